@@ -1,0 +1,101 @@
+//! The configuration: one struct per section, parsed into its final types at load. Unknown keys are
+//! faults, and all faults are reported at once with their file and line.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+mod clients;
+
+mod faults;
+
+mod load;
+
+mod limits;
+
+mod platform;
+
+mod server;
+
+mod sign_in;
+
+mod span;
+
+mod state;
+
+mod telling;
+
+mod upstream;
+
+mod websocket;
+
+pub use clients::{Client, ClientsConfig};
+pub use faults::{Fault, Faults};
+pub use limits::LimitsConfig;
+pub use load::{Override, load, load_text};
+pub use platform::{PlatformConfig, PlatformKind};
+pub use server::{ServerConfig, TlsConfig};
+pub use sign_in::{
+    BindConfig, BindProof, FlowCookie, Oauth2Config, QrConfig, QrConfirm, TicketConfig, TokenAlgorithm, TokenConfig,
+};
+pub use span::Span;
+pub use state::{DirectoryConfig, RulesConfig, StoreConfig};
+pub use telling::{LogConfig, LogFormat, RequestLines};
+pub use upstream::UpstreamConfig;
+pub use websocket::{QueryToken, WebSocketConfig};
+
+/// Everything that can be set.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Config {
+    /// `[server]`
+    pub server: ServerConfig,
+    /// `[limits]`
+    pub limits: LimitsConfig,
+    /// `[platform]`
+    pub platform: PlatformConfig,
+    /// `[clients]`
+    pub clients: ClientsConfig,
+    /// `[token]`
+    pub token: TokenConfig,
+    /// `[ticket]`
+    pub ticket: TicketConfig,
+    /// `[qr]`
+    pub qr: QrConfig,
+    /// `[oauth2]`
+    pub oauth2: Oauth2Config,
+    /// `[bind]`
+    pub bind: BindConfig,
+    /// `[websocket]`
+    pub websocket: WebSocketConfig,
+    /// `[store]`
+    pub store: StoreConfig,
+    /// `[directory]`
+    pub directory: DirectoryConfig,
+    /// `[rules]`
+    pub rules: RulesConfig,
+    /// `[log]`
+    pub log: LogConfig,
+    /// `[upstreams.NAME]`
+    pub upstreams: BTreeMap<String, UpstreamConfig>,
+}
+
+impl Config {
+    /// Finds what single values cannot show: settings that contradict each other.
+    pub fn check(&self, faults: &mut Faults) {
+        self.server.check(faults);
+        self.limits.check(faults);
+        self.platform.check(self.server.development, faults);
+        self.clients.check(faults);
+        self.token.check(faults);
+        self.ticket.check(faults);
+        self.oauth2.check(faults);
+        self.store.check(faults);
+        self.directory.check(faults);
+        for (name, upstream) in &self.upstreams {
+            upstream.check(name, faults);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+//! Employees, roles, agents and the login log.
+
+use async_trait::async_trait;
+
+use crate::domain::employee::{CorpId, Employee, EmployeeId};
+use crate::domain::role::RoleName;
+use crate::domain::session::{LoginMethod, LoginSource};
+use crate::error::{Error, Part};
+
+mod development;
+
+pub mod sql;
+
+/// Why the directory could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum DirectoryError {
+    /// It cannot be reached or written.
+    #[error("the directory is unavailable")]
+    Unavailable(#[source] crate::error::Cause),
+}
+
+impl From<DirectoryError> for Error {
+    fn from(error: DirectoryError) -> Self {
+        match error {
+            DirectoryError::Unavailable(cause) => Error::Unavailable { part: Part::Directory, cause: Some(cause) },
+        }
+    }
+}
+
+/// What the platform told about somebody who signs in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Arriving<'a> {
+    /// Their corporation.
+    pub corp_id: &'a CorpId,
+    /// Who they are.
+    pub employee_id: &'a EmployeeId,
+    /// Display name; empty keeps the one on record.
+    pub name: &'a str,
+    /// Department's name; empty keeps the one on record.
+    pub department: &'a str,
+    /// Picture's address; empty keeps the one on record.
+    pub avatar: &'a str,
+}
+
+/// How a sign-in ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoginResult {
+    /// A token was issued.
+    Success,
+    /// It was refused; the word says why.
+    Refused(&'static str),
+}
+
+/// One line of the login log.
+#[derive(Debug, Clone)]
+pub struct LoginRecord<'a> {
+    /// The person's corporation, as far as known.
+    pub corp_id: &'a str,
+    /// The person, as far as known.
+    pub employee_id: &'a str,
+    /// How they signed in.
+    pub method: LoginMethod,
+    /// Where.
+    pub source: LoginSource,
+    /// From which address.
+    pub address: &'a str,
+    /// With which `User-Agent`.
+    pub user_agent: &'a str,
+    /// How it ended.
+    pub result: LoginResult,
+}
+
+/// One role of one employee, as operators see it.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Assignment {
+    /// The employee's corporation.
+    pub corp_id: CorpId,
+    /// The employee.
+    pub employee_id: EmployeeId,
+    /// Their name.
+    pub name: String,
+    /// The role.
+    pub role: RoleName,
+}
+
+/// What became of a change of roles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RoleChange {
+    /// It was made.
+    Done,
+    /// It was so already.
+    Unchanged,
+    /// There is no such employee.
+    NoEmployee,
+}
+
+/// Employees, roles and the login log.
+#[async_trait]
+pub trait Directory: Send + Sync {
+    /// The employee of this corporation and id.
+    async fn employee(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<Option<Employee>, DirectoryError>;
+
+    /// Creates the employee on their first sign-in, refreshes what the platform told on later ones.
+    /// Never changes their standing.
+    async fn welcome(&self, arriving: Arriving<'_>) -> Result<Employee, DirectoryError>;
+
+    /// The roles assigned to an employee, else the one of their agent record, else none. In order of
+    /// priority, then of name.
+    async fn roles(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<Vec<RoleName>, DirectoryError>;
+
+    /// The roles assigned through role assignments alone, as binding wants them.
+    async fn assigned_roles(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<Vec<RoleName>, DirectoryError>;
+
+    /// All assignments, at most `limit`, by employee.
+    async fn assignments(&self, limit: usize) -> Result<Vec<Assignment>, DirectoryError>;
+
+    /// Gives a role.
+    async fn grant(&self, corp_id: &CorpId, employee_id: &EmployeeId, role: &RoleName) -> Result<RoleChange, DirectoryError>;
+
+    /// Takes a role.
+    async fn take(&self, corp_id: &CorpId, employee_id: &EmployeeId, role: &RoleName) -> Result<RoleChange, DirectoryError>;
+
+    /// Everybody, at most `limit`, by id.
+    async fn employees(&self, limit: usize) -> Result<Vec<Employee>, DirectoryError>;
+
+    /// Writes the login log, and the employee's last address on success. A sign-in that cannot be
+    /// recorded does not succeed, so this comes before the token is handed out.
+    async fn record_login(&self, record: LoginRecord<'_>) -> Result<(), DirectoryError>;
+
+    /// Whether it can be read now.
+    async fn ready(&self) -> Result<(), DirectoryError>;
+}

@@ -1,0 +1,80 @@
+//! The wall clock, in one place, so that tests can move it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+/// A point in time: milliseconds since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    /// From milliseconds since 1970.
+    pub const fn from_millis(millis: i64) -> Self {
+        Self(millis)
+    }
+
+    /// From whole seconds since 1970, as JWT claims carry them.
+    pub const fn from_seconds(seconds: i64) -> Self {
+        Self(seconds.saturating_mul(1000))
+    }
+
+    /// Milliseconds since 1970.
+    pub const fn millis(self) -> i64 {
+        self.0
+    }
+
+    /// Whole seconds since 1970, rounded down.
+    pub const fn seconds(self) -> i64 {
+        self.0.div_euclid(1000)
+    }
+
+    /// How long until `later`; zero when it has passed.
+    pub fn until(self, later: Timestamp) -> Duration {
+        Duration::from_millis(u64::try_from(later.0.saturating_sub(self.0)).unwrap_or(0))
+    }
+
+    /// This moment and `span` more.
+    pub fn plus(self, span: Duration) -> Self {
+        Self(self.0.saturating_add(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
+    }
+
+    /// `2026-01-02T03:04:05.678Z`, as answers show it.
+    pub fn iso8601(self) -> String {
+        let nanos = i128::from(self.0) * 1_000_000;
+        time::OffsetDateTime::from_unix_timestamp_nanos(nanos)
+            .ok()
+            .and_then(|moment| moment.format(&time::format_description::well_known::Rfc3339).ok())
+            .unwrap_or_default()
+    }
+}
+
+/// Tells the time. Clones share one clock; a test's clock can be moved.
+#[derive(Debug, Clone, Default)]
+pub struct Clock {
+    /// Zero in production: only [`Clock::advance`] changes it.
+    offset_millis: Arc<AtomicI64>,
+}
+
+impl Clock {
+    /// The machine's clock.
+    pub fn system() -> Self {
+        Self::default()
+    }
+
+    /// The time now. A clock before 1970 counts as 1970: every token is then from the future and is refused.
+    pub fn now(&self) -> Timestamp {
+        let machine = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let millis = i64::try_from(machine.as_millis()).unwrap_or(i64::MAX);
+        Timestamp(millis.saturating_add(self.offset_millis.load(Ordering::Relaxed)))
+    }
+
+    /// Moves this clock and its clones forward.
+    pub fn advance(&self, span: Duration) {
+        let millis = i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
+        self.offset_millis.fetch_add(millis, Ordering::Relaxed);
+    }
+}

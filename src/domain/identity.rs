@@ -1,0 +1,114 @@
+//! What upstreams are told about the caller, made once per session and reused for every request.
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderName, HeaderValue};
+
+use super::session::Session;
+
+/// Every header that starts like this is ours alone.
+pub const PREFIX: &str = "x-deskgate-";
+
+/// The signed form of the identity.
+pub const ASSERTION: HeaderName = HeaderName::from_static("x-deskgate-assertion");
+
+const EMPLOYEE_ID: HeaderName = HeaderName::from_static("x-deskgate-employee-id");
+const NAME: HeaderName = HeaderName::from_static("x-deskgate-name");
+const CORP_ID: HeaderName = HeaderName::from_static("x-deskgate-corp-id");
+const DEPARTMENT: HeaderName = HeaderName::from_static("x-deskgate-department");
+const ROLES: HeaderName = HeaderName::from_static("x-deskgate-roles");
+const CURRENT_ROLE: HeaderName = HeaderName::from_static("x-deskgate-current-role");
+const LOGIN_SOURCE: HeaderName = HeaderName::from_static("x-deskgate-login-source");
+const SESSION_ID: HeaderName = HeaderName::from_static("x-deskgate-session-id");
+
+/// Ready-made identity headers.
+///
+/// The values are slices of one block that is itself a piece of an HTTP/1.1 head, so a lane that
+/// writes bytes sends [`IdentityLines::block`] and one that fills a header map clones the values;
+/// neither copies.
+#[derive(Debug, Clone)]
+pub struct IdentityLines {
+    block: Bytes,
+    lines: Box<[(HeaderName, HeaderValue)]>,
+}
+
+impl IdentityLines {
+    /// Makes the headers of a session.
+    pub fn of(session: &Session) -> Self {
+        let roles: Vec<&str> = session.roles.iter().map(|role| role.as_str()).collect();
+        let roles = roles.join(",");
+        let texts: [(HeaderName, &str); 8] = [
+            (EMPLOYEE_ID, session.employee_id.as_str()),
+            (NAME, &session.name),
+            (CORP_ID, session.corp_id.as_str()),
+            (DEPARTMENT, &session.department),
+            (ROLES, &roles),
+            (CURRENT_ROLE, session.current_role.as_str()),
+            (LOGIN_SOURCE, session.login_source.as_str()),
+            (SESSION_ID, session.id.as_str()),
+        ];
+        let mut block = BytesMut::with_capacity(512);
+        let mut spans = Vec::with_capacity(texts.len());
+        for (name, text) in texts {
+            block.extend_from_slice(name.as_str().as_bytes());
+            block.extend_from_slice(b": ");
+            let start = block.len();
+            percent_encode(text, &mut block);
+            spans.push((name, start..block.len()));
+            block.extend_from_slice(b"\r\n");
+        }
+        let block = block.freeze();
+        let lines = spans
+            .into_iter()
+            .filter_map(|(name, span)| {
+                // Percent-encoding leaves printable ASCII only, which is always a legal value.
+                let value = HeaderValue::from_maybe_shared(block.slice(span)).ok()?;
+                Some((name, value))
+            })
+            .collect();
+        Self { block, lines }
+    }
+
+    /// The headers one by one.
+    pub fn lines(&self) -> &[(HeaderName, HeaderValue)] {
+        &self.lines
+    }
+
+    /// The same headers as bytes of an HTTP/1.1 head, each line with its end.
+    pub fn block(&self) -> &Bytes {
+        &self.block
+    }
+}
+
+/// Percent-encodes everything that is not plain text in a header: controls, spaces, non-ASCII,
+/// and `%` itself. A comma stays: role names have none of their own.
+fn percent_encode(text: &str, out: &mut BytesMut) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    for &byte in text.as_bytes() {
+        if byte.is_ascii_graphic() && byte != b'%' {
+            out.extend_from_slice(&[byte]);
+        } else {
+            let (high, low) = (usize::from(byte >> 4), usize::from(byte & 15));
+            out.extend_from_slice(&[b'%', HEX[high], HEX[low]]);
+        }
+    }
+}
+
+/// Whether a header name reads like one of ours to some upstream.
+///
+/// `_` and `.` count as `-`: several upstream frameworks turn all three into one variable name, so
+/// `X_Deskgate_Roles` from a client would otherwise arrive as ours.
+pub fn is_look_alike(name: &[u8]) -> bool {
+    let prefix = PREFIX.as_bytes();
+    // Bare `x-deskgate` is refused with the rest: no upstream of ours expects it.
+    if name.len() < prefix.len() - 1 {
+        return false;
+    }
+    let folded = |byte: u8| match byte {
+        b'_' | b'.' => b'-',
+        other => other.to_ascii_lowercase(),
+    };
+    name.iter().zip(prefix).all(|(&byte, &expected)| folded(byte) == expected)
+}
+
+#[cfg(test)]
+mod tests;

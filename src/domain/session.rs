@@ -1,0 +1,190 @@
+//! The session record that stands behind each token.
+
+use serde::{Deserialize, Serialize};
+
+use super::clock::Timestamp;
+use super::employee::{CorpId, EmployeeId};
+use super::identifier;
+use super::role::RoleName;
+
+identifier! {
+    /// A session's identifier; also the token's `jti`.
+    SessionId
+}
+
+/// What a token opens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// Everything that the roles allow.
+    Full,
+    /// Half-authenticated: only the binding of a one-time-password device, `me` and `logout`.
+    OtpBinding,
+}
+
+impl Stage {
+    /// As the token's claim spells it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Stage::Full => "full",
+            Stage::OtpBinding => "otp_binding",
+        }
+    }
+}
+
+/// How a person proved who they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LoginMethod {
+    /// Redirect to the platform and back.
+    Oauth2,
+    /// QR code scanned with the phone.
+    Qrcode,
+    /// Bound account of a connected corporation.
+    Bind,
+    /// Local agent password.
+    Password,
+    /// Development route.
+    Dev,
+}
+
+impl LoginMethod {
+    /// Every method, for metrics that must exist before the first sign-in.
+    pub const ALL: [LoginMethod; 5] = [Self::Oauth2, Self::Qrcode, Self::Bind, Self::Password, Self::Dev];
+
+    /// As answers and metrics spell it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LoginMethod::Oauth2 => "oauth2",
+            LoginMethod::Qrcode => "qrcode",
+            LoginMethod::Bind => "bind",
+            LoginMethod::Password => "password",
+            LoginMethod::Dev => "dev",
+        }
+    }
+}
+
+/// Where a person signed in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LoginSource {
+    /// The employee web client.
+    H5,
+    /// The agent client.
+    Itagent,
+    /// The administration client.
+    Itadmin,
+    /// A scanned QR code.
+    Qrcode,
+    /// The agent login route.
+    Agent,
+    /// The development route.
+    Dev,
+}
+
+impl LoginSource {
+    /// As claims, answers and headers spell it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LoginSource::H5 => "h5",
+            LoginSource::Itagent => "itagent",
+            LoginSource::Itadmin => "itadmin",
+            LoginSource::Qrcode => "qrcode",
+            LoginSource::Agent => "agent",
+            LoginSource::Dev => "dev",
+        }
+    }
+}
+
+/// Counts the changes of a record; a change names the version that it saw.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Version(pub i64);
+
+impl Version {
+    /// Of a record that has just been made.
+    pub const FIRST: Version = Version(1);
+
+    /// Of the same record after one more change.
+    pub fn next(self) -> Version {
+        Version(self.0.saturating_add(1))
+    }
+}
+
+/// A signed-in person on one device. Authoritative for roles, active role and revocation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Session {
+    /// Which session.
+    pub id: SessionId,
+    /// How often it has changed.
+    pub version: Version,
+    /// The person's corporation.
+    pub corp_id: CorpId,
+    /// The person.
+    pub employee_id: EmployeeId,
+    /// Display name.
+    pub name: String,
+    /// Department's name, empty if unknown.
+    pub department: String,
+    /// Picture's address, empty if unknown.
+    pub avatar: String,
+    /// Roles held.
+    pub roles: Vec<RoleName>,
+    /// The active one of them.
+    pub current_role: RoleName,
+    /// How they signed in.
+    pub login_method: LoginMethod,
+    /// Where they signed in.
+    pub login_source: LoginSource,
+    /// What the token opens.
+    pub stage: Stage,
+    /// When the session began.
+    pub issued_at: Timestamp,
+    /// When it ends.
+    pub expires_at: Timestamp,
+    /// The device's address at sign-in.
+    pub address: String,
+    /// The device's `User-Agent` at sign-in.
+    pub user_agent: String,
+}
+
+impl Session {
+    /// Whether the person holds this role.
+    pub fn holds(&self, role: &str) -> bool {
+        self.roles.iter().any(|held| held.as_str() == role)
+    }
+
+    /// Whether the session is over by the clock.
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        now >= self.expires_at
+    }
+}
+
+/// Why a session is over; the label of `sessions_ended_total`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndCause {
+    /// Its owner logged out.
+    Logout,
+    /// An operator ended it.
+    Operator,
+    /// The person lost their last role or was disabled.
+    RolesLost,
+    /// Its time ran out.
+    Expired,
+}
+
+impl EndCause {
+    /// Every cause.
+    pub const ALL: [EndCause; 4] = [Self::Logout, Self::Operator, Self::RolesLost, Self::Expired];
+
+    /// As metrics spell it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            EndCause::Logout => "logout",
+            EndCause::Operator => "operator",
+            EndCause::RolesLost => "roles_lost",
+            EndCause::Expired => "expired",
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! Everything that can end a request, and what its caller is told. One place: a new kind of
+//! failure does not compile until somebody has decided its code, its status and its two messages.
+
+use std::time::Duration;
+
+use http::{HeaderValue, StatusCode};
+
+use crate::domain::role::RoleName;
+
+mod message;
+
+/// The cause of an unexpected failure; goes to the log and no further.
+pub type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a token is not believed. For the log and `authn_total{reason}`; the client hears one sentence for all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenFault {
+    /// Not three canonical base64url segments of a sensible size.
+    Malformed,
+    /// A header that we would not have written: other algorithm, type, or any extra member.
+    Header,
+    /// Signed with a key that we do not have, or no longer have.
+    UnknownKey,
+    /// Claims that are missing, doubled, or of the wrong type.
+    Claims,
+    /// Another issuer or audience.
+    Audience,
+    /// Its time has passed, or has not come.
+    Expired,
+    /// The signature does not fit.
+    Signature,
+    /// No live session stands behind it: revoked, ended or never there.
+    Revoked,
+}
+
+impl TokenFault {
+    /// Every fault, for metrics.
+    pub const ALL: [TokenFault; 8] = [
+        Self::Malformed,
+        Self::Header,
+        Self::UnknownKey,
+        Self::Claims,
+        Self::Audience,
+        Self::Expired,
+        Self::Signature,
+        Self::Revoked,
+    ];
+
+    /// As logs and metrics spell it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            TokenFault::Malformed => "malformed",
+            TokenFault::Header => "header",
+            TokenFault::UnknownKey => "unknown_key",
+            TokenFault::Claims => "claims",
+            TokenFault::Audience => "audience",
+            TokenFault::Expired => "expired",
+            TokenFault::Signature => "signature",
+            TokenFault::Revoked => "revoked",
+        }
+    }
+}
+
+/// What is wrong with a request that cannot be taken as it stands (1400).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BadRequest {
+    /// The head cannot be read as HTTP.
+    Head,
+    /// The path has a form that upstreams could read differently.
+    Path,
+    /// The body's length is said twice, or in a way that upstreams could read differently.
+    Framing,
+    /// A header that may stand once stands more often.
+    Repeated(&'static str),
+    /// A header whose value cannot be used.
+    Header(&'static str),
+    /// `Upgrade` asks for something else than a WebSocket, or not properly.
+    Upgrade,
+    /// Two different tokens in the same place.
+    TwoTokens,
+    /// The body is not the JSON that is expected; says where.
+    Body(String),
+    /// A query parameter is missing.
+    Missing(&'static str),
+    /// A query parameter cannot be used.
+    Parameter(&'static str),
+    /// The address to return to is not one of the configured clients'.
+    RedirectUri,
+}
+
+/// Why somebody may not (1003).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Forbidden {
+    /// No such employee: they must sign in through the platform first.
+    EmployeeUnknown,
+    /// The employee has no role: an administrator must give one.
+    NoRole,
+    /// The employee has been disabled.
+    Disabled,
+    /// The requested role is not held.
+    RoleNotHeld(RoleName),
+    /// The active role is none of those that the rule wants.
+    RoleRequired(Vec<RoleName>),
+    /// A half-authenticated token where a full one is needed.
+    OtpBindingOnly,
+    /// Binding wants a fresh platform sign-in from this browser.
+    BindProof,
+    /// The WebSocket's page comes from elsewhere.
+    Origin,
+    /// A development route outside development mode.
+    Development,
+}
+
+/// A part of the service that may be out of reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Sessions and tickets.
+    Store,
+    /// Employees and roles.
+    Directory,
+    /// The messaging platform.
+    Platform,
+    /// This process.
+    Gateway,
+}
+
+/// What the caller was doing; the fixed phrase with which its 1005 begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doing {
+    /// Anything that has no phrase of its own.
+    Request,
+    /// Issuing a QR code.
+    Qrcode,
+    /// Polling a ticket.
+    ScanStatus,
+    /// Building the authorize URL.
+    AuthorizeUrl,
+    /// Handling the platform's callback.
+    Callback,
+    /// Verifying a token.
+    Verify,
+    /// Logging out.
+    Logout,
+    /// Switching the role.
+    SwitchRole,
+    /// Binding an account.
+    Bind,
+}
+
+/// Everything that can end a request, named by what its caller may be told.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no token where one is needed.
+    #[error("no credentials")]
+    NoCredentials,
+    /// There is one, but it is not valid.
+    #[error("invalid token ({})", .0.as_str())]
+    InvalidToken(TokenFault),
+    /// The caller is known and may not.
+    #[error("forbidden: {0:?}")]
+    Forbidden(Forbidden),
+    /// The request cannot be taken as it stands.
+    #[error("bad request: {0:?}")]
+    BadRequest(BadRequest),
+    /// No rule names this path.
+    #[error("no rule names this path")]
+    NotFound,
+    /// The path is known, the method is not; `allow` lists those that are.
+    #[error("method not allowed")]
+    MethodNotAllowed {
+        /// For the `Allow` header.
+        allow: String,
+    },
+    /// The client took too long to send its request.
+    #[error("the request took too long to arrive")]
+    RequestTimeout,
+    /// The body is larger than this endpoint reads.
+    #[error("body too large")]
+    BodyTooLarge,
+    /// The target is longer than we read.
+    #[error("target too long")]
+    TargetTooLong,
+    /// The body is not JSON.
+    #[error("unsupported media type")]
+    UnsupportedMediaType,
+    /// Another WebSocket version.
+    #[error("unsupported websocket version")]
+    WebSocketVersion,
+    /// Too many.
+    #[error("too many requests")]
+    RateLimited {
+        /// When to try again.
+        retry_after: Duration,
+    },
+    /// Too many or too long headers.
+    #[error("request head too large")]
+    HeadTooLarge,
+    /// No answer could be had from the upstream.
+    #[error("upstream failed")]
+    UpstreamFailed(#[source] Option<Cause>),
+    /// The upstream did not answer in time.
+    #[error("upstream timed out")]
+    UpstreamTimeout,
+    /// A part is out of reach for the moment.
+    #[error("{part:?} unavailable")]
+    Unavailable {
+        /// Shown to the client.
+        part: Part,
+        /// Goes to the log and no further.
+        #[source]
+        cause: Option<Cause>,
+    },
+    /// Something that should not happen did.
+    #[error("unexpected failure of {part:?}")]
+    Unexpected {
+        /// What the caller was doing.
+        doing: Doing,
+        /// Shown to the client.
+        part: Part,
+        /// Goes to the log and no further.
+        #[source]
+        cause: Cause,
+    },
+}
+
+/// The application's error codes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u16)]
+pub enum Code {
+    /// No token, or not a valid one.
+    Unauthenticated = 1001,
+    /// Not allowed.
+    Forbidden = 1003,
+    /// Unexpected failure.
+    Unexpected = 1005,
+    /// HTTP 400.
+    BadRequest = 1400,
+    /// HTTP 404.
+    NotFound = 1404,
+    /// HTTP 405.
+    MethodNotAllowed = 1405,
+    /// HTTP 408.
+    RequestTimeout = 1408,
+    /// HTTP 413.
+    BodyTooLarge = 1413,
+    /// HTTP 414.
+    TargetTooLong = 1414,
+    /// HTTP 415.
+    UnsupportedMediaType = 1415,
+    /// HTTP 426.
+    WebSocketVersion = 1426,
+    /// HTTP 429.
+    RateLimited = 1429,
+    /// HTTP 431.
+    HeadTooLarge = 1431,
+    /// HTTP 502.
+    UpstreamFailed = 1502,
+    /// HTTP 503.
+    Unavailable = 1503,
+    /// HTTP 504.
+    UpstreamTimeout = 1504,
+}
+
+impl Code {
+    /// The number that clients see.
+    pub fn number(self) -> u16 {
+        self as u16
+    }
+
+    /// The HTTP status that goes with it.
+    pub fn status(self) -> StatusCode {
+        match self {
+            Code::Unauthenticated => StatusCode::UNAUTHORIZED,
+            Code::Forbidden => StatusCode::FORBIDDEN,
+            Code::Unexpected => StatusCode::INTERNAL_SERVER_ERROR,
+            Code::BadRequest => StatusCode::BAD_REQUEST,
+            Code::NotFound => StatusCode::NOT_FOUND,
+            Code::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Code::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
+            Code::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Code::TargetTooLong => StatusCode::URI_TOO_LONG,
+            Code::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Code::WebSocketVersion => StatusCode::UPGRADE_REQUIRED,
+            Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+            Code::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Code::UpstreamFailed => StatusCode::BAD_GATEWAY,
+            Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Code::UpstreamTimeout => StatusCode::GATEWAY_TIMEOUT,
+        }
+    }
+}
+
+impl Error {
+    /// No `_` arm: a new variant does not compile until somebody has decided what the client sees.
+    pub fn code(&self) -> Code {
+        match self {
+            Error::NoCredentials | Error::InvalidToken(_) => Code::Unauthenticated,
+            Error::Forbidden(_) => Code::Forbidden,
+            Error::BadRequest(_) => Code::BadRequest,
+            Error::NotFound => Code::NotFound,
+            Error::MethodNotAllowed { .. } => Code::MethodNotAllowed,
+            Error::RequestTimeout => Code::RequestTimeout,
+            Error::BodyTooLarge => Code::BodyTooLarge,
+            Error::TargetTooLong => Code::TargetTooLong,
+            Error::UnsupportedMediaType => Code::UnsupportedMediaType,
+            Error::WebSocketVersion => Code::WebSocketVersion,
+            Error::RateLimited { .. } => Code::RateLimited,
+            Error::HeadTooLarge => Code::HeadTooLarge,
+            Error::UpstreamFailed(_) => Code::UpstreamFailed,
+            Error::UpstreamTimeout => Code::UpstreamTimeout,
+            Error::Unavailable { .. } => Code::Unavailable,
+            Error::Unexpected { .. } => Code::Unexpected,
+        }
+    }
+
+    /// The challenge of RFC 6750 that goes with a refusal, if one does.
+    pub fn challenge(&self) -> Option<HeaderValue> {
+        let text = match self {
+            Error::NoCredentials => r#"Bearer realm="deskgate""#,
+            Error::InvalidToken(_) => {
+                r#"Bearer realm="deskgate", error="invalid_token", error_description="the token is invalid, expired or revoked""#
+            }
+            Error::BadRequest(BadRequest::TwoTokens | BadRequest::Repeated("Authorization")) => {
+                r#"Bearer realm="deskgate", error="invalid_request""#
+            }
+            Error::Forbidden(Forbidden::RoleRequired(_) | Forbidden::RoleNotHeld(_) | Forbidden::OtpBindingOnly) => {
+                r#"Bearer realm="deskgate", error="insufficient_scope""#
+            }
+            _ => return None,
+        };
+        Some(HeaderValue::from_static(text))
+    }
+
+    /// When trying again makes sense, for `Retry-After`.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Error::RateLimited { retry_after } => Some(*retry_after),
+            Error::Unavailable { .. } => Some(Duration::from_secs(1)),
+            _ => None,
+        }
+    }
+
+    /// Names what the caller was doing, for the phrase with which a 1005 begins.
+    pub fn within(self, doing: Doing) -> Self {
+        match self {
+            Error::Unexpected { part, cause, .. } => Error::Unexpected { doing, part, cause },
+            other => other,
+        }
+    }
+
+    /// An unexpected failure of a part.
+    pub fn unexpected(part: Part, cause: impl Into<Cause>) -> Self {
+        Error::Unexpected { doing: Doing::Request, part, cause: cause.into() }
+    }
+}
+
+impl From<BadRequest> for Error {
+    fn from(fault: BadRequest) -> Self {
+        Error::BadRequest(fault)
+    }
+}
+
+impl From<Forbidden> for Error {
+    fn from(reason: Forbidden) -> Self {
+        Error::Forbidden(reason)
+    }
+}
+
+#[cfg(test)]
+mod tests;
