@@ -3,4 +3,10 @@ pub mod config;
 
 pub mod domain;
 
+pub mod directory;
+
 pub mod error;
+
+pub mod store;
+
+pub mod token;
