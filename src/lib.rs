@@ -5,7 +5,15 @@ pub mod domain;
 
 pub mod directory;
 
+pub mod endpoints;
+
 pub mod error;
+
+pub mod metrics;
+
+pub mod pipeline;
+
+pub mod rules;
 
 pub mod store;
 
