@@ -4,3 +4,5 @@ pub mod config;
 pub mod domain;
 
 pub mod error;
+
+pub mod platform;

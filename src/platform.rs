@@ -9,11 +9,10 @@ use url::Url;
 
 use crate::domain::employee::{CorpId, EmployeeId};
 
-mod http;
+#[cfg(test)]
+mod browser;
 
 pub mod simulated;
-
-pub mod wecom;
 
 /// Who the platform says somebody is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,7 +56,7 @@ pub struct Profile {
 }
 
 /// Why the platform could not say.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlatformError {
     /// The code was used, is too old or was never given: the user must start again.
     #[error("the authorization code is not valid")]
