@@ -12,7 +12,11 @@ use crate::domain::employee::{CorpId, EmployeeId};
 #[cfg(test)]
 mod browser;
 
+mod http;
+
 pub mod simulated;
+
+pub mod wecom;
 
 /// Who the platform says somebody is.
 #[derive(Debug, Clone, PartialEq, Eq)]
