@@ -1,20 +1,28 @@
-//! deskgate: the front door of an IT help desk.
-pub mod config;
+//! deskgate: the front door of an IT help desk. The modules in the order a request meets them.
 
+// The words of the specification.
 pub mod domain;
 
-pub mod directory;
+// What can be set.
+pub mod config;
 
-pub mod endpoints;
-
+// What can go wrong, and what is told.
 pub mod error;
 
 pub mod metrics;
+
+// The way of a request: decide …
+pub mod endpoints;
 
 pub mod pipeline;
 
 pub mod rules;
 
+pub mod token;
+
+// … and sign people in.
 pub mod store;
 
-pub mod token;
+pub mod directory;
+
+pub mod platform;
