@@ -1,5 +1,12 @@
 //! deskgate: the front door of an IT help desk. The modules in the order a request meets them.
 
+// From arguments to a running gateway.
+pub mod cli;
+
+pub mod app;
+
+pub mod operate;
+
 // The words of the specification.
 pub mod domain;
 
@@ -11,7 +18,10 @@ pub mod error;
 
 pub mod metrics;
 
-// The way of a request: decide …
+// The way of a request: come in …
+pub mod gateway;
+
+// … decide …
 pub mod endpoints;
 
 pub mod pipeline;
@@ -26,3 +36,14 @@ pub mod store;
 pub mod directory;
 
 pub mod platform;
+
+pub mod signin;
+
+// Answer, or keep a socket open.
+pub mod sockets;
+
+pub mod api;
+
+pub mod pages;
+
+pub mod reply;

@@ -159,7 +159,7 @@ fn check_framing(head: &RequestHead<'_>, fields: &Fields<'_>) -> Result<(), Erro
     }
     if let Some(encoding) = fields.transfer_encoding {
         // The engine drops Content-Length when both are there, so the bytes themselves are asked.
-        let both = head.raw.is_some_and(|raw| names_content_length(raw));
+        let both = head.raw.is_some_and(names_content_length);
         if both || head.version != HttpVersion::Http11 || !encoding.eq_ignore_ascii_case(b"chunked") {
             return Err(BadRequest::Framing.into());
         }

@@ -109,19 +109,16 @@ pub fn clean_answer(headers: &HeaderMap) -> Vec<HeaderName> {
 
 /// The request's place in its trace. The ids are our request id: 16 bytes that no other request has.
 fn traceparent(id: &RequestId, trace: Option<TraceId>) -> String {
-    let own = RequestId::fresh();
-    let span = own.as_str().get(16..32).unwrap_or("0000000000000001").to_owned();
+    let lower_hex = |text: &str| text.len() == 32 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    // An id that a trusted peer gave may be of any form; a trace needs 32 digits.
+    let own = if lower_hex(id.as_str()) { *id } else { RequestId::fresh() };
+    let (_, span) = own.as_str().split_at(16);
     match trace {
         Some(TraceId { id, flags }) => {
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
             format!("00-{}-{span}-{}", text(&id), text(&flags))
         }
-        None => {
-            let id = id.as_str();
-            let lower_hex = id.len() == 32 && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-            let id = if lower_hex { id } else { own.as_str() };
-            format!("00-{id}-{span}-00")
-        }
+        None => format!("00-{}-{span}-00", own.as_str()),
     }
 }
 

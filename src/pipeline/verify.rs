@@ -1,15 +1,12 @@
 //! Fourth phase: from a token to the live session behind it. Known tokens cost one lookup; unknown
 //! ones are checked cheapest first and reach the store only with a good signature.
 
-use std::sync::Arc;
-
 use super::credentials::Credential;
 use super::route::Target;
 use super::{Caller, Gate};
 use crate::endpoints::OwnAccess;
-use crate::error::{Error, TokenFault};
+use crate::error::Error;
 use crate::rules::Access;
-use crate::store::live::Known;
 
 /// Whether a target can do without a caller.
 enum Need {
@@ -36,11 +33,12 @@ pub async fn caller(gate: &Gate, target: &Target, credential: Credential<'_>) ->
             Need::Nobody => Ok(Caller::Anonymous),
         };
     };
-    if let Some(known) = gate.live.known(token, gate.clock.now()) {
+    let now = gate.clock.now();
+    if let Some(known) = gate.live.known(token, now) {
         gate.metrics.token_known();
         return Ok(Caller::Known(known));
     }
-    let judged = session(gate, token).await;
+    let judged = gate.live.of_token(&gate.tokens, token, now).await;
     let (result, reason) = match &judged {
         Ok(_) => ("ok", "checked"),
         Err(Error::InvalidToken(fault)) => ("refused", fault.as_str()),
@@ -52,16 +50,4 @@ pub async fn caller(gate: &Gate, target: &Target, credential: Credential<'_>) ->
         (Err(_), Need::Nobody) => Ok(Caller::Anonymous),
         (Err(error), Need::Caller) => Err(error),
     }
-}
-
-/// The live session behind a token; also what `/api/auth/verify` asks.
-pub async fn session(gate: &Gate, token: &str) -> Result<Arc<Known>, Error> {
-    let now = gate.clock.now();
-    if let Some(known) = gate.live.known(token, now) {
-        return Ok(known);
-    }
-    let claims = gate.tokens.read(token, now).map_err(Error::InvalidToken)?;
-    let found = gate.live.admit(token, claims.session_id(), now).await?;
-    // The record must be of the person whom the token names: a store that mixes up answers lets nobody in.
-    found.filter(|known| claims.names(&known.session)).ok_or(Error::InvalidToken(TokenFault::Revoked))
 }

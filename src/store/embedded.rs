@@ -14,7 +14,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 use sqlx::{ConnectOptions, Row, SqlitePool};
 use tokio::sync::broadcast;
 
-use super::{Change, Outcome, SessionStore, Store, StoreError, TicketStore};
+use super::{Change, Outcome, SessionStore, Store, StoreError, TicketStore, Told};
 use crate::domain::clock::Clock;
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::session::{EndCause, Session, SessionId, Version};
@@ -50,7 +50,7 @@ const TICKET_AFTERLIFE: Duration = Duration::from_secs(120);
 pub struct EmbeddedStore {
     reader: SqlitePool,
     writer: Writer,
-    feed: broadcast::Sender<Change>,
+    feed: broadcast::Sender<Told>,
     clock: Clock,
 }
 
@@ -90,7 +90,7 @@ impl EmbeddedStore {
 
     fn tell(&self, change: Change) {
         // Nobody listening is fine: the record itself is what counts.
-        let _ = self.feed.send(change);
+        let _ = self.feed.send(Told { at: self.clock.now(), change });
     }
 
     async fn ticket_where(&self, query: &'static str, key: &str) -> Result<Option<Ticket>, StoreError> {
@@ -273,7 +273,7 @@ impl TicketStore for EmbeddedStore {
 
 #[async_trait]
 impl Store for EmbeddedStore {
-    fn changes(&self) -> broadcast::Receiver<Change> {
+    fn changes(&self) -> broadcast::Receiver<Told> {
         self.feed.subscribe()
     }
 

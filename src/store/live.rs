@@ -20,6 +20,8 @@ use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::identity::IdentityLines;
 use crate::domain::role::{self, RoleName};
 use crate::domain::session::{EndCause, Session, SessionId};
+use crate::error::{Error, TokenFault};
+use crate::token::Tokens;
 
 /// Most token strings remembered for one session. A session has one; ES256 gives a new string each
 /// time the same one is minted.
@@ -170,6 +172,17 @@ impl Live {
     /// The state behind a token that was found good before. No lock, no store.
     pub fn known(&self, token: &str, now: Timestamp) -> Option<Arc<Known>> {
         self.by_token.pin().get(&TokenRef(token))?.state(now)
+    }
+
+    /// The live session behind a token: from memory, or after its signature was checked from the store.
+    pub async fn of_token(&self, tokens: &Tokens, token: &str, now: Timestamp) -> Result<Arc<Known>, Error> {
+        if let Some(known) = self.known(token, now) {
+            return Ok(known);
+        }
+        let claims = tokens.read(token, now).map_err(Error::InvalidToken)?;
+        let found = self.admit(token, claims.session_id(), now).await?;
+        // The record must be of the person whom the token names: a store that mixes up answers lets nobody in.
+        found.filter(|known| claims.names(&known.session)).ok_or(Error::InvalidToken(TokenFault::Revoked))
     }
 
     /// The state of a session, from memory or from the store.

@@ -46,7 +46,8 @@ impl Claims {
             jti: session.id.clone(),
             iat: issued,
             nbf: issued,
-            exp: session.expires_at.seconds(),
+            // Rounded up: the record ends the session to the millisecond, the claim must not come before it.
+            exp: session.expires_at.plus(Duration::from_millis(999)).seconds(),
             corp_id: session.corp_id.clone(),
             name: session.name.clone(),
             roles: session.roles.clone(),
