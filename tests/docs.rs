@@ -101,3 +101,68 @@ fn the_readme_names_make_targets_that_exist() {
         assert!(makefile.lines().any(|line| line.starts_with(&format!("{target}:"))), "make {target}");
     }
 }
+
+/// The commands of the README's console blocks and what they print.
+fn transcript() -> Vec<(String, String)> {
+    let mut steps: Vec<(String, String)> = Vec::new();
+    for block in README.split("```console\n").skip(1) {
+        let block = block.split("```").next().expect("closed");
+        for line in block.lines() {
+            if let Some(command) = line.strip_prefix("$ ") {
+                steps.push((command.to_owned(), String::new()));
+            } else if let Some((_, expected)) = steps.last_mut() {
+                expected.push_str(line);
+                expected.push('\n');
+            }
+        }
+    }
+    steps
+}
+
+/// Whether a text is what was expected, `…` standing for anything.
+fn fits(expected: &str, printed: &str) -> bool {
+    let mut parts = expected.split('…');
+    let Some(mut rest) = parts.next().and_then(|start| printed.strip_prefix(start)) else { return false };
+    let parts: Vec<&str> = parts.collect();
+    for (index, part) in parts.iter().enumerate() {
+        let found = if index + 1 == parts.len() {
+            rest.strip_suffix(part).map(|_| rest.len() - part.len())
+        } else {
+            rest.find(part)
+        };
+        let Some(place) = found else { return false };
+        rest = &rest[place + part.len()..];
+    }
+    rest.is_empty()
+}
+
+#[test]
+fn the_readme_transcript_is_what_really_comes_back() {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+    let folder = tempfile::tempdir().expect("folder");
+    let mut demo = Command::new(env!("CARGO_BIN_EXE_deskgate"))
+        .args(["demo", "--listen", "127.0.0.1:0"])
+        .env("TMPDIR", folder.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("start");
+    let lines = BufReader::new(demo.stdout.take().expect("output")).lines();
+    let ready = lines.map_while(Result::ok).find(|line| line.starts_with("ready ")).expect("ready");
+    let listen = ready.split(' ').find_map(|part| part.strip_prefix("listen=")).expect("address").to_owned();
+
+    let steps = transcript();
+    assert!(steps.len() > 20, "the transcript is there");
+    let script: String = steps.iter().map(|(command, _)| format!("{command}\nprintf '\\n--step--\\n'\n")).collect();
+    let script = script.replace("127.0.0.1:8080", &listen);
+    let run = Command::new("bash").args(["-c", &script]).current_dir(folder.path()).output().expect("bash");
+    let printed = String::from_utf8(run.stdout).expect("text").replace(&listen, "127.0.0.1:8080");
+    demo.kill().expect("stop");
+    demo.wait().expect("stopped");
+
+    let outputs: Vec<&str> = printed.split("\n--step--\n").collect();
+    for ((command, expected), output) in steps.iter().zip(outputs) {
+        assert!(fits(expected.trim_end(), output.trim_end()), "$ {command}\nexpected {expected}\nprinted  {output}");
+    }
+}
