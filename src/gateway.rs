@@ -16,6 +16,7 @@ use prometheus::IntGauge;
 
 use crate::api::{self, Api};
 use crate::error::{BadRequest, Error, Part};
+use crate::metrics::Metrics;
 use crate::pipeline::forward::{self, REQUEST_ID};
 use crate::pipeline::head::{HeaderLines, HttpVersion, RequestHead};
 use crate::pipeline::record::{self, Happened, InCharge, OwnMetrics};
@@ -149,6 +150,14 @@ impl Gateway {
     }
 }
 
+/// A panic in a handler is that request's 1005 and nobody else's trouble.
+async fn guarded<T>(metrics: &Metrics, handler: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    AssertUnwindSafe(handler).catch_unwind().await.unwrap_or_else(|_| {
+        metrics.panics.inc();
+        Err(Error::unexpected(Part::Gateway, "a handler panicked"))
+    })
+}
+
 /// For a request that failed before it could be described.
 fn unknown_arrival() -> Arrival {
     let nobody = std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
@@ -193,11 +202,7 @@ impl ProxyHttp for Gateway {
     }
 
     async fn request_filter(&self, exchange: &mut Exchange, passage: &mut Passage) -> pingora_core::Result<bool> {
-        // A panic in a handler is that request's 1005 and nobody else's trouble.
-        let received = AssertUnwindSafe(self.receive(exchange, passage)).catch_unwind().await.unwrap_or_else(|_| {
-            self.gate.metrics.panics.inc();
-            Err(Error::unexpected(Part::Gateway, "a handler panicked"))
-        });
+        let received = guarded(&self.gate.metrics, self.receive(exchange, passage)).await;
         match received {
             Ok(Some(reply)) => self.write(exchange, passage, reply).await?,
             Ok(None) => {
@@ -340,3 +345,6 @@ fn what_failed(error: &pingora_core::Error) -> Option<Error> {
         _ => Some(Error::UpstreamFailed(cause())),
     }
 }
+
+#[cfg(test)]
+mod tests;
