@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value;
 use url::Url;
 
+use super::wire::{BodyRule, Broken};
 use super::{Answer, Connection, Handshake, Socket};
 
 /// Somebody who calls the gateway. Every request takes a connection of its own; cookies are kept.
@@ -83,8 +84,22 @@ impl Client {
 
     /// Any request. The target is sent as it is; an absolute `http` address goes to its own host.
     pub async fn send(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        match self.attempt(method, target, headers, body).await {
+            Ok(answer) => answer,
+            Err(why) => panic!("no answer to {method} {target}: {why}"),
+        }
+    }
+
+    /// The same for a gateway that may die meanwhile: the whole answer, or why there is none.
+    pub async fn attempt(
+        &self,
+        method: &str,
+        target: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Result<Answer, String> {
         let (address, target) = self.place(target);
-        let mut connection = Connection::open(address).await;
+        let mut connection = Connection::try_open(address).await.map_err(|error| error.to_string())?;
         let mut request = self.head(method, address, &target, headers);
         if !body.is_empty() || matches!(method, "POST" | "PUT" | "PATCH") {
             request.push_str(&format!("Content-Length: {}\r\n", body.len()));
@@ -93,17 +108,15 @@ impl Client {
         let mut request = request.into_bytes();
         request.extend_from_slice(body);
         connection.send(&request).await;
-        let answer = match method {
-            "HEAD" => connection.answer_to_head().await,
-            _ => connection.answer().await,
-        };
-        let answer = answer.unwrap_or_else(|| panic!("no answer to {method} {target}"));
+        let rule = if method == "HEAD" { BodyRule::None } else { BodyRule::ByHead };
+        let answer = connection.try_answer(rule).await.map_err(|Broken(why)| why)?;
+        let answer = answer.ok_or("the connection was closed")?;
         let mut jar = self.jar.lock().unwrap();
         for cookie in answer.header_all("set-cookie") {
             jar.keep(cookie);
         }
         drop(jar);
-        answer
+        Ok(answer)
     }
 
     /// A WebSocket that was let in; the token goes as `bearer.<token>`.

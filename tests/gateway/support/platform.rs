@@ -21,8 +21,16 @@ impl Phone {
         &self.client
     }
 
-    /// Opens an authorize URL at the platform: the callback address that it sends the member to.
+    /// Opens an authorize URL at the platform: the address of our callback for what it answers. Where the
+    /// platform returns to a client's page, that page hands code and state on to the callback.
     pub async fn authorize(&self, authorize_url: &str) -> String {
+        let back = self.returned_to(authorize_url).await;
+        let query = back.split_once('?').map_or("", |(_, query)| query);
+        format!("http://{}/api/auth/oauth2/callback?{query}", self.client.address())
+    }
+
+    /// Opens an authorize URL at the platform: the address that it sends the member back to.
+    pub async fn returned_to(&self, authorize_url: &str) -> String {
         let page = authorize_url.split('#').next().unwrap_or_default();
         let member: String = url::form_urlencoded::byte_serialize(self.userid.as_bytes()).collect();
         // The platform is another host: it sees none of our cookies.

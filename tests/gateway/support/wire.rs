@@ -21,10 +21,17 @@ const BLANK_LINE: &[u8] = b"\r\n\r\n";
 impl Connection {
     /// Connects.
     pub async fn open(address: SocketAddr) -> Connection {
-        let stream = within(PATIENCE, "a connection", TcpStream::connect(address)).await;
-        let stream = stream.unwrap_or_else(|error| panic!("cannot connect to {address}: {error}"));
-        stream.set_nodelay(true).expect("nodelay");
-        Connection { stream, unread: Vec::new(), asked: String::new() }
+        match Connection::try_open(address).await {
+            Ok(connection) => connection,
+            Err(error) => panic!("cannot connect to {address}: {error}"),
+        }
+    }
+
+    /// Connects, or says why that failed.
+    pub async fn try_open(address: SocketAddr) -> std::io::Result<Connection> {
+        let stream = within(PATIENCE, "a connection", TcpStream::connect(address)).await?;
+        stream.set_nodelay(true)?;
+        Ok(Connection { stream, unread: Vec::new(), asked: String::new() })
     }
 
     /// Sends these bytes. A peer that has already gone is no failure here: its answer tells.
@@ -36,56 +43,63 @@ impl Connection {
 
     /// The next answer; `None` when the peer has closed the connection instead.
     pub async fn answer(&mut self) -> Option<Answer> {
-        self.answer_with(BodyRule::ByHead).await
+        self.whole_answer(BodyRule::ByHead).await
     }
 
     /// The next answer to a HEAD request: it has no body, whatever its head says.
     pub async fn answer_to_head(&mut self) -> Option<Answer> {
-        self.answer_with(BodyRule::None).await
+        self.whole_answer(BodyRule::None).await
     }
 
-    async fn answer_with(&mut self, rule: BodyRule) -> Option<Answer> {
-        let (head, asked) = (self.head().await?, self.asked.clone());
-        let (status, headers) = parse_head(&head);
-        let mut answer = Answer { asked, status, headers, body: Vec::new() };
+    async fn whole_answer(&mut self, rule: BodyRule) -> Option<Answer> {
+        match self.try_answer(rule).await {
+            Ok(answer) => answer,
+            Err(Broken(why)) => panic!("{why} in the answer to `{}`", self.asked),
+        }
+    }
+
+    /// The next answer, `None` at the end of the connection, or what is wrong with it.
+    pub async fn try_answer(&mut self, rule: BodyRule) -> Result<Option<Answer>, Broken> {
+        let Some(head) = self.head().await? else { return Ok(None) };
+        let (status, headers) = parse_head(&head)?;
+        let mut answer = Answer { asked: self.asked.clone(), status, headers, body: Vec::new() };
         if rule == BodyRule::None || matches!(status, 100..=199 | 204 | 304) {
-            return Some(answer);
+            return Ok(Some(answer));
         }
         let chunked = answer.header_all("transfer-encoding").iter().any(|v| v.eq_ignore_ascii_case("chunked"));
-        answer.body = if chunked {
-            self.chunks().await
-        } else if let Some(length) = answer.header("content-length") {
-            let length = length.parse().expect("a length in digits");
-            self.exactly(length).await
-        } else {
-            self.until_end().await
+        let length = answer.header_all("content-length").first().map(|length| length.parse());
+        answer.body = match length {
+            _ if chunked => self.chunks().await?,
+            Some(Ok(length)) => self.exactly(length).await?,
+            Some(Err(_)) => return Err(Broken(format!("a length that is none: {}", answer.describe()))),
+            None => self.until_end().await,
         };
-        Some(answer)
+        Ok(Some(answer))
     }
 
     /// The next head with its blank line; `None` when the connection ends before it begins.
-    pub async fn head(&mut self) -> Option<Vec<u8>> {
+    async fn head(&mut self) -> Result<Option<Vec<u8>>, Broken> {
         loop {
             if let Some(place) = find(&self.unread, BLANK_LINE) {
-                return Some(self.unread.drain(..place + BLANK_LINE.len()).collect());
+                return Ok(Some(self.unread.drain(..place + BLANK_LINE.len()).collect()));
             }
             if !self.more().await {
-                assert!(
-                    self.unread.is_empty(),
-                    "the connection ended inside a head: {}",
-                    String::from_utf8_lossy(&self.unread)
-                );
-                return None;
+                return match self.unread.is_empty() {
+                    true => Ok(None),
+                    false => Err(Broken(format!("an early end: {}", String::from_utf8_lossy(&self.unread)))),
+                };
             }
         }
     }
 
-    /// This many bytes; fails when the connection ends before.
-    pub async fn exactly(&mut self, length: usize) -> Vec<u8> {
+    /// This many bytes.
+    async fn exactly(&mut self, length: usize) -> Result<Vec<u8>, Broken> {
         while self.unread.len() < length {
-            assert!(self.more().await, "the connection ended {} bytes short", length - self.unread.len());
+            if !self.more().await {
+                return Err(Broken(format!("an end {} bytes early", length - self.unread.len())));
+            }
         }
-        self.unread.drain(..length).collect()
+        Ok(self.unread.drain(..length).collect())
     }
 
     /// Everything up to the end of the connection.
@@ -104,28 +118,32 @@ impl Connection {
         (self.stream, self.unread)
     }
 
-    async fn chunks(&mut self) -> Vec<u8> {
+    async fn chunks(&mut self) -> Result<Vec<u8>, Broken> {
         let mut body = Vec::new();
         loop {
-            let line = self.line().await;
+            let line = self.line().await?;
             let size = line.split(';').next().unwrap_or_default().trim();
-            let size = usize::from_str_radix(size, 16).expect("a chunk size");
+            let size = usize::from_str_radix(size, 16).map_err(|_| Broken(format!("the chunk size `{line}`")))?;
             if size == 0 {
-                while !self.line().await.is_empty() {}
-                return body;
+                while !self.line().await?.is_empty() {}
+                return Ok(body);
             }
-            body.extend(self.exactly(size).await);
-            assert_eq!(self.exactly(2).await, b"\r\n", "the end of a chunk");
+            body.extend(self.exactly(size).await?);
+            if self.exactly(2).await? != b"\r\n" {
+                return Err(Broken("a chunk without end".to_owned()));
+            }
         }
     }
 
-    async fn line(&mut self) -> String {
+    async fn line(&mut self) -> Result<String, Broken> {
         loop {
             if let Some(place) = find(&self.unread, b"\r\n") {
                 let line: Vec<u8> = self.unread.drain(..place + 2).collect();
-                return String::from_utf8_lossy(&line[..place]).into_owned();
+                return Ok(String::from_utf8_lossy(&line[..place]).into_owned());
             }
-            assert!(self.more().await, "the connection ended inside a chunk");
+            if !self.more().await {
+                return Err(Broken("an end inside a chunk".to_owned()));
+            }
         }
     }
 
@@ -143,11 +161,17 @@ impl Connection {
 }
 
 /// Where the length of an answer's body is read.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum BodyRule {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyRule {
+    /// In its head.
     ByHead,
+    /// Nowhere: there is no body.
     None,
 }
+
+/// An answer that is not whole, and why.
+#[derive(Debug)]
+pub struct Broken(pub String);
 
 /// Where `wanted` begins.
 pub fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
@@ -155,13 +179,13 @@ pub fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
 }
 
 /// Status and header lines of an answer's head.
-fn parse_head(head: &[u8]) -> (u16, Vec<(String, String)>) {
+fn parse_head(head: &[u8]) -> Result<(u16, Vec<(String, String)>), Broken> {
     let text = String::from_utf8_lossy(head);
     let mut lines = text.trim_end().split("\r\n");
     let status_line = lines.next().unwrap_or_default();
     let status = status_line.split(' ').nth(1).and_then(|status| status.parse().ok());
-    let status = status.unwrap_or_else(|| panic!("no HTTP answer: {text}"));
-    (status, header_lines(lines))
+    let status = status.ok_or_else(|| Broken(format!("no HTTP: {text}")))?;
+    Ok((status, header_lines(lines)))
 }
 
 /// Header lines as name and value.
