@@ -2,3 +2,21 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod support;
+
+mod qrcode;
+
+mod scan_status;
+
+mod oauth2;
+
+mod verify;
+
+mod logout;
+
+mod me;
+
+mod switch_role;
+
+mod bind;
+
+mod dev;
