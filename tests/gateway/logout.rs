@@ -19,7 +19,7 @@ async fn after_logout_the_token_opens_nothing() {
     alice.get("/api/desk/x").await.expect_invalid_token();
     alice.post("/api/auth/logout").await.expect_invalid_token();
     alice.post_json("/api/auth/switch-role", &json!({ "role": "user" })).await.expect_invalid_token();
-    let refused = alice.handshake("/ws/employee").open().await.err().expect("a refused handshake");
+    let refused = alice.handshake("/ws/employee").refused().await;
     refused.expect_invalid_token();
     let asked = desk.anyone().post_json("/api/auth/verify", &json!({ "token": alice.token() })).await;
     assert_eq!(asked.expect_code(0).data()["valid"], false);

@@ -20,3 +20,17 @@ mod switch_role;
 mod bind;
 
 mod dev;
+
+mod operations;
+
+mod check;
+
+mod operate;
+
+mod envelope;
+
+mod tokens;
+
+mod crash;
+
+mod secrets;

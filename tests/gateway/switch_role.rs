@@ -95,7 +95,7 @@ async fn a_socket_that_needs_the_role_is_closed_with_4403() {
     switch(&anton, "user").await.expect_code(0);
     assert_eq!(for_agents.closed_within(Duration::from_secs(1)).await, Some(4403));
     for_everyone.echo("this one needs no role").await;
-    anton.handshake("/ws/agent").open().await.err().expect("a refused handshake").expect_code(1003);
+    anton.handshake("/ws/agent").refused().await.expect_code(1003);
 }
 
 #[tokio::test]

@@ -121,10 +121,7 @@ impl Client {
 
     /// A WebSocket that was let in; the token goes as `bearer.<token>`.
     pub async fn websocket(&self, target: &str) -> Socket {
-        match self.handshake(target).open().await {
-            Ok(socket) => socket,
-            Err(answer) => panic!("the handshake was refused: {}", answer.describe()),
-        }
+        self.handshake(target).accepted().await
     }
 
     /// A handshake to be changed before it is sent; the token goes as `bearer.<token>`.

@@ -85,6 +85,23 @@ impl Handshake {
         head.into_bytes()
     }
 
+    /// Sends it; fails when it is refused.
+    pub async fn accepted(self) -> Socket {
+        match self.open().await {
+            Ok(socket) => socket,
+            Err(answer) => panic!("the handshake was refused: {}", answer.describe()),
+        }
+    }
+
+    /// Sends it; fails when it is accepted.
+    pub async fn refused(self) -> Answer {
+        let target = self.target.clone();
+        match self.open().await {
+            Ok(_) => panic!("the handshake to {target} was accepted"),
+            Err(answer) => answer,
+        }
+    }
+
     /// Sends it: a socket, or the answer that refused it.
     pub async fn open(self) -> Result<Socket, Answer> {
         let mut connection = Connection::open(self.address).await;
