@@ -386,7 +386,7 @@ async fn open_platform(
                 .map_err(|source| StartFault::Listen { address, source })?;
             let settings = WecomSettings {
                 corp_id: config.platform.main_corp(),
-                agent_id: agent(&config.platform.agent_id).or_else(|| Some(simulated::AGENT_ID.to_owned())),
+                agent_id: agent(&config.platform.agent_id),
                 secret: Secret::new(simulated::SECRET.to_owned()),
                 authorize_url: simulator.authorize_url(),
                 api_url: simulator.api_url(),

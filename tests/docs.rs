@@ -1,6 +1,9 @@
 //! The documents are true: every key is in `conf/deskgate.toml` with its default, and the README's
 //! tables and commands are those of the program.
 
+// A test may fail loudly; that is what it is for.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
+
 use std::collections::BTreeMap;
 
 use deskgate::config::{Config, UpstreamConfig, load_text};
