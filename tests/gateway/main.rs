@@ -34,3 +34,5 @@ mod tokens;
 mod crash;
 
 mod secrets;
+
+mod proxy_http;
