@@ -36,3 +36,5 @@ mod crash;
 mod secrets;
 
 mod proxy_http;
+
+mod proxy_websocket;
