@@ -38,3 +38,5 @@ mod secrets;
 mod proxy_http;
 
 mod proxy_websocket;
+
+mod identity_headers;
