@@ -40,3 +40,5 @@ mod proxy_http;
 mod proxy_websocket;
 
 mod identity_headers;
+
+mod paths;
