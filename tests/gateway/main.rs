@@ -42,3 +42,5 @@ mod proxy_websocket;
 mod identity_headers;
 
 mod paths;
+
+mod framing;
