@@ -44,3 +44,5 @@ mod identity_headers;
 mod paths;
 
 mod framing;
+
+mod reload;
