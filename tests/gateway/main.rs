@@ -46,3 +46,5 @@ mod paths;
 mod framing;
 
 mod reload;
+
+mod drain;
