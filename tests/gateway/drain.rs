@@ -48,7 +48,7 @@ async fn ready_says_no_while_requests_are_still_open() {
     connection.send(&get(&desk, "/public/slow")).await;
     let mut visit = visits.next().await;
     desk.signal("TERM");
-    until_not_ready(&desk).await.expect_code(1503);
+    assert_eq!(until_not_ready(&desk).await.code(), 1503);
     visit.end.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone").await;
     assert_eq!(connection.answer().await.expect("an answer").text(), "done");
     assert_eq!(desk.ended().await.code(), Some(0));
