@@ -109,16 +109,27 @@ pub trait Directory: Send + Sync {
     async fn roles(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<Vec<RoleName>, DirectoryError>;
 
     /// The roles assigned through role assignments alone, as binding wants them.
-    async fn assigned_roles(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<Vec<RoleName>, DirectoryError>;
+    async fn assigned_roles(&self, corp_id: &CorpId, employee_id: &EmployeeId)
+    -> Result<Vec<RoleName>, DirectoryError>;
 
     /// All assignments, at most `limit`, by employee.
     async fn assignments(&self, limit: usize) -> Result<Vec<Assignment>, DirectoryError>;
 
     /// Gives a role.
-    async fn grant(&self, corp_id: &CorpId, employee_id: &EmployeeId, role: &RoleName) -> Result<RoleChange, DirectoryError>;
+    async fn grant(
+        &self,
+        corp_id: &CorpId,
+        employee_id: &EmployeeId,
+        role: &RoleName,
+    ) -> Result<RoleChange, DirectoryError>;
 
     /// Takes a role.
-    async fn take(&self, corp_id: &CorpId, employee_id: &EmployeeId, role: &RoleName) -> Result<RoleChange, DirectoryError>;
+    async fn take(
+        &self,
+        corp_id: &CorpId,
+        employee_id: &EmployeeId,
+        role: &RoleName,
+    ) -> Result<RoleChange, DirectoryError>;
 
     /// Everybody, at most `limit`, by id.
     async fn employees(&self, limit: usize) -> Result<Vec<Employee>, DirectoryError>;

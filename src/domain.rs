@@ -8,6 +8,8 @@ pub mod identity;
 
 pub mod language;
 
+pub mod path;
+
 pub mod role;
 
 pub mod secret;

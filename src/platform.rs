@@ -9,6 +9,9 @@ use url::Url;
 
 use crate::domain::employee::{CorpId, EmployeeId};
 
+#[cfg(test)]
+mod browser;
+
 mod http;
 
 pub mod simulated;
@@ -57,7 +60,7 @@ pub struct Profile {
 }
 
 /// Why the platform could not say.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlatformError {
     /// The code was used, is too old or was never given: the user must start again.
     #[error("the authorization code is not valid")]

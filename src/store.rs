@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::broadcast;
 
+use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::session::{EndCause, Session, SessionId, Version};
 use crate::domain::ticket::{ScanId, Ticket, TicketId};
@@ -60,6 +61,15 @@ pub enum Change {
     TicketMoved(TicketId),
 }
 
+/// A change, and when it was published.
+#[derive(Debug, Clone)]
+pub struct Told {
+    /// When.
+    pub at: Timestamp,
+    /// What.
+    pub change: Change,
+}
+
 /// Sessions and the deny list.
 #[async_trait]
 pub trait SessionStore: Send + Sync {
@@ -107,7 +117,7 @@ pub trait TicketStore: Send + Sync {
 pub trait Store: SessionStore + TicketStore {
     /// Changes from now on, those made here included. A listener that falls behind hears
     /// [`broadcast::error::RecvError::Lagged`] and must read its records again.
-    fn changes(&self) -> broadcast::Receiver<Change>;
+    fn changes(&self) -> broadcast::Receiver<Told>;
 
     /// Whether it can be read and written now.
     async fn ready(&self) -> Result<(), StoreError>;

@@ -47,7 +47,7 @@ impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let millis = self.0.as_millis();
         for (size, unit) in [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")] {
-            if millis > 0 && millis % size == 0 {
+            if millis > 0 && millis.is_multiple_of(size) {
                 return write!(f, "{}{unit}", millis / size);
             }
         }

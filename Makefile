@@ -1,0 +1,18 @@
+# Each target installs what it needs. On Debian missing packages are installed; elsewhere they are named.
+
+.PHONY: run test bench tools
+
+run: tools
+	cargo run --quiet -- demo
+
+test: tools
+	cargo fmt --check
+	cargo clippy --quiet --all-targets -- -D warnings
+	@if cargo nextest --version >/dev/null 2>&1; then cargo nextest run --no-fail-fast; else cargo test; fi
+
+bench: tools
+	@.ci/need nginx nginx-light wrk wrk python3 python3
+	python3 benches/compare.py
+
+tools:
+	@.ci/need cmake cmake cc gcc

@@ -1,0 +1,168 @@
+//! Our own endpoints: reads what came, calls the endpoint's function, makes the answer. One file per
+//! endpoint or small family; none of them knows of status codes, headers or JSON.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use pingora_proxy::Session as Exchange;
+
+use crate::config::LimitsConfig;
+use crate::endpoints::Endpoint;
+use crate::error::{BadRequest, Error};
+use crate::pages;
+use crate::pipeline::{Arrival, Caller, OwnCall};
+use crate::reply::Reply;
+use crate::signin::SignIn;
+use crate::store::live::Known;
+
+mod body;
+
+mod incoming;
+
+pub mod bind;
+
+pub mod dev;
+
+pub mod jwks;
+
+pub mod logout;
+
+pub mod me;
+
+pub mod oauth2_callback;
+
+pub mod oauth2_url;
+
+pub mod operations;
+
+pub mod qr_confirm;
+
+pub mod qrcode;
+
+pub mod scan_status;
+
+pub mod signin_page;
+
+pub mod switch_role;
+
+pub mod verify;
+
+use incoming::Incoming;
+pub use operations::Operations;
+
+/// What the endpoints work with.
+pub struct Api {
+    /// The rules of signing in.
+    pub signin: Arc<SignIn>,
+    /// The process's own state.
+    pub operations: Arc<Operations>,
+    /// How much of a body is read.
+    pub limits: LimitsConfig,
+    /// Whether cookies are kept off plain HTTP.
+    pub secure_cookies: bool,
+}
+
+/// Answers one call. No `_` arm: an endpoint without a handler does not compile.
+pub async fn answer(api: &Api, call: &OwnCall, exchange: &mut Exchange, arrival: &Arrival) -> Result<Reply, Error> {
+    let incoming = Incoming::of(exchange, arrival);
+    let reply = match call.route.endpoint {
+        Endpoint::Qrcode => data(arrival, qrcode::issue(&api.signin, &incoming.device).await),
+        Endpoint::ScanStatus => {
+            let query = scan_status::Poll::of(&incoming.query)?;
+            data(arrival, scan_status::poll(&api.signin, &query).await)
+        }
+        Endpoint::Oauth2Url => {
+            let redirect_uri = incoming.query.required("redirect_uri")?;
+            let (url, begun) = oauth2_url::build(&api.signin, redirect_uri)?;
+            let cookies = oauth2_url::cookies(&begun, &incoming, api.signin.settings().flow_lifetime);
+            let reply = Reply::data(arrival, &url);
+            Ok(cookies.iter().fold(reply, |reply, cookie| reply.cookie(cookie, api.secure_cookies)))
+        }
+        Endpoint::Oauth2Callback => Ok(oauth2_callback::answer(api, &incoming, arrival).await),
+        Endpoint::ConfirmPage => Ok(qr_confirm::page(&api.signin, &incoming, arrival).await),
+        Endpoint::Confirm => {
+            let form = body::form(&read(api, exchange).await?, &incoming)?;
+            Ok(qr_confirm::answer(&api.signin, &incoming, &form, arrival).await)
+        }
+        Endpoint::Verify => {
+            let request = body::json(&read(api, exchange).await?, &incoming)?;
+            data(arrival, verify::verify(&api.signin, request).await)
+        }
+        Endpoint::Logout => {
+            drain(api, exchange).await?;
+            data(arrival, logout::logout(&api.signin, known(&call.caller)?, arrival.language).await)
+        }
+        Endpoint::Me => data(arrival, me::me(known(&call.caller)?)),
+        Endpoint::SwitchRole => {
+            let request = body::json(&read(api, exchange).await?, &incoming)?;
+            let caller = known(&call.caller)?;
+            data(arrival, switch_role::switch_role(&api.signin, caller, request, arrival.language).await)
+        }
+        Endpoint::Bind => {
+            let request = body::json(&read(api, exchange).await?, &incoming)?;
+            data(arrival, bind::bind(&api.signin, request, &incoming).await)
+        }
+        Endpoint::SignInPage => signin_page::page(&api.signin, &incoming.query, arrival.language),
+        Endpoint::PageStyle => Ok(Reply::asset("text/css; charset=utf-8", pages::STYLE)),
+        Endpoint::PageScript => Ok(Reply::asset("text/javascript; charset=utf-8", pages::SIGN_IN_SCRIPT)),
+        Endpoint::Ready => Ok(operations::ready(&api.operations, &api.signin, arrival).await),
+        Endpoint::Version => data(arrival, Ok(operations::version())),
+        Endpoint::Jwks => Ok(jwks::document(&api.signin)),
+        Endpoint::DevLogin => {
+            // Refused before anything is read: outside development mode the route does not exist.
+            api.signin.development_only()?;
+            let request = body::json(&read(api, exchange).await?, &incoming)?;
+            data(arrival, dev::login(&api.signin, request, &incoming.device).await)
+        }
+        Endpoint::DevUsers => data(arrival, dev::users(&api.signin).await),
+        Endpoint::DevHealth => data(arrival, dev::health(&api.signin)),
+    };
+    reply.map_err(|error| error.within(call.route.doing))
+}
+
+fn data<T: serde::Serialize>(arrival: &Arrival, result: Result<T, Error>) -> Result<Reply, Error> {
+    result.map(|data| Reply::data(arrival, &data))
+}
+
+/// The caller of an endpoint that needs one; the pipeline has seen to it that there is one.
+fn known(caller: &Caller) -> Result<&Arc<Known>, Error> {
+    match caller {
+        Caller::Known(known) => Ok(known),
+        Caller::Anonymous => Err(Error::NoCredentials),
+    }
+}
+
+async fn read(api: &Api, exchange: &mut Exchange) -> Result<Bytes, Error> {
+    read_body(exchange, api.limits.body_bytes, api.limits.body_deadline.get()).await
+}
+
+/// Reads a body that nobody looks at, so that the connection can go on.
+async fn drain(api: &Api, exchange: &mut Exchange) -> Result<(), Error> {
+    read(api, exchange).await.map(|_| ())
+}
+
+/// Reads a whole body, up to a size and a time. The engine itself limits neither.
+async fn read_body(exchange: &mut Exchange, most: usize, total: Duration) -> Result<Bytes, Error> {
+    let length = exchange.get_header("content-length").and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+    if length.is_some_and(|length| length > most) {
+        return Err(Error::BodyTooLarge);
+    }
+    let keepalive = exchange.get_keepalive();
+    if exchange.get_header("expect").is_some() {
+        exchange.write_continue_response().await.map_err(|_| BadRequest::Framing)?;
+        // Writing the 100 has just switched keep-alive off.
+        exchange.set_keepalive(keepalive);
+    }
+    let deadline = tokio::time::Instant::now() + total;
+    let mut body = Vec::new();
+    loop {
+        match tokio::time::timeout_at(deadline, exchange.read_request_body()).await {
+            Err(_) => return Err(Error::RequestTimeout),
+            Ok(Err(_)) => return Err(BadRequest::Framing.into()),
+            Ok(Ok(None)) => return Ok(body.into()),
+            Ok(Ok(Some(piece))) if body.len() + piece.len() > most => return Err(Error::BodyTooLarge),
+            Ok(Ok(Some(piece))) => body.extend_from_slice(&piece),
+        }
+    }
+}

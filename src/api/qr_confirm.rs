@@ -1,0 +1,69 @@
+//! `GET` and `POST /api/auth/qr/confirm`: the phone's page after a scan.
+
+use http::StatusCode;
+
+use super::incoming::Incoming;
+use super::oauth2_callback::error_page;
+use crate::domain::secret::same;
+use crate::domain::ticket::{ConfirmId, ScanId};
+use crate::error::{BadRequest, Error};
+use crate::pages::{self, Notice};
+use crate::pipeline::Arrival;
+use crate::reply::Reply;
+use crate::signin::SignIn;
+use crate::signin::ticket::Answer;
+
+/// The cookie of the phone that scanned.
+pub const CONFIRM_COOKIE: &str = "deskgate_confirm";
+
+/// Where the page is.
+pub const CONFIRM_PATH: &str = "/api/auth/qr/confirm";
+
+/// Shows who asks, to the phone that scanned.
+pub async fn page(signin: &SignIn, incoming: &Incoming, arrival: &Arrival) -> Reply {
+    let shown = async {
+        let (scan_id, confirm) = scan_of(incoming)?;
+        let asking = signin.asking(&scan_id, &confirm).await?;
+        Ok(pages::confirm(arrival.language, &asking, &form_proof(&confirm)))
+    };
+    match shown.await {
+        Ok(html) => Reply::page(StatusCode::OK, arrival.language, html),
+        Err(error) => error_page(arrival, &error),
+    }
+}
+
+/// Takes the answer. The form must be the one that we showed to this phone.
+pub async fn answer(signin: &SignIn, incoming: &Incoming, form: &[(String, String)], arrival: &Arrival) -> Reply {
+    let value = |name: &str| form.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str());
+    let answered = async {
+        let (scan_id, confirm) = scan_of(incoming)?;
+        let proof = value("proof").unwrap_or_default();
+        if !same(proof.as_bytes(), form_proof(&confirm).as_bytes()) {
+            return Err(Error::BadRequest(BadRequest::Parameter("proof")));
+        }
+        let (answer, notice) = match value("answer") {
+            Some("confirm") => (Answer::Confirm, Notice::Confirmed),
+            Some("cancel") => (Answer::Cancel, Notice::Cancelled),
+            _ => return Err(BadRequest::Parameter("answer").into()),
+        };
+        signin.answer_scan(&scan_id, &confirm, answer).await?;
+        Ok(notice)
+    };
+    match answered.await {
+        Ok(notice) => Reply::page(StatusCode::OK, arrival.language, pages::notice(arrival.language, notice)),
+        Err(error) => error_page(arrival, &error),
+    }
+}
+
+fn scan_of(incoming: &Incoming) -> Result<(ScanId, ConfirmId), Error> {
+    let cookie = incoming.cookie(CONFIRM_COOKIE).and_then(|value| value.split_once('.'));
+    let (scan_id, confirm) = cookie.ok_or(BadRequest::Parameter("state"))?;
+    Ok((ScanId::new(scan_id), ConfirmId::new(confirm)))
+}
+
+/// What the form carries against forgery: a digest of the cookie, which no other site can read.
+fn form_proof(confirm: &ConfirmId) -> String {
+    use base64::Engine;
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, confirm.as_str().as_bytes());
+    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(digest)
+}

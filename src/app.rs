@@ -1,0 +1,544 @@
+//! Composition root: from the configuration to stores, directory, keys, rules and listeners. The only
+//! file that names a concrete backend.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use http::HeaderValue;
+use pingora_core::apps::HttpServerOptions;
+use pingora_core::connectors::TransportConnector;
+use pingora_core::server::configuration::ServerConf;
+use pingora_proxy::HttpProxy;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+use url::Url;
+
+use crate::api::{Api, Operations};
+use crate::config::{BindProof, Client, Config, PlatformKind};
+use crate::directory::sql::SqlDirectory;
+use crate::directory::{Directory, DirectoryError};
+use crate::domain::clock::Clock;
+use crate::domain::secret::Secret;
+use crate::gateway::connection::HeadLimits;
+use crate::gateway::door::Door;
+use crate::gateway::upstreams::Upstreams;
+use crate::gateway::{Gateway, SocketSettings};
+use crate::metrics::Metrics;
+use crate::operate::Operator;
+use crate::pipeline::Gate;
+use crate::pipeline::record::OwnMetrics;
+use crate::platform::simulated::{self, SimulatedPlatform};
+use crate::platform::wecom::{WecomPlatform, WecomSettings};
+use crate::platform::{Platform, PlatformError};
+use crate::rules::{self, RuleFault, RuleSet};
+use crate::signin::{Development, Parts, Settings, SignIn};
+use crate::sockets::Ending;
+use crate::sockets::registry::Registry;
+use crate::store::embedded::EmbeddedStore;
+use crate::store::live::Live;
+use crate::store::{Store, StoreError};
+use crate::token::Tokens;
+use crate::token::keys::{self, KeyFault, KeyRing};
+use crate::token::seal::Seal;
+
+mod admin;
+
+mod control;
+
+mod lock;
+
+mod tls;
+
+pub use control::{ControlFault, call};
+pub use lock::DataLock;
+
+/// How often space is given back; nothing depends on it.
+const SWEEP: Duration = Duration::from_secs(60);
+
+/// Idle connections kept to all upstreams together.
+const UPSTREAM_POOL: usize = 1024;
+
+/// Why the gateway cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartFault {
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// Which.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The data directory cannot be used.
+    #[error("{path}: {source}")]
+    Data {
+        /// Which path.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Another process works with the same data.
+    #[error("{0}: another deskgate is using this data directory; stop it or choose another server.data_dir")]
+    Locked(PathBuf),
+    /// The store cannot be opened.
+    #[error("{path}: {source}{}", causes(.source))]
+    Store {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: StoreError,
+    },
+    /// The directory cannot be opened.
+    #[error("{path}: {source}{}", causes(.source))]
+    Directory {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: DirectoryError,
+    },
+    /// The keys cannot be used.
+    #[error(transparent)]
+    Keys(#[from] KeyFault),
+    /// The certificate cannot be used.
+    #[error("server.tls: {0}")]
+    Tls(String),
+    /// The platform cannot be set up.
+    #[error(transparent)]
+    Platform(#[from] PlatformError),
+    /// The rules are not sound.
+    #[error("{}", lines(.0))]
+    Rules(Vec<RuleFault>),
+    /// The metrics cannot be declared.
+    #[error(transparent)]
+    Metrics(#[from] prometheus::Error),
+}
+
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = String::new();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(&format!(": {cause}"));
+        source = cause.source();
+    }
+    text
+}
+
+fn lines(faults: &[RuleFault]) -> String {
+    faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+/// Where rules come from.
+#[derive(Debug, Clone)]
+pub enum RuleSource {
+    /// The configured folder.
+    Folder(PathBuf),
+    /// The ones that the program ships.
+    Shipped,
+}
+
+impl RuleSource {
+    /// Reads and compiles them.
+    pub fn load(&self, config: &Config, metrics: &Metrics) -> Result<RuleSet, Vec<RuleFault>> {
+        let upstreams: Vec<&str> = config.upstreams.keys().map(String::as_str).collect();
+        match self {
+            RuleSource::Folder(folder) => rules::load_dir(folder, &upstreams, metrics),
+            RuleSource::Shipped => {
+                let texts: Vec<(String, String)> =
+                    rules::SHIPPED.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
+                rules::load_texts(&texts, &upstreams, metrics)
+            }
+        }
+    }
+}
+
+/// A gateway that runs.
+pub struct App {
+    config: Config,
+    rule_source: RuleSource,
+    gate: Arc<Gate>,
+    registry: Arc<Registry>,
+    operations: Arc<Operations>,
+    certificate: Option<tls::Certificate>,
+    shutdown: watch::Sender<bool>,
+    /// The first client address.
+    pub listen: SocketAddr,
+    /// The operators' address.
+    pub admin: SocketAddr,
+    /// The simulated platform, if there is one.
+    pub platform: Option<SimulatedPlatform>,
+    _lock: DataLock,
+}
+
+impl App {
+    /// Opens everything and starts to listen.
+    pub async fn start(mut config: Config, rule_source: RuleSource) -> Result<Self, StartFault> {
+        let clock = Clock::system();
+        let metrics = Arc::new(Metrics::new()?);
+        let listeners = listen(&config.server.listen).await?;
+        let admin_listener = listen(&[config.server.admin_listen]).await?.remove(0);
+        let (listen, admin) = (local(&listeners[0]), local(&admin_listener));
+        fill_ports(&mut config, listen.port());
+
+        let data = config.server.data_dir.clone();
+        let in_data = |source| StartFault::Data { path: data.clone(), source };
+        keys::create_private_folder(&data).map_err(in_data)?;
+        let lock = DataLock::take(&data)?;
+        let rules = rule_source.load(&config, &metrics).map_err(StartFault::Rules)?;
+        let key_folder = data.join("keys");
+        let keys = KeyRing::open(&key_folder, config.token.algorithm, clock.now())?;
+        let seal = Seal::open(&key_folder).map_err(|source| StartFault::Data { path: key_folder, source })?;
+        let certificate = config.server.tls.as_ref().map(tls::Certificate::open).transpose()?;
+        let store = open_store(&data, &clock).await?;
+        let directory = open_directory(&config, &clock).await?;
+        let (platform, simulator) = open_platform(&config, &clock).await?;
+
+        let issuer = config.server.public_url.as_str().trim_end_matches('/').to_owned();
+        let tokens = Arc::new(Tokens::new(keys, issuer.clone(), config.token.leeway.get()));
+        let live = Arc::new(Live::new(store.clone(), config.token.cache, config.token.lifetime.get()));
+        let registry = Arc::new(Registry::default());
+        let operations = Arc::new(Operations::default());
+        let signin = Arc::new(SignIn::new(
+            settings(&config, issuer),
+            Parts {
+                live: live.clone(),
+                directory: directory.clone(),
+                platform,
+                tokens: tokens.clone(),
+                seal,
+                clock: clock.clone(),
+                metrics: metrics.clone(),
+            },
+        ));
+        let gate = Arc::new(gate(&config, rules, tokens, live.clone(), metrics.clone(), clock.clone()));
+        say_modes(&config, &metrics);
+
+        // Changes are followed before the first request can be answered.
+        tokio::spawn(follow(store.changes(), gate.clone(), registry.clone(), signin.clone()));
+        tokio::spawn(sweep(store, gate.clone()));
+        let (shutdown, watched) = watch::channel(false);
+        let operator = Operator::new(live, directory, config.platform.main_corp());
+        control::open(&data, operator).map_err(in_data)?;
+        tokio::spawn(admin::serve(admin_listener, metrics.clone(), watched.clone()));
+
+        let gateway = Gateway {
+            gate: gate.clone(),
+            api: Api {
+                signin,
+                operations: operations.clone(),
+                limits: config.limits.clone(),
+                secure_cookies: config.server.public_url.scheme() == "https",
+            },
+            upstreams: Upstreams::new(&config.upstreams, &metrics),
+            sockets: SocketSettings {
+                connector: TransportConnector::new(None),
+                registry: registry.clone(),
+                handshake: config.websocket.handshake.get(),
+                close_grace: config.websocket.close_grace.get(),
+            },
+            own_metrics: OwnMetrics::new(&metrics, config.log.requests),
+        };
+        let door = Arc::new(Door {
+            proxy: Arc::new(engine(gateway, &config)),
+            tls: certificate.as_ref().map(tls::Certificate::acceptor),
+            limits: HeadLimits { deadline: config.limits.head_deadline.get(), bytes: config.limits.head_bytes },
+            places: Arc::new(Semaphore::new(config.limits.connections.min(Semaphore::MAX_PERMITS))),
+        });
+        for listener in listeners {
+            tokio::spawn(door.clone().open(listener, watched.clone()));
+        }
+        Ok(Self {
+            config,
+            rule_source,
+            gate,
+            registry,
+            operations,
+            certificate,
+            shutdown,
+            listen,
+            admin,
+            platform: simulator,
+            _lock: lock,
+        })
+    }
+
+    /// Where browsers reach us.
+    pub fn public_url(&self) -> &Url {
+        &self.config.server.public_url
+    }
+
+    /// Loads rules, keys and certificate anew. What is not sound changes nothing.
+    pub fn reload(&self) -> Result<usize, StartFault> {
+        let reloaded = self.try_reload();
+        self.gate.metrics.config_reload_success.set(i64::from(reloaded.is_ok()));
+        reloaded
+    }
+
+    fn try_reload(&self) -> Result<usize, StartFault> {
+        let rules = self.rule_source.load(&self.config, &self.gate.metrics).map_err(StartFault::Rules)?;
+        let folder = self.config.server.data_dir.join("keys");
+        let keys = KeyRing::open(&folder, self.config.token.algorithm, self.gate.clock.now())?;
+        if let Some(certificate) = &self.certificate {
+            certificate.reload()?;
+        }
+        let count = rules.count();
+        self.gate.tokens.use_keys(keys);
+        self.gate.rules.store(Arc::new(rules));
+        loaded(&self.gate.metrics, &self.gate.clock, count);
+        Ok(count)
+    }
+
+    /// Stops: says so at `/api/ready`, closes sockets with 1001, lets open requests end, up to the
+    /// configured time.
+    pub async fn stop(self) {
+        self.operations.drain();
+        self.registry.drain();
+        let deadline = tokio::time::Instant::now() + self.config.server.drain.get();
+        // Listening goes on while requests end, so that whoever still comes hears why instead of a reset.
+        let quiet = async {
+            let mut tick = tokio::time::interval(Duration::from_millis(20));
+            loop {
+                tick.tick().await;
+                if self.gate.metrics.requests_in_flight.get() == 0 && self.registry.count() == 0 {
+                    break;
+                }
+            }
+        };
+        if tokio::time::timeout_at(deadline, quiet).await.is_err() {
+            tracing::warn!("some requests did not end in time and are cut");
+        }
+        let _ = self.shutdown.send(true);
+        if let Some(platform) = self.platform {
+            platform.stop().await;
+        }
+    }
+}
+
+async fn listen(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, StartFault> {
+    let mut listeners = Vec::with_capacity(addresses.len());
+    for address in addresses {
+        let listener = TcpListener::bind(address).await;
+        listeners.push(listener.map_err(|source| StartFault::Listen { address: *address, source })?);
+    }
+    Ok(listeners)
+}
+
+fn local(listener: &TcpListener) -> SocketAddr {
+    // A bound listener has an address; the unspecified one only shows that the kernel would not tell.
+    listener.local_addr().unwrap_or_else(|_| SocketAddr::from(([0, 0, 0, 0], 0)))
+}
+
+/// Port 0 in our own addresses means: the port that the first listener got.
+fn fill_ports(config: &mut Config, port: u16) {
+    let clients = &mut config.clients;
+    for url in [&mut config.server.public_url, &mut clients.h5, &mut clients.itagent, &mut clients.itadmin] {
+        if url.port() == Some(0) {
+            // Only an address without a host refuses a port, and those were refused at load.
+            let _ = url.set_port(Some(port));
+        }
+    }
+}
+
+async fn open_store(data: &Path, clock: &Clock) -> Result<Arc<dyn Store>, StartFault> {
+    let path = data.join("state.db");
+    match EmbeddedStore::open(&path, clock.clone()).await {
+        Ok(store) => Ok(Arc::new(store)),
+        Err(source) => Err(StartFault::Store { path, source }),
+    }
+}
+
+async fn open_directory(config: &Config, clock: &Clock) -> Result<Arc<dyn Directory>, StartFault> {
+    let path = config.server.data_dir.join(config.directory.file().unwrap_or_default());
+    let fault = |source| StartFault::Directory { path: path.clone(), source };
+    let directory = SqlDirectory::open(&path, clock.clone()).await.map_err(fault)?;
+    if config.server.development {
+        directory.fill_for_development().await.map_err(fault)?;
+    }
+    Ok(Arc::new(directory))
+}
+
+/// What commands need when no gateway runs: the same backends, with the lock held.
+pub async fn open_offline(config: &Config) -> Result<(Operator, DataLock), StartFault> {
+    let clock = Clock::system();
+    let data = &config.server.data_dir;
+    keys::create_private_folder(data).map_err(|source| StartFault::Data { path: data.clone(), source })?;
+    let lock = DataLock::take(data)?;
+    let store = open_store(data, &clock).await?;
+    let directory = open_directory(config, &clock).await?;
+    let live = Arc::new(Live::new(store, config.token.cache, config.token.lifetime.get()));
+    Ok((Operator::new(live, directory, config.platform.main_corp()), lock))
+}
+
+async fn open_platform(
+    config: &Config,
+    clock: &Clock,
+) -> Result<(Arc<dyn Platform>, Option<SimulatedPlatform>), StartFault> {
+    let agent = |own: &str| (!own.is_empty()).then(|| own.to_owned());
+    let (settings, simulator) = match config.platform.kind {
+        PlatformKind::Simulated => {
+            let address = config.platform.simulated_listen;
+            let simulator = SimulatedPlatform::start(address, clock.clone())
+                .await
+                .map_err(|source| StartFault::Listen { address, source })?;
+            let settings = WecomSettings {
+                corp_id: config.platform.main_corp(),
+                agent_id: agent(&config.platform.agent_id).or_else(|| Some(simulated::AGENT_ID.to_owned())),
+                secret: Secret::new(simulated::SECRET.to_owned()),
+                authorize_url: simulator.authorize_url(),
+                api_url: simulator.api_url(),
+                timeout: config.platform.timeout.get(),
+            };
+            (settings, Some(simulator))
+        }
+        PlatformKind::Wecom => {
+            let file = config.platform.secret_file.clone();
+            let secret = config.platform.read_secret().map_err(|source| StartFault::Data { path: file, source })?;
+            let settings = WecomSettings {
+                corp_id: config.platform.main_corp(),
+                agent_id: agent(&config.platform.agent_id),
+                secret,
+                authorize_url: config.platform.authorize_url.clone(),
+                api_url: config.platform.api_url.clone(),
+                timeout: config.platform.timeout.get(),
+            };
+            (settings, None)
+        }
+    };
+    Ok((Arc::new(WecomPlatform::new(settings)?), simulator))
+}
+
+fn settings(config: &Config, public_url: String) -> Settings {
+    Settings {
+        main_corp: config.platform.main_corp(),
+        public_url,
+        clients: config.clients.clone(),
+        ticket: config.ticket.clone(),
+        token_lifetime: config.token.lifetime.get(),
+        default_role: config.directory.fallback_role(),
+        confirm: config.qr.confirm,
+        flow_cookie: config.oauth2.require_flow_cookie,
+        flow_lifetime: config.oauth2.flow_lifetime.get(),
+        bind_proof: config.bind.proof,
+        development: if config.server.development { Development::On } else { Development::Off },
+    }
+}
+
+fn gate(
+    config: &Config,
+    rules: RuleSet,
+    tokens: Arc<Tokens>,
+    live: Arc<Live>,
+    metrics: Arc<Metrics>,
+    clock: Clock,
+) -> Gate {
+    loaded(&metrics, &clock, rules.count());
+    metrics.config_reload_success.set(1);
+    let own = Client::ALL.iter().map(|client| config.clients.url(*client)).chain([&config.server.public_url]);
+    let origins = own.chain(&config.websocket.origins).map(|url| url.origin().ascii_serialization()).collect();
+    let https = config.server.public_url.scheme() == "https";
+    Gate {
+        clock,
+        trusted_proxies: config.server.trusted_proxies.clone(),
+        limits: config.limits.clone(),
+        rules: ArcSwap::from_pointee(rules),
+        tokens,
+        live,
+        metrics,
+        origins,
+        query_token: config.websocket.query_token,
+        language: config.server.language,
+        scheme: HeaderValue::from_static(if https { "https" } else { "http" }),
+    }
+}
+
+fn loaded(metrics: &Metrics, clock: &Clock, rules: usize) {
+    metrics.rules_loaded.set(i64::try_from(rules).unwrap_or(i64::MAX));
+    #[allow(clippy::cast_precision_loss)] // a date in seconds is exact in a double for ages to come
+    metrics.config_reload_timestamp.set(clock.now().seconds() as f64);
+}
+
+fn engine(gateway: Gateway, config: &Config) -> HttpProxy<Gateway> {
+    let most_retries = config.upstreams.values().map(|upstream| upstream.retries).max().unwrap_or(0);
+    let conf = ServerConf {
+        upstream_keepalive_pool_size: UPSTREAM_POOL,
+        max_retries: most_retries + 1,
+        ..ServerConf::default()
+    };
+    let mut options = HttpServerOptions::default();
+    // Refused by our own pipeline, with our own words.
+    options.allow_connect_method_proxying = true;
+    options.h2_idle_timeout = Some(config.limits.idle.get());
+    let mut proxy = HttpProxy::new(gateway, Arc::new(conf));
+    proxy.server_options = Some(options);
+    proxy.handle_init_modules();
+    proxy
+}
+
+/// Says aloud what is convenient and not safe.
+fn say_modes(config: &Config, metrics: &Metrics) {
+    metrics.development_mode.set(i64::from(config.server.development));
+    let open_bind = config.bind.proof == BindProof::None;
+    metrics.bind_without_proof.set(i64::from(open_bind));
+    if config.server.development {
+        tracing::warn!("development mode: /api/dev/login gives tokens to anybody on this machine");
+    }
+    if open_bind && !config.server.development {
+        tracing::error!("bind.proof = \"none\": whoever knows an employee id can sign in as that employee");
+    }
+}
+
+/// Takes in changes, those made here included, and passes them to whoever must act.
+async fn follow(
+    mut changes: tokio::sync::broadcast::Receiver<crate::store::Told>,
+    gate: Arc<Gate>,
+    registry: Arc<Registry>,
+    signin: Arc<SignIn>,
+) {
+    use tokio::sync::broadcast::error::RecvError;
+    gate.metrics.revocation_feed_up.set(1);
+    loop {
+        match changes.recv().await {
+            Ok(told) => {
+                gate.live.hear(&told.change);
+                registry.hear(&told.change);
+                signin.hear(&told.change);
+                let took = told.at.until(gate.clock.now());
+                gate.metrics.revocation_seconds.observe(took.as_secs_f64());
+            }
+            Err(RecvError::Lagged(missed)) => {
+                tracing::warn!(missed, "changes were missed: everything is read again");
+                gate.live.forget_all();
+                signin.hear_all();
+                judge_all_sockets(&gate, &registry).await;
+            }
+            Err(RecvError::Closed) => break,
+        }
+    }
+    gate.metrics.revocation_feed_up.set(0);
+}
+
+/// After missed changes every socket's session is looked at again. One that cannot be looked at ends.
+async fn judge_all_sockets(gate: &Gate, registry: &Registry) {
+    for id in registry.sessions() {
+        match gate.live.session(&id, gate.clock.now()).await {
+            Ok(Some(known)) => registry.judge_again(&known.session),
+            Ok(None) | Err(_) => registry.end_session(&id, Ending::Revoked),
+        }
+    }
+}
+
+async fn sweep(store: Arc<dyn Store>, gate: Arc<Gate>) {
+    let mut tick = tokio::time::interval(SWEEP);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        gate.live.sweep(gate.clock.now());
+        if let Err(error) = store.sweep().await {
+            tracing::warn!(%error, "expired records could not be removed");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! `deskgate demo`: gateway, simulated platform and a small help desk in one process.
+
+use std::net::SocketAddr;
+
+use clap::Args;
+
+use super::{Failed, complain, complain_of, log, runtime, serve};
+use crate::app::{App, RuleSource};
+use crate::config::{self, BindProof, Config, Override, UpstreamConfig};
+
+mod helpdesk;
+
+/// `deskgate demo`
+#[derive(Args)]
+pub(super) struct DemoArgs {
+    /// Where to listen; another free port is taken when this one is in use.
+    #[arg(long, default_value = "127.0.0.1:8080")]
+    listen: SocketAddr,
+    /// Sets one key, over the demo's value; may be given again.
+    #[arg(long = "set", value_name = "SECTION.KEY=VALUE")]
+    overrides: Vec<Override>,
+}
+
+/// Settings of the demo, beside those that depend on ports and folders. Binding without proof makes the
+/// README's commands work without a browser; the demo listens on loopback only.
+const SETTINGS: &str = r#"
+[server]
+development = true
+admin_listen = "127.0.0.1:0"
+public_url = "http://127.0.0.1:0"
+
+[clients]
+h5 = "http://127.0.0.1:0/h5/"
+itagent = "http://127.0.0.1:0/itagent/"
+itadmin = "http://127.0.0.1:0/itadmin/"
+
+[platform]
+kind = "simulated"
+
+[log]
+level = "warn"
+"#;
+
+pub(super) fn run(args: &DemoArgs) -> Result<(), Failed> {
+    let mut config: Config =
+        config::load_text("demo", SETTINGS, &args.overrides).map_err(|faults| complain_of(&faults))?;
+    let _log = log::start(&config.log).map_err(complain)?;
+    let data = std::env::temp_dir().join(format!("deskgate-demo-{}", std::process::id()));
+    config.server.data_dir = data.clone();
+    config.server.listen = vec![free(args.listen)];
+    config.bind.proof = BindProof::None;
+    let done = runtime(config.server.threads)?.block_on(demo(config));
+    // What the demo made is of no use afterwards; a folder that cannot be removed does no harm.
+    let _ = std::fs::remove_dir_all(data);
+    done
+}
+
+/// The wanted address, or another port when it is in use.
+fn free(wanted: SocketAddr) -> SocketAddr {
+    match std::net::TcpListener::bind(wanted) {
+        Ok(_) => wanted,
+        Err(_) => SocketAddr::new(wanted.ip(), 0),
+    }
+}
+
+async fn demo(mut config: Config) -> Result<(), Failed> {
+    let desk =
+        helpdesk::start().await.map_err(|error| complain(format!("the demo help desk cannot start: {error}")))?;
+    let upstream = UpstreamConfig { addresses: vec![desk], ..UpstreamConfig::default() };
+    config.upstreams.insert("helpdesk".to_owned(), upstream);
+    let app = App::start(config, RuleSource::Shipped).await.map_err(complain)?;
+    say(&app);
+    serve::until_told_to_stop(&app).await?;
+    app.stop().await;
+    Ok(())
+}
+
+#[allow(clippy::print_stdout)] // what the command is for
+fn say(app: &App) {
+    let url = app.public_url().as_str().trim_end_matches('/');
+    let platform = app.platform.as_ref().map(|platform| platform.address().to_string()).unwrap_or_default();
+    println!(
+        "\
+deskgate demo is running. Ctrl-C stops it and removes its data.
+
+  Open  {url}/api/auth/signin?client=h5        employee client (itagent, itadmin: the others)
+        and press \"Sign in inside WeCom\": the simulated platform lets you pick who you are.
+        Or open the address of the QR code, as a phone would.
+
+  Curl  TOKEN=$(curl -s {url}/api/dev/login -H 'Content-Type: application/json' \\
+          -d '{{\"employee_id\":\"a2001\"}}' | python3 -c 'import json,sys; print(json.load(sys.stdin)[\"data\"][\"token\"])')
+        curl -s {url}/api/auth/me -H \"Authorization: Bearer $TOKEN\"
+        curl -s {url}/api/conversations -H \"Authorization: Bearer $TOKEN\"
+
+  People     u1001 (user)  a2001 (agent, user)  s3001 (supervisor)  c4001 (security)  m5001 (admin, agent, user)  n6001 (no role)
+  Metrics    http://{}/metrics
+  Platform   http://{platform} (simulated)
+
+ready listen={} admin={} platform={platform}",
+        app.admin, app.listen, app.admin
+    );
+}

@@ -1,0 +1,49 @@
+//! `deskgate serve`
+
+use std::io::Write;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{ConfigArgs, Failed, complain, complain_of, log, runtime};
+use crate::app::{App, RuleSource};
+
+pub(super) fn run(args: &ConfigArgs) -> Result<(), Failed> {
+    let config = args.load().map_err(|faults| complain_of(&faults))?;
+    let _log = log::start(&config.log).map_err(complain)?;
+    let rules = RuleSource::Folder(config.rules.dir.clone());
+    let runtime = runtime(config.server.threads)?;
+    runtime.block_on(async {
+        let app = App::start(config, rules).await.map_err(complain)?;
+        say_ready(&app);
+        until_told_to_stop(&app).await?;
+        app.stop().await;
+        Ok(())
+    })
+}
+
+/// One line on standard output for whoever started us: where everything listens.
+fn say_ready(app: &App) {
+    let platform = app.platform.as_ref().map(|platform| format!(" platform={}", platform.address()));
+    let line = format!("ready listen={} admin={}{}", app.listen, app.admin, platform.unwrap_or_default());
+    tracing::info!("{line}");
+    let mut out = std::io::stdout().lock();
+    // Whoever closed our output does not want to know.
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+/// Reloads on SIGHUP, returns on SIGTERM or SIGINT.
+pub(super) async fn until_told_to_stop(app: &App) -> Result<(), Failed> {
+    let listen = |kind| signal(kind).map_err(|error| complain(format!("signals cannot be heard: {error}")));
+    let (mut hangup, mut terminate, mut interrupt) =
+        (listen(SignalKind::hangup())?, listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+    loop {
+        tokio::select! {
+            _ = hangup.recv() => match app.reload() {
+                Ok(rules) => tracing::info!(rules, "reloaded"),
+                Err(fault) => tracing::error!("reload refused, nothing changed: {fault}"),
+            },
+            _ = terminate.recv() => return Ok(()),
+            _ = interrupt.recv() => return Ok(()),
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! The directory in a SQL database. The queries keep to what SQLite and PostgreSQL share.
+
+use std::path::Path;
+use std::str::FromStr;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous};
+use sqlx::{ConnectOptions, Row, SqlitePool};
+
+use super::{Arriving, Assignment, Directory, DirectoryError, LoginRecord, LoginResult, RoleChange, development};
+use crate::domain::clock::Clock;
+use crate::domain::employee::{CorpId, Employee, EmployeeId, Standing};
+use crate::domain::role::RoleName;
+
+/// Employees, roles and the login log in SQL.
+pub struct SqlDirectory {
+    pool: SqlitePool,
+    clock: Clock,
+}
+
+impl SqlDirectory {
+    /// Opens the database and brings its tables up to date.
+    pub async fn open(file: &Path, clock: Clock) -> Result<Self, DirectoryError> {
+        let options = SqliteConnectOptions::from_str("sqlite:")
+            .map_err(unavailable)?
+            .filename(file)
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Full)
+            .foreign_keys(true)
+            .busy_timeout(Duration::from_secs(5))
+            .disable_statement_logging();
+        let pool = SqlitePoolOptions::new()
+            .max_connections(4)
+            .acquire_timeout(Duration::from_secs(5))
+            .connect_with(options)
+            .await
+            .map_err(unavailable)?;
+        sqlx::migrate!("src/directory/migrations").run(&pool).await.map_err(unavailable)?;
+        Ok(Self { pool, clock })
+    }
+
+    /// Fills an empty directory with the development data; leaves any other alone.
+    pub async fn fill_for_development(&self) -> Result<(), DirectoryError> {
+        let people: i64 =
+            sqlx::query_scalar("SELECT count(*) FROM employees").fetch_one(&self.pool).await.map_err(unavailable)?;
+        if people > 0 {
+            return Ok(());
+        }
+        let corp_id = CorpId::new(development::CORP);
+        for person in development::PEOPLE {
+            let employee_id = EmployeeId::new(person.employee_id);
+            self.welcome(Arriving {
+                corp_id: &corp_id,
+                employee_id: &employee_id,
+                name: person.name,
+                department: person.department,
+                avatar: "",
+            })
+            .await?;
+            for role in person.roles {
+                self.grant(&corp_id, &employee_id, &RoleName::new(*role)).await?;
+            }
+            if let Some(role) = person.agent {
+                sqlx::query("INSERT INTO agents (corp_id, employee_id, role) VALUES ($1, $2, $3)")
+                    .bind(corp_id.as_str())
+                    .bind(employee_id.as_str())
+                    .bind(role)
+                    .execute(&self.pool)
+                    .await
+                    .map_err(unavailable)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+const EMPLOYEE: &str = "SELECT corp_id, employee_id, name, department, avatar, disabled, last_login_ip FROM employees
+     WHERE corp_id = $1 AND employee_id = $2";
+
+#[async_trait]
+impl Directory for SqlDirectory {
+    async fn employee(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<Option<Employee>, DirectoryError> {
+        let row = sqlx::query(EMPLOYEE)
+            .bind(corp_id.as_str())
+            .bind(employee_id.as_str())
+            .fetch_optional(&self.pool)
+            .await
+            .map_err(unavailable)?;
+        Ok(row.as_ref().map(employee_of))
+    }
+
+    async fn welcome(&self, arriving: Arriving<'_>) -> Result<Employee, DirectoryError> {
+        let row = sqlx::query(
+            "INSERT INTO employees (corp_id, employee_id, name, department, avatar, created_at)
+             VALUES ($1, $2, CASE WHEN $3 = '' THEN $2 ELSE $3 END, $4, $5, $6)
+             ON CONFLICT (corp_id, employee_id) DO UPDATE SET
+                 name = CASE WHEN $3 = '' THEN employees.name ELSE $3 END,
+                 department = CASE WHEN $4 = '' THEN employees.department ELSE $4 END,
+                 avatar = CASE WHEN $5 = '' THEN employees.avatar ELSE $5 END
+             RETURNING corp_id, employee_id, name, department, avatar, disabled, last_login_ip",
+        )
+        .bind(arriving.corp_id.as_str())
+        .bind(arriving.employee_id.as_str())
+        .bind(arriving.name)
+        .bind(arriving.department)
+        .bind(arriving.avatar)
+        .bind(self.clock.now().millis())
+        .fetch_one(&self.pool)
+        .await
+        .map_err(unavailable)?;
+        Ok(employee_of(&row))
+    }
+
+    async fn roles(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<Vec<RoleName>, DirectoryError> {
+        let assigned = self.assigned_roles(corp_id, employee_id).await?;
+        if !assigned.is_empty() {
+            return Ok(assigned);
+        }
+        let agent: Option<String> =
+            sqlx::query_scalar("SELECT role FROM agents WHERE corp_id = $1 AND employee_id = $2")
+                .bind(corp_id.as_str())
+                .bind(employee_id.as_str())
+                .fetch_optional(&self.pool)
+                .await
+                .map_err(unavailable)?;
+        Ok(agent.map(RoleName::new).into_iter().collect())
+    }
+
+    async fn assigned_roles(
+        &self,
+        corp_id: &CorpId,
+        employee_id: &EmployeeId,
+    ) -> Result<Vec<RoleName>, DirectoryError> {
+        let names: Vec<String> = sqlx::query_scalar(
+            "SELECT roles.name FROM user_roles JOIN roles ON roles.id = user_roles.role_id
+             WHERE corp_id = $1 AND employee_id = $2",
+        )
+        .bind(corp_id.as_str())
+        .bind(employee_id.as_str())
+        .fetch_all(&self.pool)
+        .await
+        .map_err(unavailable)?;
+        let mut roles: Vec<RoleName> = names.into_iter().map(RoleName::new).collect();
+        roles.sort_by(|a, b| b.priority().cmp(&a.priority()).then_with(|| a.cmp(b)));
+        Ok(roles)
+    }
+
+    async fn assignments(&self, limit: usize) -> Result<Vec<Assignment>, DirectoryError> {
+        let rows = sqlx::query(
+            "SELECT user_roles.corp_id, user_roles.employee_id, employees.name, roles.name FROM user_roles
+             JOIN roles ON roles.id = user_roles.role_id
+             JOIN employees ON employees.corp_id = user_roles.corp_id AND employees.employee_id = user_roles.employee_id
+             ORDER BY user_roles.corp_id, user_roles.employee_id, roles.name LIMIT $1",
+        )
+        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+        .fetch_all(&self.pool)
+        .await
+        .map_err(unavailable)?;
+        let assignments = rows.iter().map(|row| Assignment {
+            corp_id: CorpId::new(row.get::<String, _>(0)),
+            employee_id: EmployeeId::new(row.get::<String, _>(1)),
+            name: row.get(2),
+            role: RoleName::new(row.get::<String, _>(3)),
+        });
+        Ok(assignments.collect())
+    }
+
+    async fn grant(
+        &self,
+        corp_id: &CorpId,
+        employee_id: &EmployeeId,
+        role: &RoleName,
+    ) -> Result<RoleChange, DirectoryError> {
+        if self.employee(corp_id, employee_id).await?.is_none() {
+            return Ok(RoleChange::NoEmployee);
+        }
+        let mut change = self.pool.begin().await.map_err(unavailable)?;
+        sqlx::query("INSERT INTO roles (name) VALUES ($1) ON CONFLICT (name) DO NOTHING")
+            .bind(role.as_str())
+            .execute(&mut *change)
+            .await
+            .map_err(unavailable)?;
+        let given = sqlx::query(
+            "INSERT INTO user_roles (corp_id, employee_id, role_id) SELECT $1, $2, id FROM roles WHERE name = $3
+             ON CONFLICT (corp_id, employee_id, role_id) DO NOTHING",
+        )
+        .bind(corp_id.as_str())
+        .bind(employee_id.as_str())
+        .bind(role.as_str())
+        .execute(&mut *change)
+        .await
+        .map_err(unavailable)?;
+        change.commit().await.map_err(unavailable)?;
+        Ok(if given.rows_affected() == 0 { RoleChange::Unchanged } else { RoleChange::Done })
+    }
+
+    async fn take(
+        &self,
+        corp_id: &CorpId,
+        employee_id: &EmployeeId,
+        role: &RoleName,
+    ) -> Result<RoleChange, DirectoryError> {
+        if self.employee(corp_id, employee_id).await?.is_none() {
+            return Ok(RoleChange::NoEmployee);
+        }
+        let taken = sqlx::query(
+            "DELETE FROM user_roles WHERE corp_id = $1 AND employee_id = $2
+             AND role_id IN (SELECT id FROM roles WHERE name = $3)",
+        )
+        .bind(corp_id.as_str())
+        .bind(employee_id.as_str())
+        .bind(role.as_str())
+        .execute(&self.pool)
+        .await
+        .map_err(unavailable)?;
+        Ok(if taken.rows_affected() == 0 { RoleChange::Unchanged } else { RoleChange::Done })
+    }
+
+    async fn employees(&self, limit: usize) -> Result<Vec<Employee>, DirectoryError> {
+        let rows = sqlx::query(
+            "SELECT corp_id, employee_id, name, department, avatar, disabled, last_login_ip FROM employees
+             ORDER BY corp_id, employee_id LIMIT $1",
+        )
+        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+        .fetch_all(&self.pool)
+        .await
+        .map_err(unavailable)?;
+        Ok(rows.iter().map(employee_of).collect())
+    }
+
+    async fn record_login(&self, record: LoginRecord<'_>) -> Result<(), DirectoryError> {
+        let (result, reason) = match record.result {
+            LoginResult::Success => ("success", ""),
+            LoginResult::Refused(reason) => ("refused", reason),
+        };
+        let mut change = self.pool.begin().await.map_err(unavailable)?;
+        sqlx::query("INSERT INTO login_log VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)")
+            .bind(self.clock.now().millis())
+            .bind(record.corp_id)
+            .bind(record.employee_id)
+            .bind(record.method.as_str())
+            .bind(record.source.as_str())
+            .bind(record.address)
+            .bind(record.user_agent)
+            .bind(result)
+            .bind(reason)
+            .execute(&mut *change)
+            .await
+            .map_err(unavailable)?;
+        if record.result == LoginResult::Success {
+            sqlx::query("UPDATE employees SET last_login_ip = $1 WHERE corp_id = $2 AND employee_id = $3")
+                .bind(record.address)
+                .bind(record.corp_id)
+                .bind(record.employee_id)
+                .execute(&mut *change)
+                .await
+                .map_err(unavailable)?;
+        }
+        change.commit().await.map_err(unavailable)
+    }
+
+    async fn ready(&self) -> Result<(), DirectoryError> {
+        sqlx::query("SELECT 1").fetch_one(&self.pool).await.map(|_| ()).map_err(unavailable)
+    }
+}
+
+fn employee_of(row: &SqliteRow) -> Employee {
+    Employee {
+        corp_id: CorpId::new(row.get::<String, _>(0)),
+        employee_id: EmployeeId::new(row.get::<String, _>(1)),
+        name: row.get(2),
+        department: row.get(3),
+        avatar: row.get(4),
+        standing: if row.get::<i64, _>(5) == 0 { Standing::Active } else { Standing::Disabled },
+        last_login_ip: row.get(6),
+    }
+}
+
+fn unavailable(cause: impl Into<crate::error::Cause>) -> DirectoryError {
+    DirectoryError::Unavailable(cause.into())
+}

@@ -1,0 +1,150 @@
+//! Our own endpoints as data: it reads like the contract's table. `api.rs` maps each to its handler.
+
+use crate::error::Doing;
+
+/// One thing that the gateway answers itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Endpoint {
+    /// Issue a QR-code ticket.
+    Qrcode,
+    /// Poll a ticket.
+    ScanStatus,
+    /// Build the platform's authorize URL.
+    Oauth2Url,
+    /// Where the platform returns to.
+    Oauth2Callback,
+    /// The phone's confirm page.
+    ConfirmPage,
+    /// The phone's answer.
+    Confirm,
+    /// Verify a token.
+    Verify,
+    /// End the session.
+    Logout,
+    /// The current user.
+    Me,
+    /// Switch the active role.
+    SwitchRole,
+    /// Bind an employee account.
+    Bind,
+    /// The sign-in page.
+    SignInPage,
+    /// Style and script of the pages.
+    PageStyle,
+    /// Script of the sign-in page.
+    PageScript,
+    /// Whether the gateway can work.
+    Ready,
+    /// What is running.
+    Version,
+    /// Public keys.
+    Jwks,
+    /// Development: a token without the platform.
+    DevLogin,
+    /// Development: who there is.
+    DevUsers,
+    /// Development: whether it is on.
+    DevHealth,
+}
+
+/// Who may call an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OwnAccess {
+    /// Anybody.
+    Anyone,
+    /// Whoever has a valid token.
+    SignedIn,
+    /// The same, and a half-authenticated token will do.
+    SignedInAnyStage,
+}
+
+/// One row of the table.
+#[derive(Debug)]
+pub struct OwnRoute {
+    /// What it does.
+    pub endpoint: Endpoint,
+    /// With which method.
+    pub method: &'static str,
+    /// At which path.
+    pub path: &'static str,
+    /// For whom.
+    pub access: OwnAccess,
+    /// The phrase with which its 1005 begins.
+    pub doing: Doing,
+}
+
+const fn row(
+    endpoint: Endpoint,
+    method: &'static str,
+    path: &'static str,
+    access: OwnAccess,
+    doing: Doing,
+) -> OwnRoute {
+    OwnRoute { endpoint, method, path, access, doing }
+}
+
+/// Every endpoint.
+#[rustfmt::skip]
+pub const TABLE: &[OwnRoute] = &[
+    row(Endpoint::Qrcode,         "GET",  "/api/auth/qrcode",          OwnAccess::Anyone,           Doing::Qrcode),
+    row(Endpoint::ScanStatus,     "GET",  "/api/auth/scan/status",     OwnAccess::Anyone,           Doing::ScanStatus),
+    row(Endpoint::Oauth2Url,      "GET",  "/api/auth/oauth2/url",      OwnAccess::Anyone,           Doing::AuthorizeUrl),
+    row(Endpoint::Oauth2Callback, "GET",  "/api/auth/oauth2/callback", OwnAccess::Anyone,           Doing::Callback),
+    row(Endpoint::ConfirmPage,    "GET",  "/api/auth/qr/confirm",      OwnAccess::Anyone,           Doing::Callback),
+    row(Endpoint::Confirm,        "POST", "/api/auth/qr/confirm",      OwnAccess::Anyone,           Doing::Callback),
+    row(Endpoint::Verify,         "POST", "/api/auth/verify",          OwnAccess::Anyone,           Doing::Verify),
+    row(Endpoint::Logout,         "POST", "/api/auth/logout",          OwnAccess::SignedInAnyStage, Doing::Logout),
+    row(Endpoint::Me,             "GET",  "/api/auth/me",              OwnAccess::SignedInAnyStage, Doing::Request),
+    row(Endpoint::SwitchRole,     "POST", "/api/auth/switch-role",     OwnAccess::SignedIn,         Doing::SwitchRole),
+    row(Endpoint::Bind,           "POST", "/api/auth/bind",            OwnAccess::Anyone,           Doing::Bind),
+    row(Endpoint::SignInPage,     "GET",  "/api/auth/signin",          OwnAccess::Anyone,           Doing::Request),
+    row(Endpoint::PageStyle,      "GET",  "/api/auth/page.css",        OwnAccess::Anyone,           Doing::Request),
+    row(Endpoint::PageScript,     "GET",  "/api/auth/signin.js",       OwnAccess::Anyone,           Doing::Request),
+    row(Endpoint::Ready,          "GET",  "/api/ready",                OwnAccess::Anyone,           Doing::Request),
+    row(Endpoint::Version,        "GET",  "/version",                  OwnAccess::Anyone,           Doing::Request),
+    row(Endpoint::Jwks,           "GET",  "/.well-known/jwks.json",    OwnAccess::Anyone,           Doing::Request),
+    row(Endpoint::DevLogin,       "POST", "/api/dev/login",            OwnAccess::Anyone,           Doing::Request),
+    row(Endpoint::DevUsers,       "GET",  "/api/dev/users",            OwnAccess::Anyone,           Doing::Request),
+    row(Endpoint::DevHealth,      "GET",  "/api/dev/health",           OwnAccess::Anyone,           Doing::Request),
+];
+
+/// What our own table says about a path.
+#[derive(Debug)]
+pub enum OwnLookup {
+    /// This endpoint answers.
+    Endpoint(&'static OwnRoute),
+    /// The path is ours, but not with this method; these are.
+    OtherMethods(String),
+    /// The path is ours, and nothing is there.
+    Nothing,
+    /// The path is not ours.
+    NotOurs,
+}
+
+/// Whether a path belongs to the gateway: no rule can claim it.
+pub fn is_ours(path: &str) -> bool {
+    path.starts_with("/api/auth/")
+        || path.starts_with("/api/dev/")
+        || TABLE.iter().any(|row| row.path == path)
+        || matches!(path, "/api/auth" | "/api/dev" | "/metrics")
+}
+
+/// The endpoint of a path and method.
+pub fn find(method: &str, path: &str) -> OwnLookup {
+    // Most requests are not ours; two comparisons tell.
+    let may_be =
+        path.starts_with("/api/") || path.starts_with("/.well-known/") || path == "/version" || path == "/metrics";
+    if !may_be || !is_ours(path) {
+        return OwnLookup::NotOurs;
+    }
+    let here = || TABLE.iter().filter(|row| row.path == path);
+    let same = |row: &&OwnRoute| row.method == method || (row.method == "GET" && method == "HEAD");
+    match here().find(same) {
+        Some(row) => OwnLookup::Endpoint(row),
+        None if here().next().is_some() => {
+            let methods: Vec<&str> = here().map(|row| row.method).collect();
+            OwnLookup::OtherMethods(methods.join(", "))
+        }
+        None => OwnLookup::Nothing,
+    }
+}

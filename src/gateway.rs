@@ -1,0 +1,342 @@
+//! Pingora's callbacks: each is a few lines that call one phase. No decision is taken here.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use futures::FutureExt;
+use http::HeaderMap;
+use pingora_core::modules::http::HttpModules;
+use pingora_core::upstreams::peer::HttpPeer;
+use pingora_core::{ErrorSource, ErrorType};
+use pingora_http::{RequestHeader, ResponseHeader};
+use pingora_proxy::{FailToProxy, ProxyHttp, Session as Exchange};
+use prometheus::IntGauge;
+
+use crate::api::{self, Api};
+use crate::error::{BadRequest, Error, Part};
+use crate::pipeline::forward::{self, REQUEST_ID};
+use crate::pipeline::head::{HeaderLines, HttpVersion, RequestHead};
+use crate::pipeline::record::{self, Happened, InCharge, OwnMetrics};
+use crate::pipeline::{self, Arrival, Caller, Gate, Judgement, Pass, Permit};
+use crate::reply::Reply;
+
+pub mod connection;
+
+pub mod door;
+
+mod handshake;
+
+pub mod upstreams;
+
+use handshake::Opening;
+pub use handshake::SocketSettings;
+use upstreams::Upstreams;
+
+/// What Pingora's bare `bool` means in `request_filter`.
+const ANSWERED: bool = true;
+const GO_ON: bool = false;
+
+/// The lane that carries requests: Pingora's proxy around our pipeline.
+pub struct Gateway {
+    /// Decides.
+    pub gate: Arc<Gate>,
+    /// Answers our own endpoints.
+    pub api: Api,
+    /// Where requests go.
+    pub upstreams: Upstreams,
+    /// Opens sockets.
+    pub sockets: SocketSettings,
+    /// Counts requests that no rule was in charge of.
+    pub own_metrics: OwnMetrics,
+}
+
+/// What is kept about a request while it is carried.
+pub struct Passage {
+    started: Instant,
+    arrival: Option<Arrival>,
+    in_charge: InCharge,
+    caller: Caller,
+    pass: Option<Pass>,
+    error: Option<Error>,
+    tries: usize,
+    sent_upstream: Option<Instant>,
+    upstream_took: Option<Duration>,
+    _in_flight: InFlight,
+}
+
+/// Counts down also when the request's future is dropped or panics.
+struct InFlight(IntGauge);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+struct Lines<'a>(&'a HeaderMap);
+
+impl HeaderLines for Lines<'_> {
+    fn each<'a>(&'a self, visit: &mut dyn FnMut(&'a str, &'a [u8])) {
+        for (name, value) in self.0 {
+            visit(name.as_str(), value.as_bytes());
+        }
+    }
+}
+
+impl Gateway {
+    async fn judge(&self, exchange: &Exchange) -> Judgement {
+        let header = exchange.req_header();
+        let lines = Lines(&header.headers);
+        let raw =
+            exchange.as_http1().map(pingora_core::protocols::http::v1::server::HttpSession::get_headers_raw_bytes);
+        let version = match header.version {
+            http::Version::HTTP_2 => HttpVersion::Http2,
+            http::Version::HTTP_11 => HttpVersion::Http11,
+            _ => HttpVersion::Http10,
+        };
+        let peer = exchange.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
+        let head = RequestHead {
+            method: header.method.as_str(),
+            target: header.raw_path(),
+            version,
+            lines: &lines,
+            raw: raw.as_deref(),
+            // A connection without an address (a Unix socket) is nobody whom anything could trust.
+            peer: peer.unwrap_or(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED)),
+        };
+        pipeline::judge(&self.gate, &head).await
+    }
+
+    /// The way of one request up to its answer or its upstream.
+    async fn receive(&self, exchange: &mut Exchange, passage: &mut Passage) -> Result<Option<Reply>, Error> {
+        let Judgement { arrival, rule, verdict } = self.judge(exchange).await;
+        passage.arrival = Some(arrival.clone());
+        if let Some(rule) = rule {
+            passage.in_charge = InCharge::Rule(rule);
+        }
+        match verdict? {
+            Permit::Own(call) => {
+                passage.in_charge = InCharge::Own(call.route);
+                passage.caller = call.caller.clone();
+                api::answer(&self.api, &call, exchange, &arrival).await.map(Some)
+            }
+            Permit::Upstream(pass) => {
+                passage.caller = pass.caller.clone();
+                passage.pass = Some(pass);
+                Ok(None)
+            }
+        }
+    }
+
+    async fn write(&self, exchange: &mut Exchange, passage: &mut Passage, reply: Reply) -> pingora_core::Result<()> {
+        let arrival = passage.arrival.get_or_insert_with(unknown_arrival);
+        reply.write(exchange, arrival).await
+    }
+
+    async fn refuse(&self, exchange: &mut Exchange, passage: &mut Passage, error: Error) -> pingora_core::Result<()> {
+        let arrival = passage.arrival.get_or_insert_with(unknown_arrival);
+        let reply = Reply::refusal(arrival, &error);
+        let hostile =
+            matches!(error, Error::BadRequest(BadRequest::Head | BadRequest::Framing | BadRequest::Repeated(_)));
+        passage.error = Some(error);
+        if hostile {
+            // Where the next request begins on this connection is anybody's guess.
+            exchange.set_keepalive(None);
+        }
+        self.write(exchange, passage, reply).await
+    }
+}
+
+/// For a request that failed before it could be described.
+fn unknown_arrival() -> Arrival {
+    let nobody = std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
+    Arrival {
+        request_id: pipeline::arrive::RequestId::fresh(),
+        client: nobody,
+        peer: nobody,
+        language: crate::domain::language::Language::English,
+    }
+}
+
+#[async_trait]
+impl ProxyHttp for Gateway {
+    type CTX = Passage;
+
+    fn new_ctx(&self) -> Passage {
+        self.gate.metrics.requests_in_flight.inc();
+        Passage {
+            started: Instant::now(),
+            arrival: None,
+            in_charge: InCharge::Nobody,
+            caller: Caller::Anonymous,
+            pass: None,
+            error: None,
+            tries: 0,
+            sent_upstream: None,
+            upstream_took: None,
+            _in_flight: InFlight(self.gate.metrics.requests_in_flight.clone()),
+        }
+    }
+
+    /// None: answers are passed on as they are.
+    fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
+
+    async fn early_request_filter(&self, exchange: &mut Exchange, _: &mut Passage) -> pingora_core::Result<()> {
+        connection::begin_exchange(exchange);
+        // The engine keeps idle connections for ever unless told otherwise; one that is to close stays so.
+        if exchange.get_keepalive().is_some() {
+            exchange.set_keepalive(Some(self.gate.limits.idle.get().as_secs().max(1)));
+        }
+        Ok(())
+    }
+
+    async fn request_filter(&self, exchange: &mut Exchange, passage: &mut Passage) -> pingora_core::Result<bool> {
+        // A panic in a handler is that request's 1005 and nobody else's trouble.
+        let received = AssertUnwindSafe(self.receive(exchange, passage)).catch_unwind().await.unwrap_or_else(|_| {
+            self.gate.metrics.panics.inc();
+            Err(Error::unexpected(Part::Gateway, "a handler panicked"))
+        });
+        match received {
+            Ok(Some(reply)) => self.write(exchange, passage, reply).await?,
+            Ok(None) => {
+                let Some(Pass { handshake: Some(_), .. }) = &passage.pass else { return Ok(GO_ON) };
+                match self.open_socket(exchange, passage).await {
+                    Ok(Opening::Opened | Opening::Declined) => {}
+                    Err(error) => self.refuse(exchange, passage, error).await?,
+                }
+            }
+            Err(error) => self.refuse(exchange, passage, error).await?,
+        }
+        Ok(ANSWERED)
+    }
+
+    async fn upstream_peer(&self, _: &mut Exchange, passage: &mut Passage) -> pingora_core::Result<Box<HttpPeer>> {
+        let Some(pass) = &passage.pass else {
+            return pingora_core::Error::e_explain(ErrorType::InternalError, "no permit");
+        };
+        passage.sent_upstream = Some(Instant::now());
+        passage.tries += 1;
+        Ok(Box::new(self.upstreams.next(&pass.rule.upstream).clone()))
+    }
+
+    async fn upstream_request_filter(
+        &self,
+        _: &mut Exchange,
+        request: &mut RequestHeader,
+        passage: &mut Passage,
+    ) -> pingora_core::Result<()> {
+        let (Some(pass), Some(arrival)) = (&passage.pass, &passage.arrival) else {
+            return pingora_core::Error::e_explain(ErrorType::InternalError, "no permit");
+        };
+        forward::dress(&self.gate, pass, arrival, request).map_err(|error| {
+            passage.error = Some(error);
+            pingora_core::Error::explain(ErrorType::InternalError, "the head cannot be forwarded")
+        })
+    }
+
+    async fn response_filter(
+        &self,
+        _: &mut Exchange,
+        response: &mut ResponseHeader,
+        passage: &mut Passage,
+    ) -> pingora_core::Result<()> {
+        if let (Some(sent), Some(pass)) = (passage.sent_upstream.take(), &passage.pass) {
+            let took = sent.elapsed();
+            self.upstreams.answered(&pass.rule.upstream, took);
+            passage.upstream_took = Some(took);
+        }
+        undress(response, passage.arrival.as_ref())
+    }
+
+    fn fail_to_connect(
+        &self,
+        _: &mut Exchange,
+        _: &HttpPeer,
+        passage: &mut Passage,
+        mut error: Box<pingora_core::Error>,
+    ) -> Box<pingora_core::Error> {
+        let retries = passage.pass.as_ref().map_or(0, |pass| self.upstreams.retries(&pass.rule.upstream));
+        error.set_retry(passage.tries <= retries);
+        error
+    }
+
+    async fn fail_to_proxy(
+        &self,
+        exchange: &mut Exchange,
+        error: &pingora_core::Error,
+        passage: &mut Passage,
+    ) -> FailToProxy {
+        let told = passage.error.take().or_else(|| what_failed(error));
+        let code = told.as_ref().map_or(0, |error| error.code().status().as_u16());
+        if let Some(told) = told {
+            exchange.set_keepalive(None);
+            if exchange.response_written().is_some() {
+                // The answer has begun: it can only be cut, which the connection's end shows.
+                passage.error = Some(told);
+            } else if let Err(broken) = self.refuse(exchange, passage, told).await {
+                tracing::debug!(error = %broken.etype().as_str(), "the client did not take its refusal");
+            }
+        }
+        FailToProxy { error_code: code, can_reuse_downstream: false }
+    }
+
+    async fn logging(&self, exchange: &mut Exchange, _: Option<&pingora_core::Error>, passage: &mut Passage) {
+        let arrival = passage.arrival.get_or_insert_with(unknown_arrival);
+        let header = exchange.req_header();
+        record::request(
+            &self.gate,
+            &self.own_metrics,
+            &Happened {
+                arrival,
+                method: header.method.as_str(),
+                path: header.uri.path(),
+                in_charge: &passage.in_charge,
+                caller: &passage.caller,
+                status: exchange.response_written().map_or(0, |response| response.status.as_u16()),
+                error: passage.error.as_ref(),
+                took: passage.started.elapsed(),
+                upstream: passage.upstream_took,
+            },
+        );
+        connection::end_exchange(exchange);
+    }
+
+    /// Our own line says it, without the query.
+    fn suppress_error_log(&self, _: &Exchange, _: &Passage, _: &pingora_core::Error) -> bool {
+        true
+    }
+
+    fn request_summary(&self, exchange: &Exchange, _: &Passage) -> String {
+        let header = exchange.req_header();
+        format!("{} {}", header.method, record::shown(header.uri.path(), 512))
+    }
+}
+
+/// Takes our headers out of an upstream's answer and puts the request's id in.
+fn undress(response: &mut ResponseHeader, arrival: Option<&Arrival>) -> pingora_core::Result<()> {
+    for name in forward::clean_answer(&response.headers) {
+        response.remove_header(&name);
+    }
+    if let Some(arrival) = arrival {
+        response.insert_header(REQUEST_ID, arrival.request_id.as_str())?;
+    }
+    Ok(())
+}
+
+/// What the client is told about a failure of the engine; nothing when the client itself is gone.
+fn what_failed(error: &pingora_core::Error) -> Option<Error> {
+    let cause = || Some(error.etype().as_str().to_owned().into());
+    match (error.esource(), error.etype()) {
+        (ErrorSource::Downstream, ErrorType::ReadTimedout) => Some(Error::RequestTimeout),
+        (
+            ErrorSource::Downstream,
+            ErrorType::ConnectionClosed | ErrorType::ReadError | ErrorType::WriteError | ErrorType::WriteTimedout,
+        ) => None,
+        (ErrorSource::Downstream, _) => Some(BadRequest::Framing.into()),
+        (_, ErrorType::ReadTimedout | ErrorType::WriteTimedout) => Some(Error::UpstreamTimeout),
+        (ErrorSource::Internal, _) => Some(Error::unexpected(Part::Gateway, error.etype().as_str().to_owned())),
+        _ => Some(Error::UpstreamFailed(cause())),
+    }
+}

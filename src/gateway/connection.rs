@@ -1,0 +1,338 @@
+//! A client's connection as the engine sees it: the transport itself, with a deadline for whole heads,
+//! a limit on their size, and a way to take the transport back for a tunnel.
+//!
+//! The engine limits single reads only and answers unreadable heads by itself, with an empty page.
+//! Here a drip-fed head is cut in time, and whatever the engine says before a request has reached
+//! us is replaced by our own refusal.
+
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use pingora_core::protocols::raw_connect::ProxyDigest;
+use pingora_core::protocols::tls::SslDigest;
+use pingora_core::protocols::{
+    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, Stream, TimingDigest,
+    UniqueID, UniqueIDType,
+};
+use pingora_proxy::Session as Exchange;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, Sleep};
+
+use crate::error::{BadRequest, Error};
+use crate::pipeline::Arrival;
+use crate::reply::Reply;
+
+/// What one connection is doing. Written by the callbacks, read by the transport.
+mod phase {
+    /// Waiting for the first byte of a head, or in the middle of one.
+    pub(super) const HEAD: u8 = 0;
+    /// A request is being answered.
+    pub(super) const EXCHANGE: u8 = 1;
+    /// The answer is out; the next read asks for the next head.
+    pub(super) const DONE: u8 = 2;
+}
+
+/// What the callbacks and the transport share.
+#[derive(Default)]
+struct Shared {
+    phase: AtomicU8,
+    taker: Mutex<Option<oneshot::Sender<Stream>>>,
+}
+
+/// How much and how long.
+#[derive(Debug, Clone, Copy)]
+pub struct HeadLimits {
+    /// For a whole head, and for the first byte of the first one.
+    pub deadline: Duration,
+    /// For its size.
+    pub bytes: usize,
+}
+
+/// Small answers go out in one write with their head.
+const WRITE_BUFFER: usize = 4096;
+
+/// A client's connection.
+pub struct Connection {
+    /// Gone once a tunnel has taken it.
+    inner: Option<Stream>,
+    shared: Arc<Shared>,
+    limits: HeadLimits,
+    /// Bytes of the head so far.
+    head: usize,
+    /// Made only when a head does not come in one piece.
+    timer: Option<Pin<Box<Sleep>>>,
+    started: Instant,
+    out: Vec<u8>,
+    written: usize,
+    refused: Option<Refused>,
+    /// HTTP/2 has frames and limits of its own.
+    transparent: bool,
+}
+
+/// What has been said in the engine's place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Refused {
+    /// Our refusal is on its way out.
+    Saying,
+    /// Nothing more is said or heard.
+    Said,
+}
+
+impl Connection {
+    /// Wraps an accepted connection.
+    pub fn new(inner: Stream, limits: HeadLimits) -> Self {
+        let transparent = matches!(inner.selected_alpn_proto(), Some(ALPN::H2));
+        Self {
+            inner: Some(inner),
+            shared: Arc::default(),
+            limits,
+            head: 0,
+            timer: None,
+            started: Instant::now(),
+            out: Vec::new(),
+            written: 0,
+            refused: None,
+            transparent,
+        }
+    }
+
+    fn inner(&mut self) -> io::Result<Pin<&mut Stream>> {
+        self.inner.as_mut().map(Pin::new).ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    /// Says our own refusal, once.
+    fn refuse(&mut self, error: &Error) {
+        if self.refused.is_none() {
+            let arrival = Arrival { ..super::unknown_arrival() };
+            self.out = Reply::refusal(&arrival, error).to_bytes(&arrival);
+            self.written = 0;
+            self.refused = Some(Refused::Saying);
+        }
+    }
+
+    fn poll_out(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.written < self.out.len() {
+            let Some(inner) = self.inner.as_mut() else { return Poll::Ready(Err(io::ErrorKind::NotConnected.into())) };
+            let count = ready!(Pin::new(inner).poll_write(cx, &self.out[self.written..]))?;
+            if count == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.written += count;
+        }
+        self.out.clear();
+        self.written = 0;
+        if self.refused == Some(Refused::Saying) {
+            self.refused = Some(Refused::Said);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// The rest of a refusal, then the end of the connection as the engine sees it.
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_out(cx))?;
+        ready!(self.inner()?.poll_flush(cx))?;
+        Poll::Ready(Ok(()))
+    }
+
+    /// A read while a head is awaited.
+    fn poll_head(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        match self.inner()?.poll_read(cx, buffer) {
+            Poll::Ready(result) => {
+                let count = buffer.filled().len() - before;
+                if self.head == 0 {
+                    self.started = Instant::now();
+                    self.timer = None;
+                }
+                self.head += count;
+                // Twice the limit: what is only a little too long gets its precise answer from the pipeline.
+                if self.head > self.limits.bytes * 2 {
+                    buffer.set_filled(before);
+                    self.refuse(&Error::HeadTooLarge);
+                    return self.poll_end(cx);
+                }
+                Poll::Ready(result)
+            }
+            Poll::Pending => {
+                let deadline = self.started + self.limits.deadline;
+                let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+                ready!(timer.as_mut().poll(cx));
+                if self.head > 0 {
+                    self.refuse(&Error::RequestTimeout);
+                }
+                self.refused.get_or_insert(Refused::Said);
+                self.poll_end(cx)
+            }
+        }
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let me = &mut *self;
+        if me.transparent {
+            return me.inner()?.poll_read(cx, buffer);
+        }
+        if me.refused.is_some() {
+            return me.poll_end(cx);
+        }
+        match me.shared.phase.load(Ordering::Acquire) {
+            phase::EXCHANGE => me.inner()?.poll_read(cx, buffer),
+            phase::DONE => {
+                me.shared.phase.store(phase::HEAD, Ordering::Release);
+                me.head = 0;
+                me.timer = None;
+                // Between two requests the engine's own keep-alive time counts.
+                me.started = Instant::now() + Duration::from_secs(86_400);
+                me.poll_head(cx, buffer)
+            }
+            _ => me.poll_head(cx, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let me = &mut *self;
+        if me.transparent {
+            return me.inner()?.poll_write(cx, bytes);
+        }
+        if me.shared.phase.load(Ordering::Acquire) == phase::HEAD || me.refused.is_some() {
+            // No request has reached us, so this is the engine's own word about a head it cannot read.
+            me.refuse(&BadRequest::Head.into());
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        if me.out.len() + bytes.len() > WRITE_BUFFER {
+            ready!(me.poll_out(cx))?;
+            if bytes.len() >= WRITE_BUFFER {
+                return me.inner()?.poll_write(cx, bytes);
+            }
+        }
+        me.out.extend_from_slice(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_out(cx))?;
+        self.inner()?.poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_out(cx))?;
+        if self.is_wanted() {
+            return Poll::Ready(Ok(()));
+        }
+        self.inner()?.poll_shutdown(cx)
+    }
+}
+
+impl Connection {
+    fn is_wanted(&self) -> bool {
+        self.shared.taker.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let taker = self.shared.taker.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let (Some(taker), Some(inner)) = (taker, self.inner.take()) {
+            // A tunnel that is gone by now needs no transport.
+            let _ = taker.send(inner);
+        }
+    }
+}
+
+fn of(exchange: &Exchange) -> Option<&Connection> {
+    exchange.stream().and_then(|stream| stream.as_any().downcast_ref::<Connection>())
+}
+
+/// A request has reached us.
+pub fn begin_exchange(exchange: &Exchange) {
+    if let Some(connection) = of(exchange) {
+        connection.shared.phase.store(phase::EXCHANGE, Ordering::Release);
+    }
+}
+
+/// Its answer is out.
+pub fn end_exchange(exchange: &Exchange) {
+    if let Some(connection) = of(exchange) {
+        connection.shared.phase.store(phase::DONE, Ordering::Release);
+    }
+}
+
+/// Asks for the transport itself: it comes when the engine lets go of the connection, which it does
+/// after the callback that asked has returned.
+pub fn take_over(exchange: &Exchange) -> Option<oneshot::Receiver<Stream>> {
+    let connection = of(exchange)?;
+    let (give, take) = oneshot::channel();
+    *connection.shared.taker.lock().unwrap_or_else(PoisonError::into_inner) = Some(give);
+    Some(take)
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Connection")
+    }
+}
+
+#[async_trait]
+impl Shutdown for Connection {
+    async fn shutdown(&mut self) {
+        if self.is_wanted() {
+            return;
+        }
+        let _ = tokio::io::AsyncWriteExt::flush(self).await;
+        if let Some(inner) = &mut self.inner {
+            inner.shutdown().await;
+        }
+    }
+}
+
+impl UniqueID for Connection {
+    fn id(&self) -> UniqueIDType {
+        self.inner.as_ref().map_or(0, |inner| inner.id())
+    }
+}
+
+impl Ssl for Connection {
+    fn get_ssl(&self) -> Option<&pingora_core::protocols::tls::TlsRef> {
+        self.inner.as_ref().and_then(|inner| inner.get_ssl())
+    }
+
+    fn get_ssl_digest(&self) -> Option<Arc<SslDigest>> {
+        self.inner.as_ref().and_then(|inner| inner.get_ssl_digest())
+    }
+
+    fn selected_alpn_proto(&self) -> Option<ALPN> {
+        self.inner.as_ref().and_then(|inner| inner.selected_alpn_proto())
+    }
+}
+
+impl GetTimingDigest for Connection {
+    fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
+        // Nobody reads it here; the engine asks once per request.
+        Vec::new()
+    }
+}
+
+impl GetProxyDigest for Connection {
+    fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
+        None
+    }
+}
+
+impl GetSocketDigest for Connection {
+    fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
+        self.inner.as_ref().and_then(|inner| inner.get_socket_digest())
+    }
+}
+
+#[async_trait]
+impl Peek for Connection {}

@@ -1,0 +1,86 @@
+//! Where connections come in: accepts them, speaks TLS where it is set up, and hands them to the engine.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pingora_core::apps::ServerApp;
+use pingora_core::listeners::tls::Acceptor;
+use pingora_core::protocols::l4::socket::SocketAddr as EngineAddress;
+use pingora_core::protocols::l4::stream::Stream as TcpTransport;
+use pingora_core::protocols::{GetSocketDigest, SocketDigest, Stream};
+use pingora_proxy::HttpProxy;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+
+use super::Gateway;
+use super::connection::{Connection, HeadLimits};
+
+/// For a TLS handshake; longer ones hold a connection's place for nothing.
+const TLS_HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// How long to wait when no connection can be accepted, such as without free file descriptors.
+const BREATHER: Duration = Duration::from_millis(50);
+
+/// Everything that a new connection needs.
+pub struct Door {
+    /// The engine.
+    pub proxy: Arc<HttpProxy<Gateway>>,
+    /// Speaks TLS, if we do.
+    pub tls: Option<Arc<Acceptor>>,
+    /// For heads.
+    pub limits: HeadLimits,
+    /// Places for connections.
+    pub places: Arc<Semaphore>,
+}
+
+impl Door {
+    /// Accepts connections until `shutdown` says stop.
+    pub async fn open(self: Arc<Self>, listener: TcpListener, mut shutdown: watch::Receiver<bool>) {
+        loop {
+            let place = tokio::select! {
+                place = self.places.clone().acquire_owned() => place,
+                _ = shutdown.wait_for(|stop| *stop) => return,
+            };
+            let Ok(place) = place else { return };
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                _ = shutdown.wait_for(|stop| *stop) => return,
+            };
+            match accepted {
+                Ok((stream, address)) => {
+                    let (door, shutdown) = (self.clone(), shutdown.clone());
+                    tokio::spawn(async move {
+                        door.serve(stream, address, &shutdown).await;
+                        drop(place);
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(BREATHER).await;
+                }
+            }
+        }
+    }
+
+    async fn serve(&self, stream: TcpStream, address: SocketAddr, shutdown: &watch::Receiver<bool>) {
+        // Small answers must not wait for more; a connection that refuses the option works all the same.
+        let _ = stream.set_nodelay(true);
+        let digest = SocketDigest::from_raw_fd(std::os::fd::AsRawFd::as_raw_fd(&stream));
+        let _ = digest.peer_addr.set(Some(EngineAddress::Inet(address)));
+        let mut transport = TcpTransport::from(stream);
+        transport.set_socket_digest(digest);
+        let transport: Stream = match &self.tls {
+            None => Box::new(transport),
+            Some(tls) => match tokio::time::timeout(TLS_HANDSHAKE, tls.tls_handshake(transport)).await {
+                Ok(Ok(secured)) => Box::new(secured),
+                Ok(Err(_)) | Err(_) => {
+                    tracing::debug!(client.address = %address.ip(), "no TLS handshake");
+                    return;
+                }
+            },
+        };
+        let connection: Stream = Box::new(Connection::new(transport, self.limits));
+        self.proxy.process_new(connection, shutdown).await;
+    }
+}

@@ -1,0 +1,239 @@
+//! Opens a socket: the upstream's side with the engine's connectors, its 101 to the client, then the
+//! tunnel in a task of its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::FutureExt;
+use http::header::{CONNECTION, SEC_WEBSOCKET_PROTOCOL, TRANSFER_ENCODING, UPGRADE};
+use http::{HeaderName, StatusCode};
+use pingora_core::connectors::TransportConnector;
+use pingora_core::protocols::http::v1::client::HttpSession as UpstreamExchange;
+use pingora_http::{RequestHeader, ResponseHeader};
+use pingora_proxy::Session as Exchange;
+
+use super::{Gateway, Passage, connection, undress};
+use crate::domain::session::SessionId;
+use crate::error::{Error, Part, TokenFault};
+use crate::pipeline::forward;
+use crate::pipeline::upgrade::{Handshake, Negotiated};
+use crate::pipeline::{Arrival, Caller, Pass};
+use crate::sockets::registry::{Registration, Registry};
+use crate::sockets::tunnel::{self, Ends};
+
+/// Largest answer of an upstream that declines a handshake.
+const LARGEST_DECLINE: usize = 1024 * 1024;
+
+/// What sockets are opened with.
+pub struct SocketSettings {
+    /// Opens connections to upstreams.
+    pub connector: TransportConnector,
+    /// All open sockets.
+    pub registry: Arc<Registry>,
+    /// For the upstream's answer to a handshake.
+    pub handshake: Duration,
+    /// For the end of a socket.
+    pub close_grace: Duration,
+}
+
+/// What became of a handshake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Opening {
+    /// The tunnel runs.
+    Opened,
+    /// The upstream answered something else than a 101, which the client has got.
+    Declined,
+}
+
+impl Gateway {
+    /// Opens a permitted socket. Nothing is promised to the client before the upstream has agreed and
+    /// the session has been looked at once more.
+    pub(super) async fn open_socket(&self, exchange: &mut Exchange, passage: &mut Passage) -> Result<Opening, Error> {
+        let (Some(pass), Some(arrival)) = (&passage.pass, &passage.arrival) else {
+            return Err(Error::unexpected(Part::Gateway, "no permit"));
+        };
+        let Some(offer) = &pass.handshake else {
+            return Err(Error::unexpected(Part::Gateway, "no handshake"));
+        };
+        let session = match &pass.caller {
+            Caller::Known(known) => Some(known.session.id.clone()),
+            Caller::Anonymous => None,
+        };
+        let registration = self.sockets.registry.enter(session.as_ref(), &pass.rule);
+        let request = self.upstream_request(exchange, pass, offer, arrival)?;
+        let answered = tokio::time::timeout(self.sockets.handshake, self.ask(pass, request)).await;
+        let mut upstream = answered.map_err(|_| Error::UpstreamTimeout)??;
+        let Some(answer) = upstream.resp_header().cloned() else {
+            return Err(Error::UpstreamFailed(None));
+        };
+        if answer.status != StatusCode::SWITCHING_PROTOCOLS {
+            decline(exchange, &mut upstream, answer, arrival).await?;
+            return Ok(Opening::Declined);
+        }
+        let switched = switched(answer, offer, arrival)?;
+        self.still_live(session.as_ref()).await?;
+        let lifetime = match &pass.caller {
+            Caller::Known(known) => Some(self.gate.clock.now().until(known.session.expires_at)),
+            Caller::Anonymous => None,
+        };
+        let gone = |_| Error::UpstreamFailed(Some("the client is gone".into()));
+        exchange.write_response_header(Box::new(switched), false).await.map_err(gone)?;
+        // Bytes that are there already came along with the handshakes; what is still on its way waits.
+        let from_client =
+            exchange.read_request_body().now_or_never().and_then(Result::ok).flatten().unwrap_or_default();
+        let from_upstream =
+            upstream.read_body_bytes().now_or_never().and_then(Result::ok).flatten().unwrap_or_default();
+        let taken = connection::take_over(exchange).ok_or_else(|| Error::unexpected(Part::Gateway, "no transport"))?;
+        let upstream = upstream.into_inner();
+        self.start(taken, upstream, from_client, from_upstream, registration, lifetime, arrival);
+        Ok(Opening::Opened)
+    }
+
+    /// An end that came before the socket was entered has not found it: the session must be looked at
+    /// again. From here on it would.
+    async fn still_live(&self, session: Option<&SessionId>) -> Result<(), Error> {
+        let Some(id) = session else { return Ok(()) };
+        let found = self.gate.live.session(id, self.gate.clock.now()).await?;
+        found.map(|_| ()).ok_or(Error::InvalidToken(TokenFault::Revoked))
+    }
+
+    fn upstream_request(
+        &self,
+        exchange: &Exchange,
+        pass: &Pass,
+        offer: &Handshake,
+        arrival: &Arrival,
+    ) -> Result<RequestHeader, Error> {
+        let mut request = exchange.req_header().clone();
+        for name in hop_by_hop(&request) {
+            request.remove_header(&name);
+        }
+        request.remove_header(&SEC_WEBSOCKET_PROTOCOL);
+        forward::dress(&self.gate, pass, arrival, &mut request)?;
+        let broken = |_| Error::unexpected(Part::Gateway, "the handshake cannot be forwarded");
+        request.insert_header(CONNECTION, "Upgrade").map_err(broken)?;
+        request.insert_header(UPGRADE, "websocket").map_err(broken)?;
+        if let Some(protocols) = offer.offered() {
+            request.insert_header(SEC_WEBSOCKET_PROTOCOL, protocols).map_err(broken)?;
+        }
+        Ok(request)
+    }
+
+    /// Sends the handshake to the upstream and reads the head of its answer.
+    async fn ask(&self, pass: &Pass, request: RequestHeader) -> Result<UpstreamExchange, Error> {
+        let failed =
+            |error: Box<pingora_core::Error>| Error::UpstreamFailed(Some(error.etype().as_str().to_owned().into()));
+        let mut tries = 0;
+        let stream = loop {
+            let peer = self.upstreams.next(&pass.rule.upstream);
+            match self.sockets.connector.new_stream(peer).await {
+                Ok(stream) => break stream,
+                Err(_) if tries < self.upstreams.retries(&pass.rule.upstream) => tries += 1,
+                Err(error) => return Err(failed(error)),
+            }
+        };
+        let mut upstream = UpstreamExchange::new(stream);
+        upstream.write_request_header(Box::new(request)).await.map_err(failed)?;
+        loop {
+            upstream.read_response().await.map_err(failed)?;
+            let interim = upstream
+                .get_status()
+                .is_some_and(|status| status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS);
+            if !interim {
+                return Ok(upstream);
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn start(
+        &self,
+        taken: tokio::sync::oneshot::Receiver<pingora_core::protocols::Stream>,
+        upstream: pingora_core::protocols::Stream,
+        from_client: Bytes,
+        from_upstream: Bytes,
+        registration: Registration,
+        lifetime: Option<Duration>,
+        arrival: &Arrival,
+    ) {
+        let (metrics, grace) = (self.gate.metrics.clone(), self.sockets.close_grace);
+        let request_id = arrival.request_id;
+        tokio::spawn(async move {
+            let Ok(client) = taken.await else { return };
+            let rule = registration.leash().rule().name.clone();
+            let opened = std::time::Instant::now();
+            let ends = Ends { client, upstream, from_client, from_upstream };
+            let ended = tunnel::run(ends, registration, lifetime, grace, metrics).await;
+            tracing::info!(
+                target: "deskgate::socket",
+                { request.id = request_id.as_str(), rule.name = &*rule, cause = ended.as_str(),
+                  duration_ms = opened.elapsed().as_secs_f64() * 1000.0 },
+                "socket closed"
+            );
+        });
+    }
+}
+
+/// The 101 for the client: the upstream's, with the subprotocol that the client can accept.
+fn switched(mut answer: ResponseHeader, offer: &Handshake, arrival: &Arrival) -> Result<ResponseHeader, Error> {
+    let distrusted = || Error::UpstreamFailed(Some("the upstream chose a subprotocol that was not offered".into()));
+    let broken = |_| Error::unexpected(Part::Gateway, "the 101 cannot be forwarded");
+    let chosen = answer.headers.get(SEC_WEBSOCKET_PROTOCOL).map(|value| value.to_str().map_err(|_| distrusted()));
+    let chosen = chosen.transpose()?.map(str::to_owned);
+    match offer.negotiate(chosen.as_deref()) {
+        Negotiated::Protocol(protocol) => answer.insert_header(SEC_WEBSOCKET_PROTOCOL, protocol).map_err(broken)?,
+        Negotiated::None => {
+            answer.remove_header(&SEC_WEBSOCKET_PROTOCOL);
+        }
+        Negotiated::NotOffered => return Err(distrusted()),
+    }
+    undress(&mut answer, Some(arrival)).map_err(broken)?;
+    Ok(answer)
+}
+
+/// Passes on an answer that is no 101. The connection ends with it: the client may already be sending frames.
+async fn decline(
+    exchange: &mut Exchange,
+    upstream: &mut UpstreamExchange,
+    mut answer: ResponseHeader,
+    arrival: &Arrival,
+) -> Result<(), Error> {
+    let gone = |_| Error::UpstreamFailed(Some("the client is gone".into()));
+    let failed =
+        |error: Box<pingora_core::Error>| Error::UpstreamFailed(Some(error.etype().as_str().to_owned().into()));
+    let mut body = Vec::new();
+    while let Some(piece) = upstream.read_body_bytes().await.map_err(failed)? {
+        if body.len() + piece.len() > LARGEST_DECLINE {
+            return Err(Error::UpstreamFailed(Some("the upstream's refusal is too large".into())));
+        }
+        body.extend_from_slice(&piece);
+    }
+    for name in [CONNECTION, UPGRADE, TRANSFER_ENCODING, HeaderName::from_static("keep-alive")] {
+        answer.remove_header(&name);
+    }
+    undress(&mut answer, Some(arrival)).map_err(gone)?;
+    answer.insert_header(http::header::CONTENT_LENGTH, body.len()).map_err(gone)?;
+    exchange.set_keepalive(None);
+    exchange.write_response_header(Box::new(answer), body.is_empty()).await.map_err(gone)?;
+    if !body.is_empty() {
+        exchange.write_response_body(Some(body.into()), true).await.map_err(gone)?;
+    }
+    Ok(())
+}
+
+/// Headers that concern one connection only, those that `Connection` names included.
+fn hop_by_hop(request: &RequestHeader) -> Vec<HeaderName> {
+    const FIXED: [&str; 7] =
+        ["connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"];
+    let fixed = FIXED.into_iter().filter_map(|name| name.parse().ok());
+    let named = request
+        .headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse::<HeaderName>().ok())
+        .filter(|name| !name.as_str().starts_with("sec-websocket"));
+    fixed.chain(named).collect()
+}

@@ -1,0 +1,88 @@
+//! The metrics of one rule, resolved when the rule is loaded.
+
+use prometheus::{Histogram, IntCounter, IntGauge};
+
+use super::Metrics;
+
+/// Methods as metrics tell them apart; what a client invents is `other`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+pub enum MethodLabel {
+    /// `GET`
+    Get,
+    /// `HEAD`
+    Head,
+    /// `POST`
+    Post,
+    /// `PUT`
+    Put,
+    /// `PATCH`
+    Patch,
+    /// `DELETE`
+    Delete,
+    /// `OPTIONS`
+    Options,
+    /// Anything else.
+    Other,
+}
+
+impl MethodLabel {
+    const NAMES: [&'static str; 8] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "other"];
+
+    /// The label of a method.
+    pub fn of(method: &str) -> Self {
+        match method {
+            "GET" => Self::Get,
+            "HEAD" => Self::Head,
+            "POST" => Self::Post,
+            "PUT" => Self::Put,
+            "PATCH" => Self::Patch,
+            "DELETE" => Self::Delete,
+            "OPTIONS" => Self::Options,
+            _ => Self::Other,
+        }
+    }
+}
+
+const CLASSES: [&str; 6] = ["other", "1xx", "2xx", "3xx", "4xx", "5xx"];
+
+/// Counters of one rule.
+#[derive(Debug)]
+pub struct RuleMetrics {
+    requests: Vec<[IntCounter; CLASSES.len()]>,
+    seconds: Histogram,
+    /// Requests that the rule let through.
+    pub allowed: IntCounter,
+    /// Requests that it refused.
+    pub denied: IntCounter,
+    /// Its open WebSockets.
+    pub websockets_open: IntGauge,
+}
+
+impl RuleMetrics {
+    pub(super) fn resolve(metrics: &Metrics, rule: &str) -> Self {
+        let requests = MethodLabel::NAMES
+            .iter()
+            .map(|method| CLASSES.map(|class| metrics.requests.with_label_values(&[rule, method, class])))
+            .collect();
+        Self {
+            requests,
+            seconds: metrics.request_seconds.with_label_values(&[rule]),
+            allowed: metrics.authz.with_label_values(&[rule, "allow"]),
+            denied: metrics.authz.with_label_values(&[rule, "deny"]),
+            websockets_open: metrics.websockets_open.with_label_values(&[rule]),
+        }
+    }
+
+    /// One request has been answered.
+    pub fn answered(&self, method: MethodLabel, status: u16, seconds: f64) {
+        let class = match status / 100 {
+            class @ 1..=5 => usize::from(class),
+            _ => 0,
+        };
+        if let Some(classes) = self.requests.get(method as usize) {
+            classes[class].inc();
+        }
+        self.seconds.observe(seconds);
+    }
+}

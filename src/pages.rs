@@ -1,0 +1,126 @@
+//! The pages that people see: HTML, style and script are files, embedded at build time. Plain text
+//! goes in through [`fill`], which escapes it.
+
+use crate::config::Client;
+use crate::domain::clock::Timestamp;
+use crate::domain::language::Language;
+use crate::error::Error;
+use crate::signin::ticket::Asking;
+
+mod words;
+
+use words::words;
+
+/// The style of all pages.
+pub const STYLE: &str = include_str!("pages/page.css");
+
+/// The script of the sign-in page.
+pub const SIGN_IN_SCRIPT: &str = include_str!("pages/signin.js");
+
+const SIGN_IN: &str = include_str!("pages/signin.html");
+const CONFIRM: &str = include_str!("pages/confirm.html");
+const NOTICE: &str = include_str!("pages/notice.html");
+
+/// The sign-in page of a client.
+pub fn sign_in(language: Language, client: Client, home: &str) -> String {
+    let own = [("client", client.as_str()), ("home", home)];
+    fill(SIGN_IN, language, &own)
+}
+
+/// The phone's confirm page.
+pub fn confirm(language: Language, asking: &Asking, proof: &str) -> String {
+    let browser = browser_kind(&asking.user_agent);
+    let at = clock_time(asking.at);
+    let own = [
+        ("name", &*asking.name),
+        ("address", &asking.address),
+        ("browser", browser),
+        ("at", &at),
+        ("number", &asking.number),
+        ("proof", proof),
+    ];
+    fill(CONFIRM, language, &own)
+}
+
+/// What a page says when there is nothing more to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Notice {
+    /// The browser is signed in.
+    Confirmed,
+    /// The browser was turned away.
+    Cancelled,
+}
+
+/// A page that says how it ended.
+pub fn notice(language: Language, notice: Notice) -> String {
+    let words = words(language);
+    let (title, text) = match notice {
+        Notice::Confirmed => (words("confirmed_title"), words("confirmed_text")),
+        Notice::Cancelled => (words("cancelled_title"), words("cancelled_text")),
+    };
+    fill(NOTICE, language, &[("heading", title), ("text", text)])
+}
+
+/// A page that says what went wrong and what to do.
+pub fn error(language: Language, error: &Error, request_id: &str) -> String {
+    let words = words(language);
+    let text = format!("{} ({} {})", error.message(language), error.code().number(), request_id);
+    fill(NOTICE, language, &[("heading", words("error_title")), ("text", &text)])
+}
+
+/// Puts words and values into a page: `{{name}}` is one of `own`, escaped, else a word of the language.
+fn fill(page: &str, language: Language, own: &[(&str, &str)]) -> String {
+    let words = words(language);
+    let mut out = String::with_capacity(page.len() + 512);
+    let mut rest = page;
+    while let Some((before, after)) = rest.split_once("{{") {
+        let (name, tail) = after.split_once("}}").unwrap_or((after, ""));
+        out.push_str(before);
+        let value = match own.iter().find(|(own, _)| *own == name) {
+            Some((_, value)) => value,
+            None if name == "lang" => language.tag(),
+            None => words(name),
+        };
+        escape(value, &mut out);
+        rest = tail;
+    }
+    out.push_str(rest);
+    out
+}
+
+fn escape(text: &str, out: &mut String) {
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c => out.push(c),
+        }
+    }
+}
+
+/// The kind of browser, as a person would call it.
+fn browser_kind(user_agent: &str) -> &'static str {
+    // The platform's own clients name the others as well, so they come first.
+    const KINDS: [(&str, &str); 7] = [
+        ("wxwork", "WeCom"),
+        ("MicroMessenger", "WeChat"),
+        ("Edg/", "Edge"),
+        ("Firefox/", "Firefox"),
+        ("Chrome/", "Chrome"),
+        ("Safari/", "Safari"),
+        ("curl/", "curl"),
+    ];
+    KINDS.iter().find(|(mark, _)| user_agent.contains(mark)).map_or("?", |(_, kind)| kind)
+}
+
+/// `2026-01-02 03:04:05 UTC`.
+fn clock_time(at: Timestamp) -> String {
+    let iso = at.iso8601();
+    format!("{} {} UTC", iso.get(..10).unwrap_or_default(), iso.get(11..19).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+//! The way of a request: one function over a borrowed view of its head, which either refuses or
+//! permits. It names no engine: the lane that carries requests now is Pingora's proxy, and another
+//! can call the same function without a copy.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use http::HeaderValue;
+
+use crate::config::{LimitsConfig, QueryToken};
+use crate::domain::clock::Clock;
+use crate::domain::language::Language;
+use crate::endpoints::OwnRoute;
+use crate::error::Error;
+use crate::metrics::Metrics;
+use crate::rules::{Rule, RuleSet};
+use crate::store::live::{Known, Live};
+use crate::token::Tokens;
+
+// What is looked at: a borrowed view of the head.
+pub mod head;
+
+// The phases, in their order.
+pub mod arrive;
+
+pub mod route;
+
+pub mod credentials;
+
+pub mod verify;
+
+pub mod authorize;
+
+pub mod forward;
+
+pub mod upgrade;
+
+pub mod record;
+
+use arrive::RequestId;
+use head::{Fields, RequestHead, Unwanted};
+use upgrade::Handshake;
+
+/// Everything a decision needs, made once at start.
+pub struct Gate {
+    /// The time.
+    pub clock: Clock,
+    /// Whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<ipnet::IpNet>,
+    /// How much of a request is read.
+    pub limits: LimitsConfig,
+    /// The rules in force; a reload swaps them whole.
+    pub rules: ArcSwap<RuleSet>,
+    /// Reads tokens.
+    pub tokens: Arc<Tokens>,
+    /// Knows sessions.
+    pub live: Arc<Live>,
+    /// Counts.
+    pub metrics: Arc<Metrics>,
+    /// Pages from these origins may open sockets.
+    pub origins: Vec<String>,
+    /// Whether `?token=` is read on handshakes.
+    pub query_token: QueryToken,
+    /// For callers that name no language.
+    pub language: Language,
+    /// The scheme that clients use, for `X-Forwarded-Proto`.
+    pub scheme: HeaderValue,
+}
+
+/// What is known of a request before anything is decided; kept to the end for its answer and its log line.
+#[derive(Debug, Clone)]
+pub struct Arrival {
+    /// Its id.
+    pub request_id: RequestId,
+    /// Who asks: the peer, or what a trusted peer says.
+    pub client: IpAddr,
+    /// Whom the connection comes from.
+    pub peer: IpAddr,
+    /// The caller's language.
+    pub language: Language,
+}
+
+/// Who asks, as far as it has been proved.
+#[derive(Debug, Clone)]
+pub enum Caller {
+    /// Nobody in particular.
+    Anonymous,
+    /// A live session.
+    Known(Arc<Known>),
+}
+
+/// A permitted request: nothing is forwarded and no endpoint is called without one, and only
+/// `authorize` makes them.
+#[derive(Debug)]
+pub enum Permit {
+    /// One of our own endpoints answers.
+    Own(OwnCall),
+    /// An upstream answers.
+    Upstream(Pass),
+}
+
+/// A call of one of our own endpoints.
+#[derive(Debug)]
+pub struct OwnCall {
+    /// Which.
+    pub route: &'static OwnRoute,
+    /// By whom.
+    pub caller: Caller,
+    _proof: authorize::Proof,
+}
+
+/// A request that may go to an upstream, with what it carries there.
+#[derive(Debug)]
+pub struct Pass {
+    /// The rule that let it through.
+    pub rule: Arc<Rule>,
+    /// By whom.
+    pub caller: Caller,
+    /// The signed form of the identity.
+    pub assertion: Option<HeaderValue>,
+    /// The target to forward, when it is not the one that came.
+    pub target: Option<String>,
+    /// What must be taken out.
+    pub unwanted: Unwanted,
+    /// The incoming trace to go on with.
+    pub trace: Option<forward::TraceId>,
+    /// The WebSocket handshake, if it is one.
+    pub handshake: Option<Handshake>,
+    _proof: authorize::Proof,
+}
+
+/// What became of a request: told in any case, also of a refused one.
+pub struct Judgement {
+    /// What is known of it.
+    pub arrival: Arrival,
+    /// The rule that was in charge, if it came that far.
+    pub rule: Option<Arc<Rule>>,
+    /// Whether it may.
+    pub verdict: Result<Permit, Error>,
+}
+
+/// Describes a request and decides.
+pub async fn judge(gate: &Gate, head: &RequestHead<'_>) -> Judgement {
+    let fields = Fields::of(head.lines);
+    let arrival = arrive::describe(gate, head, &fields);
+    let mut rule = None;
+    let verdict = decide(gate, head, fields, &mut rule).await;
+    Judgement { arrival, rule, verdict }
+}
+
+/// The way of every request, top to bottom; our own endpoints take it too. Each phase takes what the
+/// one before proved.
+async fn decide<'a>(
+    gate: &Gate,
+    head: &RequestHead<'a>,
+    fields: Fields<'a>,
+    rule: &mut Option<Arc<Rule>>,
+) -> Result<Permit, Error> {
+    let request = arrive::check(gate, head, fields)?;
+    let target = route::find(gate, &request)?;
+    *rule = target.rule().cloned();
+    let credential = credentials::read(gate, &request)?;
+    let caller = verify::caller(gate, &target, credential).await?;
+    authorize::check(gate, target, caller, &request)
+}

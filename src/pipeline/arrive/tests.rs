@@ -1,0 +1,57 @@
+use super::*;
+
+#[test]
+fn only_well_formed_request_ids_are_taken_over() {
+    let table: &[(&str, bool)] = &[
+        ("0123abcd", true),
+        ("a-b_c.d-0123456789", true),
+        ("short", false),
+        ("with space in it", false),
+        ("line\r\nfeed-xxxx", false),
+        ("quote\"quote\"quote", false),
+        (&"x".repeat(64), true),
+        (&"x".repeat(65), false),
+    ];
+    for (text, expected) in table {
+        assert_eq!(
+            RequestId::given(text.as_bytes()).map(|id| id.as_str() == *text),
+            expected.then_some(true),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn fresh_request_ids_differ() {
+    assert_ne!(RequestId::fresh(), RequestId::fresh());
+}
+
+#[test]
+fn the_clients_address_is_the_first_that_was_forwarded() {
+    let table: &[(&str, Option<&str>)] = &[
+        ("203.0.113.7", Some("203.0.113.7")),
+        ("203.0.113.7, 10.0.0.1", Some("203.0.113.7")),
+        ("203.0.113.7:4711", Some("203.0.113.7")),
+        ("2001:db8::1", Some("2001:db8::1")),
+        ("[2001:db8::1]:443", Some("2001:db8::1")),
+        ("::ffff:203.0.113.7", Some("203.0.113.7")),
+        ("unknown", None),
+        ("", None),
+    ];
+    for (value, expected) in table {
+        assert_eq!(first_address(value.as_bytes()).map(|found| found.to_string()).as_deref(), *expected, "{value}");
+    }
+}
+
+#[test]
+fn an_absolute_target_must_name_the_same_host() {
+    let split = |target: &'static str, host: &'static str| {
+        split_target(target.as_bytes(), Some(host.as_bytes())).map(|(path, _, form)| (path.into_owned(), form)).ok()
+    };
+    assert_eq!(split("/a", "h"), Some(("/a".to_owned(), TargetForm::AsSent)));
+    assert_eq!(split("http://h/a?b", "H"), Some(("/a".to_owned(), TargetForm::Rewritten)));
+    assert_eq!(split("http://evil/a", "h"), None);
+    assert_eq!(split("http://u@h/a", "h"), None);
+    assert_eq!(split("ftp://h/a", "h"), None);
+    assert_eq!(split("*", "h"), None);
+}

@@ -1,0 +1,111 @@
+//! Fifth phase: may this caller do this? The only place that makes a [`Permit`].
+
+use super::arrive::{Request, TargetForm};
+use super::credentials;
+use super::forward::TraceId;
+use super::route::Target;
+use super::{Caller, Gate, OwnCall, Pass, Permit};
+use crate::domain::session::Stage;
+use crate::endpoints::OwnAccess;
+use crate::error::{Error, Forbidden};
+use crate::rules::{ForwardToken, Rule};
+use crate::token::assertion;
+
+/// Cannot be made outside this file, and so neither can a permit.
+#[derive(Debug)]
+pub(super) struct Proof(());
+
+/// Judges a caller by the rule, and makes ready what an upstream is told.
+pub fn check(gate: &Gate, target: Target, caller: Caller, request: &Request<'_>) -> Result<Permit, Error> {
+    match target {
+        Target::Own(route) => {
+            if let Caller::Known(known) = &caller
+                && known.session.stage == Stage::OtpBinding
+                && route.access == OwnAccess::SignedIn
+            {
+                return Err(Forbidden::OtpBindingOnly.into());
+            }
+            Ok(Permit::Own(OwnCall { route, caller, _proof: Proof(()) }))
+        }
+        Target::Rule(rule) => {
+            let verdict = judge(gate, &rule, &caller, request);
+            match verdict {
+                Ok(()) => rule.metrics.allowed.inc(),
+                Err(error) => {
+                    rule.metrics.denied.inc();
+                    return Err(error);
+                }
+            }
+            Ok(Permit::Upstream(pass(gate, rule, caller, request)))
+        }
+    }
+}
+
+fn judge(gate: &Gate, rule: &Rule, caller: &Caller, request: &Request<'_>) -> Result<(), Error> {
+    if request.handshake.is_some() {
+        check_origin(gate, request)?;
+    }
+    let Caller::Known(known) = caller else { return Ok(()) };
+    if known.session.stage == Stage::OtpBinding {
+        return Err(Forbidden::OtpBindingOnly.into());
+    }
+    rule.access.admits(&known.session).map_err(Error::Forbidden)
+}
+
+/// A page of another site must not open sockets in its visitor's name. Programs send no origin.
+fn check_origin(gate: &Gate, request: &Request<'_>) -> Result<(), Error> {
+    match request.fields.origin {
+        Some(origin) if !gate.origins.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(origin)) => {
+            Err(Forbidden::Origin.into())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn pass(gate: &Gate, rule: std::sync::Arc<Rule>, caller: Caller, request: &Request<'_>) -> Pass {
+    let now = gate.clock.now();
+    let assertion = match &caller {
+        Caller::Anonymous => None,
+        Caller::Known(known) => known.assertion(&rule.upstream.name, now, assertion::FRESH, || {
+            gate.tokens.assert_identity(&known.session, &rule.upstream.name, now).try_into().ok()
+        }),
+    };
+    let mut handshake = request.handshake.clone();
+    let mut target = match request.target_form {
+        TargetForm::AsSent => None,
+        TargetForm::Rewritten => Some(join(&request.path, request.query)),
+    };
+    if let Some(handshake) = &mut handshake {
+        let keeps = rule.forward_token == ForwardToken::AsSent;
+        handshake.offer(credentials::entries(&request.fields.websocket_protocols), keeps);
+        if !keeps && let Some(query) = request.query.filter(|query| has_token(query)) {
+            target = Some(join(&request.path, without_token(query).as_deref()));
+        }
+    }
+    Pass {
+        caller,
+        assertion,
+        target,
+        unwanted: request.fields.unwanted,
+        trace: request.fields.traceparent.and_then(TraceId::given),
+        handshake,
+        rule,
+        _proof: Proof(()),
+    }
+}
+
+fn has_token(query: &str) -> bool {
+    query.split('&').any(|pair| pair.starts_with("token="))
+}
+
+fn without_token(query: &str) -> Option<String> {
+    let kept: Vec<&str> = query.split('&').filter(|pair| !pair.starts_with("token=")).collect();
+    (!kept.is_empty()).then(|| kept.join("&"))
+}
+
+fn join(path: &str, query: Option<&str>) -> String {
+    match query {
+        Some(query) => format!("{path}?{query}"),
+        None => path.to_owned(),
+    }
+}

@@ -1,0 +1,130 @@
+//! Last phase before an upstream: take out what only we may say, put in what we say.
+
+use http::header::{AUTHORIZATION, HOST};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use pingora_http::RequestHeader;
+
+use super::arrive::RequestId;
+use super::head::is_forwarding;
+use super::{Arrival, Caller, Gate, Pass};
+use crate::domain::identity::{self, is_look_alike};
+use crate::error::{Error, Part};
+use crate::metrics::Metrics;
+use crate::rules::ForwardToken;
+
+/// The header that carries a request's id.
+pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+/// A trace that somebody else began: the 32 digits of its id, and its flags.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TraceId {
+    id: [u8; 32],
+    flags: [u8; 2],
+}
+
+impl TraceId {
+    /// Out of a `traceparent` of W3C's version 00; anything else begins a new trace.
+    pub fn given(value: &[u8]) -> Option<Self> {
+        let lower_hex = |part: &[u8]| part.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        let parts: Vec<&[u8]> = value.split(|byte| *byte == b'-').collect();
+        let [b"00", id, parent, flags] = parts[..] else { return None };
+        let sound = lower_hex(id) && lower_hex(parent) && lower_hex(flags);
+        let some = id.iter().any(|byte| *byte != b'0') && parent.iter().any(|byte| *byte != b'0');
+        if !sound || !some || parent.len() != 16 {
+            return None;
+        }
+        Some(Self { id: id.try_into().ok()?, flags: flags.try_into().ok()? })
+    }
+}
+
+/// Turns a client's head into the one that the upstream gets.
+pub fn dress(gate: &Gate, pass: &Pass, arrival: &Arrival, request: &mut RequestHeader) -> Result<(), Error> {
+    let broken = |error| Error::unexpected(Part::Gateway, error);
+    // Taking the parts out leaves the map of the names' first spelling behind: upstreams read names in
+    // any case, and every later insert would otherwise be made twice.
+    let empty = RequestHeader::from(http::Request::new(()).into_parts().0);
+    let mut parts = http::request::Parts::from(std::mem::replace(request, empty));
+    if let Some(target) = &pass.target {
+        parts.uri = target.parse().map_err(|error: http::uri::InvalidUri| broken(Box::from(error)))?;
+    }
+    let headers = &mut parts.headers;
+    clean(headers, pass, &gate.metrics);
+    headers.reserve(16);
+    headers.insert(REQUEST_ID, value(arrival.request_id.as_str()).map_err(broken)?);
+    headers.insert(TRACEPARENT, value(&traceparent(&arrival.request_id, pass.trace)).map_err(broken)?);
+    let mut forwarded_for = arrival.client.to_string();
+    if arrival.peer != arrival.client {
+        forwarded_for = format!("{forwarded_for}, {}", arrival.peer);
+    }
+    headers.insert(FORWARDED_FOR, value(&forwarded_for).map_err(broken)?);
+    headers.insert(FORWARDED_PROTO, gate.scheme.clone());
+    if let Some(host) = headers.get(HOST).cloned() {
+        headers.insert(FORWARDED_HOST, host);
+    }
+    if let Caller::Known(known) = &pass.caller {
+        for (name, value) in known.lines.lines() {
+            headers.insert(name, value.clone());
+        }
+        if let Some(assertion) = &pass.assertion {
+            headers.insert(identity::ASSERTION, assertion.clone());
+        }
+    }
+    *request = RequestHeader::from(parts);
+    Ok(())
+}
+
+/// Removes what only we may say. Most requests have nothing of the kind; the first pass over the head
+/// has told.
+fn clean(headers: &mut HeaderMap, pass: &Pass, metrics: &Metrics) {
+    if pass.rule.forward_token == ForwardToken::Never {
+        headers.remove(AUTHORIZATION);
+    }
+    if pass.unwanted.look_alikes {
+        for name in names(headers, |name| is_look_alike(name.as_bytes())) {
+            let kind = if name.as_str().starts_with(identity::PREFIX) { "exact" } else { "folded" };
+            metrics.identity_header_removed(kind);
+            headers.remove(name);
+        }
+    }
+    if pass.unwanted.forwarding {
+        for name in names(headers, is_forwarding) {
+            headers.remove(name);
+        }
+    }
+}
+
+fn names(headers: &HeaderMap, unwanted: impl Fn(&str) -> bool) -> Vec<HeaderName> {
+    headers.keys().filter(|name| unwanted(name.as_str())).cloned().collect()
+}
+
+/// Removes from an upstream's answer what only we may say to upstreams.
+pub fn clean_answer(headers: &HeaderMap) -> Vec<HeaderName> {
+    names(headers, |name| is_look_alike(name.as_bytes()))
+}
+
+/// The request's place in its trace. The ids are our request id: 16 bytes that no other request has.
+fn traceparent(id: &RequestId, trace: Option<TraceId>) -> String {
+    let lower_hex = |text: &str| text.len() == 32 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    // An id that a trusted peer gave may be of any form; a trace needs 32 digits.
+    let own = if lower_hex(id.as_str()) { *id } else { RequestId::fresh() };
+    let (_, span) = own.as_str().split_at(16);
+    match trace {
+        Some(TraceId { id, flags }) => {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            format!("00-{}-{span}-{}", text(&id), text(&flags))
+        }
+        None => format!("00-{}-{span}-00", own.as_str()),
+    }
+}
+
+fn value(text: &str) -> Result<HeaderValue, crate::error::Cause> {
+    HeaderValue::from_str(text).map_err(Box::from)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,27 @@
+use super::*;
+
+#[test]
+fn a_trace_goes_on_only_from_a_well_formed_parent() {
+    let table: &[(&str, bool)] = &[
+        ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", true),
+        ("01-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", false),
+        ("00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01", false),
+        ("00-00000000000000000000000000000000-00f067aa0ba902b7-01", false),
+        ("00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01", false),
+        ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-x", false),
+        ("00-4bf92f3577b34da6a3ce929d0e0e473-00f067aa0ba902b7-01", false),
+        ("", false),
+    ];
+    for (value, expected) in table {
+        assert_eq!(TraceId::given(value.as_bytes()).is_some(), *expected, "{value}");
+    }
+}
+
+#[test]
+fn every_request_has_a_span_of_its_own_in_its_trace() {
+    let trace = TraceId::given(b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
+    let (first, second) = (traceparent(&RequestId::fresh(), trace), traceparent(&RequestId::fresh(), trace));
+    assert!(first.starts_with("00-4bf92f3577b34da6a3ce929d0e0e4736-") && first.ends_with("-01"));
+    assert_ne!(first, second);
+    assert!(TraceId::given(traceparent(&RequestId::fresh(), None).as_bytes()).is_some());
+}

@@ -1,0 +1,183 @@
+//! A borrowed view of a request's head, the same for every engine that may carry it.
+
+use std::net::IpAddr;
+
+use crate::domain::identity;
+
+/// The version of HTTP in which a request came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HttpVersion {
+    /// HTTP/1.0
+    Http10,
+    /// HTTP/1.1
+    Http11,
+    /// HTTP/2
+    Http2,
+}
+
+/// The header lines of an engine, in their order.
+pub trait HeaderLines: Sync {
+    /// Shows every line to `visit`, repeated names as often as they stand there.
+    fn each<'a>(&'a self, visit: &mut dyn FnMut(&'a str, &'a [u8]));
+}
+
+/// What the policy needs to know of a request. Borrowed: looking at a request copies nothing.
+#[derive(Clone, Copy)]
+pub struct RequestHead<'a> {
+    /// The method, as sent.
+    pub method: &'a str,
+    /// The request target, as sent.
+    pub target: &'a [u8],
+    /// The version.
+    pub version: HttpVersion,
+    /// The header lines.
+    pub lines: &'a dyn HeaderLines,
+    /// The head's bytes, where the engine still has them (HTTP/1).
+    pub raw: Option<&'a [u8]>,
+    /// Whom the connection comes from.
+    pub peer: IpAddr,
+}
+
+/// Kinds of headers that are taken out before forwarding; a request seldom has any.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Unwanted {
+    /// They look like our identity headers.
+    pub look_alikes: bool,
+    /// Proxies' words about the request, and overrides of its method or path.
+    pub forwarding: bool,
+}
+
+/// The header fields that decide anything, found in one pass.
+#[derive(Debug, Default)]
+pub struct Fields<'a> {
+    /// `Host`
+    pub host: Option<&'a [u8]>,
+    /// `Authorization`
+    pub authorization: Option<&'a [u8]>,
+    /// `Upgrade`
+    pub upgrade: Option<&'a [u8]>,
+    /// Whether `Connection` names `upgrade`.
+    pub connection_upgrade: bool,
+    /// `Sec-WebSocket-Key`
+    pub websocket_key: Option<&'a [u8]>,
+    /// `Sec-WebSocket-Version`
+    pub websocket_version: Option<&'a [u8]>,
+    /// `Sec-WebSocket-Protocol`, line by line.
+    pub websocket_protocols: Vec<&'a [u8]>,
+    /// `Origin`
+    pub origin: Option<&'a [u8]>,
+    /// `Content-Length`
+    pub content_length: Option<&'a [u8]>,
+    /// `Content-Type`
+    pub content_type: Option<&'a [u8]>,
+    /// `Transfer-Encoding`
+    pub transfer_encoding: Option<&'a [u8]>,
+    /// `Expect`
+    pub expect: Option<&'a [u8]>,
+    /// The first `X-Forwarded-For`.
+    pub forwarded_for: Option<&'a [u8]>,
+    /// `X-Request-Id`
+    pub request_id: Option<&'a [u8]>,
+    /// `traceparent`
+    pub traceparent: Option<&'a [u8]>,
+    /// `Accept-Language`
+    pub accept_language: Option<&'a [u8]>,
+    /// `User-Agent`
+    pub user_agent: Option<&'a [u8]>,
+    /// `Cookie`, line by line.
+    pub cookies: Vec<&'a [u8]>,
+    /// A header that may stand once and stands more often.
+    pub repeated: Option<&'static str>,
+    /// What must be taken out before forwarding.
+    pub unwanted: Unwanted,
+    /// Number of lines.
+    pub count: usize,
+    /// Bytes of names and values.
+    pub bytes: usize,
+}
+
+impl<'a> Fields<'a> {
+    /// Looks at every line once.
+    pub fn of(lines: &'a dyn HeaderLines) -> Self {
+        let mut fields = Fields::default();
+        lines.each(&mut |name, value| fields.take(name, value));
+        fields
+    }
+
+    fn take(&mut self, name: &'a str, value: &'a [u8]) {
+        self.count += 1;
+        self.bytes += name.len() + value.len() + 4;
+        // The engines give names in lower case or as sent; the first letter sorts most of them out.
+        let first = name.as_bytes().first().map_or(0, u8::to_ascii_lowercase);
+        let is = |other: &str| name.eq_ignore_ascii_case(other);
+        match first {
+            b'a' if is("authorization") => once(&mut self.authorization, value, "Authorization", &mut self.repeated),
+            b'a' if is("accept-language") => self.accept_language = Some(value),
+            b'c' if is("connection") => self.connection_upgrade |= lists(value, "upgrade"),
+            b'c' if is("content-length") => {
+                once(&mut self.content_length, value, "Content-Length", &mut self.repeated);
+            }
+            b'c' if is("content-type") => once(&mut self.content_type, value, "Content-Type", &mut self.repeated),
+            b'c' if is("cookie") => self.cookies.push(value),
+            b'e' if is("expect") => once(&mut self.expect, value, "Expect", &mut self.repeated),
+            b'f' if is("forwarded") => self.unwanted.forwarding = true,
+            b'h' if is("host") => once(&mut self.host, value, "Host", &mut self.repeated),
+            b'o' if is("origin") => once(&mut self.origin, value, "Origin", &mut self.repeated),
+            b's' if is("sec-websocket-key") => {
+                once(&mut self.websocket_key, value, "Sec-WebSocket-Key", &mut self.repeated);
+            }
+            b's' if is("sec-websocket-version") => {
+                once(&mut self.websocket_version, value, "Sec-WebSocket-Version", &mut self.repeated);
+            }
+            b's' if is("sec-websocket-protocol") => self.websocket_protocols.push(value),
+            b't' if is("transfer-encoding") => {
+                once(&mut self.transfer_encoding, value, "Transfer-Encoding", &mut self.repeated);
+            }
+            b't' if is("traceparent") => self.traceparent = Some(value),
+            b'u' if is("upgrade") => once(&mut self.upgrade, value, "Upgrade", &mut self.repeated),
+            b'u' if is("user-agent") => self.user_agent = Some(value),
+            b'x' => self.take_extension(name, value),
+            _ => {}
+        }
+    }
+
+    fn take_extension(&mut self, name: &'a str, value: &'a [u8]) {
+        if name.eq_ignore_ascii_case("x-request-id") {
+            self.request_id = Some(value);
+        } else if identity::is_look_alike(name.as_bytes()) {
+            self.unwanted.look_alikes = true;
+        } else if is_forwarding(name) {
+            self.unwanted.forwarding = true;
+            if self.forwarded_for.is_none() && name.eq_ignore_ascii_case("x-forwarded-for") {
+                self.forwarded_for = Some(value);
+            }
+        }
+    }
+}
+
+fn once<'a>(slot: &mut Option<&'a [u8]>, value: &'a [u8], name: &'static str, repeated: &mut Option<&'static str>) {
+    if slot.replace(value).is_some() {
+        *repeated = Some(name);
+    }
+}
+
+/// Whether a header speaks about the request in a way that upstreams obey: `X-Forwarded-*`,
+/// `Forwarded`, and what rewrites the path or method. All are rebuilt or dropped.
+pub fn is_forwarding(name: &str) -> bool {
+    let starts = |prefix: &str| {
+        let name = name.as_bytes();
+        name.len() >= prefix.len()
+            && name.iter().zip(prefix.as_bytes()).all(|(byte, expected)| {
+                let folded = if matches!(byte, b'_' | b'.') { b'-' } else { byte.to_ascii_lowercase() };
+                folded == *expected
+            })
+    };
+    ["x-forwarded", "x-original-", "x-rewrite-", "x-http-method", "x-method-override", "x-real-ip", "forwarded"]
+        .iter()
+        .any(|prefix| starts(prefix))
+}
+
+/// Whether a comma list names a word, in any case.
+pub fn lists(value: &[u8], word: &str) -> bool {
+    value.split(|byte| *byte == b',').any(|entry| entry.trim_ascii().eq_ignore_ascii_case(word.as_bytes()))
+}

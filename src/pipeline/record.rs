@@ -1,0 +1,130 @@
+//! At the end of every request: one log line and one set of metrics.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Arrival, Caller, Gate};
+use crate::config::RequestLines;
+use crate::endpoints::OwnRoute;
+use crate::error::Error;
+use crate::metrics::{MethodLabel, RuleMetrics};
+use crate::rules::Rule;
+
+/// Metrics of requests that no rule was in charge of.
+pub struct OwnMetrics {
+    own: RuleMetrics,
+    none: RuleMetrics,
+    lines: RequestLines,
+}
+
+impl OwnMetrics {
+    /// Resolves their labels.
+    pub fn new(metrics: &crate::metrics::Metrics, lines: RequestLines) -> Self {
+        Self { own: metrics.of_rule("(own endpoint)"), none: metrics.of_rule("(no rule)"), lines }
+    }
+}
+
+/// Who was in charge of a request.
+#[derive(Debug, Clone, Default)]
+pub enum InCharge {
+    /// A rule.
+    Rule(Arc<Rule>),
+    /// One of our endpoints.
+    Own(&'static OwnRoute),
+    /// Nobody: it was refused before.
+    #[default]
+    Nobody,
+}
+
+/// What happened to a request.
+pub struct Happened<'a> {
+    /// Its id and caller's address.
+    pub arrival: &'a Arrival,
+    /// Its method.
+    pub method: &'a str,
+    /// Its path, without the query: that may hold a token.
+    pub path: &'a str,
+    /// Who was in charge.
+    pub in_charge: &'a InCharge,
+    /// Who asked.
+    pub caller: &'a Caller,
+    /// What was answered; 0 if nothing was.
+    pub status: u16,
+    /// Why it was refused or failed, if it was.
+    pub error: Option<&'a Error>,
+    /// From the head to the end of the answer.
+    pub took: Duration,
+    /// How much of that was spent waiting for the upstream.
+    pub upstream: Option<Duration>,
+}
+
+/// Writes the log line and counts.
+pub fn request(gate: &Gate, own: &OwnMetrics, happened: &Happened<'_>) {
+    let (name, metrics) = match happened.in_charge {
+        InCharge::Rule(rule) => (&*rule.name, &rule.metrics),
+        InCharge::Own(route) => (route.path, &own.own),
+        InCharge::Nobody => ("-", &own.none),
+    };
+    metrics.answered(MethodLabel::of(happened.method), happened.status, happened.took.as_secs_f64());
+    let ours = happened.took.saturating_sub(happened.upstream.unwrap_or_default());
+    gate.metrics.overhead_seconds.observe(ours.as_secs_f64());
+
+    let employee = match happened.caller {
+        Caller::Known(known) => known.session.employee_id.as_str(),
+        Caller::Anonymous => "-",
+    };
+    let duration_ms = happened.took.as_secs_f64() * 1000.0;
+    let request_id = happened.arrival.request_id.as_str();
+    let (method, path, status) = (shown(happened.method, 16), shown(happened.path, 512), happened.status);
+    let (code, line) = match happened.error {
+        None if own.lines == RequestLines::Refused => return,
+        None => (0, "answered".to_owned()),
+        Some(error) => {
+            let code = error.code().number();
+            (code, format!("refused with {code}: {}", causes(error)))
+        }
+    };
+    // `{ … }` around the fields: the macro's own advice for dotted names.
+    macro_rules! line {
+        ($level:expr) => {
+            tracing::event!(
+                target: "deskgate::request",
+                $level,
+                {
+                    request.id = request_id,
+                    client.address = %happened.arrival.client,
+                    employee.id = employee,
+                    rule.name = name,
+                    http.method = &*method,
+                    http.path = &*path,
+                    http.status = status,
+                    code = code,
+                    duration_ms = duration_ms
+                },
+                "{line}"
+            )
+        };
+    }
+    if status >= 500 { line!(tracing::Level::WARN) } else { line!(tracing::Level::INFO) }
+}
+
+/// An error and what caused it, in one line.
+fn causes(error: &Error) -> String {
+    let mut line = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        line.push_str(": ");
+        line.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    shown(&line, 512).into_owned()
+}
+
+/// Text from outside as a log may show it: cut, and without controls that could forge another line.
+pub fn shown(text: &str, longest: usize) -> std::borrow::Cow<'_, str> {
+    let plain = text.len() <= longest && text.bytes().all(|byte| (0x20..0x7f).contains(&byte));
+    if plain {
+        return text.into();
+    }
+    text.chars().take(longest).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect::<String>().into()
+}

@@ -1,0 +1,44 @@
+//! Second phase: our own endpoint, an upstream path that a rule names, or 1404.
+
+use std::sync::Arc;
+
+use super::Gate;
+use super::arrive::Request;
+use crate::endpoints::{self, OwnLookup, OwnRoute};
+use crate::error::Error;
+use crate::rules::{Lookup, Rule};
+
+/// Where a request goes, if it may.
+#[derive(Debug)]
+pub enum Target {
+    /// To one of our endpoints.
+    Own(&'static OwnRoute),
+    /// Along a rule to an upstream.
+    Rule(Arc<Rule>),
+}
+
+impl Target {
+    /// The rule, if there is one.
+    pub fn rule(&self) -> Option<&Arc<Rule>> {
+        match self {
+            Target::Own(_) => None,
+            Target::Rule(rule) => Some(rule),
+        }
+    }
+}
+
+/// Deny by default: what nobody named is not found.
+pub fn find(gate: &Gate, request: &Request<'_>) -> Result<Target, Error> {
+    let method = request.head.method;
+    match endpoints::find(method, &request.path) {
+        OwnLookup::Endpoint(route) => return Ok(Target::Own(route)),
+        OwnLookup::OtherMethods(allow) => return Err(Error::MethodNotAllowed { allow }),
+        OwnLookup::Nothing => return Err(Error::NotFound),
+        OwnLookup::NotOurs => {}
+    }
+    match gate.rules.load().find(method, &request.path) {
+        Lookup::Rule(rule) => Ok(Target::Rule(rule.clone())),
+        Lookup::OtherMethods(allow) => Err(Error::MethodNotAllowed { allow }),
+        Lookup::Nothing => Err(Error::NotFound),
+    }
+}

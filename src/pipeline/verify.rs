@@ -1,0 +1,53 @@
+//! Fourth phase: from a token to the live session behind it. Known tokens cost one lookup; unknown
+//! ones are checked cheapest first and reach the store only with a good signature.
+
+use super::credentials::Credential;
+use super::route::Target;
+use super::{Caller, Gate};
+use crate::endpoints::OwnAccess;
+use crate::error::Error;
+use crate::rules::Access;
+
+/// Whether a target can do without a caller.
+enum Need {
+    /// A valid token, or a refusal.
+    Caller,
+    /// A valid token is used, anything else is passed over: a stale token must not keep a page from loading.
+    Nobody,
+}
+
+/// The caller of a request.
+pub async fn caller(gate: &Gate, target: &Target, credential: Credential<'_>) -> Result<Caller, Error> {
+    let need = match target {
+        Target::Own(route) if route.access == OwnAccess::Anyone => return Ok(Caller::Anonymous),
+        Target::Own(_) => Need::Caller,
+        Target::Rule(rule) if rule.access == Access::Public => Need::Nobody,
+        Target::Rule(_) => Need::Caller,
+    };
+    let Credential::Token(token, source) = credential else {
+        return match need {
+            Need::Caller => {
+                gate.metrics.no_token("refused");
+                Err(credential.missing())
+            }
+            Need::Nobody => Ok(Caller::Anonymous),
+        };
+    };
+    let now = gate.clock.now();
+    if let Some(known) = gate.live.known(token, now) {
+        gate.metrics.token_known();
+        return Ok(Caller::Known(known));
+    }
+    let judged = gate.live.of_token(&gate.tokens, token, now).await;
+    let (result, reason) = match &judged {
+        Ok(_) => ("ok", "checked"),
+        Err(Error::InvalidToken(fault)) => ("refused", fault.as_str()),
+        Err(_) => ("failed", "store"),
+    };
+    gate.metrics.token_judged(result, reason, source.as_str());
+    match (judged, need) {
+        (Ok(known), _) => Ok(Caller::Known(known)),
+        (Err(_), Need::Nobody) => Ok(Caller::Anonymous),
+        (Err(error), Need::Caller) => Err(error),
+    }
+}

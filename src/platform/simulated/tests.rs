@@ -1,0 +1,268 @@
+use std::net::Ipv4Addr;
+
+use axum::http::{StatusCode, header};
+use serde_json::Value;
+use tokio::net::TcpStream;
+
+use super::super::browser::{authorize_url, code_of, code_with, open};
+use super::ledger::{CODE_LIFETIME, TOKEN_LIFETIME};
+use super::*;
+
+type Pairs<'a> = &'a [(&'a str, &'a str)];
+
+async fn simulator() -> (SimulatedPlatform, Clock) {
+    let clock = Clock::system();
+    let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    (SimulatedPlatform::start(listen, clock.clone()).await.unwrap(), clock)
+}
+
+async fn call(simulator: &SimulatedPlatform, path: &str, query: Pairs<'_>) -> Value {
+    let mut url = simulator.api_url().join(path).unwrap();
+    url.query_pairs_mut().extend_pairs(query);
+    let seen = open(url).await;
+    assert_eq!(seen.status, StatusCode::OK, "{path}");
+    serde_json::from_str(&seen.text).unwrap()
+}
+
+async fn token_of(simulator: &SimulatedPlatform, secret: &str) -> String {
+    let answer = call(simulator, path::TOKEN, &[("corpid", CORP_ID), ("corpsecret", secret)]).await;
+    answer["access_token"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn the_members_are_those_of_the_contract() {
+    let found: Vec<String> = members().iter().map(Member::identifier).collect();
+    let expected = ["u1001", "a2001", "s3001", "c4001", "m5001", "n6001", "wwpartner/p7001", "x8001"];
+    assert_eq!(found, expected);
+    for member in members() {
+        let linked = matches!(member.kind, MemberKind::Linked { .. });
+        assert_eq!(member.department_id().is_none(), linked, "{}", member.userid);
+    }
+}
+
+#[tokio::test]
+async fn a_person_picks_who_scans_on_a_plain_page() {
+    let (simulator, _) = simulator().await;
+    let seen = open(authorize_url(&simulator, &[("state", "\"><script>x{{deny}}")])).await;
+    assert_eq!(seen.status, StatusCode::OK);
+    assert!(seen.headers[header::CONTENT_TYPE].to_str().unwrap().starts_with("text/html"));
+    assert!(seen.headers[header::CONTENT_SECURITY_POLICY].to_str().unwrap().starts_with("default-src 'none'"));
+    assert!(!seen.text.contains("<script") && !seen.text.contains("{{"), "{}", seen.text);
+    for member in members() {
+        assert!(seen.text.contains(member.name), "{}", member.userid);
+    }
+    // The page's own links work: the first one's query, as a browser would read it.
+    let start = seen.text.find("href=\"?").unwrap() + "href=\"".len();
+    let link = seen.text[start..].split('"').next().unwrap().replace("&amp;", "&");
+    let seen = open(simulator.authorize_url().join(&link).unwrap()).await;
+    assert_eq!(seen.status, StatusCode::FOUND);
+    assert!(seen.location().ends_with("&state=%22%3E%3Cscript%3Ex%7B%7Bdeny%7D%7D"), "{}", seen.location());
+}
+
+#[tokio::test]
+async fn a_link_with_a_wrong_parameter_is_refused_by_its_name() {
+    let (simulator, _) = simulator().await;
+    let long = "s".repeat(129);
+    let table: &[(&str, (&str, &str))] = &[
+        ("no corporation", ("appid", "")),
+        ("another corporation", ("appid", "wwother")),
+        ("no address", ("redirect_uri", "")),
+        ("no absolute address", ("redirect_uri", "/h5/")),
+        ("a script as address", ("redirect_uri", "javascript:alert(1)")),
+        ("encoded twice", ("redirect_uri", "https%3A%2F%2Fdesk.example%2F")),
+        ("no response type", ("response_type", "")),
+        ("implicit grant", ("response_type", "token")),
+        ("no scope", ("scope", "")),
+        ("unknown scope", ("scope", "openid")),
+        ("long state", ("state", &long)),
+        ("unknown application", ("agentid", "1")),
+        ("nobody", ("as", "z9999")),
+    ];
+    for (case, change) in table {
+        let seen = open(authorize_url(&simulator, &[*change])).await;
+        assert_eq!(seen.status, StatusCode::BAD_REQUEST, "{case}");
+        assert!(seen.text.contains(&format!("<code>{}</code>", change.0)), "{case}");
+        assert_eq!(seen.location(), "(none)", "{case}");
+    }
+}
+
+#[tokio::test]
+async fn the_browser_returns_with_code_and_state_behind_the_address_own_query() {
+    let (simulator, _) = simulator().await;
+    const BACK: &str = "redirect_uri";
+    let table: &[(&str, Pairs<'_>, &str)] = &[
+        (
+            "no query",
+            &[(BACK, "http://a.example/cb"), ("as", "u1001")],
+            "http://a.example/cb?code=CODE&state=auth_login",
+        ),
+        (
+            "own query",
+            &[(BACK, "http://a.example/q?a=g%2Ft"), ("as", "u1001")],
+            "http://a.example/q?a=g%2Ft&code=CODE&state=auth_login",
+        ),
+        (
+            "own fragment",
+            &[(BACK, "http://a.example/q?a=1#top"), ("as", "u1001")],
+            "http://a.example/q?a=1&code=CODE&state=auth_login#top",
+        ),
+        (
+            "no state",
+            &[(BACK, "http://a.example/cb"), ("as", "u1001"), ("state", "")],
+            "http://a.example/cb?code=CODE&state=",
+        ),
+        ("refused", &[(BACK, "http://a.example/cb"), ("as", "deny")], "http://a.example/cb?state=auth_login"),
+        (
+            "refused, own query",
+            &[(BACK, "http://a.example/cb?a=1"), ("as", "deny")],
+            "http://a.example/cb?a=1&state=auth_login",
+        ),
+        (
+            "line ends",
+            &[(BACK, "http://a.example/cb"), ("as", "deny"), ("state", "a\r\nb: c")],
+            "http://a.example/cb?state=a%0D%0Ab%3A+c",
+        ),
+    ];
+    for (case, changes, expected) in table {
+        let seen = open(authorize_url(&simulator, changes)).await;
+        assert_eq!(seen.status, StatusCode::FOUND, "{case}");
+        let code = Url::parse(seen.location()).unwrap();
+        let code = code.query_pairs().find(|(name, _)| name == "code").map(|(_, code)| code.into_owned());
+        assert_eq!(seen.location(), expected.replace("CODE", &code.unwrap_or_default()), "{case}");
+    }
+}
+
+#[tokio::test]
+async fn each_refusal_has_the_platform_number_and_text() {
+    let (simulator, _) = simulator().await;
+    let token = token_of(&simulator, SECRET).await;
+    let token = ("access_token", token.as_str());
+    let stranger = ("access_token", "nobodys");
+    let corp = ("corpid", CORP_ID);
+    let table: &[(&str, &str, Pairs<'_>, i64, &str)] = &[
+        ("token: no corporation", path::TOKEN, &[("corpsecret", SECRET)], 41002, "corpid missing"),
+        ("token: no secret", path::TOKEN, &[corp], 41004, "secret missing"),
+        (
+            "token: other corporation",
+            path::TOKEN,
+            &[("corpid", "ww1"), ("corpsecret", SECRET)],
+            40013,
+            "invalid corpid",
+        ),
+        ("token: wrong secret", path::TOKEN, &[corp, ("corpsecret", "x")], 40001, "invalid credential"),
+        ("no token", path::USER_INFO, &[("code", "x")], 41001, "access_token missing"),
+        ("a token never given", path::USER_INFO, &[stranger, ("code", "x")], 40014, "invalid access_token"),
+        ("no code", path::USER_INFO, &[token], 41008, "missing code"),
+        ("a code never given", path::USER_INFO, &[token, ("code", "x")], 40029, "invalid code"),
+        ("the same, older path", path::LEGACY_USER_INFO, &[token, ("code", "x")], 40029, "invalid code"),
+        ("member: no token", path::USER, &[("userid", "u1001")], 41001, "access_token missing"),
+        ("member: none named", path::USER, &[token], 41009, "missing userid"),
+        ("member: no userid", path::USER, &[token, ("userid", "wwpartner/p7001")], 40003, "invalid userid"),
+        ("member: unknown", path::USER, &[token, ("userid", "z9999")], 60111, "userid not found"),
+        ("member: elsewhere", path::USER, &[token, ("userid", "p7001")], 60111, "userid not found"),
+        ("department: no token", path::DEPARTMENT, &[("id", "2")], 41001, "access_token missing"),
+        ("department: unknown", path::DEPARTMENT, &[token, ("id", "99")], 60003, "department not found"),
+        ("department: no number", path::DEPARTMENT, &[token, ("id", "x")], 60003, "department not found"),
+    ];
+    for (case, path, query, errcode, text) in table {
+        let answer = call(&simulator, path, query).await;
+        assert_eq!(answer["errcode"], *errcode, "{case}");
+        let message = answer["errmsg"].as_str().unwrap();
+        assert!(message.starts_with(&format!("{text}, hint: [")), "{case}: {message}");
+        assert!(message.contains("], from ip: 127.0.0.1, more info at https://"), "{case}: {message}");
+        assert!(message.ends_with(&format!("?e={errcode}")), "{case}: {message}");
+    }
+}
+
+#[tokio::test]
+async fn each_path_spells_its_keys_in_its_own_case() {
+    let (simulator, _) = simulator().await;
+    let token = token_of(&simulator, SECRET).await;
+    let token = ("access_token", token.as_str());
+    let code = code_of(&simulator, "P7001").await;
+    let answer = call(&simulator, path::USER_INFO, &[token, ("code", &code)]).await;
+    assert_eq!(answer, serde_json::json!({ "errcode": 0, "errmsg": "ok", "userid": "wwpartner/p7001" }));
+    let code = code_of(&simulator, "u1001").await;
+    let answer = call(&simulator, path::LEGACY_USER_INFO, &[token, ("code", &code)]).await;
+    assert_eq!(answer, serde_json::json!({ "errcode": 0, "errmsg": "ok", "UserId": "u1001", "DeviceId": "" }));
+
+    let answer = call(&simulator, path::USER, &[token, ("userid", "A2001")]).await;
+    assert_eq!((&answer["userid"], &answer["name"]), (&"a2001".into(), &"Alice Chen".into()));
+    assert_eq!((&answer["status"], &answer["main_department"]), (&1.into(), &2.into()));
+    assert!(answer.get("avatar").is_none() && answer.get("mobile").is_none());
+    let answer = call(&simulator, path::DEPARTMENT, &[token, ("id", "2")]).await;
+    assert_eq!((&answer["department"]["id"], &answer["department"]["name"]), (&2.into(), &"IT".into()));
+}
+
+#[tokio::test]
+async fn a_code_is_good_once_for_five_minutes_and_for_its_application() {
+    let (simulator, clock) = simulator().await;
+    let token = token_of(&simulator, SECRET).await;
+    let ours = ("access_token", token.as_str());
+    let token = token_of(&simulator, APPS[1].secret).await;
+    let theirs = ("access_token", token.as_str());
+    assert_ne!(ours, theirs);
+    let spend =
+        async |token, code: &str| call(&simulator, path::USER_INFO, &[token, ("code", code)]).await["errcode"].clone();
+
+    let code = code_of(&simulator, "u1001").await;
+    assert_ne!(code, code_of(&simulator, "u1001").await, "differs each time");
+    assert_eq!(spend(ours, &code).await, 0);
+    assert_eq!(spend(ours, &code).await, 40029, "spent");
+
+    let code = code_with(&simulator, &[("as", "u1001"), ("agentid", AGENT_ID)]).await;
+    assert_eq!(spend(theirs, &code).await, 40029, "another application's");
+    assert_eq!(spend(("access_token", "stale"), &code).await, 40014, "a refused token spends nothing");
+    assert_eq!(spend(ours, &code).await, 0);
+
+    let code = code_of(&simulator, "u1001").await;
+    clock.advance(CODE_LIFETIME);
+    assert_eq!(spend(ours, &code).await, 40029, "too old");
+}
+
+#[tokio::test]
+async fn a_token_stays_the_same_until_its_end() {
+    let (simulator, clock) = simulator().await;
+    let ask = async || call(&simulator, path::TOKEN, &[("corpid", CORP_ID), ("corpsecret", SECRET)]).await;
+    let first = ask().await;
+    assert_eq!((&first["errcode"], &first["expires_in"]), (&0.into(), &7200.into()));
+    clock.advance(TOKEN_LIFETIME / 2);
+    let again = ask().await;
+    assert_eq!(again["access_token"], first["access_token"]);
+    assert!(again["expires_in"].as_u64().unwrap() <= 3600);
+    clock.advance(TOKEN_LIFETIME / 2);
+    let token = ("access_token", first["access_token"].as_str().unwrap());
+    let refused = call(&simulator, path::DEPARTMENT, &[token, ("id", "2")]).await;
+    assert_eq!(refused["errcode"], 42001);
+    assert_ne!(ask().await["access_token"], first["access_token"]);
+    simulator.withdraw_tokens();
+    let refused = call(&simulator, path::DEPARTMENT, &[token, ("id", "2")]).await;
+    assert_eq!(refused["errcode"], 40014);
+    assert_eq!((simulator.calls(path::TOKEN), simulator.calls(path::DEPARTMENT)), (3, 2));
+}
+
+#[tokio::test]
+async fn an_unknown_path_is_not_found() {
+    let (simulator, _) = simulator().await;
+    for path in ["/", "/cgi-bin/", "/cgi-bin/user/create", "/connect/oauth2/authorize/"] {
+        assert_eq!(open(simulator.api_url().join(path).unwrap()).await.status, StatusCode::NOT_FOUND, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn it_ends_when_stopped_or_dropped() {
+    let (stopped, _) = simulator().await;
+    let address = stopped.address();
+    stopped.stop().await;
+    assert!(TcpStream::connect(address).await.is_err());
+
+    let (dropped, _) = simulator().await;
+    let address = dropped.address();
+    drop(dropped);
+    let gone = async {
+        while TcpStream::connect(address).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(5), gone).await.unwrap();
+}

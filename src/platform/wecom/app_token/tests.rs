@@ -1,0 +1,53 @@
+use super::*;
+
+async fn fresh(name: &str, lifetime: u64) -> Result<FreshToken, PlatformError> {
+    Ok(FreshToken { token: Secret::new(name.to_owned()), lifetime: Duration::from_secs(lifetime) })
+}
+
+async fn failing() -> Result<FreshToken, PlatformError> {
+    Err(PlatformError::Unavailable("down".to_owned()))
+}
+
+async fn unasked() -> Result<FreshToken, PlatformError> {
+    panic!("nobody needed a token")
+}
+
+fn name(token: &AppToken) -> &str {
+    token.reveal()
+}
+
+#[tokio::test]
+async fn a_token_that_cannot_be_replaced_is_used_to_its_end() {
+    let clock = Clock::system();
+    let tokens = AppTokens::new(clock.clone());
+    assert!(tokens.current(failing).await.is_err(), "none yet");
+    assert_eq!(name(&tokens.current(|| fresh("first", 7200)).await.unwrap()), "first");
+    clock.advance(Duration::from_secs(7100));
+    assert_eq!(name(&tokens.current(failing).await.unwrap()), "first");
+    assert_eq!(name(&tokens.current(unasked).await.unwrap()), "first", "not asked again at once");
+    clock.advance(NEXT_TRY);
+    assert_eq!(name(&tokens.current(|| fresh("second", 7200)).await.unwrap()), "second");
+    clock.advance(Duration::from_secs(7200));
+    assert!(tokens.current(failing).await.is_err(), "an expired one is not");
+}
+
+#[tokio::test]
+async fn a_short_lifetime_does_not_fetch_for_every_call() {
+    let clock = Clock::system();
+    let tokens = AppTokens::new(clock.clone());
+    assert_eq!(name(&tokens.current(|| fresh("first", 100)).await.unwrap()), "first");
+    clock.advance(Duration::from_secs(40));
+    assert_eq!(name(&tokens.current(unasked).await.unwrap()), "first");
+    clock.advance(Duration::from_secs(10));
+    assert_eq!(name(&tokens.current(|| fresh("second", 100)).await.unwrap()), "second");
+}
+
+#[tokio::test]
+async fn only_the_refused_token_is_dropped() {
+    let tokens = AppTokens::new(Clock::system());
+    let first = tokens.current(|| fresh("first", 7200)).await.unwrap();
+    tokens.refuse(&first).await;
+    let second = tokens.current(|| fresh("second", 7200)).await.unwrap();
+    tokens.refuse(&first).await;
+    assert_eq!(name(&tokens.current(unasked).await.unwrap()), name(&second));
+}

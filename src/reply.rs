@@ -1,0 +1,197 @@
+//! Every answer's bytes: the envelope, refusals, redirects and pages.
+
+use bytes::Bytes;
+use http::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, REFERRER_POLICY,
+    RETRY_AFTER, SET_COOKIE, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderName, HeaderValue, StatusCode};
+use pingora_http::ResponseHeader;
+use pingora_proxy::Session as Exchange;
+use serde::Serialize;
+
+use crate::domain::language::Language;
+use crate::error::{Code, Error};
+use crate::pipeline::Arrival;
+use crate::pipeline::forward::REQUEST_ID;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
+const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
+
+/// Nothing from elsewhere, nothing inline; the QR code is a data picture.
+const PAGE_POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; \
+     form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+);
+
+/// The envelope of every JSON answer.
+#[derive(Serialize)]
+struct Envelope<'a, T> {
+    code: u16,
+    message: &'a str,
+    data: Option<T>,
+    request_id: &'a str,
+}
+
+/// A cookie that scripts cannot read.
+#[derive(Debug, Clone)]
+pub struct Cookie {
+    /// Its name.
+    pub name: String,
+    /// Its value; letters that need no quoting.
+    pub value: String,
+    /// Where it is sent back to.
+    pub path: &'static str,
+    /// Seconds until the browser forgets it; 0 removes it.
+    pub max_age: u64,
+}
+
+/// An answer of ours.
+#[derive(Debug)]
+pub struct Reply {
+    status: StatusCode,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    body: Bytes,
+}
+
+impl Reply {
+    fn new(status: StatusCode, content_type: HeaderValue, body: impl Into<Bytes>) -> Self {
+        let headers = vec![
+            (CONTENT_TYPE, content_type),
+            (CACHE_CONTROL, HeaderValue::from_static("no-store")),
+            (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+        ];
+        Self { status, headers, body: body.into() }
+    }
+
+    /// Success: the data in its envelope.
+    pub fn data(arrival: &Arrival, data: &impl Serialize) -> Self {
+        Self::enveloped(arrival, StatusCode::OK, 0, "ok", Some(data))
+    }
+
+    /// A failure in its envelope, with the headers that belong to it.
+    pub fn refusal(arrival: &Arrival, error: &Error) -> Self {
+        Self::refusal_with(arrival, error, None::<&()>)
+    }
+
+    /// A failure that still has something to tell.
+    pub fn refusal_with(arrival: &Arrival, error: &Error, data: Option<&impl Serialize>) -> Self {
+        let code = error.code();
+        let message = error.message(arrival.language);
+        let mut reply = Self::enveloped(arrival, code.status(), code.number(), &message, data);
+        if let Some(challenge) = error.challenge() {
+            reply.headers.push((WWW_AUTHENTICATE, challenge));
+        }
+        if let Some(wait) = error.retry_after() {
+            reply.headers.push((RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1))));
+        }
+        if let Error::MethodNotAllowed { allow } = error {
+            reply.headers.extend(HeaderValue::from_str(allow).ok().map(|allow| (ALLOW, allow)));
+        }
+        if code == Code::WebSocketVersion {
+            reply.headers.push((HeaderName::from_static("sec-websocket-version"), HeaderValue::from_static("13")));
+        }
+        reply
+    }
+
+    fn enveloped(
+        arrival: &Arrival,
+        status: StatusCode,
+        code: u16,
+        message: &str,
+        data: Option<&impl Serialize>,
+    ) -> Self {
+        let envelope = Envelope { code, message, data, request_id: arrival.request_id.as_str() };
+        // Plain structs with text keys: there is nothing in them that JSON cannot say.
+        Self::new(status, JSON, serde_json::to_vec(&envelope).unwrap_or_default())
+    }
+
+    /// JSON of a form that somebody else has fixed, which may be kept for a while.
+    pub fn document(document: &impl Serialize) -> Self {
+        let mut reply = Self::new(StatusCode::OK, JSON, serde_json::to_vec(document).unwrap_or_default());
+        reply.set(CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
+        reply
+    }
+
+    /// A page for people.
+    pub fn page(status: StatusCode, language: Language, html: String) -> Self {
+        let mut reply = Self::new(status, HTML, html);
+        reply.headers.push((CONTENT_SECURITY_POLICY, PAGE_POLICY));
+        reply.headers.push((REFERRER_POLICY, HeaderValue::from_static("no-referrer")));
+        reply.headers.push((http::header::CONTENT_LANGUAGE, HeaderValue::from_static(language.tag())));
+        reply
+    }
+
+    /// A file that belongs to a page.
+    pub fn asset(content_type: &'static str, text: &'static str) -> Self {
+        let mut reply = Self::new(StatusCode::OK, HeaderValue::from_static(content_type), text);
+        reply.set(CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
+        reply
+    }
+
+    /// A redirect. `to` is one of ours or one that was checked; what cannot be a header goes nowhere.
+    pub fn redirect(to: &str) -> Self {
+        let mut reply = Self::new(StatusCode::FOUND, HTML, "");
+        match HeaderValue::from_str(to) {
+            Ok(location) => reply.headers.push((LOCATION, location)),
+            Err(_) => reply.status = StatusCode::BAD_REQUEST,
+        }
+        reply.headers.push((REFERRER_POLICY, HeaderValue::from_static("no-referrer")));
+        reply
+    }
+
+    /// Adds a cookie; `secure` keeps it off plain HTTP.
+    pub fn cookie(mut self, cookie: &Cookie, secure: bool) -> Self {
+        let Cookie { name, value, path, max_age } = cookie;
+        let secure = if secure { "; Secure" } else { "" };
+        let text = format!("{name}={value}; Path={path}; Max-Age={max_age}; HttpOnly; SameSite=Lax{secure}");
+        self.headers.extend(HeaderValue::from_str(&text).ok().map(|value| (SET_COOKIE, value)));
+        self
+    }
+
+    fn set(&mut self, name: HeaderName, value: HeaderValue) {
+        self.headers.retain(|(present, _)| *present != name);
+        self.headers.push((name, value));
+    }
+
+    /// The status of this answer.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// Sends it.
+    pub async fn write(self, exchange: &mut Exchange, arrival: &Arrival) -> pingora_core::Result<()> {
+        let head_only = exchange.req_header().method == http::Method::HEAD;
+        let mut header = ResponseHeader::build_no_case(self.status, Some(self.headers.len() + 4))?;
+        for (name, value) in self.headers {
+            header.append_header(name, value)?;
+        }
+        header.insert_header(CONTENT_LENGTH, self.body.len())?;
+        header.insert_header(REQUEST_ID, arrival.request_id.as_str())?;
+        let bodiless = head_only || self.body.is_empty();
+        exchange.write_response_header(Box::new(header), bodiless).await?;
+        if !bodiless {
+            exchange.write_response_body(Some(self.body), true).await?;
+        }
+        Ok(())
+    }
+
+    /// The same as bytes of HTTP/1.1, for a connection that never got as far as a request.
+    pub fn to_bytes(&self, arrival: &Arrival) -> Vec<u8> {
+        let mut bytes = format!("HTTP/1.1 {}\r\n", self.status).into_bytes();
+        for (name, value) in &self.headers {
+            bytes.extend_from_slice(name.as_str().as_bytes());
+            bytes.extend_from_slice(b": ");
+            bytes.extend_from_slice(value.as_bytes());
+            bytes.extend_from_slice(b"\r\n");
+        }
+        let rest = format!(
+            "content-length: {}\r\nx-request-id: {}\r\nconnection: close\r\n\r\n",
+            self.body.len(),
+            arrival.request_id.as_str()
+        );
+        bytes.extend_from_slice(rest.as_bytes());
+        bytes.extend_from_slice(&self.body);
+        bytes
+    }
+}

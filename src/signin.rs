@@ -1,0 +1,145 @@
+//! The rules of signing in. Knows no HTTP: typed requests in, typed results or [`Error`] out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::{BindProof, ClientsConfig, FlowCookie, QrConfirm, TicketConfig};
+use crate::directory::Directory;
+use crate::domain::clock::Clock;
+use crate::domain::employee::CorpId;
+use crate::domain::role::RoleName;
+use crate::metrics::Metrics;
+use crate::platform::Platform;
+use crate::store::live::Live;
+use crate::token::Tokens;
+use crate::token::seal::Seal;
+
+pub mod bind;
+
+pub mod development;
+
+pub mod oauth2;
+
+mod once;
+
+pub mod qr_image;
+
+pub mod session;
+
+pub mod ticket;
+
+/// What is set about signing in.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The corporation whose application we are.
+    pub main_corp: CorpId,
+    /// Where browsers reach us, without a last slash.
+    pub public_url: String,
+    /// The three clients.
+    pub clients: ClientsConfig,
+    /// About tickets.
+    pub ticket: TicketConfig,
+    /// How long a token is good.
+    pub token_lifetime: Duration,
+    /// The role of employees who have none.
+    pub default_role: Option<RoleName>,
+    /// What a scan needs to become a sign-in.
+    pub confirm: QrConfirm,
+    /// Whether a callback needs its flow cookie.
+    pub flow_cookie: FlowCookie,
+    /// How long a flow may take.
+    pub flow_lifetime: Duration,
+    /// What binding asks for.
+    pub bind_proof: BindProof,
+    /// Whether development mode is on.
+    pub development: Development,
+}
+
+/// Whether the development routes answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Development {
+    /// They do.
+    On,
+    /// They refuse.
+    Off,
+}
+
+/// The device from which somebody acts.
+#[derive(Debug, Clone)]
+pub struct Device {
+    /// Its address.
+    pub address: String,
+    /// Its `User-Agent`, cut to a sensible length.
+    pub user_agent: String,
+}
+
+/// Signs people in and out.
+pub struct SignIn {
+    settings: Settings,
+    live: Arc<Live>,
+    directory: Arc<dyn Directory>,
+    platform: Arc<dyn Platform>,
+    tokens: Arc<Tokens>,
+    seal: Seal,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+    parked: ticket::Parked,
+    callbacks: once::Callbacks,
+}
+
+/// What [`SignIn`] works with.
+pub struct Parts {
+    /// Sessions.
+    pub live: Arc<Live>,
+    /// Employees.
+    pub directory: Arc<dyn Directory>,
+    /// The messaging platform.
+    pub platform: Arc<dyn Platform>,
+    /// Tokens.
+    pub tokens: Arc<Tokens>,
+    /// Sealed cookies.
+    pub seal: Seal,
+    /// The time.
+    pub clock: Clock,
+    /// Counts.
+    pub metrics: Arc<Metrics>,
+}
+
+impl SignIn {
+    /// Puts the parts together.
+    pub fn new(settings: Settings, parts: Parts) -> Self {
+        let Parts { live, directory, platform, tokens, seal, clock, metrics } = parts;
+        Self {
+            settings,
+            live,
+            directory,
+            platform,
+            tokens,
+            seal,
+            clock,
+            metrics,
+            parked: ticket::Parked::default(),
+            callbacks: once::Callbacks::default(),
+        }
+    }
+
+    /// What is set.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The directory behind.
+    pub fn directory(&self) -> &Arc<dyn Directory> {
+        &self.directory
+    }
+
+    /// The sessions behind.
+    pub fn live(&self) -> &Arc<Live> {
+        &self.live
+    }
+
+    /// The public keys of our tokens and assertions.
+    pub fn keys(&self) -> Arc<crate::token::keys::KeyRing> {
+        self.tokens.keys()
+    }
+}

@@ -1,0 +1,201 @@
+//! Sessions: how one begins, what its owner is told, and how it ends.
+
+use serde::Serialize;
+
+use super::{Device, SignIn};
+use crate::directory::{LoginRecord, LoginResult};
+use crate::domain::employee::{Employee, Standing};
+use crate::domain::role::{self, RoleName};
+use crate::domain::secret::random_name;
+use crate::domain::session::{EndCause, LoginMethod, LoginSource, Session, SessionId, Stage, Version};
+use crate::error::{Error, Forbidden, TokenFault};
+use crate::store::live::{Known, Switched};
+
+/// What somebody gets who has signed in.
+#[derive(Debug, Clone, Serialize)]
+pub struct LoggedIn {
+    /// The access token.
+    pub token: String,
+    /// Always `Bearer`.
+    pub token_type: &'static str,
+    /// Seconds until it ends.
+    pub expires_in: u64,
+    /// The moment at which it ends.
+    pub expires_at: String,
+    /// Who.
+    pub employee_id: String,
+    /// Their name.
+    pub name: String,
+    /// Roles held.
+    pub roles: Vec<RoleName>,
+    /// The active one.
+    pub current_role: RoleName,
+    /// Their corporation.
+    pub corp_id: String,
+    /// How they signed in.
+    pub login_method: LoginMethod,
+    /// Where they signed in.
+    pub login_source: LoginSource,
+    /// Their department.
+    pub department: String,
+    /// Their picture.
+    pub avatar: String,
+}
+
+/// A valid token, as `/api/auth/verify` tells.
+pub struct Verified {
+    /// The session behind it.
+    pub session: Session,
+    /// Seconds until it ends.
+    pub expires_in: u64,
+}
+
+impl SignIn {
+    /// The roles of somebody who signs in through the platform.
+    pub(super) async fn roles_of(&self, employee: &Employee) -> Result<Vec<RoleName>, Error> {
+        let roles = self.directory.roles(&employee.corp_id, &employee.employee_id).await?;
+        if !roles.is_empty() {
+            return Ok(roles);
+        }
+        match &self.settings.default_role {
+            Some(role) => Ok(vec![role.clone()]),
+            None => Err(Forbidden::NoRole.into()),
+        }
+    }
+
+    /// Begins a session. It is in the login log before it exists: no success without its record.
+    pub(super) async fn begin(
+        &self,
+        employee: &Employee,
+        roles: Vec<RoleName>,
+        method: LoginMethod,
+        source: LoginSource,
+        device: &Device,
+    ) -> Result<Session, Error> {
+        let begun = self.try_begin(employee, roles, method, source, device).await;
+        self.count(method, source, &begun);
+        begun
+    }
+
+    async fn try_begin(
+        &self,
+        employee: &Employee,
+        roles: Vec<RoleName>,
+        method: LoginMethod,
+        source: LoginSource,
+        device: &Device,
+    ) -> Result<Session, Error> {
+        if employee.standing == Standing::Disabled {
+            return Err(Forbidden::Disabled.into());
+        }
+        let current_role = role::highest(&roles).cloned().ok_or(Forbidden::NoRole)?;
+        let now = self.clock.now();
+        let session = Session {
+            id: SessionId::new(random_name(32)),
+            version: Version::FIRST,
+            corp_id: employee.corp_id.clone(),
+            employee_id: employee.employee_id.clone(),
+            name: employee.name.clone(),
+            department: employee.department.clone(),
+            avatar: employee.avatar.clone(),
+            roles,
+            current_role,
+            login_method: method,
+            login_source: source,
+            stage: Stage::Full,
+            issued_at: now,
+            expires_at: now.plus(self.settings.token_lifetime),
+            address: device.address.clone(),
+            user_agent: device.user_agent.clone(),
+        };
+        self.directory
+            .record_login(LoginRecord {
+                corp_id: session.corp_id.as_str(),
+                employee_id: session.employee_id.as_str(),
+                method,
+                source,
+                address: &device.address,
+                user_agent: &device.user_agent,
+                result: LoginResult::Success,
+            })
+            .await?;
+        self.live.create(&session).await?;
+        self.metrics.sessions_issued.with_label_values(&[method.as_str()]).inc();
+        tracing::info!(
+            target: "deskgate::audit",
+            { employee.id = session.employee_id.as_str(), corp.id = session.corp_id.as_str(), session.id = session.id.as_str(),
+              login.method = method.as_str(), login.source = source.as_str(), client.address = &*device.address },
+            "signed in"
+        );
+        Ok(session)
+    }
+
+    fn count(&self, method: LoginMethod, source: LoginSource, begun: &Result<Session, Error>) {
+        let result = if begun.is_ok() { "success" } else { "refused" };
+        self.metrics.signin.with_label_values(&[method.as_str(), source.as_str(), result]).inc();
+    }
+
+    /// What the owner of a new session gets.
+    pub(super) fn logged_in(&self, session: &Session) -> LoggedIn {
+        LoggedIn {
+            token: self.tokens.mint(session),
+            token_type: "Bearer",
+            expires_in: self.clock.now().until(session.expires_at).as_secs(),
+            expires_at: session.expires_at.iso8601(),
+            employee_id: session.employee_id.to_string(),
+            name: session.name.clone(),
+            roles: session.roles.clone(),
+            current_role: session.current_role.clone(),
+            corp_id: session.corp_id.to_string(),
+            login_method: session.login_method,
+            login_source: session.login_source,
+            department: session.department.clone(),
+            avatar: session.avatar.clone(),
+        }
+    }
+
+    /// Whether a token is good, and whose. An invalid one is not an error.
+    pub async fn verify(&self, token: &str) -> Result<Option<Verified>, Error> {
+        let now = self.clock.now();
+        match self.live.of_token(&self.tokens, token, now).await {
+            Ok(known) => {
+                let session = known.session.clone();
+                let left = now.until(session.expires_at).as_secs();
+                // The specification's rule for a lifetime that cannot be told; a live session's always can.
+                Ok(Some(Verified { session, expires_in: left }))
+            }
+            Err(Error::InvalidToken(_)) => Ok(None),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Ends the caller's session. Durable when it returns.
+    pub async fn logout(&self, known: &Known) -> Result<(), Error> {
+        self.live.end(&known.session.id, EndCause::Logout).await?;
+        self.metrics.sessions_ended.with_label_values(&[EndCause::Logout.as_str()]).inc();
+        tracing::info!(
+            target: "deskgate::audit",
+            { employee.id = known.session.employee_id.as_str(), session.id = known.session.id.as_str() },
+            "logged out"
+        );
+        Ok(())
+    }
+
+    /// Makes another held role the active one. Durable when it returns; a logout meanwhile wins.
+    pub async fn switch_role(&self, known: &Known, role: &str) -> Result<RoleName, Error> {
+        if !known.session.holds(role) {
+            return Err(Forbidden::RoleNotHeld(RoleName::new(cut(role))).into());
+        }
+        let role = RoleName::new(role);
+        match self.live.switch_role(&known.session.id, &role).await? {
+            Switched::Done(_) => Ok(role),
+            Switched::NotHeld => Err(Forbidden::RoleNotHeld(role).into()),
+            Switched::Gone => Err(Error::InvalidToken(TokenFault::Revoked)),
+        }
+    }
+}
+
+/// What somebody sent as a role's name, short enough to say back.
+fn cut(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(RoleName::LONGEST).collect()
+}

@@ -1,0 +1,355 @@
+//! QR-code sign-in: a ticket for the browser, a scan id for the phone, and the way from one to the other.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Serialize;
+use tokio::sync::{Mutex as AsyncMutex, Notify};
+
+use super::{Device, SignIn, qr_image};
+use crate::config::QrConfirm;
+use crate::domain::clock::Timestamp;
+use crate::domain::secret::{random_below, random_name, same};
+use crate::domain::session::{EndCause, LoginMethod, LoginSource, Session, Version};
+use crate::domain::ticket::{ConfirmId, ScanId, Scanner, Ticket, TicketId, TicketState};
+use crate::error::{BadRequest, Error, Forbidden};
+use crate::platform::AuthorizeRequest;
+use crate::store::{Change, Outcome};
+
+/// What marks the `state` of a scanned code.
+pub const STATE_PREFIX: &str = "qr";
+
+/// A new ticket, as the asking browser gets it.
+#[derive(Debug, Serialize)]
+pub struct IssuedTicket {
+    /// Kept by the browser; never in the code.
+    pub ticket: TicketId,
+    /// What the code says.
+    pub qrcode_url: String,
+    /// The code.
+    pub qrcode_png_base64: String,
+    /// Seconds until it is over.
+    pub expires_in: u64,
+    /// The moment at which it is over.
+    pub expires_at: String,
+    /// The two digits that both screens show.
+    pub number: String,
+    /// Seconds to wait between two polls.
+    pub poll_interval: u64,
+}
+
+/// Where a ticket stands, as the poll endpoint tells.
+#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
+pub struct ScanState {
+    /// `waiting`, `scanned`, `confirmed` or `expired`.
+    pub status: &'static str,
+    /// Who scanned, once somebody has.
+    pub employee_id: Option<String>,
+    /// Their name.
+    pub name: Option<String>,
+    /// The token, once confirmed.
+    pub token: Option<String>,
+}
+
+impl ScanState {
+    const EXPIRED: ScanState = ScanState { status: "expired", employee_id: None, name: None, token: None };
+
+    fn of(status: &'static str, by: Option<&Scanner>, token: Option<String>) -> Self {
+        Self { status, employee_id: by.map(|by| by.employee_id.to_string()), name: by.map(|by| by.name.clone()), token }
+    }
+}
+
+/// What a scan leads to.
+#[derive(Debug, Clone)]
+pub enum Scanned {
+    /// The phone must confirm.
+    Confirm {
+        /// Which code.
+        scan_id: ScanId,
+        /// The phone's proof that it is the one that scanned.
+        confirm: ConfirmId,
+    },
+    /// Nothing more is needed.
+    Confirmed,
+}
+
+/// What the phone's confirm page shows.
+#[derive(Debug, Clone)]
+pub struct Asking {
+    /// Who scanned.
+    pub name: String,
+    /// The asking browser's address.
+    pub address: String,
+    /// The asking browser's `User-Agent`.
+    pub user_agent: String,
+    /// When it asked.
+    pub at: Timestamp,
+    /// The two digits.
+    pub number: String,
+}
+
+/// The phone's answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// Sign the browser in.
+    Confirm,
+    /// Do not.
+    Cancel,
+}
+
+/// Long polls that wait for a ticket. Each costs a parked task and no timer of its own kind.
+#[derive(Default)]
+pub struct Parked {
+    waiting: Mutex<HashMap<TicketId, Arc<Bench>>>,
+}
+
+/// Where the pollers of one ticket wait.
+#[derive(Default)]
+struct Bench {
+    moved: Notify,
+    /// Held while the token is made, so that many pollers make one.
+    delivering: AsyncMutex<()>,
+}
+
+impl Parked {
+    fn bench(&self, id: &TicketId) -> Arc<Bench> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.entry(id.clone()).or_default().clone()
+    }
+
+    /// Takes the bench away once nobody sits on it.
+    fn leave(&self, id: &TicketId, bench: Arc<Bench>) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(bench);
+        if waiting.get(id).is_some_and(|bench| Arc::strong_count(bench) == 1) {
+            waiting.remove(id);
+        }
+    }
+
+    fn wake(&self, id: &TicketId) {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bench) = waiting.get(id) {
+            bench.moved.notify_waiters();
+        }
+    }
+
+    fn wake_all(&self) {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        for bench in waiting.values() {
+            bench.moved.notify_waiters();
+        }
+    }
+}
+
+impl SignIn {
+    /// Issues a ticket and its code.
+    pub async fn issue_ticket(&self, device: &Device) -> Result<IssuedTicket, Error> {
+        let now = self.clock.now();
+        let ticket = Ticket {
+            id: TicketId::new(random_name(32)),
+            scan_id: ScanId::new(random_name(32)),
+            number: u8::try_from(10 + random_below(90)).unwrap_or(10),
+            version: Version::FIRST,
+            state: TicketState::Waiting,
+            created_at: now,
+            expires_at: now.plus(self.settings.ticket.lifetime.get()),
+            address: device.address.clone(),
+            user_agent: device.user_agent.clone(),
+        };
+        let state = format!("{STATE_PREFIX}{}", ticket.scan_id);
+        let redirect_uri = format!("{}/api/auth/oauth2/callback", self.settings.public_url);
+        let request = AuthorizeRequest { redirect_uri: &redirect_uri, state: &state };
+        let qrcode_url = String::from(self.platform.authorize_url(request));
+        let picture = qr_image::png(&qrcode_url)?;
+        self.live.store().create_ticket(&ticket).await?;
+        self.metrics.tickets.with_label_values(&["waiting"]).inc();
+        Ok(IssuedTicket {
+            ticket: ticket.id,
+            qrcode_url,
+            qrcode_png_base64: STANDARD.encode(picture),
+            expires_in: now.until(ticket.expires_at).as_secs(),
+            expires_at: ticket.expires_at.iso8601(),
+            number: ticket.number.to_string(),
+            poll_interval: self.settings.ticket.poll_interval.get().as_secs().max(1),
+        })
+    }
+
+    /// Tells where a ticket stands; waits up to `wait` for it to be elsewhere than `seen`, or than
+    /// where it is now. An unknown ticket is expired, just like an old one.
+    pub async fn poll_ticket(&self, id: &str, wait: Duration, seen: Option<&str>) -> Result<ScanState, Error> {
+        let id = TicketId::new(id);
+        let bench = self.parked.bench(&id);
+        let found = self.wait_for_ticket(&id, &bench, wait, seen).await;
+        self.parked.leave(&id, bench);
+        found
+    }
+
+    async fn wait_for_ticket(
+        &self,
+        id: &TicketId,
+        bench: &Bench,
+        wait: Duration,
+        seen: Option<&str>,
+    ) -> Result<ScanState, Error> {
+        let deadline = tokio::time::Instant::now() + wait.min(self.settings.ticket.longest_wait.get());
+        let mut seen = seen.map(str::to_owned);
+        loop {
+            // Listening starts before looking, so that no move falls between the two.
+            let mut moved = std::pin::pin!(bench.moved.notified());
+            moved.as_mut().enable();
+            let (state, end) = self.look_at_ticket(id, bench).await?;
+            let held = matches!(state.status, "waiting" | "scanned");
+            let baseline = seen.get_or_insert_with(|| state.status.to_owned());
+            if !held || state.status != *baseline || tokio::time::Instant::now() >= deadline {
+                return Ok(state);
+            }
+            let until_end = tokio::time::Instant::now() + self.clock.now().until(end);
+            tokio::select! {
+                () = moved => {}
+                () = tokio::time::sleep_until(deadline.min(until_end)) => {}
+            }
+        }
+    }
+
+    /// The state of a ticket, and when it ends by itself. Hands the token out when it is due.
+    async fn look_at_ticket(&self, id: &TicketId, bench: &Bench) -> Result<(ScanState, Timestamp), Error> {
+        let now = self.clock.now();
+        let expired = || Ok((ScanState::EXPIRED, now));
+        let Some(ticket) = self.live.store().ticket(id).await? else { return expired() };
+        if ticket.is_over(now) {
+            return expired();
+        }
+        let end = ticket.expires_at;
+        match &ticket.state {
+            TicketState::Waiting => Ok((ScanState::of("waiting", None, None), end)),
+            TicketState::Scanned { by, .. } => Ok((ScanState::of("scanned", Some(by), None), end)),
+            TicketState::Cancelled => expired(),
+            TicketState::Confirmed { .. } | TicketState::Delivered { .. } => {
+                let _turn = bench.delivering.lock().await;
+                match self.deliver(id).await? {
+                    Some((by, session)) => {
+                        let token = self.tokens.mint(&session);
+                        Ok((ScanState::of("confirmed", Some(&by), Some(token)), end))
+                    }
+                    None => expired(),
+                }
+            }
+        }
+    }
+
+    /// The session of a confirmed ticket: made at the first call, the same one for the rest of the
+    /// delivery window.
+    async fn deliver(&self, id: &TicketId) -> Result<Option<(Scanner, Session)>, Error> {
+        loop {
+            let now = self.clock.now();
+            let Some(ticket) = self.live.store().ticket(id).await?.filter(|ticket| !ticket.is_over(now)) else {
+                return Ok(None);
+            };
+            let by = match &ticket.state {
+                TicketState::Delivered { by, session, .. } => {
+                    let known = self.live.session(session, now).await?;
+                    return Ok(known.map(|known| (by.clone(), known.session.clone())));
+                }
+                TicketState::Confirmed { by } => by.clone(),
+                _ => return Ok(None),
+            };
+            let employee = self.directory.employee(&by.corp_id, &by.employee_id).await?;
+            let employee = employee.ok_or(Forbidden::EmployeeUnknown)?;
+            let roles = self.roles_of(&employee).await?;
+            let device = Device { address: ticket.address.clone(), user_agent: ticket.user_agent.clone() };
+            let session = self.begin(&employee, roles, LoginMethod::Qrcode, LoginSource::Qrcode, &device).await?;
+            let until = now.plus(Ticket::DELIVERY_WINDOW);
+            let state = TicketState::Delivered { by: by.clone(), session: session.id.clone(), until };
+            if self.move_ticket(&ticket, state).await? == Outcome::Done {
+                return Ok(Some((by, session)));
+            }
+            // Another gateway was faster; its session is the one that counts.
+            self.live.end(&session.id, EndCause::Operator).await?;
+        }
+    }
+
+    /// The phone came back from the platform: the code is scanned.
+    pub async fn scan(&self, scan_id: &ScanId, by: Scanner) -> Result<Scanned, Error> {
+        let ticket = self.open_ticket(scan_id).await?;
+        if ticket.state != TicketState::Waiting {
+            return Err(BadRequest::Parameter("state").into());
+        }
+        let confirm = ConfirmId::new(random_name(32));
+        let (state, scanned) = match self.settings.confirm {
+            QrConfirm::Tap => (
+                TicketState::Scanned { by, confirm: confirm.clone() },
+                Scanned::Confirm { scan_id: scan_id.clone(), confirm },
+            ),
+            QrConfirm::Auto => (TicketState::Confirmed { by }, Scanned::Confirmed),
+        };
+        match self.move_ticket(&ticket, state).await? {
+            Outcome::Done => Ok(scanned),
+            Outcome::Stale => Err(BadRequest::Parameter("state").into()),
+        }
+    }
+
+    /// What the phone's confirm page shows, to the phone that scanned.
+    pub async fn asking(&self, scan_id: &ScanId, confirm: &ConfirmId) -> Result<Asking, Error> {
+        let ticket = self.open_ticket(scan_id).await?;
+        let by = self.scanner(&ticket, confirm)?;
+        Ok(Asking {
+            name: by.name,
+            address: ticket.address,
+            user_agent: ticket.user_agent,
+            at: ticket.created_at,
+            number: ticket.number.to_string(),
+        })
+    }
+
+    /// The phone that scanned has answered.
+    pub async fn answer_scan(&self, scan_id: &ScanId, confirm: &ConfirmId, answer: Answer) -> Result<(), Error> {
+        let ticket = self.open_ticket(scan_id).await?;
+        let by = self.scanner(&ticket, confirm)?;
+        let state = match answer {
+            Answer::Confirm => TicketState::Confirmed { by },
+            Answer::Cancel => TicketState::Cancelled,
+        };
+        match self.move_ticket(&ticket, state).await? {
+            Outcome::Done => Ok(()),
+            Outcome::Stale => Err(BadRequest::Parameter("state").into()),
+        }
+    }
+
+    /// A ticket went on, here or elsewhere: those who wait for it look again.
+    pub fn hear(&self, change: &Change) {
+        if let Change::TicketMoved(id) = change {
+            self.parked.wake(id);
+        }
+    }
+
+    /// Changes may have been missed: everybody looks again.
+    pub fn hear_all(&self) {
+        self.parked.wake_all();
+    }
+
+    async fn open_ticket(&self, scan_id: &ScanId) -> Result<Ticket, Error> {
+        let found = self.live.store().ticket_of_scan(scan_id).await?;
+        let open = found.filter(|ticket| !ticket.is_over(self.clock.now()));
+        open.ok_or(Error::BadRequest(BadRequest::Parameter("state")))
+    }
+
+    fn scanner(&self, ticket: &Ticket, confirm: &ConfirmId) -> Result<Scanner, Error> {
+        match &ticket.state {
+            TicketState::Scanned { by, confirm: expected }
+                if same(expected.as_str().as_bytes(), confirm.as_str().as_bytes()) =>
+            {
+                Ok(by.clone())
+            }
+            _ => Err(BadRequest::Parameter("state").into()),
+        }
+    }
+
+    async fn move_ticket(&self, ticket: &Ticket, state: TicketState) -> Result<Outcome, Error> {
+        self.metrics.tickets.with_label_values(&[state.as_str()]).inc();
+        let moved = Ticket { version: ticket.version.next(), state, ..ticket.clone() };
+        Ok(self.live.store().advance(&moved, ticket.version).await?)
+    }
+}

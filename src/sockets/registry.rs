@@ -1,0 +1,191 @@
+//! From a session to its open sockets: who gets 4401, 4403 and 1001.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+use futures::task::AtomicWaker;
+
+use super::Ending;
+use crate::domain::session::{Session, SessionId};
+use crate::rules::Rule;
+use crate::store::Change;
+
+/// What holds a socket: pulled once, it ends it.
+#[derive(Debug)]
+pub struct Leash {
+    pulled: AtomicU8,
+    since: OnceLock<Instant>,
+    waker: AtomicWaker,
+    rule: Arc<Rule>,
+    session: Option<SessionId>,
+}
+
+impl Leash {
+    fn pull(&self, ending: Ending) {
+        let code = match ending {
+            Ending::Revoked => 1,
+            Ending::Expired => 2,
+            Ending::Forbidden => 3,
+            Ending::Drain => 4,
+        };
+        // The first reason stands.
+        if self.pulled.compare_exchange(0, code, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            let _ = self.since.set(Instant::now());
+            self.waker.wake();
+        }
+    }
+
+    /// Whether it has been pulled, and since when. The task that asks is woken when it is.
+    pub fn poll(&self, waker: &std::task::Waker) -> Option<Ending> {
+        self.waker.register(waker);
+        self.ending()
+    }
+
+    fn ending(&self) -> Option<Ending> {
+        match self.pulled.load(Ordering::Acquire) {
+            1 => Some(Ending::Revoked),
+            2 => Some(Ending::Expired),
+            3 => Some(Ending::Forbidden),
+            4 => Some(Ending::Drain),
+            _ => None,
+        }
+    }
+
+    /// When it was pulled.
+    pub fn since(&self) -> Option<Instant> {
+        self.since.get().copied()
+    }
+
+    /// The socket's own clock says that the token has expired.
+    pub fn expire(&self) {
+        self.pull(Ending::Expired);
+    }
+
+    /// The rule that let the socket in.
+    pub fn rule(&self) -> &Arc<Rule> {
+        &self.rule
+    }
+}
+
+/// All open sockets of this gateway.
+#[derive(Debug, Default)]
+pub struct Registry {
+    held: Mutex<Held>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    by_session: HashMap<SessionId, Vec<Arc<Leash>>>,
+    /// Sockets of public rules.
+    anonymous: Vec<Arc<Leash>>,
+    draining: bool,
+}
+
+/// A socket's entry; gone when the socket is, also by a panic or a dropped task.
+#[derive(Debug)]
+pub struct Registration {
+    registry: Arc<Registry>,
+    leash: Arc<Leash>,
+}
+
+impl Registration {
+    /// What holds the socket.
+    pub fn leash(&self) -> &Arc<Leash> {
+        &self.leash
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.leash.rule.metrics.websockets_open.dec();
+        let mut held = self.registry.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let list = match &self.leash.session {
+            Some(id) => held.by_session.get_mut(id),
+            None => Some(&mut held.anonymous),
+        };
+        let Some(list) = list else { return };
+        if let Some(place) = list.iter().position(|other| Arc::ptr_eq(other, &self.leash)) {
+            list.swap_remove(place);
+        }
+        if let Some(id) = &self.leash.session
+            && held.by_session.get(id).is_some_and(Vec::is_empty)
+        {
+            held.by_session.remove(id);
+        }
+    }
+}
+
+impl Registry {
+    /// Enters a socket. Whoever enters it looks at the session once more afterwards: an end that came
+    /// before the entry has not found it.
+    pub fn enter(self: &Arc<Self>, session: Option<&SessionId>, rule: &Arc<Rule>) -> Registration {
+        let leash = Arc::new(Leash {
+            pulled: AtomicU8::new(0),
+            since: OnceLock::new(),
+            waker: AtomicWaker::new(),
+            rule: rule.clone(),
+            session: session.cloned(),
+        });
+        rule.metrics.websockets_open.inc();
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        match session {
+            Some(id) => held.by_session.entry(id.clone()).or_default().push(leash.clone()),
+            None => held.anonymous.push(leash.clone()),
+        }
+        if held.draining {
+            leash.pull(Ending::Drain);
+        }
+        Registration { registry: self.clone(), leash }
+    }
+
+    /// Takes in a change that was made here or elsewhere.
+    pub fn hear(&self, change: &Change) {
+        match change {
+            Change::SessionEnded { id, cause } => self.end_session(id, Ending::of(*cause)),
+            Change::SessionChanged(session) => self.judge_again(session),
+            Change::TicketMoved(_) => {}
+        }
+    }
+
+    /// Ends every socket of a session.
+    pub fn end_session(&self, id: &SessionId, ending: Ending) {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        for leash in held.by_session.get(id).into_iter().flatten() {
+            leash.pull(ending);
+        }
+    }
+
+    /// Ends the sockets of a session whose rule no longer admits it.
+    pub fn judge_again(&self, session: &Session) {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        for leash in held.by_session.get(&session.id).into_iter().flatten() {
+            if leash.rule.access.admits(session).is_err() {
+                leash.pull(Ending::Forbidden);
+            }
+        }
+    }
+
+    /// Ends all sockets, now and from now on: the gateway stops.
+    pub fn drain(&self) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.draining = true;
+        let leashes = held.by_session.values().flatten().chain(&held.anonymous);
+        for leash in leashes {
+            leash.pull(Ending::Drain);
+        }
+    }
+
+    /// The sessions that have sockets open.
+    pub fn sessions(&self) -> Vec<SessionId> {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.by_session.keys().cloned().collect()
+    }
+
+    /// How many sockets are open.
+    pub fn count(&self) -> usize {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.by_session.values().map(Vec::len).sum::<usize>() + held.anonymous.len()
+    }
+}

@@ -1,0 +1,322 @@
+//! The store in a SQLite file of our own. One writer with group commit; any number of readers.
+//!
+//! WAL with `synchronous = FULL`: a commit is on disk before it is answered, so neither SIGKILL nor
+//! a power cut takes back a logout. Group commit pays for it: changes that arrive while the disk
+//! is busy share the next flush.
+
+use std::path::Path;
+use std::str::FromStr;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::FutureExt;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{ConnectOptions, Row, SqlitePool};
+use tokio::sync::broadcast;
+
+use super::{Change, Outcome, SessionStore, Store, StoreError, TicketStore, Told};
+use crate::domain::clock::Clock;
+use crate::domain::employee::{CorpId, EmployeeId};
+use crate::domain::session::{EndCause, Session, SessionId, Version};
+use crate::domain::ticket::{ScanId, Ticket, TicketId};
+
+mod writer;
+
+use writer::Writer;
+
+const SCHEMA: &str = "
+    CREATE TABLE IF NOT EXISTS sessions (
+        id TEXT PRIMARY KEY, corp_id TEXT NOT NULL, employee_id TEXT NOT NULL,
+        version INTEGER NOT NULL, issued_at INTEGER NOT NULL, expires_at INTEGER NOT NULL, body TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX IF NOT EXISTS sessions_of_employee ON sessions (corp_id, employee_id);
+    CREATE INDEX IF NOT EXISTS sessions_by_end ON sessions (expires_at);
+    CREATE TABLE IF NOT EXISTS denied (id TEXT PRIMARY KEY, until INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS tickets (
+        id TEXT PRIMARY KEY, scan_id TEXT NOT NULL UNIQUE,
+        version INTEGER NOT NULL, expires_at INTEGER NOT NULL, body TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX IF NOT EXISTS tickets_by_end ON tickets (expires_at);
+    PRAGMA user_version = 1;
+";
+
+/// How many changes a listener may fall behind before it must read again.
+const FEED: usize = 4096;
+
+/// How long a delivered ticket is kept after its own end: the delivery window, generously.
+const TICKET_AFTERLIFE: Duration = Duration::from_secs(120);
+
+/// Sessions and tickets in a file.
+pub struct EmbeddedStore {
+    reader: SqlitePool,
+    writer: Writer,
+    feed: broadcast::Sender<Told>,
+    clock: Clock,
+}
+
+impl EmbeddedStore {
+    /// Opens the file, creating it when it is not there. Refuses a damaged one: an empty store in
+    /// its place would forget every logout.
+    pub async fn open(file: &Path, clock: Clock) -> Result<Self, StoreError> {
+        let options = SqliteConnectOptions::from_str("sqlite:")
+            .map_err(unavailable)?
+            .filename(file)
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Full)
+            .busy_timeout(Duration::from_secs(5))
+            .disable_statement_logging();
+        let mut connection = options.connect().await.map_err(unavailable)?;
+        let verdict: String =
+            sqlx::query_scalar("PRAGMA quick_check(1)").fetch_one(&mut connection).await.map_err(damaged)?;
+        if verdict != "ok" {
+            return Err(damaged(verdict));
+        }
+        let version: i64 =
+            sqlx::query_scalar("PRAGMA user_version").fetch_one(&mut connection).await.map_err(damaged)?;
+        if version > 1 {
+            return Err(damaged(format!("it was written by a newer deskgate (schema {version})")));
+        }
+        sqlx::raw_sql(SCHEMA).execute(&mut connection).await.map_err(unavailable)?;
+        let readers = SqlitePoolOptions::new()
+            .max_connections(4)
+            .acquire_timeout(Duration::from_secs(2))
+            .connect_with(options.read_only(true))
+            .await
+            .map_err(unavailable)?;
+        let (feed, _) = broadcast::channel(FEED);
+        Ok(Self { reader: readers, writer: Writer::start(connection), feed, clock })
+    }
+
+    fn tell(&self, change: Change) {
+        // Nobody listening is fine: the record itself is what counts.
+        let _ = self.feed.send(Told { at: self.clock.now(), change });
+    }
+
+    async fn ticket_where(&self, query: &'static str, key: &str) -> Result<Option<Ticket>, StoreError> {
+        let row = sqlx::query(query).bind(key).fetch_optional(&self.reader).await.map_err(unavailable)?;
+        row.map(|row| parse(row.get::<&str, _>(0))).transpose()
+    }
+}
+
+#[async_trait]
+impl SessionStore for EmbeddedStore {
+    async fn create(&self, session: &Session) -> Result<(), StoreError> {
+        let body = write(session)?;
+        let session = session.clone();
+        self.writer
+            .run(move |connection| {
+                async move {
+                    sqlx::query("INSERT INTO sessions VALUES ($1, $2, $3, $4, $5, $6, $7)")
+                        .bind(session.id.as_str())
+                        .bind(session.corp_id.as_str())
+                        .bind(session.employee_id.as_str())
+                        .bind(session.version.0)
+                        .bind(session.issued_at.millis())
+                        .bind(session.expires_at.millis())
+                        .bind(body)
+                        .execute(connection)
+                        .await
+                        .map(|_| ())
+                }
+                .boxed()
+            })
+            .await
+    }
+
+    async fn find(&self, id: &SessionId) -> Result<Option<Session>, StoreError> {
+        const LIVE: &str = "SELECT body FROM sessions WHERE id = $1 AND expires_at > $2
+             AND NOT EXISTS (SELECT 1 FROM denied WHERE denied.id = sessions.id)";
+        let row = sqlx::query(LIVE)
+            .bind(id.as_str())
+            .bind(self.clock.now().millis())
+            .fetch_optional(&self.reader)
+            .await
+            .map_err(unavailable)?;
+        row.map(|row| parse(row.get::<&str, _>(0))).transpose()
+    }
+
+    async fn replace(&self, session: &Session, seen: Version) -> Result<Outcome, StoreError> {
+        let body = write(session)?;
+        let record = session.clone();
+        let changed = self
+            .writer
+            .run(move |connection| {
+                async move {
+                    sqlx::query(
+                        "UPDATE sessions SET version = $1, body = $2 WHERE id = $3 AND version = $4
+                         AND NOT EXISTS (SELECT 1 FROM denied WHERE denied.id = sessions.id)",
+                    )
+                    .bind(record.version.0)
+                    .bind(body)
+                    .bind(record.id.as_str())
+                    .bind(seen.0)
+                    .execute(connection)
+                    .await
+                    .map(|done| done.rows_affected())
+                }
+                .boxed()
+            })
+            .await?;
+        if changed == 0 {
+            return Ok(Outcome::Stale);
+        }
+        self.tell(Change::SessionChanged(Box::new(session.clone())));
+        Ok(Outcome::Done)
+    }
+
+    async fn revoke(&self, id: &SessionId, lifetime: Duration, cause: EndCause) -> Result<(), StoreError> {
+        let until = self.clock.now().plus(lifetime).millis();
+        let denied = id.clone();
+        self.writer
+            .run(move |connection| {
+                async move {
+                    sqlx::query("DELETE FROM sessions WHERE id = $1")
+                        .bind(denied.as_str())
+                        .execute(&mut *connection)
+                        .await?;
+                    sqlx::query("INSERT INTO denied VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET until = max(until, excluded.until)")
+                        .bind(denied.as_str())
+                        .bind(until)
+                        .execute(connection)
+                        .await
+                        .map(|_| ())
+                }
+                .boxed()
+            })
+            .await?;
+        self.tell(Change::SessionEnded { id: id.clone(), cause });
+        Ok(())
+    }
+
+    async fn of_employee(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<Vec<Session>, StoreError> {
+        let rows = sqlx::query(
+            "SELECT body FROM sessions WHERE corp_id = $1 AND employee_id = $2 AND expires_at > $3 ORDER BY issued_at DESC",
+        )
+        .bind(corp_id.as_str())
+        .bind(employee_id.as_str())
+        .bind(self.clock.now().millis())
+        .fetch_all(&self.reader)
+        .await
+        .map_err(unavailable)?;
+        rows.iter().map(|row| parse(row.get::<&str, _>(0))).collect()
+    }
+
+    async fn all(&self, limit: usize) -> Result<Vec<Session>, StoreError> {
+        let rows = sqlx::query("SELECT body FROM sessions WHERE expires_at > $1 ORDER BY issued_at DESC LIMIT $2")
+            .bind(self.clock.now().millis())
+            .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+            .fetch_all(&self.reader)
+            .await
+            .map_err(unavailable)?;
+        rows.iter().map(|row| parse(row.get::<&str, _>(0))).collect()
+    }
+}
+
+#[async_trait]
+impl TicketStore for EmbeddedStore {
+    async fn create_ticket(&self, ticket: &Ticket) -> Result<(), StoreError> {
+        let body = write(ticket)?;
+        let ticket = ticket.clone();
+        self.writer
+            .run(move |connection| {
+                async move {
+                    sqlx::query("INSERT INTO tickets VALUES ($1, $2, $3, $4, $5)")
+                        .bind(ticket.id.as_str())
+                        .bind(ticket.scan_id.as_str())
+                        .bind(ticket.version.0)
+                        .bind(ticket.expires_at.millis())
+                        .bind(body)
+                        .execute(connection)
+                        .await
+                        .map(|_| ())
+                }
+                .boxed()
+            })
+            .await
+    }
+
+    async fn ticket(&self, id: &TicketId) -> Result<Option<Ticket>, StoreError> {
+        self.ticket_where("SELECT body FROM tickets WHERE id = $1", id.as_str()).await
+    }
+
+    async fn ticket_of_scan(&self, id: &ScanId) -> Result<Option<Ticket>, StoreError> {
+        self.ticket_where("SELECT body FROM tickets WHERE scan_id = $1", id.as_str()).await
+    }
+
+    async fn advance(&self, ticket: &Ticket, seen: Version) -> Result<Outcome, StoreError> {
+        let body = write(ticket)?;
+        let record = ticket.clone();
+        let changed = self
+            .writer
+            .run(move |connection| {
+                async move {
+                    sqlx::query("UPDATE tickets SET version = $1, body = $2 WHERE id = $3 AND version = $4")
+                        .bind(record.version.0)
+                        .bind(body)
+                        .bind(record.id.as_str())
+                        .bind(seen.0)
+                        .execute(connection)
+                        .await
+                        .map(|done| done.rows_affected())
+                }
+                .boxed()
+            })
+            .await?;
+        if changed == 0 {
+            return Ok(Outcome::Stale);
+        }
+        self.tell(Change::TicketMoved(ticket.id.clone()));
+        Ok(Outcome::Done)
+    }
+}
+
+#[async_trait]
+impl Store for EmbeddedStore {
+    fn changes(&self) -> broadcast::Receiver<Told> {
+        self.feed.subscribe()
+    }
+
+    async fn ready(&self) -> Result<(), StoreError> {
+        sqlx::query("SELECT 1").fetch_one(&self.reader).await.map_err(unavailable)?;
+        self.writer
+            .run(|connection| async move { sqlx::query("SELECT 1").execute(connection).await.map(|_| ()) }.boxed())
+            .await
+    }
+
+    async fn sweep(&self) -> Result<(), StoreError> {
+        let now = self.clock.now();
+        let old_ticket = now.millis().saturating_sub(i64::try_from(TICKET_AFTERLIFE.as_millis()).unwrap_or(0));
+        self.writer
+            .run(move |connection| {
+                async move {
+                    for (query, end) in [
+                        ("DELETE FROM sessions WHERE expires_at <= $1", now.millis()),
+                        ("DELETE FROM denied WHERE until <= $1", now.millis()),
+                        ("DELETE FROM tickets WHERE expires_at <= $1", old_ticket),
+                    ] {
+                        sqlx::query(query).bind(end).execute(&mut *connection).await?;
+                    }
+                    Ok(())
+                }
+                .boxed()
+            })
+            .await
+    }
+}
+
+fn unavailable(cause: impl Into<crate::error::Cause>) -> StoreError {
+    StoreError::Unavailable(cause.into())
+}
+
+fn damaged(cause: impl Into<crate::error::Cause>) -> StoreError {
+    StoreError::Damaged(cause.into())
+}
+
+fn write<T: serde::Serialize>(record: &T) -> Result<String, StoreError> {
+    serde_json::to_string(record).map_err(damaged)
+}
+
+fn parse<T: serde::de::DeserializeOwned>(body: &str) -> Result<T, StoreError> {
+    serde_json::from_str(body).map_err(damaged)
+}

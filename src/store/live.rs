@@ -1,0 +1,373 @@
+//! The sessions that this gateway knows: a cache of identities in front of the store, never of verdicts.
+//!
+//! A known token costs one lookup and no lock. What keeps it honest is an order. Reading: an entry is
+//! put down as pending *before* the store is asked. Ending: the store is changed *before* the entry
+//! is looked for. So a read that saw the old record has its entry where the end will find it, and
+//! an ended entry is never filled again.
+
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use http::HeaderValue;
+use papaya::{Equivalent, HashMap};
+
+use super::{Change, Outcome, Store, StoreError};
+use crate::domain::clock::Timestamp;
+use crate::domain::employee::{CorpId, EmployeeId};
+use crate::domain::identity::IdentityLines;
+use crate::domain::role::{self, RoleName};
+use crate::domain::session::{EndCause, Session, SessionId};
+use crate::error::{Error, TokenFault};
+use crate::token::Tokens;
+
+/// Most token strings remembered for one session. A session has one; ES256 gives a new string each
+/// time the same one is minted.
+const TOKENS_PER_SESSION: usize = 4;
+
+/// A session's state at one version, with everything that requests need of it ready-made.
+#[derive(Debug)]
+pub struct Known {
+    /// The record.
+    pub session: Session,
+    /// Its identity headers.
+    pub lines: IdentityLines,
+    /// Assertions made so far, one per upstream.
+    assertions: ArcSwap<Vec<MadeAssertion>>,
+}
+
+/// An assertion that can be sent again.
+#[derive(Debug, Clone)]
+struct MadeAssertion {
+    upstream: Arc<str>,
+    value: HeaderValue,
+    fresh_until: Timestamp,
+}
+
+impl Known {
+    fn new(session: Session) -> Self {
+        Self { lines: IdentityLines::of(&session), session, assertions: ArcSwap::default() }
+    }
+
+    /// The assertion for an upstream, made with `make` when there is no fresh one.
+    pub fn assertion(
+        &self,
+        upstream: &Arc<str>,
+        now: Timestamp,
+        fresh: Duration,
+        make: impl FnOnce() -> Option<HeaderValue>,
+    ) -> Option<HeaderValue> {
+        let made = self.assertions.load();
+        if let Some(found) = made.iter().find(|one| one.upstream == *upstream && now < one.fresh_until) {
+            return Some(found.value.clone());
+        }
+        let value = make()?;
+        let mut next: Vec<MadeAssertion> =
+            made.iter().filter(|one| one.upstream != *upstream && now < one.fresh_until).cloned().collect();
+        next.push(MadeAssertion { upstream: upstream.clone(), value: value.clone(), fresh_until: now.plus(fresh) });
+        // Two requests may both make one; either is good.
+        self.assertions.store(Arc::new(next));
+        Some(value)
+    }
+}
+
+/// One session in memory.
+#[derive(Debug, Default)]
+pub struct LiveSession {
+    /// Nothing until the store has answered, and nothing again once it is over.
+    known: ArcSwapOption<Known>,
+    ended: AtomicBool,
+    tokens: Mutex<Vec<TokenKey>>,
+}
+
+impl LiveSession {
+    /// The state now; nothing if the session is over, by revocation or by the clock.
+    pub fn state(&self, now: Timestamp) -> Option<Arc<Known>> {
+        let known = self.known.load_full()?;
+        if self.ended.load(Ordering::Acquire) || known.session.is_expired(now) { None } else { Some(known) }
+    }
+
+    /// Takes a record over unless a newer one is there or the session has ended meanwhile.
+    fn learn(&self, session: Session) {
+        let fresh = Arc::new(Known::new(session));
+        self.known.rcu(|current| match current {
+            Some(known) if known.session.version >= fresh.session.version => Some(known.clone()),
+            _ => Some(fresh.clone()),
+        });
+        if self.ended.load(Ordering::Acquire) {
+            self.known.store(None);
+        }
+    }
+
+    fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+        self.known.store(None);
+    }
+}
+
+/// A whole token as a key. Only its end is hashed: it is part of a signature, which nobody can
+/// choose, and keys are only ever put in after that signature was found good.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct TokenKey(Arc<str>);
+
+#[derive(PartialEq, Eq)]
+struct TokenRef<'a>(&'a str);
+
+fn hash_end<H: Hasher>(token: &str, state: &mut H) {
+    let bytes = token.as_bytes();
+    state.write(&bytes[bytes.len().saturating_sub(24)..]);
+}
+
+impl Hash for TokenKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        hash_end(&self.0, state);
+    }
+}
+
+impl Hash for TokenRef<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        hash_end(self.0, state);
+    }
+}
+
+impl Equivalent<TokenKey> for TokenRef<'_> {
+    fn equivalent(&self, key: &TokenKey) -> bool {
+        self.0 == &*key.0
+    }
+}
+
+/// What became of a change to a session.
+#[derive(Debug)]
+pub enum Switched {
+    /// It was made.
+    Done(Arc<Known>),
+    /// The session is over.
+    Gone,
+    /// The session does not hold the role.
+    NotHeld,
+}
+
+/// The sessions that this gateway knows, and the store behind them.
+pub struct Live {
+    store: Arc<dyn Store>,
+    by_id: HashMap<SessionId, Arc<LiveSession>>,
+    by_token: HashMap<TokenKey, Arc<LiveSession>>,
+    capacity: usize,
+    token_lifetime: Duration,
+}
+
+impl Live {
+    /// A cache of at most `capacity` sessions. `token_lifetime` is how long an ended one is denied.
+    pub fn new(store: Arc<dyn Store>, capacity: usize, token_lifetime: Duration) -> Self {
+        Self { store, by_id: HashMap::new(), by_token: HashMap::new(), capacity, token_lifetime }
+    }
+
+    /// The store behind.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// The state behind a token that was found good before. No lock, no store.
+    pub fn known(&self, token: &str, now: Timestamp) -> Option<Arc<Known>> {
+        self.by_token.pin().get(&TokenRef(token))?.state(now)
+    }
+
+    /// The live session behind a token: from memory, or after its signature was checked from the store.
+    pub async fn of_token(&self, tokens: &Tokens, token: &str, now: Timestamp) -> Result<Arc<Known>, Error> {
+        if let Some(known) = self.known(token, now) {
+            return Ok(known);
+        }
+        let claims = tokens.read(token, now).map_err(Error::InvalidToken)?;
+        let found = self.admit(token, claims.session_id(), now).await?;
+        // The record must be of the person whom the token names: a store that mixes up answers lets nobody in.
+        found.filter(|known| claims.names(&known.session)).ok_or(Error::InvalidToken(TokenFault::Revoked))
+    }
+
+    /// The state of a session, from memory or from the store.
+    pub async fn session(&self, id: &SessionId, now: Timestamp) -> Result<Option<Arc<Known>>, StoreError> {
+        Ok(self.live(id, now).await?.and_then(|live| live.state(now)))
+    }
+
+    /// Remembers that a token, its signature checked, is of this session. Says the session's state.
+    pub async fn admit(&self, token: &str, id: &SessionId, now: Timestamp) -> Result<Option<Arc<Known>>, StoreError> {
+        let Some(live) = self.live(id, now).await? else { return Ok(None) };
+        let Some(known) = live.state(now) else { return Ok(None) };
+        let key = TokenKey(Arc::from(token));
+        {
+            let mut tokens = live.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+            if tokens.len() < TOKENS_PER_SESSION && !tokens.contains(&key) {
+                tokens.push(key.clone());
+                self.by_token.pin().insert(key, live.clone());
+            }
+        }
+        // Ended while it was put down: whoever ended it may have looked before the token was there.
+        if live.ended.load(Ordering::Acquire) {
+            self.drop_tokens(&live);
+            return Ok(None);
+        }
+        Ok(Some(known))
+    }
+
+    async fn live(&self, id: &SessionId, now: Timestamp) -> Result<Option<Arc<LiveSession>>, StoreError> {
+        if let Some(found) = self.by_id.pin().get(id)
+            && found.known.load().is_some()
+        {
+            return Ok(Some(found.clone()));
+        }
+        // Twice at most: an entry that ended while the store was read is judged by a fresh one.
+        for _ in 0..2 {
+            if self.by_id.len() >= self.capacity {
+                self.make_room();
+            }
+            let live = self.by_id.pin().get_or_insert_with(id.clone(), Arc::default).clone();
+            // On an error the entry stays, still pending: somebody else may be reading into it.
+            let Some(session) = self.store.find(id).await? else {
+                // Whoever read the record just before it went must not bring it back.
+                live.end();
+                self.forget(id, &live);
+                return Ok(None);
+            };
+            live.learn(session);
+            if live.state(now).is_some() {
+                return Ok(Some(live));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Keeps a new session.
+    pub async fn create(&self, session: &Session) -> Result<(), StoreError> {
+        self.store.create(session).await
+    }
+
+    /// Ends a session here and in the store. Durable, and effective on this gateway, when it returns.
+    pub async fn end(&self, id: &SessionId, cause: EndCause) -> Result<(), StoreError> {
+        self.store.revoke(id, self.token_lifetime, cause).await?;
+        self.ended(id);
+        Ok(())
+    }
+
+    /// Makes another of the held roles the active one.
+    pub async fn switch_role(&self, id: &SessionId, role: &RoleName) -> Result<Switched, StoreError> {
+        self.change(id, |session| {
+            if !session.holds(role.as_str()) {
+                return false;
+            }
+            session.current_role = role.clone();
+            true
+        })
+        .await
+    }
+
+    /// Gives every session of an employee these roles; one whose active role is gone goes on in the
+    /// highest that is left, and without any it ends.
+    pub async fn change_roles(
+        &self,
+        corp_id: &CorpId,
+        employee_id: &EmployeeId,
+        roles: &[RoleName],
+    ) -> Result<usize, StoreError> {
+        let sessions = self.store.of_employee(corp_id, employee_id).await?;
+        for session in &sessions {
+            let Some(highest) = role::highest(roles) else {
+                self.end(&session.id, EndCause::RolesLost).await?;
+                continue;
+            };
+            self.change(&session.id, |session| {
+                session.roles = roles.to_vec();
+                if !session.holds(session.current_role.as_str()) {
+                    session.current_role = highest.clone();
+                }
+                true
+            })
+            .await?;
+        }
+        Ok(sessions.len())
+    }
+
+    /// Changes a record, again and again until nobody came in between. `edit` says whether it may.
+    async fn change(&self, id: &SessionId, edit: impl Fn(&mut Session) -> bool) -> Result<Switched, StoreError> {
+        loop {
+            let Some(mut session) = self.store.find(id).await? else { return Ok(Switched::Gone) };
+            let seen = session.version;
+            if !edit(&mut session) {
+                return Ok(Switched::NotHeld);
+            }
+            session.version = seen.next();
+            if self.store.replace(&session, seen).await? == Outcome::Done {
+                self.changed(&session);
+                return Ok(Switched::Done(Arc::new(Known::new(session))));
+            }
+        }
+    }
+
+    /// Takes in a change that was made here or elsewhere.
+    pub fn hear(&self, change: &Change) {
+        match change {
+            Change::SessionEnded { id, .. } => self.ended(id),
+            Change::SessionChanged(session) => self.changed(session),
+            Change::TicketMoved(_) => {}
+        }
+    }
+
+    /// Forgets everything, so that it is read again: for when changes may have been missed.
+    pub fn forget_all(&self) {
+        for live in self.by_id.pin().values() {
+            live.end();
+        }
+        self.by_id.pin().clear();
+        self.by_token.pin().clear();
+    }
+
+    /// Gives back the memory of sessions that are over.
+    pub fn sweep(&self, now: Timestamp) {
+        let by_id = self.by_id.pin();
+        for (id, live) in &by_id {
+            if live.known.load().as_ref().is_some_and(|known| known.session.is_expired(now)) {
+                self.forget(id, live);
+            }
+        }
+    }
+
+    fn ended(&self, id: &SessionId) {
+        let found = self.by_id.pin().get(id).cloned();
+        if let Some(live) = found {
+            live.end();
+            self.forget(id, &live);
+        }
+    }
+
+    fn changed(&self, session: &Session) {
+        if let Some(live) = self.by_id.pin().get(&session.id) {
+            live.learn(session.clone());
+        }
+    }
+
+    fn forget(&self, id: &SessionId, live: &Arc<LiveSession>) {
+        let _ = self.by_id.pin().remove_if(id, |_, present| Arc::ptr_eq(present, live));
+        self.drop_tokens(live);
+    }
+
+    fn drop_tokens(&self, live: &LiveSession) {
+        let tokens = std::mem::take(&mut *live.tokens.lock().unwrap_or_else(PoisonError::into_inner));
+        let by_token = self.by_token.pin();
+        for token in tokens {
+            by_token.remove(&token);
+        }
+    }
+
+    /// Drops an arbitrary sixteenth. Entries that still wait for the store stay: an end must find them.
+    fn make_room(&self) {
+        let enough = self.capacity / 16 + 1;
+        let by_id = self.by_id.pin();
+        let settled = by_id.iter().filter(|(_, live)| live.known.load().is_some()).take(enough);
+        for (id, live) in settled {
+            self.forget(id, live);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+use std::sync::atomic::AtomicUsize;
+
+use super::*;
+use crate::domain::clock::Clock;
+use crate::domain::session::{LoginMethod, LoginSource, Stage, Version};
+use crate::store::embedded::EmbeddedStore;
+
+async fn live(capacity: usize) -> (Arc<Live>, Clock, tempfile::TempDir) {
+    let folder = tempfile::tempdir().expect("folder");
+    let clock = Clock::system();
+    let store = EmbeddedStore::open(&folder.path().join("state.db"), clock.clone()).await.expect("store");
+    (Arc::new(Live::new(Arc::new(store), capacity, Duration::from_secs(60))), clock, folder)
+}
+
+fn session(id: &str, clock: &Clock) -> Session {
+    Session {
+        id: SessionId::new(id),
+        version: Version::FIRST,
+        corp_id: CorpId::new("wwdemo"),
+        employee_id: EmployeeId::new("a2001"),
+        name: "Alex".to_owned(),
+        department: String::new(),
+        avatar: String::new(),
+        roles: vec![RoleName::new("agent"), RoleName::new("user")],
+        current_role: RoleName::new("agent"),
+        login_method: LoginMethod::Dev,
+        login_source: LoginSource::Dev,
+        stage: Stage::Full,
+        issued_at: clock.now(),
+        expires_at: clock.now().plus(Duration::from_secs(60)),
+        address: String::new(),
+        user_agent: String::new(),
+    }
+}
+
+fn role_of(known: &Known) -> &str {
+    known.session.current_role.as_str()
+}
+
+#[tokio::test]
+async fn an_ended_session_is_unknown_at_once_and_for_good() {
+    let (live, clock, _folder) = live(100).await;
+    let session = session("s1", &clock);
+    live.create(&session).await.expect("create");
+    live.admit("token-1", &session.id, clock.now()).await.expect("admit").expect("live");
+    assert!(live.known("token-1", clock.now()).is_some());
+    live.end(&session.id, EndCause::Logout).await.expect("end");
+    assert!(live.known("token-1", clock.now()).is_none());
+    assert!(live.admit("token-1", &session.id, clock.now()).await.expect("admit").is_none());
+    // A late message about the session as it was must not bring it back.
+    live.hear(&Change::SessionChanged(Box::new(session.clone())));
+    assert!(live.session(&session.id, clock.now()).await.expect("read").is_none());
+}
+
+#[tokio::test]
+async fn a_role_switch_shows_behind_the_same_token() {
+    let (live, clock, _folder) = live(100).await;
+    let session = session("s1", &clock);
+    live.create(&session).await.expect("create");
+    live.admit("token-1", &session.id, clock.now()).await.expect("admit").expect("live");
+    let user = RoleName::new("user");
+    assert!(matches!(live.switch_role(&session.id, &user).await.expect("switch"), Switched::Done(_)));
+    assert_eq!(role_of(&live.known("token-1", clock.now()).expect("known")), "user");
+    let admin = RoleName::new("admin");
+    assert!(matches!(live.switch_role(&session.id, &admin).await.expect("switch"), Switched::NotHeld));
+    // An older message does not undo it.
+    live.hear(&Change::SessionChanged(Box::new(session)));
+    assert_eq!(role_of(&live.known("token-1", clock.now()).expect("known")), "user");
+}
+
+#[tokio::test]
+async fn lost_roles_reach_live_sessions_and_the_last_one_ends_them() {
+    let (live, clock, _folder) = live(100).await;
+    let session = session("s1", &clock);
+    live.create(&session).await.expect("create");
+    live.admit("token-1", &session.id, clock.now()).await.expect("admit").expect("live");
+    let (corp, employee) = (session.corp_id.clone(), session.employee_id.clone());
+    live.change_roles(&corp, &employee, &[RoleName::new("user")]).await.expect("change");
+    assert_eq!(role_of(&live.known("token-1", clock.now()).expect("known")), "user");
+    live.change_roles(&corp, &employee, &[]).await.expect("change");
+    assert!(live.known("token-1", clock.now()).is_none());
+}
+
+#[tokio::test]
+async fn expiry_is_judged_when_read() {
+    let (live, clock, _folder) = live(100).await;
+    let session = session("s1", &clock);
+    live.create(&session).await.expect("create");
+    live.admit("token-1", &session.id, clock.now()).await.expect("admit").expect("live");
+    clock.advance(Duration::from_secs(61));
+    assert!(live.known("token-1", clock.now()).is_none());
+    live.sweep(clock.now());
+    assert_eq!((live.by_id.len(), live.by_token.len()), (0, 0));
+}
+
+#[tokio::test]
+async fn the_cache_is_bounded_and_what_falls_out_is_read_again() {
+    let (live, clock, _folder) = live(32).await;
+    for number in 0..200 {
+        let session = session(&format!("s{number}"), &clock);
+        live.create(&session).await.expect("create");
+        live.admit(&format!("token-{number}"), &session.id, clock.now()).await.expect("admit").expect("live");
+    }
+    assert!(live.by_id.len() <= 32, "{} sessions", live.by_id.len());
+    assert!(live.by_token.len() <= 32, "{} tokens", live.by_token.len());
+    for number in 0..200 {
+        let id = SessionId::new(format!("s{number}"));
+        assert!(live.session(&id, clock.now()).await.expect("read").is_some());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_is_read_while_it_ends_stays_ended() {
+    let (live, clock, _folder) = live(10_000).await;
+    let alive_after = Arc::new(AtomicUsize::new(0));
+    for round in 0..300 {
+        let session = session(&format!("s{round}"), &clock);
+        live.create(&session).await.expect("create");
+        let token = format!("token-{round}");
+        let reader = tokio::spawn({
+            let (live, clock, id, token) = (live.clone(), clock.clone(), session.id.clone(), token.clone());
+            async move {
+                for _ in 0..3 {
+                    let _ = live.admit(&token, &id, clock.now()).await;
+                }
+            }
+        });
+        let switcher = tokio::spawn({
+            let (live, id) = (live.clone(), session.id.clone());
+            async move { live.switch_role(&id, &RoleName::new("user")).await.map(|_| ()) }
+        });
+        live.end(&session.id, EndCause::Logout).await.expect("end");
+        reader.await.expect("reader");
+        switcher.await.expect("switcher").expect("switch");
+        if live.known(&token, clock.now()).is_some()
+            || live.session(&session.id, clock.now()).await.expect("read").is_some()
+        {
+            alive_after.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    assert_eq!(alive_after.load(Ordering::Relaxed), 0);
+}

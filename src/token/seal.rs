@@ -1,0 +1,85 @@
+//! Values that we hand to a browser and believe when they come back: flow cookies and bind proofs.
+
+use std::io;
+use std::path::Path;
+
+use aws_lc_rs::hmac;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::keys::write_private;
+use crate::domain::clock::Timestamp;
+use crate::domain::secret::random_bytes;
+
+/// What a sealed value is for; one cannot be used as the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SealedAs {
+    /// Ties a callback to the browser that began the flow.
+    Flow,
+    /// Proves a platform sign-in that matched no employee.
+    BindProof,
+}
+
+impl SealedAs {
+    fn label(self) -> &'static str {
+        match self {
+            SealedAs::Flow => "flow",
+            SealedAs::BindProof => "bind-proof",
+        }
+    }
+}
+
+/// Seals and opens.
+pub struct Seal {
+    key: hmac::Key,
+}
+
+impl Seal {
+    /// Reads the key of a folder, making it on the first start.
+    pub fn open(folder: &Path) -> io::Result<Self> {
+        let path = folder.join("seal.key");
+        let bytes = match std::fs::read(&path) {
+            Ok(bytes) if bytes.len() == 32 => bytes,
+            Ok(_) => {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    format!("{}: must hold 32 bytes", path.display()),
+                ));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let fresh = random_bytes::<32>();
+                write_private(&path, &fresh)?;
+                fresh.to_vec()
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(Self { key: hmac::Key::new(hmac::HMAC_SHA256, &bytes) })
+    }
+
+    /// Seals a value until `end`.
+    pub fn seal(&self, purpose: SealedAs, end: Timestamp, value: &impl Serialize) -> String {
+        let body = serde_json::to_vec(&(end, value)).unwrap_or_default();
+        let tag = self.tag(purpose, &body);
+        format!("{}.{}", URL_SAFE_NO_PAD.encode(body), URL_SAFE_NO_PAD.encode(tag))
+    }
+
+    /// The value, if we sealed it for this purpose and its time has not passed.
+    pub fn unseal<T: DeserializeOwned>(&self, purpose: SealedAs, text: &str, now: Timestamp) -> Option<T> {
+        let (body, tag) = text.split_once('.')?;
+        let body = URL_SAFE_NO_PAD.decode(body).ok()?;
+        let tag = URL_SAFE_NO_PAD.decode(tag).ok()?;
+        hmac::verify(&self.key, &message(purpose, &body), &tag).ok()?;
+        let (end, value): (Timestamp, T) = serde_json::from_slice(&body).ok()?;
+        (now < end).then_some(value)
+    }
+
+    fn tag(&self, purpose: SealedAs, body: &[u8]) -> hmac::Tag {
+        hmac::sign(&self.key, &message(purpose, body))
+    }
+}
+
+fn message(purpose: SealedAs, body: &[u8]) -> Vec<u8> {
+    [purpose.label().as_bytes(), b"\0", body].concat()
+}

@@ -1,0 +1,236 @@
+use jsonwebtoken::jwk::JwkSet;
+use jsonwebtoken::{Algorithm, DecodingKey, Validation};
+
+use super::keys::KeyFault;
+use super::seal::{self, SealedAs};
+use super::*;
+use crate::config::TokenAlgorithm;
+use crate::domain::employee::{CorpId, EmployeeId};
+use crate::domain::role::RoleName;
+use crate::domain::session::{LoginMethod, LoginSource, SessionId, Stage, Version};
+
+const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
+const ISSUER: &str = "https://desk.example";
+
+fn session() -> Session {
+    Session {
+        id: SessionId::new("s1"),
+        version: Version::FIRST,
+        corp_id: CorpId::new("wwdemo"),
+        employee_id: EmployeeId::new("u1001"),
+        name: "林小雨".to_owned(),
+        department: "财务部".to_owned(),
+        avatar: String::new(),
+        roles: vec![RoleName::new("user")],
+        current_role: RoleName::new("user"),
+        login_method: LoginMethod::Qrcode,
+        login_source: LoginSource::Qrcode,
+        stage: Stage::Full,
+        issued_at: NOW,
+        expires_at: NOW.plus(Duration::from_secs(600)),
+        address: String::new(),
+        user_agent: String::new(),
+    }
+}
+
+fn tokens(algorithm: TokenAlgorithm) -> (Tokens, tempfile::TempDir) {
+    let folder = tempfile::tempdir().expect("folder");
+    let keys = KeyRing::open(folder.path(), algorithm, NOW).expect("keys");
+    (Tokens::new(keys, ISSUER.to_owned(), Duration::from_secs(30)), folder)
+}
+
+fn independent_key(tokens: &Tokens) -> DecodingKey {
+    let json = serde_json::json!({ "keys": tokens.keys().jwks() });
+    let set: JwkSet = serde_json::from_value(json).expect("a JWK set");
+    DecodingKey::from_jwk(&set.keys[0]).expect("a key")
+}
+
+#[test]
+fn an_independent_library_reads_our_tokens_and_assertions() {
+    for (ours, theirs) in [(TokenAlgorithm::EdDSA, Algorithm::EdDSA), (TokenAlgorithm::ES256, Algorithm::ES256)] {
+        let (tokens, _folder) = tokens(ours);
+        for (token, audience, kind) in [
+            (tokens.mint(&session()), "deskgate", "at+jwt"),
+            (tokens.assert_identity(&session(), "helpdesk", NOW), "helpdesk", "deskgate-assertion+jwt"),
+        ] {
+            let mut validation = Validation::new(theirs);
+            validation.set_audience(&[audience]);
+            validation.set_issuer(&[ISSUER]);
+            validation.validate_exp = false;
+            let read = jsonwebtoken::decode::<serde_json::Value>(&token, &independent_key(&tokens), &validation)
+                .expect("valid for an independent library");
+            assert_eq!(read.header.typ.as_deref(), Some(kind));
+            assert_eq!(read.claims["sub"], "u1001");
+            assert_eq!(read.claims["current_role"], "user");
+        }
+    }
+}
+
+#[test]
+fn our_tokens_are_read_back_and_name_their_session() {
+    let (tokens, _folder) = tokens(TokenAlgorithm::EdDSA);
+    let claims = tokens.read(&tokens.mint(&session()), NOW).expect("good");
+    assert!(claims.names(&session()));
+    let other = Session { employee_id: EmployeeId::new("u1002"), ..session() };
+    assert!(!claims.names(&other));
+}
+
+#[test]
+fn an_assertion_is_no_access_token() {
+    let (tokens, _folder) = tokens(TokenAlgorithm::EdDSA);
+    let assertion = tokens.assert_identity(&session(), "deskgate", NOW);
+    assert_eq!(tokens.read(&assertion, NOW).err(), Some(TokenFault::Header));
+}
+
+/// Our header, other claims, signed with our own key: only the claims can be at fault.
+fn signed(tokens: &Tokens, change: impl FnOnce(&mut serde_json::Value)) -> String {
+    let mut claims = serde_json::to_value(Claims::of(&session(), ISSUER)).expect("json");
+    change(&mut claims);
+    tokens.keys().active().sign(Purpose::Access, &claims)
+}
+
+#[test]
+fn claims_that_we_would_not_write_are_refused() {
+    use serde_json::json;
+    let (tokens, _folder) = tokens(TokenAlgorithm::EdDSA);
+    let table: &[(&str, &str, serde_json::Value, TokenFault)] = &[
+        ("exp as text", "exp", json!("1800000600"), TokenFault::Claims),
+        ("exp as float", "exp", json!(1.8e9), TokenFault::Claims),
+        ("exp null", "exp", json!(null), TokenFault::Claims),
+        ("exp past the leeway", "exp", json!(NOW.seconds() - 31), TokenFault::Expired),
+        ("exp negative", "exp", json!(-1), TokenFault::Expired),
+        ("nbf as list", "nbf", json!([1]), TokenFault::Claims),
+        ("nbf to come", "nbf", json!(NOW.seconds() + 31), TokenFault::Expired),
+        ("iat tomorrow", "iat", json!(NOW.seconds() + 86_400), TokenFault::Expired),
+        ("another issuer", "iss", json!("https://evil.example"), TokenFault::Audience),
+        ("another audience", "aud", json!("other"), TokenFault::Audience),
+        ("a list of audiences", "aud", json!(["deskgate", "other"]), TokenFault::Claims),
+        ("roles as text", "roles", json!("admin"), TokenFault::Claims),
+        ("roles twice", "roles", json!(["user", "user"]), TokenFault::Claims),
+        ("a role not held", "current_role", json!("admin"), TokenFault::Claims),
+        ("a role in other case", "current_role", json!("User"), TokenFault::Claims),
+        ("a person who cannot be", "sub", json!("u\u{202e}1"), TokenFault::Claims),
+        ("a NUL in the person", "sub", json!("u1001\u{0}"), TokenFault::Claims),
+        ("an unknown member", "admin", json!(true), TokenFault::Claims),
+        ("an unknown stage", "stage", json!("root"), TokenFault::Claims),
+    ];
+    for (case, member, value, expected) in table {
+        let token = signed(&tokens, |claims| claims[*member] = value.clone());
+        assert_eq!(tokens.read(&token, NOW).err(), Some(*expected), "{case}");
+    }
+    for member in ["exp", "iss", "aud", "sub", "jti", "stage", "iat", "nbf"] {
+        let token = signed(&tokens, |claims| {
+            claims.as_object_mut().expect("object").remove(member);
+        });
+        assert_eq!(tokens.read(&token, NOW).err(), Some(TokenFault::Claims), "{member} missing");
+    }
+}
+
+#[test]
+fn a_changed_or_reshaped_token_is_refused() {
+    let (tokens, _folder) = tokens(TokenAlgorithm::EdDSA);
+    let good = tokens.mint(&session());
+    let (signed, signature) = good.rsplit_once('.').expect("three parts");
+    let (header, payload) = signed.split_once('.').expect("two parts");
+    let swapped = if signature.starts_with('A') { "B" } else { "A" };
+    let table = [
+        ("signature removed", format!("{signed}.")),
+        ("no last dot", signed.to_owned()),
+        ("four parts", format!("{good}.x")),
+        ("five parts", format!("{good}.x.y")),
+        ("padding", format!("{good}=")),
+        ("space inside", format!("{header}. {payload}.{signature}")),
+        ("signature changed", format!("{signed}.{swapped}{}", &signature[1..])),
+        ("payload of another", format!("{header}.{}.{signature}", encode_other(payload))),
+        ("too long", format!("{good}{}", "A".repeat(LONGEST))),
+        ("empty", String::new()),
+        ("dots", "..".to_owned()),
+    ];
+    for (case, token) in table {
+        assert!(tokens.read(&token, NOW).is_err(), "{case}");
+    }
+    assert!(tokens.read(&good, NOW).is_ok());
+}
+
+fn encode_other(payload: &str) -> String {
+    let json = String::from_utf8(URL_SAFE_NO_PAD.decode(payload).expect("base64")).expect("text");
+    URL_SAFE_NO_PAD.encode(json.replace("u1001", "m5001"))
+}
+
+#[test]
+fn unused_bits_of_the_last_letter_do_not_make_another_good_token() {
+    let (tokens, _folder) = tokens(TokenAlgorithm::EdDSA);
+    let good = tokens.mint(&session());
+    let last = good.chars().last().expect("a letter");
+    let mut accepted = 0;
+    for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_".chars() {
+        let other = format!("{}{letter}", &good[..good.len() - 1]);
+        accepted += usize::from(tokens.read(&other, NOW).is_ok());
+        assert_eq!(tokens.read(&other, NOW).is_ok(), letter == last);
+    }
+    assert_eq!(accepted, 1);
+}
+
+#[test]
+fn headers_that_we_did_not_write_are_refused() {
+    let (tokens, _folder) = tokens(TokenAlgorithm::EdDSA);
+    let good = tokens.mint(&session());
+    let (_, rest) = good.split_once('.').expect("parts");
+    let kid = tokens.keys().active().id().to_owned();
+    let table = [
+        ("alg none", format!(r#"{{"typ":"at+jwt","alg":"none","kid":"{kid}"}}"#), TokenFault::Header),
+        ("alg HS256", format!(r#"{{"typ":"at+jwt","alg":"HS256","kid":"{kid}"}}"#), TokenFault::Header),
+        ("crit", format!(r#"{{"typ":"at+jwt","alg":"EdDSA","kid":"{kid}","crit":["exp"]}}"#), TokenFault::Header),
+        (
+            "jku",
+            format!(r#"{{"typ":"at+jwt","alg":"EdDSA","kid":"{kid}","jku":"http://127.0.0.1"}}"#),
+            TokenFault::Header,
+        ),
+        ("another type", format!(r#"{{"typ":"JWT","alg":"EdDSA","kid":"{kid}"}}"#), TokenFault::Header),
+        ("kid as path", r#"{"typ":"at+jwt","alg":"EdDSA","kid":"../../dev/null"}"#.to_owned(), TokenFault::UnknownKey),
+        ("kid as number", r#"{"typ":"at+jwt","alg":"EdDSA","kid":1}"#.to_owned(), TokenFault::Header),
+    ];
+    for (case, header, expected) in table {
+        let token = format!("{}.{rest}", URL_SAFE_NO_PAD.encode(header));
+        assert_eq!(tokens.read(&token, NOW).err(), Some(expected), "{case}");
+    }
+}
+
+#[test]
+fn keys_survive_a_restart_and_a_second_algorithm_signs_nobody_out() {
+    let folder = tempfile::tempdir().expect("folder");
+    let open = |algorithm| {
+        let keys = KeyRing::open(folder.path(), algorithm, NOW).expect("keys");
+        Tokens::new(keys, ISSUER.to_owned(), Duration::from_secs(30))
+    };
+    let before = open(TokenAlgorithm::EdDSA).mint(&session());
+    assert!(open(TokenAlgorithm::EdDSA).read(&before, NOW).is_ok());
+    let both = open(TokenAlgorithm::ES256);
+    assert!(both.read(&before, NOW).is_ok());
+    assert!(both.read(&both.mint(&session()), NOW).is_ok());
+    assert_eq!(both.keys().jwks().len(), 2);
+}
+
+#[test]
+fn a_damaged_key_file_is_a_fault_and_not_a_new_key() {
+    let folder = tempfile::tempdir().expect("folder");
+    KeyRing::open(folder.path(), TokenAlgorithm::EdDSA, NOW).expect("keys");
+    let file = std::fs::read_dir(folder.path()).expect("folder").next().expect("a file").expect("entry").path();
+    std::fs::write(&file, "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n").expect("write");
+    assert!(matches!(KeyRing::open(folder.path(), TokenAlgorithm::EdDSA, NOW), Err(KeyFault::NotAKey(_))));
+}
+
+#[test]
+fn a_sealed_value_opens_for_its_purpose_and_time_only() {
+    let folder = tempfile::tempdir().expect("folder");
+    let seal = seal::Seal::open(folder.path()).expect("seal");
+    let end = NOW.plus(Duration::from_secs(10));
+    let text = seal.seal(SealedAs::Flow, end, &"/h5/");
+    assert_eq!(seal.unseal::<String>(SealedAs::Flow, &text, NOW).as_deref(), Some("/h5/"));
+    assert_eq!(seal.unseal::<String>(SealedAs::BindProof, &text, NOW), None, "another purpose");
+    assert_eq!(seal.unseal::<String>(SealedAs::Flow, &text, end), None, "too late");
+    let (body, tag) = text.split_once('.').expect("two parts");
+    assert_eq!(seal.unseal::<String>(SealedAs::Flow, &format!("{body}A.{tag}"), NOW), None, "changed");
+    let again = seal::Seal::open(folder.path()).expect("seal");
+    assert!(again.unseal::<String>(SealedAs::Flow, &text, NOW).is_some(), "after a restart");
+}
