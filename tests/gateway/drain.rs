@@ -25,14 +25,14 @@ async fn open_requests_are_finished() {
     let mut waiting = visits.next().await;
     begun.send(&get(&desk, "/public/begun")).await;
     let mut half = visits.next().await;
-    half.end.send(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nfirst").await;
+    half.end.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n").await;
     let mut begun = End::of(begun);
     begun.until(b"first").await;
 
     desk.signal("TERM");
     until_not_ready(&desk).await;
-    half.end.send(b"last").await;
-    assert_eq!(begun.exactly(4).await, b"last");
+    half.end.send(b"4\r\nlast\r\n0\r\n\r\n").await;
+    begun.until(b"last\r\n0\r\n\r\n").await;
     waiting.end.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone").await;
     let answer = asked.answer().await.expect("an answer").expect_status(200);
     assert_eq!(answer.text(), "done");
