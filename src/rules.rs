@@ -15,7 +15,10 @@ mod file;
 
 mod pattern;
 
+mod tree;
+
 pub use file::{RuleFault, load_dir, load_texts};
+use tree::Tree;
 
 /// The rules that the repository ships, for the demo.
 pub const SHIPPED: &[(&str, &str)] = &[("helpdesk.toml", include_str!("../lua-free-rules/helpdesk.toml"))];
@@ -98,7 +101,7 @@ pub enum Lookup<'a> {
 /// All rules, compiled.
 #[derive(Debug)]
 pub struct RuleSet {
-    router: matchit::Router<Vec<Arc<Rule>>>,
+    tree: Tree,
     count: usize,
 }
 
@@ -110,12 +113,13 @@ impl RuleSet {
 
     /// The rule for a canonical path. The most specific path wins, never the order of the files.
     pub fn find(&self, method: &str, path: &str) -> Lookup<'_> {
-        let Ok(found) = self.router.at(path) else { return Lookup::Nothing };
-        match found.value.iter().find(|rule| rule.takes(method)) {
+        let found = path.strip_prefix('/').and_then(|path| self.tree.find(path));
+        let Some(rules) = found else { return Lookup::Nothing };
+        match rules.iter().find(|rule| rule.takes(method)) {
             Some(rule) => Lookup::Rule(rule),
             None => {
                 let methods: Vec<&str> =
-                    found.value.iter().flat_map(|rule| rule.methods.iter().map(String::as_str)).collect();
+                    rules.iter().flat_map(|rule| rule.methods.iter().map(String::as_str)).collect();
                 Lookup::OtherMethods(methods.join(", "))
             }
         }

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::tree::{Segment, Tree};
 use super::{Access, ForwardToken, Rule, RuleSet, UpstreamRef, pattern};
 use crate::domain::role::RoleName;
 use crate::metrics::Metrics;
@@ -77,25 +78,15 @@ pub fn load_texts(
     metrics: &Metrics,
 ) -> Result<RuleSet, Vec<RuleFault>> {
     let mut load = Load { upstreams, faults: Vec::new(), names: HashMap::new(), paths: HashMap::new() };
-    let mut by_path: Vec<(String, Vec<Arc<Rule>>)> = Vec::new();
+    let mut tree = Tree::default();
+    let mut count = 0;
     for (file, text) in texts {
-        for (place, rule) in load.file(file, text, metrics) {
-            match by_path.iter_mut().find(|(path, _)| *path == place) {
-                Some((_, rules)) => rules.push(rule),
-                None => by_path.push((place, vec![rule])),
-            }
+        for (pattern, rule) in load.file(file, text, metrics) {
+            tree.insert(&pattern, rule);
+            count += 1;
         }
     }
-    let count = by_path.iter().map(|(_, rules)| rules.len()).sum();
-    let mut router = matchit::Router::new();
-    for (path, rules) in by_path {
-        let name = rules.first().map(|rule| rule.name.clone()).unwrap_or_default();
-        if let Err(error) = router.insert(path, rules) {
-            let (file, line) = load.names.get(&*name).cloned().unwrap_or_default();
-            load.faults.push(RuleFault { file, line, why: format!("rule `{name}`: {error}") });
-        }
-    }
-    if load.faults.is_empty() { Ok(RuleSet { router, count }) } else { Err(load.faults) }
+    if load.faults.is_empty() { Ok(RuleSet { tree, count }) } else { Err(load.faults) }
 }
 
 struct Load<'a> {
@@ -104,11 +95,11 @@ struct Load<'a> {
     /// Where each name was first used.
     names: HashMap<String, (String, usize)>,
     /// Which rule has a path and method.
-    paths: HashMap<(String, String), String>,
+    paths: HashMap<(Vec<Segment>, String), String>,
 }
 
 impl Load<'_> {
-    fn file(&mut self, file: &str, text: &str, metrics: &Metrics) -> Vec<(String, Arc<Rule>)> {
+    fn file(&mut self, file: &str, text: &str, metrics: &Metrics) -> Vec<(Vec<Segment>, Arc<Rule>)> {
         let (root, errors) = DeTable::parse_recoverable(text);
         for error in &errors {
             let line = error.span().map_or(1, |span| line_of(text, span.start));
@@ -139,7 +130,7 @@ impl Load<'_> {
         text: &str,
         value: Spanned<DeValue<'_>>,
         metrics: &Metrics,
-    ) -> Option<(String, Arc<Rule>)> {
+    ) -> Option<(Vec<Segment>, Arc<Rule>)> {
         let line = line_of(text, value.span().start);
         let DeValue::Table(table) = value.into_inner() else {
             self.fault(file, line, "write `[[rule]]`");

@@ -1,44 +1,51 @@
 //! Path patterns: literal segments, `{name}` for one segment, `{*rest}` for the tail.
 
+use super::tree::Segment;
 use crate::domain::path;
 use crate::endpoints;
 
-/// Checks a pattern and gives it the form that the router wants: parameters lose their names, so
-/// that two spellings of one pattern are one.
-pub(super) fn compile(pattern: &str) -> Result<String, String> {
-    if !pattern.starts_with('/') {
-        return Err("a path starts with `/`".to_owned());
+/// Checks a pattern and takes it apart. Parameters lose their names, so that two spellings of one
+/// pattern are one.
+pub(super) fn compile(pattern: &str) -> Result<Vec<Segment>, String> {
+    let Some(inside) = pattern.strip_prefix('/') else { return Err("a path starts with `/`".to_owned()) };
+    let texts: Vec<&str> = inside.split('/').collect();
+    let mut segments = Vec::with_capacity(texts.len());
+    for (index, text) in texts.iter().enumerate() {
+        segments.push(segment(text, index + 1 == texts.len())?);
     }
-    let mut compiled = String::with_capacity(pattern.len());
-    let segments: Vec<&str> = pattern[1..].split('/').collect();
-    for (index, segment) in segments.iter().enumerate() {
-        let last = index + 1 == segments.len();
-        compiled.push('/');
-        match segment.strip_prefix('{').and_then(|inside| inside.strip_suffix('}')) {
-            Some(inside) if is_name(inside) => compiled.push_str(&format!("{{p{index}}}")),
-            Some(inside) if last && inside.strip_prefix('*').is_some_and(is_name) => {
-                compiled.push_str(&format!("{{*p{index}}}"));
-            }
-            Some(_) if segment.starts_with("{*") => return Err("`{*rest}` must be the last segment".to_owned()),
-            Some(_) => return Err(format!("`{segment}`: a parameter is `{{name}}` or `{{*rest}}`")),
-            None if segment.contains(['{', '}']) => {
-                return Err(format!("`{segment}`: a parameter stands for a whole segment"));
-            }
-            None if segment.is_empty() && !last => return Err("`//` never arrives".to_owned()),
-            None => compiled.push_str(segment),
-        }
-    }
-    let literal: String = segments
+    let sample: String = segments
         .iter()
-        .map(|segment| if segment.starts_with('{') { "/x".to_owned() } else { format!("/{segment}") })
+        .map(|segment| match segment {
+            Segment::Literal(text) => format!("/{text}"),
+            Segment::Any | Segment::Tail => "/x".to_owned(),
+        })
         .collect();
-    if path::canonical(literal.as_bytes()).is_err() {
+    if path::canonical(sample.as_bytes()).as_deref() != Ok(&*sample) {
         return Err("not in plain form: such a path never arrives".to_owned());
     }
-    if endpoints::is_ours(&literal) {
+    if endpoints::is_ours(&sample) {
         return Err("this path is the gateway's own".to_owned());
     }
-    Ok(compiled)
+    Ok(segments)
+}
+
+/// Whether a segment ends its pattern.
+type Last = bool;
+
+fn segment(text: &str, last: Last) -> Result<Segment, String> {
+    match text.strip_prefix('{').and_then(|inside| inside.strip_suffix('}')) {
+        Some(name) if is_name(name) => Ok(Segment::Any),
+        Some(name) if name.strip_prefix('*').is_some_and(is_name) => {
+            if last {
+                Ok(Segment::Tail)
+            } else {
+                Err("`{*rest}` must be the last segment".to_owned())
+            }
+        }
+        Some(_) => Err(format!("`{text}`: a parameter is `{{name}}` or `{{*rest}}`")),
+        None if text.contains(['{', '}']) => Err(format!("`{text}`: a parameter stands for a whole segment")),
+        None => Ok(Segment::Literal(text.into())),
+    }
 }
 
 fn is_name(text: &str) -> bool {

@@ -29,9 +29,15 @@ fn the_most_specific_path_wins_whatever_the_order() {
     let backwards: String = rules.iter().rev().cloned().collect();
     for text in [forwards, backwards] {
         let rules = load(&[&text]).expect("sound");
-        for (path, expected) in
-            [("/a/b", "exact"), ("/a/x", "one"), ("/a/x/c", "deep"), ("/a/x/d", "tail"), ("/a", "404"), ("/", "404")]
-        {
+        for (path, expected) in [
+            ("/a/b", "exact"),
+            ("/a/x", "one"),
+            ("/a/x/c", "deep"),
+            ("/a/x/d", "tail"),
+            ("/a/", "tail"),
+            ("/a", "404"),
+            ("/", "404"),
+        ] {
             assert_eq!(decider(&rules, "GET", path), expected, "{path}");
         }
     }

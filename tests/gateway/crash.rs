@@ -150,8 +150,10 @@ async fn a_damaged_store_is_refused_and_never_replaced_by_an_empty_one() {
     for entry in std::fs::read_dir(desk.data_dir()).expect("the data directory") {
         let path = entry.expect("an entry").path();
         let Ok(mut bytes) = std::fs::read(&path) else { continue };
-        if bytes.starts_with(b"SQLite format 3\0") {
-            bytes[..64].fill(0xA5);
+        // The log beside a database could heal it, so that is damaged as well.
+        let is_log = path.extension().is_some_and(|end| end.to_string_lossy().ends_with("-wal"));
+        if is_log || bytes.starts_with(b"SQLite format 3\0") {
+            bytes.fill(0xA5);
             std::fs::write(&path, bytes).expect("the damage");
             damaged += 1;
         }
