@@ -6,6 +6,7 @@ run: tools
 	cargo run --quiet -- demo
 
 test: tools
+	@.ci/need curl curl python3 python3
 	cargo fmt --check
 	cargo clippy --quiet --all-targets -- -D warnings
 	@if cargo nextest --version >/dev/null 2>&1; then cargo nextest run --no-fail-fast; else cargo test; fi
