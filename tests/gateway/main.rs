@@ -34,3 +34,17 @@ mod tokens;
 mod crash;
 
 mod secrets;
+
+mod proxy_http;
+
+mod proxy_websocket;
+
+mod identity_headers;
+
+mod paths;
+
+mod framing;
+
+mod reload;
+
+mod drain;

@@ -5,6 +5,8 @@
 
 mod answer;
 mod client;
+mod far_end;
+mod frame;
 mod gateway;
 mod platform;
 mod token;
@@ -15,6 +17,8 @@ mod wire;
 
 pub use answer::Answer;
 pub use client::{Client, Jar};
+pub use far_end::{End, Visit, Visits};
+pub use frame::{BINARY, CLOSE, CONTINUATION, Frame, PING, PONG, TEXT};
 pub use gateway::{Gateway, Refused, Setup};
 pub use platform::{Form, Page, Phone, fragment_of, query_of};
 pub use token::{Signer, claims_of, header_of, jti_of, segment};
