@@ -245,7 +245,12 @@ impl App {
         let door = Arc::new(Door {
             proxy: Arc::new(engine(gateway, &config)),
             tls: certificate.as_ref().map(tls::Certificate::acceptor),
-            limits: HeadLimits { deadline: config.limits.head_deadline.get(), bytes: config.limits.head_bytes },
+            limits: HeadLimits {
+                deadline: config.limits.head_deadline.get(),
+                bytes: config.limits.head_bytes,
+                target: config.limits.target_bytes,
+                lines: config.limits.headers,
+            },
             places: Arc::new(Semaphore::new(config.limits.connections.min(Semaphore::MAX_PERMITS))),
         });
         for listener in listeners {

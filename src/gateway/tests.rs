@@ -25,6 +25,7 @@ fn failures_of_the_engine_have_their_codes() {
         (ErrorSource::Upstream, ErrorType::InvalidHTTPHeader, Some(1502)),
         (ErrorSource::Downstream, ErrorType::ReadTimedout, Some(1408)),
         (ErrorSource::Downstream, ErrorType::InvalidHTTPHeader, Some(1400)),
+        (ErrorSource::Downstream, ErrorType::InternalError, Some(1400)),
         (ErrorSource::Downstream, ErrorType::ConnectionClosed, None),
         (ErrorSource::Downstream, ErrorType::WriteError, None),
         (ErrorSource::Internal, ErrorType::InternalError, Some(1005)),
