@@ -160,9 +160,17 @@ impl SignIn {
         };
         let nonce = flow.as_ref().map_or("", |flow| &flow.nonce);
         let cell = self.callbacks.answer(&[code, callback.state.unwrap_or_default(), nonce], now);
-        cell.get_or_init(|| async { Arc::new(self.with_code(code, &callback, flow.clone(), device).await) })
-            .await
-            .clone()
+        cell.get_or_init(|| async {
+            let returned = self.with_code(code, &callback, flow.clone(), device).await;
+            if let Return::Failed { .. } = &returned {
+                let method = if callback.state == Some(STATE) { LoginMethod::Oauth2 } else { LoginMethod::Qrcode };
+                let client = flow.as_ref().map_or("none", |flow| flow.client.as_str());
+                self.metrics.signin.with_label_values(&[method.as_str(), client, "refused"]).inc();
+            }
+            Arc::new(returned)
+        })
+        .await
+        .clone()
     }
 
     fn without_code(&self, callback: &Callback<'_>, flow: Option<Flow>) -> Return {
@@ -230,7 +238,7 @@ impl SignIn {
 
     /// Whose code this is. Creates or refreshes the employee of a member.
     async fn identify(&self, code: &str) -> Result<Identified, Error> {
-        let employee_id = match self.platform.identify(code).await.map_err(platform_error)? {
+        let employee_id = match self.ask_platform("identify", self.platform.identify(code)).await? {
             Person::Member { employee_id } => employee_id,
             Person::Linked { corp_id, employee_id } => {
                 return match self.directory.employee(&corp_id, &employee_id).await? {
@@ -240,7 +248,7 @@ impl SignIn {
             }
             Person::Outsider => return Err(Forbidden::EmployeeUnknown.into()),
         };
-        let profile = self.platform.profile(&employee_id).await.map_err(platform_error)?;
+        let profile = self.ask_platform("profile", self.platform.profile(&employee_id)).await?;
         if profile.status == MemberStatus::Inactive {
             return Err(Forbidden::Disabled.into());
         }
@@ -253,6 +261,21 @@ impl SignIn {
             avatar: &profile.avatar,
         };
         active(self.directory.welcome(arriving).await?).map(Identified::Employee)
+    }
+
+    /// Asks the platform, and counts how long it took and how it went.
+    async fn ask_platform<T>(
+        &self,
+        call: &'static str,
+        question: impl Future<Output = Result<T, PlatformError>>,
+    ) -> Result<T, Error> {
+        let asked = std::time::Instant::now();
+        let answer = question.await;
+        self.metrics.platform_seconds.with_label_values(&[call]).observe(asked.elapsed().as_secs_f64());
+        answer.map_err(|error| {
+            self.metrics.platform_errors.with_label_values(&[call, error.class()]).inc();
+            platform_error(error)
+        })
     }
 
     /// What a bind proof says, if we sealed it and it is still good.

@@ -410,7 +410,7 @@ async fn the_assertion_can_be_verified_with_the_published_keys() {
             assert_eq!(claims["corp_id"], "wwdemo", "{told}");
             assert_eq!(claims["current_role"], "agent", "{told}");
             assert_eq!(set(&claims["roles"]), set(&json!(["agent", "user"])), "{told}");
-            assert_eq!(claims["name"], "Alex Chen", "{told}");
+            assert_eq!(claims["name"], "Alice Chen", "{told}");
             assert_eq!(claims["login_source"], "dev", "{told}");
         }
     }
