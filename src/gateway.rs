@@ -124,7 +124,8 @@ impl Gateway {
             Permit::Own(call) => {
                 passage.in_charge = InCharge::Own(call.route);
                 passage.caller = call.caller.clone();
-                api::answer(&self.api, &call, exchange, &arrival).await.map(Some)
+                // Boxed, as the other less travelled ways are: the future of every request stays small.
+                Box::pin(api::answer(&self.api, &call, exchange, &arrival)).await.map(Some)
             }
             Permit::Upstream(pass) => {
                 passage.caller = pass.caller.clone();
@@ -210,7 +211,7 @@ impl ProxyHttp for Gateway {
             Ok(Some(reply)) => self.write(exchange, passage, reply).await?,
             Ok(None) => {
                 let Some(Pass { handshake: Some(_), .. }) = &passage.pass else { return Ok(GO_ON) };
-                match self.open_socket(exchange, passage).await {
+                match Box::pin(self.open_socket(exchange, passage)).await {
                     Ok(Opening::Opened | Opening::Declined) => {}
                     Err(error) => self.refuse(exchange, passage, error).await?,
                 }
