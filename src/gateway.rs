@@ -202,6 +202,7 @@ impl ProxyHttp for Gateway {
         if exchange.get_keepalive().is_some() {
             exchange.set_keepalive(Some(self.gate.limits.idle.get().as_secs().max(1)));
         }
+        exchange.set_write_timeout(Some(self.gate.limits.stalled.get()));
         Ok(())
     }
 
@@ -211,7 +212,7 @@ impl ProxyHttp for Gateway {
             Ok(Some(reply)) => self.write(exchange, passage, reply).await?,
             Ok(None) => {
                 let Some(Pass { handshake: Some(_), .. }) = &passage.pass else { return Ok(GO_ON) };
-                match Box::pin(self.open_socket(exchange, passage)).await {
+                match guarded(&self.gate.metrics, Box::pin(self.open_socket(exchange, passage))).await {
                     Ok(Opening::Opened | Opening::Declined) => {}
                     Err(error) => self.refuse(exchange, passage, error).await?,
                 }
