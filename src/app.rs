@@ -146,9 +146,9 @@ impl App {
 
         // Changes are followed before the first request can be answered.
         tokio::spawn(follow(store.changes(), gate.clone(), registry.clone(), signin.clone()));
-        tokio::spawn(sweep(store, gate.clone()));
+        tokio::spawn(sweep(store, gate.clone(), signin.clone()));
         let (shutdown, watched) = watch::channel(false);
-        let operator = Operator::new(live, directory, config.platform.main_corp());
+        let operator = Operator::new(live, directory, config.platform.main_corp(), config.directory.fallback_role());
         control::open(&data, operator).map_err(in_data)?;
         tokio::spawn(admin::serve(admin_listener, metrics.clone(), watched.clone()));
 
@@ -213,12 +213,17 @@ impl App {
     fn try_reload(&self) -> Result<usize, StartFault> {
         let rules = self.rule_source.load(&self.config, &self.gate.metrics).map_err(StartFault::Rules)?;
         let folder = self.config.server.data_dir.join("keys");
-        let keys = KeyRing::open(&folder, self.config.token.algorithm, self.gate.clock.now())?;
+        let keys = KeyRing::read(&folder, self.config.token.algorithm)?;
         if let Some(certificate) = &self.certificate {
             certificate.reload()?;
         }
         let count = rules.count();
+        let retired = !keys.has_all_of(&self.gate.tokens.keys());
         self.gate.tokens.use_keys(keys);
+        if retired {
+            // Tokens of a key that is gone are known until they are forgotten.
+            self.gate.live.forget_all();
+        }
         self.gate.rules.store(Arc::new(rules));
         loaded(&self.gate.metrics, &self.gate.clock, count);
         Ok(count)
@@ -315,6 +320,8 @@ fn gate(
         origins,
         query_token: config.websocket.query_token,
         language: config.server.language,
+        host: HeaderValue::from_str(config.server.public_url.authority())
+            .unwrap_or(HeaderValue::from_static("localhost")),
         scheme: HeaderValue::from_static(if https { "https" } else { "http" }),
     }
 }

@@ -32,6 +32,7 @@ mod websocket;
 pub use clients::{Client, ClientsConfig};
 pub use faults::{Fault, Faults};
 pub use limits::LimitsConfig;
+pub(crate) use load::line_of;
 pub use load::{Override, load, load_text};
 pub use platform::{PlatformConfig, PlatformKind};
 pub use server::{ServerConfig, TlsConfig};

@@ -112,17 +112,14 @@ impl Gateway {
 
     /// The way of one request up to its answer or its upstream.
     async fn receive(&self, exchange: &mut Exchange, passage: &mut Passage) -> Result<Option<Reply>, Error> {
-        let Judgement { arrival, rule, verdict } = self.judge(exchange).await;
+        let Judgement { arrival, in_charge, verdict } = self.judge(exchange).await;
         passage.arrival = Some(arrival.clone());
-        if let Some(rule) = rule {
-            passage.in_charge = InCharge::Rule(rule);
-        }
+        passage.in_charge = in_charge;
         if connection::is_body_broken(exchange) {
             return Err(BadRequest::Framing.into());
         }
         match verdict? {
             Permit::Own(call) => {
-                passage.in_charge = InCharge::Own(call.route);
                 passage.caller = call.caller.clone();
                 // Boxed, as the other less travelled ways are: the future of every request stays small.
                 Box::pin(api::answer(&self.api, &call, exchange, &arrival)).await.map(Some)

@@ -8,6 +8,7 @@ use crate::directory::{Assignment, Directory, RoleChange};
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::role::RoleName;
 use crate::domain::session::{EndCause, SessionId};
+use crate::signin::session::or_default;
 use crate::store::live::Live;
 
 /// More rows than anybody reads.
@@ -106,12 +107,18 @@ pub struct Operator {
     live: Arc<Live>,
     directory: Arc<dyn Directory>,
     main_corp: CorpId,
+    default_role: Option<RoleName>,
 }
 
 impl Operator {
     /// On these backends.
-    pub fn new(live: Arc<Live>, directory: Arc<dyn Directory>, main_corp: CorpId) -> Self {
-        Self { live, directory, main_corp }
+    pub fn new(
+        live: Arc<Live>,
+        directory: Arc<dyn Directory>,
+        main_corp: CorpId,
+        default_role: Option<RoleName>,
+    ) -> Self {
+        Self { live, directory, main_corp, default_role }
     }
 
     /// Carries out one order. Effective on live sessions when it returns.
@@ -164,6 +171,8 @@ impl Operator {
             RoleChange::Done => {}
         }
         let roles = self.directory.roles(corp_id, &employee).await.map_err(failed)?;
+        // What a new sign-in would get: whoever loses the last role goes on as anybody does.
+        let roles = or_default(roles, self.default_role.as_ref());
         let sessions = self.live.change_roles(corp_id, &employee, &roles).await.map_err(failed)?;
         tracing::info!(
             target: "deskgate::audit",

@@ -40,6 +40,7 @@ pub mod record;
 
 use arrive::RequestId;
 use head::{Fields, RequestHead, Unwanted};
+use record::InCharge;
 use upgrade::Handshake;
 
 /// Everything a decision needs, made once at start.
@@ -64,6 +65,8 @@ pub struct Gate {
     pub query_token: QueryToken,
     /// For callers that name no language.
     pub language: Language,
+    /// Our own host, for requests that name none.
+    pub host: HeaderValue,
     /// The scheme that clients use, for `X-Forwarded-Proto`.
     pub scheme: HeaderValue,
 }
@@ -134,8 +137,8 @@ pub struct Pass {
 pub struct Judgement {
     /// What is known of it.
     pub arrival: Arrival,
-    /// The rule that was in charge, if it came that far.
-    pub rule: Option<Arc<Rule>>,
+    /// Who was in charge, if it came that far.
+    pub in_charge: InCharge,
     /// Whether it may.
     pub verdict: Result<Permit, Error>,
 }
@@ -144,9 +147,9 @@ pub struct Judgement {
 pub async fn judge(gate: &Gate, head: &RequestHead<'_>) -> Judgement {
     let fields = Fields::of(head.lines);
     let arrival = arrive::describe(gate, head, &fields);
-    let mut rule = None;
-    let verdict = decide(gate, head, fields, &mut rule).await;
-    Judgement { arrival, rule, verdict }
+    let mut in_charge = InCharge::Nobody;
+    let verdict = decide(gate, head, fields, &mut in_charge).await;
+    Judgement { arrival, in_charge, verdict }
 }
 
 /// The way of every request, top to bottom; our own endpoints take it too. Each phase takes what the
@@ -155,11 +158,11 @@ async fn decide<'a>(
     gate: &Gate,
     head: &RequestHead<'a>,
     fields: Fields<'a>,
-    rule: &mut Option<Arc<Rule>>,
+    in_charge: &mut InCharge,
 ) -> Result<Permit, Error> {
     let request = arrive::check(gate, head, fields)?;
     let target = route::find(gate, &request)?;
-    *rule = target.rule().cloned();
+    *in_charge = target.in_charge();
     let credential = credentials::read(gate, &request)?;
     let caller = verify::caller(gate, &target, credential).await?;
     authorize::check(gate, target, caller, &request)

@@ -23,6 +23,10 @@ use tree::Tree;
 /// The rules that the repository ships, for the demo.
 pub const SHIPPED: &[(&str, &str)] = &[("helpdesk.toml", include_str!("../lua-free-rules/helpdesk.toml"))];
 
+/// The methods that rules can name. Others are refused everywhere: `TRACE` would show headers,
+/// `CONNECT` would open tunnels, and lower-case ones are read differently by different servers.
+pub const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+
 /// Who may take a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {

@@ -123,6 +123,11 @@ impl SignIn {
         }
     }
 
+    /// Gives back the memory of answers that nobody will ask for again.
+    pub fn sweep(&self) {
+        self.callbacks.sweep(self.clock.now());
+    }
+
     /// What is set.
     pub fn settings(&self) -> &Settings {
         &self.settings

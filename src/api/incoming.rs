@@ -51,6 +51,8 @@ pub struct Incoming {
     pub device: Device,
     /// `Referer`
     pub referer: Option<String>,
+    /// `Sec-Fetch-Site`
+    pub fetch_site: Option<String>,
     /// `Content-Type`, without its parameters.
     pub content_type: Option<String>,
     /// Whether `Content-Encoding` is set.
@@ -81,6 +83,7 @@ impl Incoming {
                 user_agent: shown(&user_agent.unwrap_or_default(), 256).into_owned(),
             },
             referer: text("referer").map(str::to_owned),
+            fetch_site: text("sec-fetch-site").map(str::to_owned),
             content_type: content_type.map(|value| value.trim().to_ascii_lowercase()),
             encoded: header.headers.contains_key("content-encoding"),
         }

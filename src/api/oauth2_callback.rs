@@ -76,6 +76,7 @@ fn read<'a>(incoming: &'a Incoming, flows: &'a [String]) -> Result<Callback<'a>,
         errcode: incoming.query.optional("errcode")?,
         flows,
         referer: incoming.referer.as_deref(),
+        fetch_site: incoming.fetch_site.as_deref(),
     })
 }
 

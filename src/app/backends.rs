@@ -45,7 +45,7 @@ pub async fn open_offline(config: &Config) -> Result<(Operator, DataLock), Start
     let store = open_store(data, &clock).await?;
     let directory = open_directory(config, &clock).await?;
     let live = Arc::new(Live::new(store, config.token.cache, config.token.lifetime.get()));
-    Ok((Operator::new(live, directory, config.platform.main_corp()), lock))
+    Ok((Operator::new(live, directory, config.platform.main_corp(), config.directory.fallback_role()), lock))
 }
 
 pub(super) async fn open_platform(

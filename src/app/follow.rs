@@ -10,7 +10,7 @@ use crate::pipeline::Gate;
 use crate::signin::SignIn;
 use crate::sockets::Ending;
 use crate::sockets::registry::Registry;
-use crate::store::{Store, Told};
+use crate::store::{Change, Store, Told};
 
 /// How often space is given back; nothing depends on it.
 const SWEEP: Duration = Duration::from_secs(60);
@@ -29,6 +29,9 @@ pub(super) async fn follow(
                 gate.live.hear(&told.change);
                 registry.hear(&told.change);
                 signin.hear(&told.change);
+                if let Change::SessionEnded { cause, .. } = &told.change {
+                    gate.metrics.sessions_ended.with_label_values(&[cause.as_str()]).inc();
+                }
                 let took = told.at.until(gate.clock.now());
                 gate.metrics.revocation_seconds.observe(took.as_secs_f64());
             }
@@ -54,12 +57,13 @@ async fn judge_all_sockets(gate: &Gate, registry: &Registry) {
     }
 }
 
-pub(super) async fn sweep(store: Arc<dyn Store>, gate: Arc<Gate>) {
+pub(super) async fn sweep(store: Arc<dyn Store>, gate: Arc<Gate>, signin: Arc<SignIn>) {
     let mut tick = tokio::time::interval(SWEEP);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
         gate.live.sweep(gate.clock.now());
+        signin.sweep();
         if let Err(error) = store.sweep().await {
             tracing::warn!(%error, "expired records could not be removed");
         }

@@ -178,6 +178,6 @@ fn remember_lines(prefix: &str, table: &DeTable<'_>, text: &str, faults: &mut Fa
 }
 
 /// The line, counted from one, of a place in the text.
-pub(super) fn line_of(text: &str, place: usize) -> usize {
+pub(crate) fn line_of(text: &str, place: usize) -> usize {
     text.as_bytes().iter().take(place).filter(|byte| **byte == b'\n').count() + 1
 }

@@ -13,10 +13,7 @@ use crate::domain::language::Language;
 use crate::domain::path::{self, NotPlain};
 use crate::domain::secret::random_bytes;
 use crate::error::{BadRequest, Error};
-
-/// The methods that rules can name. Others are refused everywhere: `TRACE` would show headers,
-/// `CONNECT` would open tunnels, and lower-case ones are read differently by different servers.
-pub const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+use crate::rules::METHODS;
 
 /// The id of a request, at most 64 letters.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 use super::arrive::{Request, TargetForm};
 use super::credentials;
 use super::forward::TraceId;
+use super::head::Unwanted;
 use super::route::Target;
 use super::{Caller, Gate, OwnCall, Pass, Permit};
 use crate::domain::session::Stage;
@@ -86,7 +87,11 @@ fn pass(gate: &Gate, rule: std::sync::Arc<Rule>, caller: Caller, request: &Reque
         caller,
         assertion,
         target,
-        unwanted: request.fields.unwanted,
+        unwanted: Unwanted {
+            // Without a handshake it says nothing, and may hold a token.
+            subprotocol: !request.fields.websocket_protocols.is_empty() && request.handshake.is_none(),
+            ..request.fields.unwanted
+        },
         trace: request.fields.traceparent.and_then(TraceId::given),
         handshake,
         rule,
@@ -95,11 +100,11 @@ fn pass(gate: &Gate, rule: std::sync::Arc<Rule>, caller: Caller, request: &Reque
 }
 
 fn has_token(query: &str) -> bool {
-    query.split('&').any(|pair| pair.starts_with("token="))
+    query.split('&').any(|pair| credentials::query_token(pair).is_some())
 }
 
 fn without_token(query: &str) -> Option<String> {
-    let kept: Vec<&str> = query.split('&').filter(|pair| !pair.starts_with("token=")).collect();
+    let kept: Vec<&str> = query.split('&').filter(|pair| credentials::query_token(pair).is_none()).collect();
     (!kept.is_empty()).then(|| kept.join("&"))
 }
 

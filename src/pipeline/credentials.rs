@@ -111,7 +111,7 @@ pub fn from_subprotocols<'a>(lines: &[&'a [u8]]) -> Result<Credential<'a>, BadRe
 pub fn from_query(query: Option<&str>) -> Result<Credential<'_>, BadRequest> {
     let mut found: Option<&str> = None;
     for pair in query.unwrap_or_default().split('&') {
-        if let Some(token) = pair.strip_prefix("token=") {
+        if let Some(token) = query_token(pair) {
             if found.is_some_and(|other| other != token) {
                 return Err(BadRequest::TwoTokens);
             }
@@ -122,6 +122,14 @@ pub fn from_query(query: Option<&str>) -> Result<Credential<'_>, BadRequest> {
         None | Some("") => Credential::None,
         Some(token) => token_of(token.as_bytes(), Source::Query),
     })
+}
+
+/// The value of a `token` parameter. Its name counts in every spelling that an upstream would decode.
+pub fn query_token(pair: &str) -> Option<&str> {
+    let (name, value) = pair.split_once('=')?;
+    let plain = name == "token";
+    let spelled = || url::form_urlencoded::parse(name.as_bytes()).next().is_some_and(|(name, _)| name == "token");
+    (plain || (name.contains('%') && spelled())).then_some(value)
 }
 
 /// The entries of all `Sec-WebSocket-Protocol` lines.

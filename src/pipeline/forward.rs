@@ -1,6 +1,6 @@
 //! Last phase before an upstream: take out what only we may say, put in what we say.
 
-use http::header::{AUTHORIZATION, HOST};
+use http::header::{AUTHORIZATION, HOST, SEC_WEBSOCKET_PROTOCOL};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora_http::RequestHeader;
 
@@ -63,9 +63,9 @@ pub fn dress(gate: &Gate, pass: &Pass, arrival: &Arrival, request: &mut RequestH
     }
     headers.insert(FORWARDED_FOR, value(&forwarded_for).map_err(broken)?);
     headers.insert(FORWARDED_PROTO, gate.scheme.clone());
-    if let Some(host) = headers.get(HOST).cloned() {
-        headers.insert(FORWARDED_HOST, host);
-    }
+    // HTTP/1.0 may leave the host out; upstreams are asked in HTTP/1.1, which may not.
+    let host = headers.entry(HOST).or_insert_with(|| gate.host.clone()).clone();
+    headers.insert(FORWARDED_HOST, host);
     if let Caller::Known(known) = &pass.caller {
         for (name, value) in known.lines.lines() {
             headers.insert(name, value.clone());
@@ -83,6 +83,9 @@ pub fn dress(gate: &Gate, pass: &Pass, arrival: &Arrival, request: &mut RequestH
 fn clean(headers: &mut HeaderMap, pass: &Pass, metrics: &Metrics) {
     if pass.rule.forward_token == ForwardToken::Never {
         headers.remove(AUTHORIZATION);
+    }
+    if pass.unwanted.subprotocol {
+        headers.remove(SEC_WEBSOCKET_PROTOCOL);
     }
     if pass.unwanted.look_alikes {
         for name in names(headers, |name| is_look_alike(name.as_bytes())) {

@@ -45,6 +45,8 @@ pub struct Unwanted {
     pub look_alikes: bool,
     /// Proxies' words about the request, and overrides of its method or path.
     pub forwarding: bool,
+    /// `Sec-WebSocket-Protocol` outside a handshake.
+    pub subprotocol: bool,
 }
 
 /// The header fields that decide anything, found in one pass.

@@ -91,6 +91,7 @@ fn write_line(name: &str, happened: &Happened<'_>, failed: bool) {
     let request_id = happened.arrival.request_id.as_str();
     let (method, path, status) = (shown(happened.method, 16), shown(happened.path, 512), happened.status);
     let (code, line) = match happened.error {
+        None if status == 0 => (0, "the client went away before its answer".to_owned()),
         None => (0, "answered".to_owned()),
         Some(error) => {
             let code = error.code().number();

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Gate;
 use super::arrive::Request;
+use super::record::InCharge;
 use crate::endpoints::{self, OwnLookup, OwnRoute};
 use crate::error::Error;
 use crate::rules::{Lookup, Rule};
@@ -18,11 +19,11 @@ pub enum Target {
 }
 
 impl Target {
-    /// The rule, if there is one.
-    pub fn rule(&self) -> Option<&Arc<Rule>> {
+    /// Who is in charge of the request from here on.
+    pub fn in_charge(&self) -> InCharge {
         match self {
-            Target::Own(_) => None,
-            Target::Rule(rule) => Some(rule),
+            Target::Own(route) => InCharge::Own(route),
+            Target::Rule(rule) => InCharge::Rule(rule.clone()),
         }
     }
 }

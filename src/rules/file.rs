@@ -10,7 +10,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::tree::{Segment, Tree};
-use super::{Access, ForwardToken, Rule, RuleSet, UpstreamRef, pattern};
+use super::{Access, ForwardToken, METHODS, Rule, RuleSet, UpstreamRef, pattern};
+use crate::config::line_of;
 use crate::domain::role::RoleName;
 use crate::metrics::Metrics;
 
@@ -33,8 +34,6 @@ impl fmt::Display for RuleFault {
         }
     }
 }
-
-const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
 /// A `[[rule]]` as it is written.
 #[derive(Debug, Default, Deserialize)]
@@ -232,8 +231,4 @@ impl Load<'_> {
     fn fault(&mut self, file: &str, line: usize, why: impl Into<String>) {
         self.faults.push(RuleFault { file: file.to_owned(), line, why: why.into() });
     }
-}
-
-fn line_of(text: &str, place: usize) -> usize {
-    text.as_bytes().iter().take(place).filter(|byte| **byte == b'\n').count() + 1
 }

@@ -76,6 +76,8 @@ pub struct Callback<'a> {
     pub flows: &'a [String],
     /// The page that the browser comes from; chooses among several flows.
     pub referer: Option<&'a str>,
+    /// What the browser says about that page's site (`Sec-Fetch-Site`).
+    pub fetch_site: Option<&'a str>,
 }
 
 /// Where a callback leads.
@@ -148,6 +150,10 @@ impl SignIn {
         let mut flows: Vec<Flow> =
             callback.flows.iter().filter_map(|text| self.seal.unseal(SealedAs::Flow, text, now)).collect();
         flows.sort_by_key(|flow| flow.end);
+        if self.comes_from_elsewhere(&callback) {
+            // Somebody else's page sent the browser here, perhaps with somebody else's code.
+            flows.clear();
+        }
         let page = callback.referer.map(|referer| referer.split(['?', '#']).next().unwrap_or_default());
         let Some(code) = callback.code.filter(|code| !code.is_empty() && code.len() <= 512) else {
             let from_page = flows.iter().rposition(|flow| Some(flow.page()) == page);
@@ -158,6 +164,10 @@ impl SignIn {
             Some(STATE) => self.callbacks.choose_flow(flows, page, code, now),
             _ => None,
         };
+        if !callback.state.is_some_and(|state| state == STATE || is_scan(state)) {
+            let error = BadRequest::Parameter("state").into();
+            return Arc::new(Return::Failed { to: None, word: "invalid_state", error });
+        }
         let nonce = flow.as_ref().map_or("", |flow| &flow.nonce);
         let cell = self.callbacks.answer(&[code, callback.state.unwrap_or_default(), nonce], now);
         cell.get_or_init(|| async {
@@ -173,6 +183,18 @@ impl SignIn {
         .clone()
     }
 
+    /// Whether a page that is none of the clients' has sent the browser to the callback.
+    fn comes_from_elsewhere(&self, callback: &Callback<'_>) -> bool {
+        let clients = || Client::ALL.into_iter().map(|client| self.settings.clients.url(client));
+        let ours = Url::parse(&self.settings.public_url).ok();
+        let one_host = clients().all(|client| ours.as_ref().is_some_and(|ours| ours.host() == client.host()));
+        let foreign_page = callback
+            .referer
+            .and_then(|referer| Url::parse(referer).ok())
+            .is_some_and(|page| clients().chain(&ours).all(|own| own.origin() != page.origin()));
+        foreign_page || (one_host && callback.fetch_site == Some("cross-site"))
+    }
+
     fn without_code(&self, callback: &Callback<'_>, flow: Option<Flow>) -> Return {
         let to = (callback.state == Some(STATE)).then_some(flow).flatten().map(|flow| flow.redirect_uri);
         // The platform's own sign of a refusal is a state without a code.
@@ -183,14 +205,14 @@ impl SignIn {
     async fn with_code(&self, code: &str, callback: &Callback<'_>, flow: Option<Flow>, device: &Device) -> Return {
         match callback.state {
             Some(STATE) => self.redirected(code, flow, device).await,
-            Some(state) if is_scan(state) => {
+            Some(state) => {
                 let scan_id = ScanId::new(&state[STATE_PREFIX.len()..]);
                 match self.scanned(code, &scan_id).await {
                     Ok(scanned) => Return::Scanned(scanned),
                     Err(error) => Return::Failed { to: None, word: word_of(&error), error },
                 }
             }
-            _ => Return::Failed { to: None, word: "invalid_state", error: BadRequest::Parameter("state").into() },
+            None => Return::Failed { to: None, word: "invalid_state", error: BadRequest::Parameter("state").into() },
         }
     }
 

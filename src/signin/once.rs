@@ -32,14 +32,35 @@ pub(super) struct Callbacks {
 struct Kept {
     answers: HashMap<Print, (Timestamp, Place)>,
     flows: HashMap<Print, (Timestamp, Print)>,
+    /// When room was last looked for.
+    looked: Option<Timestamp>,
+}
+
+impl Kept {
+    /// Looks for room when there is none, but not more often than once a second: a flood must not make every
+    /// call pay for all the others.
+    fn make_room(&mut self, now: Timestamp) {
+        let full = self.answers.len() >= MOST || self.flows.len() >= MOST;
+        if full && self.looked.is_none_or(|looked| now >= looked.plus(Duration::from_secs(1))) {
+            self.looked = Some(now);
+            self.forget_over(now);
+        }
+    }
+
+    fn forget_over(&mut self, now: Timestamp) {
+        self.answers.retain(|_, (end, _)| now < *end);
+        self.flows.retain(|_, (end, _)| now < *end);
+    }
 }
 
 impl Callbacks {
     /// The place of the answer for these words (code, state, flow). The first to come fills it.
     pub(super) fn answer(&self, words: &[&str], now: Timestamp) -> Place {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.make_room(now);
         if kept.answers.len() >= MOST {
-            kept.answers.retain(|_, (end, _)| now < *end);
+            // A flood: each call is answered for itself, and the platform still takes a code only once.
+            return Place::default();
         }
         let (end, cell) = kept.answers.entry(print(words)).or_insert_with(|| (now.plus(KEPT), Arc::default()));
         if now >= *end {
@@ -48,14 +69,18 @@ impl Callbacks {
         cell.clone()
     }
 
+    /// Forgets what is over. Answers hold tokens, so they do not stay longer than they are of use.
+    pub(super) fn sweep(&self, now: Timestamp) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.forget_over(now);
+    }
+
     /// The flow that a code belongs to, out of those that a browser has begun, oldest first: the one that
     /// has this code already, else a fresh one, best of the page that the browser comes from. A flow is
     /// tied to its first code, so that a stranger's code cannot be slipped into it later.
     pub(super) fn choose_flow(&self, flows: Vec<Flow>, page: Option<&str>, code: &str, now: Timestamp) -> Option<Flow> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.flows.len() >= MOST {
-            kept.flows.retain(|_, (end, _)| now < *end);
-        }
+        kept.make_room(now);
         let code = print(&[code]);
         let used = |flow: &Flow| kept.flows.get(&print(&[&flow.nonce])).map(|(_, code)| *code);
         let mut fresh = Vec::new();

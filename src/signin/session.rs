@@ -54,13 +54,8 @@ impl SignIn {
     /// The roles of somebody who signs in through the platform.
     pub(super) async fn roles_of(&self, employee: &Employee) -> Result<Vec<RoleName>, Error> {
         let roles = self.directory.roles(&employee.corp_id, &employee.employee_id).await?;
-        if !roles.is_empty() {
-            return Ok(roles);
-        }
-        match &self.settings.default_role {
-            Some(role) => Ok(vec![role.clone()]),
-            None => Err(Forbidden::NoRole.into()),
-        }
+        let roles = or_default(roles, self.settings.default_role.as_ref());
+        if roles.is_empty() { Err(Forbidden::NoRole.into()) } else { Ok(roles) }
     }
 
     /// Begins a session. It is in the login log before it exists: no success without its record.
@@ -72,10 +67,32 @@ impl SignIn {
         source: LoginSource,
         device: &Device,
     ) -> Result<Session, Error> {
-        let begun = self.create(employee, roles, (method, source), device).await;
+        let begun = match self.create(employee, roles, (method, source), device).await {
+            Ok(session) => self.settle(session).await,
+            Err(error) => Err(error),
+        };
         let result = if begun.is_ok() { "success" } else { "refused" };
         self.metrics.signin.with_label_values(&[method.as_str(), source.as_str(), result]).inc();
         begun
+    }
+
+    /// A role that was taken, or a person who was disabled, while the session was being made has not found
+    /// it. The directory is changed before sessions are looked for, so looking once more sees it.
+    async fn settle(&self, session: Session) -> Result<Session, Error> {
+        let (corp_id, employee_id) = (&session.corp_id, &session.employee_id);
+        let employee = self.directory.employee(corp_id, employee_id).await?;
+        let roles = self.directory.roles(corp_id, employee_id).await?;
+        let roles = or_default(roles, self.settings.default_role.as_ref());
+        if employee.is_none_or(|employee| employee.standing == Standing::Disabled) || roles.is_empty() {
+            self.live.end(&session.id, EndCause::RolesLost).await?;
+            return Err(Forbidden::NoRole.into());
+        }
+        if roles == session.roles {
+            return Ok(session);
+        }
+        self.live.change_roles(corp_id, employee_id, &roles).await?;
+        let changed = self.live.session(&session.id, self.clock.now()).await?;
+        changed.map(|known| known.session.clone()).ok_or(Error::InvalidToken(TokenFault::Revoked))
     }
 
     async fn create(
@@ -167,7 +184,6 @@ impl SignIn {
     /// Ends the caller's session. Durable when it returns.
     pub async fn logout(&self, known: &Known) -> Result<(), Error> {
         self.live.end(&known.session.id, EndCause::Logout).await?;
-        self.metrics.sessions_ended.with_label_values(&[EndCause::Logout.as_str()]).inc();
         tracing::info!(
             target: "deskgate::audit",
             { employee.id = known.session.employee_id.as_str(), session.id = known.session.id.as_str() },
@@ -188,6 +204,11 @@ impl SignIn {
             Switched::Gone => Err(Error::InvalidToken(TokenFault::Revoked)),
         }
     }
+}
+
+/// The roles that count: those assigned, else the configured one, else none.
+pub fn or_default(roles: Vec<RoleName>, default_role: Option<&RoleName>) -> Vec<RoleName> {
+    if roles.is_empty() { default_role.cloned().into_iter().collect() } else { roles }
 }
 
 /// What somebody sent as a role's name, short enough to say back.

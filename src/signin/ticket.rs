@@ -114,19 +114,28 @@ struct Bench {
     delivering: AsyncMutex<()>,
 }
 
-impl Parked {
-    fn bench(&self, id: &TicketId) -> Arc<Bench> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.entry(id.clone()).or_default().clone()
-    }
+/// A poller's place on a bench; the bench goes when nobody sits on it, also when a poll is dropped.
+struct Seat<'a> {
+    parked: &'a Parked,
+    id: &'a TicketId,
+    bench: Option<Arc<Bench>>,
+}
 
-    /// Takes the bench away once nobody sits on it.
-    fn leave(&self, id: &TicketId, bench: Arc<Bench>) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(bench);
-        if waiting.get(id).is_some_and(|bench| Arc::strong_count(bench) == 1) {
-            waiting.remove(id);
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        let mut waiting = self.parked.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        self.bench = None;
+        if waiting.get(self.id).is_some_and(|bench| Arc::strong_count(bench) == 1) {
+            waiting.remove(self.id);
         }
+    }
+}
+
+impl Parked {
+    fn sit<'a>(&'a self, id: &'a TicketId) -> (Arc<Bench>, Seat<'a>) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let bench = waiting.entry(id.clone()).or_default().clone();
+        (bench.clone(), Seat { parked: self, id, bench: Some(bench) })
     }
 
     fn wake(&self, id: &TicketId) {
@@ -181,16 +190,14 @@ impl SignIn {
     /// where it is now. An unknown ticket is expired, just like an old one.
     pub async fn poll_ticket(&self, id: &str, wait: Duration, seen: Option<&str>) -> Result<ScanState, Error> {
         let id = TicketId::new(id);
-        let bench = self.parked.bench(&id);
-        let found = self.wait_for_ticket(&id, &bench, wait, seen).await;
-        self.parked.leave(&id, bench);
-        found
+        let (bench, _seat) = self.parked.sit(&id);
+        self.wait_for_ticket(&id, bench, wait, seen).await
     }
 
     async fn wait_for_ticket(
         &self,
         id: &TicketId,
-        bench: &Bench,
+        bench: Arc<Bench>,
         wait: Duration,
         seen: Option<&str>,
     ) -> Result<ScanState, Error> {
@@ -200,7 +207,7 @@ impl SignIn {
             // Listening starts before looking, so that no move falls between the two.
             let mut moved = std::pin::pin!(bench.moved.notified());
             moved.as_mut().enable();
-            let (state, end) = self.look_at_ticket(id, bench).await?;
+            let (state, end) = self.look_at_ticket(id, &bench).await?;
             let held = matches!(state.status, "waiting" | "scanned");
             let baseline = seen.get_or_insert_with(|| state.status.to_owned());
             if !held || state.status != *baseline || tokio::time::Instant::now() >= deadline {

@@ -50,6 +50,9 @@ pub enum KeyFault {
     /// A file is not a key of the kind that its name says.
     #[error("{0}: not a PKCS#8 private key of the kind its name says")]
     NotAKey(PathBuf),
+    /// There is no key to sign with.
+    #[error("{0}: holds no key of the configured token.algorithm")]
+    Missing(PathBuf),
     /// A key cannot verify what it signed.
     #[error("key {0} failed its self-test")]
     SelfTest(String),
@@ -186,13 +189,30 @@ pub struct KeyRing {
 impl KeyRing {
     /// Reads the keys of a folder; makes the first one when there is none of this algorithm.
     pub fn open(folder: &Path, algorithm: TokenAlgorithm, now: Timestamp) -> Result<Self, KeyFault> {
+        match Self::read(folder, algorithm) {
+            Err(KeyFault::Missing(_)) => {
+                let fault = |source| KeyFault::File { path: folder.to_owned(), source };
+                create_private_folder(folder).map_err(fault)?;
+                let (id, pem) = make(algorithm, now).ok_or_else(|| KeyFault::NotAKey(folder.to_owned()))?;
+                write_private(&folder.join(format!("{id}.pem")), pem.as_bytes()).map_err(fault)?;
+                Self::read(folder, algorithm)
+            }
+            read => read,
+        }
+    }
+
+    /// Reads the keys of a folder, one of which must be of this algorithm.
+    pub fn read(folder: &Path, algorithm: TokenAlgorithm) -> Result<Self, KeyFault> {
         let fault = |path: &Path| {
             let path = path.to_owned();
             move |source| KeyFault::File { path, source }
         };
-        create_private_folder(folder).map_err(fault(folder))?;
+        let entries = match std::fs::read_dir(folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(KeyFault::Missing(folder.to_owned())),
+            entries => entries.map_err(fault(folder))?,
+        };
         let mut keys = Vec::new();
-        for entry in std::fs::read_dir(folder).map_err(fault(folder))? {
+        for entry in entries {
             let path = entry.map_err(fault(folder))?.path();
             if path.extension().is_some_and(|extension| extension == "pem") {
                 let text = std::fs::read_to_string(&path).map_err(fault(&path))?;
@@ -201,10 +221,7 @@ impl KeyRing {
             }
         }
         if !keys.iter().any(|key| key.algorithm() == algorithm) {
-            let (id, pem) = make(algorithm, now).ok_or_else(|| KeyFault::NotAKey(folder.to_owned()))?;
-            let path = folder.join(format!("{id}.pem"));
-            write_private(&path, pem.as_bytes()).map_err(fault(&path))?;
-            keys.push(parse(&path, &pem).ok_or(KeyFault::NotAKey(path))?);
+            return Err(KeyFault::Missing(folder.to_owned()));
         }
         if let Some(key) = keys.iter().find(|key| !key.works()) {
             return Err(KeyFault::SelfTest(key.id.clone()));
@@ -226,6 +243,11 @@ impl KeyRing {
     /// The key whose header this is, to the byte.
     pub fn find(&self, purpose: Purpose, header: &str) -> Option<&Key> {
         self.keys.iter().find(|key| key.header(purpose) == header)
+    }
+
+    /// Whether every key of another ring is here as well.
+    pub fn has_all_of(&self, other: &KeyRing) -> bool {
+        other.keys.iter().all(|theirs| self.keys.iter().any(|own| own.id == theirs.id))
     }
 
     /// The public halves.
@@ -294,8 +316,10 @@ fn parse(path: &Path, text: &str) -> Option<Key> {
 
 /// Creates a folder that only its owner can look into.
 pub(crate) fn create_private_folder(folder: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+    use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    // One that was there before may be open to others.
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700))
 }
 
 /// Writes a file that only its owner can read, all of it or none of it.

@@ -61,6 +61,7 @@ fn the_query_token_is_found_among_other_parameters() {
         (Some("token=a&token=a"), Ok(query("a"))),
         (Some("token=a&token=b"), Err(BadRequest::TwoTokens)),
         (Some("token="), Ok(Credential::None)),
+        (Some("%74oken=a"), Ok(query("a"))),
         (Some("mytoken=a"), Ok(Credential::None)),
         (Some("token=a%20b"), Ok(Credential::Malformed(Source::Query))),
     ];
