@@ -684,6 +684,28 @@ async fn a_stream_under_way_is_not_an_idle_connection() {
 }
 
 #[tokio::test]
+async fn a_head_that_does_not_come_is_cut() {
+    let desk = Gateway::setup().tls().toml("[limits]\nidle = \"1s\"\nhead_deadline = \"500ms\"").start().await;
+    let mut silent = Frames::silent(&desk).await;
+    let mut half_preface = Frames::silent(&desk).await;
+    half_preface.send_bytes(b"PRI * HTTP/2.0\r\n").await;
+    let mut half_block = Frames::open(&desk).await;
+    half_block.send(&Http2Frame::new(Kind::Headers, END_STREAM, 1, &Block::get(&desk, "/public/x").bytes)).await;
+    let mut half_frame = Frames::open(&desk).await;
+    half_frame.send_bytes(&Http2Frame::request(1, &Block::get(&desk, "/public/x")).bytes()[..20]).await;
+    let limit = Duration::from_secs(5);
+    for (case, frames) in [
+        ("not a word", &mut silent),
+        ("half a preface", &mut half_preface),
+        ("half a header block", &mut half_block),
+        ("half a frame", &mut half_frame),
+    ] {
+        assert!(frames.ends_within(limit).await, "{case}");
+    }
+    assert!(desk.upstream.requests().is_empty());
+}
+
+#[tokio::test]
 async fn a_body_for_an_upstream_that_does_not_come_ends_with_its_patience() {
     let settings = "[upstreams.helpdesk]\nanswer_timeout = \"500ms\"";
     let desk = Gateway::setup().tls().toml(settings).start().await;
