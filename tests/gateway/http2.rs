@@ -145,6 +145,14 @@ async fn identity_headers_in_trailers_are_dropped() {
 }
 
 #[tokio::test]
+async fn crumbs_of_a_cookie_are_put_together_for_the_upstream() {
+    let desk = secured().await;
+    let anyone = desk.anyone().http2().await;
+    anyone.send("GET", "/public/x", &[("cookie", "a=1"), ("cookie", "b=2")], b"").await.expect_status(200);
+    assert_eq!(desk.upstream.only_request().header_all("cookie"), ["a=1; b=2"], "RFC 9113, section 8.2.3");
+}
+
+#[tokio::test]
 async fn bodies_pass_whole_both_ways() {
     let desk = secured().await;
     let alice = desk.sign_in("u1001").await.http2().await;
