@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 use http::HeaderValue;
 use pingora_core::apps::HttpServerOptions;
 use pingora_core::connectors::TransportConnector;
+use pingora_core::protocols::http::v2::server::{H2Options, default_h2_options};
 use pingora_core::server::configuration::ServerConf;
 use pingora_proxy::HttpProxy;
 use tokio::net::TcpListener;
@@ -17,7 +18,7 @@ use tokio::sync::{Semaphore, watch};
 use url::Url;
 
 use crate::api::{Api, Operations};
-use crate::config::{BindProof, Client, Config, PlatformKind};
+use crate::config::{BindProof, Client, Config, LimitsConfig, PlatformKind};
 use crate::directory::sql::SqlDirectory;
 use crate::directory::{Directory, DirectoryError};
 use crate::domain::clock::Clock;
@@ -60,6 +61,9 @@ const SWEEP: Duration = Duration::from_secs(60);
 
 /// Idle connections kept to all upstreams together.
 const UPSTREAM_POOL: usize = 1024;
+
+/// Fields count 32 bytes more on HTTP/2 than they have: many short ones must fit.
+const SMALLEST_HEADER_LIST: u32 = 64 * 1024;
 
 /// Why the gateway cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -479,8 +483,18 @@ fn engine(gateway: Gateway, config: &Config) -> HttpProxy<Gateway> {
     options.h2_idle_timeout = Some(config.limits.idle.get());
     let mut proxy = HttpProxy::new(gateway, Arc::new(conf));
     proxy.server_options = Some(options);
+    proxy.h2_options = Some(streams(&config.limits));
     proxy.handle_init_modules();
     proxy
+}
+
+/// HTTP/2 with room for every head that our own limits allow, as on HTTP/1.1: what is a little too large gets
+/// its precise answer from the pipeline, and far more is never collected.
+fn streams(limits: &LimitsConfig) -> H2Options {
+    let mut options = default_h2_options();
+    let twice = u32::try_from(limits.head_bytes * 2).unwrap_or(u32::MAX);
+    options.max_header_list_size(twice.max(SMALLEST_HEADER_LIST));
+    options
 }
 
 /// Says aloud what is convenient and not safe.

@@ -327,6 +327,18 @@ async fn too_much_of_a_head_is_refused() {
 }
 
 #[tokio::test]
+async fn the_limit_of_a_head_can_be_set() {
+    let desk = Gateway::setup().tls().toml("[limits]\nhead_bytes = 200000").start().await;
+    let alice = desk.sign_in("u1001").await;
+    let (within_it, beyond_it) = ("x".repeat(150_000), "x".repeat(210_000));
+    let streams = alice.http2().await;
+    streams.send("GET", "/api/desk/x", &[("x-large", &within_it)], b"").await.expect_status(200);
+    assert!(desk.upstream.only_request().header("x-large").is_some_and(|value| value == within_it));
+    streams.send("GET", "/api/desk/x", &[("x-large", &beyond_it)], b"").await.expect_code(1431);
+    alice.with_header("x-large", &beyond_it).get("/api/desk/x").await.expect_code(1431);
+}
+
+#[tokio::test]
 async fn a_large_body_for_ourselves_is_1413() {
     let desk = secured().await;
     let anyone = desk.anyone().http2().await;
