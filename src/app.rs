@@ -9,6 +9,7 @@ use arc_swap::ArcSwap;
 use http::HeaderValue;
 use pingora_core::apps::HttpServerOptions;
 use pingora_core::connectors::TransportConnector;
+use pingora_core::protocols::http::v2::server::{H2Options, default_h2_options};
 use pingora_core::server::configuration::ServerConf;
 use pingora_proxy::HttpProxy;
 use tokio::net::TcpListener;
@@ -16,7 +17,7 @@ use tokio::sync::{Semaphore, watch};
 use url::Url;
 
 use crate::api::{Api, Operations};
-use crate::config::{BindProof, Client, Config};
+use crate::config::{BindProof, Client, Config, LimitsConfig};
 use crate::domain::clock::Clock;
 use crate::gateway::connection::HeadLimits;
 use crate::gateway::door::Door;
@@ -58,6 +59,9 @@ pub use lock::DataLock;
 
 /// Idle connections kept to all upstreams together.
 const UPSTREAM_POOL: usize = 1024;
+
+/// Fields count 32 bytes more on HTTP/2 than they have: many short ones must fit.
+const SMALLEST_HEADER_LIST: u32 = 64 * 1024;
 
 /// Where rules come from.
 #[derive(Debug, Clone)]
@@ -345,8 +349,18 @@ fn engine(gateway: Gateway, config: &Config) -> HttpProxy<Gateway> {
     options.h2_idle_timeout = Some(config.limits.idle.get());
     let mut proxy = HttpProxy::new(gateway, Arc::new(conf));
     proxy.server_options = Some(options);
+    proxy.h2_options = Some(streams(&config.limits));
     proxy.handle_init_modules();
     proxy
+}
+
+/// HTTP/2 with room for every head that our own limits allow, as on HTTP/1.1: what is a little too large gets
+/// its precise answer from the pipeline, and far more is never collected.
+fn streams(limits: &LimitsConfig) -> H2Options {
+    let mut options = default_h2_options();
+    let twice = u32::try_from(limits.head_bytes * 2).unwrap_or(u32::MAX);
+    options.max_header_list_size(twice.max(SMALLEST_HEADER_LIST));
+    options
 }
 
 /// Says aloud what is convenient and not safe.

@@ -72,6 +72,9 @@ pub struct HeadLimits {
     pub lines: usize,
 }
 
+/// How long the preface of HTTP/2 is.
+const PREFACE: usize = 24;
+
 /// Small answers go out in one write with their head.
 const WRITE_BUFFER: usize = 4096;
 
@@ -93,8 +96,8 @@ pub struct Connection {
     refused: Option<Refused>,
     /// HTTP/2 has frames and limits of its own.
     transparent: bool,
-    /// No byte has come yet.
-    silent: bool,
+    /// What is still to come of its preface, in bytes.
+    preface_left: usize,
     /// Its place among the allowed connections.
     place: Option<OwnedSemaphorePermit>,
 }
@@ -124,7 +127,7 @@ impl Connection {
             written: 0,
             refused: None,
             transparent,
-            silent: true,
+            preface_left: if transparent { PREFACE } else { 0 },
             place: Some(place),
         }
     }
@@ -193,6 +196,24 @@ impl Connection {
         Poll::Ready(Ok(()))
     }
 
+    /// A read on HTTP/2. The engine waits for its preface for ever, so that has the deadline of a head; from
+    /// then on the engine's own idle time counts.
+    fn poll_frames(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        if let Poll::Ready(result) = self.inner()?.poll_read(cx, buffer) {
+            self.preface_left = self.preface_left.saturating_sub(buffer.filled().len() - before);
+            return Poll::Ready(result);
+        }
+        if self.preface_left == 0 {
+            self.timer = None;
+            return Poll::Pending;
+        }
+        let deadline = self.started + self.limits.deadline;
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+        // Nothing read is the end of the connection as the engine sees it.
+        timer.as_mut().poll(cx).map(Ok)
+    }
+
     fn poll_out(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.written < self.out.len() {
             let Some(inner) = self.inner.as_mut() else { return Poll::Ready(Err(io::ErrorKind::NotConnected.into())) };
@@ -222,10 +243,6 @@ impl Connection {
         let before = buffer.filled().len();
         match self.inner()?.poll_read(cx, buffer) {
             Poll::Ready(result) => {
-                self.silent = false;
-                if self.transparent {
-                    return Poll::Ready(result);
-                }
                 if self.head.is_empty() {
                     self.started = Instant::now();
                     self.timer = None;
@@ -257,8 +274,8 @@ impl Connection {
 impl AsyncRead for Connection {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let me = &mut *self;
-        if me.transparent && !me.silent {
-            return me.inner()?.poll_read(cx, buffer);
+        if me.transparent {
+            return me.poll_frames(cx, buffer);
         }
         if me.refused.is_some() {
             return me.poll_end(cx);

@@ -1,6 +1,6 @@
 //! Last phase before an upstream: take out what only we may say, put in what we say.
 
-use http::header::{AUTHORIZATION, HOST, SEC_WEBSOCKET_PROTOCOL};
+use http::header::{AUTHORIZATION, COOKIE, HOST, SEC_WEBSOCKET_PROTOCOL};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora_http::RequestHeader;
 
@@ -98,6 +98,19 @@ fn clean(headers: &mut HeaderMap, pass: &Pass, metrics: &Metrics) {
         for name in names(headers, is_forwarding) {
             headers.remove(name);
         }
+    }
+    if pass.unwanted.cookie_crumbs {
+        join_cookies(headers);
+    }
+}
+
+/// Puts a cookie that came in several lines into one (RFC 9113, section 8.2.3): HTTP/1.1 servers read only
+/// the first line, or join them with commas, which are part of values.
+fn join_cookies(headers: &mut HeaderMap) {
+    let lines: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    // Values of headers with blanks between them are again one.
+    if let Ok(whole) = HeaderValue::from_bytes(&lines.join(&b"; "[..])) {
+        headers.insert(COOKIE, whole);
     }
 }
 

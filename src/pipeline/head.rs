@@ -38,7 +38,7 @@ pub struct RequestHead<'a> {
     pub peer: IpAddr,
 }
 
-/// Kinds of headers that are taken out before forwarding; a request seldom has any.
+/// Kinds of headers that are taken out or mended before forwarding; a request seldom has any.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Unwanted {
     /// They look like our identity headers.
@@ -47,6 +47,8 @@ pub struct Unwanted {
     pub forwarding: bool,
     /// `Sec-WebSocket-Protocol` outside a handshake.
     pub subprotocol: bool,
+    /// Several `Cookie` lines, as HTTP/2 allows.
+    pub cookie_crumbs: bool,
 }
 
 /// The header fields that decide anything, found in one pass.
@@ -120,7 +122,10 @@ impl<'a> Fields<'a> {
                 once(&mut self.content_length, value, "Content-Length", &mut self.repeated);
             }
             b'c' if is("content-type") => once(&mut self.content_type, value, "Content-Type", &mut self.repeated),
-            b'c' if is("cookie") => self.cookies.push(value),
+            b'c' if is("cookie") => {
+                self.unwanted.cookie_crumbs |= !self.cookies.is_empty();
+                self.cookies.push(value);
+            }
             b'e' if is("expect") => once(&mut self.expect, value, "Expect", &mut self.repeated),
             b'f' if is("forwarded") => self.unwanted.forwarding = true,
             b'h' if is("host") => once(&mut self.host, value, "Host", &mut self.repeated),

@@ -45,6 +45,10 @@ mod paths;
 
 mod framing;
 
+mod tls;
+
+mod http2;
+
 mod reload;
 
 mod drain;

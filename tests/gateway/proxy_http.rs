@@ -597,7 +597,7 @@ async fn a_strangers_forwarding_headers_are_rebuilt() {
     heads.push(desk.upstream.last_request());
     for seen in heads {
         let head = String::from_utf8_lossy(&seen.head).to_ascii_lowercase();
-        assert!(!head.contains("evil") && !head.contains("6.6.6.6") && !head.contains("666"), "{head}");
+        assert!(!head.contains("evil") && !head.contains("6.6.6.6") && !head.contains(": 666"), "{head}");
         assert_eq!(seen.header("x-forwarded-for"), Some("127.0.0.1"), "{head}");
         assert_eq!(seen.header("x-forwarded-proto"), Some("http"), "{head}");
         assert_eq!(seen.header("x-forwarded-host"), Some(address.as_str()), "{head}");

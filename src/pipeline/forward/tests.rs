@@ -25,3 +25,18 @@ fn every_request_has_a_span_of_its_own_in_its_trace() {
     assert_ne!(first, second);
     assert!(TraceId::given(traceparent(&RequestId::fresh(), None).as_bytes()).is_some());
 }
+
+#[test]
+fn a_cookie_in_several_lines_becomes_one() {
+    let table: &[(&[&str], &str)] =
+        &[(&["a=1"], "a=1"), (&["a=1", "b=2"], "a=1; b=2"), (&["a=1; b=2", "c=3", "d=4"], "a=1; b=2; c=3; d=4")];
+    for (lines, expected) in table {
+        let mut headers = HeaderMap::new();
+        for line in *lines {
+            headers.append(COOKIE, HeaderValue::from_static(line));
+        }
+        join_cookies(&mut headers);
+        let joined: Vec<&HeaderValue> = headers.get_all(COOKIE).iter().collect();
+        assert_eq!(joined, [expected], "{lines:?}");
+    }
+}

@@ -7,12 +7,12 @@ use serde_json::Value;
 use url::Url;
 
 use super::wire::{BodyRule, Broken};
-use super::{Answer, Connection, Handshake, Socket};
+use super::{Answer, Connection, Handshake, Http2, Place, Socket};
 
 /// Somebody who calls the gateway. Every request takes a connection of its own; cookies are kept.
 #[derive(Clone)]
 pub struct Client {
-    address: SocketAddr,
+    place: Place,
     token: Option<String>,
     headers: Vec<(String, String)>,
     jar: Arc<Mutex<Jar>>,
@@ -20,8 +20,8 @@ pub struct Client {
 
 impl Client {
     /// Somebody new, without token or cookies.
-    pub fn new(address: SocketAddr) -> Client {
-        Client { address, token: None, headers: Vec::new(), jar: Arc::default() }
+    pub fn new(place: impl Into<Place>) -> Client {
+        Client { place: place.into(), token: None, headers: Vec::new(), jar: Arc::default() }
     }
 
     /// The same one, signed in with this token.
@@ -49,7 +49,12 @@ impl Client {
 
     /// Where requests go.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.place.address
+    }
+
+    /// Its origin, as a browser would name it.
+    pub fn origin(&self) -> String {
+        format!("{}://{}", self.place.scheme(), self.place.address)
     }
 
     /// The cookies.
@@ -82,7 +87,7 @@ impl Client {
         self.send("POST", target, &[("Content-Type", content_type)], body).await
     }
 
-    /// Any request. The target is sent as it is; an absolute `http` address goes to its own host.
+    /// Any request. The target is sent as it is; an absolute address goes to its own host.
     pub async fn send(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
         match self.attempt(method, target, headers, body).await {
             Ok(answer) => answer,
@@ -98,8 +103,9 @@ impl Client {
         headers: &[(&str, &str)],
         body: &[u8],
     ) -> Result<Answer, String> {
-        let (address, target) = self.place(target);
-        let mut connection = Connection::try_open(address).await.map_err(|error| error.to_string())?;
+        let (place, target) = self.place(target);
+        let address = place.address;
+        let mut connection = Connection::try_open(place).await.map_err(|error| error.to_string())?;
         let mut request = self.head(method, address, &target, headers);
         if !body.is_empty() || matches!(method, "POST" | "PUT" | "PATCH") {
             request.push_str(&format!("Content-Length: {}\r\n", body.len()));
@@ -126,13 +132,18 @@ impl Client {
 
     /// A handshake to be changed before it is sent; the token goes as `bearer.<token>`.
     pub fn handshake(&self, target: &str) -> Handshake {
-        let (address, target) = self.place(target);
-        let handshake = Handshake::new(address, &target);
+        let (place, target) = self.place(target);
+        let handshake = Handshake::new(place, &target);
         let handshake = self.headers.iter().fold(handshake, |shake, (name, value)| shake.header(name, value));
         match &self.token {
             Some(token) => handshake.protocols(&[&format!("bearer.{token}")]),
             None => handshake,
         }
+    }
+
+    /// A connection that speaks HTTP/2, for requests of this client.
+    pub async fn http2(&self) -> Http2 {
+        Http2::open(&self.place, self.token.clone()).await
     }
 
     fn head(&self, method: &str, address: SocketAddr, target: &str, headers: &[(&str, &str)]) -> String {
@@ -151,15 +162,16 @@ impl Client {
         head
     }
 
-    fn place(&self, target: &str) -> (SocketAddr, String) {
-        if !target.starts_with("http://") {
-            return (self.address, target.to_owned());
+    fn place(&self, target: &str) -> (Place, String) {
+        if !target.starts_with("http://") && !target.starts_with("https://") {
+            return (self.place.clone(), target.to_owned());
         }
         let url = Url::parse(target).expect("an address");
         let address = format!("{}:{}", url.host_str().expect("a host"), url.port_or_known_default().expect("a port"));
-        let address = address.parse().unwrap_or_else(|_| panic!("{target} leads away from this machine"));
+        let address: SocketAddr = address.parse().unwrap_or_else(|_| panic!("{target} leads away from this machine"));
         let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
-        (address, format!("{}{query}", url.path()))
+        let trust = self.place.trust.clone().filter(|_| url.scheme() == "https");
+        (Place { address, trust }, format!("{}{query}", url.path()))
     }
 }
 

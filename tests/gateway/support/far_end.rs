@@ -4,26 +4,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 use super::wire::find;
-use super::{Answer, Behaviour, Connection, Frame, Gateway, Handshake, PATIENCE, Recorded, Upstream, within};
+use super::{Answer, Behaviour, Connection, Frame, Gateway, Handshake, PATIENCE, Recorded, Stream, Upstream, within};
 
 /// A write that makes no progress for this long is stuck: the other side does not read.
 const STUCK: Duration = Duration::from_millis(700);
 
 /// One end of a stream, with what has come over it and was not looked at yet.
 pub struct End {
-    stream: TcpStream,
+    stream: Stream,
     unread: Vec<u8>,
 }
 
 impl End {
     /// Takes over a stream.
-    pub fn new(stream: TcpStream, unread: Vec<u8>) -> End {
-        End { stream, unread }
+    pub fn new(stream: impl Into<Stream>, unread: Vec<u8>) -> End {
+        End { stream: stream.into(), unread }
     }
 
     /// Takes over a connection, with what was read beyond its last answer.
@@ -43,12 +42,16 @@ impl End {
 
     /// Sends these bytes; fails when the other side has gone.
     pub async fn send(&mut self, bytes: &[u8]) {
-        within(PATIENCE, "sending", self.stream.write_all(bytes)).await.expect("an open stream");
+        self.try_send(bytes).await.expect("an open stream");
     }
 
     /// Sends these bytes to somebody who may have gone.
     pub async fn try_send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        within(PATIENCE, "sending", self.stream.write_all(bytes)).await
+        let sending = async {
+            self.stream.write_all(bytes).await?;
+            self.stream.flush().await
+        };
+        within(PATIENCE, "sending", sending).await
     }
 
     /// Sends pieces until the other side takes no more: how many bytes it took. Fails when it took `most`.
@@ -121,11 +124,11 @@ impl End {
 
     /// Ends the connection without a farewell (RST).
     pub fn reset(self) {
-        self.stream.set_zero_linger().expect("a socket option");
+        self.stream.socket().set_zero_linger().expect("a socket option");
     }
 
-    /// The socket beneath, and what is unread.
-    pub fn into_parts(self) -> (TcpStream, Vec<u8>) {
+    /// The stream beneath, and what is unread.
+    pub fn into_parts(self) -> (Stream, Vec<u8>) {
         (self.stream, self.unread)
     }
 

@@ -10,7 +10,10 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
-use super::{Answer, Client, Connection, PATIENCE, Phone, Upstream, eventually, fragment_of, within};
+use super::{
+    Answer, Authority, CertificateFiles, Client, Connection, PATIENCE, Pair, Phone, Place, Upstream, eventually,
+    fragment_of, within,
+};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_deskgate");
 
@@ -82,6 +85,7 @@ pub struct Setup {
     sets: Vec<String>,
     rules: String,
     shared: Option<PathBuf>,
+    authority: Option<Authority>,
 }
 
 /// Why it did not start.
@@ -112,7 +116,7 @@ impl Setup {
             format = "json"
         "#;
         let settings = settings.parse().expect("the settings of every test");
-        Setup { settings, sets: Vec::new(), rules: RULES.to_owned(), shared: None }
+        Setup { settings, sets: Vec::new(), rules: RULES.to_owned(), shared: None, authority: None }
     }
 
     /// Adds or changes settings; sections are merged.
@@ -146,6 +150,21 @@ impl Setup {
         self
     }
 
+    /// Speaks TLS to clients, with a certificate that they trust.
+    pub fn tls(self) -> Setup {
+        let setup = self.toml(
+            r#"
+            [server]
+            public_url = "https://127.0.0.1:0"
+            [clients]
+            h5 = "https://127.0.0.1:0/h5/"
+            itagent = "https://127.0.0.1:0/itagent/"
+            itadmin = "https://127.0.0.1:0/itadmin/"
+        "#,
+        );
+        Setup { authority: Some(Authority::new()), ..setup }
+    }
+
     /// Leaves development mode: the real platform's settings, with nobody at the other end.
     pub fn production(self) -> Setup {
         self.toml(
@@ -169,21 +188,23 @@ impl Setup {
     }
 
     /// Starts it, or says why it ended instead.
-    pub async fn try_start(self) -> Result<Gateway, Refused> {
+    pub async fn try_start(mut self) -> Result<Gateway, Refused> {
         let upstream = Upstream::start().await;
-        let (folder, args) = self.write(&upstream);
+        let authority = self.authority.take();
+        let (folder, args) = self.write(&upstream, authority.as_ref());
         let running = Running::start(&args, folder.path()).await?;
-        Ok(Gateway { upstream, running, args, folder })
+        Ok(Gateway { upstream, running, args, folder, authority })
     }
 
     /// Only writes the files, for commands that need no running gateway.
-    pub async fn written(self) -> Written {
+    pub async fn written(mut self) -> Written {
         let upstream = Upstream::start().await;
-        let (folder, _) = self.write(&upstream);
+        let authority = self.authority.take();
+        let (folder, _) = self.write(&upstream, authority.as_ref());
         Written { folder }
     }
 
-    fn write(mut self, upstream: &Upstream) -> (TempDir, Vec<String>) {
+    fn write(mut self, upstream: &Upstream, authority: Option<&Authority>) -> (TempDir, Vec<String>) {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let data = self.shared.take().unwrap_or_else(|| folder.path().join("data"));
         let rules = folder.path().join("rules");
@@ -199,6 +220,14 @@ impl Setup {
         };
         put("server", "data_dir", data.display().to_string().into());
         put("rules", "dir", rules.display().to_string().into());
+        if let Some(authority) = authority {
+            let files = CertificateFiles::of(folder.path());
+            files.write(&authority.issue());
+            let mut tls = toml::Table::new();
+            tls.insert("cert_file".to_owned(), files.certificate.display().to_string().into());
+            tls.insert("key_file".to_owned(), files.key.display().to_string().into());
+            put("server", "tls", toml::Value::Table(tls));
+        }
         let mut helpdesk = toml::Table::new();
         helpdesk.insert("addresses".to_owned(), vec![upstream.address().to_string()].into());
         put("upstreams", "helpdesk", toml::Value::Table(helpdesk));
@@ -255,6 +284,7 @@ pub struct Gateway {
     running: Running,
     args: Vec<String>,
     folder: TempDir,
+    authority: Option<Authority>,
 }
 
 impl Gateway {
@@ -290,12 +320,12 @@ impl Gateway {
 
     /// The public URL, without a slash at the end.
     pub fn public_url(&self) -> String {
-        format!("http://{}", self.address())
+        self.anyone().origin()
     }
 
     /// One of the clients' addresses: `h5`, `itagent` or `itadmin`.
     pub fn client_url(&self, client: &str) -> String {
-        format!("http://{}/{client}/", self.address())
+        format!("{}/{client}/", self.public_url())
     }
 
     /// Where it keeps its state.
@@ -313,6 +343,21 @@ impl Gateway {
         self.folder.path().join("rules").join("test.toml")
     }
 
+    /// The files of its certificate.
+    pub fn certificate_files(&self) -> CertificateFiles {
+        CertificateFiles::of(self.folder.path())
+    }
+
+    /// A new certificate that clients trust; it is in no file yet.
+    pub fn new_certificate(&self) -> Pair {
+        self.authority.as_ref().expect("a gateway that speaks TLS").issue()
+    }
+
+    /// Where clients connect, and whom they believe there.
+    pub fn place(&self) -> Place {
+        Place { address: self.address(), trust: self.authority.as_ref().map(Authority::trust) }
+    }
+
     /// The process.
     pub fn pid(&self) -> u32 {
         self.running.child.id()
@@ -320,7 +365,7 @@ impl Gateway {
 
     /// Somebody who is not signed in.
     pub fn anyone(&self) -> Client {
-        Client::new(self.address())
+        Client::new(self.place())
     }
 
     /// An employee who is signed in, by the development route.
@@ -364,7 +409,7 @@ impl Gateway {
 
     /// A connection of one's own.
     pub async fn connect(&self) -> Connection {
-        Connection::open(self.address()).await
+        Connection::open(self.place()).await
     }
 
     /// Sends these bytes on a new connection: the first answer, or `None` when it was closed instead.

@@ -26,7 +26,7 @@ impl Phone {
     pub async fn authorize(&self, authorize_url: &str) -> String {
         let back = self.returned_to(authorize_url).await;
         let query = back.split_once('?').map_or("", |(_, query)| query);
-        format!("http://{}/api/auth/oauth2/callback?{query}", self.client.address())
+        format!("{}/api/auth/oauth2/callback?{query}", self.client.origin())
     }
 
     /// Opens an authorize URL at the platform: the address that it sends the member back to.
@@ -58,10 +58,8 @@ impl Phone {
 
     /// Opens one of our pages.
     pub async fn page(&self, address: &str) -> Page {
-        let address = Url::parse(&format!("http://{}/", self.client.address()))
-            .and_then(|base| base.join(address))
-            .expect("an address")
-            .to_string();
+        let address =
+            Url::parse(&self.client.origin()).and_then(|base| base.join(address)).expect("an address").to_string();
         let address = address.split('#').next().unwrap_or_default().to_owned();
         let answer = self.client.get(&address).await.expect_status(200);
         let kind = answer.header("content-type").unwrap_or_default().to_owned();
@@ -79,7 +77,7 @@ impl Phone {
     pub async fn submit(&self, page: &Page, form: &Form) -> Answer {
         let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(&form.fields).finish();
         let target = Url::parse(&page.address).and_then(|base| base.join(&form.action)).expect("a form's action");
-        let origin = format!("http://{}", self.client.address());
+        let origin = self.client.origin();
         let headers = [("Content-Type", "application/x-www-form-urlencoded"), ("Origin", origin.as_str())];
         self.client.send("POST", target.as_str(), &headers, body.as_bytes()).await
     }

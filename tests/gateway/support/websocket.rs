@@ -1,15 +1,13 @@
 //! WebSockets as clients open them, with the handshake in the open.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures::{SinkExt, StreamExt};
-use tokio::net::TcpStream;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Message, Role};
 
-use super::{Answer, Connection, PATIENCE, within};
+use super::{Answer, Connection, PATIENCE, Place, Stream, within};
 
 /// Any 16 bytes will do: the accept key is checked against it.
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
@@ -17,7 +15,7 @@ const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 /// A handshake that has not been sent yet.
 #[derive(Clone)]
 pub struct Handshake {
-    address: SocketAddr,
+    place: Place,
     target: String,
     method: String,
     protocols: Vec<String>,
@@ -27,9 +25,9 @@ pub struct Handshake {
 
 impl Handshake {
     /// A plain handshake without any credentials.
-    pub fn new(address: SocketAddr, target: &str) -> Handshake {
+    pub fn new(place: impl Into<Place>, target: &str) -> Handshake {
         Handshake {
-            address,
+            place: place.into(),
             target: target.to_owned(),
             method: "GET".to_owned(),
             protocols: Vec::new(),
@@ -73,7 +71,7 @@ impl Handshake {
         let mut head = format!(
             "{} {} HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
              Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {KEY}\r\n",
-            self.method, self.target, self.address
+            self.method, self.target, self.place.address
         );
         if !self.protocols.is_empty() {
             head.push_str(&format!("Sec-WebSocket-Protocol: {}\r\n", self.protocols.join(", ")));
@@ -104,7 +102,7 @@ impl Handshake {
 
     /// Sends it: a socket, or the answer that refused it.
     pub async fn open(self) -> Result<Socket, Answer> {
-        let mut connection = Connection::open(self.address).await;
+        let mut connection = Connection::open(self.place.clone()).await;
         let mut bytes = self.bytes();
         bytes.extend_from_slice(&self.behind);
         connection.send(&bytes).await;
@@ -126,7 +124,7 @@ impl Handshake {
 
 /// An open WebSocket.
 pub struct Socket {
-    stream: WebSocketStream<TcpStream>,
+    stream: WebSocketStream<Stream>,
     answer: Answer,
 }
 
@@ -198,7 +196,7 @@ impl Socket {
     }
 
     /// The WebSocket beneath.
-    pub fn stream(&mut self) -> &mut WebSocketStream<TcpStream> {
+    pub fn stream(&mut self) -> &mut WebSocketStream<Stream> {
         &mut self.stream
     }
 }

@@ -1,16 +1,14 @@
 //! HTTP/1.1 by hand: what is written is what is sent, what is sent back is seen whole.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
-use super::{Answer, PATIENCE, within};
+use super::{Answer, PATIENCE, Place, Stream, within};
 
-/// One TCP connection to a server, with what has come over it and was not looked at yet.
+/// One connection to a server, with what has come over it and was not looked at yet.
 pub struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     unread: Vec<u8>,
     asked: String,
 }
@@ -20,17 +18,17 @@ const BLANK_LINE: &[u8] = b"\r\n\r\n";
 
 impl Connection {
     /// Connects.
-    pub async fn open(address: SocketAddr) -> Connection {
-        match Connection::try_open(address).await {
+    pub async fn open(place: impl Into<Place>) -> Connection {
+        let place = place.into();
+        match Connection::try_open(place.clone()).await {
             Ok(connection) => connection,
-            Err(error) => panic!("cannot connect to {address}: {error}"),
+            Err(error) => panic!("cannot connect to {}: {error}", place.address),
         }
     }
 
     /// Connects, or says why that failed.
-    pub async fn try_open(address: SocketAddr) -> std::io::Result<Connection> {
-        let stream = within(PATIENCE, "a connection", TcpStream::connect(address)).await?;
-        stream.set_nodelay(true)?;
+    pub async fn try_open(place: impl Into<Place>) -> std::io::Result<Connection> {
+        let stream = within(PATIENCE, "a connection", Stream::connect(&place.into())).await?;
         Ok(Connection { stream, unread: Vec::new(), asked: String::new() })
     }
 
@@ -38,7 +36,11 @@ impl Connection {
     pub async fn send(&mut self, bytes: &[u8]) {
         let line = bytes.split(|byte| *byte == b'\r').next().unwrap_or_default();
         self.asked = String::from_utf8_lossy(line).chars().take(200).collect();
-        let _ = within(PATIENCE, "sending", self.stream.write_all(bytes)).await;
+        let sending = async {
+            self.stream.write_all(bytes).await?;
+            self.stream.flush().await
+        };
+        let _ = within(PATIENCE, "sending", sending).await;
     }
 
     /// The next answer; `None` when the peer has closed the connection instead.
@@ -113,8 +115,13 @@ impl Connection {
         matches!(tokio::time::timeout(limit, self.more()).await, Ok(false))
     }
 
+    /// The stream beneath.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
     /// The stream and what was read beyond the last answer.
-    pub fn into_parts(self) -> (TcpStream, Vec<u8>) {
+    pub fn into_parts(self) -> (Stream, Vec<u8>) {
         (self.stream, self.unread)
     }
 
