@@ -3,11 +3,12 @@
 .PHONY: run test bench tools
 
 run: tools
-	cargo run --quiet -- demo
+	cargo run -- demo
 
 test: tools
-	cargo fmt --check
-	cargo clippy --quiet --all-targets -- -D warnings
+	@.ci/need curl curl python3 python3
+	@if cargo fmt --version >/dev/null 2>&1; then cargo fmt --check; else echo "rustfmt is not installed: skipping it"; fi
+	@if cargo clippy --version >/dev/null 2>&1; then cargo clippy --all-targets -- -D warnings; else echo "clippy is not installed: skipping it"; fi
 	@if cargo nextest --version >/dev/null 2>&1; then cargo nextest run --no-fail-fast; else cargo test; fi
 
 bench: tools

@@ -14,6 +14,7 @@ fn main() {
     let built = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs());
     println!("cargo:rustc-env=DESKGATE_COMMIT={commit}");
     println!("cargo:rustc-env=DESKGATE_BUILT={built}");
-    println!("cargo:rerun-if-changed=.git/HEAD");
+    // The log of HEAD grows with every commit; HEAD itself names only the branch.
+    println!("cargo:rerun-if-changed=.git/logs/HEAD");
     println!("cargo:rerun-if-changed=Cargo.toml");
 }

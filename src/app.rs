@@ -245,7 +245,12 @@ impl App {
         let door = Arc::new(Door {
             proxy: Arc::new(engine(gateway, &config)),
             tls: certificate.as_ref().map(tls::Certificate::acceptor),
-            limits: HeadLimits { deadline: config.limits.head_deadline.get(), bytes: config.limits.head_bytes },
+            limits: HeadLimits {
+                deadline: config.limits.head_deadline.get(),
+                bytes: config.limits.head_bytes,
+                target: config.limits.target_bytes,
+                lines: config.limits.headers,
+            },
             places: Arc::new(Semaphore::new(config.limits.connections.min(Semaphore::MAX_PERMITS))),
         });
         for listener in listeners {
@@ -386,7 +391,7 @@ async fn open_platform(
                 .map_err(|source| StartFault::Listen { address, source })?;
             let settings = WecomSettings {
                 corp_id: config.platform.main_corp(),
-                agent_id: agent(&config.platform.agent_id).or_else(|| Some(simulated::AGENT_ID.to_owned())),
+                agent_id: agent(&config.platform.agent_id),
                 secret: Secret::new(simulated::SECRET.to_owned()),
                 authorize_url: simulator.authorize_url(),
                 api_url: simulator.api_url(),

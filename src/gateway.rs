@@ -16,11 +16,14 @@ use prometheus::IntGauge;
 
 use crate::api::{self, Api};
 use crate::error::{BadRequest, Error, Part};
+use crate::metrics::Metrics;
 use crate::pipeline::forward::{self, REQUEST_ID};
 use crate::pipeline::head::{HeaderLines, HttpVersion, RequestHead};
 use crate::pipeline::record::{self, Happened, InCharge, OwnMetrics};
 use crate::pipeline::{self, Arrival, Caller, Gate, Judgement, Pass, Permit};
 use crate::reply::Reply;
+
+pub mod chunks;
 
 pub mod connection;
 
@@ -89,8 +92,6 @@ impl Gateway {
     async fn judge(&self, exchange: &Exchange) -> Judgement {
         let header = exchange.req_header();
         let lines = Lines(&header.headers);
-        let raw =
-            exchange.as_http1().map(pingora_core::protocols::http::v1::server::HttpSession::get_headers_raw_bytes);
         let version = match header.version {
             http::Version::HTTP_2 => HttpVersion::Http2,
             http::Version::HTTP_11 => HttpVersion::Http11,
@@ -102,7 +103,7 @@ impl Gateway {
             target: header.raw_path(),
             version,
             lines: &lines,
-            raw: raw.as_deref(),
+            raw: connection::raw_head(exchange),
             // A connection without an address (a Unix socket) is nobody whom anything could trust.
             peer: peer.unwrap_or(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED)),
         };
@@ -115,6 +116,9 @@ impl Gateway {
         passage.arrival = Some(arrival.clone());
         if let Some(rule) = rule {
             passage.in_charge = InCharge::Rule(rule);
+        }
+        if connection::is_body_broken(exchange) {
+            return Err(BadRequest::Framing.into());
         }
         match verdict? {
             Permit::Own(call) => {
@@ -147,6 +151,14 @@ impl Gateway {
         }
         self.write(exchange, passage, reply).await
     }
+}
+
+/// A panic in a handler is that request's 1005 and nobody else's trouble.
+async fn guarded<T>(metrics: &Metrics, handler: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    AssertUnwindSafe(handler).catch_unwind().await.unwrap_or_else(|_| {
+        metrics.panics.inc();
+        Err(Error::unexpected(Part::Gateway, "a handler panicked"))
+    })
 }
 
 /// For a request that failed before it could be described.
@@ -193,11 +205,7 @@ impl ProxyHttp for Gateway {
     }
 
     async fn request_filter(&self, exchange: &mut Exchange, passage: &mut Passage) -> pingora_core::Result<bool> {
-        // A panic in a handler is that request's 1005 and nobody else's trouble.
-        let received = AssertUnwindSafe(self.receive(exchange, passage)).catch_unwind().await.unwrap_or_else(|_| {
-            self.gate.metrics.panics.inc();
-            Err(Error::unexpected(Part::Gateway, "a handler panicked"))
-        });
+        let received = guarded(&self.gate.metrics, self.receive(exchange, passage)).await;
         match received {
             Ok(Some(reply)) => self.write(exchange, passage, reply).await?,
             Ok(None) => {
@@ -242,6 +250,11 @@ impl ProxyHttp for Gateway {
         response: &mut ResponseHeader,
         passage: &mut Passage,
     ) -> pingora_core::Result<()> {
+        if response.status == http::StatusCode::SWITCHING_PROTOCOLS {
+            // Handshakes do not come this way: nobody asked for it.
+            passage.error = Some(Error::UpstreamFailed(Some("the upstream switched protocols unasked".into())));
+            return pingora_core::Error::e_explain(ErrorType::InvalidHTTPHeader, "a 101 that nobody asked for");
+        }
         if let (Some(sent), Some(pass)) = (passage.sent_upstream.take(), &passage.pass) {
             let took = sent.elapsed();
             self.upstreams.answered(&pass.rule.upstream, took);
@@ -268,7 +281,8 @@ impl ProxyHttp for Gateway {
         error: &pingora_core::Error,
         passage: &mut Passage,
     ) -> FailToProxy {
-        let told = passage.error.take().or_else(|| what_failed(error));
+        let broken = connection::is_body_broken(exchange).then(|| BadRequest::Framing.into());
+        let told = passage.error.take().or(broken).or_else(|| what_failed(error));
         let code = told.as_ref().map_or(0, |error| error.code().status().as_u16());
         if let Some(told) = told {
             exchange.set_keepalive(None);
@@ -334,9 +348,13 @@ fn what_failed(error: &pingora_core::Error) -> Option<Error> {
             ErrorSource::Downstream,
             ErrorType::ConnectionClosed | ErrorType::ReadError | ErrorType::WriteError | ErrorType::WriteTimedout,
         ) => None,
+        (ErrorSource::Downstream, ErrorType::InvalidHTTPHeader) => Some(BadRequest::Head.into()),
         (ErrorSource::Downstream, _) => Some(BadRequest::Framing.into()),
         (_, ErrorType::ReadTimedout | ErrorType::WriteTimedout) => Some(Error::UpstreamTimeout),
         (ErrorSource::Internal, _) => Some(Error::unexpected(Part::Gateway, error.etype().as_str().to_owned())),
         _ => Some(Error::UpstreamFailed(cause())),
     }
 }
+
+#[cfg(test)]
+mod tests;

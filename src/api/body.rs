@@ -10,6 +10,10 @@ pub fn json<T: DeserializeOwned>(body: &[u8], incoming: &Incoming) -> Result<T, 
     if incoming.content_type.as_deref() != Some("application/json") || incoming.encoded {
         return Err(Error::UnsupportedMediaType);
     }
+    // A struct would also be read from a list of its members' values.
+    if body.trim_ascii_start().first() != Some(&b'{') {
+        return Err(BadRequest::Body("an object is expected".to_owned()).into());
+    }
     serde_json::from_slice(body).map_err(|error| {
         let place = format!("line {} column {}", error.line(), error.column());
         let text = error.to_string();

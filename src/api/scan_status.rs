@@ -21,7 +21,8 @@ pub struct Poll {
 impl Poll {
     /// `ticket`, and optionally `wait` in seconds and the status that the caller has `seen`.
     pub fn of(query: &Query) -> Result<Self, Error> {
-        let ticket = query.required("ticket")?.to_owned();
+        // An empty ticket is nobody's, and expired like any other unknown one.
+        let ticket = query.optional("ticket")?.ok_or(BadRequest::Missing("ticket"))?.to_owned();
         let wait = match query.optional("wait")? {
             None => 0,
             Some(text) => {

@@ -64,13 +64,14 @@ fn free(wanted: SocketAddr) -> SocketAddr {
 }
 
 async fn demo(mut config: Config) -> Result<(), Failed> {
+    let signals = serve::Signals::listen()?;
     let desk =
         helpdesk::start().await.map_err(|error| complain(format!("the demo help desk cannot start: {error}")))?;
     let upstream = UpstreamConfig { addresses: vec![desk], ..UpstreamConfig::default() };
     config.upstreams.insert("helpdesk".to_owned(), upstream);
     let app = App::start(config, RuleSource::Shipped).await.map_err(complain)?;
     say(&app);
-    serve::until_told_to_stop(&app).await?;
+    signals.until_told_to_stop(&app).await;
     app.stop().await;
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{ConfigArgs, Failed, complain, complain_of, log, runtime};
 use crate::app::{App, RuleSource};
@@ -13,9 +13,10 @@ pub(super) fn run(args: &ConfigArgs) -> Result<(), Failed> {
     let rules = RuleSource::Folder(config.rules.dir.clone());
     let runtime = runtime(config.server.threads)?;
     runtime.block_on(async {
+        let signals = Signals::listen()?;
         let app = App::start(config, rules).await.map_err(complain)?;
         say_ready(&app);
-        until_told_to_stop(&app).await?;
+        signals.until_told_to_stop(&app).await;
         app.stop().await;
         Ok(())
     })
@@ -31,19 +32,35 @@ fn say_ready(app: &App) {
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-/// Reloads on SIGHUP, returns on SIGTERM or SIGINT.
-pub(super) async fn until_told_to_stop(app: &App) -> Result<(), Failed> {
-    let listen = |kind| signal(kind).map_err(|error| complain(format!("signals cannot be heard: {error}")));
-    let (mut hangup, mut terminate, mut interrupt) =
-        (listen(SignalKind::hangup())?, listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
-    loop {
-        tokio::select! {
-            _ = hangup.recv() => match app.reload() {
-                Ok(rules) => tracing::info!(rules, "reloaded"),
-                Err(fault) => tracing::error!("reload refused, nothing changed: {fault}"),
-            },
-            _ = terminate.recv() => return Ok(()),
-            _ = interrupt.recv() => return Ok(()),
+/// What we are told while we run. Listened for before anybody knows that we are there: a SIGHUP that
+/// came too early would end the process.
+pub(super) struct Signals {
+    hangup: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    pub(super) fn listen() -> Result<Self, Failed> {
+        let listen = |kind| signal(kind).map_err(|error| complain(format!("signals cannot be heard: {error}")));
+        Ok(Self {
+            hangup: listen(SignalKind::hangup())?,
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+        })
+    }
+
+    /// Reloads on SIGHUP, returns on SIGTERM or SIGINT.
+    pub(super) async fn until_told_to_stop(mut self, app: &App) {
+        loop {
+            tokio::select! {
+                _ = self.hangup.recv() => match app.reload() {
+                    Ok(rules) => tracing::info!(rules, "reloaded"),
+                    Err(fault) => tracing::error!("reload refused, nothing changed: {fault}"),
+                },
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+            }
         }
     }
 }

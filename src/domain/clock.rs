@@ -37,6 +37,11 @@ impl Timestamp {
         Duration::from_millis(u64::try_from(later.0.saturating_sub(self.0)).unwrap_or(0))
     }
 
+    /// Whole seconds until `later`, rounded up: what has half a second left is not over.
+    pub fn seconds_until(self, later: Timestamp) -> u64 {
+        u64::try_from(self.until(later).as_millis().div_ceil(1000)).unwrap_or(u64::MAX)
+    }
+
     /// This moment and `span` more.
     pub fn plus(self, span: Duration) -> Self {
         Self(self.0.saturating_add(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))

@@ -1,14 +1,15 @@
 //! A client's connection as the engine sees it: the transport itself, with a deadline for whole heads,
 //! a limit on their size, and a way to take the transport back for a tunnel.
 //!
-//! The engine limits single reads only and answers unreadable heads by itself, with an empty page.
-//! Here a drip-fed head is cut in time, and whatever the engine says before a request has reached
-//! us is replaced by our own refusal.
+//! The engine limits single reads only, answers unreadable heads by itself with an empty page, mends
+//! request lines and reads chunks kindly. Here a drip-fed head is cut in time, whatever the engine says
+//! before a request has reached us is replaced by our own refusal, the head is kept as it came for the
+//! pipeline to judge, and chunks are followed strictly.
 
 use std::fmt;
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -25,6 +26,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep};
 
+use super::chunks::{BadChunk, Chunks};
 use crate::error::{BadRequest, Error};
 use crate::pipeline::Arrival;
 use crate::reply::Reply;
@@ -43,6 +45,10 @@ mod phase {
 #[derive(Default)]
 struct Shared {
     phase: AtomicU8,
+    /// The body is chunked: the transport follows it.
+    chunked: AtomicBool,
+    /// The body cannot be read in one way.
+    broken: AtomicBool,
     taker: Mutex<Option<oneshot::Sender<Stream>>>,
 }
 
@@ -53,6 +59,10 @@ pub struct HeadLimits {
     pub deadline: Duration,
     /// For its size.
     pub bytes: usize,
+    /// For its request target.
+    pub target: usize,
+    /// For its header lines.
+    pub lines: usize,
 }
 
 /// Small answers go out in one write with their head.
@@ -64,8 +74,10 @@ pub struct Connection {
     inner: Option<Stream>,
     shared: Arc<Shared>,
     limits: HeadLimits,
-    /// Bytes of the head so far.
-    head: usize,
+    /// The head as it came, and what came along with it.
+    head: Vec<u8>,
+    /// Where in a chunked body the client is.
+    chunks: Option<Chunks>,
     /// Made only when a head does not come in one piece.
     timer: Option<Pin<Box<Sleep>>>,
     started: Instant,
@@ -93,7 +105,8 @@ impl Connection {
             inner: Some(inner),
             shared: Arc::default(),
             limits,
-            head: 0,
+            head: Vec::new(),
+            chunks: None,
             timer: None,
             started: Instant::now(),
             out: Vec::new(),
@@ -115,6 +128,51 @@ impl Connection {
             self.written = 0;
             self.refused = Some(Refused::Saying);
         }
+    }
+
+    /// Where the head's empty line ends, if it has come.
+    fn head_end(&self) -> Option<usize> {
+        memchr::memmem::find(&self.head, b"\r\n\r\n").map(|place| place + 4)
+    }
+
+    /// Says why the engine cannot read a head: too long, too many, or no HTTP.
+    fn refuse_head(&mut self) {
+        let lines = memchr::memchr_iter(b'\n', &self.head).count();
+        let first_line = memchr::memchr(b'\n', &self.head).unwrap_or(self.head.len());
+        // The method and the version are short: a first line that long has a target that long.
+        let error = if first_line > self.limits.target + 64 {
+            Error::TargetTooLong
+        } else if lines > self.limits.lines || self.head.len() > self.limits.bytes {
+            Error::HeadTooLarge
+        } else {
+            BadRequest::Head.into()
+        };
+        self.refuse(&error);
+    }
+
+    /// Follows a chunked body; the engine hears an error where it is broken.
+    fn follow(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let Some(chunks) = &mut self.chunks else { return Ok(()) };
+        chunks.follow(bytes).map_err(|BadChunk| {
+            self.shared.broken.store(true, Ordering::Release);
+            io::ErrorKind::InvalidData.into()
+        })
+    }
+
+    /// A read while a request is being answered: a piece of its body, if anything.
+    fn poll_body(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.shared.chunked.swap(false, Ordering::AcqRel) {
+            self.chunks = Some(Chunks::new());
+            let body = self.head_end().unwrap_or(self.head.len());
+            let came_along = self.head.split_off(body);
+            self.follow(&came_along)?;
+        }
+        let before = buffer.filled().len();
+        ready!(self.inner()?.poll_read(cx, buffer))?;
+        if self.chunks.is_some() {
+            self.follow(&buffer.filled()[before..])?;
+        }
+        Poll::Ready(Ok(()))
     }
 
     fn poll_out(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -146,16 +204,16 @@ impl Connection {
         let before = buffer.filled().len();
         match self.inner()?.poll_read(cx, buffer) {
             Poll::Ready(result) => {
-                let count = buffer.filled().len() - before;
-                if self.head == 0 {
+                if self.head.is_empty() {
                     self.started = Instant::now();
                     self.timer = None;
                 }
-                self.head += count;
-                // Twice the limit: what is only a little too long gets its precise answer from the pipeline.
-                if self.head > self.limits.bytes * 2 {
+                self.head.extend_from_slice(&buffer.filled()[before..]);
+                // Twice the limit: what is only a little too long gets its precise answer from the pipeline,
+                // and a body may have come along.
+                if self.head.len() > self.limits.bytes * 2 && self.head_end().is_none() {
                     buffer.set_filled(before);
-                    self.refuse(&Error::HeadTooLarge);
+                    self.refuse_head();
                     return self.poll_end(cx);
                 }
                 Poll::Ready(result)
@@ -164,7 +222,7 @@ impl Connection {
                 let deadline = self.started + self.limits.deadline;
                 let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
                 ready!(timer.as_mut().poll(cx));
-                if self.head > 0 {
+                if !self.head.is_empty() {
                     self.refuse(&Error::RequestTimeout);
                 }
                 self.refused.get_or_insert(Refused::Said);
@@ -184,10 +242,11 @@ impl AsyncRead for Connection {
             return me.poll_end(cx);
         }
         match me.shared.phase.load(Ordering::Acquire) {
-            phase::EXCHANGE => me.inner()?.poll_read(cx, buffer),
+            phase::EXCHANGE => me.poll_body(cx, buffer),
             phase::DONE => {
                 me.shared.phase.store(phase::HEAD, Ordering::Release);
-                me.head = 0;
+                me.head.clear();
+                me.chunks = None;
                 me.timer = None;
                 // Between two requests the engine's own keep-alive time counts.
                 me.started = Instant::now() + Duration::from_secs(86_400);
@@ -206,7 +265,7 @@ impl AsyncWrite for Connection {
         }
         if me.shared.phase.load(Ordering::Acquire) == phase::HEAD || me.refused.is_some() {
             // No request has reached us, so this is the engine's own word about a head it cannot read.
-            me.refuse(&BadRequest::Head.into());
+            me.refuse_head();
             return Poll::Ready(Ok(bytes.len()));
         }
         if me.out.len() + bytes.len() > WRITE_BUFFER {
@@ -253,11 +312,27 @@ fn of(exchange: &Exchange) -> Option<&Connection> {
     exchange.stream().and_then(|stream| stream.as_any().downcast_ref::<Connection>())
 }
 
-/// A request has reached us.
+/// A request has reached us. A chunked body is followed from its first byte on.
 pub fn begin_exchange(exchange: &Exchange) {
-    if let Some(connection) = of(exchange) {
-        connection.shared.phase.store(phase::EXCHANGE, Ordering::Release);
+    let Some(connection) = of(exchange) else { return };
+    connection.shared.phase.store(phase::EXCHANGE, Ordering::Release);
+    if exchange.req_header().headers.contains_key(http::header::TRANSFER_ENCODING) {
+        connection.shared.chunked.store(true, Ordering::Release);
+        let came_along = connection.head_end().map_or(&[][..], |end| &connection.head[end..]);
+        let broken = Chunks::new().follow(came_along).is_err();
+        connection.shared.broken.store(broken, Ordering::Release);
     }
+}
+
+/// The head of the request as the client sent it; nothing on HTTP/2.
+pub fn raw_head(exchange: &Exchange) -> Option<&[u8]> {
+    let connection = of(exchange).filter(|connection| !connection.transparent)?;
+    Some(&connection.head[..connection.head_end().unwrap_or(connection.head.len())])
+}
+
+/// Whether the body of the request cannot be read in one way.
+pub fn is_body_broken(exchange: &Exchange) -> bool {
+    of(exchange).is_some_and(|connection| connection.shared.broken.load(Ordering::Acquire))
 }
 
 /// Its answer is out.

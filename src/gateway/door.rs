@@ -8,7 +8,7 @@ use pingora_core::apps::ServerApp;
 use pingora_core::listeners::tls::Acceptor;
 use pingora_core::protocols::l4::socket::SocketAddr as EngineAddress;
 use pingora_core::protocols::l4::stream::Stream as TcpTransport;
-use pingora_core::protocols::{GetSocketDigest, SocketDigest, Stream};
+use pingora_core::protocols::{GetSocketDigest, SocketDigest, Stream, TcpKeepalive};
 use pingora_proxy::HttpProxy;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
@@ -21,6 +21,16 @@ const TLS_HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// How long to wait when no connection can be accepted, such as without free file descriptors.
 const BREATHER: Duration = Duration::from_millis(50);
+
+/// After a minute without a byte the kernel asks whether the other side is still there, six times.
+pub fn keepalive() -> TcpKeepalive {
+    TcpKeepalive {
+        idle: Duration::from_secs(60),
+        interval: Duration::from_secs(10),
+        count: 6,
+        user_timeout: Duration::ZERO,
+    }
+}
 
 /// Everything that a new connection needs.
 pub struct Door {
@@ -70,6 +80,10 @@ impl Door {
         let _ = digest.peer_addr.set(Some(EngineAddress::Inet(address)));
         let mut transport = TcpTransport::from(stream);
         transport.set_socket_digest(digest);
+        // A socket may be idle for hours; one whose client has vanished must not stay for ever.
+        if let Err(error) = transport.set_keepalive(&keepalive()) {
+            tracing::debug!(%error, "no TCP keep-alive");
+        }
         let transport: Stream = match &self.tls {
             None => Box::new(transport),
             Some(tls) => match tokio::time::timeout(TLS_HANDSHAKE, tls.tls_handshake(transport)).await {

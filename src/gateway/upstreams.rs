@@ -7,6 +7,7 @@ use std::time::Duration;
 use pingora_core::upstreams::peer::HttpPeer;
 use prometheus::Histogram;
 
+use super::door::keepalive;
 use crate::config::UpstreamConfig;
 use crate::metrics::Metrics;
 use crate::rules::UpstreamRef;
@@ -62,5 +63,6 @@ fn peer(address: std::net::SocketAddr, config: &UpstreamConfig) -> HttpPeer {
     peer.options.read_timeout = Some(config.answer_timeout.get());
     peer.options.write_timeout = Some(config.answer_timeout.get());
     peer.options.idle_timeout = Some(config.idle.get());
+    peer.options.tcp_keepalive = Some(keepalive());
     peer
 }

@@ -138,9 +138,16 @@ pub fn check<'a>(gate: &Gate, head: &RequestHead<'a>, fields: Fields<'a>) -> Res
     Ok(Request { head: *head, fields, path, query, target_form, handshake })
 }
 
-/// Bare line feeds end lines for some servers and not for others.
+/// Bare line feeds end lines for some servers and not for others, and the engine mends request lines that
+/// have a blank too many: the target must stand in the first line as it was read.
 fn check_lines(head: &RequestHead<'_>) -> Result<(), Error> {
     let Some(raw) = head.raw else { return Ok(()) };
+    let first = raw.get(..head.method.len() + 1 + head.target.len() + 1).unwrap_or_default();
+    let rest = first.strip_prefix(head.method.as_bytes()).and_then(|rest| rest.strip_prefix(b" "));
+    let target = rest.and_then(|rest| rest.strip_suffix(b" "));
+    if target.is_none_or(|target| target != head.target) {
+        return Err(BadRequest::Head.into());
+    }
     for end in memchr::memchr_iter(b'\n', raw) {
         if end == 0 || raw[end - 1] != b'\r' {
             return Err(BadRequest::Head.into());
@@ -182,17 +189,36 @@ fn names_content_length(raw: &[u8]) -> bool {
 /// The one host that is meant. HTTP/1.0 may leave it out.
 fn check_host<'a>(head: &RequestHead<'a>, fields: &Fields<'a>) -> Result<Option<&'a [u8]>, Error> {
     match fields.host {
-        Some(host) => {
-            let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(byte);
-            if host.is_empty() || !host.iter().all(allowed) {
-                return Err(BadRequest::Header("Host").into());
-            }
-            Ok(Some(host))
-        }
+        Some(host) if is_host(host) => Ok(Some(host)),
+        Some(_) => Err(BadRequest::Header("Host").into()),
         // HTTP/2 says it in `:authority`, which the engine has checked.
         None if head.version == HttpVersion::Http11 => Err(BadRequest::Header("Host").into()),
         None => Ok(None),
     }
+}
+
+/// A name or an address, and perhaps a port.
+fn is_host(host: &[u8]) -> bool {
+    let (name, port) = match host.strip_prefix(b"[") {
+        Some(rest) => match memchr::memchr(b']', rest) {
+            Some(end) => (&rest[..end], &rest[end + 1..]),
+            None => return false,
+        },
+        None => host.split_at(memchr::memchr(b':', host).unwrap_or(host.len())),
+    };
+    let in_brackets = host.starts_with(b"[");
+    let allowed = |byte: &u8| match byte {
+        b':' => in_brackets,
+        byte => byte.is_ascii_alphanumeric() || b".-_".contains(byte),
+    };
+    let port_fits = match port.strip_prefix(b":") {
+        Some(digits) => {
+            let number = std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'));
+            number.and_then(|digits| digits.parse::<u16>().ok()).is_some_and(|port| port > 0)
+        }
+        None => port.is_empty(),
+    };
+    !name.is_empty() && name.iter().all(allowed) && port_fits
 }
 
 type Target<'a> = (Cow<'a, str>, Option<&'a str>, TargetForm);

@@ -69,6 +69,20 @@ pub fn request(gate: &Gate, own: &OwnMetrics, happened: &Happened<'_>) {
     let ours = happened.took.saturating_sub(happened.upstream.unwrap_or_default());
     gate.metrics.overhead_seconds.observe(ours.as_secs_f64());
 
+    let failed = happened.status >= 500;
+    let wanted = happened.error.is_some() || own.lines == RequestLines::All;
+    let heard = if failed {
+        tracing::enabled!(target: "deskgate::request", tracing::Level::WARN)
+    } else {
+        tracing::enabled!(target: "deskgate::request", tracing::Level::INFO)
+    };
+    // Nothing is put into words that nobody reads.
+    if wanted && heard {
+        write_line(name, happened, failed);
+    }
+}
+
+fn write_line(name: &str, happened: &Happened<'_>, failed: bool) {
     let employee = match happened.caller {
         Caller::Known(known) => known.session.employee_id.as_str(),
         Caller::Anonymous => "-",
@@ -77,7 +91,6 @@ pub fn request(gate: &Gate, own: &OwnMetrics, happened: &Happened<'_>) {
     let request_id = happened.arrival.request_id.as_str();
     let (method, path, status) = (shown(happened.method, 16), shown(happened.path, 512), happened.status);
     let (code, line) = match happened.error {
-        None if own.lines == RequestLines::Refused => return,
         None => (0, "answered".to_owned()),
         Some(error) => {
             let code = error.code().number();
@@ -105,7 +118,7 @@ pub fn request(gate: &Gate, own: &OwnMetrics, happened: &Happened<'_>) {
             )
         };
     }
-    if status >= 500 { line!(tracing::Level::WARN) } else { line!(tracing::Level::INFO) }
+    if failed { line!(tracing::Level::WARN) } else { line!(tracing::Level::INFO) }
 }
 
 /// An error and what caused it, in one line.

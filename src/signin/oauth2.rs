@@ -6,7 +6,6 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::once::FlowUse;
 use super::ticket::{STATE_PREFIX, Scanned};
 use super::{Device, SignIn};
 use crate::config::{Client, FlowCookie};
@@ -15,7 +14,7 @@ use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, Employee, EmployeeId, Standing};
 use crate::domain::path;
 use crate::domain::secret::random_name;
-use crate::domain::session::{LoginMethod, LoginSource};
+use crate::domain::session::LoginMethod;
 use crate::domain::ticket::{ScanId, Scanner};
 use crate::error::{BadRequest, Error, Forbidden, Part};
 use crate::platform::{AuthorizeRequest, MemberStatus, Person, PlatformError};
@@ -35,6 +34,13 @@ pub struct Flow {
     pub client: Client,
     /// When it ends.
     pub end: Timestamp,
+}
+
+impl Flow {
+    /// The page that it returns to, without its query.
+    pub(super) fn page(&self) -> &str {
+        self.redirect_uri.split('?').next().unwrap_or_default()
+    }
 }
 
 /// The beginning of a flow.
@@ -139,27 +145,32 @@ impl SignIn {
     /// Handles the platform's callback. The same call again gets the same answer.
     pub async fn callback(&self, callback: Callback<'_>, device: &Device) -> Arc<Return> {
         let now = self.clock.now();
-        let flow = self.flow_of(&callback, now);
-        let nonce = flow.as_ref().map_or("", |flow| &flow.nonce);
-        let Some(code) = callback.code.filter(|code| !code.is_empty() && code.len() <= 512) else {
-            return Arc::new(self.without_code(&callback, flow));
-        };
-        let cell = self.callbacks.answer(&[code, callback.state.unwrap_or_default(), nonce], now);
-        cell.get_or_init(|| async { Arc::new(self.with_code(code, &callback, flow.clone(), device).await) })
-            .await
-            .clone()
-    }
-
-    /// The flow that a callback belongs to: the one whose page the browser comes from, else the newest.
-    fn flow_of(&self, callback: &Callback<'_>, now: Timestamp) -> Option<Flow> {
         let mut flows: Vec<Flow> =
             callback.flows.iter().filter_map(|text| self.seal.unseal(SealedAs::Flow, text, now)).collect();
         flows.sort_by_key(|flow| flow.end);
         let page = callback.referer.map(|referer| referer.split(['?', '#']).next().unwrap_or_default());
-        let named =
-            flows.iter().rposition(|flow| Some(flow.redirect_uri.split('?').next().unwrap_or_default()) == page);
-        let index = named.or_else(|| flows.len().checked_sub(1))?;
-        Some(flows.swap_remove(index))
+        let Some(code) = callback.code.filter(|code| !code.is_empty() && code.len() <= 512) else {
+            let from_page = flows.iter().rposition(|flow| Some(flow.page()) == page);
+            let flow = from_page.or_else(|| flows.len().checked_sub(1)).map(|index| flows.swap_remove(index));
+            return Arc::new(self.without_code(&callback, flow));
+        };
+        let flow = match callback.state {
+            Some(STATE) => self.callbacks.choose_flow(flows, page, code, now),
+            _ => None,
+        };
+        let nonce = flow.as_ref().map_or("", |flow| &flow.nonce);
+        let cell = self.callbacks.answer(&[code, callback.state.unwrap_or_default(), nonce], now);
+        cell.get_or_init(|| async {
+            let returned = self.with_code(code, &callback, flow.clone(), device).await;
+            if let Return::Failed { .. } = &returned {
+                let method = if callback.state == Some(STATE) { LoginMethod::Oauth2 } else { LoginMethod::Qrcode };
+                let client = flow.as_ref().map_or("none", |flow| flow.client.as_str());
+                self.metrics.signin.with_label_values(&[method.as_str(), client, "refused"]).inc();
+            }
+            Arc::new(returned)
+        })
+        .await
+        .clone()
     }
 
     fn without_code(&self, callback: &Callback<'_>, flow: Option<Flow>) -> Return {
@@ -184,15 +195,7 @@ impl SignIn {
     }
 
     async fn redirected(&self, code: &str, flow: Option<Flow>, device: &Device) -> Return {
-        let now = self.clock.now();
-        let fits =
-            flow.as_ref().is_none_or(|flow| self.callbacks.use_flow(&flow.nonce, code, flow.end, now) == FlowUse::Fits);
-        let allowed = match (&flow, self.settings.flow_cookie) {
-            (Some(_), _) => fits,
-            (None, FlowCookie::Optional) => true,
-            (None, FlowCookie::Required) => false,
-        };
-        if !allowed {
+        if flow.is_none() && self.settings.flow_cookie == FlowCookie::Required {
             let error = BadRequest::Parameter("state").into();
             return Return::Failed { to: None, word: "invalid_flow", error };
         }
@@ -235,7 +238,7 @@ impl SignIn {
 
     /// Whose code this is. Creates or refreshes the employee of a member.
     async fn identify(&self, code: &str) -> Result<Identified, Error> {
-        let employee_id = match self.platform.identify(code).await.map_err(platform_error)? {
+        let employee_id = match self.ask_platform("identify", self.platform.identify(code)).await? {
             Person::Member { employee_id } => employee_id,
             Person::Linked { corp_id, employee_id } => {
                 return match self.directory.employee(&corp_id, &employee_id).await? {
@@ -245,7 +248,7 @@ impl SignIn {
             }
             Person::Outsider => return Err(Forbidden::EmployeeUnknown.into()),
         };
-        let profile = self.platform.profile(&employee_id).await.map_err(platform_error)?;
+        let profile = self.ask_platform("profile", self.platform.profile(&employee_id)).await?;
         if profile.status == MemberStatus::Inactive {
             return Err(Forbidden::Disabled.into());
         }
@@ -260,17 +263,24 @@ impl SignIn {
         active(self.directory.welcome(arriving).await?).map(Identified::Employee)
     }
 
+    /// Asks the platform, and counts how long it took and how it went.
+    async fn ask_platform<T>(
+        &self,
+        call: &'static str,
+        question: impl Future<Output = Result<T, PlatformError>>,
+    ) -> Result<T, Error> {
+        let asked = std::time::Instant::now();
+        let answer = question.await;
+        self.metrics.platform_seconds.with_label_values(&[call]).observe(asked.elapsed().as_secs_f64());
+        answer.map_err(|error| {
+            self.metrics.platform_errors.with_label_values(&[call, error.class()]).inc();
+            platform_error(error)
+        })
+    }
+
     /// What a bind proof says, if we sealed it and it is still good.
     pub(super) fn bind_claim(&self, proof: &str) -> Option<BindProofClaim> {
         self.seal.unseal(SealedAs::BindProof, proof, self.clock.now())
-    }
-
-    /// Where a session that came by QR or bind is at home.
-    pub fn home_of(&self, source: LoginSource) -> Option<&Url> {
-        Client::ALL
-            .into_iter()
-            .find(|client| client.login_source() == source)
-            .map(|client| self.settings.clients.url(client))
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use aws_lc_rs::digest;
 use tokio::sync::OnceCell;
 
-use super::oauth2::Return;
+use super::oauth2::{Flow, Return};
 use crate::domain::clock::Timestamp;
 
 /// How long an answer is kept: the second call comes within seconds.
@@ -34,15 +34,6 @@ struct Kept {
     flows: HashMap<Print, (Timestamp, Print)>,
 }
 
-/// Whether a flow may go on with a code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FlowUse {
-    /// It is the flow's first, or the same again.
-    Fits,
-    /// The flow has been used with another code.
-    Other,
-}
-
 impl Callbacks {
     /// The place of the answer for these words (code, state, flow). The first to come fills it.
     pub(super) fn answer(&self, words: &[&str], now: Timestamp) -> Place {
@@ -57,14 +48,28 @@ impl Callbacks {
         cell.clone()
     }
 
-    /// Ties a flow to its first code, so that a stranger's code cannot be slipped into it later.
-    pub(super) fn use_flow(&self, nonce: &str, code: &str, end: Timestamp, now: Timestamp) -> FlowUse {
+    /// The flow that a code belongs to, out of those that a browser has begun, oldest first: the one that
+    /// has this code already, else a fresh one, best of the page that the browser comes from. A flow is
+    /// tied to its first code, so that a stranger's code cannot be slipped into it later.
+    pub(super) fn choose_flow(&self, flows: Vec<Flow>, page: Option<&str>, code: &str, now: Timestamp) -> Option<Flow> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.flows.len() >= MOST {
             kept.flows.retain(|_, (end, _)| now < *end);
         }
-        let used = kept.flows.entry(print(&[nonce])).or_insert_with(|| (end, print(&[code])));
-        if used.1 == print(&[code]) { FlowUse::Fits } else { FlowUse::Other }
+        let code = print(&[code]);
+        let used = |flow: &Flow| kept.flows.get(&print(&[&flow.nonce])).map(|(_, code)| *code);
+        let mut fresh = Vec::new();
+        for flow in flows {
+            match used(&flow) {
+                Some(other) if other == code => return Some(flow),
+                Some(_) => {}
+                None => fresh.push(flow),
+            }
+        }
+        let from_page = fresh.iter().rposition(|flow| Some(flow.page()) == page);
+        let chosen = fresh.swap_remove(from_page.or_else(|| fresh.len().checked_sub(1))?);
+        kept.flows.insert(print(&[&chosen.nonce]), (chosen.end, code));
+        Some(chosen)
     }
 }
 

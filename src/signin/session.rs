@@ -140,7 +140,7 @@ impl SignIn {
         LoggedIn {
             token: self.tokens.mint(session),
             token_type: "Bearer",
-            expires_in: self.clock.now().until(session.expires_at).as_secs(),
+            expires_in: self.clock.now().seconds_until(session.expires_at),
             expires_at: session.expires_at.iso8601(),
             employee_id: session.employee_id.to_string(),
             name: session.name.clone(),
@@ -160,7 +160,7 @@ impl SignIn {
         match self.live.of_token(&self.tokens, token, now).await {
             Ok(known) => {
                 let session = known.session.clone();
-                let left = now.until(session.expires_at).as_secs();
+                let left = now.seconds_until(session.expires_at);
                 // The specification's rule for a lifetime that cannot be told; a live session's always can.
                 Ok(Some(Verified { session, expires_in: left }))
             }

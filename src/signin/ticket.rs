@@ -170,7 +170,7 @@ impl SignIn {
             ticket: ticket.id,
             qrcode_url,
             qrcode_png_base64: STANDARD.encode(picture),
-            expires_in: now.until(ticket.expires_at).as_secs(),
+            expires_in: now.seconds_until(ticket.expires_at),
             expires_at: ticket.expires_at.iso8601(),
             number: ticket.number.to_string(),
             poll_interval: self.settings.ticket.poll_interval.get().as_secs().max(1),

@@ -1,0 +1,123 @@
+//! What every directory promises.
+
+use std::sync::Arc;
+
+use deskgate::directory::sql::SqlDirectory;
+use deskgate::directory::{Arriving, Directory, LoginRecord, LoginResult, RoleChange};
+use deskgate::domain::clock::Clock;
+use deskgate::domain::employee::{CorpId, EmployeeId, Standing};
+use deskgate::domain::role::RoleName;
+use deskgate::domain::session::{LoginMethod, LoginSource};
+
+/// A directory under test, and what must live as long as it.
+struct Subject {
+    directory: Arc<dyn Directory>,
+    _folder: tempfile::TempDir,
+}
+
+async fn sqlite() -> Subject {
+    let folder = tempfile::tempdir().expect("folder");
+    let directory = SqlDirectory::open(&folder.path().join("directory.db"), Clock::system()).await.expect("directory");
+    directory.fill_for_development().await.expect("people");
+    Subject { directory: Arc::new(directory), _folder: folder }
+}
+
+fn corp() -> CorpId {
+    CorpId::new("wwdemo")
+}
+
+fn id(text: &str) -> EmployeeId {
+    EmployeeId::new(text)
+}
+
+fn names(roles: &[RoleName]) -> Vec<&str> {
+    roles.iter().map(RoleName::as_str).collect()
+}
+
+async fn the_development_people_are_those_of_the_contract(Subject { directory, .. }: &Subject) {
+    for (employee, roles) in [
+        ("u1001", &["user"][..]),
+        ("a2001", &["agent", "user"]),
+        ("s3001", &["supervisor"]),
+        ("c4001", &["security"]),
+        ("m5001", &["admin", "agent", "user"]),
+        ("n6001", &[]),
+    ] {
+        let found = directory.employee(&corp(), &id(employee)).await.expect("find").expect(employee);
+        assert_eq!(found.standing, Standing::Active);
+        let held = directory.roles(&corp(), &id(employee)).await.expect("roles");
+        assert_eq!(names(&held), roles, "{employee}, in order of priority");
+    }
+    assert!(directory.employee(&corp(), &id("U1001")).await.expect("find").is_none(), "ids are exact");
+    assert!(directory.employee(&CorpId::new("other"), &id("u1001")).await.expect("find").is_none());
+}
+
+async fn a_first_sign_in_creates_and_a_later_one_refreshes(Subject { directory, .. }: &Subject) {
+    let (corp_id, employee_id) = (corp(), id("new1"));
+    let arriving =
+        |name, department, avatar| Arriving { corp_id: &corp_id, employee_id: &employee_id, name, department, avatar };
+    let first = directory.welcome(arriving("", "IT", "")).await.expect("welcome");
+    assert_eq!((&*first.name, &*first.department), ("new1", "IT"), "without a name the id stands in");
+    directory.welcome(arriving("New One", "", "https://a/b.png")).await.expect("welcome");
+    let kept = directory.welcome(arriving("", "", "")).await.expect("welcome");
+    assert_eq!((&*kept.name, &*kept.department, &*kept.avatar), ("New One", "IT", "https://a/b.png"));
+}
+
+async fn roles_are_given_and_taken_once(Subject { directory, .. }: &Subject) {
+    let auditor = RoleName::new("auditor");
+    let (corp, employee) = (corp(), id("u1001"));
+    let grant = || directory.grant(&corp, &employee, &auditor);
+    assert_eq!(grant().await.expect("grant"), RoleChange::Done);
+    assert_eq!(grant().await.expect("grant"), RoleChange::Unchanged);
+    let held = directory.roles(&corp, &employee).await.expect("roles");
+    assert_eq!(names(&held), ["user", "auditor"]);
+    let take = || directory.take(&corp, &employee, &auditor);
+    assert_eq!(take().await.expect("take"), RoleChange::Done);
+    assert_eq!(take().await.expect("take"), RoleChange::Unchanged);
+    let ghost = id("ghost");
+    assert_eq!(directory.grant(&corp, &ghost, &auditor).await.expect("grant"), RoleChange::NoEmployee);
+    assert_eq!(directory.take(&corp, &ghost, &auditor).await.expect("take"), RoleChange::NoEmployee);
+}
+
+async fn an_agent_record_stands_in_for_missing_assignments(Subject { directory, .. }: &Subject) {
+    directory.take(&corp(), &id("s3001"), &RoleName::new("supervisor")).await.expect("take");
+    assert!(directory.assigned_roles(&corp(), &id("s3001")).await.expect("roles").is_empty());
+    assert_eq!(names(&directory.roles(&corp(), &id("s3001")).await.expect("roles")), ["supervisor"]);
+}
+
+async fn a_successful_login_leaves_its_address(Subject { directory, .. }: &Subject) {
+    let record = |result, address: &'static str| LoginRecord {
+        corp_id: "wwdemo",
+        employee_id: "u1001",
+        method: LoginMethod::Qrcode,
+        source: LoginSource::Qrcode,
+        address,
+        user_agent: "'; DROP TABLE login_log; --",
+        result,
+    };
+    directory.record_login(record(LoginResult::Success, "203.0.113.7")).await.expect("record");
+    directory.record_login(record(LoginResult::Refused("no_role"), "203.0.113.8")).await.expect("record");
+    let employee = directory.employee(&corp(), &id("u1001")).await.expect("find").expect("there");
+    assert_eq!(employee.last_login_ip.as_deref(), Some("203.0.113.7"));
+}
+
+macro_rules! suite {
+    ($make:ident: $($promise:ident),* $(,)?) => {
+        mod $make {
+            $(
+                #[tokio::test]
+                async fn $promise() {
+                    super::$promise(&super::$make().await).await;
+                }
+            )*
+        }
+    };
+}
+
+suite!(
+    sqlite: the_development_people_are_those_of_the_contract,
+    a_first_sign_in_creates_and_a_later_one_refreshes,
+    roles_are_given_and_taken_once,
+    an_agent_record_stands_in_for_missing_assignments,
+    a_successful_login_leaves_its_address,
+);

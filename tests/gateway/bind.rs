@@ -1,0 +1,175 @@
+//! POST /api/auth/bind: a connected corporation's user gets an employee account, with proof or to the letter.
+
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::support::*;
+
+const NO_PROOF: &str = "[bind]\nproof = \"none\"";
+
+#[tokio::test]
+async fn binding_answers_with_the_login_result() {
+    let desk = Gateway::with(NO_PROOF).await;
+    let data =
+        desk.anyone().post_json("/api/auth/bind", &json!({ "employee_id": "m5001" })).await.expect_code(0).data();
+
+    let mut members: Vec<&str> = data.as_object().expect("an object").keys().map(String::as_str).collect();
+    members.sort_unstable();
+    let mut wanted = vec![
+        "token",
+        "token_type",
+        "expires_in",
+        "expires_at",
+        "employee_id",
+        "name",
+        "roles",
+        "current_role",
+        "corp_id",
+        "login_method",
+        "login_source",
+        "department",
+        "avatar",
+    ];
+    wanted.sort_unstable();
+    assert_eq!(members, wanted);
+    assert_eq!(data["token_type"], "Bearer");
+    assert_eq!(data["employee_id"], "m5001");
+    assert_eq!(data["corp_id"], "wwdemo");
+    assert_eq!((&data["login_method"], &data["login_source"]), (&json!("bind"), &json!("h5")));
+    let seconds = data["expires_in"].as_i64().expect("seconds");
+    assert!((28_700..=28_800).contains(&seconds), "{seconds}");
+    OffsetDateTime::parse(data["expires_at"].as_str().expect("a time"), &Rfc3339).expect("ISO 8601");
+
+    let me = desk.bearing(data["token"].as_str().expect("a token")).get("/api/auth/me").await.expect_code(0).data();
+    for member in ["employee_id", "name", "roles", "current_role", "department", "avatar", "login_source"] {
+        assert_eq!(me[member], data[member], "{member}");
+    }
+}
+
+#[tokio::test]
+async fn the_role_of_highest_priority_is_active() {
+    let desk = Gateway::with(NO_PROOF).await;
+    for (employee, role, count) in
+        [("u1001", "user", 1), ("a2001", "agent", 2), ("s3001", "supervisor", 1), ("m5001", "admin", 3)]
+    {
+        let body = json!({ "employee_id": employee, "corp_id": "wwdemo" });
+        let data = desk.anyone().post_json("/api/auth/bind", &body).await.expect_code(0).data();
+        assert_eq!(data["current_role"], role, "{employee}");
+        assert_eq!(data["roles"].as_array().map(Vec::len), Some(count), "{employee} keeps the whole list");
+    }
+}
+
+#[tokio::test]
+async fn nobody_is_bound_to_an_account_that_is_not_there() {
+    let desk = Gateway::with(NO_PROOF).await;
+    for (case, body) in [
+        ("unknown", json!({ "employee_id": "u9999" })),
+        ("empty", json!({ "employee_id": "" })),
+        ("another case", json!({ "employee_id": "U1001" })),
+        ("full width", json!({ "employee_id": "ｕ1001" })),
+        ("a space", json!({ "employee_id": "u1001 " })),
+        ("NUL", json!({ "employee_id": "u1001\0" })),
+        ("a pattern", json!({ "employee_id": "%" })),
+        ("SQL", json!({ "employee_id": "' OR '1'='1" })),
+        ("another corporation", json!({ "employee_id": "u1001", "corp_id": "wwpartner" })),
+        ("an empty corporation", json!({ "employee_id": "u1001", "corp_id": "" })),
+        ("no role", json!({ "employee_id": "n6001" })),
+        ("long", json!({ "employee_id": "a".repeat(10_000) })),
+    ] {
+        let answer = desk.anyone().post_json("/api/auth/bind", &body).await;
+        assert_eq!(answer.code(), 1003, "{case}");
+        answer.expect_code(1003);
+    }
+}
+
+#[tokio::test]
+async fn identifiers_are_texts() {
+    let desk = Gateway::with(NO_PROOF).await;
+    for body in [
+        json!({}),
+        json!({ "employee_id": 1001 }),
+        json!({ "employee_id": null }),
+        json!({ "employee_id": ["u1001"] }),
+        json!({ "employee_id": "u1001", "corp_id": ["wwdemo"] }),
+        json!({ "employee_id": "u1001", "corp_id": 1 }),
+        json!({ "corp_id": "wwdemo" }),
+    ] {
+        let answer = desk.anyone().post_json("/api/auth/bind", &body).await;
+        assert_eq!(answer.code(), 1400, "{body}");
+    }
+}
+
+#[tokio::test]
+async fn by_default_knowing_an_employee_id_is_not_enough() {
+    let desk = Gateway::start().await;
+    desk.anyone().post_json("/api/auth/bind", &json!({ "employee_id": "u1001" })).await.expect_code(1003);
+    // Somebody who has an account gets no proof, whoever they want to be.
+    let phone = desk.phone("u1001");
+    phone.oauth2(&desk.client_url("h5")).await;
+    phone.client().post_json("/api/auth/bind", &json!({ "employee_id": "m5001" })).await.expect_code(1003);
+    let alice = desk.sign_in("u1001").await;
+    alice.post_json("/api/auth/bind", &json!({ "employee_id": "m5001" })).await.expect_code(1003);
+}
+
+#[tokio::test]
+async fn a_fresh_platform_sign_in_is_proof() {
+    let desk = Gateway::start().await;
+    let partner = desk.phone("wwpartner/p7001");
+    let answer = partner.oauth2(&desk.client_url("h5")).await;
+    let cookies: Vec<String> = answer.header_all("set-cookie").iter().map(|line| line.to_ascii_lowercase()).collect();
+    let lasting = cookies.iter().filter(|cookie| !cookie.contains("max-age=0"));
+    assert!(lasting.clone().count() >= 1, "a proof cookie: {}", answer.describe());
+    for cookie in lasting {
+        assert!(cookie.contains("httponly"), "{cookie}");
+        assert!(cookie.contains("samesite="), "{cookie}");
+    }
+
+    let answer = partner.client().post_json("/api/auth/bind", &json!({ "employee_id": "u1001" })).await;
+    let data = answer.expect_code(0).data();
+    assert_eq!((&data["employee_id"], &data["login_method"]), (&json!("u1001"), &json!("bind")));
+    desk.bearing(data["token"].as_str().expect("a token")).get("/api/auth/me").await.expect_code(0);
+}
+
+#[tokio::test]
+async fn a_proof_opens_no_account_that_is_not_there() {
+    let desk = Gateway::start().await;
+    for employee in ["u9999", "n6001"] {
+        let partner = desk.phone("wwpartner/p7001");
+        partner.oauth2(&desk.client_url("h5")).await;
+        partner.client().post_json("/api/auth/bind", &json!({ "employee_id": employee })).await.expect_code(1003);
+    }
+}
+
+#[tokio::test]
+async fn other_cookies_are_no_proof() {
+    let desk = Gateway::start().await;
+    let partner = desk.phone("wwpartner/p7001");
+    partner.oauth2(&desk.client_url("h5")).await;
+    let proof = partner.client().jar();
+    assert!(!proof.is_empty(), "a proof cookie");
+    let flow = desk.phone("u1001");
+    flow.authorize_url(&desk.client_url("h5")).await;
+    let flow_value = flow.client().jar().pairs().pop().expect("a flow cookie").1;
+    for (case, jar) in [
+        ("cut", proof.clone().tampered(|value| value[..value.len() / 2].to_owned())),
+        ("made up", proof.clone().tampered(|value| "A".repeat(value.len()))),
+        ("empty", proof.clone().tampered(|_| String::new())),
+        ("the flow cookie under its name", proof.clone().tampered(|_| flow_value.clone())),
+        ("the flow cookie", flow.client().jar()),
+    ] {
+        let browser = desk.anyone();
+        browser.use_jar(jar);
+        let answer = browser.post_json("/api/auth/bind", &json!({ "employee_id": "u1001" })).await;
+        assert_eq!(answer.code(), 1003, "{case}");
+    }
+}
+
+#[tokio::test]
+async fn binding_without_proof_shows_in_a_metric_and_is_said_aloud() {
+    let desk = Gateway::start().await;
+    assert_eq!(desk.metric("deskgate_bind_without_proof", &[]).await, 0.0);
+    let desk = Gateway::setup().production().toml(NO_PROOF).start().await;
+    assert_eq!(desk.metric("deskgate_bind_without_proof", &[]).await, 1.0);
+    let line = desk.logged(&["bind"]).await;
+    assert!(line.contains("WARN") || line.contains("ERROR"), "{line}");
+}

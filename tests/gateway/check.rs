@@ -1,0 +1,88 @@
+//! `deskgate check` and start-up: every fault at once, with file and line, before anything listens.
+
+use crate::support::*;
+
+#[tokio::test]
+async fn good_files_pass() {
+    let files = Gateway::setup().written().await;
+    let output = files.command(&["check"]).await;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[tokio::test]
+async fn every_fault_is_reported_with_its_place() {
+    let files = Gateway::setup().written().await;
+    let mut text = std::fs::read_to_string(files.config()).expect("the file");
+    text.push_str("\n[token]\nlifetime = \"soon\"\nlifetme = \"8h\"\n\n[bind]\nproof = \"perhaps\"\n");
+    std::fs::write(files.config(), &text).expect("the file");
+    let line_of = |part: &str| text.lines().position(|line| line.contains(part)).expect("a line") + 1;
+
+    for command in ["check", "serve"] {
+        let output = files.command(&[command]).await;
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{command}: {stderr}");
+        for (key, part) in [("token.lifetime", "lifetime ="), ("token.lifetme", "lifetme"), ("bind.proof", "perhaps")] {
+            let place = format!("{}:{}: {key}", files.config().display(), line_of(part));
+            assert!(stderr.contains(&place), "{command}: {place} is missing in {stderr}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_faulty_rule_is_reported_with_its_place() {
+    for (case, rule) in [
+        ("an unknown upstream", "[[rule]]\nname = \"a\"\npath = \"/a\"\nupstream = \"nowhere\"\npublic = true\n"),
+        ("no access", "[[rule]]\nname = \"a\"\npath = \"/a\"\nupstream = \"helpdesk\"\n"),
+        (
+            "two kinds of access",
+            "[[rule]]\nname = \"a\"\npath = \"/a\"\nupstream = \"helpdesk\"\npublic = true\nsigned_in = true\n",
+        ),
+        (
+            "an unknown key",
+            "[[rule]]\nname = \"a\"\npath = \"/a\"\nupstream = \"helpdesk\"\npublic = true\npublik = true\n",
+        ),
+        ("a bad path", "[[rule]]\nname = \"a\"\npath = \"/a/{\"\nupstream = \"helpdesk\"\npublic = true\n"),
+        ("no leading slash", "[[rule]]\nname = \"a\"\npath = \"a\"\nupstream = \"helpdesk\"\npublic = true\n"),
+        (
+            "the same name twice",
+            "[[rule]]\nname = \"a\"\npath = \"/a\"\nupstream = \"helpdesk\"\npublic = true\n\
+             [[rule]]\nname = \"a\"\npath = \"/b\"\nupstream = \"helpdesk\"\npublic = true\n",
+        ),
+        (
+            "the same path twice",
+            "[[rule]]\nname = \"a\"\npath = \"/a\"\nupstream = \"helpdesk\"\npublic = true\n\
+             [[rule]]\nname = \"b\"\npath = \"/a\"\nupstream = \"helpdesk\"\npublic = true\n",
+        ),
+        ("no TOML", "[[rule\n"),
+    ] {
+        let files = Gateway::setup().rules(rule).written().await;
+        let output = files.command(&["check"]).await;
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{case}: {stderr}");
+        let place = format!("{}:", files.rules_file().display());
+        let after = stderr.split_once(&place).map(|(_, after)| after).unwrap_or_default();
+        assert!(after.starts_with(|first: char| first.is_ascii_digit()), "{case}: file and line in {stderr}");
+    }
+}
+
+#[tokio::test]
+async fn checking_leaves_nothing_behind() {
+    let files = Gateway::setup().written().await;
+    files.command(&["check"]).await;
+    let data = files.config().with_file_name("data");
+    assert!(!data.exists(), "a check creates nothing");
+}
+
+#[tokio::test]
+async fn a_setting_on_the_command_line_wins() {
+    let desk = Gateway::setup().toml("[ticket]\nlifetime = \"60s\"").set("ticket.lifetime", "90s").start().await;
+    let data = desk.anyone().get("/api/auth/qrcode").await.expect_code(0).data();
+    assert!((61..=90).contains(&data["expires_in"].as_i64().expect("seconds")), "{data}");
+}
+
+#[tokio::test]
+async fn an_unknown_setting_on_the_command_line_is_refused() {
+    let refused = Gateway::setup().set("token.lifetme", "8h").try_start().await.err().expect("a refusal");
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(refused.stderr.contains("token.lifetme"), "{}", refused.stderr);
+}

@@ -1,0 +1,165 @@
+//! What was answered is kept: SIGKILL at any moment loses no logout, role switch or confirmed ticket.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::support::*;
+
+/// How often the gateway is killed; `DESKGATE_KILLS=100` for the long run.
+fn kills() -> usize {
+    std::env::var("DESKGATE_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(10)
+}
+
+/// What the gateway has answered, and so has promised.
+#[derive(Default)]
+struct Promised {
+    logged_out: Mutex<Vec<String>>,
+    switched: Mutex<Vec<String>>,
+    confirmed: Mutex<Vec<String>>,
+    answers: AtomicUsize,
+}
+
+impl Promised {
+    fn take(list: &Mutex<Vec<String>>) -> Vec<String> {
+        std::mem::take(&mut *list.lock().unwrap())
+    }
+
+    fn note(&self, list: &Mutex<Vec<String>>, what: String) {
+        list.lock().unwrap().push(what);
+        self.answers.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// One writer's work until the gateway dies: `Err` when it has.
+async fn write_on(anyone: Client, promised: Arc<Promised>) -> Result<(), String> {
+    loop {
+        log_out(&anyone, &promised).await?;
+        switch(&anyone, &promised).await?;
+        confirm(&anyone, &promised).await?;
+    }
+}
+
+async fn sign_in(anyone: &Client, employee: &str) -> Result<Client, String> {
+    let body = json!({ "employee_id": employee }).to_string();
+    let json = [("Content-Type", "application/json")];
+    let answer = anyone.attempt("POST", "/api/dev/login", &json, body.as_bytes()).await?;
+    let data = answer.expect_code(0).data();
+    Ok(anyone.bearing(data["token"].as_str().expect("a token")))
+}
+
+async fn log_out(anyone: &Client, promised: &Promised) -> Result<(), String> {
+    let alice = sign_in(anyone, "u1001").await?;
+    alice.attempt("POST", "/api/auth/logout", &[], b"").await?.expect_code(0);
+    promised.note(&promised.logged_out, alice.token().to_owned());
+    Ok(())
+}
+
+async fn switch(anyone: &Client, promised: &Promised) -> Result<(), String> {
+    let anton = sign_in(anyone, "a2001").await?;
+    let json = [("Content-Type", "application/json")];
+    anton.attempt("POST", "/api/auth/switch-role", &json, br#"{"role":"user"}"#).await?.expect_code(0);
+    promised.note(&promised.switched, anton.token().to_owned());
+    Ok(())
+}
+
+async fn confirm(anyone: &Client, promised: &Promised) -> Result<(), String> {
+    let data = anyone.attempt("GET", "/api/auth/qrcode", &[], b"").await?.expect_code(0).data();
+    let url = data["qrcode_url"].as_str().expect("a URL").split('#').next().unwrap_or_default().to_owned();
+    let callback = anyone.attempt("GET", &format!("{url}&as=u1001"), &[], b"").await?.location();
+    let answer = anyone.attempt("GET", &callback, &[], b"").await?;
+    assert!(matches!(answer.status, 200 | 302 | 303), "{}", answer.describe());
+    assert!(!answer.header("location").unwrap_or_default().contains("error"), "{}", answer.describe());
+    promised.note(&promised.confirmed, data["ticket"].as_str().expect("a ticket").to_owned());
+    Ok(())
+}
+
+/// Fails unless everything that was answered still holds.
+async fn expect_kept(desk: &Gateway, round: usize, promised: &Promised) {
+    for token in Promised::take(&promised.logged_out) {
+        let answer = desk.bearing(&token).get("/api/auth/me").await;
+        assert_eq!(answer.status, 401, "round {round}: a logout was lost: {}", answer.describe());
+    }
+    for token in Promised::take(&promised.switched) {
+        let answer = desk.bearing(&token).get("/api/auth/me").await;
+        assert_eq!(answer.status, 200, "round {round}: a session was lost: {}", answer.describe());
+        assert_eq!(answer.data()["current_role"], "user", "round {round}: a role switch was lost");
+    }
+    for ticket in Promised::take(&promised.confirmed) {
+        let poll = format!("/api/auth/scan/status?ticket={ticket}");
+        let state = desk.anyone().get(&poll).await.expect_code(0).data();
+        assert_eq!(state["status"], "confirmed", "round {round}: a confirmed ticket was lost: {state}");
+        let token = state["token"].as_str().expect("a token");
+        desk.bearing(token).get("/api/auth/me").await.expect_code(0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kill_in_the_middle_of_writing_loses_nothing_that_was_answered() {
+    let mut desk = Gateway::with("[qr]\nconfirm = \"auto\"").await;
+    let mut answers = 0;
+    for round in 0..kills() {
+        let promised = Arc::new(Promised::default());
+        let writers: Vec<_> = (0..4).map(|_| tokio::spawn(write_on(desk.anyone(), promised.clone()))).collect();
+        // Another number of writes each time, so that another one is in the middle.
+        let enough = 1 + (round * 7) % 19;
+        eventually("some writes", || async { (promised.answers.load(Ordering::SeqCst) >= enough).then_some(()) }).await;
+        desk.kill_9();
+        for writer in writers {
+            let ended = within(PATIENCE, "the end of a writer", writer).await;
+            assert!(ended.expect("a writer that did not fail").is_err(), "writers end with the gateway");
+        }
+        answers += promised.answers.load(Ordering::SeqCst);
+        desk.restart().await;
+        expect_kept(&desk, round, &promised).await;
+    }
+    assert!(answers >= kills(), "every round had something to lose");
+}
+
+#[tokio::test]
+async fn a_kill_during_the_first_start_leaves_nothing_that_stops_the_next() {
+    // The files are there as soon as it is ready; the kill comes right behind.
+    let mut desk = Gateway::start().await;
+    for _ in 0..3 {
+        desk.kill_9();
+        desk.restart().await;
+    }
+    desk.sign_in("u1001").await.get("/api/auth/me").await.expect_code(0);
+}
+
+#[tokio::test]
+async fn a_second_gateway_on_the_same_state_is_refused() {
+    let mut desk = Gateway::start().await;
+    let alice = desk.sign_in("u1001").await;
+    let refused = Gateway::setup().sharing(&desk).try_start().await.err().expect("a refusal");
+    assert!(!refused.status.success());
+    assert!(!refused.stderr.is_empty(), "it says why");
+    alice.get("/api/auth/me").await.expect_code(0);
+    alice.post("/api/auth/logout").await.expect_code(0);
+
+    desk.kill_9();
+    let second = Gateway::setup().sharing(&desk).start().await;
+    second.sign_in("u1001").await.get("/api/auth/me").await.expect_code(0);
+}
+
+#[tokio::test]
+async fn a_damaged_store_is_refused_and_never_replaced_by_an_empty_one() {
+    let mut desk = Gateway::start().await;
+    desk.sign_in("u1001").await;
+    desk.terminate().await;
+    let mut damaged = 0;
+    for entry in std::fs::read_dir(desk.data_dir()).expect("the data directory") {
+        let path = entry.expect("an entry").path();
+        let Ok(mut bytes) = std::fs::read(&path) else { continue };
+        // The log beside a database could heal it, so that is damaged as well.
+        let is_log = path.extension().is_some_and(|end| end.to_string_lossy().ends_with("-wal"));
+        if is_log || bytes.starts_with(b"SQLite format 3\0") {
+            bytes.fill(0xA5);
+            std::fs::write(&path, bytes).expect("the damage");
+            damaged += 1;
+        }
+    }
+    assert!(damaged > 0, "no database under the data directory");
+    let refused = Gateway::setup().sharing(&desk).try_start().await.err().expect("a refusal");
+    assert!(!refused.status.success());
+    assert!(!refused.stderr.contains("panicked"), "a clear error: {}", refused.stderr);
+}

@@ -1,0 +1,68 @@
+//! /api/dev/*: sign-in without the platform, in development mode and nowhere else.
+
+use crate::support::*;
+
+#[tokio::test]
+async fn development_signs_in_whom_it_is_told() {
+    let desk = Gateway::start().await;
+    for employee in ["u1001", "a2001", "s3001", "c4001", "m5001"] {
+        let answer = desk.anyone().post_json("/api/dev/login", &json!({ "employee_id": employee })).await;
+        let data = answer.expect_code(0).data();
+        assert_eq!((&data["employee_id"], &data["corp_id"]), (&json!(employee), &json!("wwdemo")));
+        assert_eq!((&data["login_method"], &data["login_source"]), (&json!("dev"), &json!("dev")));
+        assert_eq!(data["token_type"], "Bearer");
+        desk.bearing(data["token"].as_str().expect("a token")).get("/api/desk/x").await.expect_status(200);
+    }
+}
+
+#[tokio::test]
+async fn development_knows_the_demo_employees() {
+    let desk = Gateway::start().await;
+    let data = desk.anyone().get("/api/dev/users").await.expect_code(0).data().to_string();
+    for employee in ["u1001", "a2001", "s3001", "c4001", "m5001", "n6001"] {
+        assert!(data.contains(&format!("\"{employee}\"")), "{employee} is missing in {data}");
+    }
+    desk.anyone().get("/api/dev/health").await.expect_code(0);
+    assert_eq!(desk.metric("deskgate_development_mode", &[]).await, 1.0);
+}
+
+#[tokio::test]
+async fn development_signs_in_nobody_who_is_not_there() {
+    let desk = Gateway::start().await;
+    for employee in ["u9999", "", "U1001", "' OR '1'='1"] {
+        let answer = desk.anyone().post_json("/api/dev/login", &json!({ "employee_id": employee })).await;
+        assert_eq!(answer.code(), 1003, "{employee}");
+    }
+    for body in [json!({}), json!({ "employee_id": 1 }), json!([])] {
+        desk.anyone().post_json("/api/dev/login", &body).await.expect_code(1400);
+    }
+}
+
+#[tokio::test]
+async fn outside_development_mode_the_routes_are_forbidden() {
+    let desk = Gateway::setup().production().start().await;
+    let anyone = desk.anyone();
+    anyone.post_json("/api/dev/login", &json!({ "employee_id": "u1001" })).await.expect_code(1003);
+    anyone.post_body("/api/dev/login", "text/plain", b"junk").await.expect_code(1003);
+    anyone.get("/api/dev/users").await.expect_code(1003);
+    anyone.get("/api/dev/health").await.expect_code(1003);
+    assert_eq!(desk.metric("deskgate_development_mode", &[]).await, 0.0);
+    anyone.post_json("/api/auth/bind", &json!({ "employee_id": "u1001" })).await.expect_code(1003);
+}
+
+#[tokio::test]
+async fn development_mode_does_not_start_where_others_can_reach_it() {
+    for (key, value) in [("server.listen", "[\"0.0.0.0:0\"]"), ("server.admin_listen", "0.0.0.0:0")] {
+        let refused = Gateway::setup().set(key, value).try_start().await.err();
+        let refused = refused.unwrap_or_else(|| panic!("{key} = {value} was accepted"));
+        assert_eq!(refused.status.code(), Some(1), "{key}");
+        assert!(refused.stderr.contains("server.development"), "{key}: {}", refused.stderr);
+    }
+}
+
+#[tokio::test]
+async fn the_simulated_platform_needs_development_mode() {
+    let refused = Gateway::setup().set("server.development", "false").try_start().await.err().expect("a refusal");
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(refused.stderr.contains("platform.kind"), "{}", refused.stderr);
+}

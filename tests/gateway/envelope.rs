@@ -1,0 +1,290 @@
+//! Section 1 of the contract: one shape for every answer, whoever asks and however badly.
+
+use std::collections::BTreeSet;
+
+use crate::support::*;
+
+/// Every endpoint of our own: its methods and its path.
+const ENDPOINTS: &[(&str, &str)] = &[
+    ("GET", "/api/auth/qrcode"),
+    ("GET", "/api/auth/scan/status"),
+    ("GET", "/api/auth/oauth2/url"),
+    ("GET", "/api/auth/oauth2/callback"),
+    ("POST", "/api/auth/verify"),
+    ("POST", "/api/auth/logout"),
+    ("GET", "/api/auth/me"),
+    ("POST", "/api/auth/switch-role"),
+    ("POST", "/api/auth/bind"),
+    ("POST", "/api/dev/login"),
+    ("GET", "/api/dev/users"),
+    ("GET", "/api/dev/health"),
+    ("GET", "/api/ready"),
+    ("GET", "/version"),
+    ("GET", "/.well-known/jwks.json"),
+];
+
+fn is_chinese(text: &str) -> bool {
+    text.chars().any(|character| ('\u{4e00}'..='\u{9fff}').contains(&character))
+}
+
+#[tokio::test]
+async fn another_method_is_refused_with_those_that_are_allowed() {
+    let desk = Gateway::start().await;
+    for (method, path) in ENDPOINTS {
+        for other in ["GET", "POST", "PUT", "DELETE", "PATCH"] {
+            if other == *method {
+                continue;
+            }
+            let answer = desk.anyone().send(other, path, &[], b"").await;
+            assert_eq!(answer.status, 405, "{other} {path}: {}", answer.describe());
+            let answer = answer.expect_code(1405);
+            let allow = answer.header("allow").expect("Allow");
+            let allowed: Vec<&str> = allow.split(',').map(str::trim).collect();
+            assert!(allowed.contains(method) && !allowed.contains(&other), "{other} {path}: Allow: {allow}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_path_that_no_rule_names_is_not_found() {
+    let desk = Gateway::start().await;
+    let administrator = desk.sign_in("m5001").await;
+    for path in [
+        "/",
+        "/nowhere",
+        "/api",
+        "/api/",
+        "/api/auth",
+        "/api/auth/",
+        "/api/auth/nothing",
+        "/api/auth/me/",
+        "/API/AUTH/ME",
+    ] {
+        for person in [&desk.anyone(), &administrator] {
+            person.get(path).await.expect_code(1404);
+            person.post_json(path, &json!({})).await.expect_code(1404);
+        }
+    }
+    assert!(desk.upstream.requests().is_empty());
+}
+
+#[tokio::test]
+async fn a_rule_for_some_methods_refuses_the_others() {
+    let desk = Gateway::start().await;
+    let alice = desk.sign_in("u1001").await;
+    alice.get("/api/read-only/x").await.expect_status(200);
+    desk.upstream.forget();
+    let answer = alice.post("/api/read-only/x").await.expect_code(1405);
+    assert!(answer.header("allow").is_some_and(|allow| allow.contains("GET")), "{}", answer.describe());
+    assert!(desk.upstream.requests().is_empty());
+}
+
+#[tokio::test]
+async fn nothing_under_api_auth_is_stored() {
+    let desk = Gateway::start().await;
+    let alice = desk.sign_in("u1001").await;
+    for (method, path) in ENDPOINTS.iter().filter(|(_, path)| path.starts_with("/api/auth/")) {
+        for person in [&desk.anyone(), &desk.bearing("a.b.c"), &alice] {
+            let answer = person.send(method, path, &[], b"").await;
+            assert_eq!(answer.header("cache-control"), Some("no-store"), "{}", answer.describe());
+            let answer = person.send("PUT", path, &[], b"").await;
+            assert_eq!(answer.header("cache-control"), Some("no-store"), "{}", answer.describe());
+        }
+    }
+    let answer = desk.anyone().get("/api/auth/nothing").await;
+    assert_eq!(answer.header("cache-control"), Some("no-store"), "{}", answer.describe());
+    let answer = desk.anyone().post_json("/api/dev/login", &json!({ "employee_id": "u1001" })).await.expect_code(0);
+    assert_eq!(answer.header("cache-control"), Some("no-store"), "RFC 6750: a token is in it");
+}
+
+#[tokio::test]
+async fn every_answer_has_a_request_id_of_its_own() {
+    let desk = Gateway::start().await;
+    let alice = desk.sign_in("u1001").await;
+    let mut seen = BTreeSet::new();
+    let answers = [
+        alice.get("/api/auth/me").await,
+        desk.anyone().get("/api/auth/me").await,
+        desk.anyone().get("/nowhere").await,
+        desk.anyone().get("/api/auth/oauth2/callback").await,
+        desk.anyone().get("/.well-known/jwks.json").await,
+        alice.get("/api/desk/x").await,
+        alice.get("/api/agent-desk/x").await,
+        alice.websocket("/ws/employee").await.answer().clone(),
+        alice.handshake("/ws/agent").refused().await,
+    ];
+    let count = answers.len();
+    for answer in answers {
+        let id = answer.header("x-request-id").unwrap_or_else(|| panic!("no X-Request-Id in {}", answer.describe()));
+        seen.insert(id.to_owned());
+    }
+    assert_eq!(seen.len(), count, "{seen:?}");
+}
+
+#[tokio::test]
+async fn the_upstream_and_the_client_see_the_same_request_id() {
+    let desk = Gateway::start().await;
+    let answer = desk.sign_in("u1001").await.get("/api/desk/x").await.expect_status(200);
+    assert_eq!(answer.header("x-request-id"), desk.upstream.last_request().header("x-request-id"));
+}
+
+#[tokio::test]
+async fn a_trusted_peers_request_id_is_kept_if_it_is_well_formed() {
+    let desk = Gateway::start().await;
+    let kept = "0af7651916cd43dd8448eb211c80319c";
+    let answer = desk.anyone().with_header("X-Request-Id", kept).get("/api/auth/me").await.expect_code(1001);
+    assert_eq!(answer.json()["request_id"], kept);
+
+    let long = "a".repeat(5000);
+    for (case, id) in [
+        ("empty", ""),
+        ("a space", "a b"),
+        ("a quote", "a\"b"),
+        ("markup", "<script>"),
+        ("a line break in JSON", "a\\nb"),
+        ("long", &long),
+    ] {
+        let answer = desk.anyone().with_header("X-Request-Id", id).get("/public/x").await.expect_status(200);
+        let given = answer.header("x-request-id").expect("X-Request-Id");
+        assert!(given != id && !given.is_empty(), "{case}: {given}");
+        assert_eq!(desk.upstream.last_request().header("x-request-id"), Some(given), "{case}");
+    }
+}
+
+#[tokio::test]
+async fn a_strangers_request_id_is_replaced() {
+    let desk = Gateway::with("[server]\ntrusted_proxies = []").await;
+    let theirs = "0af7651916cd43dd8448eb211c80319c";
+    let answer = desk.anyone().with_header("X-Request-Id", theirs).get("/public/x").await.expect_status(200);
+    assert_ne!(answer.header("x-request-id"), Some(theirs));
+    assert_ne!(desk.upstream.last_request().header("x-request-id"), Some(theirs));
+}
+
+#[tokio::test]
+async fn messages_speak_the_callers_language() {
+    let desk = Gateway::start().await;
+    let in_chinese = Gateway::with("[server]\nlanguage = \"zh-CN\"").await;
+    for (accept, chinese, chinese_by_default) in [
+        (None, false, true),
+        (Some("zh-CN"), true, true),
+        (Some("zh"), true, true),
+        (Some("zh-TW,zh;q=0.9"), true, true),
+        (Some("en"), false, false),
+        (Some("en-US,en;q=0.9,zh;q=0.1"), false, false),
+        (Some("en;q=0.1, zh-CN;q=0.8"), true, true),
+        (Some("fr, de"), false, true),
+        (Some("fr, zh;q=0.5"), true, true),
+        (Some(";;;q=,"), false, true),
+    ] {
+        for (desk, chinese) in [(&desk, chinese), (&in_chinese, chinese_by_default)] {
+            let anyone = match accept {
+                Some(accept) => desk.anyone().with_header("Accept-Language", accept),
+                None => desk.anyone(),
+            };
+            for path in ["/api/auth/me", "/nowhere"] {
+                let answer = anyone.get(path).await;
+                let code = answer.code();
+                assert!(code == 1001 || code == 1404, "codes never change");
+                assert_eq!(is_chinese(&answer.message()), chinese, "{accept:?} {path}: {}", answer.message());
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_body_must_be_declared_as_json() {
+    let desk = Gateway::start().await;
+    let body = br#"{"token":"a"}"#;
+    for kind in
+        ["application/json", "application/json; charset=utf-8", "Application/JSON", "application/json;charset=UTF-8"]
+    {
+        desk.anyone().post_body("/api/auth/verify", kind, body).await.expect_code(0);
+    }
+    for kind in
+        ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "application/jsonp", "json", ""]
+    {
+        let answer = desk.anyone().post_body("/api/auth/verify", kind, body).await;
+        assert_eq!(answer.code(), 1415, "{kind}");
+        answer.expect_code(1415);
+    }
+    desk.anyone().send("POST", "/api/auth/verify", &[], body).await.expect_code(1415);
+    let packed = [("Content-Type", "application/json"), ("Content-Encoding", "gzip")];
+    desk.anyone().send("POST", "/api/auth/verify", &packed, body).await.expect_code(1415);
+}
+
+#[tokio::test]
+async fn a_body_that_is_not_the_expected_json_is_refused() {
+    let desk = Gateway::start().await;
+    let deep = format!("{{\"token\":{}{}}}", "[".repeat(10_000), "]".repeat(10_000));
+    let table: &[(&str, &[u8])] = &[
+        ("nothing", b""),
+        ("white space", b"  "),
+        ("half an object", b"{"),
+        ("half a text", b"{\"token\":\"a"),
+        ("a trailing comma", b"{\"token\":\"a\",}"),
+        ("something behind it", b"{\"token\":\"a\"} x"),
+        ("a second object", b"{\"token\":\"a\"}{\"token\":\"b\"}"),
+        ("the same key twice", b"{\"token\":\"a\",\"token\":\"b\"}"),
+        ("the same key twice, once escaped", b"{\"token\":\"a\",\"\\u0074oken\":\"b\"}"),
+        ("an array", b"[\"a\"]"),
+        ("a text", b"\"a\""),
+        ("a number", b"1"),
+        ("null", b"null"),
+        ("a number for a text", b"{\"token\":1}"),
+        ("a huge number", b"{\"token\":1e999}"),
+        ("an object for a text", b"{\"token\":{}}"),
+        ("null for a text", b"{\"token\":null}"),
+        ("a comment", b"{\"token\":\"a\"} // x"),
+        ("single quotes", b"{'token':'a'}"),
+        ("NaN", b"{\"token\":NaN}"),
+        ("a raw line break in a text", b"{\"token\":\"a\nb\"}"),
+        ("no UTF-8", b"{\"token\":\"\xff\xfe\"}"),
+        ("half a surrogate", b"{\"token\":\"\\ud800\"}"),
+        ("UTF-16", b"\xff\xfe{\x00\"\x00t\x00"),
+        ("a byte order mark", b"\xef\xbb\xbf{\"token\":\"a\"}"),
+        ("ten thousand deep", deep.as_bytes()),
+    ];
+    for (case, body) in table {
+        let answer = desk.anyone().post_body("/api/auth/verify", "application/json", body).await;
+        assert_eq!(answer.code(), 1400, "{case}");
+        answer.expect_code(1400);
+    }
+}
+
+#[tokio::test]
+async fn a_large_body_is_refused() {
+    let desk = Gateway::start().await;
+    let fits = format!("{{\"token\":\"{}\"}}", "a".repeat(65_536 - 12));
+    assert_eq!(fits.len(), 65_536);
+    desk.anyone().post_body("/api/auth/verify", "application/json", fits.as_bytes()).await.expect_code(0);
+    let large = format!("{fits} ");
+    desk.anyone().post_body("/api/auth/verify", "application/json", large.as_bytes()).await.expect_code(1413);
+
+    let head =
+        format!("POST /api/auth/verify HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n", desk.address());
+    let announced = format!("{head}Content-Length: 10000000\r\n\r\n");
+    let answer = desk.raw(announced.as_bytes()).await.expect("an answer before the body");
+    answer.expect_code(1413);
+    let chunked = format!("{head}Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{large}\r\n", large.len());
+    let answer = desk.raw(chunked.as_bytes()).await.expect("an answer before the end of the body");
+    answer.expect_code(1413);
+}
+
+#[tokio::test]
+async fn refusals_reveal_nothing_inside() {
+    let desk = Gateway::start().await;
+    let data_dir = desk.data_dir().display().to_string();
+    let answers = [
+        desk.anyone().get("/nowhere").await,
+        desk.anyone().get("/api/auth/me").await,
+        desk.anyone().post_body("/api/auth/verify", "application/json", b"{").await,
+        desk.anyone().post_json("/api/auth/bind", &json!({ "employee_id": "'" })).await,
+        desk.anyone().get("/api/auth/oauth2/url?redirect_uri=http://evil.example/").await,
+    ];
+    for answer in answers {
+        let whole = answer.describe().to_ascii_lowercase();
+        for word in ["sqlite", "select ", "panicked", "src/", ".rs:", data_dir.as_str(), "pingora"] {
+            assert!(!whole.contains(word), "`{word}` in {whole}");
+        }
+    }
+}

@@ -1,0 +1,629 @@
+//! Rows 82–86 and 89 of the hardening page: where a request ends is never a matter of opinion.
+//!
+//! Each case carries a request for `/public/smuggled` where a reader of another opinion would find it.
+
+use std::time::{Duration, Instant};
+
+use crate::support::*;
+
+/// What a smuggler would like the upstream to see.
+const SMUGGLED: &str = "GET /public/smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
+
+/// Where requests go: an upstream, and an endpoint of our own.
+const TARGETS: [&str; 2] = ["/public/x", "/api/auth/verify"];
+
+/// Fills a case in: `{T}` the target, `{H}` our host, `{S}` the smuggled request.
+fn fill(desk: &Gateway, case: &str, target: &str) -> Vec<u8> {
+    case.replace("{T}", target).replace("{H}", &desk.address().to_string()).replace("{S}", SMUGGLED).into_bytes()
+}
+
+/// Long enough for any refused connection to be closed.
+const SOON: Duration = Duration::from_secs(5);
+
+/// Fails unless these bytes get a refusal of one of these statuses and the end of the connection.
+async fn refused(desk: &Gateway, case: &str, bytes: &[u8], statuses: &[u16]) {
+    let mut connection = desk.connect().await;
+    connection.send(bytes).await;
+    let answer = answered(&mut connection, case, statuses).await;
+    assert!(connection.closes_within(SOON).await, "{case}: the connection goes on after {}", answer.describe());
+}
+
+/// Fails unless the next answer is a refusal of one of these statuses.
+async fn answered(connection: &mut Connection, case: &str, statuses: &[u16]) -> Answer {
+    let answer = connection.answer().await.unwrap_or_else(|| panic!("{case}: closed without a word"));
+    assert!(statuses.contains(&answer.status), "{case}: {}", answer.describe());
+    match answer.status {
+        // The contract has no code of its own for this one.
+        501 => answer,
+        status => answer.expect_code(1000 + u64::from(status)),
+    }
+}
+
+/// Fails unless these bytes get this code. Where they end is plain, so the connection may go on.
+async fn over_the_limit(desk: &Gateway, case: &str, bytes: &[u8], status: u16) {
+    let mut connection = desk.connect().await;
+    connection.send(bytes).await;
+    answered(&mut connection, case, &[status]).await;
+}
+
+/// Fails if anything but the requests for these targets has reached the upstream. Asks once more itself, so that
+/// whatever was under way has arrived.
+async fn upstream_saw_only(desk: &Gateway, targets: &[&str]) {
+    desk.anyone().get("/public/last").await.expect_status(200);
+    let seen: Vec<String> = desk.upstream.requests().into_iter().map(|request| request.target).collect();
+    let mut expected: Vec<&str> = targets.to_vec();
+    expected.push("/public/last");
+    assert_eq!(seen, expected, "at the upstream");
+}
+
+async fn all_refused(table: &[(&str, &str)], statuses: &[u16]) {
+    let desk = Gateway::start().await;
+    for (case, text) in table {
+        for target in TARGETS {
+            refused(&desk, &format!("{case}, {target}"), &fill(&desk, text, target), statuses).await;
+        }
+    }
+    upstream_saw_only(&desk, &[]).await;
+}
+
+#[tokio::test]
+async fn a_length_that_can_be_read_in_two_ways_is_refused() {
+    let table = [
+        (
+            "length, then chunked",
+            "POST {T} HTTP/1.1\r\nHost: {H}\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{S}",
+        ),
+        (
+            "chunked, then length",
+            "POST {T} HTTP/1.1\r\nHost: {H}\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n{S}",
+        ),
+        (
+            "length nought and chunked",
+            "POST {T} HTTP/1.1\r\nHost: {H}\r\nContent-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{S}",
+        ),
+        ("two lengths", "POST {T} HTTP/1.1\r\nHost: {H}\r\nContent-Length: 0\r\nContent-Length: 44\r\n\r\n{S}"),
+        (
+            "two equal lengths",
+            "POST {T} HTTP/1.1\r\nHost: {H}\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\nhello{S}",
+        ),
+        ("a list of lengths", "POST {T} HTTP/1.1\r\nHost: {H}\r\nContent-Length: 5, 5\r\n\r\nhello{S}"),
+        ("a list without a space", "POST {T} HTTP/1.1\r\nHost: {H}\r\nContent-Length: 5,5\r\n\r\nhello{S}"),
+        ("a plus sign", "POST {T} HTTP/1.1\r\nHost: {H}\r\nContent-Length: +5\r\n\r\nhello{S}"),
+        ("a minus sign", "POST {T} HTTP/1.1\r\nHost: {H}\r\nContent-Length: -1\r\n\r\n{S}"),
+        ("hexadecimal", "POST {T} HTTP/1.1\r\nHost: {H}\r\nContent-Length: 0x5\r\n\r\nhello{S}"),
+        ("twenty digits", "POST {T} HTTP/1.1\r\nHost: {H}\r\nContent-Length: 99999999999999999999\r\n\r\nhello{S}"),
+        (
+            "two to the 64th and five",
+            "POST {T} HTTP/1.1\r\nHost: {H}\r\nContent-Length: 18446744073709551621\r\n\r\nhello{S}",
+        ),
+        ("a fraction", "POST {T} HTTP/1.1\r\nHost: {H}\r\nContent-Length: 5.0\r\n\r\nhello{S}"),
+        ("two numbers", "POST {T} HTTP/1.1\r\nHost: {H}\r\nContent-Length: 5 5\r\n\r\nhello{S}"),
+        ("nothing", "POST {T} HTTP/1.1\r\nHost: {H}\r\nContent-Length: \r\n\r\n{S}"),
+        ("a word", "POST {T} HTTP/1.1\r\nHost: {H}\r\nContent-Length: five\r\n\r\nhello{S}"),
+        (
+            "on a GET",
+            "GET {T} HTTP/1.1\r\nHost: {H}\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{S}",
+        ),
+    ];
+    all_refused(&table, &[400]).await;
+}
+
+#[tokio::test]
+async fn a_transfer_coding_other_than_chunked_is_refused() {
+    let mut table = Vec::new();
+    for (case, lines) in [
+        ("unknown", "Transfer-Encoding: xchunked\r\n"),
+        ("chunked is not the last", "Transfer-Encoding: chunked, identity\r\n"),
+        ("chunked twice", "Transfer-Encoding: chunked, chunked\r\n"),
+        ("chunked on two lines", "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n"),
+        ("two lines that differ", "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n"),
+        ("identity", "Transfer-Encoding: identity\r\n"),
+        ("gzip too", "Transfer-Encoding: gzip, chunked\r\n"),
+        ("a vertical tab", "Transfer-Encoding: \x0bchunked\r\n"),
+        ("a quoted word", "Transfer-Encoding: \"chunked\"\r\n"),
+        ("a parameter", "Transfer-Encoding: chunked;q=1\r\n"),
+        ("a comma", "Transfer-Encoding: ,chunked\r\n"),
+        ("nothing", "Transfer-Encoding: \r\n"),
+        ("a space before the colon", "Transfer-Encoding : chunked\r\n"),
+        ("a tab before the colon", "Transfer-Encoding\t: chunked\r\n"),
+        ("a line break before the value", "Transfer-Encoding:\r\n chunked\r\n"),
+    ] {
+        table.push((case, format!("POST {{T}} HTTP/1.1\r\nHost: {{H}}\r\n{lines}\r\n0\r\n\r\n{{S}}")));
+    }
+    let old = "POST {T} HTTP/1.0\r\nHost: {H}\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{S}";
+    table.push(("on HTTP/1.0", old.to_owned()));
+    let table: Vec<(&str, &str)> = table.iter().map(|(case, text)| (*case, text.as_str())).collect();
+    all_refused(&table, &[400, 501]).await;
+}
+
+#[tokio::test]
+async fn a_chunk_that_can_be_read_in_two_ways_ends_the_connection() {
+    let desk = Gateway::start().await;
+    let head = "POST {T} HTTP/1.1\r\nHost: {H}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
+    // Thirteen bytes that our own endpoint would take; `{J}` below.
+    let json = r#"{"token":"a"}"#;
+    let good = format!("{head}D;name=value\r\n{json}\r\n0\r\n\r\n");
+    for target in TARGETS {
+        desk.raw(&fill(&desk, &good, target)).await.expect("an answer").expect_status(200);
+    }
+    let mut wrong = Vec::new();
+    for (case, body) in [
+        ("a prefix", "0xd\r\n{J}\r\n0\r\n\r\n"),
+        ("a plus sign", "+d\r\n{J}\r\n0\r\n\r\n"),
+        ("a minus sign", "-d\r\n{J}\r\n0\r\n\r\n"),
+        ("a space before the size", " d\r\n{J}\r\n0\r\n\r\n"),
+        ("a space before the extension", "d ;a=b\r\n{J}\r\n0\r\n\r\n"),
+        ("a space before nothing", "d ;\r\n{J}\r\n0\r\n\r\n"),
+        ("no size but an extension", "d\r\n{J}\r\n;\r\n\r\n"),
+        ("an empty line", "d\r\n{J}\r\n\r\n\r\n"),
+        ("no digits", "xyz\r\n{J}\r\n0\r\n\r\n"),
+        ("seventeen digits", "0000000000000000d\r\n{J}\r\n0\r\n\r\n"),
+        ("seventeen digits, overflowing", "1000000000000000d\r\n{J}\r\n0\r\n\r\n"),
+        ("a line feed only", "d\n{J}\r\n0\r\n\r\n"),
+        ("a line feed in an extension", "d;a\nb\r\n{J}\r\n0\r\n\r\n"),
+        ("a carriage return in an extension", "d;a\rb\r\n{J}\r\n0\r\n\r\n"),
+        ("longer than it says", "d\r\n{J}!\r\n0\r\n\r\n"),
+        ("shorter than it says", "e\r\n{J}\r\n0\r\n\r\n"),
+        ("no line end behind it", "d\r\n{J}0\r\n\r\n"),
+        ("a line feed behind it", "d\r\n{J}\n0\r\n\r\n"),
+    ] {
+        for target in TARGETS {
+            let body = body.replace("{J}", json);
+            let mut connection = desk.connect().await;
+            connection.send(&fill(&desk, &format!("{head}{body}{{S}}"), target)).await;
+            let answer = connection.answer().await;
+            let closed = connection.closes_within(SOON).await;
+            match answer {
+                Some(answer) if answer.status == 400 && closed => drop(answer.expect_code(1400)),
+                // The upstream may have been reached already: then there is nothing to do but to cut both.
+                None if target == TARGETS[0] => {}
+                Some(answer) => wrong.push(format!("{case}, {target}: {}, closed: {closed}", answer.status)),
+                None => wrong.push(format!("{case}, {target}: closed without a word")),
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    desk.anyone().get("/public/last").await.expect_status(200);
+    for seen in desk.upstream.requests() {
+        assert!(seen.target == "/public/last" || seen.target == "/public/x", "{} was smuggled in", seen.target);
+    }
+}
+
+#[tokio::test]
+async fn a_head_that_is_no_http_is_refused() {
+    let table = [
+        ("a bare carriage return in a value", "GET {T} HTTP/1.1\r\nHost: {H}\r\nX-Own: a\rb\r\n\r\n{S}"),
+        ("a bare carriage return as a line end", "GET {T} HTTP/1.1\r\nHost: {H}\rX-Own: a\r\n\r\n{S}"),
+        ("NUL in a value", "GET {T} HTTP/1.1\r\nHost: {H}\r\nX-Own: a\0b\r\n\r\n{S}"),
+        ("NUL in a name", "GET {T} HTTP/1.1\r\nHost: {H}\r\nX-\0Own: a\r\n\r\n{S}"),
+        ("a folded line", "GET {T} HTTP/1.1\r\nHost: {H}\r\nX-Own: a\r\n b\r\n\r\n{S}"),
+        ("a line folded with a tab", "GET {T} HTTP/1.1\r\nHost: {H}\r\nX-Own: a\r\n\tb\r\n\r\n{S}"),
+        ("a fold in the first line", "GET {T} HTTP/1.1\r\n X-Own: a\r\nHost: {H}\r\n\r\n{S}"),
+        ("a line without a colon", "GET {T} HTTP/1.1\r\nHost: {H}\r\nX-Own\r\n\r\n{S}"),
+        ("a line without a name", "GET {T} HTTP/1.1\r\nHost: {H}\r\n: a\r\n\r\n{S}"),
+        ("a space in a name", "GET {T} HTTP/1.1\r\nHost: {H}\r\nX Own: a\r\n\r\n{S}"),
+        ("a space before the colon", "GET {T} HTTP/1.1\r\nHost: {H}\r\nX-Own : a\r\n\r\n{S}"),
+        ("a letter beyond ASCII in a name", "GET {T} HTTP/1.1\r\nHost: {H}\r\nX-\u{d6}wn: a\r\n\r\n{S}"),
+        ("no Host", "GET {T} HTTP/1.1\r\nX-Own: a\r\n\r\n{S}"),
+        ("an empty Host", "GET {T} HTTP/1.1\r\nHost: \r\n\r\n{S}"),
+        ("two Hosts", "GET {T} HTTP/1.1\r\nHost: {H}\r\nHost: evil.example\r\n\r\n{S}"),
+        ("the same Host twice", "GET {T} HTTP/1.1\r\nHost: {H}\r\nhost: {H}\r\n\r\n{S}"),
+        ("line feeds only", "GET {T} HTTP/1.1\nHost: {H}\n\n{S}"),
+        ("one line feed", "GET {T} HTTP/1.1\r\nHost: {H}\nX-Own: a\r\n\r\n{S}"),
+        ("a line feed at the end", "GET {T} HTTP/1.1\r\nHost: {H}\r\n\n{S}"),
+    ];
+    all_refused(&table, &[400]).await;
+}
+
+#[tokio::test]
+async fn a_request_line_that_is_none_is_refused() {
+    let desk = Gateway::start().await;
+    for (case, text) in [
+        ("HTTP/0.9", "GET {T}\r\n\r\n{S}"),
+        ("HTTP/1.2", "GET {T} HTTP/1.2\r\nHost: {H}\r\n\r\n{S}"),
+        ("HTTP/2.0", "GET {T} HTTP/2.0\r\nHost: {H}\r\n\r\n{S}"),
+        ("HTTP/3", "GET {T} HTTP/3\r\nHost: {H}\r\n\r\n{S}"),
+        ("another protocol", "GET {T} ICY/1.1\r\nHost: {H}\r\n\r\n{S}"),
+        ("lower case", "GET {T} http/1.1\r\nHost: {H}\r\n\r\n{S}"),
+        ("a fourth word", "GET {T} HTTP/1.1 x\r\nHost: {H}\r\n\r\n{S}"),
+        ("a tab", "GET\t{T}\tHTTP/1.1\r\nHost: {H}\r\n\r\n{S}"),
+        ("TLS", "\x16\x03\x01\x02\x00\x01\x00\x01\u{fc}\x03\x03\r\n\r\n{S}"),
+        ("the HTTP/2 preface", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+    ] {
+        for target in TARGETS {
+            let mut connection = desk.connect().await;
+            connection.send(&fill(&desk, text, target)).await;
+            let bytes = End::of(connection).rest_within(PATIENCE).await;
+            let answer = String::from_utf8_lossy(&bytes);
+            assert!(!answer.contains(" 200 "), "{case}, {target}: {answer}");
+        }
+    }
+    upstream_saw_only(&desk, &[]).await;
+}
+
+#[tokio::test]
+async fn a_header_that_decides_stands_only_once() {
+    let desk = Gateway::start().await;
+    let alice = desk.sign_in("u1001").await;
+    let other = desk.sign_in("u1001").await;
+    let (token, second) = (alice.token(), other.token());
+    let key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    let shake = "GET /ws/employee HTTP/1.1\r\nHost: {H}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n";
+    for (case, text) in [
+        (
+            "two tokens",
+            format!(
+                "GET /api/desk/x HTTP/1.1\r\nHost: {{H}}\r\nAuthorization: Bearer {token}\r\nAuthorization: Bearer {second}\r\n\r\n{{S}}"
+            ),
+        ),
+        (
+            "the same token twice",
+            format!(
+                "GET /api/desk/x HTTP/1.1\r\nHost: {{H}}\r\nAuthorization: Bearer {token}\r\nauthorization: Bearer {token}\r\n\r\n{{S}}"
+            ),
+        ),
+        (
+            "a token and something else",
+            format!(
+                "GET /api/desk/x HTTP/1.1\r\nHost: {{H}}\r\nAuthorization: Basic YTpi\r\nAuthorization: Bearer {token}\r\n\r\n{{S}}"
+            ),
+        ),
+        (
+            "two tokens on a public path",
+            format!(
+                "GET /public/x HTTP/1.1\r\nHost: {{H}}\r\nAuthorization: Bearer {token}\r\nAuthorization: Bearer {second}\r\n\r\n{{S}}"
+            ),
+        ),
+        (
+            "two tokens for ourselves",
+            format!(
+                "GET /api/auth/me HTTP/1.1\r\nHost: {{H}}\r\nAuthorization: Bearer {token}\r\nAuthorization: Bearer {second}\r\n\r\n{{S}}"
+            ),
+        ),
+        (
+            "two keys",
+            format!(
+                "{shake}{key}Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Protocol: bearer.{token}\r\n\r\n"
+            ),
+        ),
+        ("the same key twice", format!("{shake}{key}{key}Sec-WebSocket-Protocol: bearer.{token}\r\n\r\n")),
+    ] {
+        refused(&desk, case, &fill(&desk, &text, ""), &[400]).await;
+    }
+    upstream_saw_only(&desk, &[]).await;
+}
+
+#[tokio::test]
+async fn a_list_of_two_tokens_is_refused() {
+    let desk = Gateway::start().await;
+    let (one, two) = (desk.sign_in("u1001").await, desk.sign_in("u1001").await);
+    let value = format!("Bearer {}, Bearer {}", one.token(), two.token());
+    let answer = desk.anyone().send("GET", "/api/desk/x", &[("Authorization", &value)], b"").await.expect_code(1400);
+    let challenge = answer.header("www-authenticate").unwrap_or_default();
+    assert!(challenge.contains("error=\"invalid_request\""), "RFC 6750: {}", answer.describe());
+    upstream_saw_only(&desk, &[]).await;
+}
+
+#[tokio::test]
+async fn a_body_is_never_taken_for_a_request() {
+    let desk = Gateway::start().await;
+    let length = SMUGGLED.len();
+    for method in ["GET", "HEAD", "OPTIONS", "DELETE", "POST"] {
+        let target = format!("/public/{method}");
+        for framing in [
+            format!("Content-Length: {length}\r\n\r\n{SMUGGLED}"),
+            format!("Transfer-Encoding: chunked\r\n\r\n{length:x}\r\n{SMUGGLED}\r\n0\r\n\r\n"),
+        ] {
+            desk.upstream.forget();
+            let mut connection = desk.connect().await;
+            connection
+                .send(format!("{method} {target} HTTP/1.1\r\nHost: {}\r\n{framing}", desk.address()).as_bytes())
+                .await;
+            let answer = match method {
+                "HEAD" => connection.answer_to_head().await,
+                _ => connection.answer().await,
+            };
+            answer.unwrap_or_else(|| panic!("no answer to {method}")).expect_status(200);
+            let seen = desk.upstream.only_request();
+            assert_eq!(seen.target, target);
+            assert!(seen.body == SMUGGLED.as_bytes() || seen.body.is_empty(), "{method}: half a body");
+            // Whatever comes next on this connection is the answer to the next request.
+            connection.send(format!("GET /api/desk/x HTTP/1.1\r\nHost: {}\r\n\r\n", desk.address()).as_bytes()).await;
+            if let Some(next) = connection.answer().await {
+                next.expect_bare_challenge();
+            }
+        }
+    }
+    desk.upstream.forget();
+    upstream_saw_only(&desk, &[]).await;
+}
+
+#[tokio::test]
+async fn the_body_of_a_refused_request_is_never_taken_for_a_request() {
+    let desk = Gateway::start().await;
+    let length = SMUGGLED.len();
+    for (case, head) in [
+        ("no token", "POST /api/desk/x HTTP/1.1\r\nHost: {H}\r\n"),
+        ("no rule", "POST /nowhere HTTP/1.1\r\nHost: {H}\r\n"),
+        ("no such method", "PUT /api/auth/verify HTTP/1.1\r\nHost: {H}\r\n"),
+        ("no JSON", "POST /api/auth/verify HTTP/1.1\r\nHost: {H}\r\n"),
+        ("a body where none belongs", "GET /api/auth/qrcode HTTP/1.1\r\nHost: {H}\r\n"),
+        ("a body at ready", "GET /api/ready HTTP/1.1\r\nHost: {H}\r\n"),
+        ("a client that waits", "POST /api/desk/x HTTP/1.1\r\nHost: {H}\r\nExpect: 100-continue\r\n"),
+    ] {
+        for framing in [
+            format!("Content-Length: {length}\r\n\r\n{SMUGGLED}"),
+            format!("Transfer-Encoding: chunked\r\n\r\n{length:x}\r\n{SMUGGLED}\r\n0\r\n\r\n"),
+            // Nothing ends this one: the rest belongs to the body, for ever.
+            format!("Content-Length: 100000\r\n\r\n{SMUGGLED}"),
+        ] {
+            let mut connection = desk.connect().await;
+            connection.send(&fill(&desk, &format!("{head}{framing}"), "")).await;
+            let Some(first) = connection.answer().await else { continue };
+            assert!(first.status != 100, "{case}: nobody should be told to send this");
+            connection
+                .send(format!("GET /public/honest HTTP/1.1\r\nHost: {}\r\n\r\n", desk.address()).as_bytes())
+                .await;
+            let mut end = End::of(connection);
+            if framing.starts_with("Content-Length: 100000") {
+                drop(end);
+                continue;
+            }
+            let rest = end.rest_or_silence(Duration::from_millis(300)).await;
+            let text = String::from_utf8_lossy(&rest);
+            assert!(text.matches("HTTP/1.1 ").count() <= 1, "{case}: two answers for one request: {text}");
+        }
+    }
+    desk.anyone().get("/public/last").await.expect_status(200);
+    assert!(desk.upstream.requests().iter().all(|seen| seen.target != "/public/smuggled"));
+}
+
+#[tokio::test]
+async fn an_early_refusal_does_not_wait_for_the_body() {
+    let desk = Gateway::start().await;
+    for expect in ["", "Expect: 100-continue\r\n"] {
+        let head =
+            format!("POST /api/desk/x HTTP/1.1\r\nHost: {}\r\n{expect}Content-Length: 1000\r\n\r\n", desk.address());
+        let answer = desk.raw(head.as_bytes()).await.expect("an answer before the body");
+        answer.expect_bare_challenge();
+    }
+    upstream_saw_only(&desk, &[]).await;
+}
+
+#[tokio::test]
+async fn a_second_request_in_the_same_segment_is_judged_alone() {
+    let desk = Gateway::start().await;
+    let alice = desk.sign_in("u1001").await;
+    let host = desk.address();
+    let bearer = format!("Authorization: Bearer {}\r\n", alice.token());
+    for (case, first, second, seen) in [
+        (
+            "the second has no token",
+            format!("GET /api/desk/1 HTTP/1.1\r\nHost: {host}\r\n{bearer}\r\n"),
+            format!("GET /api/desk/2 HTTP/1.1\r\nHost: {host}\r\n\r\n"),
+            vec!["/api/desk/1"],
+        ),
+        (
+            "the first has no token",
+            format!("GET /api/desk/1 HTTP/1.1\r\nHost: {host}\r\n\r\n"),
+            format!("GET /api/desk/2 HTTP/1.1\r\nHost: {host}\r\n\r\n"),
+            vec![],
+        ),
+        (
+            "the second needs a role",
+            format!("GET /api/desk/1 HTTP/1.1\r\nHost: {host}\r\n{bearer}\r\n"),
+            format!("GET /api/admin-desk/2 HTTP/1.1\r\nHost: {host}\r\n{bearer}\r\n"),
+            vec!["/api/desk/1"],
+        ),
+        (
+            "the first is ours",
+            format!("GET /api/auth/me HTTP/1.1\r\nHost: {host}\r\n{bearer}\r\n"),
+            format!("GET /api/desk/2 HTTP/1.1\r\nHost: {host}\r\n\r\n"),
+            vec![],
+        ),
+    ] {
+        desk.upstream.forget();
+        let mut connection = desk.connect().await;
+        connection.send(format!("{first}{second}").as_bytes()).await;
+        let answer = connection.answer().await.expect("an answer");
+        assert_eq!(answer.status == 200, case != "the first has no token", "{case}: {}", answer.describe());
+        // The connection may end here; if it goes on, then with the second one's own answer.
+        if let Some(answer) = connection.answer().await {
+            assert!(matches!(answer.status, 401 | 403), "{case}: {}", answer.describe());
+        }
+        upstream_saw_only(&desk, &seen).await;
+    }
+}
+
+#[tokio::test]
+async fn too_many_headers_are_1431() {
+    let desk = Gateway::start().await;
+    let head = |count: usize| {
+        let lines: String = (0..count).map(|number| format!("X-Own-{number}: a\r\n")).collect();
+        format!("GET /public/x HTTP/1.1\r\nHost: {}\r\n{lines}\r\n", desk.address())
+    };
+    desk.raw(head(90).as_bytes()).await.expect("an answer").expect_status(200);
+    desk.raw(head(99).as_bytes()).await.expect("an answer").expect_status(200);
+    desk.upstream.forget();
+    for count in [100, 101, 200, 255] {
+        over_the_limit(&desk, &format!("{count} beside Host"), head(count).as_bytes(), 431).await;
+    }
+    upstream_saw_only(&desk, &[]).await;
+}
+
+#[tokio::test]
+async fn far_too_many_headers_are_1431_too() {
+    let desk = Gateway::start().await;
+    for count in [256, 300, 1000] {
+        let lines: String = (0..count).map(|number| format!("X-Own-{number}: a\r\n")).collect();
+        let head = format!("GET /public/x HTTP/1.1\r\nHost: {}\r\n{lines}\r\n", desk.address());
+        over_the_limit(&desk, &format!("{count} beside Host"), head.as_bytes(), 431).await;
+    }
+    upstream_saw_only(&desk, &[]).await;
+}
+
+#[tokio::test]
+async fn a_large_head_is_1431() {
+    let desk = Gateway::start().await;
+    let head = |length: usize| {
+        format!("GET /public/x HTTP/1.1\r\nHost: {}\r\nX-Own: {}\r\n\r\n", desk.address(), "a".repeat(length))
+    };
+    desk.raw(head(30_000).as_bytes()).await.expect("an answer").expect_status(200);
+    desk.upstream.forget();
+    for length in [33_000, 65_536, 500_000] {
+        over_the_limit(&desk, &format!("{length} bytes"), head(length).as_bytes(), 431).await;
+    }
+    let many: String = (0..80).map(|number| format!("X-Own-{number}: {}\r\n", "a".repeat(800))).collect();
+    let many = format!("GET /public/x HTTP/1.1\r\nHost: {}\r\n{many}\r\n", desk.address());
+    over_the_limit(&desk, "80 lines of 800", many.as_bytes(), 431).await;
+    upstream_saw_only(&desk, &[]).await;
+}
+
+#[tokio::test]
+async fn a_head_without_end_is_not_collected() {
+    let desk = Gateway::start().await;
+    let mut connection = desk.connect().await;
+    let start = format!("GET /public/x HTTP/1.1\r\nHost: {}\r\nX-Own: {}", desk.address(), "a".repeat(3 << 20));
+    connection.send(start.as_bytes()).await;
+    let bytes = End::of(connection).rest_within(PATIENCE).await;
+    assert!(bytes.is_empty() || bytes.starts_with(b"HTTP/1.1 4"), "{}", String::from_utf8_lossy(&bytes));
+    upstream_saw_only(&desk, &[]).await;
+}
+
+#[tokio::test]
+async fn a_long_target_is_1414() {
+    let desk = Gateway::start().await;
+    let line = |length: usize, target: &str| {
+        let target = format!("{target}{}", "a".repeat(length - target.len()));
+        format!("GET {target} HTTP/1.1\r\nHost: {}\r\n\r\n", desk.address())
+    };
+    for start in ["/public/", "/public/x?q="] {
+        desk.raw(line(8192, start).as_bytes()).await.expect("an answer").expect_status(200);
+    }
+    desk.upstream.forget();
+    for start in ["/public/", "/public/x?q=", "/api/auth/qrcode?q=", "/nowhere/"] {
+        for length in [8193, 20_000, 30_000] {
+            over_the_limit(&desk, &format!("{length} bytes of {start}"), line(length, start).as_bytes(), 414).await;
+        }
+    }
+    upstream_saw_only(&desk, &[]).await;
+}
+
+#[tokio::test]
+async fn a_target_longer_than_any_head_is_1414_too() {
+    let desk = Gateway::start().await;
+    for length in [33_000, 100_000, 500_000] {
+        let line = format!("GET /public/{} HTTP/1.1\r\nHost: {}\r\n\r\n", "a".repeat(length), desk.address());
+        over_the_limit(&desk, &format!("{length} bytes"), line.as_bytes(), 414).await;
+    }
+    upstream_saw_only(&desk, &[]).await;
+}
+
+#[tokio::test]
+async fn a_large_body_for_ourselves_is_1413_and_for_upstreams_none() {
+    let desk = Gateway::start().await;
+    let large = vec![b' '; 10 << 20];
+    let head =
+        format!("POST /api/auth/verify HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n", desk.address());
+    let mut announced = format!("{head}Content-Length: {}\r\n\r\n", large.len()).into_bytes();
+    refused(&desk, "announced", &announced, &[413]).await;
+    announced.extend_from_slice(&large[..200_000]);
+    refused(&desk, "announced and sent", &announced, &[413]).await;
+    let mut chunked = format!("{head}Transfer-Encoding: chunked\r\n\r\n").into_bytes();
+    for _ in 0..30 {
+        chunked.extend_from_slice(b"1000\r\n");
+        chunked.extend_from_slice(&large[..0x1000]);
+        chunked.extend_from_slice(b"\r\n");
+    }
+    refused(&desk, "chunk after chunk", &chunked, &[413]).await;
+    desk.anyone().post_body("/public/x", "text/plain", &large).await.expect_status(200);
+    assert_eq!(desk.upstream.only_request().body.len(), large.len());
+}
+
+#[tokio::test]
+async fn a_head_that_does_not_come_is_cut() {
+    let desk = Gateway::with("[limits]\nhead_deadline = \"500ms\"").await;
+    let host = desk.address();
+    for (case, start) in [
+        ("one letter", "G".to_owned()),
+        ("half a line", "GET /public/x HT".to_owned()),
+        ("half a head", format!("GET /public/x HTTP/1.1\r\nHost: {host}\r\nX-Own: a")),
+        ("all but the last byte", format!("GET /public/x HTTP/1.1\r\nHost: {host}\r\n\r")),
+    ] {
+        let began = Instant::now();
+        let mut connection = desk.connect().await;
+        connection.send(start.as_bytes()).await;
+        let answer = connection.answer().await;
+        let took = began.elapsed();
+        if let Some(answer) = answer {
+            answer.expect_code(1408);
+        }
+        assert!(took >= Duration::from_millis(400) && took < Duration::from_secs(5), "{case}: after {took:?}");
+    }
+    upstream_saw_only(&desk, &[]).await;
+}
+
+#[tokio::test]
+async fn the_deadline_is_for_the_whole_head_not_for_each_byte() {
+    let desk = Gateway::with("[limits]\nhead_deadline = \"500ms\"").await;
+    let mut end = End::of(desk.connect().await);
+    let began = Instant::now();
+    end.send(format!("GET /public/x HTTP/1.1\r\nHost: {}\r\nX-Own: ", desk.address()).as_bytes()).await;
+    // A byte now and then, each well within the time for the whole.
+    while end.is_silent_for(Duration::from_millis(50)).await {
+        if end.try_send(b"a").await.is_err() {
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_secs(5), "a drip-fed head lives for ever");
+    }
+    assert!(began.elapsed() >= Duration::from_millis(400), "after {:?}", began.elapsed());
+    let bytes = end.rest_within(PATIENCE).await;
+    assert!(bytes.is_empty() || bytes.starts_with(b"HTTP/1.1 408"), "{}", String::from_utf8_lossy(&bytes));
+    upstream_saw_only(&desk, &[]).await;
+}
+
+#[tokio::test]
+async fn the_deadline_holds_for_the_second_head_too() {
+    let desk = Gateway::with("[limits]\nhead_deadline = \"500ms\"").await;
+    let mut connection = desk.connect().await;
+    let whole = format!("GET /public/x HTTP/1.1\r\nHost: {}\r\n\r\n", desk.address());
+    connection.send(whole.as_bytes()).await;
+    connection.answer().await.expect("an answer").expect_status(200);
+    let began = Instant::now();
+    connection.send(b"GET /public/y HTTP/1.1\r\n").await;
+    if let Some(answer) = connection.answer().await {
+        answer.expect_code(1408);
+    }
+    assert!(began.elapsed() < Duration::from_secs(5), "after {:?}", began.elapsed());
+    upstream_saw_only(&desk, &["/public/x"]).await;
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed() {
+    let desk = Gateway::with("[limits]\nidle = \"1s\"\nhead_deadline = \"1s\"").await;
+    for target in ["/public/x", "/api/ready"] {
+        let mut connection = desk.connect().await;
+        connection.send(format!("GET {target} HTTP/1.1\r\nHost: {}\r\n\r\n", desk.address()).as_bytes()).await;
+        connection.answer().await.expect("an answer").expect_status(200);
+        let began = Instant::now();
+        assert!(connection.closes_within(Duration::from_secs(8)).await, "after {target}");
+        assert!(began.elapsed() >= Duration::from_millis(700), "{target}: after {:?}", began.elapsed());
+    }
+    let mut silent = desk.connect().await;
+    assert!(silent.closes_within(Duration::from_secs(8)).await, "one that never said a word");
+}
+
+#[tokio::test]
+async fn a_slow_answer_is_not_an_idle_connection() {
+    let desk = Gateway::with("[limits]\nidle = \"1s\"\nhead_deadline = \"500ms\"").await;
+    let mut visits = Visits::at(&desk.upstream);
+    let mut slow = desk.connect().await;
+    slow.send(format!("GET /public/slow HTTP/1.1\r\nHost: {}\r\n\r\n", desk.address()).as_bytes()).await;
+    let mut visit = visits.next().await;
+    // Time passes: an idle connection of the same age and another one after it are gone.
+    for _ in 0..2 {
+        assert!(desk.connect().await.closes_within(Duration::from_secs(8)).await);
+    }
+    visit.end.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone").await;
+    assert_eq!(slow.answer().await.expect("an answer").text(), "done");
+}

@@ -1,0 +1,50 @@
+//! The promises of the contract, each kept or broken by the real program: a file per endpoint and per promise.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+mod qrcode;
+
+mod scan_status;
+
+mod oauth2;
+
+mod verify;
+
+mod logout;
+
+mod me;
+
+mod switch_role;
+
+mod bind;
+
+mod dev;
+
+mod operations;
+
+mod check;
+
+mod operate;
+
+mod envelope;
+
+mod tokens;
+
+mod crash;
+
+mod secrets;
+
+mod proxy_http;
+
+mod proxy_websocket;
+
+mod identity_headers;
+
+mod paths;
+
+mod framing;
+
+mod reload;
+
+mod drain;

@@ -1,0 +1,376 @@
+//! GET /api/auth/oauth2/url and /callback: to the platform and back, to the same browser, to our own pages only.
+
+use std::collections::BTreeSet;
+
+use url::Url;
+
+use crate::support::*;
+
+fn encoded(text: &str) -> String {
+    url::form_urlencoded::byte_serialize(text.as_bytes()).collect()
+}
+
+/// Fails when this answer signs anybody in or leads away from us; the contract's error redirect or a plain page is left.
+#[track_caller]
+fn expect_no_sign_in(desk: &Gateway, case: &str, answer: &Answer) {
+    let whole = answer.describe();
+    assert!(!whole.contains("token="), "{case}: a token in {whole}");
+    match answer.status {
+        302 => {
+            let location = answer.location();
+            let own = format!("{}/", desk.public_url());
+            assert!(location.starts_with(&own), "{case}: an open redirect in {whole}");
+            assert!(fragment_of(&location, "error").is_some(), "{case}: no error in {whole}");
+            assert!(fragment_of(&location, "error_code").is_some(), "{case}: no error_code in {whole}");
+        }
+        400..=499 => {
+            let kind = answer.header("content-type").unwrap_or_default();
+            assert!(kind.starts_with("text/html"), "{case}: people see this page: {whole}");
+        }
+        _ => panic!("{case}: neither redirect nor error page: {whole}"),
+    }
+    assert_eq!(answer.header("cache-control"), Some("no-store"), "{case}");
+}
+
+#[tokio::test]
+async fn the_authorize_url_is_the_specifications() {
+    let desk = Gateway::start().await;
+    let target = desk.client_url("h5");
+    let answer = desk.anyone().get(&format!("/api/auth/oauth2/url?redirect_uri={}", encoded(&target))).await;
+    let data = answer.expect_code(0).data();
+
+    assert_eq!(data["redirect_uri"], target, "the echo of the request");
+    let text = data["authorize_url"].as_str().expect("a URL");
+    assert!(text.ends_with("#wechat_redirect"), "{text}");
+    let url = Url::parse(text).expect("a URL");
+    assert_eq!(url.port(), Some(desk.platform_address().port()), "the simulated platform");
+    let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
+    let wanted = [
+        ("appid", "wwdemo"),
+        ("redirect_uri", target.as_str()),
+        ("response_type", "code"),
+        ("scope", "snsapi_base"),
+        ("state", "auth_login"),
+    ];
+    let wanted: Vec<(String, String)> = wanted.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+    assert_eq!(pairs, wanted, "names, values and order of the specification's table");
+}
+
+#[tokio::test]
+async fn the_applications_id_is_there_when_one_is_configured() {
+    let desk = Gateway::with("[platform]\nagent_id = \"1000002\"").await;
+    let url = desk.phone("u1001").authorize_url(&desk.client_url("h5")).await;
+    assert!(url.ends_with("&state=auth_login&agentid=1000002#wechat_redirect"), "{url}");
+}
+
+#[tokio::test]
+async fn the_flow_cookie_is_for_this_browser_alone_and_for_ten_minutes() {
+    let desk = Gateway::start().await;
+    let target = format!("/api/auth/oauth2/url?redirect_uri={}", encoded(&desk.client_url("h5")));
+    let answer = desk.anyone().get(&target).await.expect_code(0);
+    let cookie = answer.header("set-cookie").expect("one flow cookie").to_ascii_lowercase();
+    let attributes: Vec<&str> = cookie.split(';').map(str::trim).skip(1).collect();
+    assert!(attributes.contains(&"httponly"), "{cookie}");
+    assert!(attributes.contains(&"samesite=lax"), "{cookie}");
+    assert!(attributes.contains(&"max-age=600"), "{cookie}");
+    assert!(!attributes.iter().any(|attribute| attribute.starts_with("domain")), "for this host only: {cookie}");
+}
+
+#[tokio::test]
+async fn pages_under_the_clients_addresses_may_be_returned_to() {
+    let desk = Gateway::start().await;
+    for page in ["h5/", "h5/deep/page", "h5/page?x=1&y=2", "itagent/", "itadmin/users"] {
+        let target = format!("{}/{page}", desk.public_url());
+        let answer = desk.anyone().get(&format!("/api/auth/oauth2/url?redirect_uri={}", encoded(&target))).await;
+        assert_eq!(answer.expect_code(0).data()["redirect_uri"], target.as_str());
+    }
+}
+
+#[tokio::test]
+async fn nothing_else_may_be_returned_to() {
+    let desk = Gateway::start().await;
+    let port = desk.address().port();
+    let table: &[(&str, String)] = &[
+        ("a foreign host", "http://evil.example/h5/".into()),
+        ("no scheme", format!("//127.0.0.1:{port}/h5/")),
+        ("a foreign host without scheme", "//evil.example/h5/".into()),
+        ("a backslash", "/\\evil.example/h5/".into()),
+        ("only a path", "/h5/".into()),
+        ("script", "javascript:alert(1)//h5/".into()),
+        ("data", "data:text/html,x".into()),
+        ("a user before a foreign host", format!("http://127.0.0.1:{port}@evil.example/h5/")),
+        ("a user", format!("http://user@127.0.0.1:{port}/h5/")),
+        ("a longer host", format!("http://127.0.0.1:{port}.evil.example/h5/")),
+        ("another port", format!("http://127.0.0.1:{}/h5/", port ^ 1)),
+        ("another scheme", format!("https://127.0.0.1:{port}/h5/")),
+        ("another name of the same host", format!("http://localhost:{port}/h5/")),
+        ("another path", format!("http://127.0.0.1:{port}/other/")),
+        ("a path that only begins alike", format!("http://127.0.0.1:{port}/h5evil/")),
+        ("the client's address without its slash", format!("http://127.0.0.1:{port}/h5")),
+        ("up and away", format!("http://127.0.0.1:{port}/h5/../other/")),
+        ("up and away, encoded", format!("http://127.0.0.1:{port}/h5/%2e%2e/other/")),
+        ("up and away with backslashes", format!("http://127.0.0.1:{port}/h5/..\\other/")),
+        ("a fragment", format!("http://127.0.0.1:{port}/h5/#fragment")),
+        ("a line break", format!("http://127.0.0.1:{port}/h5/\r\nSet-Cookie: a=b")),
+        ("an encoded line break", format!("http://127.0.0.1:{port}/h5/%0d%0aSet-Cookie:%20a=b")),
+        ("a tab", format!("http://127.0.0.1:{port}/h\t5/")),
+        ("a space in front", format!(" http://evil.example/?http://127.0.0.1:{port}/h5/")),
+        ("our own callback", format!("http://127.0.0.1:{port}/api/auth/oauth2/callback")),
+        ("nothing", String::new()),
+    ];
+    for (case, target) in table {
+        let answer = desk.anyone().get(&format!("/api/auth/oauth2/url?redirect_uri={}", encoded(target))).await;
+        assert_eq!(answer.code(), 1400, "{case}: {target}");
+        assert!(answer.header("set-cookie").is_none(), "{case}: no flow begins");
+        answer.expect_code(1400);
+    }
+    desk.anyone().get("/api/auth/oauth2/url").await.expect_code(1400);
+}
+
+#[tokio::test]
+async fn a_member_comes_back_signed_in_to_the_page_that_asked() {
+    let desk = Gateway::start().await;
+    for (member, client) in [("u1001", "h5"), ("a2001", "itagent"), ("m5001", "itadmin"), ("m5001", "h5")] {
+        let page = desk.client_url(client);
+        let phone = desk.phone(member);
+        let answer = phone.oauth2(&page).await.expect_status(302);
+        let location = answer.location();
+        let (address, _) = location.split_once('#').expect("a fragment");
+        assert_eq!(address, page, "nothing but the fragment is added");
+        assert_eq!(fragment_of(&location, "token_type").as_deref(), Some("Bearer"));
+        let seconds: i64 = fragment_of(&location, "expires_in").expect("expires_in").parse().expect("seconds");
+        assert!((28_700..=28_800).contains(&seconds), "{seconds}");
+        assert_eq!(answer.header("cache-control"), Some("no-store"), "a token is in it");
+        assert_eq!(answer.header("referrer-policy"), Some("no-referrer"));
+
+        let token = fragment_of(&location, "token").expect("a token");
+        let me = desk.bearing(&token).get("/api/auth/me").await.expect_code(0).data();
+        assert_eq!((&me["employee_id"], &me["login_source"]), (&json!(member), &json!(client)));
+    }
+}
+
+#[tokio::test]
+async fn the_pages_own_query_is_kept() {
+    let desk = Gateway::start().await;
+    let page = format!("{}deep/page?x=1&y=2", desk.client_url("h5"));
+    let location = desk.phone("u1001").oauth2(&page).await.location();
+    assert_eq!(location.split('#').next(), Some(page.as_str()));
+    assert!(fragment_of(&location, "token").is_some(), "{location}");
+}
+
+/// Ten tabs of one browser: all have asked before the first one comes back.
+async fn ten_tabs(desk: &Gateway, pages: &[String], referer: impl Fn(&str) -> Option<String>) {
+    let phone = desk.phone("a2001");
+    let mut callbacks = Vec::new();
+    for page in pages {
+        let authorize_url = phone.authorize_url(page).await;
+        callbacks.push((page, phone.authorize(&authorize_url).await));
+    }
+    callbacks.reverse();
+    let mut sessions = BTreeSet::new();
+    for (page, callback) in &callbacks {
+        let tab = match referer(page) {
+            Some(referer) => phone.client().with_header("Referer", &referer),
+            None => phone.client().clone(),
+        };
+        let location = tab.get(callback).await.location();
+        let token = fragment_of(&location, "token").unwrap_or_else(|| panic!("no token in {location}"));
+        assert!(pages.iter().any(|page| location.starts_with(&format!("{page}#"))), "{location}");
+        desk.bearing(&token).get("/api/auth/me").await.expect_code(0);
+        sessions.insert(jti_of(&token));
+    }
+    assert_eq!(sessions.len(), pages.len());
+}
+
+#[tokio::test]
+async fn ten_tabs_of_one_page_all_sign_in() {
+    let desk = Gateway::start().await;
+    let pages = vec![desk.client_url("itagent"); 10];
+    ten_tabs(&desk, &pages, |_| None).await;
+    ten_tabs(&desk, &pages, |page| Some(page.to_owned())).await;
+}
+
+#[tokio::test]
+async fn ten_tabs_of_ten_pages_all_sign_in() {
+    let desk = Gateway::start().await;
+    let pages: Vec<String> = (0..10).map(|tab| format!("{}tab/{tab}", desk.client_url("itagent"))).collect();
+    // Pages may keep their address to themselves, and browsers cut it down to its origin.
+    ten_tabs(&desk, &pages, |_| None).await;
+    ten_tabs(&desk, &pages, |page| page.find("/itagent").map(|end| page[..=end].to_owned())).await;
+}
+
+#[tokio::test]
+async fn a_callback_without_the_flow_cookie_is_refused() {
+    let desk = Gateway::start().await;
+    let phone = desk.phone("u1001");
+    let authorize_url = phone.authorize_url(&desk.client_url("h5")).await;
+
+    let callback = phone.authorize(&authorize_url).await;
+    let answer = desk.anyone().get(&callback).await;
+    expect_no_sign_in(&desk, "another browser", &answer);
+
+    let callback = phone.authorize(&authorize_url).await;
+    let jar = phone.client().jar();
+    assert!(!jar.is_empty());
+    for (case, jar) in [
+        ("a cut cookie", jar.clone().tampered(|value| value[..value.len() / 2].to_owned())),
+        ("a made-up cookie", jar.clone().tampered(|value| "A".repeat(value.len()))),
+        ("a cookie with its end changed", jar.clone().tampered(changed_at_the_end)),
+        ("an empty cookie", jar.clone().tampered(|_| String::new())),
+    ] {
+        let browser = desk.anyone();
+        browser.use_jar(jar);
+        expect_no_sign_in(&desk, case, &browser.get(&callback).await);
+    }
+}
+
+fn changed_at_the_end(value: &str) -> String {
+    let place = value.len().saturating_sub(3);
+    let letter = if value[place..].starts_with('x') { "y" } else { "x" };
+    format!("{}{letter}{}", &value[..place], &value[place + 1..])
+}
+
+#[tokio::test]
+async fn an_old_flow_cookie_is_refused() {
+    let desk = Gateway::with("[oauth2]\nflow_lifetime = \"1s\"").await;
+    let phone = desk.phone("u1001");
+    let authorize_url = phone.authorize_url(&desk.client_url("h5")).await;
+    // The browser of this test forgets nothing, as a hostile one would not.
+    let jar = phone.client().jar();
+    let answer = eventually("the end of the flow", || async {
+        phone.client().use_jar(jar.clone());
+        let callback = phone.authorize(&authorize_url).await;
+        let answer = phone.client().get(&callback).await;
+        (!answer.describe().contains("token=")).then_some(answer)
+    })
+    .await;
+    expect_no_sign_in(&desk, "an old flow cookie", &answer);
+}
+
+#[tokio::test]
+async fn without_the_cookie_rule_the_active_role_picks_the_page() {
+    let desk = Gateway::with("[oauth2]\nrequire_flow_cookie = false").await;
+    for (member, client) in [("u1001", "h5"), ("a2001", "itagent"), ("m5001", "itadmin")] {
+        let authorize_url = desk.phone(member).authorize_url(&desk.client_url("h5")).await;
+        // A phone that never asked us: it comes from the platform's workbench.
+        let phone = desk.phone(member);
+        let callback = phone.authorize(&authorize_url).await;
+        let location = phone.client().get(&callback).await.expect_status(302).location();
+        assert_eq!(location.split('#').next(), Some(desk.client_url(client).as_str()), "{member}");
+        let token = fragment_of(&location, "token").expect("a token");
+        desk.bearing(&token).get("/api/auth/me").await.expect_code(0);
+    }
+}
+
+#[tokio::test]
+async fn the_same_code_twice_gets_the_same_answer() {
+    let desk = Gateway::start().await;
+    let phone = desk.phone("u1001");
+    let authorize_url = phone.authorize_url(&desk.client_url("h5")).await;
+    let callback = phone.authorize(&authorize_url).await;
+    // The browser still sends the cookie of the first time: both requests left before either was answered.
+    let (one, two) = (desk.anyone(), desk.anyone());
+    one.use_jar(phone.client().jar());
+    two.use_jar(phone.client().jar());
+    let (first, second) = tokio::join!(one.get(&callback), two.get(&callback));
+    let token = fragment_of(&first.location(), "token").expect("a token");
+    assert_eq!(fragment_of(&second.location(), "token").as_deref(), Some(token.as_str()));
+    let third = desk.anyone();
+    third.use_jar(phone.client().jar());
+    assert_eq!(third.get(&callback).await.location(), first.location(), "and a moment later");
+}
+
+#[tokio::test]
+async fn a_stolen_code_signs_nobody_else_in() {
+    let desk = Gateway::start().await;
+    let victim = desk.phone("m5001");
+    let authorize_url = victim.authorize_url(&desk.client_url("itadmin")).await;
+    let callback = victim.authorize(&authorize_url).await;
+    assert!(fragment_of(&victim.client().get(&callback).await.location(), "token").is_some());
+
+    expect_no_sign_in(&desk, "a used code without a flow", &desk.anyone().get(&callback).await);
+    let thief = desk.phone("u1001");
+    thief.authorize_url(&desk.client_url("h5")).await;
+    expect_no_sign_in(&desk, "a used code in another flow", &thief.client().get(&callback).await);
+}
+
+#[tokio::test]
+async fn what_is_no_sign_in_is_told_to_the_page_that_asked() {
+    let desk = Gateway::start().await;
+    let page = desk.client_url("h5");
+    for (case, member, code) in [
+        ("refused at the platform", "deny", None),
+        ("a disabled member", "x8001", Some("1003")),
+        ("a member of a connected corporation without an account", "wwpartner/p7001", Some("1003")),
+    ] {
+        let answer = desk.phone(member).oauth2(&page).await.expect_status(302);
+        expect_no_sign_in(&desk, case, &answer);
+        let location = answer.location();
+        assert!(location.starts_with(&format!("{page}#")), "{case}: {location}");
+        if let Some(code) = code {
+            assert_eq!(fragment_of(&location, "error_code").as_deref(), Some(code), "{case}: {location}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn odd_callbacks_sign_nobody_in() {
+    let desk = Gateway::start().await;
+    let phone = desk.phone("u1001");
+    let table = [
+        ("nothing", String::new()),
+        ("a code that was never given", "?code=forged&state=auth_login".to_owned()),
+        ("an empty code", "?code=&state=auth_login".to_owned()),
+        ("no code", "?state=auth_login".to_owned()),
+        ("an unknown state", "?code=forged&state=other".to_owned()),
+        ("no state", "?code=forged".to_owned()),
+        ("two states", "?code=forged&state=auth_login&state=other".to_owned()),
+        ("an array", "?code=forged&state[]=auth_login".to_owned()),
+        ("a scan id that was never given", "?code=forged&state=qrAAAAAAAAAAAAAAAAAAAAAAAA".to_owned()),
+        ("a scan id without its id", "?code=forged&state=qr".to_owned()),
+        ("a long state", format!("?code=forged&state=qr{}", "A".repeat(4000))),
+        ("a long code", format!("?code={}&state=auth_login", "A".repeat(4000))),
+        ("a platform error", "?errcode=40029&errmsg=invalid+code&state=auth_login".to_owned()),
+        ("an error that is no number", "?errcode=many&errmsg=x&state=auth_login".to_owned()),
+        ("a script", "?errcode=1&errmsg=%3Cscript%3Ealert(1)%3C/script%3E&state=auth_login".to_owned()),
+        ("a line break", "?errcode=1&errmsg=a%0d%0aSet-Cookie:%20evil=1&state=auth_login".to_owned()),
+        ("a place to go", "?code=forged&state=auth_login&redirect_uri=http://evil.example/".to_owned()),
+    ];
+    for (case, query) in table {
+        phone.authorize_url(&desk.client_url("h5")).await;
+        for (who, browser) in [("with a flow", phone.client().clone()), ("without", desk.anyone())] {
+            let answer = browser.get(&format!("/api/auth/oauth2/callback{query}")).await;
+            let whole = answer.describe();
+            expect_no_sign_in(&desk, &format!("{case}, {who}"), &answer);
+            assert!(!whole.contains("<script>alert"), "{case}, {who}: {whole}");
+            assert!(!answer.header_all("set-cookie").iter().any(|cookie| cookie.contains("evil")), "{case}: {whole}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_callback_goes_only_where_the_flow_began() {
+    let desk = Gateway::start().await;
+    let phone = desk.phone("u1001");
+    let page = desk.client_url("h5");
+    let authorize_url = phone.authorize_url(&page).await;
+    let callback = phone.authorize(&authorize_url).await;
+    let location = phone.client().get(&format!("{callback}&redirect_uri=http://evil.example/")).await.location();
+    assert!(location.starts_with(&format!("{page}#token=")), "{location}");
+}
+
+#[tokio::test]
+async fn an_employee_without_a_role_gets_the_default_one() {
+    let desk = Gateway::start().await;
+    let employee = desk.sign_in_by_oauth2("n6001", "h5").await;
+    let me = employee.get("/api/auth/me").await.expect_code(0).data();
+    assert_eq!((&me["roles"], &me["current_role"]), (&json!(["user"]), &json!("user")));
+}
+
+#[tokio::test]
+async fn an_employee_without_a_role_is_refused_where_there_is_no_default() {
+    let desk = Gateway::with("[directory]\ndefault_role = \"\"").await;
+    let answer = desk.phone("n6001").oauth2(&desk.client_url("h5")).await;
+    expect_no_sign_in(&desk, "no role", &answer);
+    assert_eq!(fragment_of(&answer.location(), "error_code").as_deref(), Some("1003"));
+}

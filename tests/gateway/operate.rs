@@ -1,0 +1,96 @@
+//! `deskgate session` and `deskgate role`: commands that reach the running gateway, and what follows at once.
+
+use std::process::Output;
+use std::time::Duration;
+
+use crate::support::*;
+
+#[track_caller]
+fn success(output: &Output) -> String {
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{stdout}{}", String::from_utf8_lossy(&output.stderr));
+    stdout
+}
+
+#[tokio::test]
+async fn sessions_are_listed_and_ended() {
+    let desk = Gateway::start().await;
+    let (alice, anton) = (desk.sign_in("u1001").await, desk.sign_in("a2001").await);
+    let (gone, stays) = (jti_of(alice.token()), jti_of(anton.token()));
+    let mut socket = alice.websocket("/ws/employee").await;
+    socket.echo("hello").await;
+
+    let list = success(&desk.command(&["session", "list", "--json"]).await);
+    let parsed: Value = serde_json::from_str(&list).expect("JSON");
+    assert!(parsed.to_string().contains(&gone) && parsed.to_string().contains(&stays), "{list}");
+    assert!(!list.contains(alice.token()), "a list is no place for tokens");
+
+    success(&desk.command(&["session", "end", &gone]).await);
+    assert_eq!(socket.closed_within(Duration::from_secs(1)).await, Some(4401));
+    alice.get("/api/auth/me").await.expect_invalid_token();
+    anton.get("/api/auth/me").await.expect_code(0);
+    let list = success(&desk.command(&["session", "list", "--json"]).await);
+    assert!(!list.contains(&gone) && list.contains(&stays), "{list}");
+}
+
+#[tokio::test]
+async fn ending_a_session_that_is_not_there_is_a_failure() {
+    let desk = Gateway::start().await;
+    let output = desk.command(&["session", "end", "nobody-has-this-one"]).await;
+    assert!(!output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert!(!output.stderr.is_empty(), "it says why");
+}
+
+#[tokio::test]
+async fn a_taken_role_is_gone_from_live_sessions() {
+    let desk = Gateway::start().await;
+    let anton = desk.sign_in("a2001").await;
+    let mut for_agents = anton.websocket("/ws/agent").await;
+    let mut for_everyone = anton.websocket("/ws/employee").await;
+    for_agents.echo("hello").await;
+    anton.get("/api/agent-desk/x").await.expect_status(200);
+
+    success(&desk.command(&["role", "take", "a2001", "agent"]).await);
+    assert_eq!(for_agents.closed_within(Duration::from_secs(1)).await, Some(4403));
+    for_everyone.echo("this one needs no role").await;
+    anton.get("/api/agent-desk/x").await.expect_code(1003);
+    let me = anton.get("/api/auth/me").await.expect_code(0).data();
+    assert_eq!((&me["roles"], &me["current_role"]), (&json!(["user"]), &json!("user")));
+    anton.post_json("/api/auth/switch-role", &json!({ "role": "agent" })).await.expect_code(1003);
+    let list = success(&desk.command(&["role", "list", "--json"]).await);
+    serde_json::from_str::<Value>(&list).expect("JSON");
+}
+
+#[tokio::test]
+async fn a_granted_role_can_be_switched_to() {
+    let desk = Gateway::start().await;
+    let alice = desk.sign_in("u1001").await;
+    alice.post_json("/api/auth/switch-role", &json!({ "role": "agent" })).await.expect_code(1003);
+    success(&desk.command(&["role", "grant", "u1001", "agent"]).await);
+    alice.post_json("/api/auth/switch-role", &json!({ "role": "agent" })).await.expect_code(0);
+    alice.get("/api/agent-desk/x").await.expect_status(200);
+}
+
+#[tokio::test]
+async fn roles_of_nobody_and_roles_that_are_none_are_refused() {
+    let desk = Gateway::start().await;
+    for args in [["role", "grant", "u9999", "agent"], ["role", "take", "u9999", "user"], ["role", "grant", "u1001", ""]]
+    {
+        let output = desk.command(&args).await;
+        assert!(!output.status.success(), "{args:?}");
+        assert!(!output.stderr.is_empty(), "{args:?} says why");
+    }
+}
+
+#[tokio::test]
+async fn commands_work_on_a_gateway_that_is_not_running() {
+    let mut desk = Gateway::start().await;
+    let alice = desk.sign_in("u1001").await;
+    desk.terminate().await;
+    success(&desk.command(&["session", "end", &jti_of(alice.token())]).await);
+    success(&desk.command(&["role", "grant", "u1001", "agent"]).await);
+    desk.restart().await;
+    alice.get("/api/auth/me").await.expect_invalid_token();
+    let me = desk.sign_in("u1001").await.get("/api/auth/me").await.expect_code(0).data();
+    assert_eq!(me["current_role"], "agent");
+}

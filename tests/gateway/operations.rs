@@ -1,0 +1,197 @@
+//! /api/ready, /version, /metrics, /.well-known/jwks.json: what those who run it, and those who verify, look at.
+
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED, ED25519, UnparsedPublicKey};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use crate::support::*;
+
+#[tokio::test]
+async fn ready_tells_the_state_of_each_part() {
+    let desk = Gateway::start().await;
+    let data = desk.anyone().get("/api/ready").await.expect_code(0).data();
+    assert!(data.as_object().is_some_and(|parts| !parts.is_empty()), "{data}");
+    let text = data.to_string();
+    for part in ["store", "directory"] {
+        assert!(text.contains(part), "{part} is missing in {text}");
+    }
+}
+
+#[tokio::test]
+async fn version_tells_which_program_this_is() {
+    let desk = Gateway::start().await;
+    let data = desk.anyone().get("/version").await.expect_code(0).data();
+    assert_eq!(data["name"], "deskgate");
+    assert_eq!(data["version"], env!("CARGO_PKG_VERSION"));
+}
+
+#[tokio::test]
+async fn metrics_are_on_the_admin_listener_only() {
+    let desk = Gateway::start().await;
+    let administrator = desk.sign_in("m5001").await;
+    for path in ["/metrics", "/metrics/", "/api/metrics"] {
+        desk.anyone().get(path).await.expect_code(1404);
+        administrator.get(path).await.expect_code(1404);
+    }
+    let admin = Client::new(desk.admin_address());
+    let answer = admin.get("/metrics").await.expect_status(200);
+    assert!(answer.header("content-type").is_some_and(|kind| kind.starts_with("text/plain")), "{}", answer.describe());
+    for path in ["/api/auth/qrcode", "/api/dev/users", "/api/desk/x", "/public/x"] {
+        let answer = admin.get(path).await;
+        assert!((400..500).contains(&answer.status), "the admin listener serves {path}: {}", answer.describe());
+    }
+    assert!(desk.upstream.requests().is_empty(), "nothing is proxied from the admin listener");
+}
+
+#[tokio::test]
+async fn the_metrics_of_the_contract_are_there() {
+    let desk = Gateway::start().await;
+    let alice = desk.sign_in("u1001").await;
+    alice.get("/api/desk/x").await.expect_status(200);
+    alice.get("/api/agent-desk/x").await.expect_code(1003);
+    alice.send("GET", "/public/x", &[("X_Deskgate_Roles", "admin")], b"").await.expect_status(200);
+    desk.bearing("a.b.c").get("/api/desk/x").await.expect_invalid_token();
+    let mut socket = alice.websocket("/ws/employee").await;
+    alice.post("/api/auth/logout").await.expect_code(0);
+    socket.ends_within(PATIENCE).await.expect("an end");
+    desk.sign_in_by_qrcode("u1001").await;
+    eventually("the end of the socket in the metrics", || async {
+        (desk.metric("deskgate_websockets_closed_total", &[]).await > 0.0).then_some(())
+    })
+    .await;
+
+    let page = desk.metrics().await;
+    for name in [
+        "requests_total",
+        "request_seconds",
+        "overhead_seconds",
+        "requests_in_flight",
+        "authn_total",
+        "authz_total",
+        "identity_headers_removed_total",
+        "signin_total",
+        "tickets_total",
+        "sessions_issued_total",
+        "sessions_ended_total",
+        "session_cache_total",
+        "websockets_open",
+        "websockets_closed_total",
+        "websocket_close_seconds",
+        "upstream_seconds",
+        "rules_loaded",
+        "config_reload_success",
+        "development_mode",
+        "bind_without_proof",
+        "build_info",
+    ] {
+        let full = format!("deskgate_{name}");
+        let has_sample = ["{", " ", "_bucket{", "_count"].iter().any(|end| page.contains(&format!("\n{full}{end}")));
+        assert!(has_sample, "{full} is missing");
+        assert!(page.contains(&format!("# HELP {full} ")), "{full} has no help text");
+    }
+}
+
+#[tokio::test]
+async fn what_happened_is_counted() {
+    let desk = Gateway::start().await;
+    let alice = desk.sign_in("u1001").await;
+    alice.get("/api/desk/x").await.expect_status(200);
+    alice.get("/api/agent-desk/x").await.expect_code(1003);
+    alice.post("/api/auth/logout").await.expect_code(0);
+
+    let requests = desk.metric("deskgate_requests_total", &[r#"rule="everyone signed in""#, r#"method="GET""#]).await;
+    assert_eq!(requests, 1.0);
+    assert_eq!(desk.metric("deskgate_sessions_issued_total", &[r#"method="dev""#]).await, 1.0);
+    assert_eq!(desk.metric("deskgate_sessions_ended_total", &[r#"cause="logout""#]).await, 1.0);
+    assert_eq!(desk.metric("deskgate_rules_loaded", &[]).await, 9.0);
+}
+
+#[tokio::test]
+async fn no_label_comes_from_a_request() {
+    let desk = Gateway::start().await;
+    let alice = desk.sign_in("u1001").await;
+    let before = desk.metrics().await.lines().count();
+    for number in 0..50 {
+        alice.get(&format!("/api/desk/kilroy-{number}?q=kilroy")).await.expect_status(200);
+        desk.anyone().get(&format!("/nowhere/kilroy-{number}")).await.expect_code(1404);
+        let agent = format!("kilroy/{number}");
+        desk.anyone().with_header("User-Agent", &agent).get("/api/auth/me").await.expect_bare_challenge();
+        desk.anyone().send(&format!("KILROY{number}"), "/public/x", &[], b"").await;
+    }
+    let page = desk.metrics().await;
+    for word in ["kilroy", "KILROY", "u1001", "127.0.0.1", alice.token()] {
+        let line = page.lines().find(|line| line.contains(word) && !line.contains("upstream_healthy"));
+        assert_eq!(line, None, "{word} is in a label");
+    }
+    let after = page.lines().count();
+    assert!(after < before + 100, "the page grew from {before} to {after} lines");
+}
+
+#[tokio::test]
+async fn the_public_keys_verify_what_we_sign() {
+    for (algorithm, kind, curve) in [("EdDSA", "OKP", "Ed25519"), ("ES256", "EC", "P-256")] {
+        let desk = Gateway::with(&format!("[token]\nalgorithm = \"{algorithm}\"")).await;
+        let alice = desk.sign_in("u1001").await;
+        let header = header_of(alice.token());
+        assert_eq!((&header["alg"], &header["typ"]), (&json!(algorithm), &json!("at+jwt")));
+
+        let answer = desk.anyone().get("/.well-known/jwks.json").await.expect_status(200);
+        assert!(answer.header("content-type").is_some_and(|kind| kind.contains("json")), "{}", answer.describe());
+        let set = answer.json();
+        let keys = set["keys"].as_array().expect("a JWK set");
+        for key in keys {
+            for secret in ["d", "k", "p", "q"] {
+                assert!(key.get(secret).is_none(), "a private key is out: {set}");
+            }
+        }
+        let key = keys.iter().find(|key| key["kid"] == header["kid"]).expect("the token's key");
+        assert_eq!((&key["kty"], &key["crv"]), (&json!(kind), &json!(curve)));
+
+        let coordinate = |name: &str| URL_SAFE_NO_PAD.decode(key[name].as_str().expect("a number")).expect("base64url");
+        let (message, signature) = alice.token().rsplit_once('.').expect("a signature");
+        let signature = URL_SAFE_NO_PAD.decode(signature).expect("base64url");
+        let verified = match kind {
+            "OKP" => UnparsedPublicKey::new(&ED25519, coordinate("x")).verify(message.as_bytes(), &signature),
+            _ => {
+                let point = [vec![4], coordinate("x"), coordinate("y")].concat();
+                UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).verify(message.as_bytes(), &signature)
+            }
+        };
+        assert!(verified.is_ok(), "{algorithm}");
+        alice.get("/api/desk/x").await.expect_status(200);
+    }
+}
+
+#[tokio::test]
+async fn a_token_carries_the_contracts_claims() {
+    let desk = Gateway::start().await;
+    let marta = desk.sign_in("m5001").await;
+    let claims = claims_of(marta.token());
+    let mut names: Vec<&str> = claims.as_object().expect("an object").keys().map(String::as_str).collect();
+    names.sort_unstable();
+    let mut wanted = vec![
+        "iss",
+        "aud",
+        "sub",
+        "jti",
+        "iat",
+        "nbf",
+        "exp",
+        "corp_id",
+        "name",
+        "roles",
+        "current_role",
+        "login_source",
+        "stage",
+    ];
+    wanted.sort_unstable();
+    assert_eq!(names, wanted);
+    assert_eq!(claims["iss"], desk.public_url().as_str());
+    assert_eq!(claims["aud"], "deskgate");
+    assert_eq!((&claims["sub"], &claims["corp_id"]), (&json!("m5001"), &json!("wwdemo")));
+    assert_eq!((&claims["current_role"], &claims["stage"]), (&json!("admin"), &json!("full")));
+    let (issued, expires) = (claims["iat"].as_i64().expect("seconds"), claims["exp"].as_i64().expect("seconds"));
+    // Claims are whole seconds: one end may be rounded up and the other down.
+    assert!((8 * 3600..=8 * 3600 + 1).contains(&(expires - issued)), "{claims}");
+    assert!(jti_of(marta.token()).len() >= 22, "128 bits at least");
+}

@@ -1,0 +1,159 @@
+//! SIGHUP: new rules without a restart, and a bad file changes nothing.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use crate::support::*;
+
+const NEW_RULE: &str = r#"
+[[rule]]
+name = "new"
+path = "/new/{*rest}"
+upstream = "helpdesk"
+public = true
+"#;
+
+fn add(desk: &Gateway, text: &str) {
+    let file = desk.rules_file();
+    let old = std::fs::read_to_string(&file).expect("the rules");
+    std::fs::write(&file, format!("{old}{text}")).expect("new rules");
+    desk.signal("HUP");
+}
+
+async fn until_status(desk: &Gateway, target: &str, status: u16) {
+    eventually(&format!("{status} for {target}"), || async {
+        (desk.anyone().get(target).await.status == status).then_some(())
+    })
+    .await;
+}
+
+async fn until_metric(desk: &Gateway, name: &str, value: f64) {
+    eventually(&format!("{name} {value}"), || async { (desk.metric(name, &[]).await == value).then_some(()) }).await;
+}
+
+#[tokio::test]
+async fn a_new_rule_works_after_a_reload() {
+    let desk = Gateway::start().await;
+    let before = desk.metric("deskgate_rules_loaded", &[]).await;
+    desk.anyone().get("/new/x").await.expect_code(1404);
+    add(&desk, NEW_RULE);
+    until_status(&desk, "/new/x", 200).await;
+    assert_eq!(desk.metric("deskgate_rules_loaded", &[]).await, before + 1.0);
+    assert_eq!(desk.metric("deskgate_config_reload_success", &[]).await, 1.0);
+    desk.anyone().get("/public/x").await.expect_status(200);
+}
+
+#[tokio::test]
+async fn a_rule_that_is_taken_away_no_longer_works() {
+    let desk = Gateway::setup().more_rules(NEW_RULE).start().await;
+    desk.anyone().get("/new/x").await.expect_status(200);
+    let file = desk.rules_file();
+    let text = std::fs::read_to_string(&file).expect("the rules").replace(NEW_RULE, "");
+    std::fs::write(&file, text).expect("new rules");
+    desk.signal("HUP");
+    until_status(&desk, "/new/x", 404).await;
+}
+
+#[tokio::test]
+async fn a_rule_that_became_stricter_is_stricter_at_once() {
+    let desk = Gateway::setup().more_rules(NEW_RULE).start().await;
+    let alice = desk.sign_in("u1001").await;
+    alice.get("/new/x").await.expect_status(200);
+    let file = desk.rules_file();
+    let stricter = NEW_RULE.replace("public = true", "roles = [\"admin\"]");
+    let text = std::fs::read_to_string(&file).expect("the rules").replace(NEW_RULE, &stricter);
+    std::fs::write(&file, text).expect("new rules");
+    desk.signal("HUP");
+    until_status(&desk, "/new/x", 401).await;
+    alice.get("/new/x").await.expect_code(1003);
+}
+
+#[tokio::test]
+async fn rules_may_come_in_a_new_file() {
+    let desk = Gateway::start().await;
+    std::fs::write(desk.rules_file().with_file_name("another.toml"), NEW_RULE).expect("a second file");
+    desk.signal("HUP");
+    until_status(&desk, "/new/x", 200).await;
+}
+
+#[tokio::test]
+async fn a_bad_file_changes_nothing_and_says_why() {
+    for (case, text) in [
+        ("no TOML", "\n[[rule]\nname = \n"),
+        (
+            "an unknown key",
+            "\n[[rule]]\nname = \"bad\"\npath = \"/bad\"\nupstream = \"helpdesk\"\npublic = true\ncolour = \"red\"\n",
+        ),
+        ("an unknown upstream", "\n[[rule]]\nname = \"bad\"\npath = \"/bad\"\nupstream = \"nowhere\"\npublic = true\n"),
+        (
+            "a name that is taken",
+            "\n[[rule]]\nname = \"anyone\"\npath = \"/bad\"\nupstream = \"helpdesk\"\npublic = true\n",
+        ),
+        ("nobody named", "\n[[rule]]\nname = \"bad\"\npath = \"/bad\"\nupstream = \"helpdesk\"\n"),
+        ("a path that is none", "\n[[rule]]\nname = \"bad\"\npath = \"bad\"\nupstream = \"helpdesk\"\npublic = true\n"),
+    ] {
+        let desk = Gateway::start().await;
+        assert_eq!(desk.metric("deskgate_config_reload_success", &[]).await, 1.0, "{case}");
+        let rules = desk.metric("deskgate_rules_loaded", &[]).await;
+        let good = std::fs::read_to_string(desk.rules_file()).expect("the rules");
+        add(&desk, &format!("{NEW_RULE}{text}"));
+        until_metric(&desk, "deskgate_config_reload_success", 0.0).await;
+        desk.logged(&["test.toml"]).await;
+        desk.anyone().get("/new/x").await.expect_code(1404);
+        desk.anyone().get("/public/x").await.expect_status(200);
+        desk.sign_in("u1001").await.get("/api/desk/x").await.expect_status(200);
+        assert_eq!(desk.metric("deskgate_rules_loaded", &[]).await, rules, "{case}");
+
+        std::fs::write(desk.rules_file(), format!("{good}{NEW_RULE}")).expect("good rules");
+        desk.signal("HUP");
+        until_status(&desk, "/new/x", 200).await;
+        until_metric(&desk, "deskgate_config_reload_success", 1.0).await;
+    }
+}
+
+#[tokio::test]
+async fn no_request_fails_during_a_reload() {
+    let desk = Gateway::start().await;
+    let alice = desk.sign_in("u1001").await;
+    let mut socket = alice.websocket("/ws/employee").await;
+    let (over, served) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let load = async |number: usize| {
+        while !over.load(Ordering::SeqCst) {
+            match number % 3 {
+                0 => drop(alice.get("/api/desk/x").await.expect_status(200)),
+                1 => drop(desk.anyone().get("/public/x").await.expect_status(200)),
+                _ => drop(alice.get("/api/admin-desk/x").await.expect_code(1003)),
+            }
+            served.fetch_add(1, Ordering::SeqCst);
+        }
+    };
+    let good = std::fs::read_to_string(desk.rules_file()).expect("the rules");
+    let reloads = async {
+        for round in 0..20 {
+            let target = format!("/round-{round}/x");
+            let rule = NEW_RULE.replace("/new/", &format!("/round-{round}/"));
+            std::fs::write(desk.rules_file(), format!("{good}{rule}")).expect("rules");
+            desk.signal("HUP");
+            until_status(&desk, &target, 200).await;
+            socket.echo("still here").await;
+            if round % 4 == 0 {
+                std::fs::write(desk.rules_file(), "[[rule]").expect("rules");
+                desk.signal("HUP");
+                until_metric(&desk, "deskgate_config_reload_success", 0.0).await;
+            }
+        }
+        over.store(true, Ordering::SeqCst);
+    };
+    tokio::join!(reloads, load(0), load(1), load(2), load(3));
+    assert!(served.load(Ordering::SeqCst) > 50, "{} requests", served.load(Ordering::SeqCst));
+}
+
+#[tokio::test]
+async fn sessions_live_through_a_reload() {
+    let desk = Gateway::start().await;
+    let (stays, goes) = (desk.sign_in("u1001").await, desk.sign_in("u1001").await);
+    goes.post("/api/auth/logout").await.expect_code(0);
+    add(&desk, NEW_RULE);
+    until_status(&desk, "/new/x", 200).await;
+    stays.get("/api/auth/me").await.expect_code(0);
+    goes.get("/api/auth/me").await.expect_invalid_token();
+}

@@ -1,0 +1,297 @@
+//! GET /api/auth/scan/status: waiting, scanned, confirmed, expired; never backwards, and a token for nobody else.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use crate::support::*;
+
+/// A browser that shows a QR code.
+struct Asking {
+    browser: Client,
+    ticket: String,
+    qrcode_url: String,
+}
+
+impl Asking {
+    async fn at(desk: &Gateway) -> Asking {
+        Asking::with(desk.anyone()).await
+    }
+
+    async fn with(browser: Client) -> Asking {
+        let data = browser.get("/api/auth/qrcode").await.expect_code(0).data();
+        let text = |name: &str| data[name].as_str().expect("text").to_owned();
+        Asking { ticket: text("ticket"), qrcode_url: text("qrcode_url"), browser }
+    }
+
+    async fn poll(&self) -> Value {
+        self.poll_with("").await
+    }
+
+    async fn poll_with(&self, more: &str) -> Value {
+        let target = format!("/api/auth/scan/status?ticket={}{more}", self.ticket);
+        self.browser.get(&target).await.expect_code(0).data()
+    }
+}
+
+#[track_caller]
+fn expect_status_only(state: &Value, status: &str) {
+    assert_eq!(state["status"], status, "{state}");
+    for member in ["employee_id", "name", "token"] {
+        assert!(state[member].is_null(), "{status} tells nothing more: {state}");
+    }
+}
+
+#[tokio::test]
+async fn a_ticket_goes_from_waiting_over_scanned_to_confirmed() {
+    let desk = Gateway::start().await;
+    let asking = Asking::at(&desk).await;
+    expect_status_only(&asking.poll().await, "waiting");
+
+    let phone = desk.phone("u1001");
+    let page = phone.scan_to_page(&asking.qrcode_url).await;
+    let state = asking.poll().await;
+    assert_eq!(state["status"], "scanned");
+    assert_eq!(state["employee_id"], "u1001");
+    assert!(state["name"].as_str().is_some_and(|name| !name.is_empty()), "{state}");
+    assert!(state["token"].is_null(), "nobody has confirmed yet: {state}");
+
+    let answer = phone.tap(&page, "confirm").await;
+    assert!(matches!(answer.status, 200 | 302 | 303), "{}", answer.describe());
+    let state = asking.poll().await;
+    assert_eq!(state["status"], "confirmed");
+    assert_eq!(state["employee_id"], "u1001");
+    let me = desk.bearing(state["token"].as_str().expect("a token")).get("/api/auth/me").await.expect_code(0).data();
+    assert_eq!((&me["employee_id"], &me["login_source"]), (&json!("u1001"), &json!("qrcode")));
+    assert_eq!(me["name"], state["name"]);
+}
+
+#[tokio::test]
+async fn a_scan_is_enough_where_the_tap_is_switched_off() {
+    let desk = Gateway::with("[qr]\nconfirm = \"auto\"").await;
+    let asking = Asking::at(&desk).await;
+    let answer = desk.phone("a2001").scan(&asking.qrcode_url).await;
+    assert!(matches!(answer.status, 200 | 302 | 303), "{}", answer.describe());
+    assert!(!answer.describe().contains("token="), "the phone gets no token: {}", answer.describe());
+
+    let state = asking.poll().await;
+    assert_eq!((&state["status"], &state["employee_id"]), (&json!("confirmed"), &json!("a2001")));
+    desk.bearing(state["token"].as_str().expect("a token")).get("/api/desk/x").await.expect_status(200);
+}
+
+#[tokio::test]
+async fn cancel_on_the_phone_ends_the_ticket() {
+    let desk = Gateway::start().await;
+    let asking = Asking::at(&desk).await;
+    let phone = desk.phone("u1001");
+    let page = phone.scan_to_page(&asking.qrcode_url).await;
+    phone.tap(&page, "cancel").await;
+    expect_status_only(&asking.poll().await, "expired");
+
+    phone.tap(&page, "confirm").await;
+    expect_status_only(&asking.poll().await, "expired");
+}
+
+#[tokio::test]
+async fn the_confirm_page_shows_who_is_asking() {
+    let desk = Gateway::start().await;
+    let firefox = "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0";
+    let browser = desk.anyone().with_header("X-Forwarded-For", "203.0.113.9").with_header("User-Agent", firefox);
+    let asking = Asking::with(browser).await;
+    let page = desk.phone("u1001").scan_to_page(&asking.qrcode_url).await;
+
+    let name = asking.poll().await["name"].as_str().expect("a name").to_owned();
+    let text = page.text();
+    assert!(text.contains(&name), "the user's own name: {text}");
+    assert!(text.contains("203.0.113.9"), "the asking browser's address: {text}");
+    assert!(text.contains("Firefox"), "the asking browser's kind: {text}");
+    let digits = text.split_whitespace().filter(|word| word.len() == 2 && word.bytes().all(|b| b.is_ascii_digit()));
+    assert!(digits.count() >= 1, "the two-digit number: {text}");
+    assert_eq!(page.answer.header("cache-control"), Some("no-store"));
+    assert!(page.answer.header("content-security-policy").is_some(), "{}", page.answer.describe());
+}
+
+#[tokio::test]
+async fn a_browsers_name_cannot_write_into_the_confirm_page() {
+    let desk = Gateway::start().await;
+    let browser = desk.anyone().with_header("User-Agent", "<script>alert(1)</script>\"'><img src=x>");
+    let asking = Asking::with(browser).await;
+    let page = desk.phone("u1001").scan_to_page(&asking.qrcode_url).await;
+    assert!(!page.html.contains("<script>alert") && !page.html.contains("<img src=x"), "{}", page.html);
+}
+
+#[tokio::test]
+async fn a_confirmation_with_changed_fields_confirms_nothing() {
+    let desk = Gateway::start().await;
+    let asking = Asking::at(&desk).await;
+    let phone = desk.phone("u1001");
+    let page = phone.scan_to_page(&asking.qrcode_url).await;
+
+    // Another phone: without the first one's cookies, and with its hidden fields guessed.
+    let mut forged = page.form("confirm");
+    for (name, value) in &mut forged.fields {
+        if name != "answer" {
+            *value = "A".repeat(value.len());
+        }
+    }
+    let answer = desk.phone("a2001").submit(&page, &forged).await;
+    assert!(answer.status < 500, "{}", answer.describe());
+    assert_eq!(asking.poll().await["status"], "scanned");
+}
+
+#[tokio::test]
+async fn the_token_is_handed_out_again_and_is_one_session() {
+    let desk = Gateway::with("[qr]\nconfirm = \"auto\"").await;
+    let asking = Asking::at(&desk).await;
+    desk.phone("u1001").scan(&asking.qrcode_url).await;
+
+    let polls = futures::future::join_all((0..20).map(|_| asking.poll())).await;
+    let mut sessions = BTreeSet::new();
+    for state in polls {
+        assert_eq!(state["status"], "confirmed", "a browser that lost the answer asks again: {state}");
+        sessions.insert(jti_of(state["token"].as_str().expect("a token")));
+    }
+    assert_eq!(sessions.len(), 1, "twenty polls, one sign-in");
+}
+
+#[tokio::test]
+async fn the_first_phone_that_scans_has_the_ticket() {
+    let desk = Gateway::start().await;
+    let asking = Asking::at(&desk).await;
+    let first = desk.phone("u1001");
+    let page = first.scan_to_page(&asking.qrcode_url).await;
+
+    let second = desk.phone("m5001");
+    let answer = second.scan(&asking.qrcode_url).await;
+    if answer.status == 302 && !answer.location().contains("error") {
+        let page = second.page(&answer.location()).await;
+        if page.html.contains("confirm") {
+            second.tap(&page, "confirm").await;
+        }
+    }
+    let state = asking.poll().await;
+    assert_eq!((&state["status"], &state["employee_id"]), (&json!("scanned"), &json!("u1001")));
+
+    first.tap(&page, "confirm").await;
+    let state = asking.poll().await;
+    assert_eq!((&state["status"], &state["employee_id"]), (&json!("confirmed"), &json!("u1001")));
+    desk.phone("m5001").scan(&asking.qrcode_url).await;
+    let state = asking.poll().await;
+    assert_eq!((&state["status"], &state["employee_id"]), (&json!("confirmed"), &json!("u1001")), "never backwards");
+}
+
+#[tokio::test]
+async fn who_may_not_sign_in_confirms_no_ticket() {
+    let desk = Gateway::with("[qr]\nconfirm = \"auto\"").await;
+    for (case, member) in [
+        ("a disabled member", "x8001"),
+        ("a member of a connected corporation without an account", "wwpartner/p7001"),
+        ("somebody who refuses at the platform", "deny"),
+    ] {
+        let asking = Asking::at(&desk).await;
+        let answer = desk.phone(member).scan(&asking.qrcode_url).await;
+        assert!(answer.status < 500, "{case}: {}", answer.describe());
+        let state = asking.poll().await;
+        assert!(state["status"] == "waiting" || state["status"] == "expired", "{case}: {state}");
+        assert!(state["token"].is_null(), "{case}: {state}");
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_ticket_looks_like_an_old_one() {
+    let desk = Gateway::with("[ticket]\nlifetime = \"1s\"\nlongest_wait = \"1s\"").await;
+    let asking = Asking::at(&desk).await;
+    let old = eventually("the end of the ticket", || async {
+        Some(asking.poll().await).filter(|state| state["status"] == "expired")
+    })
+    .await;
+    expect_status_only(&old, "expired");
+
+    let long = "x".repeat(4000);
+    for (case, guess) in [
+        ("a guess of the right length", "A".repeat(asking.ticket.len()).as_str()),
+        ("a short one", "a"),
+        ("an empty one", ""),
+        ("a long one", long.as_str()),
+        ("NUL", "%00"),
+        ("SQL", "%27%20OR%201%3D1--"),
+        ("a pattern", "*"),
+        ("no UTF-8", "%ff%fe"),
+        ("a newline", "%0d%0a"),
+    ] {
+        let answer = desk.anyone().get(&format!("/api/auth/scan/status?ticket={guess}")).await;
+        let state = answer.expect_code(0).data();
+        assert_eq!(state, old, "{case}");
+    }
+}
+
+#[tokio::test]
+async fn a_confirmation_after_the_end_confirms_nothing() {
+    let desk = Gateway::with("[ticket]\nlifetime = \"3s\"\nlongest_wait = \"2s\"").await;
+    let asking = Asking::at(&desk).await;
+    let phone = desk.phone("u1001");
+    let page = phone.scan_to_page(&asking.qrcode_url).await;
+    eventually("the end of the ticket", || async {
+        Some(asking.poll().await).filter(|state| state["status"] == "expired")
+    })
+    .await;
+    let answer = phone.tap(&page, "confirm").await;
+    assert!(answer.status < 500, "{}", answer.describe());
+    expect_status_only(&asking.poll().await, "expired");
+}
+
+#[tokio::test]
+async fn a_scan_after_the_end_scans_nothing() {
+    let desk = Gateway::with("[ticket]\nlifetime = \"1s\"\nlongest_wait = \"1s\"\n[qr]\nconfirm = \"auto\"").await;
+    let asking = Asking::at(&desk).await;
+    eventually("the end of the ticket", || async {
+        Some(asking.poll().await).filter(|state| state["status"] == "expired")
+    })
+    .await;
+    let answer = desk.phone("u1001").scan(&asking.qrcode_url).await;
+    assert!(answer.status < 500, "{}", answer.describe());
+    expect_status_only(&asking.poll().await, "expired");
+}
+
+#[tokio::test]
+async fn a_long_poll_answers_when_the_state_changes() {
+    let desk = Gateway::start().await;
+    let asking = Asking::at(&desk).await;
+    let phone = desk.phone("u1001");
+
+    let start = Instant::now();
+    let (state, page) = tokio::join!(asking.poll_with("&wait=15"), phone.scan_to_page(&asking.qrcode_url));
+    if state["status"] == "waiting" {
+        panic!("the long poll came back unchanged after {:?}", start.elapsed());
+    }
+    assert_eq!(state["status"], "scanned");
+    assert!(start.elapsed().as_secs() < 10, "it waited {:?} for a change that came at once", start.elapsed());
+    phone.tap(&page, "confirm").await;
+    assert_eq!(asking.poll_with("&wait=15").await["status"], "confirmed", "a final state is answered at once");
+    assert!(start.elapsed().as_secs() < 10, "it waited {:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn a_long_poll_ends_when_nothing_happens() {
+    let desk = Gateway::start().await;
+    let asking = Asking::at(&desk).await;
+    let start = Instant::now();
+    expect_status_only(&asking.poll_with("&wait=1").await, "waiting");
+    assert!(start.elapsed().as_millis() >= 900, "it answered after {:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn a_poll_needs_a_ticket_and_a_number_of_seconds() {
+    let desk = Gateway::start().await;
+    let asking = Asking::at(&desk).await;
+    let ticket = &asking.ticket;
+    for (case, query) in [
+        ("no ticket", String::new()),
+        ("another parameter", "?tickets=a".to_owned()),
+        ("a word for seconds", format!("?ticket={ticket}&wait=soon")),
+        ("negative seconds", format!("?ticket={ticket}&wait=-1")),
+    ] {
+        let answer = desk.anyone().get(&format!("/api/auth/scan/status{query}")).await;
+        assert_eq!(answer.code(), 1400, "{case}");
+        answer.expect_code(1400);
+    }
+}

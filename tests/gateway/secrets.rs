@@ -1,0 +1,241 @@
+//! Rows 91 and 92 of the hardening table: no token, ticket, code or cookie in anything that is written down,
+//! and nothing that a caller says can forge a line.
+
+use crate::support::*;
+
+/// Every secret that one life of a gateway gives out, gathered while it is used in every place.
+async fn live(desk: &Gateway) -> Vec<(String, String)> {
+    let mut secrets: Vec<(String, String)> = Vec::new();
+    let mut keep = |what: &str, value: &str| {
+        // Short values would be found by accident.
+        if value.len() >= 16 {
+            secrets.push((what.to_owned(), value.to_owned()));
+        }
+    };
+
+    let ticket = desk.anyone().get("/api/auth/qrcode").await.expect_code(0).data();
+    let (id, url) = (ticket["ticket"].as_str().expect("a ticket"), ticket["qrcode_url"].as_str().expect("a URL"));
+    keep("ticket", id);
+    let phone = desk.phone("u1001");
+    let callback = phone.authorize(url).await;
+    keep("code", &query_of(&callback, "code").expect("a code"));
+    let page = phone.page(&phone.client().get(&callback).await.location()).await;
+    let form = page.form("confirm");
+    for (_, value) in &form.fields {
+        keep("confirm field", value);
+    }
+    phone.submit(&page, &form).await;
+    let state = desk.anyone().get(&format!("/api/auth/scan/status?ticket={id}")).await.expect_code(0).data();
+    let by_qrcode = desk.bearing(state["token"].as_str().expect("a token"));
+    for (_, value) in phone.client().jar().pairs() {
+        keep("phone's cookie", &value);
+    }
+
+    let phone = desk.phone("a2001");
+    let authorize_url = phone.authorize_url(&desk.client_url("itagent")).await;
+    for (_, value) in phone.client().jar().pairs() {
+        keep("flow cookie", &value);
+    }
+    let callback = phone.authorize(&authorize_url).await;
+    keep("code", &query_of(&callback, "code").expect("a code"));
+    let location = phone.client().get(&callback).await.location();
+    let by_oauth2 = desk.bearing(&fragment_of(&location, "token").expect("a token"));
+
+    let partner = desk.phone("wwpartner/p7001");
+    partner.oauth2(&desk.client_url("h5")).await;
+    for (_, value) in partner.client().jar().pairs() {
+        keep("proof cookie", &value);
+    }
+    let bound = partner.client().post_json("/api/auth/bind", &json!({ "employee_id": "u1001" })).await;
+    let by_bind = desk.bearing(bound.expect_code(0).data()["token"].as_str().expect("a token"));
+
+    for person in [desk.sign_in("m5001").await, by_qrcode, by_oauth2, by_bind] {
+        let token = person.token();
+        keep("token", token);
+        keep("signature", token.rsplit('.').next().unwrap_or_default());
+        keep("claims", token.split('.').nth(1).unwrap_or_default());
+        let anyone = desk.anyone();
+        person.get("/api/desk/x").await.expect_status(200);
+        person.get("/public/x").await.expect_status(200);
+        person.get("/api/auth/me").await.expect_code(0);
+        person.post_json("/api/auth/verify", &json!({ "token": token })).await.expect_code(0);
+        // In places where it does not belong.
+        anyone.get(&format!("/api/desk/x?token={token}")).await;
+        anyone.get(&format!("/nowhere/x?token={token}")).await;
+        anyone.get(&format!("/api/auth/scan/status?ticket={token}")).await;
+        anyone.get(&format!("/api/auth/oauth2/callback?code={token}&state=auth_login")).await;
+        anyone.post_json("/api/auth/verify", &json!({ "token": 1, "x": token })).await;
+        anyone.with_header("Authorization", &format!("Bearer {token}x")).get("/api/desk/x").await;
+        anyone.with_header("Authorization", &format!("Basic {token}")).get("/api/desk/x").await;
+        person.websocket("/ws/employee").await.echo("hello").await;
+        let by_query = format!("/ws/employee?a=1&token={token}&b=2");
+        anyone.handshake(&by_query).accepted().await.echo("hello").await;
+        desk.raw(format!("GET /api/desk/x?token={token} HTTP/1.1\r\nBad Header: {token}\r\n\r\n").as_bytes()).await;
+        person.post("/api/auth/logout").await.expect_code(0);
+        person.get("/api/desk/x").await.expect_invalid_token();
+    }
+    secrets
+}
+
+#[tokio::test]
+async fn row_92_no_secret_is_written_down() {
+    let mut desk = Gateway::with("[log]\nlevel = \"debug\"").await;
+    let secrets = live(&desk).await;
+    for kind in ["token", "ticket", "code", "confirm field", "phone's cookie", "flow cookie", "proof cookie"] {
+        assert!(secrets.iter().any(|(what, _)| what == kind), "no {kind} to look for");
+    }
+    let metrics = desk.metrics().await;
+    let listed = desk.command(&["session", "list", "--json"]).await;
+    desk.terminate().await;
+    let logs = desk.logs();
+    assert!(logs.lines().count() > 50, "there is something to search");
+
+    for (what, secret) in &secrets {
+        let line = logs.lines().find(|line| line.contains(secret.as_str()));
+        assert_eq!(line, None, "a {what} is in the log");
+        assert!(!metrics.contains(secret.as_str()), "a {what} is in the metrics");
+        assert!(!String::from_utf8_lossy(&listed.stdout).contains(secret.as_str()), "a {what} is in a list");
+    }
+}
+
+#[tokio::test]
+async fn row_92_tokens_stay_between_the_client_and_the_gateway() {
+    let desk = Gateway::start().await;
+    let alice = desk.sign_in("u1001").await;
+    let token = alice.token();
+    alice.get("/api/desk/x").await.expect_status(200);
+    alice.get("/public/x").await.expect_status(200);
+    alice.post_json("/api/desk/x", &json!({ "a": 1 })).await.expect_status(200);
+    alice.websocket("/ws/employee").await.echo("hello").await;
+    alice.handshake("/ws/employee").also_protocols(&["chat"]).accepted().await.echo("hello").await;
+    let by_query = format!("/ws/employee?a=1&token={token}&b=2");
+    desk.anyone().handshake(&by_query).accepted().await.echo("hello").await;
+    let both = alice.handshake(&by_query).header("Authorization", &format!("Bearer {token}"));
+    both.accepted().await.echo("hello").await;
+
+    let received = desk.upstream.all_bytes();
+    let received = String::from_utf8_lossy(&received);
+    let signature = token.rsplit('.').next().expect("a signature");
+    for secret in [token, signature] {
+        assert!(!received.contains(secret), "the upstream saw it:\n{received}");
+    }
+    assert_eq!(desk.upstream.requests().len(), 7, "all of them got through");
+}
+
+#[tokio::test]
+async fn row_92_the_store_keeps_no_token() {
+    let mut desk = Gateway::with("[qr]\nconfirm = \"auto\"").await;
+    let mut tokens = vec![desk.sign_in("u1001").await.token().to_owned()];
+    tokens.push(desk.sign_in_by_oauth2("a2001", "h5").await.token().to_owned());
+    let ticket = desk.anyone().get("/api/auth/qrcode").await.expect_code(0).data();
+    desk.phone("m5001").scan(ticket["qrcode_url"].as_str().expect("a URL")).await;
+    let poll = format!("/api/auth/scan/status?ticket={}", ticket["ticket"].as_str().expect("a ticket"));
+    let state = desk.anyone().get(&poll).await.expect_code(0).data();
+    tokens.push(state["token"].as_str().expect("a token").to_owned());
+    desk.terminate().await;
+
+    let mut folders = vec![desk.data_dir()];
+    let mut files = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("a folder") {
+            let entry = entry.expect("an entry");
+            if entry.file_type().expect("a kind").is_dir() {
+                folders.push(entry.path());
+            } else if let Ok(bytes) = std::fs::read(entry.path()) {
+                files += 1;
+                let text = String::from_utf8_lossy(&bytes);
+                for token in &tokens {
+                    let signature = token.rsplit('.').next().expect("a signature");
+                    assert!(!text.contains(signature), "a token is in {}", entry.path().display());
+                }
+            }
+        }
+    }
+    assert!(files > 1, "there is something to search");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn private_keys_are_for_their_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let desk = Gateway::start().await;
+    let keys = desk.data_dir().join("keys");
+    let mut count = 0;
+    for entry in std::fs::read_dir(&keys).expect("the keys") {
+        let entry = entry.expect("an entry");
+        let mode = entry.metadata().expect("its mode").permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{} has mode {mode:o}", entry.path().display());
+        count += 1;
+    }
+    assert!(count > 0, "no keys in {}", keys.display());
+}
+
+/// What a caller may try to write into the log.
+const HOSTILE: &[&str] = &[
+    "\"}{\"level\":\"ERROR\",\"message\":\"forged\"}",
+    "\\\"}\\n{\"message\":\"forged\"}",
+    "%0d%0aforged",
+    "\u{1b}[31mforged\u{1b}[0m",
+    "forged\u{85}line\u{2028}line",
+];
+
+async fn say_hostile_things(desk: &Gateway) {
+    let alice = desk.sign_in("u1001").await;
+    for text in HOSTILE {
+        alice.with_header("User-Agent", text).get("/api/desk/x").await;
+        desk.anyone().with_header("User-Agent", text).get("/api/auth/me").await;
+        desk.anyone().with_header("X-Forwarded-For", text).get("/api/auth/me").await;
+        desk.anyone().with_header("X-Request-Id", text).get("/api/auth/me").await;
+        desk.anyone().with_header("User-Agent", text).get("/api/auth/qrcode").await;
+        let path: String = text.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        desk.anyone().get(&format!("/nowhere/{path}?{path}")).await;
+        alice.get(&format!("/api/desk/{path}")).await;
+        let raw = format!("GET /nowhere/{text} HTTP/1.1\r\nHost: {}\r\n\r\n", desk.address());
+        desk.raw(raw.as_bytes()).await;
+        let named = format!("a\r\n{text}");
+        desk.anyone().post_json("/api/auth/bind", &json!({ "employee_id": named, "corp_id": named })).await;
+        desk.anyone().post_json("/api/dev/login", &json!({ "employee_id": named })).await;
+        alice.post_json("/api/auth/switch-role", &json!({ "role": named })).await;
+    }
+}
+
+#[tokio::test]
+async fn row_91_every_log_line_is_one_json_object() {
+    let mut desk = Gateway::with("[bind]\nproof = \"none\"\n[log]\nlevel = \"debug\"").await;
+    say_hostile_things(&desk).await;
+    desk.terminate().await;
+    let logs = desk.logs();
+    assert!(logs.lines().count() > 20);
+    for line in logs.lines() {
+        let parsed: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in the line {line:?}"));
+        assert!(parsed.is_object(), "{line}");
+        assert_ne!(parsed["message"], "forged", "{line}");
+        assert!(!line.contains('\u{1b}') && !line.contains('\u{85}'), "a raw control character in {line:?}");
+    }
+}
+
+#[tokio::test]
+async fn row_91_no_caller_paints_the_terminal() {
+    let mut desk = Gateway::with("[bind]\nproof = \"none\"\n[log]\nformat = \"human\"").await;
+    say_hostile_things(&desk).await;
+    desk.terminate().await;
+    for line in desk.logs().lines() {
+        assert!(!line.contains("\u{1b}[31mforged"), "{line:?}");
+        assert!(!line.trim_start().starts_with("forged"), "a forged line: {line:?}");
+    }
+}
+
+#[tokio::test]
+async fn one_request_is_one_line() {
+    let mut desk = Gateway::start().await;
+    let alice = desk.sign_in("u1001").await;
+    let mut ids = Vec::new();
+    for path in ["/api/desk/x", "/api/agent-desk/x", "/api/auth/me", "/nowhere"] {
+        ids.push(alice.get(path).await.header("x-request-id").expect("an id").to_owned());
+    }
+    desk.terminate().await;
+    let logs = desk.logs();
+    for id in ids {
+        assert_eq!(logs.lines().filter(|line| line.contains(&id)).count(), 1, "lines of {id}:\n{logs}");
+    }
+}
