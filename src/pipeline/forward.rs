@@ -1,5 +1,7 @@
 //! Last phase before an upstream: take out what only we may say, put in what we say.
 
+use std::net::IpAddr;
+
 use http::header::{AUTHORIZATION, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora_http::RequestHeader;
@@ -45,8 +47,7 @@ impl TraceId {
 /// Turns a client's head into the one that the upstream gets.
 pub fn dress(gate: &Gate, pass: &Pass, arrival: &Arrival, request: &mut RequestHeader) -> Result<(), Error> {
     let broken = |error| Error::unexpected(Part::Gateway, error);
-    // Taking the parts out leaves the map of the names' first spelling behind: upstreams read names in
-    // any case, and every later insert would otherwise be made twice.
+    // Only the parts let go of their map: what is inserted through the engine's own type is looked at twice.
     let empty = RequestHeader::from(http::Request::new(()).into_parts().0);
     let mut parts = http::request::Parts::from(std::mem::replace(request, empty));
     if let Some(target) = &pass.target {
@@ -57,9 +58,10 @@ pub fn dress(gate: &Gate, pass: &Pass, arrival: &Arrival, request: &mut RequestH
     headers.reserve(16);
     headers.insert(REQUEST_ID, value(arrival.request_id.as_str()).map_err(broken)?);
     headers.insert(TRACEPARENT, value(&traceparent(&arrival.request_id, pass.trace)).map_err(broken)?);
-    let mut forwarded_for = arrival.client.to_string();
+    let mut forwarded_for = address(arrival.client);
     if arrival.peer != arrival.client {
-        forwarded_for = format!("{forwarded_for}, {}", arrival.peer);
+        forwarded_for.push_str(", ");
+        forwarded_for.push_str(&address(arrival.peer));
     }
     headers.insert(FORWARDED_FOR, value(&forwarded_for).map_err(broken)?);
     headers.insert(FORWARDED_PROTO, gate.scheme.clone());
@@ -113,13 +115,31 @@ fn traceparent(id: &RequestId, trace: Option<TraceId>) -> String {
     // An id that a trusted peer gave may be of any form; a trace needs 32 digits.
     let own = if lower_hex(id.as_str()) { *id } else { RequestId::fresh() };
     let (_, span) = own.as_str().split_at(16);
-    match trace {
-        Some(TraceId { id, flags }) => {
-            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-            format!("00-{}-{span}-{}", text(&id), text(&flags))
+    // Both parts of a given trace were found to be ASCII.
+    let (trace, flags) = match &trace {
+        Some(TraceId { id, flags }) => (std::str::from_utf8(id), std::str::from_utf8(flags)),
+        None => (Ok(own.as_str()), Ok("00")),
+    };
+    ["00-", trace.unwrap_or_default(), "-", span, "-", flags.unwrap_or_default()].concat()
+}
+
+/// An address as text. The formatter takes as long for one as three headers do, and most are of version 4.
+fn address(address: IpAddr) -> String {
+    let IpAddr::V4(address) = address else { return address.to_string() };
+    let mut text = String::with_capacity("255.255.255.255".len());
+    for (place, octet) in address.octets().into_iter().enumerate() {
+        if place > 0 {
+            text.push('.');
         }
-        None => format!("00-{}-{span}-00", own.as_str()),
+        if octet >= 100 {
+            text.push(char::from(b'0' + octet / 100));
+        }
+        if octet >= 10 {
+            text.push(char::from(b'0' + octet / 10 % 10));
+        }
+        text.push(char::from(b'0' + octet % 10));
     }
+    text
 }
 
 fn value(text: &str) -> Result<HeaderValue, crate::error::Cause> {

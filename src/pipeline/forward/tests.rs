@@ -25,3 +25,13 @@ fn every_request_has_a_span_of_its_own_in_its_trace() {
     assert_ne!(first, second);
     assert!(TraceId::given(traceparent(&RequestId::fresh(), None).as_bytes()).is_some());
 }
+
+#[test]
+fn addresses_are_written_as_everybody_writes_them() {
+    let table =
+        ["0.0.0.0", "1.2.3.4", "10.20.30.40", "127.0.0.1", "192.168.100.9", "255.255.255.255", "::1", "2001:db8::9"];
+    for text in table {
+        let parsed: IpAddr = text.parse().expect("an address");
+        assert_eq!(address(parsed), text);
+    }
+}
