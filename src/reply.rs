@@ -162,11 +162,14 @@ impl Reply {
     /// Sends it.
     pub async fn write(self, exchange: &mut Exchange, arrival: &Arrival) -> pingora_core::Result<()> {
         let head_only = exchange.req_header().method == http::Method::HEAD;
-        let mut header = ResponseHeader::build_no_case(self.status, Some(self.headers.len() + 4))?;
+        let (mut parts, ()) = http::Response::new(()).into_parts();
+        parts.status = self.status;
+        parts.headers.reserve(self.headers.len() + 4);
         for (name, value) in self.headers {
-            header.append_header(name, value)?;
+            parts.headers.append(name, value);
         }
-        header.insert_header(CONTENT_LENGTH, self.body.len())?;
+        parts.headers.insert(CONTENT_LENGTH, self.body.len().into());
+        let mut header = ResponseHeader::from(parts);
         header.insert_header(REQUEST_ID, arrival.request_id.as_str())?;
         let bodiless = head_only || self.body.is_empty();
         exchange.write_response_header(Box::new(header), bodiless).await?;
