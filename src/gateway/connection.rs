@@ -57,6 +57,8 @@ struct Shared {
 pub struct HeadLimits {
     /// For a whole head, and for the first byte of the first one.
     pub deadline: Duration,
+    /// Between two requests.
+    pub idle: Duration,
     /// For its size.
     pub bytes: usize,
     /// For its request target.
@@ -78,9 +80,11 @@ pub struct Connection {
     head: Vec<u8>,
     /// Where in a chunked body the client is.
     chunks: Option<Chunks>,
-    /// Made only when a head does not come in one piece.
+    /// When the head must be there, or its first byte; nothing while it is not waited for.
+    due: Option<Instant>,
+    /// Goes off when it is due, or before: most requests come in time, and a timer that is left alone from
+    /// one to the next costs nothing.
     timer: Option<Pin<Box<Sleep>>>,
-    started: Instant,
     out: Vec<u8>,
     written: usize,
     refused: Option<Refused>,
@@ -107,8 +111,8 @@ impl Connection {
             limits,
             head: Vec::new(),
             chunks: None,
+            due: Some(Instant::now() + limits.deadline),
             timer: None,
-            started: Instant::now(),
             out: Vec::new(),
             written: 0,
             refused: None,
@@ -199,14 +203,28 @@ impl Connection {
         Poll::Ready(Ok(()))
     }
 
+    /// Ready once it is due.
+    fn poll_due(&mut self, cx: &mut Context<'_>, due: Instant) -> Poll<()> {
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
+        if timer.deadline() > due {
+            timer.as_mut().reset(due);
+        }
+        loop {
+            ready!(timer.as_mut().poll(cx));
+            if timer.deadline() >= due {
+                return Poll::Ready(());
+            }
+            timer.as_mut().reset(due);
+        }
+    }
+
     /// A read while a head is awaited.
     fn poll_head(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         match self.inner()?.poll_read(cx, buffer) {
             Poll::Ready(result) => {
                 if self.head.is_empty() {
-                    self.started = Instant::now();
-                    self.timer = None;
+                    self.due = None;
                 }
                 self.head.extend_from_slice(&buffer.filled()[before..]);
                 // Twice the limit: what is only a little too long gets its precise answer from the pipeline,
@@ -219,9 +237,8 @@ impl Connection {
                 Poll::Ready(result)
             }
             Poll::Pending => {
-                let deadline = self.started + self.limits.deadline;
-                let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
-                ready!(timer.as_mut().poll(cx));
+                let due = *self.due.get_or_insert_with(|| Instant::now() + self.limits.deadline);
+                ready!(self.poll_due(cx, due));
                 if !self.head.is_empty() {
                     self.refuse(&Error::RequestTimeout);
                 }
@@ -247,9 +264,7 @@ impl AsyncRead for Connection {
                 me.shared.phase.store(phase::HEAD, Ordering::Release);
                 me.head.clear();
                 me.chunks = None;
-                me.timer = None;
-                // Between two requests the engine's own keep-alive time counts.
-                me.started = Instant::now() + Duration::from_secs(86_400);
+                me.due = Some(Instant::now() + me.limits.idle);
                 me.poll_head(cx, buffer)
             }
             _ => me.poll_head(cx, buffer),
