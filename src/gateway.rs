@@ -197,10 +197,6 @@ impl ProxyHttp for Gateway {
 
     async fn early_request_filter(&self, exchange: &mut Exchange, _: &mut Passage) -> pingora_core::Result<()> {
         connection::begin_exchange(exchange);
-        // The engine keeps idle connections for ever unless told otherwise; one that is to close stays so.
-        if exchange.get_keepalive().is_some() {
-            exchange.set_keepalive(Some(self.gate.limits.idle.get().as_secs().max(1)));
-        }
         Ok(())
     }
 
@@ -209,8 +205,12 @@ impl ProxyHttp for Gateway {
         match received {
             Ok(Some(reply)) => self.write(exchange, passage, reply).await?,
             Ok(None) => {
-                let Some(Pass { handshake: Some(_), .. }) = &passage.pass else { return Ok(GO_ON) };
-                match self.open_socket(exchange, passage).await {
+                let Some(Pass { handshake: Some(_), .. }) = &passage.pass else {
+                    forget_spelling(exchange.req_header_mut());
+                    return Ok(GO_ON);
+                };
+                // Boxed: it is large and rare, and every request would carry its room.
+                match Box::pin(self.open_socket(exchange, passage)).await {
                     Ok(Opening::Opened | Opening::Declined) => {}
                     Err(error) => self.refuse(exchange, passage, error).await?,
                 }
@@ -328,10 +328,27 @@ impl ProxyHttp for Gateway {
     }
 }
 
+/// Drops the map of header names as they were spelled, which the engine keeps beside the headers, copies with
+/// them and searches with every change: names are read in any case.
+fn forget_spelling(request: &mut RequestHeader) {
+    let empty = RequestHeader::from(http::Request::new(()).into_parts().0);
+    let parts = http::request::Parts::from(std::mem::replace(request, empty));
+    *request = RequestHeader::from(parts);
+}
+
 /// Takes our headers out of an upstream's answer and puts the request's id in.
 fn undress(response: &mut ResponseHeader, arrival: Option<&Arrival>) -> pingora_core::Result<()> {
-    for name in forward::clean_answer(&response.headers) {
-        response.remove_header(&name);
+    let usual = response.status.canonical_reason();
+    let own_words = response.get_reason_phrase().filter(|words| Some(*words) != usual).map(str::to_owned);
+    // The spelling goes here as well.
+    let empty = ResponseHeader::from(http::Response::new(()).into_parts().0);
+    let mut parts = http::response::Parts::from(std::mem::replace(response, empty));
+    for name in forward::clean_answer(&parts.headers) {
+        parts.headers.remove(name);
+    }
+    *response = ResponseHeader::from(parts);
+    if own_words.is_some() {
+        response.set_reason_phrase(own_words.as_deref())?;
     }
     if let Some(arrival) = arrival {
         response.insert_header(REQUEST_ID, arrival.request_id.as_str())?;
