@@ -161,6 +161,7 @@ async fn decide<'a>(
     let target = route::find(gate, &request)?;
     *rule = target.rule().cloned();
     let credential = credentials::read(gate, &request)?;
-    let caller = verify::caller(gate, &target, credential).await?;
-    authorize::check(gate, target, caller, &request)
+    let now = gate.clock.now();
+    let caller = verify::caller(gate, &target, credential, now).await?;
+    authorize::check(gate, target, caller, &request, now)
 }

@@ -10,11 +10,12 @@ use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use memchr::memmem::Finder;
 use pingora_core::protocols::raw_connect::ProxyDigest;
 use pingora_core::protocols::tls::SslDigest;
 use pingora_core::protocols::{
@@ -136,7 +137,8 @@ impl Connection {
 
     /// Where the head's empty line ends, if it has come.
     fn head_end(&self) -> Option<usize> {
-        memchr::memmem::find(&self.head, b"\r\n\r\n").map(|place| place + 4)
+        static EMPTY_LINE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\r\n\r\n"));
+        EMPTY_LINE.find(&self.head).map(|place| place + 4)
     }
 
     /// Says why the engine cannot read a head: too long, too many, or no HTTP.

@@ -59,7 +59,12 @@ impl RequestId {
     /// As text.
     pub fn as_str(&self) -> &str {
         // Only ASCII was ever put in.
-        std::str::from_utf8(&self.text[..usize::from(self.length)]).unwrap_or_default()
+        std::str::from_utf8(self.as_bytes()).unwrap_or_default()
+    }
+
+    /// As bytes, all of them ASCII.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.text[..usize::from(self.length)]
     }
 }
 

@@ -56,14 +56,14 @@ pub fn dress(gate: &Gate, pass: &Pass, arrival: &Arrival, request: &mut RequestH
     let headers = &mut parts.headers;
     clean(headers, pass, &gate.metrics);
     headers.reserve(16);
-    headers.insert(REQUEST_ID, value(arrival.request_id.as_str()).map_err(broken)?);
+    headers.insert(REQUEST_ID, value(arrival.request_id.as_bytes()).map_err(broken)?);
     headers.insert(TRACEPARENT, value(&traceparent(&arrival.request_id, pass.trace)).map_err(broken)?);
     let mut forwarded_for = address(arrival.client);
     if arrival.peer != arrival.client {
         forwarded_for.push_str(", ");
         forwarded_for.push_str(&address(arrival.peer));
     }
-    headers.insert(FORWARDED_FOR, value(&forwarded_for).map_err(broken)?);
+    headers.insert(FORWARDED_FOR, value(forwarded_for.as_bytes()).map_err(broken)?);
     headers.insert(FORWARDED_PROTO, gate.scheme.clone());
     if let Some(host) = headers.get(HOST).cloned() {
         headers.insert(FORWARDED_HOST, host);
@@ -110,17 +110,21 @@ pub fn clean_answer(headers: &HeaderMap) -> Vec<HeaderName> {
 }
 
 /// The request's place in its trace. The ids are our request id: 16 bytes that no other request has.
-fn traceparent(id: &RequestId, trace: Option<TraceId>) -> String {
-    let lower_hex = |text: &str| text.len() == 32 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+fn traceparent(id: &RequestId, trace: Option<TraceId>) -> [u8; 55] {
+    let is_trace = |id: &[u8]| id.len() == 32 && id.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     // An id that a trusted peer gave may be of any form; a trace needs 32 digits.
-    let own = if lower_hex(id.as_str()) { *id } else { RequestId::fresh() };
-    let (_, span) = own.as_str().split_at(16);
-    // Both parts of a given trace were found to be ASCII.
-    let (trace, flags) = match &trace {
-        Some(TraceId { id, flags }) => (std::str::from_utf8(id), std::str::from_utf8(flags)),
-        None => (Ok(own.as_str()), Ok("00")),
-    };
-    ["00-", trace.unwrap_or_default(), "-", span, "-", flags.unwrap_or_default()].concat()
+    let own = if is_trace(id.as_bytes()) { *id } else { RequestId::fresh() };
+    let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
+    match trace {
+        Some(TraceId { id, flags }) => {
+            text[3..35].copy_from_slice(&id);
+            text[53..].copy_from_slice(&flags);
+        }
+        // All 32 of them: anything else was replaced above.
+        None => text[3..35].copy_from_slice(own.as_bytes()),
+    }
+    text[36..52].copy_from_slice(&own.as_bytes()[16..]);
+    text
 }
 
 /// An address as text. The formatter takes as long for one as three headers do, and most are of version 4.
@@ -142,8 +146,8 @@ fn address(address: IpAddr) -> String {
     text
 }
 
-fn value(text: &str) -> Result<HeaderValue, crate::error::Cause> {
-    HeaderValue::from_str(text).map_err(Box::from)
+fn value(text: &[u8]) -> Result<HeaderValue, crate::error::Cause> {
+    HeaderValue::from_bytes(text).map_err(Box::from)
 }
 
 #[cfg(test)]

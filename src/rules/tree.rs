@@ -49,8 +49,8 @@ impl Tree {
 
     /// The rules of the most specific pattern that fits a path. `path` is what follows the last slash.
     pub(super) fn find(&self, path: &str) -> Option<&[Arc<Rule>]> {
-        let (segment, rest) = match path.split_once('/') {
-            Some((segment, rest)) => (segment, Some(rest)),
+        let (segment, rest) = match memchr::memchr(b'/', path.as_bytes()) {
+            Some(slash) => (&path[..slash], Some(&path[slash + 1..])),
             None => (path, None),
         };
         if let Ok(place) = self.place(segment)
