@@ -65,7 +65,7 @@ pub struct Api {
 
 /// Answers one call. No `_` arm: an endpoint without a handler does not compile.
 pub async fn answer(api: &Api, call: &OwnCall, exchange: &mut Exchange, arrival: &Arrival) -> Result<Reply, Error> {
-    let incoming = Incoming::of(exchange, arrival);
+    let incoming = Incoming::of(exchange.req_header().as_ref(), arrival);
     let reply = match call.route.endpoint {
         Endpoint::Qrcode => data(arrival, qrcode::issue(&api.signin, &incoming.device).await),
         Endpoint::ScanStatus => {

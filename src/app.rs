@@ -1,8 +1,7 @@
-//! Composition root: from the configuration to stores, directory, keys, rules and listeners. The only
-//! file that names a concrete backend.
+//! Composition root: from the configuration to stores, directory, keys, rules and listeners.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,11 +16,8 @@ use tokio::sync::{Semaphore, watch};
 use url::Url;
 
 use crate::api::{Api, Operations};
-use crate::config::{BindProof, Client, Config, PlatformKind};
-use crate::directory::sql::SqlDirectory;
-use crate::directory::{Directory, DirectoryError};
+use crate::config::{BindProof, Client, Config};
 use crate::domain::clock::Clock;
-use crate::domain::secret::Secret;
 use crate::gateway::connection::HeadLimits;
 use crate::gateway::door::Door;
 use crate::gateway::upstreams::Upstreams;
@@ -30,107 +26,38 @@ use crate::metrics::Metrics;
 use crate::operate::Operator;
 use crate::pipeline::Gate;
 use crate::pipeline::record::OwnMetrics;
-use crate::platform::simulated::{self, SimulatedPlatform};
-use crate::platform::wecom::{WecomPlatform, WecomSettings};
-use crate::platform::{Platform, PlatformError};
+use crate::platform::simulated::SimulatedPlatform;
 use crate::rules::{self, RuleFault, RuleSet};
 use crate::signin::{Development, Parts, Settings, SignIn};
-use crate::sockets::Ending;
 use crate::sockets::registry::Registry;
-use crate::store::embedded::EmbeddedStore;
 use crate::store::live::Live;
-use crate::store::{Store, StoreError};
 use crate::token::Tokens;
-use crate::token::keys::{self, KeyFault, KeyRing};
+use crate::token::keys::{self, KeyRing};
 use crate::token::seal::Seal;
 
 mod admin;
 
+mod backends;
+
 mod control;
+
+mod fault;
+
+mod follow;
 
 mod lock;
 
 mod tls;
 
+pub use backends::open_offline;
+use backends::{open_directory, open_platform, open_store};
 pub use control::{ControlFault, call};
+pub use fault::StartFault;
+use follow::{follow, sweep};
 pub use lock::DataLock;
-
-/// How often space is given back; nothing depends on it.
-const SWEEP: Duration = Duration::from_secs(60);
 
 /// Idle connections kept to all upstreams together.
 const UPSTREAM_POOL: usize = 1024;
-
-/// Why the gateway cannot start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartFault {
-    /// An address cannot be listened on.
-    #[error("cannot listen on {address}: {source}")]
-    Listen {
-        /// Which.
-        address: SocketAddr,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The data directory cannot be used.
-    #[error("{path}: {source}")]
-    Data {
-        /// Which path.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
-    /// Another process works with the same data.
-    #[error("{0}: another deskgate is using this data directory; stop it or choose another server.data_dir")]
-    Locked(PathBuf),
-    /// The store cannot be opened.
-    #[error("{path}: {source}{}", causes(.source))]
-    Store {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        source: StoreError,
-    },
-    /// The directory cannot be opened.
-    #[error("{path}: {source}{}", causes(.source))]
-    Directory {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        source: DirectoryError,
-    },
-    /// The keys cannot be used.
-    #[error(transparent)]
-    Keys(#[from] KeyFault),
-    /// The certificate cannot be used.
-    #[error("server.tls: {0}")]
-    Tls(String),
-    /// The platform cannot be set up.
-    #[error(transparent)]
-    Platform(#[from] PlatformError),
-    /// The rules are not sound.
-    #[error("{}", lines(.0))]
-    Rules(Vec<RuleFault>),
-    /// The metrics cannot be declared.
-    #[error(transparent)]
-    Metrics(#[from] prometheus::Error),
-}
-
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = String::new();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(&format!(": {cause}"));
-        source = cause.source();
-    }
-    text
-}
-
-fn lines(faults: &[RuleFault]) -> String {
-    faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
-}
 
 /// Where rules come from.
 #[derive(Debug, Clone)]
@@ -349,74 +276,6 @@ fn fill_ports(config: &mut Config, port: u16) {
     }
 }
 
-async fn open_store(data: &Path, clock: &Clock) -> Result<Arc<dyn Store>, StartFault> {
-    let path = data.join("state.db");
-    match EmbeddedStore::open(&path, clock.clone()).await {
-        Ok(store) => Ok(Arc::new(store)),
-        Err(source) => Err(StartFault::Store { path, source }),
-    }
-}
-
-async fn open_directory(config: &Config, clock: &Clock) -> Result<Arc<dyn Directory>, StartFault> {
-    let path = config.server.data_dir.join(config.directory.file().unwrap_or_default());
-    let fault = |source| StartFault::Directory { path: path.clone(), source };
-    let directory = SqlDirectory::open(&path, clock.clone()).await.map_err(fault)?;
-    if config.server.development {
-        directory.fill_for_development().await.map_err(fault)?;
-    }
-    Ok(Arc::new(directory))
-}
-
-/// What commands need when no gateway runs: the same backends, with the lock held.
-pub async fn open_offline(config: &Config) -> Result<(Operator, DataLock), StartFault> {
-    let clock = Clock::system();
-    let data = &config.server.data_dir;
-    keys::create_private_folder(data).map_err(|source| StartFault::Data { path: data.clone(), source })?;
-    let lock = DataLock::take(data)?;
-    let store = open_store(data, &clock).await?;
-    let directory = open_directory(config, &clock).await?;
-    let live = Arc::new(Live::new(store, config.token.cache, config.token.lifetime.get()));
-    Ok((Operator::new(live, directory, config.platform.main_corp()), lock))
-}
-
-async fn open_platform(
-    config: &Config,
-    clock: &Clock,
-) -> Result<(Arc<dyn Platform>, Option<SimulatedPlatform>), StartFault> {
-    let agent = |own: &str| (!own.is_empty()).then(|| own.to_owned());
-    let (settings, simulator) = match config.platform.kind {
-        PlatformKind::Simulated => {
-            let address = config.platform.simulated_listen;
-            let simulator = SimulatedPlatform::start(address, clock.clone())
-                .await
-                .map_err(|source| StartFault::Listen { address, source })?;
-            let settings = WecomSettings {
-                corp_id: config.platform.main_corp(),
-                agent_id: agent(&config.platform.agent_id),
-                secret: Secret::new(simulated::SECRET.to_owned()),
-                authorize_url: simulator.authorize_url(),
-                api_url: simulator.api_url(),
-                timeout: config.platform.timeout.get(),
-            };
-            (settings, Some(simulator))
-        }
-        PlatformKind::Wecom => {
-            let file = config.platform.secret_file.clone();
-            let secret = config.platform.read_secret().map_err(|source| StartFault::Data { path: file, source })?;
-            let settings = WecomSettings {
-                corp_id: config.platform.main_corp(),
-                agent_id: agent(&config.platform.agent_id),
-                secret,
-                authorize_url: config.platform.authorize_url.clone(),
-                api_url: config.platform.api_url.clone(),
-                timeout: config.platform.timeout.get(),
-            };
-            (settings, None)
-        }
-    };
-    Ok((Arc::new(WecomPlatform::new(settings)?), simulator))
-}
-
 fn settings(config: &Config, public_url: String) -> Settings {
     Settings {
         main_corp: config.platform.main_corp(),
@@ -494,57 +353,5 @@ fn say_modes(config: &Config, metrics: &Metrics) {
     }
     if open_bind && !config.server.development {
         tracing::error!("bind.proof = \"none\": whoever knows an employee id can sign in as that employee");
-    }
-}
-
-/// Takes in changes, those made here included, and passes them to whoever must act.
-async fn follow(
-    mut changes: tokio::sync::broadcast::Receiver<crate::store::Told>,
-    gate: Arc<Gate>,
-    registry: Arc<Registry>,
-    signin: Arc<SignIn>,
-) {
-    use tokio::sync::broadcast::error::RecvError;
-    gate.metrics.revocation_feed_up.set(1);
-    loop {
-        match changes.recv().await {
-            Ok(told) => {
-                gate.live.hear(&told.change);
-                registry.hear(&told.change);
-                signin.hear(&told.change);
-                let took = told.at.until(gate.clock.now());
-                gate.metrics.revocation_seconds.observe(took.as_secs_f64());
-            }
-            Err(RecvError::Lagged(missed)) => {
-                tracing::warn!(missed, "changes were missed: everything is read again");
-                gate.live.forget_all();
-                signin.hear_all();
-                judge_all_sockets(&gate, &registry).await;
-            }
-            Err(RecvError::Closed) => break,
-        }
-    }
-    gate.metrics.revocation_feed_up.set(0);
-}
-
-/// After missed changes every socket's session is looked at again. One that cannot be looked at ends.
-async fn judge_all_sockets(gate: &Gate, registry: &Registry) {
-    for id in registry.sessions() {
-        match gate.live.session(&id, gate.clock.now()).await {
-            Ok(Some(known)) => registry.judge_again(&known.session),
-            Ok(None) | Err(_) => registry.end_session(&id, Ending::Revoked),
-        }
-    }
-}
-
-async fn sweep(store: Arc<dyn Store>, gate: Arc<Gate>) {
-    let mut tick = tokio::time::interval(SWEEP);
-    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        tick.tick().await;
-        gate.live.sweep(gate.clock.now());
-        if let Err(error) = store.sweep().await {
-            tracing::warn!(%error, "expired records could not be removed");
-        }
     }
 }

@@ -124,7 +124,8 @@ impl Gateway {
             Permit::Own(call) => {
                 passage.in_charge = InCharge::Own(call.route);
                 passage.caller = call.caller.clone();
-                api::answer(&self.api, &call, exchange, &arrival).await.map(Some)
+                // Boxed, as the other less travelled ways are: the future of every request stays small.
+                Box::pin(api::answer(&self.api, &call, exchange, &arrival)).await.map(Some)
             }
             Permit::Upstream(pass) => {
                 passage.caller = pass.caller.clone();
@@ -209,7 +210,6 @@ impl ProxyHttp for Gateway {
                     forget_spelling(exchange.req_header_mut());
                     return Ok(GO_ON);
                 };
-                // Boxed: it is large and rare, and every request would carry its room.
                 match Box::pin(self.open_socket(exchange, passage)).await {
                     Ok(Opening::Opened | Opening::Declined) => {}
                     Err(error) => self.refuse(exchange, passage, error).await?,

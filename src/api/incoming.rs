@@ -1,6 +1,6 @@
 //! What endpoints need of a request beside its body: query, cookies and the device.
 
-use pingora_proxy::Session as Exchange;
+use http::request::Parts;
 
 use crate::error::{BadRequest, Error};
 use crate::pipeline::Arrival;
@@ -59,8 +59,7 @@ pub struct Incoming {
 
 impl Incoming {
     /// Looks at a request's head.
-    pub fn of(exchange: &Exchange, arrival: &Arrival) -> Self {
-        let header = exchange.req_header();
+    pub fn of(header: &Parts, arrival: &Arrival) -> Self {
         let text = |name: &str| header.headers.get(name).and_then(|value| value.to_str().ok());
         let user_agent = header.headers.get("user-agent").map(|value| String::from_utf8_lossy(value.as_bytes()));
         let cookies = header

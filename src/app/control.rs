@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
@@ -12,6 +13,9 @@ use tokio::net::{UnixListener, UnixStream};
 use crate::operate::{Command, Done, OperateFault, Operator};
 
 const FILE: &str = "control.sock";
+
+/// How long to wait when no connection can be accepted.
+const BREATHER: Duration = Duration::from_millis(50);
 
 /// Longer than any command.
 const LONGEST: u64 = 64 * 1024;
@@ -41,7 +45,16 @@ pub(super) fn open(data: &Path, operator: Operator) -> io::Result<()> {
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
     let operator = Arc::new(operator);
     tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
+        loop {
+            let stream = match listener.accept().await {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    // Out of file descriptors, most likely; it must not be the end of all commands.
+                    tracing::warn!(%error, "a command could not be accepted");
+                    tokio::time::sleep(BREATHER).await;
+                    continue;
+                }
+            };
             let operator = operator.clone();
             tokio::spawn(async move {
                 if let Err(error) = answer(stream, &operator).await {

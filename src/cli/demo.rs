@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::{Failed, complain, complain_of, log, runtime, serve};
 use crate::app::{App, RuleSource};
-use crate::config::{self, BindProof, Config, Override, UpstreamConfig};
+use crate::config::{self, Config, Override, UpstreamConfig};
 
 mod helpdesk;
 
@@ -21,10 +21,12 @@ pub(super) struct DemoArgs {
     overrides: Vec<Override>,
 }
 
-/// Settings of the demo, beside those that depend on ports and folders. Binding without proof makes the
+/// Settings of the demo; `LISTEN` and `DATA` are filled in. Binding without proof makes the
 /// README's commands work without a browser; the demo listens on loopback only.
 const SETTINGS: &str = r#"
 [server]
+listen = ["LISTEN"]
+data_dir = "DATA"
 development = true
 admin_listen = "127.0.0.1:0"
 public_url = "http://127.0.0.1:0"
@@ -37,18 +39,19 @@ itadmin = "http://127.0.0.1:0/itadmin/"
 [platform]
 kind = "simulated"
 
+[bind]
+proof = "none"
+
 [log]
 level = "warn"
 "#;
 
 pub(super) fn run(args: &DemoArgs) -> Result<(), Failed> {
-    let mut config: Config =
-        config::load_text("demo", SETTINGS, &args.overrides).map_err(|faults| complain_of(&faults))?;
-    let _log = log::start(&config.log).map_err(complain)?;
     let data = std::env::temp_dir().join(format!("deskgate-demo-{}", std::process::id()));
-    config.server.data_dir = data.clone();
-    config.server.listen = vec![free(args.listen)];
-    config.bind.proof = BindProof::None;
+    let settings =
+        SETTINGS.replace("LISTEN", &free(args.listen).to_string()).replace("DATA", &data.display().to_string());
+    let config = config::load_text("demo", &settings, &args.overrides).map_err(|faults| complain_of(&faults))?;
+    let _log = log::start(&config.log).map_err(complain)?;
     let done = runtime(config.server.threads)?.block_on(demo(config));
     // What the demo made is of no use afterwards; a folder that cannot be removed does no harm.
     let _ = std::fs::remove_dir_all(data);

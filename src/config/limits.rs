@@ -22,7 +22,9 @@ pub struct LimitsConfig {
     pub body_deadline: Span,
     /// How long a connection may wait for its next request.
     pub idle: Span,
-    /// Most client connections at once; further ones wait in the kernel's queue.
+    /// How long a client may take nothing of an answer that waits for it.
+    pub stalled: Span,
+    /// Most client connections at once, sockets included; further ones wait in the kernel's queue.
     pub connections: usize,
 }
 
@@ -36,6 +38,7 @@ impl Default for LimitsConfig {
             head_deadline: Span::seconds(10),
             body_deadline: Span::seconds(15),
             idle: Span::seconds(60),
+            stalled: Span::seconds(60),
             connections: 100_000,
         }
     }

@@ -34,6 +34,11 @@ impl<T> Serialize for Secret<T> {
     }
 }
 
+/// The operating system's randomness, for what makes keys and signatures.
+pub fn source() -> SystemRandom {
+    SystemRandom::new()
+}
+
 /// Letters and digits only: what the platform allows in `state`, and safe everywhere else.
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 

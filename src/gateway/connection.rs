@@ -24,12 +24,11 @@ use pingora_core::protocols::{
 };
 use pingora_proxy::Session as Exchange;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::{Instant, Sleep};
 
 use super::chunks::{BadChunk, Chunks};
 use crate::error::{BadRequest, Error};
-use crate::pipeline::Arrival;
 use crate::reply::Reply;
 
 /// What one connection is doing. Written by the callbacks, read by the transport.
@@ -50,7 +49,15 @@ struct Shared {
     chunked: AtomicBool,
     /// The body cannot be read in one way.
     broken: AtomicBool,
-    taker: Mutex<Option<oneshot::Sender<Stream>>>,
+    taker: Mutex<Option<oneshot::Sender<Taken>>>,
+}
+
+/// A transport that a tunnel has taken over, with its place among the allowed connections.
+pub struct Taken {
+    /// The transport.
+    pub stream: Stream,
+    /// Held as long as the tunnel lives.
+    pub place: Option<OwnedSemaphorePermit>,
 }
 
 /// How much and how long.
@@ -91,6 +98,10 @@ pub struct Connection {
     refused: Option<Refused>,
     /// HTTP/2 has frames and limits of its own.
     transparent: bool,
+    /// No byte has come yet.
+    silent: bool,
+    /// Its place among the allowed connections.
+    place: Option<OwnedSemaphorePermit>,
 }
 
 /// What has been said in the engine's place.
@@ -104,7 +115,7 @@ enum Refused {
 
 impl Connection {
     /// Wraps an accepted connection.
-    pub fn new(inner: Stream, limits: HeadLimits) -> Self {
+    pub fn new(inner: Stream, limits: HeadLimits, place: OwnedSemaphorePermit) -> Self {
         let transparent = matches!(inner.selected_alpn_proto(), Some(ALPN::H2));
         Self {
             inner: Some(inner),
@@ -118,6 +129,8 @@ impl Connection {
             written: 0,
             refused: None,
             transparent,
+            silent: true,
+            place: Some(place),
         }
     }
 
@@ -128,7 +141,12 @@ impl Connection {
     /// Says our own refusal, once.
     fn refuse(&mut self, error: &Error) {
         if self.refused.is_none() {
-            let arrival = Arrival { ..super::unknown_arrival() };
+            let arrival = super::unknown_arrival();
+            tracing::info!(
+                target: "deskgate::request",
+                { request.id = arrival.request_id.as_str(), code = error.code().number() },
+                "refused before a request could be read: {error}"
+            );
             self.out = Reply::refusal(&arrival, error).to_bytes(&arrival);
             self.written = 0;
             self.refused = Some(Refused::Saying);
@@ -225,6 +243,10 @@ impl Connection {
         let before = buffer.filled().len();
         match self.inner()?.poll_read(cx, buffer) {
             Poll::Ready(result) => {
+                self.silent = false;
+                if self.transparent {
+                    return Poll::Ready(result);
+                }
                 if self.head.is_empty() {
                     self.due = None;
                 }
@@ -254,7 +276,7 @@ impl Connection {
 impl AsyncRead for Connection {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let me = &mut *self;
-        if me.transparent {
+        if me.transparent && !me.silent {
             return me.inner()?.poll_read(cx, buffer);
         }
         if me.refused.is_some() {
@@ -265,6 +287,9 @@ impl AsyncRead for Connection {
             phase::DONE => {
                 me.shared.phase.store(phase::HEAD, Ordering::Release);
                 me.head.clear();
+                // An unusually large head must not be paid for as long as the connection lives.
+                me.head.shrink_to(WRITE_BUFFER);
+                me.out.shrink_to(WRITE_BUFFER);
                 me.chunks = None;
                 me.due = Some(Instant::now() + me.limits.idle);
                 me.poll_head(cx, buffer)
@@ -318,9 +343,9 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         let taker = self.shared.taker.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let (Some(taker), Some(inner)) = (taker, self.inner.take()) {
+        if let (Some(taker), Some(stream)) = (taker, self.inner.take()) {
             // A tunnel that is gone by now needs no transport.
-            let _ = taker.send(inner);
+            let _ = taker.send(Taken { stream, place: self.place.take() });
         }
     }
 }
@@ -332,13 +357,13 @@ fn of(exchange: &Exchange) -> Option<&Connection> {
 /// A request has reached us. A chunked body is followed from its first byte on.
 pub fn begin_exchange(exchange: &Exchange) {
     let Some(connection) = of(exchange) else { return };
+    let chunked = exchange.req_header().headers.contains_key(http::header::TRANSFER_ENCODING);
+    let came_along = connection.head_end().filter(|_| chunked).map_or(&[][..], |end| &connection.head[end..]);
+    let broken = Chunks::new().follow(came_along).is_err();
+    // Both anew for every request: the one before on this connection may have been chunked.
+    connection.shared.chunked.store(chunked, Ordering::Release);
+    connection.shared.broken.store(broken, Ordering::Release);
     connection.shared.phase.store(phase::EXCHANGE, Ordering::Release);
-    if exchange.req_header().headers.contains_key(http::header::TRANSFER_ENCODING) {
-        connection.shared.chunked.store(true, Ordering::Release);
-        let came_along = connection.head_end().map_or(&[][..], |end| &connection.head[end..]);
-        let broken = Chunks::new().follow(came_along).is_err();
-        connection.shared.broken.store(broken, Ordering::Release);
-    }
 }
 
 /// The head of the request as the client sent it; nothing on HTTP/2.
@@ -361,7 +386,7 @@ pub fn end_exchange(exchange: &Exchange) {
 
 /// Asks for the transport itself: it comes when the engine lets go of the connection, which it does
 /// after the callback that asked has returned.
-pub fn take_over(exchange: &Exchange) -> Option<oneshot::Receiver<Stream>> {
+pub fn take_over(exchange: &Exchange) -> Option<oneshot::Receiver<Taken>> {
     let connection = of(exchange)?;
     let (give, take) = oneshot::channel();
     *connection.shared.taker.lock().unwrap_or_else(PoisonError::into_inner) = Some(give);

@@ -11,7 +11,7 @@ use pingora_core::protocols::l4::stream::Stream as TcpTransport;
 use pingora_core::protocols::{GetSocketDigest, SocketDigest, Stream, TcpKeepalive};
 use pingora_proxy::HttpProxy;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::Gateway;
 use super::connection::{Connection, HeadLimits};
@@ -61,8 +61,7 @@ impl Door {
                 Ok((stream, address)) => {
                     let (door, shutdown) = (self.clone(), shutdown.clone());
                     tokio::spawn(async move {
-                        door.serve(stream, address, &shutdown).await;
-                        drop(place);
+                        door.serve(stream, address, place, &shutdown).await;
                     });
                 }
                 Err(error) => {
@@ -73,7 +72,13 @@ impl Door {
         }
     }
 
-    async fn serve(&self, stream: TcpStream, address: SocketAddr, shutdown: &watch::Receiver<bool>) {
+    async fn serve(
+        &self,
+        stream: TcpStream,
+        address: SocketAddr,
+        place: OwnedSemaphorePermit,
+        shutdown: &watch::Receiver<bool>,
+    ) {
         // Small answers must not wait for more; a connection that refuses the option works all the same.
         let _ = stream.set_nodelay(true);
         let digest = SocketDigest::from_raw_fd(std::os::fd::AsRawFd::as_raw_fd(&stream));
@@ -94,7 +99,7 @@ impl Door {
                 }
             },
         };
-        let connection: Stream = Box::new(Connection::new(transport, self.limits));
+        let connection: Stream = Box::new(Connection::new(transport, self.limits, place));
         self.proxy.process_new(connection, shutdown).await;
     }
 }

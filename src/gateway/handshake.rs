@@ -9,11 +9,14 @@ use futures::FutureExt;
 use http::header::{CONNECTION, SEC_WEBSOCKET_PROTOCOL, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderName, StatusCode};
 use pingora_core::connectors::TransportConnector;
+use pingora_core::protocols::Stream;
 use pingora_core::protocols::http::v1::client::HttpSession as UpstreamExchange;
 use pingora_http::{RequestHeader, ResponseHeader};
 use pingora_proxy::Session as Exchange;
+use tokio::sync::oneshot;
 
-use super::{Gateway, Passage, connection, undress};
+use super::connection::{self, Taken};
+use super::{Gateway, Passage, undress};
 use crate::domain::session::SessionId;
 use crate::error::{Error, Part, TokenFault};
 use crate::pipeline::forward;
@@ -68,11 +71,12 @@ impl Gateway {
             return Err(Error::UpstreamFailed(None));
         };
         if answer.status != StatusCode::SWITCHING_PROTOCOLS {
-            decline(exchange, &mut upstream, answer, arrival).await?;
+            let declined = decline(exchange, &mut upstream, answer, arrival);
+            tokio::time::timeout(self.sockets.handshake, declined).await.map_err(|_| Error::UpstreamTimeout)??;
             return Ok(Opening::Declined);
         }
         let switched = switched(answer, offer, arrival)?;
-        self.still_live(session.as_ref()).await?;
+        self.still_allowed(session.as_ref(), pass).await?;
         let lifetime = match &pass.caller {
             Caller::Known(known) => Some(self.gate.clock.now().until(known.session.expires_at)),
             Caller::Anonymous => None,
@@ -85,17 +89,18 @@ impl Gateway {
         let from_upstream =
             upstream.read_body_bytes().now_or_never().and_then(Result::ok).flatten().unwrap_or_default();
         let taken = connection::take_over(exchange).ok_or_else(|| Error::unexpected(Part::Gateway, "no transport"))?;
-        let upstream = upstream.into_inner();
-        self.start(taken, upstream, from_client, from_upstream, registration, lifetime, arrival);
+        let far = FarEnd { upstream: upstream.into_inner(), from_client, from_upstream };
+        self.start(taken, far, registration, lifetime, arrival);
         Ok(Opening::Opened)
     }
 
-    /// An end that came before the socket was entered has not found it: the session must be looked at
-    /// again. From here on it would.
-    async fn still_live(&self, session: Option<&SessionId>) -> Result<(), Error> {
+    /// An end or a lost role that came before the socket was entered has not found it: the session must be
+    /// judged again. From here on it would.
+    async fn still_allowed(&self, session: Option<&SessionId>, pass: &Pass) -> Result<(), Error> {
         let Some(id) = session else { return Ok(()) };
         let found = self.gate.live.session(id, self.gate.clock.now()).await?;
-        found.map(|_| ()).ok_or(Error::InvalidToken(TokenFault::Revoked))
+        let known = found.ok_or(Error::InvalidToken(TokenFault::Revoked))?;
+        pass.rule.access.admits(&known.session).map_err(Error::Forbidden)
     }
 
     fn upstream_request(
@@ -146,13 +151,11 @@ impl Gateway {
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
+    /// Lets the tunnel run as soon as the engine lets go of the client's transport.
     fn start(
         &self,
-        taken: tokio::sync::oneshot::Receiver<pingora_core::protocols::Stream>,
-        upstream: pingora_core::protocols::Stream,
-        from_client: Bytes,
-        from_upstream: Bytes,
+        taken: oneshot::Receiver<Taken>,
+        far: FarEnd,
         registration: Registration,
         lifetime: Option<Duration>,
         arrival: &Arrival,
@@ -160,11 +163,13 @@ impl Gateway {
         let (metrics, grace) = (self.gate.metrics.clone(), self.sockets.close_grace);
         let request_id = arrival.request_id;
         tokio::spawn(async move {
-            let Ok(client) = taken.await else { return };
+            let Ok(Taken { stream: client, place }) = taken.await else { return };
             let rule = registration.leash().rule().name.clone();
             let opened = std::time::Instant::now();
+            let FarEnd { upstream, from_client, from_upstream } = far;
             let ends = Ends { client, upstream, from_client, from_upstream };
             let ended = tunnel::run(ends, registration, lifetime, grace, metrics).await;
+            drop(place);
             tracing::info!(
                 target: "deskgate::socket",
                 { request.id = request_id.as_str(), rule.name = &*rule, cause = ended.as_str(),
@@ -173,6 +178,13 @@ impl Gateway {
             );
         });
     }
+}
+
+/// The upstream's end of a socket, and what came along with either handshake.
+struct FarEnd {
+    upstream: Stream,
+    from_client: Bytes,
+    from_upstream: Bytes,
 }
 
 /// The 101 for the client: the upstream's, with the subprotocol that the client can accept.

@@ -38,7 +38,7 @@ pub async fn caller(gate: &Gate, target: &Target, credential: Credential<'_>, no
         gate.metrics.token_known();
         return Ok(Caller::Known(known));
     }
-    let judged = gate.live.of_token(&gate.tokens, token, now).await;
+    let judged = Box::pin(gate.live.of_token(&gate.tokens, token, now)).await;
     let (result, reason) = match &judged {
         Ok(_) => ("ok", "checked"),
         Err(Error::InvalidToken(fault)) => ("refused", fault.as_str()),

@@ -72,17 +72,17 @@ impl SignIn {
         source: LoginSource,
         device: &Device,
     ) -> Result<Session, Error> {
-        let begun = self.try_begin(employee, roles, method, source, device).await;
-        self.count(method, source, &begun);
+        let begun = self.create(employee, roles, (method, source), device).await;
+        let result = if begun.is_ok() { "success" } else { "refused" };
+        self.metrics.signin.with_label_values(&[method.as_str(), source.as_str(), result]).inc();
         begun
     }
 
-    async fn try_begin(
+    async fn create(
         &self,
         employee: &Employee,
         roles: Vec<RoleName>,
-        method: LoginMethod,
-        source: LoginSource,
+        (method, source): (LoginMethod, LoginSource),
         device: &Device,
     ) -> Result<Session, Error> {
         if employee.standing == Standing::Disabled {
@@ -128,11 +128,6 @@ impl SignIn {
             "signed in"
         );
         Ok(session)
-    }
-
-    fn count(&self, method: LoginMethod, source: LoginSource, begun: &Result<Session, Error>) {
-        let result = if begun.is_ok() { "success" } else { "refused" };
-        self.metrics.signin.with_label_values(&[method.as_str(), source.as_str(), result]).inc();
     }
 
     /// What the owner of a new session gets.

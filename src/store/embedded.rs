@@ -93,6 +93,26 @@ impl EmbeddedStore {
         let _ = self.feed.send(Told { at: self.clock.now(), change });
     }
 
+    /// Replaces a record that is still at the version seen.
+    async fn update(
+        &self,
+        query: &'static str,
+        id: &str,
+        body: String,
+        next: Version,
+        seen: Version,
+    ) -> Result<Outcome, StoreError> {
+        let id = id.to_owned();
+        let changed = self
+            .writer
+            .run(move |connection| {
+                let change = sqlx::query(query).bind(next.0).bind(body).bind(id).bind(seen.0);
+                async move { change.execute(connection).await.map(|done| done.rows_affected()) }.boxed()
+            })
+            .await?;
+        Ok(if changed == 0 { Outcome::Stale } else { Outcome::Done })
+    }
+
     async fn ticket_where(&self, query: &'static str, key: &str) -> Result<Option<Ticket>, StoreError> {
         let row = sqlx::query(query).bind(key).fetch_optional(&self.reader).await.map_err(unavailable)?;
         row.map(|row| parse(row.get::<&str, _>(0))).transpose()
@@ -137,32 +157,13 @@ impl SessionStore for EmbeddedStore {
     }
 
     async fn replace(&self, session: &Session, seen: Version) -> Result<Outcome, StoreError> {
-        let body = write(session)?;
-        let record = session.clone();
-        let changed = self
-            .writer
-            .run(move |connection| {
-                async move {
-                    sqlx::query(
-                        "UPDATE sessions SET version = $1, body = $2 WHERE id = $3 AND version = $4
-                         AND NOT EXISTS (SELECT 1 FROM denied WHERE denied.id = sessions.id)",
-                    )
-                    .bind(record.version.0)
-                    .bind(body)
-                    .bind(record.id.as_str())
-                    .bind(seen.0)
-                    .execute(connection)
-                    .await
-                    .map(|done| done.rows_affected())
-                }
-                .boxed()
-            })
-            .await?;
-        if changed == 0 {
-            return Ok(Outcome::Stale);
+        const QUERY: &str = "UPDATE sessions SET version = $1, body = $2 WHERE id = $3 AND version = $4
+             AND NOT EXISTS (SELECT 1 FROM denied WHERE denied.id = sessions.id)";
+        let outcome = self.update(QUERY, session.id.as_str(), write(session)?, session.version, seen).await?;
+        if outcome == Outcome::Done {
+            self.tell(Change::SessionChanged(Box::new(session.clone())));
         }
-        self.tell(Change::SessionChanged(Box::new(session.clone())));
-        Ok(Outcome::Done)
+        Ok(outcome)
     }
 
     async fn revoke(&self, id: &SessionId, lifetime: Duration, cause: EndCause) -> Result<(), StoreError> {
@@ -245,29 +246,12 @@ impl TicketStore for EmbeddedStore {
     }
 
     async fn advance(&self, ticket: &Ticket, seen: Version) -> Result<Outcome, StoreError> {
-        let body = write(ticket)?;
-        let record = ticket.clone();
-        let changed = self
-            .writer
-            .run(move |connection| {
-                async move {
-                    sqlx::query("UPDATE tickets SET version = $1, body = $2 WHERE id = $3 AND version = $4")
-                        .bind(record.version.0)
-                        .bind(body)
-                        .bind(record.id.as_str())
-                        .bind(seen.0)
-                        .execute(connection)
-                        .await
-                        .map(|done| done.rows_affected())
-                }
-                .boxed()
-            })
-            .await?;
-        if changed == 0 {
-            return Ok(Outcome::Stale);
+        const QUERY: &str = "UPDATE tickets SET version = $1, body = $2 WHERE id = $3 AND version = $4";
+        let outcome = self.update(QUERY, ticket.id.as_str(), write(ticket)?, ticket.version, seen).await?;
+        if outcome == Outcome::Done {
+            self.tell(Change::TicketMoved(ticket.id.clone()));
         }
-        self.tell(Change::TicketMoved(ticket.id.clone()));
-        Ok(Outcome::Done)
+        Ok(outcome)
     }
 }
 

@@ -2,8 +2,9 @@
 //!
 //! A known token costs one lookup and no lock. What keeps it honest is an order. Reading: an entry is
 //! put down as pending *before* the store is asked. Ending: the store is changed *before* the entry
-//! is looked for. So a read that saw the old record has its entry where the end will find it, and
-//! an ended entry is never filled again.
+//! is looked for. So a read that saw the old record has its entry where the end will find it. An entry
+//! that leaves the cache, for whatever reason, is retired: it is never filled again, and no token can
+//! be hung on it.
 
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -138,6 +139,9 @@ impl Equivalent<TokenKey> for TokenRef<'_> {
     }
 }
 
+/// A live session's entry and its state.
+type Found = (Arc<LiveSession>, Arc<Known>);
+
 /// What became of a change to a session.
 #[derive(Debug)]
 pub enum Switched {
@@ -180,20 +184,21 @@ impl Live {
             return Ok(known);
         }
         let claims = tokens.read(token, now).map_err(Error::InvalidToken)?;
-        let found = self.admit(token, claims.session_id(), now).await?;
+        let found = self.find(claims.session_id(), now).await?;
         // The record must be of the person whom the token names: a store that mixes up answers lets nobody in.
-        found.filter(|known| claims.names(&known.session)).ok_or(Error::InvalidToken(TokenFault::Revoked))
+        let fits = found.filter(|(_, known)| claims.names(&known.session));
+        let (live, known) = fits.ok_or(Error::InvalidToken(TokenFault::Revoked))?;
+        self.remember(token, &live);
+        Ok(known)
     }
 
     /// The state of a session, from memory or from the store.
     pub async fn session(&self, id: &SessionId, now: Timestamp) -> Result<Option<Arc<Known>>, StoreError> {
-        Ok(self.live(id, now).await?.and_then(|live| live.state(now)))
+        Ok(self.find(id, now).await?.map(|(_, known)| known))
     }
 
-    /// Remembers that a token, its signature checked, is of this session. Says the session's state.
-    pub async fn admit(&self, token: &str, id: &SessionId, now: Timestamp) -> Result<Option<Arc<Known>>, StoreError> {
-        let Some(live) = self.live(id, now).await? else { return Ok(None) };
-        let Some(known) = live.state(now) else { return Ok(None) };
+    /// Remembers that a token, its signature checked, is of this session.
+    fn remember(&self, token: &str, live: &Arc<LiveSession>) {
         let key = TokenKey(Arc::from(token));
         {
             let mut tokens = live.tokens.lock().unwrap_or_else(PoisonError::into_inner);
@@ -202,39 +207,33 @@ impl Live {
                 self.by_token.pin().insert(key, live.clone());
             }
         }
-        // Ended while it was put down: whoever ended it may have looked before the token was there.
+        // Retired while it was put down: whoever did it may have looked before the token was there.
         if live.ended.load(Ordering::Acquire) {
-            self.drop_tokens(&live);
-            return Ok(None);
+            self.drop_tokens(live);
         }
-        Ok(Some(known))
     }
 
-    async fn live(&self, id: &SessionId, now: Timestamp) -> Result<Option<Arc<LiveSession>>, StoreError> {
-        if let Some(found) = self.by_id.pin().get(id)
-            && found.known.load().is_some()
+    /// The entry and the state of a live session.
+    async fn find(&self, id: &SessionId, now: Timestamp) -> Result<Option<Found>, StoreError> {
+        if let Some(live) = self.by_id.pin().get(id)
+            && let Some(known) = live.state(now)
         {
-            return Ok(Some(found.clone()));
+            return Ok(Some((live.clone(), known)));
         }
-        // Twice at most: an entry that ended while the store was read is judged by a fresh one.
-        for _ in 0..2 {
-            if self.by_id.len() >= self.capacity {
-                self.make_room();
-            }
-            let live = self.by_id.pin().get_or_insert_with(id.clone(), Arc::default).clone();
-            // On an error the entry stays, still pending: somebody else may be reading into it.
-            let Some(session) = self.store.find(id).await? else {
-                // Whoever read the record just before it went must not bring it back.
-                live.end();
-                self.forget(id, &live);
-                return Ok(None);
-            };
-            live.learn(session);
-            if live.state(now).is_some() {
-                return Ok(Some(live));
-            }
+        if self.by_id.len() >= self.capacity {
+            self.make_room();
         }
-        Ok(None)
+        let live = self.by_id.pin().get_or_insert_with(id.clone(), Arc::default).clone();
+        // On an error the entry stays, still pending: somebody else may be reading into it.
+        let Some(session) = self.store.find(id).await? else {
+            // Whoever read the record just before it went must not bring it back.
+            self.retire(id, &live);
+            return Ok(None);
+        };
+        live.learn(session.clone());
+        // An entry that was retired meanwhile keeps nothing; what was just read counts for this request.
+        let known = live.state(now).unwrap_or_else(|| Arc::new(Known::new(session)));
+        Ok((!known.session.is_expired(now)).then_some((live, known)))
     }
 
     /// Keeps a new session.
@@ -314,19 +313,21 @@ impl Live {
 
     /// Forgets everything, so that it is read again: for when changes may have been missed.
     pub fn forget_all(&self) {
-        for live in self.by_id.pin().values() {
-            live.end();
+        for (id, live) in &self.by_id.pin() {
+            self.retire(id, live);
         }
-        self.by_id.pin().clear();
-        self.by_token.pin().clear();
     }
 
-    /// Gives back the memory of sessions that are over.
+    /// Gives back the memory of sessions that are over, and of entries that a failing store left pending.
     pub fn sweep(&self, now: Timestamp) {
-        let by_id = self.by_id.pin();
-        for (id, live) in &by_id {
-            if live.known.load().as_ref().is_some_and(|known| known.session.is_expired(now)) {
-                self.forget(id, live);
+        for (id, live) in &self.by_id.pin() {
+            let over = match &*live.known.load() {
+                Some(known) => known.session.is_expired(now),
+                // Only the map holds it: nobody is reading into it.
+                None => Arc::strong_count(live) == 1,
+            };
+            if over {
+                self.retire(id, live);
             }
         }
     }
@@ -334,8 +335,7 @@ impl Live {
     fn ended(&self, id: &SessionId) {
         let found = self.by_id.pin().get(id).cloned();
         if let Some(live) = found {
-            live.end();
-            self.forget(id, &live);
+            self.retire(id, &live);
         }
     }
 
@@ -345,7 +345,10 @@ impl Live {
         }
     }
 
-    fn forget(&self, id: &SessionId, live: &Arc<LiveSession>) {
+    /// Takes an entry out of use for good, whether its session is over or only its place is needed: whoever
+    /// still holds it can neither fill it nor hang a token on it, and the next look asks the store.
+    fn retire(&self, id: &SessionId, live: &Arc<LiveSession>) {
+        live.end();
         let _ = self.by_id.pin().remove_if(id, |_, present| Arc::ptr_eq(present, live));
         self.drop_tokens(live);
     }
@@ -364,7 +367,7 @@ impl Live {
         let by_id = self.by_id.pin();
         let settled = by_id.iter().filter(|(_, live)| live.known.load().is_some()).take(enough);
         for (id, live) in settled {
-            self.forget(id, live);
+            self.retire(id, live);
         }
     }
 }

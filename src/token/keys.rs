@@ -4,7 +4,6 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, ED25519, EcdsaKeyPair, Ed25519KeyPair, KeyPair,
     UnparsedPublicKey,
@@ -15,7 +14,7 @@ use serde::Serialize;
 
 use crate::config::TokenAlgorithm;
 use crate::domain::clock::Timestamp;
-use crate::domain::secret::random_name;
+use crate::domain::secret::{random_name, source};
 use crate::error::TokenFault;
 
 /// What a signature is for. Each purpose has a header of its own, so that one cannot pass for another.
@@ -126,10 +125,9 @@ impl Key {
         let signature = match &self.pair {
             Pair::EdDSA(pair) => pair.sign(token.as_bytes()).as_ref().to_vec(),
             // Fails only without randomness; an empty signature is then refused by every reader.
-            Pair::ES256(pair) => pair
-                .sign(&SystemRandom::new(), token.as_bytes())
-                .map(|signature| signature.as_ref().to_vec())
-                .unwrap_or_default(),
+            Pair::ES256(pair) => {
+                pair.sign(&source(), token.as_bytes()).map(|signature| signature.as_ref().to_vec()).unwrap_or_default()
+            }
         };
         token.push('.');
         URL_SAFE_NO_PAD.encode_string(signature, &mut token);
@@ -269,7 +267,7 @@ fn encode(value: &impl Serialize) -> String {
 
 /// A new key and its PEM file. The id sorts by time.
 fn make(algorithm: TokenAlgorithm, now: Timestamp) -> Option<(String, String)> {
-    let random = SystemRandom::new();
+    let random = source();
     let document = match algorithm {
         TokenAlgorithm::EdDSA => Ed25519KeyPair::generate_pkcs8(&random).ok()?.as_ref().to_vec(),
         TokenAlgorithm::ES256 => {

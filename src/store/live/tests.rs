@@ -33,6 +33,13 @@ fn session(id: &str, clock: &Clock) -> Session {
     }
 }
 
+/// What the pipeline does with a token whose signature is good.
+async fn admit(live: &Live, token: &str, id: &SessionId, now: Timestamp) -> Option<Arc<Known>> {
+    let (entry, known) = live.find(id, now).await.expect("find")?;
+    live.remember(token, &entry);
+    Some(known)
+}
+
 fn role_of(known: &Known) -> &str {
     known.session.current_role.as_str()
 }
@@ -42,11 +49,11 @@ async fn an_ended_session_is_unknown_at_once_and_for_good() {
     let (live, clock, _folder) = live(100).await;
     let session = session("s1", &clock);
     live.create(&session).await.expect("create");
-    live.admit("token-1", &session.id, clock.now()).await.expect("admit").expect("live");
+    admit(&live, "token-1", &session.id, clock.now()).await.expect("live");
     assert!(live.known("token-1", clock.now()).is_some());
     live.end(&session.id, EndCause::Logout).await.expect("end");
     assert!(live.known("token-1", clock.now()).is_none());
-    assert!(live.admit("token-1", &session.id, clock.now()).await.expect("admit").is_none());
+    assert!(admit(&live, "token-1", &session.id, clock.now()).await.is_none());
     // A late message about the session as it was must not bring it back.
     live.hear(&Change::SessionChanged(Box::new(session.clone())));
     assert!(live.session(&session.id, clock.now()).await.expect("read").is_none());
@@ -57,7 +64,7 @@ async fn a_role_switch_shows_behind_the_same_token() {
     let (live, clock, _folder) = live(100).await;
     let session = session("s1", &clock);
     live.create(&session).await.expect("create");
-    live.admit("token-1", &session.id, clock.now()).await.expect("admit").expect("live");
+    admit(&live, "token-1", &session.id, clock.now()).await.expect("live");
     let user = RoleName::new("user");
     assert!(matches!(live.switch_role(&session.id, &user).await.expect("switch"), Switched::Done(_)));
     assert_eq!(role_of(&live.known("token-1", clock.now()).expect("known")), "user");
@@ -73,7 +80,7 @@ async fn lost_roles_reach_live_sessions_and_the_last_one_ends_them() {
     let (live, clock, _folder) = live(100).await;
     let session = session("s1", &clock);
     live.create(&session).await.expect("create");
-    live.admit("token-1", &session.id, clock.now()).await.expect("admit").expect("live");
+    admit(&live, "token-1", &session.id, clock.now()).await.expect("live");
     let (corp, employee) = (session.corp_id.clone(), session.employee_id.clone());
     live.change_roles(&corp, &employee, &[RoleName::new("user")]).await.expect("change");
     assert_eq!(role_of(&live.known("token-1", clock.now()).expect("known")), "user");
@@ -86,7 +93,7 @@ async fn expiry_is_judged_when_read() {
     let (live, clock, _folder) = live(100).await;
     let session = session("s1", &clock);
     live.create(&session).await.expect("create");
-    live.admit("token-1", &session.id, clock.now()).await.expect("admit").expect("live");
+    admit(&live, "token-1", &session.id, clock.now()).await.expect("live");
     clock.advance(Duration::from_secs(61));
     assert!(live.known("token-1", clock.now()).is_none());
     live.sweep(clock.now());
@@ -99,7 +106,7 @@ async fn the_cache_is_bounded_and_what_falls_out_is_read_again() {
     for number in 0..200 {
         let session = session(&format!("s{number}"), &clock);
         live.create(&session).await.expect("create");
-        live.admit(&format!("token-{number}"), &session.id, clock.now()).await.expect("admit").expect("live");
+        admit(&live, &format!("token-{number}"), &session.id, clock.now()).await.expect("live");
     }
     assert!(live.by_id.len() <= 32, "{} sessions", live.by_id.len());
     assert!(live.by_token.len() <= 32, "{} tokens", live.by_token.len());
@@ -121,7 +128,7 @@ async fn a_session_that_is_read_while_it_ends_stays_ended() {
             let (live, clock, id, token) = (live.clone(), clock.clone(), session.id.clone(), token.clone());
             async move {
                 for _ in 0..3 {
-                    let _ = live.admit(&token, &id, clock.now()).await;
+                    admit(&live, &token, &id, clock.now()).await;
                 }
             }
         });
@@ -139,4 +146,35 @@ async fn a_session_that_is_read_while_it_ends_stays_ended() {
         }
     }
     assert_eq!(alive_after.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_token_outlives_its_logout_when_the_cache_is_full() {
+    let (live, clock, _folder) = live(1).await;
+    let sessions: Vec<Session> = (0..12).map(|number| session(&format!("s{number}"), &clock)).collect();
+    for session in &sessions {
+        live.create(session).await.expect("create");
+    }
+    let readers: Vec<_> = (0..6)
+        .map(|reader| {
+            let (live, clock, sessions) = (live.clone(), clock.clone(), sessions.clone());
+            tokio::spawn(async move {
+                for round in 0..600 {
+                    let session = &sessions[(round * 7 + reader) % sessions.len()];
+                    admit(&live, &format!("token-{}", session.id), &session.id, clock.now()).await;
+                }
+            })
+        })
+        .collect();
+    for session in &sessions {
+        live.end(&session.id, EndCause::Logout).await.expect("end");
+        assert!(live.known(&format!("token-{}", session.id), clock.now()).is_none(), "right after");
+    }
+    for reader in readers {
+        reader.await.expect("reader");
+    }
+    for session in &sessions {
+        assert!(live.known(&format!("token-{}", session.id), clock.now()).is_none(), "{} afterwards", session.id);
+    }
+    assert!(live.by_token.len() <= 2, "{} tokens", live.by_token.len());
 }

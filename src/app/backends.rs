@@ -1,0 +1,87 @@
+//! The concrete backends behind the traits: the only file that names them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{DataLock, StartFault};
+use crate::config::{Config, PlatformKind};
+use crate::directory::Directory;
+use crate::directory::sql::SqlDirectory;
+use crate::domain::clock::Clock;
+use crate::domain::secret::Secret;
+use crate::operate::Operator;
+use crate::platform::Platform;
+use crate::platform::simulated::{self, SimulatedPlatform};
+use crate::platform::wecom::{WecomPlatform, WecomSettings};
+use crate::store::Store;
+use crate::store::embedded::EmbeddedStore;
+use crate::store::live::Live;
+use crate::token::keys;
+
+pub(super) async fn open_store(data: &Path, clock: &Clock) -> Result<Arc<dyn Store>, StartFault> {
+    let path = data.join("state.db");
+    match EmbeddedStore::open(&path, clock.clone()).await {
+        Ok(store) => Ok(Arc::new(store)),
+        Err(source) => Err(StartFault::Store { path, source }),
+    }
+}
+
+pub(super) async fn open_directory(config: &Config, clock: &Clock) -> Result<Arc<dyn Directory>, StartFault> {
+    let path = config.server.data_dir.join(config.directory.file().unwrap_or_default());
+    let fault = |source| StartFault::Directory { path: path.clone(), source };
+    let directory = SqlDirectory::open(&path, clock.clone()).await.map_err(fault)?;
+    if config.server.development {
+        directory.fill_for_development().await.map_err(fault)?;
+    }
+    Ok(Arc::new(directory))
+}
+
+/// What commands need when no gateway runs: the same backends, with the lock held.
+pub async fn open_offline(config: &Config) -> Result<(Operator, DataLock), StartFault> {
+    let clock = Clock::system();
+    let data = &config.server.data_dir;
+    keys::create_private_folder(data).map_err(|source| StartFault::Data { path: data.clone(), source })?;
+    let lock = DataLock::take(data)?;
+    let store = open_store(data, &clock).await?;
+    let directory = open_directory(config, &clock).await?;
+    let live = Arc::new(Live::new(store, config.token.cache, config.token.lifetime.get()));
+    Ok((Operator::new(live, directory, config.platform.main_corp()), lock))
+}
+
+pub(super) async fn open_platform(
+    config: &Config,
+    clock: &Clock,
+) -> Result<(Arc<dyn Platform>, Option<SimulatedPlatform>), StartFault> {
+    let agent = |own: &str| (!own.is_empty()).then(|| own.to_owned());
+    let (settings, simulator) = match config.platform.kind {
+        PlatformKind::Simulated => {
+            let address = config.platform.simulated_listen;
+            let simulator = SimulatedPlatform::start(address, clock.clone())
+                .await
+                .map_err(|source| StartFault::Listen { address, source })?;
+            let settings = WecomSettings {
+                corp_id: config.platform.main_corp(),
+                agent_id: agent(&config.platform.agent_id),
+                secret: Secret::new(simulated::SECRET.to_owned()),
+                authorize_url: simulator.authorize_url(),
+                api_url: simulator.api_url(),
+                timeout: config.platform.timeout.get(),
+            };
+            (settings, Some(simulator))
+        }
+        PlatformKind::Wecom => {
+            let file = config.platform.secret_file.clone();
+            let secret = config.platform.read_secret().map_err(|source| StartFault::Data { path: file, source })?;
+            let settings = WecomSettings {
+                corp_id: config.platform.main_corp(),
+                agent_id: agent(&config.platform.agent_id),
+                secret,
+                authorize_url: config.platform.authorize_url.clone(),
+                api_url: config.platform.api_url.clone(),
+                timeout: config.platform.timeout.get(),
+            };
+            (settings, None)
+        }
+    };
+    Ok((Arc::new(WecomPlatform::new(settings)?), simulator))
+}

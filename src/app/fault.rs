@@ -1,0 +1,81 @@
+//! Why the gateway cannot start.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use crate::directory::DirectoryError;
+use crate::platform::PlatformError;
+use crate::rules::RuleFault;
+use crate::store::StoreError;
+use crate::token::keys::KeyFault;
+
+/// Why the gateway cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartFault {
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// Which.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The data directory cannot be used.
+    #[error("{path}: {source}")]
+    Data {
+        /// Which path.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Another process works with the same data.
+    #[error("{0}: another deskgate is using this data directory; stop it or choose another server.data_dir")]
+    Locked(PathBuf),
+    /// The store cannot be opened.
+    #[error("{path}: {source}{}", causes(.source))]
+    Store {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: StoreError,
+    },
+    /// The directory cannot be opened.
+    #[error("{path}: {source}{}", causes(.source))]
+    Directory {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: DirectoryError,
+    },
+    /// The keys cannot be used.
+    #[error(transparent)]
+    Keys(#[from] KeyFault),
+    /// The certificate cannot be used.
+    #[error("server.tls: {0}")]
+    Tls(String),
+    /// The platform cannot be set up.
+    #[error(transparent)]
+    Platform(#[from] PlatformError),
+    /// The rules are not sound.
+    #[error("{}", lines(.0))]
+    Rules(Vec<RuleFault>),
+    /// The metrics cannot be declared.
+    #[error(transparent)]
+    Metrics(#[from] prometheus::Error),
+}
+
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = String::new();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(&format!(": {cause}"));
+        source = cause.source();
+    }
+    text
+}
+
+fn lines(faults: &[RuleFault]) -> String {
+    faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}

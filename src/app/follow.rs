@@ -1,0 +1,67 @@
+//! What goes on beside requests: changes are heard, expired records are removed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+
+use crate::pipeline::Gate;
+use crate::signin::SignIn;
+use crate::sockets::Ending;
+use crate::sockets::registry::Registry;
+use crate::store::{Store, Told};
+
+/// How often space is given back; nothing depends on it.
+const SWEEP: Duration = Duration::from_secs(60);
+
+/// Takes in changes, those made here included, and passes them to whoever must act.
+pub(super) async fn follow(
+    mut changes: broadcast::Receiver<Told>,
+    gate: Arc<Gate>,
+    registry: Arc<Registry>,
+    signin: Arc<SignIn>,
+) {
+    gate.metrics.revocation_feed_up.set(1);
+    loop {
+        match changes.recv().await {
+            Ok(told) => {
+                gate.live.hear(&told.change);
+                registry.hear(&told.change);
+                signin.hear(&told.change);
+                let took = told.at.until(gate.clock.now());
+                gate.metrics.revocation_seconds.observe(took.as_secs_f64());
+            }
+            Err(RecvError::Lagged(missed)) => {
+                tracing::warn!(missed, "changes were missed: everything is read again");
+                gate.live.forget_all();
+                signin.hear_all();
+                judge_all_sockets(&gate, &registry).await;
+            }
+            Err(RecvError::Closed) => break,
+        }
+    }
+    gate.metrics.revocation_feed_up.set(0);
+}
+
+/// After missed changes every socket's session is looked at again. One that cannot be looked at ends.
+async fn judge_all_sockets(gate: &Gate, registry: &Registry) {
+    for id in registry.sessions() {
+        match gate.live.session(&id, gate.clock.now()).await {
+            Ok(Some(known)) => registry.judge_again(&known.session),
+            Ok(None) | Err(_) => registry.end_session(&id, Ending::Revoked),
+        }
+    }
+}
+
+pub(super) async fn sweep(store: Arc<dyn Store>, gate: Arc<Gate>) {
+    let mut tick = tokio::time::interval(SWEEP);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        gate.live.sweep(gate.clock.now());
+        if let Err(error) = store.sweep().await {
+            tracing::warn!(%error, "expired records could not be removed");
+        }
+    }
+}
