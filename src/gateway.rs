@@ -175,11 +175,12 @@ fn unknown_arrival() -> Arrival {
 
 #[async_trait]
 impl ProxyHttp for Gateway {
-    type CTX = Passage;
+    /// Boxed: the engine moves it from one future into the next.
+    type CTX = Box<Passage>;
 
-    fn new_ctx(&self) -> Passage {
+    fn new_ctx(&self) -> Box<Passage> {
         self.gate.metrics.requests_in_flight.inc();
-        Passage {
+        Box::new(Passage {
             started: Instant::now(),
             arrival: None,
             in_charge: InCharge::Nobody,
@@ -190,18 +191,18 @@ impl ProxyHttp for Gateway {
             sent_upstream: None,
             upstream_took: None,
             _in_flight: InFlight(self.gate.metrics.requests_in_flight.clone()),
-        }
+        })
     }
 
     /// None: answers are passed on as they are.
     fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
 
-    async fn early_request_filter(&self, exchange: &mut Exchange, _: &mut Passage) -> pingora_core::Result<()> {
+    async fn early_request_filter(&self, exchange: &mut Exchange, _: &mut Box<Passage>) -> pingora_core::Result<()> {
         connection::begin_exchange(exchange);
         Ok(())
     }
 
-    async fn request_filter(&self, exchange: &mut Exchange, passage: &mut Passage) -> pingora_core::Result<bool> {
+    async fn request_filter(&self, exchange: &mut Exchange, passage: &mut Box<Passage>) -> pingora_core::Result<bool> {
         let received = guarded(&self.gate.metrics, self.receive(exchange, passage)).await;
         match received {
             Ok(Some(reply)) => self.write(exchange, passage, reply).await?,
@@ -220,7 +221,7 @@ impl ProxyHttp for Gateway {
         Ok(ANSWERED)
     }
 
-    async fn upstream_peer(&self, _: &mut Exchange, passage: &mut Passage) -> pingora_core::Result<Box<HttpPeer>> {
+    async fn upstream_peer(&self, _: &mut Exchange, passage: &mut Box<Passage>) -> pingora_core::Result<Box<HttpPeer>> {
         let Some(pass) = &passage.pass else {
             return pingora_core::Error::e_explain(ErrorType::InternalError, "no permit");
         };
@@ -233,7 +234,7 @@ impl ProxyHttp for Gateway {
         &self,
         _: &mut Exchange,
         request: &mut RequestHeader,
-        passage: &mut Passage,
+        passage: &mut Box<Passage>,
     ) -> pingora_core::Result<()> {
         let (Some(pass), Some(arrival)) = (&passage.pass, &passage.arrival) else {
             return pingora_core::Error::e_explain(ErrorType::InternalError, "no permit");
@@ -248,7 +249,7 @@ impl ProxyHttp for Gateway {
         &self,
         _: &mut Exchange,
         response: &mut ResponseHeader,
-        passage: &mut Passage,
+        passage: &mut Box<Passage>,
     ) -> pingora_core::Result<()> {
         if response.status == http::StatusCode::SWITCHING_PROTOCOLS {
             // Handshakes do not come this way: nobody asked for it.
@@ -267,7 +268,7 @@ impl ProxyHttp for Gateway {
         &self,
         _: &mut Exchange,
         _: &HttpPeer,
-        passage: &mut Passage,
+        passage: &mut Box<Passage>,
         mut error: Box<pingora_core::Error>,
     ) -> Box<pingora_core::Error> {
         let retries = passage.pass.as_ref().map_or(0, |pass| self.upstreams.retries(&pass.rule.upstream));
@@ -279,7 +280,7 @@ impl ProxyHttp for Gateway {
         &self,
         exchange: &mut Exchange,
         error: &pingora_core::Error,
-        passage: &mut Passage,
+        passage: &mut Box<Passage>,
     ) -> FailToProxy {
         let broken = connection::is_body_broken(exchange).then(|| BadRequest::Framing.into());
         let told = passage.error.take().or(broken).or_else(|| what_failed(error));
@@ -296,7 +297,7 @@ impl ProxyHttp for Gateway {
         FailToProxy { error_code: code, can_reuse_downstream: false }
     }
 
-    async fn logging(&self, exchange: &mut Exchange, _: Option<&pingora_core::Error>, passage: &mut Passage) {
+    async fn logging(&self, exchange: &mut Exchange, _: Option<&pingora_core::Error>, passage: &mut Box<Passage>) {
         let arrival = passage.arrival.get_or_insert_with(unknown_arrival);
         let header = exchange.req_header();
         record::request(
@@ -318,11 +319,11 @@ impl ProxyHttp for Gateway {
     }
 
     /// Our own line says it, without the query.
-    fn suppress_error_log(&self, _: &Exchange, _: &Passage, _: &pingora_core::Error) -> bool {
+    fn suppress_error_log(&self, _: &Exchange, _: &Box<Passage>, _: &pingora_core::Error) -> bool {
         true
     }
 
-    fn request_summary(&self, exchange: &Exchange, _: &Passage) -> String {
+    fn request_summary(&self, exchange: &Exchange, _: &Box<Passage>) -> String {
         let header = exchange.req_header();
         format!("{} {}", header.method, record::shown(header.uri.path(), 512))
     }
@@ -346,12 +347,12 @@ fn undress(response: &mut ResponseHeader, arrival: Option<&Arrival>) -> pingora_
     for name in forward::clean_answer(&parts.headers) {
         parts.headers.remove(name);
     }
+    if let Some(arrival) = arrival {
+        parts.headers.insert(REQUEST_ID, arrival.request_id.to_value());
+    }
     *response = ResponseHeader::from(parts);
     if own_words.is_some() {
         response.set_reason_phrase(own_words.as_deref())?;
-    }
-    if let Some(arrival) = arrival {
-        response.insert_header(REQUEST_ID, arrival.request_id.as_str())?;
     }
     Ok(())
 }

@@ -169,8 +169,8 @@ impl Reply {
             parts.headers.append(name, value);
         }
         parts.headers.insert(CONTENT_LENGTH, self.body.len().into());
-        let mut header = ResponseHeader::from(parts);
-        header.insert_header(REQUEST_ID, arrival.request_id.as_str())?;
+        parts.headers.insert(REQUEST_ID, arrival.request_id.to_value());
+        let header = ResponseHeader::from(parts);
         let bodiless = head_only || self.body.is_empty();
         exchange.write_response_header(Box::new(header), bodiless).await?;
         if !bodiless {

@@ -56,7 +56,7 @@ pub fn dress(gate: &Gate, pass: &Pass, arrival: &Arrival, request: &mut RequestH
     let headers = &mut parts.headers;
     clean(headers, pass, &gate.metrics);
     headers.reserve(16);
-    headers.insert(REQUEST_ID, value(arrival.request_id.as_bytes()).map_err(broken)?);
+    headers.insert(REQUEST_ID, arrival.request_id.to_value());
     headers.insert(TRACEPARENT, value(&traceparent(&arrival.request_id, pass.trace)).map_err(broken)?);
     let mut forwarded_for = address(arrival.client);
     if arrival.peer != arrival.client {
