@@ -178,6 +178,7 @@ impl App {
             tls: certificate.as_ref().map(tls::Certificate::acceptor),
             limits: HeadLimits {
                 deadline: config.limits.head_deadline.get(),
+                idle: config.limits.idle.get(),
                 bytes: config.limits.head_bytes,
                 target: config.limits.target_bytes,
                 lines: config.limits.headers,

@@ -172,11 +172,12 @@ fn unknown_arrival() -> Arrival {
 
 #[async_trait]
 impl ProxyHttp for Gateway {
-    type CTX = Passage;
+    /// Boxed: the engine moves it from one future into the next.
+    type CTX = Box<Passage>;
 
-    fn new_ctx(&self) -> Passage {
+    fn new_ctx(&self) -> Box<Passage> {
         self.gate.metrics.requests_in_flight.inc();
-        Passage {
+        Box::new(Passage {
             started: Instant::now(),
             arrival: None,
             in_charge: InCharge::Nobody,
@@ -187,29 +188,27 @@ impl ProxyHttp for Gateway {
             sent_upstream: None,
             upstream_took: None,
             _in_flight: InFlight(self.gate.metrics.requests_in_flight.clone()),
-        }
+        })
     }
 
     /// None: answers are passed on as they are.
     fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
 
-    async fn early_request_filter(&self, exchange: &mut Exchange, _: &mut Passage) -> pingora_core::Result<()> {
+    async fn early_request_filter(&self, exchange: &mut Exchange, _: &mut Box<Passage>) -> pingora_core::Result<()> {
         connection::begin_exchange(exchange);
-        // The engine keeps idle connections for ever unless told otherwise; one that is to close stays so.
-        if exchange.get_keepalive().is_some() {
-            exchange.set_keepalive(Some(self.gate.limits.idle.get().as_secs().max(1)));
-        }
-        exchange.set_write_timeout(Some(self.gate.limits.stalled.get()));
         Ok(())
     }
 
-    async fn request_filter(&self, exchange: &mut Exchange, passage: &mut Passage) -> pingora_core::Result<bool> {
+    async fn request_filter(&self, exchange: &mut Exchange, passage: &mut Box<Passage>) -> pingora_core::Result<bool> {
         let received = guarded(&self.gate.metrics, self.receive(exchange, passage)).await;
         match received {
             Ok(Some(reply)) => self.write(exchange, passage, reply).await?,
             Ok(None) => {
-                let Some(Pass { handshake: Some(_), .. }) = &passage.pass else { return Ok(GO_ON) };
-                match guarded(&self.gate.metrics, Box::pin(self.open_socket(exchange, passage))).await {
+                let Some(Pass { handshake: Some(_), .. }) = &passage.pass else {
+                    forget_spelling(exchange.req_header_mut());
+                    return Ok(GO_ON);
+                };
+                match Box::pin(self.open_socket(exchange, passage)).await {
                     Ok(Opening::Opened | Opening::Declined) => {}
                     Err(error) => self.refuse(exchange, passage, error).await?,
                 }
@@ -219,7 +218,7 @@ impl ProxyHttp for Gateway {
         Ok(ANSWERED)
     }
 
-    async fn upstream_peer(&self, _: &mut Exchange, passage: &mut Passage) -> pingora_core::Result<Box<HttpPeer>> {
+    async fn upstream_peer(&self, _: &mut Exchange, passage: &mut Box<Passage>) -> pingora_core::Result<Box<HttpPeer>> {
         let Some(pass) = &passage.pass else {
             return pingora_core::Error::e_explain(ErrorType::InternalError, "no permit");
         };
@@ -232,7 +231,7 @@ impl ProxyHttp for Gateway {
         &self,
         _: &mut Exchange,
         request: &mut RequestHeader,
-        passage: &mut Passage,
+        passage: &mut Box<Passage>,
     ) -> pingora_core::Result<()> {
         let (Some(pass), Some(arrival)) = (&passage.pass, &passage.arrival) else {
             return pingora_core::Error::e_explain(ErrorType::InternalError, "no permit");
@@ -247,7 +246,7 @@ impl ProxyHttp for Gateway {
         &self,
         _: &mut Exchange,
         response: &mut ResponseHeader,
-        passage: &mut Passage,
+        passage: &mut Box<Passage>,
     ) -> pingora_core::Result<()> {
         if response.status == http::StatusCode::SWITCHING_PROTOCOLS {
             // Handshakes do not come this way: nobody asked for it.
@@ -266,7 +265,7 @@ impl ProxyHttp for Gateway {
         &self,
         _: &mut Exchange,
         _: &HttpPeer,
-        passage: &mut Passage,
+        passage: &mut Box<Passage>,
         mut error: Box<pingora_core::Error>,
     ) -> Box<pingora_core::Error> {
         let retries = passage.pass.as_ref().map_or(0, |pass| self.upstreams.retries(&pass.rule.upstream));
@@ -278,7 +277,7 @@ impl ProxyHttp for Gateway {
         &self,
         exchange: &mut Exchange,
         error: &pingora_core::Error,
-        passage: &mut Passage,
+        passage: &mut Box<Passage>,
     ) -> FailToProxy {
         let broken = connection::is_body_broken(exchange).then(|| BadRequest::Framing.into());
         let told = passage.error.take().or(broken).or_else(|| what_failed(error));
@@ -295,7 +294,7 @@ impl ProxyHttp for Gateway {
         FailToProxy { error_code: code, can_reuse_downstream: false }
     }
 
-    async fn logging(&self, exchange: &mut Exchange, _: Option<&pingora_core::Error>, passage: &mut Passage) {
+    async fn logging(&self, exchange: &mut Exchange, _: Option<&pingora_core::Error>, passage: &mut Box<Passage>) {
         let arrival = passage.arrival.get_or_insert_with(unknown_arrival);
         let header = exchange.req_header();
         record::request(
@@ -317,23 +316,40 @@ impl ProxyHttp for Gateway {
     }
 
     /// Our own line says it, without the query.
-    fn suppress_error_log(&self, _: &Exchange, _: &Passage, _: &pingora_core::Error) -> bool {
+    fn suppress_error_log(&self, _: &Exchange, _: &Box<Passage>, _: &pingora_core::Error) -> bool {
         true
     }
 
-    fn request_summary(&self, exchange: &Exchange, _: &Passage) -> String {
+    fn request_summary(&self, exchange: &Exchange, _: &Box<Passage>) -> String {
         let header = exchange.req_header();
         format!("{} {}", header.method, record::shown(header.uri.path(), 512))
     }
 }
 
+/// Drops the map of header names as they were spelled, which the engine keeps beside the headers, copies with
+/// them and searches with every change: names are read in any case.
+fn forget_spelling(request: &mut RequestHeader) {
+    let empty = RequestHeader::from(http::Request::new(()).into_parts().0);
+    let parts = http::request::Parts::from(std::mem::replace(request, empty));
+    *request = RequestHeader::from(parts);
+}
+
 /// Takes our headers out of an upstream's answer and puts the request's id in.
 fn undress(response: &mut ResponseHeader, arrival: Option<&Arrival>) -> pingora_core::Result<()> {
-    for name in forward::clean_answer(&response.headers) {
-        response.remove_header(&name);
+    let usual = response.status.canonical_reason();
+    let own_words = response.get_reason_phrase().filter(|words| Some(*words) != usual).map(str::to_owned);
+    // The spelling goes here as well.
+    let empty = ResponseHeader::from(http::Response::new(()).into_parts().0);
+    let mut parts = http::response::Parts::from(std::mem::replace(response, empty));
+    for name in forward::clean_answer(&parts.headers) {
+        parts.headers.remove(name);
     }
     if let Some(arrival) = arrival {
-        response.insert_header(REQUEST_ID, arrival.request_id.as_str())?;
+        parts.headers.insert(REQUEST_ID, arrival.request_id.to_value());
+    }
+    *response = ResponseHeader::from(parts);
+    if own_words.is_some() {
+        response.set_reason_phrase(own_words.as_deref())?;
     }
     Ok(())
 }

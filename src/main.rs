@@ -6,5 +6,9 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    // Huge pages would give every little heap two megabytes: an idle socket costs many times its worth.
+    // Where the kernel knows no such switch there is nothing to switch off.
+    #[cfg(target_os = "linux")]
+    let _ = nix::sys::prctl::set_thp_disable(true);
     deskgate::cli::run()
 }

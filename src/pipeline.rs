@@ -164,6 +164,7 @@ async fn decide<'a>(
     let target = route::find(gate, &request)?;
     *in_charge = target.in_charge();
     let credential = credentials::read(gate, &request)?;
-    let caller = verify::caller(gate, &target, credential).await?;
-    authorize::check(gate, target, caller, &request)
+    let now = gate.clock.now();
+    let caller = verify::caller(gate, &target, credential, now).await?;
+    authorize::check(gate, target, caller, &request, now)
 }

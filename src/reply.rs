@@ -162,12 +162,15 @@ impl Reply {
     /// Sends it.
     pub async fn write(self, exchange: &mut Exchange, arrival: &Arrival) -> pingora_core::Result<()> {
         let head_only = exchange.req_header().method == http::Method::HEAD;
-        let mut header = ResponseHeader::build_no_case(self.status, Some(self.headers.len() + 4))?;
+        let (mut parts, ()) = http::Response::new(()).into_parts();
+        parts.status = self.status;
+        parts.headers.reserve(self.headers.len() + 4);
         for (name, value) in self.headers {
-            header.append_header(name, value)?;
+            parts.headers.append(name, value);
         }
-        header.insert_header(CONTENT_LENGTH, self.body.len())?;
-        header.insert_header(REQUEST_ID, arrival.request_id.as_str())?;
+        parts.headers.insert(CONTENT_LENGTH, self.body.len().into());
+        parts.headers.insert(REQUEST_ID, arrival.request_id.to_value());
+        let header = ResponseHeader::from(parts);
         let bodiless = head_only || self.body.is_empty();
         exchange.write_response_header(Box::new(header), bodiless).await?;
         if !bodiless {

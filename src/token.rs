@@ -79,14 +79,15 @@ impl Tokens {
         }
         let keys = self.keys.load();
         let key = keys.find(Purpose::Access, header).ok_or_else(|| keys::why_not_ours(header))?;
+        // Known junk is refused before anything is decoded: whoever sends it, sends it again and again.
+        if self.junk.contains(token) {
+            return Err(TokenFault::Signature);
+        }
         // The engine refuses padding, other alphabets and non-zero trailing bits.
         let payload = URL_SAFE_NO_PAD.decode(payload).map_err(|_| TokenFault::Malformed)?;
         let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| TokenFault::Malformed)?;
         let claims = Claims::parse(&payload, &self.issuer)?;
         claims.check_time(now, self.leeway)?;
-        if self.junk.contains(token) {
-            return Err(TokenFault::Signature);
-        }
         if !key.verify(signed.as_bytes(), &signature) {
             self.junk.remember(token);
             return Err(TokenFault::Signature);

@@ -10,11 +10,12 @@ use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use memchr::memmem::Finder;
 use pingora_core::protocols::raw_connect::ProxyDigest;
 use pingora_core::protocols::tls::SslDigest;
 use pingora_core::protocols::{
@@ -64,6 +65,8 @@ pub struct Taken {
 pub struct HeadLimits {
     /// For a whole head, and for the first byte of the first one.
     pub deadline: Duration,
+    /// Between two requests.
+    pub idle: Duration,
     /// For its size.
     pub bytes: usize,
     /// For its request target.
@@ -88,9 +91,11 @@ pub struct Connection {
     head: Vec<u8>,
     /// Where in a chunked body the client is.
     chunks: Option<Chunks>,
-    /// Made only when a head does not come in one piece.
+    /// When the head must be there, or its first byte; nothing while it is not waited for.
+    due: Option<Instant>,
+    /// Goes off when it is due, or before: most requests come in time, and a timer that is left alone from
+    /// one to the next costs nothing.
     timer: Option<Pin<Box<Sleep>>>,
-    started: Instant,
     out: Vec<u8>,
     written: usize,
     refused: Option<Refused>,
@@ -121,8 +126,8 @@ impl Connection {
             limits,
             head: Vec::new(),
             chunks: None,
+            due: Some(Instant::now() + limits.deadline),
             timer: None,
-            started: Instant::now(),
             out: Vec::new(),
             written: 0,
             refused: None,
@@ -153,7 +158,8 @@ impl Connection {
 
     /// Where the head's empty line ends, if it has come.
     fn head_end(&self) -> Option<usize> {
-        memchr::memmem::find(&self.head, b"\r\n\r\n").map(|place| place + 4)
+        static EMPTY_LINE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\r\n\r\n"));
+        EMPTY_LINE.find(&self.head).map(|place| place + 4)
     }
 
     /// Says why the engine cannot read a head: too long, too many, or no HTTP.
@@ -208,10 +214,9 @@ impl Connection {
             self.timer = None;
             return Poll::Pending;
         }
-        let deadline = self.started + self.limits.deadline;
-        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+        let due = *self.due.get_or_insert_with(|| Instant::now() + self.limits.deadline);
         // Nothing read is the end of the connection as the engine sees it.
-        timer.as_mut().poll(cx).map(Ok)
+        self.poll_due(cx, due).map(Ok)
     }
 
     fn poll_out(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -238,14 +243,28 @@ impl Connection {
         Poll::Ready(Ok(()))
     }
 
+    /// Ready once it is due.
+    fn poll_due(&mut self, cx: &mut Context<'_>, due: Instant) -> Poll<()> {
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
+        if timer.deadline() > due {
+            timer.as_mut().reset(due);
+        }
+        loop {
+            ready!(timer.as_mut().poll(cx));
+            if timer.deadline() >= due {
+                return Poll::Ready(());
+            }
+            timer.as_mut().reset(due);
+        }
+    }
+
     /// A read while a head is awaited.
     fn poll_head(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         match self.inner()?.poll_read(cx, buffer) {
             Poll::Ready(result) => {
                 if self.head.is_empty() {
-                    self.started = Instant::now();
-                    self.timer = None;
+                    self.due = None;
                 }
                 self.head.extend_from_slice(&buffer.filled()[before..]);
                 // Twice the limit: what is only a little too long gets its precise answer from the pipeline,
@@ -258,9 +277,8 @@ impl Connection {
                 Poll::Ready(result)
             }
             Poll::Pending => {
-                let deadline = self.started + self.limits.deadline;
-                let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
-                ready!(timer.as_mut().poll(cx));
+                let due = *self.due.get_or_insert_with(|| Instant::now() + self.limits.deadline);
+                ready!(self.poll_due(cx, due));
                 if !self.head.is_empty() {
                     self.refuse(&Error::RequestTimeout);
                 }
@@ -289,9 +307,7 @@ impl AsyncRead for Connection {
                 me.head.shrink_to(WRITE_BUFFER);
                 me.out.shrink_to(WRITE_BUFFER);
                 me.chunks = None;
-                me.timer = None;
-                // Between two requests the engine's own keep-alive time counts.
-                me.started = Instant::now() + Duration::from_secs(86_400);
+                me.due = Some(Instant::now() + me.limits.idle);
                 me.poll_head(cx, buffer)
             }
             _ => me.poll_head(cx, buffer),

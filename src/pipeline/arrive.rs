@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use http::HeaderValue;
+
 use super::head::{Fields, HttpVersion, RequestHead};
 use super::upgrade::{self, Handshake};
 use super::{Arrival, Gate};
@@ -56,7 +58,18 @@ impl RequestId {
     /// As text.
     pub fn as_str(&self) -> &str {
         // Only ASCII was ever put in.
-        std::str::from_utf8(&self.text[..usize::from(self.length)]).unwrap_or_default()
+        std::str::from_utf8(self.as_bytes()).unwrap_or_default()
+    }
+
+    /// As a header's value.
+    pub fn to_value(&self) -> HeaderValue {
+        // Only letters, digits and `-_.` were ever put in, and they may all stand there.
+        HeaderValue::from_bytes(self.as_bytes()).unwrap_or(HeaderValue::from_static("-"))
+    }
+
+    /// As bytes, all of them ASCII.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.text[..usize::from(self.length)]
     }
 }
 

@@ -6,6 +6,7 @@ use super::forward::TraceId;
 use super::head::Unwanted;
 use super::route::Target;
 use super::{Caller, Gate, OwnCall, Pass, Permit};
+use crate::domain::clock::Timestamp;
 use crate::domain::session::Stage;
 use crate::endpoints::OwnAccess;
 use crate::error::{Error, Forbidden};
@@ -17,7 +18,13 @@ use crate::token::assertion;
 pub(super) struct Proof(());
 
 /// Judges a caller by the rule, and makes ready what an upstream is told.
-pub fn check(gate: &Gate, target: Target, caller: Caller, request: &Request<'_>) -> Result<Permit, Error> {
+pub fn check(
+    gate: &Gate,
+    target: Target,
+    caller: Caller,
+    request: &Request<'_>,
+    now: Timestamp,
+) -> Result<Permit, Error> {
     match target {
         Target::Own(route) => {
             if let Caller::Known(known) = &caller
@@ -37,7 +44,7 @@ pub fn check(gate: &Gate, target: Target, caller: Caller, request: &Request<'_>)
                     return Err(error);
                 }
             }
-            Ok(Permit::Upstream(pass(gate, rule, caller, request)))
+            Ok(Permit::Upstream(pass(gate, rule, caller, request, now)))
         }
     }
 }
@@ -63,8 +70,7 @@ fn check_origin(gate: &Gate, request: &Request<'_>) -> Result<(), Error> {
     }
 }
 
-fn pass(gate: &Gate, rule: std::sync::Arc<Rule>, caller: Caller, request: &Request<'_>) -> Pass {
-    let now = gate.clock.now();
+fn pass(gate: &Gate, rule: std::sync::Arc<Rule>, caller: Caller, request: &Request<'_>, now: Timestamp) -> Pass {
     let assertion = match &caller {
         Caller::Anonymous => None,
         Caller::Known(known) => known.assertion(&rule.upstream.name, now, assertion::FRESH, || {

@@ -80,14 +80,14 @@ pub fn from_header(value: &[u8]) -> Result<Credential<'_>, BadRequest> {
         let blank = rest.first().is_some_and(u8::is_ascii_whitespace);
         return Ok(if blank { Credential::Malformed(Source::Header) } else { Credential::None });
     };
-    let second = token.split(|byte| *byte == b',').skip(1).any(|part| {
-        let part = part.trim_ascii_start();
-        part.len() > SCHEME.len() && part[..SCHEME.len()].eq_ignore_ascii_case(SCHEME)
-    });
-    if second {
-        return Err(BadRequest::TwoTokens);
-    }
-    Ok(token_of(token, Source::Header))
+    let found = token_of(token, Source::Header);
+    // A token has no comma: what is one needs no second look.
+    let second = matches!(found, Credential::Malformed(_))
+        && token.split(|byte| *byte == b',').skip(1).any(|part| {
+            let part = part.trim_ascii_start();
+            part.len() > SCHEME.len() && part[..SCHEME.len()].eq_ignore_ascii_case(SCHEME)
+        });
+    if second { Err(BadRequest::TwoTokens) } else { Ok(found) }
 }
 
 /// The `bearer.` entry of the offered subprotocols.
@@ -144,11 +144,19 @@ pub fn bearer_of(entry: &[u8]) -> Option<&[u8]> {
 }
 
 fn token_of(bytes: &[u8], source: Source) -> Credential<'_> {
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.~+/=".contains(byte);
     match std::str::from_utf8(bytes) {
-        Ok(token) if bytes.iter().all(plain) => Credential::Token(token, source),
+        Ok(token) if bytes.iter().fold(true, |plain, byte| plain & is_plain(*byte)) => Credential::Token(token, source),
         _ => Credential::Malformed(source),
     }
+}
+
+/// Letters, digits and `-_.~+/=`. Written, and used, without a branch: so the compiler looks at many bytes of a
+/// token at once, and every request has one.
+fn is_plain(byte: u8) -> bool {
+    let letter = (byte | 0x20).wrapping_sub(b'a') < 26;
+    // `-`, `.`, `/` and the digits stand in one row.
+    let row = byte.wrapping_sub(b'-') <= b'9' - b'-';
+    letter | row | (byte == b'_') | (byte == b'~') | (byte == b'+') | (byte == b'=')
 }
 
 impl Credential<'_> {

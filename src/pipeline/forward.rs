@@ -1,5 +1,7 @@
 //! Last phase before an upstream: take out what only we may say, put in what we say.
 
+use std::net::IpAddr;
+
 use http::header::{AUTHORIZATION, COOKIE, HOST, SEC_WEBSOCKET_PROTOCOL};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora_http::RequestHeader;
@@ -45,8 +47,7 @@ impl TraceId {
 /// Turns a client's head into the one that the upstream gets.
 pub fn dress(gate: &Gate, pass: &Pass, arrival: &Arrival, request: &mut RequestHeader) -> Result<(), Error> {
     let broken = |error| Error::unexpected(Part::Gateway, error);
-    // Taking the parts out leaves the map of the names' first spelling behind: upstreams read names in
-    // any case, and every later insert would otherwise be made twice.
+    // Only the parts let go of their map: what is inserted through the engine's own type is looked at twice.
     let empty = RequestHeader::from(http::Request::new(()).into_parts().0);
     let mut parts = http::request::Parts::from(std::mem::replace(request, empty));
     if let Some(target) = &pass.target {
@@ -55,13 +56,14 @@ pub fn dress(gate: &Gate, pass: &Pass, arrival: &Arrival, request: &mut RequestH
     let headers = &mut parts.headers;
     clean(headers, pass, &gate.metrics);
     headers.reserve(16);
-    headers.insert(REQUEST_ID, value(arrival.request_id.as_str()).map_err(broken)?);
+    headers.insert(REQUEST_ID, arrival.request_id.to_value());
     headers.insert(TRACEPARENT, value(&traceparent(&arrival.request_id, pass.trace)).map_err(broken)?);
-    let mut forwarded_for = arrival.client.to_string();
+    let mut forwarded_for = address(arrival.client);
     if arrival.peer != arrival.client {
-        forwarded_for = format!("{forwarded_for}, {}", arrival.peer);
+        forwarded_for.push_str(", ");
+        forwarded_for.push_str(&address(arrival.peer));
     }
-    headers.insert(FORWARDED_FOR, value(&forwarded_for).map_err(broken)?);
+    headers.insert(FORWARDED_FOR, value(forwarded_for.as_bytes()).map_err(broken)?);
     headers.insert(FORWARDED_PROTO, gate.scheme.clone());
     // HTTP/1.0 may leave the host out; upstreams are asked in HTTP/1.1, which may not.
     let host = headers.entry(HOST).or_insert_with(|| gate.host.clone()).clone();
@@ -124,22 +126,44 @@ pub fn clean_answer(headers: &HeaderMap) -> Vec<HeaderName> {
 }
 
 /// The request's place in its trace. The ids are our request id: 16 bytes that no other request has.
-fn traceparent(id: &RequestId, trace: Option<TraceId>) -> String {
-    let lower_hex = |text: &str| text.len() == 32 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+fn traceparent(id: &RequestId, trace: Option<TraceId>) -> [u8; 55] {
+    let is_trace = |id: &[u8]| id.len() == 32 && id.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     // An id that a trusted peer gave may be of any form; a trace needs 32 digits.
-    let own = if lower_hex(id.as_str()) { *id } else { RequestId::fresh() };
-    let (_, span) = own.as_str().split_at(16);
+    let own = if is_trace(id.as_bytes()) { *id } else { RequestId::fresh() };
+    let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
     match trace {
         Some(TraceId { id, flags }) => {
-            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-            format!("00-{}-{span}-{}", text(&id), text(&flags))
+            text[3..35].copy_from_slice(&id);
+            text[53..].copy_from_slice(&flags);
         }
-        None => format!("00-{}-{span}-00", own.as_str()),
+        // All 32 of them: anything else was replaced above.
+        None => text[3..35].copy_from_slice(own.as_bytes()),
     }
+    text[36..52].copy_from_slice(&own.as_bytes()[16..]);
+    text
 }
 
-fn value(text: &str) -> Result<HeaderValue, crate::error::Cause> {
-    HeaderValue::from_str(text).map_err(Box::from)
+/// An address as text. The formatter takes as long for one as three headers do, and most are of version 4.
+fn address(address: IpAddr) -> String {
+    let IpAddr::V4(address) = address else { return address.to_string() };
+    let mut text = String::with_capacity("255.255.255.255".len());
+    for (place, octet) in address.octets().into_iter().enumerate() {
+        if place > 0 {
+            text.push('.');
+        }
+        if octet >= 100 {
+            text.push(char::from(b'0' + octet / 100));
+        }
+        if octet >= 10 {
+            text.push(char::from(b'0' + octet / 10 % 10));
+        }
+        text.push(char::from(b'0' + octet % 10));
+    }
+    text
+}
+
+fn value(text: &[u8]) -> Result<HeaderValue, crate::error::Cause> {
+    HeaderValue::from_bytes(text).map_err(Box::from)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 use super::credentials::Credential;
 use super::route::Target;
 use super::{Caller, Gate};
+use crate::domain::clock::Timestamp;
 use crate::endpoints::OwnAccess;
 use crate::error::Error;
 use crate::rules::Access;
@@ -17,7 +18,7 @@ enum Need {
 }
 
 /// The caller of a request.
-pub async fn caller(gate: &Gate, target: &Target, credential: Credential<'_>) -> Result<Caller, Error> {
+pub async fn caller(gate: &Gate, target: &Target, credential: Credential<'_>, now: Timestamp) -> Result<Caller, Error> {
     let need = match target {
         Target::Own(route) if route.access == OwnAccess::Anyone => return Ok(Caller::Anonymous),
         Target::Own(_) => Need::Caller,
@@ -33,7 +34,6 @@ pub async fn caller(gate: &Gate, target: &Target, credential: Credential<'_>) ->
             Need::Nobody => Ok(Caller::Anonymous),
         };
     };
-    let now = gate.clock.now();
     if let Some(known) = gate.live.known(token, now) {
         gate.metrics.token_known();
         return Ok(Caller::Known(known));

@@ -21,9 +21,19 @@ fn a_trace_goes_on_only_from_a_well_formed_parent() {
 fn every_request_has_a_span_of_its_own_in_its_trace() {
     let trace = TraceId::given(b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
     let (first, second) = (traceparent(&RequestId::fresh(), trace), traceparent(&RequestId::fresh(), trace));
-    assert!(first.starts_with("00-4bf92f3577b34da6a3ce929d0e0e4736-") && first.ends_with("-01"));
+    assert!(first.starts_with(b"00-4bf92f3577b34da6a3ce929d0e0e4736-") && first.ends_with(b"-01"));
     assert_ne!(first, second);
-    assert!(TraceId::given(traceparent(&RequestId::fresh(), None).as_bytes()).is_some());
+    assert!(TraceId::given(&traceparent(&RequestId::fresh(), None)).is_some());
+}
+
+#[test]
+fn addresses_are_written_as_everybody_writes_them() {
+    let table =
+        ["0.0.0.0", "1.2.3.4", "10.20.30.40", "127.0.0.1", "192.168.100.9", "255.255.255.255", "::1", "2001:db8::9"];
+    for text in table {
+        let parsed: IpAddr = text.parse().expect("an address");
+        assert_eq!(address(parsed), text);
+    }
 }
 
 #[test]
