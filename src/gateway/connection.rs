@@ -6,7 +6,6 @@
 //! before a request has reached us is replaced by our own refusal, the head is kept as it came for the
 //! pipeline to judge, and chunks are followed strictly.
 
-use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -14,14 +13,8 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use memchr::memmem::Finder;
-use pingora_core::protocols::raw_connect::ProxyDigest;
-use pingora_core::protocols::tls::SslDigest;
-use pingora_core::protocols::{
-    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, Stream, TimingDigest,
-    UniqueID, UniqueIDType,
-};
+use pingora_core::protocols::{ALPN, Stream};
 use pingora_proxy::Session as Exchange;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -30,6 +23,8 @@ use tokio::time::{Instant, Sleep};
 use super::chunks::{BadChunk, Chunks};
 use crate::error::{BadRequest, Error};
 use crate::reply::Reply;
+
+mod engine;
 
 /// What one connection is doing. Written by the callbacks, read by the transport.
 mod phase {
@@ -408,64 +403,3 @@ pub fn take_over(exchange: &Exchange) -> Option<oneshot::Receiver<Taken>> {
     *connection.shared.taker.lock().unwrap_or_else(PoisonError::into_inner) = Some(give);
     Some(take)
 }
-
-impl fmt::Debug for Connection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Connection")
-    }
-}
-
-#[async_trait]
-impl Shutdown for Connection {
-    async fn shutdown(&mut self) {
-        if self.is_wanted() {
-            return;
-        }
-        let _ = tokio::io::AsyncWriteExt::flush(self).await;
-        if let Some(inner) = &mut self.inner {
-            inner.shutdown().await;
-        }
-    }
-}
-
-impl UniqueID for Connection {
-    fn id(&self) -> UniqueIDType {
-        self.inner.as_ref().map_or(0, |inner| inner.id())
-    }
-}
-
-impl Ssl for Connection {
-    fn get_ssl(&self) -> Option<&pingora_core::protocols::tls::TlsRef> {
-        self.inner.as_ref().and_then(|inner| inner.get_ssl())
-    }
-
-    fn get_ssl_digest(&self) -> Option<Arc<SslDigest>> {
-        self.inner.as_ref().and_then(|inner| inner.get_ssl_digest())
-    }
-
-    fn selected_alpn_proto(&self) -> Option<ALPN> {
-        self.inner.as_ref().and_then(|inner| inner.selected_alpn_proto())
-    }
-}
-
-impl GetTimingDigest for Connection {
-    fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
-        // Nobody reads it here; the engine asks once per request.
-        Vec::new()
-    }
-}
-
-impl GetProxyDigest for Connection {
-    fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
-        None
-    }
-}
-
-impl GetSocketDigest for Connection {
-    fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
-        self.inner.as_ref().and_then(|inner| inner.get_socket_digest())
-    }
-}
-
-#[async_trait]
-impl Peek for Connection {}

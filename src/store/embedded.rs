@@ -12,10 +12,10 @@ use async_trait::async_trait;
 use futures::FutureExt;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, Row, SqlitePool};
-use tokio::sync::broadcast;
+use tokio::sync::{Mutex, broadcast};
 
 use super::{Change, Outcome, SessionStore, Store, StoreError, TicketStore, Told};
-use crate::domain::clock::Clock;
+use crate::domain::clock::{Clock, Timestamp};
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::session::{EndCause, Session, SessionId, Version};
 use crate::domain::ticket::{ScanId, Ticket, TicketId};
@@ -43,6 +43,9 @@ const SCHEMA: &str = "
 /// How many changes a listener may fall behind before it must read again.
 const FEED: usize = 4096;
 
+/// How long the answer to "can it be written" is good.
+const PROBE: Duration = Duration::from_secs(1);
+
 /// How long a delivered ticket is kept after its own end: the delivery window, generously.
 const TICKET_AFTERLIFE: Duration = Duration::from_secs(120);
 
@@ -52,6 +55,8 @@ pub struct EmbeddedStore {
     writer: Writer,
     feed: broadcast::Sender<Told>,
     clock: Clock,
+    /// Until when the last try to write counts, and whether it went through.
+    probed: Mutex<Option<(Timestamp, bool)>>,
 }
 
 impl EmbeddedStore {
@@ -85,7 +90,7 @@ impl EmbeddedStore {
             .await
             .map_err(unavailable)?;
         let (feed, _) = broadcast::channel(FEED);
-        Ok(Self { reader: readers, writer: Writer::start(connection), feed, clock })
+        Ok(Self { reader: readers, writer: Writer::start(connection), feed, clock, probed: Mutex::default() })
     }
 
     fn tell(&self, change: Change) {
@@ -263,9 +268,23 @@ impl Store for EmbeddedStore {
 
     async fn ready(&self) -> Result<(), StoreError> {
         sqlx::query("SELECT 1").fetch_one(&self.reader).await.map_err(unavailable)?;
-        self.writer
-            .run(|connection| async move { sqlx::query("SELECT 1").execute(connection).await.map(|_| ()) }.boxed())
-            .await
+        let now = self.clock.now();
+        let mut probed = self.probed.lock().await;
+        if !probed.is_some_and(|(until, _)| now < until) {
+            // Only a write tells that the disk is full; anybody may ask, so not for every question.
+            let written = self
+                .writer
+                .run(|connection| {
+                    let touch = sqlx::query("PRAGMA user_version = 1");
+                    async move { touch.execute(connection).await.map(|_| ()) }.boxed()
+                })
+                .await;
+            *probed = Some((now.plus(PROBE), written.is_ok()));
+        }
+        match *probed {
+            Some((_, true)) => Ok(()),
+            _ => Err(unavailable("it cannot be written")),
+        }
     }
 
     async fn sweep(&self) -> Result<(), StoreError> {

@@ -251,3 +251,18 @@ async fn a_damaged_file_is_refused_and_not_replaced_by_an_empty_one() {
         assert_eq!(std::fs::read(&path).expect("read").len(), damaged.len(), "{case}: left as it was");
     }
 }
+
+#[tokio::test]
+async fn a_store_that_cannot_be_written_is_not_ready() {
+    let Subject { store, clock, folder } = embedded().await;
+    store.ready().await.expect("ready");
+    // Another writer that does not let go is what a test can do without a disk of its own.
+    let path = folder.path().join("state.db");
+    let mut other = sqlx::SqliteConnection::connect(&format!("sqlite:{}", path.display())).await.expect("connect");
+    sqlx::query("BEGIN EXCLUSIVE").execute(&mut other).await.expect("lock");
+    clock.advance(Duration::from_secs(2));
+    assert!(store.ready().await.is_err());
+    sqlx::query("ROLLBACK").execute(&mut other).await.expect("unlock");
+    clock.advance(Duration::from_secs(2));
+    store.ready().await.expect("ready again");
+}

@@ -1,0 +1,75 @@
+//! What the engine asks of every transport beside reading and writing.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use pingora_core::protocols::raw_connect::ProxyDigest;
+use pingora_core::protocols::tls::SslDigest;
+use pingora_core::protocols::{
+    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, TimingDigest, UniqueID,
+    UniqueIDType,
+};
+
+use super::Connection;
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Connection")
+    }
+}
+
+#[async_trait]
+impl Shutdown for Connection {
+    async fn shutdown(&mut self) {
+        if self.is_wanted() {
+            return;
+        }
+        let _ = tokio::io::AsyncWriteExt::flush(self).await;
+        if let Some(inner) = &mut self.inner {
+            inner.shutdown().await;
+        }
+    }
+}
+
+impl UniqueID for Connection {
+    fn id(&self) -> UniqueIDType {
+        self.inner.as_ref().map_or(0, |inner| inner.id())
+    }
+}
+
+impl Ssl for Connection {
+    fn get_ssl(&self) -> Option<&pingora_core::protocols::tls::TlsRef> {
+        self.inner.as_ref().and_then(|inner| inner.get_ssl())
+    }
+
+    fn get_ssl_digest(&self) -> Option<Arc<SslDigest>> {
+        self.inner.as_ref().and_then(|inner| inner.get_ssl_digest())
+    }
+
+    fn selected_alpn_proto(&self) -> Option<ALPN> {
+        self.inner.as_ref().and_then(|inner| inner.selected_alpn_proto())
+    }
+}
+
+impl GetTimingDigest for Connection {
+    fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
+        // Nobody reads it here; the engine asks once per request.
+        Vec::new()
+    }
+}
+
+impl GetProxyDigest for Connection {
+    fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
+        None
+    }
+}
+
+impl GetSocketDigest for Connection {
+    fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
+        self.inner.as_ref().and_then(|inner| inner.get_socket_digest())
+    }
+}
+
+#[async_trait]
+impl Peek for Connection {}
