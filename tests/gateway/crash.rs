@@ -1,5 +1,6 @@
 //! What was answered is kept: SIGKILL at any moment loses no logout, role switch or confirmed ticket.
 
+use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -162,4 +163,16 @@ async fn a_damaged_store_is_refused_and_never_replaced_by_an_empty_one() {
     let refused = Gateway::setup().sharing(&desk).try_start().await.err().expect("a refusal");
     assert!(!refused.status.success());
     assert!(!refused.stderr.contains("panicked"), "a clear error: {}", refused.stderr);
+}
+
+#[tokio::test]
+async fn a_data_directory_that_others_could_read_is_closed_to_them() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let data = folder.path().join("data");
+    std::fs::create_dir(&data).expect("a data directory");
+    std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o755)).expect("a mode");
+    let desk = Gateway::with(&format!("[server]\ndata_dir = \"{}\"", data.display())).await;
+    let mode = std::fs::metadata(&data).expect("the data directory").permissions().mode();
+    assert_eq!(mode & 0o7777, 0o700, "{mode:o}");
+    desk.sign_in("u1001").await.get("/api/auth/me").await.expect_code(0);
 }

@@ -66,3 +66,25 @@ async fn the_simulated_platform_needs_development_mode() {
     assert_eq!(refused.status.code(), Some(1));
     assert!(refused.stderr.contains("platform.kind"), "{}", refused.stderr);
 }
+
+#[tokio::test]
+async fn the_demo_does_not_start_where_others_can_reach_it() {
+    let refused = Gateway::try_demo(&["--listen", "0.0.0.0:0"]).await.err().expect("a refusal");
+    assert_eq!(refused.status.code(), Some(1), "{}", refused.stderr);
+    for word in ["server.development", "loopback"] {
+        assert!(refused.stderr.contains(word), "{word} is missing in {}", refused.stderr);
+    }
+}
+
+#[tokio::test]
+async fn what_the_command_line_sets_wins_over_the_demos_own_values() {
+    for (case, more, code) in [
+        ("the demo's own value", vec![], 0),
+        ("a value from the command line", vec!["--set", "bind.proof=platform"], 1003),
+    ] {
+        let args = [vec!["--listen", "127.0.0.1:0"], more].concat();
+        let desk = Gateway::try_demo(&args).await.unwrap_or_else(|refused| panic!("{case}: {}", refused.stderr));
+        let answer = desk.anyone().post_json("/api/auth/bind", &json!({ "employee_id": "u1001" })).await;
+        assert_eq!(answer.code(), code, "{case}: {}", answer.describe());
+    }
+}

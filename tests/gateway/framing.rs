@@ -436,6 +436,29 @@ async fn a_second_request_in_the_same_segment_is_judged_alone() {
 }
 
 #[tokio::test]
+async fn a_body_that_comes_after_its_head_is_read_whatever_came_before() {
+    let desk = Gateway::start().await;
+    let alice = desk.sign_in("u1001").await;
+    let body = json!({ "token": alice.token() }).to_string();
+    let head = |framing: &str| {
+        format!(
+            "POST /api/auth/verify HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n{framing}\r\n\r\n",
+            desk.address()
+        )
+    };
+    let mut connection = desk.connect().await;
+    let chunked = format!("{}{:x}\r\n{body}\r\n0\r\n\r\n", head("Transfer-Encoding: chunked"), body.len());
+    connection.send(chunked.as_bytes()).await;
+    connection.answer().await.expect("an answer").expect_code(0);
+
+    connection.send(head(&format!("Content-Length: {}", body.len())).as_bytes()).await;
+    // Somebody else is answered meanwhile: the head alone has been read by then.
+    desk.anyone().get("/api/ready").await.expect_code(0);
+    connection.send(body.as_bytes()).await;
+    connection.answer().await.expect("an answer").expect_code(0);
+}
+
+#[tokio::test]
 async fn too_many_headers_are_1431() {
     let desk = Gateway::start().await;
     let head = |count: usize| {

@@ -231,6 +231,31 @@ fn changed_at_the_end(value: &str) -> String {
 }
 
 #[tokio::test]
+async fn a_callback_that_somebody_elses_page_sent_signs_nobody_in() {
+    let desk = Gateway::start().await;
+    let page = desk.client_url("h5");
+    for (case, name, value, signs_in) in [
+        ("a foreign page", "Referer", "http://evil.example/", false),
+        ("another port of this host", "Referer", "http://127.0.0.1:1/h5/", false),
+        ("a foreign site", "Sec-Fetch-Site", "cross-site", false),
+        ("the client's page", "Referer", page.as_str(), true),
+        ("the client's site", "Sec-Fetch-Site", "same-origin", true),
+    ] {
+        let phone = desk.phone("u1001");
+        let authorize_url = phone.authorize_url(&page).await;
+        let callback = phone.authorize(&authorize_url).await;
+        let answer = phone.client().with_header(name, value).get(&callback).await;
+        if signs_in {
+            let location = answer.location();
+            let token = fragment_of(&location, "token").unwrap_or_else(|| panic!("{case}: no token in {location}"));
+            desk.bearing(&token).get("/api/auth/me").await.expect_code(0);
+        } else {
+            expect_no_sign_in(&desk, case, &answer);
+        }
+    }
+}
+
+#[tokio::test]
 async fn an_old_flow_cookie_is_refused() {
     let desk = Gateway::with("[oauth2]\nflow_lifetime = \"1s\"").await;
     let phone = desk.phone("u1001");

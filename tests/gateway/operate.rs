@@ -1,6 +1,8 @@
 //! `deskgate session` and `deskgate role`: commands that reach the running gateway, and what follows at once.
 
 use std::process::Output;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::support::*;
@@ -59,6 +61,64 @@ async fn a_taken_role_is_gone_from_live_sessions() {
     anton.post_json("/api/auth/switch-role", &json!({ "role": "agent" })).await.expect_code(1003);
     let list = success(&desk.command(&["role", "list", "--json"]).await);
     serde_json::from_str::<Value>(&list).expect("JSON");
+}
+
+#[tokio::test]
+async fn whoever_loses_the_last_role_goes_on_in_the_default_one() {
+    let rule = "[[rule]]\nname = \"security socket\"\npath = \"/ws/security\"\nmethods = [\"GET\"]\n\
+                upstream = \"helpdesk\"\nroles = [\"security\"]\n";
+    let desk = Gateway::setup().more_rules(rule).start().await;
+    let carlos = desk.sign_in("c4001").await;
+    let mut for_security = carlos.websocket("/ws/security").await;
+    let mut for_everyone = carlos.websocket("/ws/employee").await;
+    for_security.echo("hello").await;
+    for_everyone.echo("hello").await;
+
+    success(&desk.command(&["role", "take", "c4001", "security"]).await);
+    assert_eq!(for_security.closed_within(Duration::from_secs(1)).await, Some(4403));
+    for_everyone.echo("this one needs no role").await;
+    let me = carlos.get("/api/auth/me").await.expect_code(0).data();
+    assert_eq!((&me["roles"], &me["current_role"]), (&json!(["user"]), &json!("user")));
+    carlos.get("/api/desk/x").await.expect_status(200);
+    let seen = desk.upstream.last_request();
+    assert_eq!((seen.header("x-deskgate-roles"), seen.header("x-deskgate-current-role")), (Some("user"), Some("user")));
+    carlos.handshake("/ws/security").refused().await.expect_code(1003);
+}
+
+/// Signs in again and again until told to stop: everybody who got in.
+async fn sign_in_on(anyone: Client, over: Arc<AtomicBool>, signed_in: Arc<AtomicUsize>) -> Vec<Client> {
+    let mut people = Vec::new();
+    while !over.load(Ordering::SeqCst) {
+        let answer = anyone.post_json("/api/dev/login", &json!({ "employee_id": "a2001" })).await;
+        // One that lost the race may be refused.
+        if let Some(token) = answer.data()["token"].as_str() {
+            people.push(anyone.bearing(token));
+            signed_in.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    people
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sign_in_that_races_a_taken_role_never_keeps_it() {
+    let desk = Gateway::start().await;
+    for round in 0..40 {
+        let (over, signed_in) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let signers: Vec<_> =
+            (0..3).map(|_| tokio::spawn(sign_in_on(desk.anyone(), over.clone(), signed_in.clone()))).collect();
+        eventually("a sign-in", || async { (signed_in.load(Ordering::SeqCst) > 0).then_some(()) }).await;
+        success(&desk.command(&["role", "take", "a2001", "agent"]).await);
+        over.store(true, Ordering::SeqCst);
+        for signer in signers {
+            for anton in within(PATIENCE, "the end of a signer", signer).await.expect("a signer that did not fail") {
+                let answer = anton.get("/api/auth/me").await;
+                let kept = answer.status == 200 && answer.data()["roles"] != json!(["user"]);
+                assert!(!kept, "round {round}: {}", answer.describe());
+                anton.post("/api/auth/logout").await;
+            }
+        }
+        success(&desk.command(&["role", "grant", "a2001", "agent"]).await);
+    }
 }
 
 #[tokio::test]

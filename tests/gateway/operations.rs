@@ -107,6 +107,29 @@ async fn what_happened_is_counted() {
 }
 
 #[tokio::test]
+async fn a_session_that_an_operator_ends_is_counted_as_such() {
+    let desk = Gateway::start().await;
+    let ended = async || desk.metric("deskgate_sessions_ended_total", &[r#"cause="operator""#]).await;
+    for count in 1..=2 {
+        let alice = desk.sign_in("u1001").await;
+        let output = desk.command(&["session", "end", &jti_of(alice.token())]).await;
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(ended().await, f64::from(count));
+    }
+    assert_eq!(desk.metric("deskgate_sessions_ended_total", &[r#"cause="logout""#]).await, 0.0);
+}
+
+#[tokio::test]
+async fn a_refusal_of_an_own_endpoint_is_logged_with_its_path() {
+    let desk = Gateway::start().await;
+    desk.anyone().get("/api/auth/me").await.expect_bare_challenge();
+    desk.anyone().post_body("/api/dev/login", "application/json", b"junk").await.expect_code(1400);
+    for (path, code) in [("/api/auth/me", 1001), ("/api/dev/login", 1400)] {
+        desk.logged(&[&format!(r#""rule.name":"{path}""#), &format!("refused with {code}")]).await;
+    }
+}
+
+#[tokio::test]
 async fn no_label_comes_from_a_request() {
     let desk = Gateway::start().await;
     let alice = desk.sign_in("u1001").await;

@@ -242,6 +242,15 @@ async fn a_client_that_asks_for_the_end_gets_it() {
 }
 
 #[tokio::test]
+async fn a_request_of_old_without_a_host_reaches_the_upstream_with_one() {
+    let desk = Gateway::start().await;
+    let answer = desk.raw(b"GET /public/x HTTP/1.0\r\n\r\n").await.expect("an answer");
+    answer.expect_status(200);
+    let seen = desk.upstream.only_request();
+    assert!(seen.header("host").is_some_and(|host| !host.is_empty()), "{}", String::from_utf8_lossy(&seen.head));
+}
+
+#[tokio::test]
 async fn head_is_get_without_the_body() {
     let desk = Gateway::start().await;
     let alice = desk.sign_in("u1001").await;

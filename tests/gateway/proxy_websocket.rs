@@ -161,6 +161,30 @@ async fn the_query_token_is_removed_and_counted() {
 }
 
 #[tokio::test]
+async fn a_token_in_disguise_does_not_reach_the_upstream() {
+    let desk = Gateway::start().await;
+    let alice = desk.sign_in("u1001").await;
+    let token = alice.token();
+    for name in ["%74oken", "t%6Fken", "%74%6f%6b%65%6e"] {
+        for path in ["/ws/employee", "/ws/public"] {
+            desk.upstream.forget();
+            let target = format!("{path}?a=1&{name}={token}&b=2");
+            alice.websocket(&target).await.echo("hello").await;
+            assert_eq!(desk.upstream.only_request().target, format!("{path}?a=1&b=2"), "{name}");
+            // Whether it opens the door or not, it stays here.
+            drop(desk.anyone().handshake(&target).open().await);
+        }
+    }
+    let offered = format!("bearer.{token}");
+    for offer in ["bearer.x", "chat, bearer.x", &offered] {
+        alice.with_header("Sec-WebSocket-Protocol", offer).get("/api/desk/x").await.expect_status(200);
+        desk.anyone().with_header("Sec-WebSocket-Protocol", offer).get("/public/x").await.expect_status(200);
+    }
+    let seen = String::from_utf8_lossy(&desk.upstream.all_bytes()).into_owned();
+    assert!(!seen.contains(token) && !seen.contains("bearer."), "a token went along:\n{seen}");
+}
+
+#[tokio::test]
 async fn the_query_token_can_be_switched_off() {
     let desk = Gateway::with("[websocket]\nquery_token = false").await;
     let alice = desk.sign_in("u1001").await;
@@ -628,6 +652,48 @@ async fn an_upstream_that_never_answers_the_handshake_is_1504() {
     refusal(alice.handshake("/ws/employee")).await.expect_code(1502);
     desk.upstream.behave(Behaviour::Echo);
     alice.websocket("/ws/employee").await.echo("hello").await;
+}
+
+#[tokio::test]
+async fn an_upstream_that_stalls_while_it_declines_is_1504() {
+    let desk = Gateway::with("[websocket]\nhandshake = \"500ms\"").await;
+    let alice = desk.sign_in("u1001").await;
+    let mut visits = Visits::at(&desk.upstream);
+    let stall = async {
+        let mut visit = visits.next().await;
+        visit.end.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf").await;
+        visit
+    };
+    let began = Instant::now();
+    let (answer, mut visit) = tokio::join!(refusal(alice.handshake("/ws/employee")), stall);
+    answer.expect_code(1504);
+    assert!(began.elapsed() < Duration::from_secs(5), "after {:?}", began.elapsed());
+    visit.end.rest_within(PATIENCE).await;
+    eventually("no open socket", || async {
+        (desk.metric("deskgate_websockets_open", &[]).await == 0.0).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn open_sockets_take_their_places_among_the_allowed_connections() {
+    let desk = Gateway::with("[limits]\nconnections = 3").await;
+    let alice = desk.sign_in("u1001").await;
+    let mut sockets = Vec::new();
+    for _ in 0..3 {
+        let mut socket = alice.websocket("/ws/employee").await;
+        socket.echo("hello").await;
+        sockets.push(socket);
+    }
+    let mut fourth = End::of(desk.connect().await);
+    fourth.send(format!("GET /public/x HTTP/1.1\r\nHost: {}\r\n\r\n", desk.address()).as_bytes()).await;
+    assert!(fourth.is_silent_for(Duration::from_millis(500)).await, "a fourth connection is served");
+    for socket in &mut sockets {
+        socket.echo("still here").await;
+    }
+    assert!(desk.upstream.requests().iter().all(|seen| seen.target == "/ws/employee"));
+    sockets.pop();
+    fourth.until(b"HTTP/1.1 200 OK\r\n").await;
 }
 
 #[tokio::test]

@@ -157,3 +157,43 @@ async fn sessions_live_through_a_reload() {
     stays.get("/api/auth/me").await.expect_code(0);
     goes.get("/api/auth/me").await.expect_invalid_token();
 }
+
+#[tokio::test]
+async fn a_key_that_is_taken_away_ends_its_tokens_unless_it_is_the_last() {
+    let mut desk = Gateway::with("[token]\nalgorithm = \"ES256\"").await;
+    let (known, unused) = (desk.sign_in("u1001").await, desk.sign_in("u1001").await);
+    let config = std::fs::read_to_string(desk.config_file()).expect("the configuration");
+    std::fs::write(desk.config_file(), config.replace("ES256", "EdDSA")).expect("a new configuration");
+    desk.restart().await;
+    let stays = desk.sign_in("a2001").await;
+    for person in [&known, &stays] {
+        person.get("/api/auth/me").await.expect_code(0);
+        person.get("/api/desk/x").await.expect_status(200);
+    }
+    let (old, new) = (header_of(known.token()), header_of(stays.token()));
+    assert_eq!((&old["alg"], &new["alg"]), (&json!("ES256"), &json!("EdDSA")));
+    let file =
+        |header: &Value| desk.data_dir().join("keys").join(format!("{}.pem", header["kid"].as_str().expect("a kid")));
+    let shown = async || desk.anyone().get("/.well-known/jwks.json").await.expect_status(200).json();
+
+    std::fs::remove_file(file(&old)).expect("the old key's file");
+    desk.signal("HUP");
+    eventually("the end of the old key", || async { (known.get("/api/auth/me").await.status == 401).then_some(()) })
+        .await;
+    for person in [&known, &unused] {
+        person.get("/api/auth/me").await.expect_invalid_token();
+        person.get("/api/desk/x").await.expect_invalid_token();
+    }
+    stays.get("/api/auth/me").await.expect_code(0);
+    assert_eq!(desk.metric("deskgate_config_reload_success", &[]).await, 1.0);
+    let keys = shown().await;
+    assert!(!keys.to_string().contains(old["kid"].as_str().expect("a kid")), "{keys}");
+
+    std::fs::remove_file(file(&new)).expect("the new key's file");
+    desk.signal("HUP");
+    until_metric(&desk, "deskgate_config_reload_success", 0.0).await;
+    stays.get("/api/auth/me").await.expect_code(0);
+    stays.get("/api/desk/x").await.expect_status(200);
+    assert_eq!(header_of(desk.sign_in("u1001").await.token())["kid"], new["kid"]);
+    assert_eq!(shown().await, keys);
+}

@@ -303,6 +303,16 @@ impl Gateway {
         Setup::new()
     }
 
+    /// `deskgate demo` with these arguments and a data directory of its own, or why it ended instead.
+    pub async fn try_demo(args: &[&str]) -> Result<Gateway, Refused> {
+        let upstream = Upstream::start().await;
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let data = format!("server.data_dir={}", folder.path().join("data").display());
+        let args: Vec<String> = ["demo", "--set", &data].iter().chain(args).map(|word| (*word).to_owned()).collect();
+        let running = Running::start(&args, folder.path()).await?;
+        Ok(Gateway { upstream, running, args, folder, authority: None })
+    }
+
     /// Where clients connect.
     pub fn address(&self) -> SocketAddr {
         self.running.listen
