@@ -148,7 +148,7 @@ pub async fn judge(gate: &Gate, head: &RequestHead<'_>) -> Judgement {
     let fields = Fields::of(head.lines);
     let arrival = arrive::describe(gate, head, &fields);
     let mut in_charge = InCharge::Nobody;
-    let verdict = decide(gate, head, fields, &mut in_charge).await;
+    let verdict = decide(gate, head, &fields, &mut in_charge).await;
     Judgement { arrival, in_charge, verdict }
 }
 
@@ -156,8 +156,8 @@ pub async fn judge(gate: &Gate, head: &RequestHead<'_>) -> Judgement {
 /// one before proved.
 async fn decide<'a>(
     gate: &Gate,
-    head: &RequestHead<'a>,
-    fields: Fields<'a>,
+    head: &'a RequestHead<'a>,
+    fields: &'a Fields<'a>,
     in_charge: &mut InCharge,
 ) -> Result<Permit, Error> {
     let request = arrive::check(gate, head, fields)?;

@@ -104,9 +104,9 @@ fn first_address(value: &[u8]) -> Option<IpAddr> {
 /// A head that has been found sound.
 pub struct Request<'a> {
     /// The head.
-    pub head: RequestHead<'a>,
+    pub head: &'a RequestHead<'a>,
     /// Its fields.
-    pub fields: Fields<'a>,
+    pub fields: &'a Fields<'a>,
     /// The path in its one form.
     pub path: Cow<'a, str>,
     /// The query, if there is one.
@@ -127,7 +127,7 @@ pub enum TargetForm {
 }
 
 /// Refuses whatever could be read in two ways, or is too large.
-pub fn check<'a>(gate: &Gate, head: &RequestHead<'a>, fields: Fields<'a>) -> Result<Request<'a>, Error> {
+pub fn check<'a>(gate: &Gate, head: &'a RequestHead<'a>, fields: &'a Fields<'a>) -> Result<Request<'a>, Error> {
     if head.target.len() > gate.limits.target_bytes {
         return Err(Error::TargetTooLong);
     }
@@ -141,11 +141,11 @@ pub fn check<'a>(gate: &Gate, head: &RequestHead<'a>, fields: Fields<'a>) -> Res
         return Err(Error::MethodNotAllowed { allow: METHODS.join(", ") });
     }
     check_lines(head)?;
-    check_framing(head, &fields)?;
-    let host = check_host(head, &fields)?;
+    check_framing(head, fields)?;
+    let host = check_host(head, fields)?;
     let (path, query, target_form) = split_target(head.target, host)?;
-    let handshake = upgrade::handshake(head, &fields)?;
-    Ok(Request { head: *head, fields, path, query, target_form, handshake })
+    let handshake = upgrade::handshake(head, fields)?;
+    Ok(Request { head, fields, path, query, target_form, handshake })
 }
 
 /// Bare line feeds end lines for some servers and not for others, and the engine mends request lines that
