@@ -180,7 +180,7 @@ class Servers:
                 {upstream}
                 server {{ listen 127.0.0.1:{port}; default_type text/plain; {locations} }}
             }}""")
-        command = [program("nginx"), "-p", str(folder), "-c", str(folder / "nginx.conf"), "-e", str(folder / "error.log")]
+        command = [program("nginx"), "-p", str(folder), "-c", str(folder / "nginx.conf"), "-e", f"{folder}/error.log"]
         return self._start(name, command, port, cores).wait_until_it_listens()
 
     def bare_proxy(self, upstream):
