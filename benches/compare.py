@@ -190,8 +190,8 @@ def machine():
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--rounds", type=int, default=5, help="how often every variant has its turn")
-    arguments.add_argument("--seconds", type=int, default=3, help="how long a turn is counted")
+    arguments.add_argument("--rounds", type=int, default=8, help="how often every variant has its turn")
+    arguments.add_argument("--seconds", type=int, default=2, help="how long a turn is counted")
     chosen = arguments.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -200,7 +200,7 @@ def main():
         raise Fault(f"{SOCKETS:,} sockets need more than the {most_files} open files that are allowed")
     programs, out = build(), target_folder() / "bench.json"
     os.sched_setaffinity(0, LOAD_CORES)
-    started = time.monotonic()
+    started, load = time.monotonic(), os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="deskgate-bench-") as name:
         folder = pathlib.Path(name)
         with Servers(folder / "requests", *programs) as servers:
@@ -209,8 +209,10 @@ def main():
             idle = asyncio.run(measure_sockets(servers))
     summary = summarise(results, first, idle)
     show(summary, chosen.rounds)
-    out.write_text(json.dumps({"machine": machine(), **summary, "rounds": results}, indent=1) + "\n")
-    say(f"\n{time.monotonic() - started:.0f} s on {len(CORES)} cores; everything in {out}")
+    out.write_text(json.dumps({"machine": {**machine(), "load_before": load}, **summary, "rounds": results}, indent=1)
+                   + "\n")
+    say(f"\n{time.monotonic() - started:.0f} s on {len(CORES)} cores (load {load:.1f} before it began: the closer to 0, the"
+        f" closer to the truth); everything in {out}")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ use pingora_core::connectors::TransportConnector;
 use pingora_core::protocols::http::v2::server::{H2Options, default_h2_options};
 use pingora_core::server::configuration::ServerConf;
 use pingora_proxy::HttpProxy;
+use pingora_timeout::fast_timeout::set_fast_timeout_to_tokio_threshold;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use url::Url;
@@ -344,6 +345,9 @@ fn engine(gateway: Gateway, config: &Config) -> HttpProxy<Gateway> {
         max_retries: most_retries + 1,
         ..ServerConf::default()
     };
+    // The engine's own timers stay in a tree until their time has come, and nearly all of ours are let go long
+    // before: the runtime's cost less then, and keep nothing.
+    set_fast_timeout_to_tokio_threshold(Some(Duration::ZERO));
     let mut options = HttpServerOptions::default();
     // Refused by our own pipeline, with our own words.
     options.allow_connect_method_proxying = true;
