@@ -196,6 +196,8 @@ impl ProxyHttp for Gateway {
 
     async fn early_request_filter(&self, exchange: &mut Exchange, _: &mut Box<Passage>) -> pingora_core::Result<()> {
         connection::begin_exchange(exchange);
+        // The engine would wait for ever for a client that does not read.
+        exchange.set_write_timeout(Some(self.gate.limits.stalled.get()));
         Ok(())
     }
 
@@ -208,7 +210,7 @@ impl ProxyHttp for Gateway {
                     forget_spelling(exchange.req_header_mut());
                     return Ok(GO_ON);
                 };
-                match Box::pin(self.open_socket(exchange, passage)).await {
+                match guarded(&self.gate.metrics, Box::pin(self.open_socket(exchange, passage))).await {
                     Ok(Opening::Opened | Opening::Declined) => {}
                     Err(error) => self.refuse(exchange, passage, error).await?,
                 }

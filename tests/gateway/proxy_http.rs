@@ -419,6 +419,21 @@ async fn an_answer_that_breaks_off_is_cut_visibly() {
 }
 
 #[tokio::test]
+async fn a_client_that_does_not_read_its_answer_is_cut() {
+    let desk = Gateway::with("[limits]\nstalled = \"500ms\"").await;
+    let mut visits = Visits::at(&desk.upstream);
+    let mut connection = desk.connect().await;
+    connection.send(&request(&desk, "GET /public/x", "", b"")).await;
+    let mut visit = visits.next().await;
+    // Far more than the kernel keeps for anybody.
+    let answer = ok("", &pattern(64 << 20));
+    assert!(visit.end.try_send(&answer).await.is_err(), "the upstream got rid of everything");
+    let came = End::of(connection).rest_within(PATIENCE).await;
+    assert!(came.len() < answer.len(), "all of it was kept for somebody who did not read");
+    desk.anyone().get("/api/ready").await.expect_code(0);
+}
+
+#[tokio::test]
 async fn an_upload_that_breaks_off_never_looks_whole() {
     let desk = Gateway::start().await;
     let mut visits = Visits::at(&desk.upstream);
