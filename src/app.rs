@@ -8,7 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use http::HeaderValue;
 use pingora_core::apps::HttpServerOptions;
-use pingora_core::connectors::TransportConnector;
+use pingora_core::connectors::{ConnectorOptions, TransportConnector};
 use pingora_core::protocols::http::v2::server::{H2Options, default_h2_options};
 use pingora_core::server::configuration::ServerConf;
 use pingora_proxy::HttpProxy;
@@ -166,8 +166,8 @@ impl App {
                 secure_cookies: config.server.public_url.scheme() == "https",
             },
             upstreams: Upstreams::new(&config.upstreams, &metrics),
+            connector: TransportConnector::new(Some(ConnectorOptions::new(UPSTREAM_POOL))),
             sockets: SocketSettings {
-                connector: TransportConnector::new(None),
                 registry: registry.clone(),
                 handshake: config.websocket.handshake.get(),
                 close_grace: config.websocket.close_grace.get(),

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use futures::FutureExt;
 use http::HeaderMap;
+use pingora_core::connectors::TransportConnector;
 use pingora_core::modules::http::HttpModules;
 use pingora_core::upstreams::peer::HttpPeer;
 use pingora_core::{ErrorSource, ErrorType};
@@ -31,6 +32,8 @@ pub mod door;
 
 mod handshake;
 
+mod plain;
+
 pub mod upstreams;
 
 use handshake::Opening;
@@ -49,6 +52,8 @@ pub struct Gateway {
     pub api: Api,
     /// Where requests go.
     pub upstreams: Upstreams,
+    /// Opens connections there, and keeps those of plain questions for the next.
+    pub connector: TransportConnector,
     /// Opens sockets.
     pub sockets: SocketSettings,
     /// Counts requests that no rule was in charge of.
@@ -88,26 +93,30 @@ impl HeaderLines for Lines<'_> {
     }
 }
 
+/// A request as the pipeline looks at it.
+fn view<'a>(exchange: &'a Exchange, lines: &'a Lines<'a>) -> RequestHead<'a> {
+    let header = exchange.req_header();
+    let version = match header.version {
+        http::Version::HTTP_2 => HttpVersion::Http2,
+        http::Version::HTTP_11 => HttpVersion::Http11,
+        _ => HttpVersion::Http10,
+    };
+    let peer = exchange.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
+    RequestHead {
+        method: header.method.as_str(),
+        target: header.raw_path(),
+        version,
+        lines,
+        raw: connection::raw_head(exchange),
+        // A connection without an address (a Unix socket) is nobody whom anything could trust.
+        peer: peer.unwrap_or(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED)),
+    }
+}
+
 impl Gateway {
     async fn judge(&self, exchange: &Exchange) -> Judgement {
-        let header = exchange.req_header();
-        let lines = Lines(&header.headers);
-        let version = match header.version {
-            http::Version::HTTP_2 => HttpVersion::Http2,
-            http::Version::HTTP_11 => HttpVersion::Http11,
-            _ => HttpVersion::Http10,
-        };
-        let peer = exchange.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
-        let head = RequestHead {
-            method: header.method.as_str(),
-            target: header.raw_path(),
-            version,
-            lines: &lines,
-            raw: connection::raw_head(exchange),
-            // A connection without an address (a Unix socket) is nobody whom anything could trust.
-            peer: peer.unwrap_or(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED)),
-        };
-        pipeline::judge(&self.gate, &head).await
+        let lines = Lines(&exchange.req_header().headers);
+        pipeline::judge(&self.gate, &view(exchange, &lines)).await
     }
 
     /// The way of one request up to its answer or its upstream.
@@ -130,6 +139,21 @@ impl Gateway {
                 Ok(None)
             }
         }
+    }
+
+    /// The head of an upstream's answer has come: makes it the client's.
+    fn hear(&self, answer: &mut ResponseHeader, passage: &mut Passage) -> pingora_core::Result<()> {
+        if answer.status == http::StatusCode::SWITCHING_PROTOCOLS {
+            // Handshakes do not come this way: nobody asked for it.
+            passage.error = Some(Error::UpstreamFailed(Some("the upstream switched protocols unasked".into())));
+            return pingora_core::Error::e_explain(ErrorType::InvalidHTTPHeader, "a 101 that nobody asked for");
+        }
+        if let (Some(sent), Some(pass)) = (passage.sent_upstream.take(), &passage.pass) {
+            let took = sent.elapsed();
+            self.upstreams.answered(&pass.rule.upstream, took);
+            passage.upstream_took = Some(took);
+        }
+        undress(answer, passage.arrival.as_ref())
     }
 
     async fn write(&self, exchange: &mut Exchange, passage: &mut Passage, reply: Reply) -> pingora_core::Result<()> {
@@ -205,16 +229,19 @@ impl ProxyHttp for Gateway {
         let received = guarded(&self.gate.metrics, self.receive(exchange, passage)).await;
         match received {
             Ok(Some(reply)) => self.write(exchange, passage, reply).await?,
-            Ok(None) => {
-                let Some(Pass { handshake: Some(_), .. }) = &passage.pass else {
+            Ok(None) => match &passage.pass {
+                Some(Pass { is_plain: true, .. }) => self.ask(exchange, passage).await?,
+                Some(Pass { handshake: Some(_), .. }) => {
+                    match guarded(&self.gate.metrics, Box::pin(self.open_socket(exchange, passage))).await {
+                        Ok(Opening::Opened | Opening::Declined) => {}
+                        Err(error) => self.refuse(exchange, passage, error).await?,
+                    }
+                }
+                _ => {
                     forget_spelling(exchange.req_header_mut());
                     return Ok(GO_ON);
-                };
-                match guarded(&self.gate.metrics, Box::pin(self.open_socket(exchange, passage))).await {
-                    Ok(Opening::Opened | Opening::Declined) => {}
-                    Err(error) => self.refuse(exchange, passage, error).await?,
                 }
-            }
+            },
             Err(error) => self.refuse(exchange, passage, error).await?,
         }
         Ok(ANSWERED)
@@ -250,17 +277,7 @@ impl ProxyHttp for Gateway {
         response: &mut ResponseHeader,
         passage: &mut Box<Passage>,
     ) -> pingora_core::Result<()> {
-        if response.status == http::StatusCode::SWITCHING_PROTOCOLS {
-            // Handshakes do not come this way: nobody asked for it.
-            passage.error = Some(Error::UpstreamFailed(Some("the upstream switched protocols unasked".into())));
-            return pingora_core::Error::e_explain(ErrorType::InvalidHTTPHeader, "a 101 that nobody asked for");
-        }
-        if let (Some(sent), Some(pass)) = (passage.sent_upstream.take(), &passage.pass) {
-            let took = sent.elapsed();
-            self.upstreams.answered(&pass.rule.upstream, took);
-            passage.upstream_took = Some(took);
-        }
-        undress(response, passage.arrival.as_ref())
+        self.hear(response, passage)
     }
 
     fn fail_to_connect(

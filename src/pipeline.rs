@@ -126,6 +126,9 @@ pub struct Pass {
     pub target: Option<String>,
     /// What must be taken out.
     pub unwanted: Unwanted,
+    /// Whether it is a plain question: a GET of HTTP/1.1 without a body and without lines that concern only
+    /// the client's connection. Nearly all requests are.
+    pub is_plain: bool,
     /// The incoming trace to go on with.
     pub trace: Option<forward::TraceId>,
     /// The WebSocket handshake, if it is one.

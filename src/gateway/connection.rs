@@ -369,8 +369,10 @@ fn of(exchange: &Exchange) -> Option<&Connection> {
 pub fn begin_exchange(exchange: &Exchange) {
     let Some(connection) = of(exchange) else { return };
     let chunked = exchange.req_header().headers.contains_key(http::header::TRANSFER_ENCODING);
-    let came_along = connection.head_end().filter(|_| chunked).map_or(&[][..], |end| &connection.head[end..]);
-    let broken = Chunks::new().follow(came_along).is_err();
+    let broken = chunked && {
+        let came_along = connection.head_end().map_or(&[][..], |end| &connection.head[end..]);
+        Chunks::new().follow(came_along).is_err()
+    };
     // Both anew for every request: the one before on this connection may have been chunked.
     connection.shared.chunked.store(chunked, Ordering::Release);
     connection.shared.broken.store(broken, Ordering::Release);

@@ -8,7 +8,6 @@ use bytes::Bytes;
 use futures::FutureExt;
 use http::header::{CONNECTION, SEC_WEBSOCKET_PROTOCOL, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderName, StatusCode};
-use pingora_core::connectors::TransportConnector;
 use pingora_core::protocols::Stream;
 use pingora_core::protocols::http::v1::client::HttpSession as UpstreamExchange;
 use pingora_http::{RequestHeader, ResponseHeader};
@@ -30,8 +29,6 @@ const LARGEST_DECLINE: usize = 1024 * 1024;
 
 /// What sockets are opened with.
 pub struct SocketSettings {
-    /// Opens connections to upstreams.
-    pub connector: TransportConnector,
     /// All open sockets.
     pub registry: Arc<Registry>,
     /// For the upstream's answer to a handshake.
@@ -65,7 +62,7 @@ impl Gateway {
         };
         let registration = self.sockets.registry.enter(session.as_ref(), &pass.rule);
         let request = self.upstream_request(exchange, pass, offer, arrival)?;
-        let answered = tokio::time::timeout(self.sockets.handshake, self.ask(pass, request)).await;
+        let answered = tokio::time::timeout(self.sockets.handshake, self.shake(pass, request)).await;
         let mut upstream = answered.map_err(|_| Error::UpstreamTimeout)??;
         let Some(answer) = upstream.resp_header().cloned() else {
             return Err(Error::UpstreamFailed(None));
@@ -126,13 +123,13 @@ impl Gateway {
     }
 
     /// Sends the handshake to the upstream and reads the head of its answer.
-    async fn ask(&self, pass: &Pass, request: RequestHeader) -> Result<UpstreamExchange, Error> {
+    async fn shake(&self, pass: &Pass, request: RequestHeader) -> Result<UpstreamExchange, Error> {
         let failed =
             |error: Box<pingora_core::Error>| Error::UpstreamFailed(Some(error.etype().as_str().to_owned().into()));
         let mut tries = 0;
         let stream = loop {
             let peer = self.upstreams.next(&pass.rule.upstream);
-            match self.sockets.connector.new_stream(peer).await {
+            match self.connector.new_stream(peer).await {
                 Ok(stream) => break stream,
                 Err(_) if tries < self.upstreams.retries(&pass.rule.upstream) => tries += 1,
                 Err(error) => return Err(failed(error)),

@@ -3,7 +3,7 @@
 use super::arrive::{Request, TargetForm};
 use super::credentials;
 use super::forward::TraceId;
-use super::head::Unwanted;
+use super::head::{HttpVersion, Unwanted};
 use super::route::Target;
 use super::{Caller, Gate, OwnCall, Pass, Permit};
 use crate::domain::clock::Timestamp;
@@ -98,11 +98,23 @@ fn pass(gate: &Gate, rule: std::sync::Arc<Rule>, caller: Caller, request: &Reque
             subprotocol: !request.fields.websocket_protocols.is_empty() && request.handshake.is_none(),
             ..request.fields.unwanted
         },
+        is_plain: is_plain(request),
         trace: request.fields.traceparent.and_then(TraceId::given),
         handshake,
         rule,
         _proof: Proof(()),
     }
+}
+
+fn is_plain(request: &Request<'_>) -> bool {
+    let (head, fields) = (request.head, request.fields);
+    let has_body = fields.content_length.is_some() || fields.transfer_encoding.is_some() || fields.expect.is_some();
+    head.method == "GET"
+        && head.version == HttpVersion::Http11
+        && request.handshake.is_none()
+        && !has_body
+        && !fields.hop_by_hop
+        && !fields.unwanted.cookie_crumbs
 }
 
 fn has_token(query: &str) -> bool {

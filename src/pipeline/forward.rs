@@ -7,9 +7,9 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora_http::RequestHeader;
 
 use super::arrive::RequestId;
-use super::head::is_forwarding;
+use super::head::{RequestHead, is_forwarding};
 use super::{Arrival, Caller, Gate, Pass};
-use crate::domain::identity::{self, is_look_alike};
+use crate::domain::identity::{self, IdentityLines, is_look_alike};
 use crate::error::{Error, Part};
 use crate::metrics::Metrics;
 use crate::rules::ForwardToken;
@@ -44,40 +44,143 @@ impl TraceId {
     }
 }
 
-/// Turns a client's head into the one that the upstream gets.
-pub fn dress(gate: &Gate, pass: &Pass, arrival: &Arrival, request: &mut RequestHeader) -> Result<(), Error> {
-    let broken = |error| Error::unexpected(Part::Gateway, error);
-    // Only the parts let go of their map: what is inserted through the engine's own type is looked at twice.
-    let empty = RequestHeader::from(http::Request::new(()).into_parts().0);
-    let mut parts = http::request::Parts::from(std::mem::replace(request, empty));
-    if let Some(target) = &pass.target {
-        parts.uri = target.parse().map_err(|error: http::uri::InvalidUri| broken(Box::from(error)))?;
+/// A head on its way to an upstream, in the form that its lane sends.
+trait Outgoing {
+    /// Says one line.
+    fn say(&mut self, name: HeaderName, value: &[u8]) -> Result<(), Error>;
+
+    /// Says one line whose value is ready.
+    fn say_ready(&mut self, name: HeaderName, value: &HeaderValue);
+
+    /// Says who asks.
+    fn identify(&mut self, lines: &IdentityLines);
+}
+
+/// The lane that forwards a header map.
+impl Outgoing for HeaderMap {
+    fn say(&mut self, name: HeaderName, value: &[u8]) -> Result<(), Error> {
+        let value = HeaderValue::from_bytes(value).map_err(|error| Error::unexpected(Part::Gateway, error))?;
+        self.insert(name, value);
+        Ok(())
     }
-    let headers = &mut parts.headers;
-    clean(headers, pass, &gate.metrics);
-    headers.reserve(16);
-    headers.insert(REQUEST_ID, arrival.request_id.to_value());
-    headers.insert(TRACEPARENT, value(&traceparent(&arrival.request_id, pass.trace)).map_err(broken)?);
+
+    fn say_ready(&mut self, name: HeaderName, value: &HeaderValue) {
+        self.insert(name, value.clone());
+    }
+
+    fn identify(&mut self, lines: &IdentityLines) {
+        for (name, value) in lines.lines() {
+            self.insert(name, value.clone());
+        }
+    }
+}
+
+/// The lane that sends bytes.
+impl Outgoing for Vec<u8> {
+    fn say(&mut self, name: HeaderName, value: &[u8]) -> Result<(), Error> {
+        write_line(self, name.as_str(), value);
+        Ok(())
+    }
+
+    fn say_ready(&mut self, name: HeaderName, value: &HeaderValue) {
+        write_line(self, name.as_str(), value.as_bytes());
+    }
+
+    fn identify(&mut self, lines: &IdentityLines) {
+        self.extend_from_slice(lines.block());
+    }
+}
+
+fn write_line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
+    for piece in [name.as_bytes(), b": ", value, b"\r\n"] {
+        out.extend_from_slice(piece);
+    }
+}
+
+/// Everything that we say to an upstream about a request, whichever lane it takes.
+fn introduce(
+    out: &mut impl Outgoing,
+    gate: &Gate,
+    pass: &Pass,
+    arrival: &Arrival,
+    host: &[u8],
+) -> Result<(), Error> {
+    out.say(REQUEST_ID, arrival.request_id.as_bytes())?;
+    out.say(TRACEPARENT, &traceparent(&arrival.request_id, pass.trace))?;
     let mut forwarded_for = address(arrival.client);
     if arrival.peer != arrival.client {
         forwarded_for.push_str(", ");
         forwarded_for.push_str(&address(arrival.peer));
     }
-    headers.insert(FORWARDED_FOR, value(forwarded_for.as_bytes()).map_err(broken)?);
-    headers.insert(FORWARDED_PROTO, gate.scheme.clone());
-    // HTTP/1.0 may leave the host out; upstreams are asked in HTTP/1.1, which may not.
-    let host = headers.entry(HOST).or_insert_with(|| gate.host.clone()).clone();
-    headers.insert(FORWARDED_HOST, host);
+    out.say(FORWARDED_FOR, forwarded_for.as_bytes())?;
+    out.say_ready(FORWARDED_PROTO, &gate.scheme);
+    out.say(FORWARDED_HOST, host)?;
     if let Caller::Known(known) = &pass.caller {
-        for (name, value) in known.lines.lines() {
-            headers.insert(name, value.clone());
-        }
+        out.identify(&known.lines);
         if let Some(assertion) = &pass.assertion {
-            headers.insert(identity::ASSERTION, assertion.clone());
+            out.say_ready(identity::ASSERTION, assertion);
         }
     }
+    Ok(())
+}
+
+/// Turns a client's head into the one that the upstream gets.
+pub fn dress(gate: &Gate, pass: &Pass, arrival: &Arrival, request: &mut RequestHeader) -> Result<(), Error> {
+    // Only the parts let go of their map: what is inserted through the engine's own type is looked at twice.
+    let empty = RequestHeader::from(http::Request::new(()).into_parts().0);
+    let mut parts = http::request::Parts::from(std::mem::replace(request, empty));
+    if let Some(target) = &pass.target {
+        let broken = |error: http::uri::InvalidUri| Error::unexpected(Part::Gateway, error);
+        parts.uri = target.parse().map_err(broken)?;
+    }
+    let headers = &mut parts.headers;
+    clean(headers, pass, &gate.metrics);
+    headers.reserve(16);
+    // HTTP/1.0 may leave the host out; upstreams are asked in HTTP/1.1, which may not.
+    let host = headers.entry(HOST).or_insert_with(|| gate.host.clone()).clone();
+    introduce(headers, gate, pass, arrival, host.as_bytes())?;
     *request = RequestHeader::from(parts);
     Ok(())
+}
+
+/// The head of a [plain question](Pass::is_plain) for the upstream, as the bytes of an HTTP/1.1 head.
+pub fn write_head(gate: &Gate, pass: &Pass, arrival: &Arrival, head: &RequestHead<'_>) -> Result<Vec<u8>, Error> {
+    let mut out = Vec::with_capacity(2048);
+    let target = pass.target.as_deref().map_or(head.target, str::as_bytes);
+    for piece in [head.method.as_bytes(), b" ", target, b" HTTP/1.1\r\n"] {
+        out.extend_from_slice(piece);
+    }
+    let mut host = gate.host.as_bytes();
+    head.lines.each(&mut |name, value| {
+        if name == HOST.as_str() {
+            host = value;
+        }
+        if !is_taken_out(name, pass, &gate.metrics) {
+            write_line(&mut out, name, value);
+        }
+    });
+    introduce(&mut out, gate, pass, arrival, host)?;
+    out.extend_from_slice(b"\r\n");
+    Ok(out)
+}
+
+/// Whether a line of a plain question goes no further, or is said anew by us.
+fn is_taken_out(name: &str, pass: &Pass, metrics: &Metrics) -> bool {
+    match name {
+        "authorization" => pass.rule.forward_token == ForwardToken::Never,
+        "sec-websocket-protocol" => pass.unwanted.subprotocol,
+        // Ours to say, and of this connection only.
+        "x-request-id" | "traceparent" | "connection" => true,
+        name if pass.unwanted.look_alikes && is_look_alike(name.as_bytes()) => {
+            count_look_alike(name, metrics);
+            true
+        }
+        name => pass.unwanted.forwarding && is_forwarding(name),
+    }
+}
+
+fn count_look_alike(name: &str, metrics: &Metrics) {
+    metrics.identity_header_removed(if name.starts_with(identity::PREFIX) { "exact" } else { "folded" });
 }
 
 /// Removes what only we may say. Most requests have nothing of the kind; the first pass over the head
@@ -91,8 +194,7 @@ fn clean(headers: &mut HeaderMap, pass: &Pass, metrics: &Metrics) {
     }
     if pass.unwanted.look_alikes {
         for name in names(headers, |name| is_look_alike(name.as_bytes())) {
-            let kind = if name.as_str().starts_with(identity::PREFIX) { "exact" } else { "folded" };
-            metrics.identity_header_removed(kind);
+            count_look_alike(name.as_str(), metrics);
             headers.remove(name);
         }
     }
@@ -160,10 +262,6 @@ fn address(address: IpAddr) -> String {
         text.push(char::from(b'0' + octet % 10));
     }
     text
-}
-
-fn value(text: &[u8]) -> Result<HeaderValue, crate::error::Cause> {
-    HeaderValue::from_bytes(text).map_err(Box::from)
 }
 
 #[cfg(test)]

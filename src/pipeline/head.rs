@@ -94,6 +94,8 @@ pub struct Fields<'a> {
     pub repeated: Option<&'static str>,
     /// What must be taken out before forwarding.
     pub unwanted: Unwanted,
+    /// Whether a line concerns this connection only, beyond whether it is kept.
+    pub hop_by_hop: bool,
     /// Number of lines.
     pub count: usize,
     /// Bytes of names and values.
@@ -117,7 +119,10 @@ impl<'a> Fields<'a> {
         match first {
             b'a' if is("authorization") => once(&mut self.authorization, value, "Authorization", &mut self.repeated),
             b'a' if is("accept-language") => self.accept_language = Some(value),
-            b'c' if is("connection") => self.connection_upgrade |= lists(value, "upgrade"),
+            b'c' if is("connection") => {
+                self.connection_upgrade |= lists(value, "upgrade");
+                self.hop_by_hop |= !value.eq_ignore_ascii_case(b"keep-alive") && !value.eq_ignore_ascii_case(b"close");
+            }
             b'c' if is("content-length") => {
                 once(&mut self.content_length, value, "Content-Length", &mut self.repeated);
             }
@@ -129,6 +134,11 @@ impl<'a> Fields<'a> {
             b'e' if is("expect") => once(&mut self.expect, value, "Expect", &mut self.repeated),
             b'f' if is("forwarded") => self.unwanted.forwarding = true,
             b'h' if is("host") => once(&mut self.host, value, "Host", &mut self.repeated),
+            b'h' if is("http2-settings") => self.hop_by_hop = true,
+            b'k' if is("keep-alive") => self.hop_by_hop = true,
+            b'p' if is("proxy-connection") || is("proxy-authorization") || is("proxy-authenticate") => {
+                self.hop_by_hop = true;
+            }
             b'o' if is("origin") => once(&mut self.origin, value, "Origin", &mut self.repeated),
             b's' if is("sec-websocket-key") => {
                 once(&mut self.websocket_key, value, "Sec-WebSocket-Key", &mut self.repeated);
@@ -140,6 +150,7 @@ impl<'a> Fields<'a> {
             b't' if is("transfer-encoding") => {
                 once(&mut self.transfer_encoding, value, "Transfer-Encoding", &mut self.repeated);
             }
+            b't' if is("te") || is("trailer") => self.hop_by_hop = true,
             b't' if is("traceparent") => self.traceparent = Some(value),
             b'u' if is("upgrade") => once(&mut self.upgrade, value, "Upgrade", &mut self.repeated),
             b'u' if is("user-agent") => self.user_agent = Some(value),
