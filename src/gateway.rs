@@ -230,7 +230,7 @@ impl ProxyHttp for Gateway {
         match received {
             Ok(Some(reply)) => self.write(exchange, passage, reply).await?,
             Ok(None) => match &passage.pass {
-                Some(Pass { is_plain: true, .. }) => self.ask(exchange, passage).await?,
+                Some(Pass { is_plain: true, .. }) => Box::pin(self.ask(exchange, passage)).await?,
                 Some(Pass { handshake: Some(_), .. }) => {
                     match guarded(&self.gate.metrics, Box::pin(self.open_socket(exchange, passage))).await {
                         Ok(Opening::Opened | Opening::Declined) => {}

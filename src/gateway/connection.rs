@@ -84,6 +84,8 @@ pub struct Connection {
     limits: HeadLimits,
     /// The head as it came, and what came along with it.
     head: Vec<u8>,
+    /// Where the head's empty line ends, once it has come.
+    head_end: Option<usize>,
     /// Where in a chunked body the client is.
     chunks: Option<Chunks>,
     /// When the head must be there, or its first byte; nothing while it is not waited for.
@@ -120,6 +122,7 @@ impl Connection {
             shared: Arc::default(),
             limits,
             head: Vec::new(),
+            head_end: None,
             chunks: None,
             due: Some(Instant::now() + limits.deadline),
             timer: None,
@@ -151,10 +154,15 @@ impl Connection {
         }
     }
 
-    /// Where the head's empty line ends, if it has come.
-    fn head_end(&self) -> Option<usize> {
+    /// Takes in another piece of the head.
+    fn extend_head(&mut self, piece: &[u8]) {
         static EMPTY_LINE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\r\n\r\n"));
-        EMPTY_LINE.find(&self.head).map(|place| place + 4)
+        // The empty line may have begun in the piece before.
+        let from = self.head.len().saturating_sub(3);
+        self.head.extend_from_slice(piece);
+        if self.head_end.is_none() {
+            self.head_end = EMPTY_LINE.find(&self.head[from..]).map(|place| from + place + 4);
+        }
     }
 
     /// Says why the engine cannot read a head: too long, too many, or no HTTP.
@@ -185,7 +193,7 @@ impl Connection {
     fn poll_body(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.shared.chunked.swap(false, Ordering::AcqRel) {
             self.chunks = Some(Chunks::new());
-            let body = self.head_end().unwrap_or(self.head.len());
+            let body = self.head_end.unwrap_or(self.head.len());
             let came_along = self.head.split_off(body);
             self.follow(&came_along)?;
         }
@@ -261,10 +269,10 @@ impl Connection {
                 if self.head.is_empty() {
                     self.due = None;
                 }
-                self.head.extend_from_slice(&buffer.filled()[before..]);
+                self.extend_head(&buffer.filled()[before..]);
                 // Twice the limit: what is only a little too long gets its precise answer from the pipeline,
                 // and a body may have come along.
-                if self.head.len() > self.limits.bytes * 2 && self.head_end().is_none() {
+                if self.head.len() > self.limits.bytes * 2 && self.head_end.is_none() {
                     buffer.set_filled(before);
                     self.refuse_head();
                     return self.poll_end(cx);
@@ -298,6 +306,7 @@ impl AsyncRead for Connection {
             phase::DONE => {
                 me.shared.phase.store(phase::HEAD, Ordering::Release);
                 me.head.clear();
+                me.head_end = None;
                 // An unusually large head must not be paid for as long as the connection lives.
                 me.head.shrink_to(WRITE_BUFFER);
                 me.out.shrink_to(WRITE_BUFFER);
@@ -370,7 +379,7 @@ pub fn begin_exchange(exchange: &Exchange) {
     let Some(connection) = of(exchange) else { return };
     let chunked = exchange.req_header().headers.contains_key(http::header::TRANSFER_ENCODING);
     let broken = chunked && {
-        let came_along = connection.head_end().map_or(&[][..], |end| &connection.head[end..]);
+        let came_along = connection.head_end.map_or(&[][..], |end| &connection.head[end..]);
         Chunks::new().follow(came_along).is_err()
     };
     // Both anew for every request: the one before on this connection may have been chunked.
@@ -382,7 +391,7 @@ pub fn begin_exchange(exchange: &Exchange) {
 /// The head of the request as the client sent it; nothing on HTTP/2.
 pub fn raw_head(exchange: &Exchange) -> Option<&[u8]> {
     let connection = of(exchange).filter(|connection| !connection.transparent)?;
-    Some(&connection.head[..connection.head_end().unwrap_or(connection.head.len())])
+    Some(&connection.head[..connection.head_end.unwrap_or(connection.head.len())])
 }
 
 /// Whether the body of the request cannot be read in one way.

@@ -54,7 +54,7 @@ impl Gateway {
         exchange: &mut Exchange,
         passage: &mut Passage,
         question: &[u8],
-    ) -> pingora_core::Result<(UpstreamExchange, &HttpPeer)> {
+    ) -> pingora_core::Result<(Box<UpstreamExchange>, &HttpPeer)> {
         let Some(pass) = &passage.pass else { return Err(internal("no permit")) };
         let (mut failed, mut fresh) = (0, false);
         loop {
@@ -88,7 +88,8 @@ impl Gateway {
     }
 }
 
-async fn send(mut stream: Stream, question: &[u8], peer: &HttpPeer) -> pingora_core::Result<UpstreamExchange> {
+/// Boxed: it is handed from future to future.
+async fn send(mut stream: Stream, question: &[u8], peer: &HttpPeer) -> pingora_core::Result<Box<UpstreamExchange>> {
     let writing = async {
         stream.write_all(question).await?;
         stream.flush().await
@@ -104,7 +105,7 @@ async fn send(mut stream: Stream, question: &[u8], peer: &HttpPeer) -> pingora_c
         error.retry = RetryType::ReusedOnly;
         error
     })?;
-    let mut upstream = UpstreamExchange::new_with_options(stream, peer);
+    let mut upstream = Box::new(UpstreamExchange::new_with_options(stream, peer));
     upstream.read_timeout = peer.options.read_timeout;
     Ok(upstream)
 }

@@ -98,13 +98,7 @@ fn write_line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
 }
 
 /// Everything that we say to an upstream about a request, whichever lane it takes.
-fn introduce(
-    out: &mut impl Outgoing,
-    gate: &Gate,
-    pass: &Pass,
-    arrival: &Arrival,
-    host: &[u8],
-) -> Result<(), Error> {
+fn introduce(out: &mut impl Outgoing, gate: &Gate, pass: &Pass, arrival: &Arrival, host: &[u8]) -> Result<(), Error> {
     out.say(REQUEST_ID, arrival.request_id.as_bytes())?;
     out.say(TRACEPARENT, &traceparent(&arrival.request_id, pass.trace))?;
     let mut forwarded_for = address(arrival.client);

@@ -209,6 +209,119 @@ async fn connections_are_kept_on_both_sides() {
 }
 
 #[tokio::test]
+async fn connections_of_plain_questions_are_kept_too() {
+    let desk = Gateway::start().await;
+    let mut connection = desk.connect().await;
+    for number in 0..10 {
+        connection.send(&request(&desk, &format!("GET /public/{number}"), "", b"")).await;
+        connection.answer().await.unwrap_or_else(|| panic!("closed after {number}")).expect_status(200);
+    }
+    assert!(desk.upstream.connections() <= 2, "{} connections for one after the other", desk.upstream.connections());
+}
+
+/// A plain question is carried as bytes, everything else as a header map; which of the two must not show.
+#[tokio::test]
+async fn both_lanes_tell_the_upstream_the_same() {
+    let desk = Gateway::start().await;
+    let alice = desk.sign_in("u1001").await;
+    let forged = "X-Deskgate-Roles: admin\r\nX_Deskgate_Name: eve\r\nX-Forwarded-For: 9.9.9.9\r\nForwarded: for=9.9.9.9\r\n\
+                  X-Original-URL: /admin\r\nSec-WebSocket-Protocol: bearer.x\r\nX-Request-Id: 12345678\r\n\
+                  traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\n";
+    let usual = "Accept: text/html\r\nAccept-Language: zh-CN\r\nCookie: a=1; b=2\r\nX-Own: one\r\nX-Own: two\r\n\
+                 Connection: keep-alive\r\n";
+    let bearer = format!("Authorization: Bearer {}\r\n", alice.token());
+    for (target, credentials) in [("/api/desk/x?a=b", bearer.as_str()), ("/public/%7Ex", ""), ("/public/x", &bearer)] {
+        for headers in [String::new(), usual.to_owned(), forged.to_owned(), format!("{usual}{forged}")] {
+            desk.upstream.forget();
+            // `TE` concerns one connection only: it is taken out, and with it a question is not plain any more.
+            for other_lane in ["", "TE: trailers\r\n"] {
+                let lines = format!("{credentials}{headers}{other_lane}");
+                desk.raw(&request(&desk, &format!("GET {target}"), &lines, b"")).await.expect("an answer");
+            }
+            let seen = desk.upstream.received(2).await;
+            let told = |seen: &Recorded| {
+                let line = |(name, value): &(String, String)| match name.to_ascii_lowercase() {
+                    // New for every request but for the trace that the caller began.
+                    name if name == "x-request-id" => (name, value.len().to_string()),
+                    name if name == "traceparent" => (name, value.contains("4bf92f3577b34da6").to_string()),
+                    name => (name, value.clone()),
+                };
+                let mut lines: Vec<(String, String)> = seen.headers.iter().map(line).collect();
+                lines.sort();
+                (seen.target.clone(), lines)
+            };
+            assert_eq!(told(&seen[0]), told(&seen[1]), "{target} {headers:?}");
+            assert!(seen[0].headers.len() > 5, "{target}: the request is told about");
+        }
+    }
+}
+
+#[tokio::test]
+async fn interim_answers_come_before_the_answer() {
+    let desk = Gateway::start().await;
+    let both = b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n\
+                 HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    desk.upstream.behave(Behaviour::Answer(both.to_vec()));
+    for lane in ["", "TE: trailers\r\n"] {
+        let mut client = End::of(desk.connect().await);
+        client.send(&request(&desk, "GET /public/x", lane, b"")).await;
+        let heard = client.until(b"\r\n\r\nok").await;
+        let heard = String::from_utf8_lossy(&heard);
+        let (interim, answer) = heard.split_once("\r\n\r\n").expect("two heads");
+        assert!(interim.starts_with("HTTP/1.1 103 ") && interim.contains("/a.css"), "{lane:?}: {heard}");
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{lane:?}: {heard}");
+    }
+}
+
+/// An upstream may close an idle connection at the very moment at which it is used again. Asking twice does no
+/// harm then, as the question is a GET and nobody has heard it.
+#[tokio::test]
+async fn a_question_on_a_connection_that_was_closed_is_asked_again() {
+    let desk = Gateway::start().await;
+    let mut visits = Visits::at(&desk.upstream);
+    let mut client = desk.connect().await;
+    client.send(&request(&desk, "GET /public/1", "", b"")).await;
+    let mut first = visits.next().await;
+    first.end.send(&ok("", b"one")).await;
+    assert_eq!(client.answer().await.expect("an answer").text(), "one");
+    client.send(&request(&desk, "GET /public/2", "", b"")).await;
+    first.end.until(b"/public/2").await;
+    drop(first);
+    let mut second = visits.next().await;
+    assert_eq!(second.request.target, "/public/2");
+    second.end.send(&ok("", b"two")).await;
+    assert_eq!(client.answer().await.expect("an answer").text(), "two");
+}
+
+#[tokio::test]
+async fn a_question_whose_answer_broke_off_is_not_asked_again() {
+    let desk = Gateway::start().await;
+    let mut visits = Visits::at(&desk.upstream);
+    let mut client = desk.connect().await;
+    client.send(&request(&desk, "GET /public/1", "", b"")).await;
+    let mut first = visits.next().await;
+    first.end.send(b"HTTP/1.1 20").await;
+    drop(first);
+    client.answer().await.expect("an answer").expect_code(1502);
+    assert!(visits.is_quiet_for(Duration::from_millis(300)).await, "asked again on a new connection");
+}
+
+#[tokio::test]
+async fn the_upstream_is_let_go_when_its_client_leaves() {
+    let desk = Gateway::start().await;
+    let mut visits = Visits::at(&desk.upstream);
+    for part in ["", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf"] {
+        let mut client = End::of(desk.connect().await);
+        client.send(&request(&desk, "GET /public/x", "", b"")).await;
+        let mut visit = visits.next().await;
+        visit.end.send(part.as_bytes()).await;
+        drop(client);
+        assert_eq!(visit.end.rest_within(PATIENCE).await, b"", "{part:?}");
+    }
+    desk.logged(&["the client went away before its answer"]).await;
+}
+
+#[tokio::test]
 async fn a_connection_is_judged_anew_for_every_request() {
     let desk = Gateway::start().await;
     let alice = desk.sign_in("u1001").await;
