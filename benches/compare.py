@@ -200,8 +200,8 @@ def machine():
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--rounds", type=int, default=12, help="how often every variant has its turn")
-    arguments.add_argument("--seconds", type=int, default=2, help="how long a turn is counted")
+    arguments.add_argument("--rounds", type=int, default=24, help="how often every variant has its turn")
+    arguments.add_argument("--seconds", type=int, default=1, help="how long a turn is counted")
     chosen = arguments.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -15,7 +15,7 @@ use crate::endpoints::OwnRoute;
 use crate::error::Error;
 use crate::metrics::Metrics;
 use crate::rules::{Rule, RuleSet};
-use crate::store::live::{Known, Live};
+use crate::store::live::{Assertion, Known, Live};
 use crate::token::Tokens;
 
 // What is looked at: a borrowed view of the head.
@@ -121,7 +121,7 @@ pub struct Pass {
     /// By whom.
     pub caller: Caller,
     /// The signed form of the identity.
-    pub assertion: Option<HeaderValue>,
+    pub assertion: Option<Arc<Assertion>>,
     /// The target to forward, when it is not the one that came.
     pub target: Option<String>,
     /// What must be taken out.

@@ -74,7 +74,7 @@ fn pass(gate: &Gate, rule: std::sync::Arc<Rule>, caller: Caller, request: &Reque
     let assertion = match &caller {
         Caller::Anonymous => None,
         Caller::Known(known) => known.assertion(&rule.upstream.name, now, assertion::FRESH, || {
-            gate.tokens.assert_identity(&known.session, &rule.upstream.name, now).try_into().ok()
+            gate.tokens.assert_identity(&known.session, &rule.upstream.name, now)
         }),
     };
     let mut handshake = request.handshake.clone();

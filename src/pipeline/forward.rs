@@ -13,6 +13,7 @@ use crate::domain::identity::{self, IdentityLines, is_look_alike};
 use crate::error::{Error, Part};
 use crate::metrics::Metrics;
 use crate::rules::ForwardToken;
+use crate::store::live::Assertion;
 
 /// The header that carries a request's id.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -52,8 +53,8 @@ trait Outgoing {
     /// Says one line whose value is ready.
     fn say_ready(&mut self, name: HeaderName, value: &HeaderValue);
 
-    /// Says who asks.
-    fn identify(&mut self, lines: &IdentityLines);
+    /// Says who asks, and signs it.
+    fn identify(&mut self, lines: &IdentityLines, signed: &Assertion);
 }
 
 /// The lane that forwards a header map.
@@ -68,10 +69,11 @@ impl Outgoing for HeaderMap {
         self.insert(name, value.clone());
     }
 
-    fn identify(&mut self, lines: &IdentityLines) {
+    fn identify(&mut self, lines: &IdentityLines, signed: &Assertion) {
         for (name, value) in lines.lines() {
             self.insert(name, value.clone());
         }
+        self.insert(identity::ASSERTION, signed.value.clone());
     }
 }
 
@@ -86,8 +88,8 @@ impl Outgoing for Vec<u8> {
         write_line(self, name.as_str(), value.as_bytes());
     }
 
-    fn identify(&mut self, lines: &IdentityLines) {
-        self.extend_from_slice(lines.block());
+    fn identify(&mut self, _: &IdentityLines, signed: &Assertion) {
+        self.extend_from_slice(&signed.block);
     }
 }
 
@@ -110,10 +112,8 @@ fn introduce(out: &mut impl Outgoing, gate: &Gate, pass: &Pass, arrival: &Arriva
     out.say_ready(FORWARDED_PROTO, &gate.scheme);
     out.say(FORWARDED_HOST, host)?;
     if let Caller::Known(known) = &pass.caller {
-        out.identify(&known.lines);
-        if let Some(assertion) = &pass.assertion {
-            out.say_ready(identity::ASSERTION, assertion);
-        }
+        let signed = pass.assertion.as_deref();
+        out.identify(&known.lines, signed.ok_or_else(|| Error::unexpected(Part::Gateway, "no assertion"))?);
     }
     Ok(())
 }

@@ -11,18 +11,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
 use http::HeaderValue;
 use papaya::{Equivalent, HashMap};
 
 use super::{Change, Outcome, Store, StoreError};
 use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, EmployeeId};
-use crate::domain::identity::IdentityLines;
+use crate::domain::identity::{self, IdentityLines};
 use crate::domain::role::{self, RoleName};
 use crate::domain::session::{EndCause, Session, SessionId};
 use crate::error::{Error, TokenFault};
 use crate::token::Tokens;
+use crate::token::claims::Claims;
 
 /// Most token strings remembered for one session. A session has one; ES256 gives a new string each
 /// time the same one is minted.
@@ -35,42 +37,70 @@ pub struct Known {
     pub session: Session,
     /// Its identity headers.
     pub lines: IdentityLines,
-    /// Assertions made so far, one per upstream.
-    assertions: ArcSwap<Vec<MadeAssertion>>,
+    /// The assertion that was made last, and behind it those for other upstreams.
+    assertions: ArcSwapOption<Assertion>,
 }
 
-/// An assertion that can be sent again.
-#[derive(Debug, Clone)]
-struct MadeAssertion {
+/// The gateway's signed word to one upstream about a session, as it is sent again and again.
+#[derive(Debug)]
+pub struct Assertion {
+    /// As a header's value.
+    pub value: HeaderValue,
+    /// All identity headers as a piece of an HTTP/1.1 head, this one among them: in one place, because with
+    /// many sessions what costs is the way to memory.
+    pub block: Bytes,
     upstream: Arc<str>,
-    value: HeaderValue,
     fresh_until: Timestamp,
+    next: Option<Arc<Assertion>>,
+}
+
+impl Assertion {
+    fn new(lines: &IdentityLines, signed: &str, upstream: &Arc<str>, fresh_until: Timestamp) -> Option<Self> {
+        let name = identity::ASSERTION;
+        let start = lines.block().len() + name.as_str().len() + 2;
+        let pieces = [lines.block(), name.as_str().as_bytes(), b": ", signed.as_bytes(), b"\r\n"];
+        let block = Bytes::from(pieces.concat());
+        let value = HeaderValue::from_maybe_shared(block.slice(start..start + signed.len())).ok()?;
+        Some(Self { value, block, upstream: upstream.clone(), fresh_until, next: None })
+    }
+
+    fn behind(&self, next: Option<Arc<Assertion>>) -> Arc<Self> {
+        Arc::new(Self {
+            value: self.value.clone(),
+            block: self.block.clone(),
+            upstream: self.upstream.clone(),
+            fresh_until: self.fresh_until,
+            next,
+        })
+    }
 }
 
 impl Known {
     fn new(session: Session) -> Self {
-        Self { lines: IdentityLines::of(&session), session, assertions: ArcSwap::default() }
+        Self { lines: IdentityLines::of(&session), session, assertions: ArcSwapOption::empty() }
     }
 
-    /// The assertion for an upstream, made with `make` when there is no fresh one.
+    /// The assertion for an upstream, signed anew when there is no fresh one.
     pub fn assertion(
         &self,
         upstream: &Arc<str>,
         now: Timestamp,
         fresh: Duration,
-        make: impl FnOnce() -> Option<HeaderValue>,
-    ) -> Option<HeaderValue> {
-        let made = self.assertions.load();
-        if let Some(found) = made.iter().find(|one| one.upstream == *upstream && now < one.fresh_until) {
-            return Some(found.value.clone());
+        sign: impl FnOnce() -> String,
+    ) -> Option<Arc<Assertion>> {
+        let made = self.assertions.load_full();
+        let all = || std::iter::successors(made.as_ref(), |one| one.next.as_ref());
+        if let Some(found) = all().find(|one| one.upstream == *upstream && now < one.fresh_until) {
+            return Some(found.clone());
         }
-        let value = make()?;
-        let mut next: Vec<MadeAssertion> =
-            made.iter().filter(|one| one.upstream != *upstream && now < one.fresh_until).cloned().collect();
-        next.push(MadeAssertion { upstream: upstream.clone(), value: value.clone(), fresh_until: now.plus(fresh) });
+        let others = all()
+            .filter(|one| one.upstream != *upstream && now < one.fresh_until)
+            .fold(None, |next, one| Some(one.behind(next)));
+        let signed = Assertion::new(&self.lines, &sign(), upstream, now.plus(fresh))?;
+        let latest = Arc::new(Assertion { next: others, ..signed });
         // Two requests may both make one; either is good.
-        self.assertions.store(Arc::new(next));
-        Some(value)
+        self.assertions.store(Some(latest.clone()));
+        Some(latest)
     }
 }
 
@@ -184,6 +214,11 @@ impl Live {
             return Ok(known);
         }
         let claims = tokens.read(token, now).map_err(Error::InvalidToken)?;
+        self.of_claims(&claims, token, now).await
+    }
+
+    /// The live session that the claims of a good token name.
+    pub async fn of_claims(&self, claims: &Claims, token: &str, now: Timestamp) -> Result<Arc<Known>, Error> {
         let found = self.find(claims.session_id(), now).await?;
         // The record must be of the person whom the token names: a store that mixes up answers lets nobody in.
         let fits = found.filter(|(_, known)| claims.names(&known.session));
