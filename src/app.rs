@@ -32,6 +32,7 @@ use crate::platform::simulated::SimulatedPlatform;
 use crate::rules::{self, RuleFault, RuleSet};
 use crate::signin::{Development, Parts, Settings, SignIn};
 use crate::sockets::registry::Registry;
+use crate::store::counters::InMemory;
 use crate::store::live::Live;
 use crate::token::Tokens;
 use crate::token::keys::{self, KeyRing};
@@ -51,11 +52,13 @@ mod lock;
 
 mod tls;
 
+mod watching;
+
 pub use backends::open_offline;
 use backends::{open_directory, open_platform, open_store};
 pub use control::{ControlFault, call};
 pub use fault::StartFault;
-use follow::{follow, sweep};
+use follow::{follow, judge_all_sockets, sweep};
 pub use lock::DataLock;
 
 /// Idle connections kept to all upstreams together.
@@ -210,10 +213,24 @@ impl App {
     }
 
     /// Loads rules, keys and certificate anew. What is not sound changes nothing.
-    pub fn reload(&self) -> Result<usize, StartFault> {
+    pub async fn reload(&self) -> Result<usize, StartFault> {
         let reloaded = self.try_reload();
         self.gate.metrics.config_reload_success.set(i64::from(reloaded.is_ok()));
+        if reloaded.is_ok() {
+            // A handshake that was judged by the old rules enters before or after this; the session is looked at
+            // once more in between, by the rule that it is entered with.
+            self.registry.follow(&self.gate.rules.load());
+            judge_all_sockets(&self.gate, &self.registry).await;
+        }
         reloaded
+    }
+
+    /// Resolves when a rule file has changed; never, when rules are not watched.
+    pub async fn rules_changed(&self) {
+        match &self.rule_source {
+            RuleSource::Folder(folder) if self.config.rules.watch => watching::changed(folder).await,
+            RuleSource::Folder(_) | RuleSource::Shipped => std::future::pending().await,
+        }
     }
 
     fn try_reload(&self) -> Result<usize, StartFault> {
@@ -322,6 +339,7 @@ fn gate(
         rules: ArcSwap::from_pointee(rules),
         tokens,
         live,
+        counters: Arc::new(InMemory::new(config.limits.rate_keys)),
         metrics,
         origins,
         query_token: config.websocket.query_token,

@@ -11,6 +11,8 @@ mod check;
 
 mod demo;
 
+mod explain;
+
 mod log;
 
 mod operate;
@@ -31,6 +33,8 @@ enum Command {
     Serve(ConfigArgs),
     /// Look for faults in the configuration and the rules; exit 1 if there are any.
     Check(ConfigArgs),
+    /// Say how a request is answered, and why.
+    Explain(Box<explain::ExplainArgs>),
     /// Run gateway, simulated platform and a demo help desk in one process, and say what to open.
     Demo(demo::DemoArgs),
     /// Show and end sessions.
@@ -64,6 +68,7 @@ pub fn run() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Serve(args) => serve::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Explain(args) => explain::run(*args),
         Command::Demo(args) => demo::run(&args),
         Command::Session(args) => operate::session(&args),
         Command::Role(args) => operate::role(&args),

@@ -10,6 +10,8 @@ pub mod language;
 
 pub mod path;
 
+pub mod rate;
+
 pub mod role;
 
 pub mod secret;

@@ -1,10 +1,15 @@
 //! Everything that can end a request, and what its caller is told. One place: a new kind of
 //! failure does not compile until somebody has decided its code, its status and its two messages.
 
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderValue, StatusCode};
 
+use crate::config::Span;
+use crate::domain::rate::Exceeded;
 use crate::domain::role::RoleName;
 
 mod message;
@@ -100,7 +105,28 @@ pub enum Forbidden {
     /// The requested role is not held.
     RoleNotHeld(RoleName),
     /// The active role is none of those that the rule wants.
-    RoleRequired(Vec<RoleName>),
+    RoleRequired {
+        /// The active one.
+        active: RoleName,
+        /// Those that would do.
+        wanted: Vec<RoleName>,
+    },
+    /// The matrix grants the active role nothing of the kind.
+    NotGranted {
+        /// The active role.
+        active: RoleName,
+        /// `resource:operation`
+        access: String,
+    },
+    /// The rule is for other networks.
+    Network(IpAddr),
+    /// The rule's condition does not hold.
+    Condition {
+        /// As the rule says it.
+        condition: Arc<str>,
+        /// Why it could not even be judged, if so.
+        trouble: Option<String>,
+    },
     /// A half-authenticated token where a full one is needed.
     OtpBindingOnly,
     /// Binding wants a fresh platform sign-in from this browser.
@@ -109,6 +135,31 @@ pub enum Forbidden {
     Origin,
     /// A development route outside development mode.
     Development,
+}
+
+impl fmt::Display for Forbidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Forbidden::EmployeeUnknown => f.write_str("no such employee"),
+            Forbidden::NoRole => f.write_str("the employee has no role"),
+            Forbidden::Disabled => f.write_str("the employee is disabled"),
+            Forbidden::RoleNotHeld(role) => write!(f, "role `{role}` is not held"),
+            Forbidden::RoleRequired { active, wanted } => {
+                let wanted: Vec<&str> = wanted.iter().map(RoleName::as_str).collect();
+                write!(f, "the active role is `{active}`, the rule wants one of: {}", wanted.join(", "))
+            }
+            Forbidden::NotGranted { active, access } => write!(f, "the matrix grants `{active}` no {access}"),
+            Forbidden::Network(address) => write!(f, "{address} is in none of the rule's networks"),
+            Forbidden::Condition { condition, trouble: None } => write!(f, "the condition does not hold: {condition}"),
+            Forbidden::Condition { condition, trouble: Some(trouble) } => {
+                write!(f, "the condition cannot be judged ({trouble}): {condition}")
+            }
+            Forbidden::OtpBindingOnly => f.write_str("a half-authenticated token"),
+            Forbidden::BindProof => f.write_str("no proof of a platform sign-in"),
+            Forbidden::Origin => f.write_str("the page's origin is not one of ours"),
+            Forbidden::Development => f.write_str("development mode is off"),
+        }
+    }
 }
 
 /// A part of the service that may be out of reach.
@@ -157,7 +208,7 @@ pub enum Error {
     #[error("invalid token ({})", .0.as_str())]
     InvalidToken(TokenFault),
     /// The caller is known and may not.
-    #[error("forbidden: {0:?}")]
+    #[error("forbidden: {0}")]
     Forbidden(Forbidden),
     /// The request cannot be taken as it stands.
     #[error("bad request: {0:?}")]
@@ -186,11 +237,16 @@ pub enum Error {
     /// Another WebSocket version.
     #[error("unsupported websocket version")]
     WebSocketVersion,
+    /// The rule wants a fresh one-time password.
+    #[error("a one-time password is needed, and none was given lately")]
+    StepUpRequired,
     /// Too many.
-    #[error("too many requests")]
+    #[error("too many requests: {}", told(.exceeded))]
     RateLimited {
         /// When to try again.
         retry_after: Duration,
+        /// The rate that is used up, if it is one.
+        exceeded: Option<Exceeded>,
     },
     /// Too many or too long headers.
     #[error("request head too large")]
@@ -233,6 +289,8 @@ pub enum Code {
     Forbidden = 1003,
     /// Unexpected failure.
     Unexpected = 1005,
+    /// A one-time password is needed.
+    StepUpRequired = 1021,
     /// HTTP 400.
     BadRequest = 1400,
     /// HTTP 404.
@@ -270,7 +328,7 @@ impl Code {
     /// The HTTP status that goes with it.
     pub fn status(self) -> StatusCode {
         match self {
-            Code::Unauthenticated => StatusCode::UNAUTHORIZED,
+            Code::Unauthenticated | Code::StepUpRequired => StatusCode::UNAUTHORIZED,
             Code::Forbidden => StatusCode::FORBIDDEN,
             Code::Unexpected => StatusCode::INTERNAL_SERVER_ERROR,
             Code::BadRequest => StatusCode::BAD_REQUEST,
@@ -304,6 +362,7 @@ impl Error {
             Error::TargetTooLong => Code::TargetTooLong,
             Error::UnsupportedMediaType => Code::UnsupportedMediaType,
             Error::WebSocketVersion => Code::WebSocketVersion,
+            Error::StepUpRequired => Code::StepUpRequired,
             Error::RateLimited { .. } => Code::RateLimited,
             Error::HeadTooLarge => Code::HeadTooLarge,
             Error::UpstreamFailed(_) => Code::UpstreamFailed,
@@ -323,9 +382,15 @@ impl Error {
             Error::BadRequest(BadRequest::TwoTokens | BadRequest::Repeated("Authorization")) => {
                 r#"Bearer realm="deskgate", error="invalid_request""#
             }
-            Error::Forbidden(Forbidden::RoleRequired(_) | Forbidden::RoleNotHeld(_) | Forbidden::OtpBindingOnly) => {
-                r#"Bearer realm="deskgate", error="insufficient_scope""#
+            Error::StepUpRequired => {
+                r#"Bearer realm="deskgate", error="insufficient_user_authentication", error_description="a fresh one-time password is needed""#
             }
+            Error::Forbidden(
+                Forbidden::RoleRequired { .. }
+                | Forbidden::NotGranted { .. }
+                | Forbidden::RoleNotHeld(_)
+                | Forbidden::OtpBindingOnly,
+            ) => r#"Bearer realm="deskgate", error="insufficient_scope""#,
             _ => return None,
         };
         Some(HeaderValue::from_static(text))
@@ -334,7 +399,7 @@ impl Error {
     /// When trying again makes sense, for `Retry-After`.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Error::RateLimited { retry_after } => Some(*retry_after),
+            Error::RateLimited { retry_after, .. } => Some(*retry_after),
             Error::Unavailable { .. } => Some(Duration::from_secs(1)),
             _ => None,
         }
@@ -351,6 +416,13 @@ impl Error {
     /// An unexpected failure of a part.
     pub fn unexpected(part: Part, cause: impl Into<Cause>) -> Self {
         Error::Unexpected { doing: Doing::Request, part, cause: cause.into() }
+    }
+}
+
+fn told(exceeded: &Option<Exceeded>) -> String {
+    match exceeded {
+        Some(Exceeded { by, window }) => format!("{} per {} by {by} are used up", window.limit, Span::from(window.per)),
+        None => "as many as may be are there".to_owned(),
     }
 }
 

@@ -121,20 +121,19 @@ impl Gateway {
 
     /// The way of one request up to its answer or its upstream.
     async fn receive(&self, exchange: &mut Exchange, passage: &mut Passage) -> Result<Option<Reply>, Error> {
-        let Judgement { arrival, in_charge, verdict } = self.judge(exchange).await;
+        let Judgement { arrival, in_charge, caller, verdict } = self.judge(exchange).await;
         passage.arrival = Some(arrival.clone());
         passage.in_charge = in_charge;
+        passage.caller = caller;
         if connection::is_body_broken(exchange) {
             return Err(BadRequest::Framing.into());
         }
         match verdict? {
             Permit::Own(call) => {
-                passage.caller = call.caller.clone();
                 // Boxed, as the other less travelled ways are: the future of every request stays small.
                 Box::pin(api::answer(&self.api, &call, exchange, &arrival)).await.map(Some)
             }
             Permit::Upstream(pass) => {
-                passage.caller = pass.caller.clone();
                 passage.pass = Some(pass);
                 Ok(None)
             }

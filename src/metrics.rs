@@ -1,6 +1,8 @@
 //! Every metric, declared once with its help text. Labels come from enums, rule names and upstream
 //! names only, so their number is fixed when the rules are loaded.
 
+use std::sync::OnceLock;
+
 use prometheus::{
     Encoder, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
     Registry, TextEncoder,
@@ -8,7 +10,7 @@ use prometheus::{
 
 mod rule;
 
-pub use rule::{MethodLabel, RuleMetrics};
+pub use rule::{MethodLabel, RateMetrics, RuleMetrics};
 
 /// From a hundred microseconds to a minute.
 const SECONDS: &[f64] =
@@ -24,6 +26,9 @@ pub struct Metrics {
     requests: IntCounterVec,
     request_seconds: HistogramVec,
     authz: IntCounterVec,
+    shadow: IntCounterVec,
+    rate: IntCounterVec,
+    own_rate: OnceLock<RateMetrics>,
     websockets_open: IntGaugeVec,
     /// Time spent in the gateway, without the upstream.
     pub overhead_seconds: Histogram,
@@ -123,6 +128,9 @@ impl Metrics {
             requests: counters("requests_total", "Requests answered.", &["rule", "method", "code_class"])?,
             request_seconds: histograms("request_seconds", "From the head to the end of the answer.", &["rule"])?,
             authz: counters("authz_total", "Decisions of rules.", &["rule", "verdict"])?,
+            shadow: counters("shadow_total", "What rules and rates in shadow mode would do.", &["rule", "verdict"])?,
+            rate: counters("rate_total", "Requests charged to rates.", &["rule", "verdict"])?,
+            own_rate: OnceLock::new(),
             overhead_seconds: histogram("overhead_seconds", "Time spent in the gateway, without the upstream.")?,
             requests_in_flight: gauge("requests_in_flight", "Requests that are being answered now.")?,
             authn_known: authn.with_label_values(&["ok", "known", "any"]),
@@ -170,6 +178,11 @@ impl Metrics {
     /// Resolves the labels of one rule, so that requests touch atomics only.
     pub fn of_rule(&self, rule: &str) -> RuleMetrics {
         RuleMetrics::resolve(self, rule)
+    }
+
+    /// What the rates of our own endpoints said.
+    pub fn own_rate(&self) -> &RateMetrics {
+        self.own_rate.get_or_init(|| RateMetrics::resolve(self, "(own endpoint)"))
     }
 
     /// A known token was sent again.

@@ -11,9 +11,12 @@ use http::HeaderValue;
 use crate::config::{LimitsConfig, QueryToken};
 use crate::domain::clock::Clock;
 use crate::domain::language::Language;
+use crate::domain::rate::Counters;
+use crate::domain::session::Session;
 use crate::endpoints::OwnRoute;
 use crate::error::Error;
 use crate::metrics::Metrics;
+use crate::rules::matrix::Scope;
 use crate::rules::{Rule, RuleSet};
 use crate::store::live::{Assertion, Known, Live};
 use crate::token::Tokens;
@@ -31,6 +34,8 @@ pub mod credentials;
 pub mod verify;
 
 pub mod authorize;
+
+pub mod limit;
 
 pub mod forward;
 
@@ -57,7 +62,9 @@ pub struct Gate {
     pub tokens: Arc<Tokens>,
     /// Knows sessions.
     pub live: Arc<Live>,
-    /// Counts.
+    /// Counts requests for rates.
+    pub counters: Arc<dyn Counters>,
+    /// Counts what happens.
     pub metrics: Arc<Metrics>,
     /// Pages from these origins may open sockets.
     pub origins: Vec<String>,
@@ -93,6 +100,16 @@ pub enum Caller {
     Known(Arc<Known>),
 }
 
+impl Caller {
+    /// The session, if there is one.
+    pub fn session(&self) -> Option<&Session> {
+        match self {
+            Caller::Anonymous => None,
+            Caller::Known(known) => Some(&known.session),
+        }
+    }
+}
+
 /// A permitted request: nothing is forwarded and no endpoint is called without one, and only
 /// `authorize` makes them.
 #[derive(Debug)]
@@ -120,6 +137,8 @@ pub struct Pass {
     pub rule: Arc<Rule>,
     /// By whom.
     pub caller: Caller,
+    /// What the matrix granted.
+    pub scope: Option<Scope>,
     /// The signed form of the identity.
     pub assertion: Option<Arc<Assertion>>,
     /// The target to forward, when it is not the one that came.
@@ -142,6 +161,8 @@ pub struct Judgement {
     pub arrival: Arrival,
     /// Who was in charge, if it came that far.
     pub in_charge: InCharge,
+    /// Who asks, if it came that far.
+    pub caller: Caller,
     /// Whether it may.
     pub verdict: Result<Permit, Error>,
 }
@@ -150,9 +171,9 @@ pub struct Judgement {
 pub async fn judge(gate: &Gate, head: &RequestHead<'_>) -> Judgement {
     let fields = Fields::of(head.lines);
     let arrival = arrive::describe(gate, head, &fields);
-    let mut in_charge = InCharge::Nobody;
-    let verdict = decide(gate, head, &fields, &mut in_charge).await;
-    Judgement { arrival, in_charge, verdict }
+    let (mut in_charge, mut caller) = (InCharge::Nobody, Caller::Anonymous);
+    let verdict = decide(gate, head, &fields, &arrival, &mut in_charge, &mut caller).await;
+    Judgement { arrival, in_charge, caller, verdict }
 }
 
 /// The way of every request, top to bottom; our own endpoints take it too. Each phase takes what the
@@ -161,7 +182,9 @@ async fn decide<'a>(
     gate: &Gate,
     head: &'a RequestHead<'a>,
     fields: &'a Fields<'a>,
+    arrival: &Arrival,
     in_charge: &mut InCharge,
+    asking: &mut Caller,
 ) -> Result<Permit, Error> {
     let request = arrive::check(gate, head, fields)?;
     let target = route::find(gate, &request)?;
@@ -169,5 +192,8 @@ async fn decide<'a>(
     let credential = credentials::read(gate, &request)?;
     let now = gate.clock.now();
     let caller = verify::caller(gate, &target, credential, now).await?;
-    authorize::check(gate, target, caller, &request, now)
+    *asking = caller.clone();
+    let permit = authorize::check(gate, target, caller, &request, arrival, now)?;
+    limit::charge(gate, &permit, arrival)?;
+    Ok(permit)
 }

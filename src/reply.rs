@@ -1,5 +1,7 @@
 //! Every answer's bytes: the envelope, refusals, redirects and pages.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::header::{
     ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, REFERRER_POLICY,
@@ -11,6 +13,7 @@ use pingora_proxy::Session as Exchange;
 use serde::Serialize;
 
 use crate::domain::language::Language;
+use crate::domain::rate::Exceeded;
 use crate::error::{Code, Error};
 use crate::pipeline::Arrival;
 use crate::pipeline::forward::REQUEST_ID;
@@ -44,6 +47,20 @@ pub struct Cookie {
     pub path: &'static str,
     /// Seconds until the browser forgets it; 0 removes it.
     pub max_age: u64,
+}
+
+/// Whole seconds, rounded up: what is promised must be true.
+pub fn retry_after_seconds(wait: Duration) -> u64 {
+    u64::try_from(wait.as_millis().div_ceil(1000)).unwrap_or(u64::MAX).max(1)
+}
+
+/// `RateLimit` and `RateLimit-Policy`, as the IETF's draft on rate-limit fields has them.
+fn rate_fields(exceeded: &Exceeded, retry_after: Duration) -> Vec<(HeaderName, HeaderValue)> {
+    let (by, window) = (exceeded.by, exceeded.window);
+    let policy = format!("\"{by}\";q={};w={}", window.limit, retry_after_seconds(window.per));
+    let limit = format!("\"{by}\";r=0;t={}", retry_after_seconds(retry_after));
+    let fields = [(HeaderName::from_static("ratelimit-policy"), policy), (HeaderName::from_static("ratelimit"), limit)];
+    fields.into_iter().filter_map(|(name, text)| Some((name, HeaderValue::from_str(&text).ok()?))).collect()
 }
 
 /// An answer of ours.
@@ -83,7 +100,10 @@ impl Reply {
             reply.headers.push((WWW_AUTHENTICATE, challenge));
         }
         if let Some(wait) = error.retry_after() {
-            reply.headers.push((RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1))));
+            reply.headers.push((RETRY_AFTER, HeaderValue::from(retry_after_seconds(wait))));
+        }
+        if let Error::RateLimited { retry_after, exceeded: Some(exceeded) } = error {
+            reply.headers.extend(rate_fields(exceeded, *retry_after));
         }
         if let Error::MethodNotAllowed { allow } = error {
             reply.headers.extend(HeaderValue::from_str(allow).ok().map(|allow| (ALLOW, allow)));

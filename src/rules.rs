@@ -1,52 +1,78 @@
 //! Which path goes where, and who may take it. Parse, compile and decide are pure: no I/O after the
 //! load, no clock of their own.
-//!
-//! This is the core of the rule language: path, methods, upstream and who. Conditions, the matrix,
-//! rates and shadow mode are further fields of [`Rule`] and further checks beside [`Access`].
 
 use std::sync::Arc;
 
 use crate::domain::role::RoleName;
-use crate::domain::session::Session;
-use crate::error::Forbidden;
+use crate::endpoints::Endpoint;
 use crate::metrics::RuleMetrics;
 
+// From files to rules.
 mod file;
 
 mod pattern;
 
 mod tree;
 
+// What rules ask for.
+pub mod condition;
+
+pub mod matrix;
+
+pub mod rate;
+
+// Whether they admit a request, and why.
+pub mod judge;
+
+pub mod case;
+
+pub mod explain;
+
+use condition::Condition;
 pub use file::{RuleFault, load_dir, load_texts};
+use matrix::MatrixAccess;
+use rate::Rate;
 use tree::Tree;
 
 /// The rules that the repository ships, for the demo.
-pub const SHIPPED: &[(&str, &str)] = &[("helpdesk.toml", include_str!("../lua-free-rules/helpdesk.toml"))];
+pub const SHIPPED: &[(&str, &str)] = &[
+    ("approvals.toml", include_str!("../lua-free-rules/approvals.toml")),
+    ("clients.toml", include_str!("../lua-free-rules/clients.toml")),
+    ("conversations.toml", include_str!("../lua-free-rules/conversations.toml")),
+    ("diagnostics.toml", include_str!("../lua-free-rules/diagnostics.toml")),
+    ("knowledge.toml", include_str!("../lua-free-rules/knowledge.toml")),
+    ("matrix.toml", include_str!("../lua-free-rules/matrix.toml")),
+    ("queue.toml", include_str!("../lua-free-rules/queue.toml")),
+    SHIPPED_RATES,
+    ("sockets.toml", include_str!("../lua-free-rules/sockets.toml")),
+];
+
+/// The rates of our own endpoints, in force for every endpoint that no other file names.
+const SHIPPED_RATES: (&str, &str) = ("signin.toml", include_str!("../lua-free-rules/signin.toml"));
 
 /// The methods that rules can name. Others are refused everywhere: `TRACE` would show headers,
 /// `CONNECT` would open tunnels, and lower-case ones are read differently by different servers.
 pub const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
-/// Who may take a path.
+/// Who may take a path, before roles narrow it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
     /// Everybody.
     Public,
     /// Everybody with a valid token.
     SignedIn,
-    /// Whoever's active role is one of these.
-    Roles(Vec<RoleName>),
+    /// Whom the matrix grants it.
+    Matrix(MatrixAccess),
 }
 
-impl Access {
-    /// Whether this session may; the reason when not. The active role counts, not the held ones.
-    pub fn admits(&self, session: &Session) -> Result<(), Forbidden> {
-        match self {
-            Access::Public | Access::SignedIn => Ok(()),
-            Access::Roles(roles) if roles.contains(&session.current_role) => Ok(()),
-            Access::Roles(roles) => Err(Forbidden::RoleRequired(roles.clone())),
-        }
-    }
+/// Whether a rule or a rate is enforced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// Yes.
+    #[default]
+    Enforce,
+    /// No: what it would do is counted and logged.
+    Shadow,
 }
 
 /// Whether the upstream gets to see the caller's token.
@@ -72,12 +98,30 @@ pub struct UpstreamRef {
 pub struct Rule {
     /// Its unique name; the label in logs and metrics.
     pub name: Arc<str>,
+    /// Its path, as it is written.
+    pub path: Box<str>,
+    /// Its file and line.
+    pub place: String,
     /// Its methods; empty means all.
     pub methods: Vec<String>,
     /// The upstream that answers.
     pub upstream: UpstreamRef,
     /// Who may.
     pub access: Access,
+    /// Which active roles may; empty means that it does not matter.
+    pub roles: Vec<RoleName>,
+    /// From where; empty means from everywhere.
+    pub networks: Vec<ipnet::IpNet>,
+    /// Under which condition.
+    pub when: Option<Condition>,
+    /// Whether a fresh one-time password is needed.
+    pub step_up: bool,
+    /// How often.
+    pub rates: Vec<Rate>,
+    /// Whether it is enforced.
+    pub mode: Mode,
+    /// Most sockets that one person may have open.
+    pub most_sockets: Option<usize>,
     /// Whether the token goes along.
     pub forward_token: ForwardToken,
     /// Its counters.
@@ -107,12 +151,34 @@ pub enum Lookup<'a> {
 pub struct RuleSet {
     tree: Tree,
     count: usize,
+    cases: usize,
+    /// By endpoint.
+    own_rates: Vec<Vec<Rate>>,
 }
 
 impl RuleSet {
     /// How many rules there are.
     pub fn count(&self) -> usize {
         self.count
+    }
+
+    /// How many cases held.
+    pub fn cases(&self) -> usize {
+        self.cases
+    }
+
+    /// The rates of one of our own endpoints.
+    pub fn rates_of(&self, endpoint: Endpoint) -> &[Rate] {
+        self.own_rates.get(endpoint as usize).map_or(&[], Vec::as_slice)
+    }
+
+    /// Every rule whose path fits, the one that decides first; with what stands for each in its pattern.
+    pub fn candidates(&self, path: &str) -> Vec<&Arc<Rule>> {
+        let mut found = Vec::new();
+        if let Some(path) = path.strip_prefix('/') {
+            self.tree.all(path, &mut found);
+        }
+        found
     }
 
     /// The rule for a canonical path. The most specific path wins, never the order of the files.

@@ -12,6 +12,8 @@ use crate::domain::session::{EndCause, Session, SessionId, Version};
 use crate::domain::ticket::{ScanId, Ticket, TicketId};
 use crate::error::{Error, Part};
 
+pub mod counters;
+
 pub mod embedded;
 
 pub mod live;

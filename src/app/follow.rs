@@ -47,8 +47,8 @@ pub(super) async fn follow(
     gate.metrics.revocation_feed_up.set(0);
 }
 
-/// After missed changes every socket's session is looked at again. One that cannot be looked at ends.
-async fn judge_all_sockets(gate: &Gate, registry: &Registry) {
+/// After missed changes or new rules every socket's session is looked at again. One that cannot be looked at ends.
+pub(super) async fn judge_all_sockets(gate: &Gate, registry: &Registry) {
     for id in registry.sessions() {
         match gate.live.session(&id, gate.clock.now()).await {
             Ok(Some(known)) => registry.judge_again(&known.session),
@@ -63,6 +63,7 @@ pub(super) async fn sweep(store: Arc<dyn Store>, gate: Arc<Gate>, signin: Arc<Si
     loop {
         tick.tick().await;
         gate.live.sweep(gate.clock.now());
+        gate.counters.sweep(gate.clock.running());
         signin.sweep();
         if let Err(error) = store.sweep().await {
             tracing::warn!(%error, "expired records could not be removed");

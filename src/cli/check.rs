@@ -15,7 +15,7 @@ pub(super) fn run(args: &ConfigArgs) -> Result<(), Failed> {
     })?;
     #[allow(clippy::print_stdout)] // what the command is for
     {
-        println!("sound: {} upstreams, {} rules", config.upstreams.len(), rules.count());
+        println!("sound: {} upstreams, {} rules, {} cases", config.upstreams.len(), rules.count(), rules.cases());
     }
     Ok(())
 }

@@ -50,17 +50,22 @@ impl Signals {
         })
     }
 
-    /// Reloads on SIGHUP, returns on SIGTERM or SIGINT.
+    /// Reloads on SIGHUP and when watched rules change, returns on SIGTERM or SIGINT.
     pub(super) async fn until_told_to_stop(mut self, app: &App) {
         loop {
             tokio::select! {
-                _ = self.hangup.recv() => match app.reload() {
-                    Ok(rules) => tracing::info!(rules, "reloaded"),
-                    Err(fault) => tracing::error!("reload refused, nothing changed: {fault}"),
-                },
+                _ = self.hangup.recv() => reload(app).await,
+                () = app.rules_changed() => reload(app).await,
                 _ = self.terminate.recv() => return,
                 _ = self.interrupt.recv() => return,
             }
         }
+    }
+}
+
+async fn reload(app: &App) {
+    match app.reload().await {
+        Ok(rules) => tracing::info!(rules, "reloaded"),
+        Err(fault) => tracing::error!("reload refused, nothing changed: {fault}"),
     }
 }

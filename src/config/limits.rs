@@ -26,6 +26,8 @@ pub struct LimitsConfig {
     pub stalled: Span,
     /// Most client connections at once, sockets included; further ones wait in the kernel's queue.
     pub connections: usize,
+    /// Most keys (employees, addresses, …) that rates are counted for at once.
+    pub rate_keys: usize,
 }
 
 impl Default for LimitsConfig {
@@ -40,6 +42,7 @@ impl Default for LimitsConfig {
             idle: Span::seconds(60),
             stalled: Span::seconds(60),
             connections: 100_000,
+            rate_keys: 200_000,
         }
     }
 }
@@ -57,6 +60,9 @@ impl LimitsConfig {
         }
         if self.idle.get().as_secs() == 0 {
             faults.add("limits.idle", "must be at least 1s");
+        }
+        if self.rate_keys < 1000 {
+            faults.add("limits.rate_keys", "must be at least 1000");
         }
         if self.connections == 0 {
             faults.add("limits.connections", "must be at least 1");

@@ -1,8 +1,8 @@
 //! The wall clock, in one place, so that tests can move it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
@@ -75,6 +75,13 @@ impl Clock {
         let machine = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let millis = i64::try_from(machine.as_millis()).unwrap_or(i64::MAX);
         Timestamp(millis.saturating_add(self.offset_millis.load(Ordering::Relaxed)))
+    }
+
+    /// Time since this process first asked, by a clock that never goes back.
+    pub fn running(&self) -> Duration {
+        static STARTED: LazyLock<Instant> = LazyLock::new(Instant::now);
+        let moved = u64::try_from(self.offset_millis.load(Ordering::Relaxed)).unwrap_or(0);
+        STARTED.elapsed() + Duration::from_millis(moved)
     }
 
     /// Moves this clock and its clones forward.

@@ -11,6 +11,9 @@ pub const PREFIX: &str = "x-deskgate-";
 /// The signed form of the identity.
 pub const ASSERTION: HeaderName = HeaderName::from_static("x-deskgate-assertion");
 
+/// What the matrix granted; of the rule, not of the person.
+pub const SCOPE: HeaderName = HeaderName::from_static("x-deskgate-scope");
+
 const EMPLOYEE_ID: HeaderName = HeaderName::from_static("x-deskgate-employee-id");
 const NAME: HeaderName = HeaderName::from_static("x-deskgate-name");
 const CORP_ID: HeaderName = HeaderName::from_static("x-deskgate-corp-id");

@@ -138,6 +138,9 @@ pub struct Session {
     pub login_source: LoginSource,
     /// What the token opens.
     pub stage: Stage,
+    /// Until when a one-time password that was given counts as fresh.
+    #[serde(default)]
+    pub stepped_up_until: Option<Timestamp>,
     /// When the session began.
     pub issued_at: Timestamp,
     /// When it ends.
@@ -152,6 +155,11 @@ impl Session {
     /// Whether the person holds this role.
     pub fn holds(&self, role: &str) -> bool {
         self.roles.iter().any(|held| held.as_str() == role)
+    }
+
+    /// Whether a one-time password was given lately.
+    pub fn is_stepped_up(&self, now: Timestamp) -> bool {
+        self.stepped_up_until.is_some_and(|until| now < until)
     }
 
     /// Whether the session is over by the clock.

@@ -31,6 +31,9 @@ impl Error {
                 say("send JSON with Content-Type: application/json", "请以 Content-Type: application/json 发送 JSON")
             }
             Error::WebSocketVersion => say("only WebSocket version 13 is spoken here", "仅支持 WebSocket 版本 13"),
+            Error::StepUpRequired => {
+                say("confirm with a one-time password first, then try again", "请先验证动态口令后再试")
+            }
             Error::RateLimited { .. } => {
                 say("too many requests; see Retry-After", "请求过于频繁，请按 Retry-After 稍后再试")
             }
@@ -69,12 +72,20 @@ fn forbidden(reason: &Forbidden, language: Language) -> Cow<'static, str> {
             Language::English => format!("role '{role}' is not held"),
             Language::Chinese => format!("未拥有角色“{role}”"),
         }),
-        Forbidden::RoleRequired(roles) => {
-            let names: Vec<&str> = roles.iter().map(RoleName::as_str).collect();
+        Forbidden::RoleRequired { wanted, .. } => {
+            let names: Vec<&str> = wanted.iter().map(RoleName::as_str).collect();
             Cow::Owned(match language {
                 Language::English => format!("the active role must be one of: {}", names.join(", ")),
                 Language::Chinese => format!("当前角色须为以下之一：{}", names.join("、")),
             })
+        }
+        Forbidden::NotGranted { access, .. } => Cow::Owned(match language {
+            Language::English => format!("the active role may not do this: {access}"),
+            Language::Chinese => format!("当前角色无此权限：{access}"),
+        }),
+        Forbidden::Network(_) => say("not from this network", "当前网络不允许访问"),
+        Forbidden::Condition { .. } => {
+            say("a condition for this is not met; ask the administrator", "不满足访问条件，请联系管理员")
         }
         Forbidden::OtpBindingOnly => say(
             "bind a one-time-password device first; this token opens nothing else",

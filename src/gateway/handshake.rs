@@ -21,11 +21,14 @@ use crate::error::{Error, Part, TokenFault};
 use crate::pipeline::forward;
 use crate::pipeline::upgrade::{Handshake, Negotiated};
 use crate::pipeline::{Arrival, Caller, Pass};
-use crate::sockets::registry::{Registration, Registry};
+use crate::sockets::registry::{Opener, Registration, Registry, TooMany};
 use crate::sockets::tunnel::{self, Ends};
 
 /// Largest answer of an upstream that declines a handshake.
 const LARGEST_DECLINE: usize = 1024 * 1024;
+
+/// For somebody who has as many sockets open as the rule allows: one of them may close at any moment.
+const TOO_MANY_SOCKETS: Error = Error::RateLimited { retry_after: Duration::from_secs(5), exceeded: None };
 
 /// What sockets are opened with.
 pub struct SocketSettings {
@@ -56,11 +59,14 @@ impl Gateway {
         let Some(offer) = &pass.handshake else {
             return Err(Error::unexpected(Part::Gateway, "no handshake"));
         };
-        let session = match &pass.caller {
-            Caller::Known(known) => Some(known.session.id.clone()),
-            Caller::Anonymous => None,
+        let session = pass.caller.session().map(|session| session.id.clone());
+        let opener = Opener {
+            session: session.clone(),
+            person: pass.caller.session().map(|session| (session.corp_id.clone(), session.employee_id.clone())),
+            path: offer.path.as_str().into(),
+            address: arrival.client,
         };
-        let registration = self.sockets.registry.enter(session.as_ref(), &pass.rule);
+        let registration = self.sockets.registry.enter(opener, &pass.rule).map_err(|TooMany| TOO_MANY_SOCKETS)?;
         let request = self.upstream_request(exchange, pass, offer, arrival)?;
         let answered = tokio::time::timeout(self.sockets.handshake, self.shake(pass, request)).await;
         let mut upstream = answered.map_err(|_| Error::UpstreamTimeout)??;
@@ -73,7 +79,7 @@ impl Gateway {
             return Ok(Opening::Declined);
         }
         let switched = switched(answer, offer, arrival)?;
-        self.still_allowed(session.as_ref(), pass).await?;
+        self.still_allowed(session.as_ref(), &registration).await?;
         let lifetime = match &pass.caller {
             Caller::Known(known) => Some(self.gate.clock.now().until(known.session.expires_at)),
             Caller::Anonymous => None,
@@ -93,11 +99,11 @@ impl Gateway {
 
     /// An end or a lost role that came before the socket was entered has not found it: the session must be
     /// judged again. From here on it would.
-    async fn still_allowed(&self, session: Option<&SessionId>, pass: &Pass) -> Result<(), Error> {
+    async fn still_allowed(&self, session: Option<&SessionId>, registration: &Registration) -> Result<(), Error> {
         let Some(id) = session else { return Ok(()) };
         let found = self.gate.live.session(id, self.gate.clock.now()).await?;
         let known = found.ok_or(Error::InvalidToken(TokenFault::Revoked))?;
-        pass.rule.access.admits(&known.session).map_err(Error::Forbidden)
+        registration.leash().still_admits(&known.session)
     }
 
     fn upstream_request(

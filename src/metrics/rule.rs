@@ -55,8 +55,32 @@ pub struct RuleMetrics {
     pub allowed: IntCounter,
     /// Requests that it refused.
     pub denied: IntCounter,
+    /// Requests that it would let through, in shadow mode.
+    pub shadow_allowed: IntCounter,
+    /// Requests that it or one of its rates would refuse, in shadow mode.
+    pub shadow_denied: IntCounter,
+    /// What its rates said.
+    pub rate: RateMetrics,
     /// Its open WebSockets.
     pub websockets_open: IntGauge,
+}
+
+/// Counters of the rates of a rule, or of our own endpoints.
+#[derive(Debug)]
+pub struct RateMetrics {
+    /// Charges that were admitted.
+    pub allowed: IntCounter,
+    /// Charges that were refused.
+    pub denied: IntCounter,
+}
+
+impl RateMetrics {
+    pub(super) fn resolve(metrics: &Metrics, rule: &str) -> Self {
+        Self {
+            allowed: metrics.rate.with_label_values(&[rule, "allow"]),
+            denied: metrics.rate.with_label_values(&[rule, "deny"]),
+        }
+    }
 }
 
 impl RuleMetrics {
@@ -70,6 +94,9 @@ impl RuleMetrics {
             seconds: metrics.request_seconds.with_label_values(&[rule]),
             allowed: metrics.authz.with_label_values(&[rule, "allow"]),
             denied: metrics.authz.with_label_values(&[rule, "deny"]),
+            shadow_allowed: metrics.shadow.with_label_values(&[rule, "allow"]),
+            shadow_denied: metrics.shadow.with_label_values(&[rule, "deny"]),
+            rate: RateMetrics::resolve(metrics, rule),
             websockets_open: metrics.websockets_open.with_label_values(&[rule]),
         }
     }

@@ -5,12 +5,14 @@ use super::credentials;
 use super::forward::TraceId;
 use super::head::{HttpVersion, Unwanted};
 use super::route::Target;
-use super::{Caller, Gate, OwnCall, Pass, Permit};
+use super::{Arrival, Caller, Gate, OwnCall, Pass, Permit, record};
 use crate::domain::clock::Timestamp;
 use crate::domain::session::Stage;
 use crate::endpoints::OwnAccess;
 use crate::error::{Error, Forbidden};
-use crate::rules::{ForwardToken, Rule};
+use crate::rules::judge::Facts;
+use crate::rules::matrix::Scope;
+use crate::rules::{ForwardToken, Mode, Rule};
 use crate::token::assertion;
 
 /// Cannot be made outside this file, and so neither can a permit.
@@ -23,6 +25,7 @@ pub fn check(
     target: Target,
     caller: Caller,
     request: &Request<'_>,
+    arrival: &Arrival,
     now: Timestamp,
 ) -> Result<Permit, Error> {
     match target {
@@ -36,28 +39,51 @@ pub fn check(
             Ok(Permit::Own(OwnCall { route, caller, _proof: Proof(()) }))
         }
         Target::Rule(rule) => {
-            let verdict = judge(gate, &rule, &caller, request);
-            match verdict {
-                Ok(()) => rule.metrics.allowed.inc(),
-                Err(error) => {
-                    rule.metrics.denied.inc();
-                    return Err(error);
-                }
+            if request.handshake.is_some() {
+                check_origin(gate, request)?;
             }
-            Ok(Permit::Upstream(pass(gate, rule, caller, request, now)))
+            let scope = judge(&rule, &caller, request, arrival, now)?;
+            Ok(Permit::Upstream(pass(gate, rule, caller, scope, request, now)))
         }
     }
 }
 
-fn judge(gate: &Gate, rule: &Rule, caller: &Caller, request: &Request<'_>) -> Result<(), Error> {
-    if request.handshake.is_some() {
-        check_origin(gate, request)?;
+/// What the rule says; in shadow mode it is only told.
+fn judge(
+    rule: &Rule,
+    caller: &Caller,
+    request: &Request<'_>,
+    arrival: &Arrival,
+    now: Timestamp,
+) -> Result<Option<Scope>, Error> {
+    let session = caller.session();
+    let facts = Facts {
+        method: request.head.method,
+        path: &request.path,
+        address: arrival.client,
+        session,
+        step_up: Facts::step_up_of(session, now),
+    };
+    let judged = rule.judge(&facts, &mut ());
+    match (judged, rule.mode) {
+        (Ok(admitted), Mode::Enforce) => {
+            rule.metrics.allowed.inc();
+            Ok(admitted.scope)
+        }
+        (Err(error), Mode::Enforce) => {
+            rule.metrics.denied.inc();
+            Err(error)
+        }
+        (Ok(admitted), Mode::Shadow) => {
+            rule.metrics.shadow_allowed.inc();
+            Ok(admitted.scope)
+        }
+        (Err(error), Mode::Shadow) => {
+            rule.metrics.shadow_denied.inc();
+            record::shadow(arrival, &rule.name, &error);
+            Ok(None)
+        }
     }
-    let Caller::Known(known) = caller else { return Ok(()) };
-    if known.session.stage == Stage::OtpBinding {
-        return Err(Forbidden::OtpBindingOnly.into());
-    }
-    rule.access.admits(&known.session).map_err(Error::Forbidden)
 }
 
 /// A page of another site must not open sockets in its visitor's name. Programs send no origin.
@@ -70,7 +96,14 @@ fn check_origin(gate: &Gate, request: &Request<'_>) -> Result<(), Error> {
     }
 }
 
-fn pass(gate: &Gate, rule: std::sync::Arc<Rule>, caller: Caller, request: &Request<'_>, now: Timestamp) -> Pass {
+fn pass(
+    gate: &Gate,
+    rule: std::sync::Arc<Rule>,
+    caller: Caller,
+    scope: Option<Scope>,
+    request: &Request<'_>,
+    now: Timestamp,
+) -> Pass {
     let assertion = match &caller {
         Caller::Anonymous => None,
         Caller::Known(known) => known.assertion(&rule.upstream.name, now, assertion::FRESH, || {
@@ -83,6 +116,7 @@ fn pass(gate: &Gate, rule: std::sync::Arc<Rule>, caller: Caller, request: &Reque
         TargetForm::Rewritten => Some(join(&request.path, request.query)),
     };
     if let Some(handshake) = &mut handshake {
+        handshake.path = request.path.to_string();
         let keeps = rule.forward_token == ForwardToken::AsSent;
         handshake.offer(credentials::entries(&request.fields.websocket_protocols), keeps);
         if !keeps && let Some(query) = request.query.filter(|query| has_token(query)) {
@@ -91,6 +125,7 @@ fn pass(gate: &Gate, rule: std::sync::Arc<Rule>, caller: Caller, request: &Reque
     }
     Pass {
         caller,
+        scope,
         assertion,
         target,
         unwanted: Unwanted {

@@ -112,6 +112,9 @@ fn introduce(out: &mut impl Outgoing, gate: &Gate, pass: &Pass, arrival: &Arriva
     out.say_ready(FORWARDED_PROTO, &gate.scheme);
     out.say(FORWARDED_HOST, host)?;
     if let Caller::Known(known) = &pass.caller {
+        if let Some(scope) = pass.scope {
+            out.say_ready(identity::SCOPE, &scope.to_value());
+        }
         let signed = pass.assertion.as_deref();
         out.identify(&known.lines, signed.ok_or_else(|| Error::unexpected(Part::Gateway, "no assertion"))?);
     }

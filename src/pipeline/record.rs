@@ -82,6 +82,16 @@ pub fn request(gate: &Gate, own: &OwnMetrics, happened: &Happened<'_>) {
     }
 }
 
+/// Tells what a rule or rate in shadow mode would have done, under the request's id.
+pub fn shadow(arrival: &Arrival, name: &str, error: &Error) {
+    let code = error.code().number();
+    tracing::info!(
+        target: "deskgate::shadow",
+        { request.id = arrival.request_id.as_str(), client.address = %arrival.client, rule.name = name, code = code },
+        "would be refused with {code}: {error}"
+    );
+}
+
 fn write_line(name: &str, happened: &Happened<'_>, failed: bool) {
     let employee = match happened.caller {
         Caller::Known(known) => known.session.employee_id.as_str(),

@@ -11,6 +11,8 @@ use crate::error::{BadRequest, Error};
 /// A proper WebSocket handshake.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Handshake {
+    /// The path in its one form, by which the socket is judged as long as it is open.
+    pub path: String,
     /// The subprotocols that the upstream gets to choose from.
     offered: Vec<String>,
     /// The client's own `bearer.<token>` entry, echoed when the upstream chooses none.

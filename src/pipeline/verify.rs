@@ -7,7 +7,7 @@ use super::{Caller, Gate};
 use crate::domain::clock::Timestamp;
 use crate::endpoints::OwnAccess;
 use crate::error::Error;
-use crate::rules::Access;
+use crate::rules::{Access, Mode};
 
 /// Whether a target can do without a caller.
 enum Need {
@@ -22,7 +22,8 @@ pub async fn caller(gate: &Gate, target: &Target, credential: Credential<'_>, no
     let need = match target {
         Target::Own(route) if route.access == OwnAccess::Anyone => return Ok(Caller::Anonymous),
         Target::Own(_) => Need::Caller,
-        Target::Rule(rule) if rule.access == Access::Public => Need::Nobody,
+        // A rule in shadow mode refuses nobody, not even for want of a token.
+        Target::Rule(rule) if rule.access == Access::Public || rule.mode == Mode::Shadow => Need::Nobody,
         Target::Rule(_) => Need::Caller,
     };
     let Credential::Token(token, source) = credential else {

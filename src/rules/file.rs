@@ -1,19 +1,27 @@
-//! Rule files: from TOML to [`RuleSet`], with every fault at its line.
+//! Rule files: from TOML to [`RuleSet`], with every fault at its line. `file/` has a reader for each kind of table.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
 
-use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::case::Case;
+use super::matrix::Matrix;
 use super::tree::{Segment, Tree};
-use super::{Access, ForwardToken, METHODS, Rule, RuleSet, UpstreamRef, pattern};
+use super::{RuleSet, SHIPPED_RATES};
 use crate::config::line_of;
-use crate::domain::role::RoleName;
 use crate::metrics::Metrics;
+
+mod endpoint;
+
+mod matrix;
+
+mod rate;
+
+mod rule;
 
 /// One thing that is wrong with a rule file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,20 +41,6 @@ impl fmt::Display for RuleFault {
             line => write!(f, "{}:{line}: {}", self.file, self.why),
         }
     }
-}
-
-/// A `[[rule]]` as it is written.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Written {
-    name: String,
-    path: String,
-    methods: Vec<String>,
-    upstream: String,
-    public: bool,
-    signed_in: bool,
-    roles: Vec<String>,
-    forward_token: bool,
 }
 
 /// Reads every `*.toml` of a folder, in the order of their names.
@@ -70,161 +64,181 @@ pub fn load_dir(dir: &Path, upstreams: &[&str], metrics: &Metrics) -> Result<Rul
     load_texts(&texts, upstreams, metrics)
 }
 
-/// Compiles rules out of texts; their names are for faults.
+/// Compiles rules out of texts, and runs their cases. The texts' names are for faults.
 pub fn load_texts(
     texts: &[(String, String)],
     upstreams: &[&str],
     metrics: &Metrics,
 ) -> Result<RuleSet, Vec<RuleFault>> {
-    let mut load = Load { upstreams, faults: Vec::new(), names: HashMap::new(), paths: HashMap::new() };
-    let mut tree = Tree::default();
-    let mut count = 0;
+    let mut load = Load {
+        upstreams,
+        metrics,
+        faults: Vec::new(),
+        matrix: Matrix::default(),
+        names: HashMap::new(),
+        paths: HashMap::new(),
+        endpoints: HashMap::new(),
+    };
+    let mut tables = Tables::default();
     for (file, text) in texts {
-        for (pattern, rule) in load.file(file, text, metrics) {
-            tree.insert(&pattern, rule);
-            count += 1;
+        load.sort(file, text, &mut tables);
+    }
+    // Rules name what the matrix grants, and cases need all rules.
+    for table in tables.matrix {
+        load.matrix(table);
+    }
+    let mut rules = RuleSet { tree: Tree::default(), count: 0, cases: 0, own_rates: Vec::new() };
+    for table in tables.rules {
+        if let Some((pattern, rule)) = load.rule(table) {
+            rules.tree.insert(&pattern, rule.into());
+            rules.count += 1;
         }
     }
-    if load.faults.is_empty() { Ok(RuleSet { tree, count }) } else { Err(load.faults) }
+    for table in tables.endpoints {
+        load.endpoint(table, &mut rules.own_rates);
+    }
+    load.shipped_rates(&mut rules.own_rates);
+    // What cases say about rules with faults would only confuse.
+    if load.faults.is_empty() {
+        for table in tables.cases {
+            rules.cases += 1;
+            load.case(table, &rules);
+        }
+    }
+    load.faults.sort_by(|one, other| (&one.file, one.line).cmp(&(&other.file, other.line)));
+    if load.faults.is_empty() { Ok(rules) } else { Err(load.faults) }
+}
+
+/// A table of a file, with where it stands.
+struct Table<'a> {
+    file: &'a str,
+    text: &'a str,
+    line: usize,
+    table: DeTable<'a>,
+}
+
+/// The tables of all files, by kind.
+#[derive(Default)]
+struct Tables<'a> {
+    rules: Vec<Table<'a>>,
+    cases: Vec<Table<'a>>,
+    endpoints: Vec<Table<'a>>,
+    matrix: Vec<Table<'a>>,
+}
+
+/// What is found of a table: its values, and where each key stands.
+struct Found<T> {
+    value: T,
+    lines: HashMap<String, usize>,
+    line: usize,
+}
+
+impl<T> Found<T> {
+    /// The line of a key, or of the table when it is not there.
+    fn at(&self, key: &str) -> usize {
+        self.lines.get(key).copied().unwrap_or(self.line)
+    }
 }
 
 struct Load<'a> {
     upstreams: &'a [&'a str],
+    metrics: &'a Metrics,
     faults: Vec<RuleFault>,
+    matrix: Matrix,
     /// Where each name was first used.
     names: HashMap<String, (String, usize)>,
     /// Which rule has a path and method.
     paths: HashMap<(Vec<Segment>, String), String>,
+    /// Where each endpoint's rates were given.
+    endpoints: HashMap<String, (String, usize)>,
 }
 
-impl Load<'_> {
-    fn file(&mut self, file: &str, text: &str, metrics: &Metrics) -> Vec<(Vec<Segment>, Arc<Rule>)> {
+impl<'a> Load<'a> {
+    /// Takes a file apart.
+    fn sort<'t>(&mut self, file: &'t str, text: &'t str, tables: &mut Tables<'t>) {
         let (root, errors) = DeTable::parse_recoverable(text);
         for error in &errors {
             let line = error.span().map_or(1, |span| line_of(text, span.start));
             self.fault(file, line, error.message());
         }
         if !errors.is_empty() {
-            return Vec::new();
+            return;
         }
-        let mut rules = Vec::new();
         for (key, value) in root.into_inner() {
             let line = line_of(text, key.span().start);
-            match (key.get_ref().as_ref(), value.into_inner()) {
-                ("rule", DeValue::Array(tables)) => {
-                    for table in tables {
-                        rules.extend(self.rule(file, text, table, metrics));
+            let list = match key.get_ref().as_ref() {
+                "rule" => &mut tables.rules,
+                "case" => &mut tables.cases,
+                "endpoint" => &mut tables.endpoints,
+                "matrix" => match value.into_inner() {
+                    DeValue::Table(table) => {
+                        tables.matrix.push(Table { file, text, line, table });
+                        continue;
                     }
+                    _ => {
+                        self.fault(file, line, "write `[matrix.<role>]`");
+                        continue;
+                    }
+                },
+                other => {
+                    let why = format!("unknown key `{other}`; allowed: rule, case, endpoint, matrix");
+                    self.fault(file, line, why);
+                    continue;
                 }
-                ("rule", _) => self.fault(file, line, "write `[[rule]]`"),
-                (other, _) => self.fault(file, line, format!("unknown key `{other}`; allowed: rule")),
+            };
+            let kind = key.get_ref();
+            let DeValue::Array(entries) = value.into_inner() else {
+                self.fault(file, line, format!("write `[[{kind}]]`"));
+                continue;
+            };
+            for entry in entries {
+                let line = line_of(text, entry.span().start);
+                match entry.into_inner() {
+                    DeValue::Table(table) => list.push(Table { file, text, line, table }),
+                    _ => self.fault(file, line, format!("write `[[{kind}]]`")),
+                }
             }
         }
-        rules
     }
 
-    fn rule(
-        &mut self,
-        file: &str,
-        text: &str,
-        value: Spanned<DeValue<'_>>,
-        metrics: &Metrics,
-    ) -> Option<(Vec<Segment>, Arc<Rule>)> {
-        let line = line_of(text, value.span().start);
-        let DeValue::Table(table) = value.into_inner() else {
-            self.fault(file, line, "write `[[rule]]`");
-            return None;
-        };
-        let faults_before = self.faults.len();
+    /// Reads a table key by key, so that every key's fault is told and not only the first.
+    fn read<T: DeserializeOwned + Default>(&mut self, table: Table<'_>) -> Found<T> {
         let mut lines = HashMap::new();
         let mut sound = DeTable::new();
-        for (key, value) in table {
-            let place = line_of(text, key.span().start);
-            lines.insert(key.get_ref().to_string(), place);
+        for (key, value) in table.table {
+            let line = line_of(table.text, key.span().start);
+            lines.insert(key.get_ref().to_string(), line);
             let mut alone = DeTable::new();
             alone.insert(key.clone(), value.clone());
-            match Written::deserialize(toml::de::Deserializer::from(Spanned::new(0..0, alone))) {
+            match T::deserialize(toml::de::Deserializer::from(Spanned::new(0..0, alone))) {
                 Ok(_) => {
                     sound.insert(key, value);
                 }
-                Err(error) => self.fault(file, place, format!("{}: {}", key.get_ref(), error.message())),
+                Err(error) => self.fault(table.file, line, format!("{}: {}", key.get_ref(), error.message())),
             }
         }
-        let written = Written::deserialize(toml::de::Deserializer::from(Spanned::new(0..0, sound))).unwrap_or_default();
-        let at = |key: &str| lines.get(key).copied().unwrap_or(line);
-
-        if written.name.is_empty() || written.name.len() > 100 {
-            self.fault(file, at("name"), "name: every rule has one, of at most 100 bytes");
-        } else if let Some((other, there)) = self.names.get(&written.name).cloned() {
-            self.fault(file, at("name"), format!("name: `{}` is already used at {other}:{there}", written.name));
-        } else {
-            self.names.insert(written.name.clone(), (file.to_owned(), at("name")));
-        }
-        let path = pattern::compile(&written.path)
-            .map_err(|why| self.fault(file, at("path"), format!("path: {why}")))
-            .unwrap_or_default();
-        for method in &written.methods {
-            if !METHODS.contains(&method.as_str()) {
-                let why = format!("methods: `{method}` is not one of {}", METHODS.join(", "));
-                self.fault(file, at("methods"), why);
-            }
-        }
-        let upstream = self.upstreams.iter().position(|name| *name == written.upstream);
-        if upstream.is_none() {
-            let known =
-                if self.upstreams.is_empty() { "none is configured".to_owned() } else { self.upstreams.join(", ") };
-            let why = format!("upstream: there is no `{}`; configured: {known}", written.upstream);
-            self.fault(file, at("upstream"), why);
-        }
-        let access = self.access(file, &written, &at);
-        let all =
-            if written.methods.is_empty() { METHODS.map(str::to_owned).to_vec() } else { written.methods.clone() };
-        for method in all {
-            if let Some(other) = self.paths.insert((path.clone(), method.clone()), written.name.clone()) {
-                let why = format!("path: {method} {} is already taken by rule `{other}`", written.path);
-                self.fault(file, at("path"), why);
-                break;
-            }
-        }
-        if self.faults.len() > faults_before {
-            return None;
-        }
-        let (access, index) = (access?, upstream?);
-        let rule = Rule {
-            metrics: metrics.of_rule(&written.name),
-            name: written.name.into(),
-            methods: written.methods,
-            upstream: UpstreamRef { name: written.upstream.into(), index },
-            access,
-            forward_token: if written.forward_token { ForwardToken::AsSent } else { ForwardToken::Never },
-        };
-        Some((path, Arc::new(rule)))
+        let value = T::deserialize(toml::de::Deserializer::from(Spanned::new(0..0, sound))).unwrap_or_default();
+        Found { value, lines, line: table.line }
     }
 
-    fn access(&mut self, file: &str, written: &Written, at: &impl Fn(&str) -> usize) -> Option<Access> {
-        for role in &written.roles {
-            if !RoleName::is_well_formed(role) {
-                self.fault(file, at("roles"), format!("roles: `{role}` is not a role's name"));
-            }
+    fn case(&mut self, table: Table<'_>, rules: &RuleSet) {
+        let (file, before) = (table.file, self.faults.len());
+        let found = self.read::<Case>(table);
+        if self.faults.len() > before {
+            return;
         }
-        match (written.public, written.signed_in, written.roles.is_empty()) {
-            (true, false, true) => Some(Access::Public),
-            (false, true, true) => Some(Access::SignedIn),
-            (false, _, false) => {
-                Some(Access::Roles(written.roles.iter().map(|role| RoleName::new(role.as_str())).collect()))
-            }
-            (true, true, _) | (true, false, false) => {
-                self.fault(file, at("public"), "public: a public rule has no `signed_in` and no `roles`");
-                None
-            }
-            (false, false, true) => {
-                self.fault(
-                    file,
-                    at("name"),
-                    "says nothing about access: give `public = true`, `signed_in = true` or `roles`",
-                );
-                None
-            }
+        if let Some(why) = found.value.fault(rules) {
+            self.fault(file, found.line, why);
+        }
+    }
+
+    /// The rates that we ship hold for every endpoint that no file names: sign-in is never unlimited by oversight.
+    fn shipped_rates(&mut self, rates: &mut Vec<Vec<super::Rate>>) {
+        let (file, text) = SHIPPED_RATES;
+        let mut tables = Tables::default();
+        self.sort(file, text, &mut tables);
+        for table in tables.endpoints {
+            self.shipped_endpoint(table, rates);
         }
     }
 

@@ -82,7 +82,7 @@ fn rules_that_could_never_be_told_apart_or_reached_are_faults() {
         ("a doubled slash", rule("a", "/a//b"), "never arrives"),
         ("a tail in the middle", rule("a", "/{*rest}/b"), "must be the last segment"),
         ("half a segment", rule("a", "/a{id}"), "a whole segment"),
-        ("public and restricted", rule("a", "/a") + "roles = [\"admin\"]\n", "a public rule has no"),
+        ("public and restricted", rule("a", "/a") + "roles = [\"admin\"]\n", "a public rule asks nobody"),
         ("not a table", "rule = 1\n".to_owned(), "write `[[rule]]`"),
         ("an unknown table", "[[rules]]\n".to_owned(), "unknown key `rules`"),
         ("not TOML", "[[rule]\n".to_owned(), "0.toml:1: "),

@@ -66,6 +66,23 @@ impl Tree {
         (!self.tail.is_empty()).then_some(&self.tail)
     }
 
+    /// Every rule whose pattern fits a path, the most specific first.
+    pub(super) fn all<'a>(&'a self, path: &str, found: &mut Vec<&'a Arc<Rule>>) {
+        let (segment, rest) = match path.split_once('/') {
+            Some((segment, rest)) => (segment, Some(rest)),
+            None => (path, None),
+        };
+        let literal = self.place(segment).ok().map(|place| &self.literals[place].1);
+        let any = self.any.as_deref().filter(|_| !segment.is_empty());
+        for tree in [literal, any].into_iter().flatten() {
+            match rest {
+                Some(rest) => tree.all(rest, found),
+                None => found.extend(&tree.here),
+            }
+        }
+        found.extend(&self.tail);
+    }
+
     /// Where a text stands, or would stand. A handful of comparisons cost less than one hash.
     fn place(&self, text: &str) -> Result<usize, usize> {
         self.literals.binary_search_by(|(own, _)| (**own).cmp(text))

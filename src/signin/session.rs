@@ -120,6 +120,7 @@ impl SignIn {
             login_method: method,
             login_source: source,
             stage: Stage::Full,
+            stepped_up_until: None,
             issued_at: now,
             expires_at: now.plus(self.settings.token_lifetime),
             address: device.address.clone(),

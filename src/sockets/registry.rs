@@ -1,15 +1,20 @@
 //! From a session to its open sockets: who gets 4401, 4403 and 1001.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
+use arc_swap::ArcSwap;
 use futures::task::AtomicWaker;
 
 use super::Ending;
+use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::session::{Session, SessionId};
-use crate::rules::Rule;
+use crate::error::Error;
+use crate::rules::judge::{Facts, StepUp};
+use crate::rules::{Lookup, Mode, Rule, RuleSet};
 use crate::store::Change;
 
 /// What holds a socket: pulled once, it ends it.
@@ -18,8 +23,29 @@ pub struct Leash {
     pulled: AtomicU8,
     since: OnceLock<Instant>,
     waker: AtomicWaker,
-    rule: Arc<Rule>,
-    session: Option<SessionId>,
+    /// The rule in force; a reload may bring another.
+    rule: ArcSwap<Rule>,
+    opener: Opener,
+}
+
+/// Who opened a socket, from where and at which path: what its rule is judged by.
+#[derive(Debug, Clone)]
+pub struct Opener {
+    /// Whose; nobody's on a public rule.
+    pub session: Option<SessionId>,
+    /// Whose person's.
+    pub person: Option<(CorpId, EmployeeId)>,
+    /// At which path.
+    pub path: Box<str>,
+    /// From where.
+    pub address: IpAddr,
+}
+
+impl Opener {
+    fn facts<'a>(&'a self, session: Option<&'a Session>) -> Facts<'a> {
+        // A one-time password was fresh when the socket was opened, and that is what its rule wants.
+        Facts { method: "GET", path: &self.path, address: self.address, session, step_up: StepUp::Fresh }
+    }
 }
 
 impl Leash {
@@ -63,9 +89,37 @@ impl Leash {
         self.pull(Ending::Expired);
     }
 
-    /// The rule that let the socket in.
-    pub fn rule(&self) -> &Arc<Rule> {
-        &self.rule
+    /// The rule that holds for the socket.
+    pub fn rule(&self) -> Arc<Rule> {
+        self.rule.load_full()
+    }
+
+    /// Whether its rule admits it still. Nobody is asked who they are by a rule in shadow mode.
+    fn judge(&self, session: Option<&Session>) {
+        let rule = self.rule.load();
+        if rule.mode == Mode::Enforce && rule.judge(&self.opener.facts(session), &mut ()).is_err() {
+            self.pull(Ending::Forbidden);
+        }
+    }
+
+    /// Whether its rule admits this session now; the refusal when not.
+    pub fn still_admits(&self, session: &Session) -> Result<(), Error> {
+        let rule = self.rule.load();
+        match rule.mode {
+            Mode::Shadow => Ok(()),
+            Mode::Enforce => rule.judge(&self.opener.facts(Some(session)), &mut ()).map(|_| ()),
+        }
+    }
+
+    /// Puts it under the rule that holds now.
+    fn follow(&self, rules: &RuleSet) {
+        match rules.find("GET", &self.opener.path) {
+            Lookup::Rule(rule) => {
+                rule.metrics.websockets_open.inc();
+                self.rule.swap(rule.clone()).metrics.websockets_open.dec();
+            }
+            Lookup::OtherMethods(_) | Lookup::Nothing => self.pull(Ending::Forbidden),
+        }
     }
 }
 
@@ -81,6 +135,18 @@ struct Held {
     /// Sockets of public rules.
     anonymous: Vec<Arc<Leash>>,
     draining: bool,
+}
+
+/// The person has as many sockets open as the rule allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooMany;
+
+impl Held {
+    /// How many sockets a person has open under a rule.
+    fn open_of(&self, person: &(CorpId, EmployeeId), rule: &Rule) -> usize {
+        let all = self.by_session.values().flatten();
+        all.filter(|leash| leash.opener.person.as_ref() == Some(person) && leash.rule.load().name == rule.name).count()
+    }
 }
 
 /// A socket's entry; gone when the socket is, also by a panic or a dropped task.
@@ -99,9 +165,10 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        self.leash.rule.metrics.websockets_open.dec();
         let mut held = self.registry.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let list = match &self.leash.session {
+        // Under the lock: a reload changes rules under it.
+        self.leash.rule.load().metrics.websockets_open.dec();
+        let list = match &self.leash.opener.session {
             Some(id) => held.by_session.get_mut(id),
             None => Some(&mut held.anonymous),
         };
@@ -109,7 +176,7 @@ impl Drop for Registration {
         if let Some(place) = list.iter().position(|other| Arc::ptr_eq(other, &self.leash)) {
             list.swap_remove(place);
         }
-        if let Some(id) = &self.leash.session
+        if let Some(id) = &self.leash.opener.session
             && held.by_session.get(id).is_some_and(Vec::is_empty)
         {
             held.by_session.remove(id);
@@ -120,24 +187,41 @@ impl Drop for Registration {
 impl Registry {
     /// Enters a socket. Whoever enters it looks at the session once more afterwards: an end that came
     /// before the entry has not found it.
-    pub fn enter(self: &Arc<Self>, session: Option<&SessionId>, rule: &Arc<Rule>) -> Registration {
+    pub fn enter(self: &Arc<Self>, opener: Opener, rule: &Arc<Rule>) -> Result<Registration, TooMany> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Some(most), Some(person)) = (rule.most_sockets, &opener.person)
+            && held.open_of(person, rule) >= most
+        {
+            return Err(TooMany);
+        }
+        let session = opener.session.clone();
         let leash = Arc::new(Leash {
             pulled: AtomicU8::new(0),
             since: OnceLock::new(),
             waker: AtomicWaker::new(),
-            rule: rule.clone(),
-            session: session.cloned(),
+            rule: ArcSwap::new(rule.clone()),
+            opener,
         });
         rule.metrics.websockets_open.inc();
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         match session {
-            Some(id) => held.by_session.entry(id.clone()).or_default().push(leash.clone()),
+            Some(id) => held.by_session.entry(id).or_default().push(leash.clone()),
             None => held.anonymous.push(leash.clone()),
         }
         if held.draining {
             leash.pull(Ending::Drain);
         }
-        Registration { registry: self.clone(), leash }
+        Ok(Registration { registry: self.clone(), leash })
+    }
+
+    /// Puts every socket under the rules that hold now. Whether these admit it is then to be judged.
+    pub fn follow(&self, rules: &RuleSet) {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        for leash in held.by_session.values().flatten().chain(&held.anonymous) {
+            leash.follow(rules);
+        }
+        for leash in &held.anonymous {
+            leash.judge(None);
+        }
     }
 
     /// Takes in a change that was made here or elsewhere.
@@ -161,9 +245,7 @@ impl Registry {
     pub fn judge_again(&self, session: &Session) {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         for leash in held.by_session.get(&session.id).into_iter().flatten() {
-            if leash.rule.access.admits(session).is_err() {
-                leash.pull(Ending::Forbidden);
-            }
+            leash.judge(Some(session));
         }
     }
 

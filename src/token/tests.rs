@@ -26,6 +26,7 @@ fn session() -> Session {
         login_method: LoginMethod::Qrcode,
         login_source: LoginSource::Qrcode,
         stage: Stage::Full,
+        stepped_up_until: None,
         issued_at: NOW,
         expires_at: NOW.plus(Duration::from_secs(600)),
         address: String::new(),

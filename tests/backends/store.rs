@@ -42,6 +42,7 @@ fn session(id: &str, clock: &Clock) -> Session {
         login_method: LoginMethod::Qrcode,
         login_source: LoginSource::Qrcode,
         stage: Stage::Full,
+        stepped_up_until: None,
         issued_at: clock.now(),
         expires_at: clock.now().plus(LIFETIME),
         address: "203.0.113.7".to_owned(),

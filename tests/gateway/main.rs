@@ -49,6 +49,10 @@ mod tls;
 
 mod http2;
 
+mod rules;
+
+mod rate;
+
 mod reload;
 
 mod drain;

@@ -20,6 +20,7 @@ fn session(name: &str) -> Session {
         login_method: LoginMethod::Qrcode,
         login_source: LoginSource::Qrcode,
         stage: Stage::Full,
+        stepped_up_until: None,
         issued_at: Timestamp::from_seconds(0),
         expires_at: Timestamp::from_seconds(1),
         address: String::new(),

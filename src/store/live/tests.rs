@@ -26,6 +26,7 @@ fn session(id: &str, clock: &Clock) -> Session {
         login_method: LoginMethod::Dev,
         login_source: LoginSource::Dev,
         stage: Stage::Full,
+        stepped_up_until: None,
         issued_at: clock.now(),
         expires_at: clock.now().plus(Duration::from_secs(60)),
         address: String::new(),

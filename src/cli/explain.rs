@@ -1,0 +1,90 @@
+//! `deskgate explain`
+
+use std::io::IsTerminal;
+use std::net::IpAddr;
+
+use clap::Args;
+
+use super::{ConfigArgs, Failed, complain, complain_of};
+use crate::app::RuleSource;
+use crate::metrics::Metrics;
+use crate::rules::case::Asked;
+use crate::rules::explain::Paint;
+
+/// Say how a request is answered, and why: every condition of every rule that its path fits.
+#[derive(Args)]
+pub(super) struct ExplainArgs {
+    /// The method, such as GET.
+    method: String,
+    /// The path, without its query.
+    path: String,
+    /// The active role; without one nobody is signed in.
+    #[arg(long)]
+    role: Option<String>,
+    /// A role that is held; may be given again. Without any, the active one.
+    #[arg(long = "holds", value_name = "ROLE")]
+    roles: Vec<String>,
+    /// The client's address.
+    #[arg(long, default_value = "127.0.0.1")]
+    address: IpAddr,
+    /// Who asks.
+    #[arg(long, default_value = "u1001")]
+    employee_id: String,
+    /// Their name.
+    #[arg(long, default_value = "")]
+    name: String,
+    /// Their corporation.
+    #[arg(long, default_value = "wwdemo")]
+    corp_id: String,
+    /// Their department.
+    #[arg(long, default_value = "")]
+    department: String,
+    /// They gave a one-time password lately.
+    #[arg(long)]
+    stepped_up: bool,
+    /// How many requests like this one came just before, for rates.
+    #[arg(long, default_value_t = 0, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    after: u32,
+    /// For programs.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    config: ConfigArgs,
+}
+
+pub(super) fn run(args: ExplainArgs) -> Result<(), Failed> {
+    let config = args.config.load().map_err(|faults| complain_of(&faults))?;
+    let metrics = Metrics::new().map_err(complain)?;
+    let rules = RuleSource::Folder(config.rules.dir.clone()).load(&config, &metrics).map_err(|faults| {
+        for fault in &faults {
+            eprintln!("{fault}");
+        }
+        Failed
+    })?;
+    let asked = Asked {
+        method: args.method.to_ascii_uppercase(),
+        // What follows the question mark decides nothing.
+        path: args.path.split(['?', '#']).next().unwrap_or_default().to_owned(),
+        role: args.role,
+        roles: args.roles,
+        address: args.address,
+        employee_id: args.employee_id,
+        name: args.name,
+        corp_id: args.corp_id,
+        department: args.department,
+        stepped_up: args.stepped_up,
+        ..Asked::default()
+    };
+    let explained = rules.explain(&asked, args.after);
+    let text = if args.json {
+        serde_json::to_string_pretty(&explained).map_err(complain)? + "\n"
+    } else {
+        let paint = if std::io::stdout().is_terminal() { Paint::Colours } else { Paint::None };
+        explained.render(paint)
+    };
+    #[allow(clippy::print_stdout)] // what the command is for
+    {
+        print!("{text}");
+    }
+    Ok(())
+}

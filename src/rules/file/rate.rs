@@ -1,0 +1,67 @@
+//! `rate = [{ by = "employee", limit = 120, per = "1m" }]`
+
+use serde::Deserialize;
+
+use super::Load;
+use crate::config::Span;
+use crate::domain::rate::Window;
+use crate::rules::Mode;
+use crate::rules::rate::{Counted, Rate, RateBy};
+
+/// A rate as it is written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WrittenRate {
+    by: String,
+    limit: u32,
+    per: Span,
+    #[serde(default)]
+    mode: Option<String>,
+    #[serde(default = "shared")]
+    shared: bool,
+}
+
+fn shared() -> bool {
+    true
+}
+
+/// The most rates that one rule can have: every one costs every request.
+const MOST: usize = 8;
+
+impl Load<'_> {
+    /// Compiles the rates of the rule or endpoint called `of`.
+    pub(super) fn rates(&mut self, file: &str, line: usize, of: &str, written: &[WrittenRate]) -> Vec<Rate> {
+        if written.len() > MOST {
+            self.fault(file, line, format!("rate: {} rates, and at most {MOST} can be", written.len()));
+        }
+        let mut rates = Vec::with_capacity(written.len());
+        for rate in written {
+            let by = RateBy::parse(&rate.by);
+            if by.is_none() {
+                self.unknown(file, line, "rate.by", &rate.by, &RateBy::WORDS);
+            }
+            if rate.limit == 0 || rate.per.get().is_zero() {
+                self.fault(file, line, "rate: `limit` and `per` are more than nothing");
+            }
+            let mode = self.mode(file, line, "rate.mode", rate.mode.as_deref());
+            let window = Window { limit: rate.limit, per: rate.per.get() };
+            let counted = if rate.shared { Counted::Together } else { Counted::Apart };
+            if let Some(by) = by {
+                rates.push(Rate::new(of, by, window, mode, counted));
+            }
+        }
+        rates
+    }
+
+    /// `enforce` or `shadow`.
+    pub(super) fn mode(&mut self, file: &str, line: usize, place: &str, written: Option<&str>) -> Mode {
+        match written {
+            None | Some("enforce") => Mode::Enforce,
+            Some("shadow") => Mode::Shadow,
+            Some(other) => {
+                self.unknown(file, line, place, other, &["enforce", "shadow"]);
+                Mode::Enforce
+            }
+        }
+    }
+}

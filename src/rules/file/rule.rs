@@ -1,0 +1,210 @@
+//! `[[rule]]`
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::rate::WrittenRate;
+use super::{Found, Load, Table};
+use crate::domain::role::RoleName;
+use crate::rules::condition::Condition;
+use crate::rules::matrix::{MatrixAccess, Operation, Resource};
+use crate::rules::tree::Segment;
+use crate::rules::{Access, ForwardToken, METHODS, Rule, UpstreamRef, pattern};
+
+/// A `[[rule]]` as it is written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Written {
+    name: String,
+    path: String,
+    methods: Vec<String>,
+    upstream: String,
+    public: bool,
+    signed_in: bool,
+    access: Option<String>,
+    roles: Vec<String>,
+    networks: Vec<String>,
+    when: Option<String>,
+    step_up: bool,
+    rate: Vec<WrittenRate>,
+    mode: Option<String>,
+    websocket: WrittenSockets,
+    forward_token: bool,
+}
+
+/// `websocket = { max_per_employee = 5 }`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct WrittenSockets {
+    max_per_employee: Option<usize>,
+}
+
+impl Load<'_> {
+    /// A rule and its pattern; nothing if it has a fault.
+    pub(super) fn rule(&mut self, table: Table<'_>) -> Option<(Vec<Segment>, Rule)> {
+        let (file, before) = (table.file, self.faults.len());
+        let found = self.read::<Written>(table);
+        self.name(file, &found);
+        let written = &found.value;
+        let path = pattern::compile(&written.path)
+            .map_err(|why| self.fault(file, found.at("path"), format!("path: {why}")))
+            .unwrap_or_default();
+        for method in written.methods.iter().filter(|method| !METHODS.contains(&method.as_str())) {
+            self.unknown(file, found.at("methods"), "methods", method, &METHODS);
+        }
+        let upstream = self.upstream(file, &found);
+        let access = self.access(file, &found);
+        let roles = self.roles(file, &found);
+        let networks = self.networks(file, &found);
+        let when = written.when.as_deref().map(Condition::compile).transpose();
+        let when = when.map_err(|why| self.fault(file, found.at("when"), format!("when: {why}"))).ok().flatten();
+        let rates = self.rates(file, found.at("rate"), &written.name, &written.rate);
+        let mode = self.mode(file, found.at("mode"), "mode", written.mode.as_deref());
+        if written.websocket.max_per_employee == Some(0) {
+            self.fault(file, found.at("websocket"), "websocket.max_per_employee: 0 would let nobody in");
+        }
+        self.only_one(file, &found, &path);
+        if self.faults.len() > before {
+            return None;
+        }
+        let rule = Rule {
+            metrics: self.metrics.of_rule(&written.name),
+            name: written.name.as_str().into(),
+            path: written.path.as_str().into(),
+            place: place(file, found.line),
+            methods: written.methods.clone(),
+            upstream: UpstreamRef { name: written.upstream.as_str().into(), index: upstream? },
+            access: access?,
+            roles,
+            networks,
+            when,
+            step_up: written.step_up,
+            rates,
+            mode,
+            most_sockets: written.websocket.max_per_employee,
+            forward_token: if written.forward_token { ForwardToken::AsSent } else { ForwardToken::Never },
+        };
+        Some((path, rule))
+    }
+
+    fn name(&mut self, file: &str, found: &Found<Written>) {
+        let (name, line) = (&found.value.name, found.at("name"));
+        if name.is_empty() || name.len() > 100 {
+            self.fault(file, line, "name: every rule has one, of at most 100 bytes");
+        } else if let Some((other, there)) = self.names.get(name).cloned() {
+            self.fault(file, line, format!("name: `{name}` is already used at {other}:{there}"));
+        } else {
+            self.names.insert(name.clone(), (file.to_owned(), line));
+        }
+    }
+
+    fn upstream(&mut self, file: &str, found: &Found<Written>) -> Option<usize> {
+        let wanted = &found.value.upstream;
+        let index = self.upstreams.iter().position(|name| name == wanted);
+        if index.is_none() {
+            let known =
+                if self.upstreams.is_empty() { "none is configured".to_owned() } else { self.upstreams.join(", ") };
+            let why = format!("upstream: there is no `{wanted}`; configured: {known}");
+            self.fault(file, found.at("upstream"), why);
+        }
+        index
+    }
+
+    /// Public, or signed in; `access` and `roles` say the latter, too.
+    fn access(&mut self, file: &str, found: &Found<Written>) -> Option<Access> {
+        let written = &found.value;
+        if written.public {
+            let contradicts = written.signed_in
+                || written.access.is_some()
+                || !written.roles.is_empty()
+                || written.step_up
+                || written.websocket.max_per_employee.is_some();
+            if contradicts {
+                let why = "public: a public rule asks nobody who they are: no `signed_in`, `access`, `roles`, `step_up` \
+                           or `websocket.max_per_employee`";
+                self.fault(file, found.at("public"), why);
+                return None;
+            }
+            return Some(Access::Public);
+        }
+        match &written.access {
+            Some(access) => self.granted(file, found.at("access"), access),
+            None if written.signed_in || !written.roles.is_empty() => Some(Access::SignedIn),
+            None => {
+                let why = "says nothing about access: give `public = true`, `signed_in = true`, `access` or `roles`";
+                self.fault(file, found.at("name"), why);
+                None
+            }
+        }
+    }
+
+    /// `resource:operation`
+    fn granted(&mut self, file: &str, line: usize, access: &str) -> Option<Access> {
+        let Some((resource, operation)) = access.split_once(':') else {
+            self.fault(file, line, format!("access: `{access}` is not of the form `resource:operation`"));
+            return None;
+        };
+        let known = (Resource::parse(resource), Operation::parse(operation));
+        if known.0.is_none() {
+            self.unknown(file, line, "access", resource, Resource::WORDS);
+        }
+        if known.1.is_none() {
+            self.unknown(file, line, "access", operation, Operation::WORDS);
+        }
+        let (Some(resource), Some(operation)) = known else { return None };
+        let row = self.matrix.row(resource, operation);
+        if row.is_empty() {
+            self.fault(file, line, format!("access: the matrix grants {access} to no role, so nobody could ever pass"));
+            return None;
+        }
+        Some(Access::Matrix(MatrixAccess { resource, operation, row }))
+    }
+
+    fn roles(&mut self, file: &str, found: &Found<Written>) -> Vec<RoleName> {
+        for role in &found.value.roles {
+            if !self.matrix.knows(role) {
+                let why = format!("roles: `{role}` is not one of {}", self.matrix.known());
+                self.fault(file, found.at("roles"), why);
+            }
+        }
+        found.value.roles.iter().map(|role| RoleName::new(role.as_str())).collect()
+    }
+
+    fn networks(&mut self, file: &str, found: &Found<Written>) -> Vec<ipnet::IpNet> {
+        let mut networks = Vec::with_capacity(found.value.networks.len());
+        for text in &found.value.networks {
+            let alone = || text.parse::<std::net::IpAddr>().ok().map(ipnet::IpNet::from);
+            match text.parse::<ipnet::IpNet>().ok().or_else(alone) {
+                Some(network) => networks.push(network),
+                None => {
+                    let why = format!("networks: `{text}` is no network; write `10.0.0.0/8` or `2001:db8::/32`");
+                    self.fault(file, found.at("networks"), why);
+                }
+            }
+        }
+        networks
+    }
+
+    /// Two rules that could both win are a fault of both.
+    fn only_one(&mut self, file: &str, found: &Found<Written>, path: &[Segment]) {
+        let written = &found.value;
+        // GET takes HEAD along.
+        let takes = |method: &&str| {
+            let own = |word: &str| written.methods.iter().any(|own| own == word);
+            written.methods.is_empty() || own(method) || (*method == "HEAD" && own("GET"))
+        };
+        for method in METHODS.into_iter().filter(takes) {
+            if let Some(other) = self.paths.insert((path.to_vec(), method.to_owned()), written.name.clone()) {
+                let why = format!("path: {method} {} is already taken by rule `{other}`", written.path);
+                return self.fault(file, found.at("path"), why);
+            }
+        }
+    }
+}
+
+/// File and line, the folder left out.
+fn place(file: &str, line: usize) -> String {
+    let name = Path::new(file).file_name().map_or(file.into(), |name| name.to_string_lossy());
+    format!("{name}:{line}")
+}

@@ -1,0 +1,388 @@
+//! Section 6: every decision is declared in files, tested in files and explained on demand.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::support::*;
+
+/// Rules that use every key, over the path prefix `/r/`.
+const RULES: &str = r#"
+[matrix.user]
+conversations = { read = "own" }
+[matrix.agent]
+conversations = { read = "all", update = "department" }
+
+[[rule]]
+name = "by matrix"
+path = "/r/matrix"
+methods = ["GET"]
+upstream = "helpdesk"
+access = "conversations:read"
+
+[[rule]]
+name = "by matrix, changing"
+path = "/r/matrix"
+methods = ["PUT"]
+upstream = "helpdesk"
+access = "conversations:update"
+
+[[rule]]
+name = "by network"
+path = "/r/network"
+upstream = "helpdesk"
+signed_in = true
+networks = ["10.0.0.0/8", "2001:db8::/32"]
+
+[[rule]]
+name = "by condition"
+path = "/r/when/{name}"
+upstream = "helpdesk"
+signed_in = true
+when = 'identity.department == "IT" && request.path != "/r/when/not"'
+
+[[rule]]
+name = "by role and matrix"
+path = "/r/both"
+upstream = "helpdesk"
+access = "conversations:read"
+roles = ["agent"]
+
+[[rule]]
+name = "stepped up"
+path = "/r/otp"
+upstream = "helpdesk"
+signed_in = true
+step_up = true
+
+[[rule]]
+name = "watched"
+path = "/r/shadow"
+upstream = "helpdesk"
+roles = ["admin"]
+mode = "shadow"
+
+[[rule]]
+name = "few sockets"
+path = "/r/socket"
+methods = ["GET"]
+upstream = "helpdesk"
+signed_in = true
+websocket = { max_per_employee = 2 }
+
+[[rule]]
+name = "socket for agents"
+path = "/r/agents"
+methods = ["GET"]
+upstream = "helpdesk"
+roles = ["agent"]
+"#;
+
+async fn desk() -> Gateway {
+    Gateway::setup().more_rules(RULES).toml("[server]\ntrusted_proxies = [\"127.0.0.0/8\"]").start().await
+}
+
+#[tokio::test]
+async fn the_matrix_grants_and_its_scope_goes_upstream() {
+    let desk = desk().await;
+    for (person, method, expected) in [
+        ("u1001", "GET", Some("own")),
+        ("a2001", "GET", Some("all")),
+        ("a2001", "PUT", Some("department")),
+        ("u1001", "PUT", None),
+        ("s3001", "GET", None),
+    ] {
+        let person_client = desk.sign_in(person).await;
+        desk.upstream.forget();
+        let forged = [("X-Deskgate-Scope", "all"), ("x_deskgate_scope", "all")];
+        let answer = person_client.send(method, "/r/matrix", &forged, b"").await;
+        match expected {
+            Some(scope) => {
+                answer.expect_status(200);
+                assert_eq!(desk.upstream.only_request().header("x-deskgate-scope"), Some(scope), "{person} {method}");
+            }
+            None => {
+                let answer = answer.expect_code(1003);
+                assert!(answer.message().contains("conversations:"), "{}", answer.message());
+                assert!(desk.upstream.requests().is_empty(), "{person} {method} reached the upstream");
+            }
+        }
+    }
+    desk.upstream.forget();
+    desk.sign_in("a2001").await.get("/r/network").await;
+    let alice = desk.sign_in("u1001").await;
+    alice.send("GET", "/api/desk/x", &[("X-Deskgate-Scope", "all")], b"").await.expect_status(200);
+    assert_eq!(desk.upstream.last_request().header("x-deskgate-scope"), None, "no matrix, no scope");
+}
+
+#[tokio::test]
+async fn networks_are_judged_by_the_believed_address() {
+    let desk = desk().await;
+    let alice = desk.sign_in("u1001").await;
+    for (from, expected) in [
+        ("10.1.2.3", 0),
+        ("::ffff:10.1.2.3", 0),
+        ("2001:db8:1::9", 0),
+        ("11.1.2.3", 1003),
+        ("2001:db9::1", 1003),
+        ("127.0.0.1", 1003),
+    ] {
+        let answer = alice.send("GET", "/r/network", &[("X-Forwarded-For", from)], b"").await;
+        if expected == 0 {
+            answer.expect_status(200);
+        } else {
+            answer.expect_code(expected);
+        }
+    }
+    let strangers = Gateway::setup().more_rules(RULES).toml("[server]\ntrusted_proxies = []").start().await;
+    let alice = strangers.sign_in("u1001").await;
+    alice.send("GET", "/r/network", &[("X-Forwarded-For", "10.1.2.3")], b"").await.expect_code(1003);
+}
+
+#[tokio::test]
+async fn conditions_and_roles_narrow() {
+    let desk = desk().await;
+    for (person, path, expected) in [
+        ("a2001", "/r/when/yes", 0),
+        ("a2001", "/r/when/not", 1003),
+        ("u1001", "/r/when/yes", 1003),
+        ("a2001", "/r/both", 0),
+        ("u1001", "/r/both", 1003),
+    ] {
+        let answer = desk.sign_in(person).await.get(path).await;
+        if expected == 0 {
+            answer.expect_status(200);
+        } else {
+            answer.expect_code(expected);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_step_up_is_asked_for_as_rfc_9470_says() {
+    let desk = desk().await;
+    let answer = desk.sign_in("u1001").await.get("/r/otp").await.expect_code(1021);
+    assert_eq!(answer.status, 401);
+    let challenge = answer.header("www-authenticate").expect("a challenge");
+    assert!(challenge.contains("error=\"insufficient_user_authentication\""), "{challenge}");
+    desk.anyone().get("/r/otp").await.expect_bare_challenge();
+}
+
+#[tokio::test]
+async fn shadow_mode_decides_counts_and_logs_but_lets_through() {
+    let desk = desk().await;
+    let shadow = |verdict: &'static str| desk_metric(&desk, "deskgate_shadow_total", ["rule=\"watched\"", verdict]);
+    for person in [desk.sign_in("u1001").await, desk.anyone(), desk.bearing("not.a.token")] {
+        person.get("/r/shadow").await.expect_status(200);
+    }
+    assert_eq!(shadow("verdict=\"deny\"").await, 3.0);
+    desk.sign_in("m5001").await.get("/r/shadow").await.expect_status(200);
+    assert_eq!(shadow("verdict=\"allow\"").await, 1.0);
+    let line = desk.logged(&["would be refused with 1003", "\"rule.name\":\"watched\""]).await;
+    assert!(line.contains("request.id"), "{line}");
+}
+
+async fn desk_metric(desk: &Gateway, name: &str, labels: [&'static str; 2]) -> f64 {
+    desk.metric(name, &labels).await
+}
+
+#[tokio::test]
+async fn the_log_says_the_reason_under_the_requests_id() {
+    let desk = desk().await;
+    let alice = desk.sign_in("u1001").await;
+    for (path, reason) in [
+        ("/r/both", "the active role is `user`, the rule wants one of: agent"),
+        ("/r/network", "127.0.0.1 is in none of the rule's networks"),
+        ("/r/when/yes", "the condition does not hold: identity.department"),
+        ("/r/otp", "a one-time password is needed"),
+    ] {
+        let answer = alice.get(path).await;
+        let id = answer.header("x-request-id").expect("an id").to_owned();
+        let line: Value = serde_json::from_str(&desk.logged(&[&id, "refused with"]).await).expect("a line of JSON");
+        let message = line["message"].as_str().expect("a message");
+        assert!(message.contains(reason), "{path}: {line}");
+        assert_eq!(line["employee.id"], "u1001", "{line}");
+        let explained = desk.command(&["explain", "GET", path, "--role", "user", "--json"]).await;
+        let explained: Value = serde_json::from_slice(&explained.stdout).expect("JSON");
+        assert!(message.contains(explained["answer"]["reason"].as_str().expect("a reason")), "{line}\n{explained}");
+    }
+}
+
+#[tokio::test]
+async fn explanations_and_live_answers_agree() {
+    let desk = desk().await;
+    let people = [("u1001", "user", "Sales"), ("a2001", "agent", "IT"), ("s3001", "supervisor", "IT"), ("", "", "")];
+    let paths =
+        ["/r/matrix", "/r/network", "/r/when/yes", "/r/when/not", "/r/both", "/r/otp", "/r/shadow", "/r/nothing"];
+    for (id, role, department) in people {
+        let client = if id.is_empty() { desk.anyone() } else { desk.sign_in(id).await };
+        for path in paths {
+            for (method, address) in [("GET", "10.1.2.3"), ("PUT", "127.0.0.1")] {
+                let mut command =
+                    vec!["explain", method, path, "--address", address, "--json", "--department", department];
+                if !role.is_empty() {
+                    command.extend(["--role", role, "--employee-id", id]);
+                }
+                let output = desk.command(&command).await;
+                let explained: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+                let live = client.send(method, path, &[("X-Forwarded-For", address)], b"").await;
+                let expected = explained["answer"]["status"].as_u64().unwrap_or(200);
+                assert_eq!(u64::from(live.status), expected, "{id} {method} {path} {address}: {explained:#}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn explain_shows_every_condition() {
+    let files = Gateway::setup().more_rules(RULES).written().await;
+    for (args, outcome, answer) in [
+        (vec!["GET", "/r/matrix", "--role", "agent"], "hit          access     conversations:read", "scope all"),
+        (vec!["GET", "/r/both", "--role", "user"], "miss         roles      agent", "403 with code 1003"),
+        (vec!["PUT", "/r/matrix", "--role", "user"], "miss         access     conversations:update", "1003"),
+        (vec!["GET", "/r/network", "--role", "user"], "miss         networks   10.0.0.0/8", "1003"),
+        (vec!["GET", "/r/when/a", "--role", "user"], "miss         when       identity.department", "1003"),
+        (vec!["GET", "/r/otp", "--role", "user"], "miss         step_up", "401 with code 1021"),
+        (vec!["GET", "/r/otp", "--role", "user", "--stepped-up"], "hit          step_up", "forwarded to `helpdesk`"),
+        (vec!["GET", "/nowhere"], "no rule has a path that fits", "404 with code 1404"),
+        (vec!["DELETE", "/r/matrix", "--role", "user"], "miss         methods    GET", "405 with code 1405"),
+        (vec!["GET", "/r/../x"], "no rule has a path that fits", "400 with code 1400"),
+        (vec!["GET", "/api/auth/me"], "miss         signed_in", "401 with code 1001"),
+    ] {
+        let mut command = vec!["explain"];
+        command.extend(&args);
+        let output = files.command(&command).await;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(text.contains(outcome) && text.contains(answer), "{args:?}: {outcome} / {answer} in\n{text}");
+        assert!(!text.contains('\u{1b}'), "colour only on a terminal");
+    }
+}
+
+#[tokio::test]
+async fn a_failing_case_stops_the_start_and_says_why() {
+    let case = "\n[[case]]\nrequest = { path = \"/r/both\", role = \"user\" }\nexpect = { allow = true }\n";
+    let files = Gateway::setup().more_rules(&format!("{RULES}{case}")).written().await;
+    for command in ["check", "serve"] {
+        let output = files.command(&[command]).await;
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{command}: {stderr}");
+        for part in
+            ["expected allow", "got deny 1003 by rule `by role and matrix` for its `roles`", "miss         roles"]
+        {
+            assert!(stderr.contains(part), "{command}: {part} in {stderr}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_failing_case_blocks_the_reload() {
+    let desk = desk().await;
+    let file = desk.rules_file();
+    let old = std::fs::read_to_string(&file).expect("the rules");
+    let case = "\n[[case]]\nrequest = { path = \"/public/x\" }\nexpect = { deny = 1003 }\n";
+    std::fs::write(&file, format!("{}{case}", old.replace("\"/r/otp\"", "\"/r/renamed\""))).expect("new rules");
+    desk.signal("HUP");
+    desk.logged(&["reload refused, nothing changed", "the case fails: expected deny 1003"]).await;
+    assert_eq!(desk.metric("deskgate_config_reload_success", &[]).await, 0.0);
+    desk.sign_in("u1001").await.get("/r/otp").await.expect_code(1021);
+}
+
+#[tokio::test]
+async fn watched_rules_are_loaded_when_they_change() {
+    let desk = Gateway::setup().set("rules.watch", "true").start().await;
+    desk.anyone().get("/new").await.expect_code(1404);
+    let rule = "[[rule]]\nname = \"new\"\npath = \"/new\"\nupstream = \"helpdesk\"\npublic = true\n";
+    std::fs::write(desk.rules_file().with_file_name("new.toml"), rule).expect("a new file");
+    eventually("the new rule", || async { (desk.anyone().get("/new").await.status == 200).then_some(()) }).await;
+    std::fs::write(desk.rules_file().with_file_name("new.toml"), "[[rule]]\n").expect("a bad file");
+    desk.logged(&["reload refused, nothing changed", "new.toml:1"]).await;
+    desk.anyone().get("/new").await.expect_status(200);
+}
+
+#[tokio::test]
+async fn a_person_opens_only_so_many_sockets() {
+    let desk = desk().await;
+    let alice = desk.sign_in("u1001").await;
+    let first = alice.websocket("/r/socket").await;
+    let second = desk.sign_in("u1001").await.websocket("/r/socket").await;
+    let refused = alice.handshake("/r/socket").refused().await.expect_code(1429);
+    assert!(refused.header("retry-after").is_some(), "{}", refused.describe());
+    let bob = desk.sign_in("a2001").await.websocket("/r/socket").await;
+    drop(first);
+    eventually("a free place", || async { alice.handshake("/r/socket").open().await.ok().map(drop) }).await;
+    drop((second, bob));
+}
+
+#[tokio::test]
+async fn a_socket_whose_rule_no_longer_admits_it_is_closed_by_the_reload() {
+    let desk = desk().await;
+    let mut agents = desk.sign_in("a2001").await.websocket("/r/agents").await;
+    let mut anybody = desk.sign_in("a2001").await.websocket("/ws/employee").await;
+    let file = desk.rules_file();
+    let text = std::fs::read_to_string(&file).expect("the rules");
+    let stricter = text.replace(
+        "path = \"/r/agents\"\nmethods = [\"GET\"]\nupstream = \"helpdesk\"\nroles = [\"agent\"]",
+        "path = \"/r/agents\"\nmethods = [\"GET\"]\nupstream = \"helpdesk\"\nroles = [\"supervisor\"]",
+    );
+    assert_ne!(text, stricter);
+    std::fs::write(&file, stricter).expect("stricter rules");
+    desk.signal("HUP");
+    assert_eq!(agents.closed_within(PATIENCE).await, Some(4403));
+    anybody.echo("still here").await;
+}
+
+#[tokio::test]
+async fn a_reload_under_load_fails_no_request() {
+    let desk = desk().await;
+    let alice = desk.sign_in("u1001").await;
+    let answered = std::sync::atomic::AtomicUsize::new(0);
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let load = async {
+        while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+            let (one, two) = tokio::join!(alice.get("/api/desk/x"), alice.get("/public/x"));
+            one.expect_status(200);
+            two.expect_status(200);
+            answered.fetch_add(2, std::sync::atomic::Ordering::Relaxed);
+        }
+    };
+    let reloads = async {
+        let before = desk.logs().matches("\"reloaded\"").count();
+        for number in 1..=20 {
+            desk.signal("HUP");
+            eventually("a reload", || async {
+                (desk.logs().matches("\"reloaded\"").count() >= before + number).then_some(())
+            })
+            .await;
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    };
+    tokio::time::timeout(Duration::from_secs(60), async { tokio::join!(load, reloads) }).await.expect("in time");
+    assert!(answered.load(std::sync::atomic::Ordering::Relaxed) > 20);
+}
+
+#[tokio::test]
+async fn rows_77_and_79_nothing_beside_the_path_decides() {
+    let desk = desk().await;
+    for target in ["/r/both?x=/public/x", "/r/both?/public/x", "/r/both;/public/x", "/r/both%3B/public/x"] {
+        let answer = desk.anyone().get(target).await;
+        assert_ne!(answer.status, 200, "{target}");
+    }
+    for agent in ["kube-probe/1.30", "GoogleHC/1.0", "ELB-HealthChecker/2.0"] {
+        desk.anyone().send("GET", "/r/both", &[("User-Agent", agent)], b"").await.expect_bare_challenge();
+    }
+}
+
+#[tokio::test]
+async fn row_80_no_other_method_slips_past() {
+    let desk = desk().await;
+    let alice = desk.sign_in("a2001").await;
+    for (method, header) in [("GET", "X-HTTP-Method-Override"), ("GET", "X-HTTP-Method"), ("GET", "X-Method-Override")]
+    {
+        desk.upstream.forget();
+        alice.send(method, "/r/matrix", &[(header, "DELETE")], b"").await.expect_status(200);
+        let seen = desk.upstream.only_request();
+        assert_eq!(seen.method, "GET");
+        assert_eq!(seen.header(header), None, "{header} is not forwarded");
+    }
+}
