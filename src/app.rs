@@ -78,14 +78,13 @@ pub enum RuleSource {
 
 impl RuleSource {
     /// Reads and compiles them.
-    pub fn load(&self, config: &Config, metrics: &Metrics) -> Result<RuleSet, Vec<RuleFault>> {
-        let upstreams: Vec<&str> = config.upstreams.keys().map(String::as_str).collect();
+    pub fn load(&self, upstreams: &[&str], metrics: &Metrics) -> Result<RuleSet, Vec<RuleFault>> {
         match self {
-            RuleSource::Folder(folder) => rules::load_dir(folder, &upstreams, metrics),
+            RuleSource::Folder(folder) => rules::load_dir(folder, upstreams, metrics),
             RuleSource::Shipped => {
                 let texts: Vec<(String, String)> =
                     rules::SHIPPED.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
-                rules::load_texts(&texts, &upstreams, metrics)
+                rules::load_texts(&texts, upstreams, metrics)
             }
         }
     }
@@ -123,7 +122,7 @@ impl App {
         let in_data = |source| StartFault::Data { path: data.clone(), source };
         keys::create_private_folder(&data).map_err(in_data)?;
         let lock = DataLock::take(&data)?;
-        let rules = rule_source.load(&config, &metrics).map_err(StartFault::Rules)?;
+        let rules = rule_source.load(&config.upstream_names(), &metrics).map_err(StartFault::Rules)?;
         let key_folder = data.join("keys");
         let keys = KeyRing::open(&key_folder, config.token.algorithm, clock.now())?;
         let seal = Seal::open(&key_folder).map_err(|source| StartFault::Data { path: key_folder, source })?;
@@ -234,7 +233,8 @@ impl App {
     }
 
     fn try_reload(&self) -> Result<usize, StartFault> {
-        let rules = self.rule_source.load(&self.config, &self.gate.metrics).map_err(StartFault::Rules)?;
+        let rules =
+            self.rule_source.load(&self.config.upstream_names(), &self.gate.metrics).map_err(StartFault::Rules)?;
         let folder = self.config.server.data_dir.join("keys");
         let keys = KeyRing::read(&folder, self.config.token.algorithm)?;
         if let Some(certificate) = &self.certificate {

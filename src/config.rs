@@ -81,6 +81,11 @@ pub struct Config {
 }
 
 impl Config {
+    /// The names of all upstreams, in their order.
+    pub fn upstream_names(&self) -> Vec<&str> {
+        self.upstreams.keys().map(String::as_str).collect()
+    }
+
     /// Finds what single values cannot show: settings that contradict each other.
     pub fn check(&self, faults: &mut Faults) {
         self.server.check(faults);

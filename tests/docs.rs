@@ -169,3 +169,23 @@ fn the_readme_transcript_is_what_really_comes_back() {
         assert!(fits(expected.trim_end(), output.trim_end()), "$ {command}\nexpected {expected}\nprinted  {output}");
     }
 }
+
+#[test]
+fn the_explanations_of_the_readme_are_what_the_program_says() {
+    let readme = std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md"))
+        .expect("the README");
+    let mut compared = 0;
+    for block in readme.split("```text\n$ deskgate ").skip(1) {
+        let (command, rest) = block.split_once('\n').expect("a command");
+        let shown = rest.split("\n```").next().expect("an end");
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_deskgate"))
+            .args(command.split_whitespace())
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .output()
+            .expect("the program");
+        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim_end(), shown, "{command}");
+        compared += 1;
+    }
+    assert_eq!(compared, 3);
+}

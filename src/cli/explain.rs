@@ -7,7 +7,9 @@ use clap::Args;
 
 use super::{ConfigArgs, Failed, complain, complain_of};
 use crate::app::RuleSource;
+use crate::config::Config;
 use crate::metrics::Metrics;
+use crate::rules::RuleSet;
 use crate::rules::case::Asked;
 use crate::rules::explain::Paint;
 
@@ -52,15 +54,30 @@ pub(super) struct ExplainArgs {
     config: ConfigArgs,
 }
 
+impl ExplainArgs {
+    /// The rules of the configuration; without one those of the usual folder, or else the ones that we ship.
+    fn rules(&self) -> Result<RuleSet, Failed> {
+        let metrics = Metrics::new().map_err(complain)?;
+        let unset = self.config.config.is_none() && self.config.overrides.is_empty();
+        let loaded = if unset {
+            let folder = Config::default().rules.dir;
+            let source = if folder.is_dir() { RuleSource::Folder(folder) } else { RuleSource::Shipped };
+            source.load(&["helpdesk"], &metrics)
+        } else {
+            let config = self.config.load().map_err(|faults| complain_of(&faults))?;
+            RuleSource::Folder(config.rules.dir.clone()).load(&config.upstream_names(), &metrics)
+        };
+        loaded.map_err(|faults| {
+            for fault in &faults {
+                eprintln!("{fault}");
+            }
+            Failed
+        })
+    }
+}
+
 pub(super) fn run(args: ExplainArgs) -> Result<(), Failed> {
-    let config = args.config.load().map_err(|faults| complain_of(&faults))?;
-    let metrics = Metrics::new().map_err(complain)?;
-    let rules = RuleSource::Folder(config.rules.dir.clone()).load(&config, &metrics).map_err(|faults| {
-        for fault in &faults {
-            eprintln!("{fault}");
-        }
-        Failed
-    })?;
+    let rules = args.rules()?;
     let asked = Asked {
         method: args.method.to_ascii_uppercase(),
         // What follows the question mark decides nothing.

@@ -115,3 +115,133 @@ proptest! {
         prop_assert_eq!(decider(&one, "GET", &path), decider(&other, "GET", &path));
     }
 }
+
+fn shipped() -> RuleSet {
+    let texts: Vec<(String, String)> =
+        SHIPPED.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
+    load_texts(&texts, &["helpdesk"], &Metrics::new().expect("metrics")).expect("sound")
+}
+
+proptest! {
+    #[test]
+    fn an_explanation_says_what_the_live_decision_does(
+        method in prop::sample::select(METHODS.to_vec()),
+        path in prop::sample::select(vec![
+            "/api/queue/next", "/api/conversations", "/api/conversations/7", "/api/conversations/7/messages",
+            "/api/diagnostics/pc/commands", "/api/approvals/7/decision", "/api/knowledge/articles", "/ws/agent", "/h5/",
+            "/nothing", "/api/queue/a/b/c",
+        ]),
+        role in prop::option::of(prop::sample::select(matrix::ROLES.to_vec())),
+        address in prop::sample::select(vec!["10.1.2.3", "203.0.113.9", "2001:db8::1"]),
+        department in prop::sample::select(vec!["", "IT", "Sales"]),
+        stepped_up: bool,
+    ) {
+        let rules = shipped();
+        let asked = case::Asked {
+            method: method.to_owned(),
+            path: path.to_owned(),
+            role: role.map(str::to_owned),
+            address: address.parse().expect("an address"),
+            department: department.to_owned(),
+            stepped_up,
+            ..case::Asked::default()
+        };
+        let session = asked.session();
+        let live = match rules.find(method, path) {
+            Lookup::Rule(rule) => rule.judge(&asked.facts(session.as_ref()), &mut ()).map_or_else(|e| e.code().number(), |_| 0),
+            Lookup::OtherMethods(_) => 1405,
+            Lookup::Nothing => 1404,
+        };
+        let explained = rules.explain(&asked, 0);
+        prop_assert_eq!(explained.answer.code, live, "{}", explained.to_text());
+        // At most one condition of the deciding rule misses, and it is the last that was looked at.
+        if let Some(candidate) = explained.candidates.iter().find(|candidate| candidate.decides) {
+            let reached: Vec<explain::Outcome> =
+                candidate.steps.iter().map(|step| step.outcome).take_while(|o| *o != explain::Outcome::NotReached).collect();
+            prop_assert!(reached.iter().rev().skip(1).all(|outcome| *outcome == explain::Outcome::Hit));
+        }
+    }
+}
+
+#[test]
+fn the_language_has_a_fault_for_every_slip() {
+    let base = "[[rule]]\nname = \"a\"\npath = \"/a\"\nupstream = \"desk\"\n";
+    let table: &[(&str, &str, &str)] = &[
+        ("an unknown role", "roles = [\"agnet\"]", "0.toml:5: roles: `agnet` is not one of user, agent"),
+        ("an unknown resource", "access = \"tickets:read\"", "0.toml:5: access: `tickets` is not one of conversations"),
+        ("an unknown operation", "access = \"system:reed\"", "0.toml:5: access: `reed` is not one of read, create"),
+        ("half an access", "access = \"system\"", "0.toml:5: access: `system` is not of the form"),
+        ("granted to nobody", "access = \"system:read\"", "0.toml:5: access: the matrix grants system:read to no role"),
+        (
+            "no network",
+            "signed_in = true\nnetworks = [\"10.0.0.0/33\"]",
+            "0.toml:6: networks: `10.0.0.0/33` is no network",
+        ),
+        ("a bad condition", "signed_in = true\nwhen = 'identity.dept == \"IT\"'", "0.toml:6: when: "),
+        ("no such mode", "signed_in = true\nmode = \"audit\"", "0.toml:6: mode: `audit` is not one of enforce, shadow"),
+        (
+            "no such key of a rate",
+            "signed_in = true\nrate = [{ by = \"ip\", limit = 1, per = \"1s\" }]",
+            "0.toml:6: rate.by: `ip` is not one of",
+        ),
+        (
+            "a rate of nothing",
+            "signed_in = true\nrate = [{ by = \"rule\", limit = 0, per = \"1s\" }]",
+            "0.toml:6: rate: `limit` and `per`",
+        ),
+        (
+            "half a rate",
+            "signed_in = true\nrate = [{ by = \"rule\", limit = 1 }]",
+            "0.toml:6: rate: missing field `per`",
+        ),
+        (
+            "sockets for nobody",
+            "signed_in = true\nwebsocket = { max_per_employee = 0 }",
+            "0.toml:6: websocket.max_per_employee",
+        ),
+        ("public and stepped up", "public = true\nstep_up = true", "0.toml:5: public: a public rule asks nobody"),
+        (
+            "a case that expects nothing",
+            "public = true\n[[case]]\nrequest = { path = \"/a\" }",
+            "0.toml:6: expect: give either",
+        ),
+        (
+            "an unknown key of a case",
+            "public = true\n[[case]]\nrequest = { pth = \"/a\" }\nexpect = { allow = true }",
+            "0.toml:7: request: unknown field `pth`",
+        ),
+        (
+            "a case that fails",
+            "public = true\n[[case]]\nrequest = { path = \"/a\" }\nexpect = { deny = 1003 }",
+            "0.toml:6: the case fails: expected deny 1003 by rule `a`, got allow",
+        ),
+        (
+            "an endpoint that is not ours",
+            "public = true\n[[endpoint]]\npath = \"/a\"",
+            "0.toml:7: path: `/a` is none of the gateway's own",
+        ),
+        (
+            "an unknown scope",
+            "public = true\n[matrix.user]\nsystem = { read = \"mine\" }",
+            "0.toml:7: matrix.user.system.read: `mine` is not one of own",
+        ),
+        (
+            "an unknown resource of the matrix",
+            "public = true\n[matrix.user]\nfiles = { read = \"own\" }",
+            "0.toml:7: matrix.user: `files` is not one of",
+        ),
+    ];
+    for (case, more, expected) in table {
+        let found = load(&[&format!("{base}{more}\n")]).expect_err(case);
+        assert!(found.iter().any(|fault| fault.starts_with(expected)), "{case}: {expected}\n{found:#?}");
+    }
+}
+
+#[test]
+fn head_goes_with_get_and_cannot_be_given_twice() {
+    let with = |name: &str, method: &str| {
+        format!("[[rule]]\nname=\"{name}\"\npath=\"/a\"\nmethods=[\"{method}\"]\nupstream=\"desk\"\npublic=true\n")
+    };
+    let found = load(&[&(with("one", "GET") + &with("two", "HEAD"))]).expect_err("both could win");
+    assert!(found[0].contains("HEAD /a is already taken by rule `one`"), "{found:#?}");
+}

@@ -132,6 +132,8 @@ pub struct Registry {
 #[derive(Debug, Default)]
 struct Held {
     by_session: HashMap<SessionId, Vec<Arc<Leash>>>,
+    /// The same sockets by whose they are, for limits on one person's.
+    by_person: HashMap<(CorpId, EmployeeId), Vec<Arc<Leash>>>,
     /// Sockets of public rules.
     anonymous: Vec<Arc<Leash>>,
     draining: bool,
@@ -144,8 +146,8 @@ pub struct TooMany;
 impl Held {
     /// How many sockets a person has open under a rule.
     fn open_of(&self, person: &(CorpId, EmployeeId), rule: &Rule) -> usize {
-        let all = self.by_session.values().flatten();
-        all.filter(|leash| leash.opener.person.as_ref() == Some(person) && leash.rule.load().name == rule.name).count()
+        let own = self.by_person.get(person).into_iter().flatten();
+        own.filter(|leash| leash.rule.load().name == rule.name).count()
     }
 }
 
@@ -168,19 +170,28 @@ impl Drop for Registration {
         let mut held = self.registry.held.lock().unwrap_or_else(PoisonError::into_inner);
         // Under the lock: a reload changes rules under it.
         self.leash.rule.load().metrics.websockets_open.dec();
-        let list = match &self.leash.opener.session {
-            Some(id) => held.by_session.get_mut(id),
-            None => Some(&mut held.anonymous),
-        };
-        let Some(list) = list else { return };
-        if let Some(place) = list.iter().position(|other| Arc::ptr_eq(other, &self.leash)) {
-            list.swap_remove(place);
+        match &self.leash.opener.session {
+            Some(id) => forget(&mut held.by_session, id, &self.leash),
+            None => {
+                if let Some(place) = held.anonymous.iter().position(|other| Arc::ptr_eq(other, &self.leash)) {
+                    held.anonymous.swap_remove(place);
+                }
+            }
         }
-        if let Some(id) = &self.leash.opener.session
-            && held.by_session.get(id).is_some_and(Vec::is_empty)
-        {
-            held.by_session.remove(id);
+        if let Some(person) = &self.leash.opener.person {
+            forget(&mut held.by_person, person, &self.leash);
         }
+    }
+}
+
+/// Takes a socket out of its list, and a list that is empty out of the lists.
+fn forget<K: Eq + std::hash::Hash>(lists: &mut HashMap<K, Vec<Arc<Leash>>>, of: &K, leash: &Arc<Leash>) {
+    let Some(list) = lists.get_mut(of) else { return };
+    if let Some(place) = list.iter().position(|other| Arc::ptr_eq(other, leash)) {
+        list.swap_remove(place);
+    }
+    if list.is_empty() {
+        lists.remove(of);
     }
 }
 
@@ -194,7 +205,7 @@ impl Registry {
         {
             return Err(TooMany);
         }
-        let session = opener.session.clone();
+        let (session, person) = (opener.session.clone(), opener.person.clone());
         let leash = Arc::new(Leash {
             pulled: AtomicU8::new(0),
             since: OnceLock::new(),
@@ -203,6 +214,9 @@ impl Registry {
             opener,
         });
         rule.metrics.websockets_open.inc();
+        if let Some(person) = person {
+            held.by_person.entry(person).or_default().push(leash.clone());
+        }
         match session {
             Some(id) => held.by_session.entry(id).or_default().push(leash.clone()),
             None => held.anonymous.push(leash.clone()),
