@@ -24,7 +24,7 @@ async fn get(desk: &Gateway, target: &[u8]) -> Option<Answer> {
 }
 
 #[tokio::test]
-async fn a_path_that_can_be_read_in_two_ways_is_refused() {
+async fn row_76_a_path_that_can_be_read_in_two_ways_is_refused() {
     let desk = house().await;
     let administrator = desk.sign_in("m5001").await;
     let table: &[(&str, &[u8])] = &[
@@ -104,7 +104,7 @@ async fn upgrades_and_other_methods_are_read_as_strictly() {
 }
 
 #[tokio::test]
-async fn no_spelling_opens_a_closed_path() {
+async fn row_76_no_spelling_opens_a_closed_path() {
     let desk = house().await;
     let alice = desk.sign_in("u1001").await;
     for target in [
@@ -149,7 +149,7 @@ async fn no_spelling_opens_a_closed_path() {
 }
 
 #[tokio::test]
-async fn the_query_never_decides() {
+async fn row_77_the_query_never_decides() {
     let desk = house().await;
     let alice = desk.sign_in("u1001").await;
     for query in
@@ -214,7 +214,7 @@ async fn a_path_is_matched_in_its_own_case_and_length() {
 }
 
 #[tokio::test]
-async fn an_absolute_target_counts_only_for_our_own_host() {
+async fn row_78_an_absolute_target_counts_only_for_our_own_host() {
     let desk = house().await;
     let address = desk.address();
     for (case, target, host) in [
@@ -252,7 +252,7 @@ async fn an_absolute_target_counts_only_for_our_own_host() {
 }
 
 #[tokio::test]
-async fn a_host_that_is_none_is_refused() {
+async fn row_78_a_host_that_is_none_is_refused() {
     let desk = house().await;
     let address = desk.address();
     for (case, host) in [
@@ -275,7 +275,7 @@ async fn a_host_that_is_none_is_refused() {
 }
 
 #[tokio::test]
-async fn health_checkers_are_nobody_special() {
+async fn row_79_health_checkers_are_nobody_special() {
     let desk = house().await;
     for agent in ["GoogleHC/1.0", "kube-probe/1.30", "ELB-HealthChecker/2.0", "Envoy/HC", "Consul Health Check"] {
         desk.anyone().with_header("User-Agent", agent).get("/api/desk/x").await.expect_bare_challenge();
@@ -284,7 +284,7 @@ async fn health_checkers_are_nobody_special() {
 }
 
 #[tokio::test]
-async fn methods_that_no_upstream_should_see_are_refused() {
+async fn row_80_methods_that_no_upstream_should_see_are_refused() {
     let desk = house().await;
     let administrator = desk.sign_in("m5001").await;
     let address = desk.address();
@@ -310,7 +310,7 @@ async fn methods_that_no_upstream_should_see_are_refused() {
 }
 
 #[tokio::test]
-async fn no_header_changes_the_method_or_the_path() {
+async fn row_80_no_header_changes_the_method_or_the_path() {
     let desk = house().await;
     let alice = desk.sign_in("u1001").await;
     for name in ["X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"] {

@@ -360,29 +360,3 @@ async fn a_reload_under_load_fails_no_request() {
     tokio::time::timeout(Duration::from_secs(60), async { tokio::join!(load, reloads) }).await.expect("in time");
     assert!(answered.load(std::sync::atomic::Ordering::Relaxed) > 20);
 }
-
-#[tokio::test]
-async fn rows_77_and_79_nothing_beside_the_path_decides() {
-    let desk = desk().await;
-    for target in ["/r/both?x=/public/x", "/r/both?/public/x", "/r/both;/public/x", "/r/both%3B/public/x"] {
-        let answer = desk.anyone().get(target).await;
-        assert_ne!(answer.status, 200, "{target}");
-    }
-    for agent in ["kube-probe/1.30", "GoogleHC/1.0", "ELB-HealthChecker/2.0"] {
-        desk.anyone().send("GET", "/r/both", &[("User-Agent", agent)], b"").await.expect_bare_challenge();
-    }
-}
-
-#[tokio::test]
-async fn row_80_no_other_method_slips_past() {
-    let desk = desk().await;
-    let alice = desk.sign_in("a2001").await;
-    for (method, header) in [("GET", "X-HTTP-Method-Override"), ("GET", "X-HTTP-Method"), ("GET", "X-Method-Override")]
-    {
-        desk.upstream.forget();
-        alice.send(method, "/r/matrix", &[(header, "DELETE")], b"").await.expect_status(200);
-        let seen = desk.upstream.only_request();
-        assert_eq!(seen.method, "GET");
-        assert_eq!(seen.header(header), None, "{header} is not forwarded");
-    }
-}
