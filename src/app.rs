@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -60,6 +60,7 @@ pub use control::{ControlFault, call};
 pub use fault::StartFault;
 use follow::{follow, judge_all_sockets, sweep};
 pub use lock::DataLock;
+use watching::Look;
 
 /// Idle connections kept to all upstreams together.
 const UPSTREAM_POOL: usize = 1024;
@@ -77,6 +78,13 @@ pub enum RuleSource {
 }
 
 impl RuleSource {
+    fn look(&self) -> Look {
+        match self {
+            RuleSource::Folder(folder) => watching::look(folder),
+            RuleSource::Shipped => Look::default(),
+        }
+    }
+
     /// Reads and compiles them.
     pub fn load(&self, upstreams: &[&str], metrics: &Metrics) -> Result<RuleSet, Vec<RuleFault>> {
         match self {
@@ -94,6 +102,8 @@ impl RuleSource {
 pub struct App {
     config: Config,
     rule_source: RuleSource,
+    /// What the rule files looked like when they were last read.
+    looked: Mutex<Look>,
     gate: Arc<Gate>,
     registry: Arc<Registry>,
     operations: Arc<Operations>,
@@ -122,6 +132,7 @@ impl App {
         let in_data = |source| StartFault::Data { path: data.clone(), source };
         keys::create_private_folder(&data).map_err(in_data)?;
         let lock = DataLock::take(&data)?;
+        let looked = Mutex::new(rule_source.look());
         let rules = rule_source.load(&config.upstream_names(), &metrics).map_err(StartFault::Rules)?;
         let key_folder = data.join("keys");
         let keys = KeyRing::open(&key_folder, config.token.algorithm, clock.now())?;
@@ -194,6 +205,7 @@ impl App {
         Ok(Self {
             config,
             rule_source,
+            looked,
             gate,
             registry,
             operations,
@@ -216,8 +228,7 @@ impl App {
         let reloaded = self.try_reload();
         self.gate.metrics.config_reload_success.set(i64::from(reloaded.is_ok()));
         if reloaded.is_ok() {
-            // A handshake that was judged by the old rules enters before or after this; the session is looked at
-            // once more in between, by the rule that it is entered with.
+            // A handshake that was judged by the old rules looks at the new ones once more after it has entered.
             self.registry.follow(&self.gate.rules.load());
             judge_all_sockets(&self.gate, &self.registry).await;
         }
@@ -227,12 +238,16 @@ impl App {
     /// Resolves when a rule file has changed; never, when rules are not watched.
     pub async fn rules_changed(&self) {
         match &self.rule_source {
-            RuleSource::Folder(folder) if self.config.rules.watch => watching::changed(folder).await,
+            RuleSource::Folder(folder) if self.config.rules.watch => {
+                let loaded = self.looked.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                watching::changed(folder, &loaded).await;
+            }
             RuleSource::Folder(_) | RuleSource::Shipped => std::future::pending().await,
         }
     }
 
     fn try_reload(&self) -> Result<usize, StartFault> {
+        *self.looked.lock().unwrap_or_else(PoisonError::into_inner) = self.rule_source.look();
         let rules =
             self.rule_source.load(&self.config.upstream_names(), &self.gate.metrics).map_err(StartFault::Rules)?;
         let folder = self.config.server.data_dir.join("keys");

@@ -229,6 +229,7 @@ impl ProxyHttp for Gateway {
         match received {
             Ok(Some(reply)) => self.write(exchange, passage, reply).await?,
             Ok(None) => match &passage.pass {
+                // A panic in here is one of the engine's sessions, as in its own lane.
                 Some(Pass { is_plain: true, .. }) => Box::pin(self.ask(exchange, passage)).await?,
                 Some(Pass { handshake: Some(_), .. }) => {
                     match guarded(&self.gate.metrics, Box::pin(self.open_socket(exchange, passage))).await {
@@ -302,7 +303,7 @@ impl ProxyHttp for Gateway {
         let code = told.as_ref().map_or(0, |error| error.code().status().as_u16());
         if let Some(told) = told {
             exchange.set_keepalive(None);
-            if exchange.response_written().is_some() {
+            if exchange.response_written().is_some_and(|answer| !answer.status.is_informational()) {
                 // The answer has begun: it can only be cut, which the connection's end shows.
                 passage.error = Some(told);
             } else if let Err(broken) = self.refuse(exchange, passage, told).await {

@@ -79,7 +79,7 @@ impl ExplainArgs {
 pub(super) fn run(args: ExplainArgs) -> Result<(), Failed> {
     let rules = args.rules()?;
     let asked = Asked {
-        method: args.method.to_ascii_uppercase(),
+        method: args.method,
         // What follows the question mark decides nothing.
         path: args.path.split(['?', '#']).next().unwrap_or_default().to_owned(),
         role: args.role,

@@ -18,10 +18,11 @@ use super::connection::{self, Taken};
 use super::{Gateway, Passage, undress};
 use crate::domain::session::SessionId;
 use crate::error::{Error, Part, TokenFault};
-use crate::pipeline::forward;
 use crate::pipeline::upgrade::{Handshake, Negotiated};
 use crate::pipeline::{Arrival, Caller, Pass};
-use crate::sockets::registry::{Opener, Registration, Registry, TooMany};
+use crate::pipeline::{forward, record};
+use crate::rules::Mode;
+use crate::sockets::registry::{Opener, Registration, Registry, Room};
 use crate::sockets::tunnel::{self, Ends};
 
 /// Largest answer of an upstream that declines a handshake.
@@ -66,7 +67,15 @@ impl Gateway {
             path: offer.path.as_str().into(),
             address: arrival.client,
         };
-        let registration = self.sockets.registry.enter(opener, &pass.rule).map_err(|TooMany| TOO_MANY_SOCKETS)?;
+        let registration = match self.sockets.registry.enter(opener, &pass.rule) {
+            (registration, Room::Enough) => registration,
+            (registration, Room::None) if pass.rule.mode == Mode::Shadow => {
+                pass.rule.metrics.shadow_denied.inc();
+                record::shadow(arrival, &pass.rule.name, &TOO_MANY_SOCKETS);
+                registration
+            }
+            (_, Room::None) => return Err(TOO_MANY_SOCKETS),
+        };
         let request = self.upstream_request(exchange, pass, offer, arrival)?;
         let answered = tokio::time::timeout(self.sockets.handshake, self.shake(pass, request)).await;
         let mut upstream = answered.map_err(|_| Error::UpstreamTimeout)??;
@@ -97,13 +106,18 @@ impl Gateway {
         Ok(Opening::Opened)
     }
 
-    /// An end or a lost role that came before the socket was entered has not found it: the session must be
-    /// judged again. From here on it would.
+    /// An end, a lost role or new rules that came before the socket was entered have not found it: it must be
+    /// judged again, by the rules in force. From here on they would.
     async fn still_allowed(&self, session: Option<&SessionId>, registration: &Registration) -> Result<(), Error> {
-        let Some(id) = session else { return Ok(()) };
-        let found = self.gate.live.session(id, self.gate.clock.now()).await?;
-        let known = found.ok_or(Error::InvalidToken(TokenFault::Revoked))?;
-        registration.leash().still_admits(&known.session)
+        let known = match session {
+            Some(id) => {
+                let found = self.gate.live.session(id, self.gate.clock.now()).await?;
+                Some(found.ok_or(Error::InvalidToken(TokenFault::Revoked))?)
+            }
+            None => None,
+        };
+        registration.follow(&self.gate.rules.load());
+        registration.leash().still_admits(known.as_ref().map(|known| &known.session))
     }
 
     fn upstream_request(

@@ -70,8 +70,10 @@ pub struct RuleMetrics {
 pub struct RateMetrics {
     /// Charges that were admitted.
     pub allowed: IntCounter,
-    /// Charges that were refused.
+    /// Requests that were refused.
     pub denied: IntCounter,
+    /// Requests that a rate in shadow mode would have refused.
+    pub shadow_denied: IntCounter,
 }
 
 impl RateMetrics {
@@ -79,6 +81,7 @@ impl RateMetrics {
         Self {
             allowed: metrics.rate.with_label_values(&[rule, "allow"]),
             denied: metrics.rate.with_label_values(&[rule, "deny"]),
+            shadow_denied: metrics.shadow.with_label_values(&[rule, "deny"]),
         }
     }
 }

@@ -40,7 +40,7 @@ pub fn check(
         }
         Target::Rule(rule) => {
             if request.handshake.is_some() {
-                check_origin(gate, request)?;
+                check_origin(gate, request).inspect_err(|_| rule.metrics.denied.inc())?;
             }
             let scope = judge(&rule, &caller, request, arrival, now)?;
             Ok(Permit::Upstream(pass(gate, rule, caller, scope, request, now)))

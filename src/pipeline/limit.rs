@@ -2,7 +2,9 @@
 
 use super::{Arrival, Gate, Permit, record};
 use crate::domain::rate::Charged;
+use crate::domain::session::Session;
 use crate::error::Error;
+use crate::metrics::RateMetrics;
 use crate::rules::Mode;
 use crate::rules::rate::{self, Rate};
 
@@ -13,33 +15,23 @@ pub fn charge(gate: &Gate, permit: &Permit, arrival: &Arrival) -> Result<(), Err
             let rules = gate.rules.load();
             let rates = rules.rates_of(call.route.endpoint);
             let metrics = gate.metrics.own_rate();
-            charge_all(gate, rates, call.caller.session(), arrival, |rate, charged| match charged {
-                Charged::Admitted { .. } => metrics.allowed.inc(),
-                Charged::Refused { .. } => {
-                    metrics.denied.inc();
-                    tell_shadow(rate, arrival, call.route.path);
-                }
-            })
+            charge_all(gate, rates, call.caller.session(), arrival, call.route.path, metrics)
+                .inspect_err(|_| metrics.denied.inc())
         }
         Permit::Upstream(pass) => {
-            let metrics = &pass.rule.metrics;
-            let charged = charge_all(gate, &pass.rule.rates, pass.caller.session(), arrival, |rate, charged| {
-                match (charged, rate.mode) {
-                    (Charged::Admitted { .. }, _) => metrics.rate.allowed.inc(),
-                    (Charged::Refused { .. }, Mode::Enforce) => metrics.rate.denied.inc(),
-                    (Charged::Refused { .. }, Mode::Shadow) => {
-                        metrics.shadow_denied.inc();
-                        tell_shadow(rate, arrival, &pass.rule.name);
-                    }
-                }
-            });
-            match (charged, pass.rule.mode) {
+            let rule = &pass.rule;
+            let charged = charge_all(gate, &rule.rates, pass.caller.session(), arrival, &rule.name, &rule.metrics.rate);
+            match (charged, rule.mode) {
                 (Err(error), Mode::Shadow) => {
-                    metrics.shadow_denied.inc();
-                    record::shadow(arrival, &pass.rule.name, &error);
+                    rule.metrics.rate.shadow_denied.inc();
+                    record::shadow(arrival, &rule.name, &error);
                     Ok(())
                 }
-                (charged, _) => charged,
+                (Err(error), Mode::Enforce) => {
+                    rule.metrics.rate.denied.inc();
+                    Err(error)
+                }
+                (Ok(()), _) => Ok(()),
             }
         }
     }
@@ -48,19 +40,23 @@ pub fn charge(gate: &Gate, permit: &Permit, arrival: &Arrival) -> Result<(), Err
 fn charge_all(
     gate: &Gate,
     rates: &[Rate],
-    session: Option<&crate::domain::session::Session>,
+    session: Option<&Session>,
     arrival: &Arrival,
-    seen: impl FnMut(&Rate, Charged),
+    of: &str,
+    metrics: &RateMetrics,
 ) -> Result<(), Error> {
     // Most rules have none: not even the clock is read for them.
     if rates.is_empty() {
         return Ok(());
     }
-    rate::charge(rates, &*gate.counters, session, arrival.client, gate.clock.running(), seen)
-}
-
-fn tell_shadow(rate: &Rate, arrival: &Arrival, of: &str) {
-    if rate.mode == Mode::Shadow {
-        record::shadow(arrival, of, &rate.exceeded(std::time::Duration::ZERO));
-    }
+    let now = gate.clock.running();
+    rate::charge(rates, &*gate.counters, session, arrival.client, now, |rate, charged| match (charged, rate.mode) {
+        (Charged::Admitted { .. }, _) => metrics.allowed.inc(),
+        // The one refusal that ends it is counted by whoever says it.
+        (Charged::Refused { .. }, Mode::Enforce) => {}
+        (Charged::Refused { retry_after }, Mode::Shadow) => {
+            metrics.shadow_denied.inc();
+            record::shadow(arrival, of, &rate.exceeded(retry_after));
+        }
+    })
 }

@@ -1,13 +1,17 @@
 //! Fourth phase: from a token to the live session behind it. Known tokens cost one lookup; unknown
 //! ones are checked cheapest first and reach the store only with a good signature.
 
+use std::sync::Arc;
+
 use super::credentials::Credential;
 use super::route::Target;
 use super::{Caller, Gate};
 use crate::domain::clock::Timestamp;
+use crate::domain::session::Stage;
 use crate::endpoints::OwnAccess;
 use crate::error::Error;
 use crate::rules::{Access, Mode};
+use crate::store::live::Known;
 
 /// Whether a target can do without a caller.
 enum Need {
@@ -15,6 +19,17 @@ enum Need {
     Caller,
     /// A valid token is used, anything else is passed over: a stale token must not keep a page from loading.
     Nobody,
+}
+
+impl Need {
+    /// Who a valid token's session is here. Where nobody is needed a half-authenticated one is nobody: upstreams
+    /// must not take it for the person.
+    fn caller(self, known: Arc<Known>) -> Caller {
+        match (self, known.session.stage) {
+            (Need::Nobody, Stage::OtpBinding) => Caller::Anonymous,
+            (Need::Nobody, Stage::Full) | (Need::Caller, _) => Caller::Known(known),
+        }
+    }
 }
 
 /// The caller of a request.
@@ -37,7 +52,7 @@ pub async fn caller(gate: &Gate, target: &Target, credential: Credential<'_>, no
     };
     if let Some(known) = gate.live.known(token, now) {
         gate.metrics.token_known();
-        return Ok(Caller::Known(known));
+        return Ok(need.caller(known));
     }
     let judged = match gate.tokens.read(token, now) {
         // Boxed: few requests ask the store, and the future of every request has room for what it awaits.
@@ -51,7 +66,7 @@ pub async fn caller(gate: &Gate, target: &Target, credential: Credential<'_>, no
     };
     gate.metrics.token_judged(result, reason, source.as_str());
     match (judged, need) {
-        (Ok(known), _) => Ok(Caller::Known(known)),
+        (Ok(known), need) => Ok(need.caller(known)),
         (Err(_), Need::Nobody) => Ok(Caller::Anonymous),
         (Err(error), Need::Caller) => Err(error),
     }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::RuleSet;
 use super::judge::{Facts, StepUp};
-use super::matrix::Scope;
+use super::matrix::{Matrix, Scope};
 use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::role::RoleName;
@@ -147,7 +147,10 @@ impl fmt::Display for Outcome {
 
 impl Case {
     /// What is wrong with the case itself.
-    pub(super) fn fault(&self, rules: &RuleSet) -> Option<String> {
+    pub(super) fn fault(&self, rules: &RuleSet, matrix: &Matrix) -> Option<String> {
+        if let Some(role) = self.request.role.iter().chain(&self.request.roles).find(|role| !matrix.knows(role)) {
+            return Some(format!("request: role `{role}` is not one of {}", matrix.known()));
+        }
         match (self.expect.allow, self.expect.deny) {
             (Some(true), None) | (None, Some(_)) => {}
             _ => return Some("expect: give either `allow = true` or `deny = <code>`".to_owned()),

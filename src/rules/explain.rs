@@ -9,7 +9,7 @@ use super::judge::{Check, Facts, Watch};
 use super::rate::{self, Rate};
 use super::{Lookup, Mode, Rule, RuleSet};
 use crate::domain::path::{self, NotPlain};
-use crate::domain::rate::{Charged, Counters};
+use crate::domain::rate::Charged;
 use crate::domain::role::RoleName;
 use crate::endpoints::{self, OwnAccess, OwnLookup, OwnRoute};
 use crate::error::{BadRequest, Error};
@@ -320,9 +320,10 @@ fn passed_over(rule: &Rule, method: &str) -> Candidate {
 fn rates(all: &[Rate], facts: &Facts<'_>, before: u32, steps: &mut Vec<Step>) -> Result<Option<String>, Error> {
     let counters = InMemory::new(all.len() + 1);
     let now = std::time::Duration::ZERO;
-    for rate in all {
-        for _ in 0..before.min(rate.window.limit) {
-            counters.charge(rate.key(facts.session, facts.address), rate.window, now);
+    for _ in 0..before {
+        // From the first refusal on nothing changes any more: it is all one moment.
+        if rate::charge(all, &counters, facts.session, facts.address, now, |_, _| {}).is_err() {
+            break;
         }
     }
     let mut shadow = None;

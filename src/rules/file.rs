@@ -47,10 +47,13 @@ impl fmt::Display for RuleFault {
 pub fn load_dir(dir: &Path, upstreams: &[&str], metrics: &Metrics) -> Result<RuleSet, Vec<RuleFault>> {
     let whole = |why: String| vec![RuleFault { file: dir.display().to_string(), line: 0, why }];
     let entries = std::fs::read_dir(dir).map_err(|error| whole(format!("cannot be read: {error}")))?;
-    let mut files: Vec<_> = entries
-        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-        .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
-        .collect();
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(|error| whole(format!("cannot be read: {error}")))?.path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            files.push(path);
+        }
+    }
     files.sort();
     let mut texts = Vec::with_capacity(files.len());
     for path in files {
@@ -214,7 +217,12 @@ impl<'a> Load<'a> {
                 Ok(_) => {
                     sound.insert(key, value);
                 }
-                Err(error) => self.fault(table.file, line, format!("{}: {}", key.get_ref(), error.message())),
+                Err(error) => {
+                    // Within a list of many lines the fault's own line is meant.
+                    let line =
+                        error.span().filter(|span| span.start > 0).map_or(line, |span| line_of(table.text, span.start));
+                    self.fault(table.file, line, format!("{}: {}", key.get_ref(), error.message()));
+                }
             }
         }
         let value = T::deserialize(toml::de::Deserializer::from(Spanned::new(0..0, sound))).unwrap_or_default();
@@ -227,7 +235,7 @@ impl<'a> Load<'a> {
         if self.faults.len() > before {
             return;
         }
-        if let Some(why) = found.value.fault(rules) {
+        if let Some(why) = found.value.fault(rules, &self.matrix) {
             self.fault(file, found.line, why);
         }
     }

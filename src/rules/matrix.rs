@@ -112,9 +112,20 @@ impl Matrix {
         ROLES.into_iter().chain(further).collect::<Vec<_>>().join(", ")
     }
 
-    /// Grants something to a role.
-    pub(super) fn grant(&mut self, role: &str, resource: Resource, operation: Operation, scope: Scope) {
-        self.grants.entry((resource, operation)).or_default().push((RoleName::new(role), scope));
+    /// Grants something to a role; tells whether it had it already.
+    pub(super) fn grant(
+        &mut self,
+        role: &str,
+        resource: Resource,
+        operation: Operation,
+        scope: Scope,
+    ) -> Result<(), Twice> {
+        let row = self.grants.entry((resource, operation)).or_default();
+        if row.iter().any(|(granted, _)| granted.as_str() == role) {
+            return Err(Twice);
+        }
+        row.push((RoleName::new(role), scope));
+        Ok(())
     }
 
     /// Who may, and on whose.
@@ -122,6 +133,10 @@ impl Matrix {
         self.grants.get(&(resource, operation)).cloned().unwrap_or_default().into()
     }
 }
+
+/// A grant that was given before.
+#[derive(Debug)]
+pub(super) struct Twice;
 
 /// `resource:operation`, with the matrix's answer for every role.
 #[derive(Debug, Clone, PartialEq, Eq)]

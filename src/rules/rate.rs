@@ -89,8 +89,9 @@ fn fingerprint(of: impl std::hash::Hash + Copy) -> u128 {
 
 impl Rate {
     /// A rate of the rule or endpoint called `of`.
-    pub(super) fn new(of: &str, by: RateBy, window: Window, mode: Mode, counted: Counted) -> Self {
-        let id = FINGERPRINT[0].hash_one((of, by, window.limit, window.per));
+    /// `nth` counts those that go by the same: when a reload changes limit or length, what was counted stays.
+    pub(super) fn new(of: &str, by: RateBy, nth: usize, window: Window, mode: Mode, counted: Counted) -> Self {
+        let id = FINGERPRINT[0].hash_one((of, by, nth));
         Self { by, window, mode, counted, id }
     }
 
@@ -138,14 +139,21 @@ pub fn charge(
     now: Duration,
     mut seen: impl FnMut(&Rate, Charged),
 ) -> Result<(), Error> {
+    // One bit for each that was charged: there are at most eight.
+    let mut charged_ones = 0_u32;
     for (place, rate) in rates.iter().enumerate() {
         let charged = counters.charge(rate.key(session, address), rate.window, now);
         seen(rate, charged);
-        if let (Charged::Refused { retry_after }, Mode::Enforce) = (charged, rate.mode) {
-            for earlier in &rates[..place] {
-                counters.refund(earlier.key(session, address), earlier.window, now);
+        match (charged, rate.mode) {
+            (Charged::Admitted { .. }, _) => charged_ones |= 1 << place,
+            (Charged::Refused { .. }, Mode::Shadow) => {}
+            (Charged::Refused { retry_after }, Mode::Enforce) => {
+                let admitted = rates.iter().enumerate().filter(|(place, _)| charged_ones >> place & 1 == 1);
+                for (_, earlier) in admitted {
+                    counters.refund(earlier.key(session, address), earlier.window, now);
+                }
+                return Err(rate.exceeded(retry_after));
             }
-            return Err(rate.exceeded(retry_after));
         }
     }
     Ok(())

@@ -245,3 +245,23 @@ fn head_goes_with_get_and_cannot_be_given_twice() {
     let found = load(&[&(with("one", "GET") + &with("two", "HEAD"))]).expect_err("both could win");
     assert!(found[0].contains("HEAD /a is already taken by rule `one`"), "{found:#?}");
 }
+
+#[test]
+fn what_two_files_grant_is_a_fault_of_both() {
+    let one = "[matrix.user]\nconversations = { read = \"own\" }\n";
+    let other = "[matrix.user]\nconversations = { read = \"all\" }\n";
+    let found = load(&[one, other]).expect_err("the order must not decide");
+    assert!(found[0].starts_with("1.toml:2: matrix.user.conversations.read: granted in another file"), "{found:#?}");
+}
+
+#[test]
+fn the_rate_that_a_live_request_would_meet_is_the_one_that_is_explained() {
+    let text = rule("a", "/a")
+        + "rate = [{ by = \"rule\", limit = 300, per = \"1h\" }, { by = \"rule\", limit = 30, per = \"1m\" }]\n";
+    let rules = load(&[&text]).expect("sound");
+    let asked = case::Asked { path: "/a".to_owned(), ..case::Asked::default() };
+    for (before, code, wait) in [(29, 0, None), (30, 1429, Some(60)), (400, 1429, Some(60))] {
+        let answer = rules.explain(&asked, before).answer;
+        assert_eq!((answer.code, answer.retry_after), (code, wait), "after {before}");
+    }
+}

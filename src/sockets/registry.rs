@@ -103,11 +103,14 @@ impl Leash {
     }
 
     /// Whether its rule admits this session now; the refusal when not.
-    pub fn still_admits(&self, session: &Session) -> Result<(), Error> {
+    pub fn still_admits(&self, session: Option<&Session>) -> Result<(), Error> {
+        if self.ending() == Some(Ending::Forbidden) {
+            return Err(Error::NotFound);
+        }
         let rule = self.rule.load();
         match rule.mode {
             Mode::Shadow => Ok(()),
-            Mode::Enforce => rule.judge(&self.opener.facts(Some(session)), &mut ()).map(|_| ()),
+            Mode::Enforce => rule.judge(&self.opener.facts(session), &mut ()).map(|_| ()),
         }
     }
 
@@ -139,9 +142,14 @@ struct Held {
     draining: bool,
 }
 
-/// The person has as many sockets open as the rule allows.
+/// Whether the rule allows a person one socket more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TooMany;
+pub enum Room {
+    /// It does.
+    Enough,
+    /// As many are open as may be.
+    None,
+}
 
 impl Held {
     /// How many sockets a person has open under a rule.
@@ -159,6 +167,13 @@ pub struct Registration {
 }
 
 impl Registration {
+    /// Puts the socket under the rule that holds now.
+    pub fn follow(&self, rules: &RuleSet) {
+        // Under the lock, as for all sockets: of two rule sets the later one stays.
+        let _held = self.registry.held.lock().unwrap_or_else(PoisonError::into_inner);
+        self.leash.follow(rules);
+    }
+
     /// What holds the socket.
     pub fn leash(&self) -> &Arc<Leash> {
         &self.leash
@@ -198,13 +213,12 @@ fn forget<K: Eq + std::hash::Hash>(lists: &mut HashMap<K, Vec<Arc<Leash>>>, of: 
 impl Registry {
     /// Enters a socket. Whoever enters it looks at the session once more afterwards: an end that came
     /// before the entry has not found it.
-    pub fn enter(self: &Arc<Self>, opener: Opener, rule: &Arc<Rule>) -> Result<Registration, TooMany> {
+    pub fn enter(self: &Arc<Self>, opener: Opener, rule: &Arc<Rule>) -> (Registration, Room) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        if let (Some(most), Some(person)) = (rule.most_sockets, &opener.person)
-            && held.open_of(person, rule) >= most
-        {
-            return Err(TooMany);
-        }
+        let room = match (rule.most_sockets, &opener.person) {
+            (Some(most), Some(person)) if held.open_of(person, rule) >= most => Room::None,
+            _ => Room::Enough,
+        };
         let (session, person) = (opener.session.clone(), opener.person.clone());
         let leash = Arc::new(Leash {
             pulled: AtomicU8::new(0),
@@ -224,7 +238,7 @@ impl Registry {
         if held.draining {
             leash.pull(Ending::Drain);
         }
-        Ok(Registration { registry: self.clone(), leash })
+        (Registration { registry: self.clone(), leash }, room)
     }
 
     /// Puts every socket under the rules that hold now. Whether these admit it is then to be judged.

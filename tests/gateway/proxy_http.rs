@@ -273,6 +273,19 @@ async fn interim_answers_come_before_the_answer() {
     }
 }
 
+#[tokio::test]
+async fn a_failure_after_an_interim_answer_has_its_code() {
+    let desk = Gateway::start().await;
+    desk.upstream.behave(Behaviour::AnswerAndClose(b"HTTP/1.1 103 Early Hints\r\n\r\n".to_vec()));
+    for lane in ["", "TE: trailers\r\n"] {
+        let mut client = End::of(desk.connect().await);
+        client.send(&request(&desk, "GET /public/x", lane, b"")).await;
+        let heard = client.rest_within(PATIENCE).await;
+        let heard = String::from_utf8_lossy(&heard);
+        assert!(heard.contains("HTTP/1.1 502") && heard.contains("\"code\":1502"), "{lane:?}: {heard}");
+    }
+}
+
 /// An upstream may close an idle connection at the very moment at which it is used again. Asking twice does no
 /// harm then, as the question is a GET and nobody has heard it.
 #[tokio::test]

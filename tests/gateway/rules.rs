@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use sqlx::Connection as _;
 
 use crate::support::*;
 
@@ -359,4 +360,45 @@ async fn a_reload_under_load_fails_no_request() {
     };
     tokio::time::timeout(Duration::from_secs(60), async { tokio::join!(load, reloads) }).await.expect("in time");
     assert!(answered.load(std::sync::atomic::Ordering::Relaxed) > 20);
+}
+
+#[tokio::test]
+async fn a_shadow_rule_limits_no_sockets() {
+    let rules = RULES.replace("name = \"few sockets\"", "name = \"few sockets\"\nmode = \"shadow\"");
+    let desk = Gateway::setup().more_rules(&rules).start().await;
+    let alice = desk.sign_in("u1001").await;
+    let mut open = Vec::new();
+    for _ in 0..3 {
+        open.push(alice.websocket("/r/socket").await);
+    }
+    assert_eq!(desk.metric("deskgate_shadow_total", &["rule=\"few sockets\"", "verdict=\"deny\""]).await, 1.0);
+}
+
+/// Its assertion would name the person to upstreams, which cannot see that half of the proof is missing.
+#[tokio::test]
+async fn a_half_authenticated_token_is_nobody_where_nobody_is_needed() {
+    let mut desk = desk().await;
+    let alice = desk.sign_in("u1001").await;
+    desk.terminate().await;
+    let halve = "UPDATE sessions SET body = replace(body, '\"stage\":\"full\"', '\"stage\":\"otp_binding\"')";
+    edit(&desk, halve).await;
+    desk.restart().await;
+    let alice = desk.bearing(alice.token());
+    for (path, status) in [("/public/x", 200), ("/r/shadow", 200), ("/r/matrix", 403), ("/api/auth/me", 200)] {
+        desk.upstream.forget();
+        alice.get(path).await.expect_status(status);
+        for seen in desk.upstream.requests() {
+            let told: Vec<_> = seen.headers.iter().filter(|(name, _)| name.starts_with("x-deskgate")).collect();
+            assert!(told.is_empty(), "{path}: {told:?}");
+        }
+    }
+}
+
+/// Changes the embedded store while no gateway runs.
+async fn edit(desk: &Gateway, sql: &str) {
+    let file = desk.data_dir().join("state.db");
+    let mut database = sqlx::SqliteConnection::connect(&format!("sqlite:{}", file.display())).await.expect("open");
+    let done = sqlx::query(sqlx::AssertSqlSafe(sql)).execute(&mut database).await.expect("changed");
+    assert!(done.rows_affected() > 0, "nothing was changed");
+    database.close().await.expect("closed");
 }

@@ -30,6 +30,9 @@ impl Load<'_> {
         if let Some((other, there)) = self.endpoints.insert(path.to_owned(), (file.to_owned(), line)) {
             return self.fault(file, line, format!("path: `{path}` has its rates at {other}:{there} already"));
         }
+        if !found.lines.contains_key("rate") {
+            return self.fault(file, line, "rate: missing; `rate = []` sets no limit at all");
+        }
         let compiled = self.rates(file, found.at("rate"), path, &found.value.rate);
         put(path, &compiled, rates);
     }

@@ -5,7 +5,7 @@ use toml::de::DeValue;
 use super::{Load, Table};
 use crate::config::line_of;
 use crate::domain::role::RoleName;
-use crate::rules::matrix::{Operation, Resource, Scope};
+use crate::rules::matrix::{Operation, Resource, Scope, Twice};
 
 impl Load<'_> {
     /// Every fault of a matrix names what was found and what is allowed.
@@ -44,7 +44,13 @@ impl Load<'_> {
                     let place = format!("matrix.{name}.{known}.{done}");
                     match scope.into_inner() {
                         DeValue::String(word) => match Scope::parse(&word) {
-                            Some(scope) => self.matrix.grant(name, known, done, scope),
+                            Some(scope) => {
+                                if let Err(Twice) = self.matrix.grant(name, known, done, scope) {
+                                    let why =
+                                        format!("{place}: granted in another file already; the order must not decide");
+                                    self.fault(file, line, why);
+                                }
+                            }
                             None => self.unknown(file, line, &place, &word, Scope::WORDS),
                         },
                         _ => self.fault(file, line, format!("{place}: give one of {}", Scope::WORDS.join(", "))),

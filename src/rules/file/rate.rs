@@ -47,7 +47,8 @@ impl Load<'_> {
             let window = Window { limit: rate.limit, per: rate.per.get() };
             let counted = if rate.shared { Counted::Together } else { Counted::Apart };
             if let Some(by) = by {
-                rates.push(Rate::new(of, by, window, mode, counted));
+                let nth = rates.iter().filter(|other: &&Rate| other.by == by).count();
+                rates.push(Rate::new(of, by, nth, window, mode, counted));
             }
         }
         rates

@@ -64,7 +64,18 @@ impl Load<'_> {
         if written.websocket.max_per_employee == Some(0) {
             self.fault(file, found.at("websocket"), "websocket.max_per_employee: 0 would let nobody in");
         }
-        self.only_one(file, &found, &path);
+        if !path.is_empty() {
+            self.only_one(file, &found, &path);
+        }
+        for (key, empty) in [
+            ("methods", written.methods.is_empty()),
+            ("roles", written.roles.is_empty()),
+            ("networks", written.networks.is_empty()),
+        ] {
+            if empty && found.lines.contains_key(key) {
+                self.fault(file, found.at(key), format!("{key}: an empty list; leave it out when it does not matter"));
+            }
+        }
         if self.faults.len() > before {
             return None;
         }
