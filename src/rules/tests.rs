@@ -265,3 +265,17 @@ fn the_rate_that_a_live_request_would_meet_is_the_one_that_is_explained() {
         assert_eq!((answer.code, answer.retry_after), (code, wait), "after {before}");
     }
 }
+
+#[test]
+fn many_neighbours_are_told_apart_like_few() {
+    for count in [1, 7, 8, 9, 200] {
+        let text: String = (0..count).map(|n| rule(&format!("r{n}"), &format!("/a/n{n}/x"))).collect();
+        let rules = load(&[&(text + &rule("any", "/a/{id}/x") + &rule("tail", "/a/{*rest}"))]).expect("sound");
+        for n in 0..count {
+            assert_eq!(decider(&rules, "GET", &format!("/a/n{n}/x")), format!("r{n}"), "of {count}");
+            assert_eq!(decider(&rules, "GET", &format!("/a/n{n}/y")), "tail", "of {count}");
+        }
+        assert_eq!(decider(&rules, "GET", "/a/other/x"), "any", "of {count}");
+        assert_eq!(rules.candidates("/a/n0/x").len(), 3, "of {count}");
+    }
+}

@@ -4,6 +4,7 @@
 //! files need. A search visits each node at most once, so its cost is bounded by the rules that share
 //! the path's beginning, and it allocates nothing.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Rule;
@@ -22,8 +23,7 @@ pub(super) enum Segment {
 /// The rules below one point of the path.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
-    /// In the order of their texts.
-    literals: Vec<(Box<str>, Tree)>,
+    literals: Literals,
     any: Option<Box<Tree>>,
     tail: Vec<Arc<Rule>>,
     here: Vec<Arc<Rule>>,
@@ -35,14 +35,7 @@ impl Tree {
         match pattern.split_first() {
             None => self.here.push(rule),
             Some((Segment::Tail, _)) => self.tail.push(rule),
-            Some((Segment::Literal(text), rest)) => {
-                let place = self.place(text).unwrap_or_else(|place| {
-                    self.literals.insert(place, (text.clone(), Tree::default()));
-                    place
-                });
-                // It was found or put there.
-                self.literals[place].1.insert(rest, rule);
-            }
+            Some((Segment::Literal(text), rest)) => self.literals.entry(text).insert(rest, rule),
             Some((Segment::Any, rest)) => self.any.get_or_insert_default().insert(rest, rule),
         }
     }
@@ -53,9 +46,7 @@ impl Tree {
             Some(slash) => (&path[..slash], Some(&path[slash + 1..])),
             None => (path, None),
         };
-        if let Ok(place) = self.place(segment)
-            && let Some(found) = self.literals[place].1.after(rest)
-        {
+        if let Some(found) = self.literals.find(segment).and_then(|tree| tree.after(rest)) {
             return Some(found);
         }
         if !segment.is_empty()
@@ -72,7 +63,7 @@ impl Tree {
             Some((segment, rest)) => (segment, Some(rest)),
             None => (path, None),
         };
-        let literal = self.place(segment).ok().map(|place| &self.literals[place].1);
+        let literal = self.literals.find(segment);
         let any = self.any.as_deref().filter(|_| !segment.is_empty());
         for tree in [literal, any].into_iter().flatten() {
             match rest {
@@ -83,15 +74,55 @@ impl Tree {
         found.extend(&self.tail);
     }
 
-    /// Where a text stands, or would stand. A handful of comparisons cost less than one hash.
-    fn place(&self, text: &str) -> Result<usize, usize> {
-        self.literals.binary_search_by(|(own, _)| (**own).cmp(text))
-    }
-
     fn after(&self, rest: Option<&str>) -> Option<&[Arc<Rule>]> {
         match rest {
             Some(rest) => self.find(rest),
             None => (!self.here.is_empty()).then_some(&self.here),
+        }
+    }
+}
+
+/// What follows each text. A handful of comparisons costs less than one hash, and a hash costs the same for any
+/// number of texts.
+#[derive(Debug)]
+enum Literals {
+    Few(Vec<(Box<str>, Tree)>),
+    Many(HashMap<Box<str>, Tree>),
+}
+
+impl Default for Literals {
+    fn default() -> Self {
+        Literals::Few(Vec::new())
+    }
+}
+
+impl Literals {
+    const FEW: usize = 8;
+
+    fn find(&self, text: &str) -> Option<&Tree> {
+        match self {
+            Literals::Few(few) => few.iter().find(|(own, _)| **own == *text).map(|(_, tree)| tree),
+            Literals::Many(many) => many.get(text),
+        }
+    }
+
+    fn entry(&mut self, text: &str) -> &mut Tree {
+        if let Literals::Few(few) = self
+            && few.len() == Self::FEW
+            && !few.iter().any(|(own, _)| **own == *text)
+        {
+            *self = Literals::Many(std::mem::take(few).into_iter().collect());
+        }
+        match self {
+            Literals::Few(few) => {
+                let place = few.iter().position(|(own, _)| **own == *text).unwrap_or_else(|| {
+                    few.push((text.into(), Tree::default()));
+                    few.len() - 1
+                });
+                // It was found or put there.
+                &mut few[place].1
+            }
+            Literals::Many(many) => many.entry(text.into()).or_default(),
         }
     }
 }
