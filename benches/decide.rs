@@ -1,14 +1,18 @@
-//! What a decision costs: with 10 rules and with 5,000, by roles, by the matrix and by a condition.
+//! What a decision costs: with 10 rules and with 5,000, by roles, by the matrix and by a condition; and what a rate
+//! costs, in time for a charge and in memory for a key.
 //! `cargo bench --bench decide`; that deciding asks for no memory is a test (`tests/rules`).
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+#![allow(clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
 use std::fmt::Write;
 use std::hint::black_box;
+use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use deskgate::domain::rate::{Counters, RateKey, Window};
 use deskgate::metrics::Metrics;
 use deskgate::rules::case::Asked;
 use deskgate::rules::{Lookup, RuleSet, load_texts};
+use deskgate::store::counters::InMemory;
 
 const MATRIX: &str = "[matrix.agent]\nconversations = { read = \"all\" }\n";
 
@@ -60,5 +64,47 @@ fn decide(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, decide);
+const MINUTE: Window = Window { limit: 120, per: Duration::from_secs(60) };
+
+fn charge(criterion: &mut Criterion) {
+    const KEYS: u64 = 100_000;
+    let key = |subject: u64| RateKey { rate: 1, subject: subject.into() };
+    let before = resident_bytes();
+    let counters = InMemory::new(100_000);
+    for subject in 0..KEYS {
+        counters.charge(key(subject), MINUTE, Duration::ZERO);
+    }
+    println!("{} bytes for each of {KEYS} keys", (resident_bytes() - before) / KEYS);
+    let mut group = criterion.benchmark_group("charge");
+    let unlimited = Window { limit: u32::MAX, ..MINUTE };
+    group.bench_function("admitted", |bencher| {
+        bencher.iter(|| counters.charge(black_box(key(7)), unlimited, Duration::ZERO));
+    });
+    group.bench_function("refused", |bencher| {
+        bencher.iter(|| counters.charge(black_box(key(7)), MINUTE, Duration::ZERO));
+    });
+    let mut turn = 0_u64;
+    group.bench_function("any of 100,000 keys", |bencher| {
+        bencher.iter(|| {
+            // Scattered, so that the next one is not already in the processor's cache.
+            turn = turn.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            counters.charge(key(turn % KEYS), unlimited, Duration::ZERO)
+        });
+    });
+    group.bench_function("an invented key", |bencher| {
+        bencher.iter(|| {
+            turn = turn.wrapping_add(1);
+            counters.charge(RateKey { rate: 2, subject: turn.into() }, MINUTE, Duration::ZERO)
+        });
+    });
+    group.finish();
+}
+
+fn resident_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux");
+    let pages: u64 = statm.split(' ').nth(1).expect("a second number").parse().expect("a number");
+    pages * 4096
+}
+
+criterion_group!(benches, decide, charge);
 criterion_main!(benches);

@@ -5,7 +5,10 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::app::RuleSource;
 use crate::config::{self, Config, Fault, Override};
+use crate::metrics::Metrics;
+use crate::rules::RuleSet;
 
 mod check;
 
@@ -85,12 +88,18 @@ fn complain(text: impl std::fmt::Display) -> Failed {
     Failed
 }
 
-/// Says all faults of a configuration.
-fn complain_of(faults: &[Fault]) -> Failed {
+/// Says all faults of a configuration or of rules.
+fn complain_of(faults: &[impl std::fmt::Display]) -> Failed {
     for fault in faults {
         eprintln!("{fault}");
     }
     Failed
+}
+
+/// Loads rules and runs their cases.
+fn load_rules(source: &RuleSource, upstreams: &[&str]) -> Result<RuleSet, Failed> {
+    let metrics = Metrics::new().map_err(complain)?;
+    source.load(upstreams, &metrics).map_err(|faults| complain_of(&faults))
 }
 
 /// A runtime with the configured number of threads.

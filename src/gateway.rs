@@ -176,9 +176,17 @@ impl Gateway {
 
 /// A panic in a handler is that request's 1005 and nobody else's trouble.
 async fn guarded<T>(metrics: &Metrics, handler: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    AssertUnwindSafe(handler).catch_unwind().await.unwrap_or_else(|_| {
+    unpanicked(metrics, handler).await.unwrap_or_else(|Panicked| Err(Error::unexpected(Part::Gateway, PANICKED)))
+}
+
+const PANICKED: &str = "a handler panicked";
+
+struct Panicked;
+
+async fn unpanicked<T>(metrics: &Metrics, handler: impl Future<Output = T>) -> Result<T, Panicked> {
+    AssertUnwindSafe(handler).catch_unwind().await.map_err(|_| {
         metrics.panics.inc();
-        Err(Error::unexpected(Part::Gateway, "a handler panicked"))
+        Panicked
     })
 }
 
@@ -229,8 +237,11 @@ impl ProxyHttp for Gateway {
         match received {
             Ok(Some(reply)) => self.write(exchange, passage, reply).await?,
             Ok(None) => match &passage.pass {
-                // A panic in here is one of the engine's sessions, as in its own lane.
-                Some(Pass { is_plain: true, .. }) => Box::pin(self.ask(exchange, passage)).await?,
+                Some(Pass { is_plain: true, .. }) => {
+                    let asked = unpanicked(&self.gate.metrics, Box::pin(self.ask(exchange, passage))).await;
+                    // The failure takes the way of the engine's own: a 1005, or a cut when the answer has begun.
+                    asked.map_err(|Panicked| pingora_core::Error::explain(ErrorType::InternalError, PANICKED))??;
+                }
                 Some(Pass { handshake: Some(_), .. }) => {
                     match guarded(&self.gate.metrics, Box::pin(self.open_socket(exchange, passage))).await {
                         Ok(Opening::Opened | Opening::Declined) => {}

@@ -172,7 +172,7 @@ impl RuleSet {
         self.own_rates.get(endpoint as usize).map_or(&[], Vec::as_slice)
     }
 
-    /// Every rule whose path fits, the one that decides first; with what stands for each in its pattern.
+    /// Every rule whose path fits, the most specific first.
     pub fn candidates(&self, path: &str) -> Vec<&Arc<Rule>> {
         let mut found = Vec::new();
         if let Some(path) = path.strip_prefix('/') {

@@ -5,10 +5,9 @@ use std::net::IpAddr;
 
 use clap::Args;
 
-use super::{ConfigArgs, Failed, complain, complain_of};
+use super::{ConfigArgs, Failed, complain, complain_of, load_rules};
 use crate::app::RuleSource;
 use crate::config::Config;
-use crate::metrics::Metrics;
 use crate::rules::RuleSet;
 use crate::rules::case::Asked;
 use crate::rules::explain::Paint;
@@ -57,22 +56,14 @@ pub(super) struct ExplainArgs {
 impl ExplainArgs {
     /// The rules of the configuration; without one those of the usual folder, or else the ones that we ship.
     fn rules(&self) -> Result<RuleSet, Failed> {
-        let metrics = Metrics::new().map_err(complain)?;
         let unset = self.config.config.is_none() && self.config.overrides.is_empty();
-        let loaded = if unset {
+        if unset {
             let folder = Config::default().rules.dir;
             let source = if folder.is_dir() { RuleSource::Folder(folder) } else { RuleSource::Shipped };
-            source.load(&["helpdesk"], &metrics)
-        } else {
-            let config = self.config.load().map_err(|faults| complain_of(&faults))?;
-            RuleSource::Folder(config.rules.dir.clone()).load(&config.upstream_names(), &metrics)
-        };
-        loaded.map_err(|faults| {
-            for fault in &faults {
-                eprintln!("{fault}");
-            }
-            Failed
-        })
+            return load_rules(&source, &["helpdesk"]);
+        }
+        let config = self.config.load().map_err(|faults| complain_of(&faults))?;
+        load_rules(&RuleSource::Folder(config.rules.dir.clone()), &config.upstream_names())
     }
 }
 

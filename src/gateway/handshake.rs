@@ -116,7 +116,7 @@ impl Gateway {
             }
             None => None,
         };
-        registration.follow(&self.gate.rules.load());
+        registration.follow(&self.gate.rules)?;
         registration.leash().still_admits(known.as_ref().map(|known| &known.session))
     }
 

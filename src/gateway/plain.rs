@@ -80,7 +80,8 @@ impl Gateway {
             };
             match unless_gone(exchange, answered).await {
                 Ok(upstream) => return Ok((upstream, peer)),
-                // The upstream closed an idle connection while we took it: it has not seen the question.
+                // Most likely the upstream closed an idle connection while we took it. The client has heard nothing yet,
+                // and a GET may be asked twice.
                 Err(error) if reused && matches!(error.retry, RetryType::ReusedOnly) => fresh = true,
                 Err(error) => return Err(error),
             }
@@ -156,7 +157,7 @@ fn copy(answer: &ResponseHeader) -> ResponseHeader {
     let mut copy = ResponseHeader::from(parts);
     let own_words = answer.get_reason_phrase().filter(|words| Some(*words) != answer.status.canonical_reason());
     if own_words.is_some() {
-        // It was one before.
+        // It came as one, so it is one.
         let _ = copy.set_reason_phrase(own_words);
     }
     copy

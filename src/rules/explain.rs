@@ -1,6 +1,7 @@
 //! Why a request is answered as it is: every condition of every rule that its path fits.
 
-use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -13,7 +14,12 @@ use crate::domain::rate::Charged;
 use crate::domain::role::RoleName;
 use crate::endpoints::{self, OwnAccess, OwnLookup, OwnRoute};
 use crate::error::{BadRequest, Error};
+use crate::reply::retry_after_seconds;
 use crate::store::counters::InMemory;
+
+mod text;
+
+pub use text::Paint;
 
 /// What became of one condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -141,7 +147,7 @@ impl RuleSet {
                 rule,
                 upstream: None,
                 scope: None,
-                retry_after: error.retry_after().map(seconds),
+                retry_after: error.retry_after().map(retry_after_seconds),
                 reason: Some(error.to_string()),
                 by: None,
             },
@@ -177,16 +183,13 @@ impl RuleSet {
             OwnLookup::Nothing => return Err(nobody(Error::NotFound)),
             OwnLookup::NotOurs => {}
         }
-        let decides = match self.find(facts.method, facts.path) {
-            Lookup::Rule(rule) => Some(rule),
-            Lookup::OtherMethods(_) | Lookup::Nothing => None,
-        };
+        let found = self.find(facts.method, facts.path);
         for rule in self.candidates(facts.path) {
-            if !decides.is_some_and(|decides| std::sync::Arc::ptr_eq(decides, rule)) {
+            if !matches!(found, Lookup::Rule(decides) if Arc::ptr_eq(decides, rule)) {
                 candidates.push(passed_over(rule, facts.method));
             }
         }
-        let rule = match self.find(facts.method, facts.path) {
+        let rule = match found {
             Lookup::Rule(rule) => rule,
             Lookup::OtherMethods(allow) => return Err(nobody(Error::MethodNotAllowed { allow })),
             Lookup::Nothing => return Err(nobody(Error::NotFound)),
@@ -319,7 +322,7 @@ fn passed_over(rule: &Rule, method: &str) -> Candidate {
 /// Counts `before` requests and this one, on counters of its own; says what a shadow rate would do.
 fn rates(all: &[Rate], facts: &Facts<'_>, before: u32, steps: &mut Vec<Step>) -> Result<Option<String>, Error> {
     let counters = InMemory::new(all.len() + 1);
-    let now = std::time::Duration::ZERO;
+    let now = Duration::ZERO;
     for _ in 0..before {
         // From the first refusal on nothing changes any more: it is all one moment.
         if rate::charge(all, &counters, facts.session, facts.address, now, |_, _| {}).is_err() {
@@ -338,71 +341,4 @@ fn rates(all: &[Rate], facts: &Facts<'_>, before: u32, steps: &mut Vec<Step>) ->
     });
     steps.extend(all.iter().skip(asked).map(|rate| rate_step(rate, Outcome::NotReached)));
     charged.map(|()| shadow)
-}
-
-/// Whole seconds, as `Retry-After` says them.
-fn seconds(wait: std::time::Duration) -> u64 {
-    crate::reply::retry_after_seconds(wait)
-}
-
-impl Explanation {
-    /// For people; plain text.
-    pub fn to_text(&self) -> String {
-        self.render(Paint::None)
-    }
-
-    /// For people; the outcome in colour if wanted.
-    pub fn render(&self, paint: Paint) -> String {
-        let mut text = format!("{}\n", self.request);
-        for candidate in &self.candidates {
-            let decides = if candidate.decides { "decides" } else { "does not decide" };
-            let shadow = if candidate.shadow { ", in shadow mode" } else { "" };
-            let _ = writeln!(text, "\nrule `{}` ({}) {decides}{shadow}", candidate.rule, candidate.place);
-            for step in &candidate.steps {
-                let outcome = paint.outcome(step.outcome);
-                let _ = writeln!(text, "  {outcome}  {:<9}  {}", step.check, step.wants);
-            }
-        }
-        if self.candidates.is_empty() {
-            text.push_str("\nno rule has a path that fits\n");
-        }
-        let answer = &self.answer;
-        let _ = match (answer.code, &answer.upstream) {
-            (0, Some(upstream)) => {
-                let scope = answer.scope.as_ref().map(|scope| format!(", scope {scope}")).unwrap_or_default();
-                write!(text, "\nanswer: forwarded to `{upstream}`{scope}")
-            }
-            (0, None) => write!(text, "\nanswer: by the gateway itself"),
-            (code, _) => write!(text, "\nanswer: {} with code {code}", answer.status.unwrap_or_default()),
-        };
-        if let Some(wait) = answer.retry_after {
-            let _ = write!(text, ", Retry-After {wait}");
-        }
-        text.push('\n');
-        if let Some(reason) = &answer.reason {
-            let _ = writeln!(text, "reason: {reason}");
-        }
-        text
-    }
-}
-
-/// Whether outcomes are coloured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Paint {
-    /// For a terminal.
-    Colours,
-    /// For everything else.
-    None,
-}
-
-impl Paint {
-    fn outcome(self, outcome: Outcome) -> String {
-        let text = format!("{:<11}", outcome.as_str());
-        match (self, outcome) {
-            (Paint::None, _) => text,
-            (Paint::Colours, Outcome::Hit) => format!("\u{1b}[32m{text}\u{1b}[0m"),
-            (Paint::Colours, Outcome::Miss) => format!("\u{1b}[31m{text}\u{1b}[0m"),
-            (Paint::Colours, Outcome::NotReached) => format!("\u{1b}[2m{text}\u{1b}[0m"),
-        }
-    }
 }

@@ -94,19 +94,15 @@ impl Leash {
         self.rule.load_full()
     }
 
-    /// Whether its rule admits it still. Nobody is asked who they are by a rule in shadow mode.
+    /// Ends the socket if its rule no longer admits it.
     fn judge(&self, session: Option<&Session>) {
-        let rule = self.rule.load();
-        if rule.mode == Mode::Enforce && rule.judge(&self.opener.facts(session), &mut ()).is_err() {
+        if self.still_admits(session).is_err() {
             self.pull(Ending::Forbidden);
         }
     }
 
-    /// Whether its rule admits this session now; the refusal when not.
+    /// Whether its rule admits this session now; the refusal when not. A rule in shadow mode refuses nobody.
     pub fn still_admits(&self, session: Option<&Session>) -> Result<(), Error> {
-        if self.ending() == Some(Ending::Forbidden) {
-            return Err(Error::NotFound);
-        }
         let rule = self.rule.load();
         match rule.mode {
             Mode::Shadow => Ok(()),
@@ -114,15 +110,15 @@ impl Leash {
         }
     }
 
-    /// Puts it under the rule that holds now.
-    fn follow(&self, rules: &RuleSet) {
-        match rules.find("GET", &self.opener.path) {
-            Lookup::Rule(rule) => {
-                rule.metrics.websockets_open.inc();
-                self.rule.swap(rule.clone()).metrics.websockets_open.dec();
-            }
-            Lookup::OtherMethods(_) | Lookup::Nothing => self.pull(Ending::Forbidden),
-        }
+    /// Puts it under the rule that holds now; without one it ends.
+    fn follow(&self, rules: &RuleSet) -> Result<(), Error> {
+        let Lookup::Rule(rule) = rules.find("GET", &self.opener.path) else {
+            self.pull(Ending::Forbidden);
+            return Err(Error::NotFound);
+        };
+        rule.metrics.websockets_open.inc();
+        self.rule.swap(rule.clone()).metrics.websockets_open.dec();
+        Ok(())
     }
 }
 
@@ -167,11 +163,11 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// Puts the socket under the rule that holds now.
-    pub fn follow(&self, rules: &RuleSet) {
-        // Under the lock, as for all sockets: of two rule sets the later one stays.
+    /// Puts the socket under the rule that holds now; the refusal when there is none.
+    pub fn follow(&self, rules: &ArcSwap<RuleSet>) -> Result<(), Error> {
         let _held = self.registry.held.lock().unwrap_or_else(PoisonError::into_inner);
-        self.leash.follow(rules);
+        // Looked at under the lock: a reload that came between would be undone by the rules of before.
+        self.leash.follow(&rules.load())
     }
 
     /// What holds the socket.
@@ -245,7 +241,8 @@ impl Registry {
     pub fn follow(&self, rules: &RuleSet) {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         for leash in held.by_session.values().flatten().chain(&held.anonymous) {
-            leash.follow(rules);
+            // One without a rule has been told to end.
+            let _ = leash.follow(rules);
         }
         for leash in &held.anonymous {
             leash.judge(None);
