@@ -67,10 +67,12 @@ pub struct Api {
 pub async fn answer(api: &Api, call: &OwnCall, exchange: &mut Exchange, arrival: &Arrival) -> Result<Reply, Error> {
     let incoming = Incoming::of(exchange.req_header().as_ref(), arrival);
     let reply = match call.route.endpoint {
-        Endpoint::Qrcode => data(arrival, qrcode::issue(&api.signin, &incoming.device).await),
+        Endpoint::Qrcode => qrcode::issue(&api.signin, &incoming)
+            .await
+            .map(|(issued, cookie)| Reply::data(arrival, &issued).cookie(&cookie, api.secure_cookies)),
         Endpoint::ScanStatus => {
             let query = scan_status::Poll::of(&incoming.query)?;
-            data(arrival, scan_status::poll(&api.signin, &query).await)
+            data(arrival, scan_status::poll(&api.signin, &query, &incoming).await)
         }
         Endpoint::Oauth2Url => {
             let redirect_uri = incoming.query.required("redirect_uri")?;
@@ -101,11 +103,14 @@ pub async fn answer(api: &Api, call: &OwnCall, exchange: &mut Exchange, arrival:
         }
         Endpoint::Bind => {
             let request = body::json(&read(api, exchange).await?, &incoming)?;
-            data(arrival, bind::bind(&api.signin, request, &incoming).await)
+            let bound = data(arrival, bind::bind(&api.signin, request, &incoming).await);
+            bound.map(|reply| reply.cookie(&bind::spent_proof(), api.secure_cookies))
         }
-        Endpoint::SignInPage => signin_page::page(&api.signin, &incoming.query, arrival.language),
+        Endpoint::BindPage => Ok(bind::page(&api.signin, &incoming, arrival)),
+        Endpoint::SignInPage => signin_page::page(&api.signin, &incoming, arrival.language),
         Endpoint::PageStyle => Ok(Reply::asset("text/css; charset=utf-8", pages::STYLE)),
-        Endpoint::PageScript => Ok(Reply::asset("text/javascript; charset=utf-8", pages::SIGN_IN_SCRIPT)),
+        Endpoint::SignInScript => Ok(Reply::asset("text/javascript; charset=utf-8", pages::SIGN_IN_SCRIPT)),
+        Endpoint::BindScript => Ok(Reply::asset("text/javascript; charset=utf-8", pages::BIND_SCRIPT)),
         Endpoint::Ready => Ok(operations::ready(&api.operations, &api.signin, arrival).await),
         Endpoint::Version => data(arrival, Ok(operations::version())),
         Endpoint::Jwks => Ok(jwks::document(&api.signin)),

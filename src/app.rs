@@ -18,7 +18,8 @@ use tokio::sync::{Semaphore, watch};
 use url::Url;
 
 use crate::api::{Api, Operations};
-use crate::config::{BindProof, Client, Config, LimitsConfig};
+use crate::config::{BindProof, Config, LimitsConfig};
+use crate::domain::client::Client;
 use crate::domain::clock::Clock;
 use crate::gateway::connection::HeadLimits;
 use crate::gateway::door::Door;
@@ -168,7 +169,7 @@ impl App {
         let (shutdown, watched) = watch::channel(false);
         let operator = Operator::new(live, directory, config.platform.main_corp(), config.directory.fallback_role());
         control::open(&data, operator).map_err(in_data)?;
-        tokio::spawn(admin::serve(admin_listener, metrics.clone(), watched.clone()));
+        tokio::spawn(admin::serve(admin_listener, metrics.clone(), signin.clone(), watched.clone()));
 
         let gateway = Gateway {
             gate: gate.clone(),
@@ -329,6 +330,7 @@ fn settings(config: &Config, public_url: String) -> Settings {
         confirm: config.qr.confirm,
         flow_cookie: config.oauth2.require_flow_cookie,
         flow_lifetime: config.oauth2.flow_lifetime.get(),
+        login_log: config.directory.login_log.get(),
         bind_proof: config.bind.proof,
         development: if config.server.development { Development::On } else { Development::Off },
     }

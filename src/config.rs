@@ -29,7 +29,7 @@ mod upstream;
 
 mod websocket;
 
-pub use clients::{Client, ClientsConfig};
+pub use clients::ClientsConfig;
 pub use faults::{Fault, Faults};
 pub use limits::LimitsConfig;
 pub(crate) use load::line_of;

@@ -1,7 +1,11 @@
 //! Employees, roles, agents and the login log.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 
+use crate::domain::client::Client;
+use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, Employee, EmployeeId};
 use crate::domain::role::RoleName;
 use crate::domain::session::{LoginMethod, LoginSource};
@@ -60,14 +64,41 @@ pub struct LoginRecord<'a> {
     pub employee_id: &'a str,
     /// How they signed in.
     pub method: LoginMethod,
-    /// Where.
-    pub source: LoginSource,
+    /// Where; nothing if no page is known.
+    pub source: Option<LoginSource>,
+    /// The web client that asked; nothing if none did, or if it is not known which.
+    pub client: Option<Client>,
     /// From which address.
     pub address: &'a str,
     /// With which `User-Agent`.
     pub user_agent: &'a str,
     /// How it ended.
     pub result: LoginResult,
+}
+
+/// One line of the login log, as operators read it.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct LoginEntry {
+    /// When.
+    pub at: Timestamp,
+    /// The person's corporation; empty if it was not known.
+    pub corp_id: String,
+    /// The person; empty if it was not known.
+    pub employee_id: String,
+    /// How they signed in.
+    pub login_method: String,
+    /// Where; empty if no page was known.
+    pub login_source: String,
+    /// The web client that asked; empty if none was known.
+    pub client: String,
+    /// From which address.
+    pub ip_address: String,
+    /// With which `User-Agent`.
+    pub user_agent: String,
+    /// `success` or `refused`.
+    pub result: String,
+    /// Why it was refused; empty on success.
+    pub reason: String,
 }
 
 /// One role of one employee, as operators see it.
@@ -137,6 +168,12 @@ pub trait Directory: Send + Sync {
     /// Writes the login log, and the employee's last address on success. A sign-in that cannot be
     /// recorded does not succeed, so this comes before the token is handed out.
     async fn record_login(&self, record: LoginRecord<'_>) -> Result<(), DirectoryError>;
+
+    /// The login log, newest first, at most `limit` lines.
+    async fn logins(&self, limit: usize) -> Result<Vec<LoginEntry>, DirectoryError>;
+
+    /// Removes what is older than `kept` from the login log.
+    async fn forget_logins(&self, kept: Duration) -> Result<(), DirectoryError>;
 
     /// Whether it can be read now.
     async fn ready(&self) -> Result<(), DirectoryError>;

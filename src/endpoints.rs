@@ -29,10 +29,14 @@ pub enum Endpoint {
     Bind,
     /// The sign-in page.
     SignInPage,
-    /// Style and script of the pages.
+    /// The page that binds.
+    BindPage,
+    /// Style of the pages.
     PageStyle,
     /// Script of the sign-in page.
-    PageScript,
+    SignInScript,
+    /// Script of the page that binds.
+    BindScript,
     /// Whether the gateway can work.
     Ready,
     /// What is running.
@@ -99,7 +103,9 @@ pub const TABLE: &[OwnRoute] = &[
     row(Endpoint::Bind,           "POST", "/api/auth/bind",            OwnAccess::Anyone,           Doing::Bind),
     row(Endpoint::SignInPage,     "GET",  "/api/auth/signin",          OwnAccess::Anyone,           Doing::Request),
     row(Endpoint::PageStyle,      "GET",  "/api/auth/page.css",        OwnAccess::Anyone,           Doing::Request),
-    row(Endpoint::PageScript,     "GET",  "/api/auth/signin.js",       OwnAccess::Anyone,           Doing::Request),
+    row(Endpoint::SignInScript,   "GET",  "/api/auth/signin.js",       OwnAccess::Anyone,           Doing::Request),
+    row(Endpoint::BindPage,       "GET",  "/api/auth/bind/page",       OwnAccess::Anyone,           Doing::Bind),
+    row(Endpoint::BindScript,     "GET",  "/api/auth/bind.js",         OwnAccess::Anyone,           Doing::Request),
     row(Endpoint::Ready,          "GET",  "/api/ready",                OwnAccess::Anyone,           Doing::Request),
     row(Endpoint::Version,        "GET",  "/version",                  OwnAccess::Anyone,           Doing::Request),
     row(Endpoint::Jwks,           "GET",  "/.well-known/jwks.json",    OwnAccess::Anyone,           Doing::Request),

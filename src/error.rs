@@ -91,6 +91,14 @@ pub enum BadRequest {
     Parameter(&'static str),
     /// The address to return to is not one of the configured clients'.
     RedirectUri,
+    /// The person did not agree at the platform.
+    SignInDeclined,
+    /// The platform's code was used, is too old or was never given.
+    SignInCode,
+    /// The sign-in was not begun in this browser, or too long ago.
+    SignInFlow,
+    /// The QR code was used, cancelled or is too old.
+    TicketOver,
 }
 
 /// Why somebody may not (1003).
@@ -171,6 +179,8 @@ pub enum Part {
     Directory,
     /// The messaging platform.
     Platform,
+    /// What is set about the messaging platform: it refuses us.
+    PlatformSetup,
     /// This process.
     Gateway,
 }
@@ -265,6 +275,12 @@ pub enum Error {
         /// Goes to the log and no further.
         #[source]
         cause: Option<Cause>,
+    },
+    /// The messaging platform has failed so often that it is left alone for a while.
+    #[error("the messaging platform fails and is not asked for another {} s", .again_in.as_secs())]
+    PlatformResting {
+        /// When it is asked again.
+        again_in: Duration,
     },
     /// Something that should not happen did.
     #[error("unexpected failure of {part:?}")]
@@ -367,7 +383,7 @@ impl Error {
             Error::HeadTooLarge => Code::HeadTooLarge,
             Error::UpstreamFailed(_) => Code::UpstreamFailed,
             Error::UpstreamTimeout => Code::UpstreamTimeout,
-            Error::Unavailable { .. } => Code::Unavailable,
+            Error::Unavailable { .. } | Error::PlatformResting { .. } => Code::Unavailable,
             Error::Unexpected { .. } => Code::Unexpected,
         }
     }
@@ -400,6 +416,7 @@ impl Error {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Error::RateLimited { retry_after, .. } => Some(*retry_after),
+            Error::PlatformResting { again_in } => Some(*again_in),
             Error::Unavailable { .. } => Some(Duration::from_secs(1)),
             _ => None,
         }
@@ -417,6 +434,18 @@ impl Error {
     pub fn unexpected(part: Part, cause: impl Into<Cause>) -> Self {
         Error::Unexpected { doing: Doing::Request, part, cause: cause.into() }
     }
+}
+
+/// An error and what caused it, in one line.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut line = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        line.push_str(": ");
+        line.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    line
 }
 
 fn told(exceeded: &Option<Exceeded>) -> String {

@@ -61,6 +61,8 @@ pub struct Metrics {
     pub platform_seconds: HistogramVec,
     /// Failed calls to the platform, by call and class.
     pub platform_errors: IntCounterVec,
+    /// `platform_token_age_seconds`
+    pub platform_token_age: Gauge,
     /// Time from the request to the first byte of the upstream's answer.
     pub upstream_seconds: HistogramVec,
     /// Panics that became a 1005.
@@ -110,9 +112,11 @@ impl Metrics {
 
         let websockets_open = IntGaugeVec::new(Opts::new("websockets_open", "WebSockets open now."), &["rule"])?;
         registry.register(Box::new(websockets_open.clone()))?;
-        let config_reload_timestamp =
-            Gauge::new("config_reload_timestamp_seconds", "When rules, keys and certificates were last loaded.")?;
-        registry.register(Box::new(config_reload_timestamp.clone()))?;
+        let seconds = |name: &str, help: &str| -> Result<Gauge, prometheus::Error> {
+            let metric = Gauge::new(name, help)?;
+            registry.register(Box::new(metric.clone()))?;
+            Ok(metric)
+        };
         let build = IntGaugeVec::new(Opts::new("build_info", "What is running."), &["version", "commit"])?;
         registry.register(Box::new(build.clone()))?;
         build.with_label_values(&[env!("CARGO_PKG_VERSION"), env!("DESKGATE_COMMIT")]).set(1);
@@ -159,6 +163,10 @@ impl Metrics {
             )?,
             platform_seconds: histograms("platform_seconds", "Calls to the messaging platform.", &["call"])?,
             platform_errors: counters("platform_errors_total", "Failed calls to the platform.", &["call", "class"])?,
+            platform_token_age: seconds(
+                "platform_token_age_seconds",
+                "How old the token is with which the platform is asked; 0 when there is none.",
+            )?,
             upstream_seconds: histograms(
                 "upstream_seconds",
                 "From the choice of the upstream to the first byte of its answer.",
@@ -167,7 +175,10 @@ impl Metrics {
             panics: counter("panics_total", "Panics that became a 1005.")?,
             rules_loaded: gauge("rules_loaded", "Rules in force.")?,
             config_reload_success: gauge("config_reload_success", "Whether the last load went through.")?,
-            config_reload_timestamp,
+            config_reload_timestamp: seconds(
+                "config_reload_timestamp_seconds",
+                "When rules, keys and certificates were last loaded.",
+            )?,
             development_mode: gauge("development_mode", "Whether development mode is on.")?,
             bind_without_proof: gauge("bind_without_proof", "Whether binding asks for no proof.")?,
             websockets_open,

@@ -1,15 +1,19 @@
 //! The pages that people see: HTML, style and script are files, embedded at build time. Plain text
 //! goes in through [`fill`], which escapes it.
 
-use crate::config::Client;
+use crate::domain::client::Client;
 use crate::domain::clock::Timestamp;
 use crate::domain::language::Language;
 use crate::error::Error;
+use crate::signin::oauth2::BindProofClaim;
 use crate::signin::ticket::Asking;
 
 mod words;
 
 use words::words;
+
+/// What the platform's own client says of itself in `User-Agent`.
+const PLATFORM_CLIENT: &str = "wxwork";
 
 /// The style of all pages.
 pub const STYLE: &str = include_str!("pages/page.css");
@@ -17,13 +21,29 @@ pub const STYLE: &str = include_str!("pages/page.css");
 /// The script of the sign-in page.
 pub const SIGN_IN_SCRIPT: &str = include_str!("pages/signin.js");
 
+/// The script of the page that binds.
+pub const BIND_SCRIPT: &str = include_str!("pages/bind.js");
+
 const SIGN_IN: &str = include_str!("pages/signin.html");
 const CONFIRM: &str = include_str!("pages/confirm.html");
+const BIND: &str = include_str!("pages/bind.html");
 const NOTICE: &str = include_str!("pages/notice.html");
 
-/// The sign-in page of a client.
-pub fn sign_in(language: Language, client: Client, home: &str) -> String {
-    let own = [("client", client.as_str()), ("home", home)];
+/// The sign-in page of a client. Inside the platform's own client the redirect comes first: a phone cannot scan itself.
+pub fn sign_in(language: Language, client: Client, home: &str, user_agent: &str) -> String {
+    let words = words(language);
+    let name = match client {
+        Client::H5 => "client_h5",
+        Client::Itagent => "client_itagent",
+        Client::Itadmin => "client_itadmin",
+    };
+    let own = [
+        ("client", client.as_str()),
+        ("client_name", words(name)),
+        ("home", home),
+        ("in_app", if user_agent.contains(PLATFORM_CLIENT) { "yes" } else { "no" }),
+        ("other_lang", language.other().tag()),
+    ];
     fill(SIGN_IN, language, &own)
 }
 
@@ -42,6 +62,13 @@ pub fn confirm(language: Language, asking: &Asking, proof: &str) -> String {
     fill(CONFIRM, language, &own)
 }
 
+/// The page on which a connected corporation's member names their employee account.
+pub fn bind(language: Language, claim: &BindProofClaim) -> String {
+    let member = format!("{}/{}", claim.corp_id, claim.employee_id);
+    let name = if claim.name.is_empty() { member } else { format!("{} ({member})", claim.name) };
+    fill(BIND, language, &[("name", &name), ("home", &claim.home)])
+}
+
 /// What a page says when there is nothing more to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notice {
@@ -54,18 +81,28 @@ pub enum Notice {
 /// A page that says how it ended.
 pub fn notice(language: Language, notice: Notice) -> String {
     let words = words(language);
-    let (title, text) = match notice {
-        Notice::Confirmed => (words("confirmed_title"), words("confirmed_text")),
-        Notice::Cancelled => (words("cancelled_title"), words("cancelled_text")),
+    let (kind, heading, text) = match notice {
+        Notice::Confirmed => ("good", words("confirmed_title"), words("confirmed_text")),
+        Notice::Cancelled => ("stopped", words("cancelled_title"), words("cancelled_text")),
     };
-    fill(NOTICE, language, &[("heading", title), ("text", text)])
+    let nothing_more = [("detail", ""), ("back", ""), ("back_word", "")];
+    fill(NOTICE, language, &[&[("kind", kind), ("heading", heading), ("text", text)][..], &nothing_more].concat())
 }
 
 /// A page that says what went wrong and what to do.
 pub fn error(language: Language, error: &Error, request_id: &str) -> String {
     let words = words(language);
-    let text = format!("{} ({} {})", error.message(language), error.code().number(), request_id);
-    fill(NOTICE, language, &[("heading", words("error_title")), ("text", &text)])
+    let text = error.message(language);
+    let detail = format!("{} · {request_id}", error.code().number());
+    let own = [
+        ("kind", "error"),
+        ("heading", words("error_title")),
+        ("text", &*text),
+        ("detail", &detail),
+        ("back", "/api/auth/signin"),
+        ("back_word", words("notice_back")),
+    ];
+    fill(NOTICE, language, &own)
 }
 
 /// Puts words and values into a page: `{{name}}` is one of `own`, escaped, else a word of the language.
@@ -105,7 +142,7 @@ fn escape(text: &str, out: &mut String) {
 fn browser_kind(user_agent: &str) -> &'static str {
     // The platform's own clients name the others as well, so they come first.
     const KINDS: [(&str, &str); 7] = [
-        ("wxwork", "WeCom"),
+        (PLATFORM_CLIENT, "WeCom"),
         ("MicroMessenger", "WeChat"),
         ("Edg/", "Edge"),
         ("Firefox/", "Firefox"),

@@ -4,10 +4,14 @@
 //! person, person to profile). "Exchange the code for the user's token" is left out on purpose:
 //! WeCom has no such token.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use url::Url;
 
 use crate::domain::employee::{CorpId, EmployeeId};
+
+mod breaker;
 
 #[cfg(test)]
 mod browser;
@@ -59,6 +63,14 @@ pub struct Profile {
     pub status: MemberStatus,
 }
 
+impl Profile {
+    /// Of somebody about whom nothing is told but that they may work.
+    pub fn unnamed() -> Self {
+        let nothing = String::new;
+        Self { name: nothing(), department: nothing(), avatar: nothing(), status: MemberStatus::Active }
+    }
+}
+
 /// Why the platform could not say.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlatformError {
@@ -79,6 +91,12 @@ pub enum PlatformError {
     /// It cannot be reached, is too slow, or answers nonsense.
     #[error("the platform is unavailable: {0}")]
     Unavailable(String),
+    /// It has failed so often lately that it is left alone for a while.
+    #[error("the platform has failed repeatedly and is not asked for another {} s", .again_in.as_secs())]
+    Resting {
+        /// When it is asked again.
+        again_in: Duration,
+    },
 }
 
 impl PlatformError {
@@ -89,6 +107,7 @@ impl PlatformError {
             PlatformError::UnknownMember => "unknown_member",
             PlatformError::Configuration { .. } => "configuration",
             PlatformError::Unavailable(_) => "unavailable",
+            PlatformError::Resting { .. } => "resting",
         }
     }
 }
@@ -102,15 +121,42 @@ pub struct AuthorizeRequest<'a> {
     pub state: &'a str,
 }
 
+/// What a browser came back with from the authorize page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Consent<'q> {
+    /// The person agreed; the code tells who they are, once.
+    Granted {
+        /// As it came, unchecked.
+        code: &'q str,
+    },
+    /// The person refused.
+    Denied,
+    /// Something went wrong on the platform's side.
+    Failed,
+}
+
+/// Looks a parameter of the callback up by its name.
+pub type Parameter<'a, 'q> = &'a (dyn Fn(&'static str) -> Option<&'q str> + Sync);
+
 /// A messaging platform.
 #[async_trait]
 pub trait Platform: Send + Sync {
     /// Where to send the browser, parameters in the specification's order.
     fn authorize_url(&self, request: AuthorizeRequest<'_>) -> Url;
 
+    /// Reads what the authorize page returned with. The names of the parameters, and how a refusal looks, are
+    /// the platform's own.
+    fn consent<'q>(&self, parameter: Parameter<'_, 'q>) -> Consent<'q>;
+
     /// Whose code this is. A code can be asked for once: the caller keeps the answer.
     async fn identify(&self, code: &str) -> Result<Person, PlatformError>;
 
-    /// What the platform tells about a member of the main corporation.
-    async fn profile(&self, employee_id: &EmployeeId) -> Result<Profile, PlatformError>;
+    /// What the platform tells about somebody whom it has identified.
+    async fn profile(&self, person: &Person) -> Result<Profile, PlatformError>;
+
+    /// For how long it will not be asked, if it has failed too often. Sending anybody there now is in vain.
+    fn resting(&self) -> Option<Duration>;
+
+    /// How old the credential is that calls carry; nothing if there is none.
+    fn credential_age(&self) -> Option<Duration>;
 }

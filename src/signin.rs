@@ -14,6 +14,8 @@ use crate::store::live::Live;
 use crate::token::Tokens;
 use crate::token::seal::Seal;
 
+mod attempt;
+
 pub mod bind;
 
 pub mod development;
@@ -49,6 +51,8 @@ pub struct Settings {
     pub flow_cookie: FlowCookie,
     /// How long a flow may take.
     pub flow_lifetime: Duration,
+    /// How long the login log is kept.
+    pub login_log: Duration,
     /// What binding asks for.
     pub bind_proof: BindProof,
     /// Whether development mode is on.
@@ -123,9 +127,18 @@ impl SignIn {
         }
     }
 
-    /// Gives back the memory of answers that nobody will ask for again.
-    pub fn sweep(&self) {
+    /// Gives back the memory of answers that nobody will ask for again, and forgets old lines of the login log.
+    pub async fn sweep(&self) {
         self.callbacks.sweep(self.clock.now());
+        if let Err(error) = self.directory.forget_logins(self.settings.login_log).await {
+            tracing::warn!(error = %crate::error::chain(&error), "old lines of the login log could not be removed");
+        }
+    }
+
+    /// Brings those metrics up to date that change by themselves.
+    pub fn measure(&self) {
+        let age = self.platform.credential_age().unwrap_or_default();
+        self.metrics.platform_token_age.set(age.as_secs_f64());
     }
 
     /// What is set.

@@ -31,6 +31,17 @@ impl Query {
         Ok(found)
     }
 
+    /// Whether no parameter stands twice with different values.
+    pub fn unambiguous(&self) -> Result<(), BadRequest> {
+        let differ = |(name, value): &(String, String)| self.first(name).is_some_and(|first| first != value);
+        if self.pairs.iter().any(differ) { Err(BadRequest::Parameter("(one that is there twice)")) } else { Ok(()) }
+    }
+
+    /// The first value of a parameter.
+    pub fn first(&self, name: &str) -> Option<&str> {
+        self.pairs.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
     /// The value of a parameter that must be there.
     pub fn required(&self, name: &'static str) -> Result<&str, Error> {
         match self.optional(name)? {

@@ -3,19 +3,16 @@
 use url::form_urlencoded;
 
 use super::Api;
+use super::bind::{self, BIND_PAGE};
 use super::incoming::Incoming;
-use super::oauth2_url::FLOW_COOKIE;
+use super::oauth2_url::{self, FLOW_COOKIE};
 use super::qr_confirm::{CONFIRM_COOKIE, CONFIRM_PATH};
-use crate::domain::language::Language;
-use crate::error::{BadRequest, Error};
+use crate::error::Error;
 use crate::pages::{self, Notice};
 use crate::pipeline::Arrival;
 use crate::reply::{Cookie, Reply};
 use crate::signin::oauth2::{Callback, Return};
 use crate::signin::ticket::Scanned;
-
-/// The cookie that lets somebody bind.
-pub const BIND_COOKIE: &str = "deskgate_bind";
 
 /// Where the browser goes after the platform.
 pub async fn answer(api: &Api, incoming: &Incoming, arrival: &Arrival) -> Reply {
@@ -25,16 +22,24 @@ pub async fn answer(api: &Api, incoming: &Incoming, arrival: &Arrival) -> Reply 
         .filter(|(name, _)| name.starts_with(FLOW_COOKIE))
         .map(|(_, value)| value.clone())
         .collect();
-    let callback = match read(incoming, &flows) {
-        Ok(callback) => callback,
-        Err(fault) => return error_page(arrival, &fault.into()),
+    if let Err(fault) = incoming.query.unambiguous() {
+        return error_page(arrival, &fault.into());
+    }
+    let callback = Callback {
+        parameter: &|name| incoming.query.first(name),
+        state: incoming.query.first("state"),
+        flows: &flows,
+        referer: incoming.referer.as_deref(),
+        fetch_site: incoming.fetch_site.as_deref(),
     };
     let returned = api.signin.callback(callback, &incoming.device).await;
     match &*returned {
-        Return::SignedIn { to, token, expires_in } => {
+        Return::SignedIn { to, token, expires_in, flow } => {
             let expires_in = expires_in.to_string();
             let fragment = [("token", token.as_str()), ("expires_in", &expires_in), ("token_type", "Bearer")];
-            Reply::redirect(&with_fragment(to, &fragment))
+            let reply = Reply::redirect(&with_fragment(to, &fragment));
+            let done = flow.as_deref().and_then(|nonce| oauth2_url::ending(nonce, incoming));
+            done.iter().fold(reply, |reply, cookie| reply.cookie(cookie, api.secure_cookies))
         }
         Return::Scanned(Scanned::Confirm { scan_id, confirm }) => {
             let cookie = Cookie {
@@ -48,36 +53,12 @@ pub async fn answer(api: &Api, incoming: &Incoming, arrival: &Arrival) -> Reply 
         Return::Scanned(Scanned::Confirmed) => {
             Reply::page(http::StatusCode::OK, arrival.language, pages::notice(arrival.language, Notice::Confirmed))
         }
-        Return::BindFirst { to, proof } => {
-            let cookie = Cookie {
-                name: BIND_COOKIE.to_owned(),
-                value: proof.clone(),
-                path: "/api/auth/bind",
-                max_age: api.signin.settings().flow_lifetime.as_secs(),
-            };
-            let error = Error::Forbidden(crate::error::Forbidden::EmployeeUnknown);
-            failed(to.as_deref(), "bind_required", &error, arrival).cookie(&cookie, api.secure_cookies)
+        Return::BindFirst { proof } => {
+            let lifetime = api.signin.settings().flow_lifetime;
+            Reply::redirect(BIND_PAGE).cookie(&bind::proof_cookie(proof, lifetime), api.secure_cookies)
         }
-        Return::Failed { to, word, error } => {
-            tracing::info!(
-                target: "deskgate::audit",
-                { request.id = arrival.request_id.as_str(), client.address = %arrival.client, reason = %error },
-                "sign-in refused: {word}"
-            );
-            failed(to.as_deref(), word, error, arrival)
-        }
+        Return::Failed { to, word, error } => failed(to.as_deref(), word, error, arrival),
     }
-}
-
-fn read<'a>(incoming: &'a Incoming, flows: &'a [String]) -> Result<Callback<'a>, BadRequest> {
-    Ok(Callback {
-        code: incoming.query.optional("code")?,
-        state: incoming.query.optional("state")?,
-        errcode: incoming.query.optional("errcode")?,
-        flows,
-        referer: incoming.referer.as_deref(),
-        fetch_site: incoming.fetch_site.as_deref(),
-    })
 }
 
 fn failed(to: Option<&str>, word: &str, error: &Error, arrival: &Arrival) -> Reply {
@@ -89,8 +70,8 @@ fn failed(to: Option<&str>, word: &str, error: &Error, arrival: &Arrival) -> Rep
 
 /// A plain page, for when no client's page is known.
 pub fn error_page(arrival: &Arrival, error: &Error) -> Reply {
-    let language: Language = arrival.language;
-    Reply::page(error.code().status(), language, pages::error(language, error, arrival.request_id.as_str()))
+    let html = pages::error(arrival.language, error, arrival.request_id.as_str());
+    Reply::page(error.code().status(), arrival.language, html)
 }
 
 /// Fragments stay in the browser: no server, log or `Referer` sees them.

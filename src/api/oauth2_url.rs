@@ -19,6 +19,9 @@ pub const FLOW_PATH: &str = "/api/auth/oauth2";
 /// More tabs than anybody signs in with at once; beyond that the oldest flow is forgotten.
 const MOST_FLOWS: usize = 16;
 
+/// How long a flow's cookie stays after its end: the platform's clients may come back twice.
+const AFTERLIFE: u64 = 60;
+
 /// The answer.
 #[derive(Debug, Serialize)]
 pub struct AuthorizeUrl {
@@ -51,4 +54,11 @@ pub fn cookies(begun: &Begun, incoming: &Incoming, lifetime: Duration) -> Vec<Co
         max_age: lifetime.as_secs(),
     };
     removed.chain([own]).collect()
+}
+
+/// A flow that is done: its cookie goes soon, and not only when its time is up.
+pub fn ending(nonce: &str, incoming: &Incoming) -> Option<Cookie> {
+    let name = format!("{FLOW_COOKIE}{nonce}");
+    let value = incoming.cookie(&name)?.to_owned();
+    Some(Cookie { name, value, path: FLOW_PATH, max_age: AFTERLIFE })
 }

@@ -4,7 +4,7 @@ use http::StatusCode;
 
 use super::incoming::Incoming;
 use super::oauth2_callback::error_page;
-use crate::domain::secret::same;
+use crate::domain::secret::{Print, same};
 use crate::domain::ticket::{ConfirmId, ScanId};
 use crate::error::{BadRequest, Error};
 use crate::pages::{self, Notice};
@@ -46,7 +46,7 @@ pub async fn answer(signin: &SignIn, incoming: &Incoming, form: &[(String, Strin
             Some("cancel") => (Answer::Cancel, Notice::Cancelled),
             _ => return Err(BadRequest::Parameter("answer").into()),
         };
-        signin.answer_scan(&scan_id, &confirm, answer).await?;
+        signin.answer_scan(&scan_id, &confirm, answer, &incoming.device).await?;
         Ok(notice)
     };
     match answered.await {
@@ -57,13 +57,11 @@ pub async fn answer(signin: &SignIn, incoming: &Incoming, form: &[(String, Strin
 
 fn scan_of(incoming: &Incoming) -> Result<(ScanId, ConfirmId), Error> {
     let cookie = incoming.cookie(CONFIRM_COOKIE).and_then(|value| value.split_once('.'));
-    let (scan_id, confirm) = cookie.ok_or(BadRequest::Parameter("state"))?;
+    let (scan_id, confirm) = cookie.ok_or(BadRequest::TicketOver)?;
     Ok((ScanId::new(scan_id), ConfirmId::new(confirm)))
 }
 
 /// What the form carries against forgery: a digest of the cookie, which no other site can read.
 fn form_proof(confirm: &ConfirmId) -> String {
-    use base64::Engine;
-    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, confirm.as_str().as_bytes());
-    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(digest)
+    Print::of(&["confirm form", confirm.as_str()]).as_str().to_owned()
 }

@@ -1,10 +1,37 @@
 //! `GET /api/auth/qrcode`
 
-use crate::error::Error;
-use crate::signin::ticket::IssuedTicket;
-use crate::signin::{Device, SignIn};
+use super::incoming::Incoming;
+use crate::domain::client::Client;
+use crate::domain::secret::random_name;
+use crate::domain::ticket::BrowserId;
+use crate::error::{BadRequest, Error};
+use crate::reply::Cookie;
+use crate::signin::SignIn;
+use crate::signin::ticket::{Asker, IssuedTicket};
 
-/// Issues a ticket and the code that a phone scans for it.
-pub async fn issue(signin: &SignIn, device: &Device) -> Result<IssuedTicket, Error> {
-    signin.issue_ticket(device).await
+/// The cookie by which a browser is known again when it polls. One for all its tabs.
+pub const BROWSER_COOKIE: &str = "deskgate_browser";
+
+/// Letters of the cookie's value; about 190 bits.
+const BROWSER_LETTERS: usize = 32;
+
+/// Longer than any ticket lives, and set anew with each.
+const REMEMBERED: u64 = 24 * 3600;
+
+/// Issues a ticket to the browser that asks, and the cookie that it must poll with.
+pub async fn issue(signin: &SignIn, incoming: &Incoming) -> Result<(IssuedTicket, Cookie), Error> {
+    let client = match incoming.query.optional("client")? {
+        None => None,
+        Some(name) => Some(Client::named(name).ok_or(BadRequest::Parameter("client"))?),
+    };
+    let own = incoming.cookie(BROWSER_COOKIE).filter(|value| is_ours(value)).map(str::to_owned);
+    let browser = BrowserId::new(own.unwrap_or_else(|| random_name(BROWSER_LETTERS)));
+    let issued = signin.issue_ticket(Asker { device: &incoming.device, browser: &browser, client }).await?;
+    let cookie =
+        Cookie { name: BROWSER_COOKIE.to_owned(), value: browser.to_string(), path: "/api/auth", max_age: REMEMBERED };
+    Ok((issued, cookie))
+}
+
+fn is_ours(value: &str) -> bool {
+    value.len() == BROWSER_LETTERS && value.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }

@@ -9,10 +9,19 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::metrics::Metrics;
+use crate::signin::SignIn;
 
 /// Serves metrics until `shutdown` says stop.
-pub(super) async fn serve(listener: TcpListener, metrics: Arc<Metrics>, mut shutdown: watch::Receiver<bool>) {
-    let page = move || async move { ([(CONTENT_TYPE, "text/plain; version=0.0.4")], metrics.render()) };
+pub(super) async fn serve(
+    listener: TcpListener,
+    metrics: Arc<Metrics>,
+    signin: Arc<SignIn>,
+    mut shutdown: watch::Receiver<bool>,
+) {
+    let page = move || async move {
+        signin.measure();
+        ([(CONTENT_TYPE, "text/plain; version=0.0.4")], metrics.render())
+    };
     let router = Router::new().route("/metrics", get(page));
     let stop = async move {
         let _ = shutdown.wait_for(|stop| *stop).await;

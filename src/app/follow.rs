@@ -64,7 +64,7 @@ pub(super) async fn sweep(store: Arc<dyn Store>, gate: Arc<Gate>, signin: Arc<Si
         tick.tick().await;
         gate.live.sweep(gate.clock.now());
         gate.counters.sweep(gate.clock.running());
-        signin.sweep();
+        signin.sweep().await;
         if let Err(error) = store.sweep().await {
             tracing::warn!(%error, "expired records could not be removed");
         }

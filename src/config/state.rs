@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::Faults;
+use super::{Faults, Span};
 use crate::domain::role::RoleName;
 
 /// `[store]`
@@ -37,11 +37,14 @@ pub struct DirectoryConfig {
     pub url: String,
     /// The role of employees who have none; empty: they are refused (1003).
     pub default_role: String,
+    /// How long the login log is kept.
+    pub login_log: Span,
 }
 
 impl Default for DirectoryConfig {
     fn default() -> Self {
-        Self { url: "sqlite:directory.db".to_owned(), default_role: "user".to_owned() }
+        let login_log = Span::seconds(180 * 86_400);
+        Self { url: "sqlite:directory.db".to_owned(), default_role: "user".to_owned(), login_log }
     }
 }
 
@@ -59,6 +62,9 @@ impl DirectoryConfig {
     pub(super) fn check(&self, faults: &mut Faults) {
         if self.file().is_none() {
             faults.add("directory.url", "only \"sqlite:FILE\" is supported");
+        }
+        if self.login_log < Span::seconds(3600) {
+            faults.add("directory.login_log", "must be at least 1h");
         }
         if !self.default_role.is_empty() && !RoleName::is_well_formed(&self.default_role) {
             faults.add("directory.default_role", "must be a role's name");

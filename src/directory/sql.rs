@@ -8,10 +8,14 @@ use async_trait::async_trait;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous};
 use sqlx::{ConnectOptions, Row, SqlitePool};
 
-use super::{Arriving, Assignment, Directory, DirectoryError, LoginRecord, LoginResult, RoleChange, development};
-use crate::domain::clock::Clock;
+use super::{
+    Arriving, Assignment, Directory, DirectoryError, LoginEntry, LoginRecord, LoginResult, RoleChange, development,
+};
+use crate::domain::client::Client;
+use crate::domain::clock::{Clock, Timestamp};
 use crate::domain::employee::{CorpId, Employee, EmployeeId, Standing};
 use crate::domain::role::RoleName;
+use crate::domain::session::LoginSource;
 
 /// Employees, roles and the login log in SQL.
 pub struct SqlDirectory {
@@ -78,6 +82,10 @@ impl SqlDirectory {
 
 const EMPLOYEE: &str = "SELECT corp_id, employee_id, name, department, avatar, disabled, last_login_ip FROM employees
      WHERE corp_id = $1 AND employee_id = $2";
+
+const LOG_LOGIN: &str = "INSERT INTO login_log
+     (at, corp_id, employee_id, login_method, login_source, client, ip_address, user_agent, result, reason)
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
 
 #[async_trait]
 impl Directory for SqlDirectory {
@@ -236,12 +244,13 @@ impl Directory for SqlDirectory {
             LoginResult::Refused(reason) => ("refused", reason),
         };
         let mut change = self.pool.begin().await.map_err(unavailable)?;
-        sqlx::query("INSERT INTO login_log VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)")
+        sqlx::query(LOG_LOGIN)
             .bind(self.clock.now().millis())
             .bind(record.corp_id)
             .bind(record.employee_id)
             .bind(record.method.as_str())
-            .bind(record.source.as_str())
+            .bind(record.source.map_or("", LoginSource::as_str))
+            .bind(record.client.map_or("", Client::as_str))
             .bind(record.address)
             .bind(record.user_agent)
             .bind(result)
@@ -259,6 +268,40 @@ impl Directory for SqlDirectory {
                 .map_err(unavailable)?;
         }
         change.commit().await.map_err(unavailable)
+    }
+
+    async fn logins(&self, limit: usize) -> Result<Vec<LoginEntry>, DirectoryError> {
+        let rows = sqlx::query(
+            "SELECT at, corp_id, employee_id, login_method, login_source, client, ip_address, user_agent, result, reason
+             FROM login_log ORDER BY at DESC LIMIT $1",
+        )
+        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+        .fetch_all(&self.pool)
+        .await
+        .map_err(unavailable)?;
+        let entries = rows.iter().map(|row| LoginEntry {
+            at: Timestamp::from_millis(row.get(0)),
+            corp_id: row.get(1),
+            employee_id: row.get(2),
+            login_method: row.get(3),
+            login_source: row.get(4),
+            client: row.get(5),
+            ip_address: row.get(6),
+            user_agent: row.get(7),
+            result: row.get(8),
+            reason: row.get(9),
+        });
+        Ok(entries.collect())
+    }
+
+    async fn forget_logins(&self, kept: Duration) -> Result<(), DirectoryError> {
+        let kept = i64::try_from(kept.as_millis()).unwrap_or(i64::MAX);
+        sqlx::query("DELETE FROM login_log WHERE at < $1")
+            .bind(self.clock.now().millis().saturating_sub(kept))
+            .execute(&self.pool)
+            .await
+            .map(|_| ())
+            .map_err(unavailable)
     }
 
     async fn ready(&self) -> Result<(), DirectoryError> {

@@ -23,6 +23,22 @@ impl Language {
         }
     }
 
+    /// Both.
+    pub const ALL: [Language; 2] = [Language::English, Language::Chinese];
+
+    /// The other one.
+    pub fn other(self) -> Language {
+        match self {
+            Language::English => Language::Chinese,
+            Language::Chinese => Language::English,
+        }
+    }
+
+    /// The one of this tag.
+    pub fn tagged(tag: &str) -> Option<Language> {
+        Language::ALL.into_iter().find(|language| language.tag() == tag)
+    }
+
     /// The best of ours for an `Accept-Language` value, by its weights; `fallback` when it names neither.
     pub fn negotiate(accept: Option<&str>, fallback: Language) -> Language {
         let mut best: Option<(f32, Language)> = None;

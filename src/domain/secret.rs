@@ -2,7 +2,10 @@
 
 use std::fmt;
 
+use aws_lc_rs::digest;
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
 /// A value that must not reach a log: its `Debug` prints `***`.
@@ -72,6 +75,28 @@ pub fn random_below(bound: u32) -> u32 {
     // 2^64 is so much larger than any `bound` that the bias is below 2^-32.
     let wide = u64::from_le_bytes(random_bytes::<8>());
     u32::try_from(wide % u64::from(bound)).unwrap_or(0)
+}
+
+/// Stands for a secret where the secret itself must not be kept: its SHA-256, in base64url.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Print(String);
+
+impl Print {
+    /// Of these words in their order.
+    pub fn of(words: &[&str]) -> Self {
+        let mut context = digest::Context::new(&digest::SHA256);
+        for word in words {
+            context.update(&(word.len() as u64).to_le_bytes());
+            context.update(word.as_bytes());
+        }
+        Self(URL_SAFE_NO_PAD.encode(context.finish()))
+    }
+
+    /// As text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
 }
 
 /// Compares without telling by its time where the difference is.

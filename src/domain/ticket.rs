@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::client::Client;
 use super::clock::Timestamp;
 use super::employee::{CorpId, EmployeeId};
 use super::identifier;
+use super::secret::Print;
 use super::session::{SessionId, Version};
 
 identifier! {
@@ -24,6 +26,11 @@ identifier! {
     ConfirmId
 }
 
+identifier! {
+    /// Tells one browser from another while they wait for their codes to be scanned.
+    BrowserId
+}
+
 /// The person whose phone scanned the code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scanner {
@@ -33,6 +40,9 @@ pub struct Scanner {
     pub employee_id: EmployeeId,
     /// Display name.
     pub name: String,
+    /// The phone's address.
+    #[serde(default)]
+    pub address: String,
 }
 
 /// Where a ticket stands. Only forwards, never back.
@@ -100,6 +110,12 @@ pub struct Ticket {
     pub address: String,
     /// The asking browser's `User-Agent`.
     pub user_agent: String,
+    /// The web client whose sign-in page asked, if one did.
+    #[serde(default)]
+    pub client: Option<Client>,
+    /// The print of the asking browser's own cookie.
+    #[serde(default)]
+    pub browser: Option<Print>,
 }
 
 impl Ticket {

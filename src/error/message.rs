@@ -44,6 +44,19 @@ impl Error {
                 Language::English => format!("{} unavailable; try again shortly", part_name(*part, language)),
                 Language::Chinese => format!("{}暂不可用，请稍后再试", part_name(*part, language)),
             }),
+            Error::PlatformResting { .. } => say(
+                "the messaging platform does not answer at the moment; try again in a minute",
+                "企业微信平台暂时没有响应，请稍后再试",
+            ),
+            Error::Unexpected { doing, part: Part::PlatformSetup, .. } => Cow::Owned(match language {
+                Language::English => format!(
+                    "{}: the messaging platform refuses the gateway; tell the administrator",
+                    doing_phrase(*doing, language)
+                ),
+                Language::Chinese => {
+                    format!("{}：企业微信拒绝了网关的请求，请联系管理员检查配置", doing_phrase(*doing, language))
+                }
+            }),
             Error::Unexpected { doing, part, .. } => Cow::Owned(match language {
                 Language::English => {
                     format!("{}: {} failed", doing_phrase(*doing, language), part_name(*part, language))
@@ -129,6 +142,20 @@ fn bad_request(fault: &BadRequest, language: Language) -> Cow<'static, str> {
             "redirect_uri must lie under one of the configured clients' addresses",
             "redirect_uri 必须位于已配置的客户端地址之下",
         ),
+        BadRequest::SignInDeclined => {
+            say("the sign-in was not confirmed at the messaging platform", "您未在企业微信中同意登录")
+        }
+        BadRequest::SignInCode => say(
+            "this sign-in was used already or took too long; please sign in again",
+            "本次登录已使用或已超时，请重新登录",
+        ),
+        BadRequest::SignInFlow => say(
+            "this sign-in was begun in another browser or took too long; please sign in again",
+            "本次登录不是在此浏览器中发起的或已超时，请重新登录",
+        ),
+        BadRequest::TicketOver => {
+            say("this QR code is no longer good; show a new one and scan it", "二维码已失效，请刷新后重新扫描")
+        }
     }
 }
 
@@ -138,8 +165,8 @@ fn part_name(part: Part, language: Language) -> &'static str {
         (Part::Store, Language::Chinese) => "会话存储",
         (Part::Directory, Language::English) => "directory",
         (Part::Directory, Language::Chinese) => "员工目录",
-        (Part::Platform, Language::English) => "messaging platform",
-        (Part::Platform, Language::Chinese) => "企业微信平台",
+        (Part::Platform | Part::PlatformSetup, Language::English) => "messaging platform",
+        (Part::Platform | Part::PlatformSetup, Language::Chinese) => "企业微信平台",
         (Part::Gateway, Language::English) => "gateway",
         (Part::Gateway, Language::Chinese) => "网关",
     }

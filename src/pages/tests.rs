@@ -1,7 +1,6 @@
 use super::*;
+use crate::domain::employee::{CorpId, EmployeeId};
 use crate::error::BadRequest;
-
-const BOTH: [Language; 2] = [Language::English, Language::Chinese];
 
 fn asking(name: &str) -> Asking {
     Asking {
@@ -30,17 +29,38 @@ fn the_confirm_page_shows_who_asks() {
 
 #[test]
 fn every_word_of_every_page_is_there_in_both_languages() {
-    for language in BOTH {
-        let words = words(language);
-        for page in [SIGN_IN, CONFIRM, NOTICE] {
-            for name in page.split("{{").skip(1).filter_map(|part| part.split_once("}}").map(|(name, _)| name)) {
-                let given = [
-                    "lang", "client", "home", "name", "number", "address", "browser", "at", "proof", "heading", "text",
-                ];
-                assert!(given.contains(&name) || words(name) != name, "{name}");
+    let claim = BindProofClaim {
+        corp_id: CorpId::new("wwpartner"),
+        employee_id: EmployeeId::new("p7001"),
+        name: "Paula".to_owned(),
+        home: "https://desk.example/h5/".to_owned(),
+    };
+    for language in Language::ALL {
+        let pages = [
+            sign_in(language, Client::Itagent, "https://desk.example/itagent/", "Firefox/1"),
+            confirm(language, &asking("Ann"), "proof"),
+            bind(language, &claim),
+            notice(language, Notice::Confirmed),
+            notice(language, Notice::Cancelled),
+            error(language, &BadRequest::Path.into(), "id-1"),
+        ];
+        for (source, page) in [SIGN_IN, CONFIRM, BIND, NOTICE, NOTICE, NOTICE].iter().zip(&pages) {
+            assert!(page.contains(&format!("<html lang=\"{}\"", language.tag())) && !page.contains("{{"));
+            // A word that is missing shows as its own name.
+            for name in source.split("{{").skip(1).filter_map(|part| part.split_once("}}").map(|(name, _)| name)) {
+                assert!(!name.contains('_') || !page.contains(&format!(">{name}<")), "{name}");
+                assert!(!name.contains('_') || !page.contains(&format!("=\"{name}\"")), "{name}");
             }
         }
-        let page = error(language, &BadRequest::Path.into(), "id-1");
-        assert!(page.contains("1400") && page.contains("id-1"));
+        assert!(pages[5].contains("1400") && pages[5].contains("id-1"));
+        assert!(pages[2].contains("Paula (wwpartner/p7001)"));
+    }
+}
+
+#[test]
+fn inside_the_platforms_own_client_the_redirect_comes_first() {
+    for (agent, in_app) in [("Mozilla/5.0 wxwork/4.1 MicroMessenger/7.0", "yes"), ("Mozilla/5.0 Chrome/120", "no")] {
+        let page = sign_in(Language::English, Client::H5, "https://desk.example/h5/", agent);
+        assert!(page.contains(&format!("data-in-app=\"{in_app}\"")), "{agent}");
     }
 }

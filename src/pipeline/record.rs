@@ -105,7 +105,7 @@ fn write_line(name: &str, happened: &Happened<'_>, failed: bool) {
         None => (0, "answered".to_owned()),
         Some(error) => {
             let code = error.code().number();
-            (code, format!("refused with {code}: {}", causes(error)))
+            (code, format!("refused with {code}: {}", shown(&crate::error::chain(error), 512)))
         }
     };
     // `{ … }` around the fields: the macro's own advice for dotted names.
@@ -130,18 +130,6 @@ fn write_line(name: &str, happened: &Happened<'_>, failed: bool) {
         };
     }
     if failed { line!(tracing::Level::WARN) } else { line!(tracing::Level::INFO) }
-}
-
-/// An error and what caused it, in one line.
-fn causes(error: &Error) -> String {
-    let mut line = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        line.push_str(": ");
-        line.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    shown(&line, 512).into_owned()
 }
 
 /// Text from outside as a log may show it: cut, and without controls that could forge another line.

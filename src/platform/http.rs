@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use reqwest::StatusCode;
+use serde_json::Value;
 use url::Url;
 
 /// The longest answer that is read. The platform's are a few hundred bytes.
@@ -81,17 +82,25 @@ impl HttpClient {
 
     /// The body of a 200 answer.
     pub async fn get(&self, url: Url) -> Result<Bytes, HttpError> {
-        let mut answer = self.inner.get(url).send().await?;
-        if answer.status() != StatusCode::OK {
-            return Err(HttpError::Status(answer.status()));
-        }
-        let mut body = BytesMut::new();
-        while let Some(chunk) = answer.chunk().await? {
-            if body.len() + chunk.len() > LONGEST_ANSWER {
-                return Err(HttpError::TooLong);
-            }
-            body.extend_from_slice(&chunk);
-        }
-        Ok(body.freeze())
+        read(self.inner.get(url).send().await?).await
     }
+
+    /// The body of a 200 answer to a JSON text.
+    pub async fn post(&self, url: Url, body: &Value) -> Result<Bytes, HttpError> {
+        read(self.inner.post(url).json(body).send().await?).await
+    }
+}
+
+async fn read(mut answer: reqwest::Response) -> Result<Bytes, HttpError> {
+    if answer.status() != StatusCode::OK {
+        return Err(HttpError::Status(answer.status()));
+    }
+    let mut body = BytesMut::new();
+    while let Some(chunk) = answer.chunk().await? {
+        if body.len() + chunk.len() > LONGEST_ANSWER {
+            return Err(HttpError::TooLong);
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body.freeze())
 }

@@ -8,14 +8,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 use url::Url;
 
+use super::breaker::{Breaker, Health};
 use super::http::{HttpClient, HttpError};
-use super::{AuthorizeRequest, MemberStatus, Person, Platform, PlatformError, Profile};
+use super::{AuthorizeRequest, Consent, MemberStatus, Parameter, Person, Platform, PlatformError, Profile};
 use crate::domain::clock::Clock;
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::secret::Secret;
-use answer::{Answer, DepartmentAnswer, Errcode, IdentityAnswer, MemberAnswer, TokenAnswer};
+use answer::{Answer, DepartmentAnswer, Errcode, IdentityAnswer, LinkedAnswer, MemberAnswer, TokenAnswer};
 use app_token::{AppToken, AppTokens, FreshToken};
 use departments::Departments;
 
@@ -30,6 +32,12 @@ const LONGEST_CODE: usize = 512;
 
 /// `status` of a member who may work.
 const ACTIVE: i64 = 1;
+
+/// How often a call is made again that the platform was too busy for, as it asks of its callers.
+const BUSY_RETRIES: u32 = 3;
+
+/// The pause before the first of them; each next one is twice as long.
+const BUSY_PAUSE: Duration = Duration::from_millis(100);
 
 impl From<HttpError> for PlatformError {
     fn from(error: HttpError) -> Self {
@@ -58,8 +66,27 @@ pub struct WecomSettings {
 pub struct WecomPlatform {
     settings: WecomSettings,
     http: HttpClient,
+    breaker: Breaker,
     tokens: AppTokens,
     departments: Departments,
+}
+
+/// What is sent along with a call.
+#[derive(Clone, Copy)]
+enum Said<'a> {
+    /// Parameters of a GET.
+    Query(&'a [(&'a str, &'a str)]),
+    /// The body of a POST.
+    Json(&'a Value),
+}
+
+/// Whether a call may be made again that the platform was too busy for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum WhenBusy {
+    /// It only reads.
+    Retry,
+    /// It may have spent the code all the same.
+    GiveUp,
 }
 
 impl WecomPlatform {
@@ -73,17 +100,23 @@ impl WecomPlatform {
     pub fn with_clock(settings: WecomSettings, clock: Clock) -> Result<Self, PlatformError> {
         let http = HttpClient::new(&settings.api_url, settings.timeout)?;
         let tokens = AppTokens::new(clock.clone());
-        Ok(Self { settings, http, tokens, departments: Departments::new(clock) })
+        let breaker = Breaker::new(clock.clone(), settings.timeout);
+        Ok(Self { settings, http, breaker, tokens, departments: Departments::new(clock) })
     }
 
     /// One call with the application's token, replayed once when that token has gone stale.
-    async fn call<T: DeserializeOwned>(&self, path: &str, query: &[(&str, &str)]) -> Result<Answer<T>, PlatformError> {
+    async fn call<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        said: Said<'_>,
+        when_busy: WhenBusy,
+    ) -> Result<Answer<T>, PlatformError> {
         let token = self.token().await?;
-        match self.call_with(&token, path, query).await? {
+        match self.call_with(&token, path, said, when_busy).await? {
             Err(errcode) if errcode.is_stale_token() => {
-                self.tokens.refuse(&token).await;
+                self.tokens.refuse(&token);
                 let token = self.token().await?;
-                self.call_with(&token, path, query).await
+                self.call_with(&token, path, said, when_busy).await
             }
             answer => Ok(answer),
         }
@@ -93,11 +126,22 @@ impl WecomPlatform {
         &self,
         token: &AppToken,
         path: &str,
-        query: &[(&str, &str)],
+        said: Said<'_>,
+        when_busy: WhenBusy,
     ) -> Result<Answer<T>, PlatformError> {
         let mut url = self.endpoint(path);
-        url.query_pairs_mut().append_pair("access_token", token.reveal()).extend_pairs(query);
-        answer::read(&self.http.get(url).await?)
+        url.query_pairs_mut().append_pair("access_token", token.reveal());
+        let body = match said {
+            Said::Query(pairs) => {
+                url.query_pairs_mut().extend_pairs(pairs);
+                None
+            }
+            Said::Json(body) => Some(body),
+        };
+        match when_busy {
+            WhenBusy::Retry => self.ask_patiently(&url, body).await,
+            WhenBusy::GiveUp => self.ask(&url, body).await,
+        }
     }
 
     async fn token(&self) -> Result<AppToken, PlatformError> {
@@ -106,13 +150,44 @@ impl WecomPlatform {
             url.query_pairs_mut()
                 .append_pair("corpid", self.settings.corp_id.as_str())
                 .append_pair("corpsecret", self.settings.secret.reveal());
-            let TokenAnswer { access_token, expires_in } = answer::read(&self.http.get(url).await?)??;
+            let TokenAnswer { access_token, expires_in } = self.ask_patiently(&url, None).await??;
             if access_token.is_empty() {
                 return Err(PlatformError::Unavailable("an empty access token".to_owned()));
             }
             Ok(FreshToken { token: Secret::new(access_token), lifetime: Duration::from_secs(expires_in) })
         };
         self.tokens.current(fetch).await
+    }
+
+    /// Asks again, a few times, while the platform says that it is busy.
+    async fn ask_patiently<T: DeserializeOwned>(
+        &self,
+        url: &Url,
+        body: Option<&Value>,
+    ) -> Result<Answer<T>, PlatformError> {
+        for retry in 0..BUSY_RETRIES {
+            match self.ask(url, body).await? {
+                Err(Errcode::BUSY) => tokio::time::sleep(BUSY_PAUSE * 2_u32.pow(retry)).await,
+                answer => return Ok(answer),
+            }
+        }
+        self.ask(url, body).await
+    }
+
+    /// One request, unless the platform is being left alone.
+    async fn ask<T: DeserializeOwned>(&self, url: &Url, body: Option<&Value>) -> Result<Answer<T>, PlatformError> {
+        self.breaker.admit()?;
+        let sent = match body {
+            None => self.http.get(url.clone()).await,
+            Some(body) => self.http.post(url.clone(), body).await,
+        };
+        let answer = sent.map_err(PlatformError::from).and_then(|bytes| answer::read(&bytes));
+        self.breaker.note(match &answer {
+            Ok(Ok(_)) => Health::Well,
+            Ok(Err(errcode)) => errcode.health(),
+            Err(_) => Health::Unwell,
+        });
+        answer
     }
 
     fn endpoint(&self, path: &str) -> Url {
@@ -127,13 +202,47 @@ impl WecomPlatform {
         if let Some(name) = self.departments.name(id) {
             return Ok(name);
         }
-        let name = match self.call("cgi-bin/department/get", &[("id", &id.to_string())]).await? {
+        let id_text = id.to_string();
+        let query = [("id", id_text.as_str())];
+        let name = match self.call("cgi-bin/department/get", Said::Query(&query), WhenBusy::Retry).await? {
             Ok(DepartmentAnswer { department }) => department.name,
             Err(Errcode::OUT_OF_SIGHT | Errcode::NO_DEPARTMENT) => String::new(),
             Err(errcode) => return Err(errcode.into()),
         };
         self.departments.remember(id, &name);
         Ok(name)
+    }
+
+    async fn member_profile(&self, employee_id: &EmployeeId) -> Result<Profile, PlatformError> {
+        let asked = employee_id.as_str();
+        let query = [("userid", asked)];
+        let member: MemberAnswer = match self.call("cgi-bin/user/get", Said::Query(&query), WhenBusy::Retry).await? {
+            Ok(member) => member,
+            // They may sign in all the same: only what they are called stays unknown.
+            Err(Errcode::OUT_OF_SIGHT) => return Ok(Profile::unnamed()),
+            Err(errcode) => return Err(errcode.into()),
+        };
+        if !member.userid.eq_ignore_ascii_case(asked) {
+            return Err(PlatformError::Unavailable("the profile of another member".to_owned()));
+        }
+        let department = match member.main_department() {
+            Some(id) => self.department(id).await?,
+            None => String::new(),
+        };
+        let status = if member.status == Some(ACTIVE) { MemberStatus::Active } else { MemberStatus::Inactive };
+        Ok(Profile { name: member.name, department, avatar: member.avatar, status })
+    }
+
+    /// A connected corporation's member: the platform tells a name at most, and vouches for them by having
+    /// answered for their code.
+    async fn linked_profile(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<Profile, PlatformError> {
+        let body = json!({ "userid": format!("{corp_id}/{employee_id}") });
+        let path = "cgi-bin/linkedcorp/user/get";
+        match self.call::<LinkedAnswer>(path, Said::Json(&body), WhenBusy::Retry).await? {
+            Ok(LinkedAnswer { user_info }) => Ok(Profile { name: user_info.name, ..Profile::unnamed() }),
+            Err(errcode) if errcode.health() == Health::Well => Ok(Profile::unnamed()),
+            Err(errcode) => Err(errcode.into()),
+        }
     }
 }
 
@@ -157,39 +266,41 @@ impl Platform for WecomPlatform {
         url
     }
 
+    fn consent<'q>(&self, parameter: Parameter<'_, 'q>) -> Consent<'q> {
+        let given = |name| parameter(name).filter(|value| !value.is_empty());
+        match (given("code"), given("errcode")) {
+            (Some(code), _) => Consent::Granted { code },
+            // Not the platform itself but a front end that shows its sign-in panel forwards these.
+            (None, Some(_)) => Consent::Failed,
+            // The platform's own sign of a refusal is a state without a code.
+            (None, None) => Consent::Denied,
+        }
+    }
+
     async fn identify(&self, code: &str) -> Result<Person, PlatformError> {
         if code.is_empty() || code.len() > LONGEST_CODE {
             return Err(PlatformError::InvalidCode);
         }
-        let answer: IdentityAnswer = self.call("cgi-bin/auth/getuserinfo", &[("code", code)]).await??;
+        let query = [("code", code)];
+        let answer: IdentityAnswer =
+            self.call("cgi-bin/auth/getuserinfo", Said::Query(&query), WhenBusy::GiveUp).await??;
         answer.person()
     }
 
-    async fn profile(&self, employee_id: &EmployeeId) -> Result<Profile, PlatformError> {
-        let asked = employee_id.as_str();
-        let member: MemberAnswer = match self.call("cgi-bin/user/get", &[("userid", asked)]).await? {
-            Ok(member) => member,
-            // They may sign in all the same: only what they are called stays unknown.
-            Err(Errcode::OUT_OF_SIGHT) => {
-                return Ok(Profile {
-                    name: asked.to_owned(),
-                    department: String::new(),
-                    avatar: String::new(),
-                    status: MemberStatus::Active,
-                });
-            }
-            Err(errcode) => return Err(errcode.into()),
-        };
-        if !member.userid.eq_ignore_ascii_case(asked) {
-            return Err(PlatformError::Unavailable("the profile of another member".to_owned()));
+    async fn profile(&self, person: &Person) -> Result<Profile, PlatformError> {
+        match person {
+            Person::Member { employee_id } => self.member_profile(employee_id).await,
+            Person::Linked { corp_id, employee_id } => self.linked_profile(corp_id, employee_id).await,
+            Person::Outsider => Err(PlatformError::UnknownMember),
         }
-        let department = match member.main_department() {
-            Some(id) => self.department(id).await?,
-            None => String::new(),
-        };
-        let status = if member.status == Some(ACTIVE) { MemberStatus::Active } else { MemberStatus::Inactive };
-        let name = if member.name.is_empty() { asked.to_owned() } else { member.name };
-        Ok(Profile { name, department, avatar: member.avatar, status })
+    }
+
+    fn resting(&self) -> Option<Duration> {
+        self.breaker.resting()
+    }
+
+    fn credential_age(&self) -> Option<Duration> {
+        self.tokens.age()
     }
 }
 

@@ -1,10 +1,12 @@
 //! Binding: a member of a connected corporation takes up an existing employee account.
 
+use super::attempt::Attempt;
 use super::session::LoggedIn;
 use super::{Device, SignIn};
 use crate::config::BindProof;
-use crate::domain::employee::{CorpId, Employee, EmployeeId, Standing};
-use crate::domain::session::{LoginMethod, LoginSource};
+use crate::domain::client::Client;
+use crate::domain::employee::{CorpId, EmployeeId};
+use crate::domain::session::LoginMethod;
 use crate::error::{Error, Forbidden};
 
 /// What a caller asks to be bound to.
@@ -21,31 +23,33 @@ pub struct Binding<'a> {
 impl SignIn {
     /// Signs in as an existing employee.
     pub async fn bind(&self, binding: Binding<'_>, device: &Device) -> Result<LoggedIn, Error> {
+        let mut attempt = Attempt::new(LoginMethod::Bind, device).at(Some(Client::H5));
+        let bound = self.try_to_bind(binding, &mut attempt).await;
+        if let Err(error) = &bound {
+            self.record_refusal(&attempt, error).await;
+        }
+        bound
+    }
+
+    async fn try_to_bind(&self, binding: Binding<'_>, attempt: &mut Attempt<'_>) -> Result<LoggedIn, Error> {
+        let corp_id = binding.corp_id.map_or_else(|| self.settings.main_corp.clone(), CorpId::new);
+        let well_formed = EmployeeId::is_well_formed(binding.employee_id) && CorpId::is_well_formed(corp_id.as_str());
+        let employee_id = EmployeeId::new(binding.employee_id);
+        if well_formed {
+            attempt.is(&corp_id, &employee_id);
+        }
         if self.settings.bind_proof == BindProof::Platform {
-            let claim = binding.proof.and_then(|proof| self.bind_claim(proof));
-            let claim = claim.ok_or(Forbidden::BindProof)?;
+            let claim = binding.proof.and_then(|proof| self.bind_claim(proof)).ok_or(Forbidden::BindProof)?;
             tracing::info!(
                 target: "deskgate::audit",
                 { linked.corp = claim.corp_id.as_str(), linked.member = claim.employee_id.as_str() },
                 "a connected corporation's member binds"
             );
         }
-        let employee = self.bindable(&binding).await?;
+        let found = if well_formed { self.directory.employee(&corp_id, &employee_id).await? } else { None };
+        let employee = super::oauth2::active(found.ok_or(Forbidden::EmployeeUnknown)?)?;
         let roles = self.directory.assigned_roles(&employee.corp_id, &employee.employee_id).await?;
-        let session = self.begin(&employee, roles, LoginMethod::Bind, LoginSource::H5, device).await?;
+        let session = self.begin(&employee, roles, attempt).await?;
         Ok(self.logged_in(&session))
-    }
-
-    async fn bindable(&self, binding: &Binding<'_>) -> Result<Employee, Error> {
-        let corp_id = binding.corp_id.map_or_else(|| self.settings.main_corp.clone(), CorpId::new);
-        if !EmployeeId::is_well_formed(binding.employee_id) || !CorpId::is_well_formed(corp_id.as_str()) {
-            return Err(Forbidden::EmployeeUnknown.into());
-        }
-        let found = self.directory.employee(&corp_id, &EmployeeId::new(binding.employee_id)).await?;
-        match found {
-            Some(employee) if employee.standing == Standing::Disabled => Err(Forbidden::Disabled.into()),
-            Some(employee) => Ok(employee),
-            None => Err(Forbidden::EmployeeUnknown.into()),
-        }
     }
 }

@@ -6,18 +6,21 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
+use super::attempt::Attempt;
+use super::session::LoggedIn;
 use super::ticket::{STATE_PREFIX, Scanned};
 use super::{Device, SignIn};
-use crate::config::{Client, FlowCookie};
+use crate::config::FlowCookie;
 use crate::directory::Arriving;
+use crate::domain::client::Client;
 use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, Employee, EmployeeId, Standing};
 use crate::domain::path;
 use crate::domain::secret::random_name;
-use crate::domain::session::LoginMethod;
+use crate::domain::session::{LoginMethod, LoginSource};
 use crate::domain::ticket::{ScanId, Scanner};
 use crate::error::{BadRequest, Error, Forbidden, Part};
-use crate::platform::{AuthorizeRequest, MemberStatus, Person, PlatformError};
+use crate::platform::{AuthorizeRequest, Consent, MemberStatus, Parameter, Person, PlatformError, Profile};
 use crate::token::seal::SealedAs;
 
 /// The `state` that the specification fixes for redirects.
@@ -61,17 +64,19 @@ pub struct BindProofClaim {
     pub corp_id: CorpId,
     /// Who they are there.
     pub employee_id: EmployeeId,
+    /// What they are called, as far as the platform tells.
+    pub name: String,
+    /// Where they wanted to go.
+    pub home: String,
 }
 
 /// What came with a callback.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Callback<'a> {
-    /// The authorization code.
-    pub code: Option<&'a str>,
+    /// Its parameters; the platform knows which of them it sent.
+    pub parameter: Parameter<'a, 'a>,
     /// `auth_login`, or `qr` and a scan id.
     pub state: Option<&'a str>,
-    /// The platform's error, if the front end forwards one.
-    pub errcode: Option<&'a str>,
     /// The values of the flow cookies, newest last.
     pub flows: &'a [String],
     /// The page that the browser comes from; chooses among several flows.
@@ -91,13 +96,13 @@ pub enum Return {
         token: String,
         /// Seconds until it ends.
         expires_in: u64,
+        /// The flow that is done now.
+        flow: Option<String>,
     },
     /// The phone must confirm.
     Scanned(Scanned),
     /// A member of a connected corporation without an employee: they may bind.
     BindFirst {
-        /// The page.
-        to: Option<String>,
         /// The cookie that lets them bind.
         proof: String,
     },
@@ -116,6 +121,7 @@ impl SignIn {
     /// Begins a flow that returns to `redirect_uri`, which must lie under one of the clients' addresses.
     pub fn begin_flow(&self, redirect_uri: &str) -> Result<Begun, Error> {
         let client = self.client_of(redirect_uri).ok_or(BadRequest::RedirectUri)?;
+        self.platform_answers()?;
         let end = self.clock.now().plus(self.settings.flow_lifetime);
         let flow = Flow { nonce: random_name(22), redirect_uri: redirect_uri.to_owned(), client, end };
         let request = AuthorizeRequest { redirect_uri, state: STATE };
@@ -155,32 +161,28 @@ impl SignIn {
             flows.clear();
         }
         let page = callback.referer.map(|referer| referer.split(['?', '#']).next().unwrap_or_default());
-        let Some(code) = callback.code.filter(|code| !code.is_empty() && code.len() <= 512) else {
+        let way = Way::of(callback.state);
+        let (code, word, fault) = match self.platform.consent(callback.parameter) {
+            Consent::Granted { code } if way != Way::Unknown => (code, "", BadRequest::SignInCode),
+            Consent::Granted { .. } => ("", "invalid_state", BadRequest::Parameter("state")),
+            Consent::Denied => ("", "access_denied", BadRequest::SignInDeclined),
+            Consent::Failed => ("", "platform_error", BadRequest::SignInDeclined),
+        };
+        if code.is_empty() {
             let from_page = flows.iter().rposition(|flow| Some(flow.page()) == page);
             let flow = from_page.or_else(|| flows.len().checked_sub(1)).map(|index| flows.swap_remove(index));
-            return Arc::new(self.without_code(&callback, flow));
-        };
-        let flow = match callback.state {
-            Some(STATE) => self.callbacks.choose_flow(flows, page, code, now),
+            let flow = flow.filter(|_| way == Way::Redirect);
+            let error = Error::from(fault);
+            self.record_refusal(&way.attempt(flow.as_ref(), device), &error).await;
+            return Arc::new(Return::Failed { to: flow.map(|flow| flow.redirect_uri), word, error });
+        }
+        let flow = match way {
+            Way::Redirect => self.callbacks.choose_flow(flows, page, code, now),
             _ => None,
         };
-        if !callback.state.is_some_and(|state| state == STATE || is_scan(state)) {
-            let error = BadRequest::Parameter("state").into();
-            return Arc::new(Return::Failed { to: None, word: "invalid_state", error });
-        }
         let nonce = flow.as_ref().map_or("", |flow| &flow.nonce);
         let cell = self.callbacks.answer(&[code, callback.state.unwrap_or_default(), nonce], now);
-        cell.get_or_init(|| async {
-            let returned = self.with_code(code, &callback, flow.clone(), device).await;
-            if let Return::Failed { .. } = &returned {
-                let method = if callback.state == Some(STATE) { LoginMethod::Oauth2 } else { LoginMethod::Qrcode };
-                let client = flow.as_ref().map_or("none", |flow| flow.client.as_str());
-                self.metrics.signin.with_label_values(&[method.as_str(), client, "refused"]).inc();
-            }
-            Arc::new(returned)
-        })
-        .await
-        .clone()
+        cell.get_or_init(|| async { Arc::new(self.with_code(code, way, flow, device).await) }).await.clone()
     }
 
     /// Whether a page that is none of the clients' has sent the browser to the callback.
@@ -195,94 +197,113 @@ impl SignIn {
         foreign_page || (one_host && callback.fetch_site == Some("cross-site"))
     }
 
-    fn without_code(&self, callback: &Callback<'_>, flow: Option<Flow>) -> Return {
-        let to = (callback.state == Some(STATE)).then_some(flow).flatten().map(|flow| flow.redirect_uri);
-        // The platform's own sign of a refusal is a state without a code.
-        let word = if callback.errcode.is_some() { "platform_error" } else { "access_denied" };
-        Return::Failed { to, word, error: BadRequest::Missing("code").into() }
-    }
-
-    async fn with_code(&self, code: &str, callback: &Callback<'_>, flow: Option<Flow>, device: &Device) -> Return {
-        match callback.state {
-            Some(STATE) => self.redirected(code, flow, device).await,
-            Some(state) => {
-                let scan_id = ScanId::new(&state[STATE_PREFIX.len()..]);
-                match self.scanned(code, &scan_id).await {
-                    Ok(scanned) => Return::Scanned(scanned),
-                    Err(error) => Return::Failed { to: None, word: word_of(&error), error },
+    async fn with_code(&self, code: &str, way: Way<'_>, flow: Option<Flow>, device: &Device) -> Return {
+        let mut attempt = way.attempt(flow.as_ref(), device);
+        let returned = match way {
+            Way::Scan(scan_id) => self.scanned(code, &ScanId::new(scan_id), &mut attempt).await,
+            Way::Redirect | Way::Unknown => self.redirected(code, flow.as_ref(), &mut attempt).await,
+        };
+        match returned {
+            Ok(returned) => {
+                if let Return::BindFirst { .. } = &returned {
+                    self.record_unbound(&attempt).await;
                 }
+                returned
             }
-            None => Return::Failed { to: None, word: "invalid_state", error: BadRequest::Parameter("state").into() },
+            Err(error) => {
+                self.record_refusal(&attempt, &error).await;
+                Return::Failed { to: flow.map(|flow| flow.redirect_uri), word: word_of(&error), error }
+            }
         }
     }
 
-    async fn redirected(&self, code: &str, flow: Option<Flow>, device: &Device) -> Return {
+    async fn redirected(&self, code: &str, flow: Option<&Flow>, attempt: &mut Attempt<'_>) -> Result<Return, Error> {
         if flow.is_none() && self.settings.flow_cookie == FlowCookie::Required {
-            let error = BadRequest::Parameter("state").into();
-            return Return::Failed { to: None, word: "invalid_flow", error };
+            return Err(BadRequest::SignInFlow.into());
         }
-        let to = flow.as_ref().map(|flow| flow.redirect_uri.clone());
-        match self.sign_in_with(code, flow.as_ref().map(|flow| flow.client), device).await {
-            Ok(Arrived::SignedIn { client, token, expires_in }) => {
-                let to = to.unwrap_or_else(|| self.settings.clients.url(client).to_string());
-                Return::SignedIn { to, token, expires_in }
-            }
-            Ok(Arrived::Unbound(proof)) => Return::BindFirst { to, proof },
-            Err(error) => Return::Failed { to, word: word_of(&error), error },
-        }
-    }
-
-    async fn sign_in_with(&self, code: &str, client: Option<Client>, device: &Device) -> Result<Arrived, Error> {
-        let employee = match self.identify(code).await? {
+        let employee = match self.identify(code, attempt).await? {
             Identified::Employee(employee) => employee,
-            Identified::Unbound(claim) => {
-                let end = self.clock.now().plus(self.settings.flow_lifetime);
-                return Ok(Arrived::Unbound(self.seal.seal(SealedAs::BindProof, end, &claim)));
+            Identified::Unbound(member) => {
+                let home = flow.map_or_else(|| self.settings.clients.h5.as_str(), |flow| flow.redirect_uri.as_str());
+                return Ok(self.bind_first(member, home));
             }
         };
         let roles = self.roles_of(&employee).await?;
-        let client = client.unwrap_or_else(|| crate::domain::role::highest(&roles).map_or(Client::H5, Client::of_role));
-        let session = self.begin(&employee, roles, LoginMethod::Oauth2, client.login_source(), device).await?;
-        let logged_in = self.logged_in(&session);
-        Ok(Arrived::SignedIn { client, token: logged_in.token, expires_in: logged_in.expires_in })
+        let by_role = || crate::domain::role::highest(&roles).map_or(Client::H5, Client::of_role);
+        let client = flow.map_or_else(by_role, |flow| flow.client);
+        *attempt = attempt.clone().at(Some(client));
+        let session = self.begin(&employee, roles, attempt).await?;
+        let LoggedIn { token, expires_in, .. } = self.logged_in(&session);
+        let to = match flow {
+            Some(flow) => flow.redirect_uri.clone(),
+            None => self.settings.clients.url(client).to_string(),
+        };
+        Ok(Return::SignedIn { to, token, expires_in, flow: flow.map(|flow| flow.nonce.clone()) })
     }
 
-    async fn scanned(&self, code: &str, scan_id: &ScanId) -> Result<Scanned, Error> {
-        let employee = match self.identify(code).await? {
+    async fn scanned(&self, code: &str, scan_id: &ScanId, attempt: &mut Attempt<'_>) -> Result<Return, Error> {
+        // First, because a code can be spent only once, and a dead ticket is not worth it.
+        let ticket = self.open_ticket(scan_id).await?;
+        attempt.client = ticket.client;
+        let employee = match self.identify(code, attempt).await? {
             Identified::Employee(employee) => employee,
-            Identified::Unbound(_) => return Err(Forbidden::EmployeeUnknown.into()),
+            Identified::Unbound(member) => return Ok(self.bind_first(member, self.settings.clients.h5.as_str())),
         };
         // Found out now, while the person still looks at the phone, and not when the browser collects.
         self.roles_of(&employee).await?;
         let Employee { corp_id, employee_id, name, .. } = employee;
-        self.scan(scan_id, Scanner { corp_id, employee_id, name }).await
+        let by = Scanner { corp_id, employee_id, name, address: attempt.device.address.clone() };
+        Ok(Return::Scanned(self.scan(scan_id, by).await?))
+    }
+
+    /// Somebody of a connected corporation, of whom the directory knows nothing yet: they may bind.
+    fn bind_first(&self, member: LinkedMember, home: &str) -> Return {
+        let LinkedMember { corp_id, employee_id, name } = member;
+        let claim = BindProofClaim { corp_id, employee_id, name, home: home.to_owned() };
+        let end = self.clock.now().plus(self.settings.flow_lifetime);
+        Return::BindFirst { proof: self.seal.seal(SealedAs::BindProof, end, &claim) }
     }
 
     /// Whose code this is. Creates or refreshes the employee of a member.
-    async fn identify(&self, code: &str) -> Result<Identified, Error> {
-        let employee_id = match self.ask_platform("identify", self.platform.identify(code)).await? {
-            Person::Member { employee_id } => employee_id,
-            Person::Linked { corp_id, employee_id } => {
-                return match self.directory.employee(&corp_id, &employee_id).await? {
-                    Some(employee) => active(employee).map(Identified::Employee),
-                    None => Ok(Identified::Unbound(BindProofClaim { corp_id, employee_id })),
-                };
-            }
+    async fn identify(&self, code: &str, attempt: &mut Attempt<'_>) -> Result<Identified, Error> {
+        let person = self.ask_platform("identify", self.platform.identify(code)).await?;
+        let (corp_id, employee_id) = match &person {
+            Person::Member { employee_id } => (&self.settings.main_corp, employee_id),
+            Person::Linked { corp_id, employee_id } => (corp_id, employee_id),
             Person::Outsider => return Err(Forbidden::EmployeeUnknown.into()),
         };
-        let profile = self.ask_platform("profile", self.platform.profile(&employee_id)).await?;
+        attempt.is(corp_id, employee_id);
+        let profile = self.ask_platform("profile", self.platform.profile(&person)).await;
+        let profile = match &person {
+            // The platform tells little or nothing about them; what it does not tell is no reason to refuse.
+            Person::Linked { .. } => profile.unwrap_or_else(|_| Profile::unnamed()),
+            _ => profile?,
+        };
+        if let Person::Linked { corp_id, employee_id } = &person
+            && self.directory.employee(corp_id, employee_id).await?.is_none()
+        {
+            let (corp_id, employee_id) = (corp_id.clone(), employee_id.clone());
+            return Ok(Identified::Unbound(LinkedMember { corp_id, employee_id, name: profile.name }));
+        }
         if profile.status == MemberStatus::Inactive {
             return Err(Forbidden::Disabled.into());
         }
-        let corp_id = self.settings.main_corp.clone();
         let arriving = Arriving {
-            corp_id: &corp_id,
-            employee_id: &employee_id,
+            corp_id,
+            employee_id,
             name: &profile.name,
             department: &profile.department,
             avatar: &profile.avatar,
         };
         active(self.directory.welcome(arriving).await?).map(Identified::Employee)
+    }
+
+    /// Refuses while the platform is left alone: whoever is sent there now would come back to a refusal.
+    pub(super) fn platform_answers(&self) -> Result<(), Error> {
+        match self.platform.resting() {
+            Some(again_in) => Err(Error::PlatformResting { again_in }),
+            None => Ok(()),
+        }
     }
 
     /// Asks the platform, and counts how long it took and how it went.
@@ -301,39 +322,67 @@ impl SignIn {
     }
 
     /// What a bind proof says, if we sealed it and it is still good.
-    pub(super) fn bind_claim(&self, proof: &str) -> Option<BindProofClaim> {
+    pub fn bind_claim(&self, proof: &str) -> Option<BindProofClaim> {
         self.seal.unseal(SealedAs::BindProof, proof, self.clock.now())
     }
 }
 
 enum Identified {
     Employee(Employee),
-    Unbound(BindProofClaim),
+    Unbound(LinkedMember),
 }
 
-enum Arrived {
-    SignedIn { client: Client, token: String, expires_in: u64 },
-    Unbound(String),
+/// A member of a connected corporation, of whom the directory knows nothing.
+struct LinkedMember {
+    corp_id: CorpId,
+    employee_id: EmployeeId,
+    name: String,
 }
 
-fn active(employee: Employee) -> Result<Employee, Error> {
+/// What a callback's `state` says about how somebody came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way<'a> {
+    /// By redirect.
+    Redirect,
+    /// By scanning this code.
+    Scan(&'a str),
+    /// With a state that is none of ours.
+    Unknown,
+}
+
+impl<'a> Way<'a> {
+    fn of(state: Option<&'a str>) -> Self {
+        // Letters and digits only, as we make them: anything else was not ours.
+        let is_scan_id =
+            |id: &&str| (16..=126).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        match state {
+            Some(STATE) => Way::Redirect,
+            Some(state) => state.strip_prefix(STATE_PREFIX).filter(is_scan_id).map_or(Way::Unknown, Way::Scan),
+            None => Way::Unknown,
+        }
+    }
+
+    fn attempt<'d>(self, flow: Option<&Flow>, device: &'d Device) -> Attempt<'d> {
+        match self {
+            Way::Scan(_) => Attempt::new(LoginMethod::Qrcode, device).from(LoginSource::Qrcode),
+            Way::Redirect | Way::Unknown => Attempt::new(LoginMethod::Oauth2, device).at(flow.map(|flow| flow.client)),
+        }
+    }
+}
+
+pub(super) fn active(employee: Employee) -> Result<Employee, Error> {
     match employee.standing {
         Standing::Active => Ok(employee),
         Standing::Disabled => Err(Forbidden::Disabled.into()),
     }
 }
 
-/// Letters and digits only, as we make them: anything else was not ours.
-fn is_scan(state: &str) -> bool {
-    state
-        .strip_prefix(STATE_PREFIX)
-        .is_some_and(|id| (16..=126).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric()))
-}
-
 fn platform_error(error: PlatformError) -> Error {
     match error {
-        PlatformError::InvalidCode => BadRequest::Parameter("code").into(),
+        PlatformError::InvalidCode => BadRequest::SignInCode.into(),
         PlatformError::UnknownMember => Forbidden::EmployeeUnknown.into(),
+        PlatformError::Resting { again_in } => Error::PlatformResting { again_in },
+        PlatformError::Configuration { .. } => Error::unexpected(Part::PlatformSetup, error),
         other => Error::unexpected(Part::Platform, other),
     }
 }
@@ -341,7 +390,9 @@ fn platform_error(error: PlatformError) -> Error {
 /// The word for `#error=`, after OAuth's own where it has one.
 fn word_of(error: &Error) -> &'static str {
     match error {
-        Error::BadRequest(BadRequest::Parameter("code")) => "invalid_code",
+        Error::BadRequest(BadRequest::SignInCode) => "invalid_code",
+        Error::BadRequest(BadRequest::SignInFlow) => "invalid_flow",
+        Error::BadRequest(BadRequest::TicketOver) => "ticket_over",
         Error::BadRequest(_) => "invalid_state",
         Error::Forbidden(_) => "access_denied",
         Error::Unexpected { .. } => "server_error",

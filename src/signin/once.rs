@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use aws_lc_rs::digest;
 use tokio::sync::OnceCell;
 
 use super::oauth2::{Flow, Return};
 use crate::domain::clock::Timestamp;
+use crate::domain::secret::Print;
 
 /// How long an answer is kept: the second call comes within seconds.
 const KEPT: Duration = Duration::from_secs(60);
@@ -17,12 +17,10 @@ const KEPT: Duration = Duration::from_secs(60);
 /// Most answers kept; more callbacks in a minute than this are no people.
 const MOST: usize = 20_000;
 
-type Print = [u8; 32];
-
 /// Where an answer will stand; the first to come makes it, the others wait for it.
 type Place = Arc<OnceCell<Arc<Return>>>;
 
-/// Answers given, and which code each flow was used with.
+/// Answers given, and which code each flow was used with. Codes are kept as prints only.
 #[derive(Default)]
 pub(super) struct Callbacks {
     kept: Mutex<Kept>,
@@ -62,7 +60,7 @@ impl Callbacks {
             // A flood: each call is answered for itself, and the platform still takes a code only once.
             return Place::default();
         }
-        let (end, cell) = kept.answers.entry(print(words)).or_insert_with(|| (now.plus(KEPT), Arc::default()));
+        let (end, cell) = kept.answers.entry(Print::of(words)).or_insert_with(|| (now.plus(KEPT), Arc::default()));
         if now >= *end {
             (*end, *cell) = (now.plus(KEPT), Arc::default());
         }
@@ -81,31 +79,19 @@ impl Callbacks {
     pub(super) fn choose_flow(&self, flows: Vec<Flow>, page: Option<&str>, code: &str, now: Timestamp) -> Option<Flow> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.make_room(now);
-        let code = print(&[code]);
-        let used = |flow: &Flow| kept.flows.get(&print(&[&flow.nonce])).map(|(_, code)| *code);
+        let code = Print::of(&[code]);
+        let used = |flow: &Flow| kept.flows.get(&Print::of(&[&flow.nonce])).map(|(_, code)| code);
         let mut fresh = Vec::new();
         for flow in flows {
             match used(&flow) {
-                Some(other) if other == code => return Some(flow),
+                Some(other) if *other == code => return Some(flow),
                 Some(_) => {}
                 None => fresh.push(flow),
             }
         }
         let from_page = fresh.iter().rposition(|flow| Some(flow.page()) == page);
         let chosen = fresh.swap_remove(from_page.or_else(|| fresh.len().checked_sub(1))?);
-        kept.flows.insert(print(&[&chosen.nonce]), (chosen.end, code));
+        kept.flows.insert(Print::of(&[&chosen.nonce]), (chosen.end, code));
         Some(chosen)
     }
-}
-
-/// Codes are kept as digests only.
-fn print(words: &[&str]) -> Print {
-    let mut context = digest::Context::new(&digest::SHA256);
-    for word in words {
-        context.update(&(word.len() as u64).to_le_bytes());
-        context.update(word.as_bytes());
-    }
-    let mut print = Print::default();
-    print.copy_from_slice(context.finish().as_ref());
-    print
 }

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::{Device, SignIn};
-use crate::directory::{LoginRecord, LoginResult};
+use super::SignIn;
+use super::attempt::Attempt;
 use crate::domain::employee::{Employee, Standing};
 use crate::domain::role::{self, RoleName};
 use crate::domain::secret::random_name;
@@ -63,17 +63,13 @@ impl SignIn {
         &self,
         employee: &Employee,
         roles: Vec<RoleName>,
-        method: LoginMethod,
-        source: LoginSource,
-        device: &Device,
+        attempt: &mut Attempt<'_>,
     ) -> Result<Session, Error> {
-        let begun = match self.create(employee, roles, (method, source), device).await {
-            Ok(session) => self.settle(session).await,
-            Err(error) => Err(error),
-        };
-        let result = if begun.is_ok() { "success" } else { "refused" };
-        self.metrics.signin.with_label_values(&[method.as_str(), source.as_str(), result]).inc();
-        begun
+        attempt.is(&employee.corp_id, &employee.employee_id);
+        let session = self.create(employee, roles, attempt).await?;
+        let session = self.settle(session).await?;
+        self.count(attempt, "success");
+        Ok(session)
     }
 
     /// A role that was taken, or a person who was disabled, while the session was being made has not found
@@ -95,13 +91,9 @@ impl SignIn {
         changed.map(|known| known.session.clone()).ok_or(Error::InvalidToken(TokenFault::Revoked))
     }
 
-    async fn create(
-        &self,
-        employee: &Employee,
-        roles: Vec<RoleName>,
-        (method, source): (LoginMethod, LoginSource),
-        device: &Device,
-    ) -> Result<Session, Error> {
+    async fn create(&self, employee: &Employee, roles: Vec<RoleName>, attempt: &Attempt<'_>) -> Result<Session, Error> {
+        let Attempt { method, device, .. } = *attempt;
+        let source = attempt.source.unwrap_or(LoginSource::H5);
         if employee.standing == Standing::Disabled {
             return Err(Forbidden::Disabled.into());
         }
@@ -126,17 +118,7 @@ impl SignIn {
             address: device.address.clone(),
             user_agent: device.user_agent.clone(),
         };
-        self.directory
-            .record_login(LoginRecord {
-                corp_id: session.corp_id.as_str(),
-                employee_id: session.employee_id.as_str(),
-                method,
-                source,
-                address: &device.address,
-                user_agent: &device.user_agent,
-                result: LoginResult::Success,
-            })
-            .await?;
+        self.record_success(attempt).await?;
         self.live.create(&session).await?;
         self.metrics.sessions_issued.with_label_values(&[method.as_str()]).inc();
         tracing::info!(

@@ -9,12 +9,14 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 
+use super::attempt::Attempt;
 use super::{Device, SignIn, qr_image};
 use crate::config::QrConfirm;
+use crate::domain::client::Client;
 use crate::domain::clock::Timestamp;
-use crate::domain::secret::{random_below, random_name, same};
+use crate::domain::secret::{Print, random_below, random_name, same};
 use crate::domain::session::{EndCause, LoginMethod, LoginSource, Session, Version};
-use crate::domain::ticket::{ConfirmId, ScanId, Scanner, Ticket, TicketId, TicketState};
+use crate::domain::ticket::{BrowserId, ConfirmId, ScanId, Scanner, Ticket, TicketId, TicketState};
 use crate::error::{BadRequest, Error, Forbidden};
 use crate::platform::AuthorizeRequest;
 use crate::store::{Change, Outcome};
@@ -153,9 +155,44 @@ impl Parked {
     }
 }
 
+/// The browser that asks for a code.
+#[derive(Debug, Clone, Copy)]
+pub struct Asker<'a> {
+    /// From where.
+    pub device: &'a Device,
+    /// Its own cookie.
+    pub browser: &'a BrowserId,
+    /// The web client whose page it shows, if that is known.
+    pub client: Option<Client>,
+}
+
+/// Who polls a ticket.
+#[derive(Debug, Clone, Copy)]
+pub enum Poller<'a> {
+    /// A browser, with the cookie that it got along with a code. Its cookie must fit the ticket, so that no page
+    /// can be made to wait for somebody else's.
+    Browser(Option<&'a str>),
+    /// A program, which holds the ticket and nothing else.
+    Program,
+}
+
+impl Poller<'_> {
+    fn may_poll(self, ticket: &Ticket) -> bool {
+        match (self, &ticket.browser) {
+            (Poller::Program, _) | (_, None) => true,
+            (Poller::Browser(None), Some(_)) => false,
+            (Poller::Browser(Some(cookie)), Some(print)) => {
+                same(Print::of(&[cookie]).as_str().as_bytes(), print.as_str().as_bytes())
+            }
+        }
+    }
+}
+
 impl SignIn {
-    /// Issues a ticket and its code.
-    pub async fn issue_ticket(&self, device: &Device) -> Result<IssuedTicket, Error> {
+    /// Issues a ticket and its code. Refuses while a scan would come to nothing.
+    pub async fn issue_ticket(&self, asker: Asker<'_>) -> Result<IssuedTicket, Error> {
+        self.platform_answers()?;
+        let Asker { device, browser, client } = asker;
         let now = self.clock.now();
         let ticket = Ticket {
             id: TicketId::new(random_name(32)),
@@ -167,6 +204,8 @@ impl SignIn {
             expires_at: now.plus(self.settings.ticket.lifetime.get()),
             address: device.address.clone(),
             user_agent: device.user_agent.clone(),
+            client,
+            browser: Some(Print::of(&[browser.as_str()])),
         };
         let state = format!("{STATE_PREFIX}{}", ticket.scan_id);
         let redirect_uri = format!("{}/api/auth/oauth2/callback", self.settings.public_url);
@@ -188,26 +227,22 @@ impl SignIn {
 
     /// Tells where a ticket stands; waits up to `wait` for it to be elsewhere than `seen`, or than
     /// where it is now. An unknown ticket is expired, just like an old one.
-    pub async fn poll_ticket(&self, id: &str, wait: Duration, seen: Option<&str>) -> Result<ScanState, Error> {
-        let id = TicketId::new(id);
-        let (bench, _seat) = self.parked.sit(&id);
-        self.wait_for_ticket(&id, bench, wait, seen).await
-    }
-
-    async fn wait_for_ticket(
+    pub async fn poll_ticket(
         &self,
-        id: &TicketId,
-        bench: Arc<Bench>,
+        id: &str,
+        poller: Poller<'_>,
         wait: Duration,
         seen: Option<&str>,
     ) -> Result<ScanState, Error> {
+        let id = &TicketId::new(id);
+        let (bench, _seat) = self.parked.sit(id);
         let deadline = tokio::time::Instant::now() + wait.min(self.settings.ticket.longest_wait.get());
         let mut seen = seen.map(str::to_owned);
         loop {
             // Listening starts before looking, so that no move falls between the two.
             let mut moved = std::pin::pin!(bench.moved.notified());
             moved.as_mut().enable();
-            let (state, end) = self.look_at_ticket(id, &bench).await?;
+            let (state, end) = self.look_at_ticket(id, poller, &bench).await?;
             let held = matches!(state.status, "waiting" | "scanned");
             let baseline = seen.get_or_insert_with(|| state.status.to_owned());
             if !held || state.status != *baseline || tokio::time::Instant::now() >= deadline {
@@ -222,11 +257,16 @@ impl SignIn {
     }
 
     /// The state of a ticket, and when it ends by itself. Hands the token out when it is due.
-    async fn look_at_ticket(&self, id: &TicketId, bench: &Bench) -> Result<(ScanState, Timestamp), Error> {
+    async fn look_at_ticket(
+        &self,
+        id: &TicketId,
+        poller: Poller<'_>,
+        bench: &Bench,
+    ) -> Result<(ScanState, Timestamp), Error> {
         let now = self.clock.now();
         let expired = || Ok((ScanState::EXPIRED, now));
         let Some(ticket) = self.live.store().ticket(id).await? else { return expired() };
-        if ticket.is_over(now) {
+        if ticket.is_over(now) || !poller.may_poll(&ticket) {
             return expired();
         }
         let end = ticket.expires_at;
@@ -263,11 +303,7 @@ impl SignIn {
                 TicketState::Confirmed { by } => by.clone(),
                 _ => return Ok(None),
             };
-            let employee = self.directory.employee(&by.corp_id, &by.employee_id).await?;
-            let employee = employee.ok_or(Forbidden::EmployeeUnknown)?;
-            let roles = self.roles_of(&employee).await?;
-            let device = Device { address: ticket.address.clone(), user_agent: ticket.user_agent.clone() };
-            let session = self.begin(&employee, roles, LoginMethod::Qrcode, LoginSource::Qrcode, &device).await?;
+            let session = self.begin_for_ticket(&ticket, &by).await?;
             let until = now.plus(Ticket::DELIVERY_WINDOW);
             let state = TicketState::Delivered { by: by.clone(), session: session.id.clone(), until };
             if self.move_ticket(&ticket, state).await? == Outcome::Done {
@@ -278,11 +314,34 @@ impl SignIn {
         }
     }
 
+    async fn begin_for_ticket(&self, ticket: &Ticket, by: &Scanner) -> Result<Session, Error> {
+        let device = Device { address: ticket.address.clone(), user_agent: ticket.user_agent.clone() };
+        let mut attempt = ticket_attempt(ticket, &device);
+        attempt.is(&by.corp_id, &by.employee_id);
+        let begun = async {
+            let employee = self.directory.employee(&by.corp_id, &by.employee_id).await?;
+            let employee = employee.ok_or(Forbidden::EmployeeUnknown)?;
+            let roles = self.roles_of(&employee).await?;
+            self.begin(&employee, roles, &mut attempt).await
+        }
+        .await;
+        match &begun {
+            Ok(session) => tracing::info!(
+                target: "deskgate::audit",
+                { employee.id = by.employee_id.as_str(), session.id = session.id.as_str(),
+                  client.address = &*ticket.address, phone.address = &*by.address },
+                "signed in by a phone's confirmation"
+            ),
+            Err(error) => self.record_refusal(&attempt, error).await,
+        }
+        begun
+    }
+
     /// The phone came back from the platform: the code is scanned.
-    pub async fn scan(&self, scan_id: &ScanId, by: Scanner) -> Result<Scanned, Error> {
+    pub(super) async fn scan(&self, scan_id: &ScanId, by: Scanner) -> Result<Scanned, Error> {
         let ticket = self.open_ticket(scan_id).await?;
         if ticket.state != TicketState::Waiting {
-            return Err(BadRequest::Parameter("state").into());
+            return Err(BadRequest::TicketOver.into());
         }
         let confirm = ConfirmId::new(random_name(32));
         let (state, scanned) = match self.settings.confirm {
@@ -294,7 +353,7 @@ impl SignIn {
         };
         match self.move_ticket(&ticket, state).await? {
             Outcome::Done => Ok(scanned),
-            Outcome::Stale => Err(BadRequest::Parameter("state").into()),
+            Outcome::Stale => Err(BadRequest::TicketOver.into()),
         }
     }
 
@@ -312,16 +371,29 @@ impl SignIn {
     }
 
     /// The phone that scanned has answered.
-    pub async fn answer_scan(&self, scan_id: &ScanId, confirm: &ConfirmId, answer: Answer) -> Result<(), Error> {
+    pub async fn answer_scan(
+        &self,
+        scan_id: &ScanId,
+        confirm: &ConfirmId,
+        answer: Answer,
+        device: &Device,
+    ) -> Result<(), Error> {
         let ticket = self.open_ticket(scan_id).await?;
         let by = self.scanner(&ticket, confirm)?;
         let state = match answer {
-            Answer::Confirm => TicketState::Confirmed { by },
+            Answer::Confirm => TicketState::Confirmed { by: by.clone() },
             Answer::Cancel => TicketState::Cancelled,
         };
         match self.move_ticket(&ticket, state).await? {
+            Outcome::Done if answer == Answer::Cancel => {
+                let error = BadRequest::SignInDeclined.into();
+                let mut attempt = ticket_attempt(&ticket, device);
+                attempt.is(&by.corp_id, &by.employee_id);
+                self.record_refusal(&attempt, &error).await;
+                Ok(())
+            }
             Outcome::Done => Ok(()),
-            Outcome::Stale => Err(BadRequest::Parameter("state").into()),
+            Outcome::Stale => Err(BadRequest::TicketOver.into()),
         }
     }
 
@@ -337,10 +409,10 @@ impl SignIn {
         self.parked.wake_all();
     }
 
-    async fn open_ticket(&self, scan_id: &ScanId) -> Result<Ticket, Error> {
+    pub(super) async fn open_ticket(&self, scan_id: &ScanId) -> Result<Ticket, Error> {
         let found = self.live.store().ticket_of_scan(scan_id).await?;
         let open = found.filter(|ticket| !ticket.is_over(self.clock.now()));
-        open.ok_or(Error::BadRequest(BadRequest::Parameter("state")))
+        open.ok_or(Error::BadRequest(BadRequest::TicketOver))
     }
 
     fn scanner(&self, ticket: &Ticket, confirm: &ConfirmId) -> Result<Scanner, Error> {
@@ -350,7 +422,7 @@ impl SignIn {
             {
                 Ok(by.clone())
             }
-            _ => Err(BadRequest::Parameter("state").into()),
+            _ => Err(BadRequest::TicketOver.into()),
         }
     }
 
@@ -359,4 +431,9 @@ impl SignIn {
         let moved = Ticket { version: ticket.version.next(), state, ..ticket.clone() };
         Ok(self.live.store().advance(&moved, ticket.version).await?)
     }
+}
+
+/// A sign-in by QR code, as the login log has it.
+fn ticket_attempt<'a>(ticket: &Ticket, device: &'a Device) -> Attempt<'a> {
+    Attempt::new(LoginMethod::Qrcode, device).at(ticket.client).from(LoginSource::Qrcode)
 }

@@ -1,9 +1,11 @@
 //! What every directory promises.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use deskgate::directory::sql::SqlDirectory;
 use deskgate::directory::{Arriving, Directory, LoginRecord, LoginResult, RoleChange};
+use deskgate::domain::client::Client;
 use deskgate::domain::clock::Clock;
 use deskgate::domain::employee::{CorpId, EmployeeId, Standing};
 use deskgate::domain::role::RoleName;
@@ -12,14 +14,17 @@ use deskgate::domain::session::{LoginMethod, LoginSource};
 /// A directory under test, and what must live as long as it.
 struct Subject {
     directory: Arc<dyn Directory>,
+    clock: Clock,
     _folder: tempfile::TempDir,
 }
 
 async fn sqlite() -> Subject {
     let folder = tempfile::tempdir().expect("folder");
-    let directory = SqlDirectory::open(&folder.path().join("directory.db"), Clock::system()).await.expect("directory");
+    let clock = Clock::system();
+    let file = folder.path().join("directory.db");
+    let directory = SqlDirectory::open(&file, clock.clone()).await.expect("directory");
     directory.fill_for_development().await.expect("people");
-    Subject { directory: Arc::new(directory), _folder: folder }
+    Subject { directory: Arc::new(directory), clock, _folder: folder }
 }
 
 fn corp() -> CorpId {
@@ -90,7 +95,8 @@ async fn a_successful_login_leaves_its_address(Subject { directory, .. }: &Subje
         corp_id: "wwdemo",
         employee_id: "u1001",
         method: LoginMethod::Qrcode,
-        source: LoginSource::Qrcode,
+        source: Some(LoginSource::Qrcode),
+        client: Some(Client::Itagent),
         address,
         user_agent: "'; DROP TABLE login_log; --",
         result,
@@ -99,6 +105,32 @@ async fn a_successful_login_leaves_its_address(Subject { directory, .. }: &Subje
     directory.record_login(record(LoginResult::Refused("no_role"), "203.0.113.8")).await.expect("record");
     let employee = directory.employee(&corp(), &id("u1001")).await.expect("find").expect("there");
     assert_eq!(employee.last_login_ip.as_deref(), Some("203.0.113.7"));
+}
+
+async fn the_login_log_is_read_newest_first_and_forgotten_in_time(Subject { directory, clock, .. }: &Subject) {
+    let record = |result, employee_id: &'static str| LoginRecord {
+        corp_id: "wwdemo",
+        employee_id,
+        method: LoginMethod::Oauth2,
+        source: None,
+        client: None,
+        address: "203.0.113.7",
+        user_agent: "a browser",
+        result,
+    };
+    directory.record_login(record(LoginResult::Success, "u1001")).await.expect("record");
+    clock.advance(Duration::from_secs(3600));
+    directory.record_login(record(LoginResult::Refused("disabled"), "x8001")).await.expect("record");
+    let read = |limit| async move {
+        let entries = directory.logins(limit).await.expect("read");
+        entries.into_iter().map(|entry| (entry.employee_id, entry.result, entry.reason)).collect::<Vec<_>>()
+    };
+    let old = ("u1001".to_owned(), "success".to_owned(), String::new());
+    let new = ("x8001".to_owned(), "refused".to_owned(), "disabled".to_owned());
+    assert_eq!(read(10).await, [new.clone(), old]);
+    assert_eq!(read(1).await, std::slice::from_ref(&new));
+    directory.forget_logins(Duration::from_secs(1800)).await.expect("forget");
+    assert_eq!(read(10).await, [new]);
 }
 
 macro_rules! suite {
@@ -120,4 +152,5 @@ suite!(
     roles_are_given_and_taken_once,
     an_agent_record_stands_in_for_missing_assignments,
     a_successful_login_leaves_its_address,
+    the_login_log_is_read_newest_first_and_forgotten_in_time,
 );

@@ -61,6 +61,8 @@ fn ticket(id: &str, clock: &Clock) -> Ticket {
         expires_at: clock.now().plus(Duration::from_secs(180)),
         address: String::new(),
         user_agent: String::new(),
+        client: None,
+        browser: None,
     }
 }
 

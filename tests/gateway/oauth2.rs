@@ -323,18 +323,14 @@ async fn a_stolen_code_signs_nobody_else_in() {
 async fn what_is_no_sign_in_is_told_to_the_page_that_asked() {
     let desk = Gateway::start().await;
     let page = desk.client_url("h5");
-    for (case, member, code) in [
-        ("refused at the platform", "deny", None),
-        ("a disabled member", "x8001", Some("1003")),
-        ("a member of a connected corporation without an account", "wwpartner/p7001", Some("1003")),
-    ] {
+    for (case, member, code) in [("refused at the platform", "deny", "1400"), ("a disabled member", "x8001", "1003")] {
         let answer = desk.phone(member).oauth2(&page).await.expect_status(302);
         expect_no_sign_in(&desk, case, &answer);
         let location = answer.location();
         assert!(location.starts_with(&format!("{page}#")), "{case}: {location}");
-        if let Some(code) = code {
-            assert_eq!(fragment_of(&location, "error_code").as_deref(), Some(code), "{case}: {location}");
-        }
+        assert_eq!(fragment_of(&location, "error_code").as_deref(), Some(code), "{case}: {location}");
+        let told = fragment_of(&location, "error_description").unwrap_or_default();
+        assert!(told.contains(' ') && !told.contains("parameter"), "{case}: a sentence for people: {told}");
     }
 }
 

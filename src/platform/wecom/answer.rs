@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use super::super::breaker::Health;
 use super::super::{Person, PlatformError};
 use crate::domain::employee::{CorpId, EmployeeId};
 
@@ -12,6 +13,8 @@ use crate::domain::employee::{CorpId, EmployeeId};
 pub struct Errcode(pub i64);
 
 impl Errcode {
+    /// Too busy; worth another try.
+    pub const BUSY: Errcode = Errcode(-1);
     /// The member or department is outside what the application may see.
     pub const OUT_OF_SIGHT: Errcode = Errcode(60011);
     /// No such department.
@@ -20,6 +23,15 @@ impl Errcode {
     /// Whether the application's token was refused. The platform uses either number for a stale one.
     pub fn is_stale_token(self) -> bool {
         matches!(self.0, 40014 | 42001)
+    }
+
+    /// What it says about the platform itself.
+    pub fn health(self) -> Health {
+        match self.0 {
+            -1 => Health::Unwell,
+            45009 | 45033 => Health::Overrun,
+            _ => Health::Well,
+        }
     }
 }
 
@@ -139,6 +151,21 @@ pub struct DepartmentAnswer {
 #[derive(Deserialize)]
 pub struct Department {
     /// Display name. Absent for applications that may see identifiers only.
+    #[serde(default)]
+    pub name: String,
+}
+
+/// `linkedcorp/user/get`
+#[derive(Deserialize)]
+pub struct LinkedAnswer {
+    /// The one asked for.
+    pub user_info: LinkedMember,
+}
+
+/// The part of a connected corporation's member that is used.
+#[derive(Deserialize)]
+pub struct LinkedMember {
+    /// Display name.
     #[serde(default)]
     pub name: String,
 }

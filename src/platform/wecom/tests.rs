@@ -47,7 +47,7 @@ impl Pair {
     }
 
     async fn profile(&self, who: &str) -> Result<Profile, PlatformError> {
-        self.client.profile(&EmployeeId::new(who)).await
+        self.client.profile(&member(who)).await
     }
 
     fn tokens_fetched(&self) -> u64 {
@@ -249,6 +249,9 @@ async fn a_hundred_callers_share_one_refusal() {
         assert_eq!(refused.unwrap_err().class(), "configuration");
     }
     assert_eq!(pair.tokens_fetched(), 1);
+    pair.client.identify("code").await.unwrap_err();
+    assert_eq!(pair.tokens_fetched(), 1, "not asked again at once");
+    pair.client_clock.advance(Duration::from_secs(10));
     pair.client.identify("code").await.unwrap_err();
     assert_eq!(pair.tokens_fetched(), 2, "who comes later asks again");
 }

@@ -46,8 +46,8 @@ async fn a_short_lifetime_does_not_fetch_for_every_call() {
 async fn only_the_refused_token_is_dropped() {
     let tokens = AppTokens::new(Clock::system());
     let first = tokens.current(|| fresh("first", 7200)).await.unwrap();
-    tokens.refuse(&first).await;
+    tokens.refuse(&first);
     let second = tokens.current(|| fresh("second", 7200)).await.unwrap();
-    tokens.refuse(&first).await;
+    tokens.refuse(&first);
     assert_eq!(name(&tokens.current(unasked).await.unwrap()), name(&second));
 }

@@ -134,8 +134,8 @@ async fn a_profile_that_the_platform_keeps_to_itself_is_no_obstacle() {
     let inactive = Profile { status: MemberStatus::Inactive, ..active("Ann") };
     let unavailable = |why: &str| Err(PlatformError::Unavailable(why.to_owned()));
     let table: &[(&str, Value, Result<Profile, PlatformError>)] = &[
-        ("out of sight", json!({ "errcode": 60011 }), Ok(active("u1001"))),
-        ("no name", json!({ "userid": "u1001", "status": 1 }), Ok(active("u1001"))),
+        ("out of sight", json!({ "errcode": 60011 }), Ok(active(""))),
+        ("no name", json!({ "userid": "u1001", "status": 1 }), Ok(active(""))),
         ("another spelling", json!({ "userid": "U1001", "name": "Ann", "status": 1 }), Ok(active("Ann"))),
         (
             "old application",
@@ -154,7 +154,7 @@ async fn a_profile_that_the_platform_keeps_to_itself_is_no_obstacle() {
     ];
     for (case, body, expected) in table {
         let client = client_hearing(StatusCode::OK, body.to_string()).await;
-        assert_eq!(client.profile(&EmployeeId::new("u1001")).await, *expected, "{case}");
+        assert_eq!(client.profile(&member("u1001")).await, *expected, "{case}");
     }
 }
 
@@ -168,7 +168,7 @@ async fn a_department_out_of_sight_is_left_empty() {
             .route(path::TOKEN, get(|| async { token }))
             .route(path::USER, get(|| async { user }))
             .route(path::DEPARTMENT, get(move || async move { json!({ "errcode": errcode }).to_string() }));
-        let found = client_of(&serve(router).await).profile(&EmployeeId::new("u1001")).await;
+        let found = client_of(&serve(router).await).profile(&member("u1001")).await;
         let found = found.as_ref().map(|profile| profile.department.as_str()).map_err(PlatformError::class);
         assert_eq!(found, expected, "{errcode}");
     }

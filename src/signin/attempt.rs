@@ -1,0 +1,126 @@
+//! One try to sign in: who, how and from where, and the record that it leaves. Every try is in the login log,
+//! in an audit line and in `signin_total`, whether it succeeds or not.
+
+use super::{Device, SignIn};
+use crate::directory::{LoginRecord, LoginResult};
+use crate::domain::client::Client;
+use crate::domain::employee::{CorpId, EmployeeId};
+use crate::domain::session::{LoginMethod, LoginSource};
+use crate::error::{BadRequest, Error, Forbidden, Part};
+
+/// A try to sign in, as far as it has got.
+#[derive(Debug, Clone)]
+pub(super) struct Attempt<'a> {
+    pub(super) method: LoginMethod,
+    /// What the session will say of itself; nothing where no page is known yet.
+    pub(super) source: Option<LoginSource>,
+    /// The web client that asked.
+    pub(super) client: Option<Client>,
+    pub(super) device: &'a Device,
+    /// Who it is, once that is known.
+    who: Option<(CorpId, EmployeeId)>,
+}
+
+impl<'a> Attempt<'a> {
+    /// A try by nobody known, at no page known.
+    pub(super) fn new(method: LoginMethod, device: &'a Device) -> Self {
+        Self { method, source: None, client: None, device, who: None }
+    }
+
+    /// The same at a page of this client.
+    pub(super) fn at(self, client: Option<Client>) -> Self {
+        Self { client, source: client.map(Client::login_source).or(self.source), ..self }
+    }
+
+    /// The same with a source that is not a client.
+    pub(super) fn from(self, source: LoginSource) -> Self {
+        Self { source: Some(source), ..self }
+    }
+
+    /// It has turned out who tries.
+    pub(super) fn is(&mut self, corp_id: &CorpId, employee_id: &EmployeeId) {
+        self.who = Some((corp_id.clone(), employee_id.clone()));
+    }
+
+    /// The label of `signin_total{client}`.
+    fn client_label(&self) -> &'static str {
+        let source = self.source.map_or("none", LoginSource::as_str);
+        self.client.map_or(source, Client::as_str)
+    }
+
+    fn record(&self, result: LoginResult) -> LoginRecord<'_> {
+        let (corp_id, employee_id) = self.who.as_ref().map_or(("", ""), |(corp, id)| (corp.as_str(), id.as_str()));
+        LoginRecord {
+            corp_id,
+            employee_id,
+            method: self.method,
+            source: self.source,
+            client: self.client,
+            address: &self.device.address,
+            user_agent: &self.device.user_agent,
+            result,
+        }
+    }
+}
+
+impl SignIn {
+    /// Puts a success down. It comes before the session exists, and one that cannot be put down is none.
+    pub(super) async fn record_success(&self, attempt: &Attempt<'_>) -> Result<(), Error> {
+        Ok(self.directory.record_login(attempt.record(LoginResult::Success)).await?)
+    }
+
+    /// Puts a failure down. One that cannot be put down is refused all the same.
+    pub(super) async fn record_refusal(&self, attempt: &Attempt<'_>, error: &Error) {
+        self.record_end(attempt, reason(error), &error.to_string()).await;
+    }
+
+    /// Puts down that somebody must bind first.
+    pub(super) async fn record_unbound(&self, attempt: &Attempt<'_>) {
+        self.record_end(attempt, "unbound", "a connected corporation's member, of no employee yet").await;
+    }
+
+    async fn record_end(&self, attempt: &Attempt<'_>, reason: &'static str, told: &str) {
+        let record = attempt.record(LoginResult::Refused(reason));
+        tracing::info!(
+            target: "deskgate::audit",
+            { employee.id = record.employee_id, corp.id = record.corp_id, login.method = record.method.as_str(),
+              login.client = attempt.client_label(), client.address = record.address, reason = told },
+            "sign-in refused: {reason}"
+        );
+        if let Err(fault) = self.directory.record_login(record).await {
+            tracing::error!(error = %crate::error::chain(&fault), "a refused sign-in is missing in the login log");
+        }
+        self.count(attempt, "refused");
+    }
+
+    /// Counts how a try ended.
+    pub(super) fn count(&self, attempt: &Attempt<'_>, result: &'static str) {
+        self.metrics.signin.with_label_values(&[attempt.method.as_str(), attempt.client_label(), result]).inc();
+    }
+}
+
+/// The word for the login log.
+fn reason(error: &Error) -> &'static str {
+    match error {
+        Error::BadRequest(BadRequest::SignInDeclined) => "declined",
+        Error::BadRequest(BadRequest::SignInCode) => "invalid_code",
+        Error::BadRequest(BadRequest::SignInFlow) => "invalid_flow",
+        Error::BadRequest(BadRequest::TicketOver) => "ticket_over",
+        Error::BadRequest(_) => "bad_request",
+        Error::Forbidden(Forbidden::EmployeeUnknown) => "employee_unknown",
+        Error::Forbidden(Forbidden::NoRole) => "no_role",
+        Error::Forbidden(Forbidden::Disabled) => "disabled",
+        Error::Forbidden(Forbidden::BindProof) => "no_proof",
+        Error::Forbidden(_) => "forbidden",
+        Error::InvalidToken(_) => "revoked_meanwhile",
+        Error::PlatformResting { .. } => "platform_unavailable",
+        Error::Unavailable { part, .. } | Error::Unexpected { part, .. } => match part {
+            Part::PlatformSetup => "platform_configuration",
+            Part::Platform => "platform_unavailable",
+            Part::Store => "store_unavailable",
+            Part::Directory => "directory_unavailable",
+            Part::Gateway => "internal",
+        },
+        _ => "other",
+    }
+}
