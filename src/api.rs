@@ -42,6 +42,8 @@ pub mod qrcode;
 
 pub mod scan_status;
 
+pub mod sessions;
+
 pub mod signin_page;
 
 pub mod switch_role;
@@ -107,6 +109,17 @@ pub async fn answer(api: &Api, call: &OwnCall, exchange: &mut Exchange, arrival:
             bound.map(|reply| reply.cookie(&bind::spent_proof(), api.secure_cookies))
         }
         Endpoint::BindPage => Ok(bind::page(&api.signin, &incoming, arrival)),
+        Endpoint::Sessions => data(arrival, sessions::list(&api.signin, known(&call.caller)?).await),
+        Endpoint::EndOtherSessions => {
+            drain(api, exchange).await?;
+            data(arrival, sessions::end_others(&api.signin, known(&call.caller)?).await)
+        }
+        Endpoint::EndSession => {
+            let path = exchange.req_header().uri.path().to_owned();
+            let id = call.route.parameter(&path).unwrap_or_default();
+            drain(api, exchange).await?;
+            data(arrival, sessions::end(&api.signin, known(&call.caller)?, id).await)
+        }
         Endpoint::SignInPage => signin_page::page(&api.signin, &incoming, arrival.language),
         Endpoint::PageStyle => Ok(Reply::asset("text/css; charset=utf-8", pages::STYLE)),
         Endpoint::SignInScript => Ok(Reply::asset("text/javascript; charset=utf-8", pages::SIGN_IN_SCRIPT)),

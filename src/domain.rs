@@ -4,6 +4,8 @@ pub mod client;
 
 pub mod clock;
 
+pub mod device;
+
 pub mod employee;
 
 pub mod identity;

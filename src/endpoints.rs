@@ -27,6 +27,12 @@ pub enum Endpoint {
     SwitchRole,
     /// Bind an employee account.
     Bind,
+    /// The caller's sessions.
+    Sessions,
+    /// End all of the caller's sessions but this one.
+    EndOtherSessions,
+    /// End one of the caller's sessions.
+    EndSession,
     /// The sign-in page.
     SignInPage,
     /// The page that binds.
@@ -77,6 +83,18 @@ pub struct OwnRoute {
     pub doing: Doing,
 }
 
+impl OwnRoute {
+    fn fits(&self, path: &str) -> bool {
+        path == self.path || self.parameter(path).is_some()
+    }
+
+    /// What stands in a path for this route's `{…}`, which is always its last segment.
+    pub fn parameter<'p>(&self, path: &'p str) -> Option<&'p str> {
+        let (fixed, _) = self.path.split_once('{')?;
+        path.strip_prefix(fixed).filter(|value| !value.is_empty() && !value.contains('/'))
+    }
+}
+
 const fn row(
     endpoint: Endpoint,
     method: &'static str,
@@ -90,28 +108,31 @@ const fn row(
 /// Every endpoint.
 #[rustfmt::skip]
 pub const TABLE: &[OwnRoute] = &[
-    row(Endpoint::Qrcode,         "GET",  "/api/auth/qrcode",          OwnAccess::Anyone,           Doing::Qrcode),
-    row(Endpoint::ScanStatus,     "GET",  "/api/auth/scan/status",     OwnAccess::Anyone,           Doing::ScanStatus),
-    row(Endpoint::Oauth2Url,      "GET",  "/api/auth/oauth2/url",      OwnAccess::Anyone,           Doing::AuthorizeUrl),
-    row(Endpoint::Oauth2Callback, "GET",  "/api/auth/oauth2/callback", OwnAccess::Anyone,           Doing::Callback),
-    row(Endpoint::ConfirmPage,    "GET",  "/api/auth/qr/confirm",      OwnAccess::Anyone,           Doing::Callback),
-    row(Endpoint::Confirm,        "POST", "/api/auth/qr/confirm",      OwnAccess::Anyone,           Doing::Callback),
-    row(Endpoint::Verify,         "POST", "/api/auth/verify",          OwnAccess::Anyone,           Doing::Verify),
-    row(Endpoint::Logout,         "POST", "/api/auth/logout",          OwnAccess::SignedInAnyStage, Doing::Logout),
-    row(Endpoint::Me,             "GET",  "/api/auth/me",              OwnAccess::SignedInAnyStage, Doing::Request),
-    row(Endpoint::SwitchRole,     "POST", "/api/auth/switch-role",     OwnAccess::SignedIn,         Doing::SwitchRole),
-    row(Endpoint::Bind,           "POST", "/api/auth/bind",            OwnAccess::Anyone,           Doing::Bind),
-    row(Endpoint::SignInPage,     "GET",  "/api/auth/signin",          OwnAccess::Anyone,           Doing::Request),
-    row(Endpoint::PageStyle,      "GET",  "/api/auth/page.css",        OwnAccess::Anyone,           Doing::Request),
-    row(Endpoint::SignInScript,   "GET",  "/api/auth/signin.js",       OwnAccess::Anyone,           Doing::Request),
-    row(Endpoint::BindPage,       "GET",  "/api/auth/bind/page",       OwnAccess::Anyone,           Doing::Bind),
-    row(Endpoint::BindScript,     "GET",  "/api/auth/bind.js",         OwnAccess::Anyone,           Doing::Request),
-    row(Endpoint::Ready,          "GET",  "/api/ready",                OwnAccess::Anyone,           Doing::Request),
-    row(Endpoint::Version,        "GET",  "/version",                  OwnAccess::Anyone,           Doing::Request),
-    row(Endpoint::Jwks,           "GET",  "/.well-known/jwks.json",    OwnAccess::Anyone,           Doing::Request),
-    row(Endpoint::DevLogin,       "POST", "/api/dev/login",            OwnAccess::Anyone,           Doing::Request),
-    row(Endpoint::DevUsers,       "GET",  "/api/dev/users",            OwnAccess::Anyone,           Doing::Request),
-    row(Endpoint::DevHealth,      "GET",  "/api/dev/health",           OwnAccess::Anyone,           Doing::Request),
+    row(Endpoint::Qrcode,           "GET",    "/api/auth/qrcode",          OwnAccess::Anyone,           Doing::Qrcode),
+    row(Endpoint::ScanStatus,       "GET",    "/api/auth/scan/status",     OwnAccess::Anyone,           Doing::ScanStatus),
+    row(Endpoint::Oauth2Url,        "GET",    "/api/auth/oauth2/url",      OwnAccess::Anyone,           Doing::AuthorizeUrl),
+    row(Endpoint::Oauth2Callback,   "GET",    "/api/auth/oauth2/callback", OwnAccess::Anyone,           Doing::Callback),
+    row(Endpoint::ConfirmPage,      "GET",    "/api/auth/qr/confirm",      OwnAccess::Anyone,           Doing::Callback),
+    row(Endpoint::Confirm,          "POST",   "/api/auth/qr/confirm",      OwnAccess::Anyone,           Doing::Callback),
+    row(Endpoint::Verify,           "POST",   "/api/auth/verify",          OwnAccess::Anyone,           Doing::Verify),
+    row(Endpoint::Logout,           "POST",   "/api/auth/logout",          OwnAccess::SignedInAnyStage, Doing::Logout),
+    row(Endpoint::Me,               "GET",    "/api/auth/me",              OwnAccess::SignedInAnyStage, Doing::Request),
+    row(Endpoint::SwitchRole,       "POST",   "/api/auth/switch-role",     OwnAccess::SignedIn,         Doing::SwitchRole),
+    row(Endpoint::Bind,             "POST",   "/api/auth/bind",            OwnAccess::Anyone,           Doing::Bind),
+    row(Endpoint::Sessions,         "GET",    "/api/auth/sessions",        OwnAccess::SignedIn,         Doing::Sessions),
+    row(Endpoint::EndOtherSessions, "DELETE", "/api/auth/sessions",        OwnAccess::SignedIn,         Doing::Sessions),
+    row(Endpoint::EndSession,       "DELETE", "/api/auth/sessions/{id}",   OwnAccess::SignedIn,         Doing::Sessions),
+    row(Endpoint::SignInPage,       "GET",    "/api/auth/signin",          OwnAccess::Anyone,           Doing::Request),
+    row(Endpoint::PageStyle,        "GET",    "/api/auth/page.css",        OwnAccess::Anyone,           Doing::Request),
+    row(Endpoint::SignInScript,     "GET",    "/api/auth/signin.js",       OwnAccess::Anyone,           Doing::Request),
+    row(Endpoint::BindPage,         "GET",    "/api/auth/bind/page",       OwnAccess::Anyone,           Doing::Bind),
+    row(Endpoint::BindScript,       "GET",    "/api/auth/bind.js",         OwnAccess::Anyone,           Doing::Request),
+    row(Endpoint::Ready,            "GET",    "/api/ready",                OwnAccess::Anyone,           Doing::Request),
+    row(Endpoint::Version,          "GET",    "/version",                  OwnAccess::Anyone,           Doing::Request),
+    row(Endpoint::Jwks,             "GET",    "/.well-known/jwks.json",    OwnAccess::Anyone,           Doing::Request),
+    row(Endpoint::DevLogin,         "POST",   "/api/dev/login",            OwnAccess::Anyone,           Doing::Request),
+    row(Endpoint::DevUsers,         "GET",    "/api/dev/users",            OwnAccess::Anyone,           Doing::Request),
+    row(Endpoint::DevHealth,        "GET",    "/api/dev/health",           OwnAccess::Anyone,           Doing::Request),
 ];
 
 /// What our own table says about a path.
@@ -131,7 +152,7 @@ pub enum OwnLookup {
 pub fn is_ours(path: &str) -> bool {
     path.starts_with("/api/auth/")
         || path.starts_with("/api/dev/")
-        || TABLE.iter().any(|row| row.path == path)
+        || TABLE.iter().any(|row| row.fits(path))
         || matches!(path, "/api/auth" | "/api/dev" | "/metrics")
 }
 
@@ -143,7 +164,7 @@ pub fn find(method: &str, path: &str) -> OwnLookup {
     if !may_be || !is_ours(path) {
         return OwnLookup::NotOurs;
     }
-    let here = || TABLE.iter().filter(|row| row.path == path);
+    let here = || TABLE.iter().filter(|row| row.fits(path));
     let same = |row: &&OwnRoute| row.method == method || (row.method == "GET" && method == "HEAD");
     match here().find(same) {
         Some(row) => OwnLookup::Endpoint(row),

@@ -206,6 +206,8 @@ pub enum Doing {
     SwitchRole,
     /// Binding an account.
     Bind,
+    /// Listing or ending sessions.
+    Sessions,
 }
 
 /// Everything that can end a request, named by what its caller may be told.

@@ -3,6 +3,7 @@
 
 use crate::domain::client::Client;
 use crate::domain::clock::Timestamp;
+use crate::domain::device;
 use crate::domain::language::Language;
 use crate::error::Error;
 use crate::signin::oauth2::BindProofClaim;
@@ -11,9 +12,6 @@ use crate::signin::ticket::Asking;
 mod words;
 
 use words::words;
-
-/// What the platform's own client says of itself in `User-Agent`.
-const PLATFORM_CLIENT: &str = "wxwork";
 
 /// The style of all pages.
 pub const STYLE: &str = include_str!("pages/page.css");
@@ -41,7 +39,7 @@ pub fn sign_in(language: Language, client: Client, home: &str, user_agent: &str)
         ("client", client.as_str()),
         ("client_name", words(name)),
         ("home", home),
-        ("in_app", if user_agent.contains(PLATFORM_CLIENT) { "yes" } else { "no" }),
+        ("in_app", if user_agent.contains(device::PLATFORM_CLIENT) { "yes" } else { "no" }),
         ("other_lang", language.other().tag()),
     ];
     fill(SIGN_IN, language, &own)
@@ -49,12 +47,12 @@ pub fn sign_in(language: Language, client: Client, home: &str, user_agent: &str)
 
 /// The phone's confirm page.
 pub fn confirm(language: Language, asking: &Asking, proof: &str) -> String {
-    let browser = browser_kind(&asking.user_agent);
+    let browser = device::describe(&asking.user_agent);
     let at = clock_time(asking.at);
     let own = [
         ("name", &*asking.name),
         ("address", &asking.address),
-        ("browser", browser),
+        ("browser", &browser),
         ("at", &at),
         ("number", &asking.number),
         ("proof", proof),
@@ -136,21 +134,6 @@ fn escape(text: &str, out: &mut String) {
             c => out.push(c),
         }
     }
-}
-
-/// The kind of browser, as a person would call it.
-fn browser_kind(user_agent: &str) -> &'static str {
-    // The platform's own clients name the others as well, so they come first.
-    const KINDS: [(&str, &str); 7] = [
-        (PLATFORM_CLIENT, "WeCom"),
-        ("MicroMessenger", "WeChat"),
-        ("Edg/", "Edge"),
-        ("Firefox/", "Firefox"),
-        ("Chrome/", "Chrome"),
-        ("Safari/", "Safari"),
-        ("curl/", "curl"),
-    ];
-    KINDS.iter().find(|(mark, _)| user_agent.contains(mark)).map_or("?", |(_, kind)| kind)
 }
 
 /// `2026-01-02 03:04:05 UTC`.

@@ -93,6 +93,12 @@ pub trait SessionStore: Send + Sync {
     /// The live sessions of one employee.
     async fn of_employee(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<Vec<Session>, StoreError>;
 
+    /// When these sessions were last used, as far as anybody has noted; in their order.
+    async fn last_seen(&self, ids: &[SessionId]) -> Result<Vec<Option<Timestamp>>, StoreError>;
+
+    /// Notes when sessions were last used. Coarse and late on purpose: a request costs no write.
+    async fn note_seen(&self, seen: &[(SessionId, Timestamp)]) -> Result<(), StoreError>;
+
     /// All live sessions, newest first, at most `limit`.
     async fn all(&self, limit: usize) -> Result<Vec<Session>, StoreError>;
 }

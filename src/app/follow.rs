@@ -65,7 +65,11 @@ pub(super) async fn sweep(store: Arc<dyn Store>, gate: Arc<Gate>, signin: Arc<Si
         gate.live.sweep(gate.clock.now());
         gate.counters.sweep(gate.clock.running());
         signin.sweep().await;
-        if let Err(error) = store.sweep().await {
+        let swept = match gate.live.note_seen().await {
+            Ok(()) => store.sweep().await,
+            failed => failed,
+        };
+        if let Err(error) = swept {
             tracing::warn!(%error, "expired records could not be removed");
         }
     }

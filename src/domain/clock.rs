@@ -47,13 +47,15 @@ impl Timestamp {
         Self(self.0.saturating_add(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
     }
 
-    /// `2026-01-02T03:04:05.678Z`, as answers show it.
+    /// `2026-01-02T03:04:05.678Z`, as answers show it: always of the same length, so that texts sort like times.
     pub fn iso8601(self) -> String {
-        let nanos = i128::from(self.0) * 1_000_000;
-        time::OffsetDateTime::from_unix_timestamp_nanos(nanos)
-            .ok()
-            .and_then(|moment| moment.format(&time::format_description::well_known::Rfc3339).ok())
-            .unwrap_or_default()
+        let Ok(moment) = time::OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.0) * 1_000_000) else {
+            return String::new();
+        };
+        let (year, month, day) = (moment.year(), u8::from(moment.month()), moment.day());
+        let (hour, minute, second) = (moment.hour(), moment.minute(), moment.second());
+        let millis = moment.millisecond();
+        format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
     }
 }
 

@@ -174,6 +174,8 @@ impl Session {
 pub enum EndCause {
     /// Its owner logged out.
     Logout,
+    /// Its owner ended it from another session.
+    Owner,
     /// An operator ended it.
     Operator,
     /// The person lost their last role or was disabled.
@@ -184,12 +186,13 @@ pub enum EndCause {
 
 impl EndCause {
     /// Every cause.
-    pub const ALL: [EndCause; 4] = [Self::Logout, Self::Operator, Self::RolesLost, Self::Expired];
+    pub const ALL: [EndCause; 5] = [Self::Logout, Self::Owner, Self::Operator, Self::RolesLost, Self::Expired];
 
     /// As metrics spell it.
     pub fn as_str(self) -> &'static str {
         match self {
             EndCause::Logout => "logout",
+            EndCause::Owner => "owner",
             EndCause::Operator => "operator",
             EndCause::RolesLost => "roles_lost",
             EndCause::Expired => "expired",

@@ -192,5 +192,7 @@ fn doing_phrase(doing: Doing, language: Language) -> &'static str {
         (Doing::SwitchRole, Language::Chinese) => "切换角色失败",
         (Doing::Bind, Language::English) => "binding failed",
         (Doing::Bind, Language::Chinese) => "绑定失败",
+        (Doing::Sessions, Language::English) => "sessions failed",
+        (Doing::Sessions, Language::Chinese) => "会话操作失败",
     }
 }

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::SignIn;
 use super::attempt::Attempt;
+use crate::domain::clock::Timestamp;
 use crate::domain::employee::{Employee, Standing};
 use crate::domain::role::{self, RoleName};
 use crate::domain::secret::random_name;
@@ -171,6 +172,40 @@ impl SignIn {
             target: "deskgate::audit",
             { employee.id = known.session.employee_id.as_str(), session.id = known.session.id.as_str() },
             "logged out"
+        );
+        Ok(())
+    }
+
+    /// The caller's sessions, newest first, each with when it was last used.
+    pub async fn sessions(&self, known: &Known) -> Result<Vec<(Session, Timestamp)>, Error> {
+        Ok(self.live.of_employee(&known.session.corp_id, &known.session.employee_id).await?)
+    }
+
+    /// Ends one of the caller's sessions. Durable when it returns; nothing tells somebody else's from none.
+    pub async fn end_session(&self, known: &Known, id: &str) -> Result<(), Error> {
+        let own = self.sessions(known).await?;
+        let (session, _) = own.iter().find(|(session, _)| session.id.as_str() == id).ok_or(Error::NotFound)?;
+        self.end_own(known, session).await
+    }
+
+    /// Ends all of the caller's sessions but the one that asks. Returns how many there were.
+    pub async fn end_other_sessions(&self, known: &Known) -> Result<usize, Error> {
+        let own = self.sessions(known).await?;
+        let others = || own.iter().filter(|(session, _)| session.id != known.session.id);
+        for (session, _) in others() {
+            self.end_own(known, session).await?;
+        }
+        Ok(others().count())
+    }
+
+    async fn end_own(&self, known: &Known, session: &Session) -> Result<(), Error> {
+        let cause = if session.id == known.session.id { EndCause::Logout } else { EndCause::Owner };
+        self.live.end(&session.id, cause).await?;
+        tracing::info!(
+            target: "deskgate::audit",
+            { employee.id = session.employee_id.as_str(), session.id = session.id.as_str(),
+              by.session = known.session.id.as_str() },
+            "session ended by its owner"
         );
         Ok(())
     }

@@ -32,6 +32,7 @@ const SCHEMA: &str = "
     CREATE INDEX IF NOT EXISTS sessions_of_employee ON sessions (corp_id, employee_id);
     CREATE INDEX IF NOT EXISTS sessions_by_end ON sessions (expires_at);
     CREATE TABLE IF NOT EXISTS denied (id TEXT PRIMARY KEY, until INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS seen (id TEXT PRIMARY KEY, at INTEGER NOT NULL) STRICT, WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS tickets (
         id TEXT PRIMARY KEY, scan_id TEXT NOT NULL UNIQUE,
         version INTEGER NOT NULL, expires_at INTEGER NOT NULL, body TEXT NOT NULL
@@ -39,6 +40,10 @@ const SCHEMA: &str = "
     CREATE INDEX IF NOT EXISTS tickets_by_end ON tickets (expires_at);
     PRAGMA user_version = 1;
 ";
+
+/// Only for sessions that are there: the note goes when the session does.
+const NOTE_SEEN: &str = "INSERT INTO seen SELECT id, $2 FROM sessions WHERE id = $1
+     ON CONFLICT (id) DO UPDATE SET at = max(at, excluded.at)";
 
 /// How many changes a listener may fall behind before it must read again.
 const FEED: usize = 4096;
@@ -208,6 +213,42 @@ impl SessionStore for EmbeddedStore {
         rows.iter().map(|row| parse(row.get::<&str, _>(0))).collect()
     }
 
+    async fn last_seen(&self, ids: &[SessionId]) -> Result<Vec<Option<Timestamp>>, StoreError> {
+        let mut found = Vec::with_capacity(ids.len());
+        for id in ids {
+            let at: Option<i64> = sqlx::query_scalar("SELECT at FROM seen WHERE id = $1")
+                .bind(id.as_str())
+                .fetch_optional(&self.reader)
+                .await
+                .map_err(unavailable)?;
+            found.push(at.map(Timestamp::from_millis));
+        }
+        Ok(found)
+    }
+
+    async fn note_seen(&self, seen: &[(SessionId, Timestamp)]) -> Result<(), StoreError> {
+        // In pieces, so that a logout does not wait behind ten thousand of them.
+        for piece in seen.chunks(500) {
+            let piece = piece.to_vec();
+            self.writer
+                .run(move |connection| {
+                    async move {
+                        for (id, at) in piece {
+                            sqlx::query(NOTE_SEEN)
+                                .bind(id.as_str())
+                                .bind(at.millis())
+                                .execute(&mut *connection)
+                                .await?;
+                        }
+                        Ok(())
+                    }
+                    .boxed()
+                })
+                .await?;
+        }
+        Ok(())
+    }
+
     async fn all(&self, limit: usize) -> Result<Vec<Session>, StoreError> {
         let rows = sqlx::query("SELECT body FROM sessions WHERE expires_at > $1 ORDER BY issued_at DESC LIMIT $2")
             .bind(self.clock.now().millis())
@@ -300,6 +341,9 @@ impl Store for EmbeddedStore {
                     ] {
                         sqlx::query(query).bind(end).execute(&mut *connection).await?;
                     }
+                    sqlx::query("DELETE FROM seen WHERE id NOT IN (SELECT id FROM sessions)")
+                        .execute(connection)
+                        .await?;
                     Ok(())
                 }
                 .boxed()

@@ -7,7 +7,7 @@
 //! be hung on it.
 
 use std::hash::{Hash, Hasher};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -110,8 +110,19 @@ pub struct LiveSession {
     /// Nothing until the store has answered, and nothing again once it is over.
     known: ArcSwapOption<Known>,
     ended: AtomicBool,
+    /// When it was last used here, in milliseconds; 0 if it was not.
+    seen: AtomicI64,
+    /// The same, as far as the store has been told.
+    noted: AtomicI64,
     tokens: Mutex<Vec<TokenKey>>,
 }
+
+/// How exactly it is known when a session was last used. Coarse, so that cores do not fight for the place where
+/// it is written down.
+const SEEN_EVERY: i64 = 5_000;
+
+/// How far the store's note may fall behind.
+const NOTED_EVERY: i64 = 60_000;
 
 impl LiveSession {
     /// The state now; nothing if the session is over, by revocation or by the clock.
@@ -129,6 +140,12 @@ impl LiveSession {
         });
         if self.ended.load(Ordering::Acquire) {
             self.known.store(None);
+        }
+    }
+
+    fn touch(&self, now: Timestamp) {
+        if now.millis().saturating_sub(self.seen.load(Ordering::Relaxed)) >= SEEN_EVERY {
+            self.seen.store(now.millis(), Ordering::Relaxed);
         }
     }
 
@@ -205,7 +222,11 @@ impl Live {
 
     /// The state behind a token that was found good before. No lock, no store.
     pub fn known(&self, token: &str, now: Timestamp) -> Option<Arc<Known>> {
-        self.by_token.pin().get(&TokenRef(token))?.state(now)
+        let by_token = self.by_token.pin();
+        let live = by_token.get(&TokenRef(token))?;
+        let known = live.state(now)?;
+        live.touch(now);
+        Some(known)
     }
 
     /// The live session behind a token: from memory, or after its signature was checked from the store.
@@ -224,6 +245,7 @@ impl Live {
         let fits = found.filter(|(_, known)| claims.names(&known.session));
         let (live, known) = fits.ok_or(Error::InvalidToken(TokenFault::Revoked))?;
         self.remember(token, &live);
+        live.touch(now);
         Ok(known)
     }
 
@@ -269,6 +291,37 @@ impl Live {
         // An entry that was retired meanwhile keeps nothing; what was just read counts for this request.
         let known = live.state(now).unwrap_or_else(|| Arc::new(Known::new(session)));
         Ok((!known.session.is_expired(now)).then_some((live, known)))
+    }
+
+    /// The live sessions of an employee, newest first, each with when it was last used.
+    pub async fn of_employee(
+        &self,
+        corp_id: &CorpId,
+        employee_id: &EmployeeId,
+    ) -> Result<Vec<(Session, Timestamp)>, StoreError> {
+        let sessions = self.store.of_employee(corp_id, employee_id).await?;
+        let ids: Vec<SessionId> = sessions.iter().map(|session| session.id.clone()).collect();
+        let noted = self.store.last_seen(&ids).await?;
+        let here = self.by_id.pin();
+        let seen = sessions.into_iter().zip(noted).map(|(session, noted)| {
+            let here = here.get(&session.id).map(|live| Timestamp::from_millis(live.seen.load(Ordering::Relaxed)));
+            let last = here.into_iter().chain(noted).fold(session.issued_at, Timestamp::max);
+            (session, last)
+        });
+        Ok(seen.collect())
+    }
+
+    /// Tells the store which sessions were used since it was last told.
+    pub async fn note_seen(&self) -> Result<(), StoreError> {
+        let mut news = Vec::new();
+        for (id, live) in &self.by_id.pin() {
+            let seen = live.seen.load(Ordering::Relaxed);
+            if seen.saturating_sub(live.noted.load(Ordering::Relaxed)) >= NOTED_EVERY {
+                live.noted.store(seen, Ordering::Relaxed);
+                news.push((id.clone(), Timestamp::from_millis(seen)));
+            }
+        }
+        self.store.note_seen(&news).await
     }
 
     /// Keeps a new session.

@@ -131,6 +131,35 @@ async fn a_fresh_platform_sign_in_is_proof() {
 }
 
 #[tokio::test]
+async fn a_member_without_an_account_is_led_to_the_page_that_binds() {
+    let desk = Gateway::start().await;
+    let partner = desk.phone("wwpartner/p7001");
+    let page = format!("{}orders?x=1", desk.client_url("h5"));
+    let answer = partner.oauth2(&page).await.expect_status(302);
+    assert!(!answer.describe().contains("token="), "{}", answer.describe());
+    let shown = partner.page(&answer.location()).await;
+    assert!(shown.html.contains("wwpartner/p7001"), "who they are at the platform: {}", shown.html);
+    assert!(shown.html.contains(&page), "where they wanted to go: {}", shown.html);
+
+    let bound = partner.client().post_json("/api/auth/bind", &json!({ "employee_id": "u1001" })).await.expect_code(0);
+    assert!(bound.header("set-cookie").is_some_and(|cookie| cookie.contains("Max-Age=0")), "{}", bound.describe());
+    let again = partner.client().post_json("/api/auth/bind", &json!({ "employee_id": "a2001" })).await;
+    assert_eq!(again.code(), 1003, "a proof binds once: {}", again.describe());
+    partner.client().get("/api/auth/bind/page").await.expect_status(403);
+    desk.anyone().get("/api/auth/bind/page").await.expect_status(403);
+}
+
+#[tokio::test]
+async fn a_scanned_code_leads_there_as_well() {
+    let desk = Gateway::start().await;
+    let ticket = desk.anyone().get("/api/auth/qrcode").await.expect_code(0).data();
+    let partner = desk.phone("wwpartner/p7001");
+    let answer = partner.scan(ticket["qrcode_url"].as_str().expect("a URL")).await.expect_status(302);
+    let shown = partner.page(&answer.location()).await;
+    assert!(shown.html.contains(&desk.client_url("h5")), "{}", shown.html);
+}
+
+#[tokio::test]
 async fn a_proof_opens_no_account_that_is_not_there() {
     let desk = Gateway::start().await;
     for employee in ["u9999", "n6001"] {

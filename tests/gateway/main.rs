@@ -19,6 +19,10 @@ mod switch_role;
 
 mod bind;
 
+mod sessions;
+
+mod login_log;
+
 mod dev;
 
 mod operations;

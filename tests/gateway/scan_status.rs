@@ -225,6 +225,40 @@ async fn an_unknown_ticket_looks_like_an_old_one() {
 }
 
 #[tokio::test]
+async fn row_45_another_browser_cannot_poll_the_ticket() {
+    let desk = Gateway::with("[qr]\nconfirm = \"auto\"").await;
+    let asking = Asking::at(&desk).await;
+    desk.phone("u1001").scan(&asking.qrcode_url).await;
+    let target = format!("/api/auth/scan/status?ticket={}", asking.ticket);
+
+    let other = Asking::at(&desk).await.browser;
+    expect_status_only(&other.get(&target).await.expect_code(0).data(), "expired");
+    let fresh = desk.anyone().with_header("Sec-Fetch-Site", "same-origin");
+    expect_status_only(&fresh.get(&target).await.expect_code(0).data(), "expired");
+    let forged = desk.anyone().with_header("Cookie", "deskgate_browser=");
+    expect_status_only(&forged.get(&target).await.expect_code(0).data(), "expired");
+
+    let state = asking.poll().await;
+    assert_eq!(state["status"], "confirmed", "the browser that asked: {state}");
+    let program = desk.anyone().get(&target).await.expect_code(0).data();
+    assert_eq!(program["status"], "confirmed", "a program that was handed the ticket: {program}");
+}
+
+#[tokio::test]
+async fn tabs_of_one_browser_share_its_cookie() {
+    let desk = Gateway::start().await;
+    let browser = desk.anyone().with_header("Sec-Fetch-Site", "same-origin");
+    let first = Asking::with(browser).await;
+    let cookies = first.browser.jar().pairs();
+    let second = Asking::with(first.browser).await;
+    assert_eq!(second.browser.jar().pairs(), cookies);
+    for ticket in [&first.ticket, &second.ticket] {
+        let state = second.browser.get(&format!("/api/auth/scan/status?ticket={ticket}")).await.expect_code(0).data();
+        expect_status_only(&state, "waiting");
+    }
+}
+
+#[tokio::test]
 async fn a_confirmation_after_the_end_confirms_nothing() {
     let desk = Gateway::with("[ticket]\nlifetime = \"3s\"\nlongest_wait = \"2s\"").await;
     let asking = Asking::at(&desk).await;

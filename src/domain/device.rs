@@ -1,0 +1,46 @@
+//! Devices, as people would call them.
+
+/// The browser that a `User-Agent` names; `?` for one that is not known.
+pub fn browser(user_agent: &str) -> &'static str {
+    // The platform's own clients name the others as well, and most browsers name Chrome or Safari: the order decides.
+    const KINDS: [(&str, &str); 8] = [
+        (PLATFORM_CLIENT, "WeCom"),
+        ("MicroMessenger", "WeChat"),
+        ("Edg/", "Edge"),
+        ("OPR/", "Opera"),
+        ("Firefox/", "Firefox"),
+        ("Chrome/", "Chrome"),
+        ("Safari/", "Safari"),
+        ("curl/", "curl"),
+    ];
+    KINDS.iter().find(|(mark, _)| user_agent.contains(mark)).map_or("?", |(_, kind)| kind)
+}
+
+/// The system that a `User-Agent` names.
+fn system(user_agent: &str) -> Option<&'static str> {
+    // Android says Linux, and iPhones say Mac OS.
+    const KINDS: [(&str, &str); 7] = [
+        ("Android", "Android"),
+        ("iPhone", "iPhone"),
+        ("iPad", "iPad"),
+        ("Windows", "Windows"),
+        ("Mac OS", "macOS"),
+        ("CrOS", "ChromeOS"),
+        ("Linux", "Linux"),
+    ];
+    KINDS.iter().find(|(mark, _)| user_agent.contains(mark)).map(|(_, kind)| *kind)
+}
+
+/// What the platform's own client says of itself in `User-Agent`.
+pub const PLATFORM_CLIENT: &str = "wxwork";
+
+/// `Firefox · Windows`
+pub fn describe(user_agent: &str) -> String {
+    match system(user_agent) {
+        Some(system) => format!("{} · {system}", browser(user_agent)),
+        None => browser(user_agent).to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,155 @@
+//! The login log: every attempt, good or not, is a line of the directory and a line of the audit log.
+
+use deskgate::directory::sql::SqlDirectory;
+use deskgate::directory::{Directory, LoginEntry};
+use deskgate::domain::clock::Clock;
+
+use crate::support::*;
+
+/// The newest line.
+async fn last(desk: &Gateway) -> LoginEntry {
+    let file = desk.data_dir().join("directory.db");
+    let directory = SqlDirectory::open(&file, Clock::system()).await.expect("the directory");
+    directory.logins(1).await.expect("the log").into_iter().next().expect("a line")
+}
+
+async fn lines(desk: &Gateway) -> usize {
+    let file = desk.data_dir().join("directory.db");
+    SqlDirectory::open(&file, Clock::system()).await.expect("the directory").logins(1000).await.expect("the log").len()
+}
+
+#[track_caller]
+fn expect(entry: &LoginEntry, who: &str, how: [&str; 3], end: &str) {
+    let [method, source, client] = how;
+    let found = (entry.employee_id.as_str(), entry.login_method.as_str(), entry.login_source.as_str());
+    assert_eq!(found, (who, method, source), "{entry:?}");
+    assert_eq!(entry.client, client, "{entry:?}");
+    let (result, reason) = if end == "success" { ("success", "") } else { ("refused", end) };
+    assert_eq!((entry.result.as_str(), entry.reason.as_str()), (result, reason), "{entry:?}");
+}
+
+#[tokio::test]
+async fn every_sign_in_by_redirect_is_put_down() {
+    let desk = Gateway::start().await;
+    let page = desk.client_url("itagent");
+    let how = ["oauth2", "itagent", "itagent"];
+    for (member, who, end) in [
+        ("a2001", "a2001", "success"),
+        ("x8001", "x8001", "disabled"),
+        ("wwpartner/p7001", "p7001", "unbound"),
+        ("deny", "", "declined"),
+    ] {
+        desk.phone(member).oauth2(&page).await.expect_status(302);
+        expect(&last(&desk).await, who, how, end);
+    }
+    let phone = desk.phone("u1001");
+    let callback = phone.authorize(&phone.authorize_url(&page).await).await;
+    desk.anyone().get(&callback).await;
+    expect(&last(&desk).await, "", ["oauth2", "", ""], "invalid_flow");
+
+    let query = callback.split_once("code=").expect("a code").0;
+    phone.client().get(&format!("{query}code=forged&state=auth_login")).await.expect_status(302);
+    expect(&last(&desk).await, "", how, "invalid_code");
+}
+
+#[tokio::test]
+async fn the_same_callback_twice_is_one_line() {
+    let desk = Gateway::start().await;
+    let phone = desk.phone("u1001");
+    let callback = phone.authorize(&phone.authorize_url(&desk.client_url("h5")).await).await;
+    for _ in 0..3 {
+        phone.client().get(&callback).await.expect_status(302);
+    }
+    assert_eq!(lines(&desk).await, 1);
+}
+
+#[tokio::test]
+async fn every_sign_in_by_qr_code_is_put_down() {
+    let desk = Gateway::start().await;
+    let how = ["qrcode", "qrcode", "itadmin"];
+    let ask = async || {
+        let browser = desk.anyone().with_header("X-Forwarded-For", "203.0.113.9");
+        let data = browser.get("/api/auth/qrcode?client=itadmin").await.expect_code(0).data();
+        let text = |name: &str| data[name].as_str().expect("text").to_owned();
+        (browser, text("ticket"), text("qrcode_url"))
+    };
+    let (browser, ticket, url) = ask().await;
+    desk.phone("m5001").scan_and_confirm(&url).await;
+    browser.get(&format!("/api/auth/scan/status?ticket={ticket}")).await.expect_code(0);
+    let entry = last(&desk).await;
+    expect(&entry, "m5001", how, "success");
+    assert_eq!(entry.ip_address, "203.0.113.9", "the browser's address, not the phone's");
+
+    let (_, _, url) = ask().await;
+    let phone = desk.phone("m5001");
+    let page = phone.scan_to_page(&url).await;
+    phone.tap(&page, "cancel").await;
+    expect(&last(&desk).await, "m5001", how, "declined");
+
+    desk.phone("u1001").scan(&url).await;
+    expect(&last(&desk).await, "", ["qrcode", "qrcode", ""], "ticket_over");
+
+    let (_, _, url) = ask().await;
+    desk.phone("x8001").scan(&url).await;
+    expect(&last(&desk).await, "x8001", how, "disabled");
+}
+
+#[tokio::test]
+async fn every_binding_is_put_down() {
+    let desk = Gateway::start().await;
+    let how = ["bind", "h5", "h5"];
+    desk.anyone().post_json("/api/auth/bind", &json!({ "employee_id": "u1001" })).await.expect_code(1003);
+    expect(&last(&desk).await, "u1001", how, "no_proof");
+
+    let partner = desk.phone("wwpartner/p7001");
+    partner.oauth2(&desk.client_url("h5")).await.expect_status(302);
+    for (employee, code, who, end) in [
+        ("nobody", 1003, "nobody", "employee_unknown"),
+        ("n6001", 1003, "n6001", "no_role"),
+        ("\u{1f600}", 1003, "", "employee_unknown"),
+        ("u1001", 0, "u1001", "success"),
+    ] {
+        partner.client().post_json("/api/auth/bind", &json!({ "employee_id": employee })).await.expect_code(code);
+        expect(&last(&desk).await, who, how, end);
+    }
+}
+
+#[tokio::test]
+async fn a_line_has_address_and_user_agent_and_the_employee_keeps_the_address() {
+    let desk = Gateway::start().await;
+    let browser = desk.anyone().with_header("X-Forwarded-For", "203.0.113.7").with_header("User-Agent", "a\tbrowser");
+    browser.post_json("/api/dev/login", &json!({ "employee_id": "u1001" })).await.expect_code(0);
+    let entry = last(&desk).await;
+    expect(&entry, "u1001", ["dev", "dev", ""], "success");
+    assert_eq!(entry.ip_address, "203.0.113.7");
+    assert!(entry.user_agent.starts_with('a') && !entry.user_agent.contains('\t'), "{entry:?}");
+    browser.post_json("/api/dev/login", &json!({ "employee_id": "nobody" })).await.expect_code(1003);
+    expect(&last(&desk).await, "nobody", ["dev", "dev", ""], "employee_unknown");
+}
+
+#[tokio::test]
+async fn every_attempt_is_an_audit_line_and_a_count() {
+    let desk = Gateway::start().await;
+    desk.phone("u1001").oauth2(&desk.client_url("h5")).await.expect_status(302);
+    desk.phone("x8001").oauth2(&desk.client_url("h5")).await.expect_status(302);
+    desk.logged(&["deskgate::audit", "signed in", "u1001"]).await;
+    desk.logged(&["deskgate::audit", "sign-in refused: disabled", "x8001", "127.0.0.1"]).await;
+    for result in ["result=\"success\"", "result=\"refused\""] {
+        let labels = ["method=\"oauth2\"", "client=\"h5\"", result];
+        assert_eq!(desk.metric("deskgate_signin_total", &labels).await, 1.0, "{result}");
+    }
+}
+
+#[tokio::test]
+async fn no_success_without_its_record() {
+    let desk = Gateway::start().await;
+    let file = desk.data_dir().join("directory.db");
+    let url = format!("sqlite:{}", file.display());
+    let mut database = <sqlx::SqliteConnection as sqlx::Connection>::connect(&url).await.expect("the directory");
+    sqlx::raw_sql("DROP TABLE login_log").execute(&mut database).await.expect("a broken log");
+
+    let answer = desk.phone("u1001").oauth2(&desk.client_url("h5")).await.expect_status(302);
+    assert!(!answer.location().contains("token="), "{}", answer.location());
+    assert_eq!(fragment_of(&answer.location(), "error_code").as_deref(), Some("1503"));
+    desk.anyone().post_json("/api/dev/login", &json!({ "employee_id": "u1001" })).await.expect_code(1503);
+}

@@ -1,0 +1,96 @@
+//! GET and DELETE /api/auth/sessions: one's own sessions, and nobody else's.
+
+use std::time::Duration;
+
+use crate::support::*;
+
+async fn items(client: &Client) -> Vec<Value> {
+    let data = client.get("/api/auth/sessions").await.expect_code(0).data();
+    data["items"].as_array().expect("items").clone()
+}
+
+fn id_of(items: &[Value], current: bool) -> String {
+    let item = items.iter().find(|item| item["current"] == current).expect("a session");
+    item["id"].as_str().expect("an id").to_owned()
+}
+
+#[tokio::test]
+async fn a_person_sees_their_own_sessions() {
+    let desk = Gateway::start().await;
+    let firefox = "Mozilla/5.0 (Windows NT 10.0) Gecko/20100101 Firefox/128.0";
+    let first = desk.sign_in("u1001").await;
+    let second = desk.anyone().with_header("User-Agent", firefox).with_header("X-Forwarded-For", "203.0.113.9");
+    let login = second.post_json("/api/dev/login", &json!({ "employee_id": "u1001" })).await.expect_code(0).data();
+    let second = second.bearing(login["token"].as_str().expect("a token"));
+    desk.sign_in("a2001").await;
+
+    let items = items(&second).await;
+    assert_eq!(items.len(), 2, "nobody else's");
+    let own = items.iter().find(|item| item["current"] == true).expect("this one");
+    assert_eq!(own["id"], jti_of(second.token()).as_str());
+    assert_eq!((&own["device"], &own["address"]), (&json!("Firefox · Windows"), &json!("203.0.113.9")));
+    assert_eq!((&own["login_method"], &own["login_source"]), (&json!("dev"), &json!("dev")));
+    for member in ["since", "last_seen", "expires_at"] {
+        let text = own[member].as_str().expect("a time");
+        time::OffsetDateTime::parse(text, &time::format_description::well_known::Rfc3339).expect("ISO 8601");
+    }
+    assert!(own["last_seen"].as_str() >= own["since"].as_str(), "{own}");
+    let other = items.iter().find(|item| item["current"] == false).expect("the other one");
+    assert_eq!(other["id"], jti_of(first.token()).as_str());
+}
+
+#[tokio::test]
+async fn ending_one_session_ends_its_sockets_and_no_other() {
+    let desk = Gateway::start().await;
+    let (here, there) = (desk.sign_in("u1001").await, desk.sign_in("u1001").await);
+    let mut socket = there.websocket("/ws/employee").await;
+    socket.echo("hello").await;
+    let id = id_of(&items(&here).await, false);
+
+    let data = here.send("DELETE", &format!("/api/auth/sessions/{id}"), &[], b"").await.expect_code(0).data();
+    assert_eq!((&data["success"], &data["ended"]), (&json!(true), &json!(1)));
+    assert_eq!(socket.closed_within(Duration::from_secs(1)).await, Some(4401));
+    there.get("/api/auth/me").await.expect_invalid_token();
+    here.get("/api/auth/me").await.expect_code(0);
+    here.send("DELETE", &format!("/api/auth/sessions/{id}"), &[], b"").await.expect_code(1404);
+}
+
+#[tokio::test]
+async fn ending_all_others_leaves_this_one() {
+    let desk = Gateway::start().await;
+    let here = desk.sign_in("u1001").await;
+    let others = [desk.sign_in("u1001").await, desk.sign_in("u1001").await];
+    let somebody = desk.sign_in("a2001").await;
+
+    let data = here.send("DELETE", "/api/auth/sessions", &[], b"").await.expect_code(0).data();
+    assert_eq!(data["ended"], 2);
+    for other in &others {
+        other.get("/api/auth/me").await.expect_invalid_token();
+    }
+    here.get("/api/auth/me").await.expect_code(0);
+    somebody.get("/api/auth/me").await.expect_code(0);
+    assert_eq!(here.send("DELETE", "/api/auth/sessions", &[], b"").await.expect_code(0).data()["ended"], 0);
+}
+
+#[tokio::test]
+async fn nobody_ends_somebody_elses_session() {
+    let desk = Gateway::start().await;
+    let (alice, mallory) = (desk.sign_in("u1001").await, desk.sign_in("m5001").await);
+    let id = id_of(&items(&alice).await, true);
+    for (case, id) in [("somebody else's", id.as_str()), ("none", "x"), ("an encoded one", "%2e%2e")] {
+        let answer = mallory.send("DELETE", &format!("/api/auth/sessions/{id}"), &[], b"").await;
+        assert!(matches!(answer.code(), 1404 | 1400), "{case}: {}", answer.describe());
+    }
+    alice.get("/api/auth/me").await.expect_code(0);
+    desk.anyone().send("DELETE", &format!("/api/auth/sessions/{id}"), &[], b"").await.expect_code(1001);
+    desk.anyone().get("/api/auth/sessions").await.expect_code(1001);
+}
+
+#[tokio::test]
+async fn ending_this_very_session_is_a_logout() {
+    let desk = Gateway::start().await;
+    let alice = desk.sign_in("u1001").await;
+    let id = id_of(&items(&alice).await, true);
+    alice.send("DELETE", &format!("/api/auth/sessions/{id}"), &[], b"").await.expect_code(0);
+    alice.get("/api/auth/me").await.expect_invalid_token();
+}
