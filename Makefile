@@ -1,15 +1,20 @@
 # Each target installs what it needs. On Debian missing packages are installed; elsewhere they are named.
 
-.PHONY: run test bench tools
+.PHONY: run test test-extra bench tools
 
 run: tools
 	cargo run -- demo
 
 test: tools
-	@.ci/need curl curl python3 python3
+	@.ci/need curl curl python3 python3 chromium chromium chromedriver chromium-driver
 	@if cargo fmt --version >/dev/null 2>&1; then cargo fmt --check; else echo "rustfmt is not installed: skipping it"; fi
 	@if cargo clippy --version >/dev/null 2>&1; then cargo clippy --all-targets -- -D warnings; else echo "clippy is not installed: skipping it"; fi
 	@if cargo nextest --version >/dev/null 2>&1; then cargo nextest run --no-fail-fast; else cargo test; fi
+
+test-extra: tools
+	@.ci/need python3 python3 pip3 python3-venv
+	cargo build
+	python3 tests/extra/run.py
 
 bench: tools
 	@.ci/need nginx nginx-light wrk wrk python3 python3

@@ -141,7 +141,7 @@ impl App {
         let certificate = config.server.tls.as_ref().map(tls::Certificate::open).transpose()?;
         let store = open_store(&data, &clock).await?;
         let directory = open_directory(&config, &clock).await?;
-        let (platform, simulator) = open_platform(&config, &clock).await?;
+        let (platform, simulator) = open_platform(&config).await?;
 
         let issuer = config.server.public_url.as_str().trim_end_matches('/').to_owned();
         let tokens = Arc::new(Tokens::new(keys, issuer.clone(), config.token.leeway.get()));

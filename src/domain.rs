@@ -14,6 +14,8 @@ pub mod language;
 
 pub mod path;
 
+pub mod qr_image;
+
 pub mod rate;
 
 pub mod role;

@@ -24,8 +24,6 @@ pub mod oauth2;
 
 mod once;
 
-pub mod qr_image;
-
 pub mod session;
 
 pub mod ticket;

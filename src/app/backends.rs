@@ -3,10 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use url::Url;
+
 use super::{DataLock, StartFault};
 use crate::config::{Config, PlatformKind};
 use crate::directory::Directory;
 use crate::directory::sql::SqlDirectory;
+use crate::domain::client::Client;
 use crate::domain::clock::Clock;
 use crate::domain::secret::Secret;
 use crate::operate::Operator;
@@ -48,17 +51,26 @@ pub async fn open_offline(config: &Config) -> Result<(Operator, DataLock), Start
     Ok((Operator::new(live, directory, config.platform.main_corp(), config.directory.fallback_role()), lock))
 }
 
+/// Host and, if it is not the scheme's, port: what the platform calls a trusted domain.
+fn domain(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+}
+
 pub(super) async fn open_platform(
     config: &Config,
-    clock: &Clock,
 ) -> Result<(Arc<dyn Platform>, Option<SimulatedPlatform>), StartFault> {
     let agent = |own: &str| (!own.is_empty()).then(|| own.to_owned());
     let (settings, simulator) = match config.platform.kind {
         PlatformKind::Simulated => {
             let address = config.platform.simulated_listen;
-            let simulator = SimulatedPlatform::start(address, clock.clone())
+            // A clock of its own: its switches move it, and the gateway's must go on as it is.
+            let simulator = SimulatedPlatform::start(address, Clock::system())
                 .await
                 .map_err(|source| StartFault::Listen { address, source })?;
+            let own = Client::ALL.map(|client| config.clients.url(client));
+            let domains: Vec<String> = own.into_iter().chain([&config.server.public_url]).map(domain).collect();
+            simulator.trust(&domains.iter().map(String::as_str).collect::<Vec<_>>());
             let settings = WecomSettings {
                 corp_id: config.platform.main_corp(),
                 agent_id: agent(&config.platform.agent_id),

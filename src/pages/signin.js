@@ -37,6 +37,7 @@ let round = 0;        // One code, from its request to its end; what an older ro
 let ticket = null;    // { id, seen, ends, lifetime, interval }
 let asking = null;    // The request in flight: { control, since, nudged }
 let paused = null;    // The pause between two requests: { due, eager, end }
+let said = "";        // What the status says, name and sentence.
 let tookOver = false; // Whether a code was already replaced without being asked for since the last click.
 
 /** Wall clock, in seconds: the only one that goes on while a laptop sleeps. */
@@ -106,7 +107,7 @@ async function start() {
   quiet();
   ticket = null;
   delete words.code;
-  number.textContent = "··";
+  number.textContent = "--";
   code.hidden = true;
   show("loading", words.loading);
   try {
@@ -151,8 +152,7 @@ async function follow(mine) {
     ticket.seen = answer.status;
     if (answer.status === "scanned") {
       scanner.textContent = answer.name || "";
-      // The name is in the picture for the eye and in the sentence for the ear.
-      show("scanned", words.scanned, answer.name);
+      show("scanned", words.scanned, answer.name || "");
     } else {
       show("waiting", words.waiting);
     }
@@ -161,11 +161,17 @@ async function follow(mine) {
   }
 }
 
-/** Puts a state on the screen. The same sentence is not said twice: screen readers would repeat it. */
+/** Puts a state on the screen. The same sentence is not said twice: screen readers would repeat it.
+    The name lies over the code for the eye, and goes into the sentence for the ear. */
 function show(state, sentence, name = "") {
   words.state = state;
-  const text = name ? name + " · " + sentence : sentence;
-  if (status.textContent !== text) status.textContent = text;
+  if (said !== name + sentence) {
+    said = name + sentence;
+    const spoken = document.createElement("span");
+    spoken.className = "unseen";
+    spoken.textContent = name && name + ": ";
+    status.replaceChildren(spoken, sentence);
+  }
   renew.hidden = state !== "expired" && state !== "stuck";
   renew.textContent = state === "stuck" ? words.again : words.renew;
   if (state === "loading" || state === "waiting" || state === "expired") scanner.textContent = "";
@@ -274,6 +280,8 @@ renew.addEventListener("click", () => {
 
 document.addEventListener("visibilitychange", nudge);
 window.addEventListener("online", nudge);
+// A held request would be waited for, and the person with it.
+window.addEventListener("offline", () => asking && asking.control.abort());
 window.addEventListener("hashchange", readFragment);
 window.addEventListener("pageshow", (event) => {
   if (!event.persisted) return;

@@ -3,71 +3,76 @@
 //! It is for development and tests. Clients made for WeCom work with it unchanged: same paths, same
 //! keys, HTTP 200 with `errcode` in the body. Time comes from a [`Clock`], so codes and tokens age
 //! when a test says so.
+//!
+//! What the platform does on a bad day is in [`Switches`]: set from Rust with
+//! [`SimulatedPlatform::switches`], or over HTTP under `/simulator`, which has a page for people. That
+//! part asks for no credentials: whoever starts this server must listen on loopback only.
+//!
+//! Facts that no public source tells were decided so: a refused exchange (50001, stale token) leaves the
+//! code unspent; a scanned code of the hosted sign-in page lives for five minutes; the platform's error
+//! pages are HTTP 400.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use axum::Router;
-use axum::routing::get;
 use tokio::net::TcpListener;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use url::Url;
 
 use crate::domain::clock::Clock;
-use ledger::{App, Ledger};
+use ledger::Ledger;
+
+pub mod path;
+
+mod routes;
+
+mod trouble;
+
+mod query;
+
+mod authorize;
+
+mod hosted;
+
+mod back;
+
+mod trust;
+
+mod pages;
 
 mod api;
 
-mod authorize;
+mod refusal;
+
+mod control;
+
+mod switches;
 
 mod ledger;
 
 mod members;
 
-mod query;
-
-pub use members::{CORP_ID, Member, MemberKind, members};
-
-/// The application's `agentid`.
-pub const AGENT_ID: &str = "1000002";
-
-/// The application's secret.
-pub const SECRET: &str = "simulated-secret-of-the-help-desk";
-
-/// The corporation's applications: ours, and one whose codes and tokens are not ours.
-static APPS: [App; 2] = [
-    App { agent_id: AGENT_ID, secret: SECRET },
-    App { agent_id: "1000003", secret: "simulated-secret-of-another-application" },
-];
+pub use members::{AGENT_ID, CORP_ID, Member, MemberKind, PARTNER_CORP_ID, SECRET, members};
+pub use switches::{Kind, StaleErrcode, Switches, Times};
 
 /// How long open connections are waited for when it ends.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The paths that it serves; also what calls are counted by.
-pub mod path {
-    /// The page that a browser or phone is sent to.
-    pub const AUTHORIZE: &str = "/connect/oauth2/authorize";
-    /// The application's token.
-    pub const TOKEN: &str = "/cgi-bin/gettoken";
-    /// A code to a person.
-    pub const USER_INFO: &str = "/cgi-bin/auth/getuserinfo";
-    /// The same in the older form.
-    pub const LEGACY_USER_INFO: &str = "/cgi-bin/user/getuserinfo";
-    /// A member's profile.
-    pub const USER: &str = "/cgi-bin/user/get";
-    /// A department's name.
-    pub const DEPARTMENT: &str = "/cgi-bin/department/get";
-}
-
 /// What all requests share.
 #[derive(Clone)]
-struct Shared(Arc<Mutex<Ledger>>);
+struct Shared(Arc<State>);
+
+struct State {
+    ledger: Mutex<Ledger>,
+    /// Told whenever a scanned code may have another status: its pollers look again.
+    changed: Notify,
+}
 
 impl Shared {
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -84,17 +89,11 @@ impl SimulatedPlatform {
     pub async fn start(listen: SocketAddr, clock: Clock) -> std::io::Result<SimulatedPlatform> {
         let listener = TcpListener::bind(listen).await?;
         let address = listener.local_addr()?;
-        let shared = Shared(Arc::new(Mutex::new(Ledger::new(clock))));
-        let router = Router::new()
-            .route(path::AUTHORIZE, get(authorize::page))
-            .route(path::TOKEN, get(api::token))
-            .route(path::USER_INFO, get(api::user_info))
-            .route(path::LEGACY_USER_INFO, get(api::legacy_user_info))
-            .route(path::USER, get(api::user))
-            .route(path::DEPARTMENT, get(api::department))
-            .with_state(shared.clone());
+        let ledger = Mutex::new(Ledger::new(clock, format!("http://{address}")));
+        let shared = Shared(Arc::new(State { ledger, changed: Notify::new() }));
+        let service = routes::router(shared.clone()).into_make_service_with_connect_info::<SocketAddr>();
         let (end, ended) = oneshot::channel::<()>();
-        let server = axum::serve(listener, router.into_make_service_with_connect_info::<SocketAddr>())
+        let server = axum::serve(listener, service)
             // A dropped sender ends the server just like a message.
             .with_graceful_shutdown(async { _ = ended.await });
         Ok(SimulatedPlatform { address, shared, end, server: tokio::spawn(server.into_future()) })
@@ -115,14 +114,30 @@ impl SimulatedPlatform {
         self.url("/")
     }
 
+    /// The page for people: the switches and how to set them.
+    pub fn control_url(&self) -> Url {
+        self.url(path::CONTROL)
+    }
+
     /// How often a path was called.
     pub fn calls(&self, path: &str) -> u64 {
-        self.shared.ledger().calls(path)
+        self.shared.ledger().calls.of(path)
     }
 
     /// Takes all application tokens back, as the platform may at any time.
     pub fn withdraw_tokens(&self) {
-        self.shared.ledger().withdraw_tokens();
+        self.shared.ledger().tokens.withdraw();
+    }
+
+    /// Reads or sets switches; what holds afterwards holds from the next call on.
+    pub fn switches<T>(&self, change: impl FnOnce(&mut Switches) -> T) -> T {
+        self.shared.ledger().switch(change)
+    }
+
+    /// Lets our application trust these domains and no others; the corporation's other one trusts none.
+    pub fn trust(&self, domains: &[&str]) {
+        let domains = domains.iter().map(|&domain| domain.to_owned()).collect();
+        self.switches(|switches| switches.trusted_domains = [(AGENT_ID.to_owned(), domains)].into());
     }
 
     /// Ends it and waits until its port is free again.

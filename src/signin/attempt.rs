@@ -6,7 +6,7 @@ use crate::directory::{LoginRecord, LoginResult};
 use crate::domain::client::Client;
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::session::{LoginMethod, LoginSource};
-use crate::error::{BadRequest, Error, Forbidden, Part};
+use crate::error::{BadRequest, Error, Forbidden, Part, chain};
 
 /// A try to sign in, as far as it has got.
 #[derive(Debug, Clone)]
@@ -71,7 +71,7 @@ impl SignIn {
 
     /// Puts a failure down. One that cannot be put down is refused all the same.
     pub(super) async fn record_refusal(&self, attempt: &Attempt<'_>, error: &Error) {
-        self.record_end(attempt, reason(error), &error.to_string()).await;
+        self.record_end(attempt, reason(error), &chain(error)).await;
     }
 
     /// Puts down that somebody must bind first.
@@ -88,7 +88,7 @@ impl SignIn {
             "sign-in refused: {reason}"
         );
         if let Err(fault) = self.directory.record_login(record).await {
-            tracing::error!(error = %crate::error::chain(&fault), "a refused sign-in is missing in the login log");
+            tracing::error!(error = %chain(&fault), "a refused sign-in is missing in the login log");
         }
         self.count(attempt, "refused");
     }

@@ -317,6 +317,12 @@ impl SignIn {
         self.metrics.platform_seconds.with_label_values(&[call]).observe(asked.elapsed().as_secs_f64());
         answer.map_err(|error| {
             self.metrics.platform_errors.with_label_values(&[call, error.class()]).inc();
+            match &error {
+                // Nobody can sign in until an operator has seen to it.
+                PlatformError::Configuration { .. } => tracing::error!(call, "{error}"),
+                PlatformError::Unavailable(_) => tracing::warn!(call, "{error}"),
+                PlatformError::InvalidCode | PlatformError::UnknownMember | PlatformError::Resting { .. } => {}
+            }
             platform_error(error)
         })
     }

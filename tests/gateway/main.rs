@@ -23,6 +23,10 @@ mod sessions;
 
 mod login_log;
 
+mod platform_faults;
+
+mod browser;
+
 mod dev;
 
 mod operations;

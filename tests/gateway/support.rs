@@ -4,6 +4,7 @@
 #![allow(dead_code, unused_imports)]
 
 mod answer;
+mod browser;
 mod client;
 mod far_end;
 mod frame;
@@ -20,6 +21,7 @@ mod websocket;
 mod wire;
 
 pub use answer::Answer;
+pub use browser::{Browser, DESKTOP, Look, PHONE, Screen, read_code};
 pub use client::{Client, Jar};
 pub use far_end::{End, Visit, Visits};
 pub use frame::{BINARY, CLOSE, CONTINUATION, Frame, PING, PONG, TEXT};

@@ -1,57 +1,450 @@
-// A client of the demo: keeps its token, shows who is signed in, opens a socket, logs out.
-const client = location.pathname.split("/")[1];
-const show = (id, text) => { document.getElementById(id).textContent = text; };
-show("client", "· " + client);
+// A small client of the gateway. One file serves three addresses; the first part of the path says which one it is.
 
-// Back from the platform: the code goes to the gateway, which answers with the token in the fragment.
-const query = new URLSearchParams(location.search);
-if (query.has("state")) location.replace("/api/auth/oauth2/callback" + location.search);
+const CLIENTS = ["h5", "itagent", "itadmin"];
+const client = CLIENTS.find((name) => location.pathname.startsWith("/" + name + "/")) || "h5";
+const socketPath = client === "h5" ? "/ws/employee" : "/ws/agent";
+const element = (id) => document.getElementById(id);
 
-const fragment = new URLSearchParams(location.hash.slice(1));
-if (fragment.has("token")) {
-  sessionStorage.setItem("token", fragment.get("token"));
-  history.replaceState(null, "", location.pathname);
+const WORDS = {
+  en: {
+    title_h5: "Employee help desk", title_itagent: "Agent workspace", title_itadmin: "Administration",
+    hello_h5: "Hello, %", hello_itagent: "On duty: %", hello_itadmin: "Hello, %",
+    other: "中文", logout: "Log out", acting_as: "Acting as",
+    role_user: "Employee", role_agent: "Agent", role_supervisor: "Supervisor", role_security: "Security", role_admin: "Administrator",
+    channel: "Live channel", connect: "Connect", disconnect: "Disconnect", message: "Write a message", send: "Send",
+    idle: "Not connected", connecting: "Connecting …", opened: "Connected", quiet: "Nothing said yet",
+    closed: "Closed with %", refused: "The connection was refused or lost (%)", session_ended: "Your session ended (%)",
+    role_lost: "Your role no longer allows this channel (%). Switch the role, then connect again.",
+    draining: "The gateway restarts (%). Connect again.",
+    upstream: "What the service sees", upstream_hint: "Ask through the gateway; the service behind it answers with what it received.",
+    path: "What to ask for", ask: "Ask", identity: "Who you are, as the gateway vouches", rest: "Everything else that arrived",
+    claims: "Signed claims", refused_by: "Request % · status &", answered: "Request %",
+    you: "You", name: "Name", employee_id: "Employee ID", department: "Department", roles: "Roles", login_source: "Signed in from",
+    sessions: "Your sessions", sessions_hint: "Everywhere you are signed in.", here: "this one", end: "End", end_this: "End the session on %",
+    end_others: "End all others", since: "signed in %", seen: "seen %", unknown_device: "Unknown device", none: "—",
+    ended: "Your session has ended", ended_text: "It expired, or it was ended elsewhere.",
+    left: "You are signed out", left_text: "This tab holds no token any more. Other tabs are not affected.",
+    again: "Sign in again", lost: "No connection. Try again in a moment.",
+    source_qrcode: "QR code", source_h5: "Employee client", source_itagent: "Agent client", source_itadmin: "Administration client",
+    source_agent: "Agent login", source_dev: "Development login", method_oauth2: "WeCom", method_qrcode: "QR code", method_bind: "linked account",
+    method_password: "password", method_dev: "development",
+  },
+  "zh-CN": {
+    title_h5: "员工服务台", title_itagent: "坐席工作台", title_itadmin: "管理后台",
+    hello_h5: "您好，%", hello_itagent: "当班坐席：%", hello_itadmin: "您好，%",
+    other: "English", logout: "退出登录", acting_as: "当前角色",
+    role_user: "员工", role_agent: "坐席", role_supervisor: "主管", role_security: "安全", role_admin: "管理员",
+    channel: "实时通道", connect: "连接", disconnect: "断开", message: "输入消息", send: "发送",
+    idle: "未连接", connecting: "正在连接…", opened: "已连接", quiet: "暂无消息",
+    closed: "已关闭（%）", refused: "连接被拒绝或已中断（%）", session_ended: "会话已结束（%）",
+    role_lost: "当前角色已无权使用此通道（%）。请切换角色后重新连接。",
+    draining: "网关正在重启（%），请重新连接。",
+    upstream: "后端看到了什么", upstream_hint: "经网关发出请求，后端如实返回它收到的内容。",
+    path: "请求路径", ask: "发送请求", identity: "由网关担保的身份", rest: "其余收到的请求头",
+    claims: "已签名的声明", refused_by: "请求 % · 状态 &", answered: "请求 %",
+    you: "我的信息", name: "姓名", employee_id: "员工编号", department: "部门", roles: "角色", login_source: "登录来源",
+    sessions: "我的会话", sessions_hint: "您当前登录的所有位置。", here: "本机", end: "结束", end_this: "结束会话：%",
+    end_others: "结束其他所有会话", since: "%登录", seen: "%活跃", unknown_device: "未知设备", none: "—",
+    ended: "会话已结束", ended_text: "会话已过期，或已在别处结束。",
+    left: "您已退出登录", left_text: "本标签页已不再持有令牌，其他标签页不受影响。",
+    again: "重新登录", lost: "网络已断开，请稍后再试。",
+    source_qrcode: "扫码", source_h5: "员工端", source_itagent: "坐席端", source_itadmin: "管理端",
+    source_agent: "坐席登录", source_dev: "开发登录", method_oauth2: "企业微信", method_qrcode: "扫码", method_bind: "绑定账号",
+    method_password: "密码", method_dev: "开发",
+  },
+};
+
+// A token belongs to its tab, so that tabs can be different people; the language belongs to the person.
+const chosen = () => Object.keys(WORDS).find((tag) => tag === localStorage.getItem("language"));
+let language = chosen() || (navigator.language.toLowerCase().startsWith("zh") ? "zh-CN" : "en");
+let token = null;
+let me = null;
+let socket = null;
+let socketSaid = ["idle"];
+let sessions = [];
+let farewell = null;
+
+const word = (key, ...values) => {
+  const text = WORDS[language][key] ?? key;
+  return text.replace("%", () => values[0] ?? "").replace("&", () => values[1] ?? "");
+};
+/** The word of a closed set's member; a member that this page does not know shows as it is. */
+const named = (set, member) => WORDS[language][set + "_" + member] ?? member;
+
+function make(tag, properties = {}, ...children) {
+  const made = Object.assign(document.createElement(tag), properties);
+  made.append(...children);
+  return made;
 }
-const token = sessionStorage.getItem("token");
 
-async function call(path, options = {}) {
-  const headers = { Authorization: "Bearer " + token, "Content-Type": "application/json" };
-  const answer = await fetch(path, { ...options, headers });
-  return answer.json();
+// What arrives with the address.
+
+function signInAddress() {
+  const query = new URLSearchParams({ client });
+  if (chosen()) query.set("lang", language);
+  return "/api/auth/signin?" + query;
 }
 
-async function who() {
-  if (fragment.has("error")) return show("who", fragment.get("error_description") || fragment.get("error"));
-  if (!token) return location.replace("/api/auth/signin?client=" + client);
-  const me = await call("/api/auth/me");
-  if (me.code !== 0) {
-    sessionStorage.removeItem("token");
-    return show("who", me.message);
+/** Takes what the address brings. False: the page is being left. */
+function arrive() {
+  const query = new URLSearchParams(location.search);
+  const fragment = new URLSearchParams(location.hash.slice(1));
+  if (fragment.has("token")) {
+    sessionStorage.setItem("token", fragment.get("token"));
+    // A token in the address would be copied, bookmarked and kept in the history.
+    history.replaceState(null, "", location.pathname);
+  } else if (fragment.has("error")) {
+    const reason = fragment.get("error");
+    const plain = /^[a-z_]{1,40}$/.test(reason) ? reason : "other";
+    location.replace(signInAddress() + "#error=" + plain);
+    return false;
+  } else if (query.has("code") || query.has("state")) {
+    location.replace("/api/auth/oauth2/callback" + location.search);
+    return false;
   }
-  show("who", me.data.name + " (" + me.data.employee_id + "), acting as " + me.data.current_role);
-  const roles = document.getElementById("roles");
-  roles.replaceChildren(...me.data.roles.map((role) => {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.textContent = "Act as " + role;
-    button.disabled = role === me.data.current_role;
-    button.addEventListener("click", async () => {
-      await call("/api/auth/switch-role", { method: "POST", body: JSON.stringify({ role }) });
-      who();
-    });
+  token = sessionStorage.getItem("token");
+  if (!token) location.replace(signInAddress());
+  return token !== null;
+}
+
+// Calls.
+
+/** The answer, whatever it says; null when there was none, or when it ended the session. */
+async function call(path, method = "GET", body) {
+  const headers = { Authorization: "Bearer " + token, "Accept-Language": language };
+  if (body) headers["Content-Type"] = "application/json";
+  try {
+    const answer = await fetch(path, { method, headers, cache: "no-store", body: body && JSON.stringify(body) });
+    const said = await answer.json();
+    tell("");
+    if (answer.status === 401 && said.code === 1001) {
+      leave("ended");
+      return null;
+    }
+    return { status: answer.status, said, id: answer.headers.get("X-Request-Id") || said.request_id || "" };
+  } catch {
+    tell(word("lost"));
+    return null;
+  }
+}
+
+/** The data of one of the gateway's own answers; a refusal is told. */
+async function data(path, method, body) {
+  const answer = await call(path, method, body);
+  if (answer && answer.said.code !== 0) tell(answer.said.message + " (" + answer.said.code + " · " + answer.id + ")");
+  return answer && answer.said.code === 0 ? answer.said.data : null;
+}
+
+function tell(text) {
+  element("problem").textContent = text;
+  element("problem").hidden = !text;
+}
+
+/** The token is of no use any more: says why, and offers a new one. */
+function leave(how) {
+  if (farewell) return;
+  sessionStorage.removeItem("token");
+  token = null;
+  farewell = how;
+  element("loading").hidden = true;
+  if (socket) socket.close();
+  element("desk").hidden = true;
+  element("logout").hidden = true;
+  element("ended").hidden = false;
+  drawFarewell();
+  element("ended").focus();
+}
+
+function drawFarewell() {
+  if (!farewell) return;
+  element("ended-title").textContent = word(farewell);
+  element("ended-text").textContent = word(farewell + "_text");
+}
+
+// Who is signed in.
+
+async function loadMe() {
+  const loaded = await data("/api/auth/me");
+  if (!loaded) return;
+  me = loaded;
+  drawMe();
+}
+
+/** One character says enough of a Chinese name, two of the others. */
+function initials(name) {
+  const parts = name.trim().split(/\s+/);
+  if (/^\p{Script=Han}/u.test(name)) return [...name][0];
+  return parts.slice(0, 2).map((part) => [...part][0] || "").join("").toUpperCase();
+}
+
+function drawMe() {
+  if (!me) return;
+  element("initials").textContent = initials(me.name);
+  element("greeting").textContent = word("hello_" + client, me.name);
+  element("who").textContent = [me.employee_id, me.department, named("role", me.current_role)].filter(Boolean).join(" · ");
+  const focused = document.activeElement && document.activeElement.dataset.role;
+  element("roles").replaceChildren(...me.roles.map((role) => {
+    const button = make("button", { type: "button", textContent: named("role", role) });
+    button.dataset.role = role;
+    button.setAttribute("aria-pressed", String(role === me.current_role));
+    button.addEventListener("click", () => switchRole(role));
     return button;
   }));
+  const again = focused && [...element("roles").children].find((button) => button.dataset.role === focused);
+  if (again) again.focus();
+  const facts = {
+    name: me.name, employee_id: me.employee_id, department: me.department || word("none"),
+    roles: me.roles.map((role) => named("role", role)).join(language === "en" ? ", " : "、"),
+    login_source: named("source", me.login_source),
+  };
+  element("facts").replaceChildren(...Object.entries(facts).map(([key, value]) =>
+    make("div", {}, make("dt", { textContent: word(key) }), make("dd", { textContent: value }))));
 }
 
-document.getElementById("open").addEventListener("click", () => {
-  const path = client === "h5" ? "/ws/employee" : "/ws/agent";
-  const socket = new WebSocket(location.origin.replace("http", "ws") + path, ["bearer." + token]);
-  socket.addEventListener("open", () => { show("socket", "open, protocol echoed"); socket.send("hello"); });
-  socket.addEventListener("message", (event) => show("socket", "received " + event.data.slice(0, 80)));
-  socket.addEventListener("close", (event) => show("socket", "closed with " + event.code + " " + event.reason));
+async function switchRole(role) {
+  if (role === me.current_role) return;
+  if (await data("/api/auth/switch-role", "POST", { role })) await loadMe();
+}
+
+// The live channel.
+
+function drawSocket() {
+  const open = socket && socket.readyState <= WebSocket.OPEN;
+  const [key, value] = socketSaid;
+  const state = key === "opened" ? "open" : key === "connecting" || key === "idle" ? key : "closed";
+  element("socket").dataset.state = state;
+  element("socket").textContent = word(key, value);
+  element("open").textContent = word(open ? "disconnect" : "connect");
+  element("open").classList.toggle("main", !open);
+  element("send").disabled = state !== "open";
+  element("log").dataset.empty = word("quiet");
+  element("channel-hint").textContent = socketPath;
+}
+
+function log(kind, ...content) {
+  const list = element("log");
+  const entry = make("div", { className: kind }, ...content);
+  if (kind !== "event") entry.append(make("time", { textContent: clockTime(new Date()) }));
+  list.append(entry);
+  while (list.children.length > 200) list.firstChild.remove();
+  list.scrollTop = list.scrollHeight;
+}
+
+/** A text as it is; an object of the service by its type, with all of it underneath. */
+function received(text) {
+  try {
+    const said = JSON.parse(text);
+    if (said && typeof said.msg_type === "string") {
+      const all = make("pre", { textContent: JSON.stringify(said, null, 2) });
+      return make("details", {}, make("summary", { textContent: said.msg_type }), all);
+    }
+  } catch {
+    // Not every message is JSON.
+  }
+  return text.length > 2000 ? text.slice(0, 2000) + " …" : text;
+}
+
+function connect() {
+  const mine = new WebSocket(location.origin.replace(/^http/, "ws") + socketPath, ["bearer." + token]);
+  let opened = false;
+  socket = mine;
+  say("connecting");
+  mine.addEventListener("open", () => { opened = true; say("opened"); });
+  mine.addEventListener("message", (event) => log("from-desk", received(String(event.data))));
+  mine.addEventListener("close", (event) => {
+    const how = event.reason ? event.code + ", " + event.reason : event.code;
+    if (socket === mine) socket = null;
+    const told = { 1001: "draining", 1006: "refused", 4401: "session_ended", 4403: "role_lost" }[event.code] || "closed";
+    say(told, how, "closed");
+    if (!token) return;
+    if (event.code === 4401) leave("ended");
+    // A browser is not told why a handshake failed. If it was the token, this call says so.
+    else if (!opened || event.code === 4403) loadMe();
+  });
+  function say(key, value, short = key) {
+    socketSaid = [key, value];
+    drawSocket();
+    log("event", word(short, value));
+  }
+}
+
+// What the service behind the gateway sees.
+
+const VOUCHED = "x-deskgate-";
+/** In the order in which one would introduce somebody. */
+const IDENTITY = ["employee-id", "name", "department", "corp-id", "roles", "current-role", "scope", "login-source", "session-id", "assertion"];
+
+function decoded(value) {
+  try {
+    return decodeURIComponent(value);
+  } catch {
+    return value;
+  }
+}
+
+/** What an assertion claims; null when it is none. */
+function claims(assertion) {
+  try {
+    const middle = assertion.split(".")[1].replaceAll("-", "+").replaceAll("_", "/");
+    const bytes = Uint8Array.from(atob(middle), (letter) => letter.charCodeAt(0));
+    return JSON.stringify(JSON.parse(new TextDecoder().decode(bytes)), null, 2);
+  } catch {
+    return null;
+  }
+}
+
+function headerRow([name, value]) {
+  const cell = make("td");
+  const claimed = name === VOUCHED + "assertion" && claims(value);
+  if (claimed) {
+    const raw = make("pre", { className: "small", textContent: value });
+    cell.append(make("details", {}, make("summary", { textContent: word("claims") }), make("pre", { textContent: claimed }), raw));
+  } else if (/^x-deskgate-(name|department)$/.test(name) && decoded(value) !== value) {
+    cell.append(decoded(value), " ", make("code", { className: "small", textContent: value }));
+  } else {
+    cell.textContent = value;
+  }
+  const title = make("th", { scope: "row" }, make("code", { textContent: name }));
+  return make("tr", {}, title, cell);
+}
+
+function headerTable(caption, headers) {
+  return make("table", {}, make("caption", { textContent: caption }), make("tbody", {}, ...headers.map(headerRow)));
+}
+
+async function ask() {
+  element("ask").disabled = true;
+  const answer = await call(element("path").value);
+  element("ask").disabled = false;
+  if (!answer) return;
+  const { status, said, id } = answer;
+  // Heard in one breath; the table is there to be read.
+  element("answered").textContent = said.code ? said.code + " " + said.message : String(status);
+  if (typeof said.code === "number" && said.code !== 0) {
+    element("answer").replaceChildren(make("div", { className: "refusal" },
+      make("div", { className: "line" }, make("span", { className: "badge", textContent: said.code })),
+      make("p", { textContent: said.message }),
+      make("p", { className: "small mono", textContent: word("refused_by", id, status) })));
+    return;
+  }
+  const headers = Object.entries(said.headers || {}).sort(([one], [other]) => one.localeCompare(other));
+  const place = ([name]) => (IDENTITY.indexOf(name.slice(VOUCHED.length)) + 1) || IDENTITY.length + 1;
+  const vouched = headers.filter(([name]) => name.startsWith(VOUCHED)).sort((one, other) => place(one) - place(other));
+  const rest = headers.filter(([name]) => !name.startsWith(VOUCHED));
+  element("answer").replaceChildren(
+    make("div", { className: "line" },
+      make("span", { className: "badge", textContent: status }),
+      make("code", { textContent: [said.method, said.target].filter(Boolean).join(" ") }),
+      make("span", { className: "small mono", textContent: word("answered", id) })),
+    headerTable(word("identity"), vouched),
+    make("details", {}, make("summary", { textContent: word("rest") + " (" + rest.length + ")" }), headerTable("", rest)));
+}
+
+// Sessions.
+
+async function loadSessions() {
+  const loaded = await data("/api/auth/sessions");
+  if (!loaded) return;
+  sessions = loaded.items;
+  drawSessions();
+}
+
+/** A moment, told in seconds or as text. */
+const moment = (told) => new Date(typeof told === "number" ? told * 1000 : told);
+const clockTime = (at) => at.toLocaleTimeString(language, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+
+function ago(told) {
+  const seconds = (moment(told) - Date.now()) / 1000;
+  if (Number.isNaN(seconds)) return word("none");
+  const steps = [["day", 86400], ["hour", 3600], ["minute", 60]];
+  const [unit, length] = steps.find(([, length]) => Math.abs(seconds) >= length) || ["second", 1];
+  return new Intl.RelativeTimeFormat(language, { numeric: "auto" }).format(Math.round(seconds / length), unit);
+}
+
+function drawSessions() {
+  element("sessions").replaceChildren(...sessions.map((session) => {
+    const name = session.device === "?" ? word("unknown_device") : session.device;
+    const title = make("p", { className: "device", textContent: name });
+    if (session.current) title.append(make("span", { className: "badge", textContent: word("here") }));
+    const where = [session.address, named("method", session.login_method)].filter(Boolean).join(" · ");
+    const when = [word("since", ago(session.since)), word("seen", ago(session.last_seen))].join(" · ");
+    const entry = make("li", {}, make("div", {}, title,
+      make("p", { className: "small", textContent: where }), make("p", { className: "small", textContent: when })));
+    if (!session.current) {
+      const end = make("button", { type: "button", className: "button", textContent: word("end") });
+      end.setAttribute("aria-label", word("end_this", name));
+      end.addEventListener("click", async () => {
+        end.disabled = true;
+        await data("/api/auth/sessions/" + encodeURIComponent(session.id), "DELETE");
+        if (token) await loadSessions();
+      });
+      entry.append(end);
+    }
+    return entry;
+  }));
+  element("end-others").hidden = !sessions.some((session) => !session.current);
+}
+
+// The page.
+
+function draw() {
+  document.documentElement.lang = language;
+  document.documentElement.dataset.client = client;
+  document.title = word("title_" + client);
+  for (const place of document.querySelectorAll("[data-word]")) {
+    place.textContent = word(place.dataset.word === "title" ? "title_" + client : place.dataset.word);
+  }
+  for (const place of document.querySelectorAll("[data-placeholder]")) place.placeholder = word(place.dataset.placeholder);
+  element("language").textContent = word("other");
+  element("language").lang = language === "en" ? "zh-CN" : "en";
+  drawMe();
+  drawSocket();
+  drawSessions();
+  drawFarewell();
+}
+
+element("language").addEventListener("click", () => {
+  language = language === "en" ? "zh-CN" : "en";
+  localStorage.setItem("language", language);
+  element("answer").replaceChildren();
+  draw();
 });
-document.getElementById("logout").addEventListener("click", async () => {
-  const answer = await call("/api/auth/logout", { method: "POST" });
-  show("who", answer.message === "ok" ? answer.data.message : answer.message);
+element("logout").addEventListener("click", async () => {
+  if (await data("/api/auth/logout", "POST")) leave("left");
 });
-if (!query.has("state")) who();
+element("again").addEventListener("click", () => location.assign(signInAddress()));
+element("open").addEventListener("click", () => {
+  if (socket && socket.readyState <= WebSocket.OPEN) socket.close(1000);
+  else connect();
+});
+element("say").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const text = element("text").value.trim();
+  if (!text || !socket || socket.readyState !== WebSocket.OPEN) return;
+  socket.send(text);
+  log("from-me", text);
+  element("text").value = "";
+});
+element("asking").addEventListener("submit", (event) => {
+  event.preventDefault();
+  ask();
+});
+element("end-others").addEventListener("click", async () => {
+  await data("/api/auth/sessions", "DELETE");
+  if (token) await loadSessions();
+});
+// A fragment alone loads nothing, and may still bring a token.
+window.addEventListener("hashchange", () => location.reload());
+document.addEventListener("visibilitychange", () => {
+  // Whoever comes back to a tab should not find out at the next click that it is over.
+  if (!document.hidden && token) loadMe();
+});
+
+draw();
+if (arrive()) {
+  // Shown when it is whole: cards that grow while one reaches for a button are a nuisance.
+  Promise.all([loadMe(), loadSessions()]).then(() => {
+    element("loading").hidden = true;
+    element("desk").hidden = element("logout").hidden = !token;
+  });
+}

@@ -11,23 +11,29 @@ use axum::routing::{any, get};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
+use crate::domain::client::Client;
+
 const CLIENT: &str = include_str!("client.html");
+const STYLE: &str = include_str!("client.css");
 const SCRIPT: &str = include_str!("client.js");
+
+/// Nothing from elsewhere, nothing inline. `connect-src 'self'` covers the WebSocket to the gateway as well.
+const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; \
+                      form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 /// Starts it on a free port.
 pub(super) async fn start() -> std::io::Result<SocketAddr> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let address = listener.local_addr()?;
-    let router = Router::new()
-        .route("/h5/", get(client))
-        .route("/itagent/", get(client))
-        .route("/itadmin/", get(client))
-        .route("/h5/client.js", get(script))
-        .route("/itagent/client.js", get(script))
-        .route("/itadmin/client.js", get(script))
-        .route("/ws/employee", any(socket))
-        .route("/ws/agent", any(socket))
-        .fallback(show);
+    let mut router = Router::new();
+    for client in Client::ALL {
+        let home = page(client);
+        router = router
+            .route(&home, get(client_page))
+            .route(&format!("{home}client.css"), get(|| asset("text/css; charset=utf-8", STYLE)))
+            .route(&format!("{home}client.js"), get(|| asset("text/javascript; charset=utf-8", SCRIPT)));
+    }
+    let router = router.route("/ws/employee", any(socket)).route("/ws/agent", any(socket)).fallback(show);
     tokio::spawn(async move {
         if let Err(error) = axum::serve(listener, router).await {
             tracing::error!(%error, "the demo help desk ended");
@@ -36,12 +42,17 @@ pub(super) async fn start() -> std::io::Result<SocketAddr> {
     Ok(address)
 }
 
-async fn client() -> Html<&'static str> {
-    Html(CLIENT)
+/// Where a client's page is.
+fn page(client: Client) -> String {
+    format!("/{}/", client.as_str())
 }
 
-async fn script() -> impl IntoResponse {
-    ([("content-type", "text/javascript; charset=utf-8")], SCRIPT)
+async fn client_page() -> impl IntoResponse {
+    ([("content-security-policy", POLICY), ("referrer-policy", "no-referrer")], Html(CLIENT))
+}
+
+async fn asset(content_type: &'static str, text: &'static str) -> impl IntoResponse {
+    ([("content-type", content_type)], text)
 }
 
 /// What the upstream received.

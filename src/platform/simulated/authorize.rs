@@ -1,149 +1,169 @@
-//! The authorize page: who scans? On the real platform the phone knows; here a person picks.
+//! The authorize page: who scans? On the real platform the phone knows; here a person picks, or the
+//! simulator's own parameter `as` answers at once.
 
 use axum::extract::State;
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::{Html, IntoResponse, Response};
+use axum::http::{HeaderMap, header};
+use axum::response::Response;
 use url::Url;
 use url::form_urlencoded::Serializer;
 
-use super::ledger::App;
-use super::members::{self, CORP_ID, Member, MemberKind};
+use super::back::{Return, redirect};
+use super::ledger::Ledger;
+use super::ledger::codes::{Grant, Scope};
+use super::members::{App, CORP_ID, Person};
+use super::pages::{self, Notice};
 use super::query::Parameters;
-use super::{APPS, Shared, path};
+use super::{Shared, path};
 
-const PAGE: &str = include_str!("authorize.html");
-const FAULT_PAGE: &str = include_str!("fault.html");
+/// Who scans, answered at once.
+pub const AS: &str = "as";
+/// The answer to [`AS`] that refuses.
+pub const DENY: &str = "deny";
+/// Who scans, to be asked for their consent.
+const PICK: &str = "pick";
 
-/// No script at all; the style is the page's own.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'";
+/// Why there is no page to choose on.
+pub enum Fault {
+    /// This parameter is missing or wrong.
+    Parameter(&'static str),
+    /// Nobody returns to this address.
+    Domain(String),
+}
 
-/// The longest `state` that the platform carries.
-const LONGEST_STATE: usize = 128;
+impl From<&'static str> for Fault {
+    fn from(parameter: &'static str) -> Self {
+        Fault::Parameter(parameter)
+    }
+}
 
-/// The answer to `as` that refuses.
-const DENY: &str = "deny";
+impl Fault {
+    /// What the browser gets.
+    pub fn answer(self) -> Response {
+        match self {
+            Fault::Parameter(name) => pages::notice(Notice::WrongParameter(name)),
+            Fault::Domain(uri) => {
+                let mut query = Serializer::new(String::new());
+                query.append_pair("err_type", "domain_err").append_pair("uri", &uri);
+                redirect(&format!("{}?{}", path::URI_CONFIRM, query.finish()))
+            }
+        }
+    }
+}
 
 /// What the application asked for, checked as the platform checks it.
 struct Request {
-    redirect_uri: Url,
-    state: String,
+    back: Return,
     app: Option<&'static App>,
+    scope: Scope,
 }
 
 impl Request {
-    fn read(parameters: &Parameters) -> Result<Self, &'static str> {
+    fn read(parameters: &Parameters) -> Result<Self, Fault> {
         if parameters.get("appid") != Some(CORP_ID) {
-            return Err("appid");
+            return Err("appid".into());
         }
-        let redirect_uri = parameters.get("redirect_uri").and_then(|text| Url::parse(text).ok());
-        let redirect_uri = redirect_uri.filter(|url| matches!(url.scheme(), "http" | "https")).ok_or("redirect_uri")?;
+        let back = read_return(parameters)?;
         if parameters.get("response_type") != Some("code") {
-            return Err("response_type");
+            return Err("response_type".into());
         }
-        if parameters.get("scope") != Some("snsapi_base") {
-            return Err("scope");
-        }
-        let state = parameters.get("state").unwrap_or_default();
-        if state.len() > LONGEST_STATE {
-            return Err("state");
-        }
-        let app = match parameters.get("agentid") {
-            None => None,
-            Some(id) => Some(APPS.iter().find(|app| app.agent_id == id).ok_or("agentid")?),
+        let scope = match parameters.get("scope") {
+            Some("snsapi_base") => Scope::Base,
+            Some("snsapi_privateinfo") => Scope::PrivateInfo,
+            _ => return Err("scope".into()),
         };
-        Ok(Self { redirect_uri, state: state.to_owned(), app })
+        let app = parameters.get("agentid").map(|id| App::find(id).ok_or("agentid")).transpose()?;
+        if scope == Scope::PrivateInfo && app.is_none() {
+            return Err("agentid".into());
+        }
+        Ok(Self { back, app, scope })
     }
 
-    /// Back to the application: with a code, or after a refusal with the state alone.
-    fn back(self, code: Option<&str>) -> Result<Response, &'static str> {
-        let mut target = self.redirect_uri;
-        {
-            // Appends to the query that is there already and keeps it as it is.
-            let mut query = target.query_pairs_mut();
-            if let Some(code) = code {
-                query.append_pair("code", code);
-            }
-            query.append_pair("state", &self.state);
-        }
-        let target = HeaderValue::try_from(String::from(target)).map_err(|_| "redirect_uri")?;
-        Ok((StatusCode::FOUND, [(header::LOCATION, target)]).into_response())
+    /// The application that this person is to be asked about, if they are to be asked.
+    fn asks(&self, ledger: &Ledger, person: &Person) -> Option<&'static App> {
+        let app = self.app.filter(|_| self.scope == Scope::PrivateInfo)?;
+        let new = !ledger.codes.has_agreed(person.member, app, ledger.now());
+        (new && person.shows_private_info(app, &ledger.switches)).then_some(app)
     }
+
+    /// Sends this person back with a code.
+    fn agree(&self, ledger: &mut Ledger, person: &Person) -> Response {
+        if ledger.switches.deny_at_scan {
+            return self.back.answer(ledger, None);
+        }
+        let now = ledger.now();
+        if let Some(app) = self.asks(ledger, person) {
+            ledger.codes.agree(person.member, app, now);
+        }
+        let grant = Grant { member: person.member, app: self.app, domain: self.back.domain(), scope: self.scope };
+        let code = ledger.codes.give(grant, ledger.switches.code_lifetime, now);
+        self.back.answer(ledger, Some(&code))
+    }
+}
+
+/// Where to go back to. An address that was encoded twice has no domain, so it is not trusted.
+pub fn read_return(parameters: &Parameters) -> Result<Return, Fault> {
+    let given = parameters.get("redirect_uri");
+    let result = Return::read(given, parameters.get("state"));
+    match (result, given) {
+        (Err("redirect_uri"), Some(text)) if is_encoded_twice(text) => Err(Fault::Domain(text.to_owned())),
+        (result, _) => Ok(result?),
+    }
+}
+
+fn is_encoded_twice(text: &str) -> bool {
+    let decoded: String = url::form_urlencoded::parse(text.as_bytes()).map(|(name, _)| name).collect();
+    decoded != text && Url::parse(&decoded).is_ok_and(|url| url.has_host())
 }
 
 /// `GET /connect/oauth2/authorize`
-pub async fn page(State(shared): State<Shared>, parameters: Parameters) -> Response {
-    shared.ledger().count(path::AUTHORIZE);
-    let mut response = answer(&shared, &parameters).unwrap_or_else(|parameter| {
-        let page = FAULT_PAGE.replace("{{parameter}}", &escape(parameter));
-        (StatusCode::BAD_REQUEST, Html(page)).into_response()
-    });
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    response
+pub async fn page(State(shared): State<Shared>, headers: HeaderMap, parameters: Parameters) -> Response {
+    let agent = headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
+    let mut ledger = shared.ledger();
+    if ledger.switches.client_only && !is_client(agent) {
+        return pages::notice(Notice::ClientOnly);
+    }
+    answer(&mut ledger, &parameters).unwrap_or_else(Fault::answer)
 }
 
-/// The page or the redirect; otherwise the parameter that is wrong.
-fn answer(shared: &Shared, parameters: &Parameters) -> Result<Response, &'static str> {
+/// The platform's own clients call themselves both; the consumer's messenger only the second.
+fn is_client(agent: &str) -> bool {
+    let agent = agent.to_ascii_lowercase();
+    agent.contains("wxwork") || agent.contains("micromessenger")
+}
+
+fn answer(ledger: &mut Ledger, parameters: &Parameters) -> Result<Response, Fault> {
     let request = Request::read(parameters)?;
-    match parameters.get("as") {
-        None => Ok(Html(choices(&request, parameters)).into_response()),
-        Some(DENY) => request.back(None),
-        Some(somebody) => {
-            let member = members::find(somebody).ok_or("as")?;
-            let code = shared.ledger().give_code(member, request.app);
-            request.back(Some(&code))
-        }
+    if !ledger.anybody_trusts(&request.back.domain()) {
+        return Err(Fault::Domain(parameters.get("redirect_uri").unwrap_or_default().to_owned()));
     }
-}
-
-fn choices(request: &Request, parameters: &Parameters) -> String {
-    let people: String = members::members().iter().map(|member| card(member, parameters)).collect();
-    // Links are percent-encoded and hold no braces; the host goes in last, so that nothing in it is
-    // taken for a placeholder.
-    PAGE.replace("{{people}}", &people)
-        .replace("{{deny}}", &escape(&link(parameters, DENY)))
-        .replace("{{target}}", &escape(request.redirect_uri.host_str().unwrap_or_default()))
-}
-
-fn card(member: &Member, parameters: &Parameters) -> String {
-    let identifier = member.identifier();
-    let note = match member.kind {
-        MemberKind::Active => "",
-        MemberKind::Disabled => "<em>disabled · 已禁用</em>",
-        MemberKind::Linked { .. } => "<em>connected corporation · 互联企业</em>",
+    if parameters.get(AS) == Some(DENY) {
+        return Ok(request.back.answer(ledger, None));
+    }
+    if let Some(text) = parameters.get(AS) {
+        let person = ledger.person(text).ok_or(AS)?;
+        return Ok(request.agree(ledger, &person));
+    }
+    let deny = parameters.link(AS, DENY, &[PICK]);
+    let target = request.back.domain();
+    if let Some(text) = parameters.get(PICK) {
+        let person = ledger.person(text).ok_or(PICK)?;
+        if request.asks(ledger, &person).is_none() {
+            return Ok(request.agree(ledger, &person));
+        }
+        let allow = parameters.link(AS, person.member.userid, &[PICK]);
+        return Ok(pages::consent(person.member.name, &target, &allow, &deny));
+    }
+    let parameter = match request.scope {
+        Scope::Base => AS,
+        Scope::PrivateInfo => PICK,
     };
-    let initial: String = member.name.chars().take(1).collect();
-    format!(
-        "<li><a href=\"{href}\"><b aria-hidden=\"true\">{initial}</b><span><strong>{name}</strong>\
-         <small>{identifier} · {department}</small>{note}</span></a></li>\n",
-        href = escape(&link(parameters, &identifier)),
-        initial = escape(&initial),
-        name = escape(member.name),
-        identifier = escape(&identifier),
-        department = escape(member.department),
-    )
+    Ok(pages::choose(ledger, &target, |person| match person {
+        Some(person) => parameters.link(parameter, person.member.userid, &[]),
+        None => deny.clone(),
+    }))
 }
 
-/// This page's own address with an answer to who scans.
-fn link(parameters: &Parameters, answer: &str) -> String {
-    let kept = parameters.pairs().iter().filter(|(name, _)| name != "as");
-    let query = Serializer::new(String::new()).extend_pairs(kept).append_pair("as", answer).finish();
-    format!("?{query}")
-}
-
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            other => escaped.push(other),
-        }
-    }
-    escaped
+/// `GET /wwopen/uriconfirm`: where a browser is sent whose `redirect_uri` is not trusted.
+pub async fn domain_fault(parameters: Parameters) -> Response {
+    pages::notice(Notice::DomainNotTrusted(parameters.get("uri").unwrap_or_default()))
 }

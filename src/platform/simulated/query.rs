@@ -3,7 +3,9 @@
 use std::convert::Infallible;
 
 use axum::extract::FromRequestParts;
+use axum::http::Uri;
 use axum::http::request::Parts;
+use url::form_urlencoded::Serializer;
 
 /// The parameters of a request.
 pub struct Parameters {
@@ -11,15 +13,28 @@ pub struct Parameters {
 }
 
 impl Parameters {
+    /// Those of an address.
+    pub fn of(uri: &Uri) -> Self {
+        let query = uri.query().unwrap_or_default();
+        Self { pairs: url::form_urlencoded::parse(query.as_bytes()).into_owned().collect() }
+    }
+
     /// The value, unless it is absent or empty.
     pub fn get(&self, name: &str) -> Option<&str> {
         let (_, value) = self.pairs.iter().find(|(key, _)| key == name)?;
         (!value.is_empty()).then_some(value.as_str())
     }
 
-    /// All of them in order.
-    pub fn pairs(&self) -> &[(String, String)] {
-        &self.pairs
+    /// A link to the same page with one parameter set and some others removed.
+    pub fn link(&self, name: &str, value: &str, without: &[&str]) -> String {
+        let kept = self.pairs.iter().filter(|(key, _)| key != name && !without.contains(&key.as_str()));
+        format!("?{}", Serializer::new(String::new()).extend_pairs(kept).append_pair(name, value).finish())
+    }
+
+    /// A link to the same page without one parameter.
+    pub fn link_without(&self, name: &str) -> String {
+        let kept = self.pairs.iter().filter(|(key, _)| key != name);
+        format!("?{}", Serializer::new(String::new()).extend_pairs(kept).finish())
     }
 }
 
@@ -27,7 +42,6 @@ impl<S: Sync> FromRequestParts<S> for Parameters {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        let query = parts.uri.query().unwrap_or_default();
-        Ok(Self { pairs: url::form_urlencoded::parse(query.as_bytes()).into_owned().collect() })
+        Ok(Self::of(&parts.uri))
     }
 }

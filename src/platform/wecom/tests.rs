@@ -8,6 +8,8 @@ use super::*;
 
 mod odd_answers;
 
+mod trouble;
+
 /// The client and the simulator that it talks to, each on its own clock.
 struct Pair {
     simulator: SimulatedPlatform,

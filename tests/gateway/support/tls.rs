@@ -8,12 +8,12 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::client::Resumption;
 use tokio_rustls::rustls::crypto::aws_lc_rs;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 /// Signs the certificates of one gateway.
 pub struct Authority {
@@ -30,6 +30,21 @@ pub struct Pair {
     pub certificate: String,
     /// The key file.
     pub key: String,
+}
+
+impl Pair {
+    /// A server that shows this certificate.
+    pub fn acceptor(&self) -> TlsAcceptor {
+        let key = STANDARD.decode(self.key.lines().filter(|line| !line.starts_with('-')).collect::<String>());
+        let key = PrivatePkcs8KeyDer::from(key.expect("base64"));
+        let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_no_client_auth()
+            .with_single_cert(vec![CertificateDer::from(self.der.clone())], key.into())
+            .expect("a certificate and its key");
+        TlsAcceptor::from(Arc::new(config))
+    }
 }
 
 impl Authority {

@@ -2,7 +2,16 @@
 
 use qrcode::{Color, EcLevel, QrCode};
 
-use crate::error::{Error, Part};
+/// Why there is no picture.
+#[derive(Debug, thiserror::Error)]
+pub enum QrFault {
+    /// The text is too long for any code.
+    #[error("the text does not fit into a QR code")]
+    TooLong(#[from] qrcode::types::QrError),
+    /// The picture cannot be written.
+    #[error("the picture cannot be written")]
+    Picture(#[from] png::EncodingError),
+}
 
 /// Pixels per module. Four is sharp on every screen and keeps the picture below 2 KiB.
 const SCALE: usize = 4;
@@ -11,9 +20,8 @@ const SCALE: usize = 4;
 const QUIET: usize = 4;
 
 /// A black-and-white PNG of a text.
-pub fn png(text: &str) -> Result<Vec<u8>, Error> {
-    let code = QrCode::with_error_correction_level(text, EcLevel::M)
-        .map_err(|error| Error::unexpected(Part::Gateway, error))?;
+pub fn png(text: &str) -> Result<Vec<u8>, QrFault> {
+    let code = QrCode::with_error_correction_level(text, EcLevel::M)?;
     let modules = code.width();
     let side = (modules + 2 * QUIET) * SCALE;
     let row_bytes = side.div_ceil(8);
@@ -27,7 +35,7 @@ pub fn png(text: &str) -> Result<Vec<u8>, Error> {
             }
         }
     }
-    write(&pixels, side).map_err(|error| Error::unexpected(Part::Gateway, error))
+    Ok(write(&pixels, side)?)
 }
 
 fn write(pixels: &[u8], side: usize) -> Result<Vec<u8>, png::EncodingError> {
@@ -42,3 +50,6 @@ fn write(pixels: &[u8], side: usize) -> Result<Vec<u8>, png::EncodingError> {
     writer.finish()?;
     Ok(file)
 }
+
+#[cfg(test)]
+mod tests;
