@@ -23,6 +23,7 @@ import time
 
 sys.dont_write_bytecode = True
 
+import polls
 import sockets
 import traffic
 from servers import CORES, LOAD_CORES, Fault, Servers, build, program, target_folder
@@ -33,6 +34,8 @@ SOCKET_PATH = "/ws/employee"
 TOKENS = 10_000
 SOCKETS = 2_000
 PLAYERS = 64
+POLLS = 2_000
+REST_SECONDS = 10
 ECHO_ROUNDS = 3
 ECHO_SECONDS = 2
 WARM_UP_SECONDS = 1
@@ -136,6 +139,30 @@ async def measure_sockets(servers):
     return results
 
 
+async def measure_polls(servers):
+    """What a QR code and a sign-in page that waits for its scan cost."""
+    address, _alive = await sockets.serve()
+    deskgate = servers.deskgate(address)
+    issued, code_seconds = await polls.tickets(deskgate, POLLS, progress("QR codes", POLLS))
+    # What the first polls make the process set aside for good is not theirs alone.
+    for poll in await polls.park(deskgate, issued[:polls.AT_ONCE]):
+        poll.transport.abort()
+    await asyncio.sleep(0.5)
+    before = deskgate.memory()
+    parked = await polls.park(deskgate, issued)
+    after, used = deskgate.memory(), deskgate.cpu_seconds()
+    await asyncio.sleep(REST_SECONDS)
+    used = deskgate.cpu_seconds() - used
+    early = sum(poll.answer.done() for poll in parked)
+    answers = [poll.answer for poll in parked]
+    statuses = [(await answer or {}).get("data", {}).get("status") for answer in answers]
+    if early or statuses.count("waiting") != POLLS:
+        raise Fault(f"of {POLLS} polls {early} were answered early and {statuses.count('waiting')} with waiting")
+    kib = {kind: (after[kind] - before[kind]) / POLLS for kind in before}
+    return {"polls": POLLS, "kib": kib, "cpu_percent_at_rest": 100 * used / REST_SECONDS,
+            "qr_code_us": code_seconds * 1e6}
+
+
 def usual(values):
     """The lower quartile."""
     return statistics.quantiles(values, n=4, method="inclusive")[0] if len(values) > 1 else values[0]
@@ -151,7 +178,7 @@ def verdict(value, most, unit):
     return f"≤ {most:g} {unit}: {'met' if value <= most else 'MISSED'}"
 
 
-def summarise(results, first, idle):
+def summarise(results, first, idle, waiting):
     """The rows of the tables, as they go into the JSON."""
     requests = []
     for name, rounds in results.items():
@@ -167,7 +194,7 @@ def summarise(results, first, idle):
         most = MOST_KIB.get(name)
         rows.append({"name": name, **one, "echo_us_usual": usual(one["echo_us"]), "target_kib": most,
                      "met": None if most is None else one["kib"]["rss"] <= most})
-    return {"requests": requests, "first_use_us": first, "sockets": rows}
+    return {"requests": requests, "first_use_us": first, "sockets": rows, "polls": waiting}
 
 
 def show(summary, rounds):
@@ -188,6 +215,10 @@ def show(summary, rounds):
         target = verdict(row["kib"]["rss"], row["target_kib"], "KiB")
         say(f"{row['name']:<40}{row['kib']['rss']:>8.1f}{row['kib']['private']:>9.1f}{row['echo_us_usual']:>9.1f}"
             f"{row['lost']:>6}  {target}")
+    waiting = summary["polls"]
+    say(f"\nSign-in pages: {waiting['polls']:,} that wait for a scan cost {waiting['kib']['rss']:.1f} KiB RSS each,"
+        f" connection included,\nand all together {waiting['cpu_percent_at_rest']:.2f} % of a core;"
+        f" a QR code with its ticket, on disk, takes {waiting['qr_code_us']:.0f} µs CPU")
 
 
 def machine():
@@ -217,7 +248,9 @@ def main():
             results, first = measure_requests(servers, folder, chosen.rounds, chosen.seconds)
         with Servers(folder / "sockets", *programs) as servers:
             idle = asyncio.run(measure_sockets(servers))
-    summary = summarise(results, first, idle)
+        with Servers(folder / "polls", *programs) as servers:
+            waiting = asyncio.run(measure_polls(servers))
+    summary = summarise(results, first, idle, waiting)
     show(summary, chosen.rounds)
     out.write_text(json.dumps({"machine": {**machine(), "load_before": load}, **summary, "rounds": results}, indent=1)
                    + "\n")

@@ -24,3 +24,73 @@ fn a_scanner_reads_what_was_written() {
 fn a_text_that_fits_into_no_code_is_refused() {
     assert!(matches!(png(&"x".repeat(5000)), Err(QrFault::TooLong(_))));
 }
+
+#[test]
+fn of_the_eight_masks_the_best_is_taken() {
+    let (colors, width) = draw("https://desk.example/").unwrap();
+    let library = qrcode::QrCode::with_error_correction_level("https://desk.example/", LEVEL).unwrap();
+    assert_eq!(width, library.width(), "the same version");
+    assert!(penalty::of(&colors, width) <= penalty::of(&library.to_colors(), width));
+}
+
+#[test]
+fn the_penalty_is_by_the_rules_of_the_standard() {
+    let square = |rows: &[&str]| -> Vec<Color> {
+        rows.iter().flat_map(|row| row.chars()).map(|c| if c == '#' { Color::Dark } else { Color::Light }).collect()
+    };
+    let chessboard = ["#.#.#.", ".#.#.#", "#.#.#.", ".#.#.#", "#.#.#.", ".#.#.#"];
+    let table: &[(&str, [&str; 6], usize)] = &[
+        ("nothing to complain about", chessboard, 0),
+        ("five in a row, and 55 % dark", ["#####.", ".#.#.#", "#.#.#.", ".#.#.#", "#.#.#.", ".#.#.#"], 3 + 10),
+        ("six in a row, and 58 % dark", ["######", ".#.#.#", "#.#.#.", ".#.#.#", "#.#.#.", ".#.#.#"], 4 + 10),
+        ("one block of four", ["##.#.#", "##.#.#", "..#.#.", "#.#.#.", ".#.#.#", "#.#.#."], 3),
+        ("all dark", ["######"; 6], 12 * 4 + 25 * 3 + 100),
+    ];
+    for (case, rows, expected) in table {
+        let found = penalty::of(&square(rows), 6);
+        assert_eq!(found, *expected, "{case}");
+    }
+}
+
+/// The same rules, module by module.
+fn plainly(colors: &[Color], width: usize) -> usize {
+    let dark = |x: usize, y: usize| colors[y * width + x] == Color::Dark;
+    let along = |modules: &mut dyn Iterator<Item = bool>| {
+        let (mut sum, mut run, mut last, mut window) = (0, 0, None, 0_u16);
+        for (at, dark) in modules.enumerate() {
+            run = if last == Some(dark) { run + 1 } else { 1 };
+            last = Some(dark);
+            sum += if run == 5 { 3 } else { usize::from(run > 5) };
+            window = (window << 1 | u16::from(dark)) & 0x7ff;
+            sum += 40 * usize::from(at >= 10 && [0b101_1101_0000, 0b000_0101_1101].contains(&window));
+        }
+        sum
+    };
+    let mut sum = 0;
+    for line in 0..width {
+        sum += along(&mut (0..width).map(|at| dark(at, line))) + along(&mut (0..width).map(|at| dark(line, at)));
+    }
+    for (x, y) in (1..width).flat_map(|y| (1..width).map(move |x| (x, y))) {
+        let block = [dark(x - 1, y), dark(x, y - 1), dark(x - 1, y - 1)];
+        sum += 3 * usize::from(block == [dark(x, y); 3]);
+    }
+    let darkness = colors.iter().filter(|color| **color == Color::Dark).count() * 100 / colors.len();
+    sum + 10 * (darkness.abs_diff(50) / 5)
+}
+
+#[test]
+fn all_modules_at_once_and_one_by_one_make_the_same_penalty() {
+    let mut state = 7_u64;
+    for width in [21, 63, 64, 65, 129, 177] {
+        for rare in [2, 3, 8] {
+            let mut color = || {
+                state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+                if (state >> 33).is_multiple_of(rare) { Color::Dark } else { Color::Light }
+            };
+            let colors: Vec<Color> = (0..width * width).map(|_| color()).collect();
+            assert_eq!(penalty::of(&colors, width), plainly(&colors, width), "{width}");
+        }
+    }
+    let (colors, width) = draw("https://desk.example/api/auth/oauth2/callback?a=b").unwrap();
+    assert_eq!(penalty::of(&colors, width), plainly(&colors, width));
+}
