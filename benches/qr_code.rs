@@ -12,7 +12,7 @@ const AUTHORIZE_URL: &str = "https://open.weixin.qq.com/connect/oauth2/authorize
 
 fn draw(criterion: &mut Criterion) {
     criterion.bench_function("the QR code of a sign-in", |bencher| {
-        bencher.iter(|| qr_image::png(black_box(AUTHORIZE_URL)).expect("a picture"));
+        bencher.iter(|| qr_image::png(black_box(AUTHORIZE_URL)).is_ok());
     });
 }
 

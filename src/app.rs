@@ -321,6 +321,7 @@ fn fill_ports(config: &mut Config, port: u16) {
 
 fn settings(config: &Config, public_url: String) -> Settings {
     Settings {
+        platform: config.platform.kind,
         main_corp: config.platform.main_corp(),
         public_url,
         clients: config.clients.clone(),

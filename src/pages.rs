@@ -1,6 +1,7 @@
 //! The pages that people see: HTML, style and script are files, embedded at build time. Plain text
 //! goes in through [`fill`], which escapes it.
 
+use crate::config::PlatformKind;
 use crate::domain::client::Client;
 use crate::domain::clock::Timestamp;
 use crate::domain::device;
@@ -28,7 +29,7 @@ const BIND: &str = include_str!("pages/bind.html");
 const NOTICE: &str = include_str!("pages/notice.html");
 
 /// The sign-in page of a client. Inside the platform's own client the redirect comes first: a phone cannot scan itself.
-pub fn sign_in(language: Language, client: Client, home: &str, user_agent: &str) -> String {
+pub fn sign_in(language: Language, client: Client, home: &str, user_agent: &str, platform: PlatformKind) -> String {
     let words = words(language);
     let name = match client {
         Client::H5 => "client_h5",
@@ -39,6 +40,7 @@ pub fn sign_in(language: Language, client: Client, home: &str, user_agent: &str)
         ("client", client.as_str()),
         ("client_name", words(name)),
         ("home", home),
+        ("simulated", if platform == PlatformKind::Simulated { "yes" } else { "no" }),
         ("in_app", if user_agent.contains(device::PLATFORM_CLIENT) { "yes" } else { "no" }),
         ("other_lang", language.other().tag()),
     ];

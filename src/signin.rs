@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::{BindProof, ClientsConfig, FlowCookie, QrConfirm, TicketConfig};
+use crate::config::{BindProof, ClientsConfig, FlowCookie, PlatformKind, QrConfirm, TicketConfig};
 use crate::directory::Directory;
 use crate::domain::clock::Clock;
 use crate::domain::employee::CorpId;
@@ -31,6 +31,8 @@ pub mod ticket;
 /// What is set about signing in.
 #[derive(Debug, Clone)]
 pub struct Settings {
+    /// Which platform people are sent to.
+    pub platform: PlatformKind,
     /// The corporation whose application we are.
     pub main_corp: CorpId,
     /// Where browsers reach us, without a last slash.

@@ -21,7 +21,8 @@ pub fn page(signin: &SignIn, incoming: &Incoming, negotiated: Language) -> Resul
         None => negotiated,
         Some(tag) => Language::tagged(tag).ok_or(BadRequest::Parameter("lang"))?,
     };
-    let home = signin.settings().clients.url(client).as_str();
-    let html = pages::sign_in(language, client, home, &incoming.device.user_agent);
+    let settings = signin.settings();
+    let home = settings.clients.url(client).as_str();
+    let html = pages::sign_in(language, client, home, &incoming.device.user_agent, settings.platform);
     Ok(Reply::page(StatusCode::OK, language, html))
 }

@@ -89,7 +89,7 @@ deskgate demo is running. Ctrl-C stops it and removes its data.
 
   Open  {url}/api/auth/signin?client=h5        employee client (itagent, itadmin: the others)
         and press \"Sign in inside WeCom\": the simulated platform lets you pick who you are.
-        Or open the address of the QR code, as a phone would.
+        Or follow the link below the QR code, which stands in for a phone.
 
   Curl  TOKEN=$(curl -s {url}/api/dev/login -H 'Content-Type: application/json' \\
           -d '{{\"employee_id\":\"a2001\"}}' | python3 -c 'import json,sys; print(json.load(sys.stdin)[\"data\"][\"token\"])')
@@ -98,7 +98,7 @@ deskgate demo is running. Ctrl-C stops it and removes its data.
 
   People     u1001 (user)  a2001 (agent, user)  s3001 (supervisor)  c4001 (security)  m5001 (admin, agent, user)  n6001 (no role)
   Metrics    http://{}/metrics
-  Platform   http://{platform} (simulated)
+  Platform   http://{platform}/simulator (simulated: see its state, make it fail)
 
 ready listen={} admin={} platform={platform}",
         app.admin, app.listen, app.admin

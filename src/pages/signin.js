@@ -12,6 +12,7 @@ const renew = document.getElementById("renew");
 const redirect = document.getElementById("redirect");
 const redirectWord = document.getElementById("redirect-word");
 const problem = document.getElementById("problem");
+const pretend = document.getElementById("pretend");
 const words = page.dataset;
 const home = words.home;
 
@@ -123,6 +124,8 @@ async function start() {
     code.src = "data:image/png;base64," + issued.qrcode_png_base64;
     code.hidden = false;
     number.textContent = issued.number;
+    // Where the platform is simulated there is no phone that could scan.
+    if (words.simulated === "yes") pretend.href = issued.qrcode_url;
     words.code = "good";
     show("waiting", words.waiting);
     await follow(mine);

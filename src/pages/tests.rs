@@ -37,7 +37,7 @@ fn every_word_of_every_page_is_there_in_both_languages() {
     };
     for language in Language::ALL {
         let pages = [
-            sign_in(language, Client::Itagent, "https://desk.example/itagent/", "Firefox/1"),
+            sign_in(language, Client::Itagent, "https://desk.example/itagent/", "Firefox/1", PlatformKind::Wecom),
             confirm(language, &asking("Ann"), "proof"),
             bind(language, &claim),
             notice(language, Notice::Confirmed),
@@ -60,7 +60,7 @@ fn every_word_of_every_page_is_there_in_both_languages() {
 #[test]
 fn inside_the_platforms_own_client_the_redirect_comes_first() {
     for (agent, in_app) in [("Mozilla/5.0 wxwork/4.1 MicroMessenger/7.0", "yes"), ("Mozilla/5.0 Chrome/120", "no")] {
-        let page = sign_in(Language::English, Client::H5, "https://desk.example/h5/", agent);
+        let page = sign_in(Language::English, Client::H5, "https://desk.example/h5/", agent, PlatformKind::Wecom);
         assert!(page.contains(&format!("data-in-app=\"{in_app}\"")), "{agent}");
     }
 }

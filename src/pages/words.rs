@@ -33,6 +33,7 @@ const WORDS: &[(&str, &str, &str)] = &[
     ("signin_renew",                         "Show a new code", "刷新二维码"),
     ("signin_again",                         "Try again", "重试"),
     ("signin_noscript",                      "This page needs JavaScript. Turn it on and load the page again.", "本页面需要 JavaScript，请启用后重新加载。"),
+    ("signin_pretend",                       "No phone here? Scan as a simulated one", "手边没有手机？模拟手机扫码"),
     ("qr_alt",                               "QR code for signing in with WeCom", "企业微信登录二维码"),
     ("signin_error_access_denied",           "You were not let in. If you did not decline yourself, ask your administrator for access.", "登录未获允许。如非您本人拒绝，请联系管理员开通权限。"),
     ("signin_error_invalid_code",            "That sign-in was used already or took too long. Please start again.", "本次登录已使用或已超时，请重新登录。"),

@@ -60,7 +60,7 @@ async fn the_role_of_highest_priority_is_active() {
 }
 
 #[tokio::test]
-async fn nobody_is_bound_to_an_account_that_is_not_there() {
+async fn row_53_nobody_is_bound_to_an_account_that_is_not_there() {
     let desk = Gateway::with(NO_PROOF).await;
     for (case, body) in [
         ("unknown", json!({ "employee_id": "u9999" })),
@@ -201,4 +201,25 @@ async fn binding_without_proof_shows_in_a_metric_and_is_said_aloud() {
     assert_eq!(desk.metric("deskgate_bind_without_proof", &[]).await, 1.0);
     let line = desk.logged(&["bind"]).await;
     assert!(line.contains("WARN") || line.contains("ERROR"), "{line}");
+}
+
+#[tokio::test]
+async fn row_54_trying_one_id_after_the_other_is_refused_and_seen() {
+    let desk = Gateway::with(NO_PROOF).await;
+    let mut refused = None;
+    for number in 0..200 {
+        let body = json!({ "employee_id": format!("e{number:04}") });
+        let answer = desk.anyone().post_json("/api/auth/bind", &body).await;
+        if answer.code() == 1429 {
+            refused = Some((number, answer));
+            break;
+        }
+        answer.expect_code(1003);
+    }
+    let (tried, answer) = refused.expect("a limit");
+    assert!(tried <= 60, "{tried} tries in a minute");
+    assert!(answer.header("retry-after").is_some(), "{}", answer.describe());
+    desk.logged(&["deskgate::audit", "sign-in refused: employee_unknown", "e0000", "127.0.0.1"]).await;
+    let labels = ["method=\"bind\"", "result=\"refused\""];
+    assert_eq!(desk.metric("deskgate_signin_total", &labels).await, f64::from(tried), "what an alert looks at");
 }

@@ -63,6 +63,9 @@ async fn a_phone_signs_a_desktop_in_by_qr_code() {
     let number = desktop.text("#number").await;
     assert!(number.len() == 2 && number.bytes().all(|digit| digit.is_ascii_digit()), "{number}");
 
+    let pretended = desktop.value("document.querySelector('#pretend').href").await;
+    assert_eq!(pretended, code.as_str(), "where there is no phone, a link stands in for it");
+
     phone.open(&code).await;
     pick(&phone, "a2001").await;
     phone.shows("h1", "Is this you").await;

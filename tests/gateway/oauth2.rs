@@ -87,7 +87,7 @@ async fn pages_under_the_clients_addresses_may_be_returned_to() {
 }
 
 #[tokio::test]
-async fn nothing_else_may_be_returned_to() {
+async fn row_49_nothing_else_may_be_returned_to() {
     let desk = Gateway::start().await;
     let port = desk.address().port();
     let table: &[(&str, String)] = &[
@@ -200,7 +200,7 @@ async fn ten_tabs_of_ten_pages_all_sign_in() {
 }
 
 #[tokio::test]
-async fn a_callback_without_the_flow_cookie_is_refused() {
+async fn row_50_a_callback_without_the_flow_cookie_is_refused() {
     let desk = Gateway::start().await;
     let phone = desk.phone("u1001");
     let authorize_url = phone.authorize_url(&desk.client_url("h5")).await;
@@ -335,7 +335,7 @@ async fn what_is_no_sign_in_is_told_to_the_page_that_asked() {
 }
 
 #[tokio::test]
-async fn odd_callbacks_sign_nobody_in() {
+async fn row_50_odd_callbacks_sign_nobody_in() {
     let desk = Gateway::start().await;
     let phone = desk.phone("u1001");
     let table = [
@@ -394,4 +394,23 @@ async fn an_employee_without_a_role_is_refused_where_there_is_no_default() {
     let answer = desk.phone("n6001").oauth2(&desk.client_url("h5")).await;
     expect_no_sign_in(&desk, "no role", &answer);
     assert_eq!(fragment_of(&answer.location(), "error_code").as_deref(), Some("1003"));
+}
+
+#[tokio::test]
+async fn row_51_what_a_callback_says_is_never_repeated() {
+    let desk = Gateway::start().await;
+    let phone = desk.phone("u1001");
+    for said in ["errcode=many", "errcode=1", "errcode=99999999999999999999", "errcode=-1&errmsg="] {
+        let query =
+            format!("?{said}&errmsg=%3Cscript%3Ealert(1)%3C/script%3E%0d%0aSet-Cookie:%20evil=1&state=auth_login");
+        phone.authorize_url(&desk.client_url("h5")).await;
+        for browser in [phone.client().clone(), desk.anyone()] {
+            let answer = browser.get(&format!("/api/auth/oauth2/callback{query}")).await;
+            let whole = answer.describe();
+            for part in ["script>alert", "script%3E", "evil", "99999"] {
+                let shown = whole.lines().skip(1).any(|line| line.contains(part));
+                assert!(!shown, "{said}: {part} in {whole}");
+            }
+        }
+    }
 }

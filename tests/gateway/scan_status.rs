@@ -139,7 +139,7 @@ async fn a_confirmation_with_changed_fields_confirms_nothing() {
 }
 
 #[tokio::test]
-async fn the_token_is_handed_out_again_and_is_one_session() {
+async fn row_46_the_token_is_handed_out_again_and_is_one_session() {
     let desk = Gateway::with("[qr]\nconfirm = \"auto\"").await;
     let asking = Asking::at(&desk).await;
     desk.phone("u1001").scan(&asking.qrcode_url).await;
@@ -154,7 +154,7 @@ async fn the_token_is_handed_out_again_and_is_one_session() {
 }
 
 #[tokio::test]
-async fn the_first_phone_that_scans_has_the_ticket() {
+async fn row_47_the_first_phone_that_scans_has_the_ticket() {
     let desk = Gateway::start().await;
     let asking = Asking::at(&desk).await;
     let first = desk.phone("u1001");
@@ -197,7 +197,7 @@ async fn who_may_not_sign_in_confirms_no_ticket() {
 }
 
 #[tokio::test]
-async fn an_unknown_ticket_looks_like_an_old_one() {
+async fn row_45_an_unknown_ticket_looks_like_an_old_one() {
     let desk = Gateway::with("[ticket]\nlifetime = \"1s\"\nlongest_wait = \"1s\"").await;
     let asking = Asking::at(&desk).await;
     let old = eventually("the end of the ticket", || async {
@@ -259,7 +259,7 @@ async fn tabs_of_one_browser_share_its_cookie() {
 }
 
 #[tokio::test]
-async fn a_confirmation_after_the_end_confirms_nothing() {
+async fn row_47_a_confirmation_after_the_end_confirms_nothing() {
     let desk = Gateway::with("[ticket]\nlifetime = \"3s\"\nlongest_wait = \"2s\"").await;
     let asking = Asking::at(&desk).await;
     let phone = desk.phone("u1001");

@@ -67,18 +67,7 @@ impl WebDriverCompatibleCommand for Own {
 impl Browser {
     /// Starts one for somebody; the name is for the picture.
     pub async fn start(name: &'static str, look: Look) -> Browser {
-        let mut process = Command::new("chromedriver")
-            .arg("--port=0")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("chromedriver (Debian's package chromium-driver)");
-        let mut lines = BufReader::new(process.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
-        let ready = lines.find(|line| line.contains("started successfully on port")).expect("a port");
-        let port = ready.trim_end_matches('.').rsplit(' ').next().and_then(|port| port.parse().ok()).expect("a port");
-        // Reads on, so that the driver never waits for a full pipe.
-        std::thread::spawn(move || lines.for_each(drop));
+        let (process, port) = start_driver();
         let driver = ClientBuilder::new(HttpConnector::new())
             .capabilities(capabilities(look))
             .connect(&format!("http://127.0.0.1:{port}"))
@@ -235,6 +224,30 @@ impl Drop for Browser {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// A driver on a free port. It wants the same port on IPv4 and IPv6, which the system does not always have to give:
+/// then it ends, and is started again.
+fn start_driver() -> (Child, u16) {
+    for _ in 0..10 {
+        let mut process = Command::new("chromedriver")
+            .arg("--port=0")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("chromedriver (Debian's package chromium-driver)");
+        let mut lines = BufReader::new(process.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
+        let Some(ready) = lines.find(|line| line.contains("started successfully on port")) else {
+            process.wait().expect("its end");
+            continue;
+        };
+        let port = ready.trim_end_matches('.').rsplit(' ').next().and_then(|port| port.parse().ok()).expect("a port");
+        // Reads on, so that the driver never waits for a full pipe.
+        std::thread::spawn(move || lines.for_each(drop));
+        return (process, port);
+    }
+    panic!("chromedriver does not start");
 }
 
 /// Where pictures are kept: beside what was built.
