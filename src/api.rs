@@ -69,16 +69,17 @@ pub struct Api {
 pub async fn answer(api: &Api, call: &OwnCall, exchange: &mut Exchange, arrival: &Arrival) -> Result<Reply, Error> {
     let incoming = Incoming::of(exchange.req_header().as_ref(), arrival);
     let reply = match call.route.endpoint {
-        Endpoint::Qrcode => qrcode::issue(&api.signin, &incoming)
-            .await
-            .map(|(issued, cookie)| Reply::data(arrival, &issued).cookie(&cookie, api.secure_cookies)),
+        Endpoint::Qrcode => qrcode::issue(&api.signin, &incoming).await.map(|(issued, cookie)| {
+            let reply = Reply::data(arrival, &issued);
+            cookie.iter().fold(reply, |reply, cookie| reply.cookie(cookie, api.secure_cookies))
+        }),
         Endpoint::ScanStatus => {
             let query = scan_status::Poll::of(&incoming.query)?;
             data(arrival, scan_status::poll(&api.signin, &query, &incoming).await)
         }
         Endpoint::Oauth2Url => {
             let redirect_uri = incoming.query.required("redirect_uri")?;
-            let (url, begun) = oauth2_url::build(&api.signin, redirect_uri)?;
+            let (url, begun) = oauth2_url::build(&api.signin, redirect_uri, &incoming)?;
             let cookies = oauth2_url::cookies(&begun, &incoming, api.signin.settings().flow_lifetime);
             let reply = Reply::data(arrival, &url);
             Ok(cookies.iter().fold(reply, |reply, cookie| reply.cookie(cookie, api.secure_cookies)))

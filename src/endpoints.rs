@@ -152,7 +152,7 @@ pub enum OwnLookup {
 pub fn is_ours(path: &str) -> bool {
     path.starts_with("/api/auth/")
         || path.starts_with("/api/dev/")
-        || TABLE.iter().any(|row| row.fits(path))
+        || TABLE.iter().any(|row| row.path == path)
         || matches!(path, "/api/auth" | "/api/dev" | "/metrics")
 }
 

@@ -91,8 +91,12 @@ pub enum BadRequest {
     Parameter(&'static str),
     /// The address to return to is not one of the configured clients'.
     RedirectUri,
+    /// Opened like a page, or asked for by somebody else's: this is for the scripts of our own.
+    NotByAPage,
     /// The person did not agree at the platform.
     SignInDeclined,
+    /// The platform reports an error instead of a code.
+    SignInFailed,
     /// The platform's code was used, is too old or was never given.
     SignInCode,
     /// The sign-in was not begun in this browser, or too long ago.
@@ -137,6 +141,8 @@ pub enum Forbidden {
     },
     /// A half-authenticated token where a full one is needed.
     OtpBindingOnly,
+    /// The platform does not show this member to our application.
+    NotVisible,
     /// Binding wants a fresh platform sign-in from this browser.
     BindProof,
     /// The WebSocket's page comes from elsewhere.
@@ -163,6 +169,7 @@ impl fmt::Display for Forbidden {
                 write!(f, "the condition cannot be judged ({trouble}): {condition}")
             }
             Forbidden::OtpBindingOnly => f.write_str("a half-authenticated token"),
+            Forbidden::NotVisible => f.write_str("the member is not in the application's visible range"),
             Forbidden::BindProof => f.write_str("no proof of a platform sign-in"),
             Forbidden::Origin => f.write_str("the page's origin is not one of ours"),
             Forbidden::Development => f.write_str("development mode is off"),

@@ -50,7 +50,8 @@ pub fn sign_in(language: Language, client: Client, home: &str, user_agent: &str,
 /// The phone's confirm page.
 pub fn confirm(language: Language, asking: &Asking, proof: &str) -> String {
     let browser = device::describe(&asking.user_agent);
-    let at = clock_time(asking.at);
+    let ago = words(language)("confirm_ago").replace('%', &asking.ago.as_secs().to_string());
+    let at = format!("{ago} · {}", clock_time(asking.at));
     let own = [
         ("name", &*asking.name),
         ("address", &asking.address),

@@ -80,6 +80,9 @@ pub enum PlatformError {
     /// No such member.
     #[error("the platform does not know this member")]
     UnknownMember,
+    /// A member whom the platform does not show to this application.
+    #[error("the member is not in the application's visible range")]
+    NotVisible,
     /// The platform refuses this application: a setting is wrong. `setting` names it.
     #[error("the platform refuses the application (errcode {errcode}): check {setting}")]
     Configuration {
@@ -105,6 +108,7 @@ impl PlatformError {
         match self {
             PlatformError::InvalidCode => "invalid_code",
             PlatformError::UnknownMember => "unknown_member",
+            PlatformError::NotVisible => "not_visible",
             PlatformError::Configuration { .. } => "configuration",
             PlatformError::Unavailable(_) => "unavailable",
             PlatformError::Resting { .. } => "resting",

@@ -99,9 +99,7 @@ impl Reply {
         if let Some(challenge) = error.challenge() {
             reply.headers.push((WWW_AUTHENTICATE, challenge));
         }
-        if let Some(wait) = error.retry_after() {
-            reply.headers.push((RETRY_AFTER, HeaderValue::from(retry_after_seconds(wait))));
-        }
+        reply = reply.retry_after(error);
         if let Error::RateLimited { retry_after, exceeded: Some(exceeded) } = error {
             reply.headers.extend(rate_fields(exceeded, *retry_after));
         }
@@ -140,6 +138,13 @@ impl Reply {
         reply.headers.push((REFERRER_POLICY, HeaderValue::from_static("no-referrer")));
         reply.headers.push((http::header::CONTENT_LANGUAGE, HeaderValue::from_static(language.tag())));
         reply
+    }
+
+    /// Says when trying again makes sense, where it does.
+    pub fn retry_after(mut self, error: &Error) -> Self {
+        let wait = error.retry_after().map(|wait| (RETRY_AFTER, HeaderValue::from(retry_after_seconds(wait))));
+        self.headers.extend(wait);
+        self
     }
 
     /// A file that belongs to a page.

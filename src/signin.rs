@@ -75,6 +75,8 @@ pub struct Device {
     pub address: String,
     /// Its `User-Agent`, cut to a sensible length.
     pub user_agent: String,
+    /// The request with which it acts, for the log.
+    pub request_id: String,
 }
 
 /// Signs people in and out.
@@ -89,6 +91,8 @@ pub struct SignIn {
     metrics: Arc<Metrics>,
     parked: ticket::Parked,
     callbacks: once::Callbacks,
+    spent_proofs: bind::SpentProofs,
+    nameless: attempt::Nameless,
 }
 
 /// What [`SignIn`] works with.
@@ -124,12 +128,15 @@ impl SignIn {
             metrics,
             parked: ticket::Parked::default(),
             callbacks: once::Callbacks::default(),
+            spent_proofs: bind::SpentProofs::default(),
+            nameless: attempt::Nameless::default(),
         }
     }
 
     /// Gives back the memory of answers that nobody will ask for again, and forgets old lines of the login log.
     pub async fn sweep(&self) {
         self.callbacks.sweep(self.clock.now());
+        self.spent_proofs.sweep(self.clock.now());
         if let Err(error) = self.directory.forget_logins(self.settings.login_log).await {
             tracing::warn!(error = %crate::error::chain(&error), "old lines of the login log could not be removed");
         }

@@ -64,6 +64,8 @@ pub struct Incoming {
     pub referer: Option<String>,
     /// `Sec-Fetch-Site`
     pub fetch_site: Option<String>,
+    /// `Sec-Fetch-Mode`
+    pub fetch_mode: Option<String>,
     /// `Content-Type`, without its parameters.
     pub content_type: Option<String>,
     /// Whether `Content-Encoding` is set.
@@ -92,9 +94,11 @@ impl Incoming {
             device: Device {
                 address: arrival.client.to_string(),
                 user_agent: shown(&user_agent.unwrap_or_default(), 256).into_owned(),
+                request_id: arrival.request_id.as_str().to_owned(),
             },
             referer: text("referer").map(str::to_owned),
             fetch_site: text("sec-fetch-site").map(str::to_owned),
+            fetch_mode: text("sec-fetch-mode").map(str::to_owned),
             content_type: content_type.map(|value| value.trim().to_ascii_lowercase()),
             encoded: header.headers.contains_key("content-encoding"),
         }

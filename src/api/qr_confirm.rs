@@ -6,7 +6,7 @@ use super::incoming::Incoming;
 use super::oauth2_callback::error_page;
 use crate::domain::secret::{Print, same};
 use crate::domain::ticket::{ConfirmId, ScanId};
-use crate::error::{BadRequest, Error};
+use crate::error::{BadRequest, Doing, Error};
 use crate::pages::{self, Notice};
 use crate::pipeline::Arrival;
 use crate::reply::Reply;
@@ -24,11 +24,11 @@ pub async fn page(signin: &SignIn, incoming: &Incoming, arrival: &Arrival) -> Re
     let shown = async {
         let (scan_id, confirm) = scan_of(incoming)?;
         let asking = signin.asking(&scan_id, &confirm).await?;
-        Ok(pages::confirm(arrival.language, &asking, &form_proof(&confirm)))
+        Ok::<_, Error>(pages::confirm(arrival.language, &asking, &form_proof(&confirm)))
     };
     match shown.await {
         Ok(html) => Reply::page(StatusCode::OK, arrival.language, html),
-        Err(error) => error_page(arrival, &error),
+        Err(error) => error_page(arrival, &error.within(Doing::Callback)),
     }
 }
 
@@ -51,7 +51,7 @@ pub async fn answer(signin: &SignIn, incoming: &Incoming, form: &[(String, Strin
     };
     match answered.await {
         Ok(notice) => Reply::page(StatusCode::OK, arrival.language, pages::notice(arrival.language, notice)),
-        Err(error) => error_page(arrival, &error),
+        Err(error) => error_page(arrival, &error.within(Doing::Callback)),
     }
 }
 

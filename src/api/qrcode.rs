@@ -18,17 +18,27 @@ const BROWSER_LETTERS: usize = 32;
 /// Longer than any ticket lives, and set anew with each.
 const REMEMBERED: u64 = 24 * 3600;
 
-/// Issues a ticket to the browser that asks, and the cookie that it must poll with.
-pub async fn issue(signin: &SignIn, incoming: &Incoming) -> Result<(IssuedTicket, Cookie), Error> {
+/// Issues a ticket; to a browser also the cookie that it must poll with. A program, which says nothing of where it
+/// fetches from and brings no cookie, polls with the ticket alone.
+pub async fn issue(signin: &SignIn, incoming: &Incoming) -> Result<(IssuedTicket, Option<Cookie>), Error> {
     let client = match incoming.query.optional("client")? {
         None => None,
         Some(name) => Some(Client::named(name).ok_or(BadRequest::Parameter("client"))?),
     };
-    let own = incoming.cookie(BROWSER_COOKIE).filter(|value| is_ours(value)).map(str::to_owned);
-    let browser = BrowserId::new(own.unwrap_or_else(|| random_name(BROWSER_LETTERS)));
-    let issued = signin.issue_ticket(Asker { device: &incoming.device, browser: &browser, client }).await?;
-    let cookie =
-        Cookie { name: BROWSER_COOKIE.to_owned(), value: browser.to_string(), path: "/api/auth", max_age: REMEMBERED };
+    let own = incoming.cookie(BROWSER_COOKIE).filter(|value| is_ours(value));
+    let browser = match (own, &incoming.fetch_site) {
+        (Some(own), _) => Some(BrowserId::new(own)),
+        (None, Some(_)) => Some(BrowserId::new(random_name(BROWSER_LETTERS))),
+        (None, None) => None,
+    };
+    let asker = Asker { device: &incoming.device, browser: browser.as_ref(), client };
+    let issued = signin.issue_ticket(asker).await?;
+    let cookie = browser.map(|browser| Cookie {
+        name: BROWSER_COOKIE.to_owned(),
+        value: browser.to_string(),
+        path: "/api/auth",
+        max_age: REMEMBERED,
+    });
     Ok((issued, cookie))
 }
 

@@ -6,7 +6,7 @@ use super::incoming::{Incoming, Query};
 use super::qrcode::BROWSER_COOKIE;
 use crate::error::{BadRequest, Error};
 use crate::signin::SignIn;
-use crate::signin::ticket::{Poller, ScanState};
+use crate::signin::ticket::ScanState;
 
 /// Longest `wait` that may be asked for.
 const LONGEST_WAIT: u64 = 25;
@@ -37,10 +37,5 @@ impl Poll {
 
 /// Tells where a ticket stands, at once or when it moves.
 pub async fn poll(signin: &SignIn, poll: &Poll, incoming: &Incoming) -> Result<ScanState, Error> {
-    // Every browser says `Sec-Fetch-Site` and sends its cookies; a program does neither unless it wants to.
-    let poller = match (incoming.cookie(BROWSER_COOKIE), &incoming.fetch_site) {
-        (None, None) => Poller::Program,
-        (cookie, _) => Poller::Browser(cookie),
-    };
-    signin.poll_ticket(&poll.ticket, poller, poll.wait, poll.seen.as_deref()).await
+    signin.poll_ticket(&poll.ticket, incoming.cookie(BROWSER_COOKIE), poll.wait, poll.seen.as_deref()).await
 }

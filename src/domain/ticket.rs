@@ -113,6 +113,9 @@ pub struct Ticket {
     /// The web client whose sign-in page asked, if one did.
     #[serde(default)]
     pub client: Option<Client>,
+    /// How many codes of the platform were tried on it that were none.
+    #[serde(default)]
+    pub misses: u8,
     /// The print of the asking browser's own cookie.
     #[serde(default)]
     pub browser: Option<Print>,

@@ -104,6 +104,10 @@ fn forbidden(reason: &Forbidden, language: Language) -> Cow<'static, str> {
             "bind a one-time-password device first; this token opens nothing else",
             "请先绑定动态口令设备，当前令牌仅可用于绑定",
         ),
+        Forbidden::NotVisible => say(
+            "your account is not in the visible range of this application; contact the administrator",
+            "您不在本应用的可见范围内，请联系管理员",
+        ),
         Forbidden::BindProof => say(
             "binding needs a fresh sign-in through the messaging platform in this browser",
             "绑定前请先在本浏览器中通过企业微信登录",
@@ -142,6 +146,12 @@ fn bad_request(fault: &BadRequest, language: Language) -> Cow<'static, str> {
             "redirect_uri must lie under one of the configured clients' addresses",
             "redirect_uri 必须位于已配置的客户端地址之下",
         ),
+        BadRequest::NotByAPage => {
+            say("call this from a page's own script; it is not a page to open", "请由页面脚本调用该接口，不能直接打开")
+        }
+        BadRequest::SignInFailed => {
+            say("the messaging platform reported a problem; please sign in again", "企业微信返回错误，请重新登录")
+        }
         BadRequest::SignInDeclined => {
             say("the sign-in was not confirmed at the messaging platform", "您未在企业微信中同意登录")
         }

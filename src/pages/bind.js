@@ -67,8 +67,9 @@ form.addEventListener("submit", async (event) => {
     return;
   }
   busy(false);
-  if (body) wrong(body.message);
-  else tell(words.lost);
+  // 1003 is about who was named; other refusals are not the field's fault.
+  if (body && body.code === 1003) wrong(body.message);
+  else tell(body ? body.message : words.lost);
 });
 
 employee.addEventListener("input", () => employee.removeAttribute("aria-invalid"));

@@ -8,6 +8,7 @@ fn asking(name: &str) -> Asking {
         address: "203.0.113.7".to_owned(),
         user_agent: "Mozilla/5.0 wxwork/4.1 MicroMessenger/7.0 Chrome/120".to_owned(),
         at: Timestamp::from_seconds(0),
+        ago: std::time::Duration::from_secs(12),
         number: "42".to_owned(),
     }
 }
@@ -22,7 +23,7 @@ fn text_from_outside_cannot_become_markup() {
 #[test]
 fn the_confirm_page_shows_who_asks() {
     let page = confirm(Language::Chinese, &asking("林小雨"), "p");
-    for shown in ["林小雨", "203.0.113.7", "WeCom", "1970-01-01 00:00:00 UTC", ">42<"] {
+    for shown in ["林小雨", "203.0.113.7", "WeCom", "12 秒前 · 1970-01-01 00:00:00 UTC", ">42<"] {
         assert!(page.contains(shown), "{shown}");
     }
 }
@@ -34,6 +35,8 @@ fn every_word_of_every_page_is_there_in_both_languages() {
         employee_id: EmployeeId::new("p7001"),
         name: "Paula".to_owned(),
         home: "https://desk.example/h5/".to_owned(),
+        nonce: "once".to_owned(),
+        end: Timestamp::from_seconds(0),
     };
     for language in Language::ALL {
         let pages = [

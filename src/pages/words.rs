@@ -50,6 +50,7 @@ const WORDS: &[(&str, &str, &str)] = &[
     ("confirm_address",                      "Address", "网络地址"),
     ("confirm_browser",                      "Browser", "浏览器"),
     ("confirm_time",                         "Asked at", "请求时间"),
+    ("confirm_ago",                          "% s ago", "% 秒前"),
     ("confirm_warn",                         "A different number, or you did not ask? Then cancel.", "数字不一致，或非本人操作？请取消。"),
     ("confirm_yes",                          "Yes, sign in", "确认登录"),
     ("confirm_no",                           "Cancel", "取消"),

@@ -27,6 +27,15 @@ mod app_token;
 
 mod departments;
 
+/// The application's token.
+const TOKEN: &str = "cgi-bin/gettoken";
+
+/// A code to a person.
+const USER_INFO: &str = "cgi-bin/auth/getuserinfo";
+
+/// A member's profile.
+const USER: &str = "cgi-bin/user/get";
+
 /// The longest code that the platform gives; a longer one is not worth a call.
 const LONGEST_CODE: usize = 512;
 
@@ -66,9 +75,32 @@ pub struct WecomSettings {
 pub struct WecomPlatform {
     settings: WecomSettings,
     http: HttpClient,
-    breaker: Breaker,
+    breakers: Breakers,
     tokens: AppTokens,
     departments: Departments,
+}
+
+/// One breaker for each call: an API that answers says nothing about one that does not.
+struct Breakers {
+    /// Without these nobody can sign in.
+    needed: [(&'static str, Breaker); 3],
+    others: Breaker,
+}
+
+impl Breakers {
+    fn new(clock: &Clock, timeout: Duration) -> Self {
+        let breaker = || Breaker::new(clock.clone(), timeout);
+        Self { needed: [TOKEN, USER_INFO, USER].map(|path| (path, breaker())), others: breaker() }
+    }
+
+    fn of(&self, url: &Url) -> &Breaker {
+        let found = self.needed.iter().find(|(path, _)| url.path().ends_with(path));
+        found.map_or(&self.others, |(_, breaker)| breaker)
+    }
+
+    fn resting(&self) -> Option<Duration> {
+        self.needed.iter().filter_map(|(_, breaker)| breaker.resting()).max()
+    }
 }
 
 /// What is sent along with a call.
@@ -100,8 +132,8 @@ impl WecomPlatform {
     pub fn with_clock(settings: WecomSettings, clock: Clock) -> Result<Self, PlatformError> {
         let http = HttpClient::new(&settings.api_url, settings.timeout)?;
         let tokens = AppTokens::new(clock.clone());
-        let breaker = Breaker::new(clock.clone(), settings.timeout);
-        Ok(Self { settings, http, breaker, tokens, departments: Departments::new(clock) })
+        let breakers = Breakers::new(&clock, settings.timeout);
+        Ok(Self { settings, http, breakers, tokens, departments: Departments::new(clock) })
     }
 
     /// One call with the application's token, replayed once when that token has gone stale.
@@ -146,7 +178,7 @@ impl WecomPlatform {
 
     async fn token(&self) -> Result<AppToken, PlatformError> {
         let fetch = || async {
-            let mut url = self.endpoint("cgi-bin/gettoken");
+            let mut url = self.endpoint(TOKEN);
             url.query_pairs_mut()
                 .append_pair("corpid", self.settings.corp_id.as_str())
                 .append_pair("corpsecret", self.settings.secret.reveal());
@@ -176,13 +208,14 @@ impl WecomPlatform {
 
     /// One request, unless the platform is being left alone.
     async fn ask<T: DeserializeOwned>(&self, url: &Url, body: Option<&Value>) -> Result<Answer<T>, PlatformError> {
-        self.breaker.admit()?;
+        let breaker = self.breakers.of(url);
+        breaker.admit()?;
         let sent = match body {
             None => self.http.get(url.clone()).await,
             Some(body) => self.http.post(url.clone(), body).await,
         };
         let answer = sent.map_err(PlatformError::from).and_then(|bytes| answer::read(&bytes));
-        self.breaker.note(match &answer {
+        breaker.note(match &answer {
             Ok(Ok(_)) => Health::Well,
             Ok(Err(errcode)) => errcode.health(),
             Err(_) => Health::Unwell,
@@ -197,26 +230,37 @@ impl WecomPlatform {
         url
     }
 
-    /// A department's name; empty where the application may not see it.
-    async fn department(&self, id: i64) -> Result<String, PlatformError> {
+    /// A department's name; empty where it is not told, which is no reason to keep anybody out.
+    async fn department(&self, id: i64) -> String {
         if let Some(name) = self.departments.name(id) {
-            return Ok(name);
+            return name;
         }
+        match self.ask_for_department(id).await {
+            Ok(name) => {
+                self.departments.remember(id, &name);
+                name
+            }
+            Err(error) => {
+                tracing::warn!(department.id = id, "a department's name is missing: {error}");
+                String::new()
+            }
+        }
+    }
+
+    async fn ask_for_department(&self, id: i64) -> Result<String, PlatformError> {
         let id_text = id.to_string();
         let query = [("id", id_text.as_str())];
-        let name = match self.call("cgi-bin/department/get", Said::Query(&query), WhenBusy::Retry).await? {
-            Ok(DepartmentAnswer { department }) => department.name,
-            Err(Errcode::OUT_OF_SIGHT | Errcode::NO_DEPARTMENT) => String::new(),
-            Err(errcode) => return Err(errcode.into()),
-        };
-        self.departments.remember(id, &name);
-        Ok(name)
+        match self.call("cgi-bin/department/get", Said::Query(&query), WhenBusy::Retry).await? {
+            Ok(DepartmentAnswer { department }) => Ok(department.name),
+            Err(Errcode::OUT_OF_SIGHT | Errcode::NO_DEPARTMENT) => Ok(String::new()),
+            Err(errcode) => Err(errcode.into()),
+        }
     }
 
     async fn member_profile(&self, employee_id: &EmployeeId) -> Result<Profile, PlatformError> {
         let asked = employee_id.as_str();
         let query = [("userid", asked)];
-        let member: MemberAnswer = match self.call("cgi-bin/user/get", Said::Query(&query), WhenBusy::Retry).await? {
+        let member: MemberAnswer = match self.call(USER, Said::Query(&query), WhenBusy::Retry).await? {
             Ok(member) => member,
             // They may sign in all the same: only what they are called stays unknown.
             Err(Errcode::OUT_OF_SIGHT) => return Ok(Profile::unnamed()),
@@ -226,7 +270,7 @@ impl WecomPlatform {
             return Err(PlatformError::Unavailable("the profile of another member".to_owned()));
         }
         let department = match member.main_department() {
-            Some(id) => self.department(id).await?,
+            Some(id) => self.department(id).await,
             None => String::new(),
         };
         let status = if member.status == Some(ACTIVE) { MemberStatus::Active } else { MemberStatus::Inactive };
@@ -278,12 +322,13 @@ impl Platform for WecomPlatform {
     }
 
     async fn identify(&self, code: &str) -> Result<Person, PlatformError> {
-        if code.is_empty() || code.len() > LONGEST_CODE {
+        // What the platform would never give is not worth a call, and must not provoke whatever guards it.
+        let plain = code.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.~+/=".contains(&byte));
+        if code.is_empty() || code.len() > LONGEST_CODE || !plain {
             return Err(PlatformError::InvalidCode);
         }
         let query = [("code", code)];
-        let answer: IdentityAnswer =
-            self.call("cgi-bin/auth/getuserinfo", Said::Query(&query), WhenBusy::GiveUp).await??;
+        let answer: IdentityAnswer = self.call(USER_INFO, Said::Query(&query), WhenBusy::GiveUp).await??;
         answer.person()
     }
 
@@ -296,7 +341,7 @@ impl Platform for WecomPlatform {
     }
 
     fn resting(&self) -> Option<Duration> {
-        self.breaker.resting()
+        self.breakers.resting()
     }
 
     fn credential_age(&self) -> Option<Duration> {

@@ -1,9 +1,12 @@
 //! One try to sign in: who, how and from where, and the record that it leaves. Every try is in the login log,
 //! in an audit line and in `signin_total`, whether it succeeds or not.
 
+use std::sync::{Mutex, PoisonError};
+
 use super::{Device, SignIn};
 use crate::directory::{LoginRecord, LoginResult};
 use crate::domain::client::Client;
+use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::session::{LoginMethod, LoginSource};
 use crate::error::{BadRequest, Error, Forbidden, Part, chain};
@@ -63,6 +66,28 @@ impl<'a> Attempt<'a> {
     }
 }
 
+/// How many tries that name nobody go into the login log in a minute. People who refuse at the platform are few.
+const NAMELESS: u32 = 60;
+
+/// Counts those tries.
+#[derive(Debug, Default)]
+pub(super) struct Nameless {
+    /// The minute, and how many there were in it.
+    counted: Mutex<(i64, u32)>,
+}
+
+impl Nameless {
+    fn admit(&self, now: Timestamp) -> bool {
+        let minute = now.seconds().div_euclid(60);
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        if counted.0 != minute {
+            *counted = (minute, 0);
+        }
+        counted.1 = counted.1.saturating_add(1);
+        counted.1 <= NAMELESS
+    }
+}
+
 impl SignIn {
     /// Puts a success down. It comes before the session exists, and one that cannot be put down is none.
     pub(super) async fn record_success(&self, attempt: &Attempt<'_>) -> Result<(), Error> {
@@ -83,14 +108,18 @@ impl SignIn {
         let record = attempt.record(LoginResult::Refused(reason));
         tracing::info!(
             target: "deskgate::audit",
-            { employee.id = record.employee_id, corp.id = record.corp_id, login.method = record.method.as_str(),
+            { request.id = &*attempt.device.request_id, employee.id = record.employee_id, corp.id = record.corp_id, login.method = record.method.as_str(),
               login.client = attempt.client_label(), client.address = record.address, reason = told },
             "sign-in refused: {reason}"
         );
+        self.count(attempt, "refused");
+        // Whoever names nobody could fill the table: so many of these in a minute are kept, the others are told above.
+        if attempt.who.is_none() && !self.nameless.admit(self.clock.now()) {
+            return;
+        }
         if let Err(fault) = self.directory.record_login(record).await {
             tracing::error!(error = %chain(&fault), "a refused sign-in is missing in the login log");
         }
-        self.count(attempt, "refused");
     }
 
     /// Counts how a try ended.
@@ -103,6 +132,7 @@ impl SignIn {
 fn reason(error: &Error) -> &'static str {
     match error {
         Error::BadRequest(BadRequest::SignInDeclined) => "declined",
+        Error::BadRequest(BadRequest::SignInFailed) => "platform_error",
         Error::BadRequest(BadRequest::SignInCode) => "invalid_code",
         Error::BadRequest(BadRequest::SignInFlow) => "invalid_flow",
         Error::BadRequest(BadRequest::TicketOver) => "ticket_over",
@@ -110,6 +140,7 @@ fn reason(error: &Error) -> &'static str {
         Error::Forbidden(Forbidden::EmployeeUnknown) => "employee_unknown",
         Error::Forbidden(Forbidden::NoRole) => "no_role",
         Error::Forbidden(Forbidden::Disabled) => "disabled",
+        Error::Forbidden(Forbidden::NotVisible) => "not_visible",
         Error::Forbidden(Forbidden::BindProof) => "no_proof",
         Error::Forbidden(_) => "forbidden",
         Error::InvalidToken(_) => "revoked_meanwhile",

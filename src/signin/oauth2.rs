@@ -19,7 +19,7 @@ use crate::domain::path;
 use crate::domain::secret::random_name;
 use crate::domain::session::{LoginMethod, LoginSource};
 use crate::domain::ticket::{ScanId, Scanner};
-use crate::error::{BadRequest, Error, Forbidden, Part};
+use crate::error::{BadRequest, Doing, Error, Forbidden, Part};
 use crate::platform::{AuthorizeRequest, Consent, MemberStatus, Parameter, Person, PlatformError, Profile};
 use crate::token::seal::SealedAs;
 
@@ -68,6 +68,10 @@ pub struct BindProofClaim {
     pub name: String,
     /// Where they wanted to go.
     pub home: String,
+    /// What makes this proof this one: it binds once.
+    pub nonce: String,
+    /// When it ends.
+    pub end: Timestamp,
 }
 
 /// What came with a callback.
@@ -166,7 +170,7 @@ impl SignIn {
             Consent::Granted { code } if way != Way::Unknown => (code, "", BadRequest::SignInCode),
             Consent::Granted { .. } => ("", "invalid_state", BadRequest::Parameter("state")),
             Consent::Denied => ("", "access_denied", BadRequest::SignInDeclined),
-            Consent::Failed => ("", "platform_error", BadRequest::SignInDeclined),
+            Consent::Failed => ("", "platform_error", BadRequest::SignInFailed),
         };
         if code.is_empty() {
             let from_page = flows.iter().rposition(|flow| Some(flow.page()) == page);
@@ -180,9 +184,22 @@ impl SignIn {
             Way::Redirect => self.callbacks.choose_flow(flows, page, code, now),
             _ => None,
         };
-        let nonce = flow.as_ref().map_or("", |flow| &flow.nonce);
-        let cell = self.callbacks.answer(&[code, callback.state.unwrap_or_default(), nonce], now);
-        cell.get_or_init(|| async { Arc::new(self.with_code(code, way, flow, device).await) }).await.clone()
+        // The flow tells the browser that comes again from another that got hold of the address; where there is
+        // none, the device has to.
+        let nonce = flow.as_ref().map(|flow| flow.nonce.clone());
+        let who = match &nonce {
+            Some(nonce) => [nonce.as_str(), ""],
+            None => [device.address.as_str(), &device.user_agent],
+        };
+        let words = [code, callback.state.unwrap_or_default(), who[0], who[1]];
+        let cell = self.callbacks.answer(&words, now);
+        let returned =
+            cell.get_or_init(|| async { Arc::new(self.with_code(code, way, flow, device).await) }).await.clone();
+        if let Return::Failed { error: Error::PlatformResting { .. } | Error::Unavailable { .. }, .. } = &*returned {
+            // The code is as good as it was: who comes again is not told the same once more.
+            self.callbacks.forget(&words);
+        }
+        returned
     }
 
     /// Whether a page that is none of the clients' has sent the browser to the callback.
@@ -211,6 +228,7 @@ impl SignIn {
                 returned
             }
             Err(error) => {
+                let error = error.within(Doing::Callback);
                 self.record_refusal(&attempt, &error).await;
                 Return::Failed { to: flow.map(|flow| flow.redirect_uri), word: word_of(&error), error }
             }
@@ -245,7 +263,11 @@ impl SignIn {
         // First, because a code can be spent only once, and a dead ticket is not worth it.
         let ticket = self.open_ticket(scan_id).await?;
         attempt.client = ticket.client;
-        let employee = match self.identify(code, attempt).await? {
+        let identified = self.identify(code, attempt).await;
+        if let Err(Error::BadRequest(BadRequest::SignInCode)) = &identified {
+            self.count_miss(&ticket).await?;
+        }
+        let employee = match identified? {
             Identified::Employee(employee) => employee,
             Identified::Unbound(member) => return Ok(self.bind_first(member, self.settings.clients.h5.as_str())),
         };
@@ -259,8 +281,8 @@ impl SignIn {
     /// Somebody of a connected corporation, of whom the directory knows nothing yet: they may bind.
     fn bind_first(&self, member: LinkedMember, home: &str) -> Return {
         let LinkedMember { corp_id, employee_id, name } = member;
-        let claim = BindProofClaim { corp_id, employee_id, name, home: home.to_owned() };
         let end = self.clock.now().plus(self.settings.flow_lifetime);
+        let claim = BindProofClaim { corp_id, employee_id, name, home: home.to_owned(), nonce: random_name(22), end };
         Return::BindFirst { proof: self.seal.seal(SealedAs::BindProof, end, &claim) }
     }
 
@@ -321,7 +343,10 @@ impl SignIn {
                 // Nobody can sign in until an operator has seen to it.
                 PlatformError::Configuration { .. } => tracing::error!(call, "{error}"),
                 PlatformError::Unavailable(_) => tracing::warn!(call, "{error}"),
-                PlatformError::InvalidCode | PlatformError::UnknownMember | PlatformError::Resting { .. } => {}
+                PlatformError::InvalidCode
+                | PlatformError::UnknownMember
+                | PlatformError::NotVisible
+                | PlatformError::Resting { .. } => {}
             }
             platform_error(error)
         })
@@ -387,6 +412,7 @@ fn platform_error(error: PlatformError) -> Error {
     match error {
         PlatformError::InvalidCode => BadRequest::SignInCode.into(),
         PlatformError::UnknownMember => Forbidden::EmployeeUnknown.into(),
+        PlatformError::NotVisible => Forbidden::NotVisible.into(),
         PlatformError::Resting { again_in } => Error::PlatformResting { again_in },
         PlatformError::Configuration { .. } => Error::unexpected(Part::PlatformSetup, error),
         other => Error::unexpected(Part::Platform, other),

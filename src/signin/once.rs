@@ -17,6 +17,9 @@ const KEPT: Duration = Duration::from_secs(60);
 /// Most answers kept; more callbacks in a minute than this are no people.
 const MOST: usize = 20_000;
 
+/// Most flows remembered; each is, for the ten minutes of its life.
+const MOST_FLOWS: usize = 100_000;
+
 /// Where an answer will stand; the first to come makes it, the others wait for it.
 type Place = Arc<OnceCell<Arc<Return>>>;
 
@@ -38,7 +41,7 @@ impl Kept {
     /// Looks for room when there is none, but not more often than once a second: a flood must not make every
     /// call pay for all the others.
     fn make_room(&mut self, now: Timestamp) {
-        let full = self.answers.len() >= MOST || self.flows.len() >= MOST;
+        let full = self.answers.len() >= MOST || self.flows.len() >= MOST_FLOWS;
         if full && self.looked.is_none_or(|looked| now >= looked.plus(Duration::from_secs(1))) {
             self.looked = Some(now);
             self.forget_over(now);
@@ -67,6 +70,11 @@ impl Callbacks {
         cell.clone()
     }
 
+    /// Forgets an answer that may be another one next time.
+    pub(super) fn forget(&self, words: &[&str]) {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).answers.remove(&Print::of(words));
+    }
+
     /// Forgets what is over. Answers hold tokens, so they do not stay longer than they are of use.
     pub(super) fn sweep(&self, now: Timestamp) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -90,6 +98,10 @@ impl Callbacks {
             }
         }
         let from_page = fresh.iter().rposition(|flow| Some(flow.page()) == page);
+        if kept.flows.len() >= MOST_FLOWS {
+            // A flood: what cannot be tied to its code is not believed.
+            return None;
+        }
         let chosen = fresh.swap_remove(from_page.or_else(|| fresh.len().checked_sub(1))?);
         kept.flows.insert(Print::of(&[&chosen.nonce]), (chosen.end, code));
         Some(chosen)

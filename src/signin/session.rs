@@ -80,9 +80,10 @@ impl SignIn {
         let employee = self.directory.employee(corp_id, employee_id).await?;
         let roles = self.directory.roles(corp_id, employee_id).await?;
         let roles = or_default(roles, self.settings.default_role.as_ref());
-        if employee.is_none_or(|employee| employee.standing == Standing::Disabled) || roles.is_empty() {
+        let disabled = employee.is_none_or(|employee| employee.standing == Standing::Disabled);
+        if disabled || roles.is_empty() {
             self.live.end(&session.id, EndCause::RolesLost).await?;
-            return Err(Forbidden::NoRole.into());
+            return Err(if disabled { Forbidden::Disabled } else { Forbidden::NoRole }.into());
         }
         if roles == session.roles {
             return Ok(session);

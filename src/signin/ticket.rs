@@ -25,6 +25,9 @@ use crate::store::{Change, Outcome};
 /// What marks the `state` of a scanned code.
 pub const STATE_PREFIX: &str = "qr";
 
+/// Invalid codes that a ticket bears.
+const MOST_MISSES: u8 = 5;
+
 /// A new ticket, as the asking browser gets it.
 #[derive(Debug, Serialize)]
 pub struct IssuedTicket {
@@ -90,6 +93,8 @@ pub struct Asking {
     pub user_agent: String,
     /// When it asked.
     pub at: Timestamp,
+    /// How long ago that is.
+    pub ago: Duration,
     /// The two digits.
     pub number: String,
 }
@@ -161,32 +166,17 @@ impl Parked {
 pub struct Asker<'a> {
     /// From where.
     pub device: &'a Device,
-    /// Its own cookie.
-    pub browser: &'a BrowserId,
+    /// Its own cookie; a program has none.
+    pub browser: Option<&'a BrowserId>,
     /// The web client whose page it shows, if that is known.
     pub client: Option<Client>,
 }
 
-/// Who polls a ticket.
-#[derive(Debug, Clone, Copy)]
-pub enum Poller<'a> {
-    /// A browser, with the cookie that it got along with a code. Its cookie must fit the ticket, so that no page
-    /// can be made to wait for somebody else's.
-    Browser(Option<&'a str>),
-    /// A program, which holds the ticket and nothing else.
-    Program,
-}
-
-impl Poller<'_> {
-    fn may_poll(self, ticket: &Ticket) -> bool {
-        match (self, &ticket.browser) {
-            (Poller::Program, _) | (_, None) => true,
-            (Poller::Browser(None), Some(_)) => false,
-            (Poller::Browser(Some(cookie)), Some(print)) => {
-                same(Print::of(&[cookie]).as_str().as_bytes(), print.as_str().as_bytes())
-            }
-        }
-    }
+/// Whether whoever polls with this cookie may: a browser's ticket is that browser's alone, so that nobody else can
+/// collect, and no page can be made to wait for somebody else's.
+fn may_poll(ticket: &Ticket, cookie: Option<&str>) -> bool {
+    let Some(print) = &ticket.browser else { return true };
+    cookie.is_some_and(|cookie| same(Print::of(&[cookie]).as_str().as_bytes(), print.as_str().as_bytes()))
 }
 
 impl SignIn {
@@ -206,7 +196,8 @@ impl SignIn {
             address: device.address.clone(),
             user_agent: device.user_agent.clone(),
             client,
-            browser: Some(Print::of(&[browser.as_str()])),
+            misses: 0,
+            browser: browser.map(|browser| Print::of(&[browser.as_str()])),
         };
         let state = format!("{STATE_PREFIX}{}", ticket.scan_id);
         let redirect_uri = format!("{}/api/auth/oauth2/callback", self.settings.public_url);
@@ -231,7 +222,7 @@ impl SignIn {
     pub async fn poll_ticket(
         &self,
         id: &str,
-        poller: Poller<'_>,
+        cookie: Option<&str>,
         wait: Duration,
         seen: Option<&str>,
     ) -> Result<ScanState, Error> {
@@ -243,7 +234,7 @@ impl SignIn {
             // Listening starts before looking, so that no move falls between the two.
             let mut moved = std::pin::pin!(bench.moved.notified());
             moved.as_mut().enable();
-            let (state, end) = self.look_at_ticket(id, poller, &bench).await?;
+            let (state, end) = self.look_at_ticket(id, cookie, &bench).await?;
             let held = matches!(state.status, "waiting" | "scanned");
             let baseline = seen.get_or_insert_with(|| state.status.to_owned());
             if !held || state.status != *baseline || tokio::time::Instant::now() >= deadline {
@@ -261,13 +252,13 @@ impl SignIn {
     async fn look_at_ticket(
         &self,
         id: &TicketId,
-        poller: Poller<'_>,
+        cookie: Option<&str>,
         bench: &Bench,
     ) -> Result<(ScanState, Timestamp), Error> {
         let now = self.clock.now();
         let expired = || Ok((ScanState::EXPIRED, now));
         let Some(ticket) = self.live.store().ticket(id).await? else { return expired() };
-        if ticket.is_over(now) || !poller.may_poll(&ticket) {
+        if ticket.is_over(now) || !may_poll(&ticket, cookie) {
             return expired();
         }
         let end = ticket.expires_at;
@@ -316,7 +307,11 @@ impl SignIn {
     }
 
     async fn begin_for_ticket(&self, ticket: &Ticket, by: &Scanner) -> Result<Session, Error> {
-        let device = Device { address: ticket.address.clone(), user_agent: ticket.user_agent.clone() };
+        let device = Device {
+            address: ticket.address.clone(),
+            user_agent: ticket.user_agent.clone(),
+            request_id: String::new(),
+        };
         let mut attempt = ticket_attempt(ticket, &device);
         attempt.is(&by.corp_id, &by.employee_id);
         let begun = async {
@@ -367,6 +362,7 @@ impl SignIn {
             address: ticket.address,
             user_agent: ticket.user_agent,
             at: ticket.created_at,
+            ago: ticket.created_at.until(self.clock.now()),
             number: ticket.number.to_string(),
         })
     }
@@ -396,6 +392,17 @@ impl SignIn {
             Outcome::Done => Ok(()),
             Outcome::Stale => Err(BadRequest::TicketOver.into()),
         }
+    }
+
+    /// Somebody came with this scan id and a code that the platform did not give. A phone does so once in a while;
+    /// whoever goes on is trying codes, each of which is a call to the platform.
+    pub(super) async fn count_miss(&self, ticket: &Ticket) -> Result<(), Error> {
+        let misses = ticket.misses.saturating_add(1);
+        let state = if misses >= MOST_MISSES { TicketState::Cancelled } else { ticket.state.clone() };
+        let moved = Ticket { version: ticket.version.next(), state, misses, ..ticket.clone() };
+        // Somebody else's change in between counts more than this one.
+        self.live.store().advance(&moved, ticket.version).await?;
+        Ok(())
     }
 
     /// A ticket went on, here or elsewhere: those who wait for it look again.
@@ -428,9 +435,12 @@ impl SignIn {
     }
 
     async fn move_ticket(&self, ticket: &Ticket, state: TicketState) -> Result<Outcome, Error> {
-        self.metrics.tickets.with_label_values(&[state.as_str()]).inc();
         let moved = Ticket { version: ticket.version.next(), state, ..ticket.clone() };
-        Ok(self.live.store().advance(&moved, ticket.version).await?)
+        let outcome = self.live.store().advance(&moved, ticket.version).await?;
+        if outcome == Outcome::Done {
+            self.metrics.tickets.with_label_values(&[moved.state.as_str()]).inc();
+        }
+        Ok(outcome)
     }
 }
 

@@ -182,10 +182,9 @@ impl SessionStore for EmbeddedStore {
         self.writer
             .run(move |connection| {
                 async move {
-                    sqlx::query("DELETE FROM sessions WHERE id = $1")
-                        .bind(denied.as_str())
-                        .execute(&mut *connection)
-                        .await?;
+                    for query in ["DELETE FROM sessions WHERE id = $1", "DELETE FROM seen WHERE id = $1"] {
+                        sqlx::query(query).bind(denied.as_str()).execute(&mut *connection).await?;
+                    }
                     sqlx::query("INSERT INTO denied VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET until = max(until, excluded.until)")
                         .bind(denied.as_str())
                         .bind(until)
@@ -335,15 +334,13 @@ impl Store for EmbeddedStore {
             .run(move |connection| {
                 async move {
                     for (query, end) in [
+                        ("DELETE FROM seen WHERE id IN (SELECT id FROM sessions WHERE expires_at <= $1)", now.millis()),
                         ("DELETE FROM sessions WHERE expires_at <= $1", now.millis()),
                         ("DELETE FROM denied WHERE until <= $1", now.millis()),
                         ("DELETE FROM tickets WHERE expires_at <= $1", old_ticket),
                     ] {
                         sqlx::query(query).bind(end).execute(&mut *connection).await?;
                     }
-                    sqlx::query("DELETE FROM seen WHERE id NOT IN (SELECT id FROM sessions)")
-                        .execute(connection)
-                        .await?;
                     Ok(())
                 }
                 .boxed()

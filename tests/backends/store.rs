@@ -62,6 +62,7 @@ fn ticket(id: &str, clock: &Clock) -> Ticket {
         address: String::new(),
         user_agent: String::new(),
         client: None,
+        misses: 0,
         browser: None,
     }
 }

@@ -141,9 +141,12 @@ async fn a_member_without_an_account_is_led_to_the_page_that_binds() {
     assert!(shown.html.contains("wwpartner/p7001"), "who they are at the platform: {}", shown.html);
     assert!(shown.html.contains(&page), "where they wanted to go: {}", shown.html);
 
+    let proof = partner.client().jar();
     let bound = partner.client().post_json("/api/auth/bind", &json!({ "employee_id": "u1001" })).await.expect_code(0);
     assert!(bound.header("set-cookie").is_some_and(|cookie| cookie.contains("Max-Age=0")), "{}", bound.describe());
-    let again = partner.client().post_json("/api/auth/bind", &json!({ "employee_id": "a2001" })).await;
+    let thief = desk.anyone();
+    thief.use_jar(proof);
+    let again = thief.post_json("/api/auth/bind", &json!({ "employee_id": "a2001" })).await;
     assert_eq!(again.code(), 1003, "a proof binds once: {}", again.describe());
     partner.client().get("/api/auth/bind/page").await.expect_status(403);
     desk.anyone().get("/api/auth/bind/page").await.expect_status(403);

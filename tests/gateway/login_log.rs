@@ -153,3 +153,16 @@ async fn no_success_without_its_record() {
     assert_eq!(fragment_of(&answer.location(), "error_code").as_deref(), Some("1503"));
     desk.anyone().post_json("/api/dev/login", &json!({ "employee_id": "u1001" })).await.expect_code(1503);
 }
+
+#[tokio::test]
+async fn who_names_nobody_cannot_fill_the_log() {
+    let desk = Gateway::start().await;
+    for _ in 0..200 {
+        desk.anyone().get("/api/auth/oauth2/callback").await;
+    }
+    // A minute may have gone by in between.
+    let kept = lines(&desk).await;
+    assert!((1..=120).contains(&kept), "{kept}");
+    let refused = ["method=\"oauth2\"", "result=\"refused\""];
+    assert_eq!(desk.metric("deskgate_signin_total", &refused).await, 200.0, "all are counted");
+}

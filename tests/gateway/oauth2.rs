@@ -414,3 +414,42 @@ async fn row_51_what_a_callback_says_is_never_repeated() {
         }
     }
 }
+
+#[tokio::test]
+async fn no_other_site_can_begin_a_flow_in_this_browser() {
+    let desk = Gateway::start().await;
+    let target = format!("/api/auth/oauth2/url?redirect_uri={}", encoded(&desk.client_url("h5")));
+    for (case, headers) in [
+        ("another site's script", [("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "no-cors")]),
+        ("another site's window", [("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "navigate")]),
+        ("the address bar", [("Sec-Fetch-Site", "none"), ("Sec-Fetch-Mode", "navigate")]),
+    ] {
+        let answer = desk.anyone().send("GET", &target, &headers, b"").await;
+        assert_eq!(answer.code(), 1400, "{case}");
+        assert!(answer.header("set-cookie").is_none(), "{case}: {}", answer.describe());
+    }
+    let own = [("Sec-Fetch-Site", "same-origin"), ("Sec-Fetch-Mode", "cors")];
+    desk.anyone().send("GET", &target, &own, b"").await.expect_code(0);
+}
+
+#[tokio::test]
+async fn flow_cookies_never_grow_beyond_what_a_request_can_carry() {
+    let desk = Gateway::start().await;
+    let browser = desk.anyone();
+    let long = format!("{}{}", desk.client_url("h5"), "a".repeat(1900));
+    let target = format!("/api/auth/oauth2/url?redirect_uri={}", encoded(&long));
+    for _ in 0..20 {
+        browser.get(&target).await.expect_code(0);
+        let carried: usize = browser.jar().pairs().iter().map(|(name, value)| name.len() + value.len()).sum();
+        assert!(carried < 12 * 1024, "{carried} bytes of cookies");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_can_be_found_in_the_log_by_the_id_on_the_page() {
+    let desk = Gateway::start().await;
+    let answer = desk.anyone().get("/api/auth/oauth2/callback?code=x&state=auth_login").await;
+    let id = answer.header("x-request-id").expect("an id").to_owned();
+    assert!(answer.text().contains(&id), "{}", answer.describe());
+    desk.logged(&["sign-in refused: invalid_flow", &id]).await;
+}

@@ -227,21 +227,58 @@ async fn row_45_an_unknown_ticket_looks_like_an_old_one() {
 #[tokio::test]
 async fn row_45_another_browser_cannot_poll_the_ticket() {
     let desk = Gateway::with("[qr]\nconfirm = \"auto\"").await;
-    let asking = Asking::at(&desk).await;
+    let browser = || desk.anyone().with_header("Sec-Fetch-Site", "same-origin");
+    let asking = Asking::with(browser()).await;
     desk.phone("u1001").scan(&asking.qrcode_url).await;
     let target = format!("/api/auth/scan/status?ticket={}", asking.ticket);
 
-    let other = Asking::at(&desk).await.browser;
+    let other = Asking::with(browser()).await.browser;
     expect_status_only(&other.get(&target).await.expect_code(0).data(), "expired");
-    let fresh = desk.anyone().with_header("Sec-Fetch-Site", "same-origin");
-    expect_status_only(&fresh.get(&target).await.expect_code(0).data(), "expired");
+    expect_status_only(&browser().get(&target).await.expect_code(0).data(), "expired");
+    expect_status_only(&desk.anyone().get(&target).await.expect_code(0).data(), "expired");
     let forged = desk.anyone().with_header("Cookie", "deskgate_browser=");
     expect_status_only(&forged.get(&target).await.expect_code(0).data(), "expired");
 
     let state = asking.poll().await;
     assert_eq!(state["status"], "confirmed", "the browser that asked: {state}");
-    let program = desk.anyone().get(&target).await.expect_code(0).data();
-    assert_eq!(program["status"], "confirmed", "a program that was handed the ticket: {program}");
+}
+
+#[tokio::test]
+async fn a_program_polls_with_the_ticket_alone() {
+    let desk = Gateway::with("[qr]\nconfirm = \"auto\"").await;
+    let asking = Asking::at(&desk).await;
+    assert!(asking.browser.jar().is_empty(), "no cookie for who says nothing of a browser");
+    desk.phone("u1001").scan(&asking.qrcode_url).await;
+    let target = format!("/api/auth/scan/status?ticket={}", asking.ticket);
+    let state = desk.anyone().get(&target).await.expect_code(0).data();
+    assert_eq!(state["status"], "confirmed", "{state}");
+}
+
+#[tokio::test]
+async fn row_48_a_ticket_bears_a_few_invalid_codes_and_no_more() {
+    let desk = Gateway::start().await;
+    let asking = Asking::at(&desk).await;
+    let state = asking.qrcode_url.split_once("&state=").expect("a state").1.split(['&', '#']).next().expect("a state");
+    for number in 0..4 {
+        desk.anyone().get(&format!("/api/auth/oauth2/callback?code=forged{number}&state={state}")).await;
+        expect_status_only(&asking.poll().await, "waiting");
+    }
+    desk.anyone().get(&format!("/api/auth/oauth2/callback?code=forged5&state={state}")).await;
+    expect_status_only(&asking.poll().await, "expired");
+}
+
+#[tokio::test]
+async fn only_the_phone_that_scanned_gets_the_answer_again() {
+    let desk = Gateway::start().await;
+    let asking = Asking::at(&desk).await;
+    let phone = desk.phone("u1001");
+    let callback = phone.authorize(&asking.qrcode_url).await;
+    let first = phone.client().get(&callback).await.expect_status(302);
+    let again = phone.client().get(&callback).await.expect_status(302);
+    assert_eq!(first.location(), again.location());
+    let stranger = desk.anyone().with_header("User-Agent", "somebody else").get(&callback).await;
+    assert!(stranger.header("set-cookie").is_none(), "{}", stranger.describe());
+    assert!(stranger.status >= 400, "{}", stranger.describe());
 }
 
 #[tokio::test]

@@ -40,6 +40,7 @@ impl From<Errcode> for PlatformError {
         let setting = match errcode.0 {
             40029 | 42003 => return PlatformError::InvalidCode,
             40003 | 46004 | 60111 => return PlatformError::UnknownMember,
+            50002 | 60021 => return PlatformError::NotVisible,
             40001 | 40091 => "platform.secret_file",
             40013 => "platform.corp_id",
             50001 => "server.public_url (its host must be a trusted domain of the application)",

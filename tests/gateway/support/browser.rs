@@ -200,12 +200,6 @@ impl Browser {
         let entries = entries.as_array().cloned().unwrap_or_default();
         entries.iter().filter(|entry| entry["level"] == "SEVERE").map(|entry| entry["message"].to_string()).collect()
     }
-
-    /// Keeps a picture of what it shows.
-    pub async fn picture(&self, name: &str) {
-        let picture = self.driver.screenshot().await.expect("a picture");
-        std::fs::write(pictures().join(format!("{name}.png")), picture).expect("a file");
-    }
 }
 
 impl Drop for Browser {
