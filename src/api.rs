@@ -36,6 +36,8 @@ pub mod oauth2_url;
 
 pub mod operations;
 
+pub mod otp;
+
 pub mod qr_confirm;
 
 pub mod qrcode;
@@ -121,6 +123,19 @@ pub async fn answer(api: &Api, call: &OwnCall, exchange: &mut Exchange, arrival:
             drain(api, exchange).await?;
             data(arrival, sessions::end(&api.signin, known(&call.caller)?, id).await)
         }
+        Endpoint::OtpSetup => {
+            drain(api, exchange).await?;
+            data(arrival, otp::setup(&api.signin, known(&call.caller)?).await)
+        }
+        Endpoint::OtpBind => {
+            let body = body::json(&read(api, exchange).await?, &incoming)?;
+            data(arrival, otp::bind(&api.signin, known(&call.caller)?, body).await)
+        }
+        Endpoint::OtpVerify => {
+            let body = body::json(&read(api, exchange).await?, &incoming)?;
+            data(arrival, otp::verify(&api.signin, known(&call.caller)?, body).await)
+        }
+        Endpoint::OtpStatus => data(arrival, otp::status(&api.signin, known(&call.caller)?).await),
         Endpoint::SignInPage => signin_page::page(&api.signin, &incoming, arrival.language),
         Endpoint::PageStyle => Ok(Reply::asset("text/css; charset=utf-8", pages::STYLE)),
         Endpoint::SignInScript => Ok(Reply::asset("text/javascript; charset=utf-8", pages::SIGN_IN_SCRIPT)),

@@ -56,7 +56,7 @@ mod tls;
 mod watching;
 
 pub use backends::open_offline;
-use backends::{open_directory, open_platform, open_store};
+use backends::{open_directory, open_platform, open_store, open_vault};
 pub use control::{ControlFault, call};
 pub use fault::StartFault;
 use follow::{follow, judge_all_sockets, sweep};
@@ -137,7 +137,8 @@ impl App {
         let rules = rule_source.load(&config.upstream_names(), &metrics).map_err(StartFault::Rules)?;
         let key_folder = data.join("keys");
         let keys = KeyRing::open(&key_folder, config.token.algorithm, clock.now())?;
-        let seal = Seal::open(&key_folder).map_err(|source| StartFault::Data { path: key_folder, source })?;
+        let seal = Seal::open(&key_folder).map_err(in_data)?;
+        let vault = open_vault(&config, &key_folder).map_err(in_data)?;
         let certificate = config.server.tls.as_ref().map(tls::Certificate::open).transpose()?;
         let store = open_store(&data, &clock).await?;
         let directory = open_directory(&config, &clock).await?;
@@ -156,6 +157,7 @@ impl App {
                 platform,
                 tokens: tokens.clone(),
                 seal,
+                vault,
                 clock: clock.clone(),
                 metrics: metrics.clone(),
             },
@@ -331,6 +333,8 @@ fn settings(config: &Config, public_url: String) -> Settings {
         confirm: config.qr.confirm,
         flow_cookie: config.oauth2.require_flow_cookie,
         flow_lifetime: config.oauth2.flow_lifetime.get(),
+        otp_valid_for: config.otp.valid_for.get(),
+        otp_issuer: config.otp.issuer.clone(),
         login_log: config.directory.login_log.get(),
         bind_proof: config.bind.proof,
         development: if config.server.development { Development::On } else { Development::Off },

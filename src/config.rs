@@ -37,7 +37,8 @@ pub use load::{Override, load, load_text};
 pub use platform::{PlatformConfig, PlatformKind};
 pub use server::{ServerConfig, TlsConfig};
 pub use sign_in::{
-    BindConfig, BindProof, FlowCookie, Oauth2Config, QrConfig, QrConfirm, TicketConfig, TokenAlgorithm, TokenConfig,
+    BindConfig, BindProof, FlowCookie, Oauth2Config, OtpConfig, QrConfig, QrConfirm, TicketConfig, TokenAlgorithm,
+    TokenConfig,
 };
 pub use span::Span;
 pub use state::{DirectoryConfig, RulesConfig, StoreConfig};
@@ -66,6 +67,8 @@ pub struct Config {
     pub oauth2: Oauth2Config,
     /// `[bind]`
     pub bind: BindConfig,
+    /// `[otp]`
+    pub otp: OtpConfig,
     /// `[websocket]`
     pub websocket: WebSocketConfig,
     /// `[store]`
@@ -95,6 +98,7 @@ impl Config {
         self.token.check(faults);
         self.ticket.check(faults);
         self.oauth2.check(faults);
+        self.otp.check(faults);
         self.store.check(faults);
         self.directory.check(faults);
         for (name, upstream) in &self.upstreams {

@@ -10,8 +10,11 @@ use crate::domain::employee::{CorpId, Employee, EmployeeId};
 use crate::domain::role::RoleName;
 use crate::domain::session::{LoginMethod, LoginSource};
 use crate::error::{Error, Part};
+use factors::Factors;
 
 mod development;
+
+pub mod factors;
 
 pub mod sql;
 
@@ -127,7 +130,7 @@ pub enum RoleChange {
 
 /// Employees, roles and the login log.
 #[async_trait]
-pub trait Directory: Send + Sync {
+pub trait Directory: Factors {
     /// The employee of this corporation and id.
     async fn employee(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<Option<Employee>, DirectoryError>;
 

@@ -12,6 +12,8 @@ pub mod identity;
 
 pub mod language;
 
+pub mod lockout;
+
 pub mod path;
 
 pub mod qr_image;

@@ -33,6 +33,14 @@ pub enum Endpoint {
     EndOtherSessions,
     /// End one of the caller's sessions.
     EndSession,
+    /// A new one-time-password secret.
+    OtpSetup,
+    /// Bind the device.
+    OtpBind,
+    /// Step up.
+    OtpVerify,
+    /// How the device stands.
+    OtpStatus,
     /// The sign-in page.
     SignInPage,
     /// The page that binds.
@@ -122,6 +130,10 @@ pub const TABLE: &[OwnRoute] = &[
     row(Endpoint::Sessions,         "GET",    "/api/auth/sessions",        OwnAccess::SignedIn,         Doing::Sessions),
     row(Endpoint::EndOtherSessions, "DELETE", "/api/auth/sessions",        OwnAccess::SignedIn,         Doing::Sessions),
     row(Endpoint::EndSession,       "DELETE", "/api/auth/sessions/{id}",   OwnAccess::SignedIn,         Doing::Sessions),
+    row(Endpoint::OtpSetup,         "POST",   "/api/auth/otp-setup",       OwnAccess::SignedInAnyStage, Doing::Otp),
+    row(Endpoint::OtpBind,          "POST",   "/api/auth/otp-bind",        OwnAccess::SignedInAnyStage, Doing::Otp),
+    row(Endpoint::OtpVerify,        "POST",   "/api/auth/otp-verify",      OwnAccess::SignedInAnyStage, Doing::Otp),
+    row(Endpoint::OtpStatus,        "GET",    "/api/auth/otp-status",      OwnAccess::SignedInAnyStage, Doing::Otp),
     row(Endpoint::SignInPage,       "GET",    "/api/auth/signin",          OwnAccess::Anyone,           Doing::Request),
     row(Endpoint::PageStyle,        "GET",    "/api/auth/page.css",        OwnAccess::Anyone,           Doing::Request),
     row(Endpoint::SignInScript,     "GET",    "/api/auth/signin.js",       OwnAccess::Anyone,           Doing::Request),

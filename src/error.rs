@@ -143,6 +143,12 @@ pub enum Forbidden {
     OtpBindingOnly,
     /// The platform does not show this member to our application.
     NotVisible,
+    /// There is no one-time-password device: one must be bound first.
+    OtpNotBound,
+    /// No secret is on offer: set up first.
+    OtpNotOffered,
+    /// There is a device already, and this token cannot replace it.
+    OtpBound,
     /// Binding wants a fresh platform sign-in from this browser.
     BindProof,
     /// The WebSocket's page comes from elsewhere.
@@ -170,6 +176,9 @@ impl fmt::Display for Forbidden {
             }
             Forbidden::OtpBindingOnly => f.write_str("a half-authenticated token"),
             Forbidden::NotVisible => f.write_str("the member is not in the application's visible range"),
+            Forbidden::OtpNotBound => f.write_str("no one-time-password device is bound"),
+            Forbidden::OtpNotOffered => f.write_str("no one-time-password secret is on offer"),
+            Forbidden::OtpBound => f.write_str("a one-time-password device is bound already"),
             Forbidden::BindProof => f.write_str("no proof of a platform sign-in"),
             Forbidden::Origin => f.write_str("the page's origin is not one of ours"),
             Forbidden::Development => f.write_str("development mode is off"),
@@ -215,6 +224,8 @@ pub enum Doing {
     Bind,
     /// Listing or ending sessions.
     Sessions,
+    /// Binding a one-time-password device, or giving a code.
+    Otp,
 }
 
 /// Everything that can end a request, named by what its caller may be told.
@@ -259,6 +270,15 @@ pub enum Error {
     /// The rule wants a fresh one-time password.
     #[error("a one-time password is needed, and none was given lately")]
     StepUpRequired,
+    /// The one-time password is wrong, or was used already.
+    #[error("the one-time password is wrong or was used already")]
+    OtpWrong,
+    /// The account was tried too often.
+    #[error("the account was tried too often and is locked for {} s", .retry_after.as_secs())]
+    Locked {
+        /// When to try again.
+        retry_after: Duration,
+    },
     /// Too many.
     #[error("too many requests: {}", told(.exceeded))]
     RateLimited {
@@ -316,6 +336,8 @@ pub enum Code {
     Unexpected = 1005,
     /// A one-time password is needed.
     StepUpRequired = 1021,
+    /// The one-time password is wrong.
+    OtpWrong = 1022,
     /// HTTP 400.
     BadRequest = 1400,
     /// HTTP 404.
@@ -353,7 +375,7 @@ impl Code {
     /// The HTTP status that goes with it.
     pub fn status(self) -> StatusCode {
         match self {
-            Code::Unauthenticated | Code::StepUpRequired => StatusCode::UNAUTHORIZED,
+            Code::Unauthenticated | Code::StepUpRequired | Code::OtpWrong => StatusCode::UNAUTHORIZED,
             Code::Forbidden => StatusCode::FORBIDDEN,
             Code::Unexpected => StatusCode::INTERNAL_SERVER_ERROR,
             Code::BadRequest => StatusCode::BAD_REQUEST,
@@ -388,7 +410,8 @@ impl Error {
             Error::UnsupportedMediaType => Code::UnsupportedMediaType,
             Error::WebSocketVersion => Code::WebSocketVersion,
             Error::StepUpRequired => Code::StepUpRequired,
-            Error::RateLimited { .. } => Code::RateLimited,
+            Error::OtpWrong => Code::OtpWrong,
+            Error::RateLimited { .. } | Error::Locked { .. } => Code::RateLimited,
             Error::HeadTooLarge => Code::HeadTooLarge,
             Error::UpstreamFailed(_) => Code::UpstreamFailed,
             Error::UpstreamTimeout => Code::UpstreamTimeout,
@@ -424,7 +447,7 @@ impl Error {
     /// When trying again makes sense, for `Retry-After`.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Error::RateLimited { retry_after, .. } => Some(*retry_after),
+            Error::RateLimited { retry_after, .. } | Error::Locked { retry_after } => Some(*retry_after),
             Error::PlatformResting { again_in } => Some(*again_in),
             Error::Unavailable { .. } => Some(Duration::from_secs(1)),
             _ => None,

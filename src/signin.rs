@@ -13,6 +13,7 @@ use crate::platform::Platform;
 use crate::store::live::Live;
 use crate::token::Tokens;
 use crate::token::seal::Seal;
+use crate::token::vault::Vault;
 
 mod attempt;
 
@@ -24,9 +25,13 @@ pub mod oauth2;
 
 mod once;
 
+pub mod otp;
+
 pub mod session;
 
 pub mod ticket;
+
+pub mod totp;
 
 /// What is set about signing in.
 #[derive(Debug, Clone)]
@@ -51,6 +56,10 @@ pub struct Settings {
     pub flow_cookie: FlowCookie,
     /// How long a flow may take.
     pub flow_lifetime: Duration,
+    /// How long a session stays stepped up.
+    pub otp_valid_for: Duration,
+    /// What people see beside the code on their device.
+    pub otp_issuer: String,
     /// How long the login log is kept.
     pub login_log: Duration,
     /// What binding asks for.
@@ -87,6 +96,7 @@ pub struct SignIn {
     platform: Arc<dyn Platform>,
     tokens: Arc<Tokens>,
     seal: Seal,
+    vault: Vault,
     clock: Clock,
     metrics: Arc<Metrics>,
     parked: ticket::Parked,
@@ -107,6 +117,8 @@ pub struct Parts {
     pub tokens: Arc<Tokens>,
     /// Sealed cookies.
     pub seal: Seal,
+    /// Secrets at rest.
+    pub vault: Vault,
     /// The time.
     pub clock: Clock,
     /// Counts.
@@ -116,7 +128,7 @@ pub struct Parts {
 impl SignIn {
     /// Puts the parts together.
     pub fn new(settings: Settings, parts: Parts) -> Self {
-        let Parts { live, directory, platform, tokens, seal, clock, metrics } = parts;
+        let Parts { live, directory, platform, tokens, seal, vault, clock, metrics } = parts;
         Self {
             settings,
             live,
@@ -124,6 +136,7 @@ impl SignIn {
             platform,
             tokens,
             seal,
+            vault,
             clock,
             metrics,
             parked: ticket::Parked::default(),

@@ -14,6 +14,8 @@ pub mod keys;
 
 pub mod seal;
 
+pub mod vault;
+
 use std::sync::Arc;
 use std::time::Duration;
 

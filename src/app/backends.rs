@@ -1,8 +1,11 @@
 //! The concrete backends behind the traits: the only file that names them.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use url::Url;
 
 use super::{DataLock, StartFault};
@@ -11,7 +14,7 @@ use crate::directory::Directory;
 use crate::directory::sql::SqlDirectory;
 use crate::domain::client::Client;
 use crate::domain::clock::Clock;
-use crate::domain::secret::Secret;
+use crate::domain::secret::{Secret, random_bytes};
 use crate::operate::Operator;
 use crate::platform::Platform;
 use crate::platform::simulated::{self, SimulatedPlatform};
@@ -20,6 +23,7 @@ use crate::store::Store;
 use crate::store::embedded::EmbeddedStore;
 use crate::store::live::Live;
 use crate::token::keys;
+use crate::token::vault::Vault;
 
 pub(super) async fn open_store(data: &Path, clock: &Clock) -> Result<Arc<dyn Store>, StartFault> {
     let path = data.join("state.db");
@@ -37,6 +41,24 @@ pub(super) async fn open_directory(config: &Config, clock: &Clock) -> Result<Arc
         directory.fill_for_development().await.map_err(fault)?;
     }
     Ok(Arc::new(directory))
+}
+
+/// The vault for secrets at rest, with the configured key or one of its own.
+pub(super) fn open_vault(config: &Config, folder: &Path) -> io::Result<Vault> {
+    let file = &config.otp.key_file;
+    let file = if file.as_os_str().is_empty() { folder.join("vault.key") } else { file.clone() };
+    let text = match std::fs::read_to_string(&file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && config.otp.key_file.as_os_str().is_empty() => {
+            let fresh = STANDARD.encode(random_bytes::<32>());
+            keys::write_private(&file, fresh.as_bytes())?;
+            fresh
+        }
+        read => read.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))?,
+    };
+    let bytes = STANDARD.decode(text.trim()).ok().and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
+    let why =
+        || io::Error::new(io::ErrorKind::InvalidData, format!("{}: must hold 32 bytes in base64", file.display()));
+    Ok(Vault::new(&bytes.ok_or_else(why)?, &[]))
 }
 
 /// What commands need when no gateway runs: the same backends, with the lock held.

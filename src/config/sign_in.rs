@@ -1,4 +1,6 @@
-//! `[token]`, `[ticket]`, `[qr]`, `[oauth2]`, `[bind]`: how people sign in and what they get.
+//! `[token]`, `[ticket]`, `[qr]`, `[oauth2]`, `[bind]`, `[otp]`: how people sign in and what they get.
+
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -173,5 +175,35 @@ pub struct BindConfig {
 impl Default for BindConfig {
     fn default() -> Self {
         Self { proof: BindProof::Platform }
+    }
+}
+
+/// `[otp]`
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct OtpConfig {
+    /// How long a session stays stepped up after a code.
+    pub valid_for: Span,
+    /// What people see beside the code on their device.
+    pub issuer: String,
+    /// File with the 32 bytes, in base64, that close secrets at rest; without one a key is made in `data_dir`.
+    pub key_file: PathBuf,
+}
+
+impl Default for OtpConfig {
+    fn default() -> Self {
+        Self { valid_for: Span::seconds(300), issuer: "IT Help Desk".to_owned(), key_file: PathBuf::new() }
+    }
+}
+
+impl OtpConfig {
+    pub(super) fn check(&self, faults: &mut Faults) {
+        if self.valid_for > Span::seconds(3600) {
+            faults
+                .add("otp.valid_for", "must be at most 1h: it is how long a stolen session may do the most dangerous");
+        }
+        if self.issuer.trim().is_empty() {
+            faults.add("otp.issuer", "must not be empty: people could not tell the entry on their device");
+        }
     }
 }

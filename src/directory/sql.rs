@@ -17,6 +17,8 @@ use crate::domain::employee::{CorpId, Employee, EmployeeId, Standing};
 use crate::domain::role::RoleName;
 use crate::domain::session::LoginSource;
 
+mod factors;
+
 /// Employees, roles and the login log in SQL.
 pub struct SqlDirectory {
     pool: SqlitePool,

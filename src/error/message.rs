@@ -34,6 +34,14 @@ impl Error {
             Error::StepUpRequired => {
                 say("confirm with a one-time password first, then try again", "请先验证动态口令后再试")
             }
+            Error::OtpWrong => say(
+                "the one-time password is wrong or was used already; wait for the next one",
+                "动态口令错误或已使用，请等待下一个口令",
+            ),
+            Error::Locked { .. } => say(
+                "too many wrong tries on this account; wait as long as Retry-After says",
+                "该账号尝试次数过多，请按 Retry-After 稍后再试",
+            ),
             Error::RateLimited { .. } => {
                 say("too many requests; see Retry-After", "请求过于频繁，请按 Retry-After 稍后再试")
             }
@@ -107,6 +115,16 @@ fn forbidden(reason: &Forbidden, language: Language) -> Cow<'static, str> {
         Forbidden::NotVisible => say(
             "your account is not in the visible range of this application; contact the administrator",
             "您不在本应用的可见范围内，请联系管理员",
+        ),
+        Forbidden::OtpNotBound => {
+            say("no one-time-password device is bound; set one up first", "尚未绑定动态口令设备，请先设置")
+        }
+        Forbidden::OtpNotOffered => {
+            say("set a one-time-password device up first, then give its code", "请先设置动态口令设备，再输入口令")
+        }
+        Forbidden::OtpBound => say(
+            "a one-time-password device is bound already; an administrator can reset it",
+            "已绑定动态口令设备，如需更换请联系管理员重置",
         ),
         Forbidden::BindProof => say(
             "binding needs a fresh sign-in through the messaging platform in this browser",
@@ -204,5 +222,7 @@ fn doing_phrase(doing: Doing, language: Language) -> &'static str {
         (Doing::Bind, Language::Chinese) => "绑定失败",
         (Doing::Sessions, Language::English) => "sessions failed",
         (Doing::Sessions, Language::Chinese) => "会话操作失败",
+        (Doing::Otp, Language::English) => "one-time password failed",
+        (Doing::Otp, Language::Chinese) => "动态口令操作失败",
     }
 }

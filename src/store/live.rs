@@ -21,7 +21,7 @@ use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::identity::{self, IdentityLines};
 use crate::domain::role::{self, RoleName};
-use crate::domain::session::{EndCause, Session, SessionId};
+use crate::domain::session::{EndCause, Session, SessionId, Stage};
 use crate::error::{Error, TokenFault};
 use crate::token::Tokens;
 use crate::token::claims::Claims;
@@ -343,6 +343,18 @@ impl Live {
                 return false;
             }
             session.current_role = role.clone();
+            // Whoever puts on another hat proves it anew.
+            session.stepped_up_until = None;
+            true
+        })
+        .await
+    }
+
+    /// Steps a session up until `until`; a half-authenticated one is a full one from here on.
+    pub async fn step_up(&self, id: &SessionId, until: Timestamp) -> Result<Switched, StoreError> {
+        self.change(id, |session| {
+            session.stepped_up_until = Some(until);
+            session.stage = Stage::Full;
             true
         })
         .await

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use deskgate::directory::factors::{Account, OtpDevice, Taken, Tried};
 use deskgate::directory::sql::SqlDirectory;
 use deskgate::directory::{Arriving, Directory, LoginRecord, LoginResult, RoleChange};
 use deskgate::domain::client::Client;
 use deskgate::domain::clock::Clock;
 use deskgate::domain::employee::{CorpId, EmployeeId, Standing};
+use deskgate::domain::lockout::Lockout;
 use deskgate::domain::role::RoleName;
 use deskgate::domain::session::{LoginMethod, LoginSource};
 
@@ -133,6 +135,40 @@ async fn the_login_log_is_read_newest_first_and_forgotten_in_time(Subject { dire
     assert_eq!(read(10).await, [new]);
 }
 
+async fn a_one_time_code_is_used_once(Subject { directory, .. }: &Subject) {
+    let (corp, id) = (corp(), id("u1001"));
+    let whose = Account { corp_id: &corp, employee_id: &id };
+    assert_eq!(directory.otp_device(whose).await.expect("read"), OtpDevice::default());
+    assert_eq!(directory.use_otp(whose, 1).await.expect("use"), Taken::No, "no device");
+    directory.offer_otp(whose, "first").await.expect("offer");
+    directory.offer_otp(whose, "second").await.expect("offer");
+    assert_eq!(directory.bind_otp(whose, "first", 7).await.expect("bind"), Taken::No, "not on offer any more");
+    assert_eq!(directory.use_otp(whose, 8).await.expect("use"), Taken::No, "not bound yet");
+    assert_eq!(directory.bind_otp(whose, "second", 7).await.expect("bind"), Taken::Yes);
+    assert_eq!(directory.bind_otp(whose, "second", 7).await.expect("bind"), Taken::No, "once");
+    for (step, taken) in [(7, Taken::No), (6, Taken::No), (8, Taken::Yes), (8, Taken::No), (9, Taken::Yes)] {
+        assert_eq!(directory.use_otp(whose, step).await.expect("use"), taken, "{step}");
+    }
+    let device = directory.otp_device(whose).await.expect("read");
+    assert_eq!((device.secret.as_deref(), device.pending), (Some("second"), None));
+    assert!(device.bound_at.is_some() && device.last_verified_at >= device.bound_at);
+    assert_eq!(directory.remove_otp(whose).await.expect("remove"), Taken::Yes);
+    assert_eq!(directory.remove_otp(whose).await.expect("remove"), Taken::No);
+}
+
+async fn a_lockout_is_changed_by_one_at_a_time(Subject { directory, clock, .. }: &Subject) {
+    let (corp, id) = (corp(), id("u1001"));
+    let whose = Account { corp_id: &corp, employee_id: &id };
+    let (mut lockout, seen) = directory.lockout(Tried::Otp, whose).await.expect("read");
+    lockout.on_failure(clock.now());
+    let put = || directory.put_lockout(Tried::Otp, whose, &lockout, seen);
+    assert_eq!(put().await.expect("put"), Taken::Yes);
+    assert_eq!(put().await.expect("put"), Taken::No, "somebody was faster");
+    let (kept, seen) = directory.lockout(Tried::Otp, whose).await.expect("read");
+    assert_eq!(kept, lockout);
+    assert_eq!(directory.put_lockout(Tried::Otp, whose, &Lockout::default(), seen).await.expect("put"), Taken::Yes);
+}
+
 macro_rules! suite {
     ($make:ident: $($promise:ident),* $(,)?) => {
         mod $make {
@@ -153,4 +189,6 @@ suite!(
     an_agent_record_stands_in_for_missing_assignments,
     a_successful_login_leaves_its_address,
     the_login_log_is_read_newest_first_and_forgotten_in_time,
+    a_one_time_code_is_used_once,
+    a_lockout_is_changed_by_one_at_a_time,
 );

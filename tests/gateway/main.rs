@@ -21,6 +21,8 @@ mod bind;
 
 mod sessions;
 
+mod otp;
+
 mod login_log;
 
 mod platform_faults;

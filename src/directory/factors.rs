@@ -1,0 +1,88 @@
+//! What people prove themselves with beside the platform: one-time-password devices, and how often they were tried.
+
+use async_trait::async_trait;
+
+use super::DirectoryError;
+use crate::domain::clock::Timestamp;
+use crate::domain::employee::{CorpId, EmployeeId};
+use crate::domain::lockout::Lockout;
+use crate::domain::session::Version;
+
+/// Whose.
+#[derive(Debug, Clone, Copy)]
+pub struct Account<'a> {
+    /// Their corporation.
+    pub corp_id: &'a CorpId,
+    /// Who.
+    pub employee_id: &'a EmployeeId,
+}
+
+/// An employee's one-time-password device. Secrets are closed in the vault: the directory cannot read them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OtpDevice {
+    /// The secret that is in use, once bound.
+    pub secret: Option<String>,
+    /// A secret that was shown and waits for its first code.
+    pub pending: Option<String>,
+    /// When it was bound.
+    pub bound_at: Option<Timestamp>,
+    /// When a code was last right.
+    pub last_verified_at: Option<Timestamp>,
+}
+
+/// What is being tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tried {
+    /// One-time codes.
+    Otp,
+}
+
+impl Tried {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Tried::Otp => "otp",
+        }
+    }
+}
+
+/// What became of a change that must not come second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taken {
+    /// It was made.
+    Yes,
+    /// Somebody was faster, or it was never there.
+    No,
+}
+
+/// One-time-password devices and lock-outs.
+#[async_trait]
+pub trait Factors: Send + Sync {
+    /// The device; an empty one if there is none.
+    async fn otp_device(&self, whose: Account<'_>) -> Result<OtpDevice, DirectoryError>;
+
+    /// Keeps a secret that waits for its first code, in the place of an earlier one.
+    async fn offer_otp(&self, whose: Account<'_>, pending: &str) -> Result<(), DirectoryError>;
+
+    /// Takes the offered secret into use, with the step of the code that proved it. No, if it is not the one
+    /// that is on offer.
+    async fn bind_otp(&self, whose: Account<'_>, pending: &str, step: i64) -> Result<Taken, DirectoryError>;
+
+    /// Uses the code of a step. No, if one of this step or a later one has been used: over all gateways a code
+    /// works once.
+    async fn use_otp(&self, whose: Account<'_>, step: i64) -> Result<Taken, DirectoryError>;
+
+    /// Removes the device.
+    async fn remove_otp(&self, whose: Account<'_>) -> Result<Taken, DirectoryError>;
+
+    /// How often an account was tried, and the version of that.
+    async fn lockout(&self, tried: Tried, whose: Account<'_>) -> Result<(Lockout, Version), DirectoryError>;
+
+    /// Puts it down if nobody else has since `seen`.
+    async fn put_lockout(
+        &self,
+        tried: Tried,
+        whose: Account<'_>,
+        lockout: &Lockout,
+        seen: Version,
+    ) -> Result<Taken, DirectoryError>;
+}

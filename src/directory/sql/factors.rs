@@ -1,0 +1,106 @@
+//! One-time-password devices and lock-outs in SQL.
+
+use async_trait::async_trait;
+use sqlx::Row;
+
+use super::{SqlDirectory, unavailable};
+use crate::directory::DirectoryError;
+use crate::directory::factors::{Account, Factors, OtpDevice, Taken, Tried};
+use crate::domain::clock::Timestamp;
+use crate::domain::lockout::Lockout;
+use crate::domain::session::Version;
+
+impl SqlDirectory {
+    /// Runs a change that names whose row it is first: `$1` and `$2`.
+    async fn change(
+        &self,
+        query: &'static str,
+        whose: Account<'_>,
+        rest: impl FnOnce(
+            sqlx::query::Query<'static, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>,
+        ) -> sqlx::query::Query<'static, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>,
+    ) -> Result<Taken, DirectoryError> {
+        let named =
+            sqlx::query(query).bind(whose.corp_id.as_str().to_owned()).bind(whose.employee_id.as_str().to_owned());
+        let done = rest(named).execute(&self.pool).await.map_err(unavailable)?;
+        Ok(if done.rows_affected() == 0 { Taken::No } else { Taken::Yes })
+    }
+}
+
+#[async_trait]
+impl Factors for SqlDirectory {
+    async fn otp_device(&self, whose: Account<'_>) -> Result<OtpDevice, DirectoryError> {
+        let row = sqlx::query(
+            "SELECT secret, pending, bound_at, last_verified_at FROM otp_devices
+             WHERE corp_id = $1 AND employee_id = $2",
+        )
+        .bind(whose.corp_id.as_str())
+        .bind(whose.employee_id.as_str())
+        .fetch_optional(&self.pool)
+        .await
+        .map_err(unavailable)?;
+        let time = |millis: Option<i64>| millis.map(Timestamp::from_millis);
+        Ok(row.map_or_else(OtpDevice::default, |row| OtpDevice {
+            secret: row.get(0),
+            pending: row.get(1),
+            bound_at: time(row.get(2)),
+            last_verified_at: time(row.get(3)),
+        }))
+    }
+
+    async fn offer_otp(&self, whose: Account<'_>, pending: &str) -> Result<(), DirectoryError> {
+        const OFFER: &str = "INSERT INTO otp_devices (corp_id, employee_id, pending) VALUES ($1, $2, $3)
+             ON CONFLICT (corp_id, employee_id) DO UPDATE SET pending = excluded.pending";
+        let pending = pending.to_owned();
+        self.change(OFFER, whose, |query| query.bind(pending)).await.map(|_| ())
+    }
+
+    async fn bind_otp(&self, whose: Account<'_>, pending: &str, step: i64) -> Result<Taken, DirectoryError> {
+        // The step of another secret means nothing for this one.
+        const BIND: &str = "UPDATE otp_devices SET secret = pending, pending = NULL, bound_at = $5,
+             last_verified_at = $5, last_step = $4 WHERE corp_id = $1 AND employee_id = $2 AND pending = $3";
+        let (pending, now) = (pending.to_owned(), self.clock.now().millis());
+        self.change(BIND, whose, |query| query.bind(pending).bind(step).bind(now)).await
+    }
+
+    async fn use_otp(&self, whose: Account<'_>, step: i64) -> Result<Taken, DirectoryError> {
+        const USE: &str = "UPDATE otp_devices SET last_step = $3, last_verified_at = $4
+             WHERE corp_id = $1 AND employee_id = $2 AND secret IS NOT NULL AND last_step < $3";
+        let now = self.clock.now().millis();
+        self.change(USE, whose, |query| query.bind(step).bind(now)).await
+    }
+
+    async fn remove_otp(&self, whose: Account<'_>) -> Result<Taken, DirectoryError> {
+        const REMOVE: &str = "DELETE FROM otp_devices WHERE corp_id = $1 AND employee_id = $2";
+        self.change(REMOVE, whose, |query| query).await
+    }
+
+    async fn lockout(&self, tried: Tried, whose: Account<'_>) -> Result<(Lockout, Version), DirectoryError> {
+        let row =
+            sqlx::query("SELECT state, version FROM lockouts WHERE corp_id = $1 AND employee_id = $2 AND tried = $3")
+                .bind(whose.corp_id.as_str())
+                .bind(whose.employee_id.as_str())
+                .bind(tried.as_str())
+                .fetch_optional(&self.pool)
+                .await
+                .map_err(unavailable)?;
+        let Some(row) = row else { return Ok((Lockout::default(), Version(0))) };
+        let state = serde_json::from_str(row.get::<&str, _>(0)).map_err(unavailable)?;
+        Ok((state, Version(row.get(1))))
+    }
+
+    async fn put_lockout(
+        &self,
+        tried: Tried,
+        whose: Account<'_>,
+        lockout: &Lockout,
+        seen: Version,
+    ) -> Result<Taken, DirectoryError> {
+        const PUT: &str = "INSERT INTO lockouts (corp_id, employee_id, tried, state, version)
+             VALUES ($1, $2, $3, $4, $5 + 1)
+             ON CONFLICT (corp_id, employee_id, tried) DO UPDATE SET state = excluded.state, version = excluded.version
+             WHERE lockouts.version = $5";
+        let state = serde_json::to_string(lockout).map_err(unavailable)?;
+        self.change(PUT, whose, |query| query.bind(tried.as_str()).bind(state).bind(seen.0)).await
+    }
+}

@@ -1,0 +1,257 @@
+//! /api/auth/otp-*: a device is set up, bound and used; a code works once; wrong ones lock the account.
+
+use deskgate::domain::clock::{Clock, Timestamp};
+use deskgate::signin::totp::{Code, OtpSecret, Step};
+
+use crate::support::*;
+
+const STEP_UP: &str = r#"
+[[rule]]
+name = "dangerous"
+path = "/api/danger"
+methods = ["POST"]
+upstream = "helpdesk"
+signed_in = true
+step_up = true
+"#;
+
+async fn desk() -> Gateway {
+    desk_with("").await
+}
+
+async fn desk_with(settings: &str) -> Gateway {
+    // Codes change every 30 s: a test begins when the next change is far enough away not to come in between.
+    eventually("a step with time left", || async {
+        (Clock::system().now().seconds().rem_euclid(30) < 20).then_some(())
+    })
+    .await;
+    Gateway::setup().more_rules(STEP_UP).toml(settings).start().await
+}
+
+/// A person's device.
+struct Device {
+    secret: OtpSecret,
+}
+
+impl Device {
+    /// Sets one up and reads its secret from the link in the QR code.
+    async fn offered(client: &Client) -> Device {
+        let data = client.post("/api/auth/otp-setup").await.expect_code(0).data();
+        use base64::Engine;
+        let picture = data["qrcode_png_base64"].as_str().expect("a picture");
+        let picture = base64::engine::general_purpose::STANDARD.decode(picture).expect("base64");
+        let url = read_code(&picture);
+        assert_eq!(data["otpauth_url"], url.as_str(), "the code says the link");
+        assert!(url.starts_with("otpauth://totp/"), "{url}");
+        let text = query_of(&url, "secret").expect("a secret");
+        assert_eq!(data["secret"], text.as_str());
+        Device { secret: OtpSecret::from_bytes(&base32(&text)).expect("a secret") }
+    }
+
+    async fn bound(client: &Client) -> Device {
+        let device = Device::offered(client).await;
+        client.post_json("/api/auth/otp-bind", &json!({ "code": device.code(-1) })).await.expect_code(0);
+        device
+    }
+
+    /// The code so many steps from now.
+    fn code(&self, steps: i64) -> String {
+        let step = Step::at(Clock::system().now()).number() + steps;
+        self.secret.code(Step::from_number(step)).text()
+    }
+
+    /// A code that fits at no time near now.
+    fn wrong(&self) -> String {
+        let near: Vec<String> = (-3..=3).map(|steps| self.code(steps)).collect();
+        (0..).map(|number| format!("{number:06}")).find(|code| !near.contains(code)).expect("one of a million")
+    }
+}
+
+fn base32(text: &str) -> Vec<u8> {
+    let mut bits = String::new();
+    for letter in text.bytes() {
+        let value = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567".iter().position(|known| *known == letter).expect("base32");
+        bits.push_str(&format!("{value:05b}"));
+    }
+    (0..bits.len() / 8).map(|at| u8::from_str_radix(&bits[at * 8..at * 8 + 8], 2).expect("bits")).collect()
+}
+
+async fn verify(client: &Client, code: &str) -> Answer {
+    client.post_json("/api/auth/otp-verify", &json!({ "code": code })).await
+}
+
+#[tokio::test]
+async fn a_bound_device_steps_a_session_up() {
+    let desk = desk().await;
+    let alice = desk.sign_in("u1001").await;
+    let status = alice.get("/api/auth/otp-status").await.expect_code(0).data();
+    assert_eq!((&status["bound"], &status["bound_at"]), (&json!(false), &json!(null)));
+    let refused = alice.post("/api/danger").await;
+    let challenge = refused.header("www-authenticate").unwrap_or_default().to_owned();
+    assert!(challenge.contains("insufficient_user_authentication"), "{challenge}");
+    refused.expect_code(1021);
+
+    let device = Device::offered(&alice).await;
+    alice.post("/api/danger").await.expect_code(1021);
+    let bound = alice.post_json("/api/auth/otp-bind", &json!({ "code": device.code(0) })).await.expect_code(0).data();
+    assert_eq!(bound["success"], true);
+    alice.post("/api/danger").await.expect_status(200);
+    let status = alice.get("/api/auth/otp-status").await.expect_code(0).data();
+    assert_eq!(status["bound"], true, "{status}");
+    assert_eq!(status["stepped_up_until"], bound["stepped_up_until"]);
+
+    // Another session of the same person has a device, and must give a code of its own.
+    let other = desk.sign_in("u1001").await;
+    other.post("/api/danger").await.expect_code(1021);
+    verify(&other, &device.code(1)).await.expect_code(0);
+    other.post("/api/danger").await.expect_status(200);
+}
+
+#[tokio::test]
+async fn a_step_up_is_over_in_time_and_at_a_role_switch() {
+    let desk = desk_with("[otp]\nvalid_for = \"1s\"").await;
+    let alice = desk.sign_in("a2001").await;
+    Device::bound(&alice).await;
+    eventually("the end of the step-up", || async { (alice.post("/api/danger").await.status == 401).then_some(()) })
+        .await;
+    alice.post("/api/danger").await.expect_code(1021);
+
+    let desk = self::desk().await;
+    let alice = desk.sign_in("a2001").await;
+    Device::bound(&alice).await;
+    alice.post("/api/danger").await.expect_status(200);
+    alice.post_json("/api/auth/switch-role", &json!({ "role": "user" })).await.expect_code(0);
+    alice.post("/api/danger").await.expect_code(1021);
+}
+
+#[tokio::test]
+async fn row_60_only_a_fresh_code_of_six_digits_is_taken() {
+    let desk = desk().await;
+    let alice = desk.sign_in("u1001").await;
+    let device = Device::bound(&alice).await;
+    let good = device.code(0);
+    let arabic: String =
+        good.chars().map(|digit| char::from_u32(0x0660 + digit as u32 - 48).expect("a digit")).collect();
+    for (case, code) in [
+        ("five digits", good[..5].to_owned()),
+        ("seven digits", format!("{good}0")),
+        ("a space", format!("{} {}", &good[..3], &good[3..])),
+        ("a sign", format!("-{}", &good[1..])),
+    ] {
+        assert_eq!(verify(&alice, &code).await.code(), 1022, "{case}");
+    }
+    let bob = desk.sign_in("a2001").await;
+    let device = Device::bound(&bob).await;
+    for (case, code) in [
+        ("Arabic digits", arabic),
+        ("the step before the last used", device.code(-2)),
+        ("the step that bound the device", device.code(-1)),
+    ] {
+        assert_eq!(verify(&bob, &code).await.code(), 1022, "{case}");
+    }
+    bob.post_json("/api/auth/otp-verify", &json!({ "code": 123456 })).await.expect_code(1400);
+    verify(&bob, &device.code(0)).await.expect_code(0);
+    verify(&bob, &device.code(0)).await.expect_code(1022);
+}
+
+#[tokio::test]
+async fn a_code_works_once_however_many_try_it_at_once() {
+    let desk = desk().await;
+    let sessions = [desk.sign_in("u1001").await, desk.sign_in("u1001").await, desk.sign_in("u1001").await];
+    let device = Device::bound(&sessions[0]).await;
+    let code = device.code(0);
+    let answers = futures::future::join_all(sessions.iter().map(|session| verify(session, &code))).await;
+    let taken = answers.iter().filter(|answer| answer.code() == 0).count();
+    assert_eq!(taken, 1, "{:?}", answers.iter().map(Answer::code).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn row_61_wrong_codes_lock_the_account_whatever_the_address() {
+    let desk = desk().await;
+    let alice = desk.sign_in("u1001").await;
+    let device = Device::bound(&alice).await;
+    let elsewhere = desk.sign_in("u1001").await;
+    let wrong = device.wrong();
+    for number in 0..5 {
+        let client = if number % 2 == 0 { &alice } else { &elsewhere };
+        let from = format!("203.0.113.{number}");
+        let body = json!({ "code": wrong }).to_string();
+        let headers = [("Content-Type", "application/json"), ("X-Forwarded-For", from.as_str())];
+        client.send("POST", "/api/auth/otp-verify", &headers, body.as_bytes()).await.expect_code(1022);
+    }
+    for client in [&alice, &elsewhere] {
+        let refused = verify(client, &device.code(1)).await;
+        let wait: u64 = refused.header("retry-after").expect("a time").parse().expect("seconds");
+        assert!((1..=30).contains(&wait), "{wait}");
+        refused.expect_code(1429);
+    }
+    // It is the person who is locked, and only for codes.
+    alice.get("/api/auth/me").await.expect_code(0);
+    let bob = desk.sign_in("a2001").await;
+    let device = Device::bound(&bob).await;
+    verify(&bob, &device.code(1)).await.expect_code(0);
+}
+
+#[tokio::test]
+async fn a_device_is_replaced_only_by_whoever_has_just_given_its_code() {
+    let desk = desk().await;
+    let alice = desk.sign_in("u1001").await;
+    let first = Device::bound(&alice).await;
+    let thief = desk.sign_in("u1001").await;
+    thief.post("/api/auth/otp-setup").await.expect_code(1021);
+    thief.post_json("/api/auth/otp-bind", &json!({ "code": first.code(0) })).await.expect_code(1021);
+
+    let second = Device::offered(&alice).await;
+    verify(&thief, &first.code(0)).await.expect_code(0);
+    alice.post_json("/api/auth/otp-bind", &json!({ "code": second.code(0) })).await.expect_code(0);
+    verify(&thief, &first.code(1)).await.expect_code(1022);
+    verify(&thief, &second.code(1)).await.expect_code(0);
+}
+
+#[tokio::test]
+async fn without_a_device_no_code_is_good_and_without_a_token_nothing_is() {
+    let desk = desk().await;
+    let alice = desk.sign_in("u1001").await;
+    verify(&alice, "123456").await.expect_code(1003);
+    alice.post_json("/api/auth/otp-bind", &json!({ "code": "123456" })).await.expect_code(1003);
+    for (method, path) in [("POST", "otp-setup"), ("POST", "otp-bind"), ("POST", "otp-verify"), ("GET", "otp-status")] {
+        desk.anyone().send(method, &format!("/api/auth/{path}"), &[], b"").await.expect_code(1001);
+    }
+}
+
+#[tokio::test]
+async fn the_secret_is_closed_at_rest_and_in_no_log() {
+    let desk = desk().await;
+    let alice = desk.sign_in("u1001").await;
+    let data = alice.post("/api/auth/otp-setup").await.expect_code(0).data();
+    let secret = data["secret"].as_str().expect("a secret").to_owned();
+    desk.logged(&["/api/auth/otp-setup"]).await;
+    assert!(!desk.logs().contains(&secret));
+    for entry in std::fs::read_dir(desk.data_dir()).expect("the data") {
+        let path = entry.expect("a file").path();
+        if path.is_file() {
+            let bytes = std::fs::read(&path).expect("its bytes");
+            let raw = base32(&secret);
+            for needle in [secret.as_bytes(), raw.as_slice()] {
+                assert!(!bytes.windows(needle.len()).any(|window| window == needle), "{}", path.display());
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_device_outlives_a_restart() {
+    let mut desk = desk().await;
+    let alice = desk.sign_in("u1001").await;
+    let device = Device::bound(&alice).await;
+    desk.kill_9();
+    desk.restart().await;
+    verify(&alice, &device.code(0)).await.expect_code(0);
+}
+
+#[test]
+fn codes_are_what_devices_show() {
+    let secret = OtpSecret::from_bytes(b"12345678901234567890").expect("a secret");
+    assert_eq!(secret.code(Step::at(Timestamp::from_seconds(59))).text(), "287082", "RFC 6238, appendix B");
+    assert!(Code::read("287082").is_some());
+}
