@@ -20,6 +20,8 @@ mod body;
 
 mod incoming;
 
+pub mod agents;
+
 pub mod bind;
 
 pub mod dev;
@@ -122,6 +124,15 @@ pub async fn answer(api: &Api, call: &OwnCall, exchange: &mut Exchange, arrival:
             let id = call.route.parameter(&path).unwrap_or_default();
             drain(api, exchange).await?;
             data(arrival, sessions::end(&api.signin, known(&call.caller)?, id).await)
+        }
+        Endpoint::AgentLogin => {
+            let body = body::json(&read(api, exchange).await?, &incoming)?;
+            data(arrival, agents::login(&api.signin, body, &incoming.device).await)
+        }
+        Endpoint::AgentPassword => {
+            let body = body::json(&read(api, exchange).await?, &incoming)?;
+            let caller = known(&call.caller)?;
+            data(arrival, agents::password(&api.signin, caller, body, arrival.language).await)
         }
         Endpoint::OtpSetup => {
             drain(api, exchange).await?;

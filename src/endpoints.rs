@@ -33,6 +33,10 @@ pub enum Endpoint {
     EndOtherSessions,
     /// End one of the caller's sessions.
     EndSession,
+    /// Sign an agent in.
+    AgentLogin,
+    /// Set an agent's password.
+    AgentPassword,
     /// A new one-time-password secret.
     OtpSetup,
     /// Bind the device.
@@ -130,6 +134,8 @@ pub const TABLE: &[OwnRoute] = &[
     row(Endpoint::Sessions,         "GET",    "/api/auth/sessions",        OwnAccess::SignedIn,         Doing::Sessions),
     row(Endpoint::EndOtherSessions, "DELETE", "/api/auth/sessions",        OwnAccess::SignedIn,         Doing::Sessions),
     row(Endpoint::EndSession,       "DELETE", "/api/auth/sessions/{id}",   OwnAccess::SignedIn,         Doing::Sessions),
+    row(Endpoint::AgentLogin,       "POST",   "/api/agents/login",         OwnAccess::Anyone,           Doing::Agent),
+    row(Endpoint::AgentPassword,    "POST",   "/api/agents/password",      OwnAccess::SignedIn,         Doing::Agent),
     row(Endpoint::OtpSetup,         "POST",   "/api/auth/otp-setup",       OwnAccess::SignedInAnyStage, Doing::Otp),
     row(Endpoint::OtpBind,          "POST",   "/api/auth/otp-bind",        OwnAccess::SignedInAnyStage, Doing::Otp),
     row(Endpoint::OtpVerify,        "POST",   "/api/auth/otp-verify",      OwnAccess::SignedInAnyStage, Doing::Otp),

@@ -93,6 +93,13 @@ pub enum BadRequest {
     RedirectUri,
     /// Opened like a page, or asked for by somebody else's: this is for the scripts of our own.
     NotByAPage,
+    /// A new password is not good enough; says why, in both languages.
+    NewPassword {
+        /// In English.
+        english: &'static str,
+        /// In Chinese.
+        chinese: &'static str,
+    },
     /// The person did not agree at the platform.
     SignInDeclined,
     /// The platform reports an error instead of a code.
@@ -143,6 +150,8 @@ pub enum Forbidden {
     OtpBindingOnly,
     /// The platform does not show this member to our application.
     NotVisible,
+    /// The employee is no agent.
+    NotAnAgent,
     /// There is no one-time-password device: one must be bound first.
     OtpNotBound,
     /// No secret is on offer: set up first.
@@ -176,6 +185,7 @@ impl fmt::Display for Forbidden {
             }
             Forbidden::OtpBindingOnly => f.write_str("a half-authenticated token"),
             Forbidden::NotVisible => f.write_str("the member is not in the application's visible range"),
+            Forbidden::NotAnAgent => f.write_str("the employee is no agent"),
             Forbidden::OtpNotBound => f.write_str("no one-time-password device is bound"),
             Forbidden::OtpNotOffered => f.write_str("no one-time-password secret is on offer"),
             Forbidden::OtpBound => f.write_str("a one-time-password device is bound already"),
@@ -224,6 +234,8 @@ pub enum Doing {
     Bind,
     /// Listing or ending sessions.
     Sessions,
+    /// Signing an agent in, or setting their password.
+    Agent,
     /// Binding a one-time-password device, or giving a code.
     Otp,
 }
@@ -270,6 +282,24 @@ pub enum Error {
     /// The rule wants a fresh one-time password.
     #[error("a one-time password is needed, and none was given lately")]
     StepUpRequired,
+    /// The local password is wrong, or there is no such agent.
+    #[error("the local password is wrong")]
+    PasswordWrong,
+    /// The agent has no local password yet.
+    #[error("no local password is set")]
+    PasswordNotSet,
+    /// Another password needs the old one.
+    #[error("the old password is missing")]
+    OldPasswordMissing,
+    /// The old password is wrong.
+    #[error("the old password is wrong")]
+    OldPasswordWrong,
+    /// As many passwords are being worked on as may be.
+    #[error("too many passwords are being checked")]
+    Overloaded {
+        /// When to try again.
+        retry_after: Duration,
+    },
     /// The one-time password is wrong, or was used already.
     #[error("the one-time password is wrong or was used already")]
     OtpWrong,
@@ -334,6 +364,14 @@ pub enum Code {
     Forbidden = 1003,
     /// Unexpected failure.
     Unexpected = 1005,
+    /// The local password is wrong.
+    PasswordWrong = 1011,
+    /// A local password must be set first.
+    PasswordNotSet = 1012,
+    /// The old password is required.
+    OldPasswordMissing = 1015,
+    /// The old password is wrong.
+    OldPasswordWrong = 1016,
     /// A one-time password is needed.
     StepUpRequired = 1021,
     /// The one-time password is wrong.
@@ -375,10 +413,12 @@ impl Code {
     /// The HTTP status that goes with it.
     pub fn status(self) -> StatusCode {
         match self {
-            Code::Unauthenticated | Code::StepUpRequired | Code::OtpWrong => StatusCode::UNAUTHORIZED,
-            Code::Forbidden => StatusCode::FORBIDDEN,
+            Code::Unauthenticated | Code::PasswordWrong | Code::StepUpRequired | Code::OtpWrong => {
+                StatusCode::UNAUTHORIZED
+            }
+            Code::Forbidden | Code::PasswordNotSet => StatusCode::FORBIDDEN,
             Code::Unexpected => StatusCode::INTERNAL_SERVER_ERROR,
-            Code::BadRequest => StatusCode::BAD_REQUEST,
+            Code::BadRequest | Code::OldPasswordMissing | Code::OldPasswordWrong => StatusCode::BAD_REQUEST,
             Code::NotFound => StatusCode::NOT_FOUND,
             Code::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Code::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
@@ -410,12 +450,16 @@ impl Error {
             Error::UnsupportedMediaType => Code::UnsupportedMediaType,
             Error::WebSocketVersion => Code::WebSocketVersion,
             Error::StepUpRequired => Code::StepUpRequired,
+            Error::PasswordWrong => Code::PasswordWrong,
+            Error::PasswordNotSet => Code::PasswordNotSet,
+            Error::OldPasswordMissing => Code::OldPasswordMissing,
+            Error::OldPasswordWrong => Code::OldPasswordWrong,
             Error::OtpWrong => Code::OtpWrong,
             Error::RateLimited { .. } | Error::Locked { .. } => Code::RateLimited,
             Error::HeadTooLarge => Code::HeadTooLarge,
             Error::UpstreamFailed(_) => Code::UpstreamFailed,
             Error::UpstreamTimeout => Code::UpstreamTimeout,
-            Error::Unavailable { .. } | Error::PlatformResting { .. } => Code::Unavailable,
+            Error::Unavailable { .. } | Error::PlatformResting { .. } | Error::Overloaded { .. } => Code::Unavailable,
             Error::Unexpected { .. } => Code::Unexpected,
         }
     }
@@ -447,7 +491,9 @@ impl Error {
     /// When trying again makes sense, for `Retry-After`.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Error::RateLimited { retry_after, .. } | Error::Locked { retry_after } => Some(*retry_after),
+            Error::RateLimited { retry_after, .. }
+            | Error::Locked { retry_after }
+            | Error::Overloaded { retry_after } => Some(*retry_after),
             Error::PlatformResting { again_in } => Some(*again_in),
             Error::Unavailable { .. } => Some(Duration::from_secs(1)),
             _ => None,

@@ -15,6 +15,8 @@ use crate::token::Tokens;
 use crate::token::seal::Seal;
 use crate::token::vault::Vault;
 
+pub mod agent;
+
 mod attempt;
 
 pub mod bind;
@@ -26,6 +28,8 @@ pub mod oauth2;
 mod once;
 
 pub mod otp;
+
+pub mod password;
 
 pub mod session;
 
@@ -103,6 +107,8 @@ pub struct SignIn {
     callbacks: once::Callbacks,
     spent_proofs: bind::SpentProofs,
     nameless: attempt::Nameless,
+    passwords: password::Passwords,
+    strangers: agent::Strangers,
 }
 
 /// What [`SignIn`] works with.
@@ -143,6 +149,8 @@ impl SignIn {
             callbacks: once::Callbacks::default(),
             spent_proofs: bind::SpentProofs::default(),
             nameless: attempt::Nameless::default(),
+            passwords: password::Passwords::new(password::PasswordSettings::default()),
+            strangers: agent::Strangers::default(),
         }
     }
 
@@ -150,6 +158,7 @@ impl SignIn {
     pub async fn sweep(&self) {
         self.callbacks.sweep(self.clock.now());
         self.spent_proofs.sweep(self.clock.now());
+        self.strangers.sweep(self.clock.now());
         if let Err(error) = self.directory.forget_logins(self.settings.login_log).await {
             tracing::warn!(error = %crate::error::chain(&error), "old lines of the login log could not be removed");
         }

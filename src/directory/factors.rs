@@ -6,6 +6,7 @@ use super::DirectoryError;
 use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::lockout::Lockout;
+use crate::domain::role::RoleName;
 use crate::domain::session::Version;
 
 /// Whose.
@@ -30,17 +31,31 @@ pub struct OtpDevice {
     pub last_verified_at: Option<Timestamp>,
 }
 
+/// An agent's record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Agent {
+    /// The role that counts where none is assigned.
+    pub role: RoleName,
+    /// The local password, hashed; none has been set if absent.
+    pub password_hash: Option<String>,
+    /// Whether they must have a one-time-password device.
+    pub otp_required: bool,
+}
+
 /// What is being tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tried {
     /// One-time codes.
     Otp,
+    /// A local password.
+    Password,
 }
 
 impl Tried {
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Tried::Otp => "otp",
+            Tried::Password => "password",
         }
     }
 }
@@ -57,6 +72,12 @@ pub enum Taken {
 /// One-time-password devices and lock-outs.
 #[async_trait]
 pub trait Factors: Send + Sync {
+    /// The agent's record, if there is one.
+    async fn agent(&self, whose: Account<'_>) -> Result<Option<Agent>, DirectoryError>;
+
+    /// Sets an agent's local password. No, if there is no such agent.
+    async fn set_password(&self, whose: Account<'_>, hash: &str) -> Result<Taken, DirectoryError>;
+
     /// The device; an empty one if there is none.
     async fn otp_device(&self, whose: Account<'_>) -> Result<OtpDevice, DirectoryError>;
 

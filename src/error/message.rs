@@ -34,6 +34,16 @@ impl Error {
             Error::StepUpRequired => {
                 say("confirm with a one-time password first, then try again", "请先验证动态口令后再试")
             }
+            Error::PasswordWrong => say("the employee id or the password is wrong", "员工编号或密码错误"),
+            Error::PasswordNotSet => say(
+                "no local password is set yet; sign in through the messaging platform and set one",
+                "尚未设置本地密码，请先通过企业微信登录后设置",
+            ),
+            Error::OldPasswordMissing => say("give the old password as well", "修改密码需要提供旧密码"),
+            Error::OldPasswordWrong => say("the old password is wrong", "旧密码错误"),
+            Error::Overloaded { .. } => {
+                say("too many people sign in just now; try again shortly", "当前登录人数过多，请稍后再试")
+            }
             Error::OtpWrong => say(
                 "the one-time password is wrong or was used already; wait for the next one",
                 "动态口令错误或已使用，请等待下一个口令",
@@ -116,6 +126,9 @@ fn forbidden(reason: &Forbidden, language: Language) -> Cow<'static, str> {
             "your account is not in the visible range of this application; contact the administrator",
             "您不在本应用的可见范围内，请联系管理员",
         ),
+        Forbidden::NotAnAgent => {
+            say("this employee is no agent; contact the administrator", "该员工不是坐席，请联系管理员")
+        }
         Forbidden::OtpNotBound => {
             say("no one-time-password device is bound; set one up first", "尚未绑定动态口令设备，请先设置")
         }
@@ -170,6 +183,7 @@ fn bad_request(fault: &BadRequest, language: Language) -> Cow<'static, str> {
         BadRequest::SignInFailed => {
             say("the messaging platform reported a problem; please sign in again", "企业微信返回错误，请重新登录")
         }
+        BadRequest::NewPassword { english, chinese } => say(english, chinese),
         BadRequest::SignInDeclined => {
             say("the sign-in was not confirmed at the messaging platform", "您未在企业微信中同意登录")
         }
@@ -222,6 +236,8 @@ fn doing_phrase(doing: Doing, language: Language) -> &'static str {
         (Doing::Bind, Language::Chinese) => "绑定失败",
         (Doing::Sessions, Language::English) => "sessions failed",
         (Doing::Sessions, Language::Chinese) => "会话操作失败",
+        (Doing::Agent, Language::English) => "agent sign-in failed",
+        (Doing::Agent, Language::Chinese) => "坐席登录失败",
         (Doing::Otp, Language::English) => "one-time password failed",
         (Doing::Otp, Language::Chinese) => "动态口令操作失败",
     }

@@ -8,7 +8,7 @@ use crate::directory::{LoginRecord, LoginResult};
 use crate::domain::client::Client;
 use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, EmployeeId};
-use crate::domain::session::{LoginMethod, LoginSource};
+use crate::domain::session::{LoginMethod, LoginSource, Stage};
 use crate::error::{BadRequest, Error, Forbidden, Part, chain};
 
 /// A try to sign in, as far as it has got.
@@ -20,6 +20,8 @@ pub(super) struct Attempt<'a> {
     /// The web client that asked.
     pub(super) client: Option<Client>,
     pub(super) device: &'a Device,
+    /// What the token will open.
+    pub(super) stage: Stage,
     /// Who it is, once that is known.
     who: Option<(CorpId, EmployeeId)>,
 }
@@ -27,7 +29,7 @@ pub(super) struct Attempt<'a> {
 impl<'a> Attempt<'a> {
     /// A try by nobody known, at no page known.
     pub(super) fn new(method: LoginMethod, device: &'a Device) -> Self {
-        Self { method, source: None, client: None, device, who: None }
+        Self { method, source: None, client: None, device, stage: Stage::Full, who: None }
     }
 
     /// The same at a page of this client.
@@ -140,9 +142,16 @@ fn reason(error: &Error) -> &'static str {
         Error::Forbidden(Forbidden::EmployeeUnknown) => "employee_unknown",
         Error::Forbidden(Forbidden::NoRole) => "no_role",
         Error::Forbidden(Forbidden::Disabled) => "disabled",
+        Error::Forbidden(Forbidden::NotAnAgent) => "no_agent",
         Error::Forbidden(Forbidden::NotVisible) => "not_visible",
         Error::Forbidden(Forbidden::BindProof) => "no_proof",
         Error::Forbidden(_) => "forbidden",
+        Error::PasswordWrong => "wrong_password",
+        Error::PasswordNotSet => "no_password",
+        Error::StepUpRequired => "otp_missing",
+        Error::OtpWrong => "wrong_otp",
+        Error::Locked { .. } => "locked",
+        Error::Overloaded { .. } => "overloaded",
         Error::InvalidToken(_) => "revoked_meanwhile",
         Error::PlatformResting { .. } => "platform_unavailable",
         Error::Unavailable { part, .. } | Error::Unexpected { part, .. } => match part {

@@ -320,6 +320,14 @@ impl SignIn {
         active(self.directory.welcome(arriving).await?).map(Identified::Employee)
     }
 
+    /// The employee whose code this is.
+    pub(super) async fn identify_employee(&self, code: &str, attempt: &mut Attempt<'_>) -> Result<Employee, Error> {
+        match self.identify(code, attempt).await? {
+            Identified::Employee(employee) => Ok(employee),
+            Identified::Unbound(_) => Err(Forbidden::EmployeeUnknown.into()),
+        }
+    }
+
     /// Refuses while the platform is left alone: whoever is sent there now would come back to a refusal.
     pub(super) fn platform_answers(&self) -> Result<(), Error> {
         match self.platform.resting() {

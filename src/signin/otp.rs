@@ -10,6 +10,7 @@ use super::SignIn;
 use super::totp::{Code, OtpSecret, Step};
 use crate::directory::factors::{Account, OtpDevice, Taken, Tried};
 use crate::domain::clock::Timestamp;
+use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::qr_image;
 use crate::domain::session::{Session, Stage};
 use crate::error::{Error, Forbidden, Part, TokenFault};
@@ -38,8 +39,12 @@ fn account(session: &Session) -> Account<'_> {
 }
 
 /// What ties a closed secret to its owner.
-fn about(session: &Session) -> String {
-    format!("otp:{}/{}", session.corp_id, session.employee_id)
+pub(super) fn about(corp_id: &CorpId, employee_id: &EmployeeId) -> String {
+    format!("otp:{corp_id}/{employee_id}")
+}
+
+fn about_owner(session: &Session) -> String {
+    about(&session.corp_id, &session.employee_id)
 }
 
 impl SignIn {
@@ -57,7 +62,7 @@ impl SignIn {
         let session = &known.session;
         self.may_bind_otp(session).await?;
         let secret = OtpSecret::random();
-        let closed = self.vault.close(secret.bytes(), &about(session));
+        let closed = self.vault.close(secret.bytes(), &about_owner(session));
         self.directory.offer_otp(account(session), &closed).await?;
         let name = format!("{} ({})", session.name, session.employee_id);
         let url = secret.url(&self.settings.otp_issuer, &name);
@@ -78,7 +83,7 @@ impl SignIn {
         let step = self.try_code(session, &pending, code).await?;
         match self.directory.bind_otp(account(session), &pending, step.number()).await? {
             Taken::No => return Err(Forbidden::OtpNotOffered.into()),
-            Taken::Yes => self.forgive(session).await?,
+            Taken::Yes => self.forgive_otp(account(session)).await?,
         }
         tracing::info!(
             target: "deskgate::audit",
@@ -100,7 +105,7 @@ impl SignIn {
         let step = self.try_code(session, &secret, code).await?;
         match self.directory.use_otp(account(session), step.number()).await? {
             Taken::No => return Err(Error::OtpWrong),
-            Taken::Yes => self.forgive(session).await?,
+            Taken::Yes => self.forgive_otp(account(session)).await?,
         }
         self.step_up(session).await
     }
@@ -118,8 +123,8 @@ impl SignIn {
 
     /// The step of a code that fits. Charged to the account first.
     async fn try_code(&self, session: &Session, closed: &str, code: &str) -> Result<Step, Error> {
-        self.charge_try(session).await?;
-        let opened = self.vault.open(closed, &about(session)).and_then(|bytes| OtpSecret::from_bytes(&bytes));
+        self.charge_otp(account(session)).await?;
+        let opened = self.vault.open(closed, &about_owner(session)).and_then(|bytes| OtpSecret::from_bytes(&bytes));
         let secret =
             opened.ok_or_else(|| Error::unexpected(Part::Directory, "a one-time-password secret cannot be opened"))?;
         let fits = Code::read(code).and_then(|code| secret.check(&code, self.clock.now()));
@@ -133,21 +138,25 @@ impl SignIn {
         fits.ok_or(Error::OtpWrong)
     }
 
-    async fn charge_try(&self, session: &Session) -> Result<(), Error> {
+    pub(super) async fn charge_otp(&self, whose: Account<'_>) -> Result<(), Error> {
         loop {
-            let (mut lockout, seen) = self.directory.lockout(Tried::Otp, account(session)).await?;
+            let (mut lockout, seen) = self.directory.lockout(Tried::Otp, whose).await?;
             lockout.charge(self.clock.now()).map_err(|locked| Error::Locked { retry_after: locked.retry_after })?;
-            if self.directory.put_lockout(Tried::Otp, account(session), &lockout, seen).await? == Taken::Yes {
+            if self.directory.put_lockout(Tried::Otp, whose, &lockout, seen).await? == Taken::Yes {
                 return Ok(());
             }
         }
     }
 
-    async fn forgive(&self, session: &Session) -> Result<(), Error> {
+    pub(super) async fn forgive_otp(&self, whose: Account<'_>) -> Result<(), Error> {
+        self.forgive(Tried::Otp, whose).await
+    }
+
+    pub(super) async fn forgive(&self, tried: Tried, whose: Account<'_>) -> Result<(), Error> {
         loop {
-            let (mut lockout, seen) = self.directory.lockout(Tried::Otp, account(session)).await?;
+            let (mut lockout, seen) = self.directory.lockout(tried, whose).await?;
             lockout.on_success();
-            if self.directory.put_lockout(Tried::Otp, account(session), &lockout, seen).await? == Taken::Yes {
+            if self.directory.put_lockout(tried, whose, &lockout, seen).await? == Taken::Yes {
                 return Ok(());
             }
         }

@@ -8,7 +8,7 @@ use crate::domain::clock::Timestamp;
 use crate::domain::employee::{Employee, Standing};
 use crate::domain::role::{self, RoleName};
 use crate::domain::secret::random_name;
-use crate::domain::session::{EndCause, LoginMethod, LoginSource, Session, SessionId, Stage, Version};
+use crate::domain::session::{EndCause, LoginMethod, LoginSource, Session, SessionId, Version};
 use crate::error::{Error, Forbidden, TokenFault};
 use crate::store::live::{Known, Switched};
 
@@ -41,6 +41,9 @@ pub struct LoggedIn {
     pub department: String,
     /// Their picture.
     pub avatar: String,
+    /// How many tries failed since the last sign-in with a password, if any did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed_tries: Option<u32>,
 }
 
 /// A valid token, as `/api/auth/verify` tells.
@@ -113,7 +116,7 @@ impl SignIn {
             current_role,
             login_method: method,
             login_source: source,
-            stage: Stage::Full,
+            stage: attempt.stage,
             stepped_up_until: None,
             issued_at: now,
             expires_at: now.plus(self.settings.token_lifetime),
@@ -148,6 +151,7 @@ impl SignIn {
             login_source: session.login_source,
             department: session.department.clone(),
             avatar: session.avatar.clone(),
+            failed_tries: None,
         }
     }
 

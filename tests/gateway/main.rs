@@ -23,6 +23,8 @@ mod sessions;
 
 mod otp;
 
+mod agents;
+
 mod login_log;
 
 mod platform_faults;

@@ -67,15 +67,6 @@ impl Device {
     }
 }
 
-fn base32(text: &str) -> Vec<u8> {
-    let mut bits = String::new();
-    for letter in text.bytes() {
-        let value = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567".iter().position(|known| *known == letter).expect("base32");
-        bits.push_str(&format!("{value:05b}"));
-    }
-    (0..bits.len() / 8).map(|at| u8::from_str_radix(&bits[at * 8..at * 8 + 8], 2).expect("bits")).collect()
-}
-
 async fn verify(client: &Client, code: &str) -> Answer {
     client.post_json("/api/auth/otp-verify", &json!({ "code": code })).await
 }

@@ -31,7 +31,7 @@ pub use http2_frames::{Block, END_HEADERS, END_STREAM, Frames, Http2Frame, Kind,
 pub use platform::{Form, Page, Phone, fragment_of, query_of};
 pub use stream::Stream;
 pub use tls::{Authority, CertificateFiles, Pair, Place, Trust};
-pub use token::{Signer, claims_of, header_of, jti_of, segment};
+pub use token::{Signer, base32, claims_of, header_of, jti_of, segment};
 pub use upstream::{Behaviour, Chosen, Recorded, SocketEvent, Upstream};
 pub use wait::{PATIENCE, eventually, within};
 pub use websocket::{Ending, Handshake, Socket};

@@ -5,9 +5,10 @@ use sqlx::Row;
 
 use super::{SqlDirectory, unavailable};
 use crate::directory::DirectoryError;
-use crate::directory::factors::{Account, Factors, OtpDevice, Taken, Tried};
+use crate::directory::factors::{Account, Agent, Factors, OtpDevice, Taken, Tried};
 use crate::domain::clock::Timestamp;
 use crate::domain::lockout::Lockout;
+use crate::domain::role::RoleName;
 use crate::domain::session::Version;
 
 impl SqlDirectory {
@@ -29,6 +30,27 @@ impl SqlDirectory {
 
 #[async_trait]
 impl Factors for SqlDirectory {
+    async fn agent(&self, whose: Account<'_>) -> Result<Option<Agent>, DirectoryError> {
+        let row =
+            sqlx::query("SELECT role, password_hash, otp_required FROM agents WHERE corp_id = $1 AND employee_id = $2")
+                .bind(whose.corp_id.as_str())
+                .bind(whose.employee_id.as_str())
+                .fetch_optional(&self.pool)
+                .await
+                .map_err(unavailable)?;
+        Ok(row.map(|row| Agent {
+            role: RoleName::new(row.get::<String, _>(0)),
+            password_hash: row.get(1),
+            otp_required: row.get::<i64, _>(2) != 0,
+        }))
+    }
+
+    async fn set_password(&self, whose: Account<'_>, hash: &str) -> Result<Taken, DirectoryError> {
+        const SET: &str = "UPDATE agents SET password_hash = $3 WHERE corp_id = $1 AND employee_id = $2";
+        let hash = hash.to_owned();
+        self.change(SET, whose, |query| query.bind(hash)).await
+    }
+
     async fn otp_device(&self, whose: Account<'_>) -> Result<OtpDevice, DirectoryError> {
         let row = sqlx::query(
             "SELECT secret, pending, bound_at, last_verified_at FROM otp_devices

@@ -109,3 +109,13 @@ impl Signer {
         format!("{message}.{}", segment(signature))
     }
 }
+
+/// Base32, as devices are told secrets.
+pub fn base32(text: &str) -> Vec<u8> {
+    let mut bits = String::new();
+    for letter in text.bytes() {
+        let value = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567".iter().position(|known| *known == letter).expect("base32");
+        bits.push_str(&format!("{value:05b}"));
+    }
+    (0..bits.len() / 8).map(|at| u8::from_str_radix(&bits[at * 8..at * 8 + 8], 2).expect("bits")).collect()
+}

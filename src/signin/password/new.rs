@@ -1,0 +1,319 @@
+//! Whether a text may become somebody's password, and what to tell them if not.
+//!
+//! Length and strength, and nothing else: no rules about digits and symbols, no forced changes (NIST SP 800-63B, 3.1.1.2).
+
+use unicode_normalization::UnicodeNormalization;
+use zxcvbn::feedback::{Feedback, Suggestion, Warning};
+use zxcvbn::{Entropy, Score, zxcvbn};
+
+use crate::domain::language::Language;
+use crate::domain::secret::Secret;
+
+/// Characters that a password has at least.
+const SHORTEST: usize = 8;
+
+/// Characters that a password has at most.
+const LONGEST: usize = 256;
+
+/// Bytes that are looked at before anything else is done, so that a megabyte costs nothing. Normalising makes one
+/// character of at most twelve bytes: nothing that ends at 256 characters begins with more than this.
+const MOST_BYTES: usize = 12 * LONGEST;
+
+/// Characters that zxcvbn sees. Its time grows with more than their square, and a password whose beginning is
+/// strong is strong; one whose first 32 characters are easy to guess is refused, whatever follows.
+const JUDGED: usize = 32;
+
+/// Kinds of look-alike (`4` for `a`, `$` for `s`) that zxcvbn sees: it tries all their combinations, which with all
+/// 20 kinds are thousands (1.2 s for 100 characters; with both bounds 12 ms for the worst that was found). Words
+/// that need more kinds than this to be spelled are no longer easy to guess.
+const JUDGED_LOOK_ALIKES: usize = 6;
+
+/// zxcvbn's look-alikes.
+const LOOK_ALIKES: &str = "4@8({[<3691!|70$5+%2";
+
+/// What the look-alikes beyond [`JUDGED_LOOK_ALIKES`] are judged as: symbols that look like nothing, one for each,
+/// so that what is varied stays varied.
+const PLAIN: [char; 14] = ['~', '^', '&', '*', '_', '-', '=', ':', ';', '"', ',', '.', '?', '>'];
+
+/// Hints that are taken note of, and characters of each. Each is looked up once, so these are generous.
+const MOST_HINTS: usize = 16;
+const LONGEST_HINT: usize = 64;
+
+/// A password that may be set: normalised and strong enough. Its `Debug` prints `***`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewPassword(Secret<String>);
+
+impl NewPassword {
+    /// Checks a text that somebody wants as password. `hints` is what others know about them or see on the page:
+    /// employee id, name, corporation, product name.
+    pub fn check(text: &str, hints: &[&str]) -> Result<Self, PasswordFault> {
+        let text = normalised(text)?;
+        if text.chars().nth(SHORTEST - 1).is_none() {
+            return Err(PasswordFault::TooShort);
+        }
+        let seen = seen_by_zxcvbn(&text);
+        let words = words_of(hints);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let judged = zxcvbn(&seen, &words);
+        if !is_strong(&judged) {
+            // Strong but for the hints: zxcvbn has no word for that.
+            let about_you = is_strong(&zxcvbn(&seen, &[]));
+            let advice = if about_you { Advice::NothingAboutYou } else { Advice::of(judged.feedback()) };
+            return Err(PasswordFault::TooWeak(advice));
+        }
+        Ok(Self(Secret::new(text)))
+    }
+
+    /// The text, for hashing.
+    pub(super) fn reveal(&self) -> &str {
+        self.0.reveal()
+    }
+}
+
+/// The form in which passwords are hashed: NFC, so that the same keys on another machine give the same password.
+/// Never cut: what is too long, or holds what no keyboard types, is no password at all.
+pub(super) fn normalised(text: &str) -> Result<String, PasswordFault> {
+    if text.len() > MOST_BYTES {
+        return Err(PasswordFault::TooLong);
+    }
+    let text: String = text.nfc().collect();
+    if text.chars().nth(LONGEST).is_some() {
+        return Err(PasswordFault::TooLong);
+    }
+    if text.chars().any(char::is_control) {
+        return Err(PasswordFault::ControlCharacter);
+    }
+    Ok(text)
+}
+
+fn is_strong(judged: &Entropy) -> bool {
+    judged.score() >= Score::Three
+}
+
+/// The beginning of a password in the form in which judging it takes a bounded time.
+fn seen_by_zxcvbn(text: &str) -> String {
+    let mut kept: Vec<char> = Vec::new();
+    let mut judged = String::new();
+    for character in text.chars().take(JUDGED) {
+        if !LOOK_ALIKES.contains(character) {
+            judged.push(character);
+            continue;
+        }
+        let kind = kept.iter().position(|known| *known == character).unwrap_or_else(|| {
+            kept.push(character);
+            kept.len() - 1
+        });
+        judged.push(match kind.checked_sub(JUDGED_LOOK_ALIKES) {
+            None => character,
+            // There are as many plain symbols as look-alikes to replace; the remainder keeps that true for ever.
+            Some(beyond) => PLAIN[beyond % PLAIN.len()],
+        });
+    }
+    judged
+}
+
+/// Hints as the words that people make passwords of: `Lin Xiaoyu` is also `Lin`, `Xiaoyu` and `LinXiaoyu`.
+fn words_of(hints: &[&str]) -> Vec<String> {
+    let mut words = Vec::new();
+    for hint in hints.iter().take(MOST_HINTS) {
+        let hint: String = hint.nfc().take(LONGEST_HINT).collect();
+        let parts: Vec<&str> = hint.split(|letter: char| !letter.is_alphanumeric()).collect();
+        words.push(parts.concat());
+        words.extend(parts.into_iter().map(str::to_owned));
+        words.push(hint);
+    }
+    // Two letters of ours say nothing about a password; two of Chinese are a name.
+    words.retain(|word| word.len() > 2);
+    words.sort_unstable();
+    words.dedup();
+    words
+}
+
+/// Why a text cannot be a password.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PasswordFault {
+    /// Fewer than 8 characters.
+    #[error("the password is too short")]
+    TooShort,
+    /// More than 256 characters.
+    #[error("the password is too long")]
+    TooLong,
+    /// Holds NUL, a line end, or another control character.
+    #[error("the password holds control characters")]
+    ControlCharacter,
+    /// Too easy to guess.
+    #[error("the password is too weak")]
+    TooWeak(Advice),
+}
+
+impl PasswordFault {
+    /// What to tell the person.
+    pub fn message(self, language: Language) -> &'static str {
+        match (self, language) {
+            (PasswordFault::TooShort, Language::English) => "the password is too short; use at least 8 characters",
+            (PasswordFault::TooShort, Language::Chinese) => "密码过短，请至少使用 8 个字符",
+            (PasswordFault::TooLong, Language::English) => "the password is too long; use at most 256 characters",
+            (PasswordFault::TooLong, Language::Chinese) => "密码过长，请最多使用 256 个字符",
+            (PasswordFault::ControlCharacter, Language::English) => {
+                "the password holds line ends, tabs or other control characters; leave them out"
+            }
+            (PasswordFault::ControlCharacter, Language::Chinese) => "密码中含有换行、制表符等控制字符，请将其去掉",
+            (PasswordFault::TooWeak(advice), language) => advice.message(language),
+        }
+    }
+}
+
+/// What makes a password easy to guess, and so what to do: zxcvbn's findings in our words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Advice {
+    /// Add a word or two: nothing else is wrong with it.
+    AddWords,
+    /// Keys that lie side by side.
+    NoKeyboardPattern,
+    /// The same again and again.
+    NoRepeats,
+    /// `abcd`, `6543`.
+    NoSequence,
+    /// One of the most used passwords, or nearly.
+    NoCommonPassword,
+    /// One word of a dictionary.
+    NoSingleWord,
+    /// Names of people.
+    NoNames,
+    /// A year or a date.
+    NoDates,
+    /// A capital at the beginning, or all capitals.
+    CapitalsHelpLittle,
+    /// `@` for `a`.
+    SubstitutionsHelpLittle,
+    /// A word backwards.
+    ReversingHelpsLittle,
+    /// The person's own name or id, the corporation, the product.
+    NothingAboutYou,
+}
+
+impl Advice {
+    /// All, for whoever translates.
+    pub const ALL: [Advice; 12] = [
+        Advice::AddWords,
+        Advice::NoKeyboardPattern,
+        Advice::NoRepeats,
+        Advice::NoSequence,
+        Advice::NoCommonPassword,
+        Advice::NoSingleWord,
+        Advice::NoNames,
+        Advice::NoDates,
+        Advice::CapitalsHelpLittle,
+        Advice::SubstitutionsHelpLittle,
+        Advice::ReversingHelpsLittle,
+        Advice::NothingAboutYou,
+    ];
+
+    /// The one thing to say of zxcvbn's findings: what is wrong, else the last suggestion. The first is always to
+    /// add words, which every text of ours says anyway.
+    fn of(feedback: Option<&Feedback>) -> Self {
+        let warning = feedback.and_then(Feedback::warning).map(Self::of_warning);
+        let suggestion = feedback.and_then(|feedback| feedback.suggestions().last().copied());
+        warning.or_else(|| suggestion.map(Self::of_suggestion)).unwrap_or(Advice::AddWords)
+    }
+
+    fn of_warning(warning: Warning) -> Self {
+        match warning {
+            Warning::StraightRowsOfKeysAreEasyToGuess | Warning::ShortKeyboardPatternsAreEasyToGuess => {
+                Advice::NoKeyboardPattern
+            }
+            Warning::RepeatsLikeAaaAreEasyToGuess | Warning::RepeatsLikeAbcAbcAreOnlySlightlyHarderToGuess => {
+                Advice::NoRepeats
+            }
+            Warning::ThisIsATop10Password
+            | Warning::ThisIsATop100Password
+            | Warning::ThisIsACommonPassword
+            | Warning::ThisIsSimilarToACommonlyUsedPassword => Advice::NoCommonPassword,
+            Warning::SequencesLikeAbcAreEasyToGuess => Advice::NoSequence,
+            Warning::RecentYearsAreEasyToGuess | Warning::DatesAreOftenEasyToGuess => Advice::NoDates,
+            Warning::AWordByItselfIsEasyToGuess => Advice::NoSingleWord,
+            Warning::NamesAndSurnamesByThemselvesAreEasyToGuess | Warning::CommonNamesAndSurnamesAreEasyToGuess => {
+                Advice::NoNames
+            }
+        }
+    }
+
+    fn of_suggestion(suggestion: Suggestion) -> Self {
+        match suggestion {
+            Suggestion::UseAFewWordsAvoidCommonPhrases
+            | Suggestion::NoNeedForSymbolsDigitsOrUppercaseLetters
+            | Suggestion::AddAnotherWordOrTwo => Advice::AddWords,
+            Suggestion::CapitalizationDoesntHelpVeryMuch
+            | Suggestion::AllUppercaseIsAlmostAsEasyToGuessAsAllLowercase => Advice::CapitalsHelpLittle,
+            Suggestion::ReversedWordsArentMuchHarderToGuess => Advice::ReversingHelpsLittle,
+            Suggestion::PredictableSubstitutionsDontHelpVeryMuch => Advice::SubstitutionsHelpLittle,
+            Suggestion::UseALongerKeyboardPatternWithMoreTurns => Advice::NoKeyboardPattern,
+            Suggestion::AvoidRepeatedWordsAndCharacters => Advice::NoRepeats,
+            Suggestion::AvoidSequences => Advice::NoSequence,
+            Suggestion::AvoidRecentYears
+            | Suggestion::AvoidYearsThatAreAssociatedWithYou
+            | Suggestion::AvoidDatesAndYearsThatAreAssociatedWithYou => Advice::NoDates,
+        }
+    }
+
+    /// What to tell the person.
+    pub fn message(self, language: Language) -> &'static str {
+        let (english, chinese) = match self {
+            Advice::AddWords => (
+                "the password is too easy to guess; add another word or two, uncommon ones are best",
+                "密码太容易被猜到，请再加一两个词，越不常见越好",
+            ),
+            Advice::NoKeyboardPattern => (
+                "the password is too easy to guess: keys that lie side by side are tried first; use a few uncommon words",
+                "密码太容易被猜到：键盘上相邻的按键最先被尝试，请改用几个不常见的词",
+            ),
+            Advice::NoRepeats => (
+                "the password is too easy to guess: repeating does not make it stronger; use a few uncommon words",
+                "密码太容易被猜到：重复字符或词语并不能使其更安全，请改用几个不常见的词",
+            ),
+            Advice::NoSequence => (
+                "the password is too easy to guess: sequences like abcd or 6543 are tried first; use a few uncommon words",
+                "密码太容易被猜到：abcd、6543 这类顺序字符最先被尝试，请改用几个不常见的词",
+            ),
+            Advice::NoCommonPassword => (
+                "the password is too easy to guess: it is, or resembles, one that many people use; use a few uncommon words",
+                "密码太容易被猜到：它与许多人使用的密码相同或相近，请改用几个不常见的词",
+            ),
+            Advice::NoSingleWord => (
+                "the password is too easy to guess: it is a single word; add another word or two, uncommon ones are best",
+                "密码太容易被猜到：它只是一个单词，请再加一两个词，越不常见越好",
+            ),
+            Advice::NoNames => (
+                "the password is too easy to guess: names are tried first; use a few uncommon words",
+                "密码太容易被猜到：姓名最先被尝试，请改用几个不常见的词",
+            ),
+            Advice::NoDates => (
+                "the password is too easy to guess: years and dates are tried first; use a few uncommon words",
+                "密码太容易被猜到：年份和日期最先被尝试，请改用几个不常见的词",
+            ),
+            Advice::CapitalsHelpLittle => (
+                "the password is too easy to guess: capital letters help little; add another word or two",
+                "密码太容易被猜到：使用大写字母作用不大，请再加一两个词",
+            ),
+            Advice::SubstitutionsHelpLittle => (
+                "the password is too easy to guess: writing @ for a helps little; add another word or two",
+                "密码太容易被猜到：用 @ 代替 a 这类替换作用不大，请再加一两个词",
+            ),
+            Advice::ReversingHelpsLittle => (
+                "the password is too easy to guess: writing a word backwards helps little; add another word or two",
+                "密码太容易被猜到：把单词倒着写作用不大，请再加一两个词",
+            ),
+            Advice::NothingAboutYou => (
+                "the password is too easy to guess: it holds your name, your id or the name of this service; leave them out",
+                "密码太容易被猜到：其中含有您的姓名、工号或本服务的名称，请不要使用这些内容",
+            ),
+        };
+        match language {
+            Language::English => english,
+            Language::Chinese => chinese,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
