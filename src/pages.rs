@@ -51,7 +51,7 @@ pub fn sign_in(language: Language, client: Client, home: &str, user_agent: &str,
 pub fn confirm(language: Language, asking: &Asking, proof: &str) -> String {
     let browser = device::describe(&asking.user_agent);
     let ago = words(language)("confirm_ago").replace('%', &asking.ago.as_secs().to_string());
-    let at = format!("{ago} · {}", clock_time(asking.at));
+    let at = format!("{} · {ago}", clock_time(asking.at));
     let own = [
         ("name", &*asking.name),
         ("address", &asking.address),
@@ -139,10 +139,9 @@ fn escape(text: &str, out: &mut String) {
     }
 }
 
-/// `2026-01-02 03:04:05 UTC`.
+/// `03:04:05 UTC`: a code is asked for minutes ago at most, and the line must fit on a phone.
 fn clock_time(at: Timestamp) -> String {
-    let iso = at.iso8601();
-    format!("{} {} UTC", iso.get(..10).unwrap_or_default(), iso.get(11..19).unwrap_or_default())
+    format!("{} UTC", at.iso8601().get(11..19).unwrap_or_default())
 }
 
 #[cfg(test)]
