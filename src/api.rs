@@ -14,11 +14,14 @@ use crate::pages;
 use crate::pipeline::{Arrival, Caller, OwnCall};
 use crate::reply::Reply;
 use crate::signin::SignIn;
+use crate::signin::roles::Change;
 use crate::store::live::Known;
 
 mod body;
 
 mod incoming;
+
+pub mod admin;
 
 pub mod agents;
 
@@ -124,6 +127,23 @@ pub async fn answer(api: &Api, call: &OwnCall, exchange: &mut Exchange, arrival:
             let id = call.route.parameter(&path).unwrap_or_default();
             drain(api, exchange).await?;
             data(arrival, sessions::end(&api.signin, known(&call.caller)?, id).await)
+        }
+        Endpoint::UserRoles => data(arrival, admin::user_roles(&api.signin, &incoming.query).await),
+        Endpoint::GrantRole => {
+            let body = body::json(&read(api, exchange).await?, &incoming)?;
+            data(arrival, admin::change(&api.signin, known(&call.caller)?, body, Change::Grant).await)
+        }
+        Endpoint::TakeRole => {
+            let body = body::json(&read(api, exchange).await?, &incoming)?;
+            data(arrival, admin::change(&api.signin, known(&call.caller)?, body, Change::Take).await)
+        }
+        Endpoint::EndSessionsOf => {
+            drain(api, exchange).await?;
+            data(arrival, admin::end_sessions(&api.signin, known(&call.caller)?, &incoming.query).await)
+        }
+        Endpoint::ResetOtp => {
+            drain(api, exchange).await?;
+            data(arrival, admin::reset_otp(&api.signin, known(&call.caller)?, &incoming.query).await)
         }
         Endpoint::AgentLogin => {
             let body = body::json(&read(api, exchange).await?, &incoming)?;

@@ -126,6 +126,30 @@ pub enum RoleChange {
     Unchanged,
     /// There is no such employee.
     NoEmployee,
+    /// Nobody else is an administrator: somebody must be.
+    LastAdmin,
+}
+
+/// Which assignments are asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct AssignmentsAsked<'a> {
+    /// Of this role only.
+    pub role: Option<&'a str>,
+    /// Of this employee only.
+    pub employee_id: Option<&'a str>,
+    /// How many come before.
+    pub skip: usize,
+    /// How many at most.
+    pub limit: usize,
+}
+
+/// Some of the assignments, and how many there are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assignments {
+    /// Those asked for, by employee.
+    pub items: Vec<Assignment>,
+    /// All that fit.
+    pub total: usize,
 }
 
 /// Employees, roles and the login log.
@@ -149,6 +173,9 @@ pub trait Directory: Factors {
     /// All assignments, at most `limit`, by employee.
     async fn assignments(&self, limit: usize) -> Result<Vec<Assignment>, DirectoryError>;
 
+    /// Those that fit, some of them.
+    async fn assignments_page(&self, asked: AssignmentsAsked<'_>) -> Result<Assignments, DirectoryError>;
+
     /// Gives a role.
     async fn grant(
         &self,
@@ -157,7 +184,7 @@ pub trait Directory: Factors {
         role: &RoleName,
     ) -> Result<RoleChange, DirectoryError>;
 
-    /// Takes a role.
+    /// Takes a role. The last administrator keeps theirs.
     async fn take(
         &self,
         corp_id: &CorpId,

@@ -33,6 +33,16 @@ pub enum Endpoint {
     EndOtherSessions,
     /// End one of the caller's sessions.
     EndSession,
+    /// Who has which role.
+    UserRoles,
+    /// Give a role.
+    GrantRole,
+    /// Take a role.
+    TakeRole,
+    /// End every session of an employee.
+    EndSessionsOf,
+    /// Reset an employee's one-time-password device.
+    ResetOtp,
     /// Sign an agent in.
     AgentLogin,
     /// Set an agent's password.
@@ -78,6 +88,10 @@ pub enum OwnAccess {
     SignedIn,
     /// The same, and a half-authenticated token will do.
     SignedInAnyStage,
+    /// Whoever is an administrator, and acts as one.
+    Admin,
+    /// The same, freshly stepped up.
+    SteppedUpAdmin,
 }
 
 /// One row of the table.
@@ -134,6 +148,11 @@ pub const TABLE: &[OwnRoute] = &[
     row(Endpoint::Sessions,         "GET",    "/api/auth/sessions",        OwnAccess::SignedIn,         Doing::Sessions),
     row(Endpoint::EndOtherSessions, "DELETE", "/api/auth/sessions",        OwnAccess::SignedIn,         Doing::Sessions),
     row(Endpoint::EndSession,       "DELETE", "/api/auth/sessions/{id}",   OwnAccess::SignedIn,         Doing::Sessions),
+    row(Endpoint::UserRoles,        "GET",    "/api/admin/roles/user-roles",      OwnAccess::Admin,            Doing::Admin),
+    row(Endpoint::GrantRole,        "PUT",    "/api/admin/roles/user-roles",      OwnAccess::SteppedUpAdmin,   Doing::Admin),
+    row(Endpoint::TakeRole,         "DELETE", "/api/admin/roles/user-roles",      OwnAccess::SteppedUpAdmin,   Doing::Admin),
+    row(Endpoint::EndSessionsOf,    "DELETE", "/api/admin/sessions",              OwnAccess::SteppedUpAdmin,   Doing::Admin),
+    row(Endpoint::ResetOtp,         "DELETE", "/api/admin/otp",                   OwnAccess::SteppedUpAdmin,   Doing::Admin),
     row(Endpoint::AgentLogin,       "POST",   "/api/agents/login",         OwnAccess::Anyone,           Doing::Agent),
     row(Endpoint::AgentPassword,    "POST",   "/api/agents/password",      OwnAccess::SignedIn,         Doing::Agent),
     row(Endpoint::OtpSetup,         "POST",   "/api/auth/otp-setup",       OwnAccess::SignedInAnyStage, Doing::Otp),

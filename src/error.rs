@@ -152,6 +152,8 @@ pub enum Forbidden {
     NotVisible,
     /// The employee is no agent.
     NotAnAgent,
+    /// Nobody else is an administrator.
+    LastAdmin,
     /// There is no one-time-password device: one must be bound first.
     OtpNotBound,
     /// No secret is on offer: set up first.
@@ -185,6 +187,7 @@ impl fmt::Display for Forbidden {
             }
             Forbidden::OtpBindingOnly => f.write_str("a half-authenticated token"),
             Forbidden::NotVisible => f.write_str("the member is not in the application's visible range"),
+            Forbidden::LastAdmin => f.write_str("the last administrator"),
             Forbidden::NotAnAgent => f.write_str("the employee is no agent"),
             Forbidden::OtpNotBound => f.write_str("no one-time-password device is bound"),
             Forbidden::OtpNotOffered => f.write_str("no one-time-password secret is on offer"),
@@ -234,6 +237,8 @@ pub enum Doing {
     Bind,
     /// Listing or ending sessions.
     Sessions,
+    /// Administering.
+    Admin,
     /// Signing an agent in, or setting their password.
     Agent,
     /// Binding a one-time-password device, or giving a code.

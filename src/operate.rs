@@ -8,7 +8,7 @@ use crate::directory::{Assignment, Directory, RoleChange};
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::role::RoleName;
 use crate::domain::session::{EndCause, SessionId};
-use crate::signin::session::or_default;
+use crate::signin::roles::{Change, Roles};
 use crate::store::live::Live;
 
 /// More rows than anybody reads.
@@ -94,6 +94,9 @@ pub enum OperateFault {
     /// There is no such employee.
     #[error("there is no employee {0}; they appear with their first sign-in")]
     NoEmployee(String),
+    /// Somebody must be an administrator.
+    #[error("{0} is the last administrator; grant `admin` to somebody else first")]
+    LastAdmin(String),
     /// A role's name has letters, digits, `_` and `-`.
     #[error("`{0}` cannot be a role's name: use letters, digits, `_` and `-`")]
     NoRole(String),
@@ -107,7 +110,7 @@ pub struct Operator {
     live: Arc<Live>,
     directory: Arc<dyn Directory>,
     main_corp: CorpId,
-    default_role: Option<RoleName>,
+    roles: Roles,
 }
 
 impl Operator {
@@ -118,7 +121,8 @@ impl Operator {
         main_corp: CorpId,
         default_role: Option<RoleName>,
     ) -> Self {
-        Self { live, directory, main_corp, default_role }
+        let roles = Roles::new(live.clone(), directory.clone(), default_role);
+        Self { live, directory, main_corp, roles }
     }
 
     /// Carries out one order. Effective on live sessions when it returns.
@@ -160,41 +164,20 @@ impl Operator {
         if !RoleName::is_well_formed(role) {
             return Err(OperateFault::NoRole(role.to_owned()));
         }
-        let (corp_id, employee, role) = (&self.main_corp, EmployeeId::new(employee_id), RoleName::new(role));
-        let changed = match change {
-            Change::Grant => self.directory.grant(corp_id, &employee, &role).await,
-            Change::Take => self.directory.take(corp_id, &employee, &role).await,
-        };
-        match changed.map_err(failed)? {
+        let (employee, role) = (EmployeeId::new(employee_id), RoleName::new(role));
+        let (changed, sessions) = self.roles.change(&self.main_corp, &employee, &role, change).await.map_err(failed)?;
+        match changed {
             RoleChange::NoEmployee => return Err(OperateFault::NoEmployee(employee_id.to_owned())),
+            RoleChange::LastAdmin => return Err(OperateFault::LastAdmin(employee_id.to_owned())),
             RoleChange::Unchanged => return Ok(Done::Unchanged),
             RoleChange::Done => {}
         }
-        let roles = self.directory.roles(corp_id, &employee).await.map_err(failed)?;
-        // What a new sign-in would get: whoever loses the last role goes on as anybody does.
-        let roles = or_default(roles, self.default_role.as_ref());
-        let sessions = self.live.change_roles(corp_id, &employee, &roles).await.map_err(failed)?;
         tracing::info!(
             target: "deskgate::audit",
             { employee.id = employee_id, role = role.as_str(), change = change.as_str() },
             "an operator changed a role"
         );
         Ok(Done::Changed { sessions })
-    }
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Change {
-    Grant,
-    Take,
-}
-
-impl Change {
-    fn as_str(self) -> &'static str {
-        match self {
-            Change::Grant => "grant",
-            Change::Take => "take",
-        }
     }
 }
 

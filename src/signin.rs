@@ -15,6 +15,8 @@ use crate::token::Tokens;
 use crate::token::seal::Seal;
 use crate::token::vault::Vault;
 
+mod admin;
+
 pub mod agent;
 
 mod attempt;
@@ -30,6 +32,8 @@ mod once;
 pub mod otp;
 
 pub mod password;
+
+pub mod roles;
 
 pub mod session;
 
@@ -109,6 +113,7 @@ pub struct SignIn {
     nameless: attempt::Nameless,
     passwords: password::Passwords,
     strangers: agent::Strangers,
+    roles: roles::Roles,
 }
 
 /// What [`SignIn`] works with.
@@ -135,8 +140,10 @@ impl SignIn {
     /// Puts the parts together.
     pub fn new(settings: Settings, parts: Parts) -> Self {
         let Parts { live, directory, platform, tokens, seal, vault, clock, metrics } = parts;
+        let roles = roles::Roles::new(live.clone(), directory.clone(), settings.default_role.clone());
         Self {
             settings,
+            roles,
             live,
             directory,
             platform,

@@ -9,7 +9,8 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 use sqlx::{ConnectOptions, Row, SqlitePool};
 
 use super::{
-    Arriving, Assignment, Directory, DirectoryError, LoginEntry, LoginRecord, LoginResult, RoleChange, development,
+    Arriving, Assignment, Assignments, AssignmentsAsked, Directory, DirectoryError, LoginEntry, LoginRecord,
+    LoginResult, RoleChange, development,
 };
 use crate::domain::client::Client;
 use crate::domain::clock::{Clock, Timestamp};
@@ -168,13 +169,34 @@ impl Directory for SqlDirectory {
         .fetch_all(&self.pool)
         .await
         .map_err(unavailable)?;
-        let assignments = rows.iter().map(|row| Assignment {
-            corp_id: CorpId::new(row.get::<String, _>(0)),
-            employee_id: EmployeeId::new(row.get::<String, _>(1)),
-            name: row.get(2),
-            role: RoleName::new(row.get::<String, _>(3)),
-        });
-        Ok(assignments.collect())
+        Ok(rows.iter().map(assignment_of).collect())
+    }
+
+    async fn assignments_page(&self, asked: AssignmentsAsked<'_>) -> Result<Assignments, DirectoryError> {
+        const FROM: &str = "FROM user_roles JOIN roles ON roles.id = user_roles.role_id
+             JOIN employees ON employees.corp_id = user_roles.corp_id AND employees.employee_id = user_roles.employee_id
+             WHERE ($1 = '' OR roles.name = $1) AND ($2 = '' OR user_roles.employee_id = $2)";
+        let (role, employee_id) = (asked.role.unwrap_or_default(), asked.employee_id.unwrap_or_default());
+        let total: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(format!("SELECT count(*) {FROM}")))
+            .bind(role)
+            .bind(employee_id)
+            .fetch_one(&self.pool)
+            .await
+            .map_err(unavailable)?;
+        let page = format!(
+            "SELECT user_roles.corp_id, user_roles.employee_id, employees.name, roles.name {FROM}
+             ORDER BY user_roles.corp_id, user_roles.employee_id, roles.name LIMIT $3 OFFSET $4"
+        );
+        let rows = sqlx::query(sqlx::AssertSqlSafe(page))
+            .bind(role)
+            .bind(employee_id)
+            .bind(i64::try_from(asked.limit).unwrap_or(i64::MAX))
+            .bind(i64::try_from(asked.skip).unwrap_or(i64::MAX))
+            .fetch_all(&self.pool)
+            .await
+            .map_err(unavailable)?;
+        let items = rows.iter().map(assignment_of).collect();
+        Ok(Assignments { items, total: usize::try_from(total).unwrap_or(0) })
     }
 
     async fn grant(
@@ -215,9 +237,13 @@ impl Directory for SqlDirectory {
         if self.employee(corp_id, employee_id).await?.is_none() {
             return Ok(RoleChange::NoEmployee);
         }
+        // One statement: of two administrators who take each other's role one stays.
         let taken = sqlx::query(
             "DELETE FROM user_roles WHERE corp_id = $1 AND employee_id = $2
-             AND role_id IN (SELECT id FROM roles WHERE name = $3)",
+             AND role_id IN (SELECT id FROM roles WHERE name = $3)
+             AND ($3 <> 'admin' OR EXISTS (
+                 SELECT 1 FROM user_roles AS others JOIN roles ON roles.id = others.role_id
+                 WHERE roles.name = 'admin' AND (others.corp_id <> $1 OR others.employee_id <> $2)))",
         )
         .bind(corp_id.as_str())
         .bind(employee_id.as_str())
@@ -225,7 +251,11 @@ impl Directory for SqlDirectory {
         .execute(&self.pool)
         .await
         .map_err(unavailable)?;
-        Ok(if taken.rows_affected() == 0 { RoleChange::Unchanged } else { RoleChange::Done })
+        if taken.rows_affected() > 0 {
+            return Ok(RoleChange::Done);
+        }
+        let kept = role.as_str() == "admin" && self.assigned_roles(corp_id, employee_id).await?.contains(role);
+        Ok(if kept { RoleChange::LastAdmin } else { RoleChange::Unchanged })
     }
 
     async fn employees(&self, limit: usize) -> Result<Vec<Employee>, DirectoryError> {
@@ -308,6 +338,15 @@ impl Directory for SqlDirectory {
 
     async fn ready(&self) -> Result<(), DirectoryError> {
         sqlx::query("SELECT 1").fetch_one(&self.pool).await.map(|_| ()).map_err(unavailable)
+    }
+}
+
+fn assignment_of(row: &SqliteRow) -> Assignment {
+    Assignment {
+        corp_id: CorpId::new(row.get::<String, _>(0)),
+        employee_id: EmployeeId::new(row.get::<String, _>(1)),
+        name: row.get(2),
+        role: RoleName::new(row.get::<String, _>(3)),
     }
 }
 

@@ -126,6 +126,10 @@ fn forbidden(reason: &Forbidden, language: Language) -> Cow<'static, str> {
             "your account is not in the visible range of this application; contact the administrator",
             "您不在本应用的可见范围内，请联系管理员",
         ),
+        Forbidden::LastAdmin => say(
+            "this is the last administrator; make somebody else one first",
+            "这是最后一位管理员，请先将他人设为管理员",
+        ),
         Forbidden::NotAnAgent => {
             say("this employee is no agent; contact the administrator", "该员工不是坐席，请联系管理员")
         }
@@ -236,6 +240,8 @@ fn doing_phrase(doing: Doing, language: Language) -> &'static str {
         (Doing::Bind, Language::Chinese) => "绑定失败",
         (Doing::Sessions, Language::English) => "sessions failed",
         (Doing::Sessions, Language::Chinese) => "会话操作失败",
+        (Doing::Admin, Language::English) => "administration failed",
+        (Doing::Admin, Language::Chinese) => "管理操作失败",
         (Doing::Agent, Language::English) => "agent sign-in failed",
         (Doing::Agent, Language::Chinese) => "坐席登录失败",
         (Doing::Otp, Language::English) => "one-time password failed",

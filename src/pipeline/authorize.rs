@@ -7,7 +7,8 @@ use super::head::{HttpVersion, Unwanted};
 use super::route::Target;
 use super::{Arrival, Caller, Gate, OwnCall, Pass, Permit, record};
 use crate::domain::clock::Timestamp;
-use crate::domain::session::Stage;
+use crate::domain::role::RoleName;
+use crate::domain::session::{Session, Stage};
 use crate::endpoints::OwnAccess;
 use crate::error::{Error, Forbidden};
 use crate::rules::judge::Facts;
@@ -30,11 +31,8 @@ pub fn check(
 ) -> Result<Permit, Error> {
     match target {
         Target::Own(route) => {
-            if let Caller::Known(known) = &caller
-                && known.session.stage == Stage::OtpBinding
-                && route.access == OwnAccess::SignedIn
-            {
-                return Err(Forbidden::OtpBindingOnly.into());
+            if let Caller::Known(known) = &caller {
+                check_own(route.access, &known.session, now)?;
             }
             Ok(Permit::Own(OwnCall { route, caller, _proof: Proof(()) }))
         }
@@ -46,6 +44,28 @@ pub fn check(
             Ok(Permit::Upstream(pass(gate, rule, caller, scope, request, now)))
         }
     }
+}
+
+/// Whether a session opens an endpoint of ours.
+pub fn check_own(access: OwnAccess, session: &Session, now: Timestamp) -> Result<(), Error> {
+    let wanted = match access {
+        OwnAccess::Anyone | OwnAccess::SignedInAnyStage => return Ok(()),
+        OwnAccess::SignedIn => None,
+        OwnAccess::Admin | OwnAccess::SteppedUpAdmin => Some("admin"),
+    };
+    if session.stage == Stage::OtpBinding {
+        return Err(Forbidden::OtpBindingOnly.into());
+    }
+    if let Some(wanted) = wanted
+        && session.current_role.as_str() != wanted
+    {
+        let active = session.current_role.clone();
+        return Err(Forbidden::RoleRequired { active, wanted: vec![RoleName::new(wanted)] }.into());
+    }
+    if access == OwnAccess::SteppedUpAdmin && !session.is_stepped_up(now) {
+        return Err(Error::StepUpRequired);
+    }
+    Ok(())
 }
 
 /// What the rule says; in shadow mode it is only told.

@@ -6,14 +6,15 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::case::Asked;
-use super::judge::{Check, Facts, Watch};
+use super::judge::{Check, Facts, StepUp, Watch};
 use super::rate::{self, Rate};
 use super::{Lookup, Mode, Rule, RuleSet};
 use crate::domain::path::{self, NotPlain};
 use crate::domain::rate::Charged;
 use crate::domain::role::RoleName;
+use crate::domain::session::Session;
 use crate::endpoints::{self, OwnAccess, OwnLookup, OwnRoute};
-use crate::error::{BadRequest, Error};
+use crate::error::{BadRequest, Error, Forbidden};
 use crate::reply::retry_after_seconds;
 use crate::store::counters::InMemory;
 
@@ -258,10 +259,13 @@ impl RuleSet {
         let mut steps = vec![Step { check: "path", wants: route.path.to_owned(), outcome: Outcome::Hit }];
         let refused = match (route.access, &asked.role) {
             (OwnAccess::Anyone, _) => None,
-            (OwnAccess::SignedIn | OwnAccess::SignedInAnyStage, role) => {
+            (access, role) => {
                 let outcome = if role.is_some() { Outcome::Hit } else { Outcome::Miss };
                 steps.push(Step { outcome, ..step(Check::Token) });
-                role.is_none().then_some(Error::NoCredentials)
+                match facts.session {
+                    None => Some(Error::NoCredentials),
+                    Some(session) => own_refusal(access, session, facts, &mut steps),
+                }
             }
         };
         let own = self.rates_of(route.endpoint);
@@ -295,6 +299,26 @@ impl RuleSet {
             retry_after: None,
         })
     }
+}
+
+/// Role and step-up of an endpoint of ours, step by step.
+fn own_refusal(access: OwnAccess, session: &Session, facts: &Facts<'_>, steps: &mut Vec<Step>) -> Option<Error> {
+    if !matches!(access, OwnAccess::Admin | OwnAccess::SteppedUpAdmin) {
+        return None;
+    }
+    let admin = session.current_role.as_str() == "admin";
+    let outcome = |hit: bool| if hit { Outcome::Hit } else { Outcome::Miss };
+    steps.push(Step { check: "roles", wants: "admin".to_owned(), outcome: outcome(admin) });
+    if !admin {
+        let active = session.current_role.clone();
+        return Some(Forbidden::RoleRequired { active, wanted: vec![RoleName::new("admin")] }.into());
+    }
+    if access == OwnAccess::Admin {
+        return None;
+    }
+    let fresh = facts.step_up == StepUp::Fresh;
+    steps.push(Step { check: "step_up", wants: "a fresh one-time password".to_owned(), outcome: outcome(fresh) });
+    (!fresh).then_some(Error::StepUpRequired)
 }
 
 fn methods(rule: &Rule) -> String {

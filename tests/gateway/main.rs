@@ -25,6 +25,8 @@ mod otp;
 
 mod agents;
 
+mod user_roles;
+
 mod login_log;
 
 mod platform_faults;

@@ -1,0 +1,76 @@
+//! `/api/admin/…`: who has which role, and ending what others have.
+
+use serde::{Deserialize, Serialize};
+
+use super::incoming::Query;
+use crate::directory::factors::Taken;
+use crate::directory::{Assignment, AssignmentsAsked, RoleChange};
+use crate::error::{BadRequest, Error};
+use crate::signin::SignIn;
+use crate::signin::roles::Change;
+use crate::store::live::Known;
+
+/// Most rows of a page.
+const LONGEST_PAGE: usize = 200;
+
+/// Rows of a page when nobody says.
+const USUAL_PAGE: usize = 50;
+
+/// A page of assignments.
+#[derive(Debug, Serialize)]
+pub struct UserRoles {
+    items: Vec<Assignment>,
+    total: usize,
+    page: usize,
+    page_size: usize,
+}
+
+/// Whose role, and which.
+#[derive(Debug, Deserialize)]
+pub struct UserRole {
+    employee_id: String,
+    role: String,
+}
+
+/// What became of it.
+#[derive(Debug, Serialize)]
+pub struct Changed {
+    success: bool,
+    changed: bool,
+    sessions: usize,
+}
+
+/// Lists assignments, by page and filter.
+pub async fn user_roles(signin: &SignIn, query: &Query) -> Result<UserRoles, Error> {
+    let number = |name: &'static str, usual: usize, most: usize| match query.optional(name)? {
+        None => Ok(usual),
+        Some(text) => text.parse().ok().filter(|number| (1..=most).contains(number)).ok_or(BadRequest::Parameter(name)),
+    };
+    let (page, page_size) = (number("page", 1, 1_000_000)?, number("page_size", USUAL_PAGE, LONGEST_PAGE)?);
+    let asked = AssignmentsAsked {
+        role: query.optional("role")?,
+        employee_id: query.optional("employee_id")?,
+        skip: (page - 1) * page_size,
+        limit: page_size,
+    };
+    let found = signin.assignments(asked).await?;
+    Ok(UserRoles { items: found.items, total: found.total, page, page_size })
+}
+
+/// Gives or takes a role.
+pub async fn change(signin: &SignIn, admin: &Known, body: UserRole, change: Change) -> Result<Changed, Error> {
+    let (changed, sessions) = signin.change_role(admin, &body.employee_id, &body.role, change).await?;
+    Ok(Changed { success: true, changed: changed == RoleChange::Done, sessions })
+}
+
+/// Ends every session of an employee.
+pub async fn end_sessions(signin: &SignIn, admin: &Known, query: &Query) -> Result<Changed, Error> {
+    let sessions = signin.end_sessions_of(admin, query.required("employee_id")?).await?;
+    Ok(Changed { success: true, changed: sessions > 0, sessions })
+}
+
+/// Resets an employee's one-time-password device.
+pub async fn reset_otp(signin: &SignIn, admin: &Known, query: &Query) -> Result<Changed, Error> {
+    let taken = signin.reset_otp(admin, query.required("employee_id")?).await?;
+    Ok(Changed { success: true, changed: taken == Taken::Yes, sessions: 0 })
+}

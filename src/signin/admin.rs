@@ -1,0 +1,92 @@
+//! What administrators do to others: roles, sessions, devices.
+
+use super::SignIn;
+use super::roles::{Change, RoleFault};
+use crate::directory::factors::{Account, Taken};
+use crate::directory::{Assignments, AssignmentsAsked, RoleChange};
+use crate::domain::employee::{CorpId, EmployeeId};
+use crate::domain::role::RoleName;
+use crate::domain::session::EndCause;
+use crate::error::{BadRequest, Error, Forbidden};
+use crate::store::live::Known;
+
+impl From<RoleFault> for Error {
+    fn from(fault: RoleFault) -> Self {
+        match fault {
+            RoleFault::Directory(error) => error.into(),
+            RoleFault::Store(error) => error.into(),
+        }
+    }
+}
+
+impl SignIn {
+    /// Who has which role, a page of it.
+    pub async fn assignments(&self, asked: AssignmentsAsked<'_>) -> Result<Assignments, Error> {
+        Ok(self.directory.assignments_page(asked).await?)
+    }
+
+    /// Gives or takes a role of an employee of the main corporation. The last administrator stays one.
+    pub async fn change_role(
+        &self,
+        admin: &Known,
+        employee_id: &str,
+        role: &str,
+        change: Change,
+    ) -> Result<(RoleChange, usize), Error> {
+        if !RoleName::is_well_formed(role) {
+            return Err(BadRequest::Parameter("role").into());
+        }
+        let (corp_id, employee_id) = self.employee_named(employee_id)?;
+        let role = RoleName::new(role);
+        let changed = self.roles.change(&corp_id, &employee_id, &role, change).await?;
+        match changed.0 {
+            RoleChange::NoEmployee => return Err(Forbidden::EmployeeUnknown.into()),
+            RoleChange::LastAdmin => return Err(Forbidden::LastAdmin.into()),
+            RoleChange::Unchanged | RoleChange::Done => {}
+        }
+        tracing::info!(
+            target: "deskgate::audit",
+            { employee.id = employee_id.as_str(), role = role.as_str(), change = change.as_str(),
+              by = admin.session.employee_id.as_str() },
+            "an administrator changed a role"
+        );
+        Ok(changed)
+    }
+
+    /// Ends every session of an employee. Returns how many there were.
+    pub async fn end_sessions_of(&self, admin: &Known, employee_id: &str) -> Result<usize, Error> {
+        let (corp_id, employee_id) = self.employee_named(employee_id)?;
+        if self.directory.employee(&corp_id, &employee_id).await?.is_none() {
+            return Err(Forbidden::EmployeeUnknown.into());
+        }
+        let sessions = self.live.store().of_employee(&corp_id, &employee_id).await?;
+        for session in &sessions {
+            self.live.end(&session.id, EndCause::Operator).await?;
+        }
+        tracing::info!(
+            target: "deskgate::audit",
+            { employee.id = employee_id.as_str(), by = admin.session.employee_id.as_str() },
+            "an administrator ended {} sessions", sessions.len()
+        );
+        Ok(sessions.len())
+    }
+
+    /// Removes an employee's one-time-password device, so that they can bind another.
+    pub async fn reset_otp(&self, admin: &Known, employee_id: &str) -> Result<Taken, Error> {
+        let (corp_id, employee_id) = self.employee_named(employee_id)?;
+        let taken = self.directory.remove_otp(Account { corp_id: &corp_id, employee_id: &employee_id }).await?;
+        tracing::info!(
+            target: "deskgate::audit",
+            { employee.id = employee_id.as_str(), by = admin.session.employee_id.as_str() },
+            "an administrator reset a one-time-password device"
+        );
+        Ok(taken)
+    }
+
+    fn employee_named(&self, employee_id: &str) -> Result<(CorpId, EmployeeId), Error> {
+        if !EmployeeId::is_well_formed(employee_id) {
+            return Err(Forbidden::EmployeeUnknown.into());
+        }
+        Ok((self.settings.main_corp.clone(), EmployeeId::new(employee_id)))
+    }
+}

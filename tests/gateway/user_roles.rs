@@ -1,0 +1,147 @@
+//! /api/admin/…: who has which role, and ending what others have; for administrators who act as such.
+
+use std::time::Duration;
+
+use deskgate::domain::clock::Clock;
+use deskgate::signin::totp::{OtpSecret, Step};
+
+use crate::support::*;
+
+const ROLES: &str = "/api/admin/roles/user-roles";
+
+/// An administrator who has just given a one-time password.
+async fn stepped_up(desk: &Gateway) -> Client {
+    let admin = desk.sign_in("m5001").await;
+    let data = admin.post("/api/auth/otp-setup").await.expect_code(0).data();
+    let secret = OtpSecret::from_bytes(&base32(data["secret"].as_str().expect("text"))).expect("a secret");
+    let code = secret.code(Step::at(Clock::system().now())).text();
+    admin.post_json("/api/auth/otp-bind", &json!({ "code": code })).await.expect_code(0);
+    admin
+}
+
+async fn send(client: &Client, method: &str, target: &str, body: Value) -> Answer {
+    client.send(method, target, &[("Content-Type", "application/json")], body.to_string().as_bytes()).await
+}
+
+fn pairs(data: &Value) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().expect("text").to_owned();
+    let items = data["items"].as_array().expect("items");
+    items.iter().map(|item| (text(&item["employee_id"]), text(&item["role"]))).collect()
+}
+
+#[tokio::test]
+async fn assignments_are_listed_by_page_and_filter() {
+    let desk = Gateway::start().await;
+    let admin = desk.sign_in("m5001").await;
+    let all = admin.get(ROLES).await.expect_code(0).data();
+    assert_eq!((&all["total"], &all["page"], &all["page_size"]), (&json!(8), &json!(1), &json!(50)));
+    let whole = pairs(&all);
+    let mut paged = Vec::new();
+    for page in 1..=3 {
+        paged.extend(pairs(&admin.get(&format!("{ROLES}?page={page}&page_size=3")).await.expect_code(0).data()));
+    }
+    assert_eq!(paged, whole);
+    let agents = admin.get(&format!("{ROLES}?role=agent")).await.expect_code(0).data();
+    assert_eq!(pairs(&agents).iter().map(|(who, _)| who.as_str()).collect::<Vec<_>>(), ["a2001", "m5001"]);
+    let own = admin.get(&format!("{ROLES}?employee_id=m5001&role=admin")).await.expect_code(0).data();
+    assert_eq!((&own["total"], pairs(&own).len()), (&json!(1), 1));
+    for query in ["page=0", "page=x", "page_size=0", "page_size=201", "page=-1"] {
+        let answer = admin.get(&format!("{ROLES}?{query}")).await;
+        assert_eq!(answer.code(), 1400, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn only_an_administrator_who_acts_as_one_gets_in_and_changes_need_a_fresh_code() {
+    let desk = Gateway::start().await;
+    let body = json!({ "employee_id": "u1001", "role": "agent" });
+    let other = "/api/admin/sessions?employee_id=u1001";
+    for (who, code) in [("u1001", 1003), ("a2001", 1003), ("s3001", 1003)] {
+        let client = desk.sign_in(who).await;
+        client.get(ROLES).await.expect_code(code);
+        send(&client, "PUT", ROLES, body.clone()).await.expect_code(code);
+        client.send("DELETE", other, &[], b"").await.expect_code(code);
+    }
+    desk.anyone().get(ROLES).await.expect_code(1001);
+    let admin = desk.sign_in("m5001").await;
+    for (method, target) in
+        [("PUT", ROLES), ("DELETE", ROLES), ("DELETE", other), ("DELETE", "/api/admin/otp?employee_id=u1001")]
+    {
+        send(&admin, method, target, body.clone()).await.expect_code(1021);
+    }
+    let admin = stepped_up(&desk).await;
+    admin.post_json("/api/auth/switch-role", &json!({ "role": "agent" })).await.expect_code(0);
+    admin.get(ROLES).await.expect_code(1003);
+}
+
+#[tokio::test]
+async fn row_59_live_sessions_and_sockets_follow_a_change_at_once() {
+    let desk = Gateway::start().await;
+    let admin = stepped_up(&desk).await;
+    let agent = desk.sign_in("a2001").await;
+    let mut socket = agent.websocket("/ws/agent").await;
+    socket.echo("hello").await;
+    let agent_role = json!({ "employee_id": "a2001", "role": "agent" });
+    let data = send(&admin, "DELETE", ROLES, agent_role.clone()).await.expect_code(0).data();
+    assert_eq!((&data["changed"], &data["sessions"]), (&json!(true), &json!(1)));
+    assert_eq!(socket.closed_within(Duration::from_secs(1)).await, Some(4403));
+    assert_eq!(agent.get("/api/auth/me").await.expect_code(0).data()["roles"], json!(["user"]));
+    let again = send(&admin, "DELETE", ROLES, agent_role.clone()).await.expect_code(0).data();
+    assert_eq!(again["changed"], false);
+
+    send(&admin, "PUT", ROLES, agent_role).await.expect_code(0);
+    assert_eq!(agent.get("/api/auth/me").await.expect_code(0).data()["roles"], json!(["agent", "user"]));
+    let unknown = json!({ "employee_id": "z9999", "role": "agent" });
+    send(&admin, "PUT", ROLES, unknown).await.expect_code(1003);
+    send(&admin, "PUT", ROLES, json!({ "employee_id": "u1001", "role": "a b" })).await.expect_code(1400);
+    desk.logged(&["deskgate::audit", "an administrator changed a role", "m5001"]).await;
+}
+
+#[tokio::test]
+async fn the_last_administrator_stays_one() {
+    let desk = Gateway::start().await;
+    let admin = stepped_up(&desk).await;
+    let own = json!({ "employee_id": "m5001", "role": "admin" });
+    send(&admin, "DELETE", ROLES, own.clone()).await.expect_code(1003);
+    let output = desk.command(&["role", "take", "m5001", "admin"]).await;
+    assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("last administrator"));
+    send(&admin, "PUT", ROLES, json!({ "employee_id": "s3001", "role": "admin" })).await.expect_code(0);
+    send(&admin, "DELETE", ROLES, own).await.expect_code(0);
+    admin.get(ROLES).await.expect_code(1003);
+}
+
+#[tokio::test]
+async fn an_administrator_ends_all_sessions_of_an_employee() {
+    let desk = Gateway::start().await;
+    let admin = stepped_up(&desk).await;
+    let victims = [desk.sign_in("u1001").await, desk.sign_in("u1001").await];
+    let mut socket = victims[0].websocket("/ws/employee").await;
+    socket.echo("hello").await;
+    let end = |employee: &'static str| {
+        let admin = &admin;
+        async move { admin.send("DELETE", &format!("/api/admin/sessions?employee_id={employee}"), &[], b"").await }
+    };
+    assert_eq!(end("u1001").await.expect_code(0).data()["sessions"], 2);
+    assert_eq!(socket.closed_within(Duration::from_secs(1)).await, Some(4401));
+    for victim in &victims {
+        victim.get("/api/auth/me").await.expect_invalid_token();
+    }
+    assert_eq!(end("u1001").await.expect_code(0).data()["sessions"], 0);
+    end("z9999").await.expect_code(1003);
+    admin.send("DELETE", "/api/admin/sessions", &[], b"").await.expect_code(1400);
+}
+
+#[tokio::test]
+async fn an_administrator_resets_a_lost_device() {
+    let desk = Gateway::start().await;
+    let admin = stepped_up(&desk).await;
+    let alice = desk.sign_in("u1001").await;
+    let data = alice.post("/api/auth/otp-setup").await.expect_code(0).data();
+    let secret = OtpSecret::from_bytes(&base32(data["secret"].as_str().expect("text"))).expect("a secret");
+    let code = secret.code(Step::at(Clock::system().now())).text();
+    alice.post_json("/api/auth/otp-bind", &json!({ "code": code })).await.expect_code(0);
+    desk.sign_in("u1001").await.post("/api/auth/otp-setup").await.expect_code(1021);
+    let data = admin.send("DELETE", "/api/admin/otp?employee_id=u1001", &[], b"").await.expect_code(0).data();
+    assert_eq!(data["changed"], true);
+    desk.sign_in("u1001").await.post("/api/auth/otp-setup").await.expect_code(0);
+}
