@@ -145,9 +145,7 @@ impl SignIn {
             Ok(verdict) => verdict,
             Err(fault) => {
                 // Nobody has looked at the password: the try does not count.
-                self.directory
-                    .put_lockout(Tried::Password, found.account(), &charged.before, charged.seen.next())
-                    .await?;
+                self.take_back(found.account(), &charged).await?;
                 return Err(busy(fault));
             }
         };
@@ -156,7 +154,12 @@ impl SignIn {
             let none_set = hash.is_none() && self.otp_proves(&found, ask.otp).await?;
             return Err(if none_set { Error::PasswordNotSet } else { Error::PasswordWrong });
         };
-        self.second_factor(&found, ask.otp).await?;
+        let second = self.second_factor(&found, ask.otp).await;
+        if let Err(Error::StepUpRequired) = &second {
+            // The right password and the question for the device: no failed try that the owner should hear of.
+            self.take_back(found.account(), &charged).await?;
+        }
+        second?;
         self.forgive_password(found.account()).await?;
         if let Some(renewed) = renewed {
             self.directory.set_password(found.account(), &renewed.phc()).await?;
@@ -238,7 +241,7 @@ impl SignIn {
                 Ok(Verdict::Right { .. }) => self.forgive_password(whose).await?,
                 Ok(Verdict::Wrong) => return Err(Error::OldPasswordWrong),
                 Err(fault) => {
-                    self.directory.put_lockout(Tried::Password, whose, &charged.before, charged.seen.next()).await?;
+                    self.take_back(whose, &charged).await?;
                     return Err(busy(fault));
                 }
             }
@@ -270,6 +273,12 @@ impl SignIn {
                 return Ok(Charged { before, seen, told });
             }
         }
+    }
+
+    /// Takes a charge back, unless somebody has tried since: theirs counts then, and this one with it.
+    async fn take_back(&self, whose: Account<'_>, charged: &Charged) -> Result<(), Error> {
+        self.directory.put_lockout(Tried::Password, whose, &charged.before, charged.seen.next()).await?;
+        Ok(())
     }
 
     async fn forgive_password(&self, whose: Account<'_>) -> Result<(), Error> {

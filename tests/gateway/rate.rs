@@ -188,3 +188,29 @@ async fn explain_shows_an_exhausted_rate() {
         assert!(text.contains(outcome) && text.contains(answer), "{after}: {text}");
     }
 }
+
+#[tokio::test]
+async fn agents_and_one_time_passwords_have_rates_without_being_told() {
+    let desk = Gateway::start().await;
+    let alice = desk.sign_in("u1001").await;
+    let login = json!({ "employee_id": "z9999" });
+    for (client, target, body, most) in [
+        (desk.anyone(), "/api/agents/login", &login, 60),
+        (alice.clone(), "/api/agents/password", &json!({ "new_password": "x" }), 10),
+        (alice.clone(), "/api/auth/otp-setup", &json!({}), 10),
+        (alice.clone(), "/api/auth/otp-bind", &json!({ "code": 1 }), 20),
+        (alice.clone(), "/api/auth/otp-verify", &json!({ "code": 1 }), 20),
+    ] {
+        let mut passed = 0;
+        let refused = loop {
+            let answer = client.post_json(target, body).await;
+            if answer.status == 429 {
+                break answer;
+            }
+            passed += 1;
+            assert!(passed <= most, "{target} has no limit");
+        };
+        assert!(refused.header("ratelimit-policy").is_some(), "a rate, not a lock: {}", refused.describe());
+        assert_eq!(passed, most, "{target}");
+    }
+}
