@@ -20,23 +20,27 @@ use url::Url;
 use crate::api::{Api, Operations};
 use crate::config::{BindProof, Config, LimitsConfig};
 use crate::domain::client::Client;
-use crate::domain::clock::Clock;
+use crate::domain::clock::{Clock, Timestamp};
 use crate::gateway::connection::HeadLimits;
 use crate::gateway::door::Door;
 use crate::gateway::upstreams::Upstreams;
 use crate::gateway::{Gateway, SocketSettings};
 use crate::metrics::Metrics;
-use crate::operate::Operator;
+use crate::operate::keys::{KeyDesk, KeySettings};
+use crate::operate::{self, Operator};
 use crate::pipeline::Gate;
 use crate::pipeline::record::OwnMetrics;
 use crate::platform::simulated::SimulatedPlatform;
 use crate::rules::{self, RuleFault, RuleSet};
+use crate::signin::devices::Devices;
+use crate::signin::password::{PasswordSettings, Passwords};
 use crate::signin::{Development, Parts, Settings, SignIn};
 use crate::sockets::registry::Registry;
 use crate::store::counters::InMemory;
 use crate::store::live::Live;
 use crate::token::Tokens;
-use crate::token::keys::{self, KeyRing};
+use crate::token::key_file;
+use crate::token::ring::{KeyFault, KeyRing};
 use crate::token::seal::Seal;
 
 mod admin;
@@ -59,7 +63,7 @@ pub use backends::open_offline;
 use backends::{open_directory, open_platform, open_store, open_vault};
 pub use control::{ControlFault, call};
 pub use fault::StartFault;
-use follow::{follow, judge_all_sockets, sweep};
+use follow::{end_with_keys, follow, judge_all_sockets, sweep};
 pub use lock::DataLock;
 use watching::Look;
 
@@ -106,6 +110,7 @@ pub struct App {
     /// What the rule files looked like when they were last read.
     looked: Mutex<Look>,
     gate: Arc<Gate>,
+    keys: Arc<KeyDesk>,
     registry: Arc<Registry>,
     operations: Arc<Operations>,
     certificate: Option<tls::Certificate>,
@@ -131,12 +136,12 @@ impl App {
 
         let data = config.server.data_dir.clone();
         let in_data = |source| StartFault::Data { path: data.clone(), source };
-        keys::create_private_folder(&data).map_err(in_data)?;
+        key_file::create_private_folder(&data).map_err(in_data)?;
         let lock = DataLock::take(&data)?;
         let looked = Mutex::new(rule_source.look());
         let rules = rule_source.load(&config.upstream_names(), &metrics).map_err(StartFault::Rules)?;
         let key_folder = data.join("keys");
-        let keys = KeyRing::open(&key_folder, config.token.algorithm, clock.now())?;
+        let keys = open_keys(&config, clock.now())?;
         let seal = Seal::open(&key_folder).map_err(in_data)?;
         let vault = open_vault(&config, &key_folder).map_err(in_data)?;
         let certificate = config.server.tls.as_ref().map(tls::Certificate::open).transpose()?;
@@ -147,6 +152,9 @@ impl App {
         let issuer = config.server.public_url.as_str().trim_end_matches('/').to_owned();
         let tokens = Arc::new(Tokens::new(keys, issuer.clone(), config.token.leeway.get()));
         let live = Arc::new(Live::new(store.clone(), config.token.cache, config.token.lifetime.get()));
+        let keys = Arc::new(KeyDesk::new(key_settings(&config), tokens.clone(), live.clone(), clock.clone()));
+        let devices = Devices::new(directory.clone(), vault, clock.clone(), config.otp.issuer.clone());
+        let passwords = Arc::new(Passwords::new(PasswordSettings::default()));
         let registry = Arc::new(Registry::default());
         let operations = Arc::new(Operations::default());
         let signin = Arc::new(SignIn::new(
@@ -157,7 +165,8 @@ impl App {
                 platform,
                 tokens: tokens.clone(),
                 seal,
-                vault,
+                devices: devices.clone(),
+                passwords: passwords.clone(),
                 clock: clock.clone(),
                 metrics: metrics.clone(),
             },
@@ -167,9 +176,18 @@ impl App {
 
         // Changes are followed before the first request can be answered.
         tokio::spawn(follow(store.changes(), gate.clone(), registry.clone(), signin.clone()));
+        tokio::spawn(end_with_keys(keys.clone(), gate.clone(), registry.clone()));
         tokio::spawn(sweep(store, gate.clone(), signin.clone()));
         let (shutdown, watched) = watch::channel(false);
-        let operator = Operator::new(live, directory, config.platform.main_corp(), config.directory.fallback_role());
+        let operator = Operator::new(operate::Parts {
+            live,
+            directory,
+            default_role: config.directory.fallback_role(),
+            main_corp: config.platform.main_corp(),
+            devices,
+            passwords,
+            keys: keys.clone(),
+        });
         control::open(&data, operator).map_err(in_data)?;
         tokio::spawn(admin::serve(admin_listener, metrics.clone(), signin.clone(), watched.clone()));
 
@@ -210,6 +228,7 @@ impl App {
             rule_source,
             looked,
             gate,
+            keys,
             registry,
             operations,
             certificate,
@@ -231,6 +250,9 @@ impl App {
         let reloaded = self.try_reload();
         self.gate.metrics.config_reload_success.set(i64::from(reloaded.is_ok()));
         if reloaded.is_ok() {
+            if let Err(error) = self.keys.settle().await {
+                tracing::warn!(%error, "sessions of keys that are gone could not be ended; their tokens are refused");
+            }
             // A handshake that was judged by the old rules looks at the new ones once more after it has entered.
             self.registry.follow(&self.gate.rules.load());
             judge_all_sockets(&self.gate, &self.registry).await;
@@ -253,18 +275,12 @@ impl App {
         *self.looked.lock().unwrap_or_else(PoisonError::into_inner) = self.rule_source.look();
         let rules =
             self.rule_source.load(&self.config.upstream_names(), &self.gate.metrics).map_err(StartFault::Rules)?;
-        let folder = self.config.server.data_dir.join("keys");
-        let keys = KeyRing::read(&folder, self.config.token.algorithm)?;
+        let keys = self.keys.read()?;
         if let Some(certificate) = &self.certificate {
             certificate.reload()?;
         }
         let count = rules.count();
-        let retired = !keys.has_all_of(&self.gate.tokens.keys());
-        self.gate.tokens.use_keys(keys);
-        if retired {
-            // Tokens of a key that is gone are known until they are forgotten.
-            self.gate.live.forget_all();
-        }
+        self.keys.take(keys);
         self.gate.rules.store(Arc::new(rules));
         loaded(&self.gate.metrics, &self.gate.clock, count);
         Ok(count)
@@ -321,6 +337,20 @@ fn fill_ports(config: &mut Config, port: u16) {
     }
 }
 
+fn key_settings(config: &Config) -> KeySettings {
+    KeySettings {
+        folder: config.server.data_dir.join("keys"),
+        algorithm: config.token.algorithm,
+        lead: config.token.key_lead.get(),
+        grace: config.token.key_grace.get(),
+    }
+}
+
+fn open_keys(config: &Config, now: Timestamp) -> Result<KeyRing, KeyFault> {
+    let KeySettings { folder, algorithm, grace, .. } = key_settings(config);
+    KeyRing::open(&folder, algorithm, grace, now)
+}
+
 fn settings(config: &Config, public_url: String) -> Settings {
     Settings {
         platform: config.platform.kind,
@@ -334,7 +364,6 @@ fn settings(config: &Config, public_url: String) -> Settings {
         flow_cookie: config.oauth2.require_flow_cookie,
         flow_lifetime: config.oauth2.flow_lifetime.get(),
         otp_valid_for: config.otp.valid_for.get(),
-        otp_issuer: config.otp.issuer.clone(),
         login_log: config.directory.login_log.get(),
         bind_proof: config.bind.proof,
         development: if config.server.development { Development::On } else { Development::Off },

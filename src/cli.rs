@@ -10,21 +10,37 @@ use crate::config::{self, Config, Fault, Override};
 use crate::metrics::Metrics;
 use crate::rules::RuleSet;
 
+mod agent;
+
 mod check;
+
+mod completions;
 
 mod demo;
 
+mod employee;
+
 mod explain;
+
+mod key;
 
 mod log;
 
 mod operate;
 
+mod role;
+
 mod serve;
+
+mod session;
+
+mod show;
+
+mod terminal_qr;
 
 /// The front door of an IT help desk.
 #[derive(Parser)]
-#[command(name = "deskgate", version, about)]
+#[command(name = "deskgate", version, about, after_help = EXIT_CODES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -40,10 +56,18 @@ enum Command {
     Explain(Box<explain::ExplainArgs>),
     /// Run gateway, simulated platform and a demo help desk in one process, and say what to open.
     Demo(demo::DemoArgs),
-    /// Show and end sessions.
-    Session(operate::SessionArgs),
-    /// Show, grant and take roles.
-    Role(operate::RoleArgs),
+    /// Employees: show, add, change, disable, remove; their one-time-password devices and the login log.
+    Employee(employee::EmployeeArgs),
+    /// Roles: show, grant and take.
+    Role(role::RoleArgs),
+    /// Agents: show, add, change, remove; their local passwords.
+    Agent(agent::AgentArgs),
+    /// Signing keys: show, rotate, remove.
+    Key(key::KeyArgs),
+    /// Sessions: show and end.
+    Session(session::SessionArgs),
+    /// Print completions for a shell, e.g. `deskgate completions bash > /etc/bash_completion.d/deskgate`.
+    Completions(completions::CompletionsArgs),
 }
 
 /// Where the configuration comes from.
@@ -63,8 +87,25 @@ impl ConfigArgs {
     }
 }
 
+/// What scripts can rely on. 2 is the argument parser's.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Exit {
+    /// A fault was found, or something is out of reach.
+    CouldNot = 1,
+    /// What was named is not there.
+    NotThere = 3,
+    /// What was asked for may not be.
+    Refused = 4,
+    /// Nobody said yes.
+    NotConfirmed = 5,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 done, or so already; 1 a fault, or something is out of reach; 2 wrong usage; \
+    3 what was named is not there; 4 refused, and why; 5 not confirmed.";
+
 /// A command that failed; everything there is to say has been said on standard error.
-struct Failed;
+struct Failed(Exit);
 
 /// Runs the command that the arguments name.
 pub fn run() -> ExitCode {
@@ -73,19 +114,23 @@ pub fn run() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(*args),
         Command::Demo(args) => demo::run(&args),
-        Command::Session(args) => operate::session(&args),
-        Command::Role(args) => operate::role(&args),
+        Command::Employee(args) => employee::run(&args),
+        Command::Role(args) => role::run(&args),
+        Command::Agent(args) => agent::run(&args),
+        Command::Key(args) => key::run(&args),
+        Command::Session(args) => session::run(&args),
+        Command::Completions(args) => completions::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failed) => ExitCode::FAILURE,
+        Err(Failed(exit)) => ExitCode::from(exit as u8),
     }
 }
 
 /// Says something on standard error.
 fn complain(text: impl std::fmt::Display) -> Failed {
     eprintln!("{text}");
-    Failed
+    Failed(Exit::CouldNot)
 }
 
 /// Says all faults of a configuration or of rules.
@@ -93,7 +138,7 @@ fn complain_of(faults: &[impl std::fmt::Display]) -> Failed {
     for fault in faults {
         eprintln!("{fault}");
     }
-    Failed
+    Failed(Exit::CouldNot)
 }
 
 /// Loads rules and runs their cases.

@@ -11,10 +11,13 @@ use crate::domain::role::RoleName;
 use crate::domain::session::{LoginMethod, LoginSource};
 use crate::error::{Error, Part};
 use factors::Factors;
+use people::People;
 
 mod development;
 
 pub mod factors;
+
+pub mod people;
 
 pub mod sql;
 
@@ -154,7 +157,7 @@ pub struct Assignments {
 
 /// Employees, roles and the login log.
 #[async_trait]
-pub trait Directory: Factors {
+pub trait Directory: Factors + People {
     /// The employee of this corporation and id.
     async fn employee(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<Option<Employee>, DirectoryError>;
 
@@ -199,8 +202,8 @@ pub trait Directory: Factors {
     /// recorded does not succeed, so this comes before the token is handed out.
     async fn record_login(&self, record: LoginRecord<'_>) -> Result<(), DirectoryError>;
 
-    /// The login log, newest first, at most `limit` lines.
-    async fn logins(&self, limit: usize) -> Result<Vec<LoginEntry>, DirectoryError>;
+    /// The login log, of one employee or of all, newest first, at most `limit` lines.
+    async fn logins(&self, employee_id: Option<&str>, limit: usize) -> Result<Vec<LoginEntry>, DirectoryError>;
 
     /// Removes what is older than `kept` from the login log.
     async fn forget_logins(&self, kept: Duration) -> Result<(), DirectoryError>;

@@ -1,15 +1,37 @@
-//! What operators can do to sessions and roles, whether a gateway runs (through its socket) or not.
+//! What operators can do to people, roles, sessions and keys, whether a gateway runs (through its socket) or not.
+//! Effective on live sessions when an order returns.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::directory::{Assignment, Directory, RoleChange};
+use crate::directory::factors::Account;
+use crate::directory::people::AgentEntry;
+use crate::directory::{Assignment, Directory, LoginEntry, RoleChange};
 use crate::domain::employee::{CorpId, EmployeeId};
+use crate::domain::language::Language;
 use crate::domain::role::RoleName;
-use crate::domain::session::{EndCause, SessionId};
-use crate::signin::roles::{Change, Roles};
+use crate::error::{Code, Error};
+use crate::signin::devices::Devices;
+use crate::signin::password::Passwords;
+use crate::signin::roles::Roles;
 use crate::store::live::Live;
+
+pub mod agents;
+
+pub mod employees;
+
+pub mod keys;
+
+pub mod roles;
+
+pub mod sessions;
+
+use agents::AgentOrder;
+use employees::{EmployeeOrder, EmployeeRow};
+use keys::{KeyDesk, KeyOrder, KeyRow};
+use roles::RoleOrder;
+use sessions::{SessionOrder, SessionRow};
 
 /// More rows than anybody reads.
 const MOST: usize = 10_000;
@@ -18,50 +40,36 @@ const MOST: usize = 10_000;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Command {
-    /// Shows live sessions.
-    SessionList,
-    /// Ends one.
-    SessionEnd {
-        /// Which.
-        id: String,
-    },
-    /// Shows role assignments.
-    RoleList,
-    /// Gives a role.
-    RoleGrant {
-        /// To whom.
-        employee_id: String,
-        /// Which.
-        role: String,
-    },
-    /// Takes a role.
-    RoleTake {
-        /// From whom.
-        employee_id: String,
-        /// Which.
-        role: String,
-    },
+    /// About sessions.
+    Session(SessionOrder),
+    /// About roles.
+    Role(RoleOrder),
+    /// About employees.
+    Employee(EmployeeOrder),
+    /// About agents.
+    Agent(AgentOrder),
+    /// About signing keys.
+    Key(KeyOrder),
 }
 
-/// A session as operators see it. No token: that exists only in its owner's hands.
+/// Somebody, as an operator names them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct SessionRow {
-    /// Its id.
-    pub id: String,
-    /// Whose.
+pub struct Who {
+    /// Which employee.
     pub employee_id: String,
-    /// Their corporation.
-    pub corp_id: String,
-    /// Their active role.
-    pub current_role: String,
-    /// How they signed in.
-    pub login_method: String,
-    /// From where.
-    pub address: String,
-    /// Since when.
-    pub since: String,
-    /// Until when.
-    pub until: String,
+    /// Of which corporation; the main one without.
+    pub corp_id: Option<String>,
+}
+
+/// Something typed in that nobody else may see. It does reach the gateway: unlike a `Secret` it is written whole.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Typed(pub String);
+
+impl std::fmt::Debug for Typed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("***")
+    }
 }
 
 /// What came of an order.
@@ -72,13 +80,35 @@ pub enum Done {
     Sessions(Vec<SessionRow>),
     /// Assignments.
     Assignments(Vec<Assignment>),
-    /// It was done; so many live sessions followed.
+    /// Employees.
+    Employees(Vec<EmployeeRow>),
+    /// Agents.
+    Agents(Vec<AgentEntry>),
+    /// Keys.
+    Keys(Vec<KeyRow>),
+    /// Lines of the login log.
+    Logins(Vec<LoginEntry>),
+    /// It was done; so many live sessions were affected.
     Changed {
         /// How many.
         sessions: usize,
     },
     /// It was so already.
     Unchanged,
+    /// A one-time-password secret waits for its first code.
+    Offered {
+        /// To type in.
+        secret: Typed,
+        /// For the device's camera.
+        otpauth_url: Typed,
+    },
+    /// A key was made; so many live sessions end earlier for it.
+    KeyMade {
+        /// Which.
+        key: KeyRow,
+        /// How many.
+        sessions: usize,
+    },
 }
 
 /// Why an order was not carried out.
@@ -88,21 +118,61 @@ pub enum OperateFault {
     /// The order makes no sense to this version.
     #[error("the running gateway does not know this command")]
     Unknown,
-    /// There is no such session.
-    #[error("there is no live session {0}")]
-    NoSession(String),
-    /// There is no such employee.
-    #[error("there is no employee {0}; they appear with their first sign-in")]
-    NoEmployee(String),
-    /// Somebody must be an administrator.
-    #[error("{0} is the last administrator; grant `admin` to somebody else first")]
-    LastAdmin(String),
-    /// A role's name has letters, digits, `_` and `-`.
-    #[error("`{0}` cannot be a role's name: use letters, digits, `_` and `-`")]
-    NoRole(String),
+    /// What was named is not there.
+    #[error("{0}")]
+    NotThere(String),
+    /// What was asked for may not be.
+    #[error("{0}")]
+    Refused(String),
     /// The store or the directory failed.
     #[error("{0}")]
     Failed(String),
+}
+
+impl OperateFault {
+    fn no_employee(who: &Who) -> Self {
+        let id = &who.employee_id;
+        Self::NotThere(format!(
+            "there is no employee {id}; they appear with their first sign-in, or with `deskgate employee add {id}`"
+        ))
+    }
+
+    fn no_agent(who: &Who) -> Self {
+        let id = &who.employee_id;
+        Self::NotThere(format!("{id} is no agent; `deskgate agent add {id} --role agent` makes them one"))
+    }
+
+    fn last_admin(who: &Who) -> Self {
+        Self::Refused(format!("{} is the last administrator; grant `admin` to somebody else first", who.employee_id))
+    }
+}
+
+/// What the store, the directory and signing in can refuse, in an operator's words.
+impl From<Error> for OperateFault {
+    fn from(error: Error) -> Self {
+        match error.code() {
+            Code::Unexpected | Code::Unavailable => Self::Failed(crate::error::chain(&error)),
+            _ => Self::Refused(error.message(Language::English).into_owned()),
+        }
+    }
+}
+
+/// What an [`Operator`] works with.
+pub struct Parts {
+    /// Sessions.
+    pub live: Arc<Live>,
+    /// Employees.
+    pub directory: Arc<dyn Directory>,
+    /// The role of whoever has none.
+    pub default_role: Option<RoleName>,
+    /// The corporation that is meant where none is named.
+    pub main_corp: CorpId,
+    /// One-time-password devices.
+    pub devices: Devices,
+    /// Local passwords.
+    pub passwords: Arc<Passwords>,
+    /// Signing keys.
+    pub keys: Arc<KeyDesk>,
 }
 
 /// Carries out orders.
@@ -111,76 +181,74 @@ pub struct Operator {
     directory: Arc<dyn Directory>,
     main_corp: CorpId,
     roles: Roles,
+    devices: Devices,
+    passwords: Arc<Passwords>,
+    keys: Arc<KeyDesk>,
 }
 
 impl Operator {
     /// On these backends.
-    pub fn new(
-        live: Arc<Live>,
-        directory: Arc<dyn Directory>,
-        main_corp: CorpId,
-        default_role: Option<RoleName>,
-    ) -> Self {
+    pub fn new(parts: Parts) -> Self {
+        let Parts { live, directory, default_role, main_corp, devices, passwords, keys } = parts;
         let roles = Roles::new(live.clone(), directory.clone(), default_role);
-        Self { live, directory, main_corp, roles }
+        Self { live, directory, main_corp, roles, devices, passwords, keys }
     }
 
-    /// Carries out one order. Effective on live sessions when it returns.
+    /// Carries out one order.
     pub async fn run(&self, command: Command) -> Result<Done, OperateFault> {
         match command {
-            Command::SessionList => self.sessions().await,
-            Command::SessionEnd { id } => self.end(&SessionId::new(id)).await,
-            Command::RoleList => self.directory.assignments(MOST).await.map(Done::Assignments).map_err(failed),
-            Command::RoleGrant { employee_id, role } => self.change(&employee_id, &role, Change::Grant).await,
-            Command::RoleTake { employee_id, role } => self.change(&employee_id, &role, Change::Take).await,
+            Command::Session(order) => self.session(order).await,
+            Command::Role(order) => self.role(order).await,
+            Command::Employee(order) => self.employee(order).await,
+            Command::Agent(order) => self.agent(order).await,
+            Command::Key(order) => self.keys.run(order).await,
         }
     }
 
-    async fn sessions(&self) -> Result<Done, OperateFault> {
-        let sessions = self.live.store().all(MOST).await.map_err(failed)?;
-        let rows = sessions.into_iter().map(|session| SessionRow {
-            id: session.id.to_string(),
-            employee_id: session.employee_id.to_string(),
-            corp_id: session.corp_id.to_string(),
-            current_role: session.current_role.to_string(),
-            login_method: session.login_method.as_str().to_owned(),
-            address: session.address,
-            since: session.issued_at.iso8601(),
-            until: session.expires_at.iso8601(),
-        });
-        Ok(Done::Sessions(rows.collect()))
+    /// The names that somebody is known by; refused where they cannot be names.
+    fn named(&self, who: &Who) -> Result<(CorpId, EmployeeId), OperateFault> {
+        if !EmployeeId::is_well_formed(&who.employee_id) {
+            return Err(OperateFault::Refused(format!(
+                "`{}` cannot be an employee id: a letter or digit, then letters, digits and _ . @ -, up to 64",
+                who.employee_id
+            )));
+        }
+        let corp_id = match &who.corp_id {
+            None => self.main_corp.clone(),
+            Some(corp) if CorpId::is_well_formed(corp) => CorpId::new(corp.as_str()),
+            Some(corp) => return Err(OperateFault::Refused(format!("`{corp}` cannot be a corporation's id"))),
+        };
+        Ok((corp_id, EmployeeId::new(who.employee_id.as_str())))
     }
 
-    async fn end(&self, id: &SessionId) -> Result<Done, OperateFault> {
-        if self.live.store().find(id).await.map_err(failed)?.is_none() {
-            return Err(OperateFault::NoSession(id.to_string()));
-        }
-        self.live.end(id, EndCause::Operator).await.map_err(failed)?;
-        tracing::info!(target: "deskgate::audit", { session.id = id.as_str() }, "an operator ended a session");
-        Ok(Done::Changed { sessions: 1 })
+    /// What a change of the directory means for live sessions: they have the roles of now.
+    async fn follow_roles(&self, whose: Account<'_>) -> Result<usize, OperateFault> {
+        self.roles.follow(whose.corp_id, whose.employee_id).await.map_err(failed)
     }
+}
 
-    async fn change(&self, employee_id: &str, role: &str, change: Change) -> Result<Done, OperateFault> {
-        if !RoleName::is_well_formed(role) {
-            return Err(OperateFault::NoRole(role.to_owned()));
-        }
-        let (employee, role) = (EmployeeId::new(employee_id), RoleName::new(role));
-        let (changed, sessions) = self.roles.change(&self.main_corp, &employee, &role, change).await.map_err(failed)?;
-        match changed {
-            RoleChange::NoEmployee => return Err(OperateFault::NoEmployee(employee_id.to_owned())),
-            RoleChange::LastAdmin => return Err(OperateFault::LastAdmin(employee_id.to_owned())),
-            RoleChange::Unchanged => return Ok(Done::Unchanged),
-            RoleChange::Done => {}
-        }
-        tracing::info!(
-            target: "deskgate::audit",
-            { employee.id = employee_id, role = role.as_str(), change = change.as_str() },
-            "an operator changed a role"
-        );
-        Ok(Done::Changed { sessions })
+/// A role's name, if it can be one.
+fn role_named(role: &str) -> Result<RoleName, OperateFault> {
+    if RoleName::is_well_formed(role) {
+        return Ok(RoleName::new(role));
+    }
+    Err(OperateFault::Refused(format!("`{role}` cannot be a role's name: use letters, digits, `_` and `-`")))
+}
+
+/// The refusal in what became of a change, if it is one.
+fn accepted(change: RoleChange, missing: impl FnOnce() -> OperateFault, who: &Who) -> Result<RoleChange, OperateFault> {
+    match change {
+        RoleChange::NoEmployee => Err(missing()),
+        RoleChange::LastAdmin => Err(OperateFault::last_admin(who)),
+        RoleChange::Done | RoleChange::Unchanged => Ok(change),
     }
 }
 
 fn failed(error: impl std::error::Error) -> OperateFault {
-    OperateFault::Failed(error.to_string())
+    OperateFault::Failed(crate::error::chain(&error))
+}
+
+/// One line in the audit log for every change that an operator makes.
+fn audit(whom: &str, what: &str) {
+    tracing::info!(target: "deskgate::audit", { employee.id = whom }, "an operator {what}");
 }

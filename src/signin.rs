@@ -13,7 +13,8 @@ use crate::platform::Platform;
 use crate::store::live::Live;
 use crate::token::Tokens;
 use crate::token::seal::Seal;
-use crate::token::vault::Vault;
+use devices::Devices;
+use password::Passwords;
 
 mod admin;
 
@@ -22,6 +23,8 @@ pub mod agent;
 mod attempt;
 
 pub mod bind;
+
+pub mod devices;
 
 pub mod development;
 
@@ -66,8 +69,6 @@ pub struct Settings {
     pub flow_lifetime: Duration,
     /// How long a session stays stepped up.
     pub otp_valid_for: Duration,
-    /// What people see beside the code on their device.
-    pub otp_issuer: String,
     /// How long the login log is kept.
     pub login_log: Duration,
     /// What binding asks for.
@@ -104,14 +105,14 @@ pub struct SignIn {
     platform: Arc<dyn Platform>,
     tokens: Arc<Tokens>,
     seal: Seal,
-    vault: Vault,
+    devices: Devices,
     clock: Clock,
     metrics: Arc<Metrics>,
     parked: ticket::Parked,
     callbacks: once::Callbacks,
     spent_proofs: bind::SpentProofs,
     nameless: attempt::Nameless,
-    passwords: password::Passwords,
+    passwords: Arc<Passwords>,
     strangers: agent::Strangers,
     roles: roles::Roles,
 }
@@ -128,8 +129,10 @@ pub struct Parts {
     pub tokens: Arc<Tokens>,
     /// Sealed cookies.
     pub seal: Seal,
-    /// Secrets at rest.
-    pub vault: Vault,
+    /// One-time-password devices.
+    pub devices: Devices,
+    /// Local passwords.
+    pub passwords: Arc<Passwords>,
     /// The time.
     pub clock: Clock,
     /// Counts.
@@ -139,7 +142,7 @@ pub struct Parts {
 impl SignIn {
     /// Puts the parts together.
     pub fn new(settings: Settings, parts: Parts) -> Self {
-        let Parts { live, directory, platform, tokens, seal, vault, clock, metrics } = parts;
+        let Parts { live, directory, platform, tokens, seal, devices, passwords, clock, metrics } = parts;
         let roles = roles::Roles::new(live.clone(), directory.clone(), settings.default_role.clone());
         Self {
             settings,
@@ -149,14 +152,14 @@ impl SignIn {
             platform,
             tokens,
             seal,
-            vault,
+            devices,
             clock,
             metrics,
             parked: ticket::Parked::default(),
             callbacks: once::Callbacks::default(),
             spent_proofs: bind::SpentProofs::default(),
             nameless: attempt::Nameless::default(),
-            passwords: password::Passwords::new(password::PasswordSettings::default()),
+            passwords,
             strangers: agent::Strangers::default(),
         }
     }
@@ -192,8 +195,13 @@ impl SignIn {
         &self.live
     }
 
+    /// The time.
+    pub fn now(&self) -> crate::domain::clock::Timestamp {
+        self.clock.now()
+    }
+
     /// The public keys of our tokens and assertions.
-    pub fn keys(&self) -> Arc<crate::token::keys::KeyRing> {
+    pub fn keys(&self) -> Arc<crate::token::ring::KeyRing> {
         self.tokens.keys()
     }
 }

@@ -50,7 +50,9 @@ impl Ending {
     /// What the end of a session means for its sockets.
     pub fn of(cause: EndCause) -> Self {
         match cause {
-            EndCause::Logout | EndCause::Owner | EndCause::Operator | EndCause::RolesLost => Ending::Revoked,
+            EndCause::Logout | EndCause::Owner | EndCause::Operator | EndCause::RolesLost | EndCause::KeyRemoved => {
+                Ending::Revoked
+            }
             EndCause::Expired => Ending::Expired,
         }
     }

@@ -10,7 +10,11 @@ pub mod claims;
 
 pub mod junk;
 
+pub(crate) mod key_file;
+
 pub mod keys;
+
+pub mod ring;
 
 pub mod seal;
 
@@ -22,13 +26,15 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use tokio::sync::Notify;
 
 use crate::domain::clock::Timestamp;
-use crate::domain::session::Session;
+use crate::domain::session::{KeyId, Session};
 use crate::error::TokenFault;
 use claims::Claims;
 use junk::Junk;
-use keys::{KeyRing, Purpose};
+use keys::{Key, Purpose};
+use ring::{KeyFate, KeyRing};
 
 /// Longer than any token of ours; what exceeds it is not looked at.
 const LONGEST: usize = 8 * 1024;
@@ -39,12 +45,13 @@ pub struct Tokens {
     issuer: String,
     leeway: Duration,
     junk: Junk,
+    changed: Notify,
 }
 
 impl Tokens {
     /// `issuer` is the public URL without its last slash.
     pub fn new(keys: KeyRing, issuer: String, leeway: Duration) -> Self {
-        Self { keys: ArcSwap::from_pointee(keys), issuer, leeway, junk: Junk::new() }
+        Self { keys: ArcSwap::from_pointee(keys), issuer, leeway, junk: Junk::new(), changed: Notify::new() }
     }
 
     /// The keys in use.
@@ -56,6 +63,23 @@ impl Tokens {
     pub fn use_keys(&self, keys: KeyRing) {
         self.keys.store(Arc::new(keys));
         self.junk.forget();
+        self.changed.notify_one();
+    }
+
+    /// Resolves when other keys have been taken into use; for one listener.
+    pub async fn keys_changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// The key that signs a session that begins now, and until when it is believed, if that is known.
+    pub fn signing(&self, now: Timestamp) -> (KeyId, Option<Timestamp>) {
+        let keys = self.keys.load();
+        let id = keys.active(now).id().clone();
+        let end = match keys.fate(&id) {
+            KeyFate::Until(end) => Some(end),
+            KeyFate::Open | KeyFate::Gone => None,
+        };
+        (id, end)
     }
 
     /// The address that tokens and assertions name as their issuer.
@@ -63,10 +87,11 @@ impl Tokens {
         &self.issuer
     }
 
-    /// The token of a session. The same session gives the same claims every time.
-    pub fn mint(&self, session: &Session) -> String {
+    /// The token of a session, signed by its own key. The same session gives the same claims every time.
+    pub fn mint(&self, session: &Session, now: Timestamp) -> String {
         let keys = self.keys.load();
-        keys.active().sign(Purpose::Access, &Claims::of(session, &self.issuer))
+        let own: Option<&Key> = session.key_id.as_ref().and_then(|id| keys.believed(id, now));
+        own.unwrap_or_else(|| keys.active(now)).sign(Purpose::Access, &Claims::of(session, &self.issuer))
     }
 
     /// Reads a token: cheap checks first, the signature last. Says nothing about the session behind it.
@@ -80,7 +105,7 @@ impl Tokens {
             return Err(TokenFault::Malformed);
         }
         let keys = self.keys.load();
-        let key = keys.find(Purpose::Access, header).ok_or_else(|| keys::why_not_ours(header))?;
+        let key = keys.find(Purpose::Access, header, now).ok_or_else(|| keys::why_not_ours(header))?;
         // Known junk is refused before anything is decoded: whoever sends it, sends it again and again.
         if self.junk.contains(token) {
             return Err(TokenFault::Signature);
@@ -94,7 +119,7 @@ impl Tokens {
             self.junk.remember(token);
             return Err(TokenFault::Signature);
         }
-        Ok(claims)
+        Ok(claims.signed_by(key.id()))
     }
 }
 

@@ -8,21 +8,25 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use url::Url;
 
-use super::{DataLock, StartFault};
+use super::{DataLock, StartFault, key_settings, open_keys};
 use crate::config::{Config, PlatformKind};
 use crate::directory::Directory;
 use crate::directory::sql::SqlDirectory;
 use crate::domain::client::Client;
 use crate::domain::clock::Clock;
 use crate::domain::secret::{Secret, random_bytes};
-use crate::operate::Operator;
+use crate::operate::keys::KeyDesk;
+use crate::operate::{self, Operator};
 use crate::platform::Platform;
 use crate::platform::simulated::{self, SimulatedPlatform};
 use crate::platform::wecom::{WecomPlatform, WecomSettings};
+use crate::signin::devices::Devices;
+use crate::signin::password::{PasswordSettings, Passwords};
 use crate::store::Store;
 use crate::store::embedded::EmbeddedStore;
 use crate::store::live::Live;
-use crate::token::keys;
+use crate::token::Tokens;
+use crate::token::key_file;
 use crate::token::vault::Vault;
 
 pub(super) async fn open_store(data: &Path, clock: &Clock) -> Result<Arc<dyn Store>, StartFault> {
@@ -50,7 +54,7 @@ pub(super) fn open_vault(config: &Config, folder: &Path) -> io::Result<Vault> {
     let text = match std::fs::read_to_string(&file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound && config.otp.key_file.as_os_str().is_empty() => {
             let fresh = STANDARD.encode(random_bytes::<32>());
-            keys::write_private(&file, fresh.as_bytes())?;
+            key_file::write_private(&file, fresh.as_bytes())?;
             fresh
         }
         read => read.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))?,
@@ -65,12 +69,24 @@ pub(super) fn open_vault(config: &Config, folder: &Path) -> io::Result<Vault> {
 pub async fn open_offline(config: &Config) -> Result<(Operator, DataLock), StartFault> {
     let clock = Clock::system();
     let data = &config.server.data_dir;
-    keys::create_private_folder(data).map_err(|source| StartFault::Data { path: data.clone(), source })?;
+    let in_data = |source| StartFault::Data { path: data.clone(), source };
+    key_file::create_private_folder(data).map_err(in_data)?;
     let lock = DataLock::take(data)?;
     let store = open_store(data, &clock).await?;
     let directory = open_directory(config, &clock).await?;
     let live = Arc::new(Live::new(store, config.token.cache, config.token.lifetime.get()));
-    Ok((Operator::new(live, directory, config.platform.main_corp(), config.directory.fallback_role()), lock))
+    let vault = open_vault(config, &data.join("keys")).map_err(in_data)?;
+    let tokens = Arc::new(Tokens::new(open_keys(config, clock.now())?, String::new(), config.token.leeway.get()));
+    let operator = Operator::new(operate::Parts {
+        live: live.clone(),
+        directory: directory.clone(),
+        default_role: config.directory.fallback_role(),
+        main_corp: config.platform.main_corp(),
+        devices: Devices::new(directory, vault, clock.clone(), config.otp.issuer.clone()),
+        passwords: Arc::new(Passwords::new(PasswordSettings::default())),
+        keys: Arc::new(KeyDesk::new(key_settings(config), tokens, live, clock)),
+    });
+    Ok((operator, lock))
 }
 
 /// Host and, if it is not the scheme's, port: what the platform calls a trusted domain.

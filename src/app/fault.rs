@@ -7,7 +7,7 @@ use crate::directory::DirectoryError;
 use crate::platform::PlatformError;
 use crate::rules::RuleFault;
 use crate::store::StoreError;
-use crate::token::keys::KeyFault;
+use crate::token::ring::KeyFault;
 
 /// Why the gateway cannot start.
 #[derive(Debug, thiserror::Error)]

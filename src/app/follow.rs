@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
+use crate::operate::keys::KeyDesk;
 use crate::pipeline::Gate;
 use crate::signin::SignIn;
 use crate::sockets::Ending;
@@ -45,6 +46,29 @@ pub(super) async fn follow(
         }
     }
     gate.metrics.revocation_feed_up.set(0);
+}
+
+/// Sessions end with the key that signed their token, and their sockets with them.
+pub(super) async fn end_with_keys(keys: Arc<KeyDesk>, gate: Arc<Gate>, registry: Arc<Registry>) {
+    loop {
+        // At the start as well: keys may have been taken away meanwhile.
+        if let Err(error) = keys.settle().await {
+            tracing::warn!(%error, "sessions of keys that are gone could not be ended; their tokens are refused");
+        }
+        judge_all_sockets(&gate, &registry).await;
+        let now = gate.clock.now();
+        let next = gate.tokens.keys().next_end(now);
+        let end = async {
+            match next {
+                Some(end) => tokio::time::sleep(now.until(end)).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = end => {}
+            () = gate.tokens.keys_changed() => {}
+        }
+    }
 }
 
 /// After missed changes or new rules every socket's session is looked at again. One that cannot be looked at ends.

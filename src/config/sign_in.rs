@@ -23,6 +23,11 @@ pub struct TokenConfig {
     pub algorithm: TokenAlgorithm,
     /// How long a token is good. A working day: people sign in once.
     pub lifetime: Span,
+    /// How long a new key is published before it signs (`deskgate key rotate`): others keep our public keys for up
+    /// to 5 min.
+    pub key_lead: Span,
+    /// How long a replaced key's tokens are still good. As long as `lifetime`, nobody is signed out by a rotation.
+    pub key_grace: Span,
     /// By how much clocks may differ.
     pub leeway: Span,
     /// Most sessions kept in memory; the store has the rest.
@@ -34,6 +39,8 @@ impl Default for TokenConfig {
         Self {
             algorithm: TokenAlgorithm::EdDSA,
             lifetime: Span::seconds(8 * 3600),
+            key_lead: Span::seconds(600),
+            key_grace: Span::seconds(8 * 3600),
             leeway: Span::seconds(30),
             cache: 200_000,
         }

@@ -20,6 +20,8 @@ use crate::domain::session::LoginSource;
 
 mod factors;
 
+mod people;
+
 /// Employees, roles and the login log in SQL.
 pub struct SqlDirectory {
     pool: SqlitePool,
@@ -238,13 +240,13 @@ impl Directory for SqlDirectory {
             return Ok(RoleChange::NoEmployee);
         }
         // One statement: of two administrators who take each other's role one stays.
-        let taken = sqlx::query(
+        let taken = sqlx::query(concat!(
             "DELETE FROM user_roles WHERE corp_id = $1 AND employee_id = $2
              AND role_id IN (SELECT id FROM roles WHERE name = $3)
-             AND ($3 <> 'admin' OR EXISTS (
-                 SELECT 1 FROM user_roles AS others JOIN roles ON roles.id = others.role_id
-                 WHERE roles.name = 'admin' AND (others.corp_id <> $1 OR others.employee_id <> $2)))",
-        )
+             AND ($3 <> 'admin' OR ",
+            people::another_admin!(),
+            ")"
+        ))
         .bind(corp_id.as_str())
         .bind(employee_id.as_str())
         .bind(role.as_str())
@@ -302,11 +304,12 @@ impl Directory for SqlDirectory {
         change.commit().await.map_err(unavailable)
     }
 
-    async fn logins(&self, limit: usize) -> Result<Vec<LoginEntry>, DirectoryError> {
+    async fn logins(&self, employee_id: Option<&str>, limit: usize) -> Result<Vec<LoginEntry>, DirectoryError> {
         let rows = sqlx::query(
             "SELECT at, corp_id, employee_id, login_method, login_source, client, ip_address, user_agent, result, reason
-             FROM login_log ORDER BY at DESC LIMIT $1",
+             FROM login_log WHERE $1 = '' OR employee_id = $1 ORDER BY at DESC LIMIT $2",
         )
+        .bind(employee_id.unwrap_or_default())
         .bind(i64::try_from(limit).unwrap_or(i64::MAX))
         .fetch_all(&self.pool)
         .await
@@ -357,9 +360,13 @@ fn employee_of(row: &SqliteRow) -> Employee {
         name: row.get(2),
         department: row.get(3),
         avatar: row.get(4),
-        standing: if row.get::<i64, _>(5) == 0 { Standing::Active } else { Standing::Disabled },
+        standing: standing_of(row.get(5)),
         last_login_ip: row.get(6),
     }
+}
+
+fn standing_of(disabled: i64) -> Standing {
+    if disabled == 0 { Standing::Active } else { Standing::Disabled }
 }
 
 fn unavailable(cause: impl Into<crate::error::Cause>) -> DirectoryError {

@@ -12,6 +12,11 @@ identifier! {
     SessionId
 }
 
+identifier! {
+    /// A signing key's identifier; the `kid` of what it signs.
+    KeyId
+}
+
 /// What a token opens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -145,6 +150,12 @@ pub struct Session {
     pub issued_at: Timestamp,
     /// When it ends.
     pub expires_at: Timestamp,
+    /// The key that signs its token: the session ends with it. Records of older versions do not tell.
+    #[serde(default)]
+    pub key_id: Option<KeyId>,
+    /// Whether the person had never signed in with such a device before.
+    #[serde(default)]
+    pub new_device: bool,
     /// The device's address at sign-in.
     pub address: String,
     /// The device's `User-Agent` at sign-in.
@@ -180,13 +191,16 @@ pub enum EndCause {
     Operator,
     /// The person lost their last role or was disabled.
     RolesLost,
+    /// The key that signed its token was removed.
+    KeyRemoved,
     /// Its time ran out.
     Expired,
 }
 
 impl EndCause {
     /// Every cause.
-    pub const ALL: [EndCause; 5] = [Self::Logout, Self::Owner, Self::Operator, Self::RolesLost, Self::Expired];
+    pub const ALL: [EndCause; 6] =
+        [Self::Logout, Self::Owner, Self::Operator, Self::RolesLost, Self::KeyRemoved, Self::Expired];
 
     /// As metrics spell it.
     pub fn as_str(self) -> &'static str {
@@ -195,6 +209,7 @@ impl EndCause {
             EndCause::Owner => "owner",
             EndCause::Operator => "operator",
             EndCause::RolesLost => "roles_lost",
+            EndCause::KeyRemoved => "key_removed",
             EndCause::Expired => "expired",
         }
     }

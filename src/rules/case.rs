@@ -82,6 +82,8 @@ impl Asked {
             login_source: self.login_source,
             stage: Stage::Full,
             stepped_up_until: None,
+            key_id: None,
+            new_device: false,
             issued_at: Timestamp::from_millis(0),
             expires_at: Timestamp::from_millis(i64::MAX),
             address: self.address.to_string(),

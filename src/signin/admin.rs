@@ -59,16 +59,13 @@ impl SignIn {
         if self.directory.employee(&corp_id, &employee_id).await?.is_none() {
             return Err(Forbidden::EmployeeUnknown.into());
         }
-        let sessions = self.live.store().of_employee(&corp_id, &employee_id).await?;
-        for session in &sessions {
-            self.live.end(&session.id, EndCause::Operator).await?;
-        }
+        let ended = self.live.end_all_of(&corp_id, &employee_id, EndCause::Operator).await?;
         tracing::info!(
             target: "deskgate::audit",
             { employee.id = employee_id.as_str(), by = admin.session.employee_id.as_str() },
-            "an administrator ended {} sessions", sessions.len()
+            "an administrator ended {ended} sessions"
         );
-        Ok(sessions.len())
+        Ok(ended)
     }
 
     /// Removes an employee's one-time-password device, so that they can bind another.

@@ -9,7 +9,6 @@ use std::sync::{Mutex, PoisonError};
 use super::attempt::Attempt;
 use super::password::{Busy, NewPassword, PasswordHash, Verdict};
 use super::session::LoggedIn;
-use super::totp::{Code, OtpSecret};
 use super::{Device, SignIn};
 use crate::directory::factors::{Account, Agent, Taken, Tried};
 use crate::domain::clock::Timestamp;
@@ -181,7 +180,7 @@ impl SignIn {
 
     /// A bound device must speak as well: a password alone would be the weaker way in.
     async fn second_factor(&self, found: &Found, otp: Option<&str>) -> Result<(), Error> {
-        let device = self.directory.otp_device(found.account()).await?;
+        let device = self.devices.state(found.account()).await?;
         match (device.secret, otp) {
             (None, _) => Ok(()),
             (Some(_), None) => Err(Error::StepUpRequired),
@@ -192,22 +191,12 @@ impl SignIn {
 
     /// Whether a one-time password is the account's; it is used up then.
     async fn otp_proves(&self, found: &Found, otp: Option<&str>) -> Result<bool, Error> {
-        let (Some(otp), Some(closed)) = (otp, self.directory.otp_device(found.account()).await?.secret) else {
-            return Ok(false);
-        };
-        self.charge_otp(found.account()).await?;
-        let about = super::otp::about(&found.employee.corp_id, &found.employee.employee_id);
-        let secret = self.vault.open(&closed, &about).and_then(|bytes| OtpSecret::from_bytes(&bytes));
-        let secret =
-            secret.ok_or_else(|| Error::unexpected(Part::Directory, "a one-time-password secret cannot be opened"))?;
-        let Some(step) = Code::read(otp).and_then(|code| secret.check(&code, self.clock.now())) else {
-            return Ok(false);
-        };
-        let used = self.directory.use_otp(found.account(), step.number()).await? == Taken::Yes;
-        if used {
-            self.forgive_otp(found.account()).await?;
+        let Some(otp) = otp else { return Ok(false) };
+        match self.devices.verify(found.account(), otp).await {
+            Ok(()) => Ok(true),
+            Err(Error::OtpWrong | Error::Forbidden(Forbidden::OtpNotBound)) => Ok(false),
+            Err(error) => Err(error),
         }
-        Ok(used)
     }
 
     /// Begins the session; a half-authenticated one where a device is demanded and there is none.
@@ -217,7 +206,7 @@ impl SignIn {
         told: Option<Told>,
         attempt: &mut Attempt<'_>,
     ) -> Result<LoggedIn, Error> {
-        let bound = self.directory.otp_device(found.account()).await?.secret.is_some();
+        let bound = self.devices.state(found.account()).await?.secret.is_some();
         if found.agent.otp_required && !bound {
             attempt.stage = Stage::OtpBinding;
         }
@@ -282,7 +271,7 @@ impl SignIn {
     }
 
     async fn forgive_password(&self, whose: Account<'_>) -> Result<(), Error> {
-        self.forgive(Tried::Password, whose).await
+        self.devices.forgive(Tried::Password, whose).await
     }
 }
 

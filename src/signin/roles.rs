@@ -68,10 +68,14 @@ impl Roles {
         if changed != RoleChange::Done {
             return Ok((changed, 0));
         }
+        Ok((changed, self.follow(corp_id, employee_id).await?))
+    }
+
+    /// Gives live sessions the roles of now. Returns how many there are.
+    pub async fn follow(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<usize, RoleFault> {
         let roles = self.directory.roles(corp_id, employee_id).await?;
         // What a new sign-in would get: whoever loses the last role goes on as anybody does.
         let roles = or_default(roles, self.default_role.as_ref());
-        let sessions = self.live.change_roles(corp_id, employee_id, &roles).await?;
-        Ok((changed, sessions))
+        Ok(self.live.change_roles(corp_id, employee_id, &roles).await?)
     }
 }

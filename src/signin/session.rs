@@ -2,15 +2,20 @@
 
 use serde::Serialize;
 
-use super::SignIn;
 use super::attempt::Attempt;
+use super::{Device, SignIn};
+use crate::directory::factors::Account;
 use crate::domain::clock::Timestamp;
+use crate::domain::device;
 use crate::domain::employee::{Employee, Standing};
 use crate::domain::role::{self, RoleName};
 use crate::domain::secret::random_name;
 use crate::domain::session::{EndCause, LoginMethod, LoginSource, Session, SessionId, Version};
 use crate::error::{Error, Forbidden, TokenFault};
 use crate::store::live::{Known, Switched};
+
+/// More different browsers than a person has in half a year.
+const BROWSERS: usize = 200;
 
 /// What somebody gets who has signed in.
 #[derive(Debug, Clone, Serialize)]
@@ -104,6 +109,8 @@ impl SignIn {
         }
         let current_role = role::highest(&roles).cloned().ok_or(Forbidden::NoRole)?;
         let now = self.clock.now();
+        let (key_id, key_end) = self.tokens.signing(now);
+        let end = now.plus(self.settings.token_lifetime);
         let session = Session {
             id: SessionId::new(random_name(32)),
             version: Version::FIRST,
@@ -119,7 +126,9 @@ impl SignIn {
             stage: attempt.stage,
             stepped_up_until: None,
             issued_at: now,
-            expires_at: now.plus(self.settings.token_lifetime),
+            expires_at: key_end.map_or(end, |key_end| end.min(key_end)),
+            key_id: Some(key_id),
+            new_device: self.is_new_device(employee, device).await?,
             address: device.address.clone(),
             user_agent: device.user_agent.clone(),
         };
@@ -135,10 +144,19 @@ impl SignIn {
         Ok(session)
     }
 
+    /// Whether somebody has never signed in with such a device, as far as the login log remembers. Browsers change
+    /// their `User-Agent` with every version; what they are and run on stays.
+    async fn is_new_device(&self, employee: &Employee, device: &Device) -> Result<bool, Error> {
+        let whose = Account { corp_id: &employee.corp_id, employee_id: &employee.employee_id };
+        let before = self.directory.browsers_of(whose, BROWSERS).await?;
+        let this = device::describe(&device.user_agent);
+        Ok(!before.iter().any(|browser| device::describe(browser) == this))
+    }
+
     /// What the owner of a new session gets.
     pub(super) fn logged_in(&self, session: &Session) -> LoggedIn {
         LoggedIn {
-            token: self.tokens.mint(session),
+            token: self.tokens.mint(session, self.clock.now()),
             token_type: "Bearer",
             expires_in: self.clock.now().seconds_until(session.expires_at),
             expires_at: session.expires_at.iso8601(),

@@ -270,7 +270,7 @@ impl SignIn {
                 let _turn = bench.delivering.lock().await;
                 match self.deliver(id).await? {
                     Some((by, session)) => {
-                        let token = self.tokens.mint(&session);
+                        let token = self.tokens.mint(&session, self.clock.now());
                         Ok((ScanState::of("confirmed", Some(&by), Some(token)), end))
                     }
                     None => expired(),

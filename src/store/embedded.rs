@@ -111,12 +111,13 @@ impl EmbeddedStore {
         body: String,
         next: Version,
         seen: Version,
+        expires_at: Timestamp,
     ) -> Result<Outcome, StoreError> {
         let id = id.to_owned();
         let changed = self
             .writer
             .run(move |connection| {
-                let change = sqlx::query(query).bind(next.0).bind(body).bind(id).bind(seen.0);
+                let change = sqlx::query(query).bind(next.0).bind(body).bind(id).bind(seen.0).bind(expires_at.millis());
                 async move { change.execute(connection).await.map(|done| done.rows_affected()) }.boxed()
             })
             .await?;
@@ -167,9 +168,11 @@ impl SessionStore for EmbeddedStore {
     }
 
     async fn replace(&self, session: &Session, seen: Version) -> Result<Outcome, StoreError> {
-        const QUERY: &str = "UPDATE sessions SET version = $1, body = $2 WHERE id = $3 AND version = $4
+        const QUERY: &str =
+            "UPDATE sessions SET version = $1, body = $2, expires_at = $5 WHERE id = $3 AND version = $4
              AND NOT EXISTS (SELECT 1 FROM denied WHERE denied.id = sessions.id)";
-        let outcome = self.update(QUERY, session.id.as_str(), write(session)?, session.version, seen).await?;
+        let body = write(session)?;
+        let outcome = self.update(QUERY, session.id.as_str(), body, session.version, seen, session.expires_at).await?;
         if outcome == Outcome::Done {
             self.tell(Change::SessionChanged(Box::new(session.clone())));
         }
@@ -291,8 +294,10 @@ impl TicketStore for EmbeddedStore {
     }
 
     async fn advance(&self, ticket: &Ticket, seen: Version) -> Result<Outcome, StoreError> {
-        const QUERY: &str = "UPDATE tickets SET version = $1, body = $2 WHERE id = $3 AND version = $4";
-        let outcome = self.update(QUERY, ticket.id.as_str(), write(ticket)?, ticket.version, seen).await?;
+        const QUERY: &str =
+            "UPDATE tickets SET version = $1, body = $2, expires_at = $5 WHERE id = $3 AND version = $4";
+        let body = write(ticket)?;
+        let outcome = self.update(QUERY, ticket.id.as_str(), body, ticket.version, seen, ticket.expires_at).await?;
         if outcome == Outcome::Done {
             self.tell(Change::TicketMoved(ticket.id.clone()));
         }

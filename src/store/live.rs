@@ -18,7 +18,7 @@ use papaya::{Equivalent, HashMap};
 
 use super::{Change, Outcome, Store, StoreError};
 use crate::domain::clock::Timestamp;
-use crate::domain::employee::{CorpId, EmployeeId};
+use crate::domain::employee::{CorpId, Employee, EmployeeId};
 use crate::domain::identity::{self, IdentityLines};
 use crate::domain::role::{self, RoleName};
 use crate::domain::session::{EndCause, Session, SessionId, Stage};
@@ -358,6 +358,44 @@ impl Live {
             true
         })
         .await
+    }
+
+    /// Lets a session end at `end`, if it would go on longer.
+    pub async fn shorten(&self, id: &SessionId, end: Timestamp) -> Result<Switched, StoreError> {
+        self.change(id, |session| {
+            session.expires_at = session.expires_at.min(end);
+            true
+        })
+        .await
+    }
+
+    /// Ends every session of an employee. Returns how many there were.
+    pub async fn end_all_of(
+        &self,
+        corp_id: &CorpId,
+        employee_id: &EmployeeId,
+        cause: EndCause,
+    ) -> Result<usize, StoreError> {
+        let sessions = self.store.of_employee(corp_id, employee_id).await?;
+        for session in &sessions {
+            self.end(&session.id, cause).await?;
+        }
+        Ok(sessions.len())
+    }
+
+    /// Gives every session of an employee what is known of them now. Returns how many there are.
+    pub async fn change_profile(&self, employee: &Employee) -> Result<usize, StoreError> {
+        let sessions = self.store.of_employee(&employee.corp_id, &employee.employee_id).await?;
+        for session in &sessions {
+            self.change(&session.id, |session| {
+                session.name.clone_from(&employee.name);
+                session.department.clone_from(&employee.department);
+                session.avatar.clone_from(&employee.avatar);
+                true
+            })
+            .await?;
+        }
+        Ok(sessions.len())
     }
 
     /// Gives every session of an employee these roles; one whose active role is gone goes on in the

@@ -50,6 +50,6 @@ impl Tokens {
             current_role: session.current_role.as_str(),
             login_source: session.login_source.as_str(),
         };
-        self.keys().active().sign(Purpose::Assertion, &claims)
+        self.keys().active(now).sign(Purpose::Assertion, &claims)
     }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::role::RoleName;
-use crate::domain::session::{LoginSource, Session, SessionId, Stage};
+use crate::domain::session::{KeyId, LoginSource, Session, SessionId, Stage};
 use crate::error::TokenFault;
 
 /// Whom our access tokens are for.
@@ -33,6 +33,9 @@ pub struct Claims {
     current_role: RoleName,
     login_source: LoginSource,
     stage: Stage,
+    /// The key that signed it; not part of what it says.
+    #[serde(skip)]
+    key_id: Option<KeyId>,
 }
 
 impl Claims {
@@ -54,6 +57,7 @@ impl Claims {
             current_role: session.current_role.clone(),
             login_source: session.login_source,
             stage: session.stage,
+            key_id: None,
         }
     }
 
@@ -86,8 +90,15 @@ impl Claims {
         &self.jti
     }
 
-    /// Whether a record is of the person whom the token names.
+    /// The same, read off a token that this key signed.
+    pub(super) fn signed_by(self, key_id: &KeyId) -> Self {
+        Self { key_id: Some(key_id.clone()), ..self }
+    }
+
+    /// Whether a record is of the person whom the token names, and of the key that signed it: a key that got into
+    /// wrong hands is no good for sessions of other keys.
     pub fn names(&self, session: &Session) -> bool {
-        self.jti == session.id && self.sub == session.employee_id && self.corp_id == session.corp_id
+        let same_key = session.key_id.is_none() || session.key_id == self.key_id;
+        same_key && self.jti == session.id && self.sub == session.employee_id && self.corp_id == session.corp_id
     }
 }

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::keys::write_private;
+use super::key_file::write_private;
 use crate::domain::clock::Timestamp;
 use crate::domain::secret::random_bytes;
 

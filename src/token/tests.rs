@@ -1,7 +1,7 @@
 use jsonwebtoken::jwk::JwkSet;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
 
-use super::keys::KeyFault;
+use super::ring::{KeyFault, KeyRing};
 use super::seal::{self, SealedAs};
 use super::*;
 use crate::config::TokenAlgorithm;
@@ -10,6 +10,7 @@ use crate::domain::role::RoleName;
 use crate::domain::session::{LoginMethod, LoginSource, SessionId, Stage, Version};
 
 const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
+const GRACE: Duration = Duration::from_secs(8 * 3600);
 const ISSUER: &str = "https://desk.example";
 
 fn session() -> Session {
@@ -27,6 +28,8 @@ fn session() -> Session {
         login_source: LoginSource::Qrcode,
         stage: Stage::Full,
         stepped_up_until: None,
+        key_id: None,
+        new_device: false,
         issued_at: NOW,
         expires_at: NOW.plus(Duration::from_secs(600)),
         address: String::new(),
@@ -36,12 +39,12 @@ fn session() -> Session {
 
 fn tokens(algorithm: TokenAlgorithm) -> (Tokens, tempfile::TempDir) {
     let folder = tempfile::tempdir().expect("folder");
-    let keys = KeyRing::open(folder.path(), algorithm, NOW).expect("keys");
+    let keys = KeyRing::open(folder.path(), algorithm, GRACE, NOW).expect("keys");
     (Tokens::new(keys, ISSUER.to_owned(), Duration::from_secs(30)), folder)
 }
 
 fn independent_key(tokens: &Tokens) -> DecodingKey {
-    let json = serde_json::json!({ "keys": tokens.keys().jwks() });
+    let json = serde_json::json!({ "keys": tokens.keys().jwks(NOW) });
     let set: JwkSet = serde_json::from_value(json).expect("a JWK set");
     DecodingKey::from_jwk(&set.keys[0]).expect("a key")
 }
@@ -51,7 +54,7 @@ fn an_independent_library_reads_our_tokens_and_assertions() {
     for (ours, theirs) in [(TokenAlgorithm::EdDSA, Algorithm::EdDSA), (TokenAlgorithm::ES256, Algorithm::ES256)] {
         let (tokens, _folder) = tokens(ours);
         for (token, audience, kind) in [
-            (tokens.mint(&session()), "deskgate", "at+jwt"),
+            (tokens.mint(&session(), NOW), "deskgate", "at+jwt"),
             (tokens.assert_identity(&session(), "helpdesk", NOW), "helpdesk", "deskgate-assertion+jwt"),
         ] {
             let mut validation = Validation::new(theirs);
@@ -70,7 +73,7 @@ fn an_independent_library_reads_our_tokens_and_assertions() {
 #[test]
 fn our_tokens_are_read_back_and_name_their_session() {
     let (tokens, _folder) = tokens(TokenAlgorithm::EdDSA);
-    let claims = tokens.read(&tokens.mint(&session()), NOW).expect("good");
+    let claims = tokens.read(&tokens.mint(&session(), NOW), NOW).expect("good");
     assert!(claims.names(&session()));
     let other = Session { employee_id: EmployeeId::new("u1002"), ..session() };
     assert!(!claims.names(&other));
@@ -87,7 +90,7 @@ fn an_assertion_is_no_access_token() {
 fn signed(tokens: &Tokens, change: impl FnOnce(&mut serde_json::Value)) -> String {
     let mut claims = serde_json::to_value(Claims::of(&session(), ISSUER)).expect("json");
     change(&mut claims);
-    tokens.keys().active().sign(Purpose::Access, &claims)
+    tokens.keys().active(NOW).sign(Purpose::Access, &claims)
 }
 
 #[test]
@@ -130,7 +133,7 @@ fn claims_that_we_would_not_write_are_refused() {
 #[test]
 fn a_changed_or_reshaped_token_is_refused() {
     let (tokens, _folder) = tokens(TokenAlgorithm::EdDSA);
-    let good = tokens.mint(&session());
+    let good = tokens.mint(&session(), NOW);
     let (signed, signature) = good.rsplit_once('.').expect("three parts");
     let (header, payload) = signed.split_once('.').expect("two parts");
     let swapped = if signature.starts_with('A') { "B" } else { "A" };
@@ -161,7 +164,7 @@ fn encode_other(payload: &str) -> String {
 #[test]
 fn unused_bits_of_the_last_letter_do_not_make_another_good_token() {
     let (tokens, _folder) = tokens(TokenAlgorithm::EdDSA);
-    let good = tokens.mint(&session());
+    let good = tokens.mint(&session(), NOW);
     let last = good.chars().last().expect("a letter");
     let mut accepted = 0;
     for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_".chars() {
@@ -175,9 +178,9 @@ fn unused_bits_of_the_last_letter_do_not_make_another_good_token() {
 #[test]
 fn headers_that_we_did_not_write_are_refused() {
     let (tokens, _folder) = tokens(TokenAlgorithm::EdDSA);
-    let good = tokens.mint(&session());
+    let good = tokens.mint(&session(), NOW);
     let (_, rest) = good.split_once('.').expect("parts");
-    let kid = tokens.keys().active().id().to_owned();
+    let kid = tokens.keys().active(NOW).id().to_owned();
     let table = [
         ("alg none", format!(r#"{{"typ":"at+jwt","alg":"none","kid":"{kid}"}}"#), TokenFault::Header),
         ("alg HS256", format!(r#"{{"typ":"at+jwt","alg":"HS256","kid":"{kid}"}}"#), TokenFault::Header),
@@ -201,24 +204,24 @@ fn headers_that_we_did_not_write_are_refused() {
 fn keys_survive_a_restart_and_a_second_algorithm_signs_nobody_out() {
     let folder = tempfile::tempdir().expect("folder");
     let open = |algorithm| {
-        let keys = KeyRing::open(folder.path(), algorithm, NOW).expect("keys");
+        let keys = KeyRing::open(folder.path(), algorithm, GRACE, NOW).expect("keys");
         Tokens::new(keys, ISSUER.to_owned(), Duration::from_secs(30))
     };
-    let before = open(TokenAlgorithm::EdDSA).mint(&session());
+    let before = open(TokenAlgorithm::EdDSA).mint(&session(), NOW);
     assert!(open(TokenAlgorithm::EdDSA).read(&before, NOW).is_ok());
     let both = open(TokenAlgorithm::ES256);
     assert!(both.read(&before, NOW).is_ok());
-    assert!(both.read(&both.mint(&session()), NOW).is_ok());
-    assert_eq!(both.keys().jwks().len(), 2);
+    assert!(both.read(&both.mint(&session(), NOW), NOW).is_ok());
+    assert_eq!(both.keys().jwks(NOW).len(), 2);
 }
 
 #[test]
 fn a_damaged_key_file_is_a_fault_and_not_a_new_key() {
     let folder = tempfile::tempdir().expect("folder");
-    KeyRing::open(folder.path(), TokenAlgorithm::EdDSA, NOW).expect("keys");
+    KeyRing::open(folder.path(), TokenAlgorithm::EdDSA, GRACE, NOW).expect("keys");
     let file = std::fs::read_dir(folder.path()).expect("folder").next().expect("a file").expect("entry").path();
     std::fs::write(&file, "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n").expect("write");
-    assert!(matches!(KeyRing::open(folder.path(), TokenAlgorithm::EdDSA, NOW), Err(KeyFault::NotAKey(_))));
+    assert!(matches!(KeyRing::open(folder.path(), TokenAlgorithm::EdDSA, GRACE, NOW), Err(KeyFault::NotAKey(_))));
 }
 
 #[test]

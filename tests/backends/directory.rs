@@ -124,7 +124,7 @@ async fn the_login_log_is_read_newest_first_and_forgotten_in_time(Subject { dire
     clock.advance(Duration::from_secs(3600));
     directory.record_login(record(LoginResult::Refused("disabled"), "x8001")).await.expect("record");
     let read = |limit| async move {
-        let entries = directory.logins(limit).await.expect("read");
+        let entries = directory.logins(None, limit).await.expect("read");
         entries.into_iter().map(|entry| (entry.employee_id, entry.result, entry.reason)).collect::<Vec<_>>()
     };
     let old = ("u1001".to_owned(), "success".to_owned(), String::new());

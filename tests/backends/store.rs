@@ -43,6 +43,8 @@ fn session(id: &str, clock: &Clock) -> Session {
         login_source: LoginSource::Qrcode,
         stage: Stage::Full,
         stepped_up_until: None,
+        key_id: None,
+        new_device: false,
         issued_at: clock.now(),
         expires_at: clock.now().plus(LIFETIME),
         address: "203.0.113.7".to_owned(),

@@ -10,12 +10,18 @@ use crate::support::*;
 async fn last(desk: &Gateway) -> LoginEntry {
     let file = desk.data_dir().join("directory.db");
     let directory = SqlDirectory::open(&file, Clock::system()).await.expect("the directory");
-    directory.logins(1).await.expect("the log").into_iter().next().expect("a line")
+    directory.logins(None, 1).await.expect("the log").into_iter().next().expect("a line")
 }
 
 async fn lines(desk: &Gateway) -> usize {
     let file = desk.data_dir().join("directory.db");
-    SqlDirectory::open(&file, Clock::system()).await.expect("the directory").logins(1000).await.expect("the log").len()
+    SqlDirectory::open(&file, Clock::system())
+        .await
+        .expect("the directory")
+        .logins(None, 1000)
+        .await
+        .expect("the log")
+        .len()
 }
 
 #[track_caller]

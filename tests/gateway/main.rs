@@ -41,6 +41,10 @@ mod check;
 
 mod operate;
 
+mod people;
+
+mod keys;
+
 mod envelope;
 
 mod tokens;

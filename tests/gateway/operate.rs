@@ -1,18 +1,10 @@
 //! `deskgate session` and `deskgate role`: commands that reach the running gateway, and what follows at once.
 
-use std::process::Output;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::support::*;
-
-#[track_caller]
-fn success(output: &Output) -> String {
-    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{stdout}{}", String::from_utf8_lossy(&output.stderr));
-    stdout
-}
 
 #[tokio::test]
 async fn sessions_are_listed_and_ended() {
@@ -22,16 +14,16 @@ async fn sessions_are_listed_and_ended() {
     let mut socket = alice.websocket("/ws/employee").await;
     socket.echo("hello").await;
 
-    let list = success(&desk.command(&["session", "list", "--json"]).await);
+    let list = desk.command(&["session", "list", "--json"]).await.success();
     let parsed: Value = serde_json::from_str(&list).expect("JSON");
     assert!(parsed.to_string().contains(&gone) && parsed.to_string().contains(&stays), "{list}");
     assert!(!list.contains(alice.token()), "a list is no place for tokens");
 
-    success(&desk.command(&["session", "end", &gone]).await);
+    desk.command(&["session", "end", &gone]).await.success();
     assert_eq!(socket.closed_within(Duration::from_secs(1)).await, Some(4401));
     alice.get("/api/auth/me").await.expect_invalid_token();
     anton.get("/api/auth/me").await.expect_code(0);
-    let list = success(&desk.command(&["session", "list", "--json"]).await);
+    let list = desk.command(&["session", "list", "--json"]).await.success();
     assert!(!list.contains(&gone) && list.contains(&stays), "{list}");
 }
 
@@ -52,14 +44,14 @@ async fn a_taken_role_is_gone_from_live_sessions() {
     for_agents.echo("hello").await;
     anton.get("/api/agent-desk/x").await.expect_status(200);
 
-    success(&desk.command(&["role", "take", "a2001", "agent"]).await);
+    desk.command(&["role", "take", "a2001", "agent"]).await.success();
     assert_eq!(for_agents.closed_within(Duration::from_secs(1)).await, Some(4403));
     for_everyone.echo("this one needs no role").await;
     anton.get("/api/agent-desk/x").await.expect_code(1003);
     let me = anton.get("/api/auth/me").await.expect_code(0).data();
     assert_eq!((&me["roles"], &me["current_role"]), (&json!(["user"]), &json!("user")));
     anton.post_json("/api/auth/switch-role", &json!({ "role": "agent" })).await.expect_code(1003);
-    let list = success(&desk.command(&["role", "list", "--json"]).await);
+    let list = desk.command(&["role", "list", "--json"]).await.success();
     serde_json::from_str::<Value>(&list).expect("JSON");
 }
 
@@ -74,7 +66,7 @@ async fn whoever_loses_the_last_role_goes_on_in_the_default_one() {
     for_security.echo("hello").await;
     for_everyone.echo("hello").await;
 
-    success(&desk.command(&["role", "take", "c4001", "security"]).await);
+    desk.command(&["role", "take", "c4001", "security"]).await.success();
     assert_eq!(for_security.closed_within(Duration::from_secs(1)).await, Some(4403));
     for_everyone.echo("this one needs no role").await;
     let me = carlos.get("/api/auth/me").await.expect_code(0).data();
@@ -107,7 +99,7 @@ async fn a_sign_in_that_races_a_taken_role_never_keeps_it() {
         let signers: Vec<_> =
             (0..3).map(|_| tokio::spawn(sign_in_on(desk.anyone(), over.clone(), signed_in.clone()))).collect();
         eventually("a sign-in", || async { (signed_in.load(Ordering::SeqCst) > 0).then_some(()) }).await;
-        success(&desk.command(&["role", "take", "a2001", "agent"]).await);
+        desk.command(&["role", "take", "a2001", "agent"]).await.success();
         over.store(true, Ordering::SeqCst);
         for signer in signers {
             for anton in within(PATIENCE, "the end of a signer", signer).await.expect("a signer that did not fail") {
@@ -117,7 +109,7 @@ async fn a_sign_in_that_races_a_taken_role_never_keeps_it() {
                 anton.post("/api/auth/logout").await;
             }
         }
-        success(&desk.command(&["role", "grant", "a2001", "agent"]).await);
+        desk.command(&["role", "grant", "a2001", "agent"]).await.success();
     }
 }
 
@@ -126,7 +118,7 @@ async fn a_granted_role_can_be_switched_to() {
     let desk = Gateway::start().await;
     let alice = desk.sign_in("u1001").await;
     alice.post_json("/api/auth/switch-role", &json!({ "role": "agent" })).await.expect_code(1003);
-    success(&desk.command(&["role", "grant", "u1001", "agent"]).await);
+    desk.command(&["role", "grant", "u1001", "agent"]).await.success();
     alice.post_json("/api/auth/switch-role", &json!({ "role": "agent" })).await.expect_code(0);
     alice.get("/api/agent-desk/x").await.expect_status(200);
 }
@@ -147,8 +139,8 @@ async fn commands_work_on_a_gateway_that_is_not_running() {
     let mut desk = Gateway::start().await;
     let alice = desk.sign_in("u1001").await;
     desk.terminate().await;
-    success(&desk.command(&["session", "end", &jti_of(alice.token())]).await);
-    success(&desk.command(&["role", "grant", "u1001", "agent"]).await);
+    desk.command(&["session", "end", &jti_of(alice.token())]).await.success();
+    desk.command(&["role", "grant", "u1001", "agent"]).await.success();
     desk.restart().await;
     alice.get("/api/auth/me").await.expect_invalid_token();
     let me = desk.sign_in("u1001").await.get("/api/auth/me").await.expect_code(0).data();

@@ -25,7 +25,7 @@ pub use browser::{Browser, DESKTOP, Look, PHONE, Screen, read_code};
 pub use client::{Client, Jar};
 pub use far_end::{End, Visit, Visits};
 pub use frame::{BINARY, CLOSE, CONTINUATION, Frame, PING, PONG, TEXT};
-pub use gateway::{Gateway, Refused, Setup};
+pub use gateway::{Gateway, Ran, Refused, Setup};
 pub use http2::Http2;
 pub use http2_frames::{Block, END_HEADERS, END_STREAM, Frames, Http2Frame, Kind, Verdict};
 pub use platform::{Form, Page, Phone, fragment_of, query_of};

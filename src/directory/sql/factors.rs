@@ -13,7 +13,7 @@ use crate::domain::session::Version;
 
 impl SqlDirectory {
     /// Runs a change that names whose row it is first: `$1` and `$2`.
-    async fn change(
+    pub(super) async fn change(
         &self,
         query: &'static str,
         whose: Account<'_>,

@@ -21,6 +21,8 @@ fn session(name: &str) -> Session {
         login_source: LoginSource::Qrcode,
         stage: Stage::Full,
         stepped_up_until: None,
+        key_id: None,
+        new_device: false,
         issued_at: Timestamp::from_seconds(0),
         expires_at: Timestamp::from_seconds(1),
         address: String::new(),

@@ -27,6 +27,8 @@ fn session(id: &str, clock: &Clock) -> Session {
         login_source: LoginSource::Dev,
         stage: Stage::Full,
         stepped_up_until: None,
+        key_id: None,
+        new_device: false,
         issued_at: clock.now(),
         expires_at: clock.now().plus(Duration::from_secs(60)),
         address: String::new(),

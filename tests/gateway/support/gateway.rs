@@ -1,6 +1,6 @@
 //! Starts the real program: free ports, a data directory of its own, an upstream behind it.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -273,7 +273,7 @@ impl Written {
 
     /// Runs `deskgate ARGS… --config FILE` to its end.
     pub async fn command(&self, args: &[&str]) -> Output {
-        run_command(args, &self.config(), self.folder.path()).await
+        run_command(args, "", &self.config(), self.folder.path()).await
     }
 }
 
@@ -459,7 +459,19 @@ impl Gateway {
 
     /// Runs `deskgate ARGS… --config FILE` to its end.
     pub async fn command(&self, args: &[&str]) -> Output {
-        run_command(args, &self.config_file(), self.folder.path()).await
+        self.command_hearing(args, "").await
+    }
+
+    /// The same, with something on its standard input.
+    pub async fn command_hearing(&self, args: &[&str], input: &str) -> Output {
+        run_command(args, input, &self.config_file(), self.folder.path()).await
+    }
+
+    /// Starts `deskgate ARGS… --config FILE` and leaves it to the caller.
+    pub fn command_begun(&self, args: &[&str]) -> Child {
+        let mut command = command_line(args, &self.config_file(), self.folder.path());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().expect("the program")
     }
 
     /// Sends a signal by name: `HUP`, `TERM`, `STOP`, …
@@ -635,9 +647,42 @@ impl Said {
     }
 }
 
-async fn run_command(args: &[&str], config: &Path, folder: &Path) -> Output {
+fn command_line(args: &[&str], config: &Path, folder: &Path) -> Command {
     let mut command = Command::new(PROGRAM);
-    command.args(args).arg("--config").arg(config).current_dir(folder).env_remove("RUST_LOG").stdin(Stdio::null());
-    let run = tokio::task::spawn_blocking(move || command.output());
+    command.args(args).arg("--config").arg(config).current_dir(folder).env_remove("RUST_LOG");
+    command
+}
+
+/// What a command said, and whether it did what it was told.
+pub trait Ran {
+    /// What it printed; a failure fails the test.
+    #[track_caller]
+    fn success(&self) -> String;
+
+    /// All that it said.
+    fn said(&self) -> String;
+}
+
+impl Ran for Output {
+    fn success(&self) -> String {
+        assert!(self.status.success(), "{:?}: {}", self.status, self.said());
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    fn said(&self) -> String {
+        format!("{}{}", String::from_utf8_lossy(&self.stdout), String::from_utf8_lossy(&self.stderr))
+    }
+}
+
+async fn run_command(args: &[&str], input: &str, config: &Path, folder: &Path) -> Output {
+    let mut command = command_line(args, config, folder);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let input = input.to_owned();
+    let run = tokio::task::spawn_blocking(move || {
+        let mut child = command.spawn()?;
+        // One that reads nothing may be gone already.
+        let _ = child.stdin.take().expect("an input").write_all(input.as_bytes());
+        child.wait_with_output()
+    });
     within(PATIENCE, "the end of the command", run).await.expect("a thread").expect("the program")
 }

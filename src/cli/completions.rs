@@ -1,0 +1,18 @@
+//! `deskgate completions SHELL`: what a shell needs to complete our commands.
+
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+
+use super::{Cli, Failed};
+
+/// `deskgate completions SHELL`
+#[derive(Args)]
+pub(super) struct CompletionsArgs {
+    /// For which shell.
+    shell: Shell,
+}
+
+pub(super) fn run(args: &CompletionsArgs) -> Result<(), Failed> {
+    clap_complete::generate(args.shell, &mut Cli::command(), "deskgate", &mut std::io::stdout());
+    Ok(())
+}

@@ -1,0 +1,58 @@
+//! `deskgate key …`
+
+use clap::{Args, Subcommand};
+
+use super::Failed;
+use super::operate::{OrderArgs, SureArgs};
+use crate::operate::Command;
+use crate::operate::keys::{KeyOrder, Turn};
+
+/// `deskgate key …`
+#[derive(Args)]
+pub(super) struct KeyArgs {
+    #[command(subcommand)]
+    order: Order,
+}
+
+#[derive(Subcommand)]
+enum Order {
+    /// Show the signing keys.
+    List {
+        #[command(flatten)]
+        args: OrderArgs,
+    },
+    /// Make a new signing key; nobody is signed out.
+    ///
+    /// It is published at once and signs after `token.key_lead`, so that everybody who checks our signatures has it
+    /// by then. What the old key has signed is good for `token.key_grace` longer.
+    #[command(visible_alias = "add")]
+    Rotate {
+        /// Sign with it at once: the old key is in wrong hands.
+        #[arg(long)]
+        now: bool,
+        #[command(flatten)]
+        args: OrderArgs,
+    },
+    /// Remove a key; whoever has a token of it must sign in again.
+    Remove {
+        /// Its id, as `list` shows it.
+        id: String,
+        #[command(flatten)]
+        sure: SureArgs,
+        #[command(flatten)]
+        args: OrderArgs,
+    },
+}
+
+pub(super) fn run(args: &KeyArgs) -> Result<(), Failed> {
+    match &args.order {
+        Order::List { args } => args.order(Command::Key(KeyOrder::List)),
+        Order::Rotate { now, args } => {
+            args.order(Command::Key(KeyOrder::Rotate { turn: if *now { Turn::Now } else { Turn::Later } }))
+        }
+        Order::Remove { id, sure, args } => {
+            sure.ask(&format!("Every session that key {id} has signed ends"))?;
+            args.order(Command::Key(KeyOrder::Remove { id: id.clone() }))
+        }
+    }
+}

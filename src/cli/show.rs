@@ -1,0 +1,175 @@
+//! What came of an order: tables for people, JSON for scripts.
+
+// What these commands are for.
+#![allow(clippy::print_stdout)]
+
+use unicode_width::UnicodeWidthStr;
+
+use crate::directory::people::AgentEntry;
+use crate::directory::{Assignment, LoginEntry};
+use crate::domain::employee::Standing;
+use crate::operate::Done;
+use crate::operate::employees::EmployeeRow;
+use crate::operate::keys::KeyRow;
+use crate::operate::sessions::SessionRow;
+use crate::token::ring::KeyState;
+
+/// How it is shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shown {
+    Table,
+    Json,
+}
+
+pub(super) fn done(done: &Done, shown: Shown) {
+    match shown {
+        Shown::Json => println!("{}", json(done)),
+        Shown::Table => people(done),
+    }
+}
+
+fn json(done: &Done) -> serde_json::Value {
+    match done {
+        Done::Sessions(rows) => serde_json::json!(rows),
+        Done::Assignments(rows) => serde_json::json!(rows),
+        Done::Employees(rows) => serde_json::json!(rows),
+        Done::Agents(rows) => serde_json::json!(rows),
+        Done::Keys(rows) => serde_json::json!(rows),
+        Done::Logins(rows) => serde_json::json!(rows),
+        Done::Changed { sessions } => serde_json::json!({ "changed": true, "sessions": sessions }),
+        Done::Unchanged => serde_json::json!({ "changed": false, "sessions": 0 }),
+        Done::Offered { secret, otpauth_url } => {
+            serde_json::json!({ "secret": secret, "otpauth_url": otpauth_url })
+        }
+        Done::KeyMade { key, sessions } => serde_json::json!({ "key": key, "sessions": sessions }),
+    }
+}
+
+fn people(done: &Done) {
+    match done {
+        Done::Sessions(rows) => table(SESSION, rows.iter().map(session).collect()),
+        Done::Assignments(rows) => table(&["EMPLOYEE", "NAME", "ROLE"], rows.iter().map(assignment).collect()),
+        Done::Employees(rows) => table(EMPLOYEE, rows.iter().map(employee).collect()),
+        Done::Agents(rows) => table(AGENT, rows.iter().map(agent).collect()),
+        Done::Keys(rows) => table(KEY, rows.iter().map(key).collect()),
+        Done::Logins(rows) => table(LOGIN, rows.iter().map(login).collect()),
+        Done::Changed { sessions: 0 } => println!("done"),
+        Done::Changed { sessions } => println!("done; live sessions affected: {sessions}"),
+        Done::Unchanged => println!("nothing to change"),
+        // Shown by the command itself, which goes on.
+        Done::Offered { .. } => {}
+        Done::KeyMade { key, sessions } => {
+            println!("key {} signs from {} on", key.id, key.signs_from);
+            if *sessions > 0 {
+                println!("live sessions that end earlier for it: {sessions}");
+            }
+        }
+    }
+}
+
+const SESSION: &[&str] = &["SESSION", "EMPLOYEE", "ROLE", "METHOD", "DEVICE", "ADDRESS", "SINCE", "UNTIL"];
+
+fn session(row: &SessionRow) -> Vec<String> {
+    let device = if row.new_device { format!("{} (new)", row.device) } else { row.device.clone() };
+    let [id, employee, role, method] =
+        [&row.id, &row.employee_id, &row.current_role, &row.login_method].map(Clone::clone);
+    vec![id, employee, role, method, device, row.address.clone(), seconds(&row.since), seconds(&row.until)]
+}
+
+fn assignment(row: &Assignment) -> Vec<String> {
+    vec![row.employee_id.to_string(), row.name.clone(), row.role.to_string()]
+}
+
+const EMPLOYEE: &[&str] = &["EMPLOYEE", "NAME", "DEPARTMENT", "MAY SIGN IN", "ROLES", "AGENT", "OTP", "LAST ADDRESS"];
+
+fn employee(row: &EmployeeRow) -> Vec<String> {
+    let person = &row.employee;
+    vec![
+        person.employee_id.to_string(),
+        person.name.clone(),
+        person.department.clone(),
+        yes(person.standing == Standing::Active),
+        row.roles.join(","),
+        yes(row.agent),
+        yes(row.otp_bound),
+        person.last_login_ip.clone().unwrap_or_default(),
+    ]
+}
+
+const AGENT: &[&str] = &["EMPLOYEE", "NAME", "MAY SIGN IN", "ROLE", "PASSWORD", "OTP REQUIRED", "OTP BOUND"];
+
+fn agent(row: &AgentEntry) -> Vec<String> {
+    vec![
+        row.employee_id.to_string(),
+        row.name.clone(),
+        yes(row.standing == Standing::Active),
+        row.role.to_string(),
+        yes(row.password),
+        yes(row.otp_required),
+        yes(row.otp_bound),
+    ]
+}
+
+const KEY: &[&str] = &["KEY", "ALGORITHM", "STATE", "SIGNS FROM", "BELIEVED UNTIL"];
+
+fn key(row: &KeyRow) -> Vec<String> {
+    let state = match row.state {
+        KeyState::Waiting => "waiting",
+        KeyState::Signing => "signing",
+        KeyState::Believed => "believed",
+        KeyState::Over => "over",
+    };
+    let until = row.believed_until.as_deref().map(seconds).unwrap_or_default();
+    vec![row.id.clone(), row.algorithm.clone(), state.to_owned(), seconds(&row.signs_from), until]
+}
+
+const LOGIN: &[&str] = &["WHEN", "EMPLOYEE", "METHOD", "SOURCE", "RESULT", "REASON", "ADDRESS", "DEVICE"];
+
+fn login(row: &LoginEntry) -> Vec<String> {
+    vec![
+        seconds(&row.at.iso8601()),
+        row.employee_id.clone(),
+        row.login_method.clone(),
+        row.login_source.clone(),
+        row.result.clone(),
+        row.reason.clone(),
+        row.ip_address.clone(),
+        crate::domain::device::describe(&row.user_agent),
+    ]
+}
+
+fn yes(so: bool) -> String {
+    if so { "yes" } else { "no" }.to_owned()
+}
+
+/// A moment without its milliseconds: `2026-01-02T03:04:05Z`.
+fn seconds(moment: &str) -> String {
+    moment.split_once('.').map_or_else(|| moment.to_owned(), |(whole, _)| format!("{whole}Z"))
+}
+
+fn table(heads: &[&str], rows: Vec<Vec<String>>) {
+    for text in lines(heads, &rows) {
+        println!("{text}");
+    }
+}
+
+/// The table's lines. Names may be of letters twice as wide, and may carry what a terminal would obey.
+fn lines(heads: &[&str], rows: &[Vec<String>]) -> Vec<String> {
+    let plain = |cell: &str| cell.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect::<String>();
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| plain(cell)).collect()).collect();
+    let heads: Vec<String> = heads.iter().map(|head| (*head).to_owned()).collect();
+    let all = || std::iter::once(&heads).chain(&rows);
+    let width = |column: usize| all().filter_map(|row| row.get(column)).map(|cell| cell.width()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..heads.len()).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let padded = row.iter().zip(&widths).map(|(cell, width)| {
+            let fill = width.saturating_sub(cell.width());
+            format!("{cell}{}", " ".repeat(fill))
+        });
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    all().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests;

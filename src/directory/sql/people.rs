@@ -1,0 +1,240 @@
+//! Employees and agents' records in SQL, changed.
+
+use async_trait::async_trait;
+use sqlx::Row;
+
+use super::{SqlDirectory, standing_of, unavailable};
+use crate::directory::factors::{Account, Taken};
+use crate::directory::people::{AgentEdit, AgentEntry, EmployeeEdit, People};
+use crate::directory::{Arriving, DirectoryError, RoleChange};
+use crate::domain::employee::{CorpId, EmployeeId, Standing};
+use crate::domain::role::RoleName;
+
+/// Whether somebody else than `$1`, `$2` is an administrator: may sign in, and has the role, by assignment or, where
+/// none is assigned, by their agent's record. A piece of a statement, so that of two administrators who remove each
+/// other one stays.
+macro_rules! another_admin {
+    () => {
+        "EXISTS (SELECT 1 FROM employees AS other WHERE other.disabled = 0
+             AND (other.corp_id <> $1 OR other.employee_id <> $2)
+             AND (EXISTS (SELECT 1 FROM user_roles AS held JOIN roles ON roles.id = held.role_id
+                     WHERE held.corp_id = other.corp_id AND held.employee_id = other.employee_id
+                     AND roles.name = 'admin')
+                 OR (EXISTS (SELECT 1 FROM agents AS record WHERE record.corp_id = other.corp_id
+                         AND record.employee_id = other.employee_id AND record.role = 'admin')
+                     AND NOT EXISTS (SELECT 1 FROM user_roles AS held WHERE held.corp_id = other.corp_id
+                         AND held.employee_id = other.employee_id))))"
+    };
+}
+pub(super) use another_admin;
+
+/// Whether `$1`, `$2` is an administrator who may sign in.
+macro_rules! is_admin {
+    () => {
+        "EXISTS (SELECT 1 FROM employees AS self WHERE self.disabled = 0
+             AND self.corp_id = $1 AND self.employee_id = $2
+             AND (EXISTS (SELECT 1 FROM user_roles AS held JOIN roles ON roles.id = held.role_id
+                     WHERE held.corp_id = $1 AND held.employee_id = $2 AND roles.name = 'admin')
+                 OR (EXISTS (SELECT 1 FROM agents AS record WHERE record.corp_id = $1 AND record.employee_id = $2
+                         AND record.role = 'admin')
+                     AND NOT EXISTS (SELECT 1 FROM user_roles AS held WHERE held.corp_id = $1
+                         AND held.employee_id = $2))))"
+    };
+}
+
+impl SqlDirectory {
+    /// What a guarded change that changed nothing means: nobody there, or the guard.
+    async fn why_unchanged(&self, whose: Account<'_>, table: &'static str) -> Result<RoleChange, DirectoryError> {
+        let there: i64 = sqlx::query_scalar(table)
+            .bind(whose.corp_id.as_str())
+            .bind(whose.employee_id.as_str())
+            .fetch_one(&self.pool)
+            .await
+            .map_err(unavailable)?;
+        Ok(if there == 0 { RoleChange::NoEmployee } else { RoleChange::LastAdmin })
+    }
+}
+
+const EMPLOYEES: &str = "SELECT count(*) FROM employees WHERE corp_id = $1 AND employee_id = $2";
+
+const AGENTS: &str = "SELECT count(*) FROM agents WHERE corp_id = $1 AND employee_id = $2";
+
+#[async_trait]
+impl People for SqlDirectory {
+    async fn add_employee(&self, arriving: Arriving<'_>) -> Result<Taken, DirectoryError> {
+        const ADD: &str = "INSERT INTO employees (corp_id, employee_id, name, department, avatar, created_at)
+             VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (corp_id, employee_id) DO NOTHING";
+        let Arriving { corp_id, employee_id, name, department, avatar } = arriving;
+        let (name, department, avatar) = (name.to_owned(), department.to_owned(), avatar.to_owned());
+        let now = self.clock.now().millis();
+        self.change(ADD, Account { corp_id, employee_id }, |query| {
+            query.bind(name).bind(department).bind(avatar).bind(now)
+        })
+        .await
+    }
+
+    async fn change_employee(&self, whose: Account<'_>, edit: EmployeeEdit<'_>) -> Result<RoleChange, DirectoryError> {
+        const CHANGE: &str = concat!(
+            "UPDATE employees SET name = coalesce($3, name), department = coalesce($4, department),
+                 avatar = coalesce($5, avatar), disabled = coalesce($6, disabled)
+             WHERE corp_id = $1 AND employee_id = $2 AND (coalesce($6, 0) = 0 OR NOT ",
+            is_admin!(),
+            " OR ",
+            another_admin!(),
+            ")"
+        );
+        let own = |text: Option<&str>| text.map(str::to_owned);
+        let (name, department, avatar) = (own(edit.name), own(edit.department), own(edit.avatar));
+        let disabled = edit.standing.map(|standing| i64::from(standing == Standing::Disabled));
+        let changed =
+            self.change(CHANGE, whose, |query| query.bind(name).bind(department).bind(avatar).bind(disabled)).await?;
+        match changed {
+            Taken::Yes => Ok(RoleChange::Done),
+            Taken::No => self.why_unchanged(whose, EMPLOYEES).await,
+        }
+    }
+
+    async fn remove_employee(&self, whose: Account<'_>) -> Result<RoleChange, DirectoryError> {
+        const REMOVE: &str = concat!(
+            "DELETE FROM employees WHERE corp_id = $1 AND employee_id = $2 AND (NOT ",
+            is_admin!(),
+            " OR ",
+            another_admin!(),
+            ")"
+        );
+        const REST: [&str; 4] = [
+            "DELETE FROM user_roles WHERE corp_id = $1 AND employee_id = $2",
+            "DELETE FROM agents WHERE corp_id = $1 AND employee_id = $2",
+            "DELETE FROM otp_devices WHERE corp_id = $1 AND employee_id = $2",
+            "DELETE FROM lockouts WHERE corp_id = $1 AND employee_id = $2",
+        ];
+        let mut change = self.pool.begin().await.map_err(unavailable)?;
+        for query in [REMOVE].into_iter().chain(REST) {
+            let done = sqlx::query(query)
+                .bind(whose.corp_id.as_str())
+                .bind(whose.employee_id.as_str())
+                .execute(&mut *change)
+                .await
+                .map_err(unavailable)?;
+            if query == REMOVE && done.rows_affected() == 0 {
+                change.rollback().await.map_err(unavailable)?;
+                return self.why_unchanged(whose, EMPLOYEES).await;
+            }
+        }
+        change.commit().await.map_err(unavailable)?;
+        Ok(RoleChange::Done)
+    }
+
+    async fn agents(&self, limit: usize) -> Result<Vec<AgentEntry>, DirectoryError> {
+        let rows = sqlx::query(
+            "SELECT agents.corp_id, agents.employee_id, employees.name, employees.disabled, agents.role,
+                 agents.password_hash IS NOT NULL, agents.otp_required, otp_devices.secret IS NOT NULL
+             FROM agents
+             JOIN employees ON employees.corp_id = agents.corp_id AND employees.employee_id = agents.employee_id
+             LEFT JOIN otp_devices
+                 ON otp_devices.corp_id = agents.corp_id AND otp_devices.employee_id = agents.employee_id
+             ORDER BY agents.corp_id, agents.employee_id LIMIT $1",
+        )
+        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+        .fetch_all(&self.pool)
+        .await
+        .map_err(unavailable)?;
+        let entries = rows.iter().map(|row| AgentEntry {
+            corp_id: CorpId::new(row.get::<String, _>(0)),
+            employee_id: EmployeeId::new(row.get::<String, _>(1)),
+            name: row.get(2),
+            standing: standing_of(row.get(3)),
+            role: RoleName::new(row.get::<String, _>(4)),
+            password: row.get(5),
+            otp_required: row.get::<i64, _>(6) != 0,
+            otp_bound: row.get(7),
+        });
+        Ok(entries.collect())
+    }
+
+    async fn otp_owners(&self, limit: usize) -> Result<Vec<(CorpId, EmployeeId)>, DirectoryError> {
+        let rows = sqlx::query("SELECT corp_id, employee_id FROM otp_devices WHERE secret IS NOT NULL LIMIT $1")
+            .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+            .fetch_all(&self.pool)
+            .await
+            .map_err(unavailable)?;
+        let owner = |row: &sqlx::sqlite::SqliteRow| {
+            (CorpId::new(row.get::<String, _>(0)), EmployeeId::new(row.get::<String, _>(1)))
+        };
+        Ok(rows.iter().map(owner).collect())
+    }
+
+    async fn add_agent(
+        &self,
+        whose: Account<'_>,
+        role: &RoleName,
+        otp_required: bool,
+    ) -> Result<RoleChange, DirectoryError> {
+        const ADD: &str = "INSERT INTO agents (corp_id, employee_id, role, otp_required)
+             SELECT $1, $2, $3, $4 FROM employees WHERE corp_id = $1 AND employee_id = $2
+             ON CONFLICT (corp_id, employee_id) DO NOTHING";
+        let (role, otp_required) = (role.as_str().to_owned(), i64::from(otp_required));
+        match self.change(ADD, whose, |query| query.bind(role).bind(otp_required)).await? {
+            Taken::Yes => Ok(RoleChange::Done),
+            Taken::No => Ok(match self.why_unchanged(whose, EMPLOYEES).await? {
+                RoleChange::NoEmployee => RoleChange::NoEmployee,
+                _ => RoleChange::Unchanged,
+            }),
+        }
+    }
+
+    async fn change_agent(&self, whose: Account<'_>, edit: AgentEdit<'_>) -> Result<RoleChange, DirectoryError> {
+        const CHANGE: &str = concat!(
+            "UPDATE agents SET role = coalesce($3, role), otp_required = coalesce($4, otp_required)
+             WHERE corp_id = $1 AND employee_id = $2 AND (coalesce($3, role) = role OR role <> 'admin' OR NOT ",
+            is_admin!(),
+            " OR EXISTS (SELECT 1 FROM user_roles WHERE corp_id = $1 AND employee_id = $2) OR ",
+            another_admin!(),
+            ")"
+        );
+        let role = edit.role.map(|role| role.as_str().to_owned());
+        let otp_required = edit.otp_required.map(i64::from);
+        match self.change(CHANGE, whose, |query| query.bind(role).bind(otp_required)).await? {
+            Taken::Yes => Ok(RoleChange::Done),
+            Taken::No => self.why_unchanged(whose, AGENTS).await,
+        }
+    }
+
+    async fn remove_agent(&self, whose: Account<'_>) -> Result<RoleChange, DirectoryError> {
+        const REMOVE: &str = concat!(
+            "DELETE FROM agents WHERE corp_id = $1 AND employee_id = $2 AND (role <> 'admin' OR NOT ",
+            is_admin!(),
+            " OR EXISTS (SELECT 1 FROM user_roles WHERE corp_id = $1 AND employee_id = $2) OR ",
+            another_admin!(),
+            ")"
+        );
+        match self.change(REMOVE, whose, |query| query).await? {
+            Taken::Yes => Ok(RoleChange::Done),
+            Taken::No => self.why_unchanged(whose, AGENTS).await,
+        }
+    }
+
+    async fn clear_password(&self, whose: Account<'_>) -> Result<Taken, DirectoryError> {
+        const CLEAR: &str = "UPDATE agents SET password_hash = NULL
+             WHERE corp_id = $1 AND employee_id = $2 AND password_hash IS NOT NULL";
+        self.change(CLEAR, whose, |query| query).await
+    }
+
+    async fn unlock(&self, whose: Account<'_>) -> Result<Taken, DirectoryError> {
+        const UNLOCK: &str = "DELETE FROM lockouts WHERE corp_id = $1 AND employee_id = $2";
+        self.change(UNLOCK, whose, |query| query).await
+    }
+
+    async fn browsers_of(&self, whose: Account<'_>, limit: usize) -> Result<Vec<String>, DirectoryError> {
+        sqlx::query_scalar(
+            "SELECT user_agent FROM login_log WHERE corp_id = $1 AND employee_id = $2 AND result = 'success'
+             GROUP BY user_agent ORDER BY max(at) DESC LIMIT $3",
+        )
+        .bind(whose.corp_id.as_str())
+        .bind(whose.employee_id.as_str())
+        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+        .fetch_all(&self.pool)
+        .await
+        .map_err(unavailable)
+    }
+}

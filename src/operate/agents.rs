@@ -1,0 +1,114 @@
+//! Agents' records and local passwords, for operators.
+
+use serde::{Deserialize, Serialize};
+
+use super::employees::account;
+use super::{Done, MOST, OperateFault, Operator, Typed, Who, accepted, audit, failed, role_named};
+use crate::directory::RoleChange;
+use crate::directory::factors::Taken;
+use crate::directory::people::AgentEdit;
+use crate::domain::language::Language;
+use crate::signin::password::NewPassword;
+
+/// An order about agents.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentOrder {
+    /// Shows them.
+    List,
+    /// Makes an employee an agent.
+    Add {
+        /// Whom.
+        who: Who,
+        /// The role that counts where none is assigned.
+        role: String,
+        /// Whether they must have a one-time-password device.
+        otp_required: bool,
+    },
+    /// Changes an agent's record.
+    Change {
+        /// Whose.
+        who: Who,
+        /// The role that counts where none is assigned.
+        role: Option<String>,
+        /// Whether they must have a one-time-password device.
+        otp_required: Option<bool>,
+    },
+    /// Removes an agent's record; the employee stays.
+    Remove {
+        /// Whose.
+        who: Who,
+    },
+    /// Sets the local password.
+    SetPassword {
+        /// Whose.
+        who: Who,
+        /// To this.
+        password: Typed,
+    },
+    /// Removes the local password.
+    ClearPassword {
+        /// Whose.
+        who: Who,
+    },
+}
+
+impl Operator {
+    pub(super) async fn agent(&self, order: AgentOrder) -> Result<Done, OperateFault> {
+        match order {
+            AgentOrder::List => self.directory.agents(MOST).await.map(Done::Agents).map_err(failed),
+            AgentOrder::Add { who, role, otp_required } => {
+                let (employee, role) = (self.known(&who).await?, role_named(&role)?);
+                let added = self.directory.add_agent(account(&employee), &role, otp_required).await.map_err(failed)?;
+                if added == RoleChange::Unchanged {
+                    let id = &who.employee_id;
+                    return Err(OperateFault::Refused(format!(
+                        "{id} is an agent already; `deskgate agent change {id}` changes the record"
+                    )));
+                }
+                self.changed_agent(&who, added, "added an agent").await
+            }
+            AgentOrder::Change { who, role, otp_required } => {
+                let employee = self.known(&who).await?;
+                let role = role.as_deref().map(role_named).transpose()?;
+                let edit = AgentEdit { role: role.as_ref(), otp_required };
+                let changed = self.directory.change_agent(account(&employee), edit).await.map_err(failed)?;
+                self.changed_agent(&who, changed, "changed an agent").await
+            }
+            AgentOrder::Remove { who } => {
+                let employee = self.known(&who).await?;
+                let removed = self.directory.remove_agent(account(&employee)).await.map_err(failed)?;
+                self.changed_agent(&who, removed, "removed an agent").await
+            }
+            AgentOrder::SetPassword { who, password } => self.set_password(&who, &password.0).await,
+            AgentOrder::ClearPassword { who } => {
+                let employee = self.known(&who).await?;
+                let cleared = self.directory.clear_password(account(&employee)).await.map_err(failed)?;
+                self.told(cleared, &who, "removed a local password")
+            }
+        }
+    }
+
+    /// A record that gives a role gives it to live sessions as well.
+    async fn changed_agent(&self, who: &Who, change: RoleChange, what: &str) -> Result<Done, OperateFault> {
+        accepted(change, || OperateFault::no_agent(who), who)?;
+        audit(&who.employee_id, what);
+        let employee = self.known(who).await?;
+        Ok(Done::Changed { sessions: self.follow_roles(account(&employee)).await? })
+    }
+
+    async fn set_password(&self, who: &Who, password: &str) -> Result<Done, OperateFault> {
+        let employee = self.known(who).await?;
+        let hints = [who.employee_id.as_str(), &employee.name, employee.corp_id.as_str(), "deskgate"];
+        let password = NewPassword::check(password, &hints)
+            .map_err(|fault| OperateFault::Refused(fault.message(Language::English).into()))?;
+        let hash = self.passwords.hash(&password).await;
+        let hash = hash.map_err(|_| OperateFault::Failed("too many sign in just now; try again".to_owned()))?;
+        if self.directory.set_password(account(&employee), &hash.phc()).await.map_err(failed)? == Taken::No {
+            return Err(OperateFault::no_agent(who));
+        }
+        // Whoever locked the account with wrong ones has not tried this one.
+        self.directory.unlock(account(&employee)).await.map_err(failed)?;
+        self.told(Taken::Yes, who, "set a local password")
+    }
+}

@@ -1,0 +1,240 @@
+//! Employees, their devices and their tries, for operators.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Done, MOST, OperateFault, Operator, Typed, Who, accepted, audit, failed};
+use crate::directory::factors::{Account, Taken};
+use crate::directory::people::EmployeeEdit;
+use crate::directory::{Arriving, RoleChange};
+use crate::domain::employee::{Employee, Standing};
+use crate::domain::session::EndCause;
+
+/// An order about employees.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EmployeeOrder {
+    /// Shows them.
+    List {
+        /// Only those whose id, name or department has this in it.
+        text: Option<String>,
+    },
+    /// Puts one down before their first sign-in.
+    Add {
+        /// Whom.
+        who: Who,
+        /// Display name.
+        name: String,
+        /// Department's name.
+        department: String,
+    },
+    /// Changes what is known of one.
+    Change {
+        /// Whom.
+        who: Who,
+        /// Display name.
+        name: Option<String>,
+        /// Department's name.
+        department: Option<String>,
+    },
+    /// Lets one sign in no more, or again.
+    Stand {
+        /// Whom.
+        who: Who,
+        /// From now on.
+        standing: Standing,
+    },
+    /// Removes one.
+    Remove {
+        /// Whom.
+        who: Who,
+    },
+    /// Lets an account be tried again.
+    Unlock {
+        /// Whose.
+        who: Who,
+    },
+    /// A new one-time-password secret.
+    OtpOffer {
+        /// For whom.
+        who: Who,
+    },
+    /// The offered secret's first code.
+    OtpBind {
+        /// Whose.
+        who: Who,
+        /// What the device shows.
+        code: Typed,
+    },
+    /// Removes a one-time-password device.
+    OtpRemove {
+        /// Whose.
+        who: Who,
+    },
+    /// Shows the login log.
+    Logins {
+        /// Of one employee only.
+        employee_id: Option<String>,
+        /// So many lines at most.
+        limit: usize,
+    },
+}
+
+/// An employee as operators see them.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct EmployeeRow {
+    /// Who, and whether they may sign in.
+    #[serde(flatten)]
+    pub employee: Employee,
+    /// Roles held, by assignment or by their agent's record.
+    pub roles: Vec<String>,
+    /// Whether they are an agent.
+    pub agent: bool,
+    /// Whether they have a one-time-password device.
+    pub otp_bound: bool,
+}
+
+impl Operator {
+    pub(super) async fn employee(&self, order: EmployeeOrder) -> Result<Done, OperateFault> {
+        match order {
+            EmployeeOrder::List { text } => self.employees(text.as_deref()).await,
+            EmployeeOrder::Add { who, name, department } => self.add_employee(&who, &name, &department).await,
+            EmployeeOrder::Change { who, name, department } => {
+                let edit = EmployeeEdit {
+                    name: name.as_deref(),
+                    department: department.as_deref(),
+                    ..EmployeeEdit::default()
+                };
+                self.change_employee(&who, edit, "changed an employee").await
+            }
+            EmployeeOrder::Stand { who, standing } => {
+                let edit = EmployeeEdit { standing: Some(standing), ..EmployeeEdit::default() };
+                let what = match standing {
+                    Standing::Active => "enabled an employee",
+                    Standing::Disabled => "disabled an employee",
+                };
+                self.change_employee(&who, edit, what).await
+            }
+            EmployeeOrder::Remove { who } => self.remove_employee(&who).await,
+            EmployeeOrder::Unlock { who } => {
+                let employee = self.known(&who).await?;
+                let unlocked = self.directory.unlock(account(&employee)).await.map_err(failed)?;
+                self.told(unlocked, &who, "unlocked an account")
+            }
+            EmployeeOrder::OtpOffer { who } => {
+                let employee = self.known(&who).await?;
+                let offer = self.devices.offer(account(&employee), &employee.name).await?;
+                let typed = |secret: &crate::domain::secret::Secret<String>| Typed(secret.reveal().clone());
+                Ok(Done::Offered { secret: typed(&offer.secret), otpauth_url: typed(&offer.otpauth_url) })
+            }
+            EmployeeOrder::OtpBind { who, code } => {
+                let employee = self.known(&who).await?;
+                self.devices.bind(account(&employee), &code.0).await?;
+                self.told(Taken::Yes, &who, "bound a one-time-password device")
+            }
+            EmployeeOrder::OtpRemove { who } => {
+                let employee = self.known(&who).await?;
+                let removed = self.directory.remove_otp(account(&employee)).await.map_err(failed)?;
+                self.told(removed, &who, "removed a one-time-password device")
+            }
+            EmployeeOrder::Logins { employee_id, limit } => {
+                let lines = self.directory.logins(employee_id.as_deref(), limit.min(MOST)).await;
+                lines.map(Done::Logins).map_err(failed)
+            }
+        }
+    }
+
+    async fn employees(&self, text: Option<&str>) -> Result<Done, OperateFault> {
+        let employees = self.directory.employees(MOST).await.map_err(failed)?;
+        let mut roles: BTreeMap<_, Vec<String>> = BTreeMap::new();
+        for one in self.directory.assignments(usize::MAX).await.map_err(failed)? {
+            roles.entry((one.corp_id, one.employee_id)).or_default().push(one.role.to_string());
+        }
+        let agents = self.directory.agents(usize::MAX).await.map_err(failed)?;
+        let agents: BTreeMap<_, _> =
+            agents.into_iter().map(|agent| ((agent.corp_id, agent.employee_id), agent.role)).collect();
+        let devices: BTreeSet<_> = self.directory.otp_owners(usize::MAX).await.map_err(failed)?.into_iter().collect();
+        let text = text.unwrap_or_default().to_lowercase();
+        let wanted = |employee: &Employee| {
+            [employee.employee_id.as_str(), &employee.name, &employee.department]
+                .iter()
+                .any(|field| field.to_lowercase().contains(&text))
+        };
+        let rows = employees.into_iter().filter(wanted).map(|employee| {
+            let key = (employee.corp_id.clone(), employee.employee_id.clone());
+            let agent = agents.get(&key);
+            let roles = roles.remove(&key).or_else(|| agent.map(|role| vec![role.to_string()]));
+            EmployeeRow {
+                employee,
+                roles: roles.unwrap_or_default(),
+                agent: agent.is_some(),
+                otp_bound: devices.contains(&key),
+            }
+        });
+        Ok(Done::Employees(rows.collect()))
+    }
+
+    async fn add_employee(&self, who: &Who, name: &str, department: &str) -> Result<Done, OperateFault> {
+        let (corp_id, employee_id) = self.named(who)?;
+        let arriving = Arriving { corp_id: &corp_id, employee_id: &employee_id, name, department, avatar: "" };
+        match self.directory.add_employee(arriving).await.map_err(failed)? {
+            Taken::Yes => self.told(Taken::Yes, who, "added an employee"),
+            Taken::No => Err(OperateFault::Refused(format!(
+                "there is an employee {employee_id} already; `deskgate employee change {employee_id}` changes them"
+            ))),
+        }
+    }
+
+    async fn change_employee(&self, who: &Who, edit: EmployeeEdit<'_>, what: &str) -> Result<Done, OperateFault> {
+        let before = self.known(who).await?;
+        let changed = self.directory.change_employee(account(&before), edit).await.map_err(failed)?;
+        accepted(changed, || OperateFault::no_employee(who), who)?;
+        let employee = self.known(who).await?;
+        let sessions = match employee.standing {
+            Standing::Active => self.live.change_profile(&employee).await.map_err(failed)?,
+            Standing::Disabled => self.end_sessions(&employee).await?,
+        };
+        if employee == before {
+            return Ok(Done::Unchanged);
+        }
+        audit(&who.employee_id, what);
+        Ok(Done::Changed { sessions })
+    }
+
+    async fn remove_employee(&self, who: &Who) -> Result<Done, OperateFault> {
+        let employee = self.known(who).await?;
+        let removed = self.directory.remove_employee(account(&employee)).await.map_err(failed)?;
+        match accepted(removed, || OperateFault::no_employee(who), who)? {
+            RoleChange::Done => {}
+            _ => return Ok(Done::Unchanged),
+        }
+        audit(&who.employee_id, "removed an employee");
+        Ok(Done::Changed { sessions: self.end_sessions(&employee).await? })
+    }
+
+    async fn end_sessions(&self, employee: &Employee) -> Result<usize, OperateFault> {
+        let ended = self.live.end_all_of(&employee.corp_id, &employee.employee_id, EndCause::RolesLost).await;
+        ended.map_err(failed)
+    }
+
+    /// The employee who is named.
+    pub(super) async fn known(&self, who: &Who) -> Result<Employee, OperateFault> {
+        let (corp_id, employee_id) = self.named(who)?;
+        let employee = self.directory.employee(&corp_id, &employee_id).await.map_err(failed)?;
+        employee.ok_or_else(|| OperateFault::no_employee(who))
+    }
+
+    /// What became of a change that no session notices.
+    pub(super) fn told(&self, taken: Taken, who: &Who, what: &str) -> Result<Done, OperateFault> {
+        if taken == Taken::No {
+            return Ok(Done::Unchanged);
+        }
+        audit(&who.employee_id, what);
+        Ok(Done::Changed { sessions: 0 })
+    }
+}
+
+pub(super) fn account(employee: &Employee) -> Account<'_> {
+    Account { corp_id: &employee.corp_id, employee_id: &employee.employee_id }
+}

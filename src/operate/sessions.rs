@@ -1,0 +1,106 @@
+//! Sessions, for operators.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Done, MOST, OperateFault, Operator, Who, audit, failed};
+use crate::domain::device;
+use crate::domain::session::{EndCause, Session, SessionId};
+
+/// An order about sessions.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionOrder {
+    /// Shows live ones.
+    List {
+        /// Of one employee only.
+        who: Option<Who>,
+    },
+    /// Ends one.
+    End {
+        /// Which.
+        id: String,
+    },
+    /// Ends all of an employee.
+    EndAll {
+        /// Whose.
+        who: Who,
+    },
+}
+
+/// A session as operators see it. No token: that exists only in its owner's hands.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SessionRow {
+    /// Its id.
+    pub id: String,
+    /// Whose.
+    pub employee_id: String,
+    /// Their corporation.
+    pub corp_id: String,
+    /// Their active role.
+    pub current_role: String,
+    /// How they signed in.
+    pub login_method: String,
+    /// With what.
+    pub device: String,
+    /// Whether they had never signed in with such a device before.
+    pub new_device: bool,
+    /// From where.
+    pub address: String,
+    /// Since when.
+    pub since: String,
+    /// Until when.
+    pub until: String,
+}
+
+impl SessionRow {
+    fn of(session: Session) -> Self {
+        Self {
+            id: session.id.to_string(),
+            employee_id: session.employee_id.to_string(),
+            corp_id: session.corp_id.to_string(),
+            current_role: session.current_role.to_string(),
+            login_method: session.login_method.as_str().to_owned(),
+            device: device::describe(&session.user_agent),
+            new_device: session.new_device,
+            address: session.address,
+            since: session.issued_at.iso8601(),
+            until: session.expires_at.iso8601(),
+        }
+    }
+}
+
+impl Operator {
+    pub(super) async fn session(&self, order: SessionOrder) -> Result<Done, OperateFault> {
+        match order {
+            SessionOrder::List { who } => {
+                let sessions = match who {
+                    None => self.live.store().all(MOST).await.map_err(failed)?,
+                    Some(who) => {
+                        let (corp_id, employee_id) = self.named(&who)?;
+                        self.live.store().of_employee(&corp_id, &employee_id).await.map_err(failed)?
+                    }
+                };
+                Ok(Done::Sessions(sessions.into_iter().map(SessionRow::of).collect()))
+            }
+            SessionOrder::End { id } => {
+                let id = SessionId::new(id);
+                let session = self.live.store().find(&id).await.map_err(failed)?;
+                let Some(session) = session else {
+                    return Err(OperateFault::NotThere(format!("there is no live session {id}")));
+                };
+                self.live.end(&id, EndCause::Operator).await.map_err(failed)?;
+                audit(session.employee_id.as_str(), "ended a session");
+                Ok(Done::Changed { sessions: 1 })
+            }
+            SessionOrder::EndAll { who } => {
+                let (corp_id, employee_id) = self.named(&who)?;
+                if self.directory.employee(&corp_id, &employee_id).await.map_err(failed)?.is_none() {
+                    return Err(OperateFault::no_employee(&who));
+                }
+                let ended = self.live.end_all_of(&corp_id, &employee_id, EndCause::Operator).await.map_err(failed)?;
+                audit(&who.employee_id, "ended all sessions");
+                Ok(if ended == 0 { Done::Unchanged } else { Done::Changed { sessions: ended } })
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! One-time-password devices themselves: for their owners and for operators' commands alike.
+//!
+//! A try is charged to the account before the code is looked at, so that many tries at once, from many places, are
+//! counted like one after the other. A code that fits is used up for the whole fleet by the directory.
+
+use std::sync::Arc;
+
+use super::totp::{Code, OtpSecret, Step};
+use crate::directory::Directory;
+use crate::directory::factors::{Account, OtpDevice, Taken, Tried};
+use crate::domain::clock::Clock;
+use crate::domain::secret::Secret;
+use crate::error::{Error, Forbidden, Part};
+use crate::token::vault::Vault;
+
+/// A secret that waits for its first code.
+pub struct Offer {
+    /// To type in, in base32.
+    pub secret: Secret<String>,
+    /// The same as a link for the device.
+    pub otpauth_url: Secret<String>,
+}
+
+/// Everybody's devices.
+#[derive(Clone)]
+pub struct Devices {
+    directory: Arc<dyn Directory>,
+    vault: Arc<Vault>,
+    clock: Clock,
+    issuer: String,
+}
+
+/// What ties a closed secret to its owner.
+fn about(whose: Account<'_>) -> String {
+    format!("otp:{}/{}", whose.corp_id, whose.employee_id)
+}
+
+impl Devices {
+    /// `issuer` is what the device shows beside the code.
+    pub fn new(directory: Arc<dyn Directory>, vault: Vault, clock: Clock, issuer: String) -> Self {
+        Self { directory, vault: Arc::new(vault), clock, issuer }
+    }
+
+    /// How somebody's device stands.
+    pub async fn state(&self, whose: Account<'_>) -> Result<OtpDevice, Error> {
+        Ok(self.directory.otp_device(whose).await?)
+    }
+
+    /// A new secret for somebody's device. One that is in use stays until the new one's first code has come.
+    pub async fn offer(&self, whose: Account<'_>, name: &str) -> Result<Offer, Error> {
+        let secret = OtpSecret::random();
+        let closed = self.vault.close(secret.bytes(), &about(whose));
+        self.directory.offer_otp(whose, &closed).await?;
+        let name = format!("{name} ({})", whose.employee_id);
+        Ok(Offer { secret: secret.base32(), otpauth_url: secret.url(&self.issuer, &name) })
+    }
+
+    /// Takes the offered secret into use.
+    pub async fn bind(&self, whose: Account<'_>, code: &str) -> Result<(), Error> {
+        let pending = self.state(whose).await?.pending.ok_or(Forbidden::OtpNotOffered)?;
+        let step = self.try_code(whose, &pending, code).await?;
+        if self.directory.bind_otp(whose, &pending, step.number()).await? == Taken::No {
+            return Err(Forbidden::OtpNotOffered.into());
+        }
+        tracing::info!(
+            target: "deskgate::audit",
+            { employee.id = whose.employee_id.as_str() },
+            "a one-time-password device was bound"
+        );
+        self.forgive(Tried::Otp, whose).await
+    }
+
+    /// Takes a code of the bound device and uses it up.
+    pub async fn verify(&self, whose: Account<'_>, code: &str) -> Result<(), Error> {
+        let secret = self.state(whose).await?.secret.ok_or(Forbidden::OtpNotBound)?;
+        let step = self.try_code(whose, &secret, code).await?;
+        match self.directory.use_otp(whose, step.number()).await? {
+            Taken::No => Err(Error::OtpWrong),
+            Taken::Yes => self.forgive(Tried::Otp, whose).await,
+        }
+    }
+
+    /// The step of a code that fits. Charged to the account first.
+    async fn try_code(&self, whose: Account<'_>, closed: &str, code: &str) -> Result<Step, Error> {
+        self.charge(whose).await?;
+        let opened = self.vault.open(closed, &about(whose)).and_then(|bytes| OtpSecret::from_bytes(&bytes));
+        let secret =
+            opened.ok_or_else(|| Error::unexpected(Part::Directory, "a one-time-password secret cannot be opened"))?;
+        let fits = Code::read(code).and_then(|code| secret.check(&code, self.clock.now()));
+        if fits.is_none() {
+            tracing::info!(
+                target: "deskgate::audit",
+                { employee.id = whose.employee_id.as_str() },
+                "a one-time password was wrong"
+            );
+        }
+        fits.ok_or(Error::OtpWrong)
+    }
+
+    async fn charge(&self, whose: Account<'_>) -> Result<(), Error> {
+        loop {
+            let (mut lockout, seen) = self.directory.lockout(Tried::Otp, whose).await?;
+            lockout.charge(self.clock.now()).map_err(|locked| Error::Locked { retry_after: locked.retry_after })?;
+            if self.directory.put_lockout(Tried::Otp, whose, &lockout, seen).await? == Taken::Yes {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Forgets failed tries after a success.
+    pub(super) async fn forgive(&self, tried: Tried, whose: Account<'_>) -> Result<(), Error> {
+        loop {
+            let (mut lockout, seen) = self.directory.lockout(tried, whose).await?;
+            lockout.on_success();
+            if self.directory.put_lockout(tried, whose, &lockout, seen).await? == Taken::Yes {
+                return Ok(());
+            }
+        }
+    }
+}

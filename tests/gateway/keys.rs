@@ -1,0 +1,191 @@
+//! `deskgate key`: keys take turns without signing anybody out, and a key that is gone takes its sessions with it.
+
+use std::time::Duration;
+
+use crate::support::*;
+
+async fn keys(desk: &Gateway) -> Vec<Value> {
+    let listed = desk.command(&["key", "list", "--json"]).await.success();
+    serde_json::from_str::<Value>(&listed).expect("JSON").as_array().expect("a list").clone()
+}
+
+fn in_state(keys: &[Value], state: &str) -> Vec<String> {
+    let fit = keys.iter().filter(|key| key["state"] == state);
+    fit.map(|key| key["id"].as_str().expect("an id").to_owned()).collect()
+}
+
+async fn published(desk: &Gateway) -> Vec<String> {
+    let set = desk.anyone().get("/.well-known/jwks.json").await.expect_status(200).json();
+    let keys = set["keys"].as_array().expect("keys").clone();
+    keys.iter().map(|key| key["kid"].as_str().expect("a kid").to_owned()).collect()
+}
+
+fn kid(token: &str) -> String {
+    header_of(token)["kid"].as_str().expect("a kid").to_owned()
+}
+
+#[tokio::test]
+async fn a_new_key_is_published_before_it_signs() {
+    let desk = Gateway::start().await;
+    let alice = desk.sign_in("u1001").await;
+    desk.command(&["key", "rotate"]).await.success();
+    let listed = keys(&desk).await;
+    let (waiting, signing) = (in_state(&listed, "waiting"), in_state(&listed, "signing"));
+    assert_eq!((waiting.len(), &signing), (1, &vec![kid(alice.token())]), "{listed:?}");
+    assert!(published(&desk).await.contains(&waiting[0]), "whoever checks our signatures has it in time");
+    assert_eq!(kid(desk.sign_in("a2001").await.token()), signing[0], "its turn is still to come");
+    let again = desk.command(&["key", "rotate"]).await;
+    assert_eq!(again.status.code(), Some(4), "one is on its way already: {}", again.said());
+    assert!(again.said().contains(&waiting[0]), "{}", again.said());
+}
+
+#[tokio::test]
+async fn a_rotation_signs_nobody_out() {
+    let desk = Gateway::setup().set("token.key_lead", "1s").start().await;
+    let alice = desk.sign_in("u1001").await;
+    let mut socket = alice.websocket("/ws/employee").await;
+    desk.command(&["key", "rotate"]).await.success();
+    let fresh = eventually("the new key's turn", || async {
+        let anton = desk.sign_in("a2001").await;
+        (kid(anton.token()) != kid(alice.token())).then_some(anton)
+    })
+    .await;
+    for person in [&alice, &fresh] {
+        person.get("/api/auth/me").await.expect_code(0);
+        person.get("/api/desk/x").await.expect_status(200);
+    }
+    socket.echo("still here").await;
+    let listed = keys(&desk).await;
+    assert_eq!(in_state(&listed, "believed"), [kid(alice.token())], "{listed:?}");
+    assert_eq!(in_state(&listed, "signing"), [kid(fresh.token())], "{listed:?}");
+    assert_eq!(published(&desk).await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_restart_keeps_the_turns() {
+    let mut desk = Gateway::start().await;
+    let alice = desk.sign_in("u1001").await;
+    desk.command(&["key", "rotate", "--now"]).await.success();
+    desk.restart().await;
+    alice.get("/api/auth/me").await.expect_code(0);
+    let anton = desk.sign_in("a2001").await;
+    assert_ne!(kid(anton.token()), kid(alice.token()));
+}
+
+#[tokio::test]
+async fn a_retired_keys_tokens_end_at_its_grace() {
+    let desk = Gateway::setup().set("token.key_grace", "2s").start().await;
+    let alice = desk.sign_in("u1001").await;
+    alice.get("/api/desk/x").await.expect_status(200);
+    let mut socket = alice.websocket("/ws/employee").await;
+    socket.echo("hello").await;
+
+    let said = desk.command(&["key", "rotate", "--now", "--json"]).await.success();
+    let said: Value = serde_json::from_str(&said).expect("JSON");
+    assert_eq!(said["sessions"], 1, "whom it shortens is said: {said}");
+    let anton = desk.sign_in("a2001").await;
+    let verified = desk.anyone().post_json("/api/auth/verify", &json!({ "token": alice.token() })).await;
+    let left = verified.expect_code(0).data()["expires_in"].as_u64().expect("seconds");
+    assert!(left <= 2, "the session's end is told truly: {left}");
+
+    assert_eq!(socket.closed_within(Duration::from_secs(10)).await, Some(4401), "sockets end with the token");
+    alice.get("/api/auth/me").await.expect_invalid_token();
+    alice.get("/api/desk/x").await.expect_invalid_token();
+    anton.get("/api/auth/me").await.expect_code(0);
+    assert_eq!(published(&desk).await, [kid(anton.token())], "it is no longer published");
+    let listed = keys(&desk).await;
+    assert_eq!(in_state(&listed, "over"), [kid(alice.token())], "{listed:?}");
+}
+
+#[tokio::test]
+async fn a_removed_keys_sessions_and_sockets_end_at_once() {
+    let desk = Gateway::start().await;
+    let alice = desk.sign_in("u1001").await;
+    let stolen = kid(alice.token());
+    alice.get("/api/desk/x").await.expect_status(200);
+    let mut socket = alice.websocket("/ws/employee").await;
+    socket.echo("hello").await;
+
+    let refused = desk.command(&["key", "remove", &stolen, "--yes"]).await;
+    assert_eq!(refused.status.code(), Some(4), "the one that signs stays: {}", refused.said());
+    desk.command(&["key", "rotate", "--now"]).await.success();
+    let anton = desk.sign_in("a2001").await;
+    let unsure = desk.command(&["key", "remove", &stolen]).await;
+    assert_eq!(unsure.status.code(), Some(5), "it asks first: {}", unsure.said());
+    alice.get("/api/auth/me").await.expect_code(0);
+
+    desk.command(&["key", "remove", &stolen, "--yes"]).await.success();
+    assert_eq!(socket.closed_within(Duration::from_secs(1)).await, Some(4401));
+    alice.get("/api/auth/me").await.expect_invalid_token();
+    anton.get("/api/auth/me").await.expect_code(0);
+    assert_eq!(published(&desk).await, [kid(anton.token())]);
+    assert_eq!(desk.metric("deskgate_sessions_ended_total", &["cause=\"key_removed\""]).await, 1.0);
+    let gone = desk.command(&["key", "remove", &stolen, "--yes"]).await;
+    assert_eq!(gone.status.code(), Some(3), "{}", gone.said());
+}
+
+#[tokio::test]
+async fn keys_are_rotated_while_no_gateway_runs() {
+    let mut desk = Gateway::start().await;
+    let (alice, old) = {
+        let alice = desk.sign_in("u1001").await;
+        let old = kid(alice.token());
+        (alice, old)
+    };
+    desk.terminate().await;
+    desk.command(&["key", "rotate", "--now"]).await.success();
+    desk.command(&["key", "remove", &old, "--yes"]).await.success();
+    desk.restart().await;
+    alice.get("/api/auth/me").await.expect_invalid_token();
+    let anton = desk.sign_in("a2001").await;
+    assert_ne!(kid(anton.token()), old);
+}
+
+#[tokio::test]
+async fn a_key_file_that_is_put_there_works_after_sighup() {
+    let desk = Gateway::setup().set("token.algorithm", "ES256").start().await;
+    let alice = desk.sign_in("u1001").await;
+    let elsewhere = Gateway::start().await;
+    let theirs = kid(elsewhere.sign_in("u1001").await.token());
+    let file = format!("{theirs}.pem");
+    // It begins when it was made: after the first one.
+    std::fs::copy(elsewhere.data_dir().join("keys").join(&file), desk.data_dir().join("keys").join(&file))
+        .expect("a key file");
+    desk.signal("HUP");
+    eventually("the new key", || async { published(&desk).await.contains(&theirs).then_some(()) }).await;
+    alice.get("/api/auth/me").await.expect_code(0);
+}
+
+#[tokio::test]
+async fn a_damaged_key_file_changes_nothing() {
+    let desk = Gateway::start().await;
+    let alice = desk.sign_in("u1001").await;
+    let keys = desk.data_dir().join("keys");
+    std::fs::write(keys.join("eddsa-1800000000-x.pem"), "-----BEGIN PRIVATE KEY-----").expect("a file");
+    desk.signal("HUP");
+    desk.logged(&["eddsa-1800000000-x.pem"]).await;
+    assert_eq!(desk.metric("deskgate_config_reload_success", &[]).await, 0.0);
+    let refused = desk.command(&["key", "rotate", "--now"]).await;
+    assert_eq!(refused.status.code(), Some(1), "{}", refused.said());
+    alice.get("/api/auth/me").await.expect_code(0);
+    assert_eq!(published(&desk).await, [kid(alice.token())]);
+}
+
+#[tokio::test]
+async fn a_token_of_one_key_is_no_good_for_a_session_of_another() {
+    let desk = Gateway::start().await;
+    let before = desk.sign_in("u1001").await;
+    let stolen = Signer::of_gateway(&desk, before.token());
+    desk.command(&["key", "rotate", "--now"]).await.success();
+    let after = eventually("the new key's turn", || async {
+        let after = desk.sign_in("u1001").await;
+        (kid(after.token()) != kid(before.token())).then_some(after)
+    })
+    .await;
+    let part = |token: &str, number| token.split('.').nth(number).expect("a part").to_owned();
+    let message = format!("{}.{}", part(before.token(), 0), part(after.token(), 1));
+    let forged = format!("{message}.{}", segment(stolen.sign(message.as_bytes())));
+    desk.bearing(&forged).get("/api/auth/me").await.expect_invalid_token();
+    after.get("/api/auth/me").await.expect_code(0);
+    before.get("/api/auth/me").await.expect_code(0);
+}
