@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, REFERRER_POLICY,
+    ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, LOCATION, REFERRER_POLICY,
     RETRY_AFTER, SET_COOKIE, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use pingora_http::ResponseHeader;
 use pingora_proxy::Session as Exchange;
 use serde::Serialize;
@@ -18,8 +18,13 @@ use crate::error::{Code, Error};
 use crate::pipeline::Arrival;
 use crate::pipeline::forward::REQUEST_ID;
 
+mod tag;
+
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
+
+/// How long what may be kept is believed without asking.
+const KEPT: HeaderValue = HeaderValue::from_static("public, max-age=300");
 
 /// Nothing from elsewhere, nothing inline; the QR code is a data picture.
 const PAGE_POLICY: HeaderValue = HeaderValue::from_static(
@@ -126,9 +131,26 @@ impl Reply {
 
     /// JSON of a form that somebody else has fixed, which may be kept for a while.
     pub fn document(document: &impl Serialize) -> Self {
-        let mut reply = Self::new(StatusCode::OK, JSON, serde_json::to_vec(document).unwrap_or_default());
-        reply.set(CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
-        reply
+        Self::new(StatusCode::OK, JSON, serde_json::to_vec(document).unwrap_or_default()).kept()
+    }
+
+    /// Lets everybody keep it for a while and then ask by its tag whether it is still the same. For what is the same
+    /// for all, and does not lie under `/api/auth`.
+    fn kept(mut self) -> Self {
+        self.set(CACHE_CONTROL, KEPT);
+        self.headers.extend(tag::of(&self.body).map(|tag| (ETAG, tag)));
+        self
+    }
+
+    /// What a client gets that already has an answer with this tag: 304, and what it needs to keep it longer.
+    fn unless_known(mut self, asked: &HeaderMap) -> Self {
+        let known = self.headers.iter().any(|(name, value)| *name == ETAG && tag::is_named(value, asked));
+        if known {
+            self.status = StatusCode::NOT_MODIFIED;
+            self.headers.retain(|(name, _)| *name != CONTENT_TYPE);
+            self.body = Bytes::new();
+        }
+        self
     }
 
     /// A page for people.
@@ -147,11 +169,10 @@ impl Reply {
         self
     }
 
-    /// A file that belongs to a page.
+    /// A file that belongs to a page. It is not kept, as nothing under `/api/auth` is: its address does not say of
+    /// which version it is, and a page must never run with the script of another one.
     pub fn asset(content_type: &'static str, text: &'static str) -> Self {
-        let mut reply = Self::new(StatusCode::OK, HeaderValue::from_static(content_type), text);
-        reply.set(CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
-        reply
+        Self::new(StatusCode::OK, HeaderValue::from_static(content_type), text)
     }
 
     /// A redirect. `to` is one of ours or one that was checked; what cannot be a header goes nowhere.
@@ -187,19 +208,23 @@ impl Reply {
     /// Sends it.
     pub async fn write(self, exchange: &mut Exchange, arrival: &Arrival) -> pingora_core::Result<()> {
         let head_only = exchange.req_header().method == http::Method::HEAD;
+        let reply = self.unless_known(&exchange.req_header().headers);
         let (mut parts, ()) = http::Response::new(()).into_parts();
-        parts.status = self.status;
-        parts.headers.reserve(self.headers.len() + 4);
-        for (name, value) in self.headers {
+        parts.status = reply.status;
+        parts.headers.reserve(reply.headers.len() + 4);
+        for (name, value) in reply.headers {
             parts.headers.append(name, value);
         }
-        parts.headers.insert(CONTENT_LENGTH, self.body.len().into());
+        // In a 304 it would be the length of the answer that the client already has.
+        if reply.status != StatusCode::NOT_MODIFIED {
+            parts.headers.insert(CONTENT_LENGTH, reply.body.len().into());
+        }
         parts.headers.insert(REQUEST_ID, arrival.request_id.to_value());
         let header = ResponseHeader::from(parts);
-        let bodiless = head_only || self.body.is_empty();
+        let bodiless = head_only || reply.body.is_empty();
         exchange.write_response_header(Box::new(header), bodiless).await?;
         if !bodiless {
-            exchange.write_response_body(Some(self.body), true).await?;
+            exchange.write_response_body(Some(reply.body), true).await?;
         }
         Ok(())
     }

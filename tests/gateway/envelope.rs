@@ -83,12 +83,14 @@ async fn a_rule_for_some_methods_refuses_the_others() {
 async fn nothing_under_api_auth_is_stored() {
     let desk = Gateway::start().await;
     let alice = desk.sign_in("u1001").await;
-    for (method, path) in ENDPOINTS.iter().filter(|(_, path)| path.starts_with("/api/auth/")) {
+    // The program's own list: pages, styles and scripts are on it as well.
+    for row in deskgate::endpoints::TABLE.iter().filter(|row| row.path.starts_with("/api/auth/")) {
         for person in [&desk.anyone(), &desk.bearing("a.b.c"), &alice] {
-            let answer = person.send(method, path, &[], b"").await;
-            assert_eq!(answer.header("cache-control"), Some("no-store"), "{}", answer.describe());
-            let answer = person.send("PUT", path, &[], b"").await;
-            assert_eq!(answer.header("cache-control"), Some("no-store"), "{}", answer.describe());
+            for method in [row.method, "PUT"] {
+                let answer = person.send(method, row.path.replace("{id}", "x").as_str(), &[], b"").await;
+                assert_eq!(answer.header("cache-control"), Some("no-store"), "{}", answer.describe());
+                assert_eq!(answer.header("etag"), None, "{}", answer.describe());
+            }
         }
     }
     let answer = desk.anyone().get("/api/auth/nothing").await;

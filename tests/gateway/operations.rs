@@ -195,6 +195,83 @@ async fn the_public_keys_verify_what_we_sign() {
     }
 }
 
+/// What a client needs of a 304 to keep its copy, and nothing that speaks of a body.
+#[track_caller]
+fn expect_unchanged(case: &str, answer: &Answer, tag: &str) {
+    assert_eq!(answer.status, 304, "{case}: {}", answer.describe());
+    assert_eq!(answer.header("etag"), Some(tag), "{case}");
+    assert_eq!(answer.header("cache-control"), Some("public, max-age=300"), "{case}");
+    assert!(answer.header("x-request-id").is_some_and(|id| !id.is_empty()), "{case}: {}", answer.describe());
+    for name in ["content-length", "transfer-encoding", "content-type"] {
+        assert_eq!(answer.header(name), None, "{case}: {name}");
+    }
+    assert!(answer.body.is_empty(), "{case}: {}", answer.describe());
+}
+
+const KEYS: &str = "/.well-known/jwks.json";
+
+#[tokio::test]
+async fn the_keys_may_be_kept_and_are_asked_for_by_their_tag() {
+    let desk = Gateway::setup().tls().start().await;
+    let anyone = desk.anyone();
+    let answer = anyone.get(KEYS).await.expect_status(200);
+    assert_eq!(answer.header("cache-control"), Some("public, max-age=300"));
+    let tag = answer.header("etag").expect("a tag").to_owned();
+    assert!(tag.len() > 20 && tag.starts_with('"') && tag.ends_with('"'), "a strong one: {tag}");
+    assert_eq!(anyone.get(KEYS).await.header("etag"), Some(tag.as_str()), "as long as nothing changes");
+    let head = anyone.send("HEAD", KEYS, &[], b"").await.expect_status(200);
+    for name in ["etag", "cache-control", "content-type", "content-length"] {
+        assert_eq!(head.header(name), answer.header(name), "{name}");
+    }
+    assert_eq!(head.header("content-length"), Some(answer.body.len().to_string().as_str()));
+
+    let (weak, listed) = (format!("W/{tag}"), format!("\"other\", {tag}"));
+    let http2 = anyone.http2().await;
+    for (case, named) in [("the tag", tag.as_str()), ("made weak", &weak), ("in a list", &listed), ("anything", "*")] {
+        let asked = [("if-none-match", named)];
+        for method in ["GET", "HEAD"] {
+            expect_unchanged(case, &anyone.send(method, KEYS, &asked, b"").await, &tag);
+            expect_unchanged(case, &http2.send(method, KEYS, &asked, b"").await, &tag);
+        }
+    }
+    for (case, named) in [("another", "\"other\""), ("no tag", "other"), ("none", "")] {
+        let other = anyone.send("GET", KEYS, &[("If-None-Match", named)], b"").await.expect_status(200);
+        assert_eq!(other.body, answer.body, "{case}");
+    }
+    for path in ["/version", "/api/ready"] {
+        let other = anyone.send("GET", path, &[("If-None-Match", "*")], b"").await.expect_code(0);
+        assert_eq!((other.header("etag"), other.header("cache-control")), (None, Some("no-store")), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_goes_on_behind_an_answer_without_a_body() {
+    let desk = Gateway::start().await;
+    let mut connection = desk.connect().await;
+    for asked in ["", "If-None-Match: *\r\n", "If-None-Match: *\r\n", ""] {
+        let request = format!("GET {KEYS} HTTP/1.1\r\nHost: {}\r\n{asked}\r\n", desk.address());
+        connection.send(request.as_bytes()).await;
+        let answer = connection.answer().await.expect("an answer");
+        assert_eq!(answer.status, if asked.is_empty() { 200 } else { 304 }, "{}", answer.describe());
+        assert_ne!(answer.header("connection"), Some("close"), "{}", answer.describe());
+    }
+}
+
+#[tokio::test]
+async fn other_keys_have_another_tag() {
+    let mut desk = Gateway::with("[token]\nalgorithm = \"EdDSA\"").await;
+    let before = desk.anyone().get(KEYS).await.expect_status(200);
+    let tag = before.header("etag").expect("a tag");
+    desk.restart().await;
+    expect_unchanged("a restart", &desk.anyone().send("GET", KEYS, &[("If-None-Match", tag)], b"").await, tag);
+    let config = std::fs::read_to_string(desk.config_file()).expect("the configuration");
+    std::fs::write(desk.config_file(), config.replace("EdDSA", "ES256")).expect("a new configuration");
+    desk.restart().await;
+    let after = desk.anyone().send("GET", KEYS, &[("If-None-Match", tag)], b"").await.expect_status(200);
+    assert_ne!(after.header("etag"), Some(tag));
+    assert_eq!(after.json()["keys"].as_array().map(Vec::len), Some(2), "{}", after.describe());
+}
+
 #[tokio::test]
 async fn a_token_carries_the_contracts_claims() {
     let desk = Gateway::start().await;
