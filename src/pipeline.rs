@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::metrics::Metrics;
 use crate::rules::matrix::Scope;
 use crate::rules::{Rule, RuleSet};
-use crate::store::live::{Assertion, Known, Live};
+use crate::store::live::{Known, Live};
 use crate::token::Tokens;
 
 // What is looked at: a borrowed view of the head.
@@ -37,6 +37,8 @@ pub mod authorize;
 
 pub mod limit;
 
+pub mod vouch;
+
 pub mod forward;
 
 pub mod upgrade;
@@ -47,6 +49,7 @@ use arrive::RequestId;
 use head::{Fields, RequestHead, Unwanted};
 use record::InCharge;
 use upgrade::Handshake;
+use vouch::Signed;
 
 /// Everything a decision needs, made once at start.
 pub struct Gate {
@@ -139,8 +142,8 @@ pub struct Pass {
     pub caller: Caller,
     /// What the matrix granted.
     pub scope: Option<Scope>,
-    /// The signed form of the identity.
-    pub assertion: Option<Arc<Assertion>>,
+    /// The signed form of the identity; there is one when the caller is known.
+    pub assertion: Option<Signed>,
     /// The target to forward, when it is not the one that came.
     pub target: Option<String>,
     /// What must be taken out.
@@ -193,7 +196,8 @@ async fn decide<'a>(
     let now = gate.clock.now();
     let caller = verify::caller(gate, &target, credential, now).await?;
     *asking = caller.clone();
-    let permit = authorize::check(gate, target, caller, &request, arrival, now)?;
+    let mut permit = authorize::check(gate, target, caller, &request, arrival, now)?;
     limit::charge(gate, &permit, arrival)?;
+    vouch::sign(gate, &mut permit, &request, now);
     Ok(permit)
 }

@@ -84,6 +84,37 @@ pub enum ForwardToken {
     AsSent,
 }
 
+/// Which signed word about the caller the upstream gets beside the identity headers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AssertionKind {
+    /// One of the session, reused while it is fresh.
+    #[default]
+    Session,
+    /// One of this request alone.
+    Request,
+    /// None.
+    Off,
+}
+
+impl AssertionKind {
+    /// All of them, as they are written.
+    pub const WORDS: [&str; 3] = ["session", "request", "off"];
+
+    /// From its word.
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Session, Self::Request, Self::Off].into_iter().find(|kind| kind.as_str() == word)
+    }
+
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Session => "session",
+            Self::Request => "request",
+            Self::Off => "off",
+        }
+    }
+}
+
 /// The upstream of a rule: its name, and its place among the configured ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpstreamRef {
@@ -124,6 +155,8 @@ pub struct Rule {
     pub most_sockets: Option<usize>,
     /// Whether the token goes along.
     pub forward_token: ForwardToken,
+    /// In which signed form the identity goes along.
+    pub assertion: AssertionKind,
     /// Its counters.
     pub metrics: RuleMetrics,
 }

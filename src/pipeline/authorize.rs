@@ -14,13 +14,12 @@ use crate::error::{Error, Forbidden};
 use crate::rules::judge::Facts;
 use crate::rules::matrix::Scope;
 use crate::rules::{ForwardToken, Mode, Rule};
-use crate::token::assertion;
 
 /// Cannot be made outside this file, and so neither can a permit.
 #[derive(Debug)]
 pub(super) struct Proof(());
 
-/// Judges a caller by the rule, and makes ready what an upstream is told.
+/// Judges a caller by the rule.
 pub fn check(
     gate: &Gate,
     target: Target,
@@ -41,7 +40,7 @@ pub fn check(
                 check_origin(gate, request).inspect_err(|_| rule.metrics.denied.inc())?;
             }
             let scope = judge(&rule, &caller, request, arrival, now)?;
-            Ok(Permit::Upstream(pass(gate, rule, caller, scope, request, now)))
+            Ok(Permit::Upstream(pass(rule, caller, scope, request)))
         }
     }
 }
@@ -116,20 +115,7 @@ fn check_origin(gate: &Gate, request: &Request<'_>) -> Result<(), Error> {
     }
 }
 
-fn pass(
-    gate: &Gate,
-    rule: std::sync::Arc<Rule>,
-    caller: Caller,
-    scope: Option<Scope>,
-    request: &Request<'_>,
-    now: Timestamp,
-) -> Pass {
-    let assertion = match &caller {
-        Caller::Anonymous => None,
-        Caller::Known(known) => known.assertion(&rule.upstream.name, now, assertion::FRESH, || {
-            gate.tokens.assert_identity(&known.session, &rule.upstream.name, now)
-        }),
-    };
+fn pass(rule: std::sync::Arc<Rule>, caller: Caller, scope: Option<Scope>, request: &Request<'_>) -> Pass {
     let mut handshake = request.handshake.clone();
     let mut target = match request.target_form {
         TargetForm::AsSent => None,
@@ -146,7 +132,7 @@ fn pass(
     Pass {
         caller,
         scope,
-        assertion,
+        assertion: None,
         target,
         unwanted: Unwanted {
             // Without a handshake it says nothing, and may hold a token.

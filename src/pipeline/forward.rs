@@ -8,12 +8,12 @@ use pingora_http::RequestHeader;
 
 use super::arrive::RequestId;
 use super::head::{RequestHead, is_forwarding};
+use super::vouch::Signed;
 use super::{Arrival, Caller, Gate, Pass};
 use crate::domain::identity::{self, IdentityLines, is_look_alike};
 use crate::error::{Error, Part};
 use crate::metrics::Metrics;
 use crate::rules::ForwardToken;
-use crate::store::live::Assertion;
 
 /// The header that carries a request's id.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -53,8 +53,8 @@ trait Outgoing {
     /// Says one line whose value is ready.
     fn say_ready(&mut self, name: HeaderName, value: &HeaderValue);
 
-    /// Says who asks, and signs it.
-    fn identify(&mut self, lines: &IdentityLines, signed: &Assertion);
+    /// Says who asks, and the signed form of it.
+    fn identify(&mut self, lines: &IdentityLines, signed: &Signed);
 }
 
 /// The lane that forwards a header map.
@@ -69,11 +69,15 @@ impl Outgoing for HeaderMap {
         self.insert(name, value.clone());
     }
 
-    fn identify(&mut self, lines: &IdentityLines, signed: &Assertion) {
+    fn identify(&mut self, lines: &IdentityLines, signed: &Signed) {
         for (name, value) in lines.lines() {
             self.insert(name, value.clone());
         }
-        self.insert(identity::ASSERTION, signed.value.clone());
+        match signed {
+            Signed::Session(assertion) => self.say_ready(identity::ASSERTION, &assertion.value),
+            Signed::Request(assertion) => self.say_ready(identity::ASSERTION, assertion),
+            Signed::Off => {}
+        }
     }
 }
 
@@ -88,8 +92,15 @@ impl Outgoing for Vec<u8> {
         write_line(self, name.as_str(), value.as_bytes());
     }
 
-    fn identify(&mut self, _: &IdentityLines, signed: &Assertion) {
-        self.extend_from_slice(&signed.block);
+    fn identify(&mut self, lines: &IdentityLines, signed: &Signed) {
+        match signed {
+            Signed::Session(assertion) => self.extend_from_slice(&assertion.block),
+            Signed::Request(assertion) => {
+                self.extend_from_slice(lines.block());
+                self.say_ready(identity::ASSERTION, assertion);
+            }
+            Signed::Off => self.extend_from_slice(lines.block()),
+        }
     }
 }
 
@@ -115,7 +126,7 @@ fn introduce(out: &mut impl Outgoing, gate: &Gate, pass: &Pass, arrival: &Arriva
         if let Some(scope) = pass.scope {
             out.say_ready(identity::SCOPE, &scope.to_value());
         }
-        let signed = pass.assertion.as_deref();
+        let signed = pass.assertion.as_ref();
         out.identify(&known.lines, signed.ok_or_else(|| Error::unexpected(Part::Gateway, "no assertion"))?);
     }
     Ok(())

@@ -84,6 +84,8 @@ pub struct Answer {
     pub upstream: Option<String>,
     /// What the matrix granted.
     pub scope: Option<String>,
+    /// Which assertion the upstream gets; nothing when nobody is signed in.
+    pub assertion: Option<&'static str>,
     /// Why it is refused, as the log says it; or what a shadow rule or rate would do.
     pub reason: Option<String>,
     /// Which key of the rule refused it.
@@ -148,6 +150,7 @@ impl RuleSet {
                 rule,
                 upstream: None,
                 scope: None,
+                assertion: None,
                 retry_after: error.retry_after().map(retry_after_seconds),
                 reason: Some(error.to_string()),
                 by: None,
@@ -241,6 +244,7 @@ impl RuleSet {
             rule: name,
             upstream: Some(rule.upstream.name.to_string()),
             scope: scope.map(|scope| scope.to_string()),
+            assertion: facts.session.map(|_| rule.assertion.as_str()),
             reason,
             by: None,
             retry_after: None,
@@ -294,6 +298,7 @@ impl RuleSet {
             rule: Some(rule),
             upstream: None,
             scope: None,
+            assertion: None,
             reason,
             by: None,
             retry_after: None,

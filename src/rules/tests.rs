@@ -180,6 +180,12 @@ fn the_language_has_a_fault_for_every_slip() {
         ("a bad condition", "signed_in = true\nwhen = 'identity.dept == \"IT\"'", "0.toml:6: when: "),
         ("no such mode", "signed_in = true\nmode = \"audit\"", "0.toml:6: mode: `audit` is not one of enforce, shadow"),
         (
+            "no such assertion",
+            "signed_in = true\nassertion = \"always\"",
+            "0.toml:6: assertion: `always` is not one of session, request, off",
+        ),
+        ("an assertion that is no word", "signed_in = true\nassertion = false", "0.toml:6: assertion: "),
+        (
             "no such key of a rate",
             "signed_in = true\nrate = [{ by = \"ip\", limit = 1, per = \"1s\" }]",
             "0.toml:6: rate.by: `ip` is not one of",
@@ -234,6 +240,30 @@ fn the_language_has_a_fault_for_every_slip() {
     for (case, more, expected) in table {
         let found = load(&[&format!("{base}{more}\n")]).expect_err(case);
         assert!(found.iter().any(|fault| fault.starts_with(expected)), "{case}: {expected}\n{found:#?}");
+    }
+}
+
+#[test]
+fn an_explanation_says_which_assertion_goes_along() {
+    let table: &[(&str, &str, Option<&str>, &str)] = &[
+        ("the usual one", "signed_in = true", Some("session"), "`desk`\n"),
+        ("the same, said", "signed_in = true\nassertion = \"session\"", Some("session"), "`desk`\n"),
+        ("the request's", "signed_in = true\nassertion = \"request\"", Some("request"), "`desk`, assertion request\n"),
+        ("none", "public = true\nassertion = \"off\"", Some("off"), "`desk`, assertion off\n"),
+    ];
+    for (case, keys, expected, shown) in table {
+        let text = format!("[[rule]]\nname = \"a\"\npath = \"/a\"\nupstream = \"desk\"\n{keys}\n");
+        let rules = load(&[&text]).expect("sound");
+        let asked = case::Asked { path: "/a".to_owned(), role: Some("user".to_owned()), ..case::Asked::default() };
+        let explained = rules.explain(&asked, 0);
+        assert_eq!(explained.answer.assertion, *expected, "{case}");
+        assert!(
+            explained.to_text().ends_with(&format!("answer: forwarded to {shown}")),
+            "{case}: {}",
+            explained.to_text()
+        );
+        let nobody = rules.explain(&case::Asked { role: None, ..asked }, 0);
+        assert_eq!(nobody.answer.assertion, None, "{case}: nobody is signed in");
     }
 }
 

@@ -56,6 +56,7 @@ fn an_independent_library_reads_our_tokens_and_assertions() {
         for (token, audience, kind) in [
             (tokens.mint(&session(), NOW), "deskgate", "at+jwt"),
             (tokens.assert_identity(&session(), "helpdesk", NOW), "helpdesk", "deskgate-assertion+jwt"),
+            (tokens.assert_request(&session(), "helpdesk", "GET", "/", NOW), "helpdesk", "deskgate-assertion+jwt"),
         ] {
             let mut validation = Validation::new(theirs);
             validation.set_audience(&[audience]);

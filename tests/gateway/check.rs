@@ -41,6 +41,10 @@ async fn a_faulty_rule_is_reported_with_its_place() {
             "an unknown key",
             "[[rule]]\nname = \"a\"\npath = \"/a\"\nupstream = \"helpdesk\"\npublic = true\npublik = true\n",
         ),
+        (
+            "an unknown assertion",
+            "[[rule]]\nname = \"a\"\npath = \"/a\"\nupstream = \"helpdesk\"\npublic = true\nassertion = \"always\"\n",
+        ),
         ("a bad path", "[[rule]]\nname = \"a\"\npath = \"/a/{\"\nupstream = \"helpdesk\"\npublic = true\n"),
         ("no leading slash", "[[rule]]\nname = \"a\"\npath = \"a\"\nupstream = \"helpdesk\"\npublic = true\n"),
         (

@@ -59,6 +59,8 @@ mod proxy_websocket;
 
 mod identity_headers;
 
+mod assertions;
+
 mod paths;
 
 mod framing;

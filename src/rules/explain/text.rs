@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::{Explanation, Outcome};
+use crate::rules::AssertionKind;
 
 impl Explanation {
     /// For people; plain text.
@@ -29,7 +30,10 @@ impl Explanation {
         let _ = match (answer.code, &answer.upstream) {
             (0, Some(upstream)) => {
                 let scope = answer.scope.as_ref().map(|scope| format!(", scope {scope}")).unwrap_or_default();
-                write!(text, "\nanswer: forwarded to `{upstream}`{scope}")
+                // What most rules do goes without saying.
+                let other = answer.assertion.filter(|kind| *kind != AssertionKind::default().as_str());
+                let assertion = other.map(|kind| format!(", assertion {kind}")).unwrap_or_default();
+                write!(text, "\nanswer: forwarded to `{upstream}`{scope}{assertion}")
             }
             (0, None) => write!(text, "\nanswer: by the gateway itself"),
             (code, _) => write!(text, "\nanswer: {} with code {code}", answer.status.unwrap_or_default()),

@@ -10,7 +10,7 @@ use crate::domain::role::RoleName;
 use crate::rules::condition::Condition;
 use crate::rules::matrix::{MatrixAccess, Operation, Resource};
 use crate::rules::tree::Segment;
-use crate::rules::{Access, ForwardToken, METHODS, Rule, UpstreamRef, pattern};
+use crate::rules::{Access, AssertionKind, ForwardToken, METHODS, Rule, UpstreamRef, pattern};
 
 /// A `[[rule]]` as it is written.
 #[derive(Debug, Default, Deserialize)]
@@ -31,6 +31,7 @@ struct Written {
     mode: Option<String>,
     websocket: WrittenSockets,
     forward_token: bool,
+    assertion: Option<String>,
 }
 
 /// `websocket = { max_per_employee = 5 }`
@@ -61,6 +62,7 @@ impl Load<'_> {
         let when = when.map_err(|why| self.fault(file, found.at("when"), format!("when: {why}"))).ok().flatten();
         let rates = self.rates(file, found.at("rate"), &written.name, &written.rate);
         let mode = self.mode(file, found.at("mode"), "mode", written.mode.as_deref());
+        let assertion = self.assertion(file, &found);
         if written.websocket.max_per_employee == Some(0) {
             self.fault(file, found.at("websocket"), "websocket.max_per_employee: 0 would let nobody in");
         }
@@ -95,6 +97,7 @@ impl Load<'_> {
             mode,
             most_sockets: written.websocket.max_per_employee,
             forward_token: if written.forward_token { ForwardToken::AsSent } else { ForwardToken::Never },
+            assertion,
         };
         Some((path, rule))
     }
@@ -195,6 +198,14 @@ impl Load<'_> {
             }
         }
         networks
+    }
+
+    fn assertion(&mut self, file: &str, found: &Found<Written>) -> AssertionKind {
+        let Some(word) = found.value.assertion.as_deref() else { return AssertionKind::default() };
+        AssertionKind::parse(word).unwrap_or_else(|| {
+            self.unknown(file, found.at("assertion"), "assertion", word, &AssertionKind::WORDS);
+            AssertionKind::default()
+        })
     }
 
     /// Two rules that could both win are a fault of both.
