@@ -63,6 +63,9 @@ pub struct Metrics {
     pub platform_errors: IntCounterVec,
     /// `platform_token_age_seconds`
     pub platform_token_age: Gauge,
+    password_checks: IntGaugeVec,
+    /// The most passwords that were hashed at once since the start.
+    pub password_checks_most: IntGauge,
     /// Time from the request to the first byte of the upstream's answer.
     pub upstream_seconds: HistogramVec,
     /// Panics that became a 1005.
@@ -112,6 +115,11 @@ impl Metrics {
 
         let websockets_open = IntGaugeVec::new(Opts::new("websockets_open", "WebSockets open now."), &["rule"])?;
         registry.register(Box::new(websockets_open.clone()))?;
+        let password_checks = IntGaugeVec::new(
+            Opts::new("password_checks", "Passwords of agents being hashed, 19 MiB each, or waiting for their turn."),
+            &["state"],
+        )?;
+        registry.register(Box::new(password_checks.clone()))?;
         let seconds = |name: &str, help: &str| -> Result<Gauge, prometheus::Error> {
             let metric = Gauge::new(name, help)?;
             registry.register(Box::new(metric.clone()))?;
@@ -167,6 +175,11 @@ impl Metrics {
                 "platform_token_age_seconds",
                 "How old the token is with which the platform is asked; 0 when there is none.",
             )?,
+            password_checks,
+            password_checks_most: gauge(
+                "password_checks_most",
+                "The most passwords that were hashed at once since the start.",
+            )?,
             upstream_seconds: histograms(
                 "upstream_seconds",
                 "From the choice of the upstream to the first byte of its answer.",
@@ -211,6 +224,13 @@ impl Metrics {
     /// There was no token, or it was not needed.
     pub fn no_token(&self, result: &str) {
         self.authn.with_label_values(&[result, "none", "none"]).inc();
+    }
+
+    /// How many passwords are being hashed, and how many wait for it.
+    pub fn passwords(&self, running: usize, waiting: usize) {
+        for (state, count) in [("running", running), ("waiting", waiting)] {
+            self.password_checks.with_label_values(&[state]).set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
     }
 
     /// A header that looks like ours was removed.

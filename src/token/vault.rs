@@ -17,15 +17,6 @@ use crate::domain::secret::random_bytes;
 /// The only form so far. It is also part of what is authenticated: a later form cannot be passed off as this one.
 const FORM: &str = "v1";
 
-/// Whether a text would be closed with the same key today.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KeyAge {
-    /// Closed with the current key.
-    Current,
-    /// Closed with an older one: close it again before that key is taken away.
-    Older,
-}
-
 /// Closes secrets with the current key, and opens those of older keys too.
 pub struct Vault {
     current: VaultKey,
@@ -62,12 +53,6 @@ impl Vault {
         let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
         let plain = key.cipher.open_in_place(nonce, Aad::from(key.about(about)), sealed).ok()?;
         Some(plain.to_vec())
-    }
-
-    /// Which kind of key closed this; `None` if none of ours did.
-    pub fn key_age(&self, text: &str) -> Option<KeyAge> {
-        let (key, _) = self.find(text)?;
-        Some(if key.id == self.current.id { KeyAge::Current } else { KeyAge::Older })
     }
 
     fn find<'t>(&self, text: &'t str) -> Option<(&VaultKey, &'t str)> {

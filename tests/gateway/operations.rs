@@ -77,6 +77,8 @@ async fn the_metrics_of_the_contract_are_there() {
         "websockets_open",
         "websockets_closed_total",
         "websocket_close_seconds",
+        "password_checks",
+        "password_checks_most",
         "upstream_seconds",
         "rules_loaded",
         "config_reload_success",
