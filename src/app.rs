@@ -153,7 +153,7 @@ impl App {
         let tokens = Arc::new(Tokens::new(keys, issuer.clone(), config.token.leeway.get()));
         let live = Arc::new(Live::new(store.clone(), config.token.cache, config.token.lifetime.get()));
         let keys = Arc::new(KeyDesk::new(key_settings(&config), tokens.clone(), live.clone(), clock.clone()));
-        let devices = Devices::new(directory.clone(), vault, clock.clone(), config.otp.issuer.clone());
+        let devices = Devices::new(directory.clone(), vault.clone(), clock.clone(), config.otp.issuer.clone());
         let passwords = Arc::new(Passwords::new(PasswordSettings::default()));
         let registry = Arc::new(Registry::default());
         let operations = Arc::new(Operations::default());
@@ -167,6 +167,7 @@ impl App {
                 seal,
                 devices: devices.clone(),
                 passwords: passwords.clone(),
+                vault,
                 clock: clock.clone(),
                 metrics: metrics.clone(),
             },

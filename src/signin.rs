@@ -7,12 +7,14 @@ use crate::config::{BindProof, ClientsConfig, FlowCookie, PlatformKind, QrConfir
 use crate::directory::Directory;
 use crate::domain::clock::Clock;
 use crate::domain::employee::CorpId;
+use crate::domain::lockout;
 use crate::domain::role::RoleName;
 use crate::metrics::Metrics;
 use crate::platform::Platform;
 use crate::store::live::Live;
 use crate::token::Tokens;
 use crate::token::seal::Seal;
+use crate::token::vault::Vault;
 use devices::Devices;
 use password::Passwords;
 
@@ -113,7 +115,7 @@ pub struct SignIn {
     spent_proofs: bind::SpentProofs,
     nameless: attempt::Nameless,
     passwords: Arc<Passwords>,
-    strangers: agent::Strangers,
+    vault: Arc<Vault>,
     roles: roles::Roles,
 }
 
@@ -133,6 +135,8 @@ pub struct Parts {
     pub devices: Devices,
     /// Local passwords.
     pub passwords: Arc<Passwords>,
+    /// What ties marks to this gateway's key.
+    pub vault: Arc<Vault>,
     /// The time.
     pub clock: Clock,
     /// Counts.
@@ -142,7 +146,7 @@ pub struct Parts {
 impl SignIn {
     /// Puts the parts together.
     pub fn new(settings: Settings, parts: Parts) -> Self {
-        let Parts { live, directory, platform, tokens, seal, devices, passwords, clock, metrics } = parts;
+        let Parts { live, directory, platform, tokens, seal, devices, passwords, vault, clock, metrics } = parts;
         let roles = roles::Roles::new(live.clone(), directory.clone(), settings.default_role.clone());
         Self {
             settings,
@@ -160,17 +164,20 @@ impl SignIn {
             spent_proofs: bind::SpentProofs::default(),
             nameless: attempt::Nameless::default(),
             passwords,
-            strangers: agent::Strangers::default(),
+            vault,
         }
     }
 
-    /// Gives back the memory of answers that nobody will ask for again, and forgets old lines of the login log.
+    /// Gives back the memory of answers that nobody will ask for again, and forgets old lines of the login log and
+    /// lock-outs of names that are nobody's.
     pub async fn sweep(&self) {
         self.callbacks.sweep(self.clock.now());
         self.spent_proofs.sweep(self.clock.now());
-        self.strangers.sweep(self.clock.now());
         if let Err(error) = self.directory.forget_logins(self.settings.login_log).await {
             tracing::warn!(error = %crate::error::chain(&error), "old lines of the login log could not be removed");
+        }
+        if let Err(error) = self.directory.forget_nobodys(lockout::QUIET, agent::MOST_NOBODYS).await {
+            tracing::warn!(error = %crate::error::chain(&error), "old lock-outs of nobody could not be removed");
         }
     }
 

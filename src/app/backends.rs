@@ -48,7 +48,7 @@ pub(super) async fn open_directory(config: &Config, clock: &Clock) -> Result<Arc
 }
 
 /// The vault for secrets at rest, with the configured key or one of its own.
-pub(super) fn open_vault(config: &Config, folder: &Path) -> io::Result<Vault> {
+pub(super) fn open_vault(config: &Config, folder: &Path) -> io::Result<Arc<Vault>> {
     let file = &config.otp.key_file;
     let file = if file.as_os_str().is_empty() { folder.join("vault.key") } else { file.clone() };
     let text = match std::fs::read_to_string(&file) {
@@ -62,7 +62,7 @@ pub(super) fn open_vault(config: &Config, folder: &Path) -> io::Result<Vault> {
     let bytes = STANDARD.decode(text.trim()).ok().and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
     let why =
         || io::Error::new(io::ErrorKind::InvalidData, format!("{}: must hold 32 bytes in base64", file.display()));
-    Ok(Vault::new(&bytes.ok_or_else(why)?, &[]))
+    Ok(Arc::new(Vault::new(&bytes.ok_or_else(why)?, &[])))
 }
 
 /// What commands need when no gateway runs: the same backends, with the lock held.

@@ -1,10 +1,12 @@
 //! What people prove themselves with beside the platform: one-time-password devices, and how often they were tried.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 
 use super::DirectoryError;
 use crate::domain::clock::Timestamp;
-use crate::domain::employee::{CorpId, EmployeeId};
+use crate::domain::employee::{CorpId, Employee, EmployeeId};
 use crate::domain::lockout::Lockout;
 use crate::domain::role::RoleName;
 use crate::domain::session::Version;
@@ -72,6 +74,10 @@ pub enum Taken {
 /// One-time-password devices and lock-outs.
 #[async_trait]
 pub trait Factors: Send + Sync {
+    /// The employee whom somebody means by a name, and their agent record: the one who is spelled like this, else one
+    /// whose identifier is the same when folded ([`EmployeeId::folded`]).
+    async fn by_name(&self, corp_id: &CorpId, name: &str) -> Result<Option<(Employee, Option<Agent>)>, DirectoryError>;
+
     /// The agent's record, if there is one.
     async fn agent(&self, whose: Account<'_>) -> Result<Option<Agent>, DirectoryError>;
 
@@ -106,4 +112,8 @@ pub trait Factors: Send + Sync {
         lockout: &Lockout,
         seen: Version,
     ) -> Result<Taken, DirectoryError>;
+
+    /// Forgets lock-outs of names that are nobody's ([`CorpId::of_nobody`]): those that have not changed for `quiet`,
+    /// and all but about the `most` newest.
+    async fn forget_nobodys(&self, quiet: Duration, most: usize) -> Result<(), DirectoryError>;
 }

@@ -24,8 +24,9 @@ const FIRST_WAIT: Duration = Duration::from_secs(30);
 const LONGEST_WAIT: Duration = Duration::from_secs(15 * 60);
 
 /// Quiet after which the next failure counts as the first: longer than the longest wait by so much that waiting for
-/// it gains a guesser nothing (five tries a day instead of 96).
-const QUIET: Duration = Duration::from_secs(24 * 60 * 60);
+/// it gains a guesser nothing (five tries a day instead of 96). A record that was not touched for so long says no
+/// more than a clean one about waiting; only an owner still wants to hear of it.
+pub const QUIET: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What is remembered of an account's failures. The default is a clean one.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -90,12 +91,6 @@ impl Lockout {
         let told = self.told();
         self.on_failure(now);
         Ok(told)
-    }
-
-    /// From when on this says no more than a clean one about waiting, so that a store can let a record go; the owner
-    /// then no longer hears of the failures. `None` for a clean one.
-    pub fn forgotten_at(&self) -> Option<Timestamp> {
-        self.last_failure_at.map(|last| last.plus(QUIET))
     }
 
     fn told(&self) -> Told {

@@ -1,18 +1,15 @@
 //! Agents: sign-in with the platform first and a local password as fallback, and the passwords themselves.
 //!
 //! Whether an agent exists, has a password or is locked shows to nobody who has not proved to be them: the answers
-//! are the same, and so is the work behind them.
-
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+//! are the same, and so is the work behind them, down to what is read from the directory and written to it. What
+//! differs comes after the right password.
 
 use super::attempt::Attempt;
-use super::password::{Busy, NewPassword, PasswordHash, Verdict};
+use super::password::{Busy, NewPassword, PasswordHash, Place, Verdict};
 use super::session::LoggedIn;
 use super::{Device, SignIn};
 use crate::directory::factors::{Account, Agent, Taken, Tried};
-use crate::domain::clock::Timestamp;
-use crate::domain::employee::{Employee, EmployeeId, Standing};
+use crate::domain::employee::{CorpId, Employee, EmployeeId, Standing};
 use crate::domain::lockout::{Locked, Lockout, Told};
 use crate::domain::session::{LoginMethod, LoginSource, Stage, Version};
 use crate::error::{BadRequest, Error, Forbidden, Part};
@@ -31,34 +28,9 @@ pub struct AgentLogin<'a> {
     pub otp: Option<&'a str>,
 }
 
-/// Names that are nobody's, and how often they were tried: they are locked like everybody's.
-#[derive(Default)]
-pub(super) struct Strangers {
-    tried: Mutex<HashMap<String, Lockout>>,
-}
-
-/// More names than people mistype.
-const MOST_STRANGERS: usize = 10_000;
-
-impl Strangers {
-    fn charge(&self, name: &str, now: Timestamp) -> Result<(), Locked> {
-        let mut tried = self.tried.lock().unwrap_or_else(PoisonError::into_inner);
-        if tried.len() >= MOST_STRANGERS && !tried.contains_key(name) {
-            tried.retain(|_, lockout| lockout.admit(now).is_err());
-            if tried.len() >= MOST_STRANGERS {
-                // A flood of invented names; the rate by address is what stops it.
-                return Ok(());
-            }
-        }
-        tried.entry(name.to_owned()).or_default().charge(now).map(|_| ())
-    }
-
-    /// Forgets those whose time is up.
-    pub(super) fn sweep(&self, now: Timestamp) {
-        let over = |lockout: &Lockout| lockout.forgotten_at().is_none_or(|at| now >= at);
-        self.tried.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, lockout| !over(lockout));
-    }
-}
+/// How many names that are nobody's are remembered. A guesser who wants one forgotten before its lock is over must
+/// invent so many others meanwhile, and each costs a place at the gate.
+pub(super) const MOST_NOBODYS: usize = 100_000;
 
 /// A try that was charged: what stood there before, and what was told.
 struct Charged {
@@ -67,7 +39,7 @@ struct Charged {
     told: Told,
 }
 
-/// Whom the directory knows by the name that was given.
+/// An agent who may sign in.
 struct Found {
     employee: Employee,
     agent: Agent,
@@ -76,6 +48,26 @@ struct Found {
 impl Found {
     fn account(&self) -> Account<'_> {
         Account { corp_id: &self.employee.corp_id, employee_id: &self.employee.employee_id }
+    }
+}
+
+/// What a name stands for.
+struct Named {
+    /// Under which tries are counted: an employee's own account, whatever the spelling; else the name's mark.
+    corp_id: CorpId,
+    employee_id: EmployeeId,
+    /// Who may sign in by it.
+    found: Option<Found>,
+}
+
+impl Named {
+    fn account(&self) -> Account<'_> {
+        Account { corp_id: &self.corp_id, employee_id: &self.employee_id }
+    }
+
+    fn hash(&self) -> Result<Option<PasswordHash>, Error> {
+        let text = self.found.as_ref().and_then(|found| found.agent.password_hash.as_deref());
+        text.map(PasswordHash::parse).transpose().map_err(|fault| Error::unexpected(Part::Directory, fault))
     }
 }
 
@@ -115,7 +107,7 @@ impl SignIn {
         attempt: &mut Attempt<'_>,
     ) -> Result<Found, Error> {
         let employee = self.identify_employee(code, attempt).await?;
-        if !employee.employee_id.as_str().eq_ignore_ascii_case(employee_id) {
+        if EmployeeId::folded(employee.employee_id.as_str()) != EmployeeId::folded(employee_id) {
             return Err(Forbidden::EmployeeUnknown.into());
         }
         let whose = Account { corp_id: &employee.corp_id, employee_id: &employee.employee_id };
@@ -129,30 +121,17 @@ impl SignIn {
         password: &str,
         attempt: &mut Attempt<'_>,
     ) -> Result<(Found, Told), Error> {
-        let Some(found) = self.find_agent(ask.employee_id, attempt).await? else {
-            let name = ask.employee_id.chars().take(64).collect::<String>().to_lowercase();
-            self.strangers.charge(&name, self.clock.now()).map_err(locked)?;
-            self.passwords.verify(None, password).await.map_err(busy)?;
-            return Err(Error::PasswordWrong);
-        };
-        let charged = self.charge_password(found.account()).await?;
-        let hash = match found.agent.password_hash.as_deref().map(PasswordHash::parse).transpose() {
-            Ok(hash) => hash,
-            Err(fault) => return Err(Error::unexpected(Part::Directory, fault)),
-        };
-        let verdict = match self.passwords.verify(hash.as_ref(), password).await {
-            Ok(verdict) => verdict,
-            Err(fault) => {
-                // Nobody has looked at the password: the try does not count.
-                self.take_back(found.account(), &charged).await?;
-                return Err(busy(fault));
-            }
-        };
+        let named = self.name(ask.employee_id, attempt).await?;
+        // Before anything is written: of a storm only those who will have a turn cost the directory something.
+        let place = self.passwords.place().map_err(busy)?;
+        let charged = self.charge_password(named.account()).await?;
+        let hash = named.hash()?;
+        let verdict = self.check_password(place, hash.as_ref(), password, named.account(), &charged).await?;
         let Verdict::Right { renewed } = verdict else {
-            // Who has proved to be the owner by other means is told what is missing; nobody else is.
-            let none_set = hash.is_none() && self.otp_proves(&found, ask.otp).await?;
-            return Err(if none_set { Error::PasswordNotSet } else { Error::PasswordWrong });
+            return Err(self.what_is_missing(&named, hash.as_ref(), ask.otp).await?);
         };
+        // Where there is nobody no password is right.
+        let found = named.found.ok_or(Error::PasswordWrong)?;
         let second = self.second_factor(&found, ask.otp).await;
         if let Err(Error::StepUpRequired) = &second {
             // The right password and the question for the device: no failed try that the owner should hear of.
@@ -166,37 +145,72 @@ impl SignIn {
         Ok((found, charged.told))
     }
 
-    async fn find_agent(&self, employee_id: &str, attempt: &mut Attempt<'_>) -> Result<Option<Found>, Error> {
-        if !EmployeeId::is_well_formed(employee_id) {
-            return Ok(None);
+    /// What a name stands for. One look for everybody, whoever it is.
+    async fn name(&self, typed: &str, attempt: &mut Attempt<'_>) -> Result<Named, Error> {
+        let corp_id = self.settings.main_corp.clone();
+        let known = self.directory.by_name(&corp_id, typed).await?;
+        let Some((employee, agent)) = known else {
+            let folded = EmployeeId::folded(typed);
+            // People type their passwords into the wrong field: the table of lock-outs must not hold what was typed.
+            let mark = EmployeeId::new(self.vault.mark(&folded));
+            // What cannot be an identifier goes into the login log without a name, and only so many of those do: that
+            // shows in the time, and says no more than the look of it.
+            if EmployeeId::is_well_formed(&folded) {
+                attempt.is(&corp_id, &EmployeeId::new(folded));
+            }
+            return Ok(Named { corp_id: CorpId::of_nobody(), employee_id: mark, found: None });
+        };
+        attempt.is(&corp_id, &employee.employee_id);
+        let employee_id = employee.employee_id.clone();
+        let active = employee.standing == Standing::Active;
+        let found = agent.filter(|_| active).map(|agent| Found { employee, agent });
+        Ok(Named { corp_id, employee_id, found })
+    }
+
+    /// Whether the password is right. Where nobody has looked at it, the try does not count.
+    async fn check_password(
+        &self,
+        place: Place,
+        hash: Option<&PasswordHash>,
+        password: &str,
+        whose: Account<'_>,
+        charged: &Charged,
+    ) -> Result<Verdict, Error> {
+        match self.passwords.verify(place, hash, password).await {
+            Ok(verdict) => Ok(verdict),
+            Err(fault) => {
+                self.take_back(whose, charged).await?;
+                Err(busy(fault))
+            }
         }
-        let (corp_id, employee_id) = (&self.settings.main_corp, EmployeeId::new(employee_id));
-        attempt.is(corp_id, &employee_id);
-        let employee = self.directory.employee(corp_id, &employee_id).await?;
-        let agent = self.directory.agent(Account { corp_id, employee_id: &employee_id }).await?;
-        let (Some(employee), Some(agent)) = (employee, agent) else { return Ok(None) };
-        Ok((employee.standing == Standing::Active).then_some(Found { employee, agent }))
+    }
+
+    /// Who has proved to be the owner by a one-time password is told that there is no password yet; nobody else is.
+    ///
+    /// Such a code is guessed at the price of a password, which is charged already. It is not charged as a code: else
+    /// anybody could lock the owner's device.
+    async fn what_is_missing(
+        &self,
+        named: &Named,
+        hash: Option<&PasswordHash>,
+        otp: Option<&str>,
+    ) -> Result<Error, Error> {
+        let Some(otp) = otp else { return Ok(Error::PasswordWrong) };
+        // Read for everybody, whether there can be a device or not.
+        let device = self.devices.state(named.account()).await?;
+        let proves = match (&named.found, hash, device.secret) {
+            (Some(found), None, Some(closed)) => self.devices.use_up(found.account(), &closed, otp).await?,
+            _ => false,
+        };
+        Ok(if proves { Error::PasswordNotSet } else { Error::PasswordWrong })
     }
 
     /// A bound device must speak as well: a password alone would be the weaker way in.
     async fn second_factor(&self, found: &Found, otp: Option<&str>) -> Result<(), Error> {
-        let device = self.devices.state(found.account()).await?;
-        match (device.secret, otp) {
-            (None, _) => Ok(()),
-            (Some(_), None) => Err(Error::StepUpRequired),
-            (Some(_), Some(_)) if self.otp_proves(found, otp).await? => Ok(()),
-            (Some(_), Some(_)) => Err(Error::OtpWrong),
+        if self.devices.state(found.account()).await?.secret.is_none() {
+            return Ok(());
         }
-    }
-
-    /// Whether a one-time password is the account's; it is used up then.
-    async fn otp_proves(&self, found: &Found, otp: Option<&str>) -> Result<bool, Error> {
-        let Some(otp) = otp else { return Ok(false) };
-        match self.devices.verify(found.account(), otp).await {
-            Ok(()) => Ok(true),
-            Err(Error::OtpWrong | Error::Forbidden(Forbidden::OtpNotBound)) => Ok(false),
-            Err(error) => Err(error),
-        }
+        self.devices.verify(found.account(), otp.ok_or(Error::StepUpRequired)?).await
     }
 
     /// Begins the session; a half-authenticated one where a device is demanded and there is none.
@@ -225,14 +239,11 @@ impl SignIn {
         let hash = agent.password_hash.as_deref().map(PasswordHash::parse).transpose();
         if let Some(hash) = hash.map_err(|fault| Error::unexpected(Part::Directory, fault))? {
             let old = old.ok_or(Error::OldPasswordMissing)?;
+            let place = self.passwords.place().map_err(busy)?;
             let charged = self.charge_password(whose).await?;
-            match self.passwords.verify(Some(&hash), old).await {
-                Ok(Verdict::Right { .. }) => self.forgive_password(whose).await?,
-                Ok(Verdict::Wrong) => return Err(Error::OldPasswordWrong),
-                Err(fault) => {
-                    self.take_back(whose, &charged).await?;
-                    return Err(busy(fault));
-                }
+            match self.check_password(place, Some(&hash), old, whose, &charged).await? {
+                Verdict::Right { .. } => self.forgive_password(whose).await?,
+                Verdict::Wrong => return Err(Error::OldPasswordWrong),
             }
         }
         let hints = [session.employee_id.as_str(), &session.name, session.corp_id.as_str(), "deskgate"];

@@ -37,8 +37,8 @@ fn about(whose: Account<'_>) -> String {
 
 impl Devices {
     /// `issuer` is what the device shows beside the code.
-    pub fn new(directory: Arc<dyn Directory>, vault: Vault, clock: Clock, issuer: String) -> Self {
-        Self { directory, vault: Arc::new(vault), clock, issuer }
+    pub fn new(directory: Arc<dyn Directory>, vault: Arc<Vault>, clock: Clock, issuer: String) -> Self {
+        Self { directory, vault, clock, issuer }
     }
 
     /// How somebody's device stands.
@@ -80,13 +80,17 @@ impl Devices {
         }
     }
 
+    /// Whether a code is of the bound device whose closed secret this is; it is used up then. Not charged: for where
+    /// the try was charged as something else.
+    pub(super) async fn use_up(&self, whose: Account<'_>, closed: &str, code: &str) -> Result<bool, Error> {
+        let Some(step) = self.step_of(whose, closed, code)? else { return Ok(false) };
+        Ok(self.directory.use_otp(whose, step.number()).await? == Taken::Yes)
+    }
+
     /// The step of a code that fits. Charged to the account first.
     async fn try_code(&self, whose: Account<'_>, closed: &str, code: &str) -> Result<Step, Error> {
         self.charge(whose).await?;
-        let opened = self.vault.open(closed, &about(whose)).and_then(|bytes| OtpSecret::from_bytes(&bytes));
-        let secret =
-            opened.ok_or_else(|| Error::unexpected(Part::Directory, "a one-time-password secret cannot be opened"))?;
-        let fits = Code::read(code).and_then(|code| secret.check(&code, self.clock.now()));
+        let fits = self.step_of(whose, closed, code)?;
         if fits.is_none() {
             tracing::info!(
                 target: "deskgate::audit",
@@ -95,6 +99,13 @@ impl Devices {
             );
         }
         fits.ok_or(Error::OtpWrong)
+    }
+
+    fn step_of(&self, whose: Account<'_>, closed: &str, code: &str) -> Result<Option<Step>, Error> {
+        let opened = self.vault.open(closed, &about(whose)).and_then(|bytes| OtpSecret::from_bytes(&bytes));
+        let secret =
+            opened.ok_or_else(|| Error::unexpected(Part::Directory, "a one-time-password secret cannot be opened"))?;
+        Ok(Code::read(code).and_then(|code| secret.check(&code, self.clock.now())))
     }
 
     async fn charge(&self, whose: Account<'_>) -> Result<(), Error> {

@@ -22,7 +22,7 @@ mod memory;
 
 pub mod new;
 
-pub use gate::Busy;
+pub use gate::{Busy, Place};
 pub use hash::{Cost, HashFault, PasswordHash};
 pub use new::NewPassword;
 
@@ -101,7 +101,12 @@ impl Passwords {
     /// The hash to keep for a new password.
     pub async fn hash(&self, password: &NewPassword) -> Result<PasswordHash, Busy> {
         let text = password.reveal().to_owned();
-        self.work(move |shared| shared.make(&text)).await
+        self.work(self.place()?, move |shared| shared.make(&text)).await
+    }
+
+    /// A place among those whose password is to be checked: to be had before a try costs anything else.
+    pub fn place(&self) -> Result<Place, Busy> {
+        self.shared.gate.place()
     }
 
     /// Whether `text` is the password behind `hash`; `None` for an account that does not exist or has no password.
@@ -109,12 +114,12 @@ impl Passwords {
     /// All of these take the time of one hash at today's cost: right, wrong, no such account, a text that no password
     /// can be. Two do not: a hash that was made at another cost takes that cost, until its owner's next sign-in
     /// renews it, and a right answer that renews takes both.
-    pub async fn verify(&self, hash: Option<&PasswordHash>, text: &str) -> Result<Verdict, Busy> {
+    pub async fn verify(&self, place: Place, hash: Option<&PasswordHash>, text: &str) -> Result<Verdict, Busy> {
         let account = if hash.is_some() { Account::Known } else { Account::Unknown };
         let hash = hash.unwrap_or(&self.shared.nobody).clone();
         // What no password can be is not hashed itself: its length would be its cost.
         let candidate = new::normalised(text).ok();
-        self.work(move |shared| {
+        self.work(place, move |shared| {
             let output = shared.derive(hash.cost(), candidate.as_deref().unwrap_or_default(), &hash)?;
             let fits = same(&output, hash.output());
             let (true, Account::Known, Some(candidate)) = (fits, account, candidate) else {
@@ -134,12 +139,12 @@ impl Passwords {
 
     /// Does `job` on a blocking thread once the gate lets it. What could not be done for want of memory, or because
     /// the process is ending, is busy too: nobody is let in, and nobody is told that the password is wrong.
-    async fn work<T, F>(&self, job: F) -> Result<T, Busy>
+    async fn work<T, F>(&self, place: Place, job: F) -> Result<T, Busy>
     where
         T: Send + 'static,
         F: FnOnce(&Shared) -> Option<T> + Send + 'static,
     {
-        let pass = self.shared.gate.enter().await?;
+        let pass = place.turn().await?;
         let shared = Arc::clone(&self.shared);
         // The pass goes along: a caller who has gone away does not stop the work, so the place stays taken until it ends.
         let done = tokio::task::spawn_blocking(move || {

@@ -55,6 +55,12 @@ impl Vault {
         Some(plain.to_vec())
     }
 
+    /// Stands for a text that is compared and must not be kept: nobody without the key can tell whether a guess at it
+    /// is right. Another key gives another mark.
+    pub fn mark(&self, text: &str) -> String {
+        URL_SAFE_NO_PAD.encode(hmac::sign(&self.current.marking, text.as_bytes()))
+    }
+
     fn find<'t>(&self, text: &'t str) -> Option<(&VaultKey, &'t str)> {
         let (form, rest) = text.split_once('.')?;
         let (id, body) = rest.split_once('.')?;
@@ -76,17 +82,22 @@ impl fmt::Debug for Vault {
 struct VaultKey {
     id: String,
     cipher: LessSafeKey,
+    marking: hmac::Key,
 }
 
 impl VaultKey {
     #[allow(clippy::expect_used)]
     fn new(key: &[u8; 32]) -> Self {
         // A keyed hash of a fixed word: tells keys apart and tells nothing about them.
-        let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), b"deskgate vault key id");
+        let tagging = hmac::Key::new(hmac::HMAC_SHA256, key);
+        let tag = hmac::sign(&tagging, b"deskgate vault key id");
         let id = URL_SAFE_NO_PAD.encode(&tag.as_ref()[..6]);
         // Fails only for a key of another length; the type says 32.
         let unbound = UnboundKey::new(&AES_256_GCM, key).expect("AES-256 takes 32 bytes");
-        Self { id, cipher: LessSafeKey::new(unbound) }
+        // A key of its own, so that no mark is a tag that means something else.
+        let marking = hmac::sign(&tagging, b"deskgate vault marks");
+        let marking = hmac::Key::new(hmac::HMAC_SHA256, marking.as_ref());
+        Self { id, cipher: LessSafeKey::new(unbound), marking }
     }
 
     /// What is authenticated beside the secret. Neither the form nor the key id can hold a dot, so no two differ only

@@ -169,6 +169,68 @@ async fn a_lockout_is_changed_by_one_at_a_time(Subject { directory, clock, .. }:
     assert_eq!(directory.put_lockout(Tried::Otp, whose, &Lockout::default(), seen).await.expect("put"), Taken::Yes);
 }
 
+async fn a_name_is_found_however_it_is_spelled(Subject { directory, .. }: &Subject) {
+    let find = |name: &'static str| async move {
+        let found = directory.by_name(&corp(), name).await.expect("find");
+        found.map(|(employee, agent)| (employee.employee_id.as_str().to_owned(), agent.map(|agent| agent.role)))
+    };
+    let agent = Some(("a2001".to_owned(), Some(RoleName::new("agent"))));
+    for name in ["a2001", "A2001", "ａ２００１"] {
+        assert_eq!(find(name).await, agent, "{name}");
+    }
+    assert_eq!(find("U1001").await, Some(("u1001".to_owned(), None)), "no agent");
+    for name in ["", "a200", "a20011", "a2001 ", "%", "a2001\0", "' OR 1=1 --"] {
+        assert_eq!(find(name).await, None, "{name:?}");
+    }
+    assert!(directory.by_name(&CorpId::new("other"), "a2001").await.expect("find").is_none());
+    // Two who differ in nothing but the case are each found by their own name.
+    let (corp_id, upper) = (corp(), id("A2001"));
+    let arriving = Arriving { corp_id: &corp_id, employee_id: &upper, name: "", department: "", avatar: "" };
+    directory.welcome(arriving).await.expect("welcome");
+    assert_eq!(find("a2001").await, agent);
+    assert_eq!(find("A2001").await, Some(("A2001".to_owned(), None)));
+}
+
+async fn lockouts_of_nobody_are_forgotten_and_never_too_many(Subject { directory, clock, .. }: &Subject) {
+    let nobody = CorpId::of_nobody();
+    let put = |corp_id: &CorpId, name: &str| {
+        let (corp_id, name) = (corp_id.clone(), id(name));
+        async move {
+            let whose = Account { corp_id: &corp_id, employee_id: &name };
+            let (mut lockout, seen) = directory.lockout(Tried::Password, whose).await.expect("read");
+            lockout.on_failure(clock.now());
+            directory.put_lockout(Tried::Password, whose, &lockout, seen).await.expect("put");
+        }
+    };
+    let kept = |corp_id: &CorpId, name: &str| {
+        let (corp_id, name) = (corp_id.clone(), id(name));
+        async move {
+            let whose = Account { corp_id: &corp_id, employee_id: &name };
+            directory.lockout(Tried::Password, whose).await.expect("read").0 != Lockout::default()
+        }
+    };
+    put(&corp(), "a2001").await;
+    for name in ["first", "second", "third", "fourth"] {
+        put(&nobody, name).await;
+        clock.advance(Duration::from_secs(60));
+    }
+    put(&nobody, "first").await;
+    let day = Duration::from_secs(24 * 60 * 60);
+    directory.forget_nobodys(day, 4).await.expect("forget");
+    assert!(kept(&nobody, "second").await, "there is room");
+    directory.forget_nobodys(day, 2).await.expect("forget");
+    for (name, expected) in [("first", true), ("second", false), ("third", false), ("fourth", true)] {
+        assert_eq!(kept(&nobody, name).await, expected, "{name}");
+    }
+    clock.advance(day - Duration::from_secs(60));
+    directory.forget_nobodys(day, 2).await.expect("forget");
+    assert!(kept(&nobody, "first").await, "a day is not over before it is");
+    clock.advance(Duration::from_secs(60));
+    directory.forget_nobodys(day, 2).await.expect("forget");
+    assert!(!kept(&nobody, "first").await);
+    assert!(kept(&corp(), "a2001").await, "an owner still wants to hear of it");
+}
+
 macro_rules! suite {
     ($make:ident: $($promise:ident),* $(,)?) => {
         mod $make {
@@ -191,4 +253,6 @@ suite!(
     the_login_log_is_read_newest_first_and_forgotten_in_time,
     a_one_time_code_is_used_once,
     a_lockout_is_changed_by_one_at_a_time,
+    a_name_is_found_however_it_is_spelled,
+    lockouts_of_nobody_are_forgotten_and_never_too_many,
 );

@@ -1,12 +1,16 @@
 //! One-time-password devices and lock-outs in SQL.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use sqlx::Row;
+use sqlx::sqlite::SqliteRow;
 
-use super::{SqlDirectory, unavailable};
+use super::{SqlDirectory, employee_of, unavailable};
 use crate::directory::DirectoryError;
 use crate::directory::factors::{Account, Agent, Factors, OtpDevice, Taken, Tried};
 use crate::domain::clock::Timestamp;
+use crate::domain::employee::{CorpId, Employee, EmployeeId};
 use crate::domain::lockout::Lockout;
 use crate::domain::role::RoleName;
 use crate::domain::session::Version;
@@ -30,6 +34,25 @@ impl SqlDirectory {
 
 #[async_trait]
 impl Factors for SqlDirectory {
+    async fn by_name(&self, corp_id: &CorpId, name: &str) -> Result<Option<(Employee, Option<Agent>)>, DirectoryError> {
+        // Identifiers are ASCII, which is what the database can fold; whatever else a name folds to finds nobody.
+        let row = sqlx::query(
+            "SELECT employees.corp_id, employees.employee_id, name, department, avatar, disabled, last_login_ip,
+                 agents.role, password_hash, otp_required
+             FROM employees LEFT JOIN agents
+                 ON agents.corp_id = employees.corp_id AND agents.employee_id = employees.employee_id
+             WHERE employees.corp_id = $1 AND lower(employees.employee_id) = $2
+             ORDER BY CASE WHEN employees.employee_id = $3 THEN 0 ELSE 1 END, employees.employee_id LIMIT 1",
+        )
+        .bind(corp_id.as_str())
+        .bind(EmployeeId::folded(name))
+        .bind(name)
+        .fetch_optional(&self.pool)
+        .await
+        .map_err(unavailable)?;
+        Ok(row.map(|row| (employee_of(&row), agent_of(&row, 7))))
+    }
+
     async fn agent(&self, whose: Account<'_>) -> Result<Option<Agent>, DirectoryError> {
         let row =
             sqlx::query("SELECT role, password_hash, otp_required FROM agents WHERE corp_id = $1 AND employee_id = $2")
@@ -38,11 +61,7 @@ impl Factors for SqlDirectory {
                 .fetch_optional(&self.pool)
                 .await
                 .map_err(unavailable)?;
-        Ok(row.map(|row| Agent {
-            role: RoleName::new(row.get::<String, _>(0)),
-            password_hash: row.get(1),
-            otp_required: row.get::<i64, _>(2) != 0,
-        }))
+        Ok(row.as_ref().and_then(|row| agent_of(row, 0)))
     }
 
     async fn set_password(&self, whose: Account<'_>, hash: &str) -> Result<Taken, DirectoryError> {
@@ -118,11 +137,38 @@ impl Factors for SqlDirectory {
         lockout: &Lockout,
         seen: Version,
     ) -> Result<Taken, DirectoryError> {
-        const PUT: &str = "INSERT INTO lockouts (corp_id, employee_id, tried, state, version)
-             VALUES ($1, $2, $3, $4, $5 + 1)
-             ON CONFLICT (corp_id, employee_id, tried) DO UPDATE SET state = excluded.state, version = excluded.version
+        const PUT: &str = "INSERT INTO lockouts (corp_id, employee_id, tried, state, version, changed_at)
+             VALUES ($1, $2, $3, $4, $5 + 1, $6)
+             ON CONFLICT (corp_id, employee_id, tried)
+             DO UPDATE SET state = excluded.state, version = excluded.version, changed_at = excluded.changed_at
              WHERE lockouts.version = $5";
         let state = serde_json::to_string(lockout).map_err(unavailable)?;
-        self.change(PUT, whose, |query| query.bind(tried.as_str()).bind(state).bind(seen.0)).await
+        let now = self.clock.now().millis();
+        self.change(PUT, whose, |query| query.bind(tried.as_str()).bind(state).bind(seen.0).bind(now)).await
     }
+
+    async fn forget_nobodys(&self, quiet: Duration, most: usize) -> Result<(), DirectoryError> {
+        // Those of one moment go together.
+        const FORGET: &str = "DELETE FROM lockouts WHERE corp_id = $1 AND (changed_at < $2 OR changed_at <=
+             (SELECT changed_at FROM lockouts WHERE corp_id = $1 ORDER BY changed_at DESC LIMIT 1 OFFSET $3))";
+        let quiet = i64::try_from(quiet.as_millis()).unwrap_or(i64::MAX);
+        sqlx::query(FORGET)
+            .bind(CorpId::of_nobody().as_str())
+            .bind(self.clock.now().millis().saturating_sub(quiet))
+            .bind(i64::try_from(most).unwrap_or(i64::MAX))
+            .execute(&self.pool)
+            .await
+            .map(|_| ())
+            .map_err(unavailable)
+    }
+}
+
+/// The agent record of a row, whose columns begin at `first`; none where its role is NULL.
+fn agent_of(row: &SqliteRow, first: usize) -> Option<Agent> {
+    let role: Option<String> = row.get(first);
+    role.map(|role| Agent {
+        role: RoleName::new(role),
+        password_hash: row.get(first + 1),
+        otp_required: row.get::<i64, _>(first + 2) != 0,
+    })
 }

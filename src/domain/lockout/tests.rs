@@ -69,8 +69,6 @@ fn a_day_of_quiet_forgets_the_wait_but_not_what_the_owner_is_told() {
         let told = Told { failures_since_last_success: 21, last_failure_at: Some(later) };
         assert_eq!(lockout.on_success(), told, "{case}");
     }
-    assert_eq!(failed(1, START).forgotten_at(), Some(START.plus(seconds(DAY))));
-    assert_eq!(Lockout::default().forgotten_at(), None);
 }
 
 #[test]

@@ -27,6 +27,14 @@ pub(super) struct Gate {
     longest_wait: Duration,
 }
 
+/// The right to wait for a turn; dropped, it is given up.
+#[derive(Debug)]
+pub struct Place {
+    place: OwnedSemaphorePermit,
+    turns: Arc<Semaphore>,
+    longest_wait: Duration,
+}
+
 /// The right to run; dropped, it goes to the next.
 #[derive(Debug)]
 pub(super) struct Pass {
@@ -48,18 +56,14 @@ impl Gate {
         }
     }
 
-    /// Waits for a turn. Busy at once when too many wait already, and after the longest wait.
-    pub(super) async fn enter(&self) -> Result<Pass, Busy> {
+    /// A place among those who wait. Busy when too many do already.
+    pub(super) fn place(&self) -> Result<Place, Busy> {
         let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| self.busy())?;
-        match timeout(self.longest_wait, Arc::clone(&self.turns).acquire_owned()).await {
-            Ok(Ok(turn)) => Ok(Pass { _turn: turn, _place: place }),
-            // The semaphores are never closed; if one were, nobody could run.
-            Ok(Err(_)) | Err(_) => Err(self.busy()),
-        }
+        Ok(Place { place, turns: Arc::clone(&self.turns), longest_wait: self.longest_wait })
     }
 
     pub(super) fn busy(&self) -> Busy {
-        Busy { retry_after: self.longest_wait.max(Duration::from_secs(1)) }
+        busy(self.longest_wait)
     }
 
     pub(super) fn running(&self) -> usize {
@@ -70,6 +74,21 @@ impl Gate {
         // The two are read one after the other, so they may belong to different moments.
         (self.places_total - self.places.available_permits()).saturating_sub(self.running())
     }
+}
+
+impl Place {
+    /// Waits for a turn. Busy after the longest wait.
+    pub(super) async fn turn(self) -> Result<Pass, Busy> {
+        match timeout(self.longest_wait, self.turns.acquire_owned()).await {
+            Ok(Ok(turn)) => Ok(Pass { _turn: turn, _place: self.place }),
+            // The semaphores are never closed; if one were, nobody could run.
+            Ok(Err(_)) | Err(_) => Err(busy(self.longest_wait)),
+        }
+    }
+}
+
+fn busy(longest_wait: Duration) -> Busy {
+    Busy { retry_after: longest_wait.max(Duration::from_secs(1)) }
 }
 
 #[cfg(test)]

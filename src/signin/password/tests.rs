@@ -16,6 +16,10 @@ fn tiny() -> PasswordSettings {
     PasswordSettings { cost: Cost::new(8, 1, 1).expect("a cost"), ..PasswordSettings::default() }
 }
 
+async fn verify(passwords: &Passwords, hash: Option<&PasswordHash>, text: &str) -> Result<Verdict, Busy> {
+    passwords.verify(passwords.place()?, hash, text).await
+}
+
 #[tokio::test]
 async fn a_password_is_right_for_its_own_hash_only() {
     let passwords = Passwords::new(tiny());
@@ -34,7 +38,7 @@ async fn a_password_is_right_for_its_own_hash_only() {
         ("no such account, nothing", None, "", Verdict::Wrong),
     ];
     for (case, hash, text, verdict) in table {
-        assert_eq!(passwords.verify(hash, text).await, Ok(verdict), "{case}");
+        assert_eq!(verify(&passwords, hash, text).await, Ok(verdict), "{case}");
     }
 }
 
@@ -43,11 +47,11 @@ async fn what_no_password_can_be_is_wrong_even_where_its_stand_in_would_fit() {
     let passwords = Passwords::new(tiny());
     // Cannot be set, but could be in a table: the hash of nothing.
     let empty = passwords.shared.make("").expect("a hash");
-    assert_eq!(passwords.verify(Some(&empty), "").await, Ok(Verdict::Right { renewed: None }));
+    assert_eq!(verify(&passwords, Some(&empty), "").await, Ok(Verdict::Right { renewed: None }));
     let megabyte = "x".repeat(1 << 20);
     for (case, text) in [("NUL", "\0"), ("NUL behind", "copper\0"), ("a megabyte", &megabyte), ("line end", "\n")] {
-        assert_eq!(passwords.verify(Some(&empty), text).await, Ok(Verdict::Wrong), "{case}");
-        assert_eq!(passwords.verify(None, text).await, Ok(Verdict::Wrong), "{case}");
+        assert_eq!(verify(&passwords, Some(&empty), text).await, Ok(Verdict::Wrong), "{case}");
+        assert_eq!(verify(&passwords, None, text).await, Ok(Verdict::Wrong), "{case}");
     }
 }
 
@@ -56,8 +60,8 @@ async fn nothing_behind_the_72nd_byte_is_lost() {
     let passwords = Passwords::new(tiny());
     let long = format!("{TEXT}{}", "y".repeat(200));
     let hash = passwords.hash(&NewPassword::check(&long, &[]).expect("a password")).await.expect("not busy");
-    assert_eq!(passwords.verify(Some(&hash), &long[..long.len() - 1]).await, Ok(Verdict::Wrong));
-    assert_eq!(passwords.verify(Some(&hash), &long).await, Ok(Verdict::Right { renewed: None }));
+    assert_eq!(verify(&passwords, Some(&hash), &long[..long.len() - 1]).await, Ok(Verdict::Wrong));
+    assert_eq!(verify(&passwords, Some(&hash), &long).await, Ok(Verdict::Right { renewed: None }));
 }
 
 #[tokio::test]
@@ -66,7 +70,7 @@ async fn composed_and_decomposed_letters_are_the_same_password() {
     let composed = NewPassword::check("café-zürich-crème", &[]).expect("a password");
     let hash = passwords.hash(&composed).await.expect("not busy");
     let decomposed = "cafe\u{301}-zu\u{308}rich-cre\u{300}me";
-    assert_eq!(passwords.verify(Some(&hash), decomposed).await, Ok(Verdict::Right { renewed: None }));
+    assert_eq!(verify(&passwords, Some(&hash), decomposed).await, Ok(Verdict::Right { renewed: None }));
 }
 
 #[tokio::test]
@@ -82,10 +86,10 @@ async fn a_hash_of_other_parameters_is_renewed_by_the_right_password_only() {
     let old = before.hash(&password()).await.expect("not busy");
     for (case, cost) in [("dearer", Cost::new(64, 2, 1)), ("cheaper", Cost::new(8, 2, 1))] {
         let today = Passwords::new(PasswordSettings { cost: cost.expect("a cost"), ..PasswordSettings::default() });
-        assert_eq!(today.verify(Some(&old), "wrong").await, Ok(Verdict::Wrong), "{case}");
-        let verdict = today.verify(Some(&old), TEXT).await;
+        assert_eq!(verify(&today, Some(&old), "wrong").await, Ok(Verdict::Wrong), "{case}");
+        let verdict = verify(&today, Some(&old), TEXT).await;
         let Ok(Verdict::Right { renewed: Some(renewed) }) = verdict else { panic!("{case}: {verdict:?}") };
-        assert_eq!(today.verify(Some(&renewed), TEXT).await, Ok(Verdict::Right { renewed: None }), "{case}");
+        assert_eq!(verify(&today, Some(&renewed), TEXT).await, Ok(Verdict::Right { renewed: None }), "{case}");
     }
 }
 
@@ -101,12 +105,13 @@ async fn in_a_storm_a_few_run_some_wait_and_the_rest_is_told_to_come_back() {
     let settings = PasswordSettings { longest_wait: Duration::from_secs(600), ..tiny() };
     let passwords = Passwords::new(settings);
     let hash = passwords.hash(&password()).await.expect("not busy");
-    let turns = [passwords.shared.gate.enter().await, passwords.shared.gate.enter().await];
+    let turns = [passwords.place(), passwords.place()].map(|place| place.expect("a place").turn());
+    let turns = futures::future::join_all(turns).await;
 
     let mut storm = JoinSet::new();
     for _ in 0..200 {
         let (passwords, hash) = (passwords.clone(), hash.clone());
-        storm.spawn(async move { passwords.verify(Some(&hash), TEXT).await });
+        storm.spawn(async move { verify(&passwords, Some(&hash), TEXT).await });
     }
     // The turns are held, so nothing can end but what is sent away.
     for _ in 0..136 {
@@ -128,7 +133,7 @@ async fn in_a_storm_a_few_run_some_wait_and_the_rest_is_told_to_come_back() {
 async fn the_memory_is_given_back_when_nobody_waits() {
     let passwords = Passwords::new(tiny());
     let hash = passwords.hash(&password()).await.expect("not busy");
-    passwords.verify(Some(&hash), TEXT).await.expect("not busy");
+    verify(&passwords, Some(&hash), TEXT).await.expect("not busy");
     assert_eq!(passwords.shared.pool.idle(), 0);
 }
 
@@ -139,7 +144,7 @@ async fn a_caller_who_goes_away_keeps_the_turn_until_the_work_is_done() {
     let (go_on, may_go_on) = mpsc::channel::<()>();
     let working = passwords.clone();
     let caller = tokio::spawn(async move {
-        let work = working.work(move |_| {
+        let work = working.work(working.place().expect("a place"), move |_| {
             let _ = begun.send(());
             may_go_on.recv().ok()
         });
@@ -155,7 +160,10 @@ async fn a_caller_who_goes_away_keeps_the_turn_until_the_work_is_done() {
 #[tokio::test]
 async fn work_that_cannot_be_done_is_busy_and_nothing_else() {
     let passwords = Passwords::new(tiny());
-    assert_eq!(passwords.work(|_| None::<()>).await, Err(Busy { retry_after: Duration::from_secs(5) }));
+    assert_eq!(
+        passwords.work(passwords.place().expect("a place"), |_| None::<()>).await,
+        Err(Busy { retry_after: Duration::from_secs(5) })
+    );
     assert_eq!(passwords.load().running, 0);
 }
 
@@ -177,7 +185,7 @@ async fn known_and_unknown_accounts_take_the_same_time() {
     for _ in 0..400 {
         for ((_, hash, text), spans) in cases.iter().zip(&mut spans) {
             let start = Instant::now();
-            passwords.verify(*hash, text).await.expect("not busy");
+            verify(&passwords, *hash, text).await.expect("not busy");
             spans.push(start.elapsed());
         }
     }
@@ -201,7 +209,7 @@ async fn a_storm_at_full_cost() {
     let mut storm = JoinSet::new();
     for _ in 0..200 {
         let passwords = passwords.clone();
-        storm.spawn(async move { passwords.verify(None, TEXT).await });
+        storm.spawn(async move { verify(&passwords, None, TEXT).await });
     }
     let outcomes = storm.join_all().await;
     let busy = outcomes.iter().filter(|outcome| outcome.is_err()).count();

@@ -108,3 +108,13 @@ fn the_keys_are_not_in_what_a_log_would_show() {
     let shown = format!("{:?}", Vault::new(&KEY, &[OLD]));
     assert!(!shown.contains("7, 7") && !shown.contains("6, 6"));
 }
+
+#[test]
+fn a_mark_is_the_same_for_the_same_text_and_key_only() {
+    let vault = Vault::new(&KEY, &[]);
+    assert_eq!(vault.mark("hunter2"), Vault::new(&KEY, &[OLD]).mark("hunter2"));
+    assert_ne!(vault.mark("hunter2"), vault.mark("hunter3"));
+    assert_ne!(vault.mark("hunter2"), Vault::new(&OLD, &[]).mark("hunter2"));
+    let id = vault.close(b"", "").split('.').nth(1).map(str::to_owned).expect("a key id");
+    assert!(!vault.mark("deskgate vault key id").starts_with(&id), "marks are made with a key of their own");
+}

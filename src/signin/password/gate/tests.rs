@@ -15,15 +15,19 @@ fn look<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
+async fn enter(gate: &Gate) -> Result<Pass, Busy> {
+    gate.place()?.turn().await
+}
+
 #[tokio::test]
 async fn as_many_run_as_may_some_wait_and_the_next_is_sent_away() {
     let gate = gate(2, 1, LONG);
-    let first = gate.enter().await.expect("a turn");
-    let _second = gate.enter().await.expect("a turn");
-    let mut third = pin!(gate.enter());
+    let first = enter(&gate).await.expect("a turn");
+    let _second = enter(&gate).await.expect("a turn");
+    let mut third = pin!(enter(&gate));
     assert!(look(third.as_mut()).is_pending());
     assert_eq!((gate.running(), gate.waiting()), (2, 1));
-    assert_eq!(gate.enter().await.map(drop), Err(Busy { retry_after: LONG }));
+    assert_eq!(enter(&gate).await.map(drop), Err(Busy { retry_after: LONG }));
 
     drop(first);
     let third = third.await.expect("the turn of the first");
@@ -35,34 +39,34 @@ async fn as_many_run_as_may_some_wait_and_the_next_is_sent_away() {
 #[tokio::test]
 async fn who_waited_too_long_is_sent_away_and_leaves_no_trace() {
     let gate = gate(1, 5, Duration::ZERO);
-    let pass = gate.enter().await.expect("a free turn needs no wait");
+    let pass = enter(&gate).await.expect("a free turn needs no wait");
     for _ in 0..20 {
-        assert!(gate.enter().await.is_err());
+        assert!(enter(&gate).await.is_err());
     }
     assert_eq!((gate.running(), gate.waiting()), (1, 0));
     drop(pass);
-    assert!(gate.enter().await.is_ok());
+    assert!(enter(&gate).await.is_ok());
 }
 
 #[tokio::test]
 async fn who_goes_away_gives_up_the_place() {
     let gate = gate(1, 1, LONG);
-    let _pass = gate.enter().await.expect("a turn");
+    let _pass = enter(&gate).await.expect("a turn");
     {
-        let mut gone = pin!(gate.enter());
+        let mut gone = pin!(enter(&gate));
         assert!(look(gone.as_mut()).is_pending());
         assert_eq!(gate.waiting(), 1);
     }
     assert_eq!(gate.waiting(), 0);
-    let mut next = pin!(gate.enter());
+    let mut next = pin!(enter(&gate));
     assert!(look(next.as_mut()).is_pending(), "the place is free again");
 }
 
 #[tokio::test]
 async fn those_who_wait_are_served_in_their_order() {
     let gate = gate(1, 2, LONG);
-    let pass = gate.enter().await.expect("a turn");
-    let (mut first, mut second) = (pin!(gate.enter()), pin!(gate.enter()));
+    let pass = enter(&gate).await.expect("a turn");
+    let (mut first, mut second) = (pin!(enter(&gate)), pin!(enter(&gate)));
     assert!(look(first.as_mut()).is_pending() && look(second.as_mut()).is_pending());
     drop(pass);
     assert!(look(second.as_mut()).is_pending());
