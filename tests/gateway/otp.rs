@@ -99,13 +99,16 @@ async fn a_bound_device_steps_a_session_up() {
 }
 
 #[tokio::test]
-async fn a_step_up_is_over_in_time_and_at_a_role_switch() {
+async fn row_62_a_step_up_is_over_in_time_and_at_a_role_switch() {
     let desk = desk_with("[otp]\nvalid_for = \"1s\"").await;
     let alice = desk.sign_in("a2001").await;
     Device::bound(&alice).await;
     eventually("the end of the step-up", || async { (alice.post("/api/danger").await.status == 401).then_some(()) })
         .await;
-    alice.post("/api/danger").await.expect_code(1021);
+    let refused = alice.post("/api/danger").await;
+    let challenge = refused.header("www-authenticate").unwrap_or_default().to_owned();
+    assert!(challenge.contains("insufficient_user_authentication"), "{challenge}");
+    refused.expect_code(1021);
 
     let desk = self::desk().await;
     let alice = desk.sign_in("a2001").await;
@@ -117,32 +120,48 @@ async fn a_step_up_is_over_in_time_and_at_a_role_switch() {
 
 #[tokio::test]
 async fn row_60_only_a_fresh_code_of_six_digits_is_taken() {
+    type Spelling = fn(&Device) -> String;
+    fn digits_from(zero: u32, code: &str) -> String {
+        code.chars().map(|digit| char::from_u32(zero + digit as u32 - 48).expect("a digit")).collect()
+    }
+    let table: [(&str, Spelling); 20] = [
+        ("nothing", |_| String::new()),
+        ("five digits", |device| device.code(0)[..5].to_owned()),
+        ("seven digits", |device| format!("{}0", device.code(0))),
+        ("a nought before", |device| format!("0{}", device.code(0))),
+        ("a space inside", |device| format!("{} {}", &device.code(0)[..3], &device.code(0)[3..])),
+        ("a space behind", |device| format!("{} ", device.code(0))),
+        ("a space before", |device| format!(" {}", device.code(0))),
+        ("a line end", |device| format!("{}\n", device.code(0))),
+        ("NUL behind", |device| format!("{}\0", device.code(0))),
+        ("minus before", |device| format!("-{}", device.code(0))),
+        ("minus for a digit", |device| format!("-{}", &device.code(0)[1..])),
+        ("plus before", |device| format!("+{}", device.code(0))),
+        ("a fraction", |device| format!("{}.0", device.code(0))),
+        ("Arabic digits", |device| digits_from(0x0660, &device.code(0))),
+        ("full-width digits", |device| digits_from(0xFF10, &device.code(0))),
+        ("Devanagari digits", |device| digits_from(0x0966, &device.code(0))),
+        ("ten thousand digits", |device| device.code(0).repeat(1_700)),
+        ("two steps ahead: beyond the window", |device| device.code(2)),
+        ("two steps ago: beyond the window", |device| device.code(-2)),
+        ("the step that bound the device", |device| device.code(-1)),
+    ];
     let desk = desk().await;
-    let alice = desk.sign_in("u1001").await;
-    let device = Device::bound(&alice).await;
-    let good = device.code(0);
-    let arabic: String =
-        good.chars().map(|digit| char::from_u32(0x0660 + digit as u32 - 48).expect("a digit")).collect();
-    for (case, code) in [
-        ("five digits", good[..5].to_owned()),
-        ("seven digits", format!("{good}0")),
-        ("a space", format!("{} {}", &good[..3], &good[3..])),
-        ("a sign", format!("-{}", &good[1..])),
-    ] {
-        assert_eq!(verify(&alice, &code).await.code(), 1022, "{case}");
+    // Five wrong ones lock an account: four to each person.
+    let people = ["u1001", "a2001", "s3001", "c4001", "m5001"];
+    for (person, cases) in people.into_iter().zip(table.chunks(4)) {
+        let client = desk.sign_in(person).await;
+        let device = Device::bound(&client).await;
+        for (case, spell) in cases {
+            assert_eq!(verify(&client, &spell(&device)).await.code(), 1022, "{case}");
+        }
+        for code in [json!(123456), json!(-123456), json!(null), json!([device.code(0)]), json!({})] {
+            let answer = client.post_json("/api/auth/otp-verify", &json!({ "code": code })).await;
+            assert_eq!(answer.code(), 1400, "{code}");
+        }
+        verify(&client, &device.code(0)).await.expect_code(0);
+        verify(&client, &device.code(0)).await.expect_code(1022);
     }
-    let bob = desk.sign_in("a2001").await;
-    let device = Device::bound(&bob).await;
-    for (case, code) in [
-        ("Arabic digits", arabic),
-        ("the step before the last used", device.code(-2)),
-        ("the step that bound the device", device.code(-1)),
-    ] {
-        assert_eq!(verify(&bob, &code).await.code(), 1022, "{case}");
-    }
-    bob.post_json("/api/auth/otp-verify", &json!({ "code": 123456 })).await.expect_code(1400);
-    verify(&bob, &device.code(0)).await.expect_code(0);
-    verify(&bob, &device.code(0)).await.expect_code(1022);
 }
 
 #[tokio::test]

@@ -33,7 +33,7 @@ async fn rules_and_upstreams_see_the_new_role_at_once() {
 }
 
 #[tokio::test]
-async fn a_role_that_is_not_held_is_refused_by_name() {
+async fn row_56_a_role_that_is_not_held_is_refused_by_name() {
     let desk = Gateway::start().await;
     let anton = desk.sign_in("a2001").await;
     let long = "a".repeat(10_000);
@@ -45,6 +45,7 @@ async fn a_role_that_is_not_held_is_refused_by_name() {
         ("upper case", "AGENT"),
         ("with a space", "user "),
         ("with NUL", "user\0"),
+        ("not held, with NUL", "admin\0"),
         ("full width", "ｕser"),
         ("two at once", "user,agent"),
         ("long", &long),
@@ -60,7 +61,7 @@ async fn a_role_that_is_not_held_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn a_role_is_a_text() {
+async fn row_56_a_role_is_a_text() {
     let desk = Gateway::start().await;
     let anton = desk.sign_in("a2001").await;
     for body in [json!({}), json!({ "role": 1 }), json!({ "role": null }), json!({ "role": ["user"] }), json!("user")] {
@@ -71,7 +72,7 @@ async fn a_role_is_a_text() {
 }
 
 #[tokio::test]
-async fn switching_needs_a_token() {
+async fn row_57_switching_needs_a_token() {
     let desk = Gateway::start().await;
     switch(&desk.anyone(), "user").await.expect_bare_challenge();
     switch(&desk.bearing("a.b.c"), "user").await.expect_invalid_token();
@@ -108,7 +109,7 @@ async fn the_new_role_outlives_a_restart() {
 }
 
 #[tokio::test]
-async fn switching_never_brings_a_logged_out_session_back() {
+async fn row_58_switching_never_brings_a_logged_out_session_back() {
     let desk = Gateway::start().await;
     for round in 0..100 {
         let anton = desk.sign_in("a2001").await;

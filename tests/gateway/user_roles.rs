@@ -84,12 +84,15 @@ async fn row_59_live_sessions_and_sockets_follow_a_change_at_once() {
     let agent_role = json!({ "employee_id": "a2001", "role": "agent" });
     let data = send(&admin, "DELETE", ROLES, agent_role.clone()).await.expect_code(0).data();
     assert_eq!((&data["changed"], &data["sessions"]), (&json!(true), &json!(1)));
+    agent.get("/api/agent-desk/x").await.expect_code(1003);
     assert_eq!(socket.closed_within(Duration::from_secs(1)).await, Some(4403));
     assert_eq!(agent.get("/api/auth/me").await.expect_code(0).data()["roles"], json!(["user"]));
     let again = send(&admin, "DELETE", ROLES, agent_role.clone()).await.expect_code(0).data();
     assert_eq!(again["changed"], false);
 
     send(&admin, "PUT", ROLES, agent_role).await.expect_code(0);
+    agent.post_json("/api/auth/switch-role", &json!({ "role": "agent" })).await.expect_code(0);
+    agent.get("/api/agent-desk/x").await.expect_status(200);
     assert_eq!(agent.get("/api/auth/me").await.expect_code(0).data()["roles"], json!(["agent", "user"]));
     let unknown = json!({ "employee_id": "z9999", "role": "agent" });
     send(&admin, "PUT", ROLES, unknown).await.expect_code(1003);

@@ -151,6 +151,39 @@ async fn a_session_that_is_read_while_it_ends_stays_ended() {
     assert_eq!(alive_after.load(Ordering::Relaxed), 0);
 }
 
+/// Row 58 of the attack table. Many at once, so that they share what each waits for the disk.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_ten_thousand_switches_that_race_a_logout_none_brings_a_session_back() {
+    let (live, clock, _folder) = live(10_000).await;
+    for batch in 0..40 {
+        let rounds = (0..250).map(|round| {
+            let (live, clock) = (live.clone(), clock.clone());
+            tokio::spawn(async move {
+                let session = session(&format!("s{batch}-{round}"), &clock);
+                live.create(&session).await.expect("create");
+                let token = format!("token-{}", session.id);
+                admit(&live, &token, &session.id, clock.now()).await.expect("live");
+                let switch = |role: &'static str| {
+                    let (live, id) = (live.clone(), session.id.clone());
+                    tokio::spawn(async move { live.switch_role(&id, &RoleName::new(role)).await.map(|_| ()) })
+                };
+                let switches = [switch("user"), switch("agent")];
+                live.end(&session.id, EndCause::Logout).await.expect("end");
+                let active = || live.known(&token, clock.now()).is_some();
+                assert!(!active(), "{} right after its logout", session.id);
+                for switched in switches {
+                    switched.await.expect("switcher").expect("switch");
+                }
+                assert!(!active(), "{} after the last switch", session.id);
+                assert!(admit(&live, &token, &session.id, clock.now()).await.is_none(), "{} in the store", session.id);
+            })
+        });
+        for round in futures::future::join_all(rounds).await {
+            round.expect("a round");
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_token_outlives_its_logout_when_the_cache_is_full() {
     let (live, clock, _folder) = live(1).await;
