@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `make test-extra` runs: clients that others wrote, against the demo.
+"""What `make test-extra` runs: clients that others wrote, against the demo, and what takes its time to measure.
 
 Installs them into a virtual environment beside what was built, starts `deskgate demo` on free ports, and ends it.
 Exit code 1 if anything is not as it should be.
@@ -36,7 +36,8 @@ def main():
             ran = subprocess.run([python, HERE / "platform_clients.py", platform], check=False)
         finally:
             demo.terminate()
-    sys.exit(ran.returncode)
+    timed = subprocess.run([sys.executable, HERE / "timing.py", TARGET / "debug" / "deskgate"], check=False)
+    sys.exit(ran.returncode or timed.returncode)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+"""Whether the time of an answer at POST /api/agents/login tells who is an agent. It must not.
+
+Starts a gateway on free ports with a data directory, accounts and rates of its own, tries each kind of account 400
+times in turn, and compares the medians: 5 % apart at most. Exit code 1 otherwise. Nobody else should be using the
+machine meanwhile; a table that does not hold is measured once more before it counts.
+
+    timing.py target/debug/deskgate
+"""
+
+import base64
+import contextlib
+import hmac
+import http.client
+import json
+import pathlib
+import random
+import secrets
+import signal
+import sqlite3
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+TRIES = 400
+EACH = 4  # tries of one account: the fifth wrong one locks it
+WITHIN = 0.05
+CORP = "wwdemo"
+
+CONFIG = """
+[server]
+listen = ["127.0.0.1:0"]
+admin_listen = "127.0.0.1:0"
+development = true
+data_dir = "{folder}/data"
+[platform]
+kind = "simulated"
+simulated_listen = "127.0.0.1:0"
+[upstreams.helpdesk]
+addresses = ["127.0.0.1:9"]
+[rules]
+dir = "{folder}/rules"
+"""
+
+# What would stop a guesser would stop the measurement.
+RULES = "".join(f'[[endpoint]]\npath = "{path}"\nrate = []\n' for path in (
+    "/api/agents/login", "/api/dev/login", "/api/auth/otp-setup", "/api/auth/otp-bind"))
+
+
+class Gateway:
+    """The real program, one life of it."""
+
+    def __init__(self, program, folder):
+        command = [program, "serve", "--config", folder / "deskgate.toml"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        ready = next(line for line in self.process.stdout if line.startswith("ready "))
+        self.address = dict(word.split("=", 1) for word in ready.split()[1:])["listen"]
+        self.connection = http.client.HTTPConnection(self.address)
+        self.connection.connect()
+
+    def post(self, path, body, token=None):
+        """The code and the data of the answer, and the seconds that it took."""
+        headers = {"Content-Type": "application/json"}
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        body = json.dumps(body)
+        start = time.perf_counter()
+        self.connection.request("POST", path, body, headers)
+        response = self.connection.getresponse()
+        text = response.read()
+        took = time.perf_counter() - start
+        answer = json.loads(text)
+        return answer["code"], answer["data"], took
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait()
+
+
+@contextlib.contextmanager
+def gateway(program, folder):
+    running = Gateway(program, folder)
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
+def new_names(count):
+    """Names of one length and one look, so that nothing but their account tells them apart."""
+    return [f"t{secrets.token_hex(4)}" for _ in range(count)]
+
+
+def make_accounts(folder, agents, passwordless, employees, disabled):
+    """Puts accounts into the directory of a gateway that does not run. Their passwords fit nothing: a hash of random
+    bytes takes the same time to check as any other."""
+    def random_hash():
+        salt, output = (base64.b64encode(secrets.token_bytes(size)).decode().rstrip("=") for size in (16, 32))
+        return f"$argon2id$v=19$m=19456,t=2,p=1${salt}${output}"
+
+    with contextlib.closing(sqlite3.connect(folder / "data" / "directory.db")) as database, database:
+        for name in [*agents, *passwordless, *employees, *disabled]:
+            database.execute(
+                "INSERT INTO employees (corp_id, employee_id, name, department, avatar, disabled, created_at)"
+                " VALUES (?, ?, ?, '', '', ?, 0)", (CORP, name, name, int(name in disabled)))
+        for name in [*agents, *passwordless, *disabled]:
+            password = None if name in passwordless else random_hash()
+            database.execute(
+                "INSERT INTO agents (corp_id, employee_id, role, password_hash) VALUES (?, ?, 'agent', ?)",
+                (CORP, name, password))
+
+
+def bind_device(desk, name):
+    """Binds a one-time-password device for an agent, by the development sign-in."""
+    _, data, _ = desk.post("/api/dev/login", {"employee_id": name})
+    token = data["token"]
+    _, data, _ = desk.post("/api/auth/otp-setup", {}, token)
+    key, step = base64.b32decode(data["secret"]), int(time.time()) // 30
+    tag = hmac.digest(key, struct.pack(">q", step), "sha1")
+    at = tag[-1] & 15
+    code = (struct.unpack(">I", tag[at:at + 4])[0] & 0x7FFFFFFF) % 1_000_000
+    answer, _, _ = desk.post("/api/auth/otp-bind", {"code": f"{code:06}"}, token)
+    assert answer == 0, answer
+
+
+def measure(desk, kinds, expected, more):
+    """The medians of the kinds in milliseconds; each round has every kind once, in an order of its own."""
+    spans = {kind: [] for kind in kinds}
+    for number in range(TRIES):
+        for kind in random.sample(list(kinds), len(kinds)):
+            names = kinds[kind]
+            body = {"employee_id": names[number % len(names)], "password": "not the password", **more}
+            code, _, took = desk.post("/api/agents/login", body)
+            assert code == expected, f"{kind}: {code}"
+            spans[kind].append(took * 1000)
+    return {kind: statistics.median(times) for kind, times in spans.items()}
+
+
+def holds(title, medians):
+    """Prints the table; whether all are as the first is."""
+    first = next(iter(medians.values()))
+    print(f"\n{title}, {TRIES} tries each")
+    for kind, median in medians.items():
+        print(f"  {kind:38} {median:8.3f} ms {100 * (median / first - 1):+7.2f} %")
+    return all(abs(median / first - 1) <= WITHIN for median in medians.values())
+
+
+def table(program, title, more, with_devices):
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        (folder / "rules").mkdir()
+        (folder / "rules" / "rates.toml").write_text(RULES)
+        (folder / "deskgate.toml").write_text(CONFIG.format(folder=folder))
+        kinds = {kind: new_names(TRIES // EACH) for kind in (
+            "an agent, wrong password", "nobody", "an employee who is no agent", "an agent without a password",
+            "a disabled agent")}
+        agents, _, employees, passwordless, disabled = kinds.values()
+        with gateway(program, folder):
+            pass  # the directory is there now
+        make_accounts(folder, agents, passwordless, employees, disabled)
+        with gateway(program, folder) as desk:
+            for name in [*agents, *passwordless] if with_devices else []:
+                bind_device(desk, name)
+            return holds(title, measure(desk, kinds, 1011, more))
+
+
+def locked_table(program):
+    """Locked names are told apart from others, but not from each other."""
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        (folder / "rules").mkdir()
+        (folder / "rules" / "rates.toml").write_text(RULES)
+        (folder / "deskgate.toml").write_text(CONFIG.format(folder=folder))
+        kinds = {"a locked agent": new_names(1), "nobody, locked": new_names(1)}
+        with gateway(program, folder):
+            pass
+        make_accounts(folder, kinds["a locked agent"], [], [], [])
+        with gateway(program, folder) as desk:
+            for [name] in kinds.values():
+                for _ in range(5):
+                    desk.post("/api/agents/login", {"employee_id": name, "password": "not the password"})
+            return holds("locked", measure(desk, kinds, 1429, {}))
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    program = sys.argv[1]
+    tables = [
+        lambda: table(program, "a password", {}, with_devices=False),
+        lambda: table(program, "a password and a code", {"otp": "000000"}, with_devices=True),
+        lambda: locked_table(program),
+    ]
+    failed = [number for number, run in enumerate(tables) if not run() and not run()]
+    print("\nnobody can tell" if not failed else f"\n{len(failed)} of {len(tables)} tables tell who is an agent")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
