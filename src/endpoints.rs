@@ -206,8 +206,11 @@ pub fn find(method: &str, path: &str) -> OwnLookup {
     match here().find(same) {
         Some(row) => OwnLookup::Endpoint(row),
         None if here().next().is_some() => {
-            let methods: Vec<&str> = here().map(|row| row.method).collect();
-            OwnLookup::OtherMethods(methods.join(", "))
+            let methods = here().flat_map(|row| match row.method {
+                "GET" => &["GET", "HEAD"][..],
+                _ => std::slice::from_ref(&row.method),
+            });
+            OwnLookup::OtherMethods(methods.copied().collect::<Vec<_>>().join(", "))
         }
         None => OwnLookup::Nothing,
     }

@@ -479,8 +479,13 @@ impl Error {
             Error::BadRequest(BadRequest::TwoTokens | BadRequest::Repeated("Authorization")) => {
                 r#"Bearer realm="deskgate", error="invalid_request""#
             }
+            // No token would help, but a 401 names a way to sign in (RFC 9110, 15.5.2).
+            Error::PasswordWrong => r#"Bearer realm="deskgate""#,
             Error::StepUpRequired => {
                 r#"Bearer realm="deskgate", error="insufficient_user_authentication", error_description="a fresh one-time password is needed""#
+            }
+            Error::OtpWrong => {
+                r#"Bearer realm="deskgate", error="insufficient_user_authentication", error_description="the one-time password is wrong or was used already""#
             }
             Error::Forbidden(
                 Forbidden::RoleRequired { .. }

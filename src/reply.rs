@@ -100,11 +100,7 @@ impl Reply {
     pub fn refusal_with(arrival: &Arrival, error: &Error, data: Option<&impl Serialize>) -> Self {
         let code = error.code();
         let message = error.message(arrival.language);
-        let mut reply = Self::enveloped(arrival, code.status(), code.number(), &message, data);
-        if let Some(challenge) = error.challenge() {
-            reply.headers.push((WWW_AUTHENTICATE, challenge));
-        }
-        reply = reply.retry_after(error);
+        let mut reply = Self::enveloped(arrival, code.status(), code.number(), &message, data).advice(error);
         if let Error::RateLimited { retry_after, exceeded: Some(exceeded) } = error {
             reply.headers.extend(rate_fields(exceeded, *retry_after));
         }
@@ -162,8 +158,9 @@ impl Reply {
         reply
     }
 
-    /// Says when trying again makes sense, where it does.
-    pub fn retry_after(mut self, error: &Error) -> Self {
+    /// Says what would help: other credentials, or trying again later.
+    pub fn advice(mut self, error: &Error) -> Self {
+        self.headers.extend(error.challenge().map(|challenge| (WWW_AUTHENTICATE, challenge)));
         let wait = error.retry_after().map(|wait| (RETRY_AFTER, HeaderValue::from(retry_after_seconds(wait))));
         self.headers.extend(wait);
         self
@@ -173,6 +170,11 @@ impl Reply {
     /// which version it is, and a page must never run with the script of another one.
     pub fn asset(content_type: &'static str, text: &'static str) -> Self {
         Self::new(StatusCode::OK, HeaderValue::from_static(content_type), text)
+    }
+
+    /// JSON that is text already.
+    pub fn json(text: String) -> Self {
+        Self::new(StatusCode::OK, JSON, text)
     }
 
     /// A redirect. `to` is one of ours or one that was checked; what cannot be a header goes nowhere.

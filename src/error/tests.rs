@@ -30,6 +30,22 @@ fn codes_and_statuses_are_those_of_the_contract() {
 }
 
 #[test]
+fn every_401_has_a_challenge() {
+    let refusals = [
+        Error::NoCredentials,
+        Error::InvalidToken(TokenFault::Expired),
+        Error::StepUpRequired,
+        Error::PasswordWrong,
+        Error::OtpWrong,
+    ];
+    for error in refusals {
+        assert_eq!(error.code().status().as_u16(), 401, "{error}");
+        let challenge = error.challenge().unwrap_or_else(|| panic!("RFC 9110, 15.5.2: {error}"));
+        assert!(challenge.as_bytes().starts_with(b"Bearer realm="), "{error}: {challenge:?}");
+    }
+}
+
+#[test]
 fn a_cause_never_reaches_the_caller() {
     let error = Error::unexpected(Part::Store, "SELECT secret FROM /var/lib").within(Doing::Qrcode);
     assert_eq!(error.message(Language::English), "QR code failed: store failed");

@@ -15,6 +15,9 @@ const ENDPOINTS: &[(&str, &str)] = &[
     ("GET", "/api/auth/me"),
     ("POST", "/api/auth/switch-role"),
     ("POST", "/api/auth/bind"),
+    ("GET", "/api/auth/page.css"),
+    ("GET", "/api/auth/signin.js"),
+    ("GET", "/api/auth/bind.js"),
     ("POST", "/api/dev/login"),
     ("GET", "/api/dev/users"),
     ("GET", "/api/dev/health"),
@@ -41,6 +44,7 @@ async fn another_method_is_refused_with_those_that_are_allowed() {
             let allow = answer.header("allow").expect("Allow");
             let allowed: Vec<&str> = allow.split(',').map(str::trim).collect();
             assert!(allowed.contains(method) && !allowed.contains(&other), "{other} {path}: Allow: {allow}");
+            assert_eq!(allowed.contains(&"GET"), allowed.contains(&"HEAD"), "{other} {path}: Allow: {allow}");
         }
     }
 }
