@@ -39,6 +39,8 @@ pub mod oauth2_callback;
 
 pub mod oauth2_url;
 
+pub mod openapi;
+
 pub mod operations;
 
 pub mod otp;
@@ -174,6 +176,7 @@ pub async fn answer(api: &Api, call: &OwnCall, exchange: &mut Exchange, arrival:
         Endpoint::Ready => Ok(operations::ready(&api.operations, &api.signin, arrival).await),
         Endpoint::Version => data(arrival, Ok(operations::version())),
         Endpoint::Jwks => Ok(jwks::document(&api.signin)),
+        Endpoint::OpenApi => Ok(openapi::document(&api.signin)),
         Endpoint::DevLogin => {
             // Refused before anything is read: outside development mode the route does not exist.
             api.signin.development_only()?;

@@ -71,6 +71,8 @@ pub enum Endpoint {
     Version,
     /// Public keys.
     Jwks,
+    /// The description of all of these.
+    OpenApi,
     /// Development: a token without the platform.
     DevLogin,
     /// Development: who there is.
@@ -167,6 +169,7 @@ pub const TABLE: &[OwnRoute] = &[
     row(Endpoint::Ready,            "GET",    "/api/ready",                    OwnAccess::Anyone,           Doing::Request),
     row(Endpoint::Version,          "GET",    "/version",                      OwnAccess::Anyone,           Doing::Request),
     row(Endpoint::Jwks,             "GET",    "/.well-known/jwks.json",        OwnAccess::Anyone,           Doing::Request),
+    row(Endpoint::OpenApi,          "GET",    "/api/auth/openapi.json",        OwnAccess::Anyone,           Doing::Request),
     row(Endpoint::DevLogin,         "POST",   "/api/dev/login",                OwnAccess::Anyone,           Doing::Request),
     row(Endpoint::DevUsers,         "GET",    "/api/dev/users",                OwnAccess::Anyone,           Doing::Request),
     row(Endpoint::DevHealth,        "GET",    "/api/dev/health",               OwnAccess::Anyone,           Doing::Request),

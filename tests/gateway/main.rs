@@ -47,6 +47,8 @@ mod keys;
 
 mod envelope;
 
+mod description;
+
 mod tokens;
 
 mod crash;

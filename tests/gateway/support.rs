@@ -6,6 +6,7 @@
 mod answer;
 mod browser;
 mod client;
+mod description;
 mod far_end;
 mod frame;
 mod gateway;
@@ -24,6 +25,7 @@ mod wire;
 pub use answer::Answer;
 pub use browser::{Browser, DESKTOP, Look, PHONE, Screen, read_code};
 pub use client::{Client, Jar};
+pub use description::{Description, Seen, codes};
 pub use far_end::{End, Visit, Visits};
 pub use frame::{BINARY, CLOSE, CONTINUATION, Frame, PING, PONG, TEXT};
 pub use gateway::{Gateway, Ran, Refused, Setup};
