@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""What `make test-extra` runs: clients that others wrote, against the demo, and what takes its time to measure.
+"""What `make test-extra` runs: programs that others wrote, against the gateway, and what takes its time to measure.
 
-Installs them into a virtual environment beside what was built, starts `deskgate demo` on free ports, and ends it.
+Installs them into a virtual environment beside what was built. WeCom's clients talk to the simulated platform of a
+`deskgate demo` that is started on free ports and ended; schemathesis holds a gateway against its own description.
 Exit code 1 if anything is not as it should be.
 """
 
@@ -25,9 +26,8 @@ def environment():
     return python
 
 
-def main():
-    python = environment()
-    command = [TARGET / "debug" / "deskgate", "demo", "--listen", "127.0.0.1:0"]
+def platform_clients(python, program):
+    command = [program, "demo", "--listen", "127.0.0.1:0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as demo:
         try:
             ready = next(line for line in demo.stdout if line.startswith("ready "))
@@ -36,8 +36,21 @@ def main():
             ran = subprocess.run([python, HERE / "platform_clients.py", platform], check=False)
         finally:
             demo.terminate()
-    timed = subprocess.run([sys.executable, HERE / "timing.py", TARGET / "debug" / "deskgate"], check=False)
-    sys.exit(ran.returncode or timed.returncode)
+    return ran.returncode
+
+
+def description(python, program):
+    return subprocess.run([python, HERE / "description.py", program], check=False).returncode
+
+
+def timing(_, program):
+    return subprocess.run([sys.executable, HERE / "timing.py", program], check=False).returncode
+
+
+def main():
+    python, program = environment(), TARGET / "debug" / "deskgate"
+    failed = [check.__name__ for check in (platform_clients, description, timing) if check(python, program) != 0]
+    sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
 
 
 if __name__ == "__main__":
