@@ -208,13 +208,22 @@ pub fn find(method: &str, path: &str) -> OwnLookup {
     let same = |row: &&OwnRoute| row.method == method || (row.method == "GET" && method == "HEAD");
     match here().find(same) {
         Some(row) => OwnLookup::Endpoint(row),
-        None if here().next().is_some() => {
-            let methods = here().flat_map(|row| match row.method {
-                "GET" => &["GET", "HEAD"][..],
-                _ => std::slice::from_ref(&row.method),
-            });
-            OwnLookup::OtherMethods(methods.copied().collect::<Vec<_>>().join(", "))
-        }
+        None if here().next().is_some() => OwnLookup::OtherMethods(allow(here().map(|row| row.method))),
         None => OwnLookup::Nothing,
     }
+}
+
+/// An `Allow` of these methods; whoever takes GET takes HEAD.
+pub fn allow<'m>(methods: impl IntoIterator<Item = &'m str>) -> String {
+    let named = methods.into_iter().flat_map(|method| match method {
+        "GET" => vec!["GET", "HEAD"],
+        method => vec![method],
+    });
+    let mut all: Vec<&str> = Vec::new();
+    for method in named {
+        if !all.contains(&method) {
+            all.push(method);
+        }
+    }
+    all.join(", ")
 }

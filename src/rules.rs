@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::domain::role::RoleName;
-use crate::endpoints::Endpoint;
+use crate::endpoints::{self, Endpoint};
 use crate::metrics::RuleMetrics;
 
 // From files to rules.
@@ -223,7 +223,7 @@ impl RuleSet {
             None => {
                 let methods: Vec<&str> =
                     rules.iter().flat_map(|rule| rule.methods.iter().map(String::as_str)).collect();
-                Lookup::OtherMethods(methods.join(", "))
+                Lookup::OtherMethods(endpoints::allow(methods))
             }
         }
     }

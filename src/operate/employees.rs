@@ -177,6 +177,13 @@ impl Operator {
 
     async fn add_employee(&self, who: &Who, name: &str, department: &str) -> Result<Done, OperateFault> {
         let (corp_id, employee_id) = self.named(who)?;
+        let twin = self.directory.by_name(&corp_id, &who.employee_id).await.map_err(failed)?;
+        if let Some((twin, _)) = twin.filter(|(twin, _)| twin.employee_id != employee_id) {
+            return Err(OperateFault::Refused(format!(
+                "{employee_id} is another spelling of {}, who is there already",
+                twin.employee_id
+            )));
+        }
         let arriving = Arriving { corp_id: &corp_id, employee_id: &employee_id, name, department, avatar: "" };
         match self.directory.add_employee(arriving).await.map_err(failed)? {
             Taken::Yes => self.told(Taken::Yes, who, "added an employee"),

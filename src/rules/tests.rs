@@ -48,7 +48,7 @@ fn methods_share_a_path_and_head_follows_get() {
     let text = "[[rule]]\nname=\"r\"\npath=\"/a\"\nmethods=[\"GET\"]\nupstream=\"desk\"\npublic=true\n\
                 [[rule]]\nname=\"w\"\npath=\"/a\"\nmethods=[\"POST\"]\nupstream=\"desk\"\nsigned_in=true\n";
     let rules = load(&[text]).expect("sound");
-    for (method, expected) in [("GET", "r"), ("HEAD", "r"), ("POST", "w"), ("DELETE", "405 GET, POST")] {
+    for (method, expected) in [("GET", "r"), ("HEAD", "r"), ("POST", "w"), ("DELETE", "405 GET, HEAD, POST")] {
         assert_eq!(decider(&rules, method, "/a"), expected, "{method}");
     }
 }

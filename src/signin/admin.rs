@@ -55,10 +55,7 @@ impl SignIn {
 
     /// Ends every session of an employee. Returns how many there were.
     pub async fn end_sessions_of(&self, admin: &Known, employee_id: &str) -> Result<usize, Error> {
-        let (corp_id, employee_id) = self.employee_named(employee_id)?;
-        if self.directory.employee(&corp_id, &employee_id).await?.is_none() {
-            return Err(Forbidden::EmployeeUnknown.into());
-        }
+        let (corp_id, employee_id) = self.known_employee(employee_id).await?;
         let ended = self.live.end_all_of(&corp_id, &employee_id, EndCause::Operator).await?;
         tracing::info!(
             target: "deskgate::audit",
@@ -70,7 +67,7 @@ impl SignIn {
 
     /// Removes an employee's one-time-password device, so that they can bind another.
     pub async fn reset_otp(&self, admin: &Known, employee_id: &str) -> Result<Taken, Error> {
-        let (corp_id, employee_id) = self.employee_named(employee_id)?;
+        let (corp_id, employee_id) = self.known_employee(employee_id).await?;
         let taken = self.directory.remove_otp(Account { corp_id: &corp_id, employee_id: &employee_id }).await?;
         tracing::info!(
             target: "deskgate::audit",
@@ -78,6 +75,14 @@ impl SignIn {
             "an administrator reset a one-time-password device"
         );
         Ok(taken)
+    }
+
+    async fn known_employee(&self, employee_id: &str) -> Result<(CorpId, EmployeeId), Error> {
+        let (corp_id, employee_id) = self.employee_named(employee_id)?;
+        match self.directory.employee(&corp_id, &employee_id).await? {
+            Some(_) => Ok((corp_id, employee_id)),
+            None => Err(Forbidden::EmployeeUnknown.into()),
+        }
     }
 
     fn employee_named(&self, employee_id: &str) -> Result<(CorpId, EmployeeId), Error> {

@@ -168,6 +168,7 @@ async fn scripts_can_trust_exit_codes() {
         (3, &["session", "end", "--employee", "nobody"]),
         (3, &["key", "remove", "eddsa-1-x", "--yes"]),
         (4, &["employee", "add", "u1001"]),
+        (4, &["employee", "add", "U1001"]),
         (4, &["employee", "add", "no spaces"]),
         (4, &["employee", "add", "x1", "--corp", "no/slash"]),
         (4, &["agent", "add", "a2001"]),

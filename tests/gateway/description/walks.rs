@@ -85,6 +85,7 @@ pub async fn walk(on: &Survey, row: &'static OwnRoute) {
             on.ask(row, &caller, "?employee_id=c4001", None).await.expect_code(0);
             on.ask(row, &caller, "?employee_id=", None).await.expect_code(1400);
             on.ask(row, &caller, "?employee_id=_", None).await.expect_code(1003);
+            on.ask(row, &caller, "?employee_id=z9999", None).await.expect_code(1003);
         }
         Endpoint::AgentLogin => agent_login(on, row).await,
         Endpoint::AgentPassword => {
@@ -125,13 +126,17 @@ pub async fn walk(on: &Survey, row: &'static OwnRoute) {
         Endpoint::PageStyle
         | Endpoint::SignInScript
         | Endpoint::BindScript
-        | Endpoint::Jwks
         | Endpoint::OpenApi
         | Endpoint::Ready
         | Endpoint::Version
         | Endpoint::DevUsers
         | Endpoint::DevHealth => {
             on.ask(row, &anyone, "", None).await.expect_status(200);
+        }
+        Endpoint::Jwks => {
+            let answer = on.ask(row, &anyone, "", None).await.expect_status(200);
+            let tag = answer.header("etag").expect("a tag").to_owned();
+            on.ask(row, &anyone.with_header("If-None-Match", &tag), "", None).await.expect_status(304);
         }
         Endpoint::DevLogin => {
             on.ask(row, &anyone, "", Some(json!({ "employee_id": "u1001" }))).await.expect_code(0);
