@@ -16,6 +16,8 @@ pub mod lockout;
 
 pub mod path;
 
+pub mod phrase;
+
 pub mod qr_image;
 
 pub mod rate;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use http::{HeaderValue, StatusCode};
 
 use crate::config::Span;
+use crate::domain::phrase::Phrase;
 use crate::domain::rate::Exceeded;
 use crate::domain::role::RoleName;
 
@@ -93,13 +94,8 @@ pub enum BadRequest {
     RedirectUri,
     /// Opened like a page, or asked for by somebody else's: this is for the scripts of our own.
     NotByAPage,
-    /// A new password is not good enough; says why, in both languages.
-    NewPassword {
-        /// In English.
-        english: &'static str,
-        /// In Chinese.
-        chinese: &'static str,
-    },
+    /// A new password is not good enough; says why.
+    NewPassword(Phrase),
     /// The person did not agree at the platform.
     SignInDeclined,
     /// The platform reports an error instead of a code.

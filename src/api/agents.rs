@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::domain::language::Language;
+use crate::domain::phrase::Phrase;
 use crate::error::Error;
 use crate::signin::agent::AgentLogin;
 use crate::signin::session::LoggedIn;
@@ -51,9 +52,6 @@ pub async fn password(
     language: Language,
 ) -> Result<PasswordSet, Error> {
     signin.set_password(caller, body.old_password.as_deref(), &body.new_password).await?;
-    let message = match language {
-        Language::English => "password set",
-        Language::Chinese => "密码已设置",
-    };
+    let message = Phrase::PasswordSet.text(language);
     Ok(PasswordSet { success: true, message })
 }

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::domain::language::Language;
+use crate::domain::phrase::Phrase;
 use crate::error::Error;
 use crate::signin::SignIn;
 use crate::store::live::Known;
@@ -17,9 +18,6 @@ pub struct LoggedOut {
 /// Ends the caller's session, on every gateway and in every open socket.
 pub async fn logout(signin: &SignIn, known: &Known, language: Language) -> Result<LoggedOut, Error> {
     signin.logout(known).await?;
-    let message = match language {
-        Language::English => "logged out",
-        Language::Chinese => "已退出登录",
-    };
+    let message = Phrase::LoggedOut.text(language);
     Ok(LoggedOut { success: true, message })
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::domain::language::Language;
+use crate::domain::phrase::Phrase;
 use crate::domain::role::RoleName;
 use crate::error::Error;
 use crate::signin::SignIn;
@@ -30,9 +31,6 @@ pub async fn switch_role(
     language: Language,
 ) -> Result<SwitchedRole, Error> {
     let current_role = signin.switch_role(known, &request.role).await?;
-    let message = match language {
-        Language::English => "role switched",
-        Language::Chinese => "已切换角色",
-    };
+    let message = Phrase::RoleSwitched.text(language);
     Ok(SwitchedRole { success: true, current_role, message })
 }

@@ -101,7 +101,7 @@ impl Operator {
         let employee = self.known(who).await?;
         let hints = [who.employee_id.as_str(), &employee.name, employee.corp_id.as_str(), "deskgate"];
         let password = NewPassword::check(password, &hints)
-            .map_err(|fault| OperateFault::Refused(fault.message(Language::English).into()))?;
+            .map_err(|fault| OperateFault::Refused(fault.phrase().text(Language::English).to_owned()))?;
         let hash = self.passwords.hash(&password).await;
         let hash = hash.map_err(|_| OperateFault::Failed("too many sign in just now; try again".to_owned()))?;
         if self.directory.set_password(account(&employee), &hash.phc()).await.map_err(failed)? == Taken::No {

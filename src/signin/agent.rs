@@ -247,11 +247,7 @@ impl SignIn {
             }
         }
         let hints = [session.employee_id.as_str(), &session.name, session.corp_id.as_str(), "deskgate"];
-        let new = NewPassword::check(new, &hints).map_err(|fault| {
-            use crate::domain::language::Language;
-            let (english, chinese) = (fault.message(Language::English), fault.message(Language::Chinese));
-            BadRequest::NewPassword { english, chinese }
-        })?;
+        let new = NewPassword::check(new, &hints).map_err(|fault| BadRequest::NewPassword(fault.phrase()))?;
         let hash = self.passwords.hash(&new).await.map_err(busy)?;
         if self.directory.set_password(whose, &hash.phc()).await? == Taken::No {
             return Err(Forbidden::NotAnAgent.into());

@@ -27,6 +27,18 @@ async fn development_knows_the_demo_employees() {
 }
 
 #[tokio::test]
+async fn development_mode_shows_in_the_log_in_ready_and_in_a_metric() {
+    let desk = Gateway::start().await;
+    desk.logged(&["WARN", "development mode"]).await;
+    assert_eq!(desk.anyone().get("/api/ready").await.expect_code(0).data()["development"], true);
+    assert_eq!(desk.metric("deskgate_development_mode", &[]).await, 1.0);
+    let desk = Gateway::setup().production().start().await;
+    assert!(!desk.logs().contains("development mode"), "{}", desk.logs());
+    assert_eq!(desk.anyone().get("/api/ready").await.expect_code(0).data()["development"], false);
+    assert_eq!(desk.metric("deskgate_development_mode", &[]).await, 0.0);
+}
+
+#[tokio::test]
 async fn development_signs_in_nobody_who_is_not_there() {
     let desk = Gateway::start().await;
     for employee in ["u9999", "", "U1001", "' OR '1'='1"] {

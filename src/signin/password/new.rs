@@ -6,7 +6,7 @@ use unicode_normalization::UnicodeNormalization;
 use zxcvbn::feedback::{Feedback, Suggestion, Warning};
 use zxcvbn::{Entropy, Score, zxcvbn};
 
-use crate::domain::language::Language;
+use crate::domain::phrase::Phrase;
 use crate::domain::secret::Secret;
 
 /// Characters that a password has at least.
@@ -148,17 +148,12 @@ pub enum PasswordFault {
 
 impl PasswordFault {
     /// What to tell the person.
-    pub fn message(self, language: Language) -> &'static str {
-        match (self, language) {
-            (PasswordFault::TooShort, Language::English) => "the password is too short; use at least 8 characters",
-            (PasswordFault::TooShort, Language::Chinese) => "密码过短，请至少使用 8 个字符",
-            (PasswordFault::TooLong, Language::English) => "the password is too long; use at most 256 characters",
-            (PasswordFault::TooLong, Language::Chinese) => "密码过长，请最多使用 256 个字符",
-            (PasswordFault::ControlCharacter, Language::English) => {
-                "the password holds line ends, tabs or other control characters; leave them out"
-            }
-            (PasswordFault::ControlCharacter, Language::Chinese) => "密码中含有换行、制表符等控制字符，请将其去掉",
-            (PasswordFault::TooWeak(advice), language) => advice.message(language),
+    pub fn phrase(self) -> Phrase {
+        match self {
+            PasswordFault::TooShort => Phrase::PasswordTooShort,
+            PasswordFault::TooLong => Phrase::PasswordTooLong,
+            PasswordFault::ControlCharacter => Phrase::PasswordControl,
+            PasswordFault::TooWeak(advice) => advice.phrase(),
         }
     }
 }
@@ -257,60 +252,20 @@ impl Advice {
     }
 
     /// What to tell the person.
-    pub fn message(self, language: Language) -> &'static str {
-        let (english, chinese) = match self {
-            Advice::AddWords => (
-                "the password is too easy to guess; add another word or two, uncommon ones are best",
-                "密码太容易被猜到，请再加一两个词，越不常见越好",
-            ),
-            Advice::NoKeyboardPattern => (
-                "the password is too easy to guess: keys that lie side by side are tried first; use a few uncommon words",
-                "密码太容易被猜到：键盘上相邻的按键最先被尝试，请改用几个不常见的词",
-            ),
-            Advice::NoRepeats => (
-                "the password is too easy to guess: repeating does not make it stronger; use a few uncommon words",
-                "密码太容易被猜到：重复字符或词语并不能使其更安全，请改用几个不常见的词",
-            ),
-            Advice::NoSequence => (
-                "the password is too easy to guess: sequences like abcd or 6543 are tried first; use a few uncommon words",
-                "密码太容易被猜到：abcd、6543 这类顺序字符最先被尝试，请改用几个不常见的词",
-            ),
-            Advice::NoCommonPassword => (
-                "the password is too easy to guess: it is, or resembles, one that many people use; use a few uncommon words",
-                "密码太容易被猜到：它与许多人使用的密码相同或相近，请改用几个不常见的词",
-            ),
-            Advice::NoSingleWord => (
-                "the password is too easy to guess: it is a single word; add another word or two, uncommon ones are best",
-                "密码太容易被猜到：它只是一个单词，请再加一两个词，越不常见越好",
-            ),
-            Advice::NoNames => (
-                "the password is too easy to guess: names are tried first; use a few uncommon words",
-                "密码太容易被猜到：姓名最先被尝试，请改用几个不常见的词",
-            ),
-            Advice::NoDates => (
-                "the password is too easy to guess: years and dates are tried first; use a few uncommon words",
-                "密码太容易被猜到：年份和日期最先被尝试，请改用几个不常见的词",
-            ),
-            Advice::CapitalsHelpLittle => (
-                "the password is too easy to guess: capital letters help little; add another word or two",
-                "密码太容易被猜到：使用大写字母作用不大，请再加一两个词",
-            ),
-            Advice::SubstitutionsHelpLittle => (
-                "the password is too easy to guess: writing @ for a helps little; add another word or two",
-                "密码太容易被猜到：用 @ 代替 a 这类替换作用不大，请再加一两个词",
-            ),
-            Advice::ReversingHelpsLittle => (
-                "the password is too easy to guess: writing a word backwards helps little; add another word or two",
-                "密码太容易被猜到：把单词倒着写作用不大，请再加一两个词",
-            ),
-            Advice::NothingAboutYou => (
-                "the password is too easy to guess: it holds your name, your id or the name of this service; leave them out",
-                "密码太容易被猜到：其中含有您的姓名、工号或本服务的名称，请不要使用这些内容",
-            ),
-        };
-        match language {
-            Language::English => english,
-            Language::Chinese => chinese,
+    pub fn phrase(self) -> Phrase {
+        match self {
+            Advice::AddWords => Phrase::PasswordAddWords,
+            Advice::NoKeyboardPattern => Phrase::PasswordNoKeyboardPattern,
+            Advice::NoRepeats => Phrase::PasswordNoRepeats,
+            Advice::NoSequence => Phrase::PasswordNoSequence,
+            Advice::NoCommonPassword => Phrase::PasswordNoCommonPassword,
+            Advice::NoSingleWord => Phrase::PasswordNoSingleWord,
+            Advice::NoNames => Phrase::PasswordNoNames,
+            Advice::NoDates => Phrase::PasswordNoDates,
+            Advice::CapitalsHelpLittle => Phrase::PasswordCapitalsHelpLittle,
+            Advice::SubstitutionsHelpLittle => Phrase::PasswordSubstitutionsHelpLittle,
+            Advice::ReversingHelpsLittle => Phrase::PasswordReversingHelpsLittle,
+            Advice::NothingAboutYou => Phrase::PasswordNothingAboutYou,
         }
     }
 }

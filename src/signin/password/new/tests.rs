@@ -1,4 +1,5 @@
 use super::*;
+use crate::domain::language::Language;
 
 const GOOD: &str = "copper-lantern-drizzle";
 const HINTS: &[&str] = &["a2001", "Lin Xiaoyu", "林小雨", "wwdemo", "deskgate"];
@@ -168,7 +169,7 @@ fn every_fault_is_told_in_both_languages() {
     let faults: Vec<PasswordFault> = plain.into_iter().chain(Advice::ALL.map(PasswordFault::TooWeak)).collect();
     let mut seen = std::collections::HashSet::new();
     for fault in faults {
-        let (english, chinese) = (fault.message(Language::English), fault.message(Language::Chinese));
+        let (english, chinese) = (fault.phrase().text(Language::English), fault.phrase().text(Language::Chinese));
         assert!(english.is_ascii() && english.contains("password"), "{english}");
         assert!(chinese.starts_with("密码"), "{chinese}");
         assert!(seen.insert(english) && seen.insert(chinese), "{english}: said twice");
