@@ -74,7 +74,7 @@ enum Command {
 #[derive(Args, Clone)]
 struct ConfigArgs {
     /// The configuration file; without one the defaults hold.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", env = "DESKGATE_CONFIG")]
     config: Option<PathBuf>,
     /// Sets one key, over the file's value; may be given again.
     #[arg(long = "set", value_name = "SECTION.KEY=VALUE")]

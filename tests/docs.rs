@@ -5,6 +5,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use deskgate::config::{Config, UpstreamConfig, load_text};
 use deskgate::endpoints::TABLE;
@@ -151,15 +152,21 @@ fn the_readme_transcript_is_what_really_comes_back() {
         .stderr(Stdio::null())
         .spawn()
         .expect("start");
-    let lines = BufReader::new(demo.stdout.take().expect("output")).lines();
-    let ready = lines.map_while(Result::ok).find(|line| line.starts_with("ready ")).expect("ready");
+    let mut lines = BufReader::new(demo.stdout.take().expect("output")).lines().map_while(Result::ok);
+    let config = lines.find_map(|line| Some(line.split_once("export DESKGATE_CONFIG=")?.1.to_owned())).expect("a file");
+    let ready = lines.find(|line| line.starts_with("ready ")).expect("ready");
     let listen = ready.split(' ').find_map(|part| part.strip_prefix("listen=")).expect("address").to_owned();
 
     let steps = transcript();
     assert!(steps.len() > 20, "the transcript is there");
     let script: String = steps.iter().map(|(command, _)| format!("{command}\nprintf '\\n--step--\\n'\n")).collect();
-    let script = script.replace("127.0.0.1:8080", &listen);
-    let run = Command::new("bash").args(["-c", &script]).current_dir(folder.path()).output().expect("bash");
+    // As a terminal shows it.
+    let script = format!("exec 2>&1\n{}", script.replace("127.0.0.1:8080", &listen));
+    let programs = Path::new(env!("CARGO_BIN_EXE_deskgate")).parent().expect("a folder");
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").expect("a path"));
+    let mut bash = Command::new("bash");
+    let bash = bash.args(["-c", &script]).current_dir(folder.path()).env("PATH", path).env("DESKGATE_CONFIG", config);
+    let run = bash.output().expect("bash");
     let printed = String::from_utf8(run.stdout).expect("text").replace(&listen, "127.0.0.1:8080");
     demo.kill().expect("stop");
     demo.wait().expect("stopped");
@@ -175,10 +182,11 @@ fn the_explanations_of_the_readme_are_what_the_program_says() {
     let readme = std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md"))
         .expect("the README");
     let mut compared = 0;
-    for block in readme.split("```text\n$ deskgate ").skip(1) {
+    for block in readme.split("```text\n$ deskgate explain ").skip(1) {
         let (command, rest) = block.split_once('\n').expect("a command");
         let shown = rest.split("\n```").next().expect("an end");
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_deskgate"))
+            .arg("explain")
             .args(command.split_whitespace())
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .output()

@@ -1,6 +1,7 @@
 //! `deskgate demo`: gateway, simulated platform and a small help desk in one process.
 
 use std::net::SocketAddr;
+use std::path::Path;
 
 use clap::Args;
 
@@ -72,15 +73,22 @@ async fn demo(mut config: Config) -> Result<(), Failed> {
         helpdesk::start().await.map_err(|error| complain(format!("the demo help desk cannot start: {error}")))?;
     let upstream = UpstreamConfig { addresses: vec![desk], ..UpstreamConfig::default() };
     config.upstreams.insert("helpdesk".to_owned(), upstream);
+    let file = config.server.data_dir.join("deskgate.toml");
     let app = App::start(config, RuleSource::Shipped).await.map_err(complain)?;
-    say(&app);
+    // All that commands need to find the gateway.
+    let text = format!(
+        "[server]\ndata_dir = {:?}\ndevelopment = true\n\n[platform]\nkind = \"simulated\"\n",
+        file.with_file_name("").display()
+    );
+    std::fs::write(&file, text).map_err(|error| complain(format!("{}: {error}", file.display())))?;
+    say(&app, &file);
     signals.until_told_to_stop(&app).await;
     app.stop().await;
     Ok(())
 }
 
 #[allow(clippy::print_stdout)] // what the command is for
-fn say(app: &App) {
+fn say(app: &App, file: &Path) {
     let url = app.public_url().as_str().trim_end_matches('/');
     let platform = app.platform.as_ref().map(|platform| platform.address().to_string()).unwrap_or_default();
     println!(
@@ -96,11 +104,17 @@ deskgate demo is running. Ctrl-C stops it and removes its data.
         curl -s {url}/api/auth/me -H \"Authorization: Bearer $TOKEN\"
         curl -s {url}/api/conversations -H \"Authorization: Bearer $TOKEN\"
 
+  Operate    export DESKGATE_CONFIG={}
+             then `deskgate employee list`, `deskgate session list`, … (the program is target/debug/deskgate)
+
   People     u1001 (user)  a2001 (agent, user)  s3001 (supervisor)  c4001 (security)  m5001 (admin, agent, user)  n6001 (no role)
   Metrics    http://{}/metrics
   Platform   http://{platform}/simulator (simulated: see its state, make it fail)
 
 ready listen={} admin={} platform={platform}",
-        app.admin, app.listen, app.admin
+        file.display(),
+        app.admin,
+        app.listen,
+        app.admin
     );
 }
