@@ -18,12 +18,8 @@ pub(super) struct SessionArgs {
 enum Order {
     /// Show live sessions.
     List {
-        /// Of this employee only.
-        #[arg(long, value_name = "EMPLOYEE_ID")]
-        employee: Option<String>,
-        /// Their corporation; without it the main one.
-        #[arg(long, value_name = "CORP_ID", requires = "employee")]
-        corp: Option<String>,
+        #[command(flatten)]
+        of: OfArgs,
         #[command(flatten)]
         args: OrderArgs,
     },
@@ -33,27 +29,35 @@ enum Order {
         /// Its id, as `list` shows it.
         #[arg(required_unless_present = "employee", conflicts_with = "employee")]
         id: Option<String>,
-        /// All of this employee instead.
-        #[arg(long, value_name = "EMPLOYEE_ID")]
-        employee: Option<String>,
-        /// Their corporation; without it the main one.
-        #[arg(long, value_name = "CORP_ID", requires = "employee")]
-        corp: Option<String>,
+        #[command(flatten)]
+        of: OfArgs,
         #[command(flatten)]
         args: OrderArgs,
     },
 }
 
+/// One employee's sessions.
+#[derive(Args)]
+struct OfArgs {
+    /// All sessions of this employee.
+    #[arg(long, value_name = "EMPLOYEE_ID")]
+    employee: Option<String>,
+    /// Their corporation; without it the main one.
+    #[arg(long, value_name = "CORP_ID", requires = "employee")]
+    corp: Option<String>,
+}
+
+impl OfArgs {
+    fn who(&self) -> Option<Who> {
+        self.employee.clone().map(|employee_id| Who { employee_id, corp_id: self.corp.clone() })
+    }
+}
+
 pub(super) fn run(args: &SessionArgs) -> Result<(), Failed> {
-    let named = |employee: &Option<String>, corp: &Option<String>| {
-        employee.clone().map(|employee_id| Who { employee_id, corp_id: corp.clone() })
-    };
     match &args.order {
-        Order::List { employee, corp, args } => {
-            args.order(Command::Session(SessionOrder::List { who: named(employee, corp) }))
-        }
-        Order::End { id, employee, corp, args } => {
-            let order = match (id, named(employee, corp)) {
+        Order::List { of, args } => args.order(Command::Session(SessionOrder::List { who: of.who() })),
+        Order::End { id, of, args } => {
+            let order = match (id, of.who()) {
                 (_, Some(who)) => SessionOrder::EndAll { who },
                 (Some(id), None) => SessionOrder::End { id: id.clone() },
                 (None, None) => return Err(complain("name a session or an employee")),

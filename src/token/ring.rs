@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::assertion;
 use super::key_file::{create_private_folder, make, parse, start_in, write_private};
 use super::keys::{Jwk, Key, Purpose};
 use crate::config::TokenAlgorithm;
@@ -166,9 +167,11 @@ impl KeyRing {
         self.keys.iter().filter_map(|key| self.end(key)).filter(|end| now < *end).min()
     }
 
-    /// The public halves of all that are believed or still to come.
+    /// The public halves of all that are believed or still to come. A short grace is for our own tokens: what was
+    /// asserted to upstreams just before a key's turn was over is still to be checked by them.
     pub fn jwks(&self, now: Timestamp) -> Vec<Jwk<'_>> {
-        self.keys.iter().filter(|key| self.is_believed(key, now)).map(Key::jwk).collect()
+        let asserted = |key: &Key| self.next_turn(key).is_none_or(|next| now < next.plus(assertion::LIFETIME));
+        self.keys.iter().filter(|key| self.is_believed(key, now) || asserted(key)).map(Key::jwk).collect()
     }
 
     fn is_believed(&self, key: &Key, now: Timestamp) -> bool {
@@ -176,8 +179,11 @@ impl KeyRing {
     }
 
     fn end(&self, key: &Key) -> Option<Timestamp> {
-        let next = self.turns.iter().filter(|turn| **turn > key.start()).min()?;
-        Some(next.plus(self.grace))
+        Some(self.next_turn(key)?.plus(self.grace))
+    }
+
+    fn next_turn(&self, key: &Key) -> Option<Timestamp> {
+        self.turns.iter().copied().filter(|turn| *turn > key.start()).min()
     }
 }
 

@@ -104,3 +104,17 @@ fn another_algorithm_signs_from_the_next_start_on() {
     assert_eq!(back.active(later(3)).algorithm(), TokenAlgorithm::EdDSA);
     assert_ne!(*back.active(later(3)).id(), ids[0], "a key that is over does not come back");
 }
+
+#[test]
+fn with_a_short_grace_a_key_is_published_as_long_as_its_assertions_live() {
+    let (folder, _) = folder(&[NOW, later(1)]);
+    let ring = KeyRing::read(folder.path(), Duration::ZERO, NOW).expect("a ring");
+    let turn = later(1);
+    for (case, now, published) in [
+        ("before the turn", NOW, 2),
+        ("its last assertion lives", turn.plus(Duration::from_secs(59)), 2),
+        ("and is over", turn.plus(Duration::from_secs(60)), 1),
+    ] {
+        assert_eq!(ring.jwks(now).len(), published, "{case}");
+    }
+}
