@@ -34,12 +34,12 @@ use crate::platform::simulated::SimulatedPlatform;
 use crate::rules::{self, RuleFault, RuleSet};
 use crate::signin::devices::Devices;
 use crate::signin::password::{PasswordSettings, Passwords};
+use crate::signin::roles::Roles;
 use crate::signin::{Development, Parts, Settings, SignIn};
 use crate::sockets::registry::Registry;
 use crate::store::counters::InMemory;
 use crate::store::live::Live;
 use crate::token::Tokens;
-use crate::token::key_file;
 use crate::token::ring::{KeyFault, KeyRing};
 use crate::token::seal::Seal;
 
@@ -63,7 +63,7 @@ pub use backends::open_offline;
 use backends::{open_directory, open_platform, open_store, open_vault};
 pub use control::{ControlFault, call};
 pub use fault::StartFault;
-use follow::{end_with_keys, follow, judge_all_sockets, sweep};
+use follow::{end_with_keys, follow, follow_directory, judge_all_sockets, sweep};
 pub use lock::DataLock;
 use watching::Look;
 
@@ -136,8 +136,8 @@ impl App {
 
         let data = config.server.data_dir.clone();
         let in_data = |source| StartFault::Data { path: data.clone(), source };
-        key_file::create_private_folder(&data).map_err(in_data)?;
-        let lock = DataLock::take(&data)?;
+        DataLock::prepare(&data)?;
+        let lock = DataLock::wait(&data).await?;
         let looked = Mutex::new(rule_source.look());
         let rules = rule_source.load(&config.upstream_names(), &metrics).map_err(StartFault::Rules)?;
         let key_folder = data.join("keys");
@@ -155,6 +155,7 @@ impl App {
         let keys = Arc::new(KeyDesk::new(key_settings(&config), tokens.clone(), live.clone(), clock.clone()));
         let devices = Devices::new(directory.clone(), vault.clone(), clock.clone(), config.otp.issuer.clone());
         let passwords = Arc::new(Passwords::new(PasswordSettings::default()));
+        let roles = Roles::new(live.clone(), directory.clone(), config.directory.fallback_role());
         let registry = Arc::new(Registry::default());
         let operations = Arc::new(Operations::default());
         let signin = Arc::new(SignIn::new(
@@ -177,6 +178,7 @@ impl App {
 
         // Changes are followed before the first request can be answered.
         tokio::spawn(follow(store.changes(), gate.clone(), registry.clone(), signin.clone()));
+        tokio::spawn(follow_directory(roles));
         tokio::spawn(end_with_keys(keys.clone(), gate.clone(), registry.clone()));
         tokio::spawn(sweep(store, gate.clone(), signin.clone()));
         let (shutdown, watched) = watch::channel(false);
@@ -248,12 +250,11 @@ impl App {
 
     /// Loads rules, keys and certificate anew. What is not sound changes nothing.
     pub async fn reload(&self) -> Result<usize, StartFault> {
+        // A command that removes a key meanwhile must not be undone by what was read before it.
+        let _alone = self.keys.alone().await;
         let reloaded = self.try_reload();
         self.gate.metrics.config_reload_success.set(i64::from(reloaded.is_ok()));
         if reloaded.is_ok() {
-            if let Err(error) = self.keys.settle().await {
-                tracing::warn!(%error, "sessions of keys that are gone could not be ended; their tokens are refused");
-            }
             // A handshake that was judged by the old rules looks at the new ones once more after it has entered.
             self.registry.follow(&self.gate.rules.load());
             judge_all_sockets(&self.gate, &self.registry).await;

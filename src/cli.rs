@@ -1,5 +1,6 @@
 //! The commands. One file each.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -124,6 +125,15 @@ pub fn run() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failed(exit)) => ExitCode::from(exit as u8),
+    }
+}
+
+/// Says something on standard output. Whoever has closed it does not want to know.
+fn say(text: impl std::fmt::Display) -> Result<(), Failed> {
+    let mut out = std::io::stdout().lock();
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        said => said.map_err(|error| complain(format!("standard output: {error}"))),
     }
 }
 

@@ -195,8 +195,8 @@ pub trait Directory: Factors + People {
         role: &RoleName,
     ) -> Result<RoleChange, DirectoryError>;
 
-    /// Everybody, at most `limit`, by id.
-    async fn employees(&self, limit: usize) -> Result<Vec<Employee>, DirectoryError>;
+    /// Everybody, or those whose id, name or department has this text in it, at most `limit`, by id.
+    async fn employees(&self, text: Option<&str>, limit: usize) -> Result<Vec<Employee>, DirectoryError>;
 
     /// Writes the login log, and the employee's last address on success. A sign-in that cannot be
     /// recorded does not succeed, so this comes before the token is handed out.

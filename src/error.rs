@@ -113,6 +113,8 @@ pub enum BadRequest {
 pub enum Forbidden {
     /// No such employee: they must sign in through the platform first.
     EmployeeUnknown,
+    /// An administrator names somebody who is not there.
+    NoSuchEmployee,
     /// The employee has no role: an administrator must give one.
     NoRole,
     /// The employee has been disabled.
@@ -167,7 +169,7 @@ pub enum Forbidden {
 impl fmt::Display for Forbidden {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Forbidden::EmployeeUnknown => f.write_str("no such employee"),
+            Forbidden::EmployeeUnknown | Forbidden::NoSuchEmployee => f.write_str("no such employee"),
             Forbidden::NoRole => f.write_str("the employee has no role"),
             Forbidden::Disabled => f.write_str("the employee is disabled"),
             Forbidden::RoleNotHeld(role) => write!(f, "role `{role}` is not held"),
@@ -259,6 +261,9 @@ pub enum Error {
     /// No rule names this path.
     #[error("no rule names this path")]
     NotFound,
+    /// The caller has no such session.
+    #[error("no such session")]
+    NoSession,
     /// The path is known, the method is not; `allow` lists those that are.
     #[error("method not allowed")]
     MethodNotAllowed {
@@ -443,7 +448,7 @@ impl Error {
             Error::NoCredentials | Error::InvalidToken(_) => Code::Unauthenticated,
             Error::Forbidden(_) => Code::Forbidden,
             Error::BadRequest(_) => Code::BadRequest,
-            Error::NotFound => Code::NotFound,
+            Error::NotFound | Error::NoSession => Code::NotFound,
             Error::MethodNotAllowed { .. } => Code::MethodNotAllowed,
             Error::RequestTimeout => Code::RequestTimeout,
             Error::BodyTooLarge => Code::BodyTooLarge,

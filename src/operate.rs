@@ -34,7 +34,7 @@ use roles::RoleOrder;
 use sessions::{SessionOrder, SessionRow};
 
 /// More rows than anybody reads.
-const MOST: usize = 10_000;
+pub const MOST: usize = 10_000;
 
 /// One order.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -92,6 +92,9 @@ pub enum Done {
     Changed {
         /// How many.
         sessions: usize,
+        /// What else is to be known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        note: Option<String>,
     },
     /// It was so already.
     Unchanged,
@@ -127,6 +130,12 @@ pub enum OperateFault {
     /// The store or the directory failed.
     #[error("{0}")]
     Failed(String),
+}
+
+impl Done {
+    fn changed(sessions: usize) -> Self {
+        Self::Changed { sessions, note: None }
+    }
 }
 
 impl OperateFault {
@@ -221,6 +230,21 @@ impl Operator {
         Ok((corp_id, EmployeeId::new(who.employee_id.as_str())))
     }
 
+    /// What to say of somebody who is not there: perhaps they are spelled otherwise.
+    async fn nobody(&self, who: &Who) -> OperateFault {
+        let twin = match self.named(who) {
+            Ok((corp_id, _)) => self.directory.by_name(&corp_id, &who.employee_id).await.ok().flatten(),
+            Err(_) => None,
+        };
+        match twin {
+            Some((twin, _)) if twin.employee_id.as_str() != who.employee_id => OperateFault::NotThere(format!(
+                "there is no employee {}; did you mean {}?",
+                who.employee_id, twin.employee_id
+            )),
+            _ => OperateFault::no_employee(who),
+        }
+    }
+
     /// What a change of the directory means for live sessions: they have the roles of now.
     async fn follow_roles(&self, whose: Account<'_>) -> Result<usize, OperateFault> {
         self.roles.follow(whose.corp_id, whose.employee_id).await.map_err(failed)
@@ -248,7 +272,18 @@ fn failed(error: impl std::error::Error) -> OperateFault {
     OperateFault::Failed(crate::error::chain(&error))
 }
 
+tokio::task_local! {
+    /// The user of the machine who gives the order that runs.
+    static GIVEN_BY: u32;
+}
+
+/// Runs an order as one that this user of the machine gave.
+pub async fn given_by<T>(uid: u32, order: impl Future<Output = T>) -> T {
+    GIVEN_BY.scope(uid, order).await
+}
+
 /// One line in the audit log for every change that an operator makes.
 fn audit(whom: &str, what: &str) {
-    tracing::info!(target: "deskgate::audit", { employee.id = whom }, "an operator {what}");
+    let uid = GIVEN_BY.try_with(|uid| *uid).ok();
+    tracing::info!(target: "deskgate::audit", { employee.id = whom, by.uid = uid }, "an operator {what}");
 }

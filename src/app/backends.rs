@@ -70,13 +70,14 @@ pub async fn open_offline(config: &Config) -> Result<(Operator, DataLock), Start
     let clock = Clock::system();
     let data = &config.server.data_dir;
     let in_data = |source| StartFault::Data { path: data.clone(), source };
-    key_file::create_private_folder(data).map_err(in_data)?;
+    DataLock::prepare_for_command(data)?;
     let lock = DataLock::take(data)?;
+    let keys = open_keys(config, clock.now())?;
     let store = open_store(data, &clock).await?;
     let directory = open_directory(config, &clock).await?;
     let live = Arc::new(Live::new(store, config.token.cache, config.token.lifetime.get()));
     let vault = open_vault(config, &data.join("keys")).map_err(in_data)?;
-    let tokens = Arc::new(Tokens::new(open_keys(config, clock.now())?, String::new(), config.token.leeway.get()));
+    let tokens = Arc::new(Tokens::new(keys, String::new(), config.token.leeway.get()));
     let operator = Operator::new(operate::Parts {
         live: live.clone(),
         directory: directory.clone(),

@@ -3,19 +3,22 @@
 
 use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 
-use crate::operate::{Command, Done, OperateFault, Operator};
+use crate::operate::{self, Command, Done, OperateFault, Operator};
 
 const FILE: &str = "control.sock";
 
 /// How long to wait when no connection can be accepted.
 const BREATHER: Duration = Duration::from_millis(50);
+
+/// How long an order may take: ending all sessions of a key is the longest.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Longer than any command.
 const LONGEST: u64 = 64 * 1024;
@@ -26,6 +29,12 @@ pub enum ControlFault {
     /// None is running.
     #[error("no gateway is running")]
     NotRunning,
+    /// Somebody else's.
+    #[error("{0}: only the user who runs the gateway, and root, may give it orders")]
+    NotAllowed(PathBuf),
+    /// It runs, and says nothing.
+    #[error("the running gateway does not answer; it may still carry the order out")]
+    Silent,
     /// It runs, and something went wrong on the way.
     #[error("the running gateway could not be asked: {0}")]
     Broken(#[from] io::Error),
@@ -41,8 +50,12 @@ pub(super) fn open(data: &Path, operator: Operator) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let listener = UnixListener::bind(&path)?;
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+    // Where nobody else can look, until nobody else can open it.
+    let hidden = data.join("keys").join(FILE);
+    let _ = std::fs::remove_file(&hidden);
+    let listener = UnixListener::bind(&hidden)?;
+    std::fs::set_permissions(&hidden, std::fs::Permissions::from_mode(0o600))?;
+    std::fs::rename(&hidden, &path)?;
     let operator = Arc::new(operator);
     tokio::spawn(async move {
         loop {
@@ -67,11 +80,13 @@ pub(super) fn open(data: &Path, operator: Operator) -> io::Result<()> {
 }
 
 async fn answer(stream: UnixStream, operator: &Operator) -> io::Result<()> {
+    let uid = stream.peer_cred()?.uid();
     let (reading, mut writing) = stream.into_split();
     let mut line = String::new();
     BufReader::new(reading.take(LONGEST)).read_line(&mut line).await?;
     let done: Result<Done, OperateFault> = match serde_json::from_str::<Command>(&line) {
-        Ok(command) => operator.run(command).await,
+        Ok(command) => operate::given_by(uid, operator.run(command)).await,
+        Err(_) if line.len() as u64 >= LONGEST => Err(OperateFault::Refused("the order is too long".to_owned())),
         Err(_) => Err(OperateFault::Unknown),
     };
     let mut answer = serde_json::to_vec(&done).map_err(io::Error::other)?;
@@ -81,11 +96,13 @@ async fn answer(stream: UnixStream, operator: &Operator) -> io::Result<()> {
 
 /// Asks a running gateway.
 pub async fn call(data: &Path, command: &Command) -> Result<Result<Done, OperateFault>, ControlFault> {
-    let stream = match UnixStream::connect(data.join(FILE)).await {
+    let path = data.join(FILE);
+    let stream = match UnixStream::connect(&path).await {
         Ok(stream) => stream,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
             return Err(ControlFault::NotRunning);
         }
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Err(ControlFault::NotAllowed(path)),
         Err(error) => return Err(error.into()),
     };
     let (reading, mut writing) = stream.into_split();
@@ -93,6 +110,7 @@ pub async fn call(data: &Path, command: &Command) -> Result<Result<Done, Operate
     order.push(b'\n');
     writing.write_all(&order).await?;
     let mut line = String::new();
-    BufReader::new(reading).read_line(&mut line).await?;
+    let mut reading = BufReader::new(reading);
+    tokio::time::timeout(PATIENCE, reading.read_line(&mut line)).await.map_err(|_| ControlFault::Silent)??;
     Ok(serde_json::from_str(&line)?)
 }

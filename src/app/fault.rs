@@ -33,6 +33,23 @@ pub enum StartFault {
     /// Another process works with the same data.
     #[error("{0}: another deskgate is using this data directory; stop it or choose another server.data_dir")]
     Locked(PathBuf),
+    /// The directory holds something else.
+    #[error("{0}: is not empty and not deskgate's; choose another server.data_dir")]
+    NotOurs(PathBuf),
+    /// A command finds no directory.
+    #[error(
+        "{0}: there is none; no gateway has run with this server.data_dir (a relative one begins at the current folder). \
+         If it is the right one, make it first: mkdir -m 700"
+    )]
+    NoData(PathBuf),
+    /// A command would leave files behind that the gateway cannot read.
+    #[error("{path}: belongs to user {owner}, and no gateway runs that could be asked; run this as that user")]
+    OthersData {
+        /// Which.
+        path: PathBuf,
+        /// Whose.
+        owner: u32,
+    },
     /// The store cannot be opened.
     #[error("{path}: {source}{}", causes(.source))]
     Store {

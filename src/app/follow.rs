@@ -6,9 +6,11 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
+use crate::error::chain;
 use crate::operate::keys::KeyDesk;
 use crate::pipeline::Gate;
 use crate::signin::SignIn;
+use crate::signin::roles::Roles;
 use crate::sockets::Ending;
 use crate::sockets::registry::Registry;
 use crate::store::{Change, Store, Told};
@@ -46,6 +48,13 @@ pub(super) async fn follow(
         }
     }
     gate.metrics.revocation_feed_up.set(0);
+}
+
+/// What was cut off between the directory and the sessions by a crash is made whole.
+pub(super) async fn follow_directory(roles: Roles) {
+    if let Err(error) = roles.follow_all().await {
+        tracing::warn!(error = %chain(&error), "sessions could not be compared with the directory");
+    }
 }
 
 /// Sessions end with the key that signed their token, and their sockets with them.

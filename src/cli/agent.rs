@@ -3,7 +3,8 @@
 use clap::{Args, Subcommand};
 
 use super::operate::{OrderArgs, SureArgs, WhoArgs, hidden_line};
-use super::{Failed, complain};
+use super::show::{self, Shown};
+use super::{Failed, complain, say};
 use crate::domain::secret::random_name;
 use crate::operate::agents::AgentOrder;
 use crate::operate::{Command, Typed};
@@ -95,11 +96,12 @@ pub(super) fn run(args: &AgentArgs) -> Result<(), Failed> {
         Order::Password { who, generate, args, .. } => {
             let password = if *generate { made_up() } else { typed()? };
             let order = AgentOrder::SetPassword { who: who.who(), password: Typed(password.clone()) };
-            args.order(Command::Agent(order))?;
-            if *generate {
-                tell(&password);
+            let done = args.carry_out(Command::Agent(order))?;
+            match (generate, args.shown()) {
+                (true, Shown::Json) => say(serde_json::json!({ "changed": true, "password": password })),
+                (true, Shown::Table) => show::done(&done, Shown::Table).and_then(|()| say(&password)),
+                (false, shown) => show::done(&done, shown),
             }
-            Ok(())
         }
         Order::Remove { who, sure, args } => {
             sure.ask(&format!("The agent's record of {} goes, with its password", who.id()))?;
@@ -112,11 +114,6 @@ pub(super) fn run(args: &AgentArgs) -> Result<(), Failed> {
 fn made_up() -> String {
     let letters = random_name(20);
     [&letters[..5], &letters[5..10], &letters[10..15], &letters[15..]].join("-")
-}
-
-#[allow(clippy::print_stdout)] // what was asked for
-fn tell(password: &str) {
-    println!("{password}");
 }
 
 /// Twice from a person, who cannot see it; once from a script.

@@ -3,7 +3,7 @@
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
-use super::{Cli, Failed};
+use super::{Cli, Failed, say};
 
 /// `deskgate completions SHELL`
 #[derive(Args)]
@@ -13,6 +13,7 @@ pub(super) struct CompletionsArgs {
 }
 
 pub(super) fn run(args: &CompletionsArgs) -> Result<(), Failed> {
-    clap_complete::generate(args.shell, &mut Cli::command(), "deskgate", &mut std::io::stdout());
-    Ok(())
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "deskgate", &mut script);
+    say(String::from_utf8_lossy(&script).trim_end())
 }

@@ -75,16 +75,28 @@ async fn demo(mut config: Config) -> Result<(), Failed> {
     config.upstreams.insert("helpdesk".to_owned(), upstream);
     let file = config.server.data_dir.join("deskgate.toml");
     let app = App::start(config, RuleSource::Shipped).await.map_err(complain)?;
-    // All that commands need to find the gateway.
-    let text = format!(
-        "[server]\ndata_dir = {:?}\ndevelopment = true\n\n[platform]\nkind = \"simulated\"\n",
-        file.with_file_name("").display()
-    );
-    std::fs::write(&file, text).map_err(|error| complain(format!("{}: {error}", file.display())))?;
+    write_config(&file, desk).map_err(|error| complain(format!("{}: {error}", file.display())))?;
     say(&app, &file);
     signals.until_told_to_stop(&app).await;
     app.stop().await;
     Ok(())
+}
+
+/// All that commands need to find the gateway and to explain what it does.
+fn write_config(file: &Path, desk: SocketAddr) -> std::io::Result<()> {
+    let data = file.with_file_name("");
+    let rules = data.join("lua-free-rules");
+    std::fs::create_dir_all(&rules)?;
+    for (name, text) in crate::rules::SHIPPED {
+        std::fs::write(rules.join(name), text)?;
+    }
+    let text = format!(
+        "[server]\ndata_dir = {:?}\ndevelopment = true\n\n[platform]\nkind = \"simulated\"\n\n\
+         [rules]\ndir = {:?}\n\n[upstreams.helpdesk]\naddresses = [\"{desk}\"]\n",
+        data.display(),
+        rules.display()
+    );
+    std::fs::write(file, text)
 }
 
 #[allow(clippy::print_stdout)] // what the command is for
@@ -105,7 +117,7 @@ deskgate demo is running. Ctrl-C stops it and removes its data.
         curl -s {url}/api/conversations -H \"Authorization: Bearer $TOKEN\"
 
   Operate    export DESKGATE_CONFIG={}
-             then `deskgate employee list`, `deskgate session list`, … (the program is target/debug/deskgate)
+             then `deskgate employee list`, `deskgate session list`, … (after `make run` the program is target/debug/deskgate)
 
   People     u1001 (user)  a2001 (agent, user)  s3001 (supervisor)  c4001 (security)  m5001 (admin, agent, user)  n6001 (no role)
   Metrics    http://{}/metrics

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 
 use super::operate::{OrderArgs, SureArgs, WhoArgs, line};
 use super::show::Shown;
-use super::{Exit, Failed, complain, show, terminal_qr};
+use super::{Exit, Failed, complain, say, show, terminal_qr};
 use crate::domain::employee::Standing;
 use crate::operate::employees::EmployeeOrder;
 use crate::operate::{Command, Done, Typed};
@@ -57,6 +57,8 @@ enum Order {
     /// Let an employee sign in again.
     Enable(Named),
     /// Remove an employee with roles, agent's record and device; the login log stays.
+    ///
+    /// Whoever can still sign in through the platform is put down anew by their next sign-in: `disable` keeps people out.
     Remove {
         #[command(flatten)]
         named: Named,
@@ -66,6 +68,9 @@ enum Order {
     /// Let an account be tried again that wrong passwords or codes have locked.
     Unlock(Named),
     /// Bind a one-time-password device: shows a QR code to scan, then wants the device's first code.
+    ///
+    /// A device that is bound works until then, and no more afterwards. With `--json` two documents are printed, one a
+    /// line: the secret, then the outcome.
     OtpBind(Named),
     /// Remove the one-time-password device, so that another can be bound.
     OtpRemove {
@@ -78,7 +83,7 @@ enum Order {
     Logins {
         /// Of this employee only.
         employee_id: Option<String>,
-        /// So many lines at most.
+        /// So many lines at most, up to 10,000.
         #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=10_000))]
         limit: u16,
         #[command(flatten)]
@@ -134,23 +139,34 @@ pub(super) fn run(args: &EmployeeArgs) -> Result<(), Failed> {
     }
 }
 
+/// Six digits; devices show them with a blank between.
+fn code() -> Result<String, Failed> {
+    loop {
+        let code: String = line("The code that the device shows: ")?.split_whitespace().collect();
+        if code.len() == 6 && code.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Ok(code);
+        }
+        complain("a code has six digits");
+    }
+}
+
 /// How often a code may be mistyped before one begins again.
 const TRIES: usize = 3;
 
-#[allow(clippy::print_stdout)] // what the command is for
 fn bind(named: &Named) -> Result<(), Failed> {
     let Named { who, args } = named;
     let offered = args.carry_out(Command::Employee(EmployeeOrder::OtpOffer { who: who.who() }))?;
     let Done::Offered { secret, otpauth_url } = &offered else { return Err(complain("no secret was offered")) };
     match args.shown() {
-        Shown::Json => show::done(&offered, Shown::Json),
+        Shown::Json => show::done(&offered, Shown::Json)?,
         Shown::Table => {
             let code = terminal_qr::draw(&otpauth_url.0).map_err(complain)?;
-            println!("{code}\nScan this with the authenticator of {}, or type in: {}\n", who.id(), secret.0);
+            let id = who.id();
+            say(format_args!("{code}\nScan this with the authenticator of {id}, or type in: {}\n", secret.0))?;
         }
     }
     for _ in 0..TRIES {
-        let code = Typed(line("The code that the device shows: ")?);
+        let code = Typed(code()?);
         match args.order(Command::Employee(EmployeeOrder::OtpBind { who: who.who(), code })) {
             Err(Failed(Exit::Refused)) => {}
             done => return done,

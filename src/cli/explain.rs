@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use clap::Args;
 
-use super::{ConfigArgs, Failed, complain, complain_of, load_rules};
+use super::{ConfigArgs, Failed, complain, complain_of, load_rules, say};
 use crate::app::RuleSource;
 use crate::config::Config;
 use crate::rules::RuleSet;
@@ -90,9 +90,5 @@ pub(super) fn run(args: ExplainArgs) -> Result<(), Failed> {
         let paint = if std::io::stdout().is_terminal() { Paint::Colours } else { Paint::None };
         explained.render(paint)
     };
-    #[allow(clippy::print_stdout)] // what the command is for
-    {
-        print!("{text}");
-    }
-    Ok(())
+    say(text.trim_end_matches('\n'))
 }

@@ -21,7 +21,7 @@ enum Order {
         #[command(flatten)]
         args: OrderArgs,
     },
-    /// Make a new signing key; nobody is signed out.
+    /// Make a new signing key. With the default `token.key_grace` nobody is signed out.
     ///
     /// It is published at once and signs after `token.key_lead`, so that everybody who checks our signatures has it
     /// by then. What the old key has signed is good for `token.key_grace` longer.

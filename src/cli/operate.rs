@@ -2,13 +2,15 @@
 //! to its data when none runs.
 
 use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
 
 use clap::Args;
 
 use super::show::{self, Shown};
-use super::{ConfigArgs, Exit, Failed, complain, complain_of, runtime};
-use crate::app::{self, ControlFault};
-use crate::operate::{Command, Done, OperateFault, Who};
+use super::{ConfigArgs, Exit, Failed, complain, complain_of, log, runtime};
+use crate::app::{self, ControlFault, StartFault};
+use crate::config::{Config, LogConfig};
+use crate::operate::{self, Command, Done, OperateFault, Who};
 
 /// How an order is given and its outcome shown.
 #[derive(Args)]
@@ -60,7 +62,7 @@ impl SureArgs {
             return Err(Failed(Exit::NotConfirmed));
         }
         let answer = line(&format!("{what}. This cannot be undone. Type yes to go on: "))?;
-        if answer.trim() == "yes" {
+        if matches!(answer.trim(), "yes" | "y") {
             return Ok(());
         }
         complain("nothing was changed");
@@ -75,24 +77,48 @@ impl OrderArgs {
 
     /// Carries an order out and shows what came of it.
     pub(super) fn order(&self, command: Command) -> Result<(), Failed> {
-        show::done(&self.carry_out(command)?, self.shown());
-        Ok(())
+        show::done(&self.carry_out(command)?, self.shown())
     }
 
     /// Carries an order out.
     pub(super) fn carry_out(&self, command: Command) -> Result<Done, Failed> {
-        let config = self.config.load().map_err(|faults| complain_of(&faults))?;
+        let config = self.config.load().map_err(|faults| {
+            if self.config.config.is_none() {
+                complain("no --config and no DESKGATE_CONFIG say which gateway is meant, and the defaults do not do:");
+            }
+            complain_of(&faults)
+        })?;
         runtime(1)?.block_on(async {
-            match app::call(&config.server.data_dir, &command).await {
-                Ok(done) => done.map_err(refused),
-                Err(ControlFault::NotRunning) => {
-                    let (operator, _lock) = app::open_offline(&config).await.map_err(complain)?;
-                    operator.run(command).await.map_err(refused)
+            let begun = Instant::now();
+            loop {
+                match app::call(&config.server.data_dir, &command).await {
+                    Ok(done) => return done.map_err(refused),
+                    Err(ControlFault::NotRunning) => {}
+                    Err(fault) => return Err(complain(fault)),
                 }
-                Err(fault) => Err(complain(fault)),
+                match app::open_offline(&config).await {
+                    Ok((operator, _lock)) => {
+                        // Nobody else writes the audit lines then.
+                        let _log = log::start(&audit_only(&config)).map_err(complain)?;
+                        let uid = nix::unistd::getuid().as_raw();
+                        return operate::given_by(uid, operator.run(command)).await.map_err(refused);
+                    }
+                    // Another command, or a gateway that starts: it will be done, or answer, in a moment.
+                    Err(StartFault::Locked(_)) if begun.elapsed() < PATIENCE => tokio::time::sleep(BREATHER).await,
+                    Err(fault) => return Err(complain(fault)),
+                }
             }
         })
     }
+}
+
+/// How long to wait for whoever uses the data directory.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+const BREATHER: Duration = Duration::from_millis(50);
+
+fn audit_only(config: &Config) -> LogConfig {
+    LogConfig { level: "off,deskgate::audit=info".to_owned(), ..config.log.clone() }
 }
 
 fn refused(fault: OperateFault) -> Failed {

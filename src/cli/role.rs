@@ -16,7 +16,7 @@ pub(super) struct RoleArgs {
 
 #[derive(Subcommand)]
 enum Order {
-    /// Show who has which role.
+    /// Show which roles are assigned. Who has none has the one of their agent's record: see `employee list`.
     List {
         /// Of this role only.
         #[arg(long)]
@@ -27,7 +27,8 @@ enum Order {
         #[command(flatten)]
         args: OrderArgs,
     },
-    /// Give a role; live sessions have it at once.
+    /// Give a role (user, agent, supervisor, security, admin, or one that rules of yours name); live sessions have it at
+    /// once.
     #[command(visible_alias = "add")]
     Grant(Assign),
     /// Take a role; live sessions lose it at once, and sockets that need it close.

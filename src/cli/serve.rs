@@ -56,10 +56,11 @@ impl Signals {
             tokio::select! {
                 _ = self.hangup.recv() => reload(app).await,
                 () = app.rules_changed() => reload(app).await,
-                _ = self.terminate.recv() => return,
-                _ = self.interrupt.recv() => return,
+                _ = self.terminate.recv() => break,
+                _ = self.interrupt.recv() => break,
             }
         }
+        tracing::info!("stopping: open requests may end");
     }
 }
 

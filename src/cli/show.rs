@@ -1,17 +1,15 @@
 //! What came of an order: tables for people, JSON for scripts.
 
-// What these commands are for.
-#![allow(clippy::print_stdout)]
-
 use unicode_width::UnicodeWidthStr;
 
+use super::{Failed, complain, say};
 use crate::directory::people::AgentEntry;
 use crate::directory::{Assignment, LoginEntry};
 use crate::domain::employee::Standing;
-use crate::operate::Done;
 use crate::operate::employees::EmployeeRow;
 use crate::operate::keys::KeyRow;
 use crate::operate::sessions::SessionRow;
+use crate::operate::{Done, MOST};
 use crate::token::ring::KeyState;
 
 /// How it is shown.
@@ -21,9 +19,9 @@ pub(super) enum Shown {
     Json,
 }
 
-pub(super) fn done(done: &Done, shown: Shown) {
+pub(super) fn done(done: &Done, shown: Shown) -> Result<(), Failed> {
     match shown {
-        Shown::Json => println!("{}", json(done)),
+        Shown::Json => say(json(done)),
         Shown::Table => people(done),
     }
 }
@@ -35,9 +33,11 @@ fn json(done: &Done) -> serde_json::Value {
         Done::Employees(rows) => serde_json::json!(rows),
         Done::Agents(rows) => serde_json::json!(rows),
         Done::Keys(rows) => serde_json::json!(rows),
-        Done::Logins(rows) => serde_json::json!(rows),
-        Done::Changed { sessions } => serde_json::json!({ "changed": true, "sessions": sessions }),
-        Done::Unchanged => serde_json::json!({ "changed": false, "sessions": 0 }),
+        Done::Logins(rows) => rows.iter().map(login_json).collect(),
+        Done::Changed { sessions, note } => {
+            serde_json::json!({ "changed": true, "sessions": sessions, "note": note })
+        }
+        Done::Unchanged => serde_json::json!({ "changed": false, "sessions": 0, "note": null }),
         Done::Offered { secret, otpauth_url } => {
             serde_json::json!({ "secret": secret, "otpauth_url": otpauth_url })
         }
@@ -45,23 +45,29 @@ fn json(done: &Done) -> serde_json::Value {
     }
 }
 
-fn people(done: &Done) {
+fn people(done: &Done) -> Result<(), Failed> {
     match done {
         Done::Sessions(rows) => table(SESSION, rows.iter().map(session).collect()),
-        Done::Assignments(rows) => table(&["EMPLOYEE", "NAME", "ROLE"], rows.iter().map(assignment).collect()),
+        Done::Assignments(rows) => table(&["CORP", "EMPLOYEE", "NAME", "ROLE"], rows.iter().map(assignment).collect()),
         Done::Employees(rows) => table(EMPLOYEE, rows.iter().map(employee).collect()),
         Done::Agents(rows) => table(AGENT, rows.iter().map(agent).collect()),
         Done::Keys(rows) => table(KEY, rows.iter().map(key).collect()),
         Done::Logins(rows) => table(LOGIN, rows.iter().map(login).collect()),
-        Done::Changed { sessions: 0 } => println!("done"),
-        Done::Changed { sessions } => println!("done; live sessions affected: {sessions}"),
-        Done::Unchanged => println!("nothing to change"),
+        Done::Changed { sessions, note } => {
+            match sessions {
+                0 => say("done")?,
+                sessions => say(format_args!("done; live sessions affected: {sessions}"))?,
+            }
+            note.as_ref().map_or(Ok(()), |note| say(format_args!("note: {note}")))
+        }
+        Done::Unchanged => say("nothing to change"),
         // Shown by the command itself, which goes on.
-        Done::Offered { .. } => {}
+        Done::Offered { .. } => Ok(()),
         Done::KeyMade { key, sessions } => {
-            println!("key {} signs from {} on", key.id, key.signs_from);
-            if *sessions > 0 {
-                println!("live sessions that end earlier for it: {sessions}");
+            say(format_args!("key {} signs from {} on", key.id, key.signs_from))?;
+            match sessions {
+                0 => Ok(()),
+                sessions => say(format_args!("live sessions that end earlier for it: {sessions}")),
             }
         }
     }
@@ -77,14 +83,16 @@ fn session(row: &SessionRow) -> Vec<String> {
 }
 
 fn assignment(row: &Assignment) -> Vec<String> {
-    vec![row.employee_id.to_string(), row.name.clone(), row.role.to_string()]
+    vec![row.corp_id.to_string(), row.employee_id.to_string(), row.name.clone(), row.role.to_string()]
 }
 
-const EMPLOYEE: &[&str] = &["EMPLOYEE", "NAME", "DEPARTMENT", "MAY SIGN IN", "ROLES", "AGENT", "OTP", "LAST ADDRESS"];
+const EMPLOYEE: &[&str] =
+    &["CORP", "EMPLOYEE", "NAME", "DEPARTMENT", "MAY SIGN IN", "ROLES", "AGENT", "OTP", "LOCKED UNTIL", "LAST ADDRESS"];
 
 fn employee(row: &EmployeeRow) -> Vec<String> {
     let person = &row.employee;
     vec![
+        person.corp_id.to_string(),
         person.employee_id.to_string(),
         person.name.clone(),
         person.department.clone(),
@@ -92,6 +100,7 @@ fn employee(row: &EmployeeRow) -> Vec<String> {
         row.roles.join(","),
         yes(row.agent),
         yes(row.otp_bound),
+        row.locked_until.as_deref().map(seconds).unwrap_or_default(),
         person.last_login_ip.clone().unwrap_or_default(),
     ]
 }
@@ -138,6 +147,13 @@ fn login(row: &LoginEntry) -> Vec<String> {
     ]
 }
 
+/// With its time as all others are written.
+fn login_json(row: &LoginEntry) -> serde_json::Value {
+    let mut line = serde_json::json!(row);
+    line["at"] = serde_json::json!(row.at.iso8601());
+    line
+}
+
 fn yes(so: bool) -> String {
     if so { "yes" } else { "no" }.to_owned()
 }
@@ -147,10 +163,11 @@ fn seconds(moment: &str) -> String {
     moment.split_once('.').map_or_else(|| moment.to_owned(), |(whole, _)| format!("{whole}Z"))
 }
 
-fn table(heads: &[&str], rows: Vec<Vec<String>>) {
-    for text in lines(heads, &rows) {
-        println!("{text}");
+fn table(heads: &[&str], rows: Vec<Vec<String>>) -> Result<(), Failed> {
+    if rows.len() >= MOST {
+        complain(format!("these are the first {MOST}; there may be more"));
     }
+    say(lines(heads, &rows).join("\n"))
 }
 
 /// The table's lines. Names may be of letters twice as wide, and may carry what a terminal would obey.

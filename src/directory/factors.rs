@@ -54,7 +54,7 @@ pub enum Tried {
 }
 
 impl Tried {
-    pub(super) fn as_str(self) -> &'static str {
+    pub(in crate::directory) fn as_str(self) -> &'static str {
         match self {
             Tried::Otp => "otp",
             Tried::Password => "password",
@@ -81,6 +81,9 @@ pub trait Factors: Send + Sync {
     /// The agent's record, if there is one.
     async fn agent(&self, whose: Account<'_>) -> Result<Option<Agent>, DirectoryError>;
 
+    /// Puts a password's better hash in the place of its old one. No, if that is not the password any more.
+    async fn renew_password(&self, whose: Account<'_>, old: &str, hash: &str) -> Result<Taken, DirectoryError>;
+
     /// Sets an agent's local password. No, if there is no such agent.
     async fn set_password(&self, whose: Account<'_>, hash: &str) -> Result<Taken, DirectoryError>;
 
@@ -90,13 +93,19 @@ pub trait Factors: Send + Sync {
     /// Keeps a secret that waits for its first code, in the place of an earlier one.
     async fn offer_otp(&self, whose: Account<'_>, pending: &str) -> Result<(), DirectoryError>;
 
-    /// Takes the offered secret into use, with the step of the code that proved it. No, if it is not the one
-    /// that is on offer.
-    async fn bind_otp(&self, whose: Account<'_>, pending: &str, step: i64) -> Result<Taken, DirectoryError>;
+    /// Takes the offered secret into use in the place of the one `in_use`, with the step of the code that proved it.
+    /// No, if it is not the one that is on offer, or another has been bound since.
+    async fn bind_otp(
+        &self,
+        whose: Account<'_>,
+        pending: &str,
+        in_use: Option<&str>,
+        step: i64,
+    ) -> Result<Taken, DirectoryError>;
 
-    /// Uses the code of a step. No, if one of this step or a later one has been used: over all gateways a code
-    /// works once.
-    async fn use_otp(&self, whose: Account<'_>, step: i64) -> Result<Taken, DirectoryError>;
+    /// Uses the code of a step of this secret. No, if one of this step or a later one has been used, or another secret
+    /// is bound by now: over all gateways a code works once.
+    async fn use_otp(&self, whose: Account<'_>, secret: &str, step: i64) -> Result<Taken, DirectoryError>;
 
     /// Removes the device.
     async fn remove_otp(&self, whose: Account<'_>) -> Result<Taken, DirectoryError>;

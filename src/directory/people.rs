@@ -2,8 +2,9 @@
 
 use async_trait::async_trait;
 
-use super::factors::{Account, Taken};
+use super::factors::{Account, Taken, Tried};
 use super::{Arriving, DirectoryError, RoleChange};
+use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, EmployeeId, Standing};
 use crate::domain::role::RoleName;
 
@@ -86,8 +87,11 @@ pub trait People: Send + Sync {
     /// Forgets an agent's local password. No, if there was none.
     async fn clear_password(&self, whose: Account<'_>) -> Result<Taken, DirectoryError>;
 
-    /// Lets an account be tried again. No, if nothing was counted.
-    async fn unlock(&self, whose: Account<'_>) -> Result<Taken, DirectoryError>;
+    /// Lets an account be tried again, with this or with anything. No, if nothing was counted.
+    async fn unlock(&self, whose: Account<'_>, tried: Option<Tried>) -> Result<Taken, DirectoryError>;
+
+    /// Who is locked now, and until when, at most `limit`.
+    async fn locked(&self, limit: usize) -> Result<Vec<(CorpId, EmployeeId, Timestamp)>, DirectoryError>;
 
     /// The `User-Agent`s with which somebody has signed in, at most `limit` different ones, the latest first.
     async fn browsers_of(&self, whose: Account<'_>, limit: usize) -> Result<Vec<String>, DirectoryError>;

@@ -207,19 +207,23 @@ impl Directory for SqlDirectory {
         employee_id: &EmployeeId,
         role: &RoleName,
     ) -> Result<RoleChange, DirectoryError> {
-        if self.employee(corp_id, employee_id).await?.is_none() {
-            return Ok(RoleChange::NoEmployee);
-        }
         let mut change = self.pool.begin().await.map_err(unavailable)?;
         sqlx::query("INSERT INTO roles (name) VALUES ($1) ON CONFLICT (name) DO NOTHING")
             .bind(role.as_str())
             .execute(&mut *change)
             .await
             .map_err(unavailable)?;
-        let given = sqlx::query(
+        // One statement: somebody who is being removed gets nothing, and whoever is the last administrator by their
+        // agent's record alone, which an assignment outdoes, stays one.
+        let given = sqlx::query(concat!(
             "INSERT INTO user_roles (corp_id, employee_id, role_id) SELECT $1, $2, id FROM roles WHERE name = $3
-             ON CONFLICT (corp_id, employee_id, role_id) DO NOTHING",
-        )
+             AND EXISTS (SELECT 1 FROM employees WHERE corp_id = $1 AND employee_id = $2)
+             AND ($3 = 'admin' OR NOT ",
+            people::is_admin!(),
+            " OR EXISTS (SELECT 1 FROM user_roles WHERE corp_id = $1 AND employee_id = $2) OR ",
+            people::another_admin!(),
+            ") ON CONFLICT (corp_id, employee_id, role_id) DO NOTHING"
+        ))
         .bind(corp_id.as_str())
         .bind(employee_id.as_str())
         .bind(role.as_str())
@@ -227,7 +231,14 @@ impl Directory for SqlDirectory {
         .await
         .map_err(unavailable)?;
         change.commit().await.map_err(unavailable)?;
-        Ok(if given.rows_affected() == 0 { RoleChange::Unchanged } else { RoleChange::Done })
+        if given.rows_affected() > 0 {
+            return Ok(RoleChange::Done);
+        }
+        if self.employee(corp_id, employee_id).await?.is_none() {
+            return Ok(RoleChange::NoEmployee);
+        }
+        let held = self.assigned_roles(corp_id, employee_id).await?.contains(role);
+        Ok(if held { RoleChange::Unchanged } else { RoleChange::LastAdmin })
     }
 
     async fn take(
@@ -260,11 +271,14 @@ impl Directory for SqlDirectory {
         Ok(if kept { RoleChange::LastAdmin } else { RoleChange::Unchanged })
     }
 
-    async fn employees(&self, limit: usize) -> Result<Vec<Employee>, DirectoryError> {
+    async fn employees(&self, text: Option<&str>, limit: usize) -> Result<Vec<Employee>, DirectoryError> {
         let rows = sqlx::query(
             "SELECT corp_id, employee_id, name, department, avatar, disabled, last_login_ip FROM employees
-             ORDER BY corp_id, employee_id LIMIT $1",
+             WHERE lower(employee_id) LIKE $1 ESCAPE '!' OR lower(name) LIKE $1 ESCAPE '!'
+                 OR lower(department) LIKE $1 ESCAPE '!'
+             ORDER BY corp_id, employee_id LIMIT $2",
         )
+        .bind(containing(text.unwrap_or_default()))
         .bind(i64::try_from(limit).unwrap_or(i64::MAX))
         .fetch_all(&self.pool)
         .await
@@ -363,6 +377,12 @@ fn employee_of(row: &SqliteRow) -> Employee {
         standing: standing_of(row.get(5)),
         last_login_ip: row.get(6),
     }
+}
+
+/// A pattern of `LIKE … ESCAPE '!'` for what has this text in it, its case aside.
+fn containing(text: &str) -> String {
+    let text = text.to_lowercase().replace('!', "!!").replace('%', "!%").replace('_', "!_");
+    format!("%{text}%")
 }
 
 fn standing_of(disabled: i64) -> Standing {

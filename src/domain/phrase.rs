@@ -53,6 +53,9 @@ phrases! {
     NotFound
         "nothing is served at this path"
         "该路径不存在"
+    NoSession
+        "there is no live session of this id among yours"
+        "您没有此编号的有效会话"
     MethodNotAllowed
         "this method is not allowed here; see the Allow header"
         "不支持该请求方法，请参见 Allow 头"
@@ -124,6 +127,9 @@ phrases! {
     EmployeeUnknown
         "this employee is unknown; sign in through the messaging platform first"
         "未找到该员工，请先通过企业微信完成认证"
+    NoSuchEmployee
+        "there is no employee of this id"
+        "没有此编号的员工"
     NoRole
         "this employee has no role; contact the administrator"
         "该员工没有角色，请联系管理员"

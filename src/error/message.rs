@@ -14,6 +14,7 @@ impl Error {
             Error::NoCredentials => Phrase::NoCredentials,
             Error::InvalidToken(_) => Phrase::InvalidToken,
             Error::NotFound => Phrase::NotFound,
+            Error::NoSession => Phrase::NoSession,
             Error::MethodNotAllowed { .. } => Phrase::MethodNotAllowed,
             Error::RequestTimeout => Phrase::RequestTimeout,
             Error::BodyTooLarge => Phrase::BodyTooLarge,
@@ -59,6 +60,7 @@ fn forbidden(reason: &Forbidden, language: Language) -> Cow<'static, str> {
         }
         Forbidden::NotGranted { access, .. } => return Phrase::NotGranted.with(language, &[&access.to_string()]),
         Forbidden::EmployeeUnknown => Phrase::EmployeeUnknown,
+        Forbidden::NoSuchEmployee => Phrase::NoSuchEmployee,
         Forbidden::NoRole => Phrase::NoRole,
         Forbidden::Disabled => Phrase::Disabled,
         Forbidden::Network(_) => Phrase::Network,

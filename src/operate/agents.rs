@@ -5,9 +5,11 @@ use serde::{Deserialize, Serialize};
 use super::employees::account;
 use super::{Done, MOST, OperateFault, Operator, Typed, Who, accepted, audit, failed, role_named};
 use crate::directory::RoleChange;
-use crate::directory::factors::Taken;
+use crate::directory::factors::{Taken, Tried};
 use crate::directory::people::AgentEdit;
+use crate::domain::employee::Employee;
 use crate::domain::language::Language;
+use crate::domain::session::{EndCause, LoginMethod, Session};
 use crate::signin::password::NewPassword;
 
 /// An order about agents.
@@ -72,19 +74,31 @@ impl Operator {
                 let employee = self.known(&who).await?;
                 let role = role.as_deref().map(role_named).transpose()?;
                 let edit = AgentEdit { role: role.as_ref(), otp_required };
+                let before = self.directory.agent(account(&employee)).await.map_err(failed)?;
                 let changed = self.directory.change_agent(account(&employee), edit).await.map_err(failed)?;
-                self.changed_agent(&who, changed, "changed an agent").await
+                let done = self.changed_agent(&who, changed, "changed an agent").await?;
+                let after = self.directory.agent(account(&employee)).await.map_err(failed)?;
+                Ok(if before == after && matches!(done, Done::Changed { sessions: 0, .. }) {
+                    Done::Unchanged
+                } else {
+                    done
+                })
             }
             AgentOrder::Remove { who } => {
                 let employee = self.known(&who).await?;
                 let removed = self.directory.remove_agent(account(&employee)).await.map_err(failed)?;
-                self.changed_agent(&who, removed, "removed an agent").await
+                let done = self.changed_agent(&who, removed, "removed an agent").await?;
+                self.end_password_sessions(&employee, done).await
             }
             AgentOrder::SetPassword { who, password } => self.set_password(&who, &password.0).await,
             AgentOrder::ClearPassword { who } => {
                 let employee = self.known(&who).await?;
+                if self.directory.agent(account(&employee)).await.map_err(failed)?.is_none() {
+                    return Err(OperateFault::no_agent(&who));
+                }
                 let cleared = self.directory.clear_password(account(&employee)).await.map_err(failed)?;
-                self.told(cleared, &who, "removed a local password")
+                let done = self.told(cleared, &who, "removed a local password")?;
+                self.end_password_sessions(&employee, done).await
             }
         }
     }
@@ -94,7 +108,20 @@ impl Operator {
         accepted(change, || OperateFault::no_agent(who), who)?;
         audit(&who.employee_id, what);
         let employee = self.known(who).await?;
-        Ok(Done::Changed { sessions: self.follow_roles(account(&employee)).await? })
+        Ok(Done::changed(self.follow_roles(account(&employee)).await?))
+    }
+
+    /// Whoever has signed in with a password that is no more is out. Adds their number to what was done.
+    async fn end_password_sessions(&self, employee: &Employee, done: Done) -> Result<Done, OperateFault> {
+        let by_password = |session: &Session| session.login_method == LoginMethod::Password;
+        let (corp_id, employee_id) = (&employee.corp_id, &employee.employee_id);
+        let ended = self.live.end_those_of(corp_id, employee_id, EndCause::Operator, by_password).await;
+        let ended = ended.map_err(failed)?;
+        Ok(match done {
+            Done::Changed { sessions, note } => Done::Changed { sessions: sessions + ended, note },
+            Done::Unchanged if ended > 0 => Done::changed(ended),
+            done => done,
+        })
     }
 
     async fn set_password(&self, who: &Who, password: &str) -> Result<Done, OperateFault> {
@@ -108,7 +135,8 @@ impl Operator {
             return Err(OperateFault::no_agent(who));
         }
         // Whoever locked the account with wrong ones has not tried this one.
-        self.directory.unlock(account(&employee)).await.map_err(failed)?;
-        self.told(Taken::Yes, who, "set a local password")
+        self.directory.unlock(account(&employee), Some(Tried::Password)).await.map_err(failed)?;
+        let done = self.told(Taken::Yes, who, "set a local password")?;
+        self.end_password_sessions(&employee, done).await
     }
 }

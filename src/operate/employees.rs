@@ -93,6 +93,8 @@ pub struct EmployeeRow {
     pub agent: bool,
     /// Whether they have a one-time-password device.
     pub otp_bound: bool,
+    /// Until when wrong passwords or codes keep the account locked, if they do.
+    pub locked_until: Option<String>,
 }
 
 impl Operator {
@@ -119,7 +121,7 @@ impl Operator {
             EmployeeOrder::Remove { who } => self.remove_employee(&who).await,
             EmployeeOrder::Unlock { who } => {
                 let employee = self.known(&who).await?;
-                let unlocked = self.directory.unlock(account(&employee)).await.map_err(failed)?;
+                let unlocked = self.directory.unlock(account(&employee), None).await.map_err(failed)?;
                 self.told(unlocked, &who, "unlocked an account")
             }
             EmployeeOrder::OtpOffer { who } => {
@@ -130,23 +132,33 @@ impl Operator {
             }
             EmployeeOrder::OtpBind { who, code } => {
                 let employee = self.known(&who).await?;
-                self.devices.bind(account(&employee), &code.0).await?;
+                let in_use = self.devices.state(account(&employee)).await?.secret;
+                self.devices.bind(account(&employee), in_use.as_deref(), &code.0).await?;
                 self.told(Taken::Yes, &who, "bound a one-time-password device")
             }
             EmployeeOrder::OtpRemove { who } => {
                 let employee = self.known(&who).await?;
-                let removed = self.directory.remove_otp(account(&employee)).await.map_err(failed)?;
-                self.told(removed, &who, "removed a one-time-password device")
+                let bound = self.devices.state(account(&employee)).await?.secret.is_some();
+                self.directory.remove_otp(account(&employee)).await.map_err(failed)?;
+                let down = self.live.step_down(&employee.corp_id, &employee.employee_id).await.map_err(failed)?;
+                if !bound {
+                    return Ok(Done::Unchanged);
+                }
+                audit(&who.employee_id, "removed a one-time-password device");
+                Ok(Done::changed(down))
             }
             EmployeeOrder::Logins { employee_id, limit } => {
-                let lines = self.directory.logins(employee_id.as_deref(), limit.min(MOST)).await;
-                lines.map(Done::Logins).map_err(failed)
+                let lines = self.directory.logins(employee_id.as_deref(), limit.min(MOST)).await.map_err(failed)?;
+                if let Some(employee_id) = employee_id.filter(|_| lines.is_empty()) {
+                    self.known(&Who { employee_id, corp_id: None }).await?;
+                }
+                Ok(Done::Logins(lines))
             }
         }
     }
 
     async fn employees(&self, text: Option<&str>) -> Result<Done, OperateFault> {
-        let employees = self.directory.employees(MOST).await.map_err(failed)?;
+        let employees = self.directory.employees(text, MOST).await.map_err(failed)?;
         let mut roles: BTreeMap<_, Vec<String>> = BTreeMap::new();
         for one in self.directory.assignments(usize::MAX).await.map_err(failed)? {
             roles.entry((one.corp_id, one.employee_id)).or_default().push(one.role.to_string());
@@ -155,13 +167,9 @@ impl Operator {
         let agents: BTreeMap<_, _> =
             agents.into_iter().map(|agent| ((agent.corp_id, agent.employee_id), agent.role)).collect();
         let devices: BTreeSet<_> = self.directory.otp_owners(usize::MAX).await.map_err(failed)?.into_iter().collect();
-        let text = text.unwrap_or_default().to_lowercase();
-        let wanted = |employee: &Employee| {
-            [employee.employee_id.as_str(), &employee.name, &employee.department]
-                .iter()
-                .any(|field| field.to_lowercase().contains(&text))
-        };
-        let rows = employees.into_iter().filter(wanted).map(|employee| {
+        let locked = self.directory.locked(usize::MAX).await.map_err(failed)?;
+        let locked: BTreeMap<_, _> = locked.into_iter().map(|(corp, id, until)| ((corp, id), until)).collect();
+        let rows = employees.into_iter().map(|employee| {
             let key = (employee.corp_id.clone(), employee.employee_id.clone());
             let agent = agents.get(&key);
             let roles = roles.remove(&key).or_else(|| agent.map(|role| vec![role.to_string()]));
@@ -170,6 +178,7 @@ impl Operator {
                 roles: roles.unwrap_or_default(),
                 agent: agent.is_some(),
                 otp_bound: devices.contains(&key),
+                locked_until: locked.get(&key).map(|until| until.iso8601()),
             }
         });
         Ok(Done::Employees(rows.collect()))
@@ -177,6 +186,9 @@ impl Operator {
 
     async fn add_employee(&self, who: &Who, name: &str, department: &str) -> Result<Done, OperateFault> {
         let (corp_id, employee_id) = self.named(who)?;
+        for (what, text) in [("name", name), ("department", department)] {
+            plain(what, text)?;
+        }
         let twin = self.directory.by_name(&corp_id, &who.employee_id).await.map_err(failed)?;
         if let Some((twin, _)) = twin.filter(|(twin, _)| twin.employee_id != employee_id) {
             return Err(OperateFault::Refused(format!(
@@ -194,42 +206,71 @@ impl Operator {
     }
 
     async fn change_employee(&self, who: &Who, edit: EmployeeEdit<'_>, what: &str) -> Result<Done, OperateFault> {
+        for (what, text) in [("name", edit.name), ("department", edit.department)] {
+            text.map_or(Ok(()), |text| plain(what, text))?;
+        }
         let before = self.known(who).await?;
         let changed = self.directory.change_employee(account(&before), edit).await.map_err(failed)?;
         accepted(changed, || OperateFault::no_employee(who), who)?;
-        let employee = self.known(who).await?;
-        let sessions = match employee.standing {
-            Standing::Active => self.live.change_profile(&employee).await.map_err(failed)?,
-            Standing::Disabled => self.end_sessions(&employee).await?,
-        };
-        if employee == before {
+        let mut employee = self.known(who).await?;
+        let mut sessions = 0;
+        loop {
+            sessions += match employee.standing {
+                Standing::Active => self.live.change_profile(&employee).await.map_err(failed)?,
+                Standing::Disabled => self.end_sessions(&employee).await?,
+            };
+            // Two changes at once: the slower must not leave what it has read before the other.
+            let newer = self.known(who).await?;
+            if newer == employee {
+                break;
+            }
+            employee = newer;
+        }
+        if employee == before && sessions == 0 {
             return Ok(Done::Unchanged);
         }
         audit(&who.employee_id, what);
-        Ok(Done::Changed { sessions })
+        Ok(Done::changed(sessions))
     }
 
     async fn remove_employee(&self, who: &Who) -> Result<Done, OperateFault> {
-        let employee = self.known(who).await?;
-        let removed = self.directory.remove_employee(account(&employee)).await.map_err(failed)?;
-        match accepted(removed, || OperateFault::no_employee(who), who)? {
-            RoleChange::Done => {}
-            _ => return Ok(Done::Unchanged),
+        let (corp_id, employee_id) = self.named(who)?;
+        let whose = Account { corp_id: &corp_id, employee_id: &employee_id };
+        let removed = self.directory.remove_employee(whose).await.map_err(failed)?;
+        if removed == RoleChange::LastAdmin {
+            return Err(OperateFault::last_admin(who));
+        }
+        // Also of somebody who is not there: an order before this one may have got as far as the directory only.
+        let sessions = self.end_sessions_of(whose).await?;
+        if removed == RoleChange::NoEmployee && sessions == 0 {
+            return Err(self.nobody(who).await);
         }
         audit(&who.employee_id, "removed an employee");
-        Ok(Done::Changed { sessions: self.end_sessions(&employee).await? })
+        Ok(Done::changed(sessions))
     }
 
     async fn end_sessions(&self, employee: &Employee) -> Result<usize, OperateFault> {
-        let ended = self.live.end_all_of(&employee.corp_id, &employee.employee_id, EndCause::RolesLost).await;
-        ended.map_err(failed)
+        self.end_sessions_of(account(employee)).await
+    }
+
+    async fn end_sessions_of(&self, whose: Account<'_>) -> Result<usize, OperateFault> {
+        let ended = self.live.end_all_of(whose.corp_id, whose.employee_id, EndCause::RolesLost).await;
+        ended.map_err(|error| {
+            OperateFault::Failed(format!(
+                "the employee is changed, but sessions may not have ended; do it once more: {}",
+                crate::error::chain(&error)
+            ))
+        })
     }
 
     /// The employee who is named.
     pub(super) async fn known(&self, who: &Who) -> Result<Employee, OperateFault> {
         let (corp_id, employee_id) = self.named(who)?;
         let employee = self.directory.employee(&corp_id, &employee_id).await.map_err(failed)?;
-        employee.ok_or_else(|| OperateFault::no_employee(who))
+        match employee {
+            Some(employee) => Ok(employee),
+            None => Err(self.nobody(who).await),
+        }
     }
 
     /// What became of a change that no session notices.
@@ -238,8 +279,24 @@ impl Operator {
             return Ok(Done::Unchanged);
         }
         audit(&who.employee_id, what);
-        Ok(Done::Changed { sessions: 0 })
+        Ok(Done::changed(0))
     }
+}
+
+/// The longest name or department. The platform's own are shorter; tokens and headers carry them.
+const LONGEST: usize = 128;
+
+/// Whether a text can be a name: something, not too long, and nothing that a terminal or a header would obey.
+fn plain(what: &str, text: &str) -> Result<(), OperateFault> {
+    if what == "name" && text.trim().is_empty() {
+        return Err(OperateFault::Refused("a name cannot be empty".to_owned()));
+    }
+    if text.chars().count() > LONGEST || text.chars().any(char::is_control) {
+        return Err(OperateFault::Refused(format!(
+            "a {what} has at most {LONGEST} characters, and no line ends or other control characters"
+        )));
+    }
+    Ok(())
 }
 
 pub(super) fn account(employee: &Employee) -> Account<'_> {

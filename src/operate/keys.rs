@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 
 use super::{Done, OperateFault, failed};
 use crate::config::TokenAlgorithm;
@@ -121,9 +121,23 @@ impl KeyDesk {
         KeyRing::read(&self.settings.folder, self.settings.grace, self.clock.now())
     }
 
-    /// Takes keys into use; [`KeyDesk::settle`] is to follow.
+    /// Nobody else changes the folder while this is held.
+    pub async fn alone(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().await
+    }
+
+    /// Takes keys into use, if they are others than before; [`KeyDesk::settle`] is to follow.
     pub fn take(&self, ring: KeyRing) {
+        let before = self.tokens.keys();
+        if ring.has_all_of(&before) && before.has_all_of(&ring) {
+            return;
+        }
+        let lost = !ring.has_all_of(&before);
         self.tokens.use_keys(ring);
+        if lost {
+            // What the key has asserted is kept beside sessions, also those of other keys.
+            self.live.forget_all();
+        }
     }
 
     async fn rotate(&self, turn: Turn) -> Result<Done, OperateFault> {
@@ -144,10 +158,12 @@ impl KeyDesk {
         // Of two keys that begin at the same time nobody could say which comes first.
         let taken: Vec<i64> = ring.states(now).map(|(key, ..)| key.start().millis()).collect();
         let start = (wanted.millis()..).find(|moment| !taken.contains(moment)).unwrap_or(wanted.millis());
+        // First: what cannot be read must not be added to.
+        self.read().map_err(failed)?;
         let id = ring::add(&self.settings.folder, self.settings.algorithm, Timestamp::from_millis(start));
         let id = id.map_err(failed)?;
         let sessions = self.reload().await?;
-        tracing::info!(target: "deskgate::audit", { key.id = id.as_str() }, "an operator made a new signing key");
+        super::audit("", &format!("made signing key {id}"));
         let ring = self.tokens.keys();
         let row = ring.states(now).find(|(key, ..)| *key.id() == id).map(KeyRow::of);
         let key = row.ok_or_else(|| OperateFault::Failed(format!("key {id} was made and is not there")))?;
@@ -165,10 +181,12 @@ impl KeyDesk {
                 "key {id} is the one that signs; `deskgate key rotate --now` puts another in its place"
             )));
         }
+        // First: what cannot be read must not be taken from.
+        self.read().map_err(failed)?;
         ring::remove(&self.settings.folder, key, now).map_err(failed)?;
         let sessions = self.reload().await?;
-        tracing::info!(target: "deskgate::audit", { key.id = id.as_str() }, "an operator removed a signing key");
-        Ok(Done::Changed { sessions })
+        super::audit("", &format!("removed signing key {id}"));
+        Ok(Done::changed(sessions))
     }
 
     async fn reload(&self) -> Result<usize, OperateFault> {
@@ -184,7 +202,7 @@ impl KeyDesk {
         let ring = self.tokens.keys();
         let sessions = self.live.store().all(usize::MAX).await?;
         let changes = sessions.into_iter().filter_map(|session| {
-            let fate = match ring.fate(session.key_id.as_ref()?) {
+            let fate = match session.key_id.as_ref().map_or_else(|| ring.fate_of_unknown(), |id| ring.fate(id)) {
                 KeyFate::Until(end) if end < session.expires_at => KeyFate::Until(end),
                 KeyFate::Gone => KeyFate::Gone,
                 KeyFate::Until(_) | KeyFate::Open => return None,
@@ -196,6 +214,9 @@ impl KeyDesk {
         while let Some(done) = running.next().await {
             done?;
             changed += 1;
+        }
+        if changed > 0 {
+            tracing::info!(target: "deskgate::audit", sessions = changed, "sessions end with the key that signed them");
         }
         Ok(changed)
     }

@@ -4,7 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{Done, MOST, OperateFault, Operator, Who, accepted, audit, failed, role_named};
 use crate::directory::{AssignmentsAsked, RoleChange};
+use crate::domain::employee::{CorpId, EmployeeId};
+use crate::domain::role::RoleName;
 use crate::signin::roles::Change;
+
+/// The roles of the matrix. Others may be: rules can name any.
+const ROLES: [&str; 5] = ["user", "agent", "supervisor", "security", "admin"];
 
 /// An order about roles.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -43,7 +48,11 @@ impl Operator {
                     skip: 0,
                     limit: MOST,
                 };
-                Ok(Done::Assignments(self.directory.assignments_page(asked).await.map_err(failed)?.items))
+                let items = self.directory.assignments_page(asked).await.map_err(failed)?.items;
+                if let Some(employee_id) = employee_id.filter(|_| items.is_empty()) {
+                    self.known(&Who { employee_id, corp_id: None }).await?;
+                }
+                Ok(Done::Assignments(items))
             }
             RoleOrder::Grant { who, role } => self.change_role(&who, &role, Change::Grant).await,
             RoleOrder::Take { who, role } => self.change_role(&who, &role, Change::Take).await,
@@ -54,11 +63,42 @@ impl Operator {
         let role = role_named(role)?;
         let (corp_id, employee_id) = self.named(who)?;
         let (changed, sessions) = self.roles.change(&corp_id, &employee_id, &role, change).await.map_err(failed)?;
-        match accepted(changed, || OperateFault::no_employee(who), who)? {
-            RoleChange::Done => {}
-            _ => return Ok(Done::Unchanged),
+        if changed == RoleChange::NoEmployee {
+            return Err(self.nobody(who).await);
+        }
+        let changed = accepted(changed, || OperateFault::no_employee(who), who)?;
+        let note = self.note_on(&corp_id, &employee_id, &role, change).await?;
+        if changed == RoleChange::Unchanged && sessions == 0 {
+            return match note.filter(|_| change == Change::Take) {
+                Some(note) => Err(OperateFault::Refused(note)),
+                None => Ok(Done::Unchanged),
+            };
         }
         audit(&who.employee_id, &format!("changed a role: {} {role}", change.as_str()));
-        Ok(Done::Changed { sessions })
+        Ok(Done::Changed { sessions, note })
+    }
+
+    /// What an operator may not expect of a change.
+    async fn note_on(
+        &self,
+        corp_id: &CorpId,
+        employee_id: &EmployeeId,
+        role: &RoleName,
+        change: Change,
+    ) -> Result<Option<String>, OperateFault> {
+        match change {
+            Change::Grant if !ROLES.contains(&role.as_str()) => {
+                Ok(Some(format!("`{role}` is none of {}: only rules of your own can know it", ROLES.join(", "))))
+            }
+            Change::Grant => Ok(None),
+            Change::Take => {
+                let left = self.directory.roles(corp_id, employee_id).await.map_err(failed)?;
+                Ok(left.contains(role).then(|| {
+                    format!(
+                        "{employee_id} still has `{role}` by the agent's record; see `deskgate agent change {employee_id}`"
+                    )
+                }))
+            }
+        }
     }
 }

@@ -77,7 +77,11 @@ impl Operator {
                     None => self.live.store().all(MOST).await.map_err(failed)?,
                     Some(who) => {
                         let (corp_id, employee_id) = self.named(&who)?;
-                        self.live.store().of_employee(&corp_id, &employee_id).await.map_err(failed)?
+                        let own = self.live.store().of_employee(&corp_id, &employee_id).await.map_err(failed)?;
+                        if own.is_empty() {
+                            self.known(&who).await?;
+                        }
+                        own
                     }
                 };
                 Ok(Done::Sessions(sessions.into_iter().map(SessionRow::of).collect()))
@@ -90,16 +94,18 @@ impl Operator {
                 };
                 self.live.end(&id, EndCause::Operator).await.map_err(failed)?;
                 audit(session.employee_id.as_str(), "ended a session");
-                Ok(Done::Changed { sessions: 1 })
+                Ok(Done::changed(1))
             }
             SessionOrder::EndAll { who } => {
+                // By name alone: somebody who was removed may have left sessions behind.
                 let (corp_id, employee_id) = self.named(&who)?;
-                if self.directory.employee(&corp_id, &employee_id).await.map_err(failed)?.is_none() {
-                    return Err(OperateFault::no_employee(&who));
-                }
                 let ended = self.live.end_all_of(&corp_id, &employee_id, EndCause::Operator).await.map_err(failed)?;
+                if ended == 0 {
+                    self.known(&who).await?;
+                    return Ok(Done::Unchanged);
+                }
                 audit(&who.employee_id, "ended all sessions");
-                Ok(if ended == 0 { Done::Unchanged } else { Done::Changed { sessions: ended } })
+                Ok(Done::changed(ended))
             }
         }
     }

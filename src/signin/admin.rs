@@ -40,7 +40,7 @@ impl SignIn {
         let role = RoleName::new(role);
         let changed = self.roles.change(&corp_id, &employee_id, &role, change).await?;
         match changed.0 {
-            RoleChange::NoEmployee => return Err(Forbidden::EmployeeUnknown.into()),
+            RoleChange::NoEmployee => return Err(Forbidden::NoSuchEmployee.into()),
             RoleChange::LastAdmin => return Err(Forbidden::LastAdmin.into()),
             RoleChange::Unchanged | RoleChange::Done => {}
         }
@@ -55,8 +55,12 @@ impl SignIn {
 
     /// Ends every session of an employee. Returns how many there were.
     pub async fn end_sessions_of(&self, admin: &Known, employee_id: &str) -> Result<usize, Error> {
-        let (corp_id, employee_id) = self.known_employee(employee_id).await?;
+        // By name alone: somebody who was removed may have left sessions behind.
+        let (corp_id, employee_id) = self.employee_named(employee_id)?;
         let ended = self.live.end_all_of(&corp_id, &employee_id, EndCause::Operator).await?;
+        if ended == 0 && self.directory.employee(&corp_id, &employee_id).await?.is_none() {
+            return Err(Forbidden::NoSuchEmployee.into());
+        }
         tracing::info!(
             target: "deskgate::audit",
             { employee.id = employee_id.as_str(), by = admin.session.employee_id.as_str() },
@@ -69,6 +73,7 @@ impl SignIn {
     pub async fn reset_otp(&self, admin: &Known, employee_id: &str) -> Result<Taken, Error> {
         let (corp_id, employee_id) = self.known_employee(employee_id).await?;
         let taken = self.directory.remove_otp(Account { corp_id: &corp_id, employee_id: &employee_id }).await?;
+        self.live.step_down(&corp_id, &employee_id).await?;
         tracing::info!(
             target: "deskgate::audit",
             { employee.id = employee_id.as_str(), by = admin.session.employee_id.as_str() },
@@ -81,13 +86,13 @@ impl SignIn {
         let (corp_id, employee_id) = self.employee_named(employee_id)?;
         match self.directory.employee(&corp_id, &employee_id).await? {
             Some(_) => Ok((corp_id, employee_id)),
-            None => Err(Forbidden::EmployeeUnknown.into()),
+            None => Err(Forbidden::NoSuchEmployee.into()),
         }
     }
 
     fn employee_named(&self, employee_id: &str) -> Result<(CorpId, EmployeeId), Error> {
         if !EmployeeId::is_well_formed(employee_id) {
-            return Err(Forbidden::EmployeeUnknown.into());
+            return Err(Forbidden::NoSuchEmployee.into());
         }
         Ok((self.settings.main_corp.clone(), EmployeeId::new(employee_id)))
     }

@@ -11,7 +11,7 @@ use super::{Device, SignIn};
 use crate::directory::factors::{Account, Agent, Taken, Tried};
 use crate::domain::employee::{CorpId, Employee, EmployeeId, Standing};
 use crate::domain::lockout::{Locked, Lockout, Told};
-use crate::domain::session::{LoginMethod, LoginSource, Stage, Version};
+use crate::domain::session::{EndCause, LoginMethod, LoginSource, Session, Stage, Version};
 use crate::error::{BadRequest, Error, Forbidden, Part};
 use crate::store::live::Known;
 
@@ -56,6 +56,8 @@ struct Named {
     /// Under which tries are counted: an employee's own account, whatever the spelling; else the name's mark.
     corp_id: CorpId,
     employee_id: EmployeeId,
+    /// Of the employee who is meant, if there is one.
+    standing: Option<Standing>,
     /// Who may sign in by it.
     found: Option<Found>,
 }
@@ -63,6 +65,16 @@ struct Named {
 impl Named {
     fn account(&self) -> Account<'_> {
         Account { corp_id: &self.corp_id, employee_id: &self.employee_id }
+    }
+
+    /// Why nobody gets in by this name with any password, for the login log; nothing if the password itself is wrong.
+    fn why_not(&self) -> Option<&'static str> {
+        match (&self.found, self.standing) {
+            (Some(found), _) => found.agent.password_hash.is_none().then_some("no_password"),
+            (None, Some(Standing::Disabled)) => Some("disabled"),
+            (None, Some(Standing::Active)) => Some("not_an_agent"),
+            (None, None) => Some("unknown_employee"),
+        }
     }
 
     fn hash(&self) -> Result<Option<PasswordHash>, Error> {
@@ -95,8 +107,15 @@ impl SignIn {
             }
         }
         let password = ask.password.ok_or(BadRequest::Missing("password"))?;
-        let (found, told) = self.agent_by_password(ask, password, attempt).await?;
-        self.begin_agent(&found, Some(told), attempt).await
+        let (found, proved, told) = self.agent_by_password(ask, password, attempt).await?;
+        let logged_in = self.begin_agent(&found, Some(told), attempt).await?;
+        // A password that was taken away while it was being checked has not found this session.
+        let now = self.directory.agent(found.account()).await?;
+        if now.and_then(|agent| agent.password_hash).as_deref() != Some(&proved) {
+            self.live.end(&logged_in.session_id, EndCause::Operator).await?;
+            return Err(Error::PasswordWrong);
+        }
+        Ok(logged_in)
     }
 
     /// Whom the platform names, if it is the one who is asked for and an agent.
@@ -120,7 +139,7 @@ impl SignIn {
         ask: AgentLogin<'_>,
         password: &str,
         attempt: &mut Attempt<'_>,
-    ) -> Result<(Found, Told), Error> {
+    ) -> Result<(Found, String, Told), Error> {
         let named = self.name(ask.employee_id, attempt).await?;
         // Before anything is written: of a storm only those who will have a turn cost the directory something.
         let place = self.passwords.place().map_err(busy)?;
@@ -128,21 +147,26 @@ impl SignIn {
         let hash = named.hash()?;
         let verdict = self.check_password(place, hash.as_ref(), password, named.account(), &charged).await?;
         let Verdict::Right { renewed } = verdict else {
+            attempt.in_truth = named.why_not();
             return Err(self.what_is_missing(&named, hash.as_ref(), ask.otp).await?);
         };
         // Where there is nobody no password is right.
         let found = named.found.ok_or(Error::PasswordWrong)?;
-        let second = self.second_factor(&found, ask.otp).await;
+        let second = self.second_factor(&found, ask.otp, attempt).await;
         if let Err(Error::StepUpRequired) = &second {
             // The right password and the question for the device: no failed try that the owner should hear of.
             self.take_back(found.account(), &charged).await?;
         }
         second?;
         self.forgive_password(found.account()).await?;
+        let mut proved = found.agent.password_hash.clone().unwrap_or_default();
         if let Some(renewed) = renewed {
-            self.directory.set_password(found.account(), &renewed.phc()).await?;
+            let better = renewed.phc();
+            if self.directory.renew_password(found.account(), &proved, &better).await? == Taken::Yes {
+                proved = better;
+            }
         }
-        Ok((found, charged.told))
+        Ok((found, proved, charged.told))
     }
 
     /// What a name stands for. One look for everybody, whoever it is.
@@ -158,13 +182,13 @@ impl SignIn {
             if EmployeeId::is_well_formed(&folded) {
                 attempt.is(&corp_id, &EmployeeId::new(folded));
             }
-            return Ok(Named { corp_id: CorpId::of_nobody(), employee_id: mark, found: None });
+            return Ok(Named { corp_id: CorpId::of_nobody(), employee_id: mark, standing: None, found: None });
         };
         attempt.is(&corp_id, &employee.employee_id);
         let employee_id = employee.employee_id.clone();
-        let active = employee.standing == Standing::Active;
-        let found = agent.filter(|_| active).map(|agent| Found { employee, agent });
-        Ok(Named { corp_id, employee_id, found })
+        let standing = employee.standing;
+        let found = agent.filter(|_| standing == Standing::Active).map(|agent| Found { employee, agent });
+        Ok(Named { corp_id, employee_id, standing: Some(standing), found })
     }
 
     /// Whether the password is right. Where nobody has looked at it, the try does not count.
@@ -206,11 +230,14 @@ impl SignIn {
     }
 
     /// A bound device must speak as well: a password alone would be the weaker way in.
-    async fn second_factor(&self, found: &Found, otp: Option<&str>) -> Result<(), Error> {
+    async fn second_factor(&self, found: &Found, otp: Option<&str>, attempt: &mut Attempt<'_>) -> Result<(), Error> {
         if self.devices.state(found.account()).await?.secret.is_none() {
             return Ok(());
         }
-        self.devices.verify(found.account(), otp.ok_or(Error::StepUpRequired)?).await
+        self.devices.verify(found.account(), otp.ok_or(Error::StepUpRequired)?).await?;
+        // A code works once: nobody should have to wait for the next one to do what needs one.
+        attempt.stepped_up_until = Some(self.clock.now().plus(self.settings.otp_valid_for));
+        Ok(())
     }
 
     /// Begins the session; a half-authenticated one where a device is demanded and there is none.
@@ -252,6 +279,9 @@ impl SignIn {
         if self.directory.set_password(whose, &hash.phc()).await? == Taken::No {
             return Err(Forbidden::NotAnAgent.into());
         }
+        // Whoever has got in with the old one is out.
+        let others = |other: &Session| other.login_method == LoginMethod::Password && other.id != session.id;
+        self.live.end_those_of(whose.corp_id, whose.employee_id, EndCause::Owner, others).await?;
         tracing::info!(
             target: "deskgate::audit",
             { employee.id = session.employee_id.as_str(), session.id = session.id.as_str() },

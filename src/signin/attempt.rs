@@ -22,6 +22,10 @@ pub(super) struct Attempt<'a> {
     pub(super) device: &'a Device,
     /// What the token will open.
     pub(super) stage: Stage,
+    /// Until when the session is stepped up from its start.
+    pub(super) stepped_up_until: Option<Timestamp>,
+    /// What the login log says where the caller must not be told.
+    pub(super) in_truth: Option<&'static str>,
     /// Who it is, once that is known.
     who: Option<(CorpId, EmployeeId)>,
 }
@@ -29,7 +33,16 @@ pub(super) struct Attempt<'a> {
 impl<'a> Attempt<'a> {
     /// A try by nobody known, at no page known.
     pub(super) fn new(method: LoginMethod, device: &'a Device) -> Self {
-        Self { method, source: None, client: None, device, stage: Stage::Full, who: None }
+        Self {
+            method,
+            source: None,
+            client: None,
+            device,
+            stage: Stage::Full,
+            stepped_up_until: None,
+            in_truth: None,
+            who: None,
+        }
     }
 
     /// The same at a page of this client.
@@ -98,7 +111,7 @@ impl SignIn {
 
     /// Puts a failure down. One that cannot be put down is refused all the same.
     pub(super) async fn record_refusal(&self, attempt: &Attempt<'_>, error: &Error) {
-        self.record_end(attempt, reason(error), &chain(error)).await;
+        self.record_end(attempt, attempt.in_truth.unwrap_or_else(|| reason(error)), &chain(error)).await;
     }
 
     /// Puts down that somebody must bind first.

@@ -43,6 +43,6 @@ impl SignIn {
     /// Who can be signed in.
     pub async fn development_users(&self) -> Result<Vec<Employee>, Error> {
         self.development_only()?;
-        Ok(self.directory.employees(200).await?)
+        Ok(self.directory.employees(None, 200).await?)
     }
 }

@@ -55,11 +55,11 @@ impl Devices {
         Ok(Offer { secret: secret.base32(), otpauth_url: secret.url(&self.issuer, &name) })
     }
 
-    /// Takes the offered secret into use.
-    pub async fn bind(&self, whose: Account<'_>, code: &str) -> Result<(), Error> {
+    /// Takes the offered secret into use in the place of the one that the caller has seen in use, if any.
+    pub async fn bind(&self, whose: Account<'_>, in_use: Option<&str>, code: &str) -> Result<(), Error> {
         let pending = self.state(whose).await?.pending.ok_or(Forbidden::OtpNotOffered)?;
         let step = self.try_code(whose, &pending, code).await?;
-        if self.directory.bind_otp(whose, &pending, step.number()).await? == Taken::No {
+        if self.directory.bind_otp(whose, &pending, in_use, step.number()).await? == Taken::No {
             return Err(Forbidden::OtpNotOffered.into());
         }
         tracing::info!(
@@ -74,7 +74,7 @@ impl Devices {
     pub async fn verify(&self, whose: Account<'_>, code: &str) -> Result<(), Error> {
         let secret = self.state(whose).await?.secret.ok_or(Forbidden::OtpNotBound)?;
         let step = self.try_code(whose, &secret, code).await?;
-        match self.directory.use_otp(whose, step.number()).await? {
+        match self.directory.use_otp(whose, &secret, step.number()).await? {
             Taken::No => Err(Error::OtpWrong),
             Taken::Yes => self.forgive(Tried::Otp, whose).await,
         }
@@ -84,7 +84,7 @@ impl Devices {
     /// the try was charged as something else.
     pub(super) async fn use_up(&self, whose: Account<'_>, closed: &str, code: &str) -> Result<bool, Error> {
         let Some(step) = self.step_of(whose, closed, code)? else { return Ok(false) };
-        Ok(self.directory.use_otp(whose, step.number()).await? == Taken::Yes)
+        Ok(self.directory.use_otp(whose, closed, step.number()).await? == Taken::Yes)
     }
 
     /// The step of a code that fits. Charged to the account first.

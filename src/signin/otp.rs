@@ -60,8 +60,8 @@ impl SignIn {
     /// Takes the offered secret into use. A half-authenticated session is a full one from here on.
     pub async fn otp_bind(&self, known: &Known, code: &str) -> Result<Timestamp, Error> {
         let session = &known.session;
-        self.may_bind_otp(session).await?;
-        self.devices.bind(account(session), code).await?;
+        let in_use = self.may_bind_otp(session).await?;
+        self.devices.bind(account(session), in_use.as_deref(), code).await?;
         self.step_up(session).await
     }
 
@@ -77,14 +77,15 @@ impl SignIn {
         self.step_up(session).await
     }
 
-    /// Whether the caller may bind a device: always the first one, another one only freshly stepped up.
-    async fn may_bind_otp(&self, session: &Session) -> Result<(), Error> {
-        let bound = self.devices.state(account(session)).await?.secret.is_some();
-        match (bound, session.stage) {
-            (false, _) => Ok(()),
-            (true, Stage::OtpBinding) => Err(Forbidden::OtpBound.into()),
-            (true, Stage::Full) if session.is_stepped_up(self.clock.now()) => Ok(()),
-            (true, Stage::Full) => Err(Error::StepUpRequired),
+    /// Whether the caller may bind a device: always the first one, another one only freshly stepped up. Tells which
+    /// secret it would take the place of.
+    async fn may_bind_otp(&self, session: &Session) -> Result<Option<String>, Error> {
+        let in_use = self.devices.state(account(session)).await?.secret;
+        match (&in_use, session.stage) {
+            (None, _) => Ok(in_use),
+            (Some(_), Stage::OtpBinding) => Err(Forbidden::OtpBound.into()),
+            (Some(_), Stage::Full) if session.is_stepped_up(self.clock.now()) => Ok(in_use),
+            (Some(_), Stage::Full) => Err(Error::StepUpRequired),
         }
     }
 

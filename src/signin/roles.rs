@@ -1,11 +1,13 @@
 //! Changing who has which role: for administrators and for operators' commands alike. Live sessions follow.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::session::or_default;
 use crate::directory::{Directory, DirectoryError, RoleChange};
-use crate::domain::employee::{CorpId, EmployeeId};
+use crate::domain::employee::{CorpId, EmployeeId, Standing};
 use crate::domain::role::RoleName;
+use crate::domain::session::EndCause;
 use crate::store::StoreError;
 use crate::store::live::Live;
 
@@ -35,8 +37,14 @@ pub enum RoleFault {
     #[error(transparent)]
     Directory(#[from] DirectoryError),
     /// The store failed: the directory is changed, live sessions may not have followed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
+    #[error("the change is made, but live sessions may not have followed; do it once more")]
+    Store(#[source] StoreError),
+}
+
+impl From<StoreError> for RoleFault {
+    fn from(error: StoreError) -> Self {
+        RoleFault::Store(error)
+    }
 }
 
 /// Changes roles.
@@ -65,17 +73,47 @@ impl Roles {
             Change::Grant => self.directory.grant(corp_id, employee_id, role).await?,
             Change::Take => self.directory.take(corp_id, employee_id, role).await?,
         };
-        if changed != RoleChange::Done {
-            return Ok((changed, 0));
+        match changed {
+            RoleChange::NoEmployee | RoleChange::LastAdmin => Ok((changed, 0)),
+            // Also where nothing was to change: an order before this one may have got as far as the directory only.
+            RoleChange::Done | RoleChange::Unchanged => Ok((changed, self.follow(corp_id, employee_id).await?)),
         }
-        Ok((changed, self.follow(corp_id, employee_id).await?))
     }
 
-    /// Gives live sessions the roles of now. Returns how many there are.
+    /// Gives live sessions the roles of now. Returns how many had others.
     pub async fn follow(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<usize, RoleFault> {
+        let mut changed = 0;
+        let mut roles = self.now(corp_id, employee_id).await?;
+        loop {
+            changed += self.live.change_roles(corp_id, employee_id, &roles).await?;
+            // Two changes at once: the slower must not leave what it has read before the other.
+            let newer = self.now(corp_id, employee_id).await?;
+            if newer == roles {
+                return Ok(changed);
+            }
+            roles = newer;
+        }
+    }
+
+    /// What a new sign-in would get: whoever has lost the last role goes on as anybody does.
+    async fn now(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<Vec<RoleName>, RoleFault> {
         let roles = self.directory.roles(corp_id, employee_id).await?;
-        // What a new sign-in would get: whoever loses the last role goes on as anybody does.
-        let roles = or_default(roles, self.default_role.as_ref());
-        Ok(self.live.change_roles(corp_id, employee_id, &roles).await?)
+        Ok(or_default(roles, self.default_role.as_ref()))
+    }
+
+    /// Lets every live session follow the directory. For a start: a change may have been cut off between the two.
+    pub async fn follow_all(&self) -> Result<(), RoleFault> {
+        let sessions = self.live.store().all(usize::MAX).await?;
+        let people: BTreeSet<_> =
+            sessions.iter().map(|session| (session.corp_id.clone(), session.employee_id.clone())).collect();
+        for (corp_id, employee_id) in people {
+            let employee = self.directory.employee(&corp_id, &employee_id).await?;
+            if employee.is_some_and(|employee| employee.standing == Standing::Active) {
+                self.follow(&corp_id, &employee_id).await?;
+            } else {
+                self.live.end_all_of(&corp_id, &employee_id, EndCause::RolesLost).await?;
+            }
+        }
+        Ok(())
     }
 }

@@ -10,7 +10,7 @@ use crate::domain::device;
 use crate::domain::employee::{Employee, Standing};
 use crate::domain::role::{self, RoleName};
 use crate::domain::secret::random_name;
-use crate::domain::session::{EndCause, LoginMethod, LoginSource, Session, SessionId, Version};
+use crate::domain::session::{EndCause, LoginMethod, LoginSource, Session, SessionId, Stage, Version};
 use crate::error::{Error, Forbidden, TokenFault};
 use crate::store::live::{Known, Switched};
 
@@ -20,6 +20,9 @@ const BROWSERS: usize = 200;
 /// What somebody gets who has signed in.
 #[derive(Debug, Clone, Serialize)]
 pub struct LoggedIn {
+    /// The session behind; the token names it.
+    #[serde(skip)]
+    pub session_id: SessionId,
     /// The access token.
     pub token: String,
     /// Always `Bearer`.
@@ -46,6 +49,9 @@ pub struct LoggedIn {
     pub department: String,
     /// Their picture.
     pub avatar: String,
+    /// What the token opens, where that is not everything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stage: Option<Stage>,
     /// How many tries failed since the last sign-in with a password, if any did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed_tries: Option<u32>,
@@ -96,7 +102,7 @@ impl SignIn {
         if roles == session.roles {
             return Ok(session);
         }
-        self.live.change_roles(corp_id, employee_id, &roles).await?;
+        self.roles.follow(corp_id, employee_id).await?;
         let changed = self.live.session(&session.id, self.clock.now()).await?;
         changed.map(|known| known.session.clone()).ok_or(Error::InvalidToken(TokenFault::Revoked))
     }
@@ -124,7 +130,7 @@ impl SignIn {
             login_method: method,
             login_source: source,
             stage: attempt.stage,
-            stepped_up_until: None,
+            stepped_up_until: attempt.stepped_up_until,
             issued_at: now,
             expires_at: key_end.map_or(end, |key_end| end.min(key_end)),
             key_id: Some(key_id),
@@ -156,6 +162,7 @@ impl SignIn {
     /// What the owner of a new session gets.
     pub(super) fn logged_in(&self, session: &Session) -> LoggedIn {
         LoggedIn {
+            session_id: session.id.clone(),
             token: self.tokens.mint(session, self.clock.now()),
             token_type: "Bearer",
             expires_in: self.clock.now().seconds_until(session.expires_at),
@@ -169,6 +176,7 @@ impl SignIn {
             login_source: session.login_source,
             department: session.department.clone(),
             avatar: session.avatar.clone(),
+            stage: (session.stage != Stage::Full).then_some(session.stage),
             failed_tries: None,
         }
     }
@@ -207,7 +215,7 @@ impl SignIn {
     /// Ends one of the caller's sessions. Durable when it returns; nothing tells somebody else's from none.
     pub async fn end_session(&self, known: &Known, id: &str) -> Result<(), Error> {
         let own = self.sessions(known).await?;
-        let (session, _) = own.iter().find(|(session, _)| session.id.as_str() == id).ok_or(Error::NotFound)?;
+        let (session, _) = own.iter().find(|(session, _)| session.id.as_str() == id).ok_or(Error::NoSession)?;
         self.end_own(known, session).await
     }
 

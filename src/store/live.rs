@@ -376,16 +376,32 @@ impl Live {
         employee_id: &EmployeeId,
         cause: EndCause,
     ) -> Result<usize, StoreError> {
-        let sessions = self.store.of_employee(corp_id, employee_id).await?;
+        self.end_those_of(corp_id, employee_id, cause, |_| true).await
+    }
+
+    /// Ends those sessions of an employee that fit. Returns how many there were.
+    pub async fn end_those_of(
+        &self,
+        corp_id: &CorpId,
+        employee_id: &EmployeeId,
+        cause: EndCause,
+        fits: impl Fn(&Session) -> bool,
+    ) -> Result<usize, StoreError> {
+        let mut sessions = self.store.of_employee(corp_id, employee_id).await?;
+        sessions.retain(fits);
         for session in &sessions {
             self.end(&session.id, cause).await?;
         }
         Ok(sessions.len())
     }
 
-    /// Gives every session of an employee what is known of them now. Returns how many there are.
+    /// Gives every session of an employee what is known of them now. Returns how many had something else.
     pub async fn change_profile(&self, employee: &Employee) -> Result<usize, StoreError> {
-        let sessions = self.store.of_employee(&employee.corp_id, &employee.employee_id).await?;
+        let mut sessions = self.store.of_employee(&employee.corp_id, &employee.employee_id).await?;
+        sessions.retain(|session| {
+            (&session.name, &session.department, &session.avatar)
+                != (&employee.name, &employee.department, &employee.avatar)
+        });
         for session in &sessions {
             self.change(&session.id, |session| {
                 session.name.clone_from(&employee.name);
@@ -407,7 +423,10 @@ impl Live {
         roles: &[RoleName],
     ) -> Result<usize, StoreError> {
         let sessions = self.store.of_employee(corp_id, employee_id).await?;
-        for session in &sessions {
+        let others = sessions.iter().filter(|session| session.roles != roles);
+        let mut changed = 0;
+        for session in others {
+            changed += 1;
             let Some(highest) = role::highest(roles) else {
                 self.end(&session.id, EndCause::RolesLost).await?;
                 continue;
@@ -416,12 +435,30 @@ impl Live {
                 session.roles = roles.to_vec();
                 if !session.holds(session.current_role.as_str()) {
                     session.current_role = highest.clone();
+                    // As at a switch: whoever gets on another hat proves it anew.
+                    session.stepped_up_until = None;
                 }
                 true
             })
             .await?;
         }
-        Ok(sessions.len())
+        Ok(changed)
+    }
+
+    /// Takes every session of an employee down from its step-up: the device that gave it is gone.
+    pub async fn step_down(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<usize, StoreError> {
+        let sessions = self.store.of_employee(corp_id, employee_id).await?;
+        let stepped_up = sessions.iter().filter(|session| session.stepped_up_until.is_some());
+        let mut changed = 0;
+        for session in stepped_up {
+            changed += 1;
+            self.change(&session.id, |session| {
+                session.stepped_up_until = None;
+                true
+            })
+            .await?;
+        }
+        Ok(changed)
     }
 
     /// Changes a record, again and again until nobody came in between. `edit` says whether it may.

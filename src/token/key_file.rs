@@ -65,5 +65,11 @@ pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
     file.write_all(bytes)?;
     file.sync_all()?;
-    std::fs::rename(&unfinished, path)
+    std::fs::rename(&unfinished, path)?;
+    path.parent().map_or(Ok(()), sync_folder)
+}
+
+/// Makes durable which files a folder holds: without it a power cut may bring a removed key back.
+pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
+    std::fs::File::open(folder)?.sync_all()
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::assertion;
-use super::key_file::{create_private_folder, make, parse, start_in, write_private};
+use super::key_file::{create_private_folder, make, parse, start_in, sync_folder, write_private};
 use super::keys::{Jwk, Key, Purpose};
 use crate::config::TokenAlgorithm;
 use crate::domain::clock::Timestamp;
@@ -147,6 +147,20 @@ impl KeyRing {
         }
     }
 
+    /// Until when a token is believed of which nobody knows the key: as long as those of the oldest one, and not at all
+    /// once a key was removed.
+    pub fn fate_of_unknown(&self) -> KeyFate {
+        match self.keys.last() {
+            Some(oldest) if self.turns.len() == self.keys.len() => self.fate(oldest.id()),
+            _ => KeyFate::Gone,
+        }
+    }
+
+    /// Whether every key of another ring is here as well.
+    pub fn has_all_of(&self, other: &KeyRing) -> bool {
+        other.keys.iter().all(|theirs| self.keys.iter().any(|own| own.id() == theirs.id()))
+    }
+
     /// Where each key stands, and until when it is believed, if that is known; the one that begins last first.
     pub fn states(&self, now: Timestamp) -> impl Iterator<Item = (&Key, KeyState, Option<Timestamp>)> {
         let active = self.active(now).id();
@@ -207,7 +221,11 @@ pub fn remove(folder: &Path, key: &Key, now: Timestamp) -> Result<(), KeyFault> 
     if has_begun(key, now) {
         write_private(&path.with_extension(REMOVED), b"").map_err(fault)?;
     }
-    std::fs::remove_file(&path).map_err(fault)
+    match std::fs::remove_file(&path) {
+        // Somebody was faster.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed.and_then(|()| sync_folder(folder)).map_err(fault),
+    }
 }
 
 fn file_of(folder: &Path, id: &KeyId) -> PathBuf {

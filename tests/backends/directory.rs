@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deskgate::directory::factors::{Account, OtpDevice, Taken, Tried};
+use deskgate::directory::people::AgentEdit;
 use deskgate::directory::sql::SqlDirectory;
 use deskgate::directory::{Arriving, Directory, LoginRecord, LoginResult, RoleChange};
 use deskgate::domain::client::Client;
@@ -139,18 +140,23 @@ async fn a_one_time_code_is_used_once(Subject { directory, .. }: &Subject) {
     let (corp, id) = (corp(), id("u1001"));
     let whose = Account { corp_id: &corp, employee_id: &id };
     assert_eq!(directory.otp_device(whose).await.expect("read"), OtpDevice::default());
-    assert_eq!(directory.use_otp(whose, 1).await.expect("use"), Taken::No, "no device");
+    assert_eq!(directory.use_otp(whose, "second", 1).await.expect("use"), Taken::No, "no device");
     directory.offer_otp(whose, "first").await.expect("offer");
     directory.offer_otp(whose, "second").await.expect("offer");
-    assert_eq!(directory.bind_otp(whose, "first", 7).await.expect("bind"), Taken::No, "not on offer any more");
-    assert_eq!(directory.use_otp(whose, 8).await.expect("use"), Taken::No, "not bound yet");
-    assert_eq!(directory.bind_otp(whose, "second", 7).await.expect("bind"), Taken::Yes);
-    assert_eq!(directory.bind_otp(whose, "second", 7).await.expect("bind"), Taken::No, "once");
+    assert_eq!(directory.bind_otp(whose, "first", None, 7).await.expect("bind"), Taken::No, "not on offer any more");
+    assert_eq!(directory.use_otp(whose, "second", 8).await.expect("use"), Taken::No, "not bound yet");
+    assert_eq!(directory.bind_otp(whose, "second", None, 7).await.expect("bind"), Taken::Yes);
+    assert_eq!(directory.bind_otp(whose, "second", None, 7).await.expect("bind"), Taken::No, "once");
     for (step, taken) in [(7, Taken::No), (6, Taken::No), (8, Taken::Yes), (8, Taken::No), (9, Taken::Yes)] {
-        assert_eq!(directory.use_otp(whose, step).await.expect("use"), taken, "{step}");
+        assert_eq!(directory.use_otp(whose, "second", step).await.expect("use"), taken, "{step}");
     }
+    assert_eq!(directory.use_otp(whose, "first", 10).await.expect("use"), Taken::No, "of another secret");
+    directory.offer_otp(whose, "third").await.expect("offer");
+    let bind = |in_use| directory.bind_otp(whose, "third", in_use, 11);
+    assert_eq!(bind(None).await.expect("bind"), Taken::No, "one was bound meanwhile");
+    assert_eq!(bind(Some("first")).await.expect("bind"), Taken::No, "another one is bound");
     let device = directory.otp_device(whose).await.expect("read");
-    assert_eq!((device.secret.as_deref(), device.pending), (Some("second"), None));
+    assert_eq!((device.secret.as_deref(), device.pending.as_deref()), (Some("second"), Some("third")));
     assert!(device.bound_at.is_some() && device.last_verified_at >= device.bound_at);
     assert_eq!(directory.remove_otp(whose).await.expect("remove"), Taken::Yes);
     assert_eq!(directory.remove_otp(whose).await.expect("remove"), Taken::No);
@@ -167,6 +173,76 @@ async fn a_lockout_is_changed_by_one_at_a_time(Subject { directory, clock, .. }:
     let (kept, seen) = directory.lockout(Tried::Otp, whose).await.expect("read");
     assert_eq!(kept, lockout);
     assert_eq!(directory.put_lockout(Tried::Otp, whose, &Lockout::default(), seen).await.expect("put"), Taken::Yes);
+}
+
+async fn a_try_under_way_does_not_undo_an_unlock(Subject { directory, clock, .. }: &Subject) {
+    let (corp, id) = (corp(), id("u1001"));
+    let whose = Account { corp_id: &corp, employee_id: &id };
+    for _ in 0..6 {
+        let (mut lockout, seen) = directory.lockout(Tried::Password, whose).await.expect("read");
+        lockout.on_failure(clock.now());
+        directory.put_lockout(Tried::Password, whose, &lockout, seen).await.expect("put");
+    }
+    assert_eq!(directory.locked(10).await.expect("read").len(), 1);
+    let (before, seen) = directory.lockout(Tried::Password, whose).await.expect("read");
+    assert_eq!(directory.unlock(whose, Some(Tried::Otp)).await.expect("unlock"), Taken::No, "only what is named");
+    assert_eq!(directory.unlock(whose, None).await.expect("unlock"), Taken::Yes);
+    assert_eq!(directory.unlock(whose, None).await.expect("unlock"), Taken::No);
+    let late = directory.put_lockout(Tried::Password, whose, &before, seen).await.expect("put");
+    assert_eq!(late, Taken::No);
+    assert_eq!(directory.lockout(Tried::Password, whose).await.expect("read").0, Lockout::default());
+    assert!(directory.locked(10).await.expect("read").is_empty());
+}
+
+async fn the_last_administrator_is_not_lost_by_a_grant(Subject { directory, .. }: &Subject) {
+    let (corp, admin, other) = (corp(), id("m5001"), id("s3001"));
+    let grant = |who: EmployeeId, role: &'static str| {
+        let corp = corp.clone();
+        async move { directory.grant(&corp, &who, &RoleName::new(role)).await.expect("grant") }
+    };
+    let whose = Account { corp_id: &corp, employee_id: &other };
+    for role in directory.assigned_roles(&corp, &other).await.expect("read") {
+        directory.take(&corp, &other, &role).await.expect("take");
+    }
+    directory
+        .change_agent(whose, AgentEdit { role: Some(&RoleName::new("admin")), ..AgentEdit::default() })
+        .await
+        .expect("change");
+    assert_eq!(directory.take(&corp, &admin, &RoleName::new("admin")).await.expect("take"), RoleChange::Done);
+    // An assignment outdoes the record that makes this one the last.
+    assert_eq!(grant(other.clone(), "user").await, RoleChange::LastAdmin);
+    assert_eq!(directory.roles(&corp, &other).await.expect("read"), [RoleName::new("admin")]);
+    assert_eq!(grant(other.clone(), "admin").await, RoleChange::Done);
+    assert_eq!(grant(other.clone(), "user").await, RoleChange::Done);
+    assert_eq!(grant(id("nobody"), "user").await, RoleChange::NoEmployee);
+}
+
+async fn nothing_is_left_of_a_removed_employee(Subject { directory, .. }: &Subject) {
+    let (corp, id) = (corp(), id("a2001"));
+    let whose = Account { corp_id: &corp, employee_id: &id };
+    directory.offer_otp(whose, "a secret").await.expect("offer");
+    directory.bind_otp(whose, "a secret", None, 1).await.expect("bind");
+    assert_eq!(directory.remove_employee(whose).await.expect("remove"), RoleChange::Done);
+    assert_eq!(directory.remove_employee(whose).await.expect("remove"), RoleChange::NoEmployee);
+    assert_eq!(directory.grant(&corp, &id, &RoleName::new("admin")).await.expect("grant"), RoleChange::NoEmployee);
+    directory.offer_otp(whose, "another").await.expect("offer");
+    let arriving = Arriving { corp_id: &corp, employee_id: &id, name: "", department: "", avatar: "" };
+    directory.welcome(arriving).await.expect("welcome");
+    assert!(directory.roles(&corp, &id).await.expect("read").is_empty());
+    assert_eq!(directory.agent(whose).await.expect("read"), None);
+    assert_eq!(directory.otp_device(whose).await.expect("read"), OtpDevice::default());
+}
+
+async fn employees_are_found_by_what_is_in_their_names(Subject { directory, .. }: &Subject) {
+    let find = |text: &'static str| async move {
+        let found = directory.employees(Some(text), 10).await.expect("find");
+        found.into_iter().map(|employee| employee.employee_id.as_str().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(find("A200").await, ["a2001"]);
+    assert_eq!(find("").await.len(), 6);
+    for none in ["%", "_", "!", "nobody", "' OR 1=1 --"] {
+        assert!(find(none).await.is_empty(), "{none}");
+    }
 }
 
 async fn a_name_is_found_however_it_is_spelled(Subject { directory, .. }: &Subject) {
@@ -253,6 +329,10 @@ suite!(
     the_login_log_is_read_newest_first_and_forgotten_in_time,
     a_one_time_code_is_used_once,
     a_lockout_is_changed_by_one_at_a_time,
+    a_try_under_way_does_not_undo_an_unlock,
+    the_last_administrator_is_not_lost_by_a_grant,
+    nothing_is_left_of_a_removed_employee,
+    employees_are_found_by_what_is_in_their_names,
     a_name_is_found_however_it_is_spelled,
     lockouts_of_nobody_are_forgotten_and_never_too_many,
 );

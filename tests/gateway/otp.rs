@@ -265,3 +265,32 @@ fn codes_are_what_devices_show() {
     assert_eq!(secret.code(Step::at(Timestamp::from_seconds(59))).text(), "287082", "RFC 6238, appendix B");
     assert!(Code::read("287082").is_some());
 }
+
+#[tokio::test]
+async fn a_step_up_is_gone_with_its_device_and_with_the_active_role() {
+    let desk = desk().await;
+    let anton = desk.sign_in("a2001").await;
+    Device::bound(&anton).await;
+    anton.post("/api/danger").await.expect_status(200);
+    desk.command(&["role", "take", "a2001", "agent"]).await.success();
+    anton.post("/api/danger").await.expect_code(1021);
+
+    let mary = desk.sign_in("m5001").await;
+    Device::bound(&mary).await;
+    mary.post("/api/danger").await.expect_status(200);
+    desk.command(&["employee", "otp-remove", "m5001", "--yes"]).await.success();
+    mary.post("/api/danger").await.expect_code(1021);
+}
+
+#[tokio::test]
+async fn a_code_at_the_sign_in_steps_the_session_up() {
+    let desk = desk().await;
+    let anton = desk.sign_in("a2001").await;
+    let password = "tidal meadow 47 envelope";
+    anton.post_json("/api/agents/password", &json!({ "new_password": password })).await.expect_code(0);
+    let device = Device::bound(&anton).await;
+    let body = json!({ "employee_id": "a2001", "password": password, "otp": device.code(0) });
+    let data = desk.anyone().post_json("/api/agents/login", &body).await.expect_code(0).data();
+    let agent = desk.bearing(data["token"].as_str().expect("a token"));
+    agent.post("/api/danger").await.expect_status(200);
+}

@@ -3,12 +3,29 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::time::Duration;
 
+use deskgate::directory::Directory;
+use deskgate::directory::factors::Account;
+use deskgate::directory::people::People;
+use deskgate::directory::sql::SqlDirectory;
 use deskgate::domain::clock::Clock;
+use deskgate::domain::employee::{CorpId, EmployeeId};
+use deskgate::domain::role::RoleName;
 use deskgate::signin::totp::{OtpSecret, Step};
 
 use crate::support::*;
 
 const GOOD: &str = "correct horse battery staple";
+const LONG: &str = "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789\
+                    01234567890123456789012345678";
+
+/// The directory behind a gateway's back.
+async fn directory(desk: &Gateway) -> SqlDirectory {
+    SqlDirectory::open(&desk.data_dir().join("directory.db"), Clock::system()).await.expect("the directory")
+}
+
+async fn roles_of(client: &Client) -> Value {
+    client.get("/api/auth/me").await.expect_code(0).data()["roles"].clone()
+}
 
 async fn listed(desk: &Gateway, what: &[&str]) -> Vec<Value> {
     let args: Vec<&str> = what.iter().copied().chain(["--json"]).collect();
@@ -41,6 +58,9 @@ async fn an_agent_is_made_and_unmade_without_sql() {
 
     desk.command(&["agent", "password", "b7700", "--clear", "--yes"]).await.success();
     login(&desk, json!({ "employee_id": "b7700", "password": GOOD })).await.expect_code(1011);
+    berta.get("/api/auth/me").await.expect_invalid_token();
+    let berta = desk.sign_in("b7700").await;
+    berta.get("/api/agent-desk/x").await.expect_status(200);
     desk.command(&["agent", "remove", "b7700", "--yes"]).await.success();
     assert_eq!(one(&desk, &["agent", "list"], "b7700").await, None);
     let me = berta.get("/api/auth/me").await.expect_code(0).data();
@@ -55,8 +75,9 @@ async fn an_agent_is_made_and_unmade_without_sql() {
 #[tokio::test]
 async fn a_made_up_password_is_printed_and_works() {
     let desk = Gateway::start().await;
-    let said = desk.command(&["agent", "password", "a2001", "--generate"]).await.success();
-    let password = said.lines().last().expect("a password").to_owned();
+    let said = desk.command(&["agent", "password", "a2001", "--generate", "--json"]).await.success();
+    let said: Value = serde_json::from_str(&said).expect("one document");
+    let password = said["password"].as_str().expect("a password").to_owned();
     login(&desk, json!({ "employee_id": "a2001", "password": password })).await.expect_code(0);
     assert!(!desk.logs().contains(&password), "a password is in the log");
 }
@@ -82,7 +103,10 @@ async fn a_disabled_employees_sessions_end_at_once() {
     let mut socket = anton.websocket("/ws/agent").await;
     socket.echo("hello").await;
     let said = desk.command(&["employee", "disable", "a2001", "--json"]).await.success();
-    assert_eq!(serde_json::from_str::<Value>(&said).expect("JSON"), json!({ "changed": true, "sessions": 2 }));
+    assert_eq!(
+        serde_json::from_str::<Value>(&said).expect("JSON"),
+        json!({ "changed": true, "sessions": 2, "note": null })
+    );
     assert_eq!(socket.closed_within(Duration::from_secs(1)).await, Some(4401));
     for client in [&anton, &other] {
         client.get("/api/auth/me").await.expect_invalid_token();
@@ -171,6 +195,13 @@ async fn scripts_can_trust_exit_codes() {
         (4, &["employee", "add", "U1001"]),
         (4, &["employee", "add", "no spaces"]),
         (4, &["employee", "add", "x1", "--corp", "no/slash"]),
+        (4, &["employee", "change", "u1001", "--name", ""]),
+        (4, &["employee", "change", "u1001", "--name", "\u{1b}[31m"]),
+        (4, &["employee", "change", "u1001", "--department", LONG]),
+        (3, &["session", "list", "--employee", "nobody"]),
+        (3, &["role", "list", "--employee", "nobody"]),
+        (3, &["employee", "logins", "nobody"]),
+        (3, &["agent", "password", "u1001", "--clear", "--yes"]),
         (4, &["agent", "add", "a2001"]),
         (4, &["agent", "add", "u1001", "--role", "no role"]),
         (5, &["employee", "remove", "u1001"]),
@@ -254,9 +285,9 @@ async fn a_device_is_bound_from_the_code_in_the_terminal() {
 #[tokio::test]
 async fn wrong_codes_bind_nothing() {
     let desk = Gateway::start().await;
-    let ran = desk.command_hearing(&["employee", "otp-bind", "a2001"], "1\n2\n3\n").await;
+    let ran = desk.command_hearing(&["employee", "otp-bind", "a2001"], "000 000\n111111\n222222\n").await;
     assert_eq!(ran.status.code(), Some(4), "{}", ran.said());
-    let ended = desk.command_hearing(&["employee", "otp-bind", "a2001"], "").await;
+    let ended = desk.command_hearing(&["employee", "otp-bind", "a2001"], "12345\nabc\n\n").await;
     assert_eq!(ended.status.code(), Some(1), "{}", ended.said());
     assert_eq!(one(&desk, &["employee", "list"], "a2001").await.expect("a row")["otp_bound"], false);
 }
@@ -269,8 +300,10 @@ async fn a_locked_account_is_unlocked() {
         login(&desk, json!({ "employee_id": "a2001", "password": "wrong" })).await.expect_code(1011);
     }
     login(&desk, json!({ "employee_id": "a2001", "password": GOOD })).await.expect_code(1429);
+    assert!(one(&desk, &["employee", "list"], "a2001").await.expect("a row")["locked_until"].is_string());
     desk.command(&["employee", "unlock", "a2001"]).await.success();
     login(&desk, json!({ "employee_id": "a2001", "password": GOOD })).await.expect_code(0);
+    assert_eq!(one(&desk, &["employee", "list"], "a2001").await.expect("a row")["locked_until"], Value::Null);
     let again = desk.command(&["employee", "unlock", "m5001", "--json"]).await.success();
     assert_eq!(serde_json::from_str::<Value>(&again).expect("JSON")["changed"], false);
 }
@@ -359,4 +392,215 @@ fn shells_get_completions() {
         let ran = std::process::Command::new(program).args(["completions", shell]).output().expect("the program");
         assert!(ran.success().contains("otp-bind"), "{shell}");
     }
+}
+
+#[tokio::test]
+async fn an_order_that_was_cut_off_is_finished_by_repeating_it() {
+    let desk = Gateway::start().await;
+    let (anton, alice) = (desk.sign_in("a2001").await, desk.sign_in("u1001").await);
+    let behind = directory(&desk).await;
+    let corp = CorpId::new("wwdemo");
+    behind.take(&corp, &EmployeeId::new("a2001"), &RoleName::new("agent")).await.expect("taken");
+    let alice_id = EmployeeId::new("u1001");
+    behind.remove_employee(Account { corp_id: &corp, employee_id: &alice_id }).await.expect("removed");
+    assert_eq!(roles_of(&anton).await, json!(["agent", "user"]), "so far the directory alone is changed");
+
+    desk.command(&["role", "take", "a2001", "agent"]).await.success();
+    assert_eq!(roles_of(&anton).await, json!(["user"]));
+    desk.command(&["employee", "remove", "u1001", "--yes"]).await.success();
+    alice.get("/api/auth/me").await.expect_invalid_token();
+    assert_eq!(desk.command(&["employee", "remove", "u1001", "--yes"]).await.status.code(), Some(3));
+}
+
+#[tokio::test]
+async fn sessions_of_somebody_who_is_gone_can_be_ended() {
+    let desk = Gateway::start().await;
+    let alice = desk.sign_in("u1001").await;
+    let (corp, id) = (CorpId::new("wwdemo"), EmployeeId::new("u1001"));
+    let whose = Account { corp_id: &corp, employee_id: &id };
+    directory(&desk).await.remove_employee(whose).await.expect("removed");
+    desk.command(&["session", "end", "--employee", "u1001"]).await.success();
+    alice.get("/api/auth/me").await.expect_invalid_token();
+}
+
+#[tokio::test]
+async fn what_a_crash_cut_off_is_made_whole_at_the_start() {
+    let mut desk = Gateway::start().await;
+    let (anton, alice) = (desk.sign_in("a2001").await, desk.sign_in("u1001").await);
+    desk.kill_9();
+    let behind = directory(&desk).await;
+    let corp = CorpId::new("wwdemo");
+    behind.take(&corp, &EmployeeId::new("a2001"), &RoleName::new("agent")).await.expect("taken");
+    let id = EmployeeId::new("u1001");
+    behind.remove_employee(Account { corp_id: &corp, employee_id: &id }).await.expect("removed");
+    desk.restart().await;
+    eventually("roles of now", || async { (roles_of(&anton).await == json!(["user"])).then_some(()) }).await;
+    eventually("the end", || async { (alice.get("/api/auth/me").await.status == 401).then_some(()) }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_changes_at_once_sessions_have_both() {
+    let desk = Gateway::start().await;
+    let anton = desk.sign_in("a2001").await;
+    for round in 0..15 {
+        let (one, two) = tokio::join!(
+            desk.command(&["role", "grant", "a2001", "supervisor"]),
+            desk.command(&["role", "take", "a2001", "agent"])
+        );
+        one.success();
+        two.success();
+        assert_eq!(roles_of(&anton).await, json!(["user", "supervisor"]), "round {round}");
+        let (one, two) = tokio::join!(
+            desk.command(&["role", "take", "a2001", "supervisor"]),
+            desk.command(&["role", "grant", "a2001", "agent"])
+        );
+        one.success();
+        two.success();
+        assert_eq!(roles_of(&anton).await, json!(["agent", "user"]), "round {round}");
+    }
+}
+
+#[tokio::test]
+async fn a_role_of_the_agents_record_is_told_when_it_is_taken() {
+    let desk = Gateway::start().await;
+    let said = desk.command(&["role", "take", "s3001", "supervisor"]).await.success();
+    assert!(said.contains("agent's record"), "{said}");
+    let again = desk.command(&["role", "take", "s3001", "supervisor"]).await;
+    assert_eq!(again.status.code(), Some(4), "{}", again.said());
+    let odd = desk.command(&["role", "grant", "u1001", "Admin"]).await.success();
+    assert!(odd.contains("none of user, agent"), "{odd}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sign_in_that_races_the_end_of_its_password_loses() {
+    let desk = Gateway::start().await;
+    for _ in 0..5 {
+        desk.command_hearing(&["agent", "password", "a2001"], &format!("{GOOD}\n")).await.success();
+        let logins: Vec<_> = (0..6)
+            .map(|_| {
+                let anyone = desk.anyone();
+                let body = json!({ "employee_id": "a2001", "password": GOOD });
+                tokio::spawn(async move { anyone.post_json("/api/agents/login", &body).await })
+            })
+            .collect();
+        desk.command(&["agent", "password", "a2001", "--clear", "--yes"]).await.success();
+        desk.command(&["session", "end", "--employee", "a2001"]).await.success();
+        for login in logins {
+            let answer = within(PATIENCE, "a login", login).await.expect("an answer");
+            if let Some(token) = answer.data()["token"].as_str() {
+                desk.bearing(token).get("/api/auth/me").await.expect_invalid_token();
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_signed_in_with_a_password_that_is_no_more_is_out() {
+    let desk = Gateway::start().await;
+    let by_platform = desk.sign_in_by_qrcode("a2001").await;
+    let by_password = |password: &'static str| {
+        let desk = &desk;
+        async move {
+            let answer = login(desk, json!({ "employee_id": "a2001", "password": password })).await;
+            desk.bearing(answer.expect_code(0).data()["token"].as_str().expect("a token"))
+        }
+    };
+    desk.command_hearing(&["agent", "password", "a2001"], &format!("{GOOD}\n")).await.success();
+    let (first, second) = (by_password(GOOD).await, by_password(GOOD).await);
+    let change = json!({ "old_password": GOOD, "new_password": "tidal meadow 47 envelope" });
+    first.post_json("/api/agents/password", &change).await.expect_code(0);
+    second.get("/api/auth/me").await.expect_invalid_token();
+    first.get("/api/auth/me").await.expect_code(0);
+    desk.command(&["agent", "password", "a2001", "--clear", "--yes"]).await.success();
+    first.get("/api/auth/me").await.expect_invalid_token();
+    by_platform.get("/api/auth/me").await.expect_code(0);
+}
+
+#[tokio::test]
+async fn the_login_log_knows_what_the_caller_is_not_told() {
+    let desk = Gateway::start().await;
+    desk.command_hearing(&["agent", "password", "a2001"], &format!("{GOOD}\n")).await.success();
+    desk.command_hearing(&["agent", "password", "s3001"], &format!("{GOOD}\n")).await.success();
+    desk.command(&["employee", "disable", "s3001"]).await.success();
+    for (employee, reason) in [
+        ("a2001", "wrong_password"),
+        ("m5001", "no_password"),
+        ("s3001", "disabled"),
+        ("u1001", "not_an_agent"),
+        ("z9999", "unknown_employee"),
+    ] {
+        login(&desk, json!({ "employee_id": employee, "password": "wrong" })).await.expect_code(1011);
+        let line = listed(&desk, &["employee", "logins", "--limit", "1"]).await.remove(0);
+        assert_eq!((&line["employee_id"], &line["reason"]), (&json!(employee), &json!(reason)), "{line}");
+        assert!(line["at"].as_str().is_some_and(|at| at.ends_with('Z')), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn a_closed_pipe_is_no_failure() {
+    let desk = Gateway::start().await;
+    let program = env!("CARGO_BIN_EXE_deskgate");
+    for command in ["employee list", "employee logins", "completions bash"] {
+        let config = if command.starts_with("completions") {
+            String::new()
+        } else {
+            format!(" --config '{}'", desk.config_file().display())
+        };
+        let script = format!("set -o pipefail; '{program}' {command}{config} | true");
+        let ran = std::process::Command::new("bash").args(["-c", &script]).output().expect("bash");
+        assert!(ran.status.success() && ran.stderr.is_empty(), "{command}: {}", ran.said());
+    }
+}
+
+#[tokio::test]
+async fn commands_make_no_directories_and_leave_foreign_ones_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let desk = Gateway::start().await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let (none, foreign) = (folder.path().join("none"), folder.path().join("foreign"));
+    std::fs::create_dir(&foreign).expect("a folder");
+    std::fs::write(foreign.join("letter.txt"), "dear").expect("a file");
+    std::fs::set_permissions(&foreign, std::fs::Permissions::from_mode(0o755)).expect("open");
+    for (data, says) in [(&none, "no gateway has run"), (&foreign, "not deskgate's")] {
+        let set = format!("server.data_dir={}", data.display());
+        let ran = desk.command(&["employee", "list", "--set", &set]).await;
+        assert_eq!(ran.status.code(), Some(1), "{}", ran.said());
+        assert!(ran.said().contains(says), "{}", ran.said());
+    }
+    assert!(!none.exists());
+    assert_eq!(std::fs::read_dir(&foreign).expect("a folder").count(), 1);
+    assert_eq!(std::fs::metadata(&foreign).expect("a folder").permissions().mode() & 0o777, 0o755);
+}
+
+#[tokio::test]
+async fn people_can_be_put_down_before_the_first_start() {
+    let mut desk = Gateway::start().await;
+    desk.terminate().await;
+    std::fs::remove_dir_all(desk.data_dir()).expect("gone");
+    std::fs::create_dir(desk.data_dir()).expect("an empty one");
+    desk.command(&["employee", "add", "b7700"]).await.success();
+    desk.command(&["role", "grant", "b7700", "user"]).await.success();
+    desk.command(&["key", "rotate", "--now"]).await.success();
+    desk.restart().await;
+    desk.sign_in("b7700").await.get("/api/auth/me").await.expect_code(0);
+}
+
+#[tokio::test]
+async fn commands_at_the_same_time_wait_for_each_other() {
+    let mut desk = Gateway::start().await;
+    desk.terminate().await;
+    let ids = ["b1", "b2", "b3", "b4"];
+    let commands = ids.map(|id| [String::from("employee"), String::from("add"), id.to_owned()]);
+    let running = commands.iter().map(|args| async {
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        desk.command(&args).await
+    });
+    for ran in futures::future::join_all(running).await {
+        ran.success();
+        assert!(ran.said().contains("an operator added an employee"), "offline, too, a change is told: {}", ran.said());
+    }
+    assert_eq!(
+        listed(&desk, &["employee", "list", "b"]).await.iter().filter(|row| row["name"] == row["employee_id"]).count(),
+        4
+    );
 }

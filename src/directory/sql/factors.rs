@@ -64,6 +64,13 @@ impl Factors for SqlDirectory {
         Ok(row.as_ref().and_then(|row| agent_of(row, 0)))
     }
 
+    async fn renew_password(&self, whose: Account<'_>, old: &str, hash: &str) -> Result<Taken, DirectoryError> {
+        const RENEW: &str =
+            "UPDATE agents SET password_hash = $3 WHERE corp_id = $1 AND employee_id = $2 AND password_hash = $4";
+        let (hash, old) = (hash.to_owned(), old.to_owned());
+        self.change(RENEW, whose, |query| query.bind(hash).bind(old)).await
+    }
+
     async fn set_password(&self, whose: Account<'_>, hash: &str) -> Result<Taken, DirectoryError> {
         const SET: &str = "UPDATE agents SET password_hash = $3 WHERE corp_id = $1 AND employee_id = $2";
         let hash = hash.to_owned();
@@ -90,25 +97,34 @@ impl Factors for SqlDirectory {
     }
 
     async fn offer_otp(&self, whose: Account<'_>, pending: &str) -> Result<(), DirectoryError> {
-        const OFFER: &str = "INSERT INTO otp_devices (corp_id, employee_id, pending) VALUES ($1, $2, $3)
+        const OFFER: &str = "INSERT INTO otp_devices (corp_id, employee_id, pending)
+             SELECT $1, $2, $3 FROM employees WHERE corp_id = $1 AND employee_id = $2
              ON CONFLICT (corp_id, employee_id) DO UPDATE SET pending = excluded.pending";
         let pending = pending.to_owned();
         self.change(OFFER, whose, |query| query.bind(pending)).await.map(|_| ())
     }
 
-    async fn bind_otp(&self, whose: Account<'_>, pending: &str, step: i64) -> Result<Taken, DirectoryError> {
+    async fn bind_otp(
+        &self,
+        whose: Account<'_>,
+        pending: &str,
+        in_use: Option<&str>,
+        step: i64,
+    ) -> Result<Taken, DirectoryError> {
         // The step of another secret means nothing for this one.
         const BIND: &str = "UPDATE otp_devices SET secret = pending, pending = NULL, bound_at = $5,
-             last_verified_at = $5, last_step = $4 WHERE corp_id = $1 AND employee_id = $2 AND pending = $3";
+             last_verified_at = $5, last_step = $4 WHERE corp_id = $1 AND employee_id = $2 AND pending = $3
+             AND coalesce(secret, '') = $6";
         let (pending, now) = (pending.to_owned(), self.clock.now().millis());
-        self.change(BIND, whose, |query| query.bind(pending).bind(step).bind(now)).await
+        let in_use = in_use.unwrap_or_default().to_owned();
+        self.change(BIND, whose, |query| query.bind(pending).bind(step).bind(now).bind(in_use)).await
     }
 
-    async fn use_otp(&self, whose: Account<'_>, step: i64) -> Result<Taken, DirectoryError> {
+    async fn use_otp(&self, whose: Account<'_>, secret: &str, step: i64) -> Result<Taken, DirectoryError> {
         const USE: &str = "UPDATE otp_devices SET last_step = $3, last_verified_at = $4
-             WHERE corp_id = $1 AND employee_id = $2 AND secret IS NOT NULL AND last_step < $3";
-        let now = self.clock.now().millis();
-        self.change(USE, whose, |query| query.bind(step).bind(now)).await
+             WHERE corp_id = $1 AND employee_id = $2 AND secret = $5 AND last_step < $3";
+        let (now, secret) = (self.clock.now().millis(), secret.to_owned());
+        self.change(USE, whose, |query| query.bind(step).bind(now).bind(secret)).await
     }
 
     async fn remove_otp(&self, whose: Account<'_>) -> Result<Taken, DirectoryError> {
@@ -137,14 +153,14 @@ impl Factors for SqlDirectory {
         lockout: &Lockout,
         seen: Version,
     ) -> Result<Taken, DirectoryError> {
-        const PUT: &str = "INSERT INTO lockouts (corp_id, employee_id, tried, state, version, changed_at)
-             VALUES ($1, $2, $3, $4, $5 + 1, $6)
-             ON CONFLICT (corp_id, employee_id, tried)
-             DO UPDATE SET state = excluded.state, version = excluded.version, changed_at = excluded.changed_at
-             WHERE lockouts.version = $5";
+        const FIRST: &str = "INSERT INTO lockouts (corp_id, employee_id, tried, state, version, changed_at)
+             VALUES ($1, $2, $3, $4, $5 + 1, $6) ON CONFLICT (corp_id, employee_id, tried) DO NOTHING";
+        const NEXT: &str = "UPDATE lockouts SET state = $4, version = $5 + 1, changed_at = $6
+             WHERE corp_id = $1 AND employee_id = $2 AND tried = $3 AND version = $5";
+        let put = if seen == Version(0) { FIRST } else { NEXT };
         let state = serde_json::to_string(lockout).map_err(unavailable)?;
         let now = self.clock.now().millis();
-        self.change(PUT, whose, |query| query.bind(tried.as_str()).bind(state).bind(seen.0).bind(now)).await
+        self.change(put, whose, |query| query.bind(tried.as_str()).bind(state).bind(seen.0).bind(now)).await
     }
 
     async fn forget_nobodys(&self, quiet: Duration, most: usize) -> Result<(), DirectoryError> {

@@ -4,10 +4,12 @@ use async_trait::async_trait;
 use sqlx::Row;
 
 use super::{SqlDirectory, standing_of, unavailable};
-use crate::directory::factors::{Account, Taken};
+use crate::directory::factors::{Account, Taken, Tried};
 use crate::directory::people::{AgentEdit, AgentEntry, EmployeeEdit, People};
 use crate::directory::{Arriving, DirectoryError, RoleChange};
+use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, EmployeeId, Standing};
+use crate::domain::lockout::Lockout;
 use crate::domain::role::RoleName;
 
 /// Whether somebody else than `$1`, `$2` is an administrator: may sign in, and has the role, by assignment or, where
@@ -41,6 +43,8 @@ macro_rules! is_admin {
                          AND held.employee_id = $2))))"
     };
 }
+
+pub(super) use is_admin;
 
 impl SqlDirectory {
     /// What a guarded change that changed nothing means: nobody there, or the guard.
@@ -220,9 +224,31 @@ impl People for SqlDirectory {
         self.change(CLEAR, whose, |query| query).await
     }
 
-    async fn unlock(&self, whose: Account<'_>) -> Result<Taken, DirectoryError> {
-        const UNLOCK: &str = "DELETE FROM lockouts WHERE corp_id = $1 AND employee_id = $2";
-        self.change(UNLOCK, whose, |query| query).await
+    async fn unlock(&self, whose: Account<'_>, tried: Option<Tried>) -> Result<Taken, DirectoryError> {
+        // The row stays, one version on: a try that is under way must not bring the old state back.
+        const UNLOCK: &str = "UPDATE lockouts SET state = '{}', version = version + 1, changed_at = $3
+             WHERE corp_id = $1 AND employee_id = $2 AND state <> '{}' AND ($4 = '' OR tried = $4)";
+        let (now, tried) = (self.clock.now().millis(), tried.map_or("", Tried::as_str));
+        self.change(UNLOCK, whose, |query| query.bind(now).bind(tried)).await
+    }
+
+    async fn locked(&self, limit: usize) -> Result<Vec<(CorpId, EmployeeId, Timestamp)>, DirectoryError> {
+        // The state is a text of ours: which of them are locked is for it to say.
+        let rows = sqlx::query("SELECT corp_id, employee_id, state FROM lockouts WHERE corp_id <> '' LIMIT $1")
+            .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+            .fetch_all(&self.pool)
+            .await
+            .map_err(unavailable)?;
+        let now = self.clock.now();
+        let mut locked = Vec::new();
+        for row in rows {
+            let state: Lockout = serde_json::from_str(row.get::<&str, _>(2)).map_err(unavailable)?;
+            if let Err(wait) = state.admit(now) {
+                let (corp_id, employee_id) = (row.get::<String, _>(0), row.get::<String, _>(1));
+                locked.push((CorpId::new(corp_id), EmployeeId::new(employee_id), now.plus(wait.retry_after)));
+            }
+        }
+        Ok(locked)
     }
 
     async fn browsers_of(&self, whose: Account<'_>, limit: usize) -> Result<Vec<String>, DirectoryError> {
