@@ -17,6 +17,7 @@ use crate::token::seal::Seal;
 use crate::token::vault::Vault;
 use devices::Devices;
 use password::Passwords;
+use tries::Tries;
 
 mod admin;
 
@@ -45,6 +46,8 @@ pub mod session;
 pub mod ticket;
 
 pub mod totp;
+
+mod tries;
 
 /// What is set about signing in.
 #[derive(Debug, Clone)]
@@ -108,6 +111,7 @@ pub struct SignIn {
     tokens: Arc<Tokens>,
     seal: Seal,
     devices: Devices,
+    tries: Tries,
     clock: Clock,
     metrics: Arc<Metrics>,
     parked: ticket::Parked,
@@ -147,6 +151,7 @@ impl SignIn {
     /// Puts the parts together.
     pub fn new(settings: Settings, parts: Parts) -> Self {
         let Parts { live, directory, platform, tokens, seal, devices, passwords, vault, clock, metrics } = parts;
+        let tries = Tries::new(directory.clone(), clock.clone());
         let roles = roles::Roles::new(live.clone(), directory.clone(), settings.default_role.clone());
         Self {
             settings,
@@ -157,6 +162,7 @@ impl SignIn {
             tokens,
             seal,
             devices,
+            tries,
             clock,
             metrics,
             parked: ticket::Parked::default(),

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::incoming::Query;
 use crate::directory::factors::Taken;
 use crate::directory::{Assignment, AssignmentsAsked, RoleChange};
+use crate::domain::role::RoleName;
 use crate::error::{BadRequest, Error};
 use crate::signin::SignIn;
 use crate::signin::roles::Change;
@@ -57,10 +58,20 @@ pub async fn user_roles(signin: &SignIn, query: &Query) -> Result<UserRoles, Err
     Ok(UserRoles { items: found.items, total: found.total, page, page_size })
 }
 
-/// Gives or takes a role.
-pub async fn change(signin: &SignIn, admin: &Known, body: UserRole, change: Change) -> Result<Changed, Error> {
+/// What became of a change of roles.
+#[derive(Debug, Serialize)]
+pub struct RolesChanged {
+    success: bool,
+    changed: bool,
+    sessions: usize,
+    roles: Vec<RoleName>,
+}
+
+/// Gives or takes a role. Says which roles there are now: an agent's record may give the one that was taken.
+pub async fn change(signin: &SignIn, admin: &Known, body: UserRole, change: Change) -> Result<RolesChanged, Error> {
     let (changed, sessions) = signin.change_role(admin, &body.employee_id, &body.role, change).await?;
-    Ok(Changed { success: true, changed: changed == RoleChange::Done, sessions })
+    let roles = signin.roles_now(&body.employee_id).await?;
+    Ok(RolesChanged { success: true, changed: changed == RoleChange::Done, sessions, roles })
 }
 
 /// Ends every session of an employee.

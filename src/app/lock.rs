@@ -1,5 +1,6 @@
 //! One process per data directory.
 
+use std::ffi::OsStr;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -10,6 +11,9 @@ use super::StartFault;
 use crate::token::key_file::create_private_folder;
 
 const FILE: &str = "lock";
+
+/// What may be there before the first start: keys that were put there, and what the root of a volume holds.
+const EXPECTED: [&str; 2] = ["keys", "lost+found"];
 
 /// Longer than a command takes.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -26,8 +30,9 @@ impl DataLock {
     /// Makes the directory a private one of ours. One that is somebody else's is left alone.
     pub(super) fn prepare(data: &Path) -> Result<(), StartFault> {
         let fault = |source| StartFault::Data { path: data.to_owned(), source };
+        let foreign = |name: &OsStr| !EXPECTED.iter().any(|own| name == *own);
         let empty = match std::fs::read_dir(data) {
-            Ok(mut entries) => entries.next().is_none(),
+            Ok(entries) => !entries.flatten().any(|entry| foreign(&entry.file_name())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => true,
             Err(error) => return Err(fault(error)),
         };

@@ -53,6 +53,12 @@ impl SignIn {
         Ok(changed)
     }
 
+    /// The roles that an employee of the main corporation has, by assignment, by their agent's record or by default.
+    pub async fn roles_now(&self, employee_id: &str) -> Result<Vec<RoleName>, Error> {
+        let (corp_id, employee_id) = self.employee_named(employee_id)?;
+        Ok(self.roles.now(&corp_id, &employee_id).await?)
+    }
+
     /// Ends every session of an employee. Returns how many there were.
     pub async fn end_sessions_of(&self, admin: &Known, employee_id: &str) -> Result<usize, Error> {
         // By name alone: somebody who was removed may have left sessions behind.

@@ -7,11 +7,12 @@
 use super::attempt::Attempt;
 use super::password::{Busy, NewPassword, PasswordHash, Place, Verdict};
 use super::session::LoggedIn;
+use super::tries::Charged;
 use super::{Device, SignIn};
 use crate::directory::factors::{Account, Agent, Taken, Tried};
 use crate::domain::employee::{CorpId, Employee, EmployeeId, Standing};
-use crate::domain::lockout::{Locked, Lockout, Told};
-use crate::domain::session::{EndCause, LoginMethod, LoginSource, Session, Stage, Version};
+use crate::domain::lockout::Told;
+use crate::domain::session::{EndCause, LoginMethod, LoginSource, Session, Stage};
 use crate::error::{BadRequest, Error, Forbidden, Part};
 use crate::store::live::Known;
 
@@ -31,13 +32,6 @@ pub struct AgentLogin<'a> {
 /// How many names that are nobody's are remembered. A guesser who wants one forgotten before its lock is over must
 /// invent so many others meanwhile, and each costs a place at the gate.
 pub(super) const MOST_NOBODYS: usize = 100_000;
-
-/// A try that was charged: what stood there before, and what was told.
-struct Charged {
-    before: Lockout,
-    seen: Version,
-    told: Told,
-}
 
 /// An agent who may sign in.
 struct Found {
@@ -143,7 +137,7 @@ impl SignIn {
         let named = self.name(ask.employee_id, attempt).await?;
         // Before anything is written: of a storm only those who will have a turn cost the directory something.
         let place = self.passwords.place().map_err(busy)?;
-        let charged = self.charge_password(named.account()).await?;
+        let charged = self.tries.charge(Tried::Password, named.account()).await?;
         let hash = named.hash()?;
         let verdict = self.check_password(place, hash.as_ref(), password, named.account(), &charged).await?;
         let Verdict::Right { renewed } = verdict else {
@@ -155,10 +149,10 @@ impl SignIn {
         let second = self.second_factor(&found, ask.otp, attempt).await;
         if let Err(Error::StepUpRequired) = &second {
             // The right password and the question for the device: no failed try that the owner should hear of.
-            self.take_back(found.account(), &charged).await?;
+            self.tries.take_back(found.account(), &charged).await?;
         }
         second?;
-        self.forgive_password(found.account()).await?;
+        self.tries.forgive(Tried::Password, found.account()).await?;
         let mut proved = found.agent.password_hash.clone().unwrap_or_default();
         if let Some(renewed) = renewed {
             let better = renewed.phc();
@@ -203,7 +197,7 @@ impl SignIn {
         match self.passwords.verify(place, hash, password).await {
             Ok(verdict) => Ok(verdict),
             Err(fault) => {
-                self.take_back(whose, charged).await?;
+                self.tries.take_back(whose, charged).await?;
                 Err(busy(fault))
             }
         }
@@ -267,9 +261,9 @@ impl SignIn {
         if let Some(hash) = hash.map_err(|fault| Error::unexpected(Part::Directory, fault))? {
             let old = old.ok_or(Error::OldPasswordMissing)?;
             let place = self.passwords.place().map_err(busy)?;
-            let charged = self.charge_password(whose).await?;
+            let charged = self.tries.charge(Tried::Password, whose).await?;
             match self.check_password(place, Some(&hash), old, whose, &charged).await? {
-                Verdict::Right { .. } => self.forgive_password(whose).await?,
+                Verdict::Right { .. } => self.tries.forgive(Tried::Password, whose).await?,
                 Verdict::Wrong => return Err(Error::OldPasswordWrong),
             }
         }
@@ -289,31 +283,6 @@ impl SignIn {
         );
         Ok(())
     }
-
-    async fn charge_password(&self, whose: Account<'_>) -> Result<Charged, Error> {
-        loop {
-            let (before, seen) = self.directory.lockout(Tried::Password, whose).await?;
-            let mut lockout = before.clone();
-            let told = lockout.charge(self.clock.now()).map_err(locked)?;
-            if self.directory.put_lockout(Tried::Password, whose, &lockout, seen).await? == Taken::Yes {
-                return Ok(Charged { before, seen, told });
-            }
-        }
-    }
-
-    /// Takes a charge back, unless somebody has tried since: theirs counts then, and this one with it.
-    async fn take_back(&self, whose: Account<'_>, charged: &Charged) -> Result<(), Error> {
-        self.directory.put_lockout(Tried::Password, whose, &charged.before, charged.seen.next()).await?;
-        Ok(())
-    }
-
-    async fn forgive_password(&self, whose: Account<'_>) -> Result<(), Error> {
-        self.devices.forgive(Tried::Password, whose).await
-    }
-}
-
-fn locked(locked: Locked) -> Error {
-    Error::Locked { retry_after: locked.retry_after }
 }
 
 fn busy(busy: Busy) -> Error {

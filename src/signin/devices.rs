@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use super::totp::{Code, OtpSecret, Step};
+use super::tries::Tries;
 use crate::directory::Directory;
 use crate::directory::factors::{Account, OtpDevice, Taken, Tried};
 use crate::domain::clock::Clock;
@@ -28,6 +29,7 @@ pub struct Devices {
     vault: Arc<Vault>,
     clock: Clock,
     issuer: String,
+    tries: Tries,
 }
 
 /// What ties a closed secret to its owner.
@@ -38,7 +40,8 @@ fn about(whose: Account<'_>) -> String {
 impl Devices {
     /// `issuer` is what the device shows beside the code.
     pub fn new(directory: Arc<dyn Directory>, vault: Arc<Vault>, clock: Clock, issuer: String) -> Self {
-        Self { directory, vault, clock, issuer }
+        let tries = Tries::new(directory.clone(), clock.clone());
+        Self { directory, vault, clock, issuer, tries }
     }
 
     /// How somebody's device stands.
@@ -67,7 +70,7 @@ impl Devices {
             { employee.id = whose.employee_id.as_str() },
             "a one-time-password device was bound"
         );
-        self.forgive(Tried::Otp, whose).await
+        self.tries.forgive(Tried::Otp, whose).await
     }
 
     /// Takes a code of the bound device and uses it up.
@@ -76,7 +79,7 @@ impl Devices {
         let step = self.try_code(whose, &secret, code).await?;
         match self.directory.use_otp(whose, &secret, step.number()).await? {
             Taken::No => Err(Error::OtpWrong),
-            Taken::Yes => self.forgive(Tried::Otp, whose).await,
+            Taken::Yes => self.tries.forgive(Tried::Otp, whose).await,
         }
     }
 
@@ -89,7 +92,7 @@ impl Devices {
 
     /// The step of a code that fits. Charged to the account first.
     async fn try_code(&self, whose: Account<'_>, closed: &str, code: &str) -> Result<Step, Error> {
-        self.charge(whose).await?;
+        self.tries.charge(Tried::Otp, whose).await?;
         let fits = self.step_of(whose, closed, code)?;
         if fits.is_none() {
             tracing::info!(
@@ -106,26 +109,5 @@ impl Devices {
         let secret =
             opened.ok_or_else(|| Error::unexpected(Part::Directory, "a one-time-password secret cannot be opened"))?;
         Ok(Code::read(code).and_then(|code| secret.check(&code, self.clock.now())))
-    }
-
-    async fn charge(&self, whose: Account<'_>) -> Result<(), Error> {
-        loop {
-            let (mut lockout, seen) = self.directory.lockout(Tried::Otp, whose).await?;
-            lockout.charge(self.clock.now()).map_err(|locked| Error::Locked { retry_after: locked.retry_after })?;
-            if self.directory.put_lockout(Tried::Otp, whose, &lockout, seen).await? == Taken::Yes {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Forgets failed tries after a success.
-    pub(super) async fn forgive(&self, tried: Tried, whose: Account<'_>) -> Result<(), Error> {
-        loop {
-            let (mut lockout, seen) = self.directory.lockout(tried, whose).await?;
-            lockout.on_success();
-            if self.directory.put_lockout(tried, whose, &lockout, seen).await? == Taken::Yes {
-                return Ok(());
-            }
-        }
     }
 }

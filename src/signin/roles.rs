@@ -96,7 +96,7 @@ impl Roles {
     }
 
     /// What a new sign-in would get: whoever has lost the last role goes on as anybody does.
-    async fn now(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<Vec<RoleName>, RoleFault> {
+    pub async fn now(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<Vec<RoleName>, RoleFault> {
         let roles = self.directory.roles(corp_id, employee_id).await?;
         Ok(or_default(roles, self.default_role.as_ref()))
     }
