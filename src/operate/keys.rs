@@ -129,7 +129,7 @@ impl KeyDesk {
     /// Takes keys into use, if they are others than before; [`KeyDesk::settle`] is to follow.
     pub fn take(&self, ring: KeyRing) {
         let before = self.tokens.keys();
-        if ring.has_all_of(&before) && before.has_all_of(&ring) {
+        if ring.is_same_as(&before) {
             return;
         }
         let lost = !ring.has_all_of(&before);

@@ -5,6 +5,7 @@
 //! signatures have it in hand when its turn comes. So the folder alone says everything, and no gateway has to be told
 //! a state.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -159,6 +160,12 @@ impl KeyRing {
     /// Whether every key of another ring is here as well.
     pub fn has_all_of(&self, other: &KeyRing) -> bool {
         other.keys.iter().all(|theirs| self.keys.iter().any(|own| own.id() == theirs.id()))
+    }
+
+    /// Whether another ring has the same keys and the same turns.
+    pub fn is_same_as(&self, other: &KeyRing) -> bool {
+        let turns = |ring: &KeyRing| ring.turns.iter().copied().collect::<BTreeSet<_>>();
+        self.has_all_of(other) && other.has_all_of(self) && turns(self) == turns(other)
     }
 
     /// Where each key stands, and until when it is believed, if that is known; the one that begins last first.

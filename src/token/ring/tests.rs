@@ -57,7 +57,10 @@ fn removing_a_key_does_not_bring_the_one_before_it_back() {
     assert!(ring.believed(&ids[0], now).is_none(), "it was over before");
     let second = ring.believed(&ids[1], now).expect("a believed key");
     remove(folder.path(), second, now).expect("removed");
+    let before = ring;
     let ring = read(&folder, now);
+    assert!(!ring.is_same_as(&before) && ring.is_same_as(&read(&folder, now)));
+    assert!(before.has_all_of(&ring) && !ring.has_all_of(&before));
     assert!(ring.believed(&ids[0], now).is_none(), "it is still over");
     assert_eq!(ring.fate(&ids[1]), KeyFate::Gone);
     assert_eq!(*ring.active(now).id(), ids[2]);
