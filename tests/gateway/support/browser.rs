@@ -156,7 +156,10 @@ impl Browser {
 
     /// What the QR code on the page says, read from its pixels as a phone would.
     pub async fn qr_code(&self, selector: &str) -> String {
-        let source = self.finds("a QR code", &format!("document.querySelector('{selector}')?.src")).await;
+        // Before its code has come the picture has an address of another kind.
+        let drawn = "source?.startsWith('data:image/png') ? source : null";
+        let find = format!("(source => {drawn})(document.querySelector('{selector}')?.src)");
+        let source = self.finds("a QR code", &find).await;
         let data = source.as_str().and_then(|text| text.strip_prefix("data:image/png;base64,")).expect("a picture");
         use base64::Engine;
         let bytes = base64::engine::general_purpose::STANDARD.decode(data).expect("base64");
