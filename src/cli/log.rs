@@ -3,15 +3,29 @@
 
 use std::io::IsTerminal;
 
+use tracing::Dispatch;
 use tracing_appender::non_blocking::WorkerGuard;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::{LogConfig, LogFormat};
 
 /// Starts the log. Lines are written until the guard is dropped.
 pub(super) fn start(config: &LogConfig) -> Result<WorkerGuard, String> {
+    let (lines, guard) = lines(config)?;
+    tracing::dispatcher::set_global_default(lines).map_err(|error| error.to_string())?;
+    log::set_max_level(log::LevelFilter::Warn);
+    log::set_logger(&EngineLog).map_err(|error| error.to_string())?;
+    Ok(guard)
+}
+
+/// The audit lines alone, for an order that no gateway carries out: a command may give several, each with its own.
+pub(super) fn audit(config: &LogConfig) -> Result<(Dispatch, WorkerGuard), String> {
+    lines(&LogConfig { level: "off,deskgate::audit=info".to_owned(), ..config.clone() })
+}
+
+/// Where lines go, and what keeps them going.
+fn lines(config: &LogConfig) -> Result<(Dispatch, WorkerGuard), String> {
     let filter = EnvFilter::try_new(&config.level).map_err(|error| format!("log.level: {error}"))?;
     // A blocked pipe must not hold up requests: lines that do not fit are dropped and counted by the writer.
     let (writer, guard) = tracing_appender::non_blocking(std::io::stderr());
@@ -22,15 +36,13 @@ pub(super) fn start(config: &LogConfig) -> Result<WorkerGuard, String> {
     };
     let registry = tracing_subscriber::registry().with(filter);
     let layer = tracing_subscriber::fmt::layer().with_writer(writer);
-    let started = if json {
-        registry.with(layer.json().flatten_event(true).with_current_span(false).with_span_list(false)).try_init()
+    let lines = if json {
+        let layer = layer.json().flatten_event(true).with_current_span(false).with_span_list(false);
+        Dispatch::new(registry.with(layer))
     } else {
-        registry.with(layer.with_ansi(std::io::stderr().is_terminal())).try_init()
+        Dispatch::new(registry.with(layer.with_ansi(std::io::stderr().is_terminal())))
     };
-    started.map_err(|error| error.to_string())?;
-    log::set_max_level(log::LevelFilter::Warn);
-    log::set_logger(&EngineLog).map_err(|error| error.to_string())?;
-    Ok(guard)
+    Ok((lines, guard))
 }
 
 /// The engine's lines, cleaned.

@@ -5,11 +5,11 @@ use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use tracing::instrument::WithSubscriber;
 
 use super::show::{self, Shown};
 use super::{ConfigArgs, Exit, Failed, complain, complain_of, log, runtime};
 use crate::app::{self, ControlFault, StartFault};
-use crate::config::{Config, LogConfig};
 use crate::operate::{self, Command, Done, OperateFault, Who};
 
 /// How an order is given and its outcome shown.
@@ -99,9 +99,9 @@ impl OrderArgs {
                 match app::open_offline(&config).await {
                     Ok((operator, _lock)) => {
                         // Nobody else writes the audit lines then.
-                        let _log = log::start(&audit_only(&config)).map_err(complain)?;
-                        let uid = nix::unistd::getuid().as_raw();
-                        return operate::given_by(uid, operator.run(command)).await.map_err(refused);
+                        let (audit, _guard) = log::audit(&config.log).map_err(complain)?;
+                        let order = operate::given_by(nix::unistd::getuid().as_raw(), operator.run(command));
+                        return order.with_subscriber(audit).await.map_err(refused);
                     }
                     // Another command, or a gateway that starts: it will be done, or answer, in a moment.
                     Err(StartFault::Locked(_)) if begun.elapsed() < PATIENCE => tokio::time::sleep(BREATHER).await,
@@ -116,10 +116,6 @@ impl OrderArgs {
 const PATIENCE: Duration = Duration::from_secs(10);
 
 const BREATHER: Duration = Duration::from_millis(50);
-
-fn audit_only(config: &Config) -> LogConfig {
-    LogConfig { level: "off,deskgate::audit=info".to_owned(), ..config.log.clone() }
-}
 
 fn refused(fault: OperateFault) -> Failed {
     let exit = match &fault {

@@ -134,6 +134,10 @@ impl Operator {
                 let employee = self.known(&who).await?;
                 let in_use = self.devices.state(account(&employee)).await?.secret;
                 self.devices.bind(account(&employee), in_use.as_deref(), &code.0).await?;
+                if in_use.is_some() {
+                    // What the device before it has stepped up goes with it.
+                    self.live.step_down(&employee.corp_id, &employee.employee_id).await.map_err(failed)?;
+                }
                 self.told(Taken::Yes, &who, "bound a one-time-password device")
             }
             EmployeeOrder::OtpRemove { who } => {
@@ -217,7 +221,7 @@ impl Operator {
         loop {
             sessions += match employee.standing {
                 Standing::Active => self.live.change_profile(&employee).await.map_err(failed)?,
-                Standing::Disabled => self.end_sessions(&employee).await?,
+                Standing::Disabled => self.end_sessions_of(account(&employee)).await?,
             };
             // Two changes at once: the slower must not leave what it has read before the other.
             let newer = self.known(who).await?;
@@ -247,10 +251,6 @@ impl Operator {
         }
         audit(&who.employee_id, "removed an employee");
         Ok(Done::changed(sessions))
-    }
-
-    async fn end_sessions(&self, employee: &Employee) -> Result<usize, OperateFault> {
-        self.end_sessions_of(account(employee)).await
     }
 
     async fn end_sessions_of(&self, whose: Account<'_>) -> Result<usize, OperateFault> {

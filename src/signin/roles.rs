@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::session::or_default;
 use crate::directory::{Directory, DirectoryError, RoleChange};
 use crate::domain::employee::{CorpId, EmployeeId, Standing};
 use crate::domain::role::RoleName;
@@ -95,10 +94,11 @@ impl Roles {
         }
     }
 
-    /// What a new sign-in would get: whoever has lost the last role goes on as anybody does.
+    /// The roles that count, as a new sign-in would get them: those of the directory, else the configured one, else none.
+    /// Whoever has lost the last role goes on as anybody does.
     pub async fn now(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<Vec<RoleName>, RoleFault> {
         let roles = self.directory.roles(corp_id, employee_id).await?;
-        Ok(or_default(roles, self.default_role.as_ref()))
+        Ok(if roles.is_empty() { self.default_role.clone().into_iter().collect() } else { roles })
     }
 
     /// Lets every live session follow the directory. For a start: a change may have been cut off between the two.

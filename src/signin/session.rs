@@ -68,8 +68,7 @@ pub struct Verified {
 impl SignIn {
     /// The roles of somebody who signs in through the platform.
     pub(super) async fn roles_of(&self, employee: &Employee) -> Result<Vec<RoleName>, Error> {
-        let roles = self.directory.roles(&employee.corp_id, &employee.employee_id).await?;
-        let roles = or_default(roles, self.settings.default_role.as_ref());
+        let roles = self.roles.now(&employee.corp_id, &employee.employee_id).await?;
         if roles.is_empty() { Err(Forbidden::NoRole.into()) } else { Ok(roles) }
     }
 
@@ -92,8 +91,7 @@ impl SignIn {
     async fn settle(&self, session: Session) -> Result<Session, Error> {
         let (corp_id, employee_id) = (&session.corp_id, &session.employee_id);
         let employee = self.directory.employee(corp_id, employee_id).await?;
-        let roles = self.directory.roles(corp_id, employee_id).await?;
-        let roles = or_default(roles, self.settings.default_role.as_ref());
+        let roles = self.roles.now(corp_id, employee_id).await?;
         let disabled = employee.is_none_or(|employee| employee.standing == Standing::Disabled);
         if disabled || roles.is_empty() {
             self.live.end(&session.id, EndCause::RolesLost).await?;
@@ -253,11 +251,6 @@ impl SignIn {
             Switched::Gone => Err(Error::InvalidToken(TokenFault::Revoked)),
         }
     }
-}
-
-/// The roles that count: those assigned, else the configured one, else none.
-pub fn or_default(roles: Vec<RoleName>, default_role: Option<&RoleName>) -> Vec<RoleName> {
-    if roles.is_empty() { default_role.cloned().into_iter().collect() } else { roles }
 }
 
 /// What somebody sent as a role's name, short enough to say back.

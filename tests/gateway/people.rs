@@ -240,14 +240,13 @@ fn read_drawn(drawn: &[String]) -> String {
     picture.detect_grids().first().expect("a QR code").decode().expect("a text").1
 }
 
-#[tokio::test]
-async fn a_device_is_bound_from_the_code_in_the_terminal() {
+/// Binds a device to a2001 as a person would, with a wrong code first: its secret, and that as it can be typed in.
+async fn bind_in_terminal(desk: &Gateway) -> (OtpSecret, String) {
     // Codes change every 30 s: begun when the next change is far enough away not to come in between.
     eventually("a step with time left", || async {
         (Clock::system().now().seconds().rem_euclid(30) < 20).then_some(())
     })
     .await;
-    let desk = Gateway::start().await;
     let mut bind = desk.command_begun(&["employee", "otp-bind", "a2001"]);
     let mut input = bind.stdin.take().expect("an input");
     let mut output = BufReader::new(bind.stdout.take().expect("an output"));
@@ -271,7 +270,13 @@ async fn a_device_is_bound_from_the_code_in_the_terminal() {
         assert!(bind.wait().expect("an end").success(), "{rest}");
         (secret, text)
     });
-    let (secret, text) = within(PATIENCE, "the device", bound).await.expect("no failure");
+    within(PATIENCE, "the device", bound).await.expect("no failure")
+}
+
+#[tokio::test]
+async fn a_device_is_bound_from_the_code_in_the_terminal() {
+    let desk = Gateway::start().await;
+    let (secret, text) = bind_in_terminal(&desk).await;
     assert_eq!(one(&desk, &["employee", "list"], "a2001").await.expect("a row")["otp_bound"], true);
     let code = secret.code(Step::at(Clock::system().now())).text();
     let anton = desk.sign_in("a2001").await;
@@ -280,6 +285,16 @@ async fn a_device_is_bound_from_the_code_in_the_terminal() {
 
     desk.command(&["employee", "otp-remove", "a2001", "--yes"]).await.success();
     assert_eq!(anton.get("/api/auth/otp-status").await.expect_code(0).data()["bound"], false);
+}
+
+#[tokio::test]
+async fn a_device_is_bound_while_no_gateway_runs() {
+    let mut desk = Gateway::start().await;
+    desk.terminate().await;
+    let (secret, _) = bind_in_terminal(&desk).await;
+    desk.restart().await;
+    let code = secret.code(Step::at(Clock::system().now())).text();
+    desk.sign_in("a2001").await.post_json("/api/auth/otp-verify", &json!({ "code": code })).await.expect_code(0);
 }
 
 #[tokio::test]

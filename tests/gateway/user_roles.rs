@@ -1,6 +1,6 @@
 //! /api/admin/…: who has which role, and ending what others have; for administrators who act as such.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use deskgate::domain::clock::Clock;
 use deskgate::signin::totp::{OtpSecret, Step};
@@ -72,6 +72,44 @@ async fn only_an_administrator_who_acts_as_one_gets_in_and_changes_need_a_fresh_
     let admin = stepped_up(&desk).await;
     admin.post_json("/api/auth/switch-role", &json!({ "role": "agent" })).await.expect_code(0);
     admin.get(ROLES).await.expect_code(1003);
+}
+
+/// The middle one of some times: one slow turn of a busy machine is not the gateway's.
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times[times.len() / 2]
+}
+
+#[tokio::test]
+async fn sockets_hear_of_a_lost_role_within_100_ms() {
+    let desk = Gateway::start().await;
+    let admin = stepped_up(&desk).await;
+    let agent = desk.sign_in("a2001").await;
+    let agent_role = json!({ "employee_id": "a2001", "role": "agent" });
+    let (mut by_admin, mut by_command) = (Vec::new(), Vec::new());
+    for round in 0..10 {
+        let mut socket = agent.websocket("/ws/agent").await;
+        socket.echo("hello").await;
+        // Measured from the order's answer: by then it must have been effective for the one who gave it.
+        if round % 2 == 0 {
+            send(&admin, "DELETE", ROLES, agent_role.clone()).await.expect_code(0);
+        } else {
+            desk.command(&["role", "take", "a2001", "agent"]).await.success();
+        }
+        let answered = Instant::now();
+        assert_eq!(socket.closed_within(Duration::from_secs(5)).await, Some(4403), "round {round}");
+        if round % 2 == 0 {
+            by_admin.push(answered.elapsed())
+        } else {
+            by_command.push(answered.elapsed())
+        }
+        send(&admin, "PUT", ROLES, agent_role.clone()).await.expect_code(0);
+        agent.post_json("/api/auth/switch-role", &json!({ "role": "agent" })).await.expect_code(0);
+    }
+    for (by, times) in [("an administrator", by_admin), ("a command", by_command)] {
+        let median = median(times);
+        assert!(median < Duration::from_millis(100), "by {by}: {median:?}");
+    }
 }
 
 #[tokio::test]
