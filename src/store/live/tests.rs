@@ -1,8 +1,9 @@
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::domain::clock::Clock;
-use crate::domain::session::{LoginMethod, LoginSource, Stage, Version};
+use crate::domain::role::RoleName;
+use crate::domain::session::{EndCause, LoginMethod, LoginSource, Stage, Version};
 use crate::store::embedded::EmbeddedStore;
 
 async fn live(capacity: usize) -> (Arc<Live>, Clock, tempfile::TempDir) {
