@@ -35,6 +35,9 @@ pub enum ControlFault {
     /// It runs, and says nothing.
     #[error("the running gateway does not answer; it may still carry the order out")]
     Silent,
+    /// It ran, and ended meanwhile.
+    #[error("the gateway ended before it answered; it may have carried the order out")]
+    Ended,
     /// It runs, and something went wrong on the way.
     #[error("the running gateway could not be asked: {0}")]
     Broken(#[from] io::Error),
@@ -96,6 +99,14 @@ async fn answer(stream: UnixStream, operator: &Operator) -> io::Result<()> {
 
 /// Asks a running gateway.
 pub async fn call(data: &Path, command: &Command) -> Result<Result<Done, OperateFault>, ControlFault> {
+    call_within(PATIENCE, data, command).await
+}
+
+async fn call_within(
+    patience: Duration,
+    data: &Path,
+    command: &Command,
+) -> Result<Result<Done, OperateFault>, ControlFault> {
     let path = data.join(FILE);
     let stream = match UnixStream::connect(&path).await {
         Ok(stream) => stream,
@@ -111,6 +122,11 @@ pub async fn call(data: &Path, command: &Command) -> Result<Result<Done, Operate
     writing.write_all(&order).await?;
     let mut line = String::new();
     let mut reading = BufReader::new(reading);
-    tokio::time::timeout(PATIENCE, reading.read_line(&mut line)).await.map_err(|_| ControlFault::Silent)??;
-    Ok(serde_json::from_str(&line)?)
+    match tokio::time::timeout(patience, reading.read_line(&mut line)).await.map_err(|_| ControlFault::Silent)?? {
+        0 => Err(ControlFault::Ended),
+        _ => Ok(serde_json::from_str(&line)?),
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,9 +8,6 @@ use tokio_tungstenite::tungstenite::protocol::Message;
 
 use crate::support::*;
 
-/// The contract's bound for a revocation to take effect.
-const AT_ONCE: Duration = Duration::from_millis(100);
-
 async fn secured() -> Gateway {
     Gateway::setup().tls().start().await
 }
@@ -185,13 +182,6 @@ async fn bytes_in_the_same_record_as_the_handshake_are_not_lost() {
         assert_eq!(socket.next().await, Some(Message::text("welcome")));
         socket.echo("hello").await;
     }
-}
-
-/// Fails unless half of them took no longer than the contract's bound.
-#[track_caller]
-fn within_the_bound(mut times: Vec<Duration>) {
-    times.sort_unstable();
-    assert!(times[times.len() / 2] <= AT_ONCE, "{times:?}");
 }
 
 #[tokio::test]

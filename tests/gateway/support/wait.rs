@@ -28,3 +28,14 @@ pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, mut look: 
         tokio::time::sleep(LOOK).await;
     }
 }
+
+/// The contract's bound for a revocation to take effect.
+const AT_ONCE: Duration = Duration::from_millis(100);
+
+/// Fails unless half of them took no longer than the contract's bound: one slow turn of a busy machine is not the
+/// gateway's.
+#[track_caller]
+pub fn within_the_bound(mut times: Vec<Duration>) {
+    times.sort_unstable();
+    assert!(times[times.len() / 2] <= AT_ONCE, "{times:?}");
+}
