@@ -60,7 +60,7 @@ mod tls;
 mod watching;
 
 pub use backends::open_offline;
-use backends::{open_directory, open_platform, open_store, open_vault};
+use backends::{in_directory, open_directory, open_platform, open_store, open_vault};
 pub use control::{ControlFault, call};
 pub use fault::StartFault;
 use follow::{end_with_keys, follow, follow_directory, judge_all_sockets, sweep};
@@ -154,6 +154,7 @@ impl App {
         let live = Arc::new(Live::new(store.clone(), config.token.cache, config.token.lifetime.get()));
         let keys = Arc::new(KeyDesk::new(key_settings(&config), tokens.clone(), live.clone(), clock.clone()));
         let devices = Devices::new(directory.clone(), vault.clone(), clock.clone(), config.otp.issuer.clone());
+        devices.renew_secrets().await.map_err(|source| in_directory(&config, source))?;
         let passwords = Arc::new(Passwords::new(PasswordSettings::default()));
         let roles = Roles::new(live.clone(), directory.clone(), config.directory.fallback_role());
         let registry = Arc::new(Registry::default());

@@ -104,6 +104,8 @@ pub enum Done {
         secret: Typed,
         /// For the device's camera.
         otpauth_url: Typed,
+        /// Whether a device is bound whose place it would take.
+        replaces: bool,
     },
     /// A key was made; so many live sessions end earlier for it.
     KeyMade {

@@ -1,7 +1,7 @@
 //! The concrete backends behind the traits: the only file that names them.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base64::Engine;
@@ -10,8 +10,8 @@ use url::Url;
 
 use super::{DataLock, StartFault, key_settings, open_keys};
 use crate::config::{Config, PlatformKind};
-use crate::directory::Directory;
 use crate::directory::sql::SqlDirectory;
+use crate::directory::{Directory, DirectoryError};
 use crate::domain::client::Client;
 use crate::domain::clock::Clock;
 use crate::domain::secret::{Secret, random_bytes};
@@ -38,31 +38,48 @@ pub(super) async fn open_store(data: &Path, clock: &Clock) -> Result<Arc<dyn Sto
 }
 
 pub(super) async fn open_directory(config: &Config, clock: &Clock) -> Result<Arc<dyn Directory>, StartFault> {
-    let path = config.server.data_dir.join(config.directory.file().unwrap_or_default());
-    let fault = |source| StartFault::Directory { path: path.clone(), source };
-    let directory = SqlDirectory::open(&path, clock.clone()).await.map_err(fault)?;
+    let fault = |source| in_directory(config, source);
+    let directory = SqlDirectory::open(&directory_file(config), clock.clone()).await.map_err(fault)?;
     if config.server.development {
         directory.fill_for_development().await.map_err(fault)?;
     }
     Ok(Arc::new(directory))
 }
 
-/// The vault for secrets at rest, with the configured key or one of its own.
+fn directory_file(config: &Config) -> PathBuf {
+    config.server.data_dir.join(config.directory.file().unwrap_or_default())
+}
+
+pub(super) fn in_directory(config: &Config, source: DirectoryError) -> StartFault {
+    StartFault::Directory { path: directory_file(config), source }
+}
+
+/// The vault for secrets at rest, with the configured key or one of its own. Where a key is configured, the one of
+/// its own is an older one.
 pub(super) fn open_vault(config: &Config, folder: &Path) -> io::Result<Arc<Vault>> {
-    let file = &config.otp.key_file;
-    let file = if file.as_os_str().is_empty() { folder.join("vault.key") } else { file.clone() };
-    let text = match std::fs::read_to_string(&file) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound && config.otp.key_file.as_os_str().is_empty() => {
-            let fresh = STANDARD.encode(random_bytes::<32>());
-            key_file::write_private(&file, fresh.as_bytes())?;
-            fresh
+    let (configured, own) = (&config.otp.key_file, folder.join("vault.key"));
+    let mut older = config.otp.old_key_files.iter().map(|file| vault_key(file)).collect::<io::Result<Vec<_>>>()?;
+    let current = if configured.as_os_str().is_empty() {
+        if !own.try_exists()? {
+            key_file::write_private(&own, STANDARD.encode(random_bytes::<32>()).as_bytes())?;
         }
-        read => read.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))?,
+        vault_key(&own)?
+    } else {
+        if own.try_exists()? {
+            older.push(vault_key(&own)?);
+        }
+        vault_key(configured)?
     };
+    Ok(Arc::new(Vault::new(&current, &older)))
+}
+
+fn vault_key(file: &Path) -> io::Result<[u8; 32]> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))?;
     let bytes = STANDARD.decode(text.trim()).ok().and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
     let why =
         || io::Error::new(io::ErrorKind::InvalidData, format!("{}: must hold 32 bytes in base64", file.display()));
-    Ok(Arc::new(Vault::new(&bytes.ok_or_else(why)?, &[])))
+    bytes.ok_or_else(why)
 }
 
 /// What commands need when no gateway runs: the same backends, with the lock held.

@@ -69,9 +69,14 @@ enum Order {
     Unlock(Named),
     /// Bind a one-time-password device: shows a QR code to scan, then wants the device's first code.
     ///
-    /// A device that is bound works until then, and no more afterwards. With `--json` two documents are printed, one a
-    /// line: the secret, then the outcome.
-    OtpBind(Named),
+    /// A device that is bound already works until then, and no more afterwards; that is asked first. With `--json` two
+    /// documents are printed, one a line: the secret, then the outcome.
+    OtpBind {
+        #[command(flatten)]
+        named: Named,
+        #[command(flatten)]
+        sure: SureArgs,
+    },
     /// Remove the one-time-password device, so that another can be bound.
     OtpRemove {
         #[command(flatten)]
@@ -127,7 +132,7 @@ pub(super) fn run(args: &EmployeeArgs) -> Result<(), Failed> {
             named.order(EmployeeOrder::Remove { who: named.who.who() })
         }
         Order::Unlock(named) => named.order(EmployeeOrder::Unlock { who: named.who.who() }),
-        Order::OtpBind(named) => bind(named),
+        Order::OtpBind { named, sure } => bind(named, sure),
         Order::OtpRemove { named, sure } => {
             sure.ask(&format!("The one-time-password device of {} works no more", named.who.id()))?;
             named.order(EmployeeOrder::OtpRemove { who: named.who.who() })
@@ -153,10 +158,16 @@ fn code() -> Result<String, Failed> {
 /// How often a code may be mistyped before one begins again.
 const TRIES: usize = 3;
 
-fn bind(named: &Named) -> Result<(), Failed> {
+fn bind(named: &Named, sure: &SureArgs) -> Result<(), Failed> {
     let Named { who, args } = named;
     let offered = args.carry_out(Command::Employee(EmployeeOrder::OtpOffer { who: who.who() }))?;
-    let Done::Offered { secret, otpauth_url } = &offered else { return Err(complain("no secret was offered")) };
+    let Done::Offered { secret, otpauth_url, replaces } = &offered else {
+        return Err(complain("no secret was offered"));
+    };
+    if *replaces {
+        // Nothing has changed yet: an offer without a code comes to nothing.
+        sure.ask(&format!("{} has a device, which works no more once another is bound", who.id()))?;
+    }
     match args.shown() {
         Shown::Json => show::done(&offered, Shown::Json)?,
         Shown::Table => {

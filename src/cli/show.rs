@@ -38,8 +38,8 @@ fn json(done: &Done) -> serde_json::Value {
             serde_json::json!({ "changed": true, "sessions": sessions, "note": note })
         }
         Done::Unchanged => serde_json::json!({ "changed": false, "sessions": 0, "note": null }),
-        Done::Offered { secret, otpauth_url } => {
-            serde_json::json!({ "secret": secret, "otpauth_url": otpauth_url })
+        Done::Offered { secret, otpauth_url, replaces } => {
+            serde_json::json!({ "secret": secret, "otpauth_url": otpauth_url, "replaces": replaces })
         }
         Done::KeyMade { key, sessions } => serde_json::json!({ "key": key, "sessions": sessions }),
     }
@@ -73,13 +73,13 @@ fn people(done: &Done) -> Result<(), Failed> {
     }
 }
 
-const SESSION: &[&str] = &["SESSION", "EMPLOYEE", "ROLE", "METHOD", "DEVICE", "ADDRESS", "SINCE", "UNTIL"];
+const SESSION: &[&str] = &["SESSION", "CORP", "EMPLOYEE", "ROLE", "METHOD", "DEVICE", "ADDRESS", "SINCE", "UNTIL"];
 
 fn session(row: &SessionRow) -> Vec<String> {
     let device = if row.new_device { format!("{} (new)", row.device) } else { row.device.clone() };
-    let [id, employee, role, method] =
-        [&row.id, &row.employee_id, &row.current_role, &row.login_method].map(Clone::clone);
-    vec![id, employee, role, method, device, row.address.clone(), seconds(&row.since), seconds(&row.until)]
+    let [id, corp, employee, role, method, address] =
+        [&row.id, &row.corp_id, &row.employee_id, &row.current_role, &row.login_method, &row.address].map(Clone::clone);
+    vec![id, corp, employee, role, method, device, address, seconds(&row.since), seconds(&row.until)]
 }
 
 fn assignment(row: &Assignment) -> Vec<String> {
@@ -105,10 +105,11 @@ fn employee(row: &EmployeeRow) -> Vec<String> {
     ]
 }
 
-const AGENT: &[&str] = &["EMPLOYEE", "NAME", "MAY SIGN IN", "ROLE", "PASSWORD", "OTP REQUIRED", "OTP BOUND"];
+const AGENT: &[&str] = &["CORP", "EMPLOYEE", "NAME", "MAY SIGN IN", "ROLE", "PASSWORD", "OTP REQUIRED", "OTP BOUND"];
 
 fn agent(row: &AgentEntry) -> Vec<String> {
     vec![
+        row.corp_id.to_string(),
         row.employee_id.to_string(),
         row.name.clone(),
         yes(row.standing == Standing::Active),
@@ -132,11 +133,12 @@ fn key(row: &KeyRow) -> Vec<String> {
     vec![row.id.clone(), row.algorithm.clone(), state.to_owned(), seconds(&row.signs_from), until]
 }
 
-const LOGIN: &[&str] = &["WHEN", "EMPLOYEE", "METHOD", "SOURCE", "RESULT", "REASON", "ADDRESS", "DEVICE"];
+const LOGIN: &[&str] = &["WHEN", "CORP", "EMPLOYEE", "METHOD", "SOURCE", "RESULT", "REASON", "ADDRESS", "DEVICE"];
 
 fn login(row: &LoginEntry) -> Vec<String> {
     vec![
         seconds(&row.at.iso8601()),
+        row.corp_id.clone(),
         row.employee_id.clone(),
         row.login_method.clone(),
         row.login_source.clone(),

@@ -195,11 +195,18 @@ pub struct OtpConfig {
     pub issuer: String,
     /// File with the 32 bytes, in base64, that close secrets at rest; without one a key is made in `data_dir`.
     pub key_file: PathBuf,
+    /// Files of keys that were used before: a start closes anew, with `key_file`, what these have closed.
+    pub old_key_files: Vec<PathBuf>,
 }
 
 impl Default for OtpConfig {
     fn default() -> Self {
-        Self { valid_for: Span::seconds(300), issuer: "IT Help Desk".to_owned(), key_file: PathBuf::new() }
+        Self {
+            valid_for: Span::seconds(300),
+            issuer: "IT Help Desk".to_owned(),
+            key_file: PathBuf::new(),
+            old_key_files: Vec::new(),
+        }
     }
 }
 

@@ -107,6 +107,12 @@ pub trait Factors: Send + Sync {
     /// is bound by now: over all gateways a code works once.
     async fn use_otp(&self, whose: Account<'_>, secret: &str, step: i64) -> Result<Taken, DirectoryError>;
 
+    /// The closed secrets, in use or on offer, that do not begin like this, and whose they are.
+    async fn otp_secrets_unlike(&self, prefix: &str) -> Result<Vec<(CorpId, EmployeeId, String)>, DirectoryError>;
+
+    /// Puts the same secret, closed anew, in the place of a closed one. No, if that is not there any more.
+    async fn renew_otp(&self, whose: Account<'_>, closed: &str, anew: &str) -> Result<Taken, DirectoryError>;
+
     /// Removes the device.
     async fn remove_otp(&self, whose: Account<'_>) -> Result<Taken, DirectoryError>;
 

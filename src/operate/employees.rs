@@ -126,9 +126,10 @@ impl Operator {
             }
             EmployeeOrder::OtpOffer { who } => {
                 let employee = self.known(&who).await?;
+                let replaces = self.devices.state(account(&employee)).await?.secret.is_some();
                 let offer = self.devices.offer(account(&employee), &employee.name).await?;
                 let typed = |secret: &crate::domain::secret::Secret<String>| Typed(secret.reveal().clone());
-                Ok(Done::Offered { secret: typed(&offer.secret), otpauth_url: typed(&offer.otpauth_url) })
+                Ok(Done::Offered { secret: typed(&offer.secret), otpauth_url: typed(&offer.otpauth_url), replaces })
             }
             EmployeeOrder::OtpBind { who, code } => {
                 let employee = self.known(&who).await?;

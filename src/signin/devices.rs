@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::totp::{Code, OtpSecret, Step};
 use super::tries::Tries;
-use crate::directory::Directory;
 use crate::directory::factors::{Account, OtpDevice, Taken, Tried};
+use crate::directory::{Directory, DirectoryError};
 use crate::domain::clock::Clock;
 use crate::domain::secret::Secret;
 use crate::error::{Error, Forbidden, Part};
@@ -42,6 +42,33 @@ impl Devices {
     pub fn new(directory: Arc<dyn Directory>, vault: Arc<Vault>, clock: Clock, issuer: String) -> Self {
         let tries = Tries::new(directory.clone(), clock.clone());
         Self { directory, vault, clock, issuer, tries }
+    }
+
+    /// Closes secrets that an older key has closed with the current one, and says how that went. For the start, when
+    /// nobody uses them.
+    pub async fn renew_secrets(&self) -> Result<(), DirectoryError> {
+        let (mut renewed, mut lost) = (0_usize, 0_usize);
+        for (corp_id, employee_id, closed) in self.directory.otp_secrets_unlike(&self.vault.current_prefix()).await? {
+            let whose = Account { corp_id: &corp_id, employee_id: &employee_id };
+            let Some(plain) = self.vault.open(&closed, &about(whose)) else {
+                lost += 1;
+                continue;
+            };
+            let anew = self.vault.close(&plain, &about(whose));
+            if self.directory.renew_otp(whose, &closed, &anew).await? == Taken::Yes {
+                renewed += 1;
+            }
+        }
+        if renewed > 0 {
+            tracing::info!(renewed, "one-time-password secrets were closed anew with the current key");
+        }
+        if lost > 0 {
+            tracing::warn!(
+                lost,
+                "one-time-password secrets cannot be opened: name their key in otp.old_key_files, or remove the devices"
+            );
+        }
+        Ok(())
     }
 
     /// How somebody's device stands.

@@ -41,7 +41,7 @@ impl Vault {
             .cipher
             .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), about, &mut body)
             .expect("the secret fits into one message");
-        format!("{FORM}.{}.{}", self.current.id, URL_SAFE_NO_PAD.encode([&nonce[..], &body].concat()))
+        self.current_prefix() + &URL_SAFE_NO_PAD.encode([&nonce[..], &body].concat())
     }
 
     /// The secret, if one of our keys closed it about this very thing. Does not say why not: a damaged text, a
@@ -53,6 +53,11 @@ impl Vault {
         let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
         let plain = key.cipher.open_in_place(nonce, Aad::from(key.about(about)), sealed).ok()?;
         Some(plain.to_vec())
+    }
+
+    /// How every text begins that the current key has closed.
+    pub fn current_prefix(&self) -> String {
+        format!("{FORM}.{}.", self.current.id)
     }
 
     /// Stands for a text that is compared and must not be kept: nobody without the key can tell whether a guess at it

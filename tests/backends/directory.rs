@@ -158,6 +158,22 @@ async fn a_one_time_code_is_used_once(Subject { directory, .. }: &Subject) {
     let device = directory.otp_device(whose).await.expect("read");
     assert_eq!((device.secret.as_deref(), device.pending.as_deref()), (Some("second"), Some("third")));
     assert!(device.bound_at.is_some() && device.last_verified_at >= device.bound_at);
+
+    let unlike = |prefix| async move {
+        let secrets = directory.otp_secrets_unlike(prefix).await.expect("read");
+        secrets.into_iter().map(|(_, id, closed)| (id.to_string(), closed)).collect::<Vec<_>>()
+    };
+    let of_u1001 = |closed: &str| ("u1001".to_owned(), closed.to_owned());
+    assert_eq!(unlike("x").await, [of_u1001("second"), of_u1001("third")]);
+    assert_eq!(unlike("sec").await, [of_u1001("third")]);
+    assert_eq!(directory.renew_otp(whose, "first", "anew").await.expect("renew"), Taken::No);
+    assert_eq!(directory.renew_otp(whose, "second", "second anew").await.expect("renew"), Taken::Yes);
+    assert_eq!(directory.renew_otp(whose, "third", "third anew").await.expect("renew"), Taken::Yes);
+    let renewed =
+        OtpDevice { secret: Some("second anew".to_owned()), pending: Some("third anew".to_owned()), ..device };
+    assert_eq!(directory.otp_device(whose).await.expect("read"), renewed);
+    assert_eq!(directory.use_otp(whose, "second anew", 9).await.expect("use"), Taken::No, "its steps stay used");
+
     assert_eq!(directory.remove_otp(whose).await.expect("remove"), Taken::Yes);
     assert_eq!(directory.remove_otp(whose).await.expect("remove"), Taken::No);
 }

@@ -72,6 +72,48 @@ async fn verify(client: &Client, code: &str) -> Answer {
 }
 
 #[tokio::test]
+async fn devices_go_on_when_the_key_of_their_secrets_changes() {
+    let mut desk = desk().await;
+    let alice = desk.sign_in("u1001").await;
+    let device = Device::bound(&alice).await;
+    let (first, second) = (desk.data_dir().join("first.key"), desk.data_dir().join("second.key"));
+    for (file, key) in [(&first, [1; 32]), (&second, [2; 32])] {
+        use base64::Engine;
+        std::fs::write(file, base64::engine::general_purpose::STANDARD.encode(key)).expect("a key");
+    }
+    let config = std::fs::read_to_string(desk.config_file()).expect("the configuration");
+    let configure = |desk: &Gateway, otp: &str| {
+        std::fs::write(desk.config_file(), format!("{config}\n[otp]\n{otp}\n")).expect("a new configuration");
+    };
+    let (first, second) = (first.display(), second.display());
+
+    // From the key that the gateway has made to a configured one; once it has started, the old one can go.
+    configure(&desk, &format!("key_file = \"{first}\""));
+    desk.restart().await;
+    assert!(desk.logs().contains("closed anew"), "it says so");
+    std::fs::remove_file(desk.data_dir().join("keys").join("vault.key")).expect("an old key");
+    desk.restart().await;
+    verify(&alice, &device.code(0)).await.expect_code(0);
+
+    configure(&desk, &format!("key_file = \"{second}\"\nold_key_files = [\"{first}\"]"));
+    desk.restart().await;
+    configure(&desk, &format!("key_file = \"{second}\""));
+    desk.restart().await;
+    assert!(!desk.logs().contains("cannot be opened"), "no key is missing");
+    verify(&alice, &device.code(1)).await.expect_code(0);
+
+    // A key that is gone for good: nobody gets in with it, and operators are told at the start.
+    configure(&desk, &format!("key_file = \"{first}\""));
+    desk.restart().await;
+    assert!(desk.logs().contains("cannot be opened"), "it says so");
+    verify(&alice, &device.code(1)).await.expect_status(500);
+    configure(&desk, &format!("key_file = \"{first}\"\nold_key_files = [\"nowhere.key\"]"));
+    desk.terminate().await;
+    let refused = desk.command(&["employee", "list"]).await;
+    assert!(refused.said().contains("nowhere.key"), "{}", refused.said());
+}
+
+#[tokio::test]
 async fn a_bound_device_steps_a_session_up() {
     let desk = desk().await;
     let alice = desk.sign_in("u1001").await;

@@ -1,7 +1,7 @@
 //! `deskgate employee` and `deskgate agent`: nobody needs SQL, and live sessions follow at once.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use deskgate::directory::Directory;
 use deskgate::directory::factors::Account;
@@ -93,6 +93,22 @@ async fn weak_passwords_are_refused_with_advice() {
     let nothing = desk.command_hearing(&["agent", "password", "a2001"], "").await;
     assert_eq!(nothing.status.code(), Some(1), "{}", nothing.said());
     assert_eq!(one(&desk, &["agent", "list"], "a2001").await.expect("an agent")["password"], false);
+}
+
+#[tokio::test]
+async fn a_disabled_employees_sockets_end_within_100_ms() {
+    let desk = Gateway::start().await;
+    let mut times = Vec::new();
+    for round in 0..5 {
+        let mut socket = desk.sign_in("a2001").await.websocket("/ws/agent").await;
+        socket.echo("hello").await;
+        desk.command(&["employee", "disable", "a2001"]).await.success();
+        let answered = Instant::now();
+        assert_eq!(socket.closed_within(Duration::from_secs(5)).await, Some(4401), "round {round}");
+        times.push(answered.elapsed());
+        desk.command(&["employee", "enable", "a2001"]).await.success();
+    }
+    within_the_bound(times);
 }
 
 #[tokio::test]
@@ -295,6 +311,21 @@ async fn a_device_is_bound_while_no_gateway_runs() {
     desk.restart().await;
     let code = secret.code(Step::at(Clock::system().now())).text();
     desk.sign_in("a2001").await.post_json("/api/auth/otp-verify", &json!({ "code": code })).await.expect_code(0);
+}
+
+#[tokio::test]
+async fn a_device_takes_the_place_of_another_only_when_that_is_meant() {
+    let desk = Gateway::start().await;
+    let (first, _) = bind_in_terminal(&desk).await;
+    let ran = desk.command_hearing(&["employee", "otp-bind", "a2001"], "000000\n").await;
+    assert_eq!(ran.status.code(), Some(5), "{}", ran.said());
+    assert!(ran.said().contains("--yes"), "{}", ran.said());
+    assert!(!ran.said().contains("type in:"), "a secret is shown");
+    let code = first.code(Step::at(Clock::system().now())).text();
+    desk.sign_in("a2001").await.post_json("/api/auth/otp-verify", &json!({ "code": code })).await.expect_code(0);
+    let meant = desk.command_hearing(&["employee", "otp-bind", "a2001", "--yes"], "").await;
+    assert_eq!(meant.status.code(), Some(1), "no code came: {}", meant.said());
+    assert!(meant.said().contains("type in:"), "{}", meant.said());
 }
 
 #[tokio::test]

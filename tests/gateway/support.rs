@@ -37,7 +37,7 @@ pub use tls::{Authority, CertificateFiles, Pair, Place, Trust};
 pub use token::{Signer, base32, claims_of, header_of, jti_of, segment};
 pub use upstream::{Behaviour, Chosen, Recorded, SocketEvent, Upstream};
 pub use verifier::{OnceOnly, Verifier};
-pub use wait::{PATIENCE, eventually, within};
+pub use wait::{PATIENCE, eventually, within, within_the_bound};
 pub use websocket::{Ending, Handshake, Socket};
 pub use wire::Connection;
 

@@ -127,6 +127,29 @@ impl Factors for SqlDirectory {
         self.change(USE, whose, |query| query.bind(step).bind(now).bind(secret)).await
     }
 
+    async fn otp_secrets_unlike(&self, prefix: &str) -> Result<Vec<(CorpId, EmployeeId, String)>, DirectoryError> {
+        let rows = sqlx::query(
+            "SELECT corp_id, employee_id, secret FROM otp_devices WHERE substr(secret, 1, length($1)) <> $1
+             UNION ALL
+             SELECT corp_id, employee_id, pending FROM otp_devices WHERE substr(pending, 1, length($1)) <> $1",
+        )
+        .bind(prefix)
+        .fetch_all(&self.pool)
+        .await
+        .map_err(unavailable)?;
+        let secret =
+            |row: &SqliteRow| (CorpId::new(row.get::<&str, _>(0)), EmployeeId::new(row.get::<&str, _>(1)), row.get(2));
+        Ok(rows.iter().map(secret).collect())
+    }
+
+    async fn renew_otp(&self, whose: Account<'_>, closed: &str, anew: &str) -> Result<Taken, DirectoryError> {
+        const RENEW: &str = "UPDATE otp_devices SET secret = CASE WHEN secret = $3 THEN $4 ELSE secret END,
+             pending = CASE WHEN pending = $3 THEN $4 ELSE pending END
+             WHERE corp_id = $1 AND employee_id = $2 AND (secret = $3 OR pending = $3)";
+        let (closed, anew) = (closed.to_owned(), anew.to_owned());
+        self.change(RENEW, whose, |query| query.bind(closed).bind(anew)).await
+    }
+
     async fn remove_otp(&self, whose: Account<'_>) -> Result<Taken, DirectoryError> {
         const REMOVE: &str = "DELETE FROM otp_devices WHERE corp_id = $1 AND employee_id = $2";
         self.change(REMOVE, whose, |query| query).await

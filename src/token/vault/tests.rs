@@ -46,7 +46,10 @@ fn older_keys_open_and_no_longer_close() {
     let vault = Vault::new(&KEY, &[OLD]);
     assert_eq!(vault.open(&before, ABOUT).as_deref(), Some(&b"secret"[..]));
 
+    assert!(!before.starts_with(&vault.current_prefix()));
+
     let after = vault.close(b"secret", ABOUT);
+    assert!(after.starts_with(&vault.current_prefix()));
     assert_eq!(Vault::new(&KEY, &[]).open(&after, ABOUT).as_deref(), Some(&b"secret"[..]), "without the older key");
     assert_eq!(Vault::new(&OLD, &[]).open(&after, ABOUT), None, "with the older key alone");
 }
