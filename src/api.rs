@@ -11,6 +11,7 @@ use crate::config::LimitsConfig;
 use crate::endpoints::Endpoint;
 use crate::error::{BadRequest, Error};
 use crate::pages;
+use crate::pipeline::authorize::check_own;
 use crate::pipeline::{Arrival, Caller, OwnCall};
 use crate::reply::Reply;
 use crate::signin::SignIn;
@@ -104,14 +105,15 @@ pub async fn answer(api: &Api, call: &OwnCall, exchange: &mut Exchange, arrival:
             data(arrival, verify::verify(&api.signin, request).await)
         }
         Endpoint::Logout => {
-            drain(api, exchange).await?;
+            // No second look: what has ended meanwhile may well end.
+            read(api, exchange).await?;
             data(arrival, logout::logout(&api.signin, known(&call.caller)?, arrival.language).await)
         }
         Endpoint::Me => data(arrival, me::me(known(&call.caller)?)),
         Endpoint::SwitchRole => {
-            let request = body::json(&read(api, exchange).await?, &incoming)?;
-            let caller = known(&call.caller)?;
-            data(arrival, switch_role::switch_role(&api.signin, caller, request, arrival.language).await)
+            let (body, caller) = hear(api, call, exchange).await?;
+            let request = body::json(&body, &incoming)?;
+            data(arrival, switch_role::switch_role(&api.signin, &caller, request, arrival.language).await)
         }
         Endpoint::Bind => {
             let request = body::json(&read(api, exchange).await?, &incoming)?;
@@ -121,52 +123,56 @@ pub async fn answer(api: &Api, call: &OwnCall, exchange: &mut Exchange, arrival:
         Endpoint::BindPage => Ok(bind::page(&api.signin, &incoming, arrival)),
         Endpoint::Sessions => data(arrival, sessions::list(&api.signin, known(&call.caller)?).await),
         Endpoint::EndOtherSessions => {
-            drain(api, exchange).await?;
-            data(arrival, sessions::end_others(&api.signin, known(&call.caller)?).await)
+            let (_, caller) = hear(api, call, exchange).await?;
+            data(arrival, sessions::end_others(&api.signin, &caller).await)
         }
         Endpoint::EndSession => {
             let path = exchange.req_header().uri.path().to_owned();
             let id = call.route.parameter(&path).unwrap_or_default();
-            drain(api, exchange).await?;
-            data(arrival, sessions::end(&api.signin, known(&call.caller)?, id).await)
+            let (_, caller) = hear(api, call, exchange).await?;
+            data(arrival, sessions::end(&api.signin, &caller, id).await)
         }
         Endpoint::UserRoles => data(arrival, admin::user_roles(&api.signin, &incoming.query).await),
         Endpoint::GrantRole => {
-            let body = body::json(&read(api, exchange).await?, &incoming)?;
-            data(arrival, admin::change(&api.signin, known(&call.caller)?, body, Change::Grant).await)
+            let (body, caller) = hear(api, call, exchange).await?;
+            let body = body::json(&body, &incoming)?;
+            data(arrival, admin::change(&api.signin, &caller, body, Change::Grant).await)
         }
         Endpoint::TakeRole => {
-            let body = body::json(&read(api, exchange).await?, &incoming)?;
-            data(arrival, admin::change(&api.signin, known(&call.caller)?, body, Change::Take).await)
+            let (body, caller) = hear(api, call, exchange).await?;
+            let body = body::json(&body, &incoming)?;
+            data(arrival, admin::change(&api.signin, &caller, body, Change::Take).await)
         }
         Endpoint::EndSessionsOf => {
-            drain(api, exchange).await?;
-            data(arrival, admin::end_sessions(&api.signin, known(&call.caller)?, &incoming.query).await)
+            let (_, caller) = hear(api, call, exchange).await?;
+            data(arrival, admin::end_sessions(&api.signin, &caller, &incoming.query).await)
         }
         Endpoint::ResetOtp => {
-            drain(api, exchange).await?;
-            data(arrival, admin::reset_otp(&api.signin, known(&call.caller)?, &incoming.query).await)
+            let (_, caller) = hear(api, call, exchange).await?;
+            data(arrival, admin::reset_otp(&api.signin, &caller, &incoming.query).await)
         }
         Endpoint::AgentLogin => {
             let body = body::json(&read(api, exchange).await?, &incoming)?;
             data(arrival, agents::login(&api.signin, body, &incoming.device).await)
         }
         Endpoint::AgentPassword => {
-            let body = body::json(&read(api, exchange).await?, &incoming)?;
-            let caller = known(&call.caller)?;
-            data(arrival, agents::password(&api.signin, caller, body, arrival.language).await)
+            let (body, caller) = hear(api, call, exchange).await?;
+            let body = body::json(&body, &incoming)?;
+            data(arrival, agents::password(&api.signin, &caller, body, arrival.language).await)
         }
         Endpoint::OtpSetup => {
-            drain(api, exchange).await?;
-            data(arrival, otp::setup(&api.signin, known(&call.caller)?).await)
+            let (_, caller) = hear(api, call, exchange).await?;
+            data(arrival, otp::setup(&api.signin, &caller).await)
         }
         Endpoint::OtpBind => {
-            let body = body::json(&read(api, exchange).await?, &incoming)?;
-            data(arrival, otp::bind(&api.signin, known(&call.caller)?, body).await)
+            let (body, caller) = hear(api, call, exchange).await?;
+            let body = body::json(&body, &incoming)?;
+            data(arrival, otp::bind(&api.signin, &caller, body).await)
         }
         Endpoint::OtpVerify => {
-            let body = body::json(&read(api, exchange).await?, &incoming)?;
-            data(arrival, otp::verify(&api.signin, known(&call.caller)?, body).await)
+            let (body, caller) = hear(api, call, exchange).await?;
+            let body = body::json(&body, &incoming)?;
+            data(arrival, otp::verify(&api.signin, &caller, body).await)
         }
         Endpoint::OtpStatus => data(arrival, otp::status(&api.signin, known(&call.caller)?).await),
         Endpoint::SignInPage => signin_page::page(&api.signin, &incoming, arrival.language),
@@ -205,9 +211,13 @@ async fn read(api: &Api, exchange: &mut Exchange) -> Result<Bytes, Error> {
     read_body(exchange, api.limits.body_bytes, api.limits.body_deadline.get()).await
 }
 
-/// Reads a body that nobody looks at, so that the connection can go on.
-async fn drain(api: &Api, exchange: &mut Exchange) -> Result<(), Error> {
-    read(api, exchange).await.map(|_| ())
+/// Reads the body, also one that nobody looks at, so that the connection can go on; and then looks at the caller once
+/// more: bodies may take their time, and whoever was let in before may have been thrown out meanwhile.
+async fn hear(api: &Api, call: &OwnCall, exchange: &mut Exchange) -> Result<(Bytes, Arc<Known>), Error> {
+    let body = read(api, exchange).await?;
+    let known = api.signin.still(known(&call.caller)?).await?;
+    check_own(call.route.access, &known.session, api.signin.now())?;
+    Ok((body, known))
 }
 
 /// Reads a whole body, up to a size and a time. The engine itself limits neither.

@@ -50,10 +50,14 @@ pub(super) async fn follow(
     gate.metrics.revocation_feed_up.set(0);
 }
 
+/// How long to wait before sessions are compared with the directory again, after that failed.
+const AGAIN: Duration = Duration::from_secs(5);
+
 /// What was cut off between the directory and the sessions by a crash is made whole.
 pub(super) async fn follow_directory(roles: Roles) {
-    if let Err(error) = roles.follow_all().await {
-        tracing::warn!(error = %chain(&error), "sessions could not be compared with the directory");
+    while let Err(error) = roles.follow_all().await {
+        tracing::warn!(error = %chain(&error), "sessions could not be compared with the directory; trying again");
+        tokio::time::sleep(AGAIN).await;
     }
 }
 

@@ -9,6 +9,7 @@ use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, Employee, EmployeeId};
 use crate::domain::lockout::Lockout;
 use crate::domain::role::RoleName;
+use crate::domain::secret::Secret;
 use crate::domain::session::Version;
 
 /// Whose.
@@ -33,13 +34,31 @@ pub struct OtpDevice {
     pub last_verified_at: Option<Timestamp>,
 }
 
+/// An agent's local password.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocalPassword {
+    /// Another one for every password that is set; a better hash of the same one keeps it.
+    pub id: String,
+    /// Its hash.
+    pub hash: Secret<String>,
+}
+
+/// Which password a new one may take the place of.
+#[derive(Debug, Clone, Copy)]
+pub enum InPlaceOf<'a> {
+    /// Whichever is there.
+    Any,
+    /// Only this one, by its id; without one, only of none.
+    Only(Option<&'a str>),
+}
+
 /// An agent's record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agent {
     /// The role that counts where none is assigned.
     pub role: RoleName,
-    /// The local password, hashed; none has been set if absent.
-    pub password_hash: Option<String>,
+    /// The local password, if one has been set.
+    pub password: Option<LocalPassword>,
     /// Whether they must have a one-time-password device.
     pub otp_required: bool,
 }
@@ -84,8 +103,14 @@ pub trait Factors: Send + Sync {
     /// Puts a password's better hash in the place of its old one. No, if that is not the password any more.
     async fn renew_password(&self, whose: Account<'_>, old: &str, hash: &str) -> Result<Taken, DirectoryError>;
 
-    /// Sets an agent's local password. No, if there is no such agent.
-    async fn set_password(&self, whose: Account<'_>, hash: &str) -> Result<Taken, DirectoryError>;
+    /// Sets an agent's local password. Tells its id; nothing, if there is no such agent or it would take the place of
+    /// another one.
+    async fn set_password(
+        &self,
+        whose: Account<'_>,
+        hash: &str,
+        in_place_of: InPlaceOf<'_>,
+    ) -> Result<Option<String>, DirectoryError>;
 
     /// The device; an empty one if there is none.
     async fn otp_device(&self, whose: Account<'_>) -> Result<OtpDevice, DirectoryError>;

@@ -153,6 +153,9 @@ pub struct Session {
     /// The key that signs its token: the session ends with it. Records of older versions do not tell.
     #[serde(default)]
     pub key_id: Option<KeyId>,
+    /// The local password that opened it: the session ends with it.
+    #[serde(default)]
+    pub password_id: Option<String>,
     /// Whether the person had never signed in with such a device before.
     #[serde(default)]
     pub new_device: bool,

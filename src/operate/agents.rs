@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::employees::account;
 use super::{Done, MOST, OperateFault, Operator, Typed, Who, accepted, audit, failed, role_named};
 use crate::directory::RoleChange;
-use crate::directory::factors::{Taken, Tried};
+use crate::directory::factors::{InPlaceOf, Taken, Tried};
 use crate::directory::people::AgentEdit;
 use crate::domain::employee::Employee;
 use crate::domain::language::Language;
@@ -87,6 +87,13 @@ impl Operator {
             AgentOrder::Remove { who } => {
                 let employee = self.known(&who).await?;
                 let removed = self.directory.remove_agent(account(&employee)).await.map_err(failed)?;
+                if removed == RoleChange::NoEmployee {
+                    // An order before this one may have got as far as the directory only.
+                    return match self.end_password_sessions(&employee, Done::Unchanged).await? {
+                        Done::Unchanged => Err(OperateFault::no_agent(&who)),
+                        done => Ok(done),
+                    };
+                }
                 let done = self.changed_agent(&who, removed, "removed an agent").await?;
                 self.end_password_sessions(&employee, done).await
             }
@@ -131,7 +138,8 @@ impl Operator {
             .map_err(|fault| OperateFault::Refused(fault.phrase().text(Language::English).to_owned()))?;
         let hash = self.passwords.hash(&password).await;
         let hash = hash.map_err(|_| OperateFault::Failed("too many sign in just now; try again".to_owned()))?;
-        if self.directory.set_password(account(&employee), &hash.phc()).await.map_err(failed)? == Taken::No {
+        let set = self.directory.set_password(account(&employee), &hash.phc(), InPlaceOf::Any).await.map_err(failed)?;
+        if set.is_none() {
             return Err(OperateFault::no_agent(who));
         }
         // Whoever locked the account with wrong ones has not tried this one.

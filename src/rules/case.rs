@@ -83,6 +83,7 @@ impl Asked {
             stage: Stage::Full,
             stepped_up_until: None,
             key_id: None,
+            password_id: None,
             new_device: false,
             issued_at: Timestamp::from_millis(0),
             expires_at: Timestamp::from_millis(i64::MAX),

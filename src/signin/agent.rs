@@ -9,7 +9,7 @@ use super::password::{Busy, NewPassword, PasswordHash, Place, Verdict};
 use super::session::LoggedIn;
 use super::tries::Charged;
 use super::{Device, SignIn};
-use crate::directory::factors::{Account, Agent, Taken, Tried};
+use crate::directory::factors::{Account, Agent, InPlaceOf, LocalPassword, Tried};
 use crate::domain::employee::{CorpId, Employee, EmployeeId, Standing};
 use crate::domain::lockout::Told;
 use crate::domain::session::{EndCause, LoginMethod, LoginSource, Session, Stage};
@@ -64,7 +64,7 @@ impl Named {
     /// Why nobody gets in by this name with any password, for the login log; nothing if the password itself is wrong.
     fn why_not(&self) -> Option<&'static str> {
         match (&self.found, self.standing) {
-            (Some(found), _) => found.agent.password_hash.is_none().then_some("no_password"),
+            (Some(found), _) => found.agent.password.is_none().then_some("no_password"),
             (None, Some(Standing::Disabled)) => Some("disabled"),
             (None, Some(Standing::Active)) => Some("not_an_agent"),
             (None, None) => Some("unknown_employee"),
@@ -72,8 +72,7 @@ impl Named {
     }
 
     fn hash(&self) -> Result<Option<PasswordHash>, Error> {
-        let text = self.found.as_ref().and_then(|found| found.agent.password_hash.as_deref());
-        text.map(PasswordHash::parse).transpose().map_err(|fault| Error::unexpected(Part::Directory, fault))
+        parse(self.found.as_ref().and_then(|found| found.agent.password.as_ref()))
     }
 }
 
@@ -93,7 +92,8 @@ impl SignIn {
             match self.agent_by_platform(ask.employee_id, code, attempt).await {
                 Ok(found) => {
                     attempt.method = LoginMethod::Oauth2;
-                    return self.begin_agent(&found, None, attempt).await;
+                    let bound = self.devices.state(found.account()).await?.secret.is_some();
+                    return self.begin_agent(&found, bound, None, attempt).await;
                 }
                 Err(error) if ask.password.is_none() => return Err(error),
                 // The platform cannot say, or not for this person: the password may.
@@ -101,15 +101,26 @@ impl SignIn {
             }
         }
         let password = ask.password.ok_or(BadRequest::Missing("password"))?;
-        let (found, proved, told) = self.agent_by_password(ask, password, attempt).await?;
-        let logged_in = self.begin_agent(&found, Some(told), attempt).await?;
-        // A password that was taken away while it was being checked has not found this session.
-        let now = self.directory.agent(found.account()).await?;
-        if now.and_then(|agent| agent.password_hash).as_deref() != Some(&proved) {
+        let (found, bound, told) = self.agent_by_password(ask, password, attempt).await?;
+        let logged_in = self.begin_agent(&found, bound, Some(told), attempt).await?;
+        if let Err(error) = self.still_proved(&found, bound).await {
             self.live.end(&logged_in.session_id, EndCause::Operator).await?;
-            return Err(Error::PasswordWrong);
+            return Err(error);
         }
         Ok(logged_in)
+    }
+
+    /// A password that was taken away while it was being checked has not found the new session, nor has a device that
+    /// was bound meanwhile been asked.
+    async fn still_proved(&self, found: &Found, bound: bool) -> Result<(), Error> {
+        let now = self.directory.agent(found.account()).await?.and_then(|agent| agent.password);
+        if now.map(|password| password.id) != found.agent.password.as_ref().map(|password| password.id.clone()) {
+            return Err(Error::PasswordWrong);
+        }
+        match self.devices.state(found.account()).await?.secret {
+            Some(_) if !bound => Err(Error::StepUpRequired),
+            _ => Ok(()),
+        }
     }
 
     /// Whom the platform names, if it is the one who is asked for and an agent.
@@ -128,12 +139,13 @@ impl SignIn {
         Ok(Found { employee, agent })
     }
 
+    /// Who has proved to be an agent by password, whether a device had to speak as well, and what to tell of failures.
     async fn agent_by_password(
         &self,
         ask: AgentLogin<'_>,
         password: &str,
         attempt: &mut Attempt<'_>,
-    ) -> Result<(Found, String, Told), Error> {
+    ) -> Result<(Found, bool, Told), Error> {
         let named = self.name(ask.employee_id, attempt).await?;
         // Before anything is written: of a storm only those who will have a turn cost the directory something.
         let place = self.passwords.place().map_err(busy)?;
@@ -151,16 +163,13 @@ impl SignIn {
             // The right password and the question for the device: no failed try that the owner should hear of.
             self.tries.take_back(found.account(), &charged).await?;
         }
-        second?;
+        let bound = second?;
         self.tries.forgive(Tried::Password, found.account()).await?;
-        let mut proved = found.agent.password_hash.clone().unwrap_or_default();
-        if let Some(renewed) = renewed {
-            let better = renewed.phc();
-            if self.directory.renew_password(found.account(), &proved, &better).await? == Taken::Yes {
-                proved = better;
-            }
+        if let (Some(renewed), Some(password)) = (renewed, &found.agent.password) {
+            self.directory.renew_password(found.account(), password.hash.reveal(), &renewed.phc()).await?;
         }
-        Ok((found, proved, charged.told))
+        attempt.password_id = found.agent.password.as_ref().map(|password| password.id.clone());
+        Ok((found, bound, charged.told))
     }
 
     /// What a name stands for. One look for everybody, whoever it is.
@@ -223,25 +232,25 @@ impl SignIn {
         Ok(if proves { Error::PasswordNotSet } else { Error::PasswordWrong })
     }
 
-    /// A bound device must speak as well: a password alone would be the weaker way in.
-    async fn second_factor(&self, found: &Found, otp: Option<&str>, attempt: &mut Attempt<'_>) -> Result<(), Error> {
+    /// A bound device must speak as well: a password alone would be the weaker way in. Tells whether there was one.
+    async fn second_factor(&self, found: &Found, otp: Option<&str>, attempt: &mut Attempt<'_>) -> Result<bool, Error> {
         if self.devices.state(found.account()).await?.secret.is_none() {
-            return Ok(());
+            return Ok(false);
         }
         self.devices.verify(found.account(), otp.ok_or(Error::StepUpRequired)?).await?;
         // A code works once: nobody should have to wait for the next one to do what needs one.
         attempt.stepped_up_until = Some(self.clock.now().plus(self.settings.otp_valid_for));
-        Ok(())
+        Ok(true)
     }
 
     /// Begins the session; a half-authenticated one where a device is demanded and there is none.
     async fn begin_agent(
         &self,
         found: &Found,
+        bound: bool,
         told: Option<Told>,
         attempt: &mut Attempt<'_>,
     ) -> Result<LoggedIn, Error> {
-        let bound = self.devices.state(found.account()).await?.secret.is_some();
         if found.agent.otp_required && !bound {
             attempt.stage = Stage::OtpBinding;
         }
@@ -257,8 +266,7 @@ impl SignIn {
         let session = &known.session;
         let whose = Account { corp_id: &session.corp_id, employee_id: &session.employee_id };
         let agent = self.directory.agent(whose).await?.ok_or(Forbidden::NotAnAgent)?;
-        let hash = agent.password_hash.as_deref().map(PasswordHash::parse).transpose();
-        if let Some(hash) = hash.map_err(|fault| Error::unexpected(Part::Directory, fault))? {
+        if let Some(hash) = parse(agent.password.as_ref())? {
             let old = old.ok_or(Error::OldPasswordMissing)?;
             let place = self.passwords.place().map_err(busy)?;
             let charged = self.tries.charge(Tried::Password, whose).await?;
@@ -270,8 +278,14 @@ impl SignIn {
         let hints = [session.employee_id.as_str(), &session.name, session.corp_id.as_str(), "deskgate"];
         let new = NewPassword::check(new, &hints).map_err(|fault| BadRequest::NewPassword(fault.phrase()))?;
         let hash = self.passwords.hash(&new).await.map_err(busy)?;
-        if self.directory.set_password(whose, &hash.phc()).await? == Taken::No {
-            return Err(Forbidden::NotAnAgent.into());
+        // Hashing waits for its turn: whoever was thrown out meanwhile sets nothing, and only what was asked for is replaced.
+        self.still(known).await?;
+        let seen = agent.password.as_ref().map(|password| password.id.as_str());
+        let Some(id) = self.directory.set_password(whose, &hash.phc(), InPlaceOf::Only(seen)).await? else {
+            return Err(if seen.is_some() { Error::OldPasswordWrong } else { Error::OldPasswordMissing });
+        };
+        if session.password_id.is_some() {
+            self.live.repass(&session.id, &id).await?;
         }
         // Whoever has got in with the old one is out.
         let others = |other: &Session| other.login_method == LoginMethod::Password && other.id != session.id;
@@ -283,6 +297,11 @@ impl SignIn {
         );
         Ok(())
     }
+}
+
+fn parse(password: Option<&LocalPassword>) -> Result<Option<PasswordHash>, Error> {
+    let hash = password.map(|password| PasswordHash::parse(password.hash.reveal()));
+    hash.transpose().map_err(|fault| Error::unexpected(Part::Directory, fault))
 }
 
 fn busy(busy: Busy) -> Error {

@@ -24,6 +24,8 @@ pub(super) struct Attempt<'a> {
     pub(super) stage: Stage,
     /// Until when the session is stepped up from its start.
     pub(super) stepped_up_until: Option<Timestamp>,
+    /// The local password that was right.
+    pub(super) password_id: Option<String>,
     /// What the login log says where the caller must not be told.
     pub(super) in_truth: Option<&'static str>,
     /// Who it is, once that is known.
@@ -40,6 +42,7 @@ impl<'a> Attempt<'a> {
             device,
             stage: Stage::Full,
             stepped_up_until: None,
+            password_id: None,
             in_truth: None,
             who: None,
         }

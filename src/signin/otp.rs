@@ -62,6 +62,10 @@ impl SignIn {
         let session = &known.session;
         let in_use = self.may_bind_otp(session).await?;
         self.devices.bind(account(session), in_use.as_deref(), code).await?;
+        if in_use.is_some() {
+            // What the device before it has stepped up goes with it.
+            self.live.step_down(&session.corp_id, &session.employee_id).await?;
+        }
         self.step_up(session).await
     }
 

@@ -1,12 +1,13 @@
 //! Changing who has which role: for administrators and for operators' commands alike. Live sessions follow.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::directory::factors::Account;
 use crate::directory::{Directory, DirectoryError, RoleChange};
 use crate::domain::employee::{CorpId, EmployeeId, Standing};
 use crate::domain::role::RoleName;
-use crate::domain::session::EndCause;
+use crate::domain::session::{EndCause, Session};
 use crate::store::StoreError;
 use crate::store::live::Live;
 
@@ -102,17 +103,36 @@ impl Roles {
     }
 
     /// Lets every live session follow the directory. For a start: a change may have been cut off between the two.
+    /// Goes on after a failure, and tells of the last one.
     pub async fn follow_all(&self) -> Result<(), RoleFault> {
         let sessions = self.live.store().all(usize::MAX).await?;
-        let people: BTreeSet<_> =
-            sessions.iter().map(|session| (session.corp_id.clone(), session.employee_id.clone())).collect();
-        for (corp_id, employee_id) in people {
-            let employee = self.directory.employee(&corp_id, &employee_id).await?;
-            if employee.is_some_and(|employee| employee.standing == Standing::Active) {
-                self.follow(&corp_id, &employee_id).await?;
-            } else {
-                self.live.end_all_of(&corp_id, &employee_id, EndCause::RolesLost).await?;
+        let mut people: BTreeMap<_, Vec<Session>> = BTreeMap::new();
+        for session in sessions {
+            people.entry((session.corp_id.clone(), session.employee_id.clone())).or_default().push(session);
+        }
+        let mut outcome = Ok(());
+        for ((corp_id, employee_id), sessions) in people {
+            let whose = Account { corp_id: &corp_id, employee_id: &employee_id };
+            if let Err(fault) = self.follow_one(whose, &sessions).await {
+                outcome = Err(fault);
             }
+        }
+        outcome
+    }
+
+    async fn follow_one(&self, whose: Account<'_>, sessions: &[Session]) -> Result<(), RoleFault> {
+        let Account { corp_id, employee_id } = whose;
+        let employee = self.directory.employee(corp_id, employee_id).await?;
+        if !employee.is_some_and(|employee| employee.standing == Standing::Active) {
+            self.live.end_all_of(corp_id, employee_id, EndCause::RolesLost).await?;
+            return Ok(());
+        }
+        self.follow(corp_id, employee_id).await?;
+        if sessions.iter().any(|session| session.password_id.is_some()) {
+            let password = self.directory.agent(whose).await?.and_then(|agent| agent.password);
+            let id = password.map(|password| password.id);
+            let of_another = |session: &Session| session.password_id.is_some() && session.password_id != id;
+            self.live.end_those_of(corp_id, employee_id, EndCause::Operator, of_another).await?;
         }
         Ok(())
     }

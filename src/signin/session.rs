@@ -1,5 +1,7 @@
 //! Sessions: how one begins, what its owner is told, and how it ends.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
 use super::attempt::Attempt;
@@ -132,6 +134,7 @@ impl SignIn {
             issued_at: now,
             expires_at: key_end.map_or(end, |key_end| end.min(key_end)),
             key_id: Some(key_id),
+            password_id: attempt.password_id.clone(),
             new_device: self.is_new_device(employee, device).await?,
             address: device.address.clone(),
             user_agent: device.user_agent.clone(),
@@ -179,10 +182,18 @@ impl SignIn {
         }
     }
 
-    /// Whether a token is good, and whose. An invalid one is not an error.
+    /// The caller's session as it is now; refused if it is over.
+    pub async fn still(&self, known: &Known) -> Result<Arc<Known>, Error> {
+        let now = self.live.session(&known.session.id, self.clock.now()).await?;
+        now.ok_or(Error::InvalidToken(TokenFault::Revoked))
+    }
+
+    /// Whether a token is good for everything that its owner may do, and whose. An invalid one is not an error.
     pub async fn verify(&self, token: &str) -> Result<Option<Verified>, Error> {
         let now = self.clock.now();
         match self.live.of_token(&self.tokens, token, now).await {
+            // Whoever asks would let its owner in: a half-authenticated one opens only what this gateway answers itself.
+            Ok(known) if known.session.stage != Stage::Full => Ok(None),
             Ok(known) => {
                 let session = known.session.clone();
                 let left = now.seconds_until(session.expires_at);

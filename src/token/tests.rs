@@ -29,6 +29,7 @@ fn session() -> Session {
         stage: Stage::Full,
         stepped_up_until: None,
         key_id: None,
+        password_id: None,
         new_device: false,
         issued_at: NOW,
         expires_at: NOW.plus(Duration::from_secs(600)),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use deskgate::directory::factors::{Account, OtpDevice, Taken, Tried};
+use deskgate::directory::factors::{Account, InPlaceOf, OtpDevice, Taken, Tried};
 use deskgate::directory::people::AgentEdit;
 use deskgate::directory::sql::SqlDirectory;
 use deskgate::directory::{Arriving, Directory, LoginRecord, LoginResult, RoleChange};
@@ -178,6 +178,30 @@ async fn a_one_time_code_is_used_once(Subject { directory, .. }: &Subject) {
     assert_eq!(directory.remove_otp(whose).await.expect("remove"), Taken::No);
 }
 
+async fn a_password_takes_the_place_of_the_one_that_was_seen(Subject { directory, .. }: &Subject) {
+    let (corp, id) = (corp(), id("a2001"));
+    let whose = Account { corp_id: &corp, employee_id: &id };
+    let set = |hash: &'static str, seen| directory.set_password(whose, hash, seen);
+    let only = |seen: &'static str| InPlaceOf::Only(Some(seen));
+    assert_eq!(set("h0", only("another")).await.expect("set"), None, "there is none");
+    let first = set("h1", InPlaceOf::Only(None)).await.expect("set").expect("the first one");
+    assert_eq!(set("h2", InPlaceOf::Only(None)).await.expect("set"), None, "there is one by now");
+    assert_eq!(set("h2", only("another")).await.expect("set"), None);
+    assert_eq!(directory.renew_password(whose, "h1", "h1 better").await.expect("renew"), Taken::Yes);
+    let password = directory.agent(whose).await.expect("read").expect("an agent").password.expect("a password");
+    assert_eq!((&password.id, password.hash.reveal().as_str()), (&first, "h1 better"), "still the same one");
+    let second = directory.set_password(whose, "h2", InPlaceOf::Only(Some(&first))).await.expect("set");
+    assert!(second.is_some_and(|second| second != first));
+    assert_eq!(directory.clear_password(whose).await.expect("clear"), Taken::Yes);
+    assert_eq!(directory.agent(whose).await.expect("read").expect("an agent").password, None);
+    let stale = directory.set_password(whose, "h3", InPlaceOf::Only(Some(&first))).await.expect("set");
+    assert_eq!(stale, None, "an operator has taken it away meanwhile");
+    assert!(set("h4", InPlaceOf::Any).await.expect("set").is_some());
+    let nobody = EmployeeId::new("z9999");
+    let nobodys = Account { corp_id: &corp, employee_id: &nobody };
+    assert_eq!(directory.set_password(nobodys, "h5", InPlaceOf::Any).await.expect("set"), None);
+}
+
 async fn a_lockout_is_changed_by_one_at_a_time(Subject { directory, clock, .. }: &Subject) {
     let (corp, id) = (corp(), id("u1001"));
     let whose = Account { corp_id: &corp, employee_id: &id };
@@ -344,6 +368,7 @@ suite!(
     a_successful_login_leaves_its_address,
     the_login_log_is_read_newest_first_and_forgotten_in_time,
     a_one_time_code_is_used_once,
+    a_password_takes_the_place_of_the_one_that_was_seen,
     a_lockout_is_changed_by_one_at_a_time,
     a_try_under_way_does_not_undo_an_unlock,
     the_last_administrator_is_not_lost_by_a_grant,

@@ -320,6 +320,8 @@ async fn who_must_have_a_device_and_has_none_gets_a_token_for_binding_one_only()
     set_password(&half, Some(GOOD), BETTER).await.expect_code(1003);
     half.post_json("/api/auth/switch-role", &json!({ "role": "user" })).await.expect_code(1003);
     half.handshake("/ws/agent").refused().await.expect_code(1003);
+    let verified = desk.anyone().post_json("/api/auth/verify", &json!({ "token": token })).await.expect_code(0).data();
+    assert_eq!(verified["valid"], false, "services that ask would let its owner in");
 
     let secret =
         half.post("/api/auth/otp-setup").await.expect_code(0).data()["secret"].as_str().expect("text").to_owned();
@@ -338,6 +340,25 @@ async fn who_must_have_a_device_and_has_none_gets_a_token_for_binding_one_only()
     let data = login(&desk, right).await.expect_code(0).data();
     assert_eq!(data["failed_tries"], 1, "the wrong code, and not the questions for one: {data}");
     assert_eq!(claims_of(data["token"].as_str().expect("a token"))["stage"], "full");
+}
+
+#[tokio::test]
+async fn a_sign_in_that_races_the_binding_of_a_device_gives_no_full_token_for_a_password_alone() {
+    let desk = with_password().await;
+    demand_device(&desk, "a2001").await;
+    let password = json!({ "employee_id": "a2001", "password": GOOD });
+    for round in 0..6 {
+        let token =
+            login(&desk, password.clone()).await.expect_code(0).data()["token"].as_str().expect("text").to_owned();
+        let owner = desk.bearing(&token);
+        let logins = futures::future::join_all((0..4).map(|_| login(&desk, password.clone())));
+        let (answers, _) = tokio::join!(logins, bound_device(&owner));
+        for answer in answers.iter().filter(|answer| answer.code() == 0) {
+            let data = answer.clone().data();
+            assert_eq!(data["stage"], "otp_binding", "round {round}");
+        }
+        desk.command(&["employee", "otp-remove", "a2001", "--yes"]).await.success();
+    }
 }
 
 #[tokio::test]

@@ -255,7 +255,10 @@ async fn a_device_is_replaced_only_by_whoever_has_just_given_its_code() {
 
     let second = Device::offered(&alice).await;
     verify(&thief, &first.code(0)).await.expect_code(0);
+    thief.post("/api/danger").await.expect_status(200);
     alice.post_json("/api/auth/otp-bind", &json!({ "code": second.code(0) })).await.expect_code(0);
+    thief.post("/api/danger").await.expect_code(1021);
+    alice.post("/api/danger").await.expect_status(200);
     verify(&thief, &first.code(1)).await.expect_code(1022);
     verify(&thief, &second.code(1)).await.expect_code(0);
 }

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::time::{Duration, Instant};
 
 use deskgate::directory::Directory;
-use deskgate::directory::factors::Account;
+use deskgate::directory::factors::{Account, Factors, InPlaceOf};
 use deskgate::directory::people::People;
 use deskgate::directory::sql::SqlDirectory;
 use deskgate::domain::clock::Clock;
@@ -456,6 +456,39 @@ async fn an_order_that_was_cut_off_is_finished_by_repeating_it() {
     desk.command(&["employee", "remove", "u1001", "--yes"]).await.success();
     alice.get("/api/auth/me").await.expect_invalid_token();
     assert_eq!(desk.command(&["employee", "remove", "u1001", "--yes"]).await.status.code(), Some(3));
+}
+
+#[tokio::test]
+async fn sessions_of_a_password_that_is_gone_end_when_the_order_is_repeated_or_at_the_next_start() {
+    let mut desk = Gateway::start().await;
+    let (corp, id) = (CorpId::new("wwdemo"), EmployeeId::new("a2001"));
+    let whose = Account { corp_id: &corp, employee_id: &id };
+    let sign_in = async |desk: &Gateway| {
+        desk.command_hearing(&["agent", "password", "a2001"], &format!("{GOOD}\n")).await.success();
+        let data = login(desk, json!({ "employee_id": "a2001", "password": GOOD })).await.expect_code(0).data();
+        desk.bearing(data["token"].as_str().expect("a token"))
+    };
+    // Cut off between the directory and the sessions.
+    let anton = sign_in(&desk).await;
+    let by_platform = desk.sign_in_by_qrcode("a2001").await;
+    directory(&desk).await.remove_agent(whose).await.expect("removed");
+    anton.get("/api/auth/me").await.expect_code(0);
+    desk.command(&["agent", "remove", "a2001", "--yes"]).await.success();
+    anton.get("/api/auth/me").await.expect_invalid_token();
+    assert_eq!(desk.command(&["agent", "remove", "a2001", "--yes"]).await.status.code(), Some(3));
+
+    desk.command(&["agent", "add", "a2001"]).await.success();
+    let anton = sign_in(&desk).await;
+    let change = json!({ "old_password": GOOD, "new_password": "tidal meadow 47 envelope" });
+    anton.post_json("/api/agents/password", &change).await.expect_code(0);
+    desk.restart().await;
+    anton.get("/api/auth/me").await.expect_code(0);
+    let hash = "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHQ$cGFzc3dvcmQ";
+    directory(&desk).await.set_password(whose, hash, InPlaceOf::Any).await.expect("set").expect("an agent");
+    desk.restart().await;
+    eventually("the end of the session", || async { (anton.get("/api/auth/me").await.code() == 1001).then_some(()) })
+        .await;
+    by_platform.get("/api/auth/me").await.expect_code(0);
 }
 
 #[tokio::test]

@@ -165,6 +165,50 @@ async fn an_administrator_ends_all_sessions_of_an_employee() {
 }
 
 #[tokio::test]
+async fn a_body_that_takes_its_time_does_not_outlive_the_session() {
+    let desk = Gateway::start().await;
+    let to_admin = json!({ "employee_id": "u1001", "role": "admin" }).to_string();
+    let password = json!({ "new_password": "tidal meadow 47 envelope" }).to_string();
+    let role = json!({ "role": "user" }).to_string();
+    let lines = [
+        ("PUT", ROLES, &*to_admin),
+        ("DELETE", ROLES, &*to_admin),
+        ("DELETE", "/api/admin/sessions?employee_id=u1001", "{}"),
+        ("DELETE", "/api/admin/otp?employee_id=u1001", "{}"),
+        ("POST", "/api/agents/password", &*password),
+        ("POST", "/api/auth/otp-setup", "{}"),
+        ("POST", "/api/auth/otp-bind", r#"{"code":"000000"}"#),
+        ("POST", "/api/auth/otp-verify", r#"{"code":"000000"}"#),
+        ("POST", "/api/auth/switch-role", &*role),
+        ("DELETE", "/api/auth/sessions", "{}"),
+        ("DELETE", "/api/auth/sessions/x", "{}"),
+    ];
+    let admin = stepped_up(&desk).await;
+    let mut waiting = Vec::new();
+    for (method, target, body) in lines {
+        let head = format!(
+            "Authorization: Bearer {}\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: {}\r\n",
+            admin.token(),
+            body.len()
+        );
+        let mut connection = desk.connect().await;
+        let head = format!("{method} {target} HTTP/1.1\r\nHost: {}\r\n{head}\r\n", desk.address());
+        connection.send(head.as_bytes()).await;
+        // By then the gateway has let the caller in.
+        connection.answer().await.expect("an answer").expect_status(100);
+        waiting.push((method, target, connection, body));
+    }
+    admin.post("/api/auth/logout").await.expect_code(0);
+    for (method, target, mut connection, body) in waiting {
+        connection.send(body.as_bytes()).await;
+        let answer = connection.answer().await.expect("an answer");
+        assert_eq!(answer.code(), 1001, "{method} {target}: {}", answer.describe());
+    }
+    let alice = desk.sign_in("u1001").await.get("/api/auth/me").await.expect_code(0).data();
+    assert_eq!(alice["roles"], json!(["user"]));
+}
+
+#[tokio::test]
 async fn an_administrator_resets_a_lost_device() {
     let desk = Gateway::start().await;
     let admin = stepped_up(&desk).await;

@@ -8,11 +8,12 @@ use sqlx::sqlite::SqliteRow;
 
 use super::{SqlDirectory, employee_of, unavailable};
 use crate::directory::DirectoryError;
-use crate::directory::factors::{Account, Agent, Factors, OtpDevice, Taken, Tried};
+use crate::directory::factors::{Account, Agent, Factors, InPlaceOf, LocalPassword, OtpDevice, Taken, Tried};
 use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, Employee, EmployeeId};
 use crate::domain::lockout::Lockout;
 use crate::domain::role::RoleName;
+use crate::domain::secret::{Secret, random_name};
 use crate::domain::session::Version;
 
 impl SqlDirectory {
@@ -38,7 +39,7 @@ impl Factors for SqlDirectory {
         // Identifiers are ASCII, which is what the database can fold; whatever else a name folds to finds nobody.
         let row = sqlx::query(
             "SELECT employees.corp_id, employees.employee_id, name, department, avatar, disabled, last_login_ip,
-                 agents.role, password_hash, otp_required
+                 agents.role, password_hash, otp_required, password_id
              FROM employees LEFT JOIN agents
                  ON agents.corp_id = employees.corp_id AND agents.employee_id = employees.employee_id
              WHERE employees.corp_id = $1 AND lower(employees.employee_id) = $2
@@ -54,13 +55,14 @@ impl Factors for SqlDirectory {
     }
 
     async fn agent(&self, whose: Account<'_>) -> Result<Option<Agent>, DirectoryError> {
-        let row =
-            sqlx::query("SELECT role, password_hash, otp_required FROM agents WHERE corp_id = $1 AND employee_id = $2")
-                .bind(whose.corp_id.as_str())
-                .bind(whose.employee_id.as_str())
-                .fetch_optional(&self.pool)
-                .await
-                .map_err(unavailable)?;
+        let row = sqlx::query(
+            "SELECT role, password_hash, otp_required, password_id FROM agents WHERE corp_id = $1 AND employee_id = $2",
+        )
+        .bind(whose.corp_id.as_str())
+        .bind(whose.employee_id.as_str())
+        .fetch_optional(&self.pool)
+        .await
+        .map_err(unavailable)?;
         Ok(row.as_ref().and_then(|row| agent_of(row, 0)))
     }
 
@@ -71,10 +73,21 @@ impl Factors for SqlDirectory {
         self.change(RENEW, whose, |query| query.bind(hash).bind(old)).await
     }
 
-    async fn set_password(&self, whose: Account<'_>, hash: &str) -> Result<Taken, DirectoryError> {
-        const SET: &str = "UPDATE agents SET password_hash = $3 WHERE corp_id = $1 AND employee_id = $2";
-        let hash = hash.to_owned();
-        self.change(SET, whose, |query| query.bind(hash)).await
+    async fn set_password(
+        &self,
+        whose: Account<'_>,
+        hash: &str,
+        in_place_of: InPlaceOf<'_>,
+    ) -> Result<Option<String>, DirectoryError> {
+        const SET: &str = "UPDATE agents SET password_hash = $3, password_id = $4
+             WHERE corp_id = $1 AND employee_id = $2 AND ($5 <> 0 OR coalesce(password_id, '') = $6)";
+        let (hash, id) = (hash.to_owned(), random_name(16));
+        let (any, only) = match in_place_of {
+            InPlaceOf::Any => (1, String::new()),
+            InPlaceOf::Only(seen) => (0, seen.unwrap_or_default().to_owned()),
+        };
+        let set = self.change(SET, whose, |query| query.bind(hash).bind(id.clone()).bind(any).bind(only)).await?;
+        Ok((set == Taken::Yes).then_some(id))
     }
 
     async fn otp_device(&self, whose: Account<'_>) -> Result<OtpDevice, DirectoryError> {
@@ -207,7 +220,11 @@ fn agent_of(row: &SqliteRow, first: usize) -> Option<Agent> {
     let role: Option<String> = row.get(first);
     role.map(|role| Agent {
         role: RoleName::new(role),
-        password_hash: row.get(first + 1),
+        password: password_of(row.get(first + 1), row.get(first + 3)),
         otp_required: row.get::<i64, _>(first + 2) != 0,
     })
+}
+
+fn password_of(hash: Option<String>, id: Option<String>) -> Option<LocalPassword> {
+    hash.map(|hash| LocalPassword { id: id.unwrap_or_default(), hash: Secret::new(hash) })
 }

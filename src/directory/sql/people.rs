@@ -219,7 +219,7 @@ impl People for SqlDirectory {
     }
 
     async fn clear_password(&self, whose: Account<'_>) -> Result<Taken, DirectoryError> {
-        const CLEAR: &str = "UPDATE agents SET password_hash = NULL
+        const CLEAR: &str = "UPDATE agents SET password_hash = NULL, password_id = NULL
              WHERE corp_id = $1 AND employee_id = $2 AND password_hash IS NOT NULL";
         self.change(CLEAR, whose, |query| query).await
     }

@@ -22,6 +22,7 @@ fn session(name: &str) -> Session {
         stage: Stage::Full,
         stepped_up_until: None,
         key_id: None,
+        password_id: None,
         new_device: false,
         issued_at: Timestamp::from_seconds(0),
         expires_at: Timestamp::from_seconds(1),

@@ -81,25 +81,38 @@ async fn write(mut connection: SqliteConnection, mut waiting: mpsc::Receiver<Job
             continue;
         }
         let mut reports = Vec::with_capacity(batch.len());
+        let mut whole = Ok(());
         for job in batch.drain(..) {
-            // Each change can fail alone without taking its neighbours along.
-            let saved = execute(&mut connection, "SAVEPOINT change").await;
-            let (verdict, report) = job(&mut connection).await;
-            let settled = match verdict {
-                Verdict::Keep => execute(&mut connection, "RELEASE change").await,
-                Verdict::RollBack => execute(&mut connection, "ROLLBACK TO change; RELEASE change").await,
-            };
-            reports.push((saved.and(settled), report));
+            whole = run_one(&mut connection, job, &mut reports).await;
+            if whole.is_err() {
+                // The database may have rolled everything back by itself: whatever came now would begin, and commit,
+                // a transaction of its own. Those who still wait learn that by the end of their channel.
+                break;
+            }
         }
-        let committed = execute(&mut connection, "COMMIT").await;
+        let committed = match whole {
+            Ok(()) => execute(&mut connection, "COMMIT").await,
+            fault => fault,
+        };
         if let Err(error) = &committed {
             tracing::error!(error = %error, "the store could not commit");
-            // Whatever state the failed commit left, the next batch must begin afresh.
+            // Whatever state the failure left, the next batch must begin afresh.
             let _ = execute(&mut connection, "ROLLBACK").await;
         }
-        for (settled, report) in reports {
-            report(if committed.is_ok() && settled.is_ok() { Committed::Yes } else { Committed::No });
+        for report in reports {
+            report(if committed.is_ok() { Committed::Yes } else { Committed::No });
         }
+    }
+}
+
+/// Runs a change inside the open transaction; it can fail alone without taking its neighbours along.
+async fn run_one(connection: &mut SqliteConnection, job: Job, reports: &mut Vec<Report>) -> Result<(), sqlx::Error> {
+    execute(connection, "SAVEPOINT change").await?;
+    let (verdict, report) = job(connection).await;
+    reports.push(report);
+    match verdict {
+        Verdict::Keep => execute(connection, "RELEASE change").await,
+        Verdict::RollBack => execute(connection, "ROLLBACK TO change; RELEASE change").await,
     }
 }
 

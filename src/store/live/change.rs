@@ -57,6 +57,15 @@ impl Live {
         .await
     }
 
+    /// Lets a session go on with another local password than the one that opened it.
+    pub async fn repass(&self, id: &SessionId, password_id: &str) -> Result<Switched, StoreError> {
+        self.change(id, |session| {
+            session.password_id = Some(password_id.to_owned());
+            true
+        })
+        .await
+    }
+
     /// Lets a session end at `end`, if it would go on longer.
     pub async fn shorten(&self, id: &SessionId, end: Timestamp) -> Result<Switched, StoreError> {
         self.change(id, |session| {

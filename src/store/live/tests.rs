@@ -29,6 +29,7 @@ fn session(id: &str, clock: &Clock) -> Session {
         stage: Stage::Full,
         stepped_up_until: None,
         key_id: None,
+        password_id: None,
         new_device: false,
         issued_at: clock.now(),
         expires_at: clock.now().plus(Duration::from_secs(60)),
