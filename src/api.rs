@@ -140,8 +140,12 @@ pub async fn answer(api: &Api, call: &OwnCall, exchange: &mut Exchange, arrival:
         }
         Endpoint::TakeRole => {
             let (body, caller) = hear(api, call, exchange).await?;
-            let body = body::json(&body, &incoming)?;
-            data(arrival, admin::change(&api.signin, &caller, body, Change::Take).await)
+            // Many clients send no body with a DELETE.
+            let named = match body.is_empty() {
+                true => admin::UserRole::of(&incoming.query)?,
+                false => body::json(&body, &incoming)?,
+            };
+            data(arrival, admin::change(&api.signin, &caller, named, Change::Take).await)
         }
         Endpoint::EndSessionsOf => {
             let (_, caller) = hear(api, call, exchange).await?;
@@ -167,7 +171,7 @@ pub async fn answer(api: &Api, call: &OwnCall, exchange: &mut Exchange, arrival:
         Endpoint::OtpBind => {
             let (body, caller) = hear(api, call, exchange).await?;
             let body = body::json(&body, &incoming)?;
-            data(arrival, otp::bind(&api.signin, &caller, body).await)
+            data(arrival, otp::bind(&api.signin, &caller, body, &incoming.device).await)
         }
         Endpoint::OtpVerify => {
             let (body, caller) = hear(api, call, exchange).await?;

@@ -131,6 +131,8 @@ pub enum RoleChange {
     NoEmployee,
     /// Nobody else is an administrator: somebody must be.
     LastAdmin,
+    /// The employee has as many roles as one can have.
+    TooMany,
 }
 
 /// Which assignments are asked for.

@@ -152,6 +152,8 @@ pub enum Forbidden {
     NotAnAgent,
     /// Nobody else is an administrator.
     LastAdmin,
+    /// The employee has as many roles as one can have.
+    TooManyRoles,
     /// There is no one-time-password device: one must be bound first.
     OtpNotBound,
     /// No secret is on offer: set up first.
@@ -186,6 +188,7 @@ impl fmt::Display for Forbidden {
             Forbidden::OtpBindingOnly => f.write_str("a half-authenticated token"),
             Forbidden::NotVisible => f.write_str("the member is not in the application's visible range"),
             Forbidden::LastAdmin => f.write_str("the last administrator"),
+            Forbidden::TooManyRoles => f.write_str("as many roles as one can have"),
             Forbidden::NotAnAgent => f.write_str("the employee is no agent"),
             Forbidden::OtpNotBound => f.write_str("no one-time-password device is bound"),
             Forbidden::OtpNotOffered => f.write_str("no one-time-password secret is on offer"),
@@ -483,10 +486,10 @@ impl Error {
             // No token would help, but a 401 names a way to sign in (RFC 9110, 15.5.2).
             Error::PasswordWrong => r#"Bearer realm="deskgate""#,
             Error::StepUpRequired => {
-                r#"Bearer realm="deskgate", error="insufficient_user_authentication", error_description="a fresh one-time password is needed""#
+                r#"Bearer realm="deskgate", error="insufficient_user_authentication", error_description="a fresh one-time password is needed", acr_values="otp""#
             }
             Error::OtpWrong => {
-                r#"Bearer realm="deskgate", error="insufficient_user_authentication", error_description="the one-time password is wrong or was used already""#
+                r#"Bearer realm="deskgate", error="insufficient_user_authentication", error_description="the one-time password is wrong or was used already", acr_values="otp""#
             }
             Error::Forbidden(
                 Forbidden::RoleRequired { .. }

@@ -10,7 +10,7 @@ use crate::directory::people::AgentEntry;
 use crate::directory::{Assignment, Directory, LoginEntry, RoleChange};
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::language::Language;
-use crate::domain::role::RoleName;
+use crate::domain::role::{self, RoleName};
 use crate::error::{Code, Error};
 use crate::signin::devices::Devices;
 use crate::signin::password::Passwords;
@@ -153,6 +153,10 @@ impl OperateFault {
         Self::NotThere(format!("{id} is no agent; `deskgate agent add {id} --role agent` makes them one"))
     }
 
+    fn too_many_roles(who: &Who) -> Self {
+        Self::Refused(format!("{} has {} roles, as many as one can have; take one first", who.employee_id, role::MOST))
+    }
+
     fn last_admin(who: &Who) -> Self {
         Self::Refused(format!("{} is the last administrator; grant `admin` to somebody else first", who.employee_id))
     }
@@ -266,6 +270,7 @@ fn accepted(change: RoleChange, missing: impl FnOnce() -> OperateFault, who: &Wh
     match change {
         RoleChange::NoEmployee => Err(missing()),
         RoleChange::LastAdmin => Err(OperateFault::last_admin(who)),
+        RoleChange::TooMany => Err(OperateFault::too_many_roles(who)),
         RoleChange::Done | RoleChange::Unchanged => Ok(change),
     }
 }

@@ -33,6 +33,13 @@ pub struct UserRole {
     role: String,
 }
 
+impl UserRole {
+    pub(super) fn of(query: &Query) -> Result<Self, Error> {
+        let text = |name| query.required(name).map(str::to_owned);
+        Ok(Self { employee_id: text("employee_id")?, role: text("role")? })
+    }
+}
+
 /// What became of it.
 #[derive(Debug, Serialize)]
 pub struct Changed {

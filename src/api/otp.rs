@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::clock::Timestamp;
 use crate::error::Error;
-use crate::signin::SignIn;
+use crate::signin::session::LoggedIn;
+use crate::signin::{Device, SignIn};
 use crate::store::live::Known;
 
 /// A code.
@@ -28,6 +29,15 @@ pub struct SteppedUp {
     stepped_up_until: String,
 }
 
+/// The device is bound.
+#[derive(Serialize)]
+pub struct Bound {
+    #[serde(flatten)]
+    stepped_up: SteppedUp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    login: Option<LoggedIn>,
+}
+
 /// How the caller's device stands.
 #[derive(Debug, Serialize)]
 pub struct Status {
@@ -45,8 +55,9 @@ pub async fn setup(signin: &SignIn, caller: &Known) -> Result<Setup, Error> {
 }
 
 /// Binds the device with its first code.
-pub async fn bind(signin: &SignIn, caller: &Known, body: OtpCode) -> Result<SteppedUp, Error> {
-    signin.otp_bind(caller, &body.code).await.map(stepped_up)
+pub async fn bind(signin: &SignIn, caller: &Known, body: OtpCode, device: &Device) -> Result<Bound, Error> {
+    let bound = signin.otp_bind(caller, &body.code, device).await?;
+    Ok(Bound { stepped_up: stepped_up(bound.stepped_up_until), login: bound.login })
 }
 
 /// Steps the session up.

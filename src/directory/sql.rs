@@ -15,7 +15,7 @@ use super::{
 use crate::domain::client::Client;
 use crate::domain::clock::{Clock, Timestamp};
 use crate::domain::employee::{CorpId, Employee, EmployeeId, Standing};
-use crate::domain::role::RoleName;
+use crate::domain::role::{self, RoleName};
 use crate::domain::session::LoginSource;
 
 mod factors;
@@ -218,6 +218,7 @@ impl Directory for SqlDirectory {
         let given = sqlx::query(concat!(
             "INSERT INTO user_roles (corp_id, employee_id, role_id) SELECT $1, $2, id FROM roles WHERE name = $3
              AND EXISTS (SELECT 1 FROM employees WHERE corp_id = $1 AND employee_id = $2)
+             AND (SELECT count(*) FROM user_roles WHERE corp_id = $1 AND employee_id = $2) < $4
              AND ($3 = 'admin' OR NOT ",
             people::is_admin!(),
             " OR EXISTS (SELECT 1 FROM user_roles WHERE corp_id = $1 AND employee_id = $2) OR ",
@@ -227,6 +228,7 @@ impl Directory for SqlDirectory {
         .bind(corp_id.as_str())
         .bind(employee_id.as_str())
         .bind(role.as_str())
+        .bind(i64::try_from(role::MOST).unwrap_or(i64::MAX))
         .execute(&mut *change)
         .await
         .map_err(unavailable)?;
@@ -237,8 +239,12 @@ impl Directory for SqlDirectory {
         if self.employee(corp_id, employee_id).await?.is_none() {
             return Ok(RoleChange::NoEmployee);
         }
-        let held = self.assigned_roles(corp_id, employee_id).await?.contains(role);
-        Ok(if held { RoleChange::Unchanged } else { RoleChange::LastAdmin })
+        let held = self.assigned_roles(corp_id, employee_id).await?;
+        Ok(match held.len() {
+            _ if held.contains(role) => RoleChange::Unchanged,
+            role::MOST.. => RoleChange::TooMany,
+            _ => RoleChange::LastAdmin,
+        })
     }
 
     async fn take(

@@ -151,6 +151,9 @@ phrases! {
     LastAdmin
         "this is the last administrator; make somebody else one first"
         "这是最后一位管理员，请先将他人设为管理员"
+    TooManyRoles
+        "this employee has as many roles as one can have; take one first"
+        "该员工的角色数量已达上限，请先移除一个角色"
     NotAnAgent
         "this employee is no agent; contact the administrator"
         "该员工不是坐席，请联系管理员"

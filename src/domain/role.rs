@@ -7,6 +7,9 @@ identifier! {
     RoleName
 }
 
+/// Most roles that one person holds: tokens and headers carry them all.
+pub const MOST: usize = 64;
+
 impl RoleName {
     /// The longest name that is looked at; a longer one is nobody's.
     pub const LONGEST: usize = 64;

@@ -68,6 +68,7 @@ fn forbidden(reason: &Forbidden, language: Language) -> Cow<'static, str> {
         Forbidden::OtpBindingOnly => Phrase::OtpBindingOnly,
         Forbidden::NotVisible => Phrase::NotVisible,
         Forbidden::LastAdmin => Phrase::LastAdmin,
+        Forbidden::TooManyRoles => Phrase::TooManyRoles,
         Forbidden::NotAnAgent => Phrase::NotAnAgent,
         Forbidden::OtpNotBound => Phrase::OtpNotBound,
         Forbidden::OtpNotOffered => Phrase::OtpNotOffered,

@@ -42,6 +42,7 @@ impl SignIn {
         match changed.0 {
             RoleChange::NoEmployee => return Err(Forbidden::NoSuchEmployee.into()),
             RoleChange::LastAdmin => return Err(Forbidden::LastAdmin.into()),
+            RoleChange::TooMany => return Err(Forbidden::TooManyRoles.into()),
             RoleChange::Unchanged | RoleChange::Done => {}
         }
         tracing::info!(

@@ -5,7 +5,7 @@
 //! differs comes after the right password.
 
 use super::attempt::Attempt;
-use super::password::{Busy, NewPassword, PasswordHash, Place, Verdict};
+use super::password::{self, Busy, NewPassword, PasswordHash, Place, Verdict};
 use super::session::LoggedIn;
 use super::tries::Charged;
 use super::{Device, SignIn};
@@ -93,14 +93,18 @@ impl SignIn {
                 Ok(found) => {
                     attempt.method = LoginMethod::Oauth2;
                     let bound = self.devices.state(found.account()).await?.secret.is_some();
+                    if let Some(otp) = ask.otp.filter(|_| bound) {
+                        self.step_up_by(&found, otp, attempt).await?;
+                    }
                     return self.begin_agent(&found, bound, None, attempt).await;
                 }
-                Err(error) if ask.password.is_none() => return Err(error),
-                // The platform cannot say, or not for this person: the password may.
+                Err(error) if ask.password.is_none() || is_answer(&error) => return Err(error),
+                // The platform cannot say who it is: the password may.
                 Err(_) => {}
             }
         }
         let password = ask.password.ok_or(BadRequest::Missing("password"))?;
+        password::check_length(password).map_err(|fault| BadRequest::NewPassword(fault.phrase()))?;
         let (found, bound, told) = self.agent_by_password(ask, password, attempt).await?;
         let logged_in = self.begin_agent(&found, bound, Some(told), attempt).await?;
         if let Err(error) = self.still_proved(&found, bound).await {
@@ -237,10 +241,15 @@ impl SignIn {
         if self.devices.state(found.account()).await?.secret.is_none() {
             return Ok(false);
         }
-        self.devices.verify(found.account(), otp.ok_or(Error::StepUpRequired)?).await?;
-        // A code works once: nobody should have to wait for the next one to do what needs one.
-        attempt.stepped_up_until = Some(self.clock.now().plus(self.settings.otp_valid_for));
+        self.step_up_by(found, otp.ok_or(Error::StepUpRequired)?, attempt).await?;
         Ok(true)
+    }
+
+    /// A code works once: nobody should have to wait for the next one to do what needs one.
+    async fn step_up_by(&self, found: &Found, otp: &str, attempt: &mut Attempt<'_>) -> Result<(), Error> {
+        self.devices.verify(found.account(), otp).await?;
+        attempt.stepped_up_until = Some(self.clock.now().plus(self.settings.otp_valid_for));
+        Ok(())
     }
 
     /// Begins the session; a half-authenticated one where a device is demanded and there is none.
@@ -297,6 +306,12 @@ impl SignIn {
         );
         Ok(())
     }
+}
+
+/// Whether the platform has said who it is, and that was not whom the caller wants to be, or nobody who may: no password
+/// makes up for it.
+fn is_answer(error: &Error) -> bool {
+    matches!(error, Error::Forbidden(why) if !matches!(why, Forbidden::NotVisible))
 }
 
 fn parse(password: Option<&LocalPassword>) -> Result<Option<PasswordHash>, Error> {

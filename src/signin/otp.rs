@@ -3,11 +3,13 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use super::SignIn;
+use super::attempt::Attempt;
+use super::session::LoggedIn;
+use super::{Device, SignIn};
 use crate::directory::factors::{Account, OtpDevice};
 use crate::domain::clock::Timestamp;
 use crate::domain::qr_image;
-use crate::domain::session::{Session, Stage};
+use crate::domain::session::{EndCause, Session, Stage};
 use crate::error::{Error, Forbidden, Part, TokenFault};
 use crate::store::live::{Known, Switched};
 
@@ -27,6 +29,14 @@ pub struct OtpStatus {
     pub device: OtpDevice,
     /// Until when this session is stepped up.
     pub stepped_up_until: Option<Timestamp>,
+}
+
+/// A device was bound.
+pub struct Bound {
+    /// Until when the session is stepped up.
+    pub stepped_up_until: Timestamp,
+    /// A full session, for whoever had half a one.
+    pub login: Option<LoggedIn>,
 }
 
 fn account(session: &Session) -> Account<'_> {
@@ -57,8 +67,9 @@ impl SignIn {
         })
     }
 
-    /// Takes the offered secret into use. A half-authenticated session is a full one from here on.
-    pub async fn otp_bind(&self, known: &Known, code: &str) -> Result<Timestamp, Error> {
+    /// Takes the offered secret into use. The owner of a half-authenticated session gets a full one beside it: the
+    /// token that they have says what it opens, and goes on opening no more than that.
+    pub async fn otp_bind(&self, known: &Known, code: &str, device: &Device) -> Result<Bound, Error> {
         let session = &known.session;
         let in_use = self.may_bind_otp(session).await?;
         self.devices.bind(account(session), in_use.as_deref(), code).await?;
@@ -66,7 +77,29 @@ impl SignIn {
             // What the device before it has stepped up goes with it.
             self.live.step_down(&session.corp_id, &session.employee_id).await?;
         }
-        self.step_up(session).await
+        match session.stage {
+            Stage::Full => Ok(Bound { stepped_up_until: self.step_up(session).await?, login: None }),
+            Stage::OtpBinding => self.begin_bound(known, device).await,
+        }
+    }
+
+    /// The full session of somebody who had a half-authenticated one, and has just bound a device.
+    async fn begin_bound(&self, known: &Known, device: &Device) -> Result<Bound, Error> {
+        let half = &known.session;
+        let employee = self.directory.employee(&half.corp_id, &half.employee_id).await?;
+        let employee = employee.ok_or(Error::InvalidToken(TokenFault::Revoked))?;
+        let stepped_up_until = self.clock.now().plus(self.settings.otp_valid_for);
+        let mut attempt = Attempt::new(half.login_method, device).from(half.login_source);
+        attempt.stepped_up_until = Some(stepped_up_until);
+        attempt.password_id.clone_from(&half.password_id);
+        let roles = self.roles_of(&employee).await?;
+        let full = self.begin(&employee, roles, &mut attempt).await?;
+        // Whoever threw the half one out meanwhile has not found this one.
+        if let Err(error) = self.still(known).await {
+            self.live.end(&full.id, EndCause::Operator).await?;
+            return Err(error);
+        }
+        Ok(Bound { stepped_up_until, login: Some(self.logged_in(&full)) })
     }
 
     /// Takes a code of the bound device: the session is stepped up.

@@ -25,6 +25,7 @@ pub mod new;
 pub use gate::{Busy, Place};
 pub use hash::{Cost, HashFault, PasswordHash};
 pub use new::NewPassword;
+pub(super) use new::check_length;
 
 /// How many passwords may be worked on.
 #[derive(Debug, Clone)]

@@ -74,7 +74,7 @@ impl Roles {
             Change::Take => self.directory.take(corp_id, employee_id, role).await?,
         };
         match changed {
-            RoleChange::NoEmployee | RoleChange::LastAdmin => Ok((changed, 0)),
+            RoleChange::NoEmployee | RoleChange::LastAdmin | RoleChange::TooMany => Ok((changed, 0)),
             // Also where nothing was to change: an order before this one may have got as far as the directory only.
             RoleChange::Done | RoleChange::Unchanged => Ok((changed, self.follow(corp_id, employee_id).await?)),
         }

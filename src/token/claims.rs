@@ -6,15 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, EmployeeId};
-use crate::domain::role::RoleName;
+use crate::domain::role::{self, RoleName};
 use crate::domain::session::{KeyId, LoginSource, Session, SessionId, Stage};
 use crate::error::TokenFault;
 
 /// Whom our access tokens are for.
 pub const AUDIENCE: &str = "deskgate";
-
-/// More roles than anybody holds.
-const MOST_ROLES: usize = 64;
 
 /// What an access token says. Exactly these members, each once and of its type.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,7 +47,7 @@ impl Claims {
             iat: issued,
             nbf: issued,
             // Rounded up: the record ends the session to the millisecond, the claim must not come before it.
-            exp: session.expires_at.plus(Duration::from_millis(999)).seconds(),
+            exp: session.expires_at.seconds(),
             corp_id: session.corp_id.clone(),
             name: session.name.clone(),
             roles: session.roles.clone(),
@@ -70,7 +67,7 @@ impl Claims {
         let sound = EmployeeId::is_well_formed(claims.sub.as_str())
             && CorpId::is_well_formed(claims.corp_id.as_str())
             && !claims.jti.as_str().is_empty()
-            && claims.roles.len() <= MOST_ROLES
+            && claims.roles.len() <= role::MOST
             && claims.roles.contains(&claims.current_role)
             && claims.roles.iter().enumerate().all(|(i, role)| !claims.roles[..i].contains(role));
         if sound { Ok(claims) } else { Err(TokenFault::Claims) }

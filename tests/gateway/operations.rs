@@ -303,7 +303,6 @@ async fn a_token_carries_the_contracts_claims() {
     assert_eq!((&claims["sub"], &claims["corp_id"]), (&json!("m5001"), &json!("wwdemo")));
     assert_eq!((&claims["current_role"], &claims["stage"]), (&json!("admin"), &json!("full")));
     let (issued, expires) = (claims["iat"].as_i64().expect("seconds"), claims["exp"].as_i64().expect("seconds"));
-    // Claims are whole seconds: one end may be rounded up and the other down.
-    assert!((8 * 3600..=8 * 3600 + 1).contains(&(expires - issued)), "{claims}");
+    assert_eq!(expires - issued, 8 * 3600, "{claims}");
     assert!(jti_of(marta.token()).len() >= 22, "128 bits at least");
 }

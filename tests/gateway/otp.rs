@@ -122,6 +122,7 @@ async fn a_bound_device_steps_a_session_up() {
     let refused = alice.post("/api/danger").await;
     let challenge = refused.header("www-authenticate").unwrap_or_default().to_owned();
     assert!(challenge.contains("insufficient_user_authentication"), "{challenge}");
+    assert!(challenge.contains("acr_values=\"otp\""), "RFC 9470: {challenge}");
     refused.expect_code(1021);
 
     let device = Device::offered(&alice).await;

@@ -165,6 +165,37 @@ async fn an_administrator_ends_all_sessions_of_an_employee() {
 }
 
 #[tokio::test]
+async fn a_role_to_take_may_be_named_by_the_query() {
+    let desk = Gateway::start().await;
+    let admin = stepped_up(&desk).await;
+    let take = |query: &'static str| {
+        let admin = &admin;
+        async move { admin.send("DELETE", &format!("{ROLES}{query}"), &[], b"").await }
+    };
+    let data = take("?employee_id=a2001&role=agent").await.expect_code(0).data();
+    assert_eq!((&data["changed"], &data["roles"]), (&json!(true), &json!(["user"])));
+    for query in ["", "?employee_id=a2001", "?role=agent", "?employee_id=a2001&role=", "?employee_id=a2001&role=a%20b"]
+    {
+        take(query).await.expect_code(1400);
+    }
+}
+
+#[tokio::test]
+async fn nobody_gets_more_roles_than_a_token_carries() {
+    let desk = Gateway::start().await;
+    let admin = stepped_up(&desk).await;
+    let give = |role: String| send(&admin, "PUT", ROLES, json!({ "employee_id": "u1001", "role": role }));
+    for number in 1..64 {
+        give(format!("extra-{number}")).await.expect_code(0);
+    }
+    give("one-more".to_owned()).await.expect_code(1003);
+    assert_eq!(desk.command(&["role", "grant", "u1001", "one-more"]).await.status.code(), Some(4));
+    give("extra-1".to_owned()).await.expect_code(0);
+    let alice = desk.sign_in("u1001").await.get("/api/auth/me").await.expect_code(0).data();
+    assert_eq!(alice["roles"].as_array().map(Vec::len), Some(64));
+}
+
+#[tokio::test]
 async fn a_body_that_takes_its_time_does_not_outlive_the_session() {
     let desk = Gateway::start().await;
     let to_admin = json!({ "employee_id": "u1001", "role": "admin" }).to_string();

@@ -86,6 +86,14 @@ pub(super) fn normalised(text: &str) -> Result<String, PasswordFault> {
     Ok(text)
 }
 
+/// Refuses what is too long for any password.
+pub(in crate::signin) fn check_length(text: &str) -> Result<(), PasswordFault> {
+    match normalised(text) {
+        Err(PasswordFault::TooLong) => Err(PasswordFault::TooLong),
+        _ => Ok(()),
+    }
+}
+
 fn is_strong(judged: &Entropy) -> bool {
     judged.score() >= Score::Three
 }

@@ -6,7 +6,7 @@ use super::{Known, Live};
 use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, Employee, EmployeeId};
 use crate::domain::role::{self, RoleName};
-use crate::domain::session::{EndCause, Session, SessionId, Stage};
+use crate::domain::session::{EndCause, Session, SessionId};
 use crate::store::{Outcome, StoreError};
 
 /// What became of a change to a session.
@@ -47,11 +47,10 @@ impl Live {
         .await
     }
 
-    /// Steps a session up until `until`; a half-authenticated one is a full one from here on.
+    /// Steps a session up until `until`. A half-authenticated one stays one.
     pub async fn step_up(&self, id: &SessionId, until: Timestamp) -> Result<Switched, StoreError> {
         self.change(id, |session| {
             session.stepped_up_until = Some(until);
-            session.stage = Stage::Full;
             true
         })
         .await

@@ -2,7 +2,7 @@
 
 use deskgate::endpoints::{Endpoint, OwnRoute};
 
-use super::{Device, Survey, change_directory, platform_code, row_of};
+use super::{Device, Survey, change_directory, half_authenticated, platform_code, row_of};
 use crate::support::*;
 
 const GOOD: &str = "correct horse battery staple";
@@ -241,6 +241,11 @@ async fn otp_bind(on: &Survey, row: &'static OwnRoute) {
     on.ask(row, &alice, "", Some(device.code(0))).await.expect_code(0);
     on.ask(row, &on.desk.sign_in("u1001").await, "", Some(device.code(1))).await.expect_code(1021);
     on.admin.send("DELETE", "/api/admin/otp?employee_id=u1001", &[], b"").await.expect_code(0);
+    let half = half_authenticated(&on.desk).await;
+    let device = Device::of(&half.post("/api/auth/otp-setup").await.expect_code(0).data());
+    let data = on.ask(row, &half, "", Some(device.code(0))).await.expect_code(0).data();
+    assert!(data["login"]["token"].is_string(), "{data}");
+    on.admin.send("DELETE", "/api/admin/otp?employee_id=s3001", &[], b"").await.expect_code(0);
 }
 
 async fn otp_verify(on: &Survey, row: &'static OwnRoute) {
