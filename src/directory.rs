@@ -10,10 +10,13 @@ use crate::domain::employee::{CorpId, Employee, EmployeeId};
 use crate::domain::role::RoleName;
 use crate::domain::session::{LoginMethod, LoginSource};
 use crate::error::{Error, Part};
+use audit::AuditLog;
 use factors::Factors;
 use people::People;
 
 mod development;
+
+pub mod audit;
 
 pub mod factors;
 
@@ -159,7 +162,7 @@ pub struct Assignments {
 
 /// Employees, roles and the login log.
 #[async_trait]
-pub trait Directory: Factors + People {
+pub trait Directory: AuditLog + Factors + People {
     /// The employee of this corporation and id.
     async fn employee(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<Option<Employee>, DirectoryError>;
 

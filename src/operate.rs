@@ -5,13 +5,16 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::directory::factors::Account;
+use crate::directory::audit::{AuditEntry, Deed, Event};
+use crate::directory::factors::{Account, Taken};
 use crate::directory::people::AgentEntry;
 use crate::directory::{Assignment, Directory, LoginEntry, RoleChange};
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::language::Language;
 use crate::domain::role::{self, RoleName};
+use crate::domain::session::SessionId;
 use crate::error::{Code, Error};
+use crate::signin::audit::Audit;
 use crate::signin::devices::Devices;
 use crate::signin::password::Passwords;
 use crate::signin::roles::Roles;
@@ -52,6 +55,31 @@ pub enum Command {
     Key(KeyOrder),
 }
 
+impl Command {
+    /// What an order does, in the words of the command line; nothing for one that only looks.
+    fn words(&self) -> Option<String> {
+        let words = match self {
+            Command::Session(order) => ("session", order.words()?),
+            Command::Role(order) => ("role", order.words()?),
+            Command::Employee(order) => ("employee", order.words()?),
+            Command::Agent(order) => ("agent", order.words()?),
+            Command::Key(order) => ("key", order.words()?),
+        };
+        Some(format!("{} {}", words.0, words.1))
+    }
+
+    /// Whom it is about, if it names somebody.
+    fn who(&self) -> Option<&Who> {
+        match self {
+            Command::Session(order) => order.who(),
+            Command::Role(order) => order.who(),
+            Command::Employee(order) => order.who(),
+            Command::Agent(order) => order.who(),
+            Command::Key(_) => None,
+        }
+    }
+}
+
 /// Somebody, as an operator names them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Who {
@@ -88,6 +116,8 @@ pub enum Done {
     Keys(Vec<KeyRow>),
     /// Lines of the login log.
     Logins(Vec<LoginEntry>),
+    /// Lines of the audit log.
+    Events(Vec<AuditEntry>),
     /// It was done; so many live sessions were affected.
     Changed {
         /// How many.
@@ -138,6 +168,14 @@ impl Done {
     fn changed(sessions: usize) -> Self {
         Self::Changed { sessions, note: None }
     }
+
+    /// What became of a change that no session notices.
+    fn of(taken: Taken) -> Self {
+        match taken {
+            Taken::Yes => Self::changed(0),
+            Taken::No => Self::Unchanged,
+        }
+    }
 }
 
 impl OperateFault {
@@ -155,6 +193,16 @@ impl OperateFault {
 
     fn too_many_roles(who: &Who) -> Self {
         Self::Refused(format!("{} has {} roles, as many as one can have; take one first", who.employee_id, role::MOST))
+    }
+
+    /// For the audit log.
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::NotThere(_) => "not_there",
+            Self::Refused(_) => "refused",
+            Self::Failed(_) => "failed",
+        }
     }
 
     fn last_admin(who: &Who) -> Self {
@@ -199,6 +247,7 @@ pub struct Operator {
     devices: Devices,
     passwords: Arc<Passwords>,
     keys: Arc<KeyDesk>,
+    audit: Audit,
 }
 
 impl Operator {
@@ -206,11 +255,50 @@ impl Operator {
     pub fn new(parts: Parts) -> Self {
         let Parts { live, directory, default_role, main_corp, devices, passwords, keys } = parts;
         let roles = Roles::new(live.clone(), directory.clone(), default_role);
-        Self { live, directory, main_corp, roles, devices, passwords, keys }
+        let audit = Audit::new(directory.clone());
+        Self { live, directory, main_corp, roles, devices, passwords, keys, audit }
     }
 
-    /// Carries out one order.
+    /// Carries out one order. It is in the audit log before it is carried out, if it changes anything.
     pub async fn run(&self, command: Command) -> Result<Done, OperateFault> {
+        let Some(words) = command.words() else { return self.obey(command).await };
+        let (corp_id, employee_id) = self.whose(&command).await?;
+        let by = giver();
+        let deed = Deed {
+            corp_id: &corp_id,
+            employee_id: &employee_id,
+            event: Event::Order,
+            by: &by,
+            session_id: "",
+            detail: &words,
+        };
+        self.audit.record(deed).await.map_err(failed)?;
+        let done = self.obey(command).await;
+        if let Err(fault) = &done {
+            self.audit.refuse(deed, fault.word()).await;
+        }
+        done
+    }
+
+    /// Whose account an order is about; two empty names if it is about nobody's.
+    async fn whose(&self, command: &Command) -> Result<(String, String), OperateFault> {
+        let session = match command {
+            Command::Session(SessionOrder::End { id }) => {
+                self.live.store().find(&SessionId::new(id.as_str())).await.map_err(failed)?
+            }
+            _ => None,
+        };
+        Ok(match (session, command.who()) {
+            (Some(session), _) => (session.corp_id.to_string(), session.employee_id.to_string()),
+            (None, Some(who)) => {
+                let (corp_id, employee_id) = self.named(who)?;
+                (corp_id.to_string(), employee_id.to_string())
+            }
+            (None, None) => Default::default(),
+        })
+    }
+
+    async fn obey(&self, command: Command) -> Result<Done, OperateFault> {
         match command {
             Command::Session(order) => self.session(order).await,
             Command::Role(order) => self.role(order).await,
@@ -289,8 +377,7 @@ pub async fn given_by<T>(uid: u32, order: impl Future<Output = T>) -> T {
     GIVEN_BY.scope(uid, order).await
 }
 
-/// One line in the audit log for every change that an operator makes.
-fn audit(whom: &str, what: &str) {
-    let uid = GIVEN_BY.try_with(|uid| *uid).ok();
-    tracing::info!(target: "deskgate::audit", { employee.id = whom, by.uid = uid }, "an operator {what}");
+/// The user of the machine who gives the order that runs, as the audit log names them.
+fn giver() -> String {
+    GIVEN_BY.try_with(|uid| format!("uid {uid}")).unwrap_or_else(|_| "operator".to_owned())
 }

@@ -25,6 +25,8 @@ pub mod agent;
 
 mod attempt;
 
+pub mod audit;
+
 pub mod bind;
 
 pub mod devices;
@@ -121,6 +123,7 @@ pub struct SignIn {
     passwords: Arc<Passwords>,
     vault: Arc<Vault>,
     roles: roles::Roles,
+    audit: audit::Audit,
 }
 
 /// What [`SignIn`] works with.
@@ -155,6 +158,7 @@ impl SignIn {
         let roles = roles::Roles::new(live.clone(), directory.clone(), settings.default_role.clone());
         Self {
             settings,
+            audit: audit::Audit::new(directory.clone()),
             roles,
             live,
             directory,
@@ -174,13 +178,17 @@ impl SignIn {
         }
     }
 
-    /// Gives back the memory of answers that nobody will ask for again, and forgets old lines of the login log and
-    /// lock-outs of names that are nobody's.
+    /// Gives back the memory of answers that nobody will ask for again, and forgets old lines of the login and audit
+    /// logs and lock-outs of names that are nobody's.
     pub async fn sweep(&self) {
         self.callbacks.sweep(self.clock.now());
         self.spent_proofs.sweep(self.clock.now());
-        if let Err(error) = self.directory.forget_logins(self.settings.login_log).await {
-            tracing::warn!(error = %crate::error::chain(&error), "old lines of the login log could not be removed");
+        let forgotten = match self.directory.forget_logins(self.settings.login_log).await {
+            Ok(()) => self.directory.forget_deeds(self.settings.login_log).await,
+            failed => failed,
+        };
+        if let Err(error) = forgotten {
+            tracing::warn!(error = %crate::error::chain(&error), "old lines of the login and audit logs could not be removed");
         }
         if let Err(error) = self.directory.forget_nobodys(lockout::QUIET, agent::MOST_NOBODYS).await {
             tracing::warn!(error = %crate::error::chain(&error), "old lock-outs of nobody could not be removed");

@@ -30,7 +30,7 @@ enum Order {
         /// The role that counts where none is assigned.
         #[arg(long, default_value = "agent")]
         role: String,
-        /// They must bind a one-time-password device before anything else.
+        /// They must bind a one-time-password device before anything else that `agents/login` opens.
         #[arg(long)]
         otp_required: bool,
         #[command(flatten)]

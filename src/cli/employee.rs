@@ -85,15 +85,20 @@ enum Order {
         sure: SureArgs,
     },
     /// Show the login log: who signed in or was refused, when, from where, and why.
-    Logins {
-        /// Of this employee only.
-        employee_id: Option<String>,
-        /// So many lines at most, up to 10,000.
-        #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=10_000))]
-        limit: u16,
-        #[command(flatten)]
-        args: OrderArgs,
-    },
+    Logins(Lines),
+    /// Show the audit log: logouts, step-ups, devices, passwords, roles and operators' orders, when and by whom.
+    Events(Lines),
+}
+
+#[derive(Args)]
+struct Lines {
+    /// Of this employee only.
+    employee_id: Option<String>,
+    /// So many lines at most, up to 10,000.
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    limit: u16,
+    #[command(flatten)]
+    args: OrderArgs,
 }
 
 #[derive(Args)]
@@ -137,9 +142,13 @@ pub(super) fn run(args: &EmployeeArgs) -> Result<(), Failed> {
             sure.ask(&format!("The one-time-password device of {} works no more", named.who.id()))?;
             named.order(EmployeeOrder::OtpRemove { who: named.who.who() })
         }
-        Order::Logins { employee_id, limit, args } => args.order(Command::Employee(EmployeeOrder::Logins {
-            employee_id: employee_id.clone(),
-            limit: usize::from(*limit),
+        Order::Logins(lines) => lines.args.order(Command::Employee(EmployeeOrder::Logins {
+            employee_id: lines.employee_id.clone(),
+            limit: usize::from(lines.limit),
+        })),
+        Order::Events(lines) => lines.args.order(Command::Employee(EmployeeOrder::Events {
+            employee_id: lines.employee_id.clone(),
+            limit: usize::from(lines.limit),
         })),
     }
 }

@@ -21,12 +21,15 @@ pub(super) fn start(config: &LogConfig) -> Result<WorkerGuard, String> {
 
 /// The audit lines alone, for an order that no gateway carries out: a command may give several, each with its own.
 pub(super) fn audit(config: &LogConfig) -> Result<(Dispatch, WorkerGuard), String> {
-    lines(&LogConfig { level: "off,deskgate::audit=info".to_owned(), ..config.clone() })
+    lines(&LogConfig { level: "off".to_owned(), ..config.clone() })
 }
 
 /// Where lines go, and what keeps them going.
 fn lines(config: &LogConfig) -> Result<(Dispatch, WorkerGuard), String> {
     let filter = EnvFilter::try_new(&config.level).map_err(|error| format!("log.level: {error}"))?;
+    // However quiet the log is to be: these lines are not for debugging.
+    let audit = "deskgate::audit=info".parse().map_err(|error| format!("log.level: {error}"))?;
+    let filter = filter.add_directive(audit);
     // A blocked pipe must not hold up requests: lines that do not fit are dropped and counted by the writer.
     let (writer, guard) = tracing_appender::non_blocking(std::io::stderr());
     let json = match config.format {

@@ -3,8 +3,10 @@
 use unicode_width::UnicodeWidthStr;
 
 use super::{Failed, complain, say};
+use crate::directory::audit::AuditEntry;
 use crate::directory::people::AgentEntry;
 use crate::directory::{Assignment, LoginEntry};
+use crate::domain::clock::Timestamp;
 use crate::domain::employee::Standing;
 use crate::operate::employees::EmployeeRow;
 use crate::operate::keys::KeyRow;
@@ -33,7 +35,8 @@ fn json(done: &Done) -> serde_json::Value {
         Done::Employees(rows) => serde_json::json!(rows),
         Done::Agents(rows) => serde_json::json!(rows),
         Done::Keys(rows) => serde_json::json!(rows),
-        Done::Logins(rows) => rows.iter().map(login_json).collect(),
+        Done::Logins(rows) => rows.iter().map(|row| timed(row, row.at)).collect(),
+        Done::Events(rows) => rows.iter().map(|row| timed(row, row.at)).collect(),
         Done::Changed { sessions, note } => {
             serde_json::json!({ "changed": true, "sessions": sessions, "note": note })
         }
@@ -53,6 +56,7 @@ fn people(done: &Done) -> Result<(), Failed> {
         Done::Agents(rows) => table(AGENT, rows.iter().map(agent).collect()),
         Done::Keys(rows) => table(KEY, rows.iter().map(key).collect()),
         Done::Logins(rows) => table(LOGIN, rows.iter().map(login).collect()),
+        Done::Events(rows) => table(EVENT, rows.iter().map(event).collect()),
         Done::Changed { sessions, note } => {
             match sessions {
                 0 => say("done")?,
@@ -149,10 +153,17 @@ fn login(row: &LoginEntry) -> Vec<String> {
     ]
 }
 
-/// With its time as all others are written.
-fn login_json(row: &LoginEntry) -> serde_json::Value {
+const EVENT: &[&str] = &["WHEN", "CORP", "EMPLOYEE", "EVENT", "DETAIL", "BY", "SESSION", "REFUSED"];
+
+fn event(row: &AuditEntry) -> Vec<String> {
+    let texts = [&row.corp_id, &row.employee_id, &row.event, &row.detail, &row.by, &row.session_id, &row.refused];
+    std::iter::once(seconds(&row.at.iso8601())).chain(texts.map(Clone::clone)).collect()
+}
+
+/// A line with its time as all others are written.
+fn timed(row: &impl serde::Serialize, at: Timestamp) -> serde_json::Value {
     let mut line = serde_json::json!(row);
-    line["at"] = serde_json::json!(row.at.iso8601());
+    line["at"] = serde_json::json!(at.iso8601());
     line
 }
 

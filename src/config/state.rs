@@ -37,7 +37,7 @@ pub struct DirectoryConfig {
     pub url: String,
     /// The role of employees who have none; empty: they are refused (1003).
     pub default_role: String,
-    /// How long the login log is kept.
+    /// How long the login log and the audit log are kept.
     pub login_log: Span,
 }
 

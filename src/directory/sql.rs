@@ -18,6 +18,8 @@ use crate::domain::employee::{CorpId, Employee, EmployeeId, Standing};
 use crate::domain::role::{self, RoleName};
 use crate::domain::session::LoginSource;
 
+mod audit;
+
 mod factors;
 
 mod people;
@@ -91,6 +93,15 @@ const EMPLOYEE: &str = "SELECT corp_id, employee_id, name, department, avatar, d
 const LOG_LOGIN: &str = "INSERT INTO login_log
      (at, corp_id, employee_id, login_method, login_source, client, ip_address, user_agent, result, reason)
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+
+impl SqlDirectory {
+    /// Removes what is older than `kept` by a statement whose `$1` is the oldest moment to keep.
+    async fn forget(&self, statement: &'static str, kept: Duration) -> Result<(), DirectoryError> {
+        let kept = i64::try_from(kept.as_millis()).unwrap_or(i64::MAX);
+        let oldest = self.clock.now().millis().saturating_sub(kept);
+        sqlx::query(statement).bind(oldest).execute(&self.pool).await.map(|_| ()).map_err(unavailable)
+    }
+}
 
 #[async_trait]
 impl Directory for SqlDirectory {
@@ -350,13 +361,7 @@ impl Directory for SqlDirectory {
     }
 
     async fn forget_logins(&self, kept: Duration) -> Result<(), DirectoryError> {
-        let kept = i64::try_from(kept.as_millis()).unwrap_or(i64::MAX);
-        sqlx::query("DELETE FROM login_log WHERE at < $1")
-            .bind(self.clock.now().millis().saturating_sub(kept))
-            .execute(&self.pool)
-            .await
-            .map(|_| ())
-            .map_err(unavailable)
+        self.forget("DELETE FROM login_log WHERE at < $1", kept).await
     }
 
     async fn ready(&self) -> Result<(), DirectoryError> {

@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::employees::account;
-use super::{Done, MOST, OperateFault, Operator, Typed, Who, accepted, audit, failed, role_named};
+use super::{Done, MOST, OperateFault, Operator, Typed, Who, accepted, failed, role_named};
 use crate::directory::RoleChange;
-use crate::directory::factors::{InPlaceOf, Taken, Tried};
+use crate::directory::factors::{InPlaceOf, Tried};
 use crate::directory::people::AgentEdit;
 use crate::domain::employee::Employee;
 use crate::domain::language::Language;
@@ -55,6 +55,35 @@ pub enum AgentOrder {
     },
 }
 
+impl AgentOrder {
+    pub(super) fn words(&self) -> Option<String> {
+        let words = match self {
+            AgentOrder::List => return None,
+            AgentOrder::Add { role, otp_required, .. } => format!("add --role {role} --otp-required {otp_required}"),
+            AgentOrder::Change { role, otp_required, .. } => {
+                let role = role.as_ref().map(|role| format!(" --role {role}"));
+                let otp = otp_required.map(|required| format!(" --otp-required {required}"));
+                format!("change{}{}", role.unwrap_or_default(), otp.unwrap_or_default())
+            }
+            AgentOrder::Remove { .. } => "remove".to_owned(),
+            AgentOrder::SetPassword { .. } => "password".to_owned(),
+            AgentOrder::ClearPassword { .. } => "password --clear".to_owned(),
+        };
+        Some(words)
+    }
+
+    pub(super) fn who(&self) -> Option<&Who> {
+        match self {
+            AgentOrder::List => None,
+            AgentOrder::Add { who, .. }
+            | AgentOrder::Change { who, .. }
+            | AgentOrder::Remove { who }
+            | AgentOrder::SetPassword { who, .. }
+            | AgentOrder::ClearPassword { who } => Some(who),
+        }
+    }
+}
+
 impl Operator {
     pub(super) async fn agent(&self, order: AgentOrder) -> Result<Done, OperateFault> {
         match order {
@@ -68,7 +97,7 @@ impl Operator {
                         "{id} is an agent already; `deskgate agent change {id}` changes the record"
                     )));
                 }
-                self.changed_agent(&who, added, "added an agent").await
+                self.changed_agent(&who, added).await
             }
             AgentOrder::Change { who, role, otp_required } => {
                 let employee = self.known(&who).await?;
@@ -76,7 +105,7 @@ impl Operator {
                 let edit = AgentEdit { role: role.as_ref(), otp_required };
                 let before = self.directory.agent(account(&employee)).await.map_err(failed)?;
                 let changed = self.directory.change_agent(account(&employee), edit).await.map_err(failed)?;
-                let done = self.changed_agent(&who, changed, "changed an agent").await?;
+                let done = self.changed_agent(&who, changed).await?;
                 let after = self.directory.agent(account(&employee)).await.map_err(failed)?;
                 Ok(if before == after && matches!(done, Done::Changed { sessions: 0, .. }) {
                     Done::Unchanged
@@ -94,7 +123,7 @@ impl Operator {
                         done => Ok(done),
                     };
                 }
-                let done = self.changed_agent(&who, removed, "removed an agent").await?;
+                let done = self.changed_agent(&who, removed).await?;
                 self.end_password_sessions(&employee, done).await
             }
             AgentOrder::SetPassword { who, password } => self.set_password(&who, &password.0).await,
@@ -104,16 +133,15 @@ impl Operator {
                     return Err(OperateFault::no_agent(&who));
                 }
                 let cleared = self.directory.clear_password(account(&employee)).await.map_err(failed)?;
-                let done = self.told(cleared, &who, "removed a local password")?;
+                let done = Done::of(cleared);
                 self.end_password_sessions(&employee, done).await
             }
         }
     }
 
     /// A record that gives a role gives it to live sessions as well.
-    async fn changed_agent(&self, who: &Who, change: RoleChange, what: &str) -> Result<Done, OperateFault> {
+    async fn changed_agent(&self, who: &Who, change: RoleChange) -> Result<Done, OperateFault> {
         accepted(change, || OperateFault::no_agent(who), who)?;
-        audit(&who.employee_id, what);
         let employee = self.known(who).await?;
         Ok(Done::changed(self.follow_roles(account(&employee)).await?))
     }
@@ -144,7 +172,7 @@ impl Operator {
         }
         // Whoever locked the account with wrong ones has not tried this one.
         self.directory.unlock(account(&employee), Some(Tried::Password)).await.map_err(failed)?;
-        let done = self.told(Taken::Yes, who, "set a local password")?;
+        let done = Done::changed(0);
         self.end_password_sessions(&employee, done).await
     }
 }

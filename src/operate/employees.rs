@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Done, MOST, OperateFault, Operator, Typed, Who, accepted, audit, failed};
+use super::{Done, MOST, OperateFault, Operator, Typed, Who, accepted, failed};
 use crate::directory::factors::{Account, Taken};
 use crate::directory::people::EmployeeEdit;
 use crate::directory::{Arriving, RoleChange};
@@ -72,6 +72,13 @@ pub enum EmployeeOrder {
         /// Whose.
         who: Who,
     },
+    /// Shows the audit log.
+    Events {
+        /// Of one employee's account only.
+        employee_id: Option<String>,
+        /// So many lines at most.
+        limit: usize,
+    },
     /// Shows the login log.
     Logins {
         /// Of one employee only.
@@ -79,6 +86,38 @@ pub enum EmployeeOrder {
         /// So many lines at most.
         limit: usize,
     },
+}
+
+impl EmployeeOrder {
+    pub(super) fn words(&self) -> Option<String> {
+        let words = match self {
+            EmployeeOrder::List { .. } | EmployeeOrder::Logins { .. } | EmployeeOrder::Events { .. } => return None,
+            EmployeeOrder::Add { .. } => "add",
+            EmployeeOrder::Change { .. } => "change",
+            EmployeeOrder::Stand { standing: Standing::Active, .. } => "enable",
+            EmployeeOrder::Stand { standing: Standing::Disabled, .. } => "disable",
+            EmployeeOrder::Remove { .. } => "remove",
+            EmployeeOrder::Unlock { .. } => "unlock",
+            EmployeeOrder::OtpOffer { .. } => "otp-bind (a secret is shown)",
+            EmployeeOrder::OtpBind { .. } => "otp-bind",
+            EmployeeOrder::OtpRemove { .. } => "otp-remove",
+        };
+        Some(words.to_owned())
+    }
+
+    pub(super) fn who(&self) -> Option<&Who> {
+        match self {
+            EmployeeOrder::List { .. } | EmployeeOrder::Logins { .. } | EmployeeOrder::Events { .. } => None,
+            EmployeeOrder::Add { who, .. }
+            | EmployeeOrder::Change { who, .. }
+            | EmployeeOrder::Stand { who, .. }
+            | EmployeeOrder::Remove { who }
+            | EmployeeOrder::Unlock { who }
+            | EmployeeOrder::OtpOffer { who }
+            | EmployeeOrder::OtpBind { who, .. }
+            | EmployeeOrder::OtpRemove { who } => Some(who),
+        }
+    }
 }
 
 /// An employee as operators see them.
@@ -108,21 +147,17 @@ impl Operator {
                     department: department.as_deref(),
                     ..EmployeeEdit::default()
                 };
-                self.change_employee(&who, edit, "changed an employee").await
+                self.change_employee(&who, edit).await
             }
             EmployeeOrder::Stand { who, standing } => {
                 let edit = EmployeeEdit { standing: Some(standing), ..EmployeeEdit::default() };
-                let what = match standing {
-                    Standing::Active => "enabled an employee",
-                    Standing::Disabled => "disabled an employee",
-                };
-                self.change_employee(&who, edit, what).await
+                self.change_employee(&who, edit).await
             }
             EmployeeOrder::Remove { who } => self.remove_employee(&who).await,
             EmployeeOrder::Unlock { who } => {
                 let employee = self.known(&who).await?;
                 let unlocked = self.directory.unlock(account(&employee), None).await.map_err(failed)?;
-                self.told(unlocked, &who, "unlocked an account")
+                Ok(Done::of(unlocked))
             }
             EmployeeOrder::OtpOffer { who } => {
                 let employee = self.known(&who).await?;
@@ -139,7 +174,7 @@ impl Operator {
                     // What the device before it has stepped up goes with it.
                     self.live.step_down(&employee.corp_id, &employee.employee_id).await.map_err(failed)?;
                 }
-                self.told(Taken::Yes, &who, "bound a one-time-password device")
+                Ok(Done::changed(0))
             }
             EmployeeOrder::OtpRemove { who } => {
                 let employee = self.known(&who).await?;
@@ -149,15 +184,17 @@ impl Operator {
                 if !bound {
                     return Ok(Done::Unchanged);
                 }
-                audit(&who.employee_id, "removed a one-time-password device");
                 Ok(Done::changed(down))
             }
             EmployeeOrder::Logins { employee_id, limit } => {
                 let lines = self.directory.logins(employee_id.as_deref(), limit.min(MOST)).await.map_err(failed)?;
-                if let Some(employee_id) = employee_id.filter(|_| lines.is_empty()) {
-                    self.known(&Who { employee_id, corp_id: None }).await?;
-                }
+                self.somebody_unless(!lines.is_empty(), employee_id).await?;
                 Ok(Done::Logins(lines))
+            }
+            EmployeeOrder::Events { employee_id, limit } => {
+                let lines = self.directory.deeds(employee_id.as_deref(), limit.min(MOST)).await.map_err(failed)?;
+                self.somebody_unless(!lines.is_empty(), employee_id).await?;
+                Ok(Done::Events(lines))
             }
         }
     }
@@ -203,14 +240,14 @@ impl Operator {
         }
         let arriving = Arriving { corp_id: &corp_id, employee_id: &employee_id, name, department, avatar: "" };
         match self.directory.add_employee(arriving).await.map_err(failed)? {
-            Taken::Yes => self.told(Taken::Yes, who, "added an employee"),
+            Taken::Yes => Ok(Done::changed(0)),
             Taken::No => Err(OperateFault::Refused(format!(
                 "there is an employee {employee_id} already; `deskgate employee change {employee_id}` changes them"
             ))),
         }
     }
 
-    async fn change_employee(&self, who: &Who, edit: EmployeeEdit<'_>, what: &str) -> Result<Done, OperateFault> {
+    async fn change_employee(&self, who: &Who, edit: EmployeeEdit<'_>) -> Result<Done, OperateFault> {
         for (what, text) in [("name", edit.name), ("department", edit.department)] {
             text.map_or(Ok(()), |text| plain(what, text))?;
         }
@@ -234,7 +271,6 @@ impl Operator {
         if employee == before && sessions == 0 {
             return Ok(Done::Unchanged);
         }
-        audit(&who.employee_id, what);
         Ok(Done::changed(sessions))
     }
 
@@ -250,7 +286,6 @@ impl Operator {
         if removed == RoleChange::NoEmployee && sessions == 0 {
             return Err(self.nobody(who).await);
         }
-        audit(&who.employee_id, "removed an employee");
         Ok(Done::changed(sessions))
     }
 
@@ -264,6 +299,14 @@ impl Operator {
         })
     }
 
+    /// Of somebody who is asked for by name there must be something, or they must be there.
+    async fn somebody_unless(&self, found: bool, employee_id: Option<String>) -> Result<(), OperateFault> {
+        match employee_id {
+            Some(employee_id) if !found => self.known(&Who { employee_id, corp_id: None }).await.map(|_| ()),
+            _ => Ok(()),
+        }
+    }
+
     /// The employee who is named.
     pub(super) async fn known(&self, who: &Who) -> Result<Employee, OperateFault> {
         let (corp_id, employee_id) = self.named(who)?;
@@ -272,15 +315,6 @@ impl Operator {
             Some(employee) => Ok(employee),
             None => Err(self.nobody(who).await),
         }
-    }
-
-    /// What became of a change that no session notices.
-    pub(super) fn told(&self, taken: Taken, who: &Who, what: &str) -> Result<Done, OperateFault> {
-        if taken == Taken::No {
-            return Ok(Done::Unchanged);
-        }
-        audit(&who.employee_id, what);
-        Ok(Done::changed(0))
     }
 }
 

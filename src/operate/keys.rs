@@ -39,6 +39,17 @@ pub enum KeyOrder {
     },
 }
 
+impl KeyOrder {
+    pub(super) fn words(&self) -> Option<String> {
+        match self {
+            KeyOrder::List => None,
+            KeyOrder::Rotate { turn: Turn::Later } => Some("rotate".to_owned()),
+            KeyOrder::Rotate { turn: Turn::Now } => Some("rotate --now".to_owned()),
+            KeyOrder::Remove { id } => Some(format!("remove {id}")),
+        }
+    }
+}
+
 /// When a new key begins to sign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -163,7 +174,6 @@ impl KeyDesk {
         let id = ring::add(&self.settings.folder, self.settings.algorithm, Timestamp::from_millis(start));
         let id = id.map_err(failed)?;
         let sessions = self.reload().await?;
-        super::audit("", &format!("made signing key {id}"));
         let ring = self.tokens.keys();
         let row = ring.states(now).find(|(key, ..)| *key.id() == id).map(KeyRow::of);
         let key = row.ok_or_else(|| OperateFault::Failed(format!("key {id} was made and is not there")))?;
@@ -185,7 +195,6 @@ impl KeyDesk {
         self.read().map_err(failed)?;
         ring::remove(&self.settings.folder, key, now).map_err(failed)?;
         let sessions = self.reload().await?;
-        super::audit("", &format!("removed signing key {id}"));
         Ok(Done::changed(sessions))
     }
 

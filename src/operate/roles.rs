@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Done, MOST, OperateFault, Operator, Who, accepted, audit, failed, role_named};
+use super::{Done, MOST, OperateFault, Operator, Who, accepted, failed, role_named};
 use crate::directory::{AssignmentsAsked, RoleChange};
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::role::RoleName;
@@ -36,6 +36,23 @@ pub enum RoleOrder {
         /// Which.
         role: String,
     },
+}
+
+impl RoleOrder {
+    pub(super) fn words(&self) -> Option<String> {
+        match self {
+            RoleOrder::List { .. } => None,
+            RoleOrder::Grant { role, .. } => Some(format!("grant {role}")),
+            RoleOrder::Take { role, .. } => Some(format!("take {role}")),
+        }
+    }
+
+    pub(super) fn who(&self) -> Option<&Who> {
+        match self {
+            RoleOrder::List { .. } => None,
+            RoleOrder::Grant { who, .. } | RoleOrder::Take { who, .. } => Some(who),
+        }
+    }
 }
 
 impl Operator {
@@ -74,7 +91,6 @@ impl Operator {
                 None => Ok(Done::Unchanged),
             };
         }
-        audit(&who.employee_id, &format!("changed a role: {} {role}", change.as_str()));
         Ok(Done::Changed { sessions, note })
     }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Done, MOST, OperateFault, Operator, Who, audit, failed};
+use super::{Done, MOST, OperateFault, Operator, Who, failed};
 use crate::domain::device;
 use crate::domain::session::{EndCause, Session, SessionId};
 
@@ -25,6 +25,23 @@ pub enum SessionOrder {
         /// Whose.
         who: Who,
     },
+}
+
+impl SessionOrder {
+    pub(super) fn words(&self) -> Option<String> {
+        match self {
+            SessionOrder::List { .. } => None,
+            SessionOrder::End { id } => Some(format!("end {id}")),
+            SessionOrder::EndAll { .. } => Some("end --employee".to_owned()),
+        }
+    }
+
+    pub(super) fn who(&self) -> Option<&Who> {
+        match self {
+            SessionOrder::List { .. } | SessionOrder::End { .. } => None,
+            SessionOrder::EndAll { who } => Some(who),
+        }
+    }
 }
 
 /// A session as operators see it. No token: that exists only in its owner's hands.
@@ -88,12 +105,10 @@ impl Operator {
             }
             SessionOrder::End { id } => {
                 let id = SessionId::new(id);
-                let session = self.live.store().find(&id).await.map_err(failed)?;
-                let Some(session) = session else {
+                if self.live.store().find(&id).await.map_err(failed)?.is_none() {
                     return Err(OperateFault::NotThere(format!("there is no live session {id}")));
-                };
+                }
                 self.live.end(&id, EndCause::Operator).await.map_err(failed)?;
-                audit(session.employee_id.as_str(), "ended a session");
                 Ok(Done::changed(1))
             }
             SessionOrder::EndAll { who } => {
@@ -104,7 +119,6 @@ impl Operator {
                     self.known(&who).await?;
                     return Ok(Done::Unchanged);
                 }
-                audit(&who.employee_id, "ended all sessions");
                 Ok(Done::changed(ended))
             }
         }

@@ -1,7 +1,9 @@
 //! What administrators do to others: roles, sessions, devices.
 
 use super::SignIn;
+use super::audit::own;
 use super::roles::{Change, RoleFault};
+use crate::directory::audit::{Deed, Event};
 use crate::directory::factors::{Account, Taken};
 use crate::directory::{Assignments, AssignmentsAsked, RoleChange};
 use crate::domain::employee::{CorpId, EmployeeId};
@@ -17,6 +19,18 @@ impl From<RoleFault> for Error {
             RoleFault::Store(error) => error.into(),
         }
     }
+}
+
+/// What an administrator does to somebody's account.
+fn to<'a>(
+    admin: &'a Known,
+    corp_id: &'a CorpId,
+    employee_id: &'a EmployeeId,
+    event: Event,
+    detail: &'a str,
+) -> Deed<'a> {
+    let (corp_id, employee_id) = (corp_id.as_str(), employee_id.as_str());
+    Deed { corp_id, employee_id, ..own(&admin.session, event, detail) }
 }
 
 impl SignIn {
@@ -38,20 +52,20 @@ impl SignIn {
         }
         let (corp_id, employee_id) = self.employee_named(employee_id)?;
         let role = RoleName::new(role);
-        let changed = self.roles.change(&corp_id, &employee_id, &role, change).await?;
-        match changed.0 {
-            RoleChange::NoEmployee => return Err(Forbidden::NoSuchEmployee.into()),
-            RoleChange::LastAdmin => return Err(Forbidden::LastAdmin.into()),
-            RoleChange::TooMany => return Err(Forbidden::TooManyRoles.into()),
-            RoleChange::Unchanged | RoleChange::Done => {}
-        }
-        tracing::info!(
-            target: "deskgate::audit",
-            { employee.id = employee_id.as_str(), role = role.as_str(), change = change.as_str(),
-              by = admin.session.employee_id.as_str() },
-            "an administrator changed a role"
-        );
-        Ok(changed)
+        let event = match change {
+            Change::Grant => Event::GrantRole,
+            Change::Take => Event::TakeRole,
+        };
+        let deed = to(admin, &corp_id, &employee_id, event, role.as_str());
+        self.audit.record(deed).await?;
+        let (changed, sessions) = self.roles.change(&corp_id, &employee_id, &role, change).await?;
+        let refusal = match changed {
+            RoleChange::NoEmployee => Forbidden::NoSuchEmployee,
+            RoleChange::LastAdmin => Forbidden::LastAdmin,
+            RoleChange::TooMany => Forbidden::TooManyRoles,
+            RoleChange::Unchanged | RoleChange::Done => return Ok((changed, sessions)),
+        };
+        self.audited(deed, Err(refusal.into())).await
     }
 
     /// The roles that an employee of the main corporation has, by assignment, by their agent's record or by default.
@@ -64,28 +78,20 @@ impl SignIn {
     pub async fn end_sessions_of(&self, admin: &Known, employee_id: &str) -> Result<usize, Error> {
         // By name alone: somebody who was removed may have left sessions behind.
         let (corp_id, employee_id) = self.employee_named(employee_id)?;
+        self.audit.record(to(admin, &corp_id, &employee_id, Event::EndSessions, "")).await?;
         let ended = self.live.end_all_of(&corp_id, &employee_id, EndCause::Operator).await?;
         if ended == 0 && self.directory.employee(&corp_id, &employee_id).await?.is_none() {
             return Err(Forbidden::NoSuchEmployee.into());
         }
-        tracing::info!(
-            target: "deskgate::audit",
-            { employee.id = employee_id.as_str(), by = admin.session.employee_id.as_str() },
-            "an administrator ended {ended} sessions"
-        );
         Ok(ended)
     }
 
     /// Removes an employee's one-time-password device, so that they can bind another.
     pub async fn reset_otp(&self, admin: &Known, employee_id: &str) -> Result<Taken, Error> {
         let (corp_id, employee_id) = self.known_employee(employee_id).await?;
+        self.audit.record(to(admin, &corp_id, &employee_id, Event::OtpReset, "")).await?;
         let taken = self.directory.remove_otp(Account { corp_id: &corp_id, employee_id: &employee_id }).await?;
         self.live.step_down(&corp_id, &employee_id).await?;
-        tracing::info!(
-            target: "deskgate::audit",
-            { employee.id = employee_id.as_str(), by = admin.session.employee_id.as_str() },
-            "an administrator reset a one-time-password device"
-        );
         Ok(taken)
     }
 

@@ -5,10 +5,12 @@
 //! differs comes after the right password.
 
 use super::attempt::Attempt;
+use super::audit::own;
 use super::password::{self, Busy, NewPassword, PasswordHash, Place, Verdict};
 use super::session::LoggedIn;
 use super::tries::Charged;
 use super::{Device, SignIn};
+use crate::directory::audit::Event;
 use crate::directory::factors::{Account, Agent, InPlaceOf, LocalPassword, Tried};
 use crate::domain::employee::{CorpId, Employee, EmployeeId, Standing};
 use crate::domain::lockout::Told;
@@ -275,13 +277,14 @@ impl SignIn {
         let session = &known.session;
         let whose = Account { corp_id: &session.corp_id, employee_id: &session.employee_id };
         let agent = self.directory.agent(whose).await?.ok_or(Forbidden::NotAnAgent)?;
+        let deed = own(session, Event::SetPassword, "");
         if let Some(hash) = parse(agent.password.as_ref())? {
             let old = old.ok_or(Error::OldPasswordMissing)?;
             let place = self.passwords.place().map_err(busy)?;
-            let charged = self.tries.charge(Tried::Password, whose).await?;
+            let charged = self.audited(deed, self.tries.charge(Tried::Password, whose).await).await?;
             match self.check_password(place, Some(&hash), old, whose, &charged).await? {
                 Verdict::Right { .. } => self.tries.forgive(Tried::Password, whose).await?,
-                Verdict::Wrong => return Err(Error::OldPasswordWrong),
+                Verdict::Wrong => return self.audited(deed, Err(Error::OldPasswordWrong)).await,
             }
         }
         let hints = [session.employee_id.as_str(), &session.name, session.corp_id.as_str(), "deskgate"];
@@ -290,8 +293,10 @@ impl SignIn {
         // Hashing waits for its turn: whoever was thrown out meanwhile sets nothing, and only what was asked for is replaced.
         self.still(known).await?;
         let seen = agent.password.as_ref().map(|password| password.id.as_str());
+        self.audit.record(deed).await?;
         let Some(id) = self.directory.set_password(whose, &hash.phc(), InPlaceOf::Only(seen)).await? else {
-            return Err(if seen.is_some() { Error::OldPasswordWrong } else { Error::OldPasswordMissing });
+            let error = if seen.is_some() { Error::OldPasswordWrong } else { Error::OldPasswordMissing };
+            return self.audited(deed, Err(error)).await;
         };
         if session.password_id.is_some() {
             self.live.repass(&session.id, &id).await?;
@@ -299,11 +304,6 @@ impl SignIn {
         // Whoever has got in with the old one is out.
         let others = |other: &Session| other.login_method == LoginMethod::Password && other.id != session.id;
         self.live.end_those_of(whose.corp_id, whose.employee_id, EndCause::Owner, others).await?;
-        tracing::info!(
-            target: "deskgate::audit",
-            { employee.id = session.employee_id.as_str(), session.id = session.id.as_str() },
-            "a local password was set"
-        );
         Ok(())
     }
 }

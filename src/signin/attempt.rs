@@ -147,7 +147,7 @@ impl SignIn {
 }
 
 /// The word for the login log.
-fn reason(error: &Error) -> &'static str {
+pub(super) fn reason(error: &Error) -> &'static str {
     match error {
         Error::BadRequest(BadRequest::SignInDeclined) => "declined",
         Error::BadRequest(BadRequest::SignInFailed) => "platform_error",
@@ -164,6 +164,8 @@ fn reason(error: &Error) -> &'static str {
         Error::Forbidden(_) => "forbidden",
         Error::PasswordWrong => "wrong_password",
         Error::PasswordNotSet => "no_password",
+        Error::OldPasswordMissing => "old_password_missing",
+        Error::OldPasswordWrong => "old_password_wrong",
         Error::StepUpRequired => "otp_missing",
         Error::OtpWrong => "wrong_otp",
         Error::Locked { .. } => "locked",

@@ -92,11 +92,6 @@ impl Devices {
         if self.directory.bind_otp(whose, &pending, in_use, step.number()).await? == Taken::No {
             return Err(Forbidden::OtpNotOffered.into());
         }
-        tracing::info!(
-            target: "deskgate::audit",
-            { employee.id = whose.employee_id.as_str() },
-            "a one-time-password device was bound"
-        );
         self.tries.forgive(Tried::Otp, whose).await
     }
 
@@ -120,15 +115,7 @@ impl Devices {
     /// The step of a code that fits. Charged to the account first.
     async fn try_code(&self, whose: Account<'_>, closed: &str, code: &str) -> Result<Step, Error> {
         self.tries.charge(Tried::Otp, whose).await?;
-        let fits = self.step_of(whose, closed, code)?;
-        if fits.is_none() {
-            tracing::info!(
-                target: "deskgate::audit",
-                { employee.id = whose.employee_id.as_str() },
-                "a one-time password was wrong"
-            );
-        }
-        fits.ok_or(Error::OtpWrong)
+        self.step_of(whose, closed, code)?.ok_or(Error::OtpWrong)
     }
 
     fn step_of(&self, whose: Account<'_>, closed: &str, code: &str) -> Result<Option<Step>, Error> {

@@ -4,8 +4,10 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::attempt::Attempt;
+use super::audit::own;
 use super::session::LoggedIn;
 use super::{Device, SignIn};
+use crate::directory::audit::Event;
 use crate::directory::factors::{Account, OtpDevice};
 use crate::domain::clock::Timestamp;
 use crate::domain::qr_image;
@@ -57,6 +59,7 @@ impl SignIn {
     pub async fn otp_setup(&self, known: &Known) -> Result<OtpSetup, Error> {
         let session = &known.session;
         self.may_bind_otp(session).await?;
+        self.audit.record(own(session, Event::OtpSetup, "")).await?;
         let offer = self.devices.offer(account(session), &session.name).await?;
         let url = offer.otpauth_url.reveal();
         let picture = qr_image::png(url).map_err(|fault| Error::unexpected(Part::Gateway, fault))?;
@@ -72,7 +75,10 @@ impl SignIn {
     pub async fn otp_bind(&self, known: &Known, code: &str, device: &Device) -> Result<Bound, Error> {
         let session = &known.session;
         let in_use = self.may_bind_otp(session).await?;
-        self.devices.bind(account(session), in_use.as_deref(), code).await?;
+        let deed = own(session, Event::OtpBind, "");
+        self.audit.record(deed).await?;
+        let bound = self.devices.bind(account(session), in_use.as_deref(), code).await;
+        self.audited(deed, bound).await?;
         if in_use.is_some() {
             // What the device before it has stepped up goes with it.
             self.live.step_down(&session.corp_id, &session.employee_id).await?;
@@ -110,7 +116,10 @@ impl SignIn {
         if bound && session.stage == Stage::OtpBinding {
             return Err(Forbidden::OtpBound.into());
         }
-        self.devices.verify(account(session), code).await?;
+        let deed = own(session, Event::StepUp, "");
+        let verified = self.devices.verify(account(session), code).await;
+        self.audited(deed, verified).await?;
+        self.audit.record(deed).await?;
         self.step_up(session).await
     }
 

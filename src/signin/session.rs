@@ -5,7 +5,9 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::attempt::Attempt;
+use super::audit::own;
 use super::{Device, SignIn};
+use crate::directory::audit::Event;
 use crate::directory::factors::Account;
 use crate::domain::clock::Timestamp;
 use crate::domain::device;
@@ -207,13 +209,8 @@ impl SignIn {
 
     /// Ends the caller's session. Durable when it returns.
     pub async fn logout(&self, known: &Known) -> Result<(), Error> {
-        self.live.end(&known.session.id, EndCause::Logout).await?;
-        tracing::info!(
-            target: "deskgate::audit",
-            { employee.id = known.session.employee_id.as_str(), session.id = known.session.id.as_str() },
-            "logged out"
-        );
-        Ok(())
+        self.audit.record(own(&known.session, Event::Logout, "")).await?;
+        Ok(self.live.end(&known.session.id, EndCause::Logout).await?)
     }
 
     /// The caller's sessions, newest first, each with when it was last used.
@@ -239,15 +236,11 @@ impl SignIn {
     }
 
     async fn end_own(&self, known: &Known, session: &Session) -> Result<(), Error> {
-        let cause = if session.id == known.session.id { EndCause::Logout } else { EndCause::Owner };
-        self.live.end(&session.id, cause).await?;
-        tracing::info!(
-            target: "deskgate::audit",
-            { employee.id = session.employee_id.as_str(), session.id = session.id.as_str(),
-              by.session = known.session.id.as_str() },
-            "session ended by its owner"
-        );
-        Ok(())
+        if session.id == known.session.id {
+            return self.logout(known).await;
+        }
+        self.audit.record(own(&known.session, Event::EndSession, session.id.as_str())).await?;
+        Ok(self.live.end(&session.id, EndCause::Owner).await?)
     }
 
     /// Makes another held role the active one. Durable when it returns; a logout meanwhile wins.
@@ -255,6 +248,7 @@ impl SignIn {
         if !known.session.holds(role) {
             return Err(Forbidden::RoleNotHeld(RoleName::new(cut(role))).into());
         }
+        self.audit.record(own(&known.session, Event::SwitchRole, role)).await?;
         let role = RoleName::new(role);
         match self.live.switch_role(&known.session.id, &role).await? {
             Switched::Done(_) => Ok(role),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use deskgate::directory::audit::{Deed, Event};
 use deskgate::directory::factors::{Account, InPlaceOf, OtpDevice, Taken, Tried};
 use deskgate::directory::people::AgentEdit;
 use deskgate::directory::sql::SqlDirectory;
@@ -134,6 +135,36 @@ async fn the_login_log_is_read_newest_first_and_forgotten_in_time(Subject { dire
     assert_eq!(read(1).await, std::slice::from_ref(&new));
     directory.forget_logins(Duration::from_secs(1800)).await.expect("forget");
     assert_eq!(read(10).await, [new]);
+}
+
+async fn deeds_are_read_newest_first_and_forgotten_in_time(Subject { directory, clock, .. }: &Subject) {
+    let deed = |employee_id: &'static str, event| Deed {
+        corp_id: "wwdemo",
+        employee_id,
+        event,
+        by: "m5001",
+        session_id: "s-1",
+        detail: "'; DROP TABLE audit_log; --",
+    };
+    directory.record_deed(deed("u1001", Event::OtpReset), "").await.expect("record");
+    clock.advance(Duration::from_secs(3600));
+    directory.record_deed(deed("a2001", Event::TakeRole), "forbidden").await.expect("record");
+    directory.record_deed(deed("u1001", Event::Logout), "").await.expect("record");
+    let read = |whose, limit| async move {
+        let entries = directory.deeds(whose, limit).await.expect("read");
+        entries.into_iter().map(|entry| (entry.employee_id, entry.event, entry.refused)).collect::<Vec<_>>()
+    };
+    let line = |whose: &str, event: &str, why: &str| (whose.to_owned(), event.to_owned(), why.to_owned());
+    let (old, middle) = (line("u1001", "otp_reset", ""), line("a2001", "take_role", "forbidden"));
+    let new = line("u1001", "logout", "");
+    assert_eq!(read(None, 10).await, [new.clone(), middle.clone(), old.clone()]);
+    assert_eq!(read(None, 1).await, std::slice::from_ref(&new));
+    assert_eq!(read(Some("u1001"), 10).await, [new.clone(), old]);
+    let whole = directory.deeds(None, 1).await.expect("read").remove(0);
+    assert_eq!((whole.corp_id.as_str(), whole.by.as_str(), whole.session_id.as_str()), ("wwdemo", "m5001", "s-1"));
+    assert_eq!((whole.detail.as_str(), whole.at), ("'; DROP TABLE audit_log; --", clock.now()));
+    directory.forget_deeds(Duration::from_secs(1800)).await.expect("forget");
+    assert_eq!(read(None, 10).await, [new, middle]);
 }
 
 async fn a_one_time_code_is_used_once(Subject { directory, .. }: &Subject) {
@@ -367,6 +398,7 @@ suite!(
     an_agent_record_stands_in_for_missing_assignments,
     a_successful_login_leaves_its_address,
     the_login_log_is_read_newest_first_and_forgotten_in_time,
+    deeds_are_read_newest_first_and_forgotten_in_time,
     a_one_time_code_is_used_once,
     a_password_takes_the_place_of_the_one_that_was_seen,
     a_lockout_is_changed_by_one_at_a_time,

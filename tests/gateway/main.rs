@@ -29,6 +29,8 @@ mod user_roles;
 
 mod login_log;
 
+mod audit_log;
+
 mod platform_faults;
 
 mod browser;

@@ -127,7 +127,7 @@ async fn row_59_live_sessions_and_sockets_follow_a_change_at_once() {
     let unknown = json!({ "employee_id": "z9999", "role": "agent" });
     send(&admin, "PUT", ROLES, unknown).await.expect_code(1003);
     send(&admin, "PUT", ROLES, json!({ "employee_id": "u1001", "role": "a b" })).await.expect_code(1400);
-    desk.logged(&["deskgate::audit", "an administrator changed a role", "m5001"]).await;
+    desk.logged(&["deskgate::audit", "take_role", "m5001"]).await;
 }
 
 #[tokio::test]

@@ -1,0 +1,108 @@
+//! The audit log: what was done to accounts and sessions, and by whom. Sign-ins are in the login log.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::DirectoryError;
+use crate::domain::clock::Timestamp;
+
+/// What is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// The owner ends the session that they act with.
+    Logout,
+    /// The owner ends another one of theirs.
+    EndSession,
+    /// A one-time password steps a session up.
+    StepUp,
+    /// Another of the held roles becomes the active one.
+    SwitchRole,
+    /// A secret for a one-time-password device is given out.
+    OtpSetup,
+    /// A device is bound.
+    OtpBind,
+    /// A device is taken away.
+    OtpReset,
+    /// A local password is set.
+    SetPassword,
+    /// A role is given.
+    GrantRole,
+    /// A role is taken.
+    TakeRole,
+    /// Every session of an employee is ended.
+    EndSessions,
+    /// An operator's order on the machine; the detail says which.
+    Order,
+}
+
+impl Event {
+    /// As the table and the log spell it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Event::Logout => "logout",
+            Event::EndSession => "end_session",
+            Event::StepUp => "step_up",
+            Event::SwitchRole => "switch_role",
+            Event::OtpSetup => "otp_setup",
+            Event::OtpBind => "otp_bind",
+            Event::OtpReset => "otp_reset",
+            Event::SetPassword => "set_password",
+            Event::GrantRole => "grant_role",
+            Event::TakeRole => "take_role",
+            Event::EndSessions => "end_sessions",
+            Event::Order => "order",
+        }
+    }
+}
+
+/// One line of the audit log.
+#[derive(Debug, Clone, Copy)]
+pub struct Deed<'a> {
+    /// The corporation of whose account it is; empty where it is nobody's.
+    pub corp_id: &'a str,
+    /// Whose account it is.
+    pub employee_id: &'a str,
+    /// What is done.
+    pub event: Event,
+    /// An employee, or `uid 1000` for a user of the machine.
+    pub by: &'a str,
+    /// The session that acts; empty for a user of the machine.
+    pub session_id: &'a str,
+    /// Which role, which session, which order.
+    pub detail: &'a str,
+}
+
+/// The same, read back.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct AuditEntry {
+    /// When.
+    pub at: Timestamp,
+    /// The corporation of whose account it is.
+    pub corp_id: String,
+    /// Whose account it is.
+    pub employee_id: String,
+    /// What was done.
+    pub event: String,
+    /// By whom.
+    pub by: String,
+    /// The session that acted.
+    pub session_id: String,
+    /// Which role, which session, which order.
+    pub detail: String,
+    /// Why it was refused; empty if it was not.
+    pub refused: String,
+}
+
+/// Keeps it.
+#[async_trait]
+pub trait AuditLog: Send + Sync {
+    /// Puts a deed down; `refused` says why it came to nothing, if that is known.
+    async fn record_deed(&self, deed: Deed<'_>, refused: &str) -> Result<(), DirectoryError>;
+
+    /// The deeds, of one employee's account or of all, newest first, at most `limit`.
+    async fn deeds(&self, employee_id: Option<&str>, limit: usize) -> Result<Vec<AuditEntry>, DirectoryError>;
+
+    /// Removes what is older than `kept`.
+    async fn forget_deeds(&self, kept: Duration) -> Result<(), DirectoryError>;
+}

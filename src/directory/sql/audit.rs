@@ -1,0 +1,60 @@
+//! The audit log in SQL.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sqlx::Row;
+
+use super::{SqlDirectory, unavailable};
+use crate::directory::DirectoryError;
+use crate::directory::audit::{AuditEntry, AuditLog, Deed};
+use crate::domain::clock::Timestamp;
+
+#[async_trait]
+impl AuditLog for SqlDirectory {
+    async fn record_deed(&self, deed: Deed<'_>, refused: &str) -> Result<(), DirectoryError> {
+        sqlx::query(
+            "INSERT INTO audit_log (at, corp_id, employee_id, event, by_whom, session_id, detail, refused)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+        )
+        .bind(self.clock.now().millis())
+        .bind(deed.corp_id)
+        .bind(deed.employee_id)
+        .bind(deed.event.as_str())
+        .bind(deed.by)
+        .bind(deed.session_id)
+        .bind(deed.detail)
+        .bind(refused)
+        .execute(&self.pool)
+        .await
+        .map(|_| ())
+        .map_err(unavailable)
+    }
+
+    async fn deeds(&self, employee_id: Option<&str>, limit: usize) -> Result<Vec<AuditEntry>, DirectoryError> {
+        let rows = sqlx::query(
+            "SELECT at, corp_id, employee_id, event, by_whom, session_id, detail, refused
+             FROM audit_log WHERE $1 = '' OR employee_id = $1 ORDER BY at DESC, rowid DESC LIMIT $2",
+        )
+        .bind(employee_id.unwrap_or_default())
+        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+        .fetch_all(&self.pool)
+        .await
+        .map_err(unavailable)?;
+        let entries = rows.iter().map(|row| AuditEntry {
+            at: Timestamp::from_millis(row.get(0)),
+            corp_id: row.get(1),
+            employee_id: row.get(2),
+            event: row.get(3),
+            by: row.get(4),
+            session_id: row.get(5),
+            detail: row.get(6),
+            refused: row.get(7),
+        });
+        Ok(entries.collect())
+    }
+
+    async fn forget_deeds(&self, kept: Duration) -> Result<(), DirectoryError> {
+        self.forget("DELETE FROM audit_log WHERE at < $1", kept).await
+    }
+}

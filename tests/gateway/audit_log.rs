@@ -1,0 +1,174 @@
+//! The audit log: what is done to accounts and sessions is put down before it is done, and what cannot be put down is
+//! not done.
+
+use deskgate::domain::clock::Clock;
+use deskgate::signin::totp::{OtpSecret, Step};
+
+use crate::support::*;
+
+const GOOD: &str = "correct horse battery staple";
+
+/// The newest line about somebody, by its event, detail and refusal.
+async fn last(desk: &Gateway, whose: &str) -> Value {
+    let text = desk.command(&["employee", "events", whose, "--limit", "1", "--json"]).await.success();
+    let lines: Value = serde_json::from_str(&text).expect("JSON");
+    lines[0].clone()
+}
+
+#[track_caller]
+fn expect(line: &Value, event: &str, by: &str, refused: &str) {
+    assert_eq!((&line["event"], &line["by"], &line["refused"]), (&json!(event), &json!(by), &json!(refused)), "{line}");
+}
+
+struct Device(OtpSecret);
+
+impl Device {
+    /// Sets one up and binds it, with the code of the step before this one.
+    async fn bound(client: &Client) -> Device {
+        // Codes change every 30 s: far enough from the next change for it not to come in between.
+        eventually("a step with time left", || async {
+            (Clock::system().now().seconds().rem_euclid(30) < 20).then_some(())
+        })
+        .await;
+        let data = client.post("/api/auth/otp-setup").await.expect_code(0).data();
+        let secret = OtpSecret::from_bytes(&base32(data["secret"].as_str().expect("text"))).expect("a secret");
+        let device = Device(secret);
+        client.post_json("/api/auth/otp-bind", &device.code(-1)).await.expect_code(0);
+        device
+    }
+
+    fn code(&self, steps: i64) -> Value {
+        let step = Step::at(Clock::system().now()).number() + steps;
+        json!({ "code": self.0.code(Step::from_number(step)).text() })
+    }
+}
+
+#[tokio::test]
+async fn what_people_do_to_their_own_account_is_put_down() {
+    let desk = Gateway::start().await;
+    let anton = desk.sign_in("a2001").await;
+    let other = desk.sign_in("a2001").await;
+    anton.post_json("/api/auth/switch-role", &json!({ "role": "user" })).await.expect_code(0);
+    let line = last(&desk, "a2001").await;
+    expect(&line, "switch_role", "a2001", "");
+    assert_eq!((&line["detail"], &line["session_id"]), (&json!("user"), &json!(jti_of(anton.token()))), "{line}");
+    assert!(line["at"].as_str().is_some_and(|at| at.ends_with('Z')), "{line}");
+
+    let id = jti_of(other.token());
+    anton.send("DELETE", &format!("/api/auth/sessions/{id}"), &[], b"").await.expect_code(0);
+    let line = last(&desk, "a2001").await;
+    expect(&line, "end_session", "a2001", "");
+    assert_eq!(line["detail"], id.as_str());
+
+    let set = async |body: Value| anton.post_json("/api/agents/password", &body).await;
+    set(json!({ "new_password": GOOD })).await.expect_code(0);
+    expect(&last(&desk, "a2001").await, "set_password", "a2001", "");
+    set(json!({ "old_password": "wrong", "new_password": "tidal meadow 47 envelope" })).await.expect_code(1016);
+    expect(&last(&desk, "a2001").await, "set_password", "a2001", "old_password_wrong");
+
+    let device = Device::bound(&anton).await;
+    expect(&last(&desk, "a2001").await, "otp_bind", "a2001", "");
+    anton.post_json("/api/auth/otp-verify", &device.code(0)).await.expect_code(0);
+    expect(&last(&desk, "a2001").await, "step_up", "a2001", "");
+    anton.post_json("/api/auth/otp-verify", &device.code(0)).await.expect_code(1022);
+    expect(&last(&desk, "a2001").await, "step_up", "a2001", "wrong_otp");
+    anton.post("/api/auth/otp-setup").await.expect_code(0);
+    expect(&last(&desk, "a2001").await, "otp_setup", "a2001", "");
+    anton.post("/api/auth/logout").await.expect_code(0);
+    expect(&last(&desk, "a2001").await, "logout", "a2001", "");
+    desk.logged(&["deskgate::audit", "logout", "a2001", &jti_of(anton.token())]).await;
+}
+
+#[tokio::test]
+async fn what_others_do_to_an_account_is_put_down() {
+    let desk = Gateway::start().await;
+    let admin = desk.sign_in("m5001").await;
+    Device::bound(&admin).await;
+    let roles = async |method: &str, body: Value| {
+        let json = [("Content-Type", "application/json")];
+        admin.send(method, "/api/admin/roles/user-roles", &json, body.to_string().as_bytes()).await
+    };
+    roles("PUT", json!({ "employee_id": "u1001", "role": "agent" })).await.expect_code(0);
+    let line = last(&desk, "u1001").await;
+    expect(&line, "grant_role", "m5001", "");
+    assert_eq!((&line["detail"], &line["session_id"]), (&json!("agent"), &json!(jti_of(admin.token()))), "{line}");
+    roles("DELETE", json!({ "employee_id": "u1001", "role": "agent" })).await.expect_code(0);
+    expect(&last(&desk, "u1001").await, "take_role", "m5001", "");
+    roles("DELETE", json!({ "employee_id": "m5001", "role": "admin" })).await.expect_code(1003);
+    expect(&last(&desk, "m5001").await, "take_role", "m5001", "forbidden");
+    admin.send("DELETE", "/api/admin/otp?employee_id=u1001", &[], b"").await.expect_code(0);
+    expect(&last(&desk, "u1001").await, "otp_reset", "m5001", "");
+    admin.send("DELETE", "/api/admin/sessions?employee_id=u1001", &[], b"").await.expect_code(0);
+    expect(&last(&desk, "u1001").await, "end_sessions", "m5001", "");
+
+    let by = format!("uid {}", nix::unistd::getuid());
+    let orders: [(&[&str], &str, &str); 6] = [
+        (&["role", "grant", "u1001", "security"], "role grant security", ""),
+        (&["employee", "disable", "u1001"], "employee disable", ""),
+        (&["employee", "enable", "u1001"], "employee enable", ""),
+        (&["agent", "add", "u1001", "--otp-required"], "agent add --role agent --otp-required true", ""),
+        (&["agent", "add", "u1001"], "agent add --role agent --otp-required false", "refused"),
+        (&["session", "end", "--employee", "u1001"], "session end --employee", ""),
+    ];
+    for (args, detail, refused) in orders {
+        desk.command(args).await;
+        let line = last(&desk, "u1001").await;
+        expect(&line, "order", &by, refused);
+        assert_eq!(line["detail"], detail);
+    }
+    let alice = desk.sign_in("u1001").await;
+    desk.command(&["session", "end", &jti_of(alice.token())]).await.success();
+    let line = last(&desk, "u1001").await;
+    assert_eq!(line["detail"], format!("session end {}", jti_of(alice.token())));
+    let before = desk.command(&["employee", "events", "--json"]).await.success();
+    desk.command(&["employee", "list"]).await.success();
+    let after = desk.command(&["employee", "events", "--json"]).await.success();
+    assert_eq!(before, after, "who only looks changes nothing");
+    assert!(!after.contains(GOOD));
+}
+
+#[tokio::test]
+async fn what_cannot_be_put_down_is_not_done() {
+    let desk = Gateway::start().await;
+    let anton = desk.sign_in("a2001").await;
+    let device = Device::bound(&anton).await;
+    let mut database = database(&desk).await;
+    sqlx::raw_sql("ALTER TABLE audit_log RENAME TO elsewhere").execute(&mut database).await.expect("a change");
+
+    anton.post("/api/auth/logout").await.expect_code(1503);
+    anton.post_json("/api/auth/switch-role", &json!({ "role": "user" })).await.expect_code(1503);
+    anton.send("DELETE", "/api/auth/sessions", &[], b"").await.expect_code(0);
+    anton.post_json("/api/agents/password", &json!({ "new_password": GOOD })).await.expect_code(1503);
+    let other = desk.sign_in("a2001").await;
+    other.post_json("/api/auth/otp-verify", &device.code(0)).await.expect_code(1503);
+    assert_eq!(other.get("/api/auth/otp-status").await.expect_code(0).data()["stepped_up_until"], Value::Null);
+    anton.send("DELETE", "/api/auth/sessions", &[], b"").await.expect_code(1503);
+    let order = desk.command(&["employee", "disable", "a2001"]).await;
+    assert_eq!(order.status.code(), Some(1), "{}", order.said());
+    for client in [&anton, &other] {
+        assert_eq!(client.get("/api/auth/me").await.expect_code(0).data()["current_role"], "agent");
+    }
+    let agents = desk.command(&["agent", "list", "--json"]).await.success();
+    let agents: Value = serde_json::from_str(&agents).expect("JSON");
+    let agent = agents.as_array().expect("a list").iter().find(|agent| agent["employee_id"] == "a2001");
+    assert_eq!(agent.expect("an agent")["password"], false);
+
+    sqlx::raw_sql("ALTER TABLE elsewhere RENAME TO audit_log").execute(&mut database).await.expect("a change");
+    anton.post("/api/auth/logout").await.expect_code(0);
+    anton.get("/api/auth/me").await.expect_invalid_token();
+}
+
+#[tokio::test]
+async fn however_quiet_the_log_audit_lines_come() {
+    let desk = Gateway::with("[log]\nlevel = \"error,deskgate::audit=off\"").await;
+    let anton = desk.sign_in("a2001").await;
+    anton.get("/api/desk/x").await.expect_status(200);
+    anton.post("/api/auth/logout").await.expect_code(0);
+    desk.logged(&["deskgate::audit", "logout", "a2001"]).await;
+    assert!(!desk.logs().contains("deskgate::request"), "and no others");
+}
+
+async fn database(desk: &Gateway) -> sqlx::SqliteConnection {
+    let url = format!("sqlite:{}", desk.data_dir().join("directory.db").display());
+    <sqlx::SqliteConnection as sqlx::Connection>::connect(&url).await.expect("a database")
+}
