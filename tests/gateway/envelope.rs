@@ -258,6 +258,35 @@ async fn a_body_that_is_not_the_expected_json_is_refused() {
 }
 
 #[tokio::test]
+async fn what_nobody_asks_for_in_a_body_must_be_sound_as_well() {
+    let desk = Gateway::start().await;
+    let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+    let objects = format!("{}1{}", "{\"a\":".repeat(5_000), "}".repeat(5_000));
+    let table: &[(&str, &str, u64)] = &[
+        ("nothing", "null", 0),
+        ("one of everything", r#"{"a":[1,-2,3.5,"x",true,null,{}],"b":{"a":1e308}}"#, 0),
+        ("the same name at two levels, and in two of a list", r#"{"a":{"a":[{"a":1},{"a":2}]}}"#, 0),
+        ("a few levels", &nested(30), 0),
+        ("a name twice", r#"1,"zz":2"#, 1400),
+        ("a name twice, once escaped", r#"1,"\u007az":2"#, 1400),
+        ("a name twice below", r#"{"a":1,"b":2,"a":1}"#, 1400),
+        ("a name twice below, once escaped", r#"[{"a":1,"\u0061":2}]"#, 1400),
+        ("an empty name twice", r#"{"":1,"":2}"#, 1400),
+        ("ten thousand lists deep", &nested(10_000), 1400),
+        ("five thousand objects deep", &objects, 1400),
+        ("a number beyond all numbers", "1e999", 1400),
+        ("the same below", r#"{"a":[-1e999]}"#, 1400),
+        ("half a surrogate", r#""\ud800""#, 1400),
+    ];
+    for (case, unknown, code) in table {
+        for body in [format!(r#"{{"token":"a","zz":{unknown}}}"#), format!(r#"{{"zz":{unknown},"token":"a"}}"#)] {
+            let answer = desk.anyone().post_body("/api/auth/verify", "application/json", body.as_bytes()).await;
+            assert_eq!(answer.code(), *code, "{case}: {}", answer.describe());
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_large_body_is_refused() {
     let desk = Gateway::start().await;
     let fits = format!("{{\"token\":\"{}\"}}", "a".repeat(65_536 - 12));
