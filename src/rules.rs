@@ -133,7 +133,7 @@ pub struct Rule {
     pub path: Box<str>,
     /// Its file and line.
     pub place: String,
-    /// Its methods; empty means all.
+    /// Its methods; empty means all of [`METHODS`].
     pub methods: Vec<String>,
     /// The upstream that answers.
     pub upstream: UpstreamRef,
@@ -163,8 +163,16 @@ pub struct Rule {
 
 impl Rule {
     fn takes(&self, method: &str) -> bool {
+        if self.methods.is_empty() {
+            return METHODS.contains(&method);
+        }
         // HEAD is GET without the body: whoever may see the one may see the other.
-        self.methods.is_empty() || self.methods.iter().any(|own| own == method || (own == "GET" && method == "HEAD"))
+        self.methods.iter().any(|own| own == method || (own == "GET" && method == "HEAD"))
+    }
+
+    /// The methods that it takes, for an `Allow`.
+    fn taken(&self) -> Vec<&str> {
+        if self.methods.is_empty() { METHODS.to_vec() } else { self.methods.iter().map(String::as_str).collect() }
     }
 }
 
@@ -220,11 +228,7 @@ impl RuleSet {
         let Some(rules) = found else { return Lookup::Nothing };
         match rules.iter().find(|rule| rule.takes(method)) {
             Some(rule) => Lookup::Rule(rule),
-            None => {
-                let methods: Vec<&str> =
-                    rules.iter().flat_map(|rule| rule.methods.iter().map(String::as_str)).collect();
-                Lookup::OtherMethods(endpoints::allow(methods))
-            }
+            None => Lookup::OtherMethods(endpoints::allow(rules.iter().flat_map(|rule| rule.taken()))),
         }
     }
 }

@@ -15,7 +15,6 @@ use crate::domain::language::Language;
 use crate::domain::path::{self, NotPlain};
 use crate::domain::secret::random_bytes;
 use crate::error::{BadRequest, Error};
-use crate::rules::METHODS;
 
 /// The id of a request, at most 64 letters.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -136,9 +135,6 @@ pub fn check<'a>(gate: &Gate, head: &'a RequestHead<'a>, fields: &'a Fields<'a>)
     }
     if let Some(name) = fields.repeated {
         return Err(BadRequest::Repeated(name).into());
-    }
-    if !METHODS.contains(&head.method) {
-        return Err(Error::MethodNotAllowed { allow: METHODS.join(", ") });
     }
     check_lines(head)?;
     check_framing(head, fields)?;

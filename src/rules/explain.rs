@@ -176,9 +176,6 @@ impl RuleSet {
         candidates: &mut Vec<Candidate>,
     ) -> Result<Answer, (Option<String>, Error)> {
         let nobody = |error: Error| (None, error);
-        if !super::METHODS.contains(&facts.method) {
-            return Err(nobody(Error::MethodNotAllowed { allow: super::METHODS.join(", ") }));
-        }
         let plain = path::canonical(facts.path.as_bytes()).map_err(|NotPlain| nobody(BadRequest::Path.into()))?;
         let facts = Facts { path: &plain, ..*facts };
         match endpoints::find(facts.method, facts.path) {

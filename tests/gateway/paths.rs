@@ -310,6 +310,29 @@ async fn row_80_methods_that_no_upstream_should_see_are_refused() {
 }
 
 #[tokio::test]
+async fn row_80_a_refused_method_is_told_those_that_the_path_has() {
+    let desk = house().await;
+    let every = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+    for (path, code, allow) in [
+        ("/api/auth/me", 1405, Some("GET, HEAD")),
+        ("/api/auth/logout", 1405, Some("POST")),
+        ("/api/auth/sessions", 1405, Some("GET, HEAD, DELETE")),
+        ("/api/auth/sessions/x", 1405, Some("DELETE")),
+        ("/api/auth/nothing", 1404, None),
+        ("/api/read-only/x", 1405, Some("GET, HEAD")),
+        ("/public/x", 1405, Some(every)),
+        ("/nowhere", 1404, None),
+    ] {
+        for method in ["TRACE", "FOO", "get", "CONNECT"] {
+            let answer = desk.anyone().send(method, path, &[], b"").await;
+            assert_eq!(answer.code(), code, "{method} {path}: {}", answer.describe());
+            assert_eq!(answer.header("allow"), allow, "{method} {path}");
+        }
+    }
+    assert!(desk.upstream.requests().is_empty(), "{:#?}", desk.upstream.requests());
+}
+
+#[tokio::test]
 async fn row_80_no_header_changes_the_method_or_the_path() {
     let desk = house().await;
     let alice = desk.sign_in("u1001").await;
