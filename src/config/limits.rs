@@ -35,7 +35,7 @@ impl Default for LimitsConfig {
         Self {
             head_bytes: 32 * 1024,
             headers: 100,
-            target_bytes: 8 * 1024,
+            target_bytes: 16 * 1024,
             body_bytes: 64 * 1024,
             head_deadline: Span::seconds(10),
             body_deadline: Span::seconds(15),
