@@ -35,7 +35,7 @@ use crate::rules::{self, RuleFault, RuleSet};
 use crate::signin::devices::Devices;
 use crate::signin::password::{PasswordSettings, Passwords};
 use crate::signin::roles::Roles;
-use crate::signin::{Development, Parts, Settings, SignIn};
+use crate::signin::{Parts, Settings, SignIn};
 use crate::sockets::registry::Registry;
 use crate::store::counters::InMemory;
 use crate::store::live::Live;
@@ -369,7 +369,7 @@ fn settings(config: &Config, public_url: String) -> Settings {
         otp_valid_for: config.otp.valid_for.get(),
         login_log: config.directory.login_log.get(),
         bind_proof: config.bind.proof,
-        development: if config.server.development { Development::On } else { Development::Off },
+        development: config.server.development_mode(),
     }
 }
 
@@ -397,6 +397,7 @@ fn gate(
         metrics,
         origins,
         query_token: config.websocket.query_token,
+        development: config.server.development_mode(),
         language: config.server.language,
         host: HeaderValue::from_str(config.server.public_url.authority())
             .unwrap_or(HeaderValue::from_static("localhost")),

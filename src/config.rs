@@ -35,7 +35,7 @@ pub use limits::LimitsConfig;
 pub(crate) use load::line_of;
 pub use load::{Override, load, load_text};
 pub use platform::{PlatformConfig, PlatformKind};
-pub use server::{ServerConfig, TlsConfig};
+pub use server::{Development, ServerConfig, TlsConfig};
 pub use sign_in::{
     BindConfig, BindProof, FlowCookie, Oauth2Config, OtpConfig, QrConfig, QrConfirm, TicketConfig, TokenAlgorithm,
     TokenConfig,

@@ -191,9 +191,14 @@ pub enum OwnLookup {
 /// Whether a path belongs to the gateway: no rule can claim it.
 pub fn is_ours(path: &str) -> bool {
     path.starts_with("/api/auth/")
-        || path.starts_with("/api/dev/")
+        || is_for_development(path)
         || TABLE.iter().any(|row| row.path == path)
         || matches!(path, "/api/auth" | "/api/dev" | "/metrics")
+}
+
+/// Whether what is at a path answers in development mode only.
+pub fn is_for_development(path: &str) -> bool {
+    path.starts_with("/api/dev/")
 }
 
 /// The endpoint of a path and method.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use http::HeaderValue;
 
-use crate::config::{LimitsConfig, QueryToken};
+use crate::config::{Development, LimitsConfig, QueryToken};
 use crate::domain::clock::Clock;
 use crate::domain::language::Language;
 use crate::domain::rate::Counters;
@@ -73,6 +73,8 @@ pub struct Gate {
     pub origins: Vec<String>,
     /// Whether `?token=` is read on handshakes.
     pub query_token: QueryToken,
+    /// Whether the development routes answer.
+    pub development: Development,
     /// For callers that name no language.
     pub language: Language,
     /// Our own host, for requests that name none.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::{BindProof, ClientsConfig, FlowCookie, PlatformKind, QrConfirm, TicketConfig};
+use crate::config::{BindProof, ClientsConfig, Development, FlowCookie, PlatformKind, QrConfirm, TicketConfig};
 use crate::directory::Directory;
 use crate::domain::clock::Clock;
 use crate::domain::employee::CorpId;
@@ -82,15 +82,6 @@ pub struct Settings {
     pub bind_proof: BindProof,
     /// Whether development mode is on.
     pub development: Development,
-}
-
-/// Whether the development routes answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Development {
-    /// They do.
-    On,
-    /// They refuse.
-    Off,
 }
 
 /// The device from which somebody acts.

@@ -4,11 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
+use crate::config::Development;
 use crate::domain::clock::Timestamp;
 use crate::error::{Error, Part};
 use crate::pipeline::Arrival;
 use crate::reply::Reply;
-use crate::signin::{Development, SignIn};
+use crate::signin::SignIn;
 
 /// The state of this process that others ask about.
 #[derive(Debug, Default)]

@@ -47,6 +47,15 @@ pub struct TlsConfig {
     pub key_file: PathBuf,
 }
 
+/// Whether the development routes answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Development {
+    /// They do.
+    On,
+    /// They refuse.
+    Off,
+}
+
 impl Default for ServerConfig {
     fn default() -> Self {
         Self {
@@ -76,6 +85,11 @@ pub(super) fn local_url(text: &str) -> Url {
 }
 
 impl ServerConfig {
+    /// Whether development mode is on.
+    pub fn development_mode(&self) -> Development {
+        if self.development { Development::On } else { Development::Off }
+    }
+
     pub(super) fn check(&self, faults: &mut Faults) {
         if self.listen.is_empty() {
             faults.add("server.listen", "name at least one address");

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use super::Gate;
 use super::arrive::Request;
 use super::record::InCharge;
+use crate::config::Development;
 use crate::endpoints::{self, OwnLookup, OwnRoute};
-use crate::error::Error;
+use crate::error::{Error, Forbidden};
 use crate::rules::{Lookup, Rule};
 
 /// Where a request goes, if it may.
@@ -33,6 +34,12 @@ pub fn find(gate: &Gate, request: &Request<'_>) -> Result<Target, Error> {
     let method = request.head.method;
     match endpoints::find(method, &request.path) {
         OwnLookup::Endpoint(route) => return Ok(Target::Own(route)),
+        // Outside development mode the routes are forbidden, whatever is sent: a 405 would promise another method.
+        OwnLookup::OtherMethods(_)
+            if gate.development == Development::Off && endpoints::is_for_development(&request.path) =>
+        {
+            return Err(Forbidden::Development.into());
+        }
         OwnLookup::OtherMethods(allow) => return Err(Error::MethodNotAllowed { allow }),
         OwnLookup::Nothing => return Err(Error::NotFound),
         OwnLookup::NotOurs => {}

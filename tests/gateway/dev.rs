@@ -58,6 +58,15 @@ async fn outside_development_mode_the_routes_are_forbidden() {
     anyone.post_body("/api/dev/login", "text/plain", b"junk").await.expect_code(1003);
     anyone.get("/api/dev/users").await.expect_code(1003);
     anyone.get("/api/dev/health").await.expect_code(1003);
+    for path in ["/api/dev/login", "/api/dev/users", "/api/dev/health"] {
+        for method in ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "get"] {
+            let answer = anyone.send(method, path, &[], b"").await;
+            assert_eq!(answer.code(), 1003, "{method} {path}: {}", answer.describe());
+            assert_eq!((answer.status, answer.header("allow")), (403, None), "{method} {path}");
+        }
+        anyone.send("HEAD", path, &[], b"").await.expect_status(403);
+    }
+    anyone.get("/api/dev/nothing").await.expect_code(1404);
     assert_eq!(desk.metric("deskgate_development_mode", &[]).await, 0.0);
     anyone.post_json("/api/auth/bind", &json!({ "employee_id": "u1001" })).await.expect_code(1003);
 }
