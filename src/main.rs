@@ -10,5 +10,7 @@ fn main() -> ExitCode {
     // Where the kernel knows no such switch there is nothing to switch off.
     #[cfg(target_os = "linux")]
     let _ = nix::sys::prctl::set_thp_disable(true);
+    // Databases, keys and whatever else is made here is for the owner alone, wherever it lies.
+    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
     deskgate::cli::run()
 }

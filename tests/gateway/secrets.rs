@@ -170,6 +170,30 @@ async fn private_keys_are_for_their_owner_alone() {
     assert!(count > 0, "no keys in {}", keys.display());
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn every_file_is_for_its_owner_alone_wherever_it_lies() {
+    use std::os::unix::fs::PermissionsExt;
+    // Others may look into this folder: only the files' own modes keep them out.
+    let elsewhere = tempfile::tempdir().expect("a temporary folder");
+    std::fs::set_permissions(elsewhere.path(), std::fs::Permissions::from_mode(0o755)).expect("a mode");
+    let database = elsewhere.path().join("dir.db");
+    let desk = Gateway::with(&format!("[directory]\nurl = \"sqlite:{}\"", database.display())).await;
+    desk.sign_in("u1001").await.get("/api/auth/me").await.expect_code(0);
+    let mut seen = Vec::new();
+    for folder in [desk.data_dir(), elsewhere.path().to_owned()] {
+        for entry in std::fs::read_dir(&folder).expect("a folder") {
+            let entry = entry.expect("an entry");
+            let mode = entry.metadata().expect("its mode").permissions().mode();
+            assert_eq!(mode & 0o077, 0, "{} has mode {mode:o}", entry.path().display());
+            seen.push(entry.file_name().into_string().expect("a name"));
+        }
+    }
+    for name in ["dir.db", "dir.db-wal", "dir.db-shm", "state.db", "state.db-wal", "state.db-shm"] {
+        assert!(seen.iter().any(|file| file == name), "{name} is not among {seen:?}");
+    }
+}
+
 /// What a caller may try to write into the log.
 const HOSTILE: &[&str] = &[
     "\"}{\"level\":\"ERROR\",\"message\":\"forged\"}",
