@@ -1,13 +1,15 @@
 //! `deskgate demo`: gateway, simulated platform and a small help desk in one process.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use super::{Failed, complain, complain_of, log, runtime, serve};
 use crate::app::{App, RuleSource};
 use crate::config::{self, Config, Override, UpstreamConfig};
+use crate::domain::secret::random_name;
 
 mod helpdesk;
 
@@ -48,15 +50,31 @@ level = "warn"
 "#;
 
 pub(super) fn run(args: &DemoArgs) -> Result<(), Failed> {
-    let data = std::env::temp_dir().join(format!("deskgate-demo-{}", std::process::id()));
+    let data = Folder::make().map_err(|error| complain(format!("no folder for the demo: {error}")))?;
     let settings =
-        SETTINGS.replace("LISTEN", &free(args.listen).to_string()).replace("DATA", &data.display().to_string());
+        SETTINGS.replace("LISTEN", &free(args.listen).to_string()).replace("DATA", &data.0.display().to_string());
     let config = config::load_text("demo", &settings, &args.overrides).map_err(|faults| complain_of(&faults))?;
     let _log = log::start(&config.log).map_err(complain)?;
-    let done = runtime(config.server.threads)?.block_on(demo(config));
-    // What the demo made is of no use afterwards; a folder that cannot be removed does no harm.
-    let _ = std::fs::remove_dir_all(data);
-    done
+    runtime(config.server.threads)?.block_on(demo(config))
+}
+
+/// A folder of the demo's own. Everybody can write where temporary folders lie: its name cannot be guessed, and one
+/// that is there already, a killed demo's or a trap, is never taken.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn make() -> std::io::Result<Self> {
+        let path = std::env::temp_dir().join(format!("deskgate-demo-{}", random_name(22)));
+        std::fs::DirBuilder::new().mode(0o700).create(&path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What the demo made is of no use afterwards; a folder that cannot be removed does no harm.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
 
 /// The wanted address, or another port when it is in use.

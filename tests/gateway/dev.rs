@@ -97,6 +97,32 @@ async fn the_demo_does_not_start_where_others_can_reach_it() {
     }
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn the_demo_keeps_its_data_where_nobody_could_have_waited_for_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let mut killed = Gateway::demo_in_its_own_folder().await;
+    let mut stopped = Gateway::demo_in_its_own_folder().await;
+    let names = [&killed, &stopped].map(|desk| {
+        let folders: Vec<_> = std::fs::read_dir(desk.temporary_folder())
+            .expect("the temporary folder")
+            .map(|entry| entry.expect("an entry"))
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with("deskgate-demo-"))
+            .collect();
+        let [folder] = folders.as_slice() else { panic!("not one folder: {folders:?}") };
+        let mode = folder.metadata().expect("its mode").permissions().mode();
+        assert_eq!(mode & 0o7777, 0o700, "{mode:o}");
+        let name = folder.file_name().into_string().expect("a name");
+        assert_eq!(name.len(), "deskgate-demo-".len() + 22, "{name}: nothing that can be guessed");
+        folder.path()
+    });
+    assert_ne!(names[0].file_name(), names[1].file_name());
+    killed.kill_9();
+    stopped.terminate().await;
+    assert!(names[0].exists(), "a killed one cannot clean up");
+    assert!(!names[1].exists(), "{} is left", names[1].display());
+}
+
 #[tokio::test]
 async fn what_the_command_line_sets_wins_over_the_demos_own_values() {
     for (case, more, code) in [

@@ -313,6 +313,21 @@ impl Gateway {
         Ok(Gateway { upstream, running, args, folder, authority: None })
     }
 
+    /// `deskgate demo` without a data directory: it makes one in its temporary folder.
+    pub async fn demo_in_its_own_folder() -> Gateway {
+        let upstream = Upstream::start().await;
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let args = ["demo", "--listen", "127.0.0.1:0"].map(str::to_owned).to_vec();
+        let running = Running::start(&args, folder.path()).await;
+        let running = running.unwrap_or_else(|refused| panic!("no demo: {}", refused.stderr));
+        Gateway { upstream, running, args, folder, authority: None }
+    }
+
+    /// What the program takes for the system's temporary folder.
+    pub fn temporary_folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// Where clients connect.
     pub fn address(&self) -> SocketAddr {
         self.running.listen
@@ -552,6 +567,7 @@ impl Running {
             .args(args)
             .current_dir(folder)
             .env_remove("RUST_LOG")
+            .env("TMPDIR", folder)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
