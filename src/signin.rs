@@ -110,7 +110,7 @@ pub struct SignIn {
     parked: ticket::Parked,
     callbacks: once::Callbacks,
     spent_proofs: bind::SpentProofs,
-    nameless: attempt::Nameless,
+    unproved: attempt::Unproved,
     passwords: Arc<Passwords>,
     vault: Arc<Vault>,
     roles: roles::Roles,
@@ -163,7 +163,7 @@ impl SignIn {
             parked: ticket::Parked::default(),
             callbacks: once::Callbacks::default(),
             spent_proofs: bind::SpentProofs::default(),
-            nameless: attempt::Nameless::default(),
+            unproved: attempt::Unproved::default(),
             passwords,
             vault,
         }

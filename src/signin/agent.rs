@@ -164,6 +164,7 @@ impl SignIn {
         };
         // Where there is nobody no password is right.
         let found = named.found.ok_or(Error::PasswordWrong)?;
+        attempt.is(&found.employee.corp_id, &found.employee.employee_id);
         let second = self.second_factor(&found, ask.otp, attempt).await;
         if let Err(Error::StepUpRequired) = &second {
             // The right password and the question for the device: no failed try that the owner should hear of.
@@ -189,11 +190,11 @@ impl SignIn {
             // What cannot be an identifier goes into the login log without a name, and only so many of those do: that
             // shows in the time, and says no more than the look of it.
             if EmployeeId::is_well_formed(&folded) {
-                attempt.is(&corp_id, &EmployeeId::new(folded));
+                attempt.claims(&corp_id, &EmployeeId::new(folded));
             }
             return Ok(Named { corp_id: CorpId::of_nobody(), employee_id: mark, standing: None, found: None });
         };
-        attempt.is(&corp_id, &employee.employee_id);
+        attempt.claims(&corp_id, &employee.employee_id);
         let employee_id = employee.employee_id.clone();
         let standing = employee.standing;
         let found = agent.filter(|_| standing == Standing::Active).map(|agent| Found { employee, agent });

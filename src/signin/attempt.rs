@@ -1,5 +1,6 @@
-//! One try to sign in: who, how and from where, and the record that it leaves. Every try is in the login log,
-//! in an audit line and in `signin_total`, whether it succeeds or not.
+//! One try to sign in: who, how and from where, and the record that it leaves. Every try is in an audit line and in
+//! `signin_total`, whether it succeeds or not; and in the login log, but for refused ones that prove nothing when there
+//! are too many of them.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -30,6 +31,17 @@ pub(super) struct Attempt<'a> {
     pub(super) in_truth: Option<&'static str>,
     /// Who it is, once that is known.
     who: Option<(CorpId, EmployeeId)>,
+    /// Why it is them.
+    by: Said,
+}
+
+/// What stands behind a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Said {
+    /// The word of whoever tries.
+    Claimed,
+    /// More than that: the platform, a password, a ticket.
+    Proved,
 }
 
 impl<'a> Attempt<'a> {
@@ -45,6 +57,7 @@ impl<'a> Attempt<'a> {
             password_id: None,
             in_truth: None,
             who: None,
+            by: Said::Claimed,
         }
     }
 
@@ -61,6 +74,13 @@ impl<'a> Attempt<'a> {
     /// It has turned out who tries.
     pub(super) fn is(&mut self, corp_id: &CorpId, employee_id: &EmployeeId) {
         self.who = Some((corp_id.clone(), employee_id.clone()));
+        self.by = Said::Proved;
+    }
+
+    /// Whoever tries says that it is them, whether there is such an employee or not.
+    pub(super) fn claims(&mut self, corp_id: &CorpId, employee_id: &EmployeeId) {
+        self.who = Some((corp_id.clone(), employee_id.clone()));
+        self.by = Said::Claimed;
     }
 
     /// The label of `signin_total{client}`.
@@ -84,25 +104,42 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// How many tries that name nobody go into the login log in a minute. People who refuse at the platform are few.
-const NAMELESS: u32 = 60;
+/// How many refused tries of a kind that anybody can make go into the login log in a minute. People who refuse at the
+/// platform are few, and so are agents who mistype.
+const UNPROVED: u32 = 60;
 
-/// Counts those tries.
+/// Counts those tries. The two kinds have a count each, so that neither crowds out the other.
 #[derive(Debug, Default)]
-pub(super) struct Nameless {
-    /// The minute, and how many there were in it.
-    counted: Mutex<(i64, u32)>,
+pub(super) struct Unproved {
+    nameless: Mutex<Minute>,
+    /// Known names and unknown ones together: were only the unknown ones capped, then beyond the cap a refusal that
+    /// writes a row would take longer than one that writes none, and would tell whose name is known. What shows so is
+    /// that the cap is reached, whoever is named.
+    claimed: Mutex<Minute>,
 }
 
-impl Nameless {
-    fn admit(&self, now: Timestamp) -> bool {
-        let minute = now.seconds().div_euclid(60);
-        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
-        if counted.0 != minute {
-            *counted = (minute, 0);
+/// A minute, and how many there were in it.
+#[derive(Debug, Default)]
+struct Minute {
+    number: i64,
+    count: u32,
+}
+
+impl Unproved {
+    /// Whether one more goes into the login log.
+    fn admit(&self, attempt: &Attempt<'_>, now: Timestamp) -> bool {
+        let counted = match (&attempt.who, attempt.by) {
+            (Some(_), Said::Proved) => return true,
+            (Some(_), Said::Claimed) => &self.claimed,
+            (None, _) => &self.nameless,
+        };
+        let mut minute = counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = now.seconds().div_euclid(60);
+        if minute.number != number {
+            *minute = Minute { number, count: 0 };
         }
-        counted.1 = counted.1.saturating_add(1);
-        counted.1 <= NAMELESS
+        minute.count = minute.count.saturating_add(1);
+        minute.count <= UNPROVED
     }
 }
 
@@ -131,8 +168,8 @@ impl SignIn {
             "sign-in refused: {reason}"
         );
         self.count(attempt, "refused");
-        // Whoever names nobody could fill the table: so many of these in a minute are kept, the others are told above.
-        if attempt.who.is_none() && !self.nameless.admit(self.clock.now()) {
+        // Whoever proves nothing could fill the table: so many in a minute are kept, the others are told above.
+        if !self.unproved.admit(attempt, self.clock.now()) {
             return;
         }
         if let Err(fault) = self.directory.record_login(record).await {

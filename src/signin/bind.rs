@@ -40,7 +40,7 @@ impl SignIn {
         let well_formed = EmployeeId::is_well_formed(binding.employee_id) && CorpId::is_well_formed(corp_id.as_str());
         let employee_id = EmployeeId::new(binding.employee_id);
         if well_formed {
-            attempt.is(&corp_id, &employee_id);
+            attempt.claims(&corp_id, &employee_id);
         }
         let claim = binding.proof.and_then(|proof| self.bind_claim(proof));
         if self.settings.bind_proof == BindProof::Platform {

@@ -172,3 +172,57 @@ async fn who_names_nobody_cannot_fill_the_log() {
     let refused = ["method=\"oauth2\"", "result=\"refused\""];
     assert_eq!(desk.metric("deskgate_signin_total", &refused).await, 200.0, "all are counted");
 }
+
+#[tokio::test]
+async fn who_only_claims_to_be_somebody_cannot_fill_the_log() {
+    let desk = Gateway::start().await;
+    for number in 0..200 {
+        // Every address has its rate, and every name its lock.
+        let from = desk.anyone().with_header("X-Forwarded-For", &format!("198.51.100.{number}"));
+        from.post_json("/api/auth/bind", &json!({ "employee_id": format!("z{number}") })).await.expect_code(1003);
+    }
+    // A minute may have gone by in between.
+    let kept = lines(&desk).await;
+    assert!((1..=120).contains(&kept), "{kept}");
+    let refused = ["method=\"bind\"", "result=\"refused\""];
+    assert_eq!(desk.metric("deskgate_signin_total", &refused).await, 200.0, "all are counted");
+    desk.logged(&["deskgate::audit", "sign-in refused", "\"z199\""]).await;
+    // What was proved is put down all the same.
+    desk.phone("x8001").oauth2(&desk.client_url("h5")).await.expect_status(302);
+    expect(&last(&desk).await, "x8001", ["oauth2", "h5", "h5"], "disabled");
+}
+
+#[tokio::test]
+async fn the_log_is_full_for_known_and_unknown_names_alike() {
+    let desk = Gateway::start().await;
+    let wrong = async |name: &str, address: &str| {
+        let from = desk.anyone().with_header("X-Forwarded-For", address);
+        from.post_json("/api/agents/login", &json!({ "employee_id": name, "password": "not it" })).await
+    };
+    // Sixty tries that cost no password each.
+    let fill = async |round: u32| {
+        for number in 0..60 {
+            let from = desk.anyone().with_header("X-Forwarded-For", &format!("198.51.{round}.{number}"));
+            from.post_json("/api/auth/bind", &json!({ "employee_id": "u1001" })).await.expect_code(1003);
+        }
+    };
+    wrong("a2001", "203.0.113.1").await.expect_code(1011);
+    expect(&last(&desk).await, "a2001", ["password", "agent", ""], "no_password");
+    wrong("nobody", "203.0.113.2").await.expect_code(1011);
+    expect(&last(&desk).await, "nobody", ["password", "agent", ""], "unknown_employee");
+    let minute = || Clock::system().now().seconds().div_euclid(60);
+    // A round in which a minute ends says nothing.
+    for round in 0..3 {
+        let before = minute();
+        fill(round).await;
+        let kept = lines(&desk).await;
+        for (name, address) in [("a2001", "203.0.113.3"), ("nobody", "203.0.113.4"), ("m5001", "203.0.113.5")] {
+            wrong(name, address).await.expect_code(1011);
+        }
+        if minute() == before {
+            assert_eq!(lines(&desk).await, kept, "beyond the cap nobody's name is written");
+            break;
+        }
+    }
+    desk.logged(&["deskgate::audit", "sign-in refused", "m5001"]).await;
+}
