@@ -36,7 +36,7 @@ pub async fn answer(api: &Api, incoming: &Incoming, arrival: &Arrival) -> Reply 
     match &*returned {
         Return::SignedIn { to, token, expires_in, flow } => {
             let expires_in = expires_in.to_string();
-            let fragment = [("token", token.as_str()), ("expires_in", &expires_in), ("token_type", "Bearer")];
+            let fragment = [("token", token.reveal().as_str()), ("expires_in", &expires_in), ("token_type", "Bearer")];
             let reply = Reply::redirect(&with_fragment(to, &fragment));
             let done = flow.as_deref().and_then(|nonce| oauth2_url::ending(nonce, incoming));
             done.iter().fold(reply, |reply, cookie| reply.cookie(cookie, api.secure_cookies))

@@ -16,7 +16,7 @@ use crate::domain::client::Client;
 use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, Employee, EmployeeId, Standing};
 use crate::domain::path;
-use crate::domain::secret::random_name;
+use crate::domain::secret::{Secret, random_name};
 use crate::domain::session::{LoginMethod, LoginSource};
 use crate::domain::ticket::{ScanId, Scanner};
 use crate::error::{BadRequest, Doing, Error, Forbidden, Part};
@@ -97,7 +97,7 @@ pub enum Return {
         /// The page.
         to: String,
         /// The token.
-        token: String,
+        token: Secret<String>,
         /// Seconds until it ends.
         expires_in: u64,
         /// The flow that is done now.

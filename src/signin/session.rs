@@ -13,7 +13,7 @@ use crate::domain::clock::Timestamp;
 use crate::domain::device;
 use crate::domain::employee::{Employee, Standing};
 use crate::domain::role::{self, RoleName};
-use crate::domain::secret::random_name;
+use crate::domain::secret::{Secret, random_name};
 use crate::domain::session::{EndCause, LoginMethod, LoginSource, Session, SessionId, Stage, Version};
 use crate::error::{Error, Forbidden, TokenFault};
 use crate::store::live::{Known, Switched};
@@ -28,7 +28,8 @@ pub struct LoggedIn {
     #[serde(skip)]
     pub session_id: SessionId,
     /// The access token.
-    pub token: String,
+    #[serde(serialize_with = "Secret::hand_out")]
+    pub token: Secret<String>,
     /// Always `Bearer`.
     pub token_type: &'static str,
     /// Seconds until it ends.
@@ -166,7 +167,7 @@ impl SignIn {
     pub(super) fn logged_in(&self, session: &Session) -> LoggedIn {
         LoggedIn {
             session_id: session.id.clone(),
-            token: self.tokens.mint(session, self.clock.now()),
+            token: Secret::new(self.tokens.mint(session, self.clock.now())),
             token_type: "Bearer",
             expires_in: self.clock.now().seconds_until(session.expires_at),
             expires_at: session.expires_at.iso8601(),
@@ -262,3 +263,6 @@ impl SignIn {
 fn cut(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(RoleName::LONGEST).collect()
 }
+
+#[cfg(test)]
+mod tests;
