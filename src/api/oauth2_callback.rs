@@ -55,7 +55,7 @@ pub async fn answer(api: &Api, incoming: &Incoming, arrival: &Arrival) -> Reply 
         }
         Return::BindFirst { proof } => {
             let lifetime = api.signin.settings().flow_lifetime;
-            Reply::redirect(BIND_PAGE).cookie(&bind::proof_cookie(proof, lifetime), api.secure_cookies)
+            Reply::redirect(BIND_PAGE).cookie(&bind::proof_cookie(proof.reveal(), lifetime), api.secure_cookies)
         }
         Return::Failed { to, word, error } => failed(to.as_deref(), word, error, arrival),
     }

@@ -108,7 +108,7 @@ pub enum Return {
     /// A member of a connected corporation without an employee: they may bind.
     BindFirst {
         /// The cookie that lets them bind.
-        proof: String,
+        proof: Secret<String>,
     },
     /// Back to the client's page with an error, or to an error page where none is known.
     Failed {
@@ -283,7 +283,7 @@ impl SignIn {
         let LinkedMember { corp_id, employee_id, name } = member;
         let end = self.clock.now().plus(self.settings.flow_lifetime);
         let claim = BindProofClaim { corp_id, employee_id, name, home: home.to_owned(), nonce: random_name(22), end };
-        Return::BindFirst { proof: self.seal.seal(SealedAs::BindProof, end, &claim) }
+        Return::BindFirst { proof: Secret::new(self.seal.seal(SealedAs::BindProof, end, &claim)) }
     }
 
     /// Whose code this is. Creates or refreshes the employee of a member.

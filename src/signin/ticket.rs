@@ -47,8 +47,8 @@ pub struct IssuedTicket {
     pub poll_interval: u64,
 }
 
-/// Where a ticket stands, as the poll endpoint tells.
-#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
+/// Where a ticket stands, as the poll endpoint tells. It has no `Debug`: a confirmed one holds a token.
+#[derive(Clone, Serialize, PartialEq, Eq)]
 pub struct ScanState {
     /// `waiting`, `scanned`, `confirmed` or `expired`.
     pub status: &'static str,
