@@ -141,9 +141,10 @@ pub async fn answer(api: &Api, call: &OwnCall, exchange: &mut Exchange, arrival:
         Endpoint::TakeRole => {
             let (body, caller) = hear(api, call, exchange).await?;
             // Many clients send no body with a DELETE.
-            let named = match body.is_empty() {
-                true => admin::UserRole::of(&incoming.query)?,
-                false => body::json(&body, &incoming)?,
+            let named = if body.is_empty() {
+                admin::UserRole::of(&incoming.query)?
+            } else {
+                body::json::<admin::UserRole>(&body, &incoming)?.agreeing_with(&incoming.query)?
             };
             data(arrival, admin::change(&api.signin, &caller, named, Change::Take).await)
         }

@@ -160,7 +160,7 @@ pub struct Assignments {
     pub total: usize,
 }
 
-/// Employees, roles and the login log.
+/// Employees, their roles and factors, and the two logs.
 #[async_trait]
 pub trait Directory: AuditLog + Factors + People {
     /// The employee of this corporation and id.

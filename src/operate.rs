@@ -14,7 +14,7 @@ use crate::domain::language::Language;
 use crate::domain::role::{self, RoleName};
 use crate::domain::session::SessionId;
 use crate::error::{Code, Error};
-use crate::signin::audit::Audit;
+use crate::signin::audit::{Audit, UNCHANGED};
 use crate::signin::devices::Devices;
 use crate::signin::password::Passwords;
 use crate::signin::roles::Roles;
@@ -128,14 +128,14 @@ pub enum Done {
     },
     /// It was so already.
     Unchanged,
+    /// Whether somebody has a one-time-password device.
+    OtpBound(bool),
     /// A one-time-password secret waits for its first code.
     Offered {
         /// To type in.
         secret: Typed,
         /// For the device's camera.
         otpauth_url: Typed,
-        /// Whether a device is bound whose place it would take.
-        replaces: bool,
     },
     /// A key was made; so many live sessions end earlier for it.
     KeyMade {
@@ -272,10 +272,12 @@ impl Operator {
             session_id: "",
             detail: &words,
         };
-        self.audit.record(deed).await.map_err(failed)?;
+        let begun = self.audit.record(deed).await.map_err(failed)?;
         let done = self.obey(command).await;
-        if let Err(fault) = &done {
-            self.audit.refuse(deed, fault.word()).await;
+        match &done {
+            Ok(Done::Unchanged) => self.audit.came_to_nothing(begun, UNCHANGED).await,
+            Ok(_) => {}
+            Err(fault) => self.audit.came_to_nothing(begun, fault.word()).await,
         }
         done
     }
@@ -375,6 +377,12 @@ tokio::task_local! {
 /// Runs an order as one that this user of the machine gave.
 pub async fn given_by<T>(uid: u32, order: impl Future<Output = T>) -> T {
     GIVEN_BY.scope(uid, order).await
+}
+
+/// What somebody typed as a name, for the audit log: people paste tokens and passwords where names belong.
+fn typed_name(text: &str) -> &str {
+    let plain = text.len() <= 64 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
+    if plain { text } else { "(no name)" }
 }
 
 /// The user of the machine who gives the order that runs, as the audit log names them.

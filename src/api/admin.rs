@@ -38,6 +38,16 @@ impl UserRole {
         let text = |name| query.required(name).map(str::to_owned);
         Ok(Self { employee_id: text("employee_id")?, role: text("role")? })
     }
+
+    /// The same, unless the query names another.
+    pub(super) fn agreeing_with(self, query: &Query) -> Result<Self, Error> {
+        for (name, own) in [("employee_id", &self.employee_id), ("role", &self.role)] {
+            if query.optional(name)?.is_some_and(|other| other != own) {
+                return Err(BadRequest::Parameter(name).into());
+            }
+        }
+        Ok(self)
+    }
 }
 
 /// What became of it.

@@ -26,7 +26,7 @@ pub fn json<T: DeserializeOwned>(body: &[u8], incoming: &Incoming) -> Result<T, 
             _ => unreadable(&error, "a member is of the wrong type"),
         }
     })?;
-    document::check(body).map_err(|error| unreadable(&error, "a member stands twice, or it is nested too deeply"))?;
+    document::check(body).map_err(|error| unreadable(&error, document::why(&error)))?;
     Ok(value)
 }
 

@@ -122,10 +122,8 @@ async fn call_within(
     writing.write_all(&order).await?;
     let mut line = String::new();
     let mut reading = BufReader::new(reading);
-    match tokio::time::timeout(patience, reading.read_line(&mut line)).await.map_err(|_| ControlFault::Silent)?? {
-        0 => Err(ControlFault::Ended),
-        _ => Ok(serde_json::from_str(&line)?),
-    }
+    tokio::time::timeout(patience, reading.read_line(&mut line)).await.map_err(|_| ControlFault::Silent)??;
+    if line.ends_with('\n') { Ok(serde_json::from_str(&line)?) } else { Err(ControlFault::Ended) }
 }
 
 #[cfg(test)]

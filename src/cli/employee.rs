@@ -169,14 +169,11 @@ const TRIES: usize = 3;
 
 fn bind(named: &Named, sure: &SureArgs) -> Result<(), Failed> {
     let Named { who, args } = named;
-    let offered = args.carry_out(Command::Employee(EmployeeOrder::OtpOffer { who: who.who() }))?;
-    let Done::Offered { secret, otpauth_url, replaces } = &offered else {
-        return Err(complain("no secret was offered"));
-    };
-    if *replaces {
-        // Nothing has changed yet: an offer without a code comes to nothing.
+    if let Done::OtpBound(true) = args.carry_out(Command::Employee(EmployeeOrder::OtpLook { who: who.who() }))? {
         sure.ask(&format!("{} has a device, which works no more once another is bound", who.id()))?;
     }
+    let offered = args.carry_out(Command::Employee(EmployeeOrder::OtpOffer { who: who.who() }))?;
+    let Done::Offered { secret, otpauth_url } = &offered else { return Err(complain("no secret was offered")) };
     match args.shown() {
         Shown::Json => show::done(&offered, Shown::Json)?,
         Shown::Table => {

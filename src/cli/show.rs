@@ -41,8 +41,9 @@ fn json(done: &Done) -> serde_json::Value {
             serde_json::json!({ "changed": true, "sessions": sessions, "note": note })
         }
         Done::Unchanged => serde_json::json!({ "changed": false, "sessions": 0, "note": null }),
-        Done::Offered { secret, otpauth_url, replaces } => {
-            serde_json::json!({ "secret": secret, "otpauth_url": otpauth_url, "replaces": replaces })
+        Done::OtpBound(bound) => serde_json::json!({ "otp_bound": bound }),
+        Done::Offered { secret, otpauth_url } => {
+            serde_json::json!({ "secret": secret, "otpauth_url": otpauth_url })
         }
         Done::KeyMade { key, sessions } => serde_json::json!({ "key": key, "sessions": sessions }),
     }
@@ -66,7 +67,7 @@ fn people(done: &Done) -> Result<(), Failed> {
         }
         Done::Unchanged => say("nothing to change"),
         // Shown by the command itself, which goes on.
-        Done::Offered { .. } => Ok(()),
+        Done::Offered { .. } | Done::OtpBound(_) => Ok(()),
         Done::KeyMade { key, sessions } => {
             say(format_args!("key {} signs from {} on", key.id, key.signs_from))?;
             match sessions {

@@ -37,6 +37,24 @@ pub enum Event {
 }
 
 impl Event {
+    /// For people who read the log.
+    pub fn words(self) -> &'static str {
+        match self {
+            Event::Logout => "logged out",
+            Event::EndSession => "ended another of their sessions",
+            Event::StepUp => "stepped a session up",
+            Event::SwitchRole => "switched the active role",
+            Event::OtpSetup => "asked for a one-time-password secret",
+            Event::OtpBind => "bound a one-time-password device",
+            Event::OtpReset => "an administrator reset a one-time-password device",
+            Event::SetPassword => "set a local password",
+            Event::GrantRole => "an administrator gave a role",
+            Event::TakeRole => "an administrator took a role",
+            Event::EndSessions => "an administrator ended all sessions",
+            Event::Order => "an operator gave an order",
+        }
+    }
+
     /// As the table and the log spell it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -90,15 +108,18 @@ pub struct AuditEntry {
     pub session_id: String,
     /// Which role, which session, which order.
     pub detail: String,
-    /// Why it was refused; empty if it was not.
+    /// Why it came to nothing; empty as long as nothing is known against it: a line stands before the deed.
     pub refused: String,
 }
 
 /// Keeps it.
 #[async_trait]
 pub trait AuditLog: Send + Sync {
-    /// Puts a deed down; `refused` says why it came to nothing, if that is known.
-    async fn record_deed(&self, deed: Deed<'_>, refused: &str) -> Result<(), DirectoryError>;
+    /// Puts a deed down; `refused` says why it came to nothing, if that is known. Tells the line's id.
+    async fn record_deed(&self, deed: Deed<'_>, refused: &str) -> Result<String, DirectoryError>;
+
+    /// Puts down why the deed of a line came to nothing.
+    async fn refuse_deed(&self, id: &str, refused: &str) -> Result<(), DirectoryError>;
 
     /// The deeds, of one employee's account or of all, newest first, at most `limit`.
     async fn deeds(&self, employee_id: Option<&str>, limit: usize) -> Result<Vec<AuditEntry>, DirectoryError>;

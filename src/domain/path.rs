@@ -3,6 +3,9 @@
 
 use std::borrow::Cow;
 
+/// The longest path, in bytes. Rules' conditions look at it whole, and their cost is bounded by it.
+pub const LONGEST: usize = 8_192;
+
 /// The path has no form that everybody reads alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotPlain;

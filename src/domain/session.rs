@@ -25,6 +25,8 @@ pub enum Stage {
     Full,
     /// Half-authenticated: only the binding of a one-time-password device, `me` and `logout`.
     OtpBinding,
+    /// The same after it has bound one: a full session has taken its place, and it binds no other.
+    Spent,
 }
 
 impl Stage {
@@ -33,6 +35,7 @@ impl Stage {
         match self {
             Stage::Full => "full",
             Stage::OtpBinding => "otp_binding",
+            Stage::Spent => "spent",
         }
     }
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::employees::account;
-use super::{Done, MOST, OperateFault, Operator, Typed, Who, accepted, failed, role_named};
+use super::{Done, MOST, OperateFault, Operator, Typed, Who, accepted, failed, role_named, typed_name};
 use crate::directory::RoleChange;
 use crate::directory::factors::{InPlaceOf, Tried};
 use crate::directory::people::AgentEdit;
@@ -59,9 +59,11 @@ impl AgentOrder {
     pub(super) fn words(&self) -> Option<String> {
         let words = match self {
             AgentOrder::List => return None,
-            AgentOrder::Add { role, otp_required, .. } => format!("add --role {role} --otp-required {otp_required}"),
+            AgentOrder::Add { role, otp_required, .. } => {
+                format!("add --role {} --otp-required {otp_required}", typed_name(role))
+            }
             AgentOrder::Change { role, otp_required, .. } => {
-                let role = role.as_ref().map(|role| format!(" --role {role}"));
+                let role = role.as_ref().map(|role| format!(" --role {}", typed_name(role)));
                 let otp = otp_required.map(|required| format!(" --otp-required {required}"));
                 format!("change{}{}", role.unwrap_or_default(), otp.unwrap_or_default())
             }

@@ -55,6 +55,11 @@ pub enum EmployeeOrder {
         /// Whose.
         who: Who,
     },
+    /// Whether there is a one-time-password device.
+    OtpLook {
+        /// Whose.
+        who: Who,
+    },
     /// A new one-time-password secret.
     OtpOffer {
         /// For whom.
@@ -91,7 +96,10 @@ pub enum EmployeeOrder {
 impl EmployeeOrder {
     pub(super) fn words(&self) -> Option<String> {
         let words = match self {
-            EmployeeOrder::List { .. } | EmployeeOrder::Logins { .. } | EmployeeOrder::Events { .. } => return None,
+            EmployeeOrder::List { .. }
+            | EmployeeOrder::Logins { .. }
+            | EmployeeOrder::Events { .. }
+            | EmployeeOrder::OtpLook { .. } => return None,
             EmployeeOrder::Add { .. } => "add",
             EmployeeOrder::Change { .. } => "change",
             EmployeeOrder::Stand { standing: Standing::Active, .. } => "enable",
@@ -113,6 +121,7 @@ impl EmployeeOrder {
             | EmployeeOrder::Stand { who, .. }
             | EmployeeOrder::Remove { who }
             | EmployeeOrder::Unlock { who }
+            | EmployeeOrder::OtpLook { who }
             | EmployeeOrder::OtpOffer { who }
             | EmployeeOrder::OtpBind { who, .. }
             | EmployeeOrder::OtpRemove { who } => Some(who),
@@ -159,12 +168,15 @@ impl Operator {
                 let unlocked = self.directory.unlock(account(&employee), None).await.map_err(failed)?;
                 Ok(Done::of(unlocked))
             }
+            EmployeeOrder::OtpLook { who } => {
+                let employee = self.known(&who).await?;
+                Ok(Done::OtpBound(self.devices.state(account(&employee)).await?.secret.is_some()))
+            }
             EmployeeOrder::OtpOffer { who } => {
                 let employee = self.known(&who).await?;
-                let replaces = self.devices.state(account(&employee)).await?.secret.is_some();
                 let offer = self.devices.offer(account(&employee), &employee.name).await?;
                 let typed = |secret: &crate::domain::secret::Secret<String>| Typed(secret.reveal().clone());
-                Ok(Done::Offered { secret: typed(&offer.secret), otpauth_url: typed(&offer.otpauth_url), replaces })
+                Ok(Done::Offered { secret: typed(&offer.secret), otpauth_url: typed(&offer.otpauth_url) })
             }
             EmployeeOrder::OtpBind { who, code } => {
                 let employee = self.known(&who).await?;
@@ -188,12 +200,16 @@ impl Operator {
             }
             EmployeeOrder::Logins { employee_id, limit } => {
                 let lines = self.directory.logins(employee_id.as_deref(), limit.min(MOST)).await.map_err(failed)?;
-                self.somebody_unless(!lines.is_empty(), employee_id).await?;
+                if lines.is_empty() {
+                    self.must_be_there(employee_id).await?;
+                }
                 Ok(Done::Logins(lines))
             }
             EmployeeOrder::Events { employee_id, limit } => {
                 let lines = self.directory.deeds(employee_id.as_deref(), limit.min(MOST)).await.map_err(failed)?;
-                self.somebody_unless(!lines.is_empty(), employee_id).await?;
+                if lines.is_empty() {
+                    self.must_be_there(employee_id).await?;
+                }
                 Ok(Done::Events(lines))
             }
         }
@@ -299,11 +315,11 @@ impl Operator {
         })
     }
 
-    /// Of somebody who is asked for by name there must be something, or they must be there.
-    async fn somebody_unless(&self, found: bool, employee_id: Option<String>) -> Result<(), OperateFault> {
+    /// Of whom nothing was found must at least be there, if somebody is asked for.
+    async fn must_be_there(&self, employee_id: Option<String>) -> Result<(), OperateFault> {
         match employee_id {
-            Some(employee_id) if !found => self.known(&Who { employee_id, corp_id: None }).await.map(|_| ()),
-            _ => Ok(()),
+            Some(employee_id) => self.known(&Who { employee_id, corp_id: None }).await.map(|_| ()),
+            None => Ok(()),
         }
     }
 

@@ -45,7 +45,7 @@ impl KeyOrder {
             KeyOrder::List => None,
             KeyOrder::Rotate { turn: Turn::Later } => Some("rotate".to_owned()),
             KeyOrder::Rotate { turn: Turn::Now } => Some("rotate --now".to_owned()),
-            KeyOrder::Remove { id } => Some(format!("remove {id}")),
+            KeyOrder::Remove { id } => Some(format!("remove {}", super::typed_name(id))),
         }
     }
 }

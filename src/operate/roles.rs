@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Done, MOST, OperateFault, Operator, Who, accepted, failed, role_named};
+use super::{Done, MOST, OperateFault, Operator, Who, accepted, failed, role_named, typed_name};
 use crate::directory::{AssignmentsAsked, RoleChange};
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::role::RoleName;
@@ -42,8 +42,8 @@ impl RoleOrder {
     pub(super) fn words(&self) -> Option<String> {
         match self {
             RoleOrder::List { .. } => None,
-            RoleOrder::Grant { role, .. } => Some(format!("grant {role}")),
-            RoleOrder::Take { role, .. } => Some(format!("take {role}")),
+            RoleOrder::Grant { role, .. } => Some(format!("grant {}", typed_name(role))),
+            RoleOrder::Take { role, .. } => Some(format!("take {}", typed_name(role))),
         }
     }
 

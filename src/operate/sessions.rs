@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Done, MOST, OperateFault, Operator, Who, failed};
+use super::{Done, MOST, OperateFault, Operator, Who, failed, typed_name};
 use crate::domain::device;
 use crate::domain::session::{EndCause, Session, SessionId};
 
@@ -31,7 +31,7 @@ impl SessionOrder {
     pub(super) fn words(&self) -> Option<String> {
         match self {
             SessionOrder::List { .. } => None,
-            SessionOrder::End { id } => Some(format!("end {id}")),
+            SessionOrder::End { id } => Some(format!("end {}", typed_name(id))),
             SessionOrder::EndAll { .. } => Some("end --employee".to_owned()),
         }
     }

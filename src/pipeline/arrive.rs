@@ -140,6 +140,9 @@ pub fn check<'a>(gate: &Gate, head: &'a RequestHead<'a>, fields: &'a Fields<'a>)
     check_framing(head, fields)?;
     let host = check_host(head, fields)?;
     let (path, query, target_form) = split_target(head.target, host)?;
+    if path.len() > path::LONGEST {
+        return Err(Error::TargetTooLong);
+    }
     let handshake = upgrade::handshake(head, fields)?;
     Ok(Request { head, fields, path, query, target_form, handshake })
 }

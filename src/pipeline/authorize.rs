@@ -52,7 +52,7 @@ pub fn check_own(access: OwnAccess, session: &Session, now: Timestamp) -> Result
         OwnAccess::SignedIn => None,
         OwnAccess::Admin | OwnAccess::SteppedUpAdmin => Some("admin"),
     };
-    if session.stage == Stage::OtpBinding {
+    if session.stage != Stage::Full {
         return Err(Forbidden::OtpBindingOnly.into());
     }
     if let Some(wanted) = wanted

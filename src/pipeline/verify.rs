@@ -26,7 +26,7 @@ impl Need {
     /// must not take it for the person.
     fn caller(self, known: Arc<Known>) -> Caller {
         match (self, known.session.stage) {
-            (Need::Nobody, Stage::OtpBinding) => Caller::Anonymous,
+            (Need::Nobody, Stage::OtpBinding | Stage::Spent) => Caller::Anonymous,
             (Need::Nobody, Stage::Full) | (Need::Caller, _) => Caller::Known(known),
         }
     }

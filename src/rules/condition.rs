@@ -23,6 +23,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::thread;
 
+use crate::domain::{path, role};
+
 mod pattern;
 
 mod read;
@@ -44,13 +46,13 @@ pub const DEEPEST: u16 = 32;
 pub const HIGHEST_COST: u64 = 10_000;
 
 /// The most roles of an identity whose conditions can be judged.
-pub const MOST_ROLES: usize = 64;
+pub const MOST_ROLES: usize = role::MOST;
 
 /// The longest role, in bytes: as for every role name.
 pub const LONGEST_ROLE: usize = 64;
 
-/// The longest path, in bytes.
-pub const LONGEST_PATH: usize = 8_192;
+/// The longest path, in bytes; no longer one comes this far.
+pub const LONGEST_PATH: usize = path::LONGEST;
 
 /// The longest of all other texts, in bytes.
 pub const LONGEST_FIELD: usize = 256;

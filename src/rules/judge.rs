@@ -120,7 +120,7 @@ impl Check<'_> {
             Check::Token => facts.signed_in().map(|_| ()),
             Check::Stage => match facts.signed_in()?.stage {
                 Stage::Full => Ok(()),
-                Stage::OtpBinding => Err(Forbidden::OtpBindingOnly.into()),
+                Stage::OtpBinding | Stage::Spent => Err(Forbidden::OtpBindingOnly.into()),
             },
             Check::Networks(networks) => {
                 let address = facts.address.to_canonical();

@@ -1,7 +1,7 @@
 //! What administrators do to others: roles, sessions, devices.
 
 use super::SignIn;
-use super::audit::own;
+use super::audit::{UNCHANGED, own};
 use super::roles::{Change, RoleFault};
 use crate::directory::audit::{Deed, Event};
 use crate::directory::factors::{Account, Taken};
@@ -57,15 +57,19 @@ impl SignIn {
             Change::Take => Event::TakeRole,
         };
         let deed = to(admin, &corp_id, &employee_id, event, role.as_str());
-        self.audit.record(deed).await?;
-        let (changed, sessions) = self.roles.change(&corp_id, &employee_id, &role, change).await?;
-        let refusal = match changed {
-            RoleChange::NoEmployee => Forbidden::NoSuchEmployee,
-            RoleChange::LastAdmin => Forbidden::LastAdmin,
-            RoleChange::TooMany => Forbidden::TooManyRoles,
-            RoleChange::Unchanged | RoleChange::Done => return Ok((changed, sessions)),
+        let begun = self.audit.record(deed).await?;
+        let changed = match self.roles.change(&corp_id, &employee_id, &role, change).await {
+            Ok((RoleChange::NoEmployee, _)) => Err(Forbidden::NoSuchEmployee.into()),
+            Ok((RoleChange::LastAdmin, _)) => Err(Forbidden::LastAdmin.into()),
+            Ok((RoleChange::TooMany, _)) => Err(Forbidden::TooManyRoles.into()),
+            Ok((RoleChange::Unchanged, 0)) => {
+                self.audit.came_to_nothing(begun, UNCHANGED).await;
+                return Ok((RoleChange::Unchanged, 0));
+            }
+            Ok(changed) => Ok(changed),
+            Err(fault) => Err(fault.into()),
         };
-        self.audited(deed, Err(refusal.into())).await
+        self.audited(begun, changed).await
     }
 
     /// The roles that an employee of the main corporation has, by assignment, by their agent's record or by default.
@@ -78,9 +82,18 @@ impl SignIn {
     pub async fn end_sessions_of(&self, admin: &Known, employee_id: &str) -> Result<usize, Error> {
         // By name alone: somebody who was removed may have left sessions behind.
         let (corp_id, employee_id) = self.employee_named(employee_id)?;
-        self.audit.record(to(admin, &corp_id, &employee_id, Event::EndSessions, "")).await?;
-        let ended = self.live.end_all_of(&corp_id, &employee_id, EndCause::Operator).await?;
-        if ended == 0 && self.directory.employee(&corp_id, &employee_id).await?.is_none() {
+        let begun = self.audit.record(to(admin, &corp_id, &employee_id, Event::EndSessions, "")).await?;
+        let ended = self.end_all_of(&corp_id, &employee_id).await;
+        match ended {
+            Ok(0) => self.audit.came_to_nothing(begun, UNCHANGED).await,
+            ended => return self.audited(begun, ended).await,
+        }
+        Ok(0)
+    }
+
+    async fn end_all_of(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<usize, Error> {
+        let ended = self.live.end_all_of(corp_id, employee_id, EndCause::Operator).await?;
+        if ended == 0 && self.directory.employee(corp_id, employee_id).await?.is_none() {
             return Err(Forbidden::NoSuchEmployee.into());
         }
         Ok(ended)
@@ -89,9 +102,17 @@ impl SignIn {
     /// Removes an employee's one-time-password device, so that they can bind another.
     pub async fn reset_otp(&self, admin: &Known, employee_id: &str) -> Result<Taken, Error> {
         let (corp_id, employee_id) = self.known_employee(employee_id).await?;
-        self.audit.record(to(admin, &corp_id, &employee_id, Event::OtpReset, "")).await?;
-        let taken = self.directory.remove_otp(Account { corp_id: &corp_id, employee_id: &employee_id }).await?;
-        self.live.step_down(&corp_id, &employee_id).await?;
+        let begun = self.audit.record(to(admin, &corp_id, &employee_id, Event::OtpReset, "")).await?;
+        match self.remove_otp(Account { corp_id: &corp_id, employee_id: &employee_id }).await {
+            Ok(Taken::No) => self.audit.came_to_nothing(begun, UNCHANGED).await,
+            taken => return self.audited(begun, taken).await,
+        }
+        Ok(Taken::No)
+    }
+
+    async fn remove_otp(&self, whose: Account<'_>) -> Result<Taken, Error> {
+        let taken = self.directory.remove_otp(whose).await?;
+        self.live.step_down(whose.corp_id, whose.employee_id).await?;
         Ok(taken)
     }
 

@@ -4,14 +4,14 @@
 //! are the same, and so is the work behind them, down to what is read from the directory and written to it. What
 //! differs comes after the right password.
 
-use super::attempt::Attempt;
+use super::attempt::{Attempt, reason};
 use super::audit::own;
 use super::password::{self, Busy, NewPassword, PasswordHash, Place, Verdict};
 use super::session::LoggedIn;
 use super::tries::Charged;
 use super::{Device, SignIn};
 use crate::directory::audit::Event;
-use crate::directory::factors::{Account, Agent, InPlaceOf, LocalPassword, Tried};
+use crate::directory::factors::{Account, Agent, InPlaceOf, LocalPassword, OtpDevice, Tried};
 use crate::domain::employee::{CorpId, Employee, EmployeeId, Standing};
 use crate::domain::lockout::Told;
 use crate::domain::session::{EndCause, LoginMethod, LoginSource, Session, Stage};
@@ -44,6 +44,19 @@ struct Found {
 impl Found {
     fn account(&self) -> Account<'_> {
         Account { corp_id: &self.employee.corp_id, employee_id: &self.employee.employee_id }
+    }
+}
+
+/// Whether an agent had a one-time-password device when it was looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum DeviceBound {
+    Yes,
+    No,
+}
+
+impl DeviceBound {
+    fn of(device: &OtpDevice) -> Self {
+        if device.secret.is_some() { Self::Yes } else { Self::No }
     }
 }
 
@@ -94,8 +107,8 @@ impl SignIn {
             match self.agent_by_platform(ask.employee_id, code, attempt).await {
                 Ok(found) => {
                     attempt.method = LoginMethod::Oauth2;
-                    let bound = self.devices.state(found.account()).await?.secret.is_some();
-                    if let Some(otp) = ask.otp.filter(|_| bound) {
+                    let bound = DeviceBound::of(&self.devices.state(found.account()).await?);
+                    if let (Some(otp), DeviceBound::Yes) = (ask.otp, bound) {
                         self.step_up_by(&found, otp, attempt).await?;
                     }
                     return self.begin_agent(&found, bound, None, attempt).await;
@@ -118,14 +131,14 @@ impl SignIn {
 
     /// A password that was taken away while it was being checked has not found the new session, nor has a device that
     /// was bound meanwhile been asked.
-    async fn still_proved(&self, found: &Found, bound: bool) -> Result<(), Error> {
+    async fn still_proved(&self, found: &Found, bound: DeviceBound) -> Result<(), Error> {
         let now = self.directory.agent(found.account()).await?.and_then(|agent| agent.password);
         if now.map(|password| password.id) != found.agent.password.as_ref().map(|password| password.id.clone()) {
             return Err(Error::PasswordWrong);
         }
-        match self.devices.state(found.account()).await?.secret {
-            Some(_) if !bound => Err(Error::StepUpRequired),
-            _ => Ok(()),
+        match (bound, DeviceBound::of(&self.devices.state(found.account()).await?)) {
+            (DeviceBound::No, DeviceBound::Yes) => Err(Error::StepUpRequired),
+            (DeviceBound::Yes, _) | (_, DeviceBound::No) => Ok(()),
         }
     }
 
@@ -151,7 +164,7 @@ impl SignIn {
         ask: AgentLogin<'_>,
         password: &str,
         attempt: &mut Attempt<'_>,
-    ) -> Result<(Found, bool, Told), Error> {
+    ) -> Result<(Found, DeviceBound, Told), Error> {
         let named = self.name(ask.employee_id, attempt).await?;
         // Before anything is written: of a storm only those who will have a turn cost the directory something.
         let place = self.passwords.place().map_err(busy)?;
@@ -240,12 +253,17 @@ impl SignIn {
     }
 
     /// A bound device must speak as well: a password alone would be the weaker way in. Tells whether there was one.
-    async fn second_factor(&self, found: &Found, otp: Option<&str>, attempt: &mut Attempt<'_>) -> Result<bool, Error> {
-        if self.devices.state(found.account()).await?.secret.is_none() {
-            return Ok(false);
+    async fn second_factor(
+        &self,
+        found: &Found,
+        otp: Option<&str>,
+        attempt: &mut Attempt<'_>,
+    ) -> Result<DeviceBound, Error> {
+        if DeviceBound::of(&self.devices.state(found.account()).await?) == DeviceBound::No {
+            return Ok(DeviceBound::No);
         }
         self.step_up_by(found, otp.ok_or(Error::StepUpRequired)?, attempt).await?;
-        Ok(true)
+        Ok(DeviceBound::Yes)
     }
 
     /// A code works once: nobody should have to wait for the next one to do what needs one.
@@ -259,11 +277,11 @@ impl SignIn {
     async fn begin_agent(
         &self,
         found: &Found,
-        bound: bool,
+        bound: DeviceBound,
         told: Option<Told>,
         attempt: &mut Attempt<'_>,
     ) -> Result<LoggedIn, Error> {
-        if found.agent.otp_required && !bound {
+        if found.agent.otp_required && bound == DeviceBound::No {
             attempt.stage = Stage::OtpBinding;
         }
         let roles = self.roles_of(&found.employee).await?;
@@ -271,6 +289,29 @@ impl SignIn {
         let mut logged_in = self.logged_in(&session);
         logged_in.failed_tries = told.map(|told| told.failures_since_last_success).filter(|count| *count > 0);
         Ok(logged_in)
+    }
+
+    async fn check_old(&self, place: Place, hash: &PasswordHash, old: &str, whose: Account<'_>) -> Result<(), Error> {
+        let charged = self.tries.charge(Tried::Password, whose).await?;
+        match self.check_password(place, Some(hash), old, whose, &charged).await? {
+            Verdict::Right { .. } => self.tries.forgive(Tried::Password, whose).await,
+            Verdict::Wrong => Err(Error::OldPasswordWrong),
+        }
+    }
+
+    /// Puts a password in the place of the one that was asked for, and tells its id. Hashing has waited for its turn:
+    /// whoever was thrown out meanwhile sets nothing, nor does anybody who was slower than another.
+    async fn replace_password(
+        &self,
+        known: &Known,
+        old: Option<&LocalPassword>,
+        hash: &PasswordHash,
+    ) -> Result<String, Error> {
+        self.still(known).await?;
+        let whose = Account { corp_id: &known.session.corp_id, employee_id: &known.session.employee_id };
+        let seen = old.map(|password| password.id.as_str());
+        let set = self.directory.set_password(whose, &hash.phc(), InPlaceOf::Only(seen)).await?;
+        set.ok_or(if seen.is_some() { Error::OldPasswordWrong } else { Error::OldPasswordMissing })
     }
 
     /// Sets the caller's local password: the first one, or another one for whoever knows the old one.
@@ -282,23 +323,17 @@ impl SignIn {
         if let Some(hash) = parse(agent.password.as_ref())? {
             let old = old.ok_or(Error::OldPasswordMissing)?;
             let place = self.passwords.place().map_err(busy)?;
-            let charged = self.audited(deed, self.tries.charge(Tried::Password, whose).await).await?;
-            match self.check_password(place, Some(&hash), old, whose, &charged).await? {
-                Verdict::Right { .. } => self.tries.forgive(Tried::Password, whose).await?,
-                Verdict::Wrong => return self.audited(deed, Err(Error::OldPasswordWrong)).await,
+            if let Err(error) = self.check_old(place, &hash, old, whose).await {
+                self.audit.refuse(deed, reason(&error)).await;
+                return Err(error);
             }
         }
         let hints = [session.employee_id.as_str(), &session.name, session.corp_id.as_str(), "deskgate"];
         let new = NewPassword::check(new, &hints).map_err(|fault| BadRequest::NewPassword(fault.phrase()))?;
         let hash = self.passwords.hash(&new).await.map_err(busy)?;
-        // Hashing waits for its turn: whoever was thrown out meanwhile sets nothing, and only what was asked for is replaced.
-        self.still(known).await?;
-        let seen = agent.password.as_ref().map(|password| password.id.as_str());
-        self.audit.record(deed).await?;
-        let Some(id) = self.directory.set_password(whose, &hash.phc(), InPlaceOf::Only(seen)).await? else {
-            let error = if seen.is_some() { Error::OldPasswordWrong } else { Error::OldPasswordMissing };
-            return self.audited(deed, Err(error)).await;
-        };
+        let begun = self.audit.record(deed).await?;
+        let set = self.replace_password(known, agent.password.as_ref(), &hash).await;
+        let id = self.audited(begun, set).await?;
         if session.password_id.is_some() {
             self.live.repass(&session.id, &id).await?;
         }

@@ -9,6 +9,9 @@ use crate::directory::{Directory, DirectoryError};
 use crate::domain::session::Session;
 use crate::error::{Error, chain};
 
+/// Why a deed came to nothing that found everything so already.
+pub const UNCHANGED: &str = "unchanged";
+
 /// The audit log, for people's deeds and operators' orders alike.
 #[derive(Clone)]
 pub struct Audit {
@@ -22,28 +25,44 @@ impl Audit {
     }
 
     /// Puts a deed down before it is done: what cannot be put down is not done.
-    pub async fn record(&self, deed: Deed<'_>) -> Result<(), DirectoryError> {
-        self.directory.record_deed(deed, "").await?;
-        let Deed { corp_id, employee_id, event, by, session_id, detail } = deed;
-        tracing::info!(
-            target: "deskgate::audit",
-            { employee.id = employee_id, corp.id = corp_id, by = by, session.id = session_id, detail = detail },
-            "{}", event.as_str()
-        );
-        Ok(())
+    pub async fn record<'a>(&self, deed: Deed<'a>) -> Result<Begun<'a>, DirectoryError> {
+        let id = self.directory.record_deed(deed, "").await?;
+        tell(deed, None);
+        Ok(Begun { id, deed })
     }
 
-    /// Puts down that a deed was refused. It is refused whether that can be put down or not.
+    /// Puts down that a deed was refused before it could begin. It is refused whether that can be put down or not.
     pub async fn refuse(&self, deed: Deed<'_>, why: &str) {
-        let Deed { corp_id, employee_id, event, by, session_id, detail } = deed;
-        tracing::info!(
-            target: "deskgate::audit",
-            { employee.id = employee_id, corp.id = corp_id, by = by, session.id = session_id, detail = detail },
-            "{} refused: {why}", event.as_str()
-        );
-        if let Err(fault) = self.directory.record_deed(deed, why).await {
-            tracing::error!(error = %chain(&fault), "a refusal is missing in the audit log");
-        }
+        tell(deed, Some(why));
+        missing(self.directory.record_deed(deed, why).await);
+    }
+
+    /// Puts down why a deed came to nothing.
+    pub async fn came_to_nothing(&self, begun: Begun<'_>, why: &str) {
+        tell(begun.deed, Some(why));
+        missing(self.directory.refuse_deed(&begun.id, why).await);
+    }
+}
+
+/// A deed that was put down, and may be done.
+pub struct Begun<'a> {
+    id: String,
+    deed: Deed<'a>,
+}
+
+fn tell(deed: Deed<'_>, refused: Option<&str>) {
+    let Deed { corp_id, employee_id, event, by, session_id, detail } = deed;
+    tracing::info!(
+        target: "deskgate::audit",
+        { event = event.as_str(), employee.id = employee_id, corp.id = corp_id, by = by, session.id = session_id,
+          detail = detail, refused = refused },
+        "{}{}", if refused.is_some() { "came to nothing: " } else { "" }, event.words()
+    );
+}
+
+fn missing<T>(put_down: Result<T, DirectoryError>) {
+    if let Err(fault) = put_down {
+        tracing::error!(error = %chain(&fault), "a refusal is missing in the audit log");
     }
 }
 
@@ -60,10 +79,10 @@ pub(super) fn own<'a>(session: &'a Session, event: Event, detail: &'a str) -> De
 }
 
 impl SignIn {
-    /// Puts down why something came to nothing, if it did.
-    pub(super) async fn audited<T>(&self, deed: Deed<'_>, outcome: Result<T, Error>) -> Result<T, Error> {
+    /// Puts down why a deed came to nothing, if it did.
+    pub(super) async fn audited<T>(&self, begun: Begun<'_>, outcome: Result<T, Error>) -> Result<T, Error> {
         if let Err(error) = &outcome {
-            self.audit.refuse(deed, reason(error)).await;
+            self.audit.came_to_nothing(begun, reason(error)).await;
         }
         outcome
     }

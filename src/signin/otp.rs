@@ -1,9 +1,11 @@
 //! One-time passwords: a device is set up, bound by its first code, and its codes step a session up.
 
+use std::time::Duration;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use super::attempt::Attempt;
+use super::attempt::{Attempt, reason};
 use super::audit::own;
 use super::session::LoggedIn;
 use super::{Device, SignIn};
@@ -33,11 +35,14 @@ pub struct OtpStatus {
     pub stepped_up_until: Option<Timestamp>,
 }
 
+/// How long a half-authenticated session that has bound a device can still be told so.
+const SPENT_FOR: Duration = Duration::from_secs(60);
+
 /// A device was bound.
 pub struct Bound {
     /// Until when the session is stepped up.
     pub stepped_up_until: Timestamp,
-    /// A full session, for whoever had half a one.
+    /// A full session, for whoever had a half-authenticated one.
     pub login: Option<LoggedIn>,
 }
 
@@ -59,8 +64,9 @@ impl SignIn {
     pub async fn otp_setup(&self, known: &Known) -> Result<OtpSetup, Error> {
         let session = &known.session;
         self.may_bind_otp(session).await?;
-        self.audit.record(own(session, Event::OtpSetup, "")).await?;
-        let offer = self.devices.offer(account(session), &session.name).await?;
+        let begun = self.audit.record(own(session, Event::OtpSetup, "")).await?;
+        let offer = self.devices.offer(account(session), &session.name).await;
+        let offer = self.audited(begun, offer).await?;
         let url = offer.otpauth_url.reveal();
         let picture = qr_image::png(url).map_err(|fault| Error::unexpected(Part::Gateway, fault))?;
         Ok(OtpSetup {
@@ -70,28 +76,45 @@ impl SignIn {
         })
     }
 
-    /// Takes the offered secret into use. The owner of a half-authenticated session gets a full one beside it: the
-    /// token that they have says what it opens, and goes on opening no more than that.
+    /// Takes the offered secret into use. A full session takes the place of a half-authenticated one: a token says what
+    /// it opens, and never opens more than that.
     pub async fn otp_bind(&self, known: &Known, code: &str, device: &Device) -> Result<Bound, Error> {
         let session = &known.session;
         let in_use = self.may_bind_otp(session).await?;
-        let deed = own(session, Event::OtpBind, "");
-        self.audit.record(deed).await?;
-        let bound = self.devices.bind(account(session), in_use.as_deref(), code).await;
-        self.audited(deed, bound).await?;
+        let begun = self.audit.record(own(session, Event::OtpBind, "")).await?;
+        let bound = self.bind_and_begin(known, in_use.as_deref(), code, device).await;
+        self.audited(begun, bound).await
+    }
+
+    async fn bind_and_begin(
+        &self,
+        known: &Known,
+        in_use: Option<&str>,
+        code: &str,
+        device: &Device,
+    ) -> Result<Bound, Error> {
+        let session = &known.session;
+        self.devices.bind(account(session), in_use, code).await?;
         if in_use.is_some() {
             // What the device before it has stepped up goes with it.
             self.live.step_down(&session.corp_id, &session.employee_id).await?;
         }
-        match session.stage {
-            Stage::Full => Ok(Bound { stepped_up_until: self.step_up(session).await?, login: None }),
-            Stage::OtpBinding => self.begin_bound(known, device).await,
+        if session.stage == Stage::Full {
+            return Ok(Bound { stepped_up_until: self.step_up(session).await?, login: None });
+        }
+        match self.live.spend(&session.id, self.clock.now().plus(SPENT_FOR)).await? {
+            Switched::Done(_) => self.begin_bound(session, device).await,
+            Switched::NotHeld => Err(Forbidden::OtpBound.into()),
+            Switched::Gone => {
+                // Thrown out in this very moment: what they have bound is none of the owner's.
+                self.directory.remove_otp(account(session)).await?;
+                Err(Error::InvalidToken(TokenFault::Revoked))
+            }
         }
     }
 
-    /// The full session of somebody who had a half-authenticated one, and has just bound a device.
-    async fn begin_bound(&self, known: &Known, device: &Device) -> Result<Bound, Error> {
-        let half = &known.session;
+    /// The full session of somebody whose half-authenticated one is spent.
+    async fn begin_bound(&self, half: &Session, device: &Device) -> Result<Bound, Error> {
         let employee = self.directory.employee(&half.corp_id, &half.employee_id).await?;
         let employee = employee.ok_or(Error::InvalidToken(TokenFault::Revoked))?;
         let stepped_up_until = self.clock.now().plus(self.settings.otp_valid_for);
@@ -100,10 +123,13 @@ impl SignIn {
         attempt.password_id.clone_from(&half.password_id);
         let roles = self.roles_of(&employee).await?;
         let full = self.begin(&employee, roles, &mut attempt).await?;
-        // Whoever threw the half one out meanwhile has not found this one.
-        if let Err(error) = self.still(known).await {
-            self.live.end(&full.id, EndCause::Operator).await?;
-            return Err(error);
+        // A password that was taken away meanwhile has not found this session.
+        if half.password_id.is_some() {
+            let agent = self.directory.agent(account(half)).await?;
+            if agent.and_then(|agent| agent.password).map(|password| password.id) != half.password_id {
+                self.live.end(&full.id, EndCause::Operator).await?;
+                return Err(Error::InvalidToken(TokenFault::Revoked));
+            }
         }
         Ok(Bound { stepped_up_until, login: Some(self.logged_in(&full)) })
     }
@@ -113,14 +139,17 @@ impl SignIn {
         let session = &known.session;
         let bound = self.devices.state(account(session)).await?.secret.is_some();
         // Half-authenticated means that there was no device: one that is there now was bound by somebody else.
-        if bound && session.stage == Stage::OtpBinding {
+        if bound && session.stage != Stage::Full {
             return Err(Forbidden::OtpBound.into());
         }
         let deed = own(session, Event::StepUp, "");
-        let verified = self.devices.verify(account(session), code).await;
-        self.audited(deed, verified).await?;
-        self.audit.record(deed).await?;
-        self.step_up(session).await
+        if let Err(error) = self.devices.verify(account(session), code).await {
+            self.audit.refuse(deed, reason(&error)).await;
+            return Err(error);
+        }
+        let begun = self.audit.record(deed).await?;
+        let stepped_up = self.step_up(session).await;
+        self.audited(begun, stepped_up).await
     }
 
     /// Whether the caller may bind a device: always the first one, another one only freshly stepped up. Tells which
@@ -128,8 +157,8 @@ impl SignIn {
     async fn may_bind_otp(&self, session: &Session) -> Result<Option<String>, Error> {
         let in_use = self.devices.state(account(session)).await?.secret;
         match (&in_use, session.stage) {
-            (None, _) => Ok(in_use),
-            (Some(_), Stage::OtpBinding) => Err(Forbidden::OtpBound.into()),
+            (_, Stage::Spent) | (Some(_), Stage::OtpBinding) => Err(Forbidden::OtpBound.into()),
+            (None, Stage::Full | Stage::OtpBinding) => Ok(in_use),
             (Some(_), Stage::Full) if session.is_stepped_up(self.clock.now()) => Ok(in_use),
             (Some(_), Stage::Full) => Err(Error::StepUpRequired),
         }

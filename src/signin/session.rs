@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::attempt::Attempt;
 use super::audit::own;
 use super::{Device, SignIn};
-use crate::directory::audit::Event;
+use crate::directory::audit::{Deed, Event};
 use crate::directory::factors::Account;
 use crate::domain::clock::Timestamp;
 use crate::domain::device;
@@ -210,8 +210,13 @@ impl SignIn {
 
     /// Ends the caller's session. Durable when it returns.
     pub async fn logout(&self, known: &Known) -> Result<(), Error> {
-        self.audit.record(own(&known.session, Event::Logout, "")).await?;
-        Ok(self.live.end(&known.session.id, EndCause::Logout).await?)
+        self.end_audited(own(&known.session, Event::Logout, ""), &known.session.id, EndCause::Logout).await
+    }
+
+    async fn end_audited(&self, deed: Deed<'_>, id: &SessionId, cause: EndCause) -> Result<(), Error> {
+        let begun = self.audit.record(deed).await?;
+        let ended = self.live.end(id, cause).await.map_err(Error::from);
+        self.audited(begun, ended).await
     }
 
     /// The caller's sessions, newest first, each with when it was last used.
@@ -240,8 +245,8 @@ impl SignIn {
         if session.id == known.session.id {
             return self.logout(known).await;
         }
-        self.audit.record(own(&known.session, Event::EndSession, session.id.as_str())).await?;
-        Ok(self.live.end(&session.id, EndCause::Owner).await?)
+        let deed = own(&known.session, Event::EndSession, session.id.as_str());
+        self.end_audited(deed, &session.id, EndCause::Owner).await
     }
 
     /// Makes another held role the active one. Durable when it returns; a logout meanwhile wins.
@@ -249,13 +254,15 @@ impl SignIn {
         if !known.session.holds(role) {
             return Err(Forbidden::RoleNotHeld(RoleName::new(cut(role))).into());
         }
-        self.audit.record(own(&known.session, Event::SwitchRole, role)).await?;
+        let begun = self.audit.record(own(&known.session, Event::SwitchRole, role)).await?;
         let role = RoleName::new(role);
-        match self.live.switch_role(&known.session.id, &role).await? {
-            Switched::Done(_) => Ok(role),
-            Switched::NotHeld => Err(Forbidden::RoleNotHeld(role).into()),
-            Switched::Gone => Err(Error::InvalidToken(TokenFault::Revoked)),
-        }
+        let switched = match self.live.switch_role(&known.session.id, &role).await {
+            Ok(Switched::Done(_)) => Ok(role),
+            Ok(Switched::NotHeld) => Err(Forbidden::RoleNotHeld(role).into()),
+            Ok(Switched::Gone) => Err(Error::InvalidToken(TokenFault::Revoked)),
+            Err(fault) => Err(fault.into()),
+        };
+        self.audited(begun, switched).await
     }
 }
 

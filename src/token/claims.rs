@@ -46,7 +46,7 @@ impl Claims {
             jti: session.id.clone(),
             iat: issued,
             nbf: issued,
-            // Rounded up: the record ends the session to the millisecond, the claim must not come before it.
+            // To the second, as `iat` is: the two are the lifetime apart. The record ends the session to the millisecond.
             exp: session.expires_at.seconds(),
             corp_id: session.corp_id.clone(),
             name: session.name.clone(),

@@ -55,6 +55,11 @@ impl Vault {
         Some(plain.to_vec())
     }
 
+    /// Whether it opens what older keys have closed.
+    pub fn has_older(&self) -> bool {
+        !self.older.is_empty()
+    }
+
     /// How every text begins that the current key has closed.
     pub fn current_prefix(&self) -> String {
         format!("{FORM}.{}.", self.current.id)

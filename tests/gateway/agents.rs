@@ -52,11 +52,7 @@ async fn demand_device(desk: &Gateway, employee: &str) {
 
 /// A device that somebody has just bound, with the code of the step before this one.
 async fn bound_device(client: &Client) -> OtpSecret {
-    // Codes change every 30 s: far enough from the next change for it not to come in between.
-    eventually("a step with time left", || async {
-        (Clock::system().now().seconds().rem_euclid(30) < 20).then_some(())
-    })
-    .await;
+    time_left_in_step().await;
     let data = client.post("/api/auth/otp-setup").await.expect_code(0).data();
     let device = OtpSecret::from_bytes(&base32(data["secret"].as_str().expect("text"))).expect("a secret");
     client.post_json("/api/auth/otp-bind", &json!({ "code": code_of(&device, -1) })).await.expect_code(0);
@@ -393,6 +389,55 @@ async fn a_sign_in_that_races_the_binding_of_a_device_gives_no_full_token_for_a_
             assert_eq!(data["stage"], "otp_binding", "round {round}");
         }
         desk.command(&["employee", "otp-remove", "a2001", "--yes"]).await.success();
+    }
+}
+
+#[tokio::test]
+async fn a_half_authenticated_token_binds_one_device_also_after_a_reset() {
+    let desk = with_password().await;
+    demand_device(&desk, "a2001").await;
+    let data = login(&desk, json!({ "employee_id": "a2001", "password": GOOD })).await.expect_code(0).data();
+    let half = desk.bearing(data["token"].as_str().expect("a token"));
+    bound_device(&half).await;
+    desk.command(&["employee", "otp-remove", "a2001", "--yes"]).await.success();
+    half.post("/api/auth/otp-setup").await.expect_code(1003);
+    half.post_json("/api/auth/otp-bind", &json!({ "code": "000000" })).await.expect_code(1003);
+}
+
+#[tokio::test]
+async fn no_full_session_escapes_a_new_password_by_binding_a_device_meanwhile() {
+    let desk = with_password().await;
+    demand_device(&desk, "a2001").await;
+    for round in 0..3 {
+        let password = format!("{GOOD} {round}");
+        desk.command_hearing(&["agent", "password", "a2001"], &format!("{password}\n")).await.success();
+        let mut halves = Vec::new();
+        for _ in 0..12 {
+            let data =
+                login(&desk, json!({ "employee_id": "a2001", "password": password })).await.expect_code(0).data();
+            halves.push(desk.bearing(data["token"].as_str().expect("a token")));
+        }
+        let oldest = &halves[0];
+        let data = oldest.post("/api/auth/otp-setup").await.expect_code(0).data();
+        let device = OtpSecret::from_bytes(&base32(data["secret"].as_str().expect("text"))).expect("a secret");
+        let binding = async {
+            // The newest is the first to go.
+            let newest = halves.last().expect("one");
+            eventually("the end of the newest", || async {
+                (newest.get("/api/auth/me").await.code() == 1001).then_some(())
+            })
+            .await;
+            oldest.post_json("/api/auth/otp-bind", &json!({ "code": code_of(&device, 0) })).await
+        };
+        let order = desk.command_hearing(&["agent", "password", "a2001"], "tidal meadow 47 envelope\n");
+        let (bound, ordered) = tokio::join!(binding, order);
+        ordered.success();
+        if bound.code() == 0 {
+            let data = bound.data();
+            let full = desk.bearing(data["login"]["token"].as_str().expect("a token"));
+            full.get("/api/auth/me").await.expect_invalid_token();
+        }
+        desk.command(&["employee", "otp-remove", "a2001", "--yes"]).await;
     }
 }
 

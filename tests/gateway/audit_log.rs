@@ -1,18 +1,20 @@
 //! The audit log: what is done to accounts and sessions is put down before it is done, and what cannot be put down is
 //! not done.
 
-use deskgate::domain::clock::Clock;
-use deskgate::signin::totp::{OtpSecret, Step};
-
 use crate::support::*;
 
 const GOOD: &str = "correct horse battery staple";
 
-/// The newest line about somebody, by its event, detail and refusal.
-async fn last(desk: &Gateway, whose: &str) -> Value {
-    let text = desk.command(&["employee", "events", whose, "--limit", "1", "--json"]).await.success();
+/// The lines about somebody, newest first.
+async fn events(desk: &Gateway, whose: &str) -> Vec<Value> {
+    let text = desk.command(&["employee", "events", whose, "--json"]).await.success();
     let lines: Value = serde_json::from_str(&text).expect("JSON");
-    lines[0].clone()
+    lines.as_array().expect("a list").clone()
+}
+
+/// The newest one.
+async fn last(desk: &Gateway, whose: &str) -> Value {
+    events(desk, whose).await.first().expect("a line").clone()
 }
 
 #[track_caller]
@@ -20,27 +22,14 @@ fn expect(line: &Value, event: &str, by: &str, refused: &str) {
     assert_eq!((&line["event"], &line["by"], &line["refused"]), (&json!(event), &json!(by), &json!(refused)), "{line}");
 }
 
-struct Device(OtpSecret);
+/// A device that was bound with the code of the step before this one.
+async fn bound(client: &Client) -> Device {
+    time_left_in_step().await;
+    Device::bound(client).await
+}
 
-impl Device {
-    /// Sets one up and binds it, with the code of the step before this one.
-    async fn bound(client: &Client) -> Device {
-        // Codes change every 30 s: far enough from the next change for it not to come in between.
-        eventually("a step with time left", || async {
-            (Clock::system().now().seconds().rem_euclid(30) < 20).then_some(())
-        })
-        .await;
-        let data = client.post("/api/auth/otp-setup").await.expect_code(0).data();
-        let secret = OtpSecret::from_bytes(&base32(data["secret"].as_str().expect("text"))).expect("a secret");
-        let device = Device(secret);
-        client.post_json("/api/auth/otp-bind", &device.code(-1)).await.expect_code(0);
-        device
-    }
-
-    fn code(&self, steps: i64) -> Value {
-        let step = Step::at(Clock::system().now()).number() + steps;
-        json!({ "code": self.0.code(Step::from_number(step)).text() })
-    }
+fn code(device: &Device, steps: i64) -> Value {
+    json!({ "code": device.code(steps) })
 }
 
 #[tokio::test]
@@ -66,24 +55,54 @@ async fn what_people_do_to_their_own_account_is_put_down() {
     set(json!({ "old_password": "wrong", "new_password": "tidal meadow 47 envelope" })).await.expect_code(1016);
     expect(&last(&desk, "a2001").await, "set_password", "a2001", "old_password_wrong");
 
-    let device = Device::bound(&anton).await;
+    let device = bound(&anton).await;
     expect(&last(&desk, "a2001").await, "otp_bind", "a2001", "");
-    anton.post_json("/api/auth/otp-verify", &device.code(0)).await.expect_code(0);
+    anton.post_json("/api/auth/otp-verify", &code(&device, 0)).await.expect_code(0);
     expect(&last(&desk, "a2001").await, "step_up", "a2001", "");
-    anton.post_json("/api/auth/otp-verify", &device.code(0)).await.expect_code(1022);
+    anton.post_json("/api/auth/otp-verify", &code(&device, 0)).await.expect_code(1022);
     expect(&last(&desk, "a2001").await, "step_up", "a2001", "wrong_otp");
     anton.post("/api/auth/otp-setup").await.expect_code(0);
     expect(&last(&desk, "a2001").await, "otp_setup", "a2001", "");
     anton.post("/api/auth/logout").await.expect_code(0);
     expect(&last(&desk, "a2001").await, "logout", "a2001", "");
-    desk.logged(&["deskgate::audit", "logout", "a2001", &jti_of(anton.token())]).await;
+    desk.logged(&["deskgate::audit", "logged out", "a2001", &jti_of(anton.token())]).await;
+}
+
+#[tokio::test]
+async fn a_deed_that_comes_to_nothing_is_one_line() {
+    let desk = Gateway::start().await;
+    let alice = desk.sign_in("u1001").await;
+    alice.post("/api/auth/otp-setup").await.expect_code(0);
+    alice.post_json("/api/auth/otp-bind", &json!({ "code": "000000" })).await.expect_code(1022);
+    let lines = events(&desk, "u1001").await;
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    expect(&lines[0], "otp_bind", "u1001", "wrong_otp");
+    expect(&lines[1], "otp_setup", "u1001", "");
+}
+
+#[tokio::test]
+async fn what_is_pasted_where_a_name_belongs_is_not_put_down() {
+    let desk = Gateway::start().await;
+    let alice = desk.sign_in("u1001").await;
+    for args in [
+        ["session", "end", alice.token(), "--json"],
+        ["key", "remove", alice.token(), "--yes"],
+        ["role", "grant", "u1001", alice.token()],
+    ] {
+        let ran = desk.command(&args).await;
+        assert!(!ran.status.success(), "{}", ran.said());
+    }
+    let signature = alice.token().rsplit('.').next().expect("a signature");
+    let lines = desk.command(&["employee", "events", "--json"]).await.success();
+    assert_eq!(lines.matches("(no name)").count(), 3, "{lines}");
+    assert!(!lines.contains(signature) && !desk.logs().contains(signature), "a token was put down");
 }
 
 #[tokio::test]
 async fn what_others_do_to_an_account_is_put_down() {
     let desk = Gateway::start().await;
     let admin = desk.sign_in("m5001").await;
-    Device::bound(&admin).await;
+    bound(&admin).await;
     let roles = async |method: &str, body: Value| {
         let json = [("Content-Type", "application/json")];
         admin.send(method, "/api/admin/roles/user-roles", &json, body.to_string().as_bytes()).await
@@ -95,11 +114,21 @@ async fn what_others_do_to_an_account_is_put_down() {
     roles("DELETE", json!({ "employee_id": "u1001", "role": "agent" })).await.expect_code(0);
     expect(&last(&desk, "u1001").await, "take_role", "m5001", "");
     roles("DELETE", json!({ "employee_id": "m5001", "role": "admin" })).await.expect_code(1003);
-    expect(&last(&desk, "m5001").await, "take_role", "m5001", "forbidden");
-    admin.send("DELETE", "/api/admin/otp?employee_id=u1001", &[], b"").await.expect_code(0);
-    expect(&last(&desk, "u1001").await, "otp_reset", "m5001", "");
-    admin.send("DELETE", "/api/admin/sessions?employee_id=u1001", &[], b"").await.expect_code(0);
-    expect(&last(&desk, "u1001").await, "end_sessions", "m5001", "");
+    expect(&last(&desk, "m5001").await, "take_role", "m5001", "last_admin");
+    roles("PUT", json!({ "employee_id": "z9999", "role": "agent" })).await.expect_code(1003);
+    let lines = events(&desk, "z9999").await;
+    assert_eq!(lines.len(), 1, "one deed, one line: {lines:?}");
+    expect(&lines[0], "grant_role", "m5001", "no_such_employee");
+    let alice = desk.sign_in("u1001").await;
+    bound(&alice).await;
+    for refused in ["", "unchanged"] {
+        admin.send("DELETE", "/api/admin/otp?employee_id=u1001", &[], b"").await.expect_code(0);
+        expect(&last(&desk, "u1001").await, "otp_reset", "m5001", refused);
+    }
+    for refused in ["", "unchanged"] {
+        admin.send("DELETE", "/api/admin/sessions?employee_id=u1001", &[], b"").await.expect_code(0);
+        expect(&last(&desk, "u1001").await, "end_sessions", "m5001", refused);
+    }
 
     let by = format!("uid {}", nix::unistd::getuid());
     let orders: [(&[&str], &str, &str); 6] = [
@@ -108,7 +137,7 @@ async fn what_others_do_to_an_account_is_put_down() {
         (&["employee", "enable", "u1001"], "employee enable", ""),
         (&["agent", "add", "u1001", "--otp-required"], "agent add --role agent --otp-required true", ""),
         (&["agent", "add", "u1001"], "agent add --role agent --otp-required false", "refused"),
-        (&["session", "end", "--employee", "u1001"], "session end --employee", ""),
+        (&["session", "end", "--employee", "u1001"], "session end --employee", "unchanged"),
     ];
     for (args, detail, refused) in orders {
         desk.command(args).await;
@@ -131,7 +160,7 @@ async fn what_others_do_to_an_account_is_put_down() {
 async fn what_cannot_be_put_down_is_not_done() {
     let desk = Gateway::start().await;
     let anton = desk.sign_in("a2001").await;
-    let device = Device::bound(&anton).await;
+    let device = bound(&anton).await;
     let mut database = database(&desk).await;
     sqlx::raw_sql("ALTER TABLE audit_log RENAME TO elsewhere").execute(&mut database).await.expect("a change");
 
@@ -140,7 +169,7 @@ async fn what_cannot_be_put_down_is_not_done() {
     anton.send("DELETE", "/api/auth/sessions", &[], b"").await.expect_code(0);
     anton.post_json("/api/agents/password", &json!({ "new_password": GOOD })).await.expect_code(1503);
     let other = desk.sign_in("a2001").await;
-    other.post_json("/api/auth/otp-verify", &device.code(0)).await.expect_code(1503);
+    other.post_json("/api/auth/otp-verify", &code(&device, 0)).await.expect_code(1503);
     assert_eq!(other.get("/api/auth/otp-status").await.expect_code(0).data()["stepped_up_until"], Value::Null);
     anton.send("DELETE", "/api/auth/sessions", &[], b"").await.expect_code(1503);
     let order = desk.command(&["employee", "disable", "a2001"]).await;
@@ -164,7 +193,7 @@ async fn however_quiet_the_log_audit_lines_come() {
     let anton = desk.sign_in("a2001").await;
     anton.get("/api/desk/x").await.expect_status(200);
     anton.post("/api/auth/logout").await.expect_code(0);
-    desk.logged(&["deskgate::audit", "logout", "a2001"]).await;
+    desk.logged(&["deskgate::audit", "logged out", "a2001"]).await;
     assert!(!desk.logs().contains("deskgate::request"), "and no others");
 }
 

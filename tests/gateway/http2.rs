@@ -321,10 +321,11 @@ async fn too_much_of_a_head_is_refused() {
     let names: Vec<String> = (0..110).map(|number| format!("x-line-{number}")).collect();
     let lines: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "x")).collect();
     alice.send("GET", "/api/desk/x", &lines, b"").await.expect_code(1431);
-    let target = |length: usize| format!("/api/desk/{}", "x".repeat(length - "/api/desk/".len()));
+    let target = |length: usize| format!("/api/desk/?{}", "x".repeat(length - "/api/desk/?".len()));
     for length in [16_385, 33_000, 60_000] {
         alice.get(&target(length)).await.expect_code(1414);
     }
+    alice.get(&format!("/api/desk/{}", "x".repeat(8_192))).await.expect_code(1414);
     assert!(desk.upstream.requests().is_empty());
     alice.get(&target(16_384)).await.expect_status(200);
     alice.get("/api/desk/x").await.expect_status(200);

@@ -1,6 +1,6 @@
 //! /api/auth/otp-*: a device is set up, bound and used; a code works once; wrong ones lock the account.
 
-use deskgate::domain::clock::{Clock, Timestamp};
+use deskgate::domain::clock::Timestamp;
 use deskgate::signin::totp::{Code, OtpSecret, Step};
 
 use crate::support::*;
@@ -20,51 +20,8 @@ async fn desk() -> Gateway {
 }
 
 async fn desk_with(settings: &str) -> Gateway {
-    // Codes change every 30 s: a test begins when the next change is far enough away not to come in between.
-    eventually("a step with time left", || async {
-        (Clock::system().now().seconds().rem_euclid(30) < 20).then_some(())
-    })
-    .await;
+    time_left_in_step().await;
     Gateway::setup().more_rules(STEP_UP).toml(settings).start().await
-}
-
-/// A person's device.
-struct Device {
-    secret: OtpSecret,
-}
-
-impl Device {
-    /// Sets one up and reads its secret from the link in the QR code.
-    async fn offered(client: &Client) -> Device {
-        let data = client.post("/api/auth/otp-setup").await.expect_code(0).data();
-        use base64::Engine;
-        let picture = data["qrcode_png_base64"].as_str().expect("a picture");
-        let picture = base64::engine::general_purpose::STANDARD.decode(picture).expect("base64");
-        let url = read_code(&picture);
-        assert_eq!(data["otpauth_url"], url.as_str(), "the code says the link");
-        assert!(url.starts_with("otpauth://totp/"), "{url}");
-        let text = query_of(&url, "secret").expect("a secret");
-        assert_eq!(data["secret"], text.as_str());
-        Device { secret: OtpSecret::from_bytes(&base32(&text)).expect("a secret") }
-    }
-
-    async fn bound(client: &Client) -> Device {
-        let device = Device::offered(client).await;
-        client.post_json("/api/auth/otp-bind", &json!({ "code": device.code(-1) })).await.expect_code(0);
-        device
-    }
-
-    /// The code so many steps from now.
-    fn code(&self, steps: i64) -> String {
-        let step = Step::at(Clock::system().now()).number() + steps;
-        self.secret.code(Step::from_number(step)).text()
-    }
-
-    /// A code that fits at no time near now.
-    fn wrong(&self) -> String {
-        let near: Vec<String> = (-3..=3).map(|steps| self.code(steps)).collect();
-        (0..).map(|number| format!("{number:06}")).find(|code| !near.contains(code)).expect("one of a million")
-    }
 }
 
 async fn verify(client: &Client, code: &str) -> Answer {
@@ -90,7 +47,7 @@ async fn devices_go_on_when_the_key_of_their_secrets_changes() {
     // From the key that the gateway has made to a configured one; once it has started, the old one can go.
     configure(&desk, &format!("key_file = \"{first}\""));
     desk.restart().await;
-    assert!(desk.logs().contains("closed anew"), "it says so");
+    assert!(desk.logs().contains("otp.old_key_files can go"), "it says so");
     std::fs::remove_file(desk.data_dir().join("keys").join("vault.key")).expect("an old key");
     desk.restart().await;
     verify(&alice, &device.code(0)).await.expect_code(0);

@@ -258,11 +258,7 @@ fn read_drawn(drawn: &[String]) -> String {
 
 /// Binds a device to a2001 as a person would, with a wrong code first: its secret, and that as it can be typed in.
 async fn bind_in_terminal(desk: &Gateway) -> (OtpSecret, String) {
-    // Codes change every 30 s: begun when the next change is far enough away not to come in between.
-    eventually("a step with time left", || async {
-        (Clock::system().now().seconds().rem_euclid(30) < 20).then_some(())
-    })
-    .await;
+    time_left_in_step().await;
     let mut bind = desk.command_begun(&["employee", "otp-bind", "a2001"]);
     let mut input = bind.stdin.take().expect("an input");
     let mut output = BufReader::new(bind.stdout.take().expect("an output"));
@@ -323,6 +319,16 @@ async fn a_device_takes_the_place_of_another_only_when_that_is_meant() {
     assert!(!ran.said().contains("type in:"), "a secret is shown");
     let code = first.code(Step::at(Clock::system().now())).text();
     desk.sign_in("a2001").await.post_json("/api/auth/otp-verify", &json!({ "code": code })).await.expect_code(0);
+    let anton = desk.sign_in("a2001").await;
+    let next = first.code(Step::from_number(Step::at(Clock::system().now()).number() + 1)).text();
+    anton.post_json("/api/auth/otp-verify", &json!({ "code": next })).await.expect_code(0);
+    let data = anton.post("/api/auth/otp-setup").await.expect_code(0).data();
+    let second = OtpSecret::from_bytes(&base32(data["secret"].as_str().expect("text"))).expect("a secret");
+    let ran = desk.command_hearing(&["employee", "otp-bind", "a2001"], "").await;
+    assert_eq!(ran.status.code(), Some(5), "{}", ran.said());
+    let code = second.code(Step::at(Clock::system().now())).text();
+    let bound = anton.post_json("/api/auth/otp-bind", &json!({ "code": code })).await;
+    assert_eq!(bound.code(), 0, "what the owner has begun stays: {}", bound.describe());
     let meant = desk.command_hearing(&["employee", "otp-bind", "a2001", "--yes"], "").await;
     assert_eq!(meant.status.code(), Some(1), "no code came: {}", meant.said());
     assert!(meant.said().contains("type in:"), "{}", meant.said());

@@ -127,7 +127,7 @@ async fn row_59_live_sessions_and_sockets_follow_a_change_at_once() {
     let unknown = json!({ "employee_id": "z9999", "role": "agent" });
     send(&admin, "PUT", ROLES, unknown).await.expect_code(1003);
     send(&admin, "PUT", ROLES, json!({ "employee_id": "u1001", "role": "a b" })).await.expect_code(1400);
-    desk.logged(&["deskgate::audit", "take_role", "m5001"]).await;
+    desk.logged(&["deskgate::audit", "an administrator took a role", "m5001"]).await;
 }
 
 #[tokio::test]
@@ -174,6 +174,9 @@ async fn a_role_to_take_may_be_named_by_the_query() {
     };
     let data = take("?employee_id=a2001&role=agent").await.expect_code(0).data();
     assert_eq!((&data["changed"], &data["roles"]), (&json!(true), &json!(["user"])));
+    let both = json!({ "employee_id": "c4001", "role": "security" });
+    send(&admin, "DELETE", &format!("{ROLES}?employee_id=a2001"), both.clone()).await.expect_code(1400);
+    send(&admin, "DELETE", &format!("{ROLES}?employee_id=c4001"), both).await.expect_code(0);
     for query in ["", "?employee_id=a2001", "?role=agent", "?employee_id=a2001&role=", "?employee_id=a2001&role=a%20b"]
     {
         take(query).await.expect_code(1400);
@@ -193,6 +196,42 @@ async fn nobody_gets_more_roles_than_a_token_carries() {
     give("extra-1".to_owned()).await.expect_code(0);
     let alice = desk.sign_in("u1001").await.get("/api/auth/me").await.expect_code(0).data();
     assert_eq!(alice["roles"].as_array().map(Vec::len), Some(64));
+}
+
+/// Sends the head of a request and waits until the gateway has let its sender in.
+async fn parked(desk: &Gateway, client: &Client, line: &str, body: &str) -> Connection {
+    let mut connection = desk.connect().await;
+    let head = format!(
+        "{line} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
+         Expect: 100-continue\r\nContent-Length: {}\r\n\r\n",
+        desk.address(),
+        client.token(),
+        body.len()
+    );
+    connection.send(head.as_bytes()).await;
+    connection.answer().await.expect("an answer").expect_status(100);
+    connection
+}
+
+#[tokio::test]
+async fn a_body_that_takes_its_time_does_not_outlive_role_and_step_up() {
+    let desk = Gateway::start().await;
+    let body = json!({ "employee_id": "u1001", "role": "agent" }).to_string();
+    for (case, code) in [("another role", 1003), ("no step-up", 1021)] {
+        let admin = stepped_up(&desk).await;
+        let mut connection = parked(&desk, &admin, &format!("PUT {ROLES}"), &body).await;
+        if case == "another role" {
+            admin.post_json("/api/auth/switch-role", &json!({ "role": "user" })).await.expect_code(0);
+        } else {
+            desk.command(&["employee", "otp-remove", "m5001", "--yes"]).await.success();
+        }
+        connection.send(body.as_bytes()).await;
+        let answer = connection.answer().await.expect("an answer");
+        assert_eq!(answer.code(), code, "{case}: {}", answer.describe());
+        desk.command(&["employee", "otp-remove", "m5001", "--yes"]).await.success();
+    }
+    let alice = desk.sign_in("u1001").await.get("/api/auth/me").await.expect_code(0).data();
+    assert_eq!(alice["roles"], json!(["user"]));
 }
 
 #[tokio::test]
@@ -217,16 +256,7 @@ async fn a_body_that_takes_its_time_does_not_outlive_the_session() {
     let admin = stepped_up(&desk).await;
     let mut waiting = Vec::new();
     for (method, target, body) in lines {
-        let head = format!(
-            "Authorization: Bearer {}\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: {}\r\n",
-            admin.token(),
-            body.len()
-        );
-        let mut connection = desk.connect().await;
-        let head = format!("{method} {target} HTTP/1.1\r\nHost: {}\r\n{head}\r\n", desk.address());
-        connection.send(head.as_bytes()).await;
-        // By then the gateway has let the caller in.
-        connection.answer().await.expect("an answer").expect_status(100);
+        let connection = parked(&desk, &admin, &format!("{method} {target}"), body).await;
         waiting.push((method, target, connection, body));
     }
     admin.post("/api/auth/logout").await.expect_code(0);

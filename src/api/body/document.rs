@@ -19,6 +19,15 @@ pub(super) fn check(text: &[u8]) -> Result<(), serde_json::Error> {
     document.end()
 }
 
+/// Which of the two it was that [`check`] found in sound JSON.
+pub(super) fn why(error: &serde_json::Error) -> &'static str {
+    if error.to_string().starts_with(TWICE) { TWICE } else { TOO_DEEP }
+}
+
+const TWICE: &str = "a member stands twice";
+
+const TOO_DEEP: &str = "it is nested too deeply";
+
 /// One value at its depth.
 #[derive(Clone, Copy)]
 struct Part {
@@ -29,7 +38,7 @@ impl Part {
     /// What lies in this list or object.
     fn inner<E: serde::de::Error>(self) -> Result<Self, E> {
         let depth = self.depth + 1;
-        if depth > DEEPEST { Err(E::custom("it is nested too deeply")) } else { Ok(Self { depth }) }
+        if depth > DEEPEST { Err(E::custom(TOO_DEEP)) } else { Ok(Self { depth }) }
     }
 }
 
@@ -84,7 +93,7 @@ impl<'de> Visitor<'de> for Part {
         let mut names: HashSet<Box<str>> = HashSet::new();
         while let Some(name) = object.next_key()? {
             if !names.insert(name) {
-                return Err(A::Error::custom("a member stands twice"));
+                return Err(A::Error::custom(TWICE));
             }
             object.next_value_seed(inner)?;
         }

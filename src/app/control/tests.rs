@@ -20,16 +20,19 @@ async fn a_gateway_that_says_nothing_is_not_waited_for_for_ever() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_ends_before_it_answers_is_told_from_one_of_another_version() {
-    let (data, listener) = deaf();
-    let asked = ask(PATIENCE, data.path());
-    let ended = async {
-        let (mut stream, _) = listener.accept().await.expect("an order");
-        let mut order = String::new();
-        BufReader::new(&mut stream).read_line(&mut order).await.expect("a line");
-        drop(stream);
-    };
-    assert!(matches!(tokio::join!(asked, ended).0, ControlFault::Ended));
+async fn a_gateway_that_ends_before_it_has_answered_is_told_from_one_of_another_version() {
+    for (answer, has_ended) in [("", true), ("{\"Ok\":", true), ("{\"Ok\":{}}\n", false)] {
+        let (data, listener) = deaf();
+        let asked = ask(PATIENCE, data.path());
+        let ended = async {
+            let (mut stream, _) = listener.accept().await.expect("an order");
+            let mut order = String::new();
+            BufReader::new(&mut stream).read_line(&mut order).await.expect("a line");
+            stream.write_all(answer.as_bytes()).await.expect("an answer");
+        };
+        let fault = tokio::join!(asked, ended).0;
+        assert_eq!(matches!(fault, ControlFault::Ended), has_ended, "{answer}: {fault}");
+    }
 }
 
 #[tokio::test]

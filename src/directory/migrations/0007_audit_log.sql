@@ -1,4 +1,5 @@
 CREATE TABLE audit_log (
+    id TEXT NOT NULL PRIMARY KEY,
     at BIGINT NOT NULL,
     corp_id TEXT NOT NULL,
     employee_id TEXT NOT NULL,

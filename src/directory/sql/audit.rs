@@ -9,13 +9,15 @@ use super::{SqlDirectory, unavailable};
 use crate::directory::DirectoryError;
 use crate::directory::audit::{AuditEntry, AuditLog, Deed};
 use crate::domain::clock::Timestamp;
+use crate::domain::secret::random_name;
 
 #[async_trait]
 impl AuditLog for SqlDirectory {
-    async fn record_deed(&self, deed: Deed<'_>, refused: &str) -> Result<(), DirectoryError> {
+    async fn record_deed(&self, deed: Deed<'_>, refused: &str) -> Result<String, DirectoryError> {
+        let id = random_name(22);
         sqlx::query(
-            "INSERT INTO audit_log (at, corp_id, employee_id, event, by_whom, session_id, detail, refused)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+            "INSERT INTO audit_log (at, corp_id, employee_id, event, by_whom, session_id, detail, refused, id)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
         )
         .bind(self.clock.now().millis())
         .bind(deed.corp_id)
@@ -25,10 +27,21 @@ impl AuditLog for SqlDirectory {
         .bind(deed.session_id)
         .bind(deed.detail)
         .bind(refused)
+        .bind(&id)
         .execute(&self.pool)
         .await
-        .map(|_| ())
+        .map(|_| id)
         .map_err(unavailable)
+    }
+
+    async fn refuse_deed(&self, id: &str, refused: &str) -> Result<(), DirectoryError> {
+        sqlx::query("UPDATE audit_log SET refused = $2 WHERE id = $1")
+            .bind(id)
+            .bind(refused)
+            .execute(&self.pool)
+            .await
+            .map(|_| ())
+            .map_err(unavailable)
     }
 
     async fn deeds(&self, employee_id: Option<&str>, limit: usize) -> Result<Vec<AuditEntry>, DirectoryError> {

@@ -6,7 +6,7 @@ use super::{Known, Live};
 use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, Employee, EmployeeId};
 use crate::domain::role::{self, RoleName};
-use crate::domain::session::{EndCause, Session, SessionId};
+use crate::domain::session::{EndCause, Session, SessionId, Stage};
 use crate::store::{Outcome, StoreError};
 
 /// What became of a change to a session.
@@ -19,6 +19,9 @@ pub enum Switched {
     /// The session does not hold the role.
     NotHeld,
 }
+
+/// How often sessions that are to end are looked for. Who signs in again and again meanwhile does not hold it up.
+const ROUNDS: usize = 8;
 
 impl Live {
     /// Keeps a new session.
@@ -51,6 +54,20 @@ impl Live {
     pub async fn step_up(&self, id: &SessionId, until: Timestamp) -> Result<Switched, StoreError> {
         self.change(id, |session| {
             session.stepped_up_until = Some(until);
+            true
+        })
+        .await
+    }
+
+    /// Takes a half-authenticated session out of use: it tells of itself until `end`, and opens nothing new. Not held, if
+    /// it is none.
+    pub async fn spend(&self, id: &SessionId, end: Timestamp) -> Result<Switched, StoreError> {
+        self.change(id, |session| {
+            if session.stage != Stage::OtpBinding {
+                return false;
+            }
+            session.stage = Stage::Spent;
+            session.expires_at = session.expires_at.min(end);
             true
         })
         .await
@@ -92,12 +109,20 @@ impl Live {
         cause: EndCause,
         fits: impl Fn(&Session) -> bool,
     ) -> Result<usize, StoreError> {
-        let mut sessions = self.store.of_employee(corp_id, employee_id).await?;
-        sessions.retain(fits);
-        for session in &sessions {
-            self.end(&session.id, cause).await?;
+        let mut ended = 0;
+        // Again: one may have begun, out of one that was to end, while these were ended.
+        for _ in 0..ROUNDS {
+            let mut sessions = self.store.of_employee(corp_id, employee_id).await?;
+            sessions.retain(&fits);
+            if sessions.is_empty() {
+                break;
+            }
+            for session in &sessions {
+                self.end(&session.id, cause).await?;
+            }
+            ended += sessions.len();
         }
-        Ok(sessions.len())
+        Ok(ended)
     }
 
     /// Gives every session of an employee what is known of them now. Returns how many had something else.
