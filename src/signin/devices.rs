@@ -64,7 +64,7 @@ impl Devices {
             tracing::info!(
                 target: "deskgate::audit",
                 renewed,
-                "all one-time-password secrets are closed with the current key; otp.old_key_files can go"
+                "all one-time-password secrets are closed with the current key: keys/vault.key and otp.old_key_files can go"
             );
         }
         if lost > 0 {
