@@ -10,7 +10,7 @@ use std::time::Duration;
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use deskgate::domain::rate::{Counters, RateKey, Window};
 use deskgate::metrics::Metrics;
-use deskgate::rules::case::Asked;
+use deskgate::rules::case::SampleRequest;
 use deskgate::rules::{Lookup, RuleSet, load_texts};
 use deskgate::store::counters::InMemory;
 
@@ -42,12 +42,12 @@ fn decide(criterion: &mut Criterion) {
         for count in [10, 5000] {
             let rules = rules(count, access);
             let last = count - 1;
-            let asked = Asked {
+            let asked = SampleRequest {
                 path: format!("/api/part{}/42/thing{last}", last % 100),
                 role: Some("agent".to_owned()),
                 department: "IT".to_owned(),
                 address: [10, 1, 2, 3].into(),
-                ..Asked::default()
+                ..SampleRequest::default()
             };
             let session = asked.session();
             let facts = asked.facts(session.as_ref());

@@ -14,9 +14,9 @@ use crate::pages;
 use crate::pipeline::authorize::check_own;
 use crate::pipeline::{Arrival, Caller, OwnCall};
 use crate::reply::Reply;
+use crate::sessions::CachedSession;
 use crate::signin::SignIn;
 use crate::signin::roles::Change;
-use crate::store::live::Known;
 
 mod body;
 
@@ -111,7 +111,7 @@ pub async fn answer(api: &Api, call: &OwnCall, exchange: &mut Exchange, arrival:
         }
         Endpoint::Me => data(arrival, me::me(known(&call.caller)?)),
         Endpoint::SwitchRole => {
-            let (body, caller) = hear(api, call, exchange).await?;
+            let (body, caller) = read_body_and_reauthorize(api, call, exchange).await?;
             let request = body::json(&body, &incoming)?;
             data(arrival, switch_role::switch_role(&api.signin, &caller, request, arrival.language).await)
         }
@@ -123,23 +123,23 @@ pub async fn answer(api: &Api, call: &OwnCall, exchange: &mut Exchange, arrival:
         Endpoint::BindPage => Ok(bind::page(&api.signin, &incoming, arrival)),
         Endpoint::Sessions => data(arrival, sessions::list(&api.signin, known(&call.caller)?).await),
         Endpoint::EndOtherSessions => {
-            let (_, caller) = hear(api, call, exchange).await?;
+            let (_, caller) = read_body_and_reauthorize(api, call, exchange).await?;
             data(arrival, sessions::end_others(&api.signin, &caller).await)
         }
         Endpoint::EndSession => {
             let path = exchange.req_header().uri.path().to_owned();
             let id = call.route.parameter(&path).unwrap_or_default();
-            let (_, caller) = hear(api, call, exchange).await?;
+            let (_, caller) = read_body_and_reauthorize(api, call, exchange).await?;
             data(arrival, sessions::end(&api.signin, &caller, id).await)
         }
         Endpoint::UserRoles => data(arrival, admin::user_roles(&api.signin, &incoming.query).await),
         Endpoint::GrantRole => {
-            let (body, caller) = hear(api, call, exchange).await?;
+            let (body, caller) = read_body_and_reauthorize(api, call, exchange).await?;
             let body = body::json(&body, &incoming)?;
             data(arrival, admin::change(&api.signin, &caller, body, Change::Grant).await)
         }
         Endpoint::TakeRole => {
-            let (body, caller) = hear(api, call, exchange).await?;
+            let (body, caller) = read_body_and_reauthorize(api, call, exchange).await?;
             // Many clients send no body with a DELETE.
             let named = if body.is_empty() {
                 admin::UserRole::of(&incoming.query)?
@@ -149,11 +149,11 @@ pub async fn answer(api: &Api, call: &OwnCall, exchange: &mut Exchange, arrival:
             data(arrival, admin::change(&api.signin, &caller, named, Change::Take).await)
         }
         Endpoint::EndSessionsOf => {
-            let (_, caller) = hear(api, call, exchange).await?;
+            let (_, caller) = read_body_and_reauthorize(api, call, exchange).await?;
             data(arrival, admin::end_sessions(&api.signin, &caller, &incoming.query).await)
         }
         Endpoint::ResetOtp => {
-            let (_, caller) = hear(api, call, exchange).await?;
+            let (_, caller) = read_body_and_reauthorize(api, call, exchange).await?;
             data(arrival, admin::reset_otp(&api.signin, &caller, &incoming.query).await)
         }
         Endpoint::AgentLogin => {
@@ -161,21 +161,21 @@ pub async fn answer(api: &Api, call: &OwnCall, exchange: &mut Exchange, arrival:
             data(arrival, agents::login(&api.signin, body, &incoming.device).await)
         }
         Endpoint::AgentPassword => {
-            let (body, caller) = hear(api, call, exchange).await?;
+            let (body, caller) = read_body_and_reauthorize(api, call, exchange).await?;
             let body = body::json(&body, &incoming)?;
             data(arrival, agents::password(&api.signin, &caller, body, arrival.language).await)
         }
         Endpoint::OtpSetup => {
-            let (_, caller) = hear(api, call, exchange).await?;
+            let (_, caller) = read_body_and_reauthorize(api, call, exchange).await?;
             data(arrival, otp::setup(&api.signin, &caller).await)
         }
         Endpoint::OtpBind => {
-            let (body, caller) = hear(api, call, exchange).await?;
+            let (body, caller) = read_body_and_reauthorize(api, call, exchange).await?;
             let body = body::json(&body, &incoming)?;
             data(arrival, otp::bind(&api.signin, &caller, body, &incoming.device).await)
         }
         Endpoint::OtpVerify => {
-            let (body, caller) = hear(api, call, exchange).await?;
+            let (body, caller) = read_body_and_reauthorize(api, call, exchange).await?;
             let body = body::json(&body, &incoming)?;
             data(arrival, otp::verify(&api.signin, &caller, body).await)
         }
@@ -205,9 +205,9 @@ fn data<T: serde::Serialize>(arrival: &Arrival, result: Result<T, Error>) -> Res
 }
 
 /// The caller of an endpoint that needs one; the pipeline has seen to it that there is one.
-fn known(caller: &Caller) -> Result<&Arc<Known>, Error> {
+fn known(caller: &Caller) -> Result<&Arc<CachedSession>, Error> {
     match caller {
-        Caller::Known(known) => Ok(known),
+        Caller::SignedIn(known) => Ok(known),
         Caller::Anonymous => Err(Error::NoCredentials),
     }
 }
@@ -218,7 +218,11 @@ async fn read(api: &Api, exchange: &mut Exchange) -> Result<Bytes, Error> {
 
 /// Reads the body, also one that nobody looks at, so that the connection can go on; and then looks at the caller once
 /// more: bodies may take their time, and whoever was let in before may have been thrown out meanwhile.
-async fn hear(api: &Api, call: &OwnCall, exchange: &mut Exchange) -> Result<(Bytes, Arc<Known>), Error> {
+async fn read_body_and_reauthorize(
+    api: &Api,
+    call: &OwnCall,
+    exchange: &mut Exchange,
+) -> Result<(Bytes, Arc<CachedSession>), Error> {
     let body = read(api, exchange).await?;
     let known = api.signin.still(known(&call.caller)?).await?;
     check_own(call.route.access, &known.session, api.signin.now())?;

@@ -17,33 +17,33 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use url::Url;
 
+use crate::admin::keys::{KeyRotation, KeySettings};
+use crate::admin::{self, Operator};
 use crate::api::{Api, Operations};
 use crate::config::{BindProof, Config, LimitsConfig};
 use crate::domain::client::Client;
 use crate::domain::clock::{Clock, Timestamp};
+use crate::gateway::accept::Acceptor;
 use crate::gateway::connection::HeadLimits;
-use crate::gateway::door::Door;
 use crate::gateway::upstreams::Upstreams;
 use crate::gateway::{Gateway, SocketSettings};
 use crate::metrics::Metrics;
-use crate::operate::keys::{KeyDesk, KeySettings};
-use crate::operate::{self, Operator};
 use crate::pipeline::Gate;
 use crate::pipeline::record::OwnMetrics;
 use crate::platform::simulated::SimulatedPlatform;
 use crate::rules::{self, RuleFault, RuleSet};
+use crate::sessions::SessionCache;
 use crate::signin::devices::Devices;
 use crate::signin::password::{PasswordSettings, Passwords};
 use crate::signin::roles::Roles;
 use crate::signin::{Parts, Settings, SignIn};
 use crate::sockets::registry::Registry;
 use crate::store::counters::InMemory;
-use crate::store::live::Live;
 use crate::token::Tokens;
+use crate::token::cookie::CookieSigner;
 use crate::token::ring::{KeyFault, KeyRing};
-use crate::token::seal::Seal;
 
-mod admin;
+mod admin_listener;
 
 mod backends;
 
@@ -110,7 +110,7 @@ pub struct App {
     /// What the rule files looked like when they were last read.
     looked: Mutex<Look>,
     gate: Arc<Gate>,
-    keys: Arc<KeyDesk>,
+    keys: Arc<KeyRotation>,
     registry: Arc<Registry>,
     operations: Arc<Operations>,
     certificate: Option<tls::Certificate>,
@@ -142,7 +142,7 @@ impl App {
         let rules = rule_source.load(&config.upstream_names(), &metrics).map_err(StartFault::Rules)?;
         let key_folder = data.join("keys");
         let keys = open_keys(&config, clock.now())?;
-        let seal = Seal::open(&key_folder).map_err(in_data)?;
+        let cookies = CookieSigner::open(&key_folder).map_err(in_data)?;
         let vault = open_vault(&config, &key_folder).map_err(in_data)?;
         let certificate = config.server.tls.as_ref().map(tls::Certificate::open).transpose()?;
         let store = open_store(&data, &clock).await?;
@@ -151,8 +151,8 @@ impl App {
 
         let issuer = config.server.public_url.as_str().trim_end_matches('/').to_owned();
         let tokens = Arc::new(Tokens::new(keys, issuer.clone(), config.token.leeway.get()));
-        let live = Arc::new(Live::new(store.clone(), config.token.cache, config.token.lifetime.get()));
-        let keys = Arc::new(KeyDesk::new(key_settings(&config), tokens.clone(), live.clone(), clock.clone()));
+        let live = Arc::new(SessionCache::new(store.clone(), config.token.cache, config.token.lifetime.get()));
+        let keys = Arc::new(KeyRotation::new(key_settings(&config), tokens.clone(), live.clone(), clock.clone()));
         let devices = Devices::new(directory.clone(), vault.clone(), clock.clone(), config.otp.issuer.clone());
         devices.renew_secrets().await.map_err(|source| in_directory(&config, source))?;
         let passwords = Arc::new(Passwords::new(PasswordSettings::default()));
@@ -166,7 +166,7 @@ impl App {
                 directory: directory.clone(),
                 platform,
                 tokens: tokens.clone(),
-                seal,
+                cookies,
                 devices: devices.clone(),
                 passwords: passwords.clone(),
                 vault,
@@ -183,7 +183,7 @@ impl App {
         tokio::spawn(end_with_keys(keys.clone(), gate.clone(), registry.clone()));
         tokio::spawn(sweep(store, gate.clone(), signin.clone()));
         let (shutdown, watched) = watch::channel(false);
-        let operator = Operator::new(operate::Parts {
+        let operator = Operator::new(admin::Parts {
             live,
             directory,
             default_role: config.directory.fallback_role(),
@@ -193,7 +193,7 @@ impl App {
             keys: keys.clone(),
         });
         control::open(&data, operator).map_err(in_data)?;
-        tokio::spawn(admin::serve(admin_listener, metrics.clone(), signin.clone(), watched.clone()));
+        tokio::spawn(admin_listener::serve(admin_listener, metrics.clone(), signin.clone(), watched.clone()));
 
         let gateway = Gateway {
             gate: gate.clone(),
@@ -212,7 +212,7 @@ impl App {
             },
             own_metrics: OwnMetrics::new(&metrics, config.log.requests),
         };
-        let door = Arc::new(Door {
+        let acceptor = Arc::new(Acceptor {
             proxy: Arc::new(engine(gateway, &config)),
             tls: certificate.as_ref().map(tls::Certificate::acceptor),
             limits: HeadLimits {
@@ -225,7 +225,7 @@ impl App {
             places: Arc::new(Semaphore::new(config.limits.connections.min(Semaphore::MAX_PERMITS))),
         });
         for listener in listeners {
-            tokio::spawn(door.clone().open(listener, watched.clone()));
+            tokio::spawn(acceptor.clone().open(listener, watched.clone()));
         }
         Ok(Self {
             config,
@@ -377,7 +377,7 @@ fn gate(
     config: &Config,
     rules: RuleSet,
     tokens: Arc<Tokens>,
-    live: Arc<Live>,
+    live: Arc<SessionCache>,
     metrics: Arc<Metrics>,
     clock: Clock,
 ) -> Gate {

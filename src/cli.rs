@@ -133,18 +133,18 @@ fn say(text: impl std::fmt::Display) -> Result<(), Failed> {
     let mut out = std::io::stdout().lock();
     match writeln!(out, "{text}").and_then(|()| out.flush()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        said => said.map_err(|error| complain(format!("standard output: {error}"))),
+        said => said.map_err(|error| print_error(format!("standard output: {error}"))),
     }
 }
 
 /// Says something on standard error.
-fn complain(text: impl std::fmt::Display) -> Failed {
+fn print_error(text: impl std::fmt::Display) -> Failed {
     eprintln!("{text}");
     Failed(Exit::CouldNot)
 }
 
 /// Says all faults of a configuration or of rules.
-fn complain_of(faults: &[impl std::fmt::Display]) -> Failed {
+fn print_faults(faults: &[impl std::fmt::Display]) -> Failed {
     for fault in faults {
         eprintln!("{fault}");
     }
@@ -153,8 +153,8 @@ fn complain_of(faults: &[impl std::fmt::Display]) -> Failed {
 
 /// Loads rules and runs their cases.
 fn load_rules(source: &RuleSource, upstreams: &[&str]) -> Result<RuleSet, Failed> {
-    let metrics = Metrics::new().map_err(complain)?;
-    source.load(upstreams, &metrics).map_err(|faults| complain_of(&faults))
+    let metrics = Metrics::new().map_err(print_error)?;
+    source.load(upstreams, &metrics).map_err(|faults| print_faults(&faults))
 }
 
 /// A runtime with the configured number of threads.
@@ -163,5 +163,5 @@ fn runtime(threads: usize) -> Result<tokio::runtime::Runtime, Failed> {
     if threads > 0 {
         builder.worker_threads(threads);
     }
-    builder.enable_all().build().map_err(|error| complain(format!("the runtime cannot start: {error}")))
+    builder.enable_all().build().map_err(|error| print_error(format!("the runtime cannot start: {error}")))
 }

@@ -19,30 +19,36 @@ mod server;
 
 mod sign_in;
 
-mod span;
+mod duration;
 
-mod state;
+mod store;
 
-mod telling;
+mod directory;
+
+mod rules;
+
+mod log;
 
 mod upstream;
 
 mod websocket;
 
 pub use clients::ClientsConfig;
+pub use directory::DirectoryConfig;
+pub use duration::HumanDuration;
 pub use faults::{Fault, Faults};
 pub use limits::LimitsConfig;
 pub(crate) use load::line_of;
 pub use load::{Override, load, load_text};
+pub use log::{LogConfig, LogFormat, RequestLines};
 pub use platform::{PlatformConfig, PlatformKind};
+pub use rules::RulesConfig;
 pub use server::{Development, ServerConfig, TlsConfig};
 pub use sign_in::{
     BindConfig, BindProof, FlowCookie, Oauth2Config, OtpConfig, QrConfig, QrConfirm, TicketConfig, TokenAlgorithm,
     TokenConfig,
 };
-pub use span::Span;
-pub use state::{DirectoryConfig, RulesConfig, StoreConfig};
-pub use telling::{LogConfig, LogFormat, RequestLines};
+pub use store::StoreConfig;
 pub use upstream::UpstreamConfig;
 pub use websocket::{QueryToken, WebSocketConfig};
 

@@ -42,7 +42,7 @@ impl From<DirectoryError> for Error {
 
 /// What the platform told about somebody who signs in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Arriving<'a> {
+pub struct EmployeeProfile<'a> {
     /// Their corporation.
     pub corp_id: &'a CorpId,
     /// Who they are.
@@ -140,7 +140,7 @@ pub enum RoleChange {
 
 /// Which assignments are asked for.
 #[derive(Debug, Clone, Copy)]
-pub struct AssignmentsAsked<'a> {
+pub struct AssignmentQuery<'a> {
     /// Of this role only.
     pub role: Option<&'a str>,
     /// Of this employee only.
@@ -168,7 +168,7 @@ pub trait Directory: AuditLog + Factors + People {
 
     /// Creates the employee on their first sign-in, refreshes what the platform told on later ones.
     /// Never changes their standing.
-    async fn welcome(&self, arriving: Arriving<'_>) -> Result<Employee, DirectoryError>;
+    async fn upsert_employee(&self, profile: EmployeeProfile<'_>) -> Result<Employee, DirectoryError>;
 
     /// The roles assigned to an employee, else the one of their agent record, else none. In order of
     /// priority, then of name.
@@ -182,7 +182,7 @@ pub trait Directory: AuditLog + Factors + People {
     async fn assignments(&self, limit: usize) -> Result<Vec<Assignment>, DirectoryError>;
 
     /// Those that fit, some of them.
-    async fn assignments_page(&self, asked: AssignmentsAsked<'_>) -> Result<Assignments, DirectoryError>;
+    async fn assignments_page(&self, asked: AssignmentQuery<'_>) -> Result<Assignments, DirectoryError>;
 
     /// Gives a role.
     async fn grant(
@@ -211,7 +211,7 @@ pub trait Directory: AuditLog + Factors + People {
     async fn logins(&self, employee_id: Option<&str>, limit: usize) -> Result<Vec<LoginEntry>, DirectoryError>;
 
     /// Removes what is older than `kept` from the login log.
-    async fn forget_logins(&self, kept: Duration) -> Result<(), DirectoryError>;
+    async fn prune_login_log(&self, kept: Duration) -> Result<(), DirectoryError>;
 
     /// Whether it can be read now.
     async fn ready(&self) -> Result<(), DirectoryError>;

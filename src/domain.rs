@@ -30,6 +30,8 @@ pub mod session;
 
 pub mod ticket;
 
+pub mod write;
+
 /// A string newtype: one per kind of identifier, so that two kinds cannot be mixed up.
 macro_rules! identifier {
     ($(#[$doc:meta])* $name:ident) => {

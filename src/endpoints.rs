@@ -1,6 +1,6 @@
 //! Our own endpoints as data: it reads like the contract's table. `api.rs` maps each to its handler.
 
-use crate::error::Doing;
+use crate::error::Operation;
 
 /// One thing that the gateway answers itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,7 +108,7 @@ pub struct OwnRoute {
     /// For whom.
     pub access: OwnAccess,
     /// The phrase with which its 1005 begins.
-    pub doing: Doing,
+    pub doing: Operation,
 }
 
 impl OwnRoute {
@@ -128,7 +128,7 @@ const fn row(
     method: &'static str,
     path: &'static str,
     access: OwnAccess,
-    doing: Doing,
+    doing: Operation,
 ) -> OwnRoute {
     OwnRoute { endpoint, method, path, access, doing }
 }
@@ -136,43 +136,43 @@ const fn row(
 /// Every endpoint.
 #[rustfmt::skip]
 pub const TABLE: &[OwnRoute] = &[
-    row(Endpoint::Qrcode,           "GET",    "/api/auth/qrcode",              OwnAccess::Anyone,           Doing::Qrcode),
-    row(Endpoint::ScanStatus,       "GET",    "/api/auth/scan/status",         OwnAccess::Anyone,           Doing::ScanStatus),
-    row(Endpoint::Oauth2Url,        "GET",    "/api/auth/oauth2/url",          OwnAccess::Anyone,           Doing::AuthorizeUrl),
-    row(Endpoint::Oauth2Callback,   "GET",    "/api/auth/oauth2/callback",     OwnAccess::Anyone,           Doing::Callback),
-    row(Endpoint::ConfirmPage,      "GET",    "/api/auth/qr/confirm",          OwnAccess::Anyone,           Doing::Callback),
-    row(Endpoint::Confirm,          "POST",   "/api/auth/qr/confirm",          OwnAccess::Anyone,           Doing::Callback),
-    row(Endpoint::Verify,           "POST",   "/api/auth/verify",              OwnAccess::Anyone,           Doing::Verify),
-    row(Endpoint::Logout,           "POST",   "/api/auth/logout",              OwnAccess::SignedInAnyStage, Doing::Logout),
-    row(Endpoint::Me,               "GET",    "/api/auth/me",                  OwnAccess::SignedInAnyStage, Doing::Request),
-    row(Endpoint::SwitchRole,       "POST",   "/api/auth/switch-role",         OwnAccess::SignedIn,         Doing::SwitchRole),
-    row(Endpoint::Bind,             "POST",   "/api/auth/bind",                OwnAccess::Anyone,           Doing::Bind),
-    row(Endpoint::Sessions,         "GET",    "/api/auth/sessions",            OwnAccess::SignedIn,         Doing::Sessions),
-    row(Endpoint::EndOtherSessions, "DELETE", "/api/auth/sessions",            OwnAccess::SignedIn,         Doing::Sessions),
-    row(Endpoint::EndSession,       "DELETE", "/api/auth/sessions/{id}",       OwnAccess::SignedIn,         Doing::Sessions),
-    row(Endpoint::UserRoles,        "GET",    "/api/admin/roles/user-roles",   OwnAccess::Admin,            Doing::Admin),
-    row(Endpoint::GrantRole,        "PUT",    "/api/admin/roles/user-roles",   OwnAccess::SteppedUpAdmin,   Doing::Admin),
-    row(Endpoint::TakeRole,         "DELETE", "/api/admin/roles/user-roles",   OwnAccess::SteppedUpAdmin,   Doing::Admin),
-    row(Endpoint::EndSessionsOf,    "DELETE", "/api/admin/sessions",           OwnAccess::SteppedUpAdmin,   Doing::Admin),
-    row(Endpoint::ResetOtp,         "DELETE", "/api/admin/otp",                OwnAccess::SteppedUpAdmin,   Doing::Admin),
-    row(Endpoint::AgentLogin,       "POST",   "/api/agents/login",             OwnAccess::Anyone,           Doing::Agent),
-    row(Endpoint::AgentPassword,    "POST",   "/api/agents/password",          OwnAccess::SignedIn,         Doing::Agent),
-    row(Endpoint::OtpSetup,         "POST",   "/api/auth/otp-setup",           OwnAccess::SignedInAnyStage, Doing::Otp),
-    row(Endpoint::OtpBind,          "POST",   "/api/auth/otp-bind",            OwnAccess::SignedInAnyStage, Doing::Otp),
-    row(Endpoint::OtpVerify,        "POST",   "/api/auth/otp-verify",          OwnAccess::SignedInAnyStage, Doing::Otp),
-    row(Endpoint::OtpStatus,        "GET",    "/api/auth/otp-status",          OwnAccess::SignedInAnyStage, Doing::Otp),
-    row(Endpoint::SignInPage,       "GET",    "/api/auth/signin",              OwnAccess::Anyone,           Doing::Request),
-    row(Endpoint::PageStyle,        "GET",    "/api/auth/page.css",            OwnAccess::Anyone,           Doing::Request),
-    row(Endpoint::SignInScript,     "GET",    "/api/auth/signin.js",           OwnAccess::Anyone,           Doing::Request),
-    row(Endpoint::BindPage,         "GET",    "/api/auth/bind/page",           OwnAccess::Anyone,           Doing::Bind),
-    row(Endpoint::BindScript,       "GET",    "/api/auth/bind.js",             OwnAccess::Anyone,           Doing::Request),
-    row(Endpoint::Ready,            "GET",    "/api/ready",                    OwnAccess::Anyone,           Doing::Request),
-    row(Endpoint::Version,          "GET",    "/version",                      OwnAccess::Anyone,           Doing::Request),
-    row(Endpoint::Jwks,             "GET",    "/.well-known/jwks.json",        OwnAccess::Anyone,           Doing::Request),
-    row(Endpoint::OpenApi,          "GET",    "/api/auth/openapi.json",        OwnAccess::Anyone,           Doing::Request),
-    row(Endpoint::DevLogin,         "POST",   "/api/dev/login",                OwnAccess::Anyone,           Doing::Request),
-    row(Endpoint::DevUsers,         "GET",    "/api/dev/users",                OwnAccess::Anyone,           Doing::Request),
-    row(Endpoint::DevHealth,        "GET",    "/api/dev/health",               OwnAccess::Anyone,           Doing::Request),
+    row(Endpoint::Qrcode,           "GET",    "/api/auth/qrcode",              OwnAccess::Anyone,           Operation::Qrcode),
+    row(Endpoint::ScanStatus,       "GET",    "/api/auth/scan/status",         OwnAccess::Anyone,           Operation::ScanStatus),
+    row(Endpoint::Oauth2Url,        "GET",    "/api/auth/oauth2/url",          OwnAccess::Anyone,           Operation::AuthorizeUrl),
+    row(Endpoint::Oauth2Callback,   "GET",    "/api/auth/oauth2/callback",     OwnAccess::Anyone,           Operation::Callback),
+    row(Endpoint::ConfirmPage,      "GET",    "/api/auth/qr/confirm",          OwnAccess::Anyone,           Operation::Callback),
+    row(Endpoint::Confirm,          "POST",   "/api/auth/qr/confirm",          OwnAccess::Anyone,           Operation::Callback),
+    row(Endpoint::Verify,           "POST",   "/api/auth/verify",              OwnAccess::Anyone,           Operation::Verify),
+    row(Endpoint::Logout,           "POST",   "/api/auth/logout",              OwnAccess::SignedInAnyStage, Operation::Logout),
+    row(Endpoint::Me,               "GET",    "/api/auth/me",                  OwnAccess::SignedInAnyStage, Operation::Request),
+    row(Endpoint::SwitchRole,       "POST",   "/api/auth/switch-role",         OwnAccess::SignedIn,         Operation::SwitchRole),
+    row(Endpoint::Bind,             "POST",   "/api/auth/bind",                OwnAccess::Anyone,           Operation::Bind),
+    row(Endpoint::Sessions,         "GET",    "/api/auth/sessions",            OwnAccess::SignedIn,         Operation::Sessions),
+    row(Endpoint::EndOtherSessions, "DELETE", "/api/auth/sessions",            OwnAccess::SignedIn,         Operation::Sessions),
+    row(Endpoint::EndSession,       "DELETE", "/api/auth/sessions/{id}",       OwnAccess::SignedIn,         Operation::Sessions),
+    row(Endpoint::UserRoles,        "GET",    "/api/admin/roles/user-roles",   OwnAccess::Admin,            Operation::Admin),
+    row(Endpoint::GrantRole,        "PUT",    "/api/admin/roles/user-roles",   OwnAccess::SteppedUpAdmin,   Operation::Admin),
+    row(Endpoint::TakeRole,         "DELETE", "/api/admin/roles/user-roles",   OwnAccess::SteppedUpAdmin,   Operation::Admin),
+    row(Endpoint::EndSessionsOf,    "DELETE", "/api/admin/sessions",           OwnAccess::SteppedUpAdmin,   Operation::Admin),
+    row(Endpoint::ResetOtp,         "DELETE", "/api/admin/otp",                OwnAccess::SteppedUpAdmin,   Operation::Admin),
+    row(Endpoint::AgentLogin,       "POST",   "/api/agents/login",             OwnAccess::Anyone,           Operation::Agent),
+    row(Endpoint::AgentPassword,    "POST",   "/api/agents/password",          OwnAccess::SignedIn,         Operation::Agent),
+    row(Endpoint::OtpSetup,         "POST",   "/api/auth/otp-setup",           OwnAccess::SignedInAnyStage, Operation::Otp),
+    row(Endpoint::OtpBind,          "POST",   "/api/auth/otp-bind",            OwnAccess::SignedInAnyStage, Operation::Otp),
+    row(Endpoint::OtpVerify,        "POST",   "/api/auth/otp-verify",          OwnAccess::SignedInAnyStage, Operation::Otp),
+    row(Endpoint::OtpStatus,        "GET",    "/api/auth/otp-status",          OwnAccess::SignedInAnyStage, Operation::Otp),
+    row(Endpoint::SignInPage,       "GET",    "/api/auth/signin",              OwnAccess::Anyone,           Operation::Request),
+    row(Endpoint::PageStyle,        "GET",    "/api/auth/page.css",            OwnAccess::Anyone,           Operation::Request),
+    row(Endpoint::SignInScript,     "GET",    "/api/auth/signin.js",           OwnAccess::Anyone,           Operation::Request),
+    row(Endpoint::BindPage,         "GET",    "/api/auth/bind/page",           OwnAccess::Anyone,           Operation::Bind),
+    row(Endpoint::BindScript,       "GET",    "/api/auth/bind.js",             OwnAccess::Anyone,           Operation::Request),
+    row(Endpoint::Ready,            "GET",    "/api/ready",                    OwnAccess::Anyone,           Operation::Request),
+    row(Endpoint::Version,          "GET",    "/version",                      OwnAccess::Anyone,           Operation::Request),
+    row(Endpoint::Jwks,             "GET",    "/.well-known/jwks.json",        OwnAccess::Anyone,           Operation::Request),
+    row(Endpoint::OpenApi,          "GET",    "/api/auth/openapi.json",        OwnAccess::Anyone,           Operation::Request),
+    row(Endpoint::DevLogin,         "POST",   "/api/dev/login",                OwnAccess::Anyone,           Operation::Request),
+    row(Endpoint::DevUsers,         "GET",    "/api/dev/users",                OwnAccess::Anyone,           Operation::Request),
+    row(Endpoint::DevHealth,        "GET",    "/api/dev/health",               OwnAccess::Anyone,           Operation::Request),
 ];
 
 /// What our own table says about a path.

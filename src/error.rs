@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use http::{HeaderValue, StatusCode};
 
-use crate::config::Span;
-use crate::domain::phrase::Phrase;
+use crate::config::HumanDuration;
+use crate::domain::phrase::Message;
 use crate::domain::rate::Exceeded;
 use crate::domain::role::RoleName;
 
@@ -95,7 +95,7 @@ pub enum BadRequest {
     /// Opened like a page, or asked for by somebody else's: this is for the scripts of our own.
     NotByAPage,
     /// A new password is not good enough; says why.
-    NewPassword(Phrase),
+    NewPassword(Message),
     /// The person did not agree at the platform.
     SignInDeclined,
     /// The platform reports an error instead of a code.
@@ -217,7 +217,7 @@ pub enum Part {
 
 /// What the caller was doing; the fixed phrase with which its 1005 begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Doing {
+pub enum Operation {
     /// Anything that has no phrase of its own.
     Request,
     /// Issuing a QR code.
@@ -345,16 +345,16 @@ pub enum Error {
         cause: Option<Cause>,
     },
     /// The messaging platform has failed so often that it is left alone for a while.
-    #[error("the messaging platform fails and is not asked for another {} s", .again_in.as_secs())]
-    PlatformResting {
+    #[error("the messaging platform fails and is not asked for another {} s", .retry_after.as_secs())]
+    PlatformCircuitOpen {
         /// When it is asked again.
-        again_in: Duration,
+        retry_after: Duration,
     },
     /// Something that should not happen did.
     #[error("unexpected failure of {part:?}")]
     Unexpected {
         /// What the caller was doing.
-        doing: Doing,
+        doing: Operation,
         /// Shown to the client.
         part: Part,
         /// Goes to the log and no further.
@@ -468,7 +468,9 @@ impl Error {
             Error::HeadTooLarge => Code::HeadTooLarge,
             Error::UpstreamFailed(_) => Code::UpstreamFailed,
             Error::UpstreamTimeout => Code::UpstreamTimeout,
-            Error::Unavailable { .. } | Error::PlatformResting { .. } | Error::Overloaded { .. } => Code::Unavailable,
+            Error::Unavailable { .. } | Error::PlatformCircuitOpen { .. } | Error::Overloaded { .. } => {
+                Code::Unavailable
+            }
             Error::Unexpected { .. } => Code::Unexpected,
         }
     }
@@ -508,14 +510,14 @@ impl Error {
             Error::RateLimited { retry_after, .. }
             | Error::Locked { retry_after }
             | Error::Overloaded { retry_after } => Some(*retry_after),
-            Error::PlatformResting { again_in } => Some(*again_in),
+            Error::PlatformCircuitOpen { retry_after } => Some(*retry_after),
             Error::Unavailable { .. } => Some(Duration::from_secs(1)),
             _ => None,
         }
     }
 
     /// Names what the caller was doing, for the phrase with which a 1005 begins.
-    pub fn within(self, doing: Doing) -> Self {
+    pub fn within(self, doing: Operation) -> Self {
         match self {
             Error::Unexpected { part, cause, .. } => Error::Unexpected { doing, part, cause },
             other => other,
@@ -524,7 +526,7 @@ impl Error {
 
     /// An unexpected failure of a part.
     pub fn unexpected(part: Part, cause: impl Into<Cause>) -> Self {
-        Error::Unexpected { doing: Doing::Request, part, cause: cause.into() }
+        Error::Unexpected { doing: Operation::Request, part, cause: cause.into() }
     }
 }
 
@@ -542,7 +544,9 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 
 fn told(exceeded: &Option<Exceeded>) -> String {
     match exceeded {
-        Some(Exceeded { by, window }) => format!("{} per {} by {by} are used up", window.limit, Span::from(window.per)),
+        Some(Exceeded { by, window }) => {
+            format!("{} per {} by {by} are used up", window.limit, HumanDuration::from(window.per))
+        }
         None => "as many as may be are there".to_owned(),
     }
 }

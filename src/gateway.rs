@@ -20,19 +20,19 @@ use crate::error::{BadRequest, Error, Part};
 use crate::metrics::Metrics;
 use crate::pipeline::forward::{self, REQUEST_ID};
 use crate::pipeline::head::{HeaderLines, HttpVersion, RequestHead};
-use crate::pipeline::record::{self, Happened, InCharge, OwnMetrics};
-use crate::pipeline::{self, Arrival, Caller, Gate, Judgement, Pass, Permit};
+use crate::pipeline::record::{self, AccessLogEntry, Handler, OwnMetrics};
+use crate::pipeline::{self, Arrival, Caller, Decision, Gate, Permit, UpstreamPermit};
 use crate::reply::Reply;
 
 pub mod chunks;
 
 pub mod connection;
 
-pub mod door;
+pub mod accept;
 
 mod handshake;
 
-mod plain;
+mod fast_path;
 
 pub mod upstreams;
 
@@ -61,12 +61,12 @@ pub struct Gateway {
 }
 
 /// What is kept about a request while it is carried.
-pub struct Passage {
+pub struct RequestContext {
     started: Instant,
     arrival: Option<Arrival>,
-    in_charge: InCharge,
+    handler: Handler,
     caller: Caller,
-    pass: Option<Pass>,
+    permit: Option<UpstreamPermit>,
     error: Option<Error>,
     tries: usize,
     sent_upstream: Option<Instant>,
@@ -114,17 +114,17 @@ fn view<'a>(exchange: &'a Exchange, lines: &'a Lines<'a>) -> RequestHead<'a> {
 }
 
 impl Gateway {
-    async fn judge(&self, exchange: &Exchange) -> Judgement {
+    async fn judge(&self, exchange: &Exchange) -> Decision {
         let lines = Lines(&exchange.req_header().headers);
         pipeline::judge(&self.gate, &view(exchange, &lines)).await
     }
 
     /// The way of one request up to its answer or its upstream.
-    async fn receive(&self, exchange: &mut Exchange, passage: &mut Passage) -> Result<Option<Reply>, Error> {
-        let Judgement { arrival, in_charge, caller, verdict } = self.judge(exchange).await;
-        passage.arrival = Some(arrival.clone());
-        passage.in_charge = in_charge;
-        passage.caller = caller;
+    async fn receive(&self, exchange: &mut Exchange, context: &mut RequestContext) -> Result<Option<Reply>, Error> {
+        let Decision { arrival, handler, caller, verdict } = self.judge(exchange).await;
+        context.arrival = Some(arrival.clone());
+        context.handler = handler;
+        context.caller = caller;
         if connection::is_body_broken(exchange) {
             return Err(BadRequest::Framing.into());
         }
@@ -133,57 +133,67 @@ impl Gateway {
                 // Boxed, as the other less travelled ways are: the future of every request stays small.
                 Box::pin(api::answer(&self.api, &call, exchange, &arrival)).await.map(Some)
             }
-            Permit::Upstream(pass) => {
-                passage.pass = Some(pass);
+            Permit::Upstream(permit) => {
+                context.permit = Some(permit);
                 Ok(None)
             }
         }
     }
 
     /// The head of an upstream's answer has come: makes it the client's.
-    fn hear(&self, answer: &mut ResponseHeader, passage: &mut Passage) -> pingora_core::Result<()> {
+    fn rewrite_response(&self, answer: &mut ResponseHeader, context: &mut RequestContext) -> pingora_core::Result<()> {
         if answer.status == http::StatusCode::SWITCHING_PROTOCOLS {
             // Handshakes do not come this way: nobody asked for it.
-            passage.error = Some(Error::UpstreamFailed(Some("the upstream switched protocols unasked".into())));
+            context.error = Some(Error::UpstreamFailed(Some("the upstream switched protocols unasked".into())));
             return pingora_core::Error::e_explain(ErrorType::InvalidHTTPHeader, "a 101 that nobody asked for");
         }
-        if let (Some(sent), Some(pass)) = (passage.sent_upstream.take(), &passage.pass) {
+        if let (Some(sent), Some(permit)) = (context.sent_upstream.take(), &context.permit) {
             let took = sent.elapsed();
-            self.upstreams.answered(&pass.rule.upstream, took);
-            passage.upstream_took = Some(took);
+            self.upstreams.answered(&permit.rule.upstream, took);
+            context.upstream_took = Some(took);
         }
-        undress(answer, passage.arrival.as_ref())
+        sanitize_response(answer, context.arrival.as_ref())
     }
 
-    async fn write(&self, exchange: &mut Exchange, passage: &mut Passage, reply: Reply) -> pingora_core::Result<()> {
-        let arrival = passage.arrival.get_or_insert_with(unknown_arrival);
+    async fn write(
+        &self,
+        exchange: &mut Exchange,
+        context: &mut RequestContext,
+        reply: Reply,
+    ) -> pingora_core::Result<()> {
+        let arrival = context.arrival.get_or_insert_with(unknown_arrival);
         reply.write(exchange, arrival).await
     }
 
-    async fn refuse(&self, exchange: &mut Exchange, passage: &mut Passage, error: Error) -> pingora_core::Result<()> {
-        let arrival = passage.arrival.get_or_insert_with(unknown_arrival);
+    async fn refuse(
+        &self,
+        exchange: &mut Exchange,
+        context: &mut RequestContext,
+        error: Error,
+    ) -> pingora_core::Result<()> {
+        let arrival = context.arrival.get_or_insert_with(unknown_arrival);
         let reply = Reply::refusal(arrival, &error);
         let hostile =
             matches!(error, Error::BadRequest(BadRequest::Head | BadRequest::Framing | BadRequest::Repeated(_)));
-        passage.error = Some(error);
+        context.error = Some(error);
         if hostile {
             // Where the next request begins on this connection is anybody's guess.
             exchange.set_keepalive(None);
         }
-        self.write(exchange, passage, reply).await
+        self.write(exchange, context, reply).await
     }
 }
 
 /// A panic in a handler is that request's 1005 and nobody else's trouble.
 async fn guarded<T>(metrics: &Metrics, handler: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    unpanicked(metrics, handler).await.unwrap_or_else(|Panicked| Err(Error::unexpected(Part::Gateway, PANICKED)))
+    catch_panic(metrics, handler).await.unwrap_or_else(|Panicked| Err(Error::unexpected(Part::Gateway, PANICKED)))
 }
 
 const PANICKED: &str = "a handler panicked";
 
 struct Panicked;
 
-async fn unpanicked<T>(metrics: &Metrics, handler: impl Future<Output = T>) -> Result<T, Panicked> {
+async fn catch_panic<T>(metrics: &Metrics, handler: impl Future<Output = T>) -> Result<T, Panicked> {
     AssertUnwindSafe(handler).catch_unwind().await.map_err(|_| {
         metrics.panics.inc();
         Panicked
@@ -204,16 +214,16 @@ fn unknown_arrival() -> Arrival {
 #[async_trait]
 impl ProxyHttp for Gateway {
     /// Boxed: the engine moves it from one future into the next.
-    type CTX = Box<Passage>;
+    type CTX = Box<RequestContext>;
 
-    fn new_ctx(&self) -> Box<Passage> {
+    fn new_ctx(&self) -> Box<RequestContext> {
         self.gate.metrics.requests_in_flight.inc();
-        Box::new(Passage {
+        Box::new(RequestContext {
             started: Instant::now(),
             arrival: None,
-            in_charge: InCharge::Nobody,
+            handler: Handler::Nobody,
             caller: Caller::Anonymous,
-            pass: None,
+            permit: None,
             error: None,
             tries: 0,
             sent_upstream: None,
@@ -225,27 +235,36 @@ impl ProxyHttp for Gateway {
     /// None: answers are passed on as they are.
     fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
 
-    async fn early_request_filter(&self, exchange: &mut Exchange, _: &mut Box<Passage>) -> pingora_core::Result<()> {
+    async fn early_request_filter(
+        &self,
+        exchange: &mut Exchange,
+        _: &mut Box<RequestContext>,
+    ) -> pingora_core::Result<()> {
         connection::begin_exchange(exchange);
         // The engine would wait for ever for a client that does not read.
         exchange.set_write_timeout(Some(self.gate.limits.stalled.get()));
         Ok(())
     }
 
-    async fn request_filter(&self, exchange: &mut Exchange, passage: &mut Box<Passage>) -> pingora_core::Result<bool> {
-        let received = guarded(&self.gate.metrics, self.receive(exchange, passage)).await;
+    async fn request_filter(
+        &self,
+        exchange: &mut Exchange,
+        context: &mut Box<RequestContext>,
+    ) -> pingora_core::Result<bool> {
+        let received = guarded(&self.gate.metrics, self.receive(exchange, context)).await;
         match received {
-            Ok(Some(reply)) => self.write(exchange, passage, reply).await?,
-            Ok(None) => match &passage.pass {
-                Some(Pass { is_plain: true, .. }) => {
-                    let asked = unpanicked(&self.gate.metrics, Box::pin(self.ask(exchange, passage))).await;
+            Ok(Some(reply)) => self.write(exchange, context, reply).await?,
+            Ok(None) => match &context.permit {
+                Some(UpstreamPermit { is_bodyless_get: true, .. }) => {
+                    let asked =
+                        catch_panic(&self.gate.metrics, Box::pin(self.proxy_bodyless_get(exchange, context))).await;
                     // The failure takes the way of the engine's own: a 1005, or a cut when the answer has begun.
                     asked.map_err(|Panicked| pingora_core::Error::explain(ErrorType::InternalError, PANICKED))??;
                 }
-                Some(Pass { handshake: Some(_), .. }) => {
-                    match guarded(&self.gate.metrics, Box::pin(self.open_socket(exchange, passage))).await {
+                Some(UpstreamPermit { handshake: Some(_), .. }) => {
+                    match guarded(&self.gate.metrics, Box::pin(self.open_socket(exchange, context))).await {
                         Ok(Opening::Opened | Opening::Declined) => {}
-                        Err(error) => self.refuse(exchange, passage, error).await?,
+                        Err(error) => self.refuse(exchange, context, error).await?,
                     }
                 }
                 _ => {
@@ -253,31 +272,35 @@ impl ProxyHttp for Gateway {
                     return Ok(GO_ON);
                 }
             },
-            Err(error) => self.refuse(exchange, passage, error).await?,
+            Err(error) => self.refuse(exchange, context, error).await?,
         }
         Ok(ANSWERED)
     }
 
-    async fn upstream_peer(&self, _: &mut Exchange, passage: &mut Box<Passage>) -> pingora_core::Result<Box<HttpPeer>> {
-        let Some(pass) = &passage.pass else {
+    async fn upstream_peer(
+        &self,
+        _: &mut Exchange,
+        context: &mut Box<RequestContext>,
+    ) -> pingora_core::Result<Box<HttpPeer>> {
+        let Some(permit) = &context.permit else {
             return pingora_core::Error::e_explain(ErrorType::InternalError, "no permit");
         };
-        passage.sent_upstream = Some(Instant::now());
-        passage.tries += 1;
-        Ok(Box::new(self.upstreams.next(&pass.rule.upstream).clone()))
+        context.sent_upstream = Some(Instant::now());
+        context.tries += 1;
+        Ok(Box::new(self.upstreams.next(&permit.rule.upstream).clone()))
     }
 
     async fn upstream_request_filter(
         &self,
         _: &mut Exchange,
         request: &mut RequestHeader,
-        passage: &mut Box<Passage>,
+        context: &mut Box<RequestContext>,
     ) -> pingora_core::Result<()> {
-        let (Some(pass), Some(arrival)) = (&passage.pass, &passage.arrival) else {
+        let (Some(permit), Some(arrival)) = (&context.permit, &context.arrival) else {
             return pingora_core::Error::e_explain(ErrorType::InternalError, "no permit");
         };
-        forward::dress(&self.gate, pass, arrival, request).map_err(|error| {
-            passage.error = Some(error);
+        forward::rewrite_request(&self.gate, permit, arrival, request).map_err(|error| {
+            context.error = Some(error);
             pingora_core::Error::explain(ErrorType::InternalError, "the head cannot be forwarded")
         })
     }
@@ -286,20 +309,20 @@ impl ProxyHttp for Gateway {
         &self,
         _: &mut Exchange,
         response: &mut ResponseHeader,
-        passage: &mut Box<Passage>,
+        context: &mut Box<RequestContext>,
     ) -> pingora_core::Result<()> {
-        self.hear(response, passage)
+        self.rewrite_response(response, context)
     }
 
     fn fail_to_connect(
         &self,
         _: &mut Exchange,
         _: &HttpPeer,
-        passage: &mut Box<Passage>,
+        context: &mut Box<RequestContext>,
         mut error: Box<pingora_core::Error>,
     ) -> Box<pingora_core::Error> {
-        let retries = passage.pass.as_ref().map_or(0, |pass| self.upstreams.retries(&pass.rule.upstream));
-        error.set_retry(passage.tries <= retries);
+        let retries = context.permit.as_ref().map_or(0, |permit| self.upstreams.retries(&permit.rule.upstream));
+        error.set_retry(context.tries <= retries);
         error
     }
 
@@ -307,50 +330,55 @@ impl ProxyHttp for Gateway {
         &self,
         exchange: &mut Exchange,
         error: &pingora_core::Error,
-        passage: &mut Box<Passage>,
+        context: &mut Box<RequestContext>,
     ) -> FailToProxy {
         let broken = connection::is_body_broken(exchange).then(|| BadRequest::Framing.into());
-        let told = passage.error.take().or(broken).or_else(|| what_failed(error));
+        let told = context.error.take().or(broken).or_else(|| what_failed(error));
         let code = told.as_ref().map_or(0, |error| error.code().status().as_u16());
         if let Some(told) = told {
             exchange.set_keepalive(None);
             if exchange.response_written().is_some_and(|answer| !answer.status.is_informational()) {
                 // The answer has begun: it can only be cut, which the connection's end shows.
-                passage.error = Some(told);
-            } else if let Err(broken) = self.refuse(exchange, passage, told).await {
+                context.error = Some(told);
+            } else if let Err(broken) = self.refuse(exchange, context, told).await {
                 tracing::debug!(error = %broken.etype().as_str(), "the client did not take its refusal");
             }
         }
         FailToProxy { error_code: code, can_reuse_downstream: false }
     }
 
-    async fn logging(&self, exchange: &mut Exchange, _: Option<&pingora_core::Error>, passage: &mut Box<Passage>) {
-        let arrival = passage.arrival.get_or_insert_with(unknown_arrival);
+    async fn logging(
+        &self,
+        exchange: &mut Exchange,
+        _: Option<&pingora_core::Error>,
+        context: &mut Box<RequestContext>,
+    ) {
+        let arrival = context.arrival.get_or_insert_with(unknown_arrival);
         let header = exchange.req_header();
         record::request(
             &self.gate,
             &self.own_metrics,
-            &Happened {
+            &AccessLogEntry {
                 arrival,
                 method: header.method.as_str(),
                 path: header.uri.path(),
-                in_charge: &passage.in_charge,
-                caller: &passage.caller,
+                handler: &context.handler,
+                caller: &context.caller,
                 status: exchange.response_written().map_or(0, |response| response.status.as_u16()),
-                error: passage.error.as_ref(),
-                took: passage.started.elapsed(),
-                upstream: passage.upstream_took,
+                error: context.error.as_ref(),
+                took: context.started.elapsed(),
+                upstream: context.upstream_took,
             },
         );
         connection::end_exchange(exchange);
     }
 
     /// Our own line says it, without the query.
-    fn suppress_error_log(&self, _: &Exchange, _: &Box<Passage>, _: &pingora_core::Error) -> bool {
+    fn suppress_error_log(&self, _: &Exchange, _: &Box<RequestContext>, _: &pingora_core::Error) -> bool {
         true
     }
 
-    fn request_summary(&self, exchange: &Exchange, _: &Box<Passage>) -> String {
+    fn request_summary(&self, exchange: &Exchange, _: &Box<RequestContext>) -> String {
         let header = exchange.req_header();
         format!("{} {}", header.method, record::shown(header.uri.path(), 512))
     }
@@ -365,7 +393,7 @@ fn forget_spelling(request: &mut RequestHeader) {
 }
 
 /// Takes our headers out of an upstream's answer and puts the request's id in.
-fn undress(response: &mut ResponseHeader, arrival: Option<&Arrival>) -> pingora_core::Result<()> {
+fn sanitize_response(response: &mut ResponseHeader, arrival: Option<&Arrival>) -> pingora_core::Result<()> {
     let usual = response.status.canonical_reason();
     let own_words = response.get_reason_phrase().filter(|words| Some(*words) != usual).map(str::to_owned);
     // The spelling goes here as well.

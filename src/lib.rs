@@ -5,7 +5,7 @@ pub mod cli;
 
 pub mod app;
 
-pub mod operate;
+pub mod admin;
 
 // The words of the specification.
 pub mod domain;
@@ -31,6 +31,8 @@ pub mod rules;
 pub mod token;
 
 // … and sign people in.
+pub mod sessions;
+
 pub mod store;
 
 pub mod directory;

@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::metrics::Metrics;
 use crate::rules::matrix::Scope;
 use crate::rules::{Rule, RuleSet};
-use crate::store::live::{Known, Live};
+use crate::sessions::{CachedSession, SessionCache};
 use crate::token::Tokens;
 
 // What is looked at: a borrowed view of the head.
@@ -37,7 +37,7 @@ pub mod authorize;
 
 pub mod limit;
 
-pub mod vouch;
+pub mod assertion;
 
 pub mod forward;
 
@@ -46,10 +46,10 @@ pub mod upgrade;
 pub mod record;
 
 use arrive::RequestId;
+use assertion::Assertion;
 use head::{Fields, RequestHead, Unwanted};
-use record::InCharge;
+use record::Handler;
 use upgrade::Handshake;
-use vouch::Signed;
 
 /// Everything a decision needs, made once at start.
 pub struct Gate {
@@ -64,7 +64,7 @@ pub struct Gate {
     /// Reads tokens.
     pub tokens: Arc<Tokens>,
     /// Knows sessions.
-    pub live: Arc<Live>,
+    pub live: Arc<SessionCache>,
     /// Counts requests for rates.
     pub counters: Arc<dyn Counters>,
     /// Counts what happens.
@@ -102,7 +102,7 @@ pub enum Caller {
     /// Nobody in particular.
     Anonymous,
     /// A live session.
-    Known(Arc<Known>),
+    SignedIn(Arc<CachedSession>),
 }
 
 impl Caller {
@@ -110,7 +110,7 @@ impl Caller {
     pub fn session(&self) -> Option<&Session> {
         match self {
             Caller::Anonymous => None,
-            Caller::Known(known) => Some(&known.session),
+            Caller::SignedIn(known) => Some(&known.session),
         }
     }
 }
@@ -122,7 +122,7 @@ pub enum Permit {
     /// One of our own endpoints answers.
     Own(OwnCall),
     /// An upstream answers.
-    Upstream(Pass),
+    Upstream(UpstreamPermit),
 }
 
 /// A call of one of our own endpoints.
@@ -137,7 +137,7 @@ pub struct OwnCall {
 
 /// A request that may go to an upstream, with what it carries there.
 #[derive(Debug)]
-pub struct Pass {
+pub struct UpstreamPermit {
     /// The rule that let it through.
     pub rule: Arc<Rule>,
     /// By whom.
@@ -145,14 +145,14 @@ pub struct Pass {
     /// What the matrix granted.
     pub scope: Option<Scope>,
     /// The signed form of the identity; there is one when the caller is known.
-    pub assertion: Option<Signed>,
+    pub assertion: Option<Assertion>,
     /// The target to forward, when it is not the one that came.
     pub target: Option<String>,
     /// What must be taken out.
     pub unwanted: Unwanted,
     /// Whether it is a plain question: a GET of HTTP/1.1 without a body and without lines that concern only
     /// the client's connection. Nearly all requests are.
-    pub is_plain: bool,
+    pub is_bodyless_get: bool,
     /// The incoming trace to go on with.
     pub trace: Option<forward::TraceId>,
     /// The WebSocket handshake, if it is one.
@@ -161,11 +161,11 @@ pub struct Pass {
 }
 
 /// What became of a request: told in any case, also of a refused one.
-pub struct Judgement {
+pub struct Decision {
     /// What is known of it.
     pub arrival: Arrival,
     /// Who was in charge, if it came that far.
-    pub in_charge: InCharge,
+    pub handler: Handler,
     /// Who asks, if it came that far.
     pub caller: Caller,
     /// Whether it may.
@@ -173,12 +173,12 @@ pub struct Judgement {
 }
 
 /// Describes a request and decides.
-pub async fn judge(gate: &Gate, head: &RequestHead<'_>) -> Judgement {
+pub async fn judge(gate: &Gate, head: &RequestHead<'_>) -> Decision {
     let fields = Fields::of(head.lines);
     let arrival = arrive::describe(gate, head, &fields);
-    let (mut in_charge, mut caller) = (InCharge::Nobody, Caller::Anonymous);
-    let verdict = decide(gate, head, &fields, &arrival, &mut in_charge, &mut caller).await;
-    Judgement { arrival, in_charge, caller, verdict }
+    let (mut handler, mut caller) = (Handler::Nobody, Caller::Anonymous);
+    let verdict = decide(gate, head, &fields, &arrival, &mut handler, &mut caller).await;
+    Decision { arrival, handler, caller, verdict }
 }
 
 /// The way of every request, top to bottom; our own endpoints take it too. Each phase takes what the
@@ -188,18 +188,18 @@ async fn decide<'a>(
     head: &'a RequestHead<'a>,
     fields: &'a Fields<'a>,
     arrival: &Arrival,
-    in_charge: &mut InCharge,
+    handler: &mut Handler,
     asking: &mut Caller,
 ) -> Result<Permit, Error> {
     let request = arrive::check(gate, head, fields)?;
     let target = route::find(gate, &request)?;
-    *in_charge = target.in_charge();
+    *handler = target.handler();
     let credential = credentials::read(gate, &request)?;
     let now = gate.clock.now();
     let caller = verify::caller(gate, &target, credential, now).await?;
     *asking = caller.clone();
     let mut permit = authorize::check(gate, target, caller, &request, arrival, now)?;
     limit::charge(gate, &permit, arrival)?;
-    vouch::sign(gate, &mut permit, &request, now);
+    assertion::sign(gate, &mut permit, &request, now);
     Ok(permit)
 }

@@ -95,10 +95,10 @@ pub enum PlatformError {
     #[error("the platform is unavailable: {0}")]
     Unavailable(String),
     /// It has failed so often lately that it is left alone for a while.
-    #[error("the platform has failed repeatedly and is not asked for another {} s", .again_in.as_secs())]
-    Resting {
+    #[error("the platform has failed repeatedly and is not asked for another {} s", .retry_after.as_secs())]
+    CircuitOpen {
         /// When it is asked again.
-        again_in: Duration,
+        retry_after: Duration,
     },
 }
 
@@ -111,7 +111,7 @@ impl PlatformError {
             PlatformError::NotVisible => "not_visible",
             PlatformError::Configuration { .. } => "configuration",
             PlatformError::Unavailable(_) => "unavailable",
-            PlatformError::Resting { .. } => "resting",
+            PlatformError::CircuitOpen { .. } => "circuit_open_for",
         }
     }
 }
@@ -159,7 +159,7 @@ pub trait Platform: Send + Sync {
     async fn profile(&self, person: &Person) -> Result<Profile, PlatformError>;
 
     /// For how long it will not be asked, if it has failed too often. Sending anybody there now is in vain.
-    fn resting(&self) -> Option<Duration>;
+    fn circuit_open_for(&self) -> Option<Duration>;
 
     /// How old the credential is that calls carry; nothing if there is none.
     fn credential_age(&self) -> Option<Duration>;

@@ -11,9 +11,9 @@ use crate::domain::lockout;
 use crate::domain::role::RoleName;
 use crate::metrics::Metrics;
 use crate::platform::Platform;
-use crate::store::live::Live;
+use crate::sessions::SessionCache;
 use crate::token::Tokens;
-use crate::token::seal::Seal;
+use crate::token::cookie::CookieSigner;
 use crate::token::vault::Vault;
 use devices::Devices;
 use password::Passwords;
@@ -35,7 +35,7 @@ pub mod development;
 
 pub mod oauth2;
 
-mod once;
+mod callback_dedup;
 
 pub mod otp;
 
@@ -98,19 +98,19 @@ pub struct Device {
 /// Signs people in and out.
 pub struct SignIn {
     settings: Settings,
-    live: Arc<Live>,
+    live: Arc<SessionCache>,
     directory: Arc<dyn Directory>,
     platform: Arc<dyn Platform>,
     tokens: Arc<Tokens>,
-    seal: Seal,
+    cookies: CookieSigner,
     devices: Devices,
     tries: Tries,
     clock: Clock,
     metrics: Arc<Metrics>,
-    parked: ticket::Parked,
-    callbacks: once::Callbacks,
+    long_polls: ticket::LongPolls,
+    callbacks: callback_dedup::CallbackDedup,
     spent_proofs: bind::SpentProofs,
-    unproved: attempt::Unproved,
+    unverified_log_cap: attempt::UnverifiedLogCap,
     passwords: Arc<Passwords>,
     vault: Arc<Vault>,
     roles: roles::Roles,
@@ -120,7 +120,7 @@ pub struct SignIn {
 /// What [`SignIn`] works with.
 pub struct Parts {
     /// Sessions.
-    pub live: Arc<Live>,
+    pub live: Arc<SessionCache>,
     /// Employees.
     pub directory: Arc<dyn Directory>,
     /// The messaging platform.
@@ -128,7 +128,7 @@ pub struct Parts {
     /// Tokens.
     pub tokens: Arc<Tokens>,
     /// Sealed cookies.
-    pub seal: Seal,
+    pub cookies: CookieSigner,
     /// One-time-password devices.
     pub devices: Devices,
     /// Local passwords.
@@ -144,7 +144,7 @@ pub struct Parts {
 impl SignIn {
     /// Puts the parts together.
     pub fn new(settings: Settings, parts: Parts) -> Self {
-        let Parts { live, directory, platform, tokens, seal, devices, passwords, vault, clock, metrics } = parts;
+        let Parts { live, directory, platform, tokens, cookies, devices, passwords, vault, clock, metrics } = parts;
         let tries = Tries::new(directory.clone(), clock.clone());
         let roles = roles::Roles::new(live.clone(), directory.clone(), settings.default_role.clone());
         Self {
@@ -155,15 +155,15 @@ impl SignIn {
             directory,
             platform,
             tokens,
-            seal,
+            cookies,
             devices,
             tries,
             clock,
             metrics,
-            parked: ticket::Parked::default(),
-            callbacks: once::Callbacks::default(),
+            long_polls: ticket::LongPolls::default(),
+            callbacks: callback_dedup::CallbackDedup::default(),
             spent_proofs: bind::SpentProofs::default(),
-            unproved: attempt::Unproved::default(),
+            unverified_log_cap: attempt::UnverifiedLogCap::default(),
             passwords,
             vault,
         }
@@ -174,14 +174,14 @@ impl SignIn {
     pub async fn sweep(&self) {
         self.callbacks.sweep(self.clock.now());
         self.spent_proofs.sweep(self.clock.now());
-        let forgotten = match self.directory.forget_logins(self.settings.login_log).await {
-            Ok(()) => self.directory.forget_deeds(self.settings.login_log).await,
+        let forgotten = match self.directory.prune_login_log(self.settings.login_log).await {
+            Ok(()) => self.directory.prune_audit_log(self.settings.login_log).await,
             failed => failed,
         };
         if let Err(error) = forgotten {
             tracing::warn!(error = %crate::error::chain(&error), "old lines of the login and audit logs could not be removed");
         }
-        if let Err(error) = self.directory.forget_nobodys(lockout::QUIET, agent::MOST_NOBODYS).await {
+        if let Err(error) = self.directory.prune_unknown_lockouts(lockout::QUIET, agent::MAX_UNKNOWN_LOCKOUTS).await {
             tracing::warn!(error = %crate::error::chain(&error), "old lock-outs of nobody could not be removed");
         }
     }
@@ -206,7 +206,7 @@ impl SignIn {
     }
 
     /// The sessions behind.
-    pub fn live(&self) -> &Arc<Live> {
+    pub fn live(&self) -> &Arc<SessionCache> {
         &self.live
     }
 

@@ -10,13 +10,12 @@ use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::session::{EndCause, Session, SessionId, Version};
 use crate::domain::ticket::{ScanId, Ticket, TicketId};
+use crate::domain::write::WriteOutcome;
 use crate::error::{Error, Part};
 
 pub mod counters;
 
 pub mod embedded;
-
-pub mod live;
 
 /// Why the store could not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -38,15 +37,6 @@ impl From<StoreError> for Error {
     }
 }
 
-/// What became of a conditional change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// It was made, and is durable.
-    Done,
-    /// The record has changed since it was read, or is gone; nothing was changed.
-    Stale,
-}
-
 /// What other gateways, and other parts of this one, must hear.
 #[derive(Debug, Clone)]
 pub enum Change {
@@ -65,7 +55,7 @@ pub enum Change {
 
 /// A change, and when it was published.
 #[derive(Debug, Clone)]
-pub struct Told {
+pub struct ChangeEvent {
     /// When.
     pub at: Timestamp,
     /// What.
@@ -84,7 +74,7 @@ pub trait SessionStore: Send + Sync {
 
     /// Replaces a session that is still at version `seen`; `session` carries the next one. Returns
     /// only once that is durable. A revoked session stays revoked.
-    async fn replace(&self, session: &Session, seen: Version) -> Result<Outcome, StoreError>;
+    async fn replace(&self, session: &Session, seen: Version) -> Result<WriteOutcome, StoreError>;
 
     /// Ends a session and denies its token for `lifetime`. Returns only once that is durable: a user
     /// who has seen the logout answer stays logged out even if this process dies in the next moment.
@@ -117,7 +107,7 @@ pub trait TicketStore: Send + Sync {
 
     /// Replaces a ticket that is still at version `seen`; `ticket` carries the next one. Returns only
     /// once that is durable.
-    async fn advance(&self, ticket: &Ticket, seen: Version) -> Result<Outcome, StoreError>;
+    async fn advance(&self, ticket: &Ticket, seen: Version) -> Result<WriteOutcome, StoreError>;
 }
 
 /// Everything a store keeps, and the feed of its changes.
@@ -125,7 +115,7 @@ pub trait TicketStore: Send + Sync {
 pub trait Store: SessionStore + TicketStore {
     /// Changes from now on, those made here included. A listener that falls behind hears
     /// [`broadcast::error::RecvError::Lagged`] and must read its records again.
-    fn changes(&self) -> broadcast::Receiver<Told>;
+    fn changes(&self) -> broadcast::Receiver<ChangeEvent>;
 
     /// Whether it can be read and written now.
     async fn ready(&self) -> Result<(), StoreError>;

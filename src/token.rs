@@ -8,7 +8,7 @@ pub mod assertion;
 
 pub mod claims;
 
-pub mod junk;
+pub mod rejected;
 
 pub(crate) mod key_file;
 
@@ -16,7 +16,7 @@ pub mod keys;
 
 pub mod ring;
 
-pub mod seal;
+pub mod cookie;
 
 pub mod vault;
 
@@ -32,9 +32,9 @@ use crate::domain::clock::Timestamp;
 use crate::domain::session::{KeyId, Session};
 use crate::error::TokenFault;
 use claims::Claims;
-use junk::Junk;
 use keys::{Key, Purpose};
-use ring::{KeyFate, KeyRing};
+use rejected::RejectedTokens;
+use ring::{KeyRing, KeyValidity};
 
 /// Longer than any token of ours; what exceeds it is not looked at.
 const LONGEST: usize = 8 * 1024;
@@ -44,14 +44,20 @@ pub struct Tokens {
     keys: ArcSwap<KeyRing>,
     issuer: String,
     leeway: Duration,
-    junk: Junk,
+    rejected: RejectedTokens,
     changed: Notify,
 }
 
 impl Tokens {
     /// `issuer` is the public URL without its last slash.
     pub fn new(keys: KeyRing, issuer: String, leeway: Duration) -> Self {
-        Self { keys: ArcSwap::from_pointee(keys), issuer, leeway, junk: Junk::new(), changed: Notify::new() }
+        Self {
+            keys: ArcSwap::from_pointee(keys),
+            issuer,
+            leeway,
+            rejected: RejectedTokens::new(),
+            changed: Notify::new(),
+        }
     }
 
     /// The keys in use.
@@ -59,10 +65,10 @@ impl Tokens {
         self.keys.load_full()
     }
 
-    /// Takes new keys into use. What was junk under the old ones is judged afresh.
+    /// Takes new keys into use. What was rejected under the old ones is judged afresh.
     pub fn use_keys(&self, keys: KeyRing) {
         self.keys.store(Arc::new(keys));
-        self.junk.forget();
+        self.rejected.forget();
         self.changed.notify_one();
     }
 
@@ -75,9 +81,9 @@ impl Tokens {
     pub fn signing(&self, now: Timestamp) -> (KeyId, Option<Timestamp>) {
         let keys = self.keys.load();
         let id = keys.active(now).id().clone();
-        let end = match keys.fate(&id) {
-            KeyFate::Until(end) => Some(end),
-            KeyFate::Open | KeyFate::Gone => None,
+        let end = match keys.validity(&id) {
+            KeyValidity::Until(end) => Some(end),
+            KeyValidity::Open | KeyValidity::Gone => None,
         };
         (id, end)
     }
@@ -90,7 +96,7 @@ impl Tokens {
     /// The token of a session, signed by its own key. The same session gives the same claims every time.
     pub fn mint(&self, session: &Session, now: Timestamp) -> String {
         let keys = self.keys.load();
-        let own: Option<&Key> = session.key_id.as_ref().and_then(|id| keys.believed(id, now));
+        let own: Option<&Key> = session.key_id.as_ref().and_then(|id| keys.verification_key(id, now));
         own.unwrap_or_else(|| keys.active(now)).sign(Purpose::Access, &Claims::of(session, &self.issuer))
     }
 
@@ -106,8 +112,8 @@ impl Tokens {
         }
         let keys = self.keys.load();
         let key = keys.find(Purpose::Access, header, now).ok_or_else(|| keys::why_not_ours(header))?;
-        // Known junk is refused before anything is decoded: whoever sends it, sends it again and again.
-        if self.junk.contains(token) {
+        // Known rejected is refused before anything is decoded: whoever sends it, sends it again and again.
+        if self.rejected.contains(token) {
             return Err(TokenFault::Signature);
         }
         // The engine refuses padding, other alphabets and non-zero trailing bits.
@@ -116,7 +122,7 @@ impl Tokens {
         let claims = Claims::parse(&payload, &self.issuer)?;
         claims.check_time(now, self.leeway)?;
         if !key.verify(signed.as_bytes(), &signature) {
-            self.junk.remember(token);
+            self.rejected.remember(token);
             return Err(TokenFault::Signature);
         }
         Ok(claims.signed_by(key.id()))

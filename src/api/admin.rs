@@ -3,13 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::incoming::Query;
-use crate::directory::factors::Taken;
-use crate::directory::{Assignment, AssignmentsAsked, RoleChange};
+use crate::directory::{Assignment, AssignmentQuery, RoleChange};
 use crate::domain::role::RoleName;
+use crate::domain::write::WriteOutcome;
 use crate::error::{BadRequest, Error};
+use crate::sessions::CachedSession;
 use crate::signin::SignIn;
 use crate::signin::roles::Change;
-use crate::store::live::Known;
 
 /// Most rows of a page.
 const LONGEST_PAGE: usize = 200;
@@ -39,7 +39,7 @@ impl UserRole {
         Ok(Self { employee_id: text("employee_id")?, role: text("role")? })
     }
 
-    /// The same, unless the query names another.
+    /// The constant_time_eq, unless the query names another.
     pub(super) fn agreeing_with(self, query: &Query) -> Result<Self, Error> {
         for (name, own) in [("employee_id", &self.employee_id), ("role", &self.role)] {
             if query.optional(name)?.is_some_and(|other| other != own) {
@@ -65,7 +65,7 @@ pub async fn user_roles(signin: &SignIn, query: &Query) -> Result<UserRoles, Err
         Some(text) => text.parse().ok().filter(|number| (1..=most).contains(number)).ok_or(BadRequest::Parameter(name)),
     };
     let (page, page_size) = (number("page", 1, 1_000_000)?, number("page_size", USUAL_PAGE, LONGEST_PAGE)?);
-    let asked = AssignmentsAsked {
+    let asked = AssignmentQuery {
         role: query.optional("role")?,
         employee_id: query.optional("employee_id")?,
         skip: (page - 1) * page_size,
@@ -85,20 +85,25 @@ pub struct RolesChanged {
 }
 
 /// Gives or takes a role. Says which roles there are now: an agent's record may give the one that was taken.
-pub async fn change(signin: &SignIn, admin: &Known, body: UserRole, change: Change) -> Result<RolesChanged, Error> {
+pub async fn change(
+    signin: &SignIn,
+    admin: &CachedSession,
+    body: UserRole,
+    change: Change,
+) -> Result<RolesChanged, Error> {
     let (changed, sessions) = signin.change_role(admin, &body.employee_id, &body.role, change).await?;
     let roles = signin.roles_now(&body.employee_id).await?;
     Ok(RolesChanged { success: true, changed: changed == RoleChange::Done, sessions, roles })
 }
 
 /// Ends every session of an employee.
-pub async fn end_sessions(signin: &SignIn, admin: &Known, query: &Query) -> Result<Changed, Error> {
+pub async fn end_sessions(signin: &SignIn, admin: &CachedSession, query: &Query) -> Result<Changed, Error> {
     let sessions = signin.end_sessions_of(admin, query.required("employee_id")?).await?;
     Ok(Changed { success: true, changed: sessions > 0, sessions })
 }
 
 /// Resets an employee's one-time-password device.
-pub async fn reset_otp(signin: &SignIn, admin: &Known, query: &Query) -> Result<Changed, Error> {
+pub async fn reset_otp(signin: &SignIn, admin: &CachedSession, query: &Query) -> Result<Changed, Error> {
     let taken = signin.reset_otp(admin, query.required("employee_id")?).await?;
-    Ok(Changed { success: true, changed: taken == Taken::Yes, sessions: 0 })
+    Ok(Changed { success: true, changed: taken == WriteOutcome::Applied, sessions: 0 })
 }

@@ -3,12 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::domain::language::Language;
-use crate::domain::phrase::Phrase;
+use crate::domain::phrase::Message;
 use crate::error::Error;
+use crate::sessions::CachedSession;
 use crate::signin::agent::AgentLogin;
 use crate::signin::session::LoggedIn;
 use crate::signin::{Device, SignIn};
-use crate::store::live::Known;
 
 /// What an agent signs in with.
 #[derive(Deserialize)]
@@ -47,11 +47,11 @@ pub async fn login(signin: &SignIn, body: Login, device: &Device) -> Result<Logg
 /// Sets the caller's password.
 pub async fn password(
     signin: &SignIn,
-    caller: &Known,
+    caller: &CachedSession,
     body: Password,
     language: Language,
 ) -> Result<PasswordSet, Error> {
     signin.set_password(caller, body.old_password.as_deref(), &body.new_password).await?;
-    let message = Phrase::PasswordSet.text(language);
+    let message = Message::PasswordSet.text(language);
     Ok(PasswordSet { success: true, message })
 }

@@ -3,10 +3,10 @@
 use serde::Serialize;
 
 use crate::domain::language::Language;
-use crate::domain::phrase::Phrase;
+use crate::domain::phrase::Message;
 use crate::error::Error;
+use crate::sessions::CachedSession;
 use crate::signin::SignIn;
-use crate::store::live::Known;
 
 /// The answer.
 #[derive(Debug, Serialize)]
@@ -16,8 +16,8 @@ pub struct LoggedOut {
 }
 
 /// Ends the caller's session, on every gateway and in every open socket.
-pub async fn logout(signin: &SignIn, known: &Known, language: Language) -> Result<LoggedOut, Error> {
+pub async fn logout(signin: &SignIn, known: &CachedSession, language: Language) -> Result<LoggedOut, Error> {
     signin.logout(known).await?;
-    let message = Phrase::LoggedOut.text(language);
+    let message = Message::LoggedOut.text(language);
     Ok(LoggedOut { success: true, message })
 }

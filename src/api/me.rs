@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::domain::role::RoleName;
 use crate::domain::session::LoginSource;
 use crate::error::Error;
-use crate::store::live::Known;
+use crate::sessions::CachedSession;
 
 /// The current user.
 #[derive(Debug, Serialize)]
@@ -20,7 +20,7 @@ pub struct Me {
 }
 
 /// Tells who the caller is.
-pub fn me(known: &Known) -> Result<Me, Error> {
+pub fn me(known: &CachedSession) -> Result<Me, Error> {
     let session = &known.session;
     Ok(Me {
         employee_id: session.employee_id.to_string(),

@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::clock::Timestamp;
 use crate::error::Error;
+use crate::sessions::CachedSession;
 use crate::signin::session::LoggedIn;
 use crate::signin::{Device, SignIn};
-use crate::store::live::Known;
 
 /// A code.
 #[derive(Deserialize)]
@@ -48,25 +48,25 @@ pub struct Status {
 }
 
 /// Offers a new secret.
-pub async fn setup(signin: &SignIn, caller: &Known) -> Result<Setup, Error> {
+pub async fn setup(signin: &SignIn, caller: &CachedSession) -> Result<Setup, Error> {
     let setup = signin.otp_setup(caller).await?;
     let (secret, otpauth_url) = (setup.secret, setup.otpauth_url);
     Ok(Setup { secret, otpauth_url, qrcode_png_base64: setup.qrcode_png_base64 })
 }
 
 /// Binds the device with its first code.
-pub async fn bind(signin: &SignIn, caller: &Known, body: OtpCode, device: &Device) -> Result<Bound, Error> {
+pub async fn bind(signin: &SignIn, caller: &CachedSession, body: OtpCode, device: &Device) -> Result<Bound, Error> {
     let bound = signin.otp_bind(caller, &body.code, device).await?;
     Ok(Bound { stepped_up: stepped_up(bound.stepped_up_until), login: bound.login })
 }
 
 /// Steps the session up.
-pub async fn verify(signin: &SignIn, caller: &Known, body: OtpCode) -> Result<SteppedUp, Error> {
+pub async fn verify(signin: &SignIn, caller: &CachedSession, body: OtpCode) -> Result<SteppedUp, Error> {
     signin.otp_verify(caller, &body.code).await.map(stepped_up)
 }
 
 /// Tells how the device stands.
-pub async fn status(signin: &SignIn, caller: &Known) -> Result<Status, Error> {
+pub async fn status(signin: &SignIn, caller: &CachedSession) -> Result<Status, Error> {
     let status = signin.otp_status(caller).await?;
     let device = status.device;
     Ok(Status {

@@ -4,9 +4,9 @@ use http::StatusCode;
 
 use super::incoming::Incoming;
 use super::oauth2_callback::error_page;
-use crate::domain::secret::{Print, same};
+use crate::domain::secret::{Digest, constant_time_eq};
 use crate::domain::ticket::{ConfirmId, ScanId};
-use crate::error::{BadRequest, Doing, Error};
+use crate::error::{BadRequest, Error, Operation};
 use crate::pages::{self, Notice};
 use crate::pipeline::Arrival;
 use crate::reply::Reply;
@@ -28,7 +28,7 @@ pub async fn page(signin: &SignIn, incoming: &Incoming, arrival: &Arrival) -> Re
     };
     match shown.await {
         Ok(html) => Reply::page(StatusCode::OK, arrival.language, html),
-        Err(error) => error_page(arrival, &error.within(Doing::Callback)),
+        Err(error) => error_page(arrival, &error.within(Operation::Callback)),
     }
 }
 
@@ -38,7 +38,7 @@ pub async fn answer(signin: &SignIn, incoming: &Incoming, form: &[(String, Strin
     let answered = async {
         let (scan_id, confirm) = scan_of(incoming)?;
         let proof = value("proof").unwrap_or_default();
-        if !same(proof.as_bytes(), form_proof(&confirm).as_bytes()) {
+        if !constant_time_eq(proof.as_bytes(), form_proof(&confirm).as_bytes()) {
             return Err(Error::BadRequest(BadRequest::Parameter("proof")));
         }
         let (answer, notice) = match value("answer") {
@@ -51,7 +51,7 @@ pub async fn answer(signin: &SignIn, incoming: &Incoming, form: &[(String, Strin
     };
     match answered.await {
         Ok(notice) => Reply::page(StatusCode::OK, arrival.language, pages::notice(arrival.language, notice)),
-        Err(error) => error_page(arrival, &error.within(Doing::Callback)),
+        Err(error) => error_page(arrival, &error.within(Operation::Callback)),
     }
 }
 
@@ -63,5 +63,5 @@ fn scan_of(incoming: &Incoming) -> Result<(ScanId, ConfirmId), Error> {
 
 /// What the form carries against forgery: a digest of the cookie, which no other site can read.
 fn form_proof(confirm: &ConfirmId) -> String {
-    Print::of(&["confirm form", confirm.as_str()]).as_str().to_owned()
+    Digest::of(&["confirm form", confirm.as_str()]).as_str().to_owned()
 }

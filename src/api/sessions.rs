@@ -6,8 +6,8 @@ use crate::domain::clock::Timestamp;
 use crate::domain::device;
 use crate::domain::session::{LoginMethod, LoginSource, Session};
 use crate::error::Error;
+use crate::sessions::CachedSession;
 use crate::signin::SignIn;
-use crate::store::live::Known;
 
 /// One's sessions.
 #[derive(Debug, Serialize)]
@@ -31,7 +31,7 @@ struct Item {
 }
 
 impl Item {
-    fn of(session: &Session, last_seen: Timestamp, caller: &Known) -> Self {
+    fn of(session: &Session, last_seen: Timestamp, caller: &CachedSession) -> Self {
         Self {
             id: session.id.to_string(),
             current: session.id == caller.session.id,
@@ -55,18 +55,18 @@ pub struct Ended {
 }
 
 /// The caller's sessions, newest first.
-pub async fn list(signin: &SignIn, caller: &Known) -> Result<Sessions, Error> {
+pub async fn list(signin: &SignIn, caller: &CachedSession) -> Result<Sessions, Error> {
     let sessions = signin.sessions(caller).await?;
     Ok(Sessions { items: sessions.iter().map(|(session, seen)| Item::of(session, *seen, caller)).collect() })
 }
 
 /// Ends one of them.
-pub async fn end(signin: &SignIn, caller: &Known, id: &str) -> Result<Ended, Error> {
+pub async fn end(signin: &SignIn, caller: &CachedSession, id: &str) -> Result<Ended, Error> {
     signin.end_session(caller, id).await?;
     Ok(Ended { success: true, ended: 1 })
 }
 
 /// Ends all but the caller's own.
-pub async fn end_others(signin: &SignIn, caller: &Known) -> Result<Ended, Error> {
+pub async fn end_others(signin: &SignIn, caller: &CachedSession) -> Result<Ended, Error> {
     Ok(Ended { success: true, ended: signin.end_other_sessions(caller).await? })
 }

@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::domain::language::Language;
-use crate::domain::phrase::Phrase;
+use crate::domain::phrase::Message;
 use crate::domain::role::RoleName;
 use crate::error::Error;
+use crate::sessions::CachedSession;
 use crate::signin::SignIn;
-use crate::store::live::Known;
 
 /// What is asked.
 #[derive(Debug, Deserialize)]
@@ -26,11 +26,11 @@ pub struct SwitchedRole {
 /// Makes another held role the active one; the token stays the same.
 pub async fn switch_role(
     signin: &SignIn,
-    known: &Known,
+    known: &CachedSession,
     request: SwitchRole,
     language: Language,
 ) -> Result<SwitchedRole, Error> {
     let current_role = signin.switch_role(known, &request.role).await?;
-    let message = Phrase::RoleSwitched.text(language);
+    let message = Message::RoleSwitched.text(language);
     Ok(SwitchedRole { success: true, current_role, message })
 }

@@ -9,22 +9,22 @@ use base64::engine::general_purpose::STANDARD;
 use url::Url;
 
 use super::{DataLock, StartFault, key_settings, open_keys};
+use crate::admin::keys::KeyRotation;
+use crate::admin::{self, Operator};
 use crate::config::{Config, PlatformKind};
 use crate::directory::sql::SqlDirectory;
 use crate::directory::{Directory, DirectoryError};
 use crate::domain::client::Client;
 use crate::domain::clock::Clock;
 use crate::domain::secret::{Secret, random_bytes};
-use crate::operate::keys::KeyDesk;
-use crate::operate::{self, Operator};
 use crate::platform::Platform;
 use crate::platform::simulated::{self, SimulatedPlatform};
 use crate::platform::wecom::{WecomPlatform, WecomSettings};
+use crate::sessions::SessionCache;
 use crate::signin::devices::Devices;
 use crate::signin::password::{PasswordSettings, Passwords};
 use crate::store::Store;
 use crate::store::embedded::EmbeddedStore;
-use crate::store::live::Live;
 use crate::token::Tokens;
 use crate::token::key_file;
 use crate::token::vault::Vault;
@@ -92,17 +92,17 @@ pub async fn open_offline(config: &Config) -> Result<(Operator, DataLock), Start
     let keys = open_keys(config, clock.now())?;
     let store = open_store(data, &clock).await?;
     let directory = open_directory(config, &clock).await?;
-    let live = Arc::new(Live::new(store, config.token.cache, config.token.lifetime.get()));
+    let live = Arc::new(SessionCache::new(store, config.token.cache, config.token.lifetime.get()));
     let vault = open_vault(config, &data.join("keys")).map_err(in_data)?;
     let tokens = Arc::new(Tokens::new(keys, String::new(), config.token.leeway.get()));
-    let operator = Operator::new(operate::Parts {
+    let operator = Operator::new(admin::Parts {
         live: live.clone(),
         directory: directory.clone(),
         default_role: config.directory.fallback_role(),
         main_corp: config.platform.main_corp(),
         devices: Devices::new(directory, vault, clock.clone(), config.otp.issuer.clone()),
         passwords: Arc::new(Passwords::new(PasswordSettings::default())),
-        keys: Arc::new(KeyDesk::new(key_settings(config), tokens, live, clock)),
+        keys: Arc::new(KeyRotation::new(key_settings(config), tokens, live, clock)),
     });
     Ok((operator, lock))
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 
-use crate::operate::{self, Command, Done, OperateFault, Operator};
+use crate::admin::{self, AdminError, Command, Done, Operator};
 
 const FILE: &str = "control.sock";
 
@@ -87,10 +87,10 @@ async fn answer(stream: UnixStream, operator: &Operator) -> io::Result<()> {
     let (reading, mut writing) = stream.into_split();
     let mut line = String::new();
     BufReader::new(reading.take(LONGEST)).read_line(&mut line).await?;
-    let done: Result<Done, OperateFault> = match serde_json::from_str::<Command>(&line) {
-        Ok(command) => operate::given_by(uid, operator.run(command)).await,
-        Err(_) if line.len() as u64 >= LONGEST => Err(OperateFault::Refused("the order is too long".to_owned())),
-        Err(_) => Err(OperateFault::Unknown),
+    let done: Result<Done, AdminError> = match serde_json::from_str::<Command>(&line) {
+        Ok(command) => admin::as_operator(uid, operator.run(command)).await,
+        Err(_) if line.len() as u64 >= LONGEST => Err(AdminError::Refused("the order is too long".to_owned())),
+        Err(_) => Err(AdminError::Unknown),
     };
     let mut answer = serde_json::to_vec(&done).map_err(io::Error::other)?;
     answer.push(b'\n');
@@ -98,7 +98,7 @@ async fn answer(stream: UnixStream, operator: &Operator) -> io::Result<()> {
 }
 
 /// Asks a running gateway.
-pub async fn call(data: &Path, command: &Command) -> Result<Result<Done, OperateFault>, ControlFault> {
+pub async fn call(data: &Path, command: &Command) -> Result<Result<Done, AdminError>, ControlFault> {
     call_within(PATIENCE, data, command).await
 }
 
@@ -106,7 +106,7 @@ async fn call_within(
     patience: Duration,
     data: &Path,
     command: &Command,
-) -> Result<Result<Done, OperateFault>, ControlFault> {
+) -> Result<Result<Done, AdminError>, ControlFault> {
     let path = data.join(FILE);
     let stream = match UnixStream::connect(&path).await {
         Ok(stream) => stream,

@@ -6,21 +6,21 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
+use crate::admin::keys::KeyRotation;
 use crate::error::chain;
-use crate::operate::keys::KeyDesk;
 use crate::pipeline::Gate;
 use crate::signin::SignIn;
 use crate::signin::roles::Roles;
 use crate::sockets::Ending;
 use crate::sockets::registry::Registry;
-use crate::store::{Change, Store, Told};
+use crate::store::{Change, ChangeEvent, Store};
 
 /// How often space is given back; nothing depends on it.
 const SWEEP: Duration = Duration::from_secs(60);
 
 /// Takes in changes, those made here included, and passes them to whoever must act.
 pub(super) async fn follow(
-    mut changes: broadcast::Receiver<Told>,
+    mut changes: broadcast::Receiver<ChangeEvent>,
     gate: Arc<Gate>,
     registry: Arc<Registry>,
     signin: Arc<SignIn>,
@@ -29,9 +29,9 @@ pub(super) async fn follow(
     loop {
         match changes.recv().await {
             Ok(told) => {
-                gate.live.hear(&told.change);
-                registry.hear(&told.change);
-                signin.hear(&told.change);
+                gate.live.apply_change(&told.change);
+                registry.apply_change(&told.change);
+                signin.apply_change(&told.change);
                 if let Change::SessionEnded { cause, .. } = &told.change {
                     gate.metrics.sessions_ended.with_label_values(&[cause.as_str()]).inc();
                 }
@@ -41,7 +41,7 @@ pub(super) async fn follow(
             Err(RecvError::Lagged(missed)) => {
                 tracing::warn!(missed, "changes were missed: everything is read again");
                 gate.live.forget_all();
-                signin.hear_all();
+                signin.wake_all_polls();
                 judge_all_sockets(&gate, &registry).await;
             }
             Err(RecvError::Closed) => break,
@@ -62,7 +62,7 @@ pub(super) async fn follow_directory(roles: Roles) {
 }
 
 /// Sessions end with the key that signed their token, and their sockets with them.
-pub(super) async fn end_with_keys(keys: Arc<KeyDesk>, gate: Arc<Gate>, registry: Arc<Registry>) {
+pub(super) async fn end_with_keys(keys: Arc<KeyRotation>, gate: Arc<Gate>, registry: Arc<Registry>) {
     loop {
         // At the start as well: keys may have been taken away meanwhile.
         if let Err(error) = keys.settle().await {

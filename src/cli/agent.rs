@@ -4,20 +4,20 @@ use clap::{Args, Subcommand};
 
 use super::operate::{OrderArgs, SureArgs, WhoArgs, hidden_line};
 use super::show::{self, Shown};
-use super::{Failed, complain, say};
+use super::{Failed, print_error, say};
+use crate::admin::agents::AgentCommand;
+use crate::admin::{Command, Typed};
 use crate::domain::secret::random_name;
-use crate::operate::agents::AgentOrder;
-use crate::operate::{Command, Typed};
 
 /// `deskgate agent …`
 #[derive(Args)]
 pub(super) struct AgentArgs {
     #[command(subcommand)]
-    order: Order,
+    order: AgentSubcommand,
 }
 
 #[derive(Subcommand)]
-enum Order {
+enum AgentSubcommand {
     /// Show agents, and what they can sign in with.
     List {
         #[command(flatten)]
@@ -78,24 +78,24 @@ enum Order {
 
 pub(super) fn run(args: &AgentArgs) -> Result<(), Failed> {
     match &args.order {
-        Order::List { args } => args.order(Command::Agent(AgentOrder::List)),
-        Order::Add { who, role, otp_required, args } => args.order(Command::Agent(AgentOrder::Add {
+        AgentSubcommand::List { args } => args.order(Command::Agent(AgentCommand::List)),
+        AgentSubcommand::Add { who, role, otp_required, args } => args.order(Command::Agent(AgentCommand::Add {
             who: who.who(),
             role: role.clone(),
             otp_required: *otp_required,
         })),
-        Order::Change { who, role, otp_required, args } => args.order(Command::Agent(AgentOrder::Change {
+        AgentSubcommand::Change { who, role, otp_required, args } => args.order(Command::Agent(AgentCommand::Change {
             who: who.who(),
             role: role.clone(),
             otp_required: *otp_required,
         })),
-        Order::Password { who, clear: true, sure, args, .. } => {
+        AgentSubcommand::Password { who, clear: true, sure, args, .. } => {
             sure.ask(&format!("The local password of {} works no more", who.id()))?;
-            args.order(Command::Agent(AgentOrder::ClearPassword { who: who.who() }))
+            args.order(Command::Agent(AgentCommand::ClearPassword { who: who.who() }))
         }
-        Order::Password { who, generate, args, .. } => {
+        AgentSubcommand::Password { who, generate, args, .. } => {
             let password = if *generate { made_up() } else { typed()? };
-            let order = AgentOrder::SetPassword { who: who.who(), password: Typed(password.clone()) };
+            let order = AgentCommand::SetPassword { who: who.who(), password: Typed(password.clone()) };
             let done = args.carry_out(Command::Agent(order))?;
             match (generate, args.shown()) {
                 (true, Shown::Json) => say(serde_json::json!({ "changed": true, "password": password })),
@@ -103,9 +103,9 @@ pub(super) fn run(args: &AgentArgs) -> Result<(), Failed> {
                 (false, shown) => show::done(&done, shown),
             }
         }
-        Order::Remove { who, sure, args } => {
+        AgentSubcommand::Remove { who, sure, args } => {
             sure.ask(&format!("The agent's record of {} goes, with its password", who.id()))?;
-            args.order(Command::Agent(AgentOrder::Remove { who: who.who() }))
+            args.order(Command::Agent(AgentCommand::Remove { who: who.who() }))
         }
     }
 }
@@ -121,7 +121,7 @@ fn typed() -> Result<String, Failed> {
     use std::io::IsTerminal;
     let password = hidden_line("New password: ")?;
     if std::io::stdin().is_terminal() && hidden_line("Once more: ")? != password {
-        return Err(complain("the two are not the same; nothing was changed"));
+        return Err(print_error("the two are not the same; nothing was changed"));
     }
     Ok(password)
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::{Failed, complain, complain_of, log, runtime, serve};
+use super::{Failed, log, print_error, print_faults, runtime, serve};
 use crate::app::{App, RuleSource};
 use crate::config::{self, Config, Override, UpstreamConfig};
 use crate::domain::secret::random_name;
@@ -50,11 +50,11 @@ level = "warn"
 "#;
 
 pub(super) fn run(args: &DemoArgs) -> Result<(), Failed> {
-    let data = Folder::make().map_err(|error| complain(format!("no folder for the demo: {error}")))?;
+    let data = Folder::make().map_err(|error| print_error(format!("no folder for the demo: {error}")))?;
     let settings =
         SETTINGS.replace("LISTEN", &free(args.listen).to_string()).replace("DATA", &data.0.display().to_string());
-    let config = config::load_text("demo", &settings, &args.overrides).map_err(|faults| complain_of(&faults))?;
-    let _log = log::start(&config.log).map_err(complain)?;
+    let config = config::load_text("demo", &settings, &args.overrides).map_err(|faults| print_faults(&faults))?;
+    let _log = log::start(&config.log).map_err(print_error)?;
     runtime(config.server.threads)?.block_on(demo(config))
 }
 
@@ -88,12 +88,12 @@ fn free(wanted: SocketAddr) -> SocketAddr {
 async fn demo(mut config: Config) -> Result<(), Failed> {
     let signals = serve::Signals::listen()?;
     let desk =
-        helpdesk::start().await.map_err(|error| complain(format!("the demo help desk cannot start: {error}")))?;
+        helpdesk::start().await.map_err(|error| print_error(format!("the demo help desk cannot start: {error}")))?;
     let upstream = UpstreamConfig { addresses: vec![desk], ..UpstreamConfig::default() };
     config.upstreams.insert("helpdesk".to_owned(), upstream);
     let file = config.server.data_dir.join("deskgate.toml");
-    let app = App::start(config, RuleSource::Shipped).await.map_err(complain)?;
-    write_config(&file, desk).map_err(|error| complain(format!("{}: {error}", file.display())))?;
+    let app = App::start(config, RuleSource::Shipped).await.map_err(print_error)?;
+    write_config(&file, desk).map_err(|error| print_error(format!("{}: {error}", file.display())))?;
     say(&app, &file);
     signals.until_told_to_stop(&app).await;
     app.stop().await;

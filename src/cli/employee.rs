@@ -4,20 +4,20 @@ use clap::{Args, Subcommand};
 
 use super::operate::{OrderArgs, SureArgs, WhoArgs, line};
 use super::show::Shown;
-use super::{Exit, Failed, complain, say, show, terminal_qr};
+use super::{Exit, Failed, print_error, say, show, terminal_qr};
+use crate::admin::employees::EmployeeCommand;
+use crate::admin::{Command, Done, Typed};
 use crate::domain::employee::Standing;
-use crate::operate::employees::EmployeeOrder;
-use crate::operate::{Command, Done, Typed};
 
 /// `deskgate employee …`
 #[derive(Args)]
 pub(super) struct EmployeeArgs {
     #[command(subcommand)]
-    order: Order,
+    order: EmployeeSubcommand,
 }
 
 #[derive(Subcommand)]
-enum Order {
+enum EmployeeSubcommand {
     /// Show employees, their roles and devices.
     List {
         /// Only those whose id, name or department has this in it.
@@ -110,43 +110,51 @@ struct Named {
 }
 
 impl Named {
-    fn order(&self, order: EmployeeOrder) -> Result<(), Failed> {
+    fn order(&self, order: EmployeeCommand) -> Result<(), Failed> {
         self.args.order(Command::Employee(order))
     }
 }
 
 pub(super) fn run(args: &EmployeeArgs) -> Result<(), Failed> {
     match &args.order {
-        Order::List { text, args } => args.order(Command::Employee(EmployeeOrder::List { text: text.clone() })),
-        Order::Add { who, name, department, args } => args.order(Command::Employee(EmployeeOrder::Add {
-            who: who.who(),
-            name: name.clone().unwrap_or_else(|| who.id().to_owned()),
-            department: department.clone(),
-        })),
-        Order::Change { who, name, department, args } => args.order(Command::Employee(EmployeeOrder::Change {
-            who: who.who(),
-            name: name.clone(),
-            department: department.clone(),
-        })),
-        Order::Disable(named) => {
-            named.order(EmployeeOrder::Stand { who: named.who.who(), standing: Standing::Disabled })
+        EmployeeSubcommand::List { text, args } => {
+            args.order(Command::Employee(EmployeeCommand::List { text: text.clone() }))
         }
-        Order::Enable(named) => named.order(EmployeeOrder::Stand { who: named.who.who(), standing: Standing::Active }),
-        Order::Remove { named, sure } => {
+        EmployeeSubcommand::Add { who, name, department, args } => {
+            args.order(Command::Employee(EmployeeCommand::Add {
+                who: who.who(),
+                name: name.clone().unwrap_or_else(|| who.id().to_owned()),
+                department: department.clone(),
+            }))
+        }
+        EmployeeSubcommand::Change { who, name, department, args } => {
+            args.order(Command::Employee(EmployeeCommand::Change {
+                who: who.who(),
+                name: name.clone(),
+                department: department.clone(),
+            }))
+        }
+        EmployeeSubcommand::Disable(named) => {
+            named.order(EmployeeCommand::Stand { who: named.who.who(), standing: Standing::Disabled })
+        }
+        EmployeeSubcommand::Enable(named) => {
+            named.order(EmployeeCommand::Stand { who: named.who.who(), standing: Standing::Active })
+        }
+        EmployeeSubcommand::Remove { named, sure } => {
             sure.ask(&format!("Employee {} goes, with roles, agent's record, device and sessions", named.who.id()))?;
-            named.order(EmployeeOrder::Remove { who: named.who.who() })
+            named.order(EmployeeCommand::Remove { who: named.who.who() })
         }
-        Order::Unlock(named) => named.order(EmployeeOrder::Unlock { who: named.who.who() }),
-        Order::OtpBind { named, sure } => bind(named, sure),
-        Order::OtpRemove { named, sure } => {
+        EmployeeSubcommand::Unlock(named) => named.order(EmployeeCommand::Unlock { who: named.who.who() }),
+        EmployeeSubcommand::OtpBind { named, sure } => bind(named, sure),
+        EmployeeSubcommand::OtpRemove { named, sure } => {
             sure.ask(&format!("The one-time-password device of {} works no more", named.who.id()))?;
-            named.order(EmployeeOrder::OtpRemove { who: named.who.who() })
+            named.order(EmployeeCommand::OtpRemove { who: named.who.who() })
         }
-        Order::Logins(lines) => lines.args.order(Command::Employee(EmployeeOrder::Logins {
+        EmployeeSubcommand::Logins(lines) => lines.args.order(Command::Employee(EmployeeCommand::Logins {
             employee_id: lines.employee_id.clone(),
             limit: usize::from(lines.limit),
         })),
-        Order::Events(lines) => lines.args.order(Command::Employee(EmployeeOrder::Events {
+        EmployeeSubcommand::Events(lines) => lines.args.order(Command::Employee(EmployeeCommand::Events {
             employee_id: lines.employee_id.clone(),
             limit: usize::from(lines.limit),
         })),
@@ -160,7 +168,7 @@ fn code() -> Result<String, Failed> {
         if code.len() == 6 && code.bytes().all(|byte| byte.is_ascii_digit()) {
             return Ok(code);
         }
-        complain("a code has six digits");
+        print_error("a code has six digits");
     }
 }
 
@@ -169,26 +177,26 @@ const TRIES: usize = 3;
 
 fn bind(named: &Named, sure: &SureArgs) -> Result<(), Failed> {
     let Named { who, args } = named;
-    if let Done::OtpBound(true) = args.carry_out(Command::Employee(EmployeeOrder::OtpLook { who: who.who() }))? {
+    if let Done::OtpBound(true) = args.carry_out(Command::Employee(EmployeeCommand::OtpLook { who: who.who() }))? {
         sure.ask(&format!("{} has a device, which works no more once another is bound", who.id()))?;
     }
-    let offered = args.carry_out(Command::Employee(EmployeeOrder::OtpOffer { who: who.who() }))?;
-    let Done::Offered { secret, otpauth_url } = &offered else { return Err(complain("no secret was offered")) };
+    let offered = args.carry_out(Command::Employee(EmployeeCommand::OtpOffer { who: who.who() }))?;
+    let Done::Offered { secret, otpauth_url } = &offered else { return Err(print_error("no secret was offered")) };
     match args.shown() {
         Shown::Json => show::done(&offered, Shown::Json)?,
         Shown::Table => {
-            let code = terminal_qr::draw(&otpauth_url.0).map_err(complain)?;
+            let code = terminal_qr::draw(&otpauth_url.0).map_err(print_error)?;
             let id = who.id();
             say(format_args!("{code}\nScan this with the authenticator of {id}, or type in: {}\n", secret.0))?;
         }
     }
     for _ in 0..TRIES {
         let code = Typed(code()?);
-        match args.order(Command::Employee(EmployeeOrder::OtpBind { who: who.who(), code })) {
+        match args.order(Command::Employee(EmployeeCommand::OtpBind { who: who.who(), code })) {
             Err(Failed(Exit::Refused)) => {}
             done => return done,
         }
     }
-    complain("nothing was bound; begin again");
+    print_error("nothing was bound; begin again");
     Err(Failed(Exit::Refused))
 }

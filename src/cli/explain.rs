@@ -5,11 +5,11 @@ use std::net::IpAddr;
 
 use clap::Args;
 
-use super::{ConfigArgs, Failed, complain, complain_of, load_rules, say};
+use super::{ConfigArgs, Failed, load_rules, print_error, print_faults, say};
 use crate::app::RuleSource;
 use crate::config::Config;
 use crate::rules::RuleSet;
-use crate::rules::case::Asked;
+use crate::rules::case::SampleRequest;
 use crate::rules::explain::Paint;
 
 /// Say how a request is answered, and why: every condition of every rule that its path fits.
@@ -62,14 +62,14 @@ impl ExplainArgs {
             let source = if folder.is_dir() { RuleSource::Folder(folder) } else { RuleSource::Shipped };
             return load_rules(&source, &["helpdesk"]);
         }
-        let config = self.config.load().map_err(|faults| complain_of(&faults))?;
+        let config = self.config.load().map_err(|faults| print_faults(&faults))?;
         load_rules(&RuleSource::Folder(config.rules.dir.clone()), &config.upstream_names())
     }
 }
 
 pub(super) fn run(args: ExplainArgs) -> Result<(), Failed> {
     let rules = args.rules()?;
-    let asked = Asked {
+    let asked = SampleRequest {
         method: args.method,
         // What follows the question mark decides nothing.
         path: args.path.split(['?', '#']).next().unwrap_or_default().to_owned(),
@@ -81,11 +81,11 @@ pub(super) fn run(args: ExplainArgs) -> Result<(), Failed> {
         corp_id: args.corp_id,
         department: args.department,
         stepped_up: args.stepped_up,
-        ..Asked::default()
+        ..SampleRequest::default()
     };
     let explained = rules.explain(&asked, args.after);
     let text = if args.json {
-        serde_json::to_string_pretty(&explained).map_err(complain)? + "\n"
+        serde_json::to_string_pretty(&explained).map_err(print_error)? + "\n"
     } else {
         let paint = if std::io::stdout().is_terminal() { Paint::Colours } else { Paint::None };
         explained.render(paint)

@@ -4,18 +4,18 @@ use clap::{Args, Subcommand};
 
 use super::Failed;
 use super::operate::{OrderArgs, SureArgs};
-use crate::operate::Command;
-use crate::operate::keys::{KeyOrder, Turn};
+use crate::admin::Command;
+use crate::admin::keys::{KeyCommand, Turn};
 
 /// `deskgate key …`
 #[derive(Args)]
 pub(super) struct KeyArgs {
     #[command(subcommand)]
-    order: Order,
+    order: KeySubcommand,
 }
 
 #[derive(Subcommand)]
-enum Order {
+enum KeySubcommand {
     /// Show the signing keys.
     List {
         #[command(flatten)]
@@ -46,13 +46,13 @@ enum Order {
 
 pub(super) fn run(args: &KeyArgs) -> Result<(), Failed> {
     match &args.order {
-        Order::List { args } => args.order(Command::Key(KeyOrder::List)),
-        Order::Rotate { now, args } => {
-            args.order(Command::Key(KeyOrder::Rotate { turn: if *now { Turn::Now } else { Turn::Later } }))
+        KeySubcommand::List { args } => args.order(Command::Key(KeyCommand::List)),
+        KeySubcommand::Rotate { now, args } => {
+            args.order(Command::Key(KeyCommand::Rotate { turn: if *now { Turn::Now } else { Turn::Later } }))
         }
-        Order::Remove { id, sure, args } => {
+        KeySubcommand::Remove { id, sure, args } => {
             sure.ask(&format!("Every session that key {id} has signed ends"))?;
-            args.order(Command::Key(KeyOrder::Remove { id: id.clone() }))
+            args.order(Command::Key(KeyCommand::Remove { id: id.clone() }))
         }
     }
 }

@@ -8,9 +8,9 @@ use clap::Args;
 use tracing::instrument::WithSubscriber;
 
 use super::show::{self, Shown};
-use super::{ConfigArgs, Exit, Failed, complain, complain_of, log, runtime};
+use super::{ConfigArgs, Exit, Failed, log, print_error, print_faults, runtime};
+use crate::admin::{self, AdminError, Command, Done, Who};
 use crate::app::{self, ControlFault, StartFault};
-use crate::operate::{self, Command, Done, OperateFault, Who};
 
 /// How an order is given and its outcome shown.
 #[derive(Args)]
@@ -58,14 +58,14 @@ impl SureArgs {
             return Ok(());
         }
         if !std::io::stdin().is_terminal() {
-            complain(format!("{what}. This cannot be undone; say --yes to go on"));
+            print_error(format!("{what}. This cannot be undone; say --yes to go on"));
             return Err(Failed(Exit::NotConfirmed));
         }
         let answer = line(&format!("{what}. This cannot be undone. Type yes to go on: "))?;
         if matches!(answer.trim(), "yes" | "y") {
             return Ok(());
         }
-        complain("nothing was changed");
+        print_error("nothing was changed");
         Err(Failed(Exit::NotConfirmed))
     }
 }
@@ -84,9 +84,11 @@ impl OrderArgs {
     pub(super) fn carry_out(&self, command: Command) -> Result<Done, Failed> {
         let config = self.config.load().map_err(|faults| {
             if self.config.config.is_none() {
-                complain("no --config and no DESKGATE_CONFIG say which gateway is meant, and the defaults do not do:");
+                print_error(
+                    "no --config and no DESKGATE_CONFIG say which gateway is meant, and the defaults do not do:",
+                );
             }
-            complain_of(&faults)
+            print_faults(&faults)
         })?;
         runtime(1)?.block_on(async {
             let begun = Instant::now();
@@ -94,18 +96,18 @@ impl OrderArgs {
                 match app::call(&config.server.data_dir, &command).await {
                     Ok(done) => return done.map_err(refused),
                     Err(ControlFault::NotRunning) => {}
-                    Err(fault) => return Err(complain(fault)),
+                    Err(fault) => return Err(print_error(fault)),
                 }
                 match app::open_offline(&config).await {
                     Ok((operator, _lock)) => {
                         // Nobody else writes the audit lines then.
-                        let (audit, _guard) = log::audit(&config.log).map_err(complain)?;
-                        let order = operate::given_by(nix::unistd::getuid().as_raw(), operator.run(command));
+                        let (audit, _guard) = log::audit(&config.log).map_err(print_error)?;
+                        let order = admin::as_operator(nix::unistd::getuid().as_raw(), operator.run(command));
                         return order.with_subscriber(audit).await.map_err(refused);
                     }
                     // Another command, or a gateway that starts: it will be done, or answer, in a moment.
                     Err(StartFault::Locked(_)) if begun.elapsed() < PATIENCE => tokio::time::sleep(BREATHER).await,
-                    Err(fault) => return Err(complain(fault)),
+                    Err(fault) => return Err(print_error(fault)),
                 }
             }
         })
@@ -117,13 +119,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 const BREATHER: Duration = Duration::from_millis(50);
 
-fn refused(fault: OperateFault) -> Failed {
+fn refused(fault: AdminError) -> Failed {
     let exit = match &fault {
-        OperateFault::NotThere(_) => Exit::NotThere,
-        OperateFault::Refused(_) => Exit::Refused,
-        OperateFault::Unknown | OperateFault::Failed(_) => Exit::CouldNot,
+        AdminError::NotThere(_) => Exit::NotThere,
+        AdminError::Refused(_) => Exit::Refused,
+        AdminError::Unknown | AdminError::Failed(_) => Exit::CouldNot,
     };
-    complain(fault);
+    print_error(fault);
     Failed(exit)
 }
 
@@ -134,9 +136,9 @@ pub(super) fn line(question: &str) -> Result<String, Failed> {
     let _ = std::io::stderr().flush();
     let mut answer = String::new();
     match std::io::stdin().read_line(&mut answer) {
-        Ok(0) => Err(complain("nothing was typed in")),
+        Ok(0) => Err(print_error("nothing was typed in")),
         Ok(_) => Ok(answer.trim_end_matches(['\r', '\n']).to_owned()),
-        Err(error) => Err(complain(format!("standard input: {error}"))),
+        Err(error) => Err(print_error(format!("standard input: {error}"))),
     }
 }
 
@@ -145,5 +147,5 @@ pub(super) fn hidden_line(question: &str) -> Result<String, Failed> {
     if !std::io::stdin().is_terminal() {
         return line("");
     }
-    rpassword::prompt_password(question).map_err(|error| complain(format!("the terminal: {error}")))
+    rpassword::prompt_password(question).map_err(|error| print_error(format!("the terminal: {error}")))
 }

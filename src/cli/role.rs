@@ -4,18 +4,18 @@ use clap::{Args, Subcommand};
 
 use super::Failed;
 use super::operate::{OrderArgs, WhoArgs};
-use crate::operate::Command;
-use crate::operate::roles::RoleOrder;
+use crate::admin::Command;
+use crate::admin::roles::RoleCommand;
 
 /// `deskgate role …`
 #[derive(Args)]
 pub(super) struct RoleArgs {
     #[command(subcommand)]
-    order: Order,
+    order: RoleSubcommand,
 }
 
 #[derive(Subcommand)]
-enum Order {
+enum RoleSubcommand {
     /// Show which roles are assigned. Who has none has the one of their agent's record: see `employee list`.
     List {
         /// Of this role only.
@@ -48,14 +48,14 @@ struct Assign {
 
 pub(super) fn run(args: &RoleArgs) -> Result<(), Failed> {
     match &args.order {
-        Order::List { role, employee, args } => {
-            args.order(Command::Role(RoleOrder::List { role: role.clone(), employee_id: employee.clone() }))
+        RoleSubcommand::List { role, employee, args } => {
+            args.order(Command::Role(RoleCommand::List { role: role.clone(), employee_id: employee.clone() }))
         }
-        Order::Grant(Assign { who, role, args }) => {
-            args.order(Command::Role(RoleOrder::Grant { who: who.who(), role: role.clone() }))
+        RoleSubcommand::Grant(Assign { who, role, args }) => {
+            args.order(Command::Role(RoleCommand::Grant { who: who.who(), role: role.clone() }))
         }
-        Order::Take(Assign { who, role, args }) => {
-            args.order(Command::Role(RoleOrder::Take { who: who.who(), role: role.clone() }))
+        RoleSubcommand::Take(Assign { who, role, args }) => {
+            args.order(Command::Role(RoleCommand::Take { who: who.who(), role: role.clone() }))
         }
     }
 }

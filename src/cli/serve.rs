@@ -4,17 +4,17 @@ use std::io::Write;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::{ConfigArgs, Failed, complain, complain_of, log, runtime};
+use super::{ConfigArgs, Failed, log, print_error, print_faults, runtime};
 use crate::app::{App, RuleSource};
 
 pub(super) fn run(args: &ConfigArgs) -> Result<(), Failed> {
-    let config = args.load().map_err(|faults| complain_of(&faults))?;
-    let _log = log::start(&config.log).map_err(complain)?;
+    let config = args.load().map_err(|faults| print_faults(&faults))?;
+    let _log = log::start(&config.log).map_err(print_error)?;
     let rules = RuleSource::Folder(config.rules.dir.clone());
     let runtime = runtime(config.server.threads)?;
     runtime.block_on(async {
         let signals = Signals::listen()?;
-        let app = App::start(config, rules).await.map_err(complain)?;
+        let app = App::start(config, rules).await.map_err(print_error)?;
         say_ready(&app);
         signals.until_told_to_stop(&app).await;
         app.stop().await;
@@ -42,7 +42,7 @@ pub(super) struct Signals {
 
 impl Signals {
     pub(super) fn listen() -> Result<Self, Failed> {
-        let listen = |kind| signal(kind).map_err(|error| complain(format!("signals cannot be heard: {error}")));
+        let listen = |kind| signal(kind).map_err(|error| print_error(format!("signals cannot be heard: {error}")));
         Ok(Self {
             hangup: listen(SignalKind::hangup())?,
             terminate: listen(SignalKind::terminate())?,

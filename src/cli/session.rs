@@ -3,19 +3,19 @@
 use clap::{Args, Subcommand};
 
 use super::operate::OrderArgs;
-use super::{Failed, complain};
-use crate::operate::sessions::SessionOrder;
-use crate::operate::{Command, Who};
+use super::{Failed, print_error};
+use crate::admin::sessions::SessionCommand;
+use crate::admin::{Command, Who};
 
 /// `deskgate session …`
 #[derive(Args)]
 pub(super) struct SessionArgs {
     #[command(subcommand)]
-    order: Order,
+    order: SessionSubcommand,
 }
 
 #[derive(Subcommand)]
-enum Order {
+enum SessionSubcommand {
     /// Show live sessions.
     List {
         #[command(flatten)]
@@ -55,12 +55,12 @@ impl OfArgs {
 
 pub(super) fn run(args: &SessionArgs) -> Result<(), Failed> {
     match &args.order {
-        Order::List { of, args } => args.order(Command::Session(SessionOrder::List { who: of.who() })),
-        Order::End { id, of, args } => {
+        SessionSubcommand::List { of, args } => args.order(Command::Session(SessionCommand::List { who: of.who() })),
+        SessionSubcommand::End { id, of, args } => {
             let order = match (id, of.who()) {
-                (_, Some(who)) => SessionOrder::EndAll { who },
-                (Some(id), None) => SessionOrder::End { id: id.clone() },
-                (None, None) => return Err(complain("name a session or an employee")),
+                (_, Some(who)) => SessionCommand::EndAll { who },
+                (Some(id), None) => SessionCommand::End { id: id.clone() },
+                (None, None) => return Err(print_error("name a session or an employee")),
             };
             args.order(Command::Session(order))
         }

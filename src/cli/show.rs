@@ -2,16 +2,16 @@
 
 use unicode_width::UnicodeWidthStr;
 
-use super::{Failed, complain, say};
+use super::{Failed, print_error, say};
+use crate::admin::employees::EmployeeRow;
+use crate::admin::keys::KeyRow;
+use crate::admin::sessions::SessionRow;
+use crate::admin::{Done, MOST};
 use crate::directory::audit::AuditEntry;
 use crate::directory::people::AgentEntry;
 use crate::directory::{Assignment, LoginEntry};
 use crate::domain::clock::Timestamp;
 use crate::domain::employee::Standing;
-use crate::operate::employees::EmployeeRow;
-use crate::operate::keys::KeyRow;
-use crate::operate::sessions::SessionRow;
-use crate::operate::{Done, MOST};
 use crate::token::ring::KeyState;
 
 /// How it is shown.
@@ -125,16 +125,16 @@ fn agent(row: &AgentEntry) -> Vec<String> {
     ]
 }
 
-const KEY: &[&str] = &["KEY", "ALGORITHM", "STATE", "SIGNS FROM", "BELIEVED UNTIL"];
+const KEY: &[&str] = &["KEY", "ALGORITHM", "STATE", "SIGNS FROM", "VALID UNTIL"];
 
 fn key(row: &KeyRow) -> Vec<String> {
     let state = match row.state {
-        KeyState::Waiting => "waiting",
+        KeyState::Pending => "waiting",
         KeyState::Signing => "signing",
-        KeyState::Believed => "believed",
-        KeyState::Over => "over",
+        KeyState::VerifyOnly => "verify only",
+        KeyState::Retired => "over",
     };
-    let until = row.believed_until.as_deref().map(seconds).unwrap_or_default();
+    let until = row.valid_until.as_deref().map(seconds).unwrap_or_default();
     vec![row.id.clone(), row.algorithm.clone(), state.to_owned(), seconds(&row.signs_from), until]
 }
 
@@ -179,12 +179,12 @@ fn seconds(moment: &str) -> String {
 
 fn table(heads: &[&str], rows: Vec<Vec<String>>) -> Result<(), Failed> {
     if rows.len() >= MOST {
-        complain(format!("these are the first {MOST}; there may be more"));
+        print_error(format!("these are the first {MOST}; there may be more"));
     }
     say(lines(heads, &rows).join("\n"))
 }
 
-/// The table's lines. Names may be of letters twice as wide, and may carry what a terminal would obey.
+/// The table's lines. Names may be of letters twice as wide, and may carry what a terminal would execute.
 fn lines(heads: &[&str], rows: &[Vec<String>]) -> Vec<String> {
     let plain = |cell: &str| cell.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect::<String>();
     let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| plain(cell)).collect()).collect();

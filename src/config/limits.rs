@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Faults, Span};
+use super::{Faults, HumanDuration};
 
 /// `[limits]`
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -17,13 +17,13 @@ pub struct LimitsConfig {
     /// Largest body of our own endpoints in bytes; more is 1413. Proxied bodies are streamed.
     pub body_bytes: usize,
     /// For the whole head, from its first byte; a drip-fed one is cut (1408).
-    pub head_deadline: Span,
+    pub head_deadline: HumanDuration,
     /// For the whole body of our own endpoints (1408).
-    pub body_deadline: Span,
+    pub body_deadline: HumanDuration,
     /// How long a connection may wait for its next request.
-    pub idle: Span,
+    pub idle: HumanDuration,
     /// How long a client may take nothing of an answer that waits for it.
-    pub stalled: Span,
+    pub stalled: HumanDuration,
     /// Most client connections at once, sockets included; further ones wait in the kernel's queue.
     pub connections: usize,
     /// Most keys (employees, addresses, …) that rates are counted for at once.
@@ -37,10 +37,10 @@ impl Default for LimitsConfig {
             headers: 100,
             target_bytes: 16 * 1024,
             body_bytes: 64 * 1024,
-            head_deadline: Span::seconds(10),
-            body_deadline: Span::seconds(15),
-            idle: Span::seconds(60),
-            stalled: Span::seconds(60),
+            head_deadline: HumanDuration::seconds(10),
+            body_deadline: HumanDuration::seconds(15),
+            idle: HumanDuration::seconds(60),
+            stalled: HumanDuration::seconds(60),
             connections: 100_000,
             rate_keys: 200_000,
         }

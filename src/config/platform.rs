@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::server::local_url;
-use super::{Faults, Span};
+use super::{Faults, HumanDuration};
 use crate::domain::employee::CorpId;
 use crate::domain::secret::Secret;
 
@@ -41,7 +41,7 @@ pub struct PlatformConfig {
     /// The server API.
     pub api_url: Url,
     /// Longest wait for one call.
-    pub timeout: Span,
+    pub timeout: HumanDuration,
     /// Where the simulated platform listens; port 0 picks a free one.
     pub simulated_listen: SocketAddr,
 }
@@ -56,7 +56,7 @@ impl Default for PlatformConfig {
             secret_file: PathBuf::new(),
             authorize_url: local_url("https://open.weixin.qq.com/connect/oauth2/authorize"),
             api_url: local_url("https://qyapi.weixin.qq.com/"),
-            timeout: Span::seconds(5),
+            timeout: HumanDuration::seconds(5),
             simulated_listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         }
     }

@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::{Faults, Span};
+use super::{Faults, HumanDuration};
 use crate::domain::language::Language;
 
 /// `[server]`
@@ -31,7 +31,7 @@ pub struct ServerConfig {
     /// Worker threads; 0 means one per core.
     pub threads: usize,
     /// How long open requests may take to end after SIGTERM.
-    pub drain: Span,
+    pub drain: HumanDuration,
     /// Certificate and key for `listen`; without them it speaks plain HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsConfig>,
@@ -71,7 +71,7 @@ impl Default for ServerConfig {
             data_dir: PathBuf::from("data"),
             language: Language::English,
             threads: 0,
-            drain: Span::seconds(30),
+            drain: HumanDuration::seconds(30),
             tls: None,
         }
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Faults, Span};
+use super::{Faults, HumanDuration};
 
 /// How access tokens are signed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,14 +22,14 @@ pub struct TokenConfig {
     /// `EdDSA` or `ES256`.
     pub algorithm: TokenAlgorithm,
     /// How long a token is good. A working day: people sign in once.
-    pub lifetime: Span,
+    pub lifetime: HumanDuration,
     /// How long a new key is published before it signs (`deskgate key rotate`): others keep our public keys for up
     /// to 5 min.
-    pub key_lead: Span,
+    pub key_lead: HumanDuration,
     /// How long a replaced key's tokens are still good. As long as `lifetime`, nobody is signed out by a rotation.
-    pub key_grace: Span,
+    pub key_grace: HumanDuration,
     /// By how much clocks may differ.
-    pub leeway: Span,
+    pub leeway: HumanDuration,
     /// Most sessions kept in memory; the store has the rest.
     pub cache: usize,
 }
@@ -38,10 +38,10 @@ impl Default for TokenConfig {
     fn default() -> Self {
         Self {
             algorithm: TokenAlgorithm::EdDSA,
-            lifetime: Span::seconds(8 * 3600),
-            key_lead: Span::seconds(600),
-            key_grace: Span::seconds(8 * 3600),
-            leeway: Span::seconds(30),
+            lifetime: HumanDuration::seconds(8 * 3600),
+            key_lead: HumanDuration::seconds(600),
+            key_grace: HumanDuration::seconds(8 * 3600),
+            leeway: HumanDuration::seconds(30),
             cache: 200_000,
         }
     }
@@ -49,10 +49,10 @@ impl Default for TokenConfig {
 
 impl TokenConfig {
     pub(super) fn check(&self, faults: &mut Faults) {
-        if self.lifetime < Span::seconds(1) {
+        if self.lifetime < HumanDuration::seconds(1) {
             faults.add("token.lifetime", "must be at least 1s");
         }
-        if self.leeway > Span::seconds(300) {
+        if self.leeway > HumanDuration::seconds(300) {
             faults.add("token.leeway", "must be at most 5m: it lets expired tokens in");
         }
         if self.cache == 0 {
@@ -66,25 +66,29 @@ impl TokenConfig {
 #[serde(deny_unknown_fields, default)]
 pub struct TicketConfig {
     /// How long a code can be scanned. Short: whoever holds the ticket can collect the token.
-    pub lifetime: Span,
+    pub lifetime: HumanDuration,
     /// Longest `wait` of a poll; below the 30 s at which common proxies give up.
-    pub longest_wait: Span,
+    pub longest_wait: HumanDuration,
     /// What the sign-in page waits between two polls.
-    pub poll_interval: Span,
+    pub poll_interval: HumanDuration,
 }
 
 impl Default for TicketConfig {
     fn default() -> Self {
-        Self { lifetime: Span::seconds(180), longest_wait: Span::seconds(25), poll_interval: Span::seconds(2) }
+        Self {
+            lifetime: HumanDuration::seconds(180),
+            longest_wait: HumanDuration::seconds(25),
+            poll_interval: HumanDuration::seconds(2),
+        }
     }
 }
 
 impl TicketConfig {
     pub(super) fn check(&self, faults: &mut Faults) {
-        if self.lifetime < Span::seconds(1) {
+        if self.lifetime < HumanDuration::seconds(1) {
             faults.add("ticket.lifetime", "must be at least 1s");
         }
-        if self.longest_wait > Span::seconds(25) {
+        if self.longest_wait > HumanDuration::seconds(25) {
             faults.add("ticket.longest_wait", "must be at most 25s");
         }
     }
@@ -144,18 +148,18 @@ pub struct Oauth2Config {
     /// in links from the platform's workbench, and with them a sign-in that somebody else began.
     pub require_flow_cookie: FlowCookie,
     /// How long a person may take at the platform.
-    pub flow_lifetime: Span,
+    pub flow_lifetime: HumanDuration,
 }
 
 impl Default for Oauth2Config {
     fn default() -> Self {
-        Self { require_flow_cookie: FlowCookie::Required, flow_lifetime: Span::seconds(600) }
+        Self { require_flow_cookie: FlowCookie::Required, flow_lifetime: HumanDuration::seconds(600) }
     }
 }
 
 impl Oauth2Config {
     pub(super) fn check(&self, faults: &mut Faults) {
-        if self.flow_lifetime < Span::seconds(1) {
+        if self.flow_lifetime < HumanDuration::seconds(1) {
             faults.add("oauth2.flow_lifetime", "must be at least 1s");
         }
     }
@@ -190,7 +194,7 @@ impl Default for BindConfig {
 #[serde(deny_unknown_fields, default)]
 pub struct OtpConfig {
     /// How long a session stays stepped up after a code.
-    pub valid_for: Span,
+    pub valid_for: HumanDuration,
     /// What people see beside the code on their device.
     pub issuer: String,
     /// File with the 32 bytes, in base64, that close secrets at rest; without one a key is made in `data_dir`.
@@ -202,7 +206,7 @@ pub struct OtpConfig {
 impl Default for OtpConfig {
     fn default() -> Self {
         Self {
-            valid_for: Span::seconds(300),
+            valid_for: HumanDuration::seconds(300),
             issuer: "IT Help Desk".to_owned(),
             key_file: PathBuf::new(),
             old_key_files: Vec::new(),
@@ -212,7 +216,7 @@ impl Default for OtpConfig {
 
 impl OtpConfig {
     pub(super) fn check(&self, faults: &mut Faults) {
-        if self.valid_for > Span::seconds(3600) {
+        if self.valid_for > HumanDuration::seconds(3600) {
             faults
                 .add("otp.valid_for", "must be at most 1h: it is how long a stolen session may do the most dangerous");
         }

@@ -65,7 +65,7 @@ fn every_kind_of_value_can_be_set_on_the_command_line() {
     assert_eq!(config.server.admin_listen.port(), 0);
     assert_eq!(config.server.threads, 3);
     assert_eq!(config.websocket.query_token, QueryToken::Refused);
-    assert_eq!(config.token.lifetime, Span::seconds(2));
+    assert_eq!(config.token.lifetime, HumanDuration::seconds(2));
     assert_eq!(config.upstreams["desk"].addresses.len(), 1);
 }
 

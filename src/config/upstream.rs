@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Faults, Span};
+use super::{Faults, HumanDuration};
 
 /// `[upstreams.NAME]`
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -13,11 +13,11 @@ pub struct UpstreamConfig {
     /// Where it listens; requests go to them in turn.
     pub addresses: Vec<SocketAddr>,
     /// Longest wait for a connection (1502).
-    pub connect_timeout: Span,
+    pub connect_timeout: HumanDuration,
     /// Longest wait for the answer to begin, and between two pieces of it (1504).
-    pub answer_timeout: Span,
+    pub answer_timeout: HumanDuration,
     /// How long an unused connection is kept.
-    pub idle: Span,
+    pub idle: HumanDuration,
     /// Further tries when a connection cannot be made, each on the next address.
     pub retries: usize,
 }
@@ -26,9 +26,9 @@ impl Default for UpstreamConfig {
     fn default() -> Self {
         Self {
             addresses: Vec::new(),
-            connect_timeout: Span::seconds(2),
-            answer_timeout: Span::seconds(60),
-            idle: Span::seconds(60),
+            connect_timeout: HumanDuration::seconds(2),
+            answer_timeout: HumanDuration::seconds(60),
+            idle: HumanDuration::seconds(60),
             retries: 1,
         }
     }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::Span;
+use super::HumanDuration;
 
 /// Whether a token may stand in the query of a WebSocket handshake. In the file: `true` or `false`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,9 +36,9 @@ pub struct WebSocketConfig {
     /// Pages from these origins may open sockets, beside our own and the clients'.
     pub origins: Vec<Url>,
     /// Longest wait for the upstream's answer to a handshake.
-    pub handshake: Span,
+    pub handshake: HumanDuration,
     /// How long a closed socket may take to go away before it is cut.
-    pub close_grace: Span,
+    pub close_grace: HumanDuration,
 }
 
 impl Default for WebSocketConfig {
@@ -46,8 +46,8 @@ impl Default for WebSocketConfig {
         Self {
             query_token: QueryToken::Accepted,
             origins: Vec::new(),
-            handshake: Span::seconds(10),
-            close_grace: Span::seconds(1),
+            handshake: HumanDuration::seconds(10),
+            close_grace: HumanDuration::seconds(1),
         }
     }
 }

@@ -33,7 +33,7 @@ pub enum Event {
     /// Every session of an employee is ended.
     EndSessions,
     /// An operator's order on the machine; the detail says which.
-    Order,
+    OperatorCommand,
 }
 
 impl Event {
@@ -51,7 +51,7 @@ impl Event {
             Event::GrantRole => "an administrator gave a role",
             Event::TakeRole => "an administrator took a role",
             Event::EndSessions => "an administrator ended all sessions",
-            Event::Order => "an operator gave an order",
+            Event::OperatorCommand => "an operator gave an order",
         }
     }
 
@@ -69,14 +69,14 @@ impl Event {
             Event::GrantRole => "grant_role",
             Event::TakeRole => "take_role",
             Event::EndSessions => "end_sessions",
-            Event::Order => "order",
+            Event::OperatorCommand => "order",
         }
     }
 }
 
 /// One line of the audit log.
 #[derive(Debug, Clone, Copy)]
-pub struct Deed<'a> {
+pub struct AuditRecord<'a> {
     /// The corporation of whose account it is; empty where it is nobody's.
     pub corp_id: &'a str,
     /// Whose account it is.
@@ -108,22 +108,22 @@ pub struct AuditEntry {
     pub session_id: String,
     /// Which role, which session, which order.
     pub detail: String,
-    /// Why it came to nothing; empty as long as nothing is known against it: a line stands before the deed.
+    /// Why it came to nothing; empty as long as nothing is known against it: a line stands before the record.
     pub refused: String,
 }
 
 /// Keeps it.
 #[async_trait]
 pub trait AuditLog: Send + Sync {
-    /// Puts a deed down; `refused` says why it came to nothing, if that is known. Tells the line's id.
-    async fn record_deed(&self, deed: Deed<'_>, refused: &str) -> Result<String, DirectoryError>;
+    /// Puts a record down; `refused` says why it came to nothing, if that is known. Tells the line's id.
+    async fn append_audit_record(&self, record: AuditRecord<'_>, refused: &str) -> Result<String, DirectoryError>;
 
-    /// Puts down why the deed of a line came to nothing.
-    async fn refuse_deed(&self, id: &str, refused: &str) -> Result<(), DirectoryError>;
+    /// Puts down why the record of a line came to nothing.
+    async fn mark_audit_record_failed(&self, id: &str, refused: &str) -> Result<(), DirectoryError>;
 
-    /// The deeds, of one employee's account or of all, newest first, at most `limit`.
-    async fn deeds(&self, employee_id: Option<&str>, limit: usize) -> Result<Vec<AuditEntry>, DirectoryError>;
+    /// The audit_entries, of one employee's account or of all, newest first, at most `limit`.
+    async fn audit_entries(&self, employee_id: Option<&str>, limit: usize) -> Result<Vec<AuditEntry>, DirectoryError>;
 
     /// Removes what is older than `kept`.
-    async fn forget_deeds(&self, kept: Duration) -> Result<(), DirectoryError>;
+    async fn prune_audit_log(&self, kept: Duration) -> Result<(), DirectoryError>;
 }

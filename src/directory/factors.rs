@@ -11,6 +11,7 @@ use crate::domain::lockout::Lockout;
 use crate::domain::role::RoleName;
 use crate::domain::secret::Secret;
 use crate::domain::session::Version;
+use crate::domain::write::WriteOutcome;
 
 /// Whose.
 #[derive(Debug, Clone, Copy)]
@@ -45,7 +46,7 @@ pub struct LocalPassword {
 
 /// Which password a new one may take the place of.
 #[derive(Debug, Clone, Copy)]
-pub enum InPlaceOf<'a> {
+pub enum ExpectedPassword<'a> {
     /// Whichever is there.
     Any,
     /// Only this one, by its id; without one, only of none.
@@ -65,29 +66,20 @@ pub struct Agent {
 
 /// What is being tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tried {
+pub enum FactorKind {
     /// One-time codes.
     Otp,
     /// A local password.
     Password,
 }
 
-impl Tried {
+impl FactorKind {
     pub(in crate::directory) fn as_str(self) -> &'static str {
         match self {
-            Tried::Otp => "otp",
-            Tried::Password => "password",
+            FactorKind::Otp => "otp",
+            FactorKind::Password => "password",
         }
     }
-}
-
-/// What became of a change that must not come second.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Taken {
-    /// It was made.
-    Yes,
-    /// Somebody was faster, or it was never there.
-    No,
 }
 
 /// One-time-password devices and lock-outs.
@@ -101,7 +93,7 @@ pub trait Factors: Send + Sync {
     async fn agent(&self, whose: Account<'_>) -> Result<Option<Agent>, DirectoryError>;
 
     /// Puts a password's better hash in the place of its old one. No, if that is not the password any more.
-    async fn renew_password(&self, whose: Account<'_>, old: &str, hash: &str) -> Result<Taken, DirectoryError>;
+    async fn renew_password(&self, whose: Account<'_>, old: &str, hash: &str) -> Result<WriteOutcome, DirectoryError>;
 
     /// Sets an agent's local password. Tells its id; nothing, if there is no such agent or it would take the place of
     /// another one.
@@ -109,7 +101,7 @@ pub trait Factors: Send + Sync {
         &self,
         whose: Account<'_>,
         hash: &str,
-        in_place_of: InPlaceOf<'_>,
+        in_place_of: ExpectedPassword<'_>,
     ) -> Result<Option<String>, DirectoryError>;
 
     /// The device; an empty one if there is none.
@@ -126,34 +118,34 @@ pub trait Factors: Send + Sync {
         pending: &str,
         in_use: Option<&str>,
         step: i64,
-    ) -> Result<Taken, DirectoryError>;
+    ) -> Result<WriteOutcome, DirectoryError>;
 
     /// Uses the code of a step of this secret. No, if one of this step or a later one has been used, or another secret
     /// is bound by now: over all gateways a code works once.
-    async fn use_otp(&self, whose: Account<'_>, secret: &str, step: i64) -> Result<Taken, DirectoryError>;
+    async fn use_otp(&self, whose: Account<'_>, secret: &str, step: i64) -> Result<WriteOutcome, DirectoryError>;
 
     /// The closed secrets, in use or on offer, that do not begin like this, and whose they are.
     async fn otp_secrets_unlike(&self, prefix: &str) -> Result<Vec<(CorpId, EmployeeId, String)>, DirectoryError>;
 
     /// Puts the same secret, closed anew, in the place of a closed one. No, if that is not there any more.
-    async fn renew_otp(&self, whose: Account<'_>, closed: &str, anew: &str) -> Result<Taken, DirectoryError>;
+    async fn renew_otp(&self, whose: Account<'_>, closed: &str, anew: &str) -> Result<WriteOutcome, DirectoryError>;
 
     /// Removes the device.
-    async fn remove_otp(&self, whose: Account<'_>) -> Result<Taken, DirectoryError>;
+    async fn remove_otp(&self, whose: Account<'_>) -> Result<WriteOutcome, DirectoryError>;
 
     /// How often an account was tried, and the version of that.
-    async fn lockout(&self, tried: Tried, whose: Account<'_>) -> Result<(Lockout, Version), DirectoryError>;
+    async fn lockout(&self, tried: FactorKind, whose: Account<'_>) -> Result<(Lockout, Version), DirectoryError>;
 
     /// Puts it down if nobody else has since `seen`.
-    async fn put_lockout(
+    async fn replace_lockout(
         &self,
-        tried: Tried,
+        tried: FactorKind,
         whose: Account<'_>,
         lockout: &Lockout,
         seen: Version,
-    ) -> Result<Taken, DirectoryError>;
+    ) -> Result<WriteOutcome, DirectoryError>;
 
     /// Forgets lock-outs of names that are nobody's ([`CorpId::of_nobody`]): those that have not changed for `quiet`,
     /// and all but about the `most` newest.
-    async fn forget_nobodys(&self, quiet: Duration, most: usize) -> Result<(), DirectoryError>;
+    async fn prune_unknown_lockouts(&self, quiet: Duration, most: usize) -> Result<(), DirectoryError>;
 }

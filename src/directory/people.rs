@@ -2,11 +2,12 @@
 
 use async_trait::async_trait;
 
-use super::factors::{Account, Taken, Tried};
-use super::{Arriving, DirectoryError, RoleChange};
+use super::factors::{Account, FactorKind};
+use super::{DirectoryError, EmployeeProfile, RoleChange};
 use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, EmployeeId, Standing};
 use crate::domain::role::RoleName;
+use crate::domain::write::WriteOutcome;
 
 /// What is to be different about an employee; the rest stays.
 #[derive(Debug, Clone, Copy, Default)]
@@ -55,7 +56,7 @@ pub struct AgentEntry {
 #[async_trait]
 pub trait People: Send + Sync {
     /// Puts an employee down before their first sign-in. No, if there is one of this id.
-    async fn add_employee(&self, arriving: Arriving<'_>) -> Result<Taken, DirectoryError>;
+    async fn add_employee(&self, profile: EmployeeProfile<'_>) -> Result<WriteOutcome, DirectoryError>;
 
     /// Changes an employee. The last administrator cannot be disabled.
     async fn change_employee(&self, whose: Account<'_>, edit: EmployeeEdit<'_>) -> Result<RoleChange, DirectoryError>;
@@ -85,10 +86,10 @@ pub trait People: Send + Sync {
     async fn remove_agent(&self, whose: Account<'_>) -> Result<RoleChange, DirectoryError>;
 
     /// Forgets an agent's local password. No, if there was none.
-    async fn clear_password(&self, whose: Account<'_>) -> Result<Taken, DirectoryError>;
+    async fn clear_password(&self, whose: Account<'_>) -> Result<WriteOutcome, DirectoryError>;
 
     /// Lets an account be tried again, with this or with anything. No, if nothing was counted.
-    async fn unlock(&self, whose: Account<'_>, tried: Option<Tried>) -> Result<Taken, DirectoryError>;
+    async fn unlock(&self, whose: Account<'_>, tried: Option<FactorKind>) -> Result<WriteOutcome, DirectoryError>;
 
     /// Who is locked now, and until when, at most `limit`.
     async fn locked(&self, limit: usize) -> Result<Vec<(CorpId, EmployeeId, Timestamp)>, DirectoryError>;

@@ -9,7 +9,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 use sqlx::{ConnectOptions, Row, SqlitePool};
 
 use super::{
-    Arriving, Assignment, Assignments, AssignmentsAsked, Directory, DirectoryError, LoginEntry, LoginRecord,
+    Assignment, AssignmentQuery, Assignments, Directory, DirectoryError, EmployeeProfile, LoginEntry, LoginRecord,
     LoginResult, RoleChange, development,
 };
 use crate::domain::client::Client;
@@ -62,7 +62,7 @@ impl SqlDirectory {
         let corp_id = CorpId::new(development::CORP);
         for person in development::PEOPLE {
             let employee_id = EmployeeId::new(person.employee_id);
-            self.welcome(Arriving {
+            self.upsert_employee(EmployeeProfile {
                 corp_id: &corp_id,
                 employee_id: &employee_id,
                 name: person.name,
@@ -115,7 +115,7 @@ impl Directory for SqlDirectory {
         Ok(row.as_ref().map(employee_of))
     }
 
-    async fn welcome(&self, arriving: Arriving<'_>) -> Result<Employee, DirectoryError> {
+    async fn upsert_employee(&self, profile: EmployeeProfile<'_>) -> Result<Employee, DirectoryError> {
         let row = sqlx::query(
             "INSERT INTO employees (corp_id, employee_id, name, department, avatar, created_at)
              VALUES ($1, $2, CASE WHEN $3 = '' THEN $2 ELSE $3 END, $4, $5, $6)
@@ -125,11 +125,11 @@ impl Directory for SqlDirectory {
                  avatar = CASE WHEN $5 = '' THEN employees.avatar ELSE $5 END
              RETURNING corp_id, employee_id, name, department, avatar, disabled, last_login_ip",
         )
-        .bind(arriving.corp_id.as_str())
-        .bind(arriving.employee_id.as_str())
-        .bind(arriving.name)
-        .bind(arriving.department)
-        .bind(arriving.avatar)
+        .bind(profile.corp_id.as_str())
+        .bind(profile.employee_id.as_str())
+        .bind(profile.name)
+        .bind(profile.department)
+        .bind(profile.avatar)
         .bind(self.clock.now().millis())
         .fetch_one(&self.pool)
         .await
@@ -185,7 +185,7 @@ impl Directory for SqlDirectory {
         Ok(rows.iter().map(assignment_of).collect())
     }
 
-    async fn assignments_page(&self, asked: AssignmentsAsked<'_>) -> Result<Assignments, DirectoryError> {
+    async fn assignments_page(&self, asked: AssignmentQuery<'_>) -> Result<Assignments, DirectoryError> {
         const FROM: &str = "FROM user_roles JOIN roles ON roles.id = user_roles.role_id
              JOIN employees ON employees.corp_id = user_roles.corp_id AND employees.employee_id = user_roles.employee_id
              WHERE ($1 = '' OR roles.name = $1) AND ($2 = '' OR user_roles.employee_id = $2)";
@@ -360,7 +360,7 @@ impl Directory for SqlDirectory {
         Ok(entries.collect())
     }
 
-    async fn forget_logins(&self, kept: Duration) -> Result<(), DirectoryError> {
+    async fn prune_login_log(&self, kept: Duration) -> Result<(), DirectoryError> {
         self.forget("DELETE FROM login_log WHERE at < $1", kept).await
     }
 

@@ -42,7 +42,7 @@ pub struct Lockout {
 
 /// What the owner is told at the next success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Told {
+pub struct FailedAttempts {
     /// How many tries failed since the last success.
     pub failures_since_last_success: u32,
     /// When the last of them was.
@@ -78,7 +78,7 @@ impl Lockout {
     }
 
     /// Takes note of a success: everything is forgotten, after it was told.
-    pub fn on_success(&mut self) -> Told {
+    pub fn on_success(&mut self) -> FailedAttempts {
         std::mem::take(self).told()
     }
 
@@ -86,15 +86,15 @@ impl Lockout {
     /// record (compare and set), this holds for any number of tries at once: with [`Lockout::admit`] first and
     /// [`Lockout::on_failure`] afterwards, a thousand parallel guesses would all be admitted before the first has
     /// failed. Returns what to tell the owner if it succeeds, without this try.
-    pub fn charge(&mut self, now: Timestamp) -> Result<Told, Locked> {
+    pub fn charge(&mut self, now: Timestamp) -> Result<FailedAttempts, Locked> {
         self.admit(now)?;
         let told = self.told();
         self.on_failure(now);
         Ok(told)
     }
 
-    fn told(&self) -> Told {
-        Told { failures_since_last_success: self.failures, last_failure_at: self.last_failure_at }
+    fn told(&self) -> FailedAttempts {
+        FailedAttempts { failures_since_last_success: self.failures, last_failure_at: self.last_failure_at }
     }
 }
 

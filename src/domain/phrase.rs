@@ -9,20 +9,20 @@ macro_rules! phrases {
         /// Something to say. Named like what it is about; `{}` stands for what differs.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[allow(missing_docs)] // each is its own text
-        pub enum Phrase {
+        pub enum Message {
             $($name,)*
         }
 
-        impl Phrase {
+        impl Message {
             /// All of them.
-            pub const ALL: &'static [Phrase] = &[$(Phrase::$name,)*];
+            pub const ALL: &'static [Message] = &[$(Message::$name,)*];
 
             /// The text, with `{}` where it has something to fill in.
             pub const fn text(self, language: Language) -> &'static str {
                 match (self, language) {
                     $(
-                        (Phrase::$name, Language::English) => $english,
-                        (Phrase::$name, Language::Chinese) => $chinese,
+                        (Message::$name, Language::English) => $english,
+                        (Message::$name, Language::Chinese) => $chinese,
                     )*
                 }
             }
@@ -110,7 +110,7 @@ phrases! {
     UpstreamTimeout
         "the service behind the gateway did not answer in time"
         "后端服务响应超时"
-    PlatformResting
+    PlatformCircuitOpen
         "the messaging platform does not answer at the moment; try again in a minute"
         "企业微信平台暂时没有响应，请稍后再试"
 
@@ -343,7 +343,7 @@ phrases! {
         "网关"
 }
 
-impl Phrase {
+impl Message {
     /// The text with these in the place of its `{}`, in their order.
     pub fn with(self, language: Language, values: &[&str]) -> Cow<'static, str> {
         let text = self.text(language);

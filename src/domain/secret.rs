@@ -87,9 +87,9 @@ pub fn random_below(bound: u32) -> u32 {
 /// Stands for a secret where the secret itself must not be kept: its SHA-256, in base64url.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Print(String);
+pub struct Digest(String);
 
-impl Print {
+impl Digest {
     /// Of these words in their order.
     pub fn of(words: &[&str]) -> Self {
         let mut context = digest::Context::new(&digest::SHA256);
@@ -107,6 +107,6 @@ impl Print {
 }
 
 /// Compares without telling by its time where the difference is.
-pub fn same(left: &[u8], right: &[u8]) -> bool {
+pub fn constant_time_eq(left: &[u8], right: &[u8]) -> bool {
     aws_lc_rs::constant_time::verify_slices_are_equal(left, right).is_ok()
 }

@@ -8,7 +8,7 @@ use super::client::Client;
 use super::clock::Timestamp;
 use super::employee::{CorpId, EmployeeId};
 use super::identifier;
-use super::secret::Print;
+use super::secret::Digest;
 use super::session::{SessionId, Version};
 
 identifier! {
@@ -118,7 +118,7 @@ pub struct Ticket {
     pub misses: u8,
     /// The print of the asking browser's own cookie.
     #[serde(default)]
-    pub browser: Option<Print>,
+    pub browser: Option<Digest>,
 }
 
 impl Ticket {

@@ -47,7 +47,7 @@ fn every_401_has_a_challenge() {
 
 #[test]
 fn a_cause_never_reaches_the_caller() {
-    let error = Error::unexpected(Part::Store, "SELECT secret FROM /var/lib").within(Doing::Qrcode);
+    let error = Error::unexpected(Part::Store, "SELECT secret FROM /var/lib").within(Operation::Qrcode);
     assert_eq!(error.message(Language::English), "QR code failed: store failed");
     assert_eq!(error.message(Language::Chinese), "二维码生成失败：会话存储故障");
 }

@@ -44,11 +44,11 @@ struct Shared {
     chunked: AtomicBool,
     /// The body cannot be read in one way.
     broken: AtomicBool,
-    taker: Mutex<Option<oneshot::Sender<Taken>>>,
+    taker: Mutex<Option<oneshot::Sender<DetachedStream>>>,
 }
 
 /// A transport that a tunnel has taken over, with its place among the allowed connections.
-pub struct Taken {
+pub struct DetachedStream {
     /// The transport.
     pub stream: Stream,
     /// Held as long as the tunnel lives.
@@ -365,7 +365,7 @@ impl Drop for Connection {
         let taker = self.shared.taker.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let (Some(taker), Some(stream)) = (taker, self.inner.take()) {
             // A tunnel that is gone by now needs no transport.
-            let _ = taker.send(Taken { stream, place: self.place.take() });
+            let _ = taker.send(DetachedStream { stream, place: self.place.take() });
         }
     }
 }
@@ -408,7 +408,7 @@ pub fn end_exchange(exchange: &Exchange) {
 
 /// Asks for the transport itself: it comes when the engine lets go of the connection, which it does
 /// after the callback that asked has returned.
-pub fn take_over(exchange: &Exchange) -> Option<oneshot::Receiver<Taken>> {
+pub fn take_over(exchange: &Exchange) -> Option<oneshot::Receiver<DetachedStream>> {
     let connection = of(exchange)?;
     let (give, take) = oneshot::channel();
     *connection.shared.taker.lock().unwrap_or_else(PoisonError::into_inner) = Some(give);

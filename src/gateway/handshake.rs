@@ -14,12 +14,12 @@ use pingora_http::{RequestHeader, ResponseHeader};
 use pingora_proxy::Session as Exchange;
 use tokio::sync::oneshot;
 
-use super::connection::{self, Taken};
-use super::{Gateway, Passage, undress};
+use super::connection::{self, DetachedStream};
+use super::{Gateway, RequestContext, sanitize_response};
 use crate::domain::session::SessionId;
 use crate::error::{Error, Part, TokenFault};
 use crate::pipeline::upgrade::{Handshake, Negotiated};
-use crate::pipeline::{Arrival, Caller, Pass};
+use crate::pipeline::{Arrival, Caller, UpstreamPermit};
 use crate::pipeline::{forward, record};
 use crate::rules::Mode;
 use crate::sockets::registry::{Opener, Registration, Registry, Room};
@@ -53,31 +53,35 @@ pub enum Opening {
 impl Gateway {
     /// Opens a permitted socket. Nothing is promised to the client before the upstream has agreed and
     /// the session has been looked at once more.
-    pub(super) async fn open_socket(&self, exchange: &mut Exchange, passage: &mut Passage) -> Result<Opening, Error> {
-        let (Some(pass), Some(arrival)) = (&passage.pass, &passage.arrival) else {
+    pub(super) async fn open_socket(
+        &self,
+        exchange: &mut Exchange,
+        context: &mut RequestContext,
+    ) -> Result<Opening, Error> {
+        let (Some(permit), Some(arrival)) = (&context.permit, &context.arrival) else {
             return Err(Error::unexpected(Part::Gateway, "no permit"));
         };
-        let Some(offer) = &pass.handshake else {
+        let Some(offer) = &permit.handshake else {
             return Err(Error::unexpected(Part::Gateway, "no handshake"));
         };
-        let session = pass.caller.session().map(|session| session.id.clone());
+        let session = permit.caller.session().map(|session| session.id.clone());
         let opener = Opener {
             session: session.clone(),
-            person: pass.caller.session().map(|session| (session.corp_id.clone(), session.employee_id.clone())),
+            person: permit.caller.session().map(|session| (session.corp_id.clone(), session.employee_id.clone())),
             path: offer.path.as_str().into(),
             address: arrival.client,
         };
-        let registration = match self.sockets.registry.enter(opener, &pass.rule) {
+        let registration = match self.sockets.registry.enter(opener, &permit.rule) {
             (registration, Room::Enough) => registration,
-            (registration, Room::None) if pass.rule.mode == Mode::Shadow => {
-                pass.rule.metrics.shadow_denied.inc();
-                record::shadow(arrival, &pass.rule.name, &TOO_MANY_SOCKETS);
+            (registration, Room::None) if permit.rule.mode == Mode::Shadow => {
+                permit.rule.metrics.shadow_denied.inc();
+                record::shadow(arrival, &permit.rule.name, &TOO_MANY_SOCKETS);
                 registration
             }
             (_, Room::None) => return Err(TOO_MANY_SOCKETS),
         };
-        let request = self.upstream_request(exchange, pass, offer, arrival)?;
-        let answered = tokio::time::timeout(self.sockets.handshake, self.shake(pass, request)).await;
+        let request = self.upstream_request(exchange, permit, offer, arrival)?;
+        let answered = tokio::time::timeout(self.sockets.handshake, self.handshake(permit, request)).await;
         let mut upstream = answered.map_err(|_| Error::UpstreamTimeout)??;
         let Some(answer) = upstream.resp_header().cloned() else {
             return Err(Error::UpstreamFailed(None));
@@ -89,8 +93,8 @@ impl Gateway {
         }
         let switched = switched(answer, offer, arrival)?;
         self.still_allowed(session.as_ref(), &registration).await?;
-        let lifetime = match &pass.caller {
-            Caller::Known(known) => Some(self.gate.clock.now().until(known.session.expires_at)),
+        let lifetime = match &permit.caller {
+            Caller::SignedIn(known) => Some(self.gate.clock.now().until(known.session.expires_at)),
             Caller::Anonymous => None,
         };
         let gone = |_| Error::UpstreamFailed(Some("the client is gone".into()));
@@ -101,7 +105,7 @@ impl Gateway {
         let from_upstream =
             upstream.read_body_bytes().now_or_never().and_then(Result::ok).flatten().unwrap_or_default();
         let taken = connection::take_over(exchange).ok_or_else(|| Error::unexpected(Part::Gateway, "no transport"))?;
-        let far = FarEnd { upstream: upstream.into_inner(), from_client, from_upstream };
+        let far = UpstreamEnd { upstream: upstream.into_inner(), from_client, from_upstream };
         self.start(taken, far, registration, lifetime, arrival);
         Ok(Opening::Opened)
     }
@@ -117,13 +121,13 @@ impl Gateway {
             None => None,
         };
         registration.follow(&self.gate.rules)?;
-        registration.leash().still_admits(known.as_ref().map(|known| &known.session))
+        registration.handle().still_admits(known.as_ref().map(|known| &known.session))
     }
 
     fn upstream_request(
         &self,
         exchange: &Exchange,
-        pass: &Pass,
+        permit: &UpstreamPermit,
         offer: &Handshake,
         arrival: &Arrival,
     ) -> Result<RequestHeader, Error> {
@@ -132,7 +136,7 @@ impl Gateway {
             request.remove_header(&name);
         }
         request.remove_header(&SEC_WEBSOCKET_PROTOCOL);
-        forward::dress(&self.gate, pass, arrival, &mut request)?;
+        forward::rewrite_request(&self.gate, permit, arrival, &mut request)?;
         let broken = |_| Error::unexpected(Part::Gateway, "the handshake cannot be forwarded");
         request.insert_header(CONNECTION, "Upgrade").map_err(broken)?;
         request.insert_header(UPGRADE, "websocket").map_err(broken)?;
@@ -143,15 +147,15 @@ impl Gateway {
     }
 
     /// Sends the handshake to the upstream and reads the head of its answer.
-    async fn shake(&self, pass: &Pass, request: RequestHeader) -> Result<UpstreamExchange, Error> {
+    async fn handshake(&self, permit: &UpstreamPermit, request: RequestHeader) -> Result<UpstreamExchange, Error> {
         let failed =
             |error: Box<pingora_core::Error>| Error::UpstreamFailed(Some(error.etype().as_str().to_owned().into()));
         let mut tries = 0;
         let stream = loop {
-            let peer = self.upstreams.next(&pass.rule.upstream);
+            let peer = self.upstreams.next(&permit.rule.upstream);
             match self.connector.new_stream(peer).await {
                 Ok(stream) => break stream,
-                Err(_) if tries < self.upstreams.retries(&pass.rule.upstream) => tries += 1,
+                Err(_) if tries < self.upstreams.retries(&permit.rule.upstream) => tries += 1,
                 Err(error) => return Err(failed(error)),
             }
         };
@@ -171,8 +175,8 @@ impl Gateway {
     /// Lets the tunnel run as soon as the engine lets go of the client's transport.
     fn start(
         &self,
-        taken: oneshot::Receiver<Taken>,
-        far: FarEnd,
+        taken: oneshot::Receiver<DetachedStream>,
+        far: UpstreamEnd,
         registration: Registration,
         lifetime: Option<Duration>,
         arrival: &Arrival,
@@ -180,10 +184,10 @@ impl Gateway {
         let (metrics, grace) = (self.gate.metrics.clone(), self.sockets.close_grace);
         let request_id = arrival.request_id;
         tokio::spawn(async move {
-            let Ok(Taken { stream: client, place }) = taken.await else { return };
-            let rule = registration.leash().rule().name.clone();
+            let Ok(DetachedStream { stream: client, place }) = taken.await else { return };
+            let rule = registration.handle().rule().name.clone();
             let opened = std::time::Instant::now();
-            let FarEnd { upstream, from_client, from_upstream } = far;
+            let UpstreamEnd { upstream, from_client, from_upstream } = far;
             let ends = Ends { client, upstream, from_client, from_upstream };
             let ended = tunnel::run(ends, registration, lifetime, grace, metrics).await;
             drop(place);
@@ -198,7 +202,7 @@ impl Gateway {
 }
 
 /// The upstream's end of a socket, and what came along with either handshake.
-struct FarEnd {
+struct UpstreamEnd {
     upstream: Stream,
     from_client: Bytes,
     from_upstream: Bytes,
@@ -217,7 +221,7 @@ fn switched(mut answer: ResponseHeader, offer: &Handshake, arrival: &Arrival) ->
         }
         Negotiated::NotOffered => return Err(distrusted()),
     }
-    undress(&mut answer, Some(arrival)).map_err(broken)?;
+    sanitize_response(&mut answer, Some(arrival)).map_err(broken)?;
     Ok(answer)
 }
 
@@ -241,7 +245,7 @@ async fn decline(
     for name in [CONNECTION, UPGRADE, TRANSFER_ENCODING, HeaderName::from_static("keep-alive")] {
         answer.remove_header(&name);
     }
-    undress(&mut answer, Some(arrival)).map_err(gone)?;
+    sanitize_response(&mut answer, Some(arrival)).map_err(gone)?;
     answer.insert_header(http::header::CONTENT_LENGTH, body.len()).map_err(gone)?;
     exchange.set_keepalive(None);
     exchange.write_response_header(Box::new(answer), body.is_empty()).await.map_err(gone)?;

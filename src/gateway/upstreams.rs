@@ -7,7 +7,7 @@ use std::time::Duration;
 use pingora_core::upstreams::peer::HttpPeer;
 use prometheus::Histogram;
 
-use super::door::keepalive;
+use super::accept::keepalive;
 use crate::config::UpstreamConfig;
 use crate::metrics::Metrics;
 use crate::rules::UpstreamRef;

@@ -5,7 +5,7 @@ use super::credentials;
 use super::forward::TraceId;
 use super::head::{HttpVersion, Unwanted};
 use super::route::Target;
-use super::{Arrival, Caller, Gate, OwnCall, Pass, Permit, record};
+use super::{Arrival, Caller, Gate, OwnCall, Permit, UpstreamPermit, record};
 use crate::domain::clock::Timestamp;
 use crate::domain::role::RoleName;
 use crate::domain::session::{Session, Stage};
@@ -30,7 +30,7 @@ pub fn check(
 ) -> Result<Permit, Error> {
     match target {
         Target::Own(route) => {
-            if let Caller::Known(known) = &caller {
+            if let Caller::SignedIn(known) = &caller {
                 check_own(route.access, &known.session, now)?;
             }
             Ok(Permit::Own(OwnCall { route, caller, _proof: Proof(()) }))
@@ -115,7 +115,7 @@ fn check_origin(gate: &Gate, request: &Request<'_>) -> Result<(), Error> {
     }
 }
 
-fn pass(rule: std::sync::Arc<Rule>, caller: Caller, scope: Option<Scope>, request: &Request<'_>) -> Pass {
+fn pass(rule: std::sync::Arc<Rule>, caller: Caller, scope: Option<Scope>, request: &Request<'_>) -> UpstreamPermit {
     let mut handshake = request.handshake.clone();
     let mut target = match request.target_form {
         TargetForm::AsSent => None,
@@ -129,7 +129,7 @@ fn pass(rule: std::sync::Arc<Rule>, caller: Caller, scope: Option<Scope>, reques
             target = Some(join(&request.path, without_token(query).as_deref()));
         }
     }
-    Pass {
+    UpstreamPermit {
         caller,
         scope,
         assertion: None,
@@ -139,7 +139,7 @@ fn pass(rule: std::sync::Arc<Rule>, caller: Caller, scope: Option<Scope>, reques
             subprotocol: !request.fields.websocket_protocols.is_empty() && request.handshake.is_none(),
             ..request.fields.unwanted
         },
-        is_plain: is_plain(request),
+        is_bodyless_get: is_bodyless_get(request),
         trace: request.fields.traceparent.and_then(TraceId::given),
         handshake,
         rule,
@@ -147,7 +147,7 @@ fn pass(rule: std::sync::Arc<Rule>, caller: Caller, scope: Option<Scope>, reques
     }
 }
 
-fn is_plain(request: &Request<'_>) -> bool {
+fn is_bodyless_get(request: &Request<'_>) -> bool {
     let (head, fields) = (request.head, request.fields);
     let has_body = fields.content_length.is_some() || fields.transfer_encoding.is_some() || fields.expect.is_some();
     head.method == "GET"

@@ -7,9 +7,9 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora_http::RequestHeader;
 
 use super::arrive::RequestId;
+use super::assertion::Assertion;
 use super::head::{RequestHead, is_forwarding};
-use super::vouch::Signed;
-use super::{Arrival, Caller, Gate, Pass};
+use super::{Arrival, Caller, Gate, UpstreamPermit};
 use crate::domain::identity::{self, IdentityLines, is_look_alike};
 use crate::error::{Error, Part};
 use crate::metrics::Metrics;
@@ -46,60 +46,60 @@ impl TraceId {
 }
 
 /// A head on its way to an upstream, in the form that its lane sends.
-trait Outgoing {
+trait HeaderSink {
     /// Says one line.
-    fn say(&mut self, name: HeaderName, value: &[u8]) -> Result<(), Error>;
+    fn set(&mut self, name: HeaderName, value: &[u8]) -> Result<(), Error>;
 
     /// Says one line whose value is ready.
-    fn say_ready(&mut self, name: HeaderName, value: &HeaderValue);
+    fn set_value(&mut self, name: HeaderName, value: &HeaderValue);
 
     /// Says who asks, and the signed form of it.
-    fn identify(&mut self, lines: &IdentityLines, signed: &Signed);
+    fn identify(&mut self, lines: &IdentityLines, signed: &Assertion);
 }
 
 /// The lane that forwards a header map.
-impl Outgoing for HeaderMap {
-    fn say(&mut self, name: HeaderName, value: &[u8]) -> Result<(), Error> {
+impl HeaderSink for HeaderMap {
+    fn set(&mut self, name: HeaderName, value: &[u8]) -> Result<(), Error> {
         let value = HeaderValue::from_bytes(value).map_err(|error| Error::unexpected(Part::Gateway, error))?;
         self.insert(name, value);
         Ok(())
     }
 
-    fn say_ready(&mut self, name: HeaderName, value: &HeaderValue) {
+    fn set_value(&mut self, name: HeaderName, value: &HeaderValue) {
         self.insert(name, value.clone());
     }
 
-    fn identify(&mut self, lines: &IdentityLines, signed: &Signed) {
+    fn identify(&mut self, lines: &IdentityLines, signed: &Assertion) {
         for (name, value) in lines.lines() {
             self.insert(name, value.clone());
         }
         match signed {
-            Signed::Session(assertion) => self.say_ready(identity::ASSERTION, &assertion.value),
-            Signed::Request(assertion) => self.say_ready(identity::ASSERTION, assertion),
-            Signed::Off => {}
+            Assertion::Session(assertion) => self.set_value(identity::ASSERTION, &assertion.value),
+            Assertion::Request(assertion) => self.set_value(identity::ASSERTION, assertion),
+            Assertion::Off => {}
         }
     }
 }
 
 /// The lane that sends bytes.
-impl Outgoing for Vec<u8> {
-    fn say(&mut self, name: HeaderName, value: &[u8]) -> Result<(), Error> {
+impl HeaderSink for Vec<u8> {
+    fn set(&mut self, name: HeaderName, value: &[u8]) -> Result<(), Error> {
         write_line(self, name.as_str(), value);
         Ok(())
     }
 
-    fn say_ready(&mut self, name: HeaderName, value: &HeaderValue) {
+    fn set_value(&mut self, name: HeaderName, value: &HeaderValue) {
         write_line(self, name.as_str(), value.as_bytes());
     }
 
-    fn identify(&mut self, lines: &IdentityLines, signed: &Signed) {
+    fn identify(&mut self, lines: &IdentityLines, signed: &Assertion) {
         match signed {
-            Signed::Session(assertion) => self.extend_from_slice(&assertion.block),
-            Signed::Request(assertion) => {
+            Assertion::Session(assertion) => self.extend_from_slice(&assertion.block),
+            Assertion::Request(assertion) => {
                 self.extend_from_slice(lines.block());
-                self.say_ready(identity::ASSERTION, assertion);
+                self.set_value(identity::ASSERTION, assertion);
             }
-            Signed::Off => self.extend_from_slice(lines.block()),
+            Assertion::Off => self.extend_from_slice(lines.block()),
         }
     }
 }
@@ -111,50 +111,66 @@ fn write_line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
 }
 
 /// Everything that we say to an upstream about a request, whichever lane it takes.
-fn introduce(out: &mut impl Outgoing, gate: &Gate, pass: &Pass, arrival: &Arrival, host: &[u8]) -> Result<(), Error> {
-    out.say(REQUEST_ID, arrival.request_id.as_bytes())?;
-    out.say(TRACEPARENT, &traceparent(&arrival.request_id, pass.trace))?;
+fn write_gateway_headers(
+    out: &mut impl HeaderSink,
+    gate: &Gate,
+    permit: &UpstreamPermit,
+    arrival: &Arrival,
+    host: &[u8],
+) -> Result<(), Error> {
+    out.set(REQUEST_ID, arrival.request_id.as_bytes())?;
+    out.set(TRACEPARENT, &traceparent(&arrival.request_id, permit.trace))?;
     let mut forwarded_for = address(arrival.client);
     if arrival.peer != arrival.client {
         forwarded_for.push_str(", ");
         forwarded_for.push_str(&address(arrival.peer));
     }
-    out.say(FORWARDED_FOR, forwarded_for.as_bytes())?;
-    out.say_ready(FORWARDED_PROTO, &gate.scheme);
-    out.say(FORWARDED_HOST, host)?;
-    if let Caller::Known(known) = &pass.caller {
-        if let Some(scope) = pass.scope {
-            out.say_ready(identity::SCOPE, &scope.to_value());
+    out.set(FORWARDED_FOR, forwarded_for.as_bytes())?;
+    out.set_value(FORWARDED_PROTO, &gate.scheme);
+    out.set(FORWARDED_HOST, host)?;
+    if let Caller::SignedIn(known) = &permit.caller {
+        if let Some(scope) = permit.scope {
+            out.set_value(identity::SCOPE, &scope.to_value());
         }
-        let signed = pass.assertion.as_ref();
+        let signed = permit.assertion.as_ref();
         out.identify(&known.lines, signed.ok_or_else(|| Error::unexpected(Part::Gateway, "no assertion"))?);
     }
     Ok(())
 }
 
 /// Turns a client's head into the one that the upstream gets.
-pub fn dress(gate: &Gate, pass: &Pass, arrival: &Arrival, request: &mut RequestHeader) -> Result<(), Error> {
+pub fn rewrite_request(
+    gate: &Gate,
+    permit: &UpstreamPermit,
+    arrival: &Arrival,
+    request: &mut RequestHeader,
+) -> Result<(), Error> {
     // Only the parts let go of their map: what is inserted through the engine's own type is looked at twice.
     let empty = RequestHeader::from(http::Request::new(()).into_parts().0);
     let mut parts = http::request::Parts::from(std::mem::replace(request, empty));
-    if let Some(target) = &pass.target {
+    if let Some(target) = &permit.target {
         let broken = |error: http::uri::InvalidUri| Error::unexpected(Part::Gateway, error);
         parts.uri = target.parse().map_err(broken)?;
     }
     let headers = &mut parts.headers;
-    clean(headers, pass, &gate.metrics);
+    clean(headers, permit, &gate.metrics);
     headers.reserve(16);
     // HTTP/1.0 may leave the host out; upstreams are asked in HTTP/1.1, which may not.
     let host = headers.entry(HOST).or_insert_with(|| gate.host.clone()).clone();
-    introduce(headers, gate, pass, arrival, host.as_bytes())?;
+    write_gateway_headers(headers, gate, permit, arrival, host.as_bytes())?;
     *request = RequestHeader::from(parts);
     Ok(())
 }
 
-/// The head of a [plain question](Pass::is_plain) for the upstream, as the bytes of an HTTP/1.1 head.
-pub fn write_head(gate: &Gate, pass: &Pass, arrival: &Arrival, head: &RequestHead<'_>) -> Result<Vec<u8>, Error> {
+/// The head of a [plain question](UpstreamPermit::is_plain) for the upstream, as the bytes of an HTTP/1.1 head.
+pub fn write_head(
+    gate: &Gate,
+    permit: &UpstreamPermit,
+    arrival: &Arrival,
+    head: &RequestHead<'_>,
+) -> Result<Vec<u8>, Error> {
     let mut out = Vec::with_capacity(2048);
-    let target = pass.target.as_deref().map_or(head.target, str::as_bytes);
+    let target = permit.target.as_deref().map_or(head.target, str::as_bytes);
     for piece in [head.method.as_bytes(), b" ", target, b" HTTP/1.1\r\n"] {
         out.extend_from_slice(piece);
     }
@@ -163,27 +179,27 @@ pub fn write_head(gate: &Gate, pass: &Pass, arrival: &Arrival, head: &RequestHea
         if name == HOST.as_str() {
             host = value;
         }
-        if !is_taken_out(name, pass, &gate.metrics) {
+        if !is_taken_out(name, permit, &gate.metrics) {
             write_line(&mut out, name, value);
         }
     });
-    introduce(&mut out, gate, pass, arrival, host)?;
+    write_gateway_headers(&mut out, gate, permit, arrival, host)?;
     out.extend_from_slice(b"\r\n");
     Ok(out)
 }
 
 /// Whether a line of a plain question goes no further, or is said anew by us.
-fn is_taken_out(name: &str, pass: &Pass, metrics: &Metrics) -> bool {
+fn is_taken_out(name: &str, permit: &UpstreamPermit, metrics: &Metrics) -> bool {
     match name {
-        "authorization" => pass.rule.forward_token == ForwardToken::Never,
-        "sec-websocket-protocol" => pass.unwanted.subprotocol,
+        "authorization" => permit.rule.forward_token == ForwardToken::Never,
+        "sec-websocket-protocol" => permit.unwanted.subprotocol,
         // Ours to say, and of this connection only.
         "x-request-id" | "traceparent" | "connection" => true,
-        name if pass.unwanted.look_alikes && is_look_alike(name.as_bytes()) => {
+        name if permit.unwanted.look_alikes && is_look_alike(name.as_bytes()) => {
             count_look_alike(name, metrics);
             true
         }
-        name => pass.unwanted.forwarding && is_forwarding(name),
+        name => permit.unwanted.forwarding && is_forwarding(name),
     }
 }
 
@@ -191,27 +207,27 @@ fn count_look_alike(name: &str, metrics: &Metrics) {
     metrics.identity_header_removed(if name.starts_with(identity::PREFIX) { "exact" } else { "folded" });
 }
 
-/// Removes what only we may say. Most requests have nothing of the kind; the first pass over the head
+/// Removes what only we may say. Most requests have nothing of the kind; the first permit over the head
 /// has told.
-fn clean(headers: &mut HeaderMap, pass: &Pass, metrics: &Metrics) {
-    if pass.rule.forward_token == ForwardToken::Never {
+fn clean(headers: &mut HeaderMap, permit: &UpstreamPermit, metrics: &Metrics) {
+    if permit.rule.forward_token == ForwardToken::Never {
         headers.remove(AUTHORIZATION);
     }
-    if pass.unwanted.subprotocol {
+    if permit.unwanted.subprotocol {
         headers.remove(SEC_WEBSOCKET_PROTOCOL);
     }
-    if pass.unwanted.look_alikes {
+    if permit.unwanted.look_alikes {
         for name in names(headers, |name| is_look_alike(name.as_bytes())) {
             count_look_alike(name.as_str(), metrics);
             headers.remove(name);
         }
     }
-    if pass.unwanted.forwarding {
+    if permit.unwanted.forwarding {
         for name in names(headers, is_forwarding) {
             headers.remove(name);
         }
     }
-    if pass.unwanted.cookie_crumbs {
+    if permit.unwanted.cookie_crumbs {
         join_cookies(headers);
     }
 }

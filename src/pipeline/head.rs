@@ -179,7 +179,7 @@ fn once<'a>(slot: &mut Option<&'a [u8]>, value: &'a [u8], name: &'static str, re
     }
 }
 
-/// Whether a header speaks about the request in a way that upstreams obey: `X-Forwarded-*`,
+/// Whether a header speaks about the request in a way that upstreams execute: `X-Forwarded-*`,
 /// `Forwarded`, and what rewrites the path or method. All are rebuilt or dropped.
 pub fn is_forwarding(name: &str) -> bool {
     let starts = |prefix: &str| {

@@ -26,7 +26,7 @@ impl OwnMetrics {
 
 /// Who was in charge of a request.
 #[derive(Debug, Clone, Default)]
-pub enum InCharge {
+pub enum Handler {
     /// A rule.
     Rule(Arc<Rule>),
     /// One of our endpoints.
@@ -36,8 +36,8 @@ pub enum InCharge {
     Nobody,
 }
 
-/// What happened to a request.
-pub struct Happened<'a> {
+/// What entry to a request.
+pub struct AccessLogEntry<'a> {
     /// Its id and caller's address.
     pub arrival: &'a Arrival,
     /// Its method.
@@ -45,7 +45,7 @@ pub struct Happened<'a> {
     /// Its path, without the query: that may hold a token.
     pub path: &'a str,
     /// Who was in charge.
-    pub in_charge: &'a InCharge,
+    pub handler: &'a Handler,
     /// Who asked.
     pub caller: &'a Caller,
     /// What was answered; 0 if nothing was.
@@ -59,18 +59,18 @@ pub struct Happened<'a> {
 }
 
 /// Writes the log line and counts.
-pub fn request(gate: &Gate, own: &OwnMetrics, happened: &Happened<'_>) {
-    let (name, metrics) = match happened.in_charge {
-        InCharge::Rule(rule) => (&*rule.name, &rule.metrics),
-        InCharge::Own(route) => (route.path, &own.own),
-        InCharge::Nobody => ("-", &own.none),
+pub fn request(gate: &Gate, own: &OwnMetrics, entry: &AccessLogEntry<'_>) {
+    let (name, metrics) = match entry.handler {
+        Handler::Rule(rule) => (&*rule.name, &rule.metrics),
+        Handler::Own(route) => (route.path, &own.own),
+        Handler::Nobody => ("-", &own.none),
     };
-    metrics.answered(MethodLabel::of(happened.method), happened.status, happened.took.as_secs_f64());
-    let ours = happened.took.saturating_sub(happened.upstream.unwrap_or_default());
+    metrics.answered(MethodLabel::of(entry.method), entry.status, entry.took.as_secs_f64());
+    let ours = entry.took.saturating_sub(entry.upstream.unwrap_or_default());
     gate.metrics.overhead_seconds.observe(ours.as_secs_f64());
 
-    let failed = happened.status >= 500;
-    let wanted = happened.error.is_some() || own.lines == RequestLines::All;
+    let failed = entry.status >= 500;
+    let wanted = entry.error.is_some() || own.lines == RequestLines::All;
     let heard = if failed {
         tracing::enabled!(target: "deskgate::request", tracing::Level::WARN)
     } else {
@@ -78,7 +78,7 @@ pub fn request(gate: &Gate, own: &OwnMetrics, happened: &Happened<'_>) {
     };
     // Nothing is put into words that nobody reads.
     if wanted && heard {
-        write_line(name, happened, failed);
+        write_line(name, entry, failed);
     }
 }
 
@@ -92,15 +92,15 @@ pub fn shadow(arrival: &Arrival, name: &str, error: &Error) {
     );
 }
 
-fn write_line(name: &str, happened: &Happened<'_>, failed: bool) {
-    let employee = match happened.caller {
-        Caller::Known(known) => known.session.employee_id.as_str(),
+fn write_line(name: &str, entry: &AccessLogEntry<'_>, failed: bool) {
+    let employee = match entry.caller {
+        Caller::SignedIn(known) => known.session.employee_id.as_str(),
         Caller::Anonymous => "-",
     };
-    let duration_ms = happened.took.as_secs_f64() * 1000.0;
-    let request_id = happened.arrival.request_id.as_str();
-    let (method, path, status) = (shown(happened.method, 16), shown(happened.path, 512), happened.status);
-    let (code, line) = match happened.error {
+    let duration_ms = entry.took.as_secs_f64() * 1000.0;
+    let request_id = entry.arrival.request_id.as_str();
+    let (method, path, status) = (shown(entry.method, 16), shown(entry.path, 512), entry.status);
+    let (code, line) = match entry.error {
         None if status == 0 => (0, "the client went away before its answer".to_owned()),
         None => (0, "answered".to_owned()),
         Some(error) => {
@@ -116,7 +116,7 @@ fn write_line(name: &str, happened: &Happened<'_>, failed: bool) {
                 $level,
                 {
                     request.id = request_id,
-                    client.address = %happened.arrival.client,
+                    client.address = %entry.arrival.client,
                     employee.id = employee,
                     rule.name = name,
                     http.method = &*method,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Gate;
 use super::arrive::Request;
-use super::record::InCharge;
+use super::record::Handler;
 use crate::config::Development;
 use crate::endpoints::{self, OwnLookup, OwnRoute};
 use crate::error::{Error, Forbidden};
@@ -21,10 +21,10 @@ pub enum Target {
 
 impl Target {
     /// Who is in charge of the request from here on.
-    pub fn in_charge(&self) -> InCharge {
+    pub fn handler(&self) -> Handler {
         match self {
-            Target::Own(route) => InCharge::Own(route),
-            Target::Rule(rule) => InCharge::Rule(rule.clone()),
+            Target::Own(route) => Handler::Own(route),
+            Target::Rule(rule) => Handler::Rule(rule.clone()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Fourth phase: from a token to the live session behind it. Known tokens cost one lookup; unknown
+//! Fourth phase: from a token to the live session behind it. CachedSession tokens cost one lookup; unknown
 //! ones are checked cheapest first and reach the store only with a good signature.
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::domain::session::Stage;
 use crate::endpoints::OwnAccess;
 use crate::error::Error;
 use crate::rules::{Access, Mode};
-use crate::store::live::Known;
+use crate::sessions::CachedSession;
 
 /// Whether a target can do without a caller.
 enum Need {
@@ -24,10 +24,10 @@ enum Need {
 impl Need {
     /// Who a valid token's session is here. Where nobody is needed a half-authenticated one is nobody: upstreams
     /// must not take it for the person.
-    fn caller(self, known: Arc<Known>) -> Caller {
+    fn caller(self, known: Arc<CachedSession>) -> Caller {
         match (self, known.session.stage) {
             (Need::Nobody, Stage::OtpBinding | Stage::Spent) => Caller::Anonymous,
-            (Need::Nobody, Stage::Full) | (Need::Caller, _) => Caller::Known(known),
+            (Need::Nobody, Stage::Full) | (Need::Caller, _) => Caller::SignedIn(known),
         }
     }
 }

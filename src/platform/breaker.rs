@@ -21,13 +21,13 @@ const LONGEST_REST: Duration = Duration::from_secs(60);
 
 /// How a call went, as far as the platform's health is concerned. A refusal is an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Health {
-    /// It answered.
-    Well,
-    /// It did not, or with nonsense.
-    Unwell,
-    /// It said that it is asked too often: the longest rest begins at once.
-    Overrun,
+pub enum CallOutcome {
+    /// The platform answered.
+    Success,
+    /// The platform did not answer, or its answer could not be read.
+    Failure,
+    /// The platform reported too many calls: the circuit opens at once for the longest time.
+    Throttled,
 }
 
 #[derive(Debug)]
@@ -62,31 +62,31 @@ impl Breaker {
         let mut record = self.record();
         let Some(until) = record.rests_until else { return Ok(()) };
         if now < until {
-            return Err(PlatformError::Resting { again_in: now.until(until) });
+            return Err(PlatformError::CircuitOpen { retry_after: now.until(until) });
         }
         if let Some(since) = record.trying
             && now < since.plus(self.patience)
         {
-            return Err(PlatformError::Resting { again_in: now.until(since.plus(self.patience)) });
+            return Err(PlatformError::CircuitOpen { retry_after: now.until(since.plus(self.patience)) });
         }
         record.trying = Some(now);
         Ok(())
     }
 
     /// Takes note of how a call went.
-    pub fn note(&self, health: Health) {
+    pub fn note(&self, health: CallOutcome) {
         let now = self.clock.now();
         let mut record = self.record();
         match health {
-            Health::Well => *record = Record { failures: 0, rest: FIRST_REST, rests_until: None, trying: None },
-            Health::Overrun => record.begin_rest(now, LONGEST_REST),
+            CallOutcome::Success => *record = Record { failures: 0, rest: FIRST_REST, rests_until: None, trying: None },
+            CallOutcome::Throttled => record.begin_rest(now, LONGEST_REST),
             // A call that began before the rest did says nothing new.
-            Health::Unwell if record.rests_until.is_some_and(|until| now < until) => {}
-            Health::Unwell if record.trying.is_some() => {
+            CallOutcome::Failure if record.rests_until.is_some_and(|until| now < until) => {}
+            CallOutcome::Failure if record.trying.is_some() => {
                 let rest = (record.rest * 2).min(LONGEST_REST);
                 record.begin_rest(now, rest);
             }
-            Health::Unwell => {
+            CallOutcome::Failure => {
                 record.failures += 1;
                 if record.failures >= TRIES {
                     let rest = record.rest;
@@ -97,7 +97,7 @@ impl Breaker {
     }
 
     /// How long nobody asks from now on, if so.
-    pub fn resting(&self) -> Option<Duration> {
+    pub fn circuit_open_for(&self) -> Option<Duration> {
         let now = self.clock.now();
         self.record().rests_until.filter(|until| now < *until).map(|until| now.until(until))
     }

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use url::Url;
 
-use super::breaker::{Breaker, Health};
+use super::breaker::{Breaker, CallOutcome};
 use super::http::{HttpClient, HttpError};
 use super::{AuthorizeRequest, Consent, MemberStatus, Parameter, Person, Platform, PlatformError, Profile};
 use crate::domain::clock::Clock;
@@ -98,14 +98,14 @@ impl Breakers {
         found.map_or(&self.others, |(_, breaker)| breaker)
     }
 
-    fn resting(&self) -> Option<Duration> {
-        self.needed.iter().filter_map(|(_, breaker)| breaker.resting()).max()
+    fn circuit_open_for(&self) -> Option<Duration> {
+        self.needed.iter().filter_map(|(_, breaker)| breaker.circuit_open_for()).max()
     }
 }
 
 /// What is sent along with a call.
 #[derive(Clone, Copy)]
-enum Said<'a> {
+enum Payload<'a> {
     /// Parameters of a GET.
     Query(&'a [(&'a str, &'a str)]),
     /// The body of a POST.
@@ -140,15 +140,15 @@ impl WecomPlatform {
     async fn call<T: DeserializeOwned>(
         &self,
         path: &str,
-        said: Said<'_>,
+        payload: Payload<'_>,
         when_busy: WhenBusy,
     ) -> Result<Answer<T>, PlatformError> {
         let token = self.token().await?;
-        match self.call_with(&token, path, said, when_busy).await? {
+        match self.call_with(&token, path, payload, when_busy).await? {
             Err(errcode) if errcode.is_stale_token() => {
                 self.tokens.refuse(&token);
                 let token = self.token().await?;
-                self.call_with(&token, path, said, when_busy).await
+                self.call_with(&token, path, payload, when_busy).await
             }
             answer => Ok(answer),
         }
@@ -158,17 +158,17 @@ impl WecomPlatform {
         &self,
         token: &AppToken,
         path: &str,
-        said: Said<'_>,
+        payload: Payload<'_>,
         when_busy: WhenBusy,
     ) -> Result<Answer<T>, PlatformError> {
         let mut url = self.endpoint(path);
         url.query_pairs_mut().append_pair("access_token", token.reveal());
-        let body = match said {
-            Said::Query(pairs) => {
+        let body = match payload {
+            Payload::Query(pairs) => {
                 url.query_pairs_mut().extend_pairs(pairs);
                 None
             }
-            Said::Json(body) => Some(body),
+            Payload::Json(body) => Some(body),
         };
         match when_busy {
             WhenBusy::Retry => self.ask_patiently(&url, body).await,
@@ -216,9 +216,9 @@ impl WecomPlatform {
         };
         let answer = sent.map_err(PlatformError::from).and_then(|bytes| answer::read(&bytes));
         breaker.note(match &answer {
-            Ok(Ok(_)) => Health::Well,
+            Ok(Ok(_)) => CallOutcome::Success,
             Ok(Err(errcode)) => errcode.health(),
-            Err(_) => Health::Unwell,
+            Err(_) => CallOutcome::Failure,
         });
         answer
     }
@@ -250,7 +250,7 @@ impl WecomPlatform {
     async fn ask_for_department(&self, id: i64) -> Result<String, PlatformError> {
         let id_text = id.to_string();
         let query = [("id", id_text.as_str())];
-        match self.call("cgi-bin/department/get", Said::Query(&query), WhenBusy::Retry).await? {
+        match self.call("cgi-bin/department/get", Payload::Query(&query), WhenBusy::Retry).await? {
             Ok(DepartmentAnswer { department }) => Ok(department.name),
             Err(Errcode::OUT_OF_SIGHT | Errcode::NO_DEPARTMENT) => Ok(String::new()),
             Err(errcode) => Err(errcode.into()),
@@ -260,7 +260,7 @@ impl WecomPlatform {
     async fn member_profile(&self, employee_id: &EmployeeId) -> Result<Profile, PlatformError> {
         let asked = employee_id.as_str();
         let query = [("userid", asked)];
-        let member: MemberAnswer = match self.call(USER, Said::Query(&query), WhenBusy::Retry).await? {
+        let member: MemberAnswer = match self.call(USER, Payload::Query(&query), WhenBusy::Retry).await? {
             Ok(member) => member,
             // They may sign in all the same: only what they are called stays unknown.
             Err(Errcode::OUT_OF_SIGHT) => return Ok(Profile::unnamed()),
@@ -282,9 +282,9 @@ impl WecomPlatform {
     async fn linked_profile(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<Profile, PlatformError> {
         let body = json!({ "userid": format!("{corp_id}/{employee_id}") });
         let path = "cgi-bin/linkedcorp/user/get";
-        match self.call::<LinkedAnswer>(path, Said::Json(&body), WhenBusy::Retry).await? {
+        match self.call::<LinkedAnswer>(path, Payload::Json(&body), WhenBusy::Retry).await? {
             Ok(LinkedAnswer { user_info }) => Ok(Profile { name: user_info.name, ..Profile::unnamed() }),
-            Err(errcode) if errcode.health() == Health::Well => Ok(Profile::unnamed()),
+            Err(errcode) if errcode.health() == CallOutcome::Success => Ok(Profile::unnamed()),
             Err(errcode) => Err(errcode.into()),
         }
     }
@@ -328,7 +328,7 @@ impl Platform for WecomPlatform {
             return Err(PlatformError::InvalidCode);
         }
         let query = [("code", code)];
-        let answer: IdentityAnswer = self.call(USER_INFO, Said::Query(&query), WhenBusy::GiveUp).await??;
+        let answer: IdentityAnswer = self.call(USER_INFO, Payload::Query(&query), WhenBusy::GiveUp).await??;
         answer.person()
     }
 
@@ -340,8 +340,8 @@ impl Platform for WecomPlatform {
         }
     }
 
-    fn resting(&self) -> Option<Duration> {
-        self.breakers.resting()
+    fn circuit_open_for(&self) -> Option<Duration> {
+        self.breakers.circuit_open_for()
     }
 
     fn credential_age(&self) -> Option<Duration> {

@@ -16,7 +16,7 @@ use crate::domain::session::{LoginMethod, LoginSource, Session, SessionId, Stage
 /// A request as cases and `deskgate explain` describe one.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Asked {
+pub struct SampleRequest {
     /// The method.
     pub method: String,
     /// The path.
@@ -43,7 +43,7 @@ pub struct Asked {
     pub stepped_up: bool,
 }
 
-impl Default for Asked {
+impl Default for SampleRequest {
     fn default() -> Self {
         Self {
             method: "GET".to_owned(),
@@ -62,7 +62,7 @@ impl Default for Asked {
     }
 }
 
-impl Asked {
+impl SampleRequest {
     /// The session of whoever asks.
     pub fn session(&self) -> Option<Session> {
         let current_role = RoleName::new(self.role.as_deref()?);
@@ -92,7 +92,7 @@ impl Asked {
         })
     }
 
-    /// What rules look at. `session` is [`Asked::session`].
+    /// What rules look at. `session` is [`SampleRequest::session`].
     pub fn facts<'a>(&'a self, session: Option<&'a Session>) -> Facts<'a> {
         let step_up = if self.stepped_up && session.is_some() { StepUp::Fresh } else { StepUp::Stale };
         Facts { method: &self.method, path: &self.path, address: self.address, session, step_up }
@@ -114,7 +114,7 @@ pub(super) struct Expected {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Case {
-    request: Asked,
+    request: SampleRequest,
     expect: Expected,
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::case::Asked;
-use super::judge::{Check, Facts, StepUp, Watch};
+use super::case::SampleRequest;
+use super::judge::{Check, Facts, Observer, StepUp};
 use super::rate::{self, Rate};
 use super::{Lookup, Mode, Rule, RuleSet};
 use crate::domain::path::{self, NotPlain};
@@ -108,8 +108,8 @@ pub struct Explanation {
 /// Writes down what a judgement looked at.
 struct Notes(Vec<Step>);
 
-impl Watch for Notes {
-    fn saw(&mut self, check: Check<'_>, outcome: &Result<(), Error>) {
+impl Observer for Notes {
+    fn on_check(&mut self, check: Check<'_>, outcome: &Result<(), Error>) {
         let outcome = if outcome.is_ok() { Outcome::Hit } else { Outcome::Miss };
         self.0.push(Step { outcome, ..step(check) });
     }
@@ -138,7 +138,7 @@ fn rate_step(rate: &Rate, outcome: Outcome) -> Step {
 
 impl RuleSet {
     /// Explains the answer to a request that comes after `before` others like it in the same moment.
-    pub fn explain(&self, asked: &Asked, before: u32) -> Explanation {
+    pub fn explain(&self, asked: &SampleRequest, before: u32) -> Explanation {
         let session = asked.session();
         let facts = asked.facts(session.as_ref());
         let mut candidates = Vec::new();
@@ -170,7 +170,7 @@ impl RuleSet {
 
     fn judge(
         &self,
-        asked: &Asked,
+        asked: &SampleRequest,
         facts: &Facts<'_>,
         before: u32,
         candidates: &mut Vec<Candidate>,
@@ -252,7 +252,7 @@ impl RuleSet {
     fn judge_own(
         &self,
         route: &OwnRoute,
-        asked: &Asked,
+        asked: &SampleRequest,
         facts: &Facts<'_>,
         before: u32,
         candidates: &mut Vec<Candidate>,

@@ -1,5 +1,5 @@
 //! Whether a rule admits a request. One function, for live requests, cases and explanations alike: whoever
-//! wants to know why passes a [`Watch`], and cannot get another answer by it.
+//! wants to know why passes a [`Observer`], and cannot get another answer by it.
 
 use std::net::IpAddr;
 
@@ -67,14 +67,14 @@ pub enum Check<'a> {
 }
 
 /// Follows a judgement check by check.
-pub trait Watch {
+pub trait Observer {
     /// A check was made.
-    fn saw(&mut self, check: Check<'_>, outcome: &Result<(), Error>);
+    fn on_check(&mut self, check: Check<'_>, outcome: &Result<(), Error>);
 }
 
 /// Nobody wants to know.
-impl Watch for () {
-    fn saw(&mut self, _: Check<'_>, _: &Result<(), Error>) {}
+impl Observer for () {
+    fn on_check(&mut self, _: Check<'_>, _: &Result<(), Error>) {}
 }
 
 /// What an admitted request gets.
@@ -86,10 +86,10 @@ pub struct Admitted {
 
 impl Rule {
     /// Whether this rule admits a request; the refusal when not.
-    pub fn judge(&self, facts: &Facts<'_>, watch: &mut impl Watch) -> Result<Admitted, Error> {
+    pub fn judge(&self, facts: &Facts<'_>, watch: &mut impl Observer) -> Result<Admitted, Error> {
         for check in self.checks() {
             let outcome = check.make(facts);
-            watch.saw(check, &outcome);
+            watch.on_check(check, &outcome);
             outcome?;
         }
         let scope = match (&self.access, facts.session) {

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use super::Mode;
-use crate::config::Span;
+use crate::config::HumanDuration;
 use crate::domain::rate::{Charged, Counters, Exceeded, RateKey, Window};
 use crate::domain::session::Session;
 use crate::error::Error;
@@ -57,11 +57,11 @@ impl RateBy {
 
 /// Where a rate is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Counted {
-    /// Over all gateways on the store.
-    Together,
-    /// By each gateway for itself.
-    Apart,
+pub enum RateScope {
+    /// Counted over all gateways on the store.
+    Shared,
+    /// Counted by each gateway for itself.
+    Local,
 }
 
 /// At most so many in any stretch of time.
@@ -74,7 +74,7 @@ pub struct Rate {
     /// Whether it is enforced.
     pub mode: Mode,
     /// Where it is counted.
-    pub counted: Counted,
+    pub counted: RateScope,
     /// Tells it from all others, and is the same after a reload that did not change it.
     id: u64,
 }
@@ -90,7 +90,7 @@ fn fingerprint(of: impl std::hash::Hash + Copy) -> u128 {
 impl Rate {
     /// A rate of the rule or endpoint called `of`.
     /// `nth` counts those that go by the same: when a reload changes limit or length, what was counted stays.
-    pub(super) fn new(of: &str, by: RateBy, nth: usize, window: Window, mode: Mode, counted: Counted) -> Self {
+    pub(super) fn new(of: &str, by: RateBy, nth: usize, window: Window, mode: Mode, counted: RateScope) -> Self {
         let id = FINGERPRINT[0].hash_one((of, by, nth));
         Self { by, window, mode, counted, id }
     }
@@ -126,7 +126,7 @@ fn network(address: IpAddr) -> u128 {
 
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} per {} by {}", self.window.limit, Span::from(self.window.per), self.by.as_str())
+        write!(f, "{} per {} by {}", self.window.limit, HumanDuration::from(self.window.per), self.by.as_str())
     }
 }
 

@@ -137,14 +137,14 @@ proptest! {
         stepped_up: bool,
     ) {
         let rules = shipped();
-        let asked = case::Asked {
+        let asked = case::SampleRequest {
             method: method.to_owned(),
             path: path.to_owned(),
             role: role.map(str::to_owned),
             address: address.parse().expect("an address"),
             department: department.to_owned(),
             stepped_up,
-            ..case::Asked::default()
+            ..case::SampleRequest::default()
         };
         let session = asked.session();
         let live = match rules.find(method, path) {
@@ -254,7 +254,11 @@ fn an_explanation_says_which_assertion_goes_along() {
     for (case, keys, expected, shown) in table {
         let text = format!("[[rule]]\nname = \"a\"\npath = \"/a\"\nupstream = \"desk\"\n{keys}\n");
         let rules = load(&[&text]).expect("sound");
-        let asked = case::Asked { path: "/a".to_owned(), role: Some("user".to_owned()), ..case::Asked::default() };
+        let asked = case::SampleRequest {
+            path: "/a".to_owned(),
+            role: Some("user".to_owned()),
+            ..case::SampleRequest::default()
+        };
         let explained = rules.explain(&asked, 0);
         assert_eq!(explained.answer.assertion, *expected, "{case}");
         assert!(
@@ -262,7 +266,7 @@ fn an_explanation_says_which_assertion_goes_along() {
             "{case}: {}",
             explained.to_text()
         );
-        let nobody = rules.explain(&case::Asked { role: None, ..asked }, 0);
+        let nobody = rules.explain(&case::SampleRequest { role: None, ..asked }, 0);
         assert_eq!(nobody.answer.assertion, None, "{case}: nobody is signed in");
     }
 }
@@ -289,7 +293,7 @@ fn the_rate_that_a_live_request_would_meet_is_the_one_that_is_explained() {
     let text = rule("a", "/a")
         + "rate = [{ by = \"rule\", limit = 300, per = \"1h\" }, { by = \"rule\", limit = 30, per = \"1m\" }]\n";
     let rules = load(&[&text]).expect("sound");
-    let asked = case::Asked { path: "/a".to_owned(), ..case::Asked::default() };
+    let asked = case::SampleRequest { path: "/a".to_owned(), ..case::SampleRequest::default() };
     for (before, code, wait) in [(29, 0, None), (30, 1429, Some(60)), (400, 1429, Some(60))] {
         let answer = rules.explain(&asked, before).answer;
         assert_eq!((answer.code, answer.retry_after), (code, wait), "after {before}");

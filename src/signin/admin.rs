@@ -3,14 +3,15 @@
 use super::SignIn;
 use super::audit::{UNCHANGED, own};
 use super::roles::{Change, RoleFault};
-use crate::directory::audit::{Deed, Event};
-use crate::directory::factors::{Account, Taken};
-use crate::directory::{Assignments, AssignmentsAsked, RoleChange};
+use crate::directory::audit::{AuditRecord, Event};
+use crate::directory::factors::Account;
+use crate::directory::{AssignmentQuery, Assignments, RoleChange};
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::role::RoleName;
 use crate::domain::session::EndCause;
+use crate::domain::write::WriteOutcome;
 use crate::error::{BadRequest, Error, Forbidden};
-use crate::store::live::Known;
+use crate::sessions::CachedSession;
 
 impl From<RoleFault> for Error {
     fn from(fault: RoleFault) -> Self {
@@ -23,26 +24,26 @@ impl From<RoleFault> for Error {
 
 /// What an administrator does to somebody's account.
 fn to<'a>(
-    admin: &'a Known,
+    admin: &'a CachedSession,
     corp_id: &'a CorpId,
     employee_id: &'a EmployeeId,
     event: Event,
     detail: &'a str,
-) -> Deed<'a> {
+) -> AuditRecord<'a> {
     let (corp_id, employee_id) = (corp_id.as_str(), employee_id.as_str());
-    Deed { corp_id, employee_id, ..own(&admin.session, event, detail) }
+    AuditRecord { corp_id, employee_id, ..own(&admin.session, event, detail) }
 }
 
 impl SignIn {
     /// Who has which role, a page of it.
-    pub async fn assignments(&self, asked: AssignmentsAsked<'_>) -> Result<Assignments, Error> {
+    pub async fn assignments(&self, asked: AssignmentQuery<'_>) -> Result<Assignments, Error> {
         Ok(self.directory.assignments_page(asked).await?)
     }
 
     /// Gives or takes a role of an employee of the main corporation. The last administrator stays one.
     pub async fn change_role(
         &self,
-        admin: &Known,
+        admin: &CachedSession,
         employee_id: &str,
         role: &str,
         change: Change,
@@ -56,14 +57,14 @@ impl SignIn {
             Change::Grant => Event::GrantRole,
             Change::Take => Event::TakeRole,
         };
-        let deed = to(admin, &corp_id, &employee_id, event, role.as_str());
-        let begun = self.audit.record(deed).await?;
+        let record = to(admin, &corp_id, &employee_id, event, role.as_str());
+        let begun = self.audit.record(record).await?;
         let changed = match self.roles.change(&corp_id, &employee_id, &role, change).await {
             Ok((RoleChange::NoEmployee, _)) => Err(Forbidden::NoSuchEmployee.into()),
             Ok((RoleChange::LastAdmin, _)) => Err(Forbidden::LastAdmin.into()),
             Ok((RoleChange::TooMany, _)) => Err(Forbidden::TooManyRoles.into()),
             Ok((RoleChange::Unchanged, 0)) => {
-                self.audit.came_to_nothing(begun, UNCHANGED).await;
+                self.audit.mark_failed(begun, UNCHANGED).await;
                 return Ok((RoleChange::Unchanged, 0));
             }
             Ok(changed) => Ok(changed),
@@ -79,13 +80,13 @@ impl SignIn {
     }
 
     /// Ends every session of an employee. Returns how many there were.
-    pub async fn end_sessions_of(&self, admin: &Known, employee_id: &str) -> Result<usize, Error> {
+    pub async fn end_sessions_of(&self, admin: &CachedSession, employee_id: &str) -> Result<usize, Error> {
         // By name alone: somebody who was removed may have left sessions behind.
         let (corp_id, employee_id) = self.employee_named(employee_id)?;
         let begun = self.audit.record(to(admin, &corp_id, &employee_id, Event::EndSessions, "")).await?;
         let ended = self.end_all_of(&corp_id, &employee_id).await;
         match ended {
-            Ok(0) => self.audit.came_to_nothing(begun, UNCHANGED).await,
+            Ok(0) => self.audit.mark_failed(begun, UNCHANGED).await,
             ended => return self.audited(begun, ended).await,
         }
         Ok(0)
@@ -100,17 +101,17 @@ impl SignIn {
     }
 
     /// Removes an employee's one-time-password device, so that they can bind another.
-    pub async fn reset_otp(&self, admin: &Known, employee_id: &str) -> Result<Taken, Error> {
+    pub async fn reset_otp(&self, admin: &CachedSession, employee_id: &str) -> Result<WriteOutcome, Error> {
         let (corp_id, employee_id) = self.known_employee(employee_id).await?;
         let begun = self.audit.record(to(admin, &corp_id, &employee_id, Event::OtpReset, "")).await?;
         match self.remove_otp(Account { corp_id: &corp_id, employee_id: &employee_id }).await {
-            Ok(Taken::No) => self.audit.came_to_nothing(begun, UNCHANGED).await,
+            Ok(WriteOutcome::Conflict) => self.audit.mark_failed(begun, UNCHANGED).await,
             taken => return self.audited(begun, taken).await,
         }
-        Ok(Taken::No)
+        Ok(WriteOutcome::Conflict)
     }
 
-    async fn remove_otp(&self, whose: Account<'_>) -> Result<Taken, Error> {
+    async fn remove_otp(&self, whose: Account<'_>) -> Result<WriteOutcome, Error> {
         let taken = self.directory.remove_otp(whose).await?;
         self.live.step_down(whose.corp_id, whose.employee_id).await?;
         Ok(taken)

@@ -1,7 +1,7 @@
 //! Agents: sign-in with the platform first and a local password as fallback, and the passwords themselves.
 //!
 //! Whether an agent exists, has a password or is locked shows to nobody who has not proved to be them: the answers
-//! are the same, and so is the work behind them, down to what is read from the directory and written to it. What
+//! are the constant_time_eq, and so is the work behind them, down to what is read from the directory and written to it. What
 //! differs comes after the right password.
 
 use super::attempt::{Attempt, reason};
@@ -11,12 +11,12 @@ use super::session::LoggedIn;
 use super::tries::Charged;
 use super::{Device, SignIn};
 use crate::directory::audit::Event;
-use crate::directory::factors::{Account, Agent, InPlaceOf, LocalPassword, OtpDevice, Tried};
+use crate::directory::factors::{Account, Agent, ExpectedPassword, FactorKind, LocalPassword, OtpDevice};
 use crate::domain::employee::{CorpId, Employee, EmployeeId, Standing};
-use crate::domain::lockout::Told;
+use crate::domain::lockout::FailedAttempts;
 use crate::domain::session::{EndCause, LoginMethod, LoginSource, Session, Stage};
 use crate::error::{BadRequest, Error, Forbidden, Part};
-use crate::store::live::Known;
+use crate::sessions::CachedSession;
 
 /// What an agent signs in with.
 #[derive(Clone, Copy)]
@@ -33,7 +33,7 @@ pub struct AgentLogin<'a> {
 
 /// How many names that are nobody's are remembered. A guesser who wants one forgotten before its lock is over must
 /// invent so many others meanwhile, and each costs a place at the gate.
-pub(super) const MOST_NOBODYS: usize = 100_000;
+pub(super) const MAX_UNKNOWN_LOCKOUTS: usize = 100_000;
 
 /// An agent who may sign in.
 struct Found {
@@ -164,15 +164,15 @@ impl SignIn {
         ask: AgentLogin<'_>,
         password: &str,
         attempt: &mut Attempt<'_>,
-    ) -> Result<(Found, DeviceBound, Told), Error> {
+    ) -> Result<(Found, DeviceBound, FailedAttempts), Error> {
         let named = self.name(ask.employee_id, attempt).await?;
         // Before anything is written: of a storm only those who will have a turn cost the directory something.
         let place = self.passwords.place().map_err(busy)?;
-        let charged = self.tries.charge(Tried::Password, named.account()).await?;
+        let charged = self.tries.charge(FactorKind::Password, named.account()).await?;
         let hash = named.hash()?;
         let verdict = self.check_password(place, hash.as_ref(), password, named.account(), &charged).await?;
         let Verdict::Right { renewed } = verdict else {
-            attempt.in_truth = named.why_not();
+            attempt.internal_reason = named.why_not();
             return Err(self.what_is_missing(&named, hash.as_ref(), ask.otp).await?);
         };
         // Where there is nobody no password is right.
@@ -184,7 +184,7 @@ impl SignIn {
             self.tries.take_back(found.account(), &charged).await?;
         }
         let bound = second?;
-        self.tries.forgive(Tried::Password, found.account()).await?;
+        self.tries.forgive(FactorKind::Password, found.account()).await?;
         if let (Some(renewed), Some(password)) = (renewed, &found.agent.password) {
             self.directory.renew_password(found.account(), password.hash.reveal(), &renewed.phc()).await?;
         }
@@ -199,7 +199,7 @@ impl SignIn {
         let Some((employee, agent)) = known else {
             let folded = EmployeeId::folded(typed);
             // People type their passwords into the wrong field: the table of lock-outs must not hold what was typed.
-            let mark = EmployeeId::new(self.vault.mark(&folded));
+            let mark = EmployeeId::new(self.vault.keyed_hash(&folded));
             // What cannot be an identifier goes into the login log without a name, and only so many of those do: that
             // shows in the time, and says no more than the look of it.
             if EmployeeId::is_well_formed(&folded) {
@@ -278,7 +278,7 @@ impl SignIn {
         &self,
         found: &Found,
         bound: DeviceBound,
-        told: Option<Told>,
+        told: Option<FailedAttempts>,
         attempt: &mut Attempt<'_>,
     ) -> Result<LoggedIn, Error> {
         if found.agent.otp_required && bound == DeviceBound::No {
@@ -292,9 +292,9 @@ impl SignIn {
     }
 
     async fn check_old(&self, place: Place, hash: &PasswordHash, old: &str, whose: Account<'_>) -> Result<(), Error> {
-        let charged = self.tries.charge(Tried::Password, whose).await?;
+        let charged = self.tries.charge(FactorKind::Password, whose).await?;
         match self.check_password(place, Some(hash), old, whose, &charged).await? {
-            Verdict::Right { .. } => self.tries.forgive(Tried::Password, whose).await,
+            Verdict::Right { .. } => self.tries.forgive(FactorKind::Password, whose).await,
             Verdict::Wrong => Err(Error::OldPasswordWrong),
         }
     }
@@ -303,39 +303,39 @@ impl SignIn {
     /// whoever was thrown out meanwhile sets nothing, nor does anybody who was slower than another.
     async fn replace_password(
         &self,
-        known: &Known,
+        known: &CachedSession,
         old: Option<&LocalPassword>,
         hash: &PasswordHash,
     ) -> Result<String, Error> {
         self.still(known).await?;
         let whose = Account { corp_id: &known.session.corp_id, employee_id: &known.session.employee_id };
         let seen = old.map(|password| password.id.as_str());
-        let set = self.directory.set_password(whose, &hash.phc(), InPlaceOf::Only(seen)).await?;
+        let set = self.directory.set_password(whose, &hash.phc(), ExpectedPassword::Only(seen)).await?;
         set.ok_or(if seen.is_some() { Error::OldPasswordWrong } else { Error::OldPasswordMissing })
     }
 
     /// Sets the caller's local password: the first one, or another one for whoever knows the old one.
-    pub async fn set_password(&self, known: &Known, old: Option<&str>, new: &str) -> Result<(), Error> {
+    pub async fn set_password(&self, known: &CachedSession, old: Option<&str>, new: &str) -> Result<(), Error> {
         let session = &known.session;
         let whose = Account { corp_id: &session.corp_id, employee_id: &session.employee_id };
         let agent = self.directory.agent(whose).await?.ok_or(Forbidden::NotAnAgent)?;
-        let deed = own(session, Event::SetPassword, "");
+        let record = own(session, Event::SetPassword, "");
         if let Some(hash) = parse(agent.password.as_ref())? {
             let old = old.ok_or(Error::OldPasswordMissing)?;
             let place = self.passwords.place().map_err(busy)?;
             if let Err(error) = self.check_old(place, &hash, old, whose).await {
-                self.audit.refuse(deed, reason(&error)).await;
+                self.audit.refuse(record, reason(&error)).await;
                 return Err(error);
             }
         }
         let hints = [session.employee_id.as_str(), &session.name, session.corp_id.as_str(), "deskgate"];
         let new = NewPassword::check(new, &hints).map_err(|fault| BadRequest::NewPassword(fault.phrase()))?;
         let hash = self.passwords.hash(&new).await.map_err(busy)?;
-        let begun = self.audit.record(deed).await?;
+        let begun = self.audit.record(record).await?;
         let set = self.replace_password(known, agent.password.as_ref(), &hash).await;
         let id = self.audited(begun, set).await?;
         if session.password_id.is_some() {
-            self.live.repass(&session.id, &id).await?;
+            self.live.set_password_id(&session.id, &id).await?;
         }
         // Whoever has got in with the old one is out.
         let others = |other: &Session| other.login_method == LoginMethod::Password && other.id != session.id;

@@ -28,16 +28,16 @@ pub(super) struct Attempt<'a> {
     /// The local password that was right.
     pub(super) password_id: Option<String>,
     /// What the login log says where the caller must not be told.
-    pub(super) in_truth: Option<&'static str>,
+    pub(super) internal_reason: Option<&'static str>,
     /// Who it is, once that is known.
     who: Option<(CorpId, EmployeeId)>,
     /// Why it is them.
-    by: Said,
+    by: Evidence,
 }
 
 /// What stands behind a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Said {
+enum Evidence {
     /// The word of whoever tries.
     Claimed,
     /// More than that: the platform, a password, a ticket.
@@ -55,9 +55,9 @@ impl<'a> Attempt<'a> {
             stage: Stage::Full,
             stepped_up_until: None,
             password_id: None,
-            in_truth: None,
+            internal_reason: None,
             who: None,
-            by: Said::Claimed,
+            by: Evidence::Claimed,
         }
     }
 
@@ -74,13 +74,13 @@ impl<'a> Attempt<'a> {
     /// It has turned out who tries.
     pub(super) fn is(&mut self, corp_id: &CorpId, employee_id: &EmployeeId) {
         self.who = Some((corp_id.clone(), employee_id.clone()));
-        self.by = Said::Proved;
+        self.by = Evidence::Proved;
     }
 
     /// Whoever tries says that it is them, whether there is such an employee or not.
     pub(super) fn claims(&mut self, corp_id: &CorpId, employee_id: &EmployeeId) {
         self.who = Some((corp_id.clone(), employee_id.clone()));
-        self.by = Said::Claimed;
+        self.by = Evidence::Claimed;
     }
 
     /// The label of `signin_total{client}`.
@@ -110,9 +110,9 @@ const UNPROVED: u32 = 60;
 
 /// Counts those tries. The two kinds have a count each, so that neither crowds out the other.
 #[derive(Debug, Default)]
-pub(super) struct Unproved {
+pub(super) struct UnverifiedLogCap {
     nameless: Mutex<Minute>,
-    /// Known names and unknown ones together: were only the unknown ones capped, then beyond the cap a refusal that
+    /// CachedSession names and unknown ones together: were only the unknown ones capped, then beyond the cap a refusal that
     /// writes a row would take longer than one that writes none, and would tell whose name is known. What shows so is
     /// that the cap is reached, whoever is named.
     claimed: Mutex<Minute>,
@@ -125,12 +125,12 @@ struct Minute {
     count: u32,
 }
 
-impl Unproved {
+impl UnverifiedLogCap {
     /// Whether one more goes into the login log.
     fn admit(&self, attempt: &Attempt<'_>, now: Timestamp) -> bool {
         let counted = match (&attempt.who, attempt.by) {
-            (Some(_), Said::Proved) => return true,
-            (Some(_), Said::Claimed) => &self.claimed,
+            (Some(_), Evidence::Proved) => return true,
+            (Some(_), Evidence::Claimed) => &self.claimed,
             (None, _) => &self.nameless,
         };
         let mut minute = counted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -151,7 +151,7 @@ impl SignIn {
 
     /// Puts a failure down. One that cannot be put down is refused all the same.
     pub(super) async fn record_refusal(&self, attempt: &Attempt<'_>, error: &Error) {
-        self.record_end(attempt, attempt.in_truth.unwrap_or_else(|| reason(error)), &chain(error)).await;
+        self.record_end(attempt, attempt.internal_reason.unwrap_or_else(|| reason(error)), &chain(error)).await;
     }
 
     /// Puts down that somebody must bind first.
@@ -169,7 +169,7 @@ impl SignIn {
         );
         self.count(attempt, "refused");
         // Whoever proves nothing could fill the table: so many in a minute are kept, the others are told above.
-        if !self.unproved.admit(attempt, self.clock.now()) {
+        if !self.unverified_log_cap.admit(attempt, self.clock.now()) {
             return;
         }
         if let Err(fault) = self.directory.record_login(record).await {
@@ -212,7 +212,7 @@ pub(super) fn reason(error: &Error) -> &'static str {
         Error::Locked { .. } => "locked",
         Error::Overloaded { .. } => "overloaded",
         Error::InvalidToken(_) => "revoked_meanwhile",
-        Error::PlatformResting { .. } => "platform_unavailable",
+        Error::PlatformCircuitOpen { .. } => "platform_unavailable",
         Error::Unavailable { part, .. } | Error::Unexpected { part, .. } => match part {
             Part::PlatformSetup => "platform_configuration",
             Part::Platform => "platform_unavailable",

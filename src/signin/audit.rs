@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use super::SignIn;
 use super::attempt::reason;
-use crate::directory::audit::{Deed, Event};
+use crate::directory::audit::{AuditRecord, Event};
 use crate::directory::{Directory, DirectoryError};
 use crate::domain::session::Session;
 use crate::error::{Error, chain};
 
-/// Why a deed came to nothing that found everything so already.
+/// Why a record came to nothing that found everything so already.
 pub const UNCHANGED: &str = "unchanged";
 
-/// The audit log, for people's deeds and operators' orders alike.
+/// The audit log, for people's audit_entries and operators' orders alike.
 #[derive(Clone)]
 pub struct Audit {
     directory: Arc<dyn Directory>,
@@ -24,34 +24,34 @@ impl Audit {
         Self { directory }
     }
 
-    /// Puts a deed down before it is done: what cannot be put down is not done.
-    pub async fn record<'a>(&self, deed: Deed<'a>) -> Result<Begun<'a>, DirectoryError> {
-        let id = self.directory.record_deed(deed, "").await?;
-        tell(deed, None);
-        Ok(Begun { id, deed })
+    /// Puts a record down before it is done: what cannot be put down is not done.
+    pub async fn record<'a>(&self, record: AuditRecord<'a>) -> Result<Begun<'a>, DirectoryError> {
+        let id = self.directory.append_audit_record(record, "").await?;
+        tell(record, None);
+        Ok(Begun { id, record })
     }
 
-    /// Puts down that a deed was refused before it could begin. It is refused whether that can be put down or not.
-    pub async fn refuse(&self, deed: Deed<'_>, why: &str) {
-        tell(deed, Some(why));
-        missing(self.directory.record_deed(deed, why).await);
+    /// Puts down that a record was refused before it could begin. It is refused whether that can be put down or not.
+    pub async fn refuse(&self, record: AuditRecord<'_>, why: &str) {
+        tell(record, Some(why));
+        missing(self.directory.append_audit_record(record, why).await);
     }
 
-    /// Puts down why a deed came to nothing.
-    pub async fn came_to_nothing(&self, begun: Begun<'_>, why: &str) {
-        tell(begun.deed, Some(why));
-        missing(self.directory.refuse_deed(&begun.id, why).await);
+    /// Puts down why a record came to nothing.
+    pub async fn mark_failed(&self, begun: Begun<'_>, why: &str) {
+        tell(begun.record, Some(why));
+        missing(self.directory.mark_audit_record_failed(&begun.id, why).await);
     }
 }
 
-/// A deed that was put down, and may be done.
+/// A record that was put down, and may be done.
 pub struct Begun<'a> {
     id: String,
-    deed: Deed<'a>,
+    record: AuditRecord<'a>,
 }
 
-fn tell(deed: Deed<'_>, refused: Option<&str>) {
-    let Deed { corp_id, employee_id, event, by, session_id, detail } = deed;
+fn tell(record: AuditRecord<'_>, refused: Option<&str>) {
+    let AuditRecord { corp_id, employee_id, event, by, session_id, detail } = record;
     tracing::info!(
         target: "deskgate::audit",
         { event = event.as_str(), employee.id = employee_id, corp.id = corp_id, by = by, session.id = session_id,
@@ -67,8 +67,8 @@ fn missing<T>(put_down: Result<T, DirectoryError>) {
 }
 
 /// What the owner of a session does to their own account.
-pub(super) fn own<'a>(session: &'a Session, event: Event, detail: &'a str) -> Deed<'a> {
-    Deed {
+pub(super) fn own<'a>(session: &'a Session, event: Event, detail: &'a str) -> AuditRecord<'a> {
+    AuditRecord {
         corp_id: session.corp_id.as_str(),
         employee_id: session.employee_id.as_str(),
         event,
@@ -79,10 +79,10 @@ pub(super) fn own<'a>(session: &'a Session, event: Event, detail: &'a str) -> De
 }
 
 impl SignIn {
-    /// Puts down why a deed came to nothing, if it did.
+    /// Puts down why a record came to nothing, if it did.
     pub(super) async fn audited<T>(&self, begun: Begun<'_>, outcome: Result<T, Error>) -> Result<T, Error> {
         if let Err(error) = &outcome {
-            self.audit.came_to_nothing(begun, reason(error)).await;
+            self.audit.mark_failed(begun, reason(error)).await;
         }
         outcome
     }

@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use super::totp::{Code, OtpSecret, Step};
 use super::tries::Tries;
-use crate::directory::factors::{Account, OtpDevice, Taken, Tried};
+use crate::directory::factors::{Account, FactorKind, OtpDevice};
 use crate::directory::{Directory, DirectoryError};
 use crate::domain::clock::Clock;
 use crate::domain::secret::Secret;
+use crate::domain::write::WriteOutcome;
 use crate::error::{Error, Forbidden, Part};
 use crate::token::vault::Vault;
 
@@ -50,12 +51,12 @@ impl Devices {
         let (mut renewed, mut lost) = (0_usize, 0_usize);
         for (corp_id, employee_id, closed) in self.directory.otp_secrets_unlike(&self.vault.current_prefix()).await? {
             let whose = Account { corp_id: &corp_id, employee_id: &employee_id };
-            let Some(plain) = self.vault.open(&closed, &about(whose)) else {
+            let Some(plain) = self.vault.decrypt(&closed, &about(whose)) else {
                 lost += 1;
                 continue;
             };
-            let anew = self.vault.close(&plain, &about(whose));
-            if self.directory.renew_otp(whose, &closed, &anew).await? == Taken::Yes {
+            let anew = self.vault.encrypt(&plain, &about(whose));
+            if self.directory.renew_otp(whose, &closed, &anew).await? == WriteOutcome::Applied {
                 renewed += 1;
             }
         }
@@ -84,7 +85,7 @@ impl Devices {
     /// A new secret for somebody's device. One that is in use stays until the new one's first code has come.
     pub async fn offer(&self, whose: Account<'_>, name: &str) -> Result<Offer, Error> {
         let secret = OtpSecret::random();
-        let closed = self.vault.close(secret.bytes(), &about(whose));
+        let closed = self.vault.encrypt(secret.bytes(), &about(whose));
         self.directory.offer_otp(whose, &closed).await?;
         let name = format!("{name} ({})", whose.employee_id);
         Ok(Offer { secret: secret.base32(), otpauth_url: secret.url(&self.issuer, &name) })
@@ -94,10 +95,10 @@ impl Devices {
     pub async fn bind(&self, whose: Account<'_>, in_use: Option<&str>, code: &str) -> Result<(), Error> {
         let pending = self.state(whose).await?.pending.ok_or(Forbidden::OtpNotOffered)?;
         let step = self.try_code(whose, &pending, code).await?;
-        if self.directory.bind_otp(whose, &pending, in_use, step.number()).await? == Taken::No {
+        if self.directory.bind_otp(whose, &pending, in_use, step.number()).await? == WriteOutcome::Conflict {
             return Err(Forbidden::OtpNotOffered.into());
         }
-        self.tries.forgive(Tried::Otp, whose).await
+        self.tries.forgive(FactorKind::Otp, whose).await
     }
 
     /// Takes a code of the bound device and uses it up.
@@ -105,8 +106,8 @@ impl Devices {
         let secret = self.state(whose).await?.secret.ok_or(Forbidden::OtpNotBound)?;
         let step = self.try_code(whose, &secret, code).await?;
         match self.directory.use_otp(whose, &secret, step.number()).await? {
-            Taken::No => Err(Error::OtpWrong),
-            Taken::Yes => self.tries.forgive(Tried::Otp, whose).await,
+            WriteOutcome::Conflict => Err(Error::OtpWrong),
+            WriteOutcome::Applied => self.tries.forgive(FactorKind::Otp, whose).await,
         }
     }
 
@@ -114,17 +115,17 @@ impl Devices {
     /// the try was charged as something else.
     pub(super) async fn use_up(&self, whose: Account<'_>, closed: &str, code: &str) -> Result<bool, Error> {
         let Some(step) = self.step_of(whose, closed, code)? else { return Ok(false) };
-        Ok(self.directory.use_otp(whose, closed, step.number()).await? == Taken::Yes)
+        Ok(self.directory.use_otp(whose, closed, step.number()).await? == WriteOutcome::Applied)
     }
 
     /// The step of a code that fits. Charged to the account first.
     async fn try_code(&self, whose: Account<'_>, closed: &str, code: &str) -> Result<Step, Error> {
-        self.tries.charge(Tried::Otp, whose).await?;
+        self.tries.charge(FactorKind::Otp, whose).await?;
         self.step_of(whose, closed, code)?.ok_or(Error::OtpWrong)
     }
 
     fn step_of(&self, whose: Account<'_>, closed: &str, code: &str) -> Result<Option<Step>, Error> {
-        let opened = self.vault.open(closed, &about(whose)).and_then(|bytes| OtpSecret::from_bytes(&bytes));
+        let opened = self.vault.decrypt(closed, &about(whose)).and_then(|bytes| OtpSecret::from_bytes(&bytes));
         let secret =
             opened.ok_or_else(|| Error::unexpected(Part::Directory, "a one-time-password secret cannot be opened"))?;
         Ok(Code::read(code).and_then(|code| secret.check(&code, self.clock.now())))

@@ -1,4 +1,4 @@
-//! Sign-in by redirect: the authorize URL, the flow cookie that ties the way back to this browser,
+//! Sign-in by redirect: the authorize URL, the flow cookie that ties the kind back to this browser,
 //! and the callback.
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::session::LoggedIn;
 use super::ticket::{STATE_PREFIX, Scanned};
 use super::{Device, SignIn};
 use crate::config::FlowCookie;
-use crate::directory::Arriving;
+use crate::directory::EmployeeProfile;
 use crate::domain::client::Client;
 use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, Employee, EmployeeId, Standing};
@@ -19,9 +19,9 @@ use crate::domain::path;
 use crate::domain::secret::{Secret, random_name};
 use crate::domain::session::{LoginMethod, LoginSource};
 use crate::domain::ticket::{ScanId, Scanner};
-use crate::error::{BadRequest, Doing, Error, Forbidden, Part};
+use crate::error::{BadRequest, Error, Forbidden, Operation, Part};
 use crate::platform::{AuthorizeRequest, Consent, MemberStatus, Parameter, Person, PlatformError, Profile};
-use crate::token::seal::SealedAs;
+use crate::token::cookie::CookieKind;
 
 /// The `state` that the specification fixes for redirects.
 pub const STATE: &str = "auth_login";
@@ -131,7 +131,7 @@ impl SignIn {
         let request = AuthorizeRequest { redirect_uri, state: STATE };
         Ok(Begun {
             authorize_url: self.platform.authorize_url(request).into(),
-            sealed: self.seal.seal(SealedAs::Flow, end, &flow),
+            sealed: self.cookies.sign(CookieKind::Flow, end, &flow),
             nonce: flow.nonce,
         })
     }
@@ -158,16 +158,16 @@ impl SignIn {
     pub async fn callback(&self, callback: Callback<'_>, device: &Device) -> Arc<Return> {
         let now = self.clock.now();
         let mut flows: Vec<Flow> =
-            callback.flows.iter().filter_map(|text| self.seal.unseal(SealedAs::Flow, text, now)).collect();
+            callback.flows.iter().filter_map(|text| self.cookies.verify(CookieKind::Flow, text, now)).collect();
         flows.sort_by_key(|flow| flow.end);
         if self.comes_from_elsewhere(&callback) {
             // Somebody else's page sent the browser here, perhaps with somebody else's code.
             flows.clear();
         }
         let page = callback.referer.map(|referer| referer.split(['?', '#']).next().unwrap_or_default());
-        let way = Way::of(callback.state);
+        let kind = FlowKind::of(callback.state);
         let (code, word, fault) = match self.platform.consent(callback.parameter) {
-            Consent::Granted { code } if way != Way::Unknown => (code, "", BadRequest::SignInCode),
+            Consent::Granted { code } if kind != FlowKind::Unknown => (code, "", BadRequest::SignInCode),
             Consent::Granted { .. } => ("", "invalid_state", BadRequest::Parameter("state")),
             Consent::Denied => ("", "access_denied", BadRequest::SignInDeclined),
             Consent::Failed => ("", "platform_error", BadRequest::SignInFailed),
@@ -175,13 +175,13 @@ impl SignIn {
         if code.is_empty() {
             let from_page = flows.iter().rposition(|flow| Some(flow.page()) == page);
             let flow = from_page.or_else(|| flows.len().checked_sub(1)).map(|index| flows.swap_remove(index));
-            let flow = flow.filter(|_| way == Way::Redirect);
+            let flow = flow.filter(|_| kind == FlowKind::Redirect);
             let error = Error::from(fault);
-            self.record_refusal(&way.attempt(flow.as_ref(), device), &error).await;
+            self.record_refusal(&kind.attempt(flow.as_ref(), device), &error).await;
             return Arc::new(Return::Failed { to: flow.map(|flow| flow.redirect_uri), word, error });
         }
-        let flow = match way {
-            Way::Redirect => self.callbacks.choose_flow(flows, page, code, now),
+        let flow = match kind {
+            FlowKind::Redirect => self.callbacks.choose_flow(flows, page, code, now),
             _ => None,
         };
         // The flow tells the browser that comes again from another that got hold of the address; where there is
@@ -194,8 +194,9 @@ impl SignIn {
         let words = [code, callback.state.unwrap_or_default(), who[0], who[1]];
         let cell = self.callbacks.answer(&words, now);
         let returned =
-            cell.get_or_init(|| async { Arc::new(self.with_code(code, way, flow, device).await) }).await.clone();
-        if let Return::Failed { error: Error::PlatformResting { .. } | Error::Unavailable { .. }, .. } = &*returned {
+            cell.get_or_init(|| async { Arc::new(self.with_code(code, kind, flow, device).await) }).await.clone();
+        if let Return::Failed { error: Error::PlatformCircuitOpen { .. } | Error::Unavailable { .. }, .. } = &*returned
+        {
             // The code is as good as it was: who comes again is not told the same once more.
             self.callbacks.forget(&words);
         }
@@ -214,11 +215,11 @@ impl SignIn {
         foreign_page || (one_host && callback.fetch_site == Some("cross-site"))
     }
 
-    async fn with_code(&self, code: &str, way: Way<'_>, flow: Option<Flow>, device: &Device) -> Return {
-        let mut attempt = way.attempt(flow.as_ref(), device);
-        let returned = match way {
-            Way::Scan(scan_id) => self.scanned(code, &ScanId::new(scan_id), &mut attempt).await,
-            Way::Redirect | Way::Unknown => self.redirected(code, flow.as_ref(), &mut attempt).await,
+    async fn with_code(&self, code: &str, kind: FlowKind<'_>, flow: Option<Flow>, device: &Device) -> Return {
+        let mut attempt = kind.attempt(flow.as_ref(), device);
+        let returned = match kind {
+            FlowKind::Scan(scan_id) => self.scanned(code, &ScanId::new(scan_id), &mut attempt).await,
+            FlowKind::Redirect | FlowKind::Unknown => self.redirected(code, flow.as_ref(), &mut attempt).await,
         };
         match returned {
             Ok(returned) => {
@@ -228,7 +229,7 @@ impl SignIn {
                 returned
             }
             Err(error) => {
-                let error = error.within(Doing::Callback);
+                let error = error.within(Operation::Callback);
                 self.record_refusal(&attempt, &error).await;
                 Return::Failed { to: flow.map(|flow| flow.redirect_uri), word: word_of(&error), error }
             }
@@ -283,7 +284,7 @@ impl SignIn {
         let LinkedMember { corp_id, employee_id, name } = member;
         let end = self.clock.now().plus(self.settings.flow_lifetime);
         let claim = BindProofClaim { corp_id, employee_id, name, home: home.to_owned(), nonce: random_name(22), end };
-        Return::BindFirst { proof: Secret::new(self.seal.seal(SealedAs::BindProof, end, &claim)) }
+        Return::BindFirst { proof: Secret::new(self.cookies.sign(CookieKind::BindProof, end, &claim)) }
     }
 
     /// Whose code this is. Creates or refreshes the employee of a member.
@@ -310,14 +311,14 @@ impl SignIn {
         if profile.status == MemberStatus::Inactive {
             return Err(Forbidden::Disabled.into());
         }
-        let arriving = Arriving {
+        let profile = EmployeeProfile {
             corp_id,
             employee_id,
             name: &profile.name,
             department: &profile.department,
             avatar: &profile.avatar,
         };
-        active(self.directory.welcome(arriving).await?).map(Identified::Employee)
+        active(self.directory.upsert_employee(profile).await?).map(Identified::Employee)
     }
 
     /// The employee whose code this is.
@@ -330,8 +331,8 @@ impl SignIn {
 
     /// Refuses while the platform is left alone: whoever is sent there now would come back to a refusal.
     pub(super) fn platform_answers(&self) -> Result<(), Error> {
-        match self.platform.resting() {
-            Some(again_in) => Err(Error::PlatformResting { again_in }),
+        match self.platform.circuit_open_for() {
+            Some(retry_after) => Err(Error::PlatformCircuitOpen { retry_after }),
             None => Ok(()),
         }
     }
@@ -354,7 +355,7 @@ impl SignIn {
                 PlatformError::InvalidCode
                 | PlatformError::UnknownMember
                 | PlatformError::NotVisible
-                | PlatformError::Resting { .. } => {}
+                | PlatformError::CircuitOpen { .. } => {}
             }
             platform_error(error)
         })
@@ -362,7 +363,7 @@ impl SignIn {
 
     /// What a bind proof says, if we sealed it and it is still good.
     pub fn bind_claim(&self, proof: &str) -> Option<BindProofClaim> {
-        self.seal.unseal(SealedAs::BindProof, proof, self.clock.now())
+        self.cookies.verify(CookieKind::BindProof, proof, self.clock.now())
     }
 }
 
@@ -380,7 +381,7 @@ struct LinkedMember {
 
 /// What a callback's `state` says about how somebody came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way<'a> {
+enum FlowKind<'a> {
     /// By redirect.
     Redirect,
     /// By scanning this code.
@@ -389,22 +390,26 @@ enum Way<'a> {
     Unknown,
 }
 
-impl<'a> Way<'a> {
+impl<'a> FlowKind<'a> {
     fn of(state: Option<&'a str>) -> Self {
         // Letters and digits only, as we make them: anything else was not ours.
         let is_scan_id =
             |id: &&str| (16..=126).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
         match state {
-            Some(STATE) => Way::Redirect,
-            Some(state) => state.strip_prefix(STATE_PREFIX).filter(is_scan_id).map_or(Way::Unknown, Way::Scan),
-            None => Way::Unknown,
+            Some(STATE) => FlowKind::Redirect,
+            Some(state) => {
+                state.strip_prefix(STATE_PREFIX).filter(is_scan_id).map_or(FlowKind::Unknown, FlowKind::Scan)
+            }
+            None => FlowKind::Unknown,
         }
     }
 
     fn attempt<'d>(self, flow: Option<&Flow>, device: &'d Device) -> Attempt<'d> {
         match self {
-            Way::Scan(_) => Attempt::new(LoginMethod::Qrcode, device).from(LoginSource::Qrcode),
-            Way::Redirect | Way::Unknown => Attempt::new(LoginMethod::Oauth2, device).at(flow.map(|flow| flow.client)),
+            FlowKind::Scan(_) => Attempt::new(LoginMethod::Qrcode, device).from(LoginSource::Qrcode),
+            FlowKind::Redirect | FlowKind::Unknown => {
+                Attempt::new(LoginMethod::Oauth2, device).at(flow.map(|flow| flow.client))
+            }
         }
     }
 }
@@ -421,7 +426,7 @@ fn platform_error(error: PlatformError) -> Error {
         PlatformError::InvalidCode => BadRequest::SignInCode.into(),
         PlatformError::UnknownMember => Forbidden::EmployeeUnknown.into(),
         PlatformError::NotVisible => Forbidden::NotVisible.into(),
-        PlatformError::Resting { again_in } => Error::PlatformResting { again_in },
+        PlatformError::CircuitOpen { retry_after } => Error::PlatformCircuitOpen { retry_after },
         PlatformError::Configuration { .. } => Error::unexpected(Part::PlatformSetup, error),
         other => Error::unexpected(Part::Platform, other),
     }

@@ -15,7 +15,7 @@ use crate::domain::clock::Timestamp;
 use crate::domain::qr_image;
 use crate::domain::session::{EndCause, Session, Stage};
 use crate::error::{Error, Forbidden, Part, TokenFault};
-use crate::store::live::{Known, Switched};
+use crate::sessions::{CachedSession, SessionUpdate};
 
 /// What somebody needs to set a device up.
 pub struct OtpSetup {
@@ -52,7 +52,7 @@ fn account(session: &Session) -> Account<'_> {
 
 impl SignIn {
     /// How the caller's device stands.
-    pub async fn otp_status(&self, known: &Known) -> Result<OtpStatus, Error> {
+    pub async fn otp_status(&self, known: &CachedSession) -> Result<OtpStatus, Error> {
         let device = self.devices.state(account(&known.session)).await?;
         let now = self.clock.now();
         let stepped_up_until = known.session.stepped_up_until.filter(|until| now < *until);
@@ -61,7 +61,7 @@ impl SignIn {
 
     /// A new secret for the caller's device. It takes the place of one that is in use only when its first code has
     /// come, and only for somebody who has just given a code of the old one.
-    pub async fn otp_setup(&self, known: &Known) -> Result<OtpSetup, Error> {
+    pub async fn otp_setup(&self, known: &CachedSession) -> Result<OtpSetup, Error> {
         let session = &known.session;
         self.may_bind_otp(session).await?;
         let begun = self.audit.record(own(session, Event::OtpSetup, "")).await?;
@@ -78,7 +78,7 @@ impl SignIn {
 
     /// Takes the offered secret into use. A full session takes the place of a half-authenticated one: a token says what
     /// it opens, and never opens more than that.
-    pub async fn otp_bind(&self, known: &Known, code: &str, device: &Device) -> Result<Bound, Error> {
+    pub async fn otp_bind(&self, known: &CachedSession, code: &str, device: &Device) -> Result<Bound, Error> {
         let session = &known.session;
         let in_use = self.may_bind_otp(session).await?;
         let begun = self.audit.record(own(session, Event::OtpBind, "")).await?;
@@ -88,7 +88,7 @@ impl SignIn {
 
     async fn bind_and_begin(
         &self,
-        known: &Known,
+        known: &CachedSession,
         in_use: Option<&str>,
         code: &str,
         device: &Device,
@@ -103,9 +103,9 @@ impl SignIn {
             return Ok(Bound { stepped_up_until: self.step_up(session).await?, login: None });
         }
         match self.live.spend(&session.id, self.clock.now().plus(SPENT_FOR)).await? {
-            Switched::Done(_) => self.begin_bound(session, device).await,
-            Switched::NotHeld => Err(Forbidden::OtpBound.into()),
-            Switched::Gone => {
+            SessionUpdate::Done(_) => self.begin_bound(session, device).await,
+            SessionUpdate::NotHeld => Err(Forbidden::OtpBound.into()),
+            SessionUpdate::Gone => {
                 // Thrown out in this very moment: what they have bound is none of the owner's.
                 self.directory.remove_otp(account(session)).await?;
                 Err(Error::InvalidToken(TokenFault::Revoked))
@@ -135,19 +135,19 @@ impl SignIn {
     }
 
     /// Takes a code of the bound device: the session is stepped up.
-    pub async fn otp_verify(&self, known: &Known, code: &str) -> Result<Timestamp, Error> {
+    pub async fn otp_verify(&self, known: &CachedSession, code: &str) -> Result<Timestamp, Error> {
         let session = &known.session;
         let bound = self.devices.state(account(session)).await?.secret.is_some();
         // Half-authenticated means that there was no device: one that is there now was bound by somebody else.
         if bound && session.stage != Stage::Full {
             return Err(Forbidden::OtpBound.into());
         }
-        let deed = own(session, Event::StepUp, "");
+        let record = own(session, Event::StepUp, "");
         if let Err(error) = self.devices.verify(account(session), code).await {
-            self.audit.refuse(deed, reason(&error)).await;
+            self.audit.refuse(record, reason(&error)).await;
             return Err(error);
         }
-        let begun = self.audit.record(deed).await?;
+        let begun = self.audit.record(record).await?;
         let stepped_up = self.step_up(session).await;
         self.audited(begun, stepped_up).await
     }
@@ -167,8 +167,8 @@ impl SignIn {
     async fn step_up(&self, session: &Session) -> Result<Timestamp, Error> {
         let until = self.clock.now().plus(self.settings.otp_valid_for);
         match self.live.step_up(&session.id, until).await? {
-            Switched::Done(_) => Ok(until),
-            Switched::NotHeld | Switched::Gone => Err(Error::InvalidToken(TokenFault::Revoked)),
+            SessionUpdate::Done(_) => Ok(until),
+            SessionUpdate::NotHeld | SessionUpdate::Gone => Err(Error::InvalidToken(TokenFault::Revoked)),
         }
     }
 }

@@ -10,7 +10,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::domain::secret::{random_bytes, same};
+use crate::domain::secret::{constant_time_eq, random_bytes};
 use gate::{Gate, Pass};
 use memory::Pool;
 
@@ -93,7 +93,7 @@ impl Passwords {
     /// Allocates nothing yet: the memory comes with the first password and goes when nobody waits any more.
     pub fn new(settings: PasswordSettings) -> Self {
         let PasswordSettings { parallel, waiting, longest_wait, cost } = settings;
-        // Random instead of computed: the work to check against it is the same, and no password in the world fits.
+        // Random instead of computed: the work to check against it is the constant_time_eq, and no password in the world fits.
         let nobody = PasswordHash::new(cost.clone(), random_bytes(), random_bytes());
         let pool = Pool::new(cost.blocks());
         Self { shared: Arc::new(Shared { cost, nobody, gate: Gate::new(parallel, waiting, longest_wait), pool }) }
@@ -116,14 +116,14 @@ impl Passwords {
     /// can be. Two do not: a hash that was made at another cost takes that cost, until its owner's next sign-in
     /// renews it, and a right answer that renews takes both.
     pub async fn verify(&self, place: Place, hash: Option<&PasswordHash>, text: &str) -> Result<Verdict, Busy> {
-        let account = if hash.is_some() { Account::Known } else { Account::Unknown };
+        let account = if hash.is_some() { Account::CachedSession } else { Account::Unknown };
         let hash = hash.unwrap_or(&self.shared.nobody).clone();
         // What no password can be is not hashed itself: its length would be its cost.
         let candidate = new::normalised(text).ok();
         self.work(place, move |shared| {
             let output = shared.derive(hash.cost(), candidate.as_deref().unwrap_or_default(), &hash)?;
-            let fits = same(&output, hash.output());
-            let (true, Account::Known, Some(candidate)) = (fits, account, candidate) else {
+            let fits = constant_time_eq(&output, hash.output());
+            let (true, Account::CachedSession, Some(candidate)) = (fits, account, candidate) else {
                 return Some(Verdict::Wrong);
             };
             let renewed = if hash.is_outdated(&shared.cost) { shared.make(&candidate) } else { None };
@@ -165,7 +165,7 @@ impl fmt::Debug for Passwords {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Account {
-    Known,
+    CachedSession,
     Unknown,
 }
 

@@ -1,4 +1,4 @@
-//! Changing who has which role: for administrators and for operators' commands alike. Live sessions follow.
+//! Changing who has which role: for administrators and for operators' commands alike. SessionCache sessions follow.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use crate::directory::{Directory, DirectoryError, RoleChange};
 use crate::domain::employee::{CorpId, EmployeeId, Standing};
 use crate::domain::role::RoleName;
 use crate::domain::session::{EndCause, Session};
+use crate::sessions::SessionCache;
 use crate::store::StoreError;
-use crate::store::live::Live;
 
 /// Given or taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     /// Given.
     Grant,
-    /// Taken.
+    /// WriteOutcome.
     Take,
 }
 
@@ -50,14 +50,14 @@ impl From<StoreError> for RoleFault {
 /// Changes roles.
 #[derive(Clone)]
 pub struct Roles {
-    live: Arc<Live>,
+    live: Arc<SessionCache>,
     directory: Arc<dyn Directory>,
     default_role: Option<RoleName>,
 }
 
 impl Roles {
     /// On these backends.
-    pub fn new(live: Arc<Live>, directory: Arc<dyn Directory>, default_role: Option<RoleName>) -> Self {
+    pub fn new(live: Arc<SessionCache>, directory: Arc<dyn Directory>, default_role: Option<RoleName>) -> Self {
         Self { live, directory, default_role }
     }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::attempt::Attempt;
 use super::audit::own;
 use super::{Device, SignIn};
-use crate::directory::audit::{Deed, Event};
+use crate::directory::audit::{AuditRecord, Event};
 use crate::directory::factors::Account;
 use crate::domain::clock::Timestamp;
 use crate::domain::device;
@@ -16,7 +16,7 @@ use crate::domain::role::{self, RoleName};
 use crate::domain::secret::{Secret, random_name};
 use crate::domain::session::{EndCause, LoginMethod, LoginSource, Session, SessionId, Stage, Version};
 use crate::error::{Error, Forbidden, TokenFault};
-use crate::store::live::{Known, Switched};
+use crate::sessions::{CachedSession, SessionUpdate};
 
 /// More different browsers than a person has in half a year.
 const BROWSERS: usize = 200;
@@ -186,7 +186,7 @@ impl SignIn {
     }
 
     /// The caller's session as it is now; refused if it is over.
-    pub async fn still(&self, known: &Known) -> Result<Arc<Known>, Error> {
+    pub async fn still(&self, known: &CachedSession) -> Result<Arc<CachedSession>, Error> {
         let now = self.live.session(&known.session.id, self.clock.now()).await?;
         now.ok_or(Error::InvalidToken(TokenFault::Revoked))
     }
@@ -209,30 +209,30 @@ impl SignIn {
     }
 
     /// Ends the caller's session. Durable when it returns.
-    pub async fn logout(&self, known: &Known) -> Result<(), Error> {
+    pub async fn logout(&self, known: &CachedSession) -> Result<(), Error> {
         self.end_audited(own(&known.session, Event::Logout, ""), &known.session.id, EndCause::Logout).await
     }
 
-    async fn end_audited(&self, deed: Deed<'_>, id: &SessionId, cause: EndCause) -> Result<(), Error> {
-        let begun = self.audit.record(deed).await?;
+    async fn end_audited(&self, record: AuditRecord<'_>, id: &SessionId, cause: EndCause) -> Result<(), Error> {
+        let begun = self.audit.record(record).await?;
         let ended = self.live.end(id, cause).await.map_err(Error::from);
         self.audited(begun, ended).await
     }
 
     /// The caller's sessions, newest first, each with when it was last used.
-    pub async fn sessions(&self, known: &Known) -> Result<Vec<(Session, Timestamp)>, Error> {
+    pub async fn sessions(&self, known: &CachedSession) -> Result<Vec<(Session, Timestamp)>, Error> {
         Ok(self.live.of_employee(&known.session.corp_id, &known.session.employee_id).await?)
     }
 
     /// Ends one of the caller's sessions. Durable when it returns; nothing tells somebody else's from none.
-    pub async fn end_session(&self, known: &Known, id: &str) -> Result<(), Error> {
+    pub async fn end_session(&self, known: &CachedSession, id: &str) -> Result<(), Error> {
         let own = self.sessions(known).await?;
         let (session, _) = own.iter().find(|(session, _)| session.id.as_str() == id).ok_or(Error::NoSession)?;
         self.end_own(known, session).await
     }
 
     /// Ends all of the caller's sessions but the one that asks. Returns how many there were.
-    pub async fn end_other_sessions(&self, known: &Known) -> Result<usize, Error> {
+    pub async fn end_other_sessions(&self, known: &CachedSession) -> Result<usize, Error> {
         let own = self.sessions(known).await?;
         let others = || own.iter().filter(|(session, _)| session.id != known.session.id);
         for (session, _) in others() {
@@ -241,25 +241,25 @@ impl SignIn {
         Ok(others().count())
     }
 
-    async fn end_own(&self, known: &Known, session: &Session) -> Result<(), Error> {
+    async fn end_own(&self, known: &CachedSession, session: &Session) -> Result<(), Error> {
         if session.id == known.session.id {
             return self.logout(known).await;
         }
-        let deed = own(&known.session, Event::EndSession, session.id.as_str());
-        self.end_audited(deed, &session.id, EndCause::Owner).await
+        let record = own(&known.session, Event::EndSession, session.id.as_str());
+        self.end_audited(record, &session.id, EndCause::Owner).await
     }
 
     /// Makes another held role the active one. Durable when it returns; a logout meanwhile wins.
-    pub async fn switch_role(&self, known: &Known, role: &str) -> Result<RoleName, Error> {
+    pub async fn switch_role(&self, known: &CachedSession, role: &str) -> Result<RoleName, Error> {
         if !known.session.holds(role) {
             return Err(Forbidden::RoleNotHeld(RoleName::new(cut(role))).into());
         }
         let begun = self.audit.record(own(&known.session, Event::SwitchRole, role)).await?;
         let role = RoleName::new(role);
         let switched = match self.live.switch_role(&known.session.id, &role).await {
-            Ok(Switched::Done(_)) => Ok(role),
-            Ok(Switched::NotHeld) => Err(Forbidden::RoleNotHeld(role).into()),
-            Ok(Switched::Gone) => Err(Error::InvalidToken(TokenFault::Revoked)),
+            Ok(SessionUpdate::Done(_)) => Ok(role),
+            Ok(SessionUpdate::NotHeld) => Err(Forbidden::RoleNotHeld(role).into()),
+            Ok(SessionUpdate::Gone) => Err(Error::InvalidToken(TokenFault::Revoked)),
             Err(fault) => Err(fault.into()),
         };
         self.audited(begun, switched).await

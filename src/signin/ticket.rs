@@ -15,12 +15,13 @@ use crate::config::QrConfirm;
 use crate::domain::client::Client;
 use crate::domain::clock::Timestamp;
 use crate::domain::qr_image;
-use crate::domain::secret::{Print, random_below, random_name, same};
+use crate::domain::secret::{Digest, constant_time_eq, random_below, random_name};
 use crate::domain::session::{EndCause, LoginMethod, LoginSource, Session, Version};
 use crate::domain::ticket::{BrowserId, ConfirmId, ScanId, Scanner, Ticket, TicketId, TicketState};
+use crate::domain::write::WriteOutcome;
 use crate::error::{BadRequest, Error, Forbidden, Part};
 use crate::platform::AuthorizeRequest;
-use crate::store::{Change, Outcome};
+use crate::store::Change;
 
 /// What marks the `state` of a scanned code.
 pub const STATE_PREFIX: &str = "qr";
@@ -108,55 +109,55 @@ pub enum Answer {
     Cancel,
 }
 
-/// Long polls that wait for a ticket. Each costs a parked task and no timer of its own kind.
+/// Long polls that wait for a ticket. Each costs a long_polls task and no timer of its own kind.
 #[derive(Default)]
-pub struct Parked {
-    waiting: Mutex<HashMap<TicketId, Arc<Bench>>>,
+pub struct LongPolls {
+    waiting: Mutex<HashMap<TicketId, Arc<Waiters>>>,
 }
 
 /// Where the pollers of one ticket wait.
 #[derive(Default)]
-struct Bench {
+struct Waiters {
     moved: Notify,
     /// Held while the token is made, so that many pollers make one.
     delivering: AsyncMutex<()>,
 }
 
-/// A poller's place on a bench; the bench goes when nobody sits on it, also when a poll is dropped.
-struct Seat<'a> {
-    parked: &'a Parked,
+/// A poller's place on a waiters; the waiters goes when nobody sits on it, also when a poll is dropped.
+struct WaiterGuard<'a> {
+    long_polls: &'a LongPolls,
     id: &'a TicketId,
-    bench: Option<Arc<Bench>>,
+    waiters: Option<Arc<Waiters>>,
 }
 
-impl Drop for Seat<'_> {
+impl Drop for WaiterGuard<'_> {
     fn drop(&mut self) {
-        let mut waiting = self.parked.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        self.bench = None;
-        if waiting.get(self.id).is_some_and(|bench| Arc::strong_count(bench) == 1) {
+        let mut waiting = self.long_polls.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        self.waiters = None;
+        if waiting.get(self.id).is_some_and(|waiters| Arc::strong_count(waiters) == 1) {
             waiting.remove(self.id);
         }
     }
 }
 
-impl Parked {
-    fn sit<'a>(&'a self, id: &'a TicketId) -> (Arc<Bench>, Seat<'a>) {
+impl LongPolls {
+    fn join<'a>(&'a self, id: &'a TicketId) -> (Arc<Waiters>, WaiterGuard<'a>) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let bench = waiting.entry(id.clone()).or_default().clone();
-        (bench.clone(), Seat { parked: self, id, bench: Some(bench) })
+        let waiters = waiting.entry(id.clone()).or_default().clone();
+        (waiters.clone(), WaiterGuard { long_polls: self, id, waiters: Some(waiters) })
     }
 
     fn wake(&self, id: &TicketId) {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(bench) = waiting.get(id) {
-            bench.moved.notify_waiters();
+        if let Some(waiters) = waiting.get(id) {
+            waiters.moved.notify_waiters();
         }
     }
 
     fn wake_all(&self) {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        for bench in waiting.values() {
-            bench.moved.notify_waiters();
+        for waiters in waiting.values() {
+            waiters.moved.notify_waiters();
         }
     }
 }
@@ -176,7 +177,7 @@ pub struct Asker<'a> {
 /// collect, and no page can be made to wait for somebody else's.
 fn may_poll(ticket: &Ticket, cookie: Option<&str>) -> bool {
     let Some(print) = &ticket.browser else { return true };
-    cookie.is_some_and(|cookie| same(Print::of(&[cookie]).as_str().as_bytes(), print.as_str().as_bytes()))
+    cookie.is_some_and(|cookie| constant_time_eq(Digest::of(&[cookie]).as_str().as_bytes(), print.as_str().as_bytes()))
 }
 
 impl SignIn {
@@ -197,7 +198,7 @@ impl SignIn {
             user_agent: device.user_agent.clone(),
             client,
             misses: 0,
-            browser: browser.map(|browser| Print::of(&[browser.as_str()])),
+            browser: browser.map(|browser| Digest::of(&[browser.as_str()])),
         };
         let state = format!("{STATE_PREFIX}{}", ticket.scan_id);
         let redirect_uri = format!("{}/api/auth/oauth2/callback", self.settings.public_url);
@@ -227,14 +228,14 @@ impl SignIn {
         seen: Option<&str>,
     ) -> Result<ScanState, Error> {
         let id = &TicketId::new(id);
-        let (bench, _seat) = self.parked.sit(id);
+        let (waiters, _guard) = self.long_polls.join(id);
         let deadline = tokio::time::Instant::now() + wait.min(self.settings.ticket.longest_wait.get());
         let mut seen = seen.map(str::to_owned);
         loop {
             // Listening starts before looking, so that no move falls between the two.
-            let mut moved = std::pin::pin!(bench.moved.notified());
+            let mut moved = std::pin::pin!(waiters.moved.notified());
             moved.as_mut().enable();
-            let (state, end) = self.look_at_ticket(id, cookie, &bench).await?;
+            let (state, end) = self.look_at_ticket(id, cookie, &waiters).await?;
             let held = matches!(state.status, "waiting" | "scanned");
             let baseline = seen.get_or_insert_with(|| state.status.to_owned());
             if !held || state.status != *baseline || tokio::time::Instant::now() >= deadline {
@@ -253,7 +254,7 @@ impl SignIn {
         &self,
         id: &TicketId,
         cookie: Option<&str>,
-        bench: &Bench,
+        waiters: &Waiters,
     ) -> Result<(ScanState, Timestamp), Error> {
         let now = self.clock.now();
         let expired = || Ok((ScanState::EXPIRED, now));
@@ -267,7 +268,7 @@ impl SignIn {
             TicketState::Scanned { by, .. } => Ok((ScanState::of("scanned", Some(by), None), end)),
             TicketState::Cancelled => expired(),
             TicketState::Confirmed { .. } | TicketState::Delivered { .. } => {
-                let _turn = bench.delivering.lock().await;
+                let _turn = waiters.delivering.lock().await;
                 match self.deliver(id).await? {
                     Some((by, session)) => {
                         let token = self.tokens.mint(&session, self.clock.now());
@@ -298,7 +299,7 @@ impl SignIn {
             let session = self.begin_for_ticket(&ticket, &by).await?;
             let until = now.plus(Ticket::DELIVERY_WINDOW);
             let state = TicketState::Delivered { by: by.clone(), session: session.id.clone(), until };
-            if self.move_ticket(&ticket, state).await? == Outcome::Done {
+            if self.move_ticket(&ticket, state).await? == WriteOutcome::Applied {
                 return Ok(Some((by, session)));
             }
             // Another gateway was faster; its session is the one that counts.
@@ -348,8 +349,8 @@ impl SignIn {
             QrConfirm::Auto => (TicketState::Confirmed { by }, Scanned::Confirmed),
         };
         match self.move_ticket(&ticket, state).await? {
-            Outcome::Done => Ok(scanned),
-            Outcome::Stale => Err(BadRequest::TicketOver.into()),
+            WriteOutcome::Applied => Ok(scanned),
+            WriteOutcome::Conflict => Err(BadRequest::TicketOver.into()),
         }
     }
 
@@ -382,15 +383,15 @@ impl SignIn {
             Answer::Cancel => TicketState::Cancelled,
         };
         match self.move_ticket(&ticket, state).await? {
-            Outcome::Done if answer == Answer::Cancel => {
+            WriteOutcome::Applied if answer == Answer::Cancel => {
                 let error = BadRequest::SignInDeclined.into();
                 let mut attempt = ticket_attempt(&ticket, device);
                 attempt.is(&by.corp_id, &by.employee_id);
                 self.record_refusal(&attempt, &error).await;
                 Ok(())
             }
-            Outcome::Done => Ok(()),
-            Outcome::Stale => Err(BadRequest::TicketOver.into()),
+            WriteOutcome::Applied => Ok(()),
+            WriteOutcome::Conflict => Err(BadRequest::TicketOver.into()),
         }
     }
 
@@ -406,15 +407,15 @@ impl SignIn {
     }
 
     /// A ticket went on, here or elsewhere: those who wait for it look again.
-    pub fn hear(&self, change: &Change) {
+    pub fn apply_change(&self, change: &Change) {
         if let Change::TicketMoved(id) = change {
-            self.parked.wake(id);
+            self.long_polls.wake(id);
         }
     }
 
     /// Changes may have been missed: everybody looks again.
-    pub fn hear_all(&self) {
-        self.parked.wake_all();
+    pub fn wake_all_polls(&self) {
+        self.long_polls.wake_all();
     }
 
     pub(super) async fn open_ticket(&self, scan_id: &ScanId) -> Result<Ticket, Error> {
@@ -426,7 +427,7 @@ impl SignIn {
     fn scanner(&self, ticket: &Ticket, confirm: &ConfirmId) -> Result<Scanner, Error> {
         match &ticket.state {
             TicketState::Scanned { by, confirm: expected }
-                if same(expected.as_str().as_bytes(), confirm.as_str().as_bytes()) =>
+                if constant_time_eq(expected.as_str().as_bytes(), confirm.as_str().as_bytes()) =>
             {
                 Ok(by.clone())
             }
@@ -434,10 +435,10 @@ impl SignIn {
         }
     }
 
-    async fn move_ticket(&self, ticket: &Ticket, state: TicketState) -> Result<Outcome, Error> {
+    async fn move_ticket(&self, ticket: &Ticket, state: TicketState) -> Result<WriteOutcome, Error> {
         let moved = Ticket { version: ticket.version.next(), state, ..ticket.clone() };
         let outcome = self.live.store().advance(&moved, ticket.version).await?;
-        if outcome == Outcome::Done {
+        if outcome == WriteOutcome::Applied {
             self.metrics.tickets.with_label_values(&[moved.state.as_str()]).inc();
         }
         Ok(outcome)

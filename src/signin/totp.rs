@@ -11,7 +11,7 @@ use aws_lc_rs::hmac;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::clock::Timestamp;
-use crate::domain::secret::{Secret, random_bytes, same};
+use crate::domain::secret::{Secret, constant_time_eq, random_bytes};
 
 /// How long a code is shown.
 const PERIOD: i64 = 30;
@@ -63,7 +63,7 @@ impl OtpSecret {
         // All are computed and compared whatever the outcome. Of two steps with the same code the newer counts:
         // the older one may have been used.
         for step in (current - DRIFT..=current + DRIFT).filter(|step| *step >= 0).map(Step) {
-            if same(&self.code(step).0, &code.0) {
+            if constant_time_eq(&self.code(step).0, &code.0) {
                 matched = Some(step);
             }
         }

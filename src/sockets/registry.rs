@@ -17,10 +17,10 @@ use crate::rules::judge::{Facts, StepUp};
 use crate::rules::{Lookup, Mode, Rule, RuleSet};
 use crate::store::Change;
 
-/// What holds a socket: pulled once, it ends it.
+/// What holds a socket: closing once, it ends it.
 #[derive(Debug)]
-pub struct Leash {
-    pulled: AtomicU8,
+pub struct SocketHandle {
+    closing: AtomicU8,
     since: OnceLock<Instant>,
     waker: AtomicWaker,
     /// The rule in force; a reload may bring another.
@@ -48,8 +48,8 @@ impl Opener {
     }
 }
 
-impl Leash {
-    fn pull(&self, ending: Ending) {
+impl SocketHandle {
+    fn close(&self, ending: Ending) {
         let code = match ending {
             Ending::Revoked => 1,
             Ending::Expired => 2,
@@ -57,20 +57,20 @@ impl Leash {
             Ending::Drain => 4,
         };
         // The first reason stands.
-        if self.pulled.compare_exchange(0, code, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+        if self.closing.compare_exchange(0, code, Ordering::AcqRel, Ordering::Acquire).is_ok() {
             let _ = self.since.set(Instant::now());
             self.waker.wake();
         }
     }
 
-    /// Whether it has been pulled, and since when. The task that asks is woken when it is.
+    /// Whether it has been closing, and since when. The task that asks is woken when it is.
     pub fn poll(&self, waker: &std::task::Waker) -> Option<Ending> {
         self.waker.register(waker);
         self.ending()
     }
 
     fn ending(&self) -> Option<Ending> {
-        match self.pulled.load(Ordering::Acquire) {
+        match self.closing.load(Ordering::Acquire) {
             1 => Some(Ending::Revoked),
             2 => Some(Ending::Expired),
             3 => Some(Ending::Forbidden),
@@ -79,14 +79,14 @@ impl Leash {
         }
     }
 
-    /// When it was pulled.
+    /// When it was closing.
     pub fn since(&self) -> Option<Instant> {
         self.since.get().copied()
     }
 
     /// The socket's own clock says that the token has expired.
     pub fn expire(&self) {
-        self.pull(Ending::Expired);
+        self.close(Ending::Expired);
     }
 
     /// The rule that holds for the socket.
@@ -97,7 +97,7 @@ impl Leash {
     /// Ends the socket if its rule no longer admits it.
     fn judge(&self, session: Option<&Session>) {
         if self.still_admits(session).is_err() {
-            self.pull(Ending::Forbidden);
+            self.close(Ending::Forbidden);
         }
     }
 
@@ -113,7 +113,7 @@ impl Leash {
     /// Puts it under the rule that holds now; without one it ends.
     fn follow(&self, rules: &RuleSet) -> Result<(), Error> {
         let Lookup::Rule(rule) = rules.find("GET", &self.opener.path) else {
-            self.pull(Ending::Forbidden);
+            self.close(Ending::Forbidden);
             return Err(Error::NotFound);
         };
         rule.metrics.websockets_open.inc();
@@ -130,11 +130,11 @@ pub struct Registry {
 
 #[derive(Debug, Default)]
 struct Held {
-    by_session: HashMap<SessionId, Vec<Arc<Leash>>>,
+    by_session: HashMap<SessionId, Vec<Arc<SocketHandle>>>,
     /// The same sockets by whose they are, for limits on one person's.
-    by_person: HashMap<(CorpId, EmployeeId), Vec<Arc<Leash>>>,
+    by_person: HashMap<(CorpId, EmployeeId), Vec<Arc<SocketHandle>>>,
     /// Sockets of public rules.
-    anonymous: Vec<Arc<Leash>>,
+    anonymous: Vec<Arc<SocketHandle>>,
     draining: bool,
 }
 
@@ -151,7 +151,7 @@ impl Held {
     /// How many sockets a person has open under a rule.
     fn open_of(&self, person: &(CorpId, EmployeeId), rule: &Rule) -> usize {
         let own = self.by_person.get(person).into_iter().flatten();
-        own.filter(|leash| leash.rule.load().name == rule.name).count()
+        own.filter(|handle| handle.rule.load().name == rule.name).count()
     }
 }
 
@@ -159,7 +159,7 @@ impl Held {
 #[derive(Debug)]
 pub struct Registration {
     registry: Arc<Registry>,
-    leash: Arc<Leash>,
+    handle: Arc<SocketHandle>,
 }
 
 impl Registration {
@@ -167,12 +167,12 @@ impl Registration {
     pub fn follow(&self, rules: &ArcSwap<RuleSet>) -> Result<(), Error> {
         let _held = self.registry.held.lock().unwrap_or_else(PoisonError::into_inner);
         // Looked at under the lock: a reload that came between would be undone by the rules of before.
-        self.leash.follow(&rules.load())
+        self.handle.follow(&rules.load())
     }
 
     /// What holds the socket.
-    pub fn leash(&self) -> &Arc<Leash> {
-        &self.leash
+    pub fn handle(&self) -> &Arc<SocketHandle> {
+        &self.handle
     }
 }
 
@@ -180,25 +180,25 @@ impl Drop for Registration {
     fn drop(&mut self) {
         let mut held = self.registry.held.lock().unwrap_or_else(PoisonError::into_inner);
         // Under the lock: a reload changes rules under it.
-        self.leash.rule.load().metrics.websockets_open.dec();
-        match &self.leash.opener.session {
-            Some(id) => forget(&mut held.by_session, id, &self.leash),
+        self.handle.rule.load().metrics.websockets_open.dec();
+        match &self.handle.opener.session {
+            Some(id) => forget(&mut held.by_session, id, &self.handle),
             None => {
-                if let Some(place) = held.anonymous.iter().position(|other| Arc::ptr_eq(other, &self.leash)) {
+                if let Some(place) = held.anonymous.iter().position(|other| Arc::ptr_eq(other, &self.handle)) {
                     held.anonymous.swap_remove(place);
                 }
             }
         }
-        if let Some(person) = &self.leash.opener.person {
-            forget(&mut held.by_person, person, &self.leash);
+        if let Some(person) = &self.handle.opener.person {
+            forget(&mut held.by_person, person, &self.handle);
         }
     }
 }
 
 /// Takes a socket out of its list, and a list that is empty out of the lists.
-fn forget<K: Eq + std::hash::Hash>(lists: &mut HashMap<K, Vec<Arc<Leash>>>, of: &K, leash: &Arc<Leash>) {
+fn forget<K: Eq + std::hash::Hash>(lists: &mut HashMap<K, Vec<Arc<SocketHandle>>>, of: &K, handle: &Arc<SocketHandle>) {
     let Some(list) = lists.get_mut(of) else { return };
-    if let Some(place) = list.iter().position(|other| Arc::ptr_eq(other, leash)) {
+    if let Some(place) = list.iter().position(|other| Arc::ptr_eq(other, handle)) {
         list.swap_remove(place);
     }
     if list.is_empty() {
@@ -216,8 +216,8 @@ impl Registry {
             _ => Room::Enough,
         };
         let (session, person) = (opener.session.clone(), opener.person.clone());
-        let leash = Arc::new(Leash {
-            pulled: AtomicU8::new(0),
+        let handle = Arc::new(SocketHandle {
+            closing: AtomicU8::new(0),
             since: OnceLock::new(),
             waker: AtomicWaker::new(),
             rule: ArcSwap::new(rule.clone()),
@@ -225,32 +225,32 @@ impl Registry {
         });
         rule.metrics.websockets_open.inc();
         if let Some(person) = person {
-            held.by_person.entry(person).or_default().push(leash.clone());
+            held.by_person.entry(person).or_default().push(handle.clone());
         }
         match session {
-            Some(id) => held.by_session.entry(id).or_default().push(leash.clone()),
-            None => held.anonymous.push(leash.clone()),
+            Some(id) => held.by_session.entry(id).or_default().push(handle.clone()),
+            None => held.anonymous.push(handle.clone()),
         }
         if held.draining {
-            leash.pull(Ending::Drain);
+            handle.close(Ending::Drain);
         }
-        (Registration { registry: self.clone(), leash }, room)
+        (Registration { registry: self.clone(), handle }, room)
     }
 
     /// Puts every socket under the rules that hold now. Whether these admit it is then to be judged.
     pub fn follow(&self, rules: &RuleSet) {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        for leash in held.by_session.values().flatten().chain(&held.anonymous) {
+        for handle in held.by_session.values().flatten().chain(&held.anonymous) {
             // One without a rule has been told to end.
-            let _ = leash.follow(rules);
+            let _ = handle.follow(rules);
         }
-        for leash in &held.anonymous {
-            leash.judge(None);
+        for handle in &held.anonymous {
+            handle.judge(None);
         }
     }
 
     /// Takes in a change that was made here or elsewhere.
-    pub fn hear(&self, change: &Change) {
+    pub fn apply_change(&self, change: &Change) {
         match change {
             Change::SessionEnded { id, cause } => self.end_session(id, Ending::of(*cause)),
             Change::SessionChanged(session) => self.judge_again(session),
@@ -261,16 +261,16 @@ impl Registry {
     /// Ends every socket of a session.
     pub fn end_session(&self, id: &SessionId, ending: Ending) {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        for leash in held.by_session.get(id).into_iter().flatten() {
-            leash.pull(ending);
+        for handle in held.by_session.get(id).into_iter().flatten() {
+            handle.close(ending);
         }
     }
 
     /// Ends the sockets of a session whose rule no longer admits it.
     pub fn judge_again(&self, session: &Session) {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        for leash in held.by_session.get(&session.id).into_iter().flatten() {
-            leash.judge(Some(session));
+        for handle in held.by_session.get(&session.id).into_iter().flatten() {
+            handle.judge(Some(session));
         }
     }
 
@@ -278,9 +278,9 @@ impl Registry {
     pub fn drain(&self) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.draining = true;
-        let leashes = held.by_session.values().flatten().chain(&held.anonymous);
-        for leash in leashes {
-            leash.pull(Ending::Drain);
+        let handles = held.by_session.values().flatten().chain(&held.anonymous);
+        for handle in handles {
+            handle.close(Ending::Drain);
         }
     }
 

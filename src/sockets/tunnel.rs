@@ -62,7 +62,7 @@ pub struct Ends {
     pub from_upstream: Bytes,
 }
 
-/// Relays until one side ends or the leash is pulled.
+/// Relays until one side ends or the handle is closing.
 ///
 /// `lifetime` is how long the token is still good; `grace` how long an ending may take.
 pub async fn run(
@@ -73,13 +73,13 @@ pub async fn run(
     metrics: Arc<Metrics>,
 ) -> Ended {
     let Ends { mut client, mut upstream, from_client, from_upstream } = ends;
-    let mut up = Way::starting_with(from_client);
-    let mut down = Way::starting_with(from_upstream);
+    let mut up = Direction::starting_with(from_client);
+    let mut down = Direction::starting_with(from_upstream);
     let mut expiry = lifetime.map(|lifetime| Box::pin(tokio::time::sleep(lifetime)));
     let relayed =
         poll_fn(|cx| relay(cx, &mut client, &mut upstream, &mut up, &mut down, &registration, &mut expiry)).await;
     let ended = match relayed {
-        Relayed::Leash(ending) => {
+        Relayed::SocketHandle(ending) => {
             let closing = close(&mut client, &mut upstream, &mut up, &mut down, ending, &registration, &metrics);
             // Mid-frame or with a client that does not read there may be no place for a close frame: cut.
             let _ = tokio::time::timeout(grace, closing).await;
@@ -101,7 +101,7 @@ pub async fn run(
 
 /// Why relaying stopped.
 enum Relayed {
-    Leash(Ending),
+    SocketHandle(Ending),
     ClientGone,
     UpstreamGone,
     Broken,
@@ -111,19 +111,19 @@ fn relay(
     cx: &mut Context<'_>,
     client: &mut Stream,
     upstream: &mut Stream,
-    up: &mut Way,
-    down: &mut Way,
+    up: &mut Direction,
+    down: &mut Direction,
     registration: &Registration,
     expiry: &mut Option<Pin<Box<Sleep>>>,
 ) -> Poll<Relayed> {
-    let leash = registration.leash();
+    let handle = registration.handle();
     if let Some(timer) = expiry
         && timer.as_mut().poll(cx).is_ready()
     {
-        leash.expire();
+        handle.expire();
     }
-    if let Some(ending) = leash.poll(cx.waker()) {
-        return Poll::Ready(Relayed::Leash(ending));
+    if let Some(ending) = handle.poll(cx.waker()) {
+        return Poll::Ready(Relayed::SocketHandle(ending));
     }
     match up.poll_move(cx, client, upstream) {
         Poll::Ready(Moved::End) => return Poll::Ready(Relayed::ClientGone),
@@ -144,14 +144,14 @@ enum Moved {
 }
 
 /// One direction.
-struct Way {
+struct Direction {
     /// What has been read and not yet written; empty while nothing is stuck.
     tail: Bytes,
     tracker: FrameTracker,
     flush: bool,
 }
 
-impl Way {
+impl Direction {
     fn starting_with(bytes: Bytes) -> Self {
         let mut tracker = FrameTracker::default();
         tracker.follow(&bytes);
@@ -254,8 +254,8 @@ impl Way {
 async fn close(
     client: &mut Stream,
     upstream: &mut Stream,
-    up: &mut Way,
-    down: &mut Way,
+    up: &mut Direction,
+    down: &mut Direction,
     ending: Ending,
     registration: &Registration,
     metrics: &Metrics,
@@ -265,7 +265,7 @@ async fn close(
     if down.finish_frame(upstream, client).await.is_ok() && !down.tracker.has_closed() {
         let sent = down.send(close_frame(code, reason), client).await;
         if sent.is_ok()
-            && let Some(since) = registration.leash().since()
+            && let Some(since) = registration.handle().since()
         {
             metrics.websocket_close_seconds.observe(since.elapsed().as_secs_f64());
         }

@@ -14,11 +14,12 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 use sqlx::{ConnectOptions, Row, SqlitePool};
 use tokio::sync::{Mutex, broadcast};
 
-use super::{Change, Outcome, SessionStore, Store, StoreError, TicketStore, Told};
+use super::{Change, ChangeEvent, SessionStore, Store, StoreError, TicketStore};
 use crate::domain::clock::{Clock, Timestamp};
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::session::{EndCause, Session, SessionId, Version};
 use crate::domain::ticket::{ScanId, Ticket, TicketId};
+use crate::domain::write::WriteOutcome;
 
 mod writer;
 
@@ -58,7 +59,7 @@ const TICKET_AFTERLIFE: Duration = Duration::from_secs(120);
 pub struct EmbeddedStore {
     reader: SqlitePool,
     writer: Writer,
-    feed: broadcast::Sender<Told>,
+    feed: broadcast::Sender<ChangeEvent>,
     clock: Clock,
     /// Until when the last try to write counts, and whether it went through.
     probed: Mutex<Option<(Timestamp, bool)>>,
@@ -100,7 +101,7 @@ impl EmbeddedStore {
 
     fn tell(&self, change: Change) {
         // Nobody listening is fine: the record itself is what counts.
-        let _ = self.feed.send(Told { at: self.clock.now(), change });
+        let _ = self.feed.send(ChangeEvent { at: self.clock.now(), change });
     }
 
     /// Replaces a record that is still at the version seen.
@@ -112,7 +113,7 @@ impl EmbeddedStore {
         next: Version,
         seen: Version,
         expires_at: Timestamp,
-    ) -> Result<Outcome, StoreError> {
+    ) -> Result<WriteOutcome, StoreError> {
         let id = id.to_owned();
         let changed = self
             .writer
@@ -121,7 +122,7 @@ impl EmbeddedStore {
                 async move { change.execute(connection).await.map(|done| done.rows_affected()) }.boxed()
             })
             .await?;
-        Ok(if changed == 0 { Outcome::Stale } else { Outcome::Done })
+        Ok(if changed == 0 { WriteOutcome::Conflict } else { WriteOutcome::Applied })
     }
 
     async fn ticket_where(&self, query: &'static str, key: &str) -> Result<Option<Ticket>, StoreError> {
@@ -167,13 +168,13 @@ impl SessionStore for EmbeddedStore {
         row.map(|row| parse(row.get::<&str, _>(0))).transpose()
     }
 
-    async fn replace(&self, session: &Session, seen: Version) -> Result<Outcome, StoreError> {
+    async fn replace(&self, session: &Session, seen: Version) -> Result<WriteOutcome, StoreError> {
         const QUERY: &str =
             "UPDATE sessions SET version = $1, body = $2, expires_at = $5 WHERE id = $3 AND version = $4
              AND NOT EXISTS (SELECT 1 FROM denied WHERE denied.id = sessions.id)";
         let body = write(session)?;
         let outcome = self.update(QUERY, session.id.as_str(), body, session.version, seen, session.expires_at).await?;
-        if outcome == Outcome::Done {
+        if outcome == WriteOutcome::Applied {
             self.tell(Change::SessionChanged(Box::new(session.clone())));
         }
         Ok(outcome)
@@ -293,12 +294,12 @@ impl TicketStore for EmbeddedStore {
         self.ticket_where("SELECT body FROM tickets WHERE scan_id = $1", id.as_str()).await
     }
 
-    async fn advance(&self, ticket: &Ticket, seen: Version) -> Result<Outcome, StoreError> {
+    async fn advance(&self, ticket: &Ticket, seen: Version) -> Result<WriteOutcome, StoreError> {
         const QUERY: &str =
             "UPDATE tickets SET version = $1, body = $2, expires_at = $5 WHERE id = $3 AND version = $4";
         let body = write(ticket)?;
         let outcome = self.update(QUERY, ticket.id.as_str(), body, ticket.version, seen, ticket.expires_at).await?;
-        if outcome == Outcome::Done {
+        if outcome == WriteOutcome::Applied {
             self.tell(Change::TicketMoved(ticket.id.clone()));
         }
         Ok(outcome)
@@ -307,7 +308,7 @@ impl TicketStore for EmbeddedStore {
 
 #[async_trait]
 impl Store for EmbeddedStore {
-    fn changes(&self) -> broadcast::Receiver<Told> {
+    fn changes(&self) -> broadcast::Receiver<ChangeEvent> {
         self.feed.subscribe()
     }
 

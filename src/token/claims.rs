@@ -87,7 +87,7 @@ impl Claims {
         &self.jti
     }
 
-    /// The same, read off a token that this key signed.
+    /// The constant_time_eq, read off a token that this key signed.
     pub(super) fn signed_by(self, key_id: &KeyId) -> Self {
         Self { key_id: Some(key_id.clone()), ..self }
     }

@@ -44,19 +44,22 @@ pub enum KeyFault {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyState {
-    /// Published; its turn is still to come.
-    Waiting,
-    /// What is signed now is signed by it.
+    /// Published, does not sign yet.
+    #[serde(rename = "waiting")]
+    Pending,
+    /// Signs new tokens.
     Signing,
-    /// Another signs; what it has signed is still believed.
-    Believed,
-    /// What it has signed is refused.
-    Over,
+    /// Replaced; still verifies the tokens that it signed.
+    #[serde(rename = "believed")]
+    VerifyOnly,
+    /// Replaced; its tokens are refused.
+    #[serde(rename = "over")]
+    Retired,
 }
 
 /// What becomes of the sessions of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KeyFate {
+pub enum KeyValidity {
     /// The key is not here: its tokens are refused.
     Gone,
     /// Its tokens are believed until then.
@@ -131,29 +134,29 @@ impl KeyRing {
     }
 
     /// The key of this id, if it is believed.
-    pub fn believed(&self, id: &KeyId, now: Timestamp) -> Option<&Key> {
-        self.keys.iter().find(|key| key.id() == id).filter(|key| self.is_believed(key, now))
+    pub fn verification_key(&self, id: &KeyId, now: Timestamp) -> Option<&Key> {
+        self.keys.iter().find(|key| key.id() == id).filter(|key| self.can_verify(key, now))
     }
 
     /// The key whose header this is, to the byte, if it is believed.
     pub fn find(&self, purpose: Purpose, header: &str, now: Timestamp) -> Option<&Key> {
-        self.keys.iter().find(|key| key.header(purpose) == header).filter(|key| self.is_believed(key, now))
+        self.keys.iter().find(|key| key.header(purpose) == header).filter(|key| self.can_verify(key, now))
     }
 
     /// Until when what a key signed is believed.
-    pub fn fate(&self, id: &KeyId) -> KeyFate {
+    pub fn validity(&self, id: &KeyId) -> KeyValidity {
         match self.keys.iter().find(|key| key.id() == id) {
-            None => KeyFate::Gone,
-            Some(key) => self.end(key).map_or(KeyFate::Open, KeyFate::Until),
+            None => KeyValidity::Gone,
+            Some(key) => self.end(key).map_or(KeyValidity::Open, KeyValidity::Until),
         }
     }
 
     /// Until when a token is believed of which nobody knows the key: as long as those of the oldest one, and not at all
     /// once a key was removed.
-    pub fn fate_of_unknown(&self) -> KeyFate {
+    pub fn validity_of_unknown(&self) -> KeyValidity {
         match self.keys.last() {
-            Some(oldest) if self.turns.len() == self.keys.len() => self.fate(oldest.id()),
-            _ => KeyFate::Gone,
+            Some(oldest) if self.turns.len() == self.keys.len() => self.validity(oldest.id()),
+            _ => KeyValidity::Gone,
         }
     }
 
@@ -174,10 +177,10 @@ impl KeyRing {
         self.keys.iter().map(move |key| {
             let end = self.end(key);
             let state = match end {
-                Some(end) if now >= end => KeyState::Over,
+                Some(end) if now >= end => KeyState::Retired,
                 _ if key.id() == active => KeyState::Signing,
-                _ if has_begun(key, now) => KeyState::Believed,
-                _ => KeyState::Waiting,
+                _ if has_begun(key, now) => KeyState::VerifyOnly,
+                _ => KeyState::Pending,
             };
             (key, state, end)
         })
@@ -192,10 +195,10 @@ impl KeyRing {
     /// asserted to upstreams just before a key's turn was over is still to be checked by them.
     pub fn jwks(&self, now: Timestamp) -> Vec<Jwk<'_>> {
         let asserted = |key: &Key| self.next_turn(key).is_none_or(|next| now < next.plus(assertion::LIFETIME));
-        self.keys.iter().filter(|key| self.is_believed(key, now) || asserted(key)).map(Key::jwk).collect()
+        self.keys.iter().filter(|key| self.can_verify(key, now) || asserted(key)).map(Key::jwk).collect()
     }
 
-    fn is_believed(&self, key: &Key, now: Timestamp) -> bool {
+    fn can_verify(&self, key: &Key, now: Timestamp) -> bool {
         self.end(key).is_none_or(|end| now < end)
     }
 

@@ -1,8 +1,8 @@
 use jsonwebtoken::jwk::JwkSet;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
 
+use super::cookie::{self, CookieKind};
 use super::ring::{KeyFault, KeyRing};
-use super::seal::{self, SealedAs};
 use super::*;
 use crate::config::TokenAlgorithm;
 use crate::domain::employee::{CorpId, EmployeeId};
@@ -229,14 +229,14 @@ fn a_damaged_key_file_is_a_fault_and_not_a_new_key() {
 #[test]
 fn a_sealed_value_opens_for_its_purpose_and_time_only() {
     let folder = tempfile::tempdir().expect("folder");
-    let seal = seal::Seal::open(folder.path()).expect("seal");
+    let cookies = cookie::CookieSigner::open(folder.path()).expect("cookies");
     let end = NOW.plus(Duration::from_secs(10));
-    let text = seal.seal(SealedAs::Flow, end, &"/h5/");
-    assert_eq!(seal.unseal::<String>(SealedAs::Flow, &text, NOW).as_deref(), Some("/h5/"));
-    assert_eq!(seal.unseal::<String>(SealedAs::BindProof, &text, NOW), None, "another purpose");
-    assert_eq!(seal.unseal::<String>(SealedAs::Flow, &text, end), None, "too late");
+    let text = cookies.sign(CookieKind::Flow, end, &"/h5/");
+    assert_eq!(cookies.verify::<String>(CookieKind::Flow, &text, NOW).as_deref(), Some("/h5/"));
+    assert_eq!(cookies.verify::<String>(CookieKind::BindProof, &text, NOW), None, "another purpose");
+    assert_eq!(cookies.verify::<String>(CookieKind::Flow, &text, end), None, "too late");
     let (body, tag) = text.split_once('.').expect("two parts");
-    assert_eq!(seal.unseal::<String>(SealedAs::Flow, &format!("{body}A.{tag}"), NOW), None, "changed");
-    let again = seal::Seal::open(folder.path()).expect("seal");
-    assert!(again.unseal::<String>(SealedAs::Flow, &text, NOW).is_some(), "after a restart");
+    assert_eq!(cookies.verify::<String>(CookieKind::Flow, &format!("{body}A.{tag}"), NOW), None, "changed");
+    let again = cookie::CookieSigner::open(folder.path()).expect("cookies");
+    assert!(again.verify::<String>(CookieKind::Flow, &text, NOW).is_some(), "after a restart");
 }

@@ -32,7 +32,7 @@ impl Vault {
     /// Closes a secret. `about` says whose it is (`otp:corp/employee`); it is needed to open it, so that a secret
     /// copied into another account's row opens nothing there.
     #[allow(clippy::expect_used)]
-    pub fn close(&self, plain: &[u8], about: &str) -> String {
+    pub fn encrypt(&self, plain: &[u8], about: &str) -> String {
         let nonce = random_bytes::<NONCE_LEN>();
         let mut body = plain.to_vec();
         let about = Aad::from(self.current.about(about));
@@ -46,7 +46,7 @@ impl Vault {
 
     /// The secret, if one of our keys closed it about this very thing. Does not say why not: a damaged text, a
     /// moved one and one of a lost key are all the same to whoever asks.
-    pub fn open(&self, text: &str, about: &str) -> Option<Vec<u8>> {
+    pub fn decrypt(&self, text: &str, about: &str) -> Option<Vec<u8>> {
         let (key, body) = self.find(text)?;
         let mut body = URL_SAFE_NO_PAD.decode(body).ok()?;
         let (nonce, sealed) = body.split_at_mut_checked(NONCE_LEN)?;
@@ -67,7 +67,7 @@ impl Vault {
 
     /// Stands for a text that is compared and must not be kept: nobody without the key can tell whether a guess at it
     /// is right. Another key gives another mark.
-    pub fn mark(&self, text: &str) -> String {
+    pub fn keyed_hash(&self, text: &str) -> String {
         URL_SAFE_NO_PAD.encode(hmac::sign(&self.current.marking, text.as_bytes()))
     }
 

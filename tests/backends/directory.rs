@@ -3,17 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use deskgate::directory::audit::{Deed, Event};
-use deskgate::directory::factors::{Account, InPlaceOf, OtpDevice, Taken, Tried};
+use deskgate::directory::audit::{AuditRecord, Event};
+use deskgate::directory::factors::{Account, ExpectedPassword, FactorKind, OtpDevice};
 use deskgate::directory::people::AgentEdit;
 use deskgate::directory::sql::SqlDirectory;
-use deskgate::directory::{Arriving, Directory, LoginRecord, LoginResult, RoleChange};
+use deskgate::directory::{Directory, EmployeeProfile, LoginRecord, LoginResult, RoleChange};
 use deskgate::domain::client::Client;
 use deskgate::domain::clock::Clock;
 use deskgate::domain::employee::{CorpId, EmployeeId, Standing};
 use deskgate::domain::lockout::Lockout;
 use deskgate::domain::role::RoleName;
 use deskgate::domain::session::{LoginMethod, LoginSource};
+use deskgate::domain::write::WriteOutcome;
 
 /// A directory under test, and what must live as long as it.
 struct Subject {
@@ -63,12 +64,17 @@ async fn the_development_people_are_those_of_the_contract(Subject { directory, .
 
 async fn a_first_sign_in_creates_and_a_later_one_refreshes(Subject { directory, .. }: &Subject) {
     let (corp_id, employee_id) = (corp(), id("new1"));
-    let arriving =
-        |name, department, avatar| Arriving { corp_id: &corp_id, employee_id: &employee_id, name, department, avatar };
-    let first = directory.welcome(arriving("", "IT", "")).await.expect("welcome");
+    let profile = |name, department, avatar| EmployeeProfile {
+        corp_id: &corp_id,
+        employee_id: &employee_id,
+        name,
+        department,
+        avatar,
+    };
+    let first = directory.upsert_employee(profile("", "IT", "")).await.expect("upsert_employee");
     assert_eq!((&*first.name, &*first.department), ("new1", "IT"), "without a name the id stands in");
-    directory.welcome(arriving("New One", "", "https://a/b.png")).await.expect("welcome");
-    let kept = directory.welcome(arriving("", "", "")).await.expect("welcome");
+    directory.upsert_employee(profile("New One", "", "https://a/b.png")).await.expect("upsert_employee");
+    let kept = directory.upsert_employee(profile("", "", "")).await.expect("upsert_employee");
     assert_eq!((&*kept.name, &*kept.department, &*kept.avatar), ("New One", "IT", "https://a/b.png"));
 }
 
@@ -133,12 +139,12 @@ async fn the_login_log_is_read_newest_first_and_forgotten_in_time(Subject { dire
     let new = ("x8001".to_owned(), "refused".to_owned(), "disabled".to_owned());
     assert_eq!(read(10).await, [new.clone(), old]);
     assert_eq!(read(1).await, std::slice::from_ref(&new));
-    directory.forget_logins(Duration::from_secs(1800)).await.expect("forget");
+    directory.prune_login_log(Duration::from_secs(1800)).await.expect("forget");
     assert_eq!(read(10).await, [new]);
 }
 
 async fn deeds_are_read_newest_first_and_forgotten_in_time(Subject { directory, clock, .. }: &Subject) {
-    let deed = |employee_id: &'static str, event| Deed {
+    let deed = |employee_id: &'static str, event| AuditRecord {
         corp_id: "wwdemo",
         employee_id,
         event,
@@ -146,12 +152,12 @@ async fn deeds_are_read_newest_first_and_forgotten_in_time(Subject { directory, 
         session_id: "s-1",
         detail: "'; DROP TABLE audit_log; --",
     };
-    directory.record_deed(deed("u1001", Event::OtpReset), "").await.expect("record");
+    directory.append_audit_record(deed("u1001", Event::OtpReset), "").await.expect("record");
     clock.advance(Duration::from_secs(3600));
-    directory.record_deed(deed("a2001", Event::TakeRole), "forbidden").await.expect("record");
-    directory.record_deed(deed("u1001", Event::Logout), "").await.expect("record");
+    directory.append_audit_record(deed("a2001", Event::TakeRole), "forbidden").await.expect("record");
+    directory.append_audit_record(deed("u1001", Event::Logout), "").await.expect("record");
     let read = |whose, limit| async move {
-        let entries = directory.deeds(whose, limit).await.expect("read");
+        let entries = directory.audit_entries(whose, limit).await.expect("read");
         entries.into_iter().map(|entry| (entry.employee_id, entry.event, entry.refused)).collect::<Vec<_>>()
     };
     let line = |whose: &str, event: &str, why: &str| (whose.to_owned(), event.to_owned(), why.to_owned());
@@ -160,11 +166,11 @@ async fn deeds_are_read_newest_first_and_forgotten_in_time(Subject { directory, 
     assert_eq!(read(None, 10).await, [new.clone(), middle.clone(), old.clone()]);
     assert_eq!(read(None, 1).await, std::slice::from_ref(&new));
     assert_eq!(read(Some("u1001"), 10).await, [new.clone(), old]);
-    let whole = directory.deeds(None, 1).await.expect("read").remove(0);
+    let whole = directory.audit_entries(None, 1).await.expect("read").remove(0);
     assert_eq!((whole.corp_id.as_str(), whole.by.as_str(), whole.session_id.as_str()), ("wwdemo", "m5001", "s-1"));
     assert_eq!(whole.detail, "'; DROP TABLE audit_log; --");
     assert!(whole.at <= clock.now() && whole.at.until(clock.now()) < Duration::from_secs(600), "{whole:?}");
-    directory.forget_deeds(Duration::from_secs(1800)).await.expect("forget");
+    directory.prune_audit_log(Duration::from_secs(1800)).await.expect("forget");
     assert_eq!(read(None, 10).await, [new, middle]);
 }
 
@@ -172,21 +178,31 @@ async fn a_one_time_code_is_used_once(Subject { directory, .. }: &Subject) {
     let (corp, id) = (corp(), id("u1001"));
     let whose = Account { corp_id: &corp, employee_id: &id };
     assert_eq!(directory.otp_device(whose).await.expect("read"), OtpDevice::default());
-    assert_eq!(directory.use_otp(whose, "second", 1).await.expect("use"), Taken::No, "no device");
+    assert_eq!(directory.use_otp(whose, "second", 1).await.expect("use"), WriteOutcome::Conflict, "no device");
     directory.offer_otp(whose, "first").await.expect("offer");
     directory.offer_otp(whose, "second").await.expect("offer");
-    assert_eq!(directory.bind_otp(whose, "first", None, 7).await.expect("bind"), Taken::No, "not on offer any more");
-    assert_eq!(directory.use_otp(whose, "second", 8).await.expect("use"), Taken::No, "not bound yet");
-    assert_eq!(directory.bind_otp(whose, "second", None, 7).await.expect("bind"), Taken::Yes);
-    assert_eq!(directory.bind_otp(whose, "second", None, 7).await.expect("bind"), Taken::No, "once");
-    for (step, taken) in [(7, Taken::No), (6, Taken::No), (8, Taken::Yes), (8, Taken::No), (9, Taken::Yes)] {
+    assert_eq!(
+        directory.bind_otp(whose, "first", None, 7).await.expect("bind"),
+        WriteOutcome::Conflict,
+        "not on offer any more"
+    );
+    assert_eq!(directory.use_otp(whose, "second", 8).await.expect("use"), WriteOutcome::Conflict, "not bound yet");
+    assert_eq!(directory.bind_otp(whose, "second", None, 7).await.expect("bind"), WriteOutcome::Applied);
+    assert_eq!(directory.bind_otp(whose, "second", None, 7).await.expect("bind"), WriteOutcome::Conflict, "once");
+    for (step, taken) in [
+        (7, WriteOutcome::Conflict),
+        (6, WriteOutcome::Conflict),
+        (8, WriteOutcome::Applied),
+        (8, WriteOutcome::Conflict),
+        (9, WriteOutcome::Applied),
+    ] {
         assert_eq!(directory.use_otp(whose, "second", step).await.expect("use"), taken, "{step}");
     }
-    assert_eq!(directory.use_otp(whose, "first", 10).await.expect("use"), Taken::No, "of another secret");
+    assert_eq!(directory.use_otp(whose, "first", 10).await.expect("use"), WriteOutcome::Conflict, "of another secret");
     directory.offer_otp(whose, "third").await.expect("offer");
     let bind = |in_use| directory.bind_otp(whose, "third", in_use, 11);
-    assert_eq!(bind(None).await.expect("bind"), Taken::No, "one was bound meanwhile");
-    assert_eq!(bind(Some("first")).await.expect("bind"), Taken::No, "another one is bound");
+    assert_eq!(bind(None).await.expect("bind"), WriteOutcome::Conflict, "one was bound meanwhile");
+    assert_eq!(bind(Some("first")).await.expect("bind"), WriteOutcome::Conflict, "another one is bound");
     let device = directory.otp_device(whose).await.expect("read");
     assert_eq!((device.secret.as_deref(), device.pending.as_deref()), (Some("second"), Some("third")));
     assert!(device.bound_at.is_some() && device.last_verified_at >= device.bound_at);
@@ -198,71 +214,82 @@ async fn a_one_time_code_is_used_once(Subject { directory, .. }: &Subject) {
     let of_u1001 = |closed: &str| ("u1001".to_owned(), closed.to_owned());
     assert_eq!(unlike("x").await, [of_u1001("second"), of_u1001("third")]);
     assert_eq!(unlike("sec").await, [of_u1001("third")]);
-    assert_eq!(directory.renew_otp(whose, "first", "anew").await.expect("renew"), Taken::No);
-    assert_eq!(directory.renew_otp(whose, "second", "second anew").await.expect("renew"), Taken::Yes);
-    assert_eq!(directory.renew_otp(whose, "third", "third anew").await.expect("renew"), Taken::Yes);
+    assert_eq!(directory.renew_otp(whose, "first", "anew").await.expect("renew"), WriteOutcome::Conflict);
+    assert_eq!(directory.renew_otp(whose, "second", "second anew").await.expect("renew"), WriteOutcome::Applied);
+    assert_eq!(directory.renew_otp(whose, "third", "third anew").await.expect("renew"), WriteOutcome::Applied);
     let renewed =
         OtpDevice { secret: Some("second anew".to_owned()), pending: Some("third anew".to_owned()), ..device };
     assert_eq!(directory.otp_device(whose).await.expect("read"), renewed);
-    assert_eq!(directory.use_otp(whose, "second anew", 9).await.expect("use"), Taken::No, "its steps stay used");
+    assert_eq!(
+        directory.use_otp(whose, "second anew", 9).await.expect("use"),
+        WriteOutcome::Conflict,
+        "its steps stay used"
+    );
 
-    assert_eq!(directory.remove_otp(whose).await.expect("remove"), Taken::Yes);
-    assert_eq!(directory.remove_otp(whose).await.expect("remove"), Taken::No);
+    assert_eq!(directory.remove_otp(whose).await.expect("remove"), WriteOutcome::Applied);
+    assert_eq!(directory.remove_otp(whose).await.expect("remove"), WriteOutcome::Conflict);
 }
 
 async fn a_password_takes_the_place_of_the_one_that_was_seen(Subject { directory, .. }: &Subject) {
     let (corp, id) = (corp(), id("a2001"));
     let whose = Account { corp_id: &corp, employee_id: &id };
     let set = |hash: &'static str, seen| directory.set_password(whose, hash, seen);
-    let only = |seen: &'static str| InPlaceOf::Only(Some(seen));
+    let only = |seen: &'static str| ExpectedPassword::Only(Some(seen));
     assert_eq!(set("h0", only("another")).await.expect("set"), None, "there is none");
-    let first = set("h1", InPlaceOf::Only(None)).await.expect("set").expect("the first one");
-    assert_eq!(set("h2", InPlaceOf::Only(None)).await.expect("set"), None, "there is one by now");
+    let first = set("h1", ExpectedPassword::Only(None)).await.expect("set").expect("the first one");
+    assert_eq!(set("h2", ExpectedPassword::Only(None)).await.expect("set"), None, "there is one by now");
     assert_eq!(set("h2", only("another")).await.expect("set"), None);
-    assert_eq!(directory.renew_password(whose, "h1", "h1 better").await.expect("renew"), Taken::Yes);
+    assert_eq!(directory.renew_password(whose, "h1", "h1 better").await.expect("renew"), WriteOutcome::Applied);
     let password = directory.agent(whose).await.expect("read").expect("an agent").password.expect("a password");
     assert_eq!((&password.id, password.hash.reveal().as_str()), (&first, "h1 better"), "still the same one");
-    let second = directory.set_password(whose, "h2", InPlaceOf::Only(Some(&first))).await.expect("set");
+    let second = directory.set_password(whose, "h2", ExpectedPassword::Only(Some(&first))).await.expect("set");
     assert!(second.is_some_and(|second| second != first));
-    assert_eq!(directory.clear_password(whose).await.expect("clear"), Taken::Yes);
+    assert_eq!(directory.clear_password(whose).await.expect("clear"), WriteOutcome::Applied);
     assert_eq!(directory.agent(whose).await.expect("read").expect("an agent").password, None);
-    let stale = directory.set_password(whose, "h3", InPlaceOf::Only(Some(&first))).await.expect("set");
+    let stale = directory.set_password(whose, "h3", ExpectedPassword::Only(Some(&first))).await.expect("set");
     assert_eq!(stale, None, "an operator has taken it away meanwhile");
-    assert!(set("h4", InPlaceOf::Any).await.expect("set").is_some());
+    assert!(set("h4", ExpectedPassword::Any).await.expect("set").is_some());
     let nobody = EmployeeId::new("z9999");
     let nobodys = Account { corp_id: &corp, employee_id: &nobody };
-    assert_eq!(directory.set_password(nobodys, "h5", InPlaceOf::Any).await.expect("set"), None);
+    assert_eq!(directory.set_password(nobodys, "h5", ExpectedPassword::Any).await.expect("set"), None);
 }
 
 async fn a_lockout_is_changed_by_one_at_a_time(Subject { directory, clock, .. }: &Subject) {
     let (corp, id) = (corp(), id("u1001"));
     let whose = Account { corp_id: &corp, employee_id: &id };
-    let (mut lockout, seen) = directory.lockout(Tried::Otp, whose).await.expect("read");
+    let (mut lockout, seen) = directory.lockout(FactorKind::Otp, whose).await.expect("read");
     lockout.on_failure(clock.now());
-    let put = || directory.put_lockout(Tried::Otp, whose, &lockout, seen);
-    assert_eq!(put().await.expect("put"), Taken::Yes);
-    assert_eq!(put().await.expect("put"), Taken::No, "somebody was faster");
-    let (kept, seen) = directory.lockout(Tried::Otp, whose).await.expect("read");
+    let put = || directory.replace_lockout(FactorKind::Otp, whose, &lockout, seen);
+    assert_eq!(put().await.expect("put"), WriteOutcome::Applied);
+    assert_eq!(put().await.expect("put"), WriteOutcome::Conflict, "somebody was faster");
+    let (kept, seen) = directory.lockout(FactorKind::Otp, whose).await.expect("read");
     assert_eq!(kept, lockout);
-    assert_eq!(directory.put_lockout(Tried::Otp, whose, &Lockout::default(), seen).await.expect("put"), Taken::Yes);
+    assert_eq!(
+        directory.replace_lockout(FactorKind::Otp, whose, &Lockout::default(), seen).await.expect("put"),
+        WriteOutcome::Applied
+    );
 }
 
 async fn a_try_under_way_does_not_undo_an_unlock(Subject { directory, clock, .. }: &Subject) {
     let (corp, id) = (corp(), id("u1001"));
     let whose = Account { corp_id: &corp, employee_id: &id };
     for _ in 0..6 {
-        let (mut lockout, seen) = directory.lockout(Tried::Password, whose).await.expect("read");
+        let (mut lockout, seen) = directory.lockout(FactorKind::Password, whose).await.expect("read");
         lockout.on_failure(clock.now());
-        directory.put_lockout(Tried::Password, whose, &lockout, seen).await.expect("put");
+        directory.replace_lockout(FactorKind::Password, whose, &lockout, seen).await.expect("put");
     }
     assert_eq!(directory.locked(10).await.expect("read").len(), 1);
-    let (before, seen) = directory.lockout(Tried::Password, whose).await.expect("read");
-    assert_eq!(directory.unlock(whose, Some(Tried::Otp)).await.expect("unlock"), Taken::No, "only what is named");
-    assert_eq!(directory.unlock(whose, None).await.expect("unlock"), Taken::Yes);
-    assert_eq!(directory.unlock(whose, None).await.expect("unlock"), Taken::No);
-    let late = directory.put_lockout(Tried::Password, whose, &before, seen).await.expect("put");
-    assert_eq!(late, Taken::No);
-    assert_eq!(directory.lockout(Tried::Password, whose).await.expect("read").0, Lockout::default());
+    let (before, seen) = directory.lockout(FactorKind::Password, whose).await.expect("read");
+    assert_eq!(
+        directory.unlock(whose, Some(FactorKind::Otp)).await.expect("unlock"),
+        WriteOutcome::Conflict,
+        "only what is named"
+    );
+    assert_eq!(directory.unlock(whose, None).await.expect("unlock"), WriteOutcome::Applied);
+    assert_eq!(directory.unlock(whose, None).await.expect("unlock"), WriteOutcome::Conflict);
+    let late = directory.replace_lockout(FactorKind::Password, whose, &before, seen).await.expect("put");
+    assert_eq!(late, WriteOutcome::Conflict);
+    assert_eq!(directory.lockout(FactorKind::Password, whose).await.expect("read").0, Lockout::default());
     assert!(directory.locked(10).await.expect("read").is_empty());
 }
 
@@ -298,8 +325,8 @@ async fn nothing_is_left_of_a_removed_employee(Subject { directory, .. }: &Subje
     assert_eq!(directory.remove_employee(whose).await.expect("remove"), RoleChange::NoEmployee);
     assert_eq!(directory.grant(&corp, &id, &RoleName::new("admin")).await.expect("grant"), RoleChange::NoEmployee);
     directory.offer_otp(whose, "another").await.expect("offer");
-    let arriving = Arriving { corp_id: &corp, employee_id: &id, name: "", department: "", avatar: "" };
-    directory.welcome(arriving).await.expect("welcome");
+    let profile = EmployeeProfile { corp_id: &corp, employee_id: &id, name: "", department: "", avatar: "" };
+    directory.upsert_employee(profile).await.expect("upsert_employee");
     assert!(directory.roles(&corp, &id).await.expect("read").is_empty());
     assert_eq!(directory.agent(whose).await.expect("read"), None);
     assert_eq!(directory.otp_device(whose).await.expect("read"), OtpDevice::default());
@@ -333,8 +360,8 @@ async fn a_name_is_found_however_it_is_spelled(Subject { directory, .. }: &Subje
     assert!(directory.by_name(&CorpId::new("other"), "a2001").await.expect("find").is_none());
     // Two who differ in nothing but the case are each found by their own name.
     let (corp_id, upper) = (corp(), id("A2001"));
-    let arriving = Arriving { corp_id: &corp_id, employee_id: &upper, name: "", department: "", avatar: "" };
-    directory.welcome(arriving).await.expect("welcome");
+    let profile = EmployeeProfile { corp_id: &corp_id, employee_id: &upper, name: "", department: "", avatar: "" };
+    directory.upsert_employee(profile).await.expect("upsert_employee");
     assert_eq!(find("a2001").await, agent);
     assert_eq!(find("A2001").await, Some(("A2001".to_owned(), None)));
 }
@@ -345,16 +372,16 @@ async fn lockouts_of_nobody_are_forgotten_and_never_too_many(Subject { directory
         let (corp_id, name) = (corp_id.clone(), id(name));
         async move {
             let whose = Account { corp_id: &corp_id, employee_id: &name };
-            let (mut lockout, seen) = directory.lockout(Tried::Password, whose).await.expect("read");
+            let (mut lockout, seen) = directory.lockout(FactorKind::Password, whose).await.expect("read");
             lockout.on_failure(clock.now());
-            directory.put_lockout(Tried::Password, whose, &lockout, seen).await.expect("put");
+            directory.replace_lockout(FactorKind::Password, whose, &lockout, seen).await.expect("put");
         }
     };
     let kept = |corp_id: &CorpId, name: &str| {
         let (corp_id, name) = (corp_id.clone(), id(name));
         async move {
             let whose = Account { corp_id: &corp_id, employee_id: &name };
-            directory.lockout(Tried::Password, whose).await.expect("read").0 != Lockout::default()
+            directory.lockout(FactorKind::Password, whose).await.expect("read").0 != Lockout::default()
         }
     };
     put(&corp(), "a2001").await;
@@ -364,17 +391,17 @@ async fn lockouts_of_nobody_are_forgotten_and_never_too_many(Subject { directory
     }
     put(&nobody, "first").await;
     let day = Duration::from_secs(24 * 60 * 60);
-    directory.forget_nobodys(day, 4).await.expect("forget");
+    directory.prune_unknown_lockouts(day, 4).await.expect("forget");
     assert!(kept(&nobody, "second").await, "there is room");
-    directory.forget_nobodys(day, 2).await.expect("forget");
+    directory.prune_unknown_lockouts(day, 2).await.expect("forget");
     for (name, expected) in [("first", true), ("second", false), ("third", false), ("fourth", true)] {
         assert_eq!(kept(&nobody, name).await, expected, "{name}");
     }
     clock.advance(day - Duration::from_secs(60));
-    directory.forget_nobodys(day, 2).await.expect("forget");
+    directory.prune_unknown_lockouts(day, 2).await.expect("forget");
     assert!(kept(&nobody, "first").await, "a day is not over before it is");
     clock.advance(Duration::from_secs(60));
-    directory.forget_nobodys(day, 2).await.expect("forget");
+    directory.prune_unknown_lockouts(day, 2).await.expect("forget");
     assert!(!kept(&nobody, "first").await);
     assert!(kept(&corp(), "a2001").await, "an owner still wants to hear of it");
 }

@@ -8,8 +8,9 @@ use deskgate::domain::employee::{CorpId, EmployeeId};
 use deskgate::domain::role::RoleName;
 use deskgate::domain::session::{EndCause, LoginMethod, LoginSource, Session, SessionId, Stage, Version};
 use deskgate::domain::ticket::{ScanId, Ticket, TicketId, TicketState};
+use deskgate::domain::write::WriteOutcome;
 use deskgate::store::embedded::EmbeddedStore;
-use deskgate::store::{Change, Outcome, Store, StoreError};
+use deskgate::store::{Change, Store, StoreError};
 use sqlx::Connection;
 
 const LIFETIME: Duration = Duration::from_secs(600);
@@ -94,8 +95,12 @@ async fn a_change_is_made_only_on_the_version_that_was_seen(Subject { store, clo
     let first = session("s1", clock);
     store.create(&first).await.expect("create");
     let second = Session { version: first.version.next(), current_role: RoleName::new("user"), ..first.clone() };
-    assert_eq!(store.replace(&second, first.version).await.expect("replace"), Outcome::Done);
-    assert_eq!(store.replace(&second, first.version).await.expect("replace"), Outcome::Stale, "seen too long ago");
+    assert_eq!(store.replace(&second, first.version).await.expect("replace"), WriteOutcome::Applied);
+    assert_eq!(
+        store.replace(&second, first.version).await.expect("replace"),
+        WriteOutcome::Conflict,
+        "seen too long ago"
+    );
     assert_eq!(store.find(&first.id).await.expect("find"), Some(second));
 }
 
@@ -105,7 +110,7 @@ async fn a_revoked_session_stays_revoked(Subject { store, clock, .. }: &Subject)
     store.revoke(&gone.id, LIFETIME, EndCause::Logout).await.expect("revoke");
     assert_eq!(store.find(&gone.id).await.expect("find"), None);
     let back = Session { version: gone.version.next(), ..gone.clone() };
-    assert_eq!(store.replace(&back, gone.version).await.expect("replace"), Outcome::Stale);
+    assert_eq!(store.replace(&back, gone.version).await.expect("replace"), WriteOutcome::Conflict);
     store.create(&gone).await.ok();
     assert_eq!(store.find(&gone.id).await.expect("find"), None, "the deny list outlives the record");
     store.sweep().await.expect("sweep");
@@ -142,7 +147,7 @@ async fn of_many_changes_to_one_version_one_is_made(Subject { store, clock, .. }
         async move { store.advance(&cancelled, seen).await.expect("advance") }
     });
     let outcomes = futures::future::join_all(changes).await;
-    assert_eq!(outcomes.iter().filter(|outcome| **outcome == Outcome::Done).count(), 1);
+    assert_eq!(outcomes.iter().filter(|outcome| **outcome == WriteOutcome::Applied).count(), 1);
 }
 
 async fn a_ticket_is_found_by_both_its_names(Subject { store, clock, .. }: &Subject) {

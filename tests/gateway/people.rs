@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::time::{Duration, Instant};
 
 use deskgate::directory::Directory;
-use deskgate::directory::factors::{Account, Factors, InPlaceOf};
+use deskgate::directory::factors::{Account, ExpectedPassword, Factors};
 use deskgate::directory::people::People;
 use deskgate::directory::sql::SqlDirectory;
 use deskgate::domain::clock::Clock;
@@ -490,7 +490,7 @@ async fn sessions_of_a_password_that_is_gone_end_when_the_order_is_repeated_or_a
     desk.restart().await;
     anton.get("/api/auth/me").await.expect_code(0);
     let hash = "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHQ$cGFzc3dvcmQ";
-    directory(&desk).await.set_password(whose, hash, InPlaceOf::Any).await.expect("set").expect("an agent");
+    directory(&desk).await.set_password(whose, hash, ExpectedPassword::Any).await.expect("set").expect("an agent");
     desk.restart().await;
     eventually("the end of the session", || async { (anton.get("/api/auth/me").await.code() == 1001).then_some(()) })
         .await;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use deskgate::metrics::Metrics;
-use deskgate::rules::case::Asked;
+use deskgate::rules::case::SampleRequest;
 use deskgate::rules::{Lookup, RuleSet, SHIPPED, load_dir};
 
 #[global_allocator]
@@ -50,7 +50,7 @@ fn every_shipped_rule_has_a_case_of_either_kind() {
     let mut tried: BTreeMap<String, [usize; 2]> =
         tables("rule").iter().map(|rule| (rule["name"].as_str().expect("a name").to_owned(), [0, 0])).collect();
     for case in tables("case") {
-        let asked: Asked = case["request"].clone().try_into().expect("a request");
+        let asked: SampleRequest = case["request"].clone().try_into().expect("a request");
         let denied = case["expect"].as_table().expect("a table").contains_key("deny");
         let fits = rules.candidates(&asked.path);
         // A refusal for the method counts for the rules that have the path.
@@ -71,12 +71,12 @@ fn every_shipped_rule_has_a_case_of_either_kind() {
 #[test]
 fn deciding_asks_for_no_memory() {
     let rules = shipped();
-    let asked = |method: &str, path: &str, role: &str| Asked {
+    let asked = |method: &str, path: &str, role: &str| SampleRequest {
         method: method.to_owned(),
         path: path.to_owned(),
         role: Some(role.to_owned()),
         address: [10, 1, 2, 3].into(),
-        ..Asked::default()
+        ..SampleRequest::default()
     };
     let table = [
         asked("GET", "/api/queue/next", "agent"),

@@ -1,5 +1,5 @@
 use super::*;
-use crate::operate::roles::RoleOrder;
+use crate::admin::roles::RoleCommand;
 
 /// A gateway that takes orders and does nothing about them.
 fn deaf() -> (tempfile::TempDir, UnixListener) {
@@ -9,7 +9,7 @@ fn deaf() -> (tempfile::TempDir, UnixListener) {
 }
 
 async fn ask(patience: Duration, data: &Path) -> ControlFault {
-    let order = Command::Role(RoleOrder::List { role: None, employee_id: None });
+    let order = Command::Role(RoleCommand::List { role: None, employee_id: None });
     call_within(patience, data, &order).await.expect_err("no answer")
 }
 

@@ -7,25 +7,25 @@ use sqlx::Row;
 
 use super::{SqlDirectory, unavailable};
 use crate::directory::DirectoryError;
-use crate::directory::audit::{AuditEntry, AuditLog, Deed};
+use crate::directory::audit::{AuditEntry, AuditLog, AuditRecord};
 use crate::domain::clock::Timestamp;
 use crate::domain::secret::random_name;
 
 #[async_trait]
 impl AuditLog for SqlDirectory {
-    async fn record_deed(&self, deed: Deed<'_>, refused: &str) -> Result<String, DirectoryError> {
+    async fn append_audit_record(&self, record: AuditRecord<'_>, refused: &str) -> Result<String, DirectoryError> {
         let id = random_name(22);
         sqlx::query(
             "INSERT INTO audit_log (at, corp_id, employee_id, event, by_whom, session_id, detail, refused, id)
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
         )
         .bind(self.clock.now().millis())
-        .bind(deed.corp_id)
-        .bind(deed.employee_id)
-        .bind(deed.event.as_str())
-        .bind(deed.by)
-        .bind(deed.session_id)
-        .bind(deed.detail)
+        .bind(record.corp_id)
+        .bind(record.employee_id)
+        .bind(record.event.as_str())
+        .bind(record.by)
+        .bind(record.session_id)
+        .bind(record.detail)
         .bind(refused)
         .bind(&id)
         .execute(&self.pool)
@@ -34,7 +34,7 @@ impl AuditLog for SqlDirectory {
         .map_err(unavailable)
     }
 
-    async fn refuse_deed(&self, id: &str, refused: &str) -> Result<(), DirectoryError> {
+    async fn mark_audit_record_failed(&self, id: &str, refused: &str) -> Result<(), DirectoryError> {
         sqlx::query("UPDATE audit_log SET refused = $2 WHERE id = $1")
             .bind(id)
             .bind(refused)
@@ -44,7 +44,7 @@ impl AuditLog for SqlDirectory {
             .map_err(unavailable)
     }
 
-    async fn deeds(&self, employee_id: Option<&str>, limit: usize) -> Result<Vec<AuditEntry>, DirectoryError> {
+    async fn audit_entries(&self, employee_id: Option<&str>, limit: usize) -> Result<Vec<AuditEntry>, DirectoryError> {
         let rows = sqlx::query(
             "SELECT at, corp_id, employee_id, event, by_whom, session_id, detail, refused
              FROM audit_log WHERE $1 = '' OR employee_id = $1 ORDER BY at DESC, rowid DESC LIMIT $2",
@@ -67,7 +67,7 @@ impl AuditLog for SqlDirectory {
         Ok(entries.collect())
     }
 
-    async fn forget_deeds(&self, kept: Duration) -> Result<(), DirectoryError> {
+    async fn prune_audit_log(&self, kept: Duration) -> Result<(), DirectoryError> {
         self.forget("DELETE FROM audit_log WHERE at < $1", kept).await
     }
 }

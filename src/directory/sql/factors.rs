@@ -8,13 +8,14 @@ use sqlx::sqlite::SqliteRow;
 
 use super::{SqlDirectory, employee_of, unavailable};
 use crate::directory::DirectoryError;
-use crate::directory::factors::{Account, Agent, Factors, InPlaceOf, LocalPassword, OtpDevice, Taken, Tried};
+use crate::directory::factors::{Account, Agent, ExpectedPassword, FactorKind, Factors, LocalPassword, OtpDevice};
 use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, Employee, EmployeeId};
 use crate::domain::lockout::Lockout;
 use crate::domain::role::RoleName;
 use crate::domain::secret::{Secret, random_name};
 use crate::domain::session::Version;
+use crate::domain::write::WriteOutcome;
 
 impl SqlDirectory {
     /// Runs a change that names whose row it is first: `$1` and `$2`.
@@ -25,11 +26,11 @@ impl SqlDirectory {
         rest: impl FnOnce(
             sqlx::query::Query<'static, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>,
         ) -> sqlx::query::Query<'static, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>,
-    ) -> Result<Taken, DirectoryError> {
+    ) -> Result<WriteOutcome, DirectoryError> {
         let named =
             sqlx::query(query).bind(whose.corp_id.as_str().to_owned()).bind(whose.employee_id.as_str().to_owned());
         let done = rest(named).execute(&self.pool).await.map_err(unavailable)?;
-        Ok(if done.rows_affected() == 0 { Taken::No } else { Taken::Yes })
+        Ok(if done.rows_affected() == 0 { WriteOutcome::Conflict } else { WriteOutcome::Applied })
     }
 }
 
@@ -66,7 +67,7 @@ impl Factors for SqlDirectory {
         Ok(row.as_ref().and_then(|row| agent_of(row, 0)))
     }
 
-    async fn renew_password(&self, whose: Account<'_>, old: &str, hash: &str) -> Result<Taken, DirectoryError> {
+    async fn renew_password(&self, whose: Account<'_>, old: &str, hash: &str) -> Result<WriteOutcome, DirectoryError> {
         const RENEW: &str =
             "UPDATE agents SET password_hash = $3 WHERE corp_id = $1 AND employee_id = $2 AND password_hash = $4";
         let (hash, old) = (hash.to_owned(), old.to_owned());
@@ -77,17 +78,17 @@ impl Factors for SqlDirectory {
         &self,
         whose: Account<'_>,
         hash: &str,
-        in_place_of: InPlaceOf<'_>,
+        in_place_of: ExpectedPassword<'_>,
     ) -> Result<Option<String>, DirectoryError> {
         const SET: &str = "UPDATE agents SET password_hash = $3, password_id = $4
              WHERE corp_id = $1 AND employee_id = $2 AND ($5 <> 0 OR coalesce(password_id, '') = $6)";
         let (hash, id) = (hash.to_owned(), random_name(16));
         let (any, only) = match in_place_of {
-            InPlaceOf::Any => (1, String::new()),
-            InPlaceOf::Only(seen) => (0, seen.unwrap_or_default().to_owned()),
+            ExpectedPassword::Any => (1, String::new()),
+            ExpectedPassword::Only(seen) => (0, seen.unwrap_or_default().to_owned()),
         };
         let set = self.change(SET, whose, |query| query.bind(hash).bind(id.clone()).bind(any).bind(only)).await?;
-        Ok((set == Taken::Yes).then_some(id))
+        Ok((set == WriteOutcome::Applied).then_some(id))
     }
 
     async fn otp_device(&self, whose: Account<'_>) -> Result<OtpDevice, DirectoryError> {
@@ -123,7 +124,7 @@ impl Factors for SqlDirectory {
         pending: &str,
         in_use: Option<&str>,
         step: i64,
-    ) -> Result<Taken, DirectoryError> {
+    ) -> Result<WriteOutcome, DirectoryError> {
         // The step of another secret means nothing for this one.
         const BIND: &str = "UPDATE otp_devices SET secret = pending, pending = NULL, bound_at = $5,
              last_verified_at = $5, last_step = $4 WHERE corp_id = $1 AND employee_id = $2 AND pending = $3
@@ -133,7 +134,7 @@ impl Factors for SqlDirectory {
         self.change(BIND, whose, |query| query.bind(pending).bind(step).bind(now).bind(in_use)).await
     }
 
-    async fn use_otp(&self, whose: Account<'_>, secret: &str, step: i64) -> Result<Taken, DirectoryError> {
+    async fn use_otp(&self, whose: Account<'_>, secret: &str, step: i64) -> Result<WriteOutcome, DirectoryError> {
         const USE: &str = "UPDATE otp_devices SET last_step = $3, last_verified_at = $4
              WHERE corp_id = $1 AND employee_id = $2 AND secret = $5 AND last_step < $3";
         let (now, secret) = (self.clock.now().millis(), secret.to_owned());
@@ -155,7 +156,7 @@ impl Factors for SqlDirectory {
         Ok(rows.iter().map(secret).collect())
     }
 
-    async fn renew_otp(&self, whose: Account<'_>, closed: &str, anew: &str) -> Result<Taken, DirectoryError> {
+    async fn renew_otp(&self, whose: Account<'_>, closed: &str, anew: &str) -> Result<WriteOutcome, DirectoryError> {
         const RENEW: &str = "UPDATE otp_devices SET secret = CASE WHEN secret = $3 THEN $4 ELSE secret END,
              pending = CASE WHEN pending = $3 THEN $4 ELSE pending END
              WHERE corp_id = $1 AND employee_id = $2 AND (secret = $3 OR pending = $3)";
@@ -163,12 +164,12 @@ impl Factors for SqlDirectory {
         self.change(RENEW, whose, |query| query.bind(closed).bind(anew)).await
     }
 
-    async fn remove_otp(&self, whose: Account<'_>) -> Result<Taken, DirectoryError> {
+    async fn remove_otp(&self, whose: Account<'_>) -> Result<WriteOutcome, DirectoryError> {
         const REMOVE: &str = "DELETE FROM otp_devices WHERE corp_id = $1 AND employee_id = $2";
         self.change(REMOVE, whose, |query| query).await
     }
 
-    async fn lockout(&self, tried: Tried, whose: Account<'_>) -> Result<(Lockout, Version), DirectoryError> {
+    async fn lockout(&self, tried: FactorKind, whose: Account<'_>) -> Result<(Lockout, Version), DirectoryError> {
         let row =
             sqlx::query("SELECT state, version FROM lockouts WHERE corp_id = $1 AND employee_id = $2 AND tried = $3")
                 .bind(whose.corp_id.as_str())
@@ -182,13 +183,13 @@ impl Factors for SqlDirectory {
         Ok((state, Version(row.get(1))))
     }
 
-    async fn put_lockout(
+    async fn replace_lockout(
         &self,
-        tried: Tried,
+        tried: FactorKind,
         whose: Account<'_>,
         lockout: &Lockout,
         seen: Version,
-    ) -> Result<Taken, DirectoryError> {
+    ) -> Result<WriteOutcome, DirectoryError> {
         const FIRST: &str = "INSERT INTO lockouts (corp_id, employee_id, tried, state, version, changed_at)
              VALUES ($1, $2, $3, $4, $5 + 1, $6) ON CONFLICT (corp_id, employee_id, tried) DO NOTHING";
         const NEXT: &str = "UPDATE lockouts SET state = $4, version = $5 + 1, changed_at = $6
@@ -199,7 +200,7 @@ impl Factors for SqlDirectory {
         self.change(put, whose, |query| query.bind(tried.as_str()).bind(state).bind(seen.0).bind(now)).await
     }
 
-    async fn forget_nobodys(&self, quiet: Duration, most: usize) -> Result<(), DirectoryError> {
+    async fn prune_unknown_lockouts(&self, quiet: Duration, most: usize) -> Result<(), DirectoryError> {
         // Those of one moment go together.
         const FORGET: &str = "DELETE FROM lockouts WHERE corp_id = $1 AND (changed_at < $2 OR changed_at <=
              (SELECT changed_at FROM lockouts WHERE corp_id = $1 ORDER BY changed_at DESC LIMIT 1 OFFSET $3))";

@@ -4,13 +4,14 @@ use async_trait::async_trait;
 use sqlx::Row;
 
 use super::{SqlDirectory, standing_of, unavailable};
-use crate::directory::factors::{Account, Taken, Tried};
+use crate::directory::factors::{Account, FactorKind};
 use crate::directory::people::{AgentEdit, AgentEntry, EmployeeEdit, People};
-use crate::directory::{Arriving, DirectoryError, RoleChange};
+use crate::directory::{DirectoryError, EmployeeProfile, RoleChange};
 use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, EmployeeId, Standing};
 use crate::domain::lockout::Lockout;
 use crate::domain::role::RoleName;
+use crate::domain::write::WriteOutcome;
 
 /// Whether somebody else than `$1`, `$2` is an administrator: may sign in, and has the role, by assignment or, where
 /// none is assigned, by their agent's record. A piece of a statement, so that of two administrators who remove each
@@ -65,10 +66,10 @@ const AGENTS: &str = "SELECT count(*) FROM agents WHERE corp_id = $1 AND employe
 
 #[async_trait]
 impl People for SqlDirectory {
-    async fn add_employee(&self, arriving: Arriving<'_>) -> Result<Taken, DirectoryError> {
+    async fn add_employee(&self, profile: EmployeeProfile<'_>) -> Result<WriteOutcome, DirectoryError> {
         const ADD: &str = "INSERT INTO employees (corp_id, employee_id, name, department, avatar, created_at)
              VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (corp_id, employee_id) DO NOTHING";
-        let Arriving { corp_id, employee_id, name, department, avatar } = arriving;
+        let EmployeeProfile { corp_id, employee_id, name, department, avatar } = profile;
         let (name, department, avatar) = (name.to_owned(), department.to_owned(), avatar.to_owned());
         let now = self.clock.now().millis();
         self.change(ADD, Account { corp_id, employee_id }, |query| {
@@ -93,8 +94,8 @@ impl People for SqlDirectory {
         let changed =
             self.change(CHANGE, whose, |query| query.bind(name).bind(department).bind(avatar).bind(disabled)).await?;
         match changed {
-            Taken::Yes => Ok(RoleChange::Done),
-            Taken::No => self.why_unchanged(whose, EMPLOYEES).await,
+            WriteOutcome::Applied => Ok(RoleChange::Done),
+            WriteOutcome::Conflict => self.why_unchanged(whose, EMPLOYEES).await,
         }
     }
 
@@ -179,8 +180,8 @@ impl People for SqlDirectory {
              ON CONFLICT (corp_id, employee_id) DO NOTHING";
         let (role, otp_required) = (role.as_str().to_owned(), i64::from(otp_required));
         match self.change(ADD, whose, |query| query.bind(role).bind(otp_required)).await? {
-            Taken::Yes => Ok(RoleChange::Done),
-            Taken::No => Ok(match self.why_unchanged(whose, EMPLOYEES).await? {
+            WriteOutcome::Applied => Ok(RoleChange::Done),
+            WriteOutcome::Conflict => Ok(match self.why_unchanged(whose, EMPLOYEES).await? {
                 RoleChange::NoEmployee => RoleChange::NoEmployee,
                 _ => RoleChange::Unchanged,
             }),
@@ -199,8 +200,8 @@ impl People for SqlDirectory {
         let role = edit.role.map(|role| role.as_str().to_owned());
         let otp_required = edit.otp_required.map(i64::from);
         match self.change(CHANGE, whose, |query| query.bind(role).bind(otp_required)).await? {
-            Taken::Yes => Ok(RoleChange::Done),
-            Taken::No => self.why_unchanged(whose, AGENTS).await,
+            WriteOutcome::Applied => Ok(RoleChange::Done),
+            WriteOutcome::Conflict => self.why_unchanged(whose, AGENTS).await,
         }
     }
 
@@ -213,22 +214,22 @@ impl People for SqlDirectory {
             ")"
         );
         match self.change(REMOVE, whose, |query| query).await? {
-            Taken::Yes => Ok(RoleChange::Done),
-            Taken::No => self.why_unchanged(whose, AGENTS).await,
+            WriteOutcome::Applied => Ok(RoleChange::Done),
+            WriteOutcome::Conflict => self.why_unchanged(whose, AGENTS).await,
         }
     }
 
-    async fn clear_password(&self, whose: Account<'_>) -> Result<Taken, DirectoryError> {
+    async fn clear_password(&self, whose: Account<'_>) -> Result<WriteOutcome, DirectoryError> {
         const CLEAR: &str = "UPDATE agents SET password_hash = NULL, password_id = NULL
              WHERE corp_id = $1 AND employee_id = $2 AND password_hash IS NOT NULL";
         self.change(CLEAR, whose, |query| query).await
     }
 
-    async fn unlock(&self, whose: Account<'_>, tried: Option<Tried>) -> Result<Taken, DirectoryError> {
+    async fn unlock(&self, whose: Account<'_>, tried: Option<FactorKind>) -> Result<WriteOutcome, DirectoryError> {
         // The row stays, one version on: a try that is under way must not bring the old state back.
         const UNLOCK: &str = "UPDATE lockouts SET state = '{}', version = version + 1, changed_at = $3
              WHERE corp_id = $1 AND employee_id = $2 AND state <> '{}' AND ($4 = '' OR tried = $4)";
-        let (now, tried) = (self.clock.now().millis(), tried.map_or("", Tried::as_str));
+        let (now, tried) = (self.clock.now().millis(), tried.map_or("", FactorKind::as_str));
         self.change(UNLOCK, whose, |query| query.bind(now).bind(tried)).await
     }
 

@@ -66,7 +66,7 @@ fn a_day_of_quiet_forgets_the_wait_but_not_what_the_owner_is_told() {
         let later = START.plus(seconds(quiet));
         lockout.on_failure(later);
         assert_eq!(lockout.admit(later), expected, "{case}");
-        let told = Told { failures_since_last_success: 21, last_failure_at: Some(later) };
+        let told = FailedAttempts { failures_since_last_success: 21, last_failure_at: Some(later) };
         assert_eq!(lockout.on_success(), told, "{case}");
     }
 }
@@ -74,9 +74,9 @@ fn a_day_of_quiet_forgets_the_wait_but_not_what_the_owner_is_told() {
 #[test]
 fn a_success_tells_and_forgets_everything() {
     let mut lockout = failed(7, START);
-    assert_eq!(lockout.on_success(), Told { failures_since_last_success: 7, last_failure_at: Some(START) });
+    assert_eq!(lockout.on_success(), FailedAttempts { failures_since_last_success: 7, last_failure_at: Some(START) });
     assert_eq!(lockout, Lockout::default());
-    assert_eq!(lockout.on_success(), Told { failures_since_last_success: 0, last_failure_at: None });
+    assert_eq!(lockout.on_success(), FailedAttempts { failures_since_last_success: 0, last_failure_at: None });
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_charged_try_that_succeeds_is_not_told_as_a_failure() {
     let mut lockout = failed(3, START);
     let later = START.plus(seconds(10));
     let told = lockout.charge(later).expect("admitted");
-    assert_eq!(told, Told { failures_since_last_success: 3, last_failure_at: Some(START) });
+    assert_eq!(told, FailedAttempts { failures_since_last_success: 3, last_failure_at: Some(START) });
     lockout.on_success();
     assert_eq!(lockout, Lockout::default());
 }

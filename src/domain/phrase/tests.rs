@@ -9,7 +9,7 @@ fn is_chinese(letter: char) -> bool {
 #[test]
 fn every_phrase_is_there_in_both_languages_and_says_the_same() {
     let mut said = HashSet::new();
-    for phrase in Phrase::ALL {
+    for phrase in Message::ALL {
         let (english, chinese) = (phrase.text(Language::English), phrase.text(Language::Chinese));
         assert!(!english.trim().is_empty() && !english.chars().any(is_chinese), "{phrase:?}: {english}");
         // Some consist of what differs and a sign alone; the parts that they are made of are checked on their own.
@@ -23,7 +23,7 @@ fn every_phrase_is_there_in_both_languages_and_says_the_same() {
 #[test]
 fn gaps_are_filled_in_their_order() {
     for (language, expected) in [(Language::English, "a: b failed"), (Language::Chinese, "a：b故障")] {
-        assert_eq!(Phrase::Unexpected.with(language, &["a", "b"]), expected);
+        assert_eq!(Message::Unexpected.with(language, &["a", "b"]), expected);
     }
-    assert_eq!(Phrase::NotFound.with(Language::English, &[]), Phrase::NotFound.text(Language::English));
+    assert_eq!(Message::NotFound.with(Language::English, &[]), Message::NotFound.text(Language::English));
 }

@@ -10,13 +10,13 @@ fn breaker() -> (Breaker, Clock) {
 fn fail(breaker: &Breaker, times: u32) {
     for _ in 0..times {
         breaker.admit().unwrap();
-        breaker.note(Health::Unwell);
+        breaker.note(CallOutcome::Failure);
     }
 }
 
 /// How long it rests, rounded: the clock goes on while a test runs.
 fn rest_of(breaker: &Breaker) -> Option<u64> {
-    breaker.resting().map(|rest| rest.as_millis().div_ceil(1000) as u64)
+    breaker.circuit_open_for().map(|rest| rest.as_millis().div_ceil(1000) as u64)
 }
 
 #[test]
@@ -24,12 +24,12 @@ fn failures_in_a_row_open_it_and_others_do_not() {
     let (breaker, _) = breaker();
     for _ in 0..10 {
         fail(&breaker, TRIES - 1);
-        breaker.note(Health::Well);
+        breaker.note(CallOutcome::Success);
     }
     assert_eq!(rest_of(&breaker), None, "never five in a row");
     fail(&breaker, TRIES);
     assert_eq!(rest_of(&breaker), Some(5));
-    assert!(matches!(breaker.admit(), Err(PlatformError::Resting { .. })));
+    assert!(matches!(breaker.admit(), Err(PlatformError::CircuitOpen { .. })));
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn after_a_rest_one_call_tries_and_its_success_closes_it() {
     for _ in 0..100 {
         assert!(breaker.admit().is_err(), "one tries, the others do not wait with it");
     }
-    breaker.note(Health::Well);
+    breaker.note(CallOutcome::Success);
     for _ in 0..100 {
         breaker.admit().unwrap();
     }
@@ -58,7 +58,7 @@ fn each_failed_try_doubles_the_rest_up_to_a_minute() {
     }
     clock.advance(LONGEST_REST);
     breaker.admit().unwrap();
-    breaker.note(Health::Well);
+    breaker.note(CallOutcome::Success);
     fail(&breaker, TRIES);
     assert_eq!(rest_of(&breaker), Some(5), "a success starts anew");
 }
@@ -80,7 +80,7 @@ fn late_failures_of_calls_from_before_change_nothing() {
     fail(&breaker, TRIES);
     clock.advance(Duration::from_secs(2));
     for _ in 0..100 {
-        breaker.note(Health::Unwell);
+        breaker.note(CallOutcome::Failure);
     }
     assert_eq!(rest_of(&breaker), Some(3));
 }
@@ -89,6 +89,6 @@ fn late_failures_of_calls_from_before_change_nothing() {
 fn asked_too_often_it_rests_a_minute_at_once() {
     let (breaker, _) = breaker();
     breaker.admit().unwrap();
-    breaker.note(Health::Overrun);
+    breaker.note(CallOutcome::Throttled);
     assert_eq!(rest_of(&breaker), Some(60));
 }

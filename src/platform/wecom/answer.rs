@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::super::breaker::Health;
+use super::super::breaker::CallOutcome;
 use super::super::{Person, PlatformError};
 use crate::domain::employee::{CorpId, EmployeeId};
 
@@ -26,11 +26,11 @@ impl Errcode {
     }
 
     /// What it says about the platform itself.
-    pub fn health(self) -> Health {
+    pub fn health(self) -> CallOutcome {
         match self.0 {
-            -1 => Health::Unwell,
-            45009 | 45033 => Health::Overrun,
-            _ => Health::Well,
+            -1 => CallOutcome::Failure,
+            45009 | 45033 => CallOutcome::Throttled,
+            _ => CallOutcome::Success,
         }
     }
 }

@@ -3,10 +3,10 @@
 use serde::Deserialize;
 
 use super::Load;
-use crate::config::Span;
+use crate::config::HumanDuration;
 use crate::domain::rate::Window;
 use crate::rules::Mode;
-use crate::rules::rate::{Counted, Rate, RateBy};
+use crate::rules::rate::{Rate, RateBy, RateScope};
 
 /// A rate as it is written.
 #[derive(Debug, Deserialize)]
@@ -14,7 +14,7 @@ use crate::rules::rate::{Counted, Rate, RateBy};
 pub(super) struct WrittenRate {
     by: String,
     limit: u32,
-    per: Span,
+    per: HumanDuration,
     #[serde(default)]
     mode: Option<String>,
     #[serde(default = "shared")]
@@ -45,7 +45,7 @@ impl Load<'_> {
             }
             let mode = self.mode(file, line, "rate.mode", rate.mode.as_deref());
             let window = Window { limit: rate.limit, per: rate.per.get() };
-            let counted = if rate.shared { Counted::Together } else { Counted::Apart };
+            let counted = if rate.shared { RateScope::Shared } else { RateScope::Local };
             if let Some(by) = by {
                 let nth = rates.iter().filter(|other: &&Rate| other.by == by).count();
                 rates.push(Rate::new(of, by, nth, window, mode, counted));

@@ -6,7 +6,7 @@ use unicode_normalization::UnicodeNormalization;
 use zxcvbn::feedback::{Feedback, Suggestion, Warning};
 use zxcvbn::{Entropy, Score, zxcvbn};
 
-use crate::domain::phrase::Phrase;
+use crate::domain::phrase::Message;
 use crate::domain::secret::Secret;
 
 /// Characters that a password has at least.
@@ -156,11 +156,11 @@ pub enum PasswordFault {
 
 impl PasswordFault {
     /// What to tell the person.
-    pub fn phrase(self) -> Phrase {
+    pub fn phrase(self) -> Message {
         match self {
-            PasswordFault::TooShort => Phrase::PasswordTooShort,
-            PasswordFault::TooLong => Phrase::PasswordTooLong,
-            PasswordFault::ControlCharacter => Phrase::PasswordControl,
+            PasswordFault::TooShort => Message::PasswordTooShort,
+            PasswordFault::TooLong => Message::PasswordTooLong,
+            PasswordFault::ControlCharacter => Message::PasswordControl,
             PasswordFault::TooWeak(advice) => advice.phrase(),
         }
     }
@@ -260,20 +260,20 @@ impl Advice {
     }
 
     /// What to tell the person.
-    pub fn phrase(self) -> Phrase {
+    pub fn phrase(self) -> Message {
         match self {
-            Advice::AddWords => Phrase::PasswordAddWords,
-            Advice::NoKeyboardPattern => Phrase::PasswordNoKeyboardPattern,
-            Advice::NoRepeats => Phrase::PasswordNoRepeats,
-            Advice::NoSequence => Phrase::PasswordNoSequence,
-            Advice::NoCommonPassword => Phrase::PasswordNoCommonPassword,
-            Advice::NoSingleWord => Phrase::PasswordNoSingleWord,
-            Advice::NoNames => Phrase::PasswordNoNames,
-            Advice::NoDates => Phrase::PasswordNoDates,
-            Advice::CapitalsHelpLittle => Phrase::PasswordCapitalsHelpLittle,
-            Advice::SubstitutionsHelpLittle => Phrase::PasswordSubstitutionsHelpLittle,
-            Advice::ReversingHelpsLittle => Phrase::PasswordReversingHelpsLittle,
-            Advice::NothingAboutYou => Phrase::PasswordNothingAboutYou,
+            Advice::AddWords => Message::PasswordAddWords,
+            Advice::NoKeyboardPattern => Message::PasswordNoKeyboardPattern,
+            Advice::NoRepeats => Message::PasswordNoRepeats,
+            Advice::NoSequence => Message::PasswordNoSequence,
+            Advice::NoCommonPassword => Message::PasswordNoCommonPassword,
+            Advice::NoSingleWord => Message::PasswordNoSingleWord,
+            Advice::NoNames => Message::PasswordNoNames,
+            Advice::NoDates => Message::PasswordNoDates,
+            Advice::CapitalsHelpLittle => Message::PasswordCapitalsHelpLittle,
+            Advice::SubstitutionsHelpLittle => Message::PasswordSubstitutionsHelpLittle,
+            Advice::ReversingHelpsLittle => Message::PasswordReversingHelpsLittle,
+            Advice::NothingAboutYou => Message::PasswordNothingAboutYou,
         }
     }
 }

@@ -28,25 +28,25 @@ fn each_key_signs_from_its_time_on_and_is_believed_for_the_grace() {
     let (folder, ids) = folder(&[NOW, later(1)]);
     let ring = read(&folder, NOW);
     for (case, now, first, second) in [
-        ("published before it signs", NOW, Signing, Waiting),
-        ("just before its turn", NOW.plus(HOUR - Duration::from_secs(1)), Signing, Waiting),
-        ("its turn", later(1), Believed, Signing),
-        ("within the grace", NOW.plus(HOUR * 9 - Duration::from_millis(1)), Believed, Signing),
-        ("after the grace", later(9), Over, Signing),
+        ("published before it signs", NOW, Signing, Pending),
+        ("just before its turn", NOW.plus(HOUR - Duration::from_secs(1)), Signing, Pending),
+        ("its turn", later(1), VerifyOnly, Signing),
+        ("within the grace", NOW.plus(HOUR * 9 - Duration::from_millis(1)), VerifyOnly, Signing),
+        ("after the grace", later(9), Retired, Signing),
     ] {
         let expected = vec![(ids[1].clone(), second), (ids[0].clone(), first)];
         assert_eq!(states(&ring, now), expected, "{case}");
         let signing = expected.iter().find(|(_, state)| *state == Signing).expect("one that signs");
         assert_eq!(*ring.active(now).id(), signing.0, "{case}");
-        let believed = ring.believed(&ids[0], now).is_some();
-        assert_eq!(believed, first != Over, "{case}");
-        assert_eq!(ring.jwks(now).len(), if first == Over { 1 } else { 2 }, "{case}");
+        let believed = ring.verification_key(&ids[0], now).is_some();
+        assert_eq!(believed, first != Retired, "{case}");
+        assert_eq!(ring.jwks(now).len(), if first == Retired { 1 } else { 2 }, "{case}");
     }
     assert_eq!(ring.next_end(NOW), Some(later(9)));
     assert_eq!(ring.next_end(later(9)), None);
-    assert_eq!(ring.fate(&ids[0]), KeyFate::Until(later(9)));
-    assert_eq!(ring.fate(&ids[1]), KeyFate::Open);
-    assert_eq!(ring.fate(&KeyId::new("eddsa-1-x")), KeyFate::Gone);
+    assert_eq!(ring.validity(&ids[0]), KeyValidity::Until(later(9)));
+    assert_eq!(ring.validity(&ids[1]), KeyValidity::Open);
+    assert_eq!(ring.validity(&KeyId::new("eddsa-1-x")), KeyValidity::Gone);
 }
 
 #[test]
@@ -54,15 +54,15 @@ fn removing_a_key_does_not_bring_the_one_before_it_back() {
     let (folder, ids) = folder(&[NOW, later(1), later(20)]);
     let now = later(21);
     let ring = read(&folder, now);
-    assert!(ring.believed(&ids[0], now).is_none(), "it was over before");
-    let second = ring.believed(&ids[1], now).expect("a believed key");
+    assert!(ring.verification_key(&ids[0], now).is_none(), "it was over before");
+    let second = ring.verification_key(&ids[1], now).expect("a believed key");
     remove(folder.path(), second, now).expect("removed");
     let before = ring;
     let ring = read(&folder, now);
     assert!(!ring.is_same_as(&before) && ring.is_same_as(&read(&folder, now)));
     assert!(before.has_all_of(&ring) && !ring.has_all_of(&before));
-    assert!(ring.believed(&ids[0], now).is_none(), "it is still over");
-    assert_eq!(ring.fate(&ids[1]), KeyFate::Gone);
+    assert!(ring.verification_key(&ids[0], now).is_none(), "it is still over");
+    assert_eq!(ring.validity(&ids[1]), KeyValidity::Gone);
     assert_eq!(*ring.active(now).id(), ids[2]);
 }
 
@@ -70,10 +70,10 @@ fn removing_a_key_does_not_bring_the_one_before_it_back() {
 fn a_key_that_is_removed_before_its_turn_leaves_the_others_as_they_were() {
     let (folder, ids) = folder(&[NOW, later(1)]);
     let ring = read(&folder, NOW);
-    let waiting = ring.believed(&ids[1], NOW).expect("a key");
+    let waiting = ring.verification_key(&ids[1], NOW).expect("a key");
     remove(folder.path(), waiting, NOW).expect("removed");
     let ring = read(&folder, NOW);
-    assert_eq!(ring.fate(&ids[0]), KeyFate::Open);
+    assert_eq!(ring.validity(&ids[0]), KeyValidity::Open);
     assert_eq!(*ring.active(later(5)).id(), ids[0]);
 }
 
@@ -101,8 +101,8 @@ fn another_algorithm_signs_from_the_next_start_on() {
     let (folder, ids) = folder(&[NOW]);
     let ring = KeyRing::open(folder.path(), TokenAlgorithm::ES256, HOUR, later(1)).expect("a ring");
     assert_eq!(ring.active(later(1)).algorithm(), TokenAlgorithm::ES256);
-    assert!(ring.believed(&ids[0], later(1)).is_some(), "nobody is signed out");
-    assert!(ring.believed(&ids[0], later(2)).is_none(), "for the grace");
+    assert!(ring.verification_key(&ids[0], later(1)).is_some(), "nobody is signed out");
+    assert!(ring.verification_key(&ids[0], later(2)).is_none(), "for the grace");
     let back = KeyRing::open(folder.path(), TokenAlgorithm::EdDSA, HOUR, later(3)).expect("a ring");
     assert_eq!(back.active(later(3)).algorithm(), TokenAlgorithm::EdDSA);
     assert_ne!(*back.active(later(3)).id(), ids[0], "a key that is over does not come back");

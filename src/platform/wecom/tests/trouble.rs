@@ -91,14 +91,14 @@ async fn a_platform_that_fails_is_left_alone_and_tried_again_later() {
     }
     let asked = pair.tokens_fetched();
     for _ in 0..20 {
-        assert_eq!(pair.client.identify("code").await.unwrap_err().class(), "resting");
+        assert_eq!(pair.client.identify("code").await.unwrap_err().class(), "circuit_open_for");
     }
     assert_eq!(pair.tokens_fetched(), asked, "nobody waits for it, and it is not asked");
-    assert!(pair.client.resting().is_some());
+    assert!(pair.client.circuit_open_for().is_some());
 
     pair.simulator.switches(|switches| *switches = Default::default());
     pair.client_clock.advance(Duration::from_secs(5));
-    assert_eq!(pair.client.resting(), None);
+    assert_eq!(pair.client.circuit_open_for(), None);
     assert_eq!(pair.identify("u1001").await, Ok(member("u1001")));
 }
 
@@ -109,8 +109,8 @@ async fn asked_too_often_it_is_left_alone_for_a_minute() {
     pair.profile("u1001").await.unwrap();
     let overrun = PlatformError::Unavailable("errcode 45009".to_owned());
     assert_eq!(pair.profile("u1001").await, Err(overrun));
-    assert_eq!(pair.profile("u1001").await.unwrap_err().class(), "resting");
-    assert!(pair.client.resting().is_some_and(|rest| rest > Duration::from_secs(50)));
+    assert_eq!(pair.profile("u1001").await.unwrap_err().class(), "circuit_open_for");
+    assert!(pair.client.circuit_open_for().is_some_and(|rest| rest > Duration::from_secs(50)));
 }
 
 #[tokio::test]
@@ -203,8 +203,8 @@ async fn one_call_that_fails_is_left_alone_though_another_answers() {
         pair.identify("u1001").await.unwrap();
         assert_eq!(pair.profile("u1001").await.unwrap_err().class(), "unavailable");
     }
-    assert_eq!(pair.profile("u1001").await.unwrap_err().class(), "resting");
-    assert!(pair.client.resting().is_some(), "nobody should be sent there");
+    assert_eq!(pair.profile("u1001").await.unwrap_err().class(), "circuit_open_for");
+    assert!(pair.client.circuit_open_for().is_some(), "nobody should be sent there");
 }
 
 #[tokio::test]

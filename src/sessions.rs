@@ -11,35 +11,35 @@ use std::time::Duration;
 
 use papaya::HashMap;
 
-use self::entry::{LiveSession, TokenKey, TokenRef};
-use super::{Change, Store, StoreError};
+use self::entry::{CacheEntry, TokenKey, TokenRef};
 use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::session::{Session, SessionId};
 use crate::error::{Error, TokenFault};
+use crate::store::{Change, Store, StoreError};
 use crate::token::Tokens;
 use crate::token::claims::Claims;
 
+mod cached;
 mod change;
 mod entry;
-mod known;
 
-pub use change::Switched;
-pub use known::{Assertion, Known};
+pub use cached::{CachedAssertion, CachedSession};
+pub use change::SessionUpdate;
 
 /// A live session's entry and its state.
-type Found = (Arc<LiveSession>, Arc<Known>);
+type Found = (Arc<CacheEntry>, Arc<CachedSession>);
 
 /// The sessions that this gateway knows, and the store behind them.
-pub struct Live {
+pub struct SessionCache {
     store: Arc<dyn Store>,
-    by_id: HashMap<SessionId, Arc<LiveSession>>,
-    by_token: HashMap<TokenKey, Arc<LiveSession>>,
+    by_id: HashMap<SessionId, Arc<CacheEntry>>,
+    by_token: HashMap<TokenKey, Arc<CacheEntry>>,
     capacity: usize,
     token_lifetime: Duration,
 }
 
-impl Live {
+impl SessionCache {
     /// A cache of at most `capacity` sessions. `token_lifetime` is how long an ended one is denied.
     pub fn new(store: Arc<dyn Store>, capacity: usize, token_lifetime: Duration) -> Self {
         Self { store, by_id: HashMap::new(), by_token: HashMap::new(), capacity, token_lifetime }
@@ -51,7 +51,7 @@ impl Live {
     }
 
     /// The state behind a token that was found good before. No lock, no store.
-    pub fn known(&self, token: &str, now: Timestamp) -> Option<Arc<Known>> {
+    pub fn known(&self, token: &str, now: Timestamp) -> Option<Arc<CachedSession>> {
         let by_token = self.by_token.pin();
         let live = by_token.get(&TokenRef(token))?;
         let known = live.state(now)?;
@@ -60,7 +60,7 @@ impl Live {
     }
 
     /// The live session behind a token: from memory, or after its signature was checked from the store.
-    pub async fn of_token(&self, tokens: &Tokens, token: &str, now: Timestamp) -> Result<Arc<Known>, Error> {
+    pub async fn of_token(&self, tokens: &Tokens, token: &str, now: Timestamp) -> Result<Arc<CachedSession>, Error> {
         if let Some(known) = self.known(token, now) {
             return Ok(known);
         }
@@ -69,7 +69,7 @@ impl Live {
     }
 
     /// The live session that the claims of a good token name.
-    pub async fn of_claims(&self, claims: &Claims, token: &str, now: Timestamp) -> Result<Arc<Known>, Error> {
+    pub async fn of_claims(&self, claims: &Claims, token: &str, now: Timestamp) -> Result<Arc<CachedSession>, Error> {
         let found = self.find(claims.session_id(), now).await?;
         // The record must be of the person whom the token names: a store that mixes up answers lets nobody in.
         let fits = found.filter(|(_, known)| claims.names(&known.session));
@@ -80,13 +80,13 @@ impl Live {
     }
 
     /// The state of a session, from memory or from the store.
-    pub async fn session(&self, id: &SessionId, now: Timestamp) -> Result<Option<Arc<Known>>, StoreError> {
+    pub async fn session(&self, id: &SessionId, now: Timestamp) -> Result<Option<Arc<CachedSession>>, StoreError> {
         Ok(self.find(id, now).await?.map(|(_, known)| known))
     }
 
     /// Remembers that a token, its signature checked, is of this session.
-    fn remember(&self, token: &str, live: &Arc<LiveSession>) {
-        live.hang(TokenKey::new(token), |key| {
+    fn remember(&self, token: &str, live: &Arc<CacheEntry>) {
+        live.attach_token(TokenKey::new(token), |key| {
             self.by_token.pin().insert(key, live.clone());
         });
         // Retired while it was put down: whoever did it may have looked before the token was there.
@@ -112,9 +112,9 @@ impl Live {
             self.retire(id, &live);
             return Ok(None);
         };
-        live.learn(session.clone());
+        live.update(session.clone());
         // An entry that was retired meanwhile keeps nothing; what was just read counts for this request.
-        let known = live.state(now).unwrap_or_else(|| Arc::new(Known::new(session)));
+        let known = live.state(now).unwrap_or_else(|| Arc::new(CachedSession::new(session)));
         Ok((!known.session.is_expired(now)).then_some((live, known)))
     }
 
@@ -144,7 +144,7 @@ impl Live {
     }
 
     /// Takes in a change that was made here or elsewhere.
-    pub fn hear(&self, change: &Change) {
+    pub fn apply_change(&self, change: &Change) {
         match change {
             Change::SessionEnded { id, .. } => self.ended(id),
             Change::SessionChanged(session) => self.changed(session),
@@ -177,19 +177,19 @@ impl Live {
 
     fn changed(&self, session: &Session) {
         if let Some(live) = self.by_id.pin().get(&session.id) {
-            live.learn(session.clone());
+            live.update(session.clone());
         }
     }
 
     /// Takes an entry out of use for good, whether its session is over or only its place is needed: whoever
-    /// still holds it can neither fill it nor hang a token on it, and the next look asks the store.
-    fn retire(&self, id: &SessionId, live: &Arc<LiveSession>) {
+    /// still holds it can neither fill it nor attach_token a token on it, and the next look asks the store.
+    fn retire(&self, id: &SessionId, live: &Arc<CacheEntry>) {
         live.end();
         let _ = self.by_id.pin().remove_if(id, |_, present| Arc::ptr_eq(present, live));
         self.drop_tokens(live);
     }
 
-    fn drop_tokens(&self, live: &LiveSession) {
+    fn drop_tokens(&self, live: &CacheEntry) {
         let by_token = self.by_token.pin();
         for token in live.take_tokens() {
             by_token.remove(&token);

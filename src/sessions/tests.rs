@@ -6,11 +6,11 @@ use crate::domain::role::RoleName;
 use crate::domain::session::{EndCause, LoginMethod, LoginSource, Stage, Version};
 use crate::store::embedded::EmbeddedStore;
 
-async fn live(capacity: usize) -> (Arc<Live>, Clock, tempfile::TempDir) {
+async fn live(capacity: usize) -> (Arc<SessionCache>, Clock, tempfile::TempDir) {
     let folder = tempfile::tempdir().expect("folder");
     let clock = Clock::system();
     let store = EmbeddedStore::open(&folder.path().join("state.db"), clock.clone()).await.expect("store");
-    (Arc::new(Live::new(Arc::new(store), capacity, Duration::from_secs(60))), clock, folder)
+    (Arc::new(SessionCache::new(Arc::new(store), capacity, Duration::from_secs(60))), clock, folder)
 }
 
 fn session(id: &str, clock: &Clock) -> Session {
@@ -39,13 +39,13 @@ fn session(id: &str, clock: &Clock) -> Session {
 }
 
 /// What the pipeline does with a token whose signature is good.
-async fn admit(live: &Live, token: &str, id: &SessionId, now: Timestamp) -> Option<Arc<Known>> {
+async fn admit(live: &SessionCache, token: &str, id: &SessionId, now: Timestamp) -> Option<Arc<CachedSession>> {
     let (entry, known) = live.find(id, now).await.expect("find")?;
     live.remember(token, &entry);
     Some(known)
 }
 
-fn role_of(known: &Known) -> &str {
+fn role_of(known: &CachedSession) -> &str {
     known.session.current_role.as_str()
 }
 
@@ -60,7 +60,7 @@ async fn an_ended_session_is_unknown_at_once_and_for_good() {
     assert!(live.known("token-1", clock.now()).is_none());
     assert!(admit(&live, "token-1", &session.id, clock.now()).await.is_none());
     // A late message about the session as it was must not bring it back.
-    live.hear(&Change::SessionChanged(Box::new(session.clone())));
+    live.apply_change(&Change::SessionChanged(Box::new(session.clone())));
     assert!(live.session(&session.id, clock.now()).await.expect("read").is_none());
 }
 
@@ -71,12 +71,12 @@ async fn a_role_switch_shows_behind_the_same_token() {
     live.create(&session).await.expect("create");
     admit(&live, "token-1", &session.id, clock.now()).await.expect("live");
     let user = RoleName::new("user");
-    assert!(matches!(live.switch_role(&session.id, &user).await.expect("switch"), Switched::Done(_)));
+    assert!(matches!(live.switch_role(&session.id, &user).await.expect("switch"), SessionUpdate::Done(_)));
     assert_eq!(role_of(&live.known("token-1", clock.now()).expect("known")), "user");
     let admin = RoleName::new("admin");
-    assert!(matches!(live.switch_role(&session.id, &admin).await.expect("switch"), Switched::NotHeld));
+    assert!(matches!(live.switch_role(&session.id, &admin).await.expect("switch"), SessionUpdate::NotHeld));
     // An older message does not undo it.
-    live.hear(&Change::SessionChanged(Box::new(session)));
+    live.apply_change(&Change::SessionChanged(Box::new(session)));
     assert_eq!(role_of(&live.known("token-1", clock.now()).expect("known")), "user");
 }
 

@@ -5,20 +5,21 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::directory::audit::{AuditEntry, Deed, Event};
-use crate::directory::factors::{Account, Taken};
+use crate::directory::audit::{AuditEntry, AuditRecord, Event};
+use crate::directory::factors::Account;
 use crate::directory::people::AgentEntry;
 use crate::directory::{Assignment, Directory, LoginEntry, RoleChange};
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::language::Language;
 use crate::domain::role::{self, RoleName};
 use crate::domain::session::SessionId;
+use crate::domain::write::WriteOutcome;
 use crate::error::{Code, Error};
+use crate::sessions::SessionCache;
 use crate::signin::audit::{Audit, UNCHANGED};
 use crate::signin::devices::Devices;
 use crate::signin::password::Passwords;
 use crate::signin::roles::Roles;
-use crate::store::live::Live;
 
 pub mod agents;
 
@@ -30,11 +31,11 @@ pub mod roles;
 
 pub mod sessions;
 
-use agents::AgentOrder;
-use employees::{EmployeeOrder, EmployeeRow};
-use keys::{KeyDesk, KeyOrder, KeyRow};
-use roles::RoleOrder;
-use sessions::{SessionOrder, SessionRow};
+use agents::AgentCommand;
+use employees::{EmployeeCommand, EmployeeRow};
+use keys::{KeyCommand, KeyRotation, KeyRow};
+use roles::RoleCommand;
+use sessions::{SessionCommand, SessionRow};
 
 /// More rows than anybody reads.
 pub const MOST: usize = 10_000;
@@ -44,28 +45,28 @@ pub const MOST: usize = 10_000;
 #[serde(rename_all = "snake_case")]
 pub enum Command {
     /// About sessions.
-    Session(SessionOrder),
+    Session(SessionCommand),
     /// About roles.
-    Role(RoleOrder),
+    Role(RoleCommand),
     /// About employees.
-    Employee(EmployeeOrder),
+    Employee(EmployeeCommand),
     /// About agents.
-    Agent(AgentOrder),
+    Agent(AgentCommand),
     /// About signing keys.
-    Key(KeyOrder),
+    Key(KeyCommand),
 }
 
 impl Command {
-    /// What an order does, in the words of the command line; nothing for one that only looks.
-    fn words(&self) -> Option<String> {
-        let words = match self {
-            Command::Session(order) => ("session", order.words()?),
-            Command::Role(order) => ("role", order.words()?),
-            Command::Employee(order) => ("employee", order.words()?),
-            Command::Agent(order) => ("agent", order.words()?),
-            Command::Key(order) => ("key", order.words()?),
+    /// What an order does, in the description of the command line; nothing for one that only looks.
+    fn description(&self) -> Option<String> {
+        let description = match self {
+            Command::Session(order) => ("session", order.description()?),
+            Command::Role(order) => ("role", order.description()?),
+            Command::Employee(order) => ("employee", order.description()?),
+            Command::Agent(order) => ("agent", order.description()?),
+            Command::Key(order) => ("key", order.description()?),
         };
-        Some(format!("{} {}", words.0, words.1))
+        Some(format!("{} {}", description.0, description.1))
     }
 
     /// Whom it is about, if it names somebody.
@@ -149,7 +150,7 @@ pub enum Done {
 /// Why an order was not carried out.
 #[derive(Debug, Clone, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
-pub enum OperateFault {
+pub enum AdminError {
     /// The order makes no sense to this version.
     #[error("the running gateway does not know this command")]
     Unknown,
@@ -170,15 +171,15 @@ impl Done {
     }
 
     /// What became of a change that no session notices.
-    fn of(taken: Taken) -> Self {
+    fn of(taken: WriteOutcome) -> Self {
         match taken {
-            Taken::Yes => Self::changed(0),
-            Taken::No => Self::Unchanged,
+            WriteOutcome::Applied => Self::changed(0),
+            WriteOutcome::Conflict => Self::Unchanged,
         }
     }
 }
 
-impl OperateFault {
+impl AdminError {
     fn no_employee(who: &Who) -> Self {
         let id = &who.employee_id;
         Self::NotThere(format!(
@@ -210,8 +211,8 @@ impl OperateFault {
     }
 }
 
-/// What the store, the directory and signing in can refuse, in an operator's words.
-impl From<Error> for OperateFault {
+/// What the store, the directory and signing in can refuse, in an operator's description.
+impl From<Error> for AdminError {
     fn from(error: Error) -> Self {
         match error.code() {
             Code::Unexpected | Code::Unavailable => Self::Failed(crate::error::chain(&error)),
@@ -223,7 +224,7 @@ impl From<Error> for OperateFault {
 /// What an [`Operator`] works with.
 pub struct Parts {
     /// Sessions.
-    pub live: Arc<Live>,
+    pub live: Arc<SessionCache>,
     /// Employees.
     pub directory: Arc<dyn Directory>,
     /// The role of whoever has none.
@@ -235,18 +236,18 @@ pub struct Parts {
     /// Local passwords.
     pub passwords: Arc<Passwords>,
     /// Signing keys.
-    pub keys: Arc<KeyDesk>,
+    pub keys: Arc<KeyRotation>,
 }
 
 /// Carries out orders.
 pub struct Operator {
-    live: Arc<Live>,
+    live: Arc<SessionCache>,
     directory: Arc<dyn Directory>,
     main_corp: CorpId,
     roles: Roles,
     devices: Devices,
     passwords: Arc<Passwords>,
-    keys: Arc<KeyDesk>,
+    keys: Arc<KeyRotation>,
     audit: Audit,
 }
 
@@ -260,32 +261,32 @@ impl Operator {
     }
 
     /// Carries out one order. It is in the audit log before it is carried out, if it changes anything.
-    pub async fn run(&self, command: Command) -> Result<Done, OperateFault> {
-        let Some(words) = command.words() else { return self.obey(command).await };
+    pub async fn run(&self, command: Command) -> Result<Done, AdminError> {
+        let Some(description) = command.description() else { return self.execute(command).await };
         let (corp_id, employee_id) = self.whose(&command).await?;
-        let by = giver();
-        let deed = Deed {
+        let by = operator_name();
+        let record = AuditRecord {
             corp_id: &corp_id,
             employee_id: &employee_id,
-            event: Event::Order,
+            event: Event::OperatorCommand,
             by: &by,
             session_id: "",
-            detail: &words,
+            detail: &description,
         };
-        let begun = self.audit.record(deed).await.map_err(failed)?;
-        let done = self.obey(command).await;
+        let begun = self.audit.record(record).await.map_err(failed)?;
+        let done = self.execute(command).await;
         match &done {
-            Ok(Done::Unchanged) => self.audit.came_to_nothing(begun, UNCHANGED).await,
+            Ok(Done::Unchanged) => self.audit.mark_failed(begun, UNCHANGED).await,
             Ok(_) => {}
-            Err(fault) => self.audit.came_to_nothing(begun, fault.word()).await,
+            Err(fault) => self.audit.mark_failed(begun, fault.word()).await,
         }
         done
     }
 
     /// Whose account an order is about; two empty names if it is about nobody's.
-    async fn whose(&self, command: &Command) -> Result<(String, String), OperateFault> {
+    async fn whose(&self, command: &Command) -> Result<(String, String), AdminError> {
         let session = match command {
-            Command::Session(SessionOrder::End { id }) => {
+            Command::Session(SessionCommand::End { id }) => {
                 self.live.store().find(&SessionId::new(id.as_str())).await.map_err(failed)?
             }
             _ => None,
@@ -300,7 +301,7 @@ impl Operator {
         })
     }
 
-    async fn obey(&self, command: Command) -> Result<Done, OperateFault> {
+    async fn execute(&self, command: Command) -> Result<Done, AdminError> {
         match command {
             Command::Session(order) => self.session(order).await,
             Command::Role(order) => self.role(order).await,
@@ -311,9 +312,9 @@ impl Operator {
     }
 
     /// The names that somebody is known by; refused where they cannot be names.
-    fn named(&self, who: &Who) -> Result<(CorpId, EmployeeId), OperateFault> {
+    fn named(&self, who: &Who) -> Result<(CorpId, EmployeeId), AdminError> {
         if !EmployeeId::is_well_formed(&who.employee_id) {
-            return Err(OperateFault::Refused(format!(
+            return Err(AdminError::Refused(format!(
                 "`{}` cannot be an employee id: a letter or digit, then letters, digits and _ . @ -, up to 64",
                 who.employee_id
             )));
@@ -321,62 +322,62 @@ impl Operator {
         let corp_id = match &who.corp_id {
             None => self.main_corp.clone(),
             Some(corp) if CorpId::is_well_formed(corp) => CorpId::new(corp.as_str()),
-            Some(corp) => return Err(OperateFault::Refused(format!("`{corp}` cannot be a corporation's id"))),
+            Some(corp) => return Err(AdminError::Refused(format!("`{corp}` cannot be a corporation's id"))),
         };
         Ok((corp_id, EmployeeId::new(who.employee_id.as_str())))
     }
 
     /// What to say of somebody who is not there: perhaps they are spelled otherwise.
-    async fn nobody(&self, who: &Who) -> OperateFault {
+    async fn nobody(&self, who: &Who) -> AdminError {
         let twin = match self.named(who) {
             Ok((corp_id, _)) => self.directory.by_name(&corp_id, &who.employee_id).await.ok().flatten(),
             Err(_) => None,
         };
         match twin {
-            Some((twin, _)) if twin.employee_id.as_str() != who.employee_id => OperateFault::NotThere(format!(
+            Some((twin, _)) if twin.employee_id.as_str() != who.employee_id => AdminError::NotThere(format!(
                 "there is no employee {}; did you mean {}?",
                 who.employee_id, twin.employee_id
             )),
-            _ => OperateFault::no_employee(who),
+            _ => AdminError::no_employee(who),
         }
     }
 
     /// What a change of the directory means for live sessions: they have the roles of now.
-    async fn follow_roles(&self, whose: Account<'_>) -> Result<usize, OperateFault> {
+    async fn follow_roles(&self, whose: Account<'_>) -> Result<usize, AdminError> {
         self.roles.follow(whose.corp_id, whose.employee_id).await.map_err(failed)
     }
 }
 
 /// A role's name, if it can be one.
-fn role_named(role: &str) -> Result<RoleName, OperateFault> {
+fn role_named(role: &str) -> Result<RoleName, AdminError> {
     if RoleName::is_well_formed(role) {
         return Ok(RoleName::new(role));
     }
-    Err(OperateFault::Refused(format!("`{role}` cannot be a role's name: use letters, digits, `_` and `-`")))
+    Err(AdminError::Refused(format!("`{role}` cannot be a role's name: use letters, digits, `_` and `-`")))
 }
 
 /// The refusal in what became of a change, if it is one.
-fn accepted(change: RoleChange, missing: impl FnOnce() -> OperateFault, who: &Who) -> Result<RoleChange, OperateFault> {
+fn accepted(change: RoleChange, missing: impl FnOnce() -> AdminError, who: &Who) -> Result<RoleChange, AdminError> {
     match change {
         RoleChange::NoEmployee => Err(missing()),
-        RoleChange::LastAdmin => Err(OperateFault::last_admin(who)),
-        RoleChange::TooMany => Err(OperateFault::too_many_roles(who)),
+        RoleChange::LastAdmin => Err(AdminError::last_admin(who)),
+        RoleChange::TooMany => Err(AdminError::too_many_roles(who)),
         RoleChange::Done | RoleChange::Unchanged => Ok(change),
     }
 }
 
-fn failed(error: impl std::error::Error) -> OperateFault {
-    OperateFault::Failed(crate::error::chain(&error))
+fn failed(error: impl std::error::Error) -> AdminError {
+    AdminError::Failed(crate::error::chain(&error))
 }
 
 tokio::task_local! {
     /// The user of the machine who gives the order that runs.
-    static GIVEN_BY: u32;
+    static OPERATOR_UID: u32;
 }
 
 /// Runs an order as one that this user of the machine gave.
-pub async fn given_by<T>(uid: u32, order: impl Future<Output = T>) -> T {
-    GIVEN_BY.scope(uid, order).await
+pub async fn as_operator<T>(uid: u32, order: impl Future<Output = T>) -> T {
+    OPERATOR_UID.scope(uid, order).await
 }
 
 /// What somebody typed as a name, for the audit log: people paste tokens and passwords where names belong.
@@ -386,6 +387,6 @@ fn typed_name(text: &str) -> &str {
 }
 
 /// The user of the machine who gives the order that runs, as the audit log names them.
-fn giver() -> String {
-    GIVEN_BY.try_with(|uid| format!("uid {uid}")).unwrap_or_else(|_| "operator".to_owned())
+fn operator_name() -> String {
+    OPERATOR_UID.try_with(|uid| format!("uid {uid}")).unwrap_or_else(|_| "operator".to_owned())
 }

@@ -15,28 +15,28 @@ use crate::domain::secret::random_bytes;
 
 /// What a sealed value is for; one cannot be used as the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SealedAs {
+pub enum CookieKind {
     /// Ties a callback to the browser that began the flow.
     Flow,
     /// Proves a platform sign-in that matched no employee.
     BindProof,
 }
 
-impl SealedAs {
+impl CookieKind {
     fn label(self) -> &'static str {
         match self {
-            SealedAs::Flow => "flow",
-            SealedAs::BindProof => "bind-proof",
+            CookieKind::Flow => "flow",
+            CookieKind::BindProof => "bind-proof",
         }
     }
 }
 
 /// Seals and opens.
-pub struct Seal {
+pub struct CookieSigner {
     key: hmac::Key,
 }
 
-impl Seal {
+impl CookieSigner {
     /// Reads the key of a folder, making it on the first start.
     pub fn open(folder: &Path) -> io::Result<Self> {
         let path = folder.join("seal.key");
@@ -59,14 +59,14 @@ impl Seal {
     }
 
     /// Seals a value until `end`.
-    pub fn seal(&self, purpose: SealedAs, end: Timestamp, value: &impl Serialize) -> String {
+    pub fn sign(&self, purpose: CookieKind, end: Timestamp, value: &impl Serialize) -> String {
         let body = serde_json::to_vec(&(end, value)).unwrap_or_default();
         let tag = self.tag(purpose, &body);
         format!("{}.{}", URL_SAFE_NO_PAD.encode(body), URL_SAFE_NO_PAD.encode(tag))
     }
 
     /// The value, if we sealed it for this purpose and its time has not passed.
-    pub fn unseal<T: DeserializeOwned>(&self, purpose: SealedAs, text: &str, now: Timestamp) -> Option<T> {
+    pub fn verify<T: DeserializeOwned>(&self, purpose: CookieKind, text: &str, now: Timestamp) -> Option<T> {
         let (body, tag) = text.split_once('.')?;
         let body = URL_SAFE_NO_PAD.decode(body).ok()?;
         let tag = URL_SAFE_NO_PAD.decode(tag).ok()?;
@@ -75,11 +75,11 @@ impl Seal {
         (now < end).then_some(value)
     }
 
-    fn tag(&self, purpose: SealedAs, body: &[u8]) -> hmac::Tag {
+    fn tag(&self, purpose: CookieKind, body: &[u8]) -> hmac::Tag {
         hmac::sign(&self.key, &message(purpose, body))
     }
 }
 
-fn message(purpose: SealedAs, body: &[u8]) -> Vec<u8> {
+fn message(purpose: CookieKind, body: &[u8]) -> Vec<u8> {
     [purpose.label().as_bytes(), b"\0", body].concat()
 }

@@ -4,17 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Done, MOST, OperateFault, Operator, Typed, Who, accepted, failed};
-use crate::directory::factors::{Account, Taken};
+use super::{AdminError, Done, MOST, Operator, Typed, Who, accepted, failed};
+use crate::directory::factors::Account;
 use crate::directory::people::EmployeeEdit;
-use crate::directory::{Arriving, RoleChange};
+use crate::directory::{EmployeeProfile, RoleChange};
 use crate::domain::employee::{Employee, Standing};
 use crate::domain::session::EndCause;
+use crate::domain::write::WriteOutcome;
 
 /// An order about employees.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum EmployeeOrder {
+pub enum EmployeeCommand {
     /// Shows them.
     List {
         /// Only those whose id, name or department has this in it.
@@ -93,38 +94,38 @@ pub enum EmployeeOrder {
     },
 }
 
-impl EmployeeOrder {
-    pub(super) fn words(&self) -> Option<String> {
-        let words = match self {
-            EmployeeOrder::List { .. }
-            | EmployeeOrder::Logins { .. }
-            | EmployeeOrder::Events { .. }
-            | EmployeeOrder::OtpLook { .. } => return None,
-            EmployeeOrder::Add { .. } => "add",
-            EmployeeOrder::Change { .. } => "change",
-            EmployeeOrder::Stand { standing: Standing::Active, .. } => "enable",
-            EmployeeOrder::Stand { standing: Standing::Disabled, .. } => "disable",
-            EmployeeOrder::Remove { .. } => "remove",
-            EmployeeOrder::Unlock { .. } => "unlock",
-            EmployeeOrder::OtpOffer { .. } => "otp-bind (a secret is shown)",
-            EmployeeOrder::OtpBind { .. } => "otp-bind",
-            EmployeeOrder::OtpRemove { .. } => "otp-remove",
+impl EmployeeCommand {
+    pub(super) fn description(&self) -> Option<String> {
+        let description = match self {
+            EmployeeCommand::List { .. }
+            | EmployeeCommand::Logins { .. }
+            | EmployeeCommand::Events { .. }
+            | EmployeeCommand::OtpLook { .. } => return None,
+            EmployeeCommand::Add { .. } => "add",
+            EmployeeCommand::Change { .. } => "change",
+            EmployeeCommand::Stand { standing: Standing::Active, .. } => "enable",
+            EmployeeCommand::Stand { standing: Standing::Disabled, .. } => "disable",
+            EmployeeCommand::Remove { .. } => "remove",
+            EmployeeCommand::Unlock { .. } => "unlock",
+            EmployeeCommand::OtpOffer { .. } => "otp-bind (a secret is shown)",
+            EmployeeCommand::OtpBind { .. } => "otp-bind",
+            EmployeeCommand::OtpRemove { .. } => "otp-remove",
         };
-        Some(words.to_owned())
+        Some(description.to_owned())
     }
 
     pub(super) fn who(&self) -> Option<&Who> {
         match self {
-            EmployeeOrder::List { .. } | EmployeeOrder::Logins { .. } | EmployeeOrder::Events { .. } => None,
-            EmployeeOrder::Add { who, .. }
-            | EmployeeOrder::Change { who, .. }
-            | EmployeeOrder::Stand { who, .. }
-            | EmployeeOrder::Remove { who }
-            | EmployeeOrder::Unlock { who }
-            | EmployeeOrder::OtpLook { who }
-            | EmployeeOrder::OtpOffer { who }
-            | EmployeeOrder::OtpBind { who, .. }
-            | EmployeeOrder::OtpRemove { who } => Some(who),
+            EmployeeCommand::List { .. } | EmployeeCommand::Logins { .. } | EmployeeCommand::Events { .. } => None,
+            EmployeeCommand::Add { who, .. }
+            | EmployeeCommand::Change { who, .. }
+            | EmployeeCommand::Stand { who, .. }
+            | EmployeeCommand::Remove { who }
+            | EmployeeCommand::Unlock { who }
+            | EmployeeCommand::OtpLook { who }
+            | EmployeeCommand::OtpOffer { who }
+            | EmployeeCommand::OtpBind { who, .. }
+            | EmployeeCommand::OtpRemove { who } => Some(who),
         }
     }
 }
@@ -146,11 +147,11 @@ pub struct EmployeeRow {
 }
 
 impl Operator {
-    pub(super) async fn employee(&self, order: EmployeeOrder) -> Result<Done, OperateFault> {
+    pub(super) async fn employee(&self, order: EmployeeCommand) -> Result<Done, AdminError> {
         match order {
-            EmployeeOrder::List { text } => self.employees(text.as_deref()).await,
-            EmployeeOrder::Add { who, name, department } => self.add_employee(&who, &name, &department).await,
-            EmployeeOrder::Change { who, name, department } => {
+            EmployeeCommand::List { text } => self.employees(text.as_deref()).await,
+            EmployeeCommand::Add { who, name, department } => self.add_employee(&who, &name, &department).await,
+            EmployeeCommand::Change { who, name, department } => {
                 let edit = EmployeeEdit {
                     name: name.as_deref(),
                     department: department.as_deref(),
@@ -158,27 +159,27 @@ impl Operator {
                 };
                 self.change_employee(&who, edit).await
             }
-            EmployeeOrder::Stand { who, standing } => {
+            EmployeeCommand::Stand { who, standing } => {
                 let edit = EmployeeEdit { standing: Some(standing), ..EmployeeEdit::default() };
                 self.change_employee(&who, edit).await
             }
-            EmployeeOrder::Remove { who } => self.remove_employee(&who).await,
-            EmployeeOrder::Unlock { who } => {
+            EmployeeCommand::Remove { who } => self.remove_employee(&who).await,
+            EmployeeCommand::Unlock { who } => {
                 let employee = self.known(&who).await?;
                 let unlocked = self.directory.unlock(account(&employee), None).await.map_err(failed)?;
                 Ok(Done::of(unlocked))
             }
-            EmployeeOrder::OtpLook { who } => {
+            EmployeeCommand::OtpLook { who } => {
                 let employee = self.known(&who).await?;
                 Ok(Done::OtpBound(self.devices.state(account(&employee)).await?.secret.is_some()))
             }
-            EmployeeOrder::OtpOffer { who } => {
+            EmployeeCommand::OtpOffer { who } => {
                 let employee = self.known(&who).await?;
                 let offer = self.devices.offer(account(&employee), &employee.name).await?;
                 let typed = |secret: &crate::domain::secret::Secret<String>| Typed(secret.reveal().clone());
                 Ok(Done::Offered { secret: typed(&offer.secret), otpauth_url: typed(&offer.otpauth_url) })
             }
-            EmployeeOrder::OtpBind { who, code } => {
+            EmployeeCommand::OtpBind { who, code } => {
                 let employee = self.known(&who).await?;
                 let in_use = self.devices.state(account(&employee)).await?.secret;
                 self.devices.bind(account(&employee), in_use.as_deref(), &code.0).await?;
@@ -188,7 +189,7 @@ impl Operator {
                 }
                 Ok(Done::changed(0))
             }
-            EmployeeOrder::OtpRemove { who } => {
+            EmployeeCommand::OtpRemove { who } => {
                 let employee = self.known(&who).await?;
                 let bound = self.devices.state(account(&employee)).await?.secret.is_some();
                 self.directory.remove_otp(account(&employee)).await.map_err(failed)?;
@@ -198,15 +199,16 @@ impl Operator {
                 }
                 Ok(Done::changed(down))
             }
-            EmployeeOrder::Logins { employee_id, limit } => {
+            EmployeeCommand::Logins { employee_id, limit } => {
                 let lines = self.directory.logins(employee_id.as_deref(), limit.min(MOST)).await.map_err(failed)?;
                 if lines.is_empty() {
                     self.must_be_there(employee_id).await?;
                 }
                 Ok(Done::Logins(lines))
             }
-            EmployeeOrder::Events { employee_id, limit } => {
-                let lines = self.directory.deeds(employee_id.as_deref(), limit.min(MOST)).await.map_err(failed)?;
+            EmployeeCommand::Events { employee_id, limit } => {
+                let lines =
+                    self.directory.audit_entries(employee_id.as_deref(), limit.min(MOST)).await.map_err(failed)?;
                 if lines.is_empty() {
                     self.must_be_there(employee_id).await?;
                 }
@@ -215,7 +217,7 @@ impl Operator {
         }
     }
 
-    async fn employees(&self, text: Option<&str>) -> Result<Done, OperateFault> {
+    async fn employees(&self, text: Option<&str>) -> Result<Done, AdminError> {
         let employees = self.directory.employees(text, MOST).await.map_err(failed)?;
         let mut roles: BTreeMap<_, Vec<String>> = BTreeMap::new();
         for one in self.directory.assignments(usize::MAX).await.map_err(failed)? {
@@ -242,34 +244,34 @@ impl Operator {
         Ok(Done::Employees(rows.collect()))
     }
 
-    async fn add_employee(&self, who: &Who, name: &str, department: &str) -> Result<Done, OperateFault> {
+    async fn add_employee(&self, who: &Who, name: &str, department: &str) -> Result<Done, AdminError> {
         let (corp_id, employee_id) = self.named(who)?;
         for (what, text) in [("name", name), ("department", department)] {
             plain(what, text)?;
         }
         let twin = self.directory.by_name(&corp_id, &who.employee_id).await.map_err(failed)?;
         if let Some((twin, _)) = twin.filter(|(twin, _)| twin.employee_id != employee_id) {
-            return Err(OperateFault::Refused(format!(
+            return Err(AdminError::Refused(format!(
                 "{employee_id} is another spelling of {}, who is there already",
                 twin.employee_id
             )));
         }
-        let arriving = Arriving { corp_id: &corp_id, employee_id: &employee_id, name, department, avatar: "" };
+        let arriving = EmployeeProfile { corp_id: &corp_id, employee_id: &employee_id, name, department, avatar: "" };
         match self.directory.add_employee(arriving).await.map_err(failed)? {
-            Taken::Yes => Ok(Done::changed(0)),
-            Taken::No => Err(OperateFault::Refused(format!(
+            WriteOutcome::Applied => Ok(Done::changed(0)),
+            WriteOutcome::Conflict => Err(AdminError::Refused(format!(
                 "there is an employee {employee_id} already; `deskgate employee change {employee_id}` changes them"
             ))),
         }
     }
 
-    async fn change_employee(&self, who: &Who, edit: EmployeeEdit<'_>) -> Result<Done, OperateFault> {
+    async fn change_employee(&self, who: &Who, edit: EmployeeEdit<'_>) -> Result<Done, AdminError> {
         for (what, text) in [("name", edit.name), ("department", edit.department)] {
             text.map_or(Ok(()), |text| plain(what, text))?;
         }
         let before = self.known(who).await?;
         let changed = self.directory.change_employee(account(&before), edit).await.map_err(failed)?;
-        accepted(changed, || OperateFault::no_employee(who), who)?;
+        accepted(changed, || AdminError::no_employee(who), who)?;
         let mut employee = self.known(who).await?;
         let mut sessions = 0;
         loop {
@@ -290,12 +292,12 @@ impl Operator {
         Ok(Done::changed(sessions))
     }
 
-    async fn remove_employee(&self, who: &Who) -> Result<Done, OperateFault> {
+    async fn remove_employee(&self, who: &Who) -> Result<Done, AdminError> {
         let (corp_id, employee_id) = self.named(who)?;
         let whose = Account { corp_id: &corp_id, employee_id: &employee_id };
         let removed = self.directory.remove_employee(whose).await.map_err(failed)?;
         if removed == RoleChange::LastAdmin {
-            return Err(OperateFault::last_admin(who));
+            return Err(AdminError::last_admin(who));
         }
         // Also of somebody who is not there: an order before this one may have got as far as the directory only.
         let sessions = self.end_sessions_of(whose).await?;
@@ -305,10 +307,10 @@ impl Operator {
         Ok(Done::changed(sessions))
     }
 
-    async fn end_sessions_of(&self, whose: Account<'_>) -> Result<usize, OperateFault> {
+    async fn end_sessions_of(&self, whose: Account<'_>) -> Result<usize, AdminError> {
         let ended = self.live.end_all_of(whose.corp_id, whose.employee_id, EndCause::RolesLost).await;
         ended.map_err(|error| {
-            OperateFault::Failed(format!(
+            AdminError::Failed(format!(
                 "the employee is changed, but sessions may not have ended; do it once more: {}",
                 crate::error::chain(&error)
             ))
@@ -316,7 +318,7 @@ impl Operator {
     }
 
     /// Of whom nothing was found must at least be there, if somebody is asked for.
-    async fn must_be_there(&self, employee_id: Option<String>) -> Result<(), OperateFault> {
+    async fn must_be_there(&self, employee_id: Option<String>) -> Result<(), AdminError> {
         match employee_id {
             Some(employee_id) => self.known(&Who { employee_id, corp_id: None }).await.map(|_| ()),
             None => Ok(()),
@@ -324,7 +326,7 @@ impl Operator {
     }
 
     /// The employee who is named.
-    pub(super) async fn known(&self, who: &Who) -> Result<Employee, OperateFault> {
+    pub(super) async fn known(&self, who: &Who) -> Result<Employee, AdminError> {
         let (corp_id, employee_id) = self.named(who)?;
         let employee = self.directory.employee(&corp_id, &employee_id).await.map_err(failed)?;
         match employee {
@@ -337,13 +339,13 @@ impl Operator {
 /// The longest name or department. The platform's own are shorter; tokens and headers carry them.
 const LONGEST: usize = 128;
 
-/// Whether a text can be a name: something, not too long, and nothing that a terminal or a header would obey.
-fn plain(what: &str, text: &str) -> Result<(), OperateFault> {
+/// Whether a text can be a name: something, not too long, and nothing that a terminal or a header would execute.
+fn plain(what: &str, text: &str) -> Result<(), AdminError> {
     if what == "name" && text.trim().is_empty() {
-        return Err(OperateFault::Refused("a name cannot be empty".to_owned()));
+        return Err(AdminError::Refused("a name cannot be empty".to_owned()));
     }
     if text.chars().count() > LONGEST || text.chars().any(char::is_control) {
-        return Err(OperateFault::Refused(format!(
+        return Err(AdminError::Refused(format!(
             "a {what} has at most {LONGEST} characters, and no line ends or other control characters"
         )));
     }

@@ -13,18 +13,18 @@ use crate::domain::session::Session;
 
 /// A session's state at one version, with everything that requests need of it ready-made.
 #[derive(Debug)]
-pub struct Known {
+pub struct CachedSession {
     /// The record.
     pub session: Session,
     /// Its identity headers.
     pub lines: IdentityLines,
     /// The assertion that was made last, and behind it those for other upstreams.
-    assertions: ArcSwapOption<Assertion>,
+    assertions: ArcSwapOption<CachedAssertion>,
 }
 
 /// The gateway's signed word to one upstream about a session, as it is sent again and again.
 #[derive(Debug)]
-pub struct Assertion {
+pub struct CachedAssertion {
     /// As a header's value.
     pub value: HeaderValue,
     /// All identity headers as a piece of an HTTP/1.1 head, this one among them: in one place, because with
@@ -32,10 +32,10 @@ pub struct Assertion {
     pub block: Bytes,
     upstream: Arc<str>,
     fresh_until: Timestamp,
-    next: Option<Arc<Assertion>>,
+    next: Option<Arc<CachedAssertion>>,
 }
 
-impl Assertion {
+impl CachedAssertion {
     fn new(lines: &IdentityLines, signed: &str, upstream: &Arc<str>, fresh_until: Timestamp) -> Option<Self> {
         let name = identity::ASSERTION;
         let start = lines.block().len() + name.as_str().len() + 2;
@@ -45,7 +45,7 @@ impl Assertion {
         Some(Self { value, block, upstream: upstream.clone(), fresh_until, next: None })
     }
 
-    fn behind(&self, next: Option<Arc<Assertion>>) -> Arc<Self> {
+    fn behind(&self, next: Option<Arc<CachedAssertion>>) -> Arc<Self> {
         Arc::new(Self {
             value: self.value.clone(),
             block: self.block.clone(),
@@ -56,7 +56,7 @@ impl Assertion {
     }
 }
 
-impl Known {
+impl CachedSession {
     pub(super) fn new(session: Session) -> Self {
         Self { lines: IdentityLines::of(&session), session, assertions: ArcSwapOption::empty() }
     }
@@ -68,7 +68,7 @@ impl Known {
         now: Timestamp,
         fresh: Duration,
         sign: impl FnOnce() -> String,
-    ) -> Option<Arc<Assertion>> {
+    ) -> Option<Arc<CachedAssertion>> {
         let made = self.assertions.load_full();
         let all = || std::iter::successors(made.as_ref(), |one| one.next.as_ref());
         if let Some(found) = all().find(|one| one.upstream == *upstream && now < one.fresh_until) {
@@ -77,8 +77,8 @@ impl Known {
         let others = all()
             .filter(|one| one.upstream != *upstream && now < one.fresh_until)
             .fold(None, |next, one| Some(one.behind(next)));
-        let signed = Assertion::new(&self.lines, &sign(), upstream, now.plus(fresh))?;
-        let latest = Arc::new(Assertion { next: others, ..signed });
+        let signed = CachedAssertion::new(&self.lines, &sign(), upstream, now.plus(fresh))?;
+        let latest = Arc::new(CachedAssertion { next: others, ..signed });
         // Two requests may both make one; either is good.
         self.assertions.store(Some(latest.clone()));
         Some(latest)

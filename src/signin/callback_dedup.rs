@@ -1,4 +1,4 @@
-//! Callbacks that come twice: the platform's clients are known to ask for the same address again,
+//! CallbackDedup that come twice: the platform's clients are known to ask for the same address again,
 //! while its codes can be used once. The second asker gets the first one's answer.
 
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use tokio::sync::OnceCell;
 
 use super::oauth2::{Flow, Return};
 use crate::domain::clock::Timestamp;
-use crate::domain::secret::Print;
+use crate::domain::secret::Digest;
 
 /// How long an answer is kept: the second call comes within seconds.
 const KEPT: Duration = Duration::from_secs(60);
@@ -25,14 +25,14 @@ type Place = Arc<OnceCell<Arc<Return>>>;
 
 /// Answers given, and which code each flow was used with. Codes are kept as prints only.
 #[derive(Default)]
-pub(super) struct Callbacks {
+pub(super) struct CallbackDedup {
     kept: Mutex<Kept>,
 }
 
 #[derive(Default)]
 struct Kept {
-    answers: HashMap<Print, (Timestamp, Place)>,
-    flows: HashMap<Print, (Timestamp, Print)>,
+    answers: HashMap<Digest, (Timestamp, Place)>,
+    flows: HashMap<Digest, (Timestamp, Digest)>,
     /// When room was last looked for.
     looked: Option<Timestamp>,
 }
@@ -54,7 +54,7 @@ impl Kept {
     }
 }
 
-impl Callbacks {
+impl CallbackDedup {
     /// The place of the answer for these words (code, state, flow). The first to come fills it.
     pub(super) fn answer(&self, words: &[&str], now: Timestamp) -> Place {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -63,7 +63,7 @@ impl Callbacks {
             // A flood: each call is answered for itself, and the platform still takes a code only once.
             return Place::default();
         }
-        let (end, cell) = kept.answers.entry(Print::of(words)).or_insert_with(|| (now.plus(KEPT), Arc::default()));
+        let (end, cell) = kept.answers.entry(Digest::of(words)).or_insert_with(|| (now.plus(KEPT), Arc::default()));
         if now >= *end {
             (*end, *cell) = (now.plus(KEPT), Arc::default());
         }
@@ -72,7 +72,7 @@ impl Callbacks {
 
     /// Forgets an answer that may be another one next time.
     pub(super) fn forget(&self, words: &[&str]) {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).answers.remove(&Print::of(words));
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).answers.remove(&Digest::of(words));
     }
 
     /// Forgets what is over. Answers hold tokens, so they do not stay longer than they are of use.
@@ -87,8 +87,8 @@ impl Callbacks {
     pub(super) fn choose_flow(&self, flows: Vec<Flow>, page: Option<&str>, code: &str, now: Timestamp) -> Option<Flow> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.make_room(now);
-        let code = Print::of(&[code]);
-        let used = |flow: &Flow| kept.flows.get(&Print::of(&[&flow.nonce])).map(|(_, code)| code);
+        let code = Digest::of(&[code]);
+        let used = |flow: &Flow| kept.flows.get(&Digest::of(&[&flow.nonce])).map(|(_, code)| code);
         let mut fresh = Vec::new();
         for flow in flows {
             match used(&flow) {
@@ -103,7 +103,7 @@ impl Callbacks {
             return None;
         }
         let chosen = fresh.swap_remove(from_page.or_else(|| fresh.len().checked_sub(1))?);
-        kept.flows.insert(Print::of(&[&chosen.nonce]), (chosen.end, code));
+        kept.flows.insert(Digest::of(&[&chosen.nonce]), (chosen.end, code));
         Some(chosen)
     }
 }

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Done, MOST, OperateFault, Operator, Who, accepted, failed, role_named, typed_name};
-use crate::directory::{AssignmentsAsked, RoleChange};
+use super::{AdminError, Done, MOST, Operator, Who, accepted, failed, role_named, typed_name};
+use crate::directory::{AssignmentQuery, RoleChange};
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::role::RoleName;
 use crate::signin::roles::Change;
@@ -14,7 +14,7 @@ const ROLES: [&str; 5] = ["user", "agent", "supervisor", "security", "admin"];
 /// An order about roles.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum RoleOrder {
+pub enum RoleCommand {
     /// Shows assignments.
     List {
         /// Of this role only.
@@ -38,28 +38,28 @@ pub enum RoleOrder {
     },
 }
 
-impl RoleOrder {
-    pub(super) fn words(&self) -> Option<String> {
+impl RoleCommand {
+    pub(super) fn description(&self) -> Option<String> {
         match self {
-            RoleOrder::List { .. } => None,
-            RoleOrder::Grant { role, .. } => Some(format!("grant {}", typed_name(role))),
-            RoleOrder::Take { role, .. } => Some(format!("take {}", typed_name(role))),
+            RoleCommand::List { .. } => None,
+            RoleCommand::Grant { role, .. } => Some(format!("grant {}", typed_name(role))),
+            RoleCommand::Take { role, .. } => Some(format!("take {}", typed_name(role))),
         }
     }
 
     pub(super) fn who(&self) -> Option<&Who> {
         match self {
-            RoleOrder::List { .. } => None,
-            RoleOrder::Grant { who, .. } | RoleOrder::Take { who, .. } => Some(who),
+            RoleCommand::List { .. } => None,
+            RoleCommand::Grant { who, .. } | RoleCommand::Take { who, .. } => Some(who),
         }
     }
 }
 
 impl Operator {
-    pub(super) async fn role(&self, order: RoleOrder) -> Result<Done, OperateFault> {
+    pub(super) async fn role(&self, order: RoleCommand) -> Result<Done, AdminError> {
         match order {
-            RoleOrder::List { role, employee_id } => {
-                let asked = AssignmentsAsked {
+            RoleCommand::List { role, employee_id } => {
+                let asked = AssignmentQuery {
                     role: role.as_deref(),
                     employee_id: employee_id.as_deref(),
                     skip: 0,
@@ -71,23 +71,23 @@ impl Operator {
                 }
                 Ok(Done::Assignments(items))
             }
-            RoleOrder::Grant { who, role } => self.change_role(&who, &role, Change::Grant).await,
-            RoleOrder::Take { who, role } => self.change_role(&who, &role, Change::Take).await,
+            RoleCommand::Grant { who, role } => self.change_role(&who, &role, Change::Grant).await,
+            RoleCommand::Take { who, role } => self.change_role(&who, &role, Change::Take).await,
         }
     }
 
-    async fn change_role(&self, who: &Who, role: &str, change: Change) -> Result<Done, OperateFault> {
+    async fn change_role(&self, who: &Who, role: &str, change: Change) -> Result<Done, AdminError> {
         let role = role_named(role)?;
         let (corp_id, employee_id) = self.named(who)?;
         let (changed, sessions) = self.roles.change(&corp_id, &employee_id, &role, change).await.map_err(failed)?;
         if changed == RoleChange::NoEmployee {
             return Err(self.nobody(who).await);
         }
-        let changed = accepted(changed, || OperateFault::no_employee(who), who)?;
+        let changed = accepted(changed, || AdminError::no_employee(who), who)?;
         let note = self.note_on(&corp_id, &employee_id, &role, change).await?;
         if changed == RoleChange::Unchanged && sessions == 0 {
             return match note.filter(|_| change == Change::Take) {
-                Some(note) => Err(OperateFault::Refused(note)),
+                Some(note) => Err(AdminError::Refused(note)),
                 None => Ok(Done::Unchanged),
             };
         }
@@ -101,7 +101,7 @@ impl Operator {
         employee_id: &EmployeeId,
         role: &RoleName,
         change: Change,
-    ) -> Result<Option<String>, OperateFault> {
+    ) -> Result<Option<String>, AdminError> {
         match change {
             Change::Grant if !ROLES.contains(&role.as_str()) => {
                 Ok(Some(format!("`{role}` is none of {}: only rules of your own can know it", ROLES.join(", "))))

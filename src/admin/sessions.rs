@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Done, MOST, OperateFault, Operator, Who, failed, typed_name};
+use super::{AdminError, Done, MOST, Operator, Who, failed, typed_name};
 use crate::domain::device;
 use crate::domain::session::{EndCause, Session, SessionId};
 
 /// An order about sessions.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum SessionOrder {
+pub enum SessionCommand {
     /// Shows live ones.
     List {
         /// Of one employee only.
@@ -27,19 +27,19 @@ pub enum SessionOrder {
     },
 }
 
-impl SessionOrder {
-    pub(super) fn words(&self) -> Option<String> {
+impl SessionCommand {
+    pub(super) fn description(&self) -> Option<String> {
         match self {
-            SessionOrder::List { .. } => None,
-            SessionOrder::End { id } => Some(format!("end {}", typed_name(id))),
-            SessionOrder::EndAll { .. } => Some("end --employee".to_owned()),
+            SessionCommand::List { .. } => None,
+            SessionCommand::End { id } => Some(format!("end {}", typed_name(id))),
+            SessionCommand::EndAll { .. } => Some("end --employee".to_owned()),
         }
     }
 
     pub(super) fn who(&self) -> Option<&Who> {
         match self {
-            SessionOrder::List { .. } | SessionOrder::End { .. } => None,
-            SessionOrder::EndAll { who } => Some(who),
+            SessionCommand::List { .. } | SessionCommand::End { .. } => None,
+            SessionCommand::EndAll { who } => Some(who),
         }
     }
 }
@@ -87,9 +87,9 @@ impl SessionRow {
 }
 
 impl Operator {
-    pub(super) async fn session(&self, order: SessionOrder) -> Result<Done, OperateFault> {
+    pub(super) async fn session(&self, order: SessionCommand) -> Result<Done, AdminError> {
         match order {
-            SessionOrder::List { who } => {
+            SessionCommand::List { who } => {
                 let sessions = match who {
                     None => self.live.store().all(MOST).await.map_err(failed)?,
                     Some(who) => {
@@ -103,15 +103,15 @@ impl Operator {
                 };
                 Ok(Done::Sessions(sessions.into_iter().map(SessionRow::of).collect()))
             }
-            SessionOrder::End { id } => {
+            SessionCommand::End { id } => {
                 let id = SessionId::new(id);
                 if self.live.store().find(&id).await.map_err(failed)?.is_none() {
-                    return Err(OperateFault::NotThere(format!("there is no live session {id}")));
+                    return Err(AdminError::NotThere(format!("there is no live session {id}")));
                 }
                 self.live.end(&id, EndCause::Operator).await.map_err(failed)?;
                 Ok(Done::changed(1))
             }
-            SessionOrder::EndAll { who } => {
+            SessionCommand::EndAll { who } => {
                 // By name alone: somebody who was removed may have left sessions behind.
                 let (corp_id, employee_id) = self.named(&who)?;
                 let ended = self.live.end_all_of(&corp_id, &employee_id, EndCause::Operator).await.map_err(failed)?;

@@ -14,24 +14,28 @@ use pingora_http::ResponseHeader;
 use pingora_proxy::Session as Exchange;
 use tokio::io::AsyncWriteExt;
 
-use super::{Gateway, Lines, Passage, view};
+use super::{Gateway, Lines, RequestContext, view};
 use crate::pipeline::forward;
 
 impl Gateway {
     /// Brings a plain question to its upstream and the answer to the client.
-    pub(super) async fn ask(&self, exchange: &mut Exchange, passage: &mut Passage) -> pingora_core::Result<()> {
-        let question = self.put_in_words(exchange, passage)?;
-        let (mut upstream, peer) = self.put(exchange, passage, &question).await?;
+    pub(super) async fn proxy_bodyless_get(
+        &self,
+        exchange: &mut Exchange,
+        context: &mut RequestContext,
+    ) -> pingora_core::Result<()> {
+        let question = self.encode_head(exchange, context)?;
+        let (mut upstream, peer) = self.send_with_retry(exchange, context, &question).await?;
         let answer = loop {
             let mut answer = upstream.resp_header().map(copy).ok_or_else(|| internal("an answer without a head"))?;
-            self.hear(&mut answer, passage)?;
+            self.rewrite_response(&mut answer, context)?;
             if !answer.status.is_informational() {
                 break answer;
             }
             exchange.write_response_header(Box::new(answer), false).await.map_err(Failure::into_down)?;
             unless_gone(exchange, upstream.read_response()).await?;
         };
-        bring(exchange, &mut upstream, answer).await?;
+        relay_response(exchange, &mut upstream, answer).await?;
         upstream.respect_keepalive();
         if let Some(stream) = upstream.reuse().await {
             self.connector.release_stream(stream, peer.reuse_hash(), peer.idle_timeout());
@@ -39,27 +43,29 @@ impl Gateway {
         Ok(())
     }
 
-    fn put_in_words(&self, exchange: &Exchange, passage: &mut Passage) -> pingora_core::Result<Vec<u8>> {
-        let (Some(pass), Some(arrival)) = (&passage.pass, &passage.arrival) else { return Err(internal("no permit")) };
+    fn encode_head(&self, exchange: &Exchange, context: &mut RequestContext) -> pingora_core::Result<Vec<u8>> {
+        let (Some(permit), Some(arrival)) = (&context.permit, &context.arrival) else {
+            return Err(internal("no permit"));
+        };
         let lines = Lines(&exchange.req_header().headers);
-        forward::write_head(&self.gate, pass, arrival, &view(exchange, &lines)).map_err(|error| {
-            passage.error = Some(error);
+        forward::write_head(&self.gate, permit, arrival, &view(exchange, &lines)).map_err(|error| {
+            context.error = Some(error);
             internal("the head cannot be forwarded")
         })
     }
 
     /// Asks, and waits for the head of the answer.
-    async fn put(
+    async fn send_with_retry(
         &self,
         exchange: &mut Exchange,
-        passage: &mut Passage,
+        context: &mut RequestContext,
         question: &[u8],
     ) -> pingora_core::Result<(Box<UpstreamExchange>, &HttpPeer)> {
-        let Some(pass) = &passage.pass else { return Err(internal("no permit")) };
+        let Some(permit) = &context.permit else { return Err(internal("no permit")) };
         let (mut failed, mut fresh) = (0, false);
         loop {
-            let peer = self.upstreams.next(&pass.rule.upstream);
-            passage.sent_upstream = Some(Instant::now());
+            let peer = self.upstreams.next(&permit.rule.upstream);
+            context.sent_upstream = Some(Instant::now());
             let connected = if fresh {
                 self.connector.new_stream(peer).await.map(|stream| (stream, false))
             } else {
@@ -67,7 +73,7 @@ impl Gateway {
             };
             let (stream, reused) = match connected {
                 Ok(connected) => connected,
-                Err(_) if failed < self.upstreams.retries(&pass.rule.upstream) => {
+                Err(_) if failed < self.upstreams.retries(&permit.rule.upstream) => {
                     failed += 1;
                     continue;
                 }
@@ -112,7 +118,7 @@ async fn send(mut stream: Stream, question: &[u8], peer: &HttpPeer) -> pingora_c
 }
 
 /// Passes an answer on, piece by piece.
-async fn bring(
+async fn relay_response(
     exchange: &mut Exchange,
     upstream: &mut UpstreamExchange,
     mut answer: ResponseHeader,

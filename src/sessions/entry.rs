@@ -7,15 +7,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwapOption;
 use papaya::Equivalent;
 
-use super::known::Known;
+use super::cached::CachedSession;
 use crate::domain::clock::Timestamp;
 use crate::domain::session::Session;
 
 /// One session in memory.
 #[derive(Debug, Default)]
-pub(super) struct LiveSession {
+pub(super) struct CacheEntry {
     /// Nothing until the store has answered, and nothing again once it is over.
-    known: ArcSwapOption<Known>,
+    known: ArcSwapOption<CachedSession>,
     ended: AtomicBool,
     /// When it was last used here, in milliseconds; 0 if it was not.
     seen: AtomicI64,
@@ -35,9 +35,9 @@ const SEEN_EVERY: i64 = 5_000;
 /// How far the store's note may fall behind.
 const NOTED_EVERY: i64 = 60_000;
 
-impl LiveSession {
+impl CacheEntry {
     /// The state now; nothing if the session is over, by revocation or by the clock.
-    pub(super) fn state(&self, now: Timestamp) -> Option<Arc<Known>> {
+    pub(super) fn state(&self, now: Timestamp) -> Option<Arc<CachedSession>> {
         let known = self.known.load_full()?;
         if self.is_over() || known.session.is_expired(now) { None } else { Some(known) }
     }
@@ -48,8 +48,8 @@ impl LiveSession {
     }
 
     /// Takes a record over unless a newer one is there or the session has ended meanwhile.
-    pub(super) fn learn(&self, session: Session) {
-        let fresh = Arc::new(Known::new(session));
+    pub(super) fn update(&self, session: Session) {
+        let fresh = Arc::new(CachedSession::new(session));
         self.known.rcu(|current| match current {
             Some(known) if known.session.version >= fresh.session.version => Some(known.clone()),
             _ => Some(fresh.clone()),
@@ -81,7 +81,7 @@ impl LiveSession {
         })
     }
 
-    /// Whether nobody can learn anything from it or hang anything on it any more.
+    /// Whether nobody can update anything from it or attach_token anything on it any more.
     pub(super) fn is_over(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }
@@ -102,7 +102,7 @@ impl LiveSession {
     }
 
     /// Hangs a token on it that is not there yet. `put` runs before anybody else can take the tokens off.
-    pub(super) fn hang(&self, token: TokenKey, put: impl FnOnce(TokenKey)) {
+    pub(super) fn attach_token(&self, token: TokenKey, put: impl FnOnce(TokenKey)) {
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         if tokens.len() < TOKENS_PER_SESSION && !tokens.contains(&token) {
             tokens.push(token.clone());

@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::employees::account;
-use super::{Done, MOST, OperateFault, Operator, Typed, Who, accepted, failed, role_named, typed_name};
+use super::{AdminError, Done, MOST, Operator, Typed, Who, accepted, failed, role_named, typed_name};
 use crate::directory::RoleChange;
-use crate::directory::factors::{InPlaceOf, Tried};
+use crate::directory::factors::{ExpectedPassword, FactorKind};
 use crate::directory::people::AgentEdit;
 use crate::domain::employee::Employee;
 use crate::domain::language::Language;
@@ -15,7 +15,7 @@ use crate::signin::password::NewPassword;
 /// An order about agents.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum AgentOrder {
+pub enum AgentCommand {
     /// Shows them.
     List,
     /// Makes an employee an agent.
@@ -55,53 +55,53 @@ pub enum AgentOrder {
     },
 }
 
-impl AgentOrder {
-    pub(super) fn words(&self) -> Option<String> {
-        let words = match self {
-            AgentOrder::List => return None,
-            AgentOrder::Add { role, otp_required, .. } => {
+impl AgentCommand {
+    pub(super) fn description(&self) -> Option<String> {
+        let description = match self {
+            AgentCommand::List => return None,
+            AgentCommand::Add { role, otp_required, .. } => {
                 format!("add --role {} --otp-required {otp_required}", typed_name(role))
             }
-            AgentOrder::Change { role, otp_required, .. } => {
+            AgentCommand::Change { role, otp_required, .. } => {
                 let role = role.as_ref().map(|role| format!(" --role {}", typed_name(role)));
                 let otp = otp_required.map(|required| format!(" --otp-required {required}"));
                 format!("change{}{}", role.unwrap_or_default(), otp.unwrap_or_default())
             }
-            AgentOrder::Remove { .. } => "remove".to_owned(),
-            AgentOrder::SetPassword { .. } => "password".to_owned(),
-            AgentOrder::ClearPassword { .. } => "password --clear".to_owned(),
+            AgentCommand::Remove { .. } => "remove".to_owned(),
+            AgentCommand::SetPassword { .. } => "password".to_owned(),
+            AgentCommand::ClearPassword { .. } => "password --clear".to_owned(),
         };
-        Some(words)
+        Some(description)
     }
 
     pub(super) fn who(&self) -> Option<&Who> {
         match self {
-            AgentOrder::List => None,
-            AgentOrder::Add { who, .. }
-            | AgentOrder::Change { who, .. }
-            | AgentOrder::Remove { who }
-            | AgentOrder::SetPassword { who, .. }
-            | AgentOrder::ClearPassword { who } => Some(who),
+            AgentCommand::List => None,
+            AgentCommand::Add { who, .. }
+            | AgentCommand::Change { who, .. }
+            | AgentCommand::Remove { who }
+            | AgentCommand::SetPassword { who, .. }
+            | AgentCommand::ClearPassword { who } => Some(who),
         }
     }
 }
 
 impl Operator {
-    pub(super) async fn agent(&self, order: AgentOrder) -> Result<Done, OperateFault> {
+    pub(super) async fn agent(&self, order: AgentCommand) -> Result<Done, AdminError> {
         match order {
-            AgentOrder::List => self.directory.agents(MOST).await.map(Done::Agents).map_err(failed),
-            AgentOrder::Add { who, role, otp_required } => {
+            AgentCommand::List => self.directory.agents(MOST).await.map(Done::Agents).map_err(failed),
+            AgentCommand::Add { who, role, otp_required } => {
                 let (employee, role) = (self.known(&who).await?, role_named(&role)?);
                 let added = self.directory.add_agent(account(&employee), &role, otp_required).await.map_err(failed)?;
                 if added == RoleChange::Unchanged {
                     let id = &who.employee_id;
-                    return Err(OperateFault::Refused(format!(
+                    return Err(AdminError::Refused(format!(
                         "{id} is an agent already; `deskgate agent change {id}` changes the record"
                     )));
                 }
                 self.changed_agent(&who, added).await
             }
-            AgentOrder::Change { who, role, otp_required } => {
+            AgentCommand::Change { who, role, otp_required } => {
                 let employee = self.known(&who).await?;
                 let role = role.as_deref().map(role_named).transpose()?;
                 let edit = AgentEdit { role: role.as_ref(), otp_required };
@@ -115,24 +115,24 @@ impl Operator {
                     done
                 })
             }
-            AgentOrder::Remove { who } => {
+            AgentCommand::Remove { who } => {
                 let employee = self.known(&who).await?;
                 let removed = self.directory.remove_agent(account(&employee)).await.map_err(failed)?;
                 if removed == RoleChange::NoEmployee {
                     // An order before this one may have got as far as the directory only.
                     return match self.end_password_sessions(&employee, Done::Unchanged).await? {
-                        Done::Unchanged => Err(OperateFault::no_agent(&who)),
+                        Done::Unchanged => Err(AdminError::no_agent(&who)),
                         done => Ok(done),
                     };
                 }
                 let done = self.changed_agent(&who, removed).await?;
                 self.end_password_sessions(&employee, done).await
             }
-            AgentOrder::SetPassword { who, password } => self.set_password(&who, &password.0).await,
-            AgentOrder::ClearPassword { who } => {
+            AgentCommand::SetPassword { who, password } => self.set_password(&who, &password.0).await,
+            AgentCommand::ClearPassword { who } => {
                 let employee = self.known(&who).await?;
                 if self.directory.agent(account(&employee)).await.map_err(failed)?.is_none() {
-                    return Err(OperateFault::no_agent(&who));
+                    return Err(AdminError::no_agent(&who));
                 }
                 let cleared = self.directory.clear_password(account(&employee)).await.map_err(failed)?;
                 let done = Done::of(cleared);
@@ -142,14 +142,14 @@ impl Operator {
     }
 
     /// A record that gives a role gives it to live sessions as well.
-    async fn changed_agent(&self, who: &Who, change: RoleChange) -> Result<Done, OperateFault> {
-        accepted(change, || OperateFault::no_agent(who), who)?;
+    async fn changed_agent(&self, who: &Who, change: RoleChange) -> Result<Done, AdminError> {
+        accepted(change, || AdminError::no_agent(who), who)?;
         let employee = self.known(who).await?;
         Ok(Done::changed(self.follow_roles(account(&employee)).await?))
     }
 
     /// Whoever has signed in with a password that is no more is out. Adds their number to what was done.
-    async fn end_password_sessions(&self, employee: &Employee, done: Done) -> Result<Done, OperateFault> {
+    async fn end_password_sessions(&self, employee: &Employee, done: Done) -> Result<Done, AdminError> {
         let by_password = |session: &Session| session.login_method == LoginMethod::Password;
         let (corp_id, employee_id) = (&employee.corp_id, &employee.employee_id);
         let ended = self.live.end_those_of(corp_id, employee_id, EndCause::Operator, by_password).await;
@@ -161,19 +161,23 @@ impl Operator {
         })
     }
 
-    async fn set_password(&self, who: &Who, password: &str) -> Result<Done, OperateFault> {
+    async fn set_password(&self, who: &Who, password: &str) -> Result<Done, AdminError> {
         let employee = self.known(who).await?;
         let hints = [who.employee_id.as_str(), &employee.name, employee.corp_id.as_str(), "deskgate"];
         let password = NewPassword::check(password, &hints)
-            .map_err(|fault| OperateFault::Refused(fault.phrase().text(Language::English).to_owned()))?;
+            .map_err(|fault| AdminError::Refused(fault.phrase().text(Language::English).to_owned()))?;
         let hash = self.passwords.hash(&password).await;
-        let hash = hash.map_err(|_| OperateFault::Failed("too many sign in just now; try again".to_owned()))?;
-        let set = self.directory.set_password(account(&employee), &hash.phc(), InPlaceOf::Any).await.map_err(failed)?;
+        let hash = hash.map_err(|_| AdminError::Failed("too many sign in just now; try again".to_owned()))?;
+        let set = self
+            .directory
+            .set_password(account(&employee), &hash.phc(), ExpectedPassword::Any)
+            .await
+            .map_err(failed)?;
         if set.is_none() {
-            return Err(OperateFault::no_agent(who));
+            return Err(AdminError::no_agent(who));
         }
         // Whoever locked the account with wrong ones has not tried this one.
-        self.directory.unlock(account(&employee), Some(Tried::Password)).await.map_err(failed)?;
+        self.directory.unlock(account(&employee), Some(FactorKind::Password)).await.map_err(failed)?;
         let done = Done::changed(0);
         self.end_password_sessions(&employee, done).await
     }

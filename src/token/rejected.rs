@@ -1,7 +1,7 @@
-//! Tokens whose signature was found wrong, remembered for a while so that the same junk sent again
+//! Tokens whose signature was found wrong, remembered for a while so that the same rejected sent again
 //! costs no second check.
 //!
-//! A fixed table that overwrites in place: an attacker can push out other junk, but can neither
+//! A fixed table that overwrites in place: an attacker can push out other rejected, but can neither
 //! make it grow nor put a good token in, because only a failed signature leads here and the
 //! fingerprint is keyed with a secret of this process.
 
@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const SLOTS: usize = 4096;
 
 /// Fingerprints of bad tokens.
-pub struct Junk {
+pub struct RejectedTokens {
     slots: Box<[AtomicU64]>,
     key: RandomState,
 }
 
-impl Junk {
+impl RejectedTokens {
     /// An empty table, 32 KiB.
     pub fn new() -> Self {
         Self { slots: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(), key: RandomState::new() }
@@ -47,7 +47,7 @@ impl Junk {
     }
 }
 
-impl Default for Junk {
+impl Default for RejectedTokens {
     fn default() -> Self {
         Self::new()
     }

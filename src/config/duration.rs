@@ -7,9 +7,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// A length of time in the configuration.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Span(Duration);
+pub struct HumanDuration(Duration);
 
-impl Span {
+impl HumanDuration {
     /// From milliseconds.
     pub const fn millis(millis: u64) -> Self {
         Self(Duration::from_millis(millis))
@@ -43,13 +43,13 @@ impl Span {
     }
 }
 
-impl From<Duration> for Span {
+impl From<Duration> for HumanDuration {
     fn from(span: Duration) -> Self {
         Self(span)
     }
 }
 
-impl fmt::Display for Span {
+impl fmt::Display for HumanDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let millis = self.0.as_millis();
         for (size, unit) in [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")] {
@@ -61,22 +61,22 @@ impl fmt::Display for Span {
     }
 }
 
-impl fmt::Debug for Span {
+impl fmt::Debug for HumanDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-impl<'de> Deserialize<'de> for Span {
+impl<'de> Deserialize<'de> for HumanDuration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        Span::parse(&text).ok_or_else(|| {
+        HumanDuration::parse(&text).ok_or_else(|| {
             de::Error::custom(format!("`{text}` is not a length of time such as \"250ms\", \"30s\", \"10m\" or \"8h\""))
         })
     }
 }
 
-impl Serialize for Span {
+impl Serialize for HumanDuration {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }

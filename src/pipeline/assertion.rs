@@ -10,14 +10,14 @@ use super::arrive::Request;
 use super::{Caller, Gate, Permit};
 use crate::domain::clock::Timestamp;
 use crate::rules::AssertionKind;
-use crate::store::live::Assertion;
+use crate::sessions::CachedAssertion;
 use crate::token::assertion;
 
 /// The signed form of an identity.
 #[derive(Debug)]
-pub enum Signed {
+pub enum Assertion {
     /// The session's, which other requests carry as well.
-    Session(Arc<Assertion>),
+    Session(Arc<CachedAssertion>),
     /// This request's own.
     Request(HeaderValue),
     /// None: the rule wants it so.
@@ -27,17 +27,17 @@ pub enum Signed {
 /// Signs for a permitted request whose caller is known. What could not be signed is not forwarded.
 pub fn sign(gate: &Gate, permit: &mut Permit, request: &Request<'_>, now: Timestamp) {
     let Permit::Upstream(pass) = permit else { return };
-    let Caller::Known(known) = &pass.caller else { return };
+    let Caller::SignedIn(known) = &pass.caller else { return };
     let (session, upstream) = (&known.session, &pass.rule.upstream.name);
     pass.assertion = match pass.rule.assertion {
         AssertionKind::Session => {
             let sign = || gate.tokens.assert_identity(session, upstream, now);
-            known.assertion(upstream, now, assertion::FRESH, sign).map(Signed::Session)
+            known.assertion(upstream, now, assertion::FRESH, sign).map(Assertion::Session)
         }
         AssertionKind::Request => {
             let signed = gate.tokens.assert_request(session, upstream, request.head.method, &request.path, now);
-            HeaderValue::from_maybe_shared(Bytes::from(signed)).ok().map(Signed::Request)
+            HeaderValue::from_maybe_shared(Bytes::from(signed)).ok().map(Assertion::Request)
         }
-        AssertionKind::Off => Some(Signed::Off),
+        AssertionKind::Off => Some(Assertion::Off),
     };
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pingora_core::apps::ServerApp;
-use pingora_core::listeners::tls::Acceptor;
+use pingora_core::listeners::tls::Acceptor as TlsAcceptor;
 use pingora_core::protocols::l4::socket::SocketAddr as EngineAddress;
 use pingora_core::protocols::l4::stream::Stream as TcpTransport;
 use pingora_core::protocols::{GetSocketDigest, SocketDigest, Stream, TcpKeepalive};
@@ -33,18 +33,18 @@ pub fn keepalive() -> TcpKeepalive {
 }
 
 /// Everything that a new connection needs.
-pub struct Door {
+pub struct Acceptor {
     /// The engine.
     pub proxy: Arc<HttpProxy<Gateway>>,
     /// Speaks TLS, if we do.
-    pub tls: Option<Arc<Acceptor>>,
+    pub tls: Option<Arc<TlsAcceptor>>,
     /// For heads.
     pub limits: HeadLimits,
     /// Places for connections.
     pub places: Arc<Semaphore>,
 }
 
-impl Door {
+impl Acceptor {
     /// Accepts connections until `shutdown` says stop.
     pub async fn open(self: Arc<Self>, listener: TcpListener, mut shutdown: watch::Receiver<bool>) {
         loop {

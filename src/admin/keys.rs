@@ -8,15 +8,15 @@ use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex, MutexGuard};
 
-use super::{Done, OperateFault, failed};
+use super::{AdminError, Done, failed};
 use crate::config::TokenAlgorithm;
 use crate::domain::clock::{Clock, Timestamp};
 use crate::domain::session::{EndCause, KeyId, Session};
+use crate::sessions::SessionCache;
 use crate::store::StoreError;
-use crate::store::live::Live;
 use crate::token::Tokens;
 use crate::token::keys::{Key, name};
-use crate::token::ring::{self, KeyFate, KeyFault, KeyRing, KeyState};
+use crate::token::ring::{self, KeyFault, KeyRing, KeyState, KeyValidity};
 
 /// Sessions that are changed at once after a key has gone: the store groups what comes together.
 const AT_ONCE: usize = 64;
@@ -24,7 +24,7 @@ const AT_ONCE: usize = 64;
 /// An order about keys.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum KeyOrder {
+pub enum KeyCommand {
     /// Shows them.
     List,
     /// Makes a new one.
@@ -39,13 +39,13 @@ pub enum KeyOrder {
     },
 }
 
-impl KeyOrder {
-    pub(super) fn words(&self) -> Option<String> {
+impl KeyCommand {
+    pub(super) fn description(&self) -> Option<String> {
         match self {
-            KeyOrder::List => None,
-            KeyOrder::Rotate { turn: Turn::Later } => Some("rotate".to_owned()),
-            KeyOrder::Rotate { turn: Turn::Now } => Some("rotate --now".to_owned()),
-            KeyOrder::Remove { id } => Some(format!("remove {}", super::typed_name(id))),
+            KeyCommand::List => None,
+            KeyCommand::Rotate { turn: Turn::Later } => Some("rotate".to_owned()),
+            KeyCommand::Rotate { turn: Turn::Now } => Some("rotate --now".to_owned()),
+            KeyCommand::Remove { id } => Some(format!("remove {}", super::typed_name(id))),
         }
     }
 }
@@ -72,7 +72,8 @@ pub struct KeyRow {
     /// From when on it signs.
     pub signs_from: String,
     /// Until when what it signed is believed, if that is known.
-    pub believed_until: Option<String>,
+    #[serde(rename = "believed_until")]
+    pub valid_until: Option<String>,
 }
 
 impl KeyRow {
@@ -82,7 +83,7 @@ impl KeyRow {
             algorithm: name(key.algorithm()).to_owned(),
             state,
             signs_from: key.start().iso8601(),
-            believed_until: end.map(Timestamp::iso8601),
+            valid_until: end.map(Timestamp::iso8601),
         }
     }
 }
@@ -101,10 +102,10 @@ pub struct KeySettings {
 }
 
 /// Looks after the keys of a gateway.
-pub struct KeyDesk {
+pub struct KeyRotation {
     settings: KeySettings,
     tokens: Arc<Tokens>,
-    live: Arc<Live>,
+    live: Arc<SessionCache>,
     clock: Clock,
     /// One change of the folder at a time.
     turn: Mutex<()>,
@@ -112,18 +113,18 @@ pub struct KeyDesk {
     settling: Mutex<()>,
 }
 
-impl KeyDesk {
+impl KeyRotation {
     /// Of these tokens and sessions.
-    pub fn new(settings: KeySettings, tokens: Arc<Tokens>, live: Arc<Live>, clock: Clock) -> Self {
+    pub fn new(settings: KeySettings, tokens: Arc<Tokens>, live: Arc<SessionCache>, clock: Clock) -> Self {
         Self { settings, tokens, live, clock, turn: Mutex::default(), settling: Mutex::default() }
     }
 
-    pub(super) async fn run(&self, order: KeyOrder) -> Result<Done, OperateFault> {
+    pub(super) async fn run(&self, order: KeyCommand) -> Result<Done, AdminError> {
         let _turn = self.turn.lock().await;
         match order {
-            KeyOrder::List => Ok(Done::Keys(self.tokens.keys().states(self.clock.now()).map(KeyRow::of).collect())),
-            KeyOrder::Rotate { turn } => self.rotate(turn).await,
-            KeyOrder::Remove { id } => self.remove(&KeyId::new(id)).await,
+            KeyCommand::List => Ok(Done::Keys(self.tokens.keys().states(self.clock.now()).map(KeyRow::of).collect())),
+            KeyCommand::Rotate { turn } => self.rotate(turn).await,
+            KeyCommand::Remove { id } => self.remove(&KeyId::new(id)).await,
         }
     }
 
@@ -137,7 +138,7 @@ impl KeyDesk {
         self.turn.lock().await
     }
 
-    /// Takes keys into use, if they are others than before; [`KeyDesk::settle`] is to follow.
+    /// Takes keys into use, if they are others than before; [`KeyRotation::settle`] is to follow.
     pub fn take(&self, ring: KeyRing) {
         let before = self.tokens.keys();
         if ring.is_same_as(&before) {
@@ -151,15 +152,15 @@ impl KeyDesk {
         }
     }
 
-    async fn rotate(&self, turn: Turn) -> Result<Done, OperateFault> {
+    async fn rotate(&self, turn: Turn) -> Result<Done, AdminError> {
         let now = self.clock.now();
         let ring = self.tokens.keys();
-        let waiting = ring.states(now).find(|(_, state, _)| *state == KeyState::Waiting);
+        let waiting = ring.states(now).find(|(_, state, _)| *state == KeyState::Pending);
         let wanted = match (turn, waiting) {
             (Turn::Now, _) => now,
             (Turn::Later, None) => now.plus(self.settings.lead),
             (Turn::Later, Some((key, ..))) => {
-                return Err(OperateFault::Refused(format!(
+                return Err(AdminError::Refused(format!(
                     "key {} takes over at {} already; `--now` makes another one that signs at once",
                     key.id(),
                     key.start().iso8601()
@@ -176,18 +177,18 @@ impl KeyDesk {
         let sessions = self.reload().await?;
         let ring = self.tokens.keys();
         let row = ring.states(now).find(|(key, ..)| *key.id() == id).map(KeyRow::of);
-        let key = row.ok_or_else(|| OperateFault::Failed(format!("key {id} was made and is not there")))?;
+        let key = row.ok_or_else(|| AdminError::Failed(format!("key {id} was made and is not there")))?;
         Ok(Done::KeyMade { key, sessions })
     }
 
-    async fn remove(&self, id: &KeyId) -> Result<Done, OperateFault> {
+    async fn remove(&self, id: &KeyId) -> Result<Done, AdminError> {
         let now = self.clock.now();
         let ring = self.tokens.keys();
         let Some((key, state, _)) = ring.states(now).find(|(key, ..)| key.id() == id) else {
-            return Err(OperateFault::NotThere(format!("there is no key {id}; see `deskgate key list`")));
+            return Err(AdminError::NotThere(format!("there is no key {id}; see `deskgate key list`")));
         };
         if state == KeyState::Signing {
-            return Err(OperateFault::Refused(format!(
+            return Err(AdminError::Refused(format!(
                 "key {id} is the one that signs; `deskgate key rotate --now` puts another in its place"
             )));
         }
@@ -198,7 +199,7 @@ impl KeyDesk {
         Ok(Done::changed(sessions))
     }
 
-    async fn reload(&self) -> Result<usize, OperateFault> {
+    async fn reload(&self) -> Result<usize, AdminError> {
         self.take(self.read().map_err(failed)?);
         self.settle().await.map_err(failed)
     }
@@ -211,12 +212,13 @@ impl KeyDesk {
         let ring = self.tokens.keys();
         let sessions = self.live.store().all(usize::MAX).await?;
         let changes = sessions.into_iter().filter_map(|session| {
-            let fate = match session.key_id.as_ref().map_or_else(|| ring.fate_of_unknown(), |id| ring.fate(id)) {
-                KeyFate::Until(end) if end < session.expires_at => KeyFate::Until(end),
-                KeyFate::Gone => KeyFate::Gone,
-                KeyFate::Until(_) | KeyFate::Open => return None,
-            };
-            Some(self.end_with_key(session, fate))
+            let validity =
+                match session.key_id.as_ref().map_or_else(|| ring.validity_of_unknown(), |id| ring.validity(id)) {
+                    KeyValidity::Until(end) if end < session.expires_at => KeyValidity::Until(end),
+                    KeyValidity::Gone => KeyValidity::Gone,
+                    KeyValidity::Until(_) | KeyValidity::Open => return None,
+                };
+            Some(self.end_with_key(session, validity))
         });
         let mut running = futures::stream::iter(changes).buffer_unordered(AT_ONCE);
         let mut changed = 0;
@@ -230,11 +232,11 @@ impl KeyDesk {
         Ok(changed)
     }
 
-    async fn end_with_key(&self, session: Session, fate: KeyFate) -> Result<(), StoreError> {
-        match fate {
-            KeyFate::Gone => self.live.end(&session.id, EndCause::KeyRemoved).await,
-            KeyFate::Until(end) => self.live.shorten(&session.id, end).await.map(|_| ()),
-            KeyFate::Open => Ok(()),
+    async fn end_with_key(&self, session: Session, validity: KeyValidity) -> Result<(), StoreError> {
+        match validity {
+            KeyValidity::Gone => self.live.end(&session.id, EndCause::KeyRemoved).await,
+            KeyValidity::Until(end) => self.live.shorten(&session.id, end).await.map(|_| ()),
+            KeyValidity::Open => Ok(()),
         }
     }
 }

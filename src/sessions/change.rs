@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
-use super::{Known, Live};
+use super::{CachedSession, SessionCache};
 use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, Employee, EmployeeId};
 use crate::domain::role::{self, RoleName};
 use crate::domain::session::{EndCause, Session, SessionId, Stage};
-use crate::store::{Outcome, StoreError};
+use crate::domain::write::WriteOutcome;
+use crate::store::StoreError;
 
 /// What became of a change to a session.
 #[derive(Debug)]
-pub enum Switched {
+pub enum SessionUpdate {
     /// It was made.
-    Done(Arc<Known>),
+    Done(Arc<CachedSession>),
     /// The session is over.
     Gone,
     /// The session does not hold the role.
@@ -23,7 +24,7 @@ pub enum Switched {
 /// How often sessions that are to end are looked for. Who signs in again and again meanwhile does not hold it up.
 const ROUNDS: usize = 8;
 
-impl Live {
+impl SessionCache {
     /// Keeps a new session.
     pub async fn create(&self, session: &Session) -> Result<(), StoreError> {
         self.store.create(session).await
@@ -37,7 +38,7 @@ impl Live {
     }
 
     /// Makes another of the held roles the active one.
-    pub async fn switch_role(&self, id: &SessionId, role: &RoleName) -> Result<Switched, StoreError> {
+    pub async fn switch_role(&self, id: &SessionId, role: &RoleName) -> Result<SessionUpdate, StoreError> {
         self.change(id, |session| {
             if !session.holds(role.as_str()) {
                 return false;
@@ -51,7 +52,7 @@ impl Live {
     }
 
     /// Steps a session up until `until`. A half-authenticated one stays one.
-    pub async fn step_up(&self, id: &SessionId, until: Timestamp) -> Result<Switched, StoreError> {
+    pub async fn step_up(&self, id: &SessionId, until: Timestamp) -> Result<SessionUpdate, StoreError> {
         self.change(id, |session| {
             session.stepped_up_until = Some(until);
             true
@@ -61,7 +62,7 @@ impl Live {
 
     /// Takes a half-authenticated session out of use: it tells of itself until `end`, and opens nothing new. Not held, if
     /// it is none.
-    pub async fn spend(&self, id: &SessionId, end: Timestamp) -> Result<Switched, StoreError> {
+    pub async fn spend(&self, id: &SessionId, end: Timestamp) -> Result<SessionUpdate, StoreError> {
         self.change(id, |session| {
             if session.stage != Stage::OtpBinding {
                 return false;
@@ -74,7 +75,7 @@ impl Live {
     }
 
     /// Lets a session go on with another local password than the one that opened it.
-    pub async fn repass(&self, id: &SessionId, password_id: &str) -> Result<Switched, StoreError> {
+    pub async fn set_password_id(&self, id: &SessionId, password_id: &str) -> Result<SessionUpdate, StoreError> {
         self.change(id, |session| {
             session.password_id = Some(password_id.to_owned());
             true
@@ -83,7 +84,7 @@ impl Live {
     }
 
     /// Lets a session end at `end`, if it would go on longer.
-    pub async fn shorten(&self, id: &SessionId, end: Timestamp) -> Result<Switched, StoreError> {
+    pub async fn shorten(&self, id: &SessionId, end: Timestamp) -> Result<SessionUpdate, StoreError> {
         self.change(id, |session| {
             session.expires_at = session.expires_at.min(end);
             true
@@ -192,17 +193,17 @@ impl Live {
     }
 
     /// Changes a record, again and again until nobody came in between. `edit` says whether it may.
-    async fn change(&self, id: &SessionId, edit: impl Fn(&mut Session) -> bool) -> Result<Switched, StoreError> {
+    async fn change(&self, id: &SessionId, edit: impl Fn(&mut Session) -> bool) -> Result<SessionUpdate, StoreError> {
         loop {
-            let Some(mut session) = self.store.find(id).await? else { return Ok(Switched::Gone) };
+            let Some(mut session) = self.store.find(id).await? else { return Ok(SessionUpdate::Gone) };
             let seen = session.version;
             if !edit(&mut session) {
-                return Ok(Switched::NotHeld);
+                return Ok(SessionUpdate::NotHeld);
             }
             session.version = seen.next();
-            if self.store.replace(&session, seen).await? == Outcome::Done {
+            if self.store.replace(&session, seen).await? == WriteOutcome::Applied {
                 self.changed(&session);
-                return Ok(Switched::Done(Arc::new(Known::new(session))));
+                return Ok(SessionUpdate::Done(Arc::new(CachedSession::new(session))));
             }
         }
     }
