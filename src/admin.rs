@@ -344,7 +344,7 @@ impl Operator {
 
     /// What a change of the directory means for live sessions: they have the roles of now.
     async fn follow_roles(&self, whose: Account<'_>) -> Result<usize, AdminError> {
-        self.roles.follow(whose.corp_id, whose.employee_id).await.map_err(failed)
+        self.roles.sync_sessions(whose.corp_id, whose.employee_id).await.map_err(failed)
     }
 }
 

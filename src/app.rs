@@ -19,7 +19,9 @@ use url::Url;
 
 use crate::admin::keys::{KeyRotation, KeySettings};
 use crate::admin::{self, Operator};
-use crate::api::{Api, Operations};
+use crate::api::Api;
+use crate::api::ready::Readiness;
+use crate::api::site::Site;
 use crate::config::{BindProof, Config, LimitsConfig};
 use crate::domain::client::Client;
 use crate::domain::clock::{Clock, Timestamp};
@@ -36,7 +38,7 @@ use crate::sessions::SessionCache;
 use crate::signin::devices::Devices;
 use crate::signin::password::{PasswordSettings, Passwords};
 use crate::signin::roles::Roles;
-use crate::signin::{Parts, Settings, SignIn};
+use crate::signin::{Dependencies, Services, Settings};
 use crate::sockets::registry::Registry;
 use crate::store::counters::InMemory;
 use crate::token::Tokens;
@@ -112,7 +114,7 @@ pub struct App {
     gate: Arc<Gate>,
     keys: Arc<KeyRotation>,
     registry: Arc<Registry>,
-    operations: Arc<Operations>,
+    readiness: Arc<Readiness>,
     certificate: Option<tls::Certificate>,
     shutdown: watch::Sender<bool>,
     /// The first client address.
@@ -158,11 +160,11 @@ impl App {
         let passwords = Arc::new(Passwords::new(PasswordSettings::default()));
         let roles = Roles::new(live.clone(), directory.clone(), config.directory.fallback_role());
         let registry = Arc::new(Registry::default());
-        let operations = Arc::new(Operations::default());
-        let signin = Arc::new(SignIn::new(
-            settings(&config, issuer),
-            Parts {
-                live: live.clone(),
+        let readiness = Arc::new(Readiness::new(store.clone(), directory.clone(), config.server.development_mode()));
+        let signin = Arc::new(Services::new(
+            settings(&config, issuer.clone()),
+            Dependencies {
+                sessions: live.clone(),
                 directory: directory.clone(),
                 platform,
                 tokens: tokens.clone(),
@@ -174,7 +176,7 @@ impl App {
                 metrics: metrics.clone(),
             },
         ));
-        let gate = Arc::new(gate(&config, rules, tokens, live.clone(), metrics.clone(), clock.clone()));
+        let gate = Arc::new(gate(&config, rules, tokens.clone(), live.clone(), metrics.clone(), clock.clone()));
         say_modes(&config, &metrics);
 
         // Changes are followed before the first request can be answered.
@@ -199,7 +201,10 @@ impl App {
             gate: gate.clone(),
             api: Api {
                 signin,
-                operations: operations.clone(),
+                tokens,
+                clock,
+                readiness: readiness.clone(),
+                site: Site { public_url: issuer, clients: config.clients.clone(), platform: config.platform.kind },
                 limits: config.limits.clone(),
                 secure_cookies: config.server.public_url.scheme() == "https",
             },
@@ -234,7 +239,7 @@ impl App {
             gate,
             keys,
             registry,
-            operations,
+            readiness,
             certificate,
             shutdown,
             listen,
@@ -292,7 +297,7 @@ impl App {
     /// Stops: says so at `/api/ready`, closes sockets with 1001, lets open requests end, up to the
     /// configured time.
     pub async fn stop(self) {
-        self.operations.drain();
+        self.readiness.drain();
         self.registry.drain();
         let deadline = tokio::time::Instant::now() + self.config.server.drain.get();
         // Listening goes on while requests end, so that whoever still comes hears why instead of a reset.
@@ -356,7 +361,6 @@ fn open_keys(config: &Config, now: Timestamp) -> Result<KeyRing, KeyFault> {
 
 fn settings(config: &Config, public_url: String) -> Settings {
     Settings {
-        platform: config.platform.kind,
         main_corp: config.platform.main_corp(),
         public_url,
         clients: config.clients.clone(),
@@ -366,8 +370,8 @@ fn settings(config: &Config, public_url: String) -> Settings {
         confirm: config.qr.confirm,
         flow_cookie: config.oauth2.require_flow_cookie,
         flow_lifetime: config.oauth2.flow_lifetime.get(),
-        otp_valid_for: config.otp.valid_for.get(),
-        login_log: config.directory.login_log.get(),
+        step_up_lifetime: config.otp.valid_for.get(),
+        log_retention: config.directory.login_log.get(),
         bind_proof: config.bind.proof,
         development: config.server.development_mode(),
     }

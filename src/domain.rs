@@ -1,5 +1,7 @@
 //! The words of the specification as types. Uses nothing else of ours.
 
+pub mod bind_claim;
+
 pub mod client;
 
 pub mod clock;

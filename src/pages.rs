@@ -2,13 +2,13 @@
 //! goes in through [`fill`], which escapes it.
 
 use crate::config::PlatformKind;
+use crate::domain::bind_claim::BindClaim;
 use crate::domain::client::Client;
 use crate::domain::clock::Timestamp;
 use crate::domain::device;
 use crate::domain::language::Language;
+use crate::domain::ticket::ConfirmPrompt;
 use crate::error::Error;
-use crate::signin::oauth2::BindProofClaim;
-use crate::signin::ticket::Asking;
 
 mod words;
 
@@ -48,23 +48,23 @@ pub fn sign_in(language: Language, client: Client, home: &str, user_agent: &str,
 }
 
 /// The phone's confirm page.
-pub fn confirm(language: Language, asking: &Asking, proof: &str) -> String {
-    let browser = device::describe(&asking.user_agent);
-    let ago = words(language)("confirm_ago").replace('%', &asking.ago.as_secs().to_string());
-    let at = format!("{} · {ago}", clock_time(asking.at));
+pub fn confirm(language: Language, prompt: &ConfirmPrompt, proof: &str) -> String {
+    let browser = device::describe(&prompt.user_agent);
+    let ago = words(language)("confirm_ago").replace('%', &prompt.ago.as_secs().to_string());
+    let at = format!("{} · {ago}", clock_time(prompt.at));
     let own = [
-        ("name", &*asking.name),
-        ("address", &asking.address),
+        ("name", &*prompt.name),
+        ("address", &prompt.address),
         ("browser", &browser),
         ("at", &at),
-        ("number", &asking.number),
+        ("number", &prompt.number),
         ("proof", proof),
     ];
     fill(CONFIRM, language, &own)
 }
 
 /// The page on which a connected corporation's member names their employee account.
-pub fn bind(language: Language, claim: &BindProofClaim) -> String {
+pub fn bind(language: Language, claim: &BindClaim) -> String {
     let member = format!("{}/{}", claim.corp_id, claim.employee_id);
     let name = if claim.name.is_empty() { member } else { format!("{} ({member})", claim.name) };
     fill(BIND, language, &[("name", &name), ("home", &claim.home)])

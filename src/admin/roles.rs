@@ -6,7 +6,7 @@ use super::{AdminError, Done, MOST, Operator, Who, accepted, failed, role_named,
 use crate::directory::{AssignmentQuery, RoleChange};
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::role::RoleName;
-use crate::signin::roles::Change;
+use crate::signin::roles::RoleAction;
 
 /// The roles of the matrix. Others may be: rules can name any.
 const ROLES: [&str; 5] = ["user", "agent", "supervisor", "security", "admin"];
@@ -71,12 +71,12 @@ impl Operator {
                 }
                 Ok(Done::Assignments(items))
             }
-            RoleCommand::Grant { who, role } => self.change_role(&who, &role, Change::Grant).await,
-            RoleCommand::Take { who, role } => self.change_role(&who, &role, Change::Take).await,
+            RoleCommand::Grant { who, role } => self.change_role(&who, &role, RoleAction::Grant).await,
+            RoleCommand::Take { who, role } => self.change_role(&who, &role, RoleAction::Take).await,
         }
     }
 
-    async fn change_role(&self, who: &Who, role: &str, change: Change) -> Result<Done, AdminError> {
+    async fn change_role(&self, who: &Who, role: &str, change: RoleAction) -> Result<Done, AdminError> {
         let role = role_named(role)?;
         let (corp_id, employee_id) = self.named(who)?;
         let (changed, sessions) = self.roles.change(&corp_id, &employee_id, &role, change).await.map_err(failed)?;
@@ -86,7 +86,7 @@ impl Operator {
         let changed = accepted(changed, || AdminError::no_employee(who), who)?;
         let note = self.note_on(&corp_id, &employee_id, &role, change).await?;
         if changed == RoleChange::Unchanged && sessions == 0 {
-            return match note.filter(|_| change == Change::Take) {
+            return match note.filter(|_| change == RoleAction::Take) {
                 Some(note) => Err(AdminError::Refused(note)),
                 None => Ok(Done::Unchanged),
             };
@@ -100,14 +100,14 @@ impl Operator {
         corp_id: &CorpId,
         employee_id: &EmployeeId,
         role: &RoleName,
-        change: Change,
+        change: RoleAction,
     ) -> Result<Option<String>, AdminError> {
         match change {
-            Change::Grant if !ROLES.contains(&role.as_str()) => {
+            RoleAction::Grant if !ROLES.contains(&role.as_str()) => {
                 Ok(Some(format!("`{role}` is none of {}: only rules of your own can know it", ROLES.join(", "))))
             }
-            Change::Grant => Ok(None),
-            Change::Take => {
+            RoleAction::Grant => Ok(None),
+            RoleAction::Take => {
                 let left = self.directory.roles(corp_id, employee_id).await.map_err(failed)?;
                 Ok(left.contains(role).then(|| {
                     format!(

@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::incoming::Query;
+use super::request::Query;
 use crate::directory::{Assignment, AssignmentQuery, RoleChange};
 use crate::domain::role::RoleName;
 use crate::domain::write::WriteOutcome;
 use crate::error::{BadRequest, Error};
 use crate::sessions::CachedSession;
-use crate::signin::SignIn;
-use crate::signin::roles::Change;
+use crate::signin::admin::Administration;
+use crate::signin::roles::RoleAction;
 
 /// Most rows of a page.
 const LONGEST_PAGE: usize = 200;
@@ -59,7 +59,7 @@ pub struct Changed {
 }
 
 /// Lists assignments, by page and filter.
-pub async fn user_roles(signin: &SignIn, query: &Query) -> Result<UserRoles, Error> {
+pub async fn user_roles(signin: &Administration, query: &Query) -> Result<UserRoles, Error> {
     let number = |name: &'static str, usual: usize, most: usize| match query.optional(name)? {
         None => Ok(usual),
         Some(text) => text.parse().ok().filter(|number| (1..=most).contains(number)).ok_or(BadRequest::Parameter(name)),
@@ -86,10 +86,10 @@ pub struct RolesChanged {
 
 /// Gives or takes a role. Says which roles there are now: an agent's record may give the one that was taken.
 pub async fn change(
-    signin: &SignIn,
+    signin: &Administration,
     admin: &CachedSession,
     body: UserRole,
-    change: Change,
+    change: RoleAction,
 ) -> Result<RolesChanged, Error> {
     let (changed, sessions) = signin.change_role(admin, &body.employee_id, &body.role, change).await?;
     let roles = signin.roles_now(&body.employee_id).await?;
@@ -97,13 +97,13 @@ pub async fn change(
 }
 
 /// Ends every session of an employee.
-pub async fn end_sessions(signin: &SignIn, admin: &CachedSession, query: &Query) -> Result<Changed, Error> {
+pub async fn end_sessions(signin: &Administration, admin: &CachedSession, query: &Query) -> Result<Changed, Error> {
     let sessions = signin.end_sessions_of(admin, query.required("employee_id")?).await?;
     Ok(Changed { success: true, changed: sessions > 0, sessions })
 }
 
 /// Resets an employee's one-time-password device.
-pub async fn reset_otp(signin: &SignIn, admin: &CachedSession, query: &Query) -> Result<Changed, Error> {
+pub async fn reset_otp(signin: &Administration, admin: &CachedSession, query: &Query) -> Result<Changed, Error> {
     let taken = signin.reset_otp(admin, query.required("employee_id")?).await?;
     Ok(Changed { success: true, changed: taken == WriteOutcome::Applied, sessions: 0 })
 }

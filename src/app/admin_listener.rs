@@ -9,13 +9,13 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::metrics::Metrics;
-use crate::signin::SignIn;
+use crate::signin::Services;
 
 /// Serves metrics until `shutdown` says stop.
 pub(super) async fn serve(
     listener: TcpListener,
     metrics: Arc<Metrics>,
-    signin: Arc<SignIn>,
+    signin: Arc<Services>,
     mut shutdown: watch::Receiver<bool>,
 ) {
     let page = move || async move {

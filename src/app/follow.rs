@@ -9,7 +9,7 @@ use tokio::sync::broadcast::error::RecvError;
 use crate::admin::keys::KeyRotation;
 use crate::error::chain;
 use crate::pipeline::Gate;
-use crate::signin::SignIn;
+use crate::signin::Services;
 use crate::signin::roles::Roles;
 use crate::sockets::Ending;
 use crate::sockets::registry::Registry;
@@ -23,7 +23,7 @@ pub(super) async fn follow(
     mut changes: broadcast::Receiver<ChangeEvent>,
     gate: Arc<Gate>,
     registry: Arc<Registry>,
-    signin: Arc<SignIn>,
+    signin: Arc<Services>,
 ) {
     gate.metrics.revocation_feed_up.set(1);
     loop {
@@ -55,7 +55,7 @@ const AGAIN: Duration = Duration::from_secs(5);
 
 /// What was cut off between the directory and the sessions by a crash is made whole.
 pub(super) async fn follow_directory(roles: Roles) {
-    while let Err(error) = roles.follow_all().await {
+    while let Err(error) = roles.sync_all_sessions().await {
         tracing::warn!(error = %chain(&error), "sessions could not be compared with the directory; trying again");
         tokio::time::sleep(AGAIN).await;
     }
@@ -94,7 +94,7 @@ pub(super) async fn judge_all_sockets(gate: &Gate, registry: &Registry) {
     }
 }
 
-pub(super) async fn sweep(store: Arc<dyn Store>, gate: Arc<Gate>, signin: Arc<SignIn>) {
+pub(super) async fn sweep(store: Arc<dyn Store>, gate: Arc<Gate>, signin: Arc<Services>) {
     let mut tick = tokio::time::interval(SWEEP);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {

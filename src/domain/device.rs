@@ -1,4 +1,15 @@
-//! Devices, as people would call them.
+//! The device that a request comes from, and its name for users.
+
+/// The device that a request comes from.
+#[derive(Debug, Clone)]
+pub struct ClientDevice {
+    /// Its address.
+    pub address: String,
+    /// Its `User-Agent`, truncated.
+    pub user_agent: String,
+    /// The id of the request, for the log.
+    pub request_id: String,
+}
 
 /// The browser that a `User-Agent` names; `?` for one that is not known.
 pub fn browser(user_agent: &str) -> &'static str {

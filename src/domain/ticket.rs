@@ -45,6 +45,23 @@ pub struct Scanner {
     pub address: String,
 }
 
+/// The sign-in request that the phone is asked to confirm.
+#[derive(Debug, Clone)]
+pub struct ConfirmPrompt {
+    /// The name of the user who scanned the code.
+    pub name: String,
+    /// The address of the browser that requested the code.
+    pub address: String,
+    /// That browser's `User-Agent`.
+    pub user_agent: String,
+    /// When the code was requested.
+    pub at: Timestamp,
+    /// How long ago that is.
+    pub ago: Duration,
+    /// The two digits that both screens show.
+    pub number: String,
+}
+
 /// Where a ticket stands. Only forwards, never back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]

@@ -2,8 +2,8 @@ use super::*;
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::error::BadRequest;
 
-fn asking(name: &str) -> Asking {
-    Asking {
+fn prompt(name: &str) -> ConfirmPrompt {
+    ConfirmPrompt {
         name: name.to_owned(),
         address: "203.0.113.7".to_owned(),
         user_agent: "Mozilla/5.0 wxwork/4.1 MicroMessenger/7.0 Chrome/120".to_owned(),
@@ -15,14 +15,14 @@ fn asking(name: &str) -> Asking {
 
 #[test]
 fn text_from_outside_cannot_become_markup() {
-    let page = confirm(Language::English, &asking("<script>alert('x')</script>\"&"), "proof");
+    let page = confirm(Language::English, &prompt("<script>alert('x')</script>\"&"), "proof");
     assert!(page.contains("&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&quot;&amp;"));
     assert!(!page.contains("<script>"));
 }
 
 #[test]
 fn the_confirm_page_shows_who_asks() {
-    let page = confirm(Language::Chinese, &asking("林小雨"), "p");
+    let page = confirm(Language::Chinese, &prompt("林小雨"), "p");
     for shown in ["林小雨", "203.0.113.7", "WeCom", "00:00:00 UTC · 12 秒前", ">42<"] {
         assert!(page.contains(shown), "{shown}");
     }
@@ -30,7 +30,7 @@ fn the_confirm_page_shows_who_asks() {
 
 #[test]
 fn every_word_of_every_page_is_there_in_both_languages() {
-    let claim = BindProofClaim {
+    let claim = BindClaim {
         corp_id: CorpId::new("wwpartner"),
         employee_id: EmployeeId::new("p7001"),
         name: "Paula".to_owned(),
@@ -41,7 +41,7 @@ fn every_word_of_every_page_is_there_in_both_languages() {
     for language in Language::ALL {
         let pages = [
             sign_in(language, Client::Itagent, "https://desk.example/itagent/", "Firefox/1", PlatformKind::Wecom),
-            confirm(language, &asking("Ann"), "proof"),
+            confirm(language, &prompt("Ann"), "proof"),
             bind(language, &claim),
             notice(language, Notice::Confirmed),
             notice(language, Notice::Cancelled),

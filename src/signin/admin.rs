@@ -1,26 +1,18 @@
 //! What administrators do to others: roles, sessions, devices.
 
-use super::SignIn;
-use super::audit::{UNCHANGED, own};
-use super::roles::{Change, RoleFault};
+use std::sync::Arc;
+
+use super::audit::{Audit, UNCHANGED, own_action};
+use super::roles::{RoleAction, Roles};
 use crate::directory::audit::{AuditRecord, Event};
 use crate::directory::factors::Account;
-use crate::directory::{AssignmentQuery, Assignments, RoleChange};
+use crate::directory::{AssignmentQuery, Assignments, Directory, RoleChange};
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::role::RoleName;
 use crate::domain::session::EndCause;
 use crate::domain::write::WriteOutcome;
 use crate::error::{BadRequest, Error, Forbidden};
-use crate::sessions::CachedSession;
-
-impl From<RoleFault> for Error {
-    fn from(fault: RoleFault) -> Self {
-        match fault {
-            RoleFault::Directory(error) => error.into(),
-            RoleFault::Store(error) => error.into(),
-        }
-    }
-}
+use crate::sessions::{CachedSession, SessionCache};
 
 /// What an administrator does to somebody's account.
 fn to<'a>(
@@ -31,10 +23,19 @@ fn to<'a>(
     detail: &'a str,
 ) -> AuditRecord<'a> {
     let (corp_id, employee_id) = (corp_id.as_str(), employee_id.as_str());
-    AuditRecord { corp_id, employee_id, ..own(&admin.session, event, detail) }
+    AuditRecord { corp_id, employee_id, ..own_action(&admin.session, event, detail) }
 }
 
-impl SignIn {
+/// What administrators do to other employees' accounts.
+pub struct Administration {
+    pub(super) directory: Arc<dyn Directory>,
+    pub(super) sessions: Arc<SessionCache>,
+    pub(super) roles: Roles,
+    pub(super) audit: Audit,
+    pub(super) main_corp: CorpId,
+}
+
+impl Administration {
     /// Who has which role, a page of it.
     pub async fn assignments(&self, asked: AssignmentQuery<'_>) -> Result<Assignments, Error> {
         Ok(self.directory.assignments_page(asked).await?)
@@ -46,7 +47,7 @@ impl SignIn {
         admin: &CachedSession,
         employee_id: &str,
         role: &str,
-        change: Change,
+        change: RoleAction,
     ) -> Result<(RoleChange, usize), Error> {
         if !RoleName::is_well_formed(role) {
             return Err(BadRequest::Parameter("role").into());
@@ -54,8 +55,8 @@ impl SignIn {
         let (corp_id, employee_id) = self.employee_named(employee_id)?;
         let role = RoleName::new(role);
         let event = match change {
-            Change::Grant => Event::GrantRole,
-            Change::Take => Event::TakeRole,
+            RoleAction::Grant => Event::GrantRole,
+            RoleAction::Take => Event::TakeRole,
         };
         let record = to(admin, &corp_id, &employee_id, event, role.as_str());
         let begun = self.audit.record(record).await?;
@@ -70,13 +71,13 @@ impl SignIn {
             Ok(changed) => Ok(changed),
             Err(fault) => Err(fault.into()),
         };
-        self.audited(begun, changed).await
+        self.audit.finish(begun, changed).await
     }
 
     /// The roles that an employee of the main corporation has, by assignment, by their agent's record or by default.
     pub async fn roles_now(&self, employee_id: &str) -> Result<Vec<RoleName>, Error> {
         let (corp_id, employee_id) = self.employee_named(employee_id)?;
-        Ok(self.roles.now(&corp_id, &employee_id).await?)
+        Ok(self.roles.effective(&corp_id, &employee_id).await?)
     }
 
     /// Ends every session of an employee. Returns how many there were.
@@ -87,13 +88,13 @@ impl SignIn {
         let ended = self.end_all_of(&corp_id, &employee_id).await;
         match ended {
             Ok(0) => self.audit.mark_failed(begun, UNCHANGED).await,
-            ended => return self.audited(begun, ended).await,
+            ended => return self.audit.finish(begun, ended).await,
         }
         Ok(0)
     }
 
     async fn end_all_of(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<usize, Error> {
-        let ended = self.live.end_all_of(corp_id, employee_id, EndCause::Operator).await?;
+        let ended = self.sessions.end_all_of(corp_id, employee_id, EndCause::Operator).await?;
         if ended == 0 && self.directory.employee(corp_id, employee_id).await?.is_none() {
             return Err(Forbidden::NoSuchEmployee.into());
         }
@@ -106,14 +107,14 @@ impl SignIn {
         let begun = self.audit.record(to(admin, &corp_id, &employee_id, Event::OtpReset, "")).await?;
         match self.remove_otp(Account { corp_id: &corp_id, employee_id: &employee_id }).await {
             Ok(WriteOutcome::Conflict) => self.audit.mark_failed(begun, UNCHANGED).await,
-            taken => return self.audited(begun, taken).await,
+            taken => return self.audit.finish(begun, taken).await,
         }
         Ok(WriteOutcome::Conflict)
     }
 
     async fn remove_otp(&self, whose: Account<'_>) -> Result<WriteOutcome, Error> {
         let taken = self.directory.remove_otp(whose).await?;
-        self.live.step_down(whose.corp_id, whose.employee_id).await?;
+        self.sessions.step_down(whose.corp_id, whose.employee_id).await?;
         Ok(taken)
     }
 
@@ -129,6 +130,6 @@ impl SignIn {
         if !EmployeeId::is_well_formed(employee_id) {
             return Err(Forbidden::NoSuchEmployee.into());
         }
-        Ok((self.settings.main_corp.clone(), EmployeeId::new(employee_id)))
+        Ok((self.main_corp.clone(), EmployeeId::new(employee_id)))
     }
 }

@@ -1,116 +1,110 @@
-//! Sessions: how one begins, what its owner is told, and how it ends.
+//! Issues sessions: writes the login log, creates the session and mints its token.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
 
 use super::attempt::Attempt;
-use super::audit::own;
-use super::{Device, SignIn};
-use crate::directory::audit::{AuditRecord, Event};
+use super::login_log::LoginLog;
+use super::roles::Roles;
+use crate::directory::Directory;
 use crate::directory::factors::Account;
-use crate::domain::clock::Timestamp;
-use crate::domain::device;
+use crate::domain::clock::Clock;
+use crate::domain::device::{self, ClientDevice};
 use crate::domain::employee::{Employee, Standing};
 use crate::domain::role::{self, RoleName};
 use crate::domain::secret::{Secret, random_name};
 use crate::domain::session::{EndCause, LoginMethod, LoginSource, Session, SessionId, Stage, Version};
 use crate::error::{Error, Forbidden, TokenFault};
-use crate::sessions::{CachedSession, SessionUpdate};
+use crate::metrics::Metrics;
+use crate::sessions::SessionCache;
+use crate::token::Tokens;
 
-/// More different browsers than a person has in half a year.
-const BROWSERS: usize = 200;
+/// Most browsers of an employee that are compared with the current one; more than anyone uses in half a year.
+const MAX_KNOWN_BROWSERS: usize = 200;
 
-/// What somebody gets who has signed in.
+/// A new access token and the identity that it stands for.
 #[derive(Debug, Clone, Serialize)]
-pub struct LoggedIn {
-    /// The session behind; the token names it.
+pub struct IssuedToken {
     #[serde(skip)]
-    pub session_id: SessionId,
+    pub(crate) session_id: SessionId,
     /// The access token.
     #[serde(serialize_with = "Secret::hand_out")]
     pub token: Secret<String>,
-    /// Always `Bearer`.
-    pub token_type: &'static str,
-    /// Seconds until it ends.
-    pub expires_in: u64,
-    /// The moment at which it ends.
-    pub expires_at: String,
-    /// Who.
-    pub employee_id: String,
-    /// Their name.
-    pub name: String,
-    /// Roles held.
-    pub roles: Vec<RoleName>,
-    /// The active one.
-    pub current_role: RoleName,
-    /// Their corporation.
-    pub corp_id: String,
-    /// How they signed in.
-    pub login_method: LoginMethod,
-    /// Where they signed in.
-    pub login_source: LoginSource,
-    /// Their department.
-    pub department: String,
-    /// Their picture.
-    pub avatar: String,
-    /// What the token opens, where that is not everything.
+    pub(crate) token_type: &'static str,
+    pub(crate) expires_in: u64,
+    pub(crate) expires_at: String,
+    pub(crate) employee_id: String,
+    pub(crate) name: String,
+    pub(crate) roles: Vec<RoleName>,
+    pub(crate) current_role: RoleName,
+    pub(crate) corp_id: String,
+    pub(crate) login_method: LoginMethod,
+    pub(crate) login_source: LoginSource,
+    pub(crate) department: String,
+    pub(crate) avatar: String,
+    /// Left out for a fully authenticated session.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub stage: Option<Stage>,
-    /// How many tries failed since the last sign-in with a password, if any did.
+    pub(crate) stage: Option<Stage>,
+    /// Failed attempts since the last sign-in with a password; left out if there were none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub failed_tries: Option<u32>,
+    pub(crate) failed_tries: Option<u32>,
 }
 
-/// A valid token, as `/api/auth/verify` tells.
-pub struct Verified {
-    /// The session behind it.
-    pub session: Session,
-    /// Seconds until it ends.
-    pub expires_in: u64,
+/// Creates sessions and mints their tokens, for every sign-in service.
+pub(super) struct SessionIssuer {
+    pub(super) sessions: Arc<SessionCache>,
+    pub(super) directory: Arc<dyn Directory>,
+    pub(super) roles: Roles,
+    pub(super) tokens: Arc<Tokens>,
+    pub(super) login_log: Arc<LoginLog>,
+    pub(super) clock: Clock,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) token_lifetime: Duration,
 }
 
-impl SignIn {
-    /// The roles of somebody who signs in through the platform.
-    pub(super) async fn roles_of(&self, employee: &Employee) -> Result<Vec<RoleName>, Error> {
-        let roles = self.roles.now(&employee.corp_id, &employee.employee_id).await?;
-        if roles.is_empty() { Err(Forbidden::NoRole.into()) } else { Ok(roles) }
-    }
-
-    /// Begins a session. It is in the login log before it exists: no success without its record.
-    pub(super) async fn begin(
+impl SessionIssuer {
+    /// Creates a session. The login log is written first: if that write fails, so does the sign-in.
+    pub(super) async fn create(
         &self,
         employee: &Employee,
         roles: Vec<RoleName>,
         attempt: &mut Attempt<'_>,
     ) -> Result<Session, Error> {
-        attempt.is(&employee.corp_id, &employee.employee_id);
-        let session = self.create(employee, roles, attempt).await?;
-        let session = self.settle(session).await?;
-        self.count(attempt, "success");
+        attempt.set_proved(&employee.corp_id, &employee.employee_id);
+        let session = self.record_and_store(employee, roles, attempt).await?;
+        let session = self.recheck_employee(session).await?;
+        self.login_log.count(attempt, "success");
         Ok(session)
     }
 
-    /// A role that was taken, or a person who was disabled, while the session was being made has not found
-    /// it. The directory is changed before sessions are looked for, so looking once more sees it.
-    async fn settle(&self, session: Session) -> Result<Session, Error> {
+    /// Reads the employee again after the session is stored. A role revoked or an employee disabled while the session
+    /// was being created did not reach it; both change the directory before they look for sessions, so this read sees
+    /// the change.
+    async fn recheck_employee(&self, session: Session) -> Result<Session, Error> {
         let (corp_id, employee_id) = (&session.corp_id, &session.employee_id);
         let employee = self.directory.employee(corp_id, employee_id).await?;
-        let roles = self.roles.now(corp_id, employee_id).await?;
+        let roles = self.roles.effective(corp_id, employee_id).await?;
         let disabled = employee.is_none_or(|employee| employee.standing == Standing::Disabled);
         if disabled || roles.is_empty() {
-            self.live.end(&session.id, EndCause::RolesLost).await?;
+            self.sessions.end(&session.id, EndCause::RolesLost).await?;
             return Err(if disabled { Forbidden::Disabled } else { Forbidden::NoRole }.into());
         }
         if roles == session.roles {
             return Ok(session);
         }
-        self.roles.follow(corp_id, employee_id).await?;
-        let changed = self.live.session(&session.id, self.clock.now()).await?;
-        changed.map(|known| known.session.clone()).ok_or(Error::InvalidToken(TokenFault::Revoked))
+        self.roles.sync_sessions(corp_id, employee_id).await?;
+        let updated = self.sessions.session(&session.id, self.clock.now()).await?;
+        updated.map(|cached| cached.session.clone()).ok_or(Error::InvalidToken(TokenFault::Revoked))
     }
 
-    async fn create(&self, employee: &Employee, roles: Vec<RoleName>, attempt: &Attempt<'_>) -> Result<Session, Error> {
+    async fn record_and_store(
+        &self,
+        employee: &Employee,
+        roles: Vec<RoleName>,
+        attempt: &Attempt<'_>,
+    ) -> Result<Session, Error> {
         let Attempt { method, device, .. } = *attempt;
         let source = attempt.source.unwrap_or(LoginSource::H5);
         if employee.standing == Standing::Disabled {
@@ -119,7 +113,7 @@ impl SignIn {
         let current_role = role::highest(&roles).cloned().ok_or(Forbidden::NoRole)?;
         let now = self.clock.now();
         let (key_id, key_end) = self.tokens.signing(now);
-        let end = now.plus(self.settings.token_lifetime);
+        let end = now.plus(self.token_lifetime);
         let session = Session {
             id: SessionId::new(random_name(32)),
             version: Version::FIRST,
@@ -142,8 +136,8 @@ impl SignIn {
             address: device.address.clone(),
             user_agent: device.user_agent.clone(),
         };
-        self.record_success(attempt).await?;
-        self.live.create(&session).await?;
+        self.login_log.record_success(attempt).await?;
+        self.sessions.create(&session).await?;
         self.metrics.sessions_issued.with_label_values(&[method.as_str()]).inc();
         tracing::info!(
             target: "deskgate::audit",
@@ -154,20 +148,25 @@ impl SignIn {
         Ok(session)
     }
 
-    /// Whether somebody has never signed in with such a device, as far as the login log remembers. Browsers change
-    /// their `User-Agent` with every version; what they are and run on stays.
-    async fn is_new_device(&self, employee: &Employee, device: &Device) -> Result<bool, Error> {
-        let whose = Account { corp_id: &employee.corp_id, employee_id: &employee.employee_id };
-        let before = self.directory.browsers_of(whose, BROWSERS).await?;
-        let this = device::describe(&device.user_agent);
-        Ok(!before.iter().any(|browser| device::describe(browser) == this))
+    /// Whether the login log has no sign-in of the employee from such a device. Compares browser and system, because
+    /// the full `User-Agent` changes with every browser version.
+    async fn is_new_device(&self, employee: &Employee, device: &ClientDevice) -> Result<bool, Error> {
+        let account = Account { corp_id: &employee.corp_id, employee_id: &employee.employee_id };
+        let known = self.directory.browsers_of(account, MAX_KNOWN_BROWSERS).await?;
+        let current = device::describe(&device.user_agent);
+        Ok(!known.iter().any(|user_agent| device::describe(user_agent) == current))
     }
 
-    /// What the owner of a new session gets.
-    pub(super) fn logged_in(&self, session: &Session) -> LoggedIn {
-        LoggedIn {
+    /// Mints the token of a session.
+    pub(super) fn mint(&self, session: &Session) -> String {
+        self.tokens.mint(session, self.clock.now())
+    }
+
+    /// Mints the token of a new session and describes its identity.
+    pub(super) fn issue(&self, session: &Session) -> IssuedToken {
+        IssuedToken {
             session_id: session.id.clone(),
-            token: Secret::new(self.tokens.mint(session, self.clock.now())),
+            token: Secret::new(self.mint(session)),
             token_type: "Bearer",
             expires_in: self.clock.now().seconds_until(session.expires_at),
             expires_at: session.expires_at.iso8601(),
@@ -184,91 +183,6 @@ impl SignIn {
             failed_tries: None,
         }
     }
-
-    /// The caller's session as it is now; refused if it is over.
-    pub async fn still(&self, known: &CachedSession) -> Result<Arc<CachedSession>, Error> {
-        let now = self.live.session(&known.session.id, self.clock.now()).await?;
-        now.ok_or(Error::InvalidToken(TokenFault::Revoked))
-    }
-
-    /// Whether a token is good for everything that its owner may do, and whose. An invalid one is not an error.
-    pub async fn verify(&self, token: &str) -> Result<Option<Verified>, Error> {
-        let now = self.clock.now();
-        match self.live.of_token(&self.tokens, token, now).await {
-            // Whoever asks would let its owner in: a half-authenticated one opens only what this gateway answers itself.
-            Ok(known) if known.session.stage != Stage::Full => Ok(None),
-            Ok(known) => {
-                let session = known.session.clone();
-                let left = now.seconds_until(session.expires_at);
-                // The specification's rule for a lifetime that cannot be told; a live session's always can.
-                Ok(Some(Verified { session, expires_in: left }))
-            }
-            Err(Error::InvalidToken(_)) => Ok(None),
-            Err(other) => Err(other),
-        }
-    }
-
-    /// Ends the caller's session. Durable when it returns.
-    pub async fn logout(&self, known: &CachedSession) -> Result<(), Error> {
-        self.end_audited(own(&known.session, Event::Logout, ""), &known.session.id, EndCause::Logout).await
-    }
-
-    async fn end_audited(&self, record: AuditRecord<'_>, id: &SessionId, cause: EndCause) -> Result<(), Error> {
-        let begun = self.audit.record(record).await?;
-        let ended = self.live.end(id, cause).await.map_err(Error::from);
-        self.audited(begun, ended).await
-    }
-
-    /// The caller's sessions, newest first, each with when it was last used.
-    pub async fn sessions(&self, known: &CachedSession) -> Result<Vec<(Session, Timestamp)>, Error> {
-        Ok(self.live.of_employee(&known.session.corp_id, &known.session.employee_id).await?)
-    }
-
-    /// Ends one of the caller's sessions. Durable when it returns; nothing tells somebody else's from none.
-    pub async fn end_session(&self, known: &CachedSession, id: &str) -> Result<(), Error> {
-        let own = self.sessions(known).await?;
-        let (session, _) = own.iter().find(|(session, _)| session.id.as_str() == id).ok_or(Error::NoSession)?;
-        self.end_own(known, session).await
-    }
-
-    /// Ends all of the caller's sessions but the one that asks. Returns how many there were.
-    pub async fn end_other_sessions(&self, known: &CachedSession) -> Result<usize, Error> {
-        let own = self.sessions(known).await?;
-        let others = || own.iter().filter(|(session, _)| session.id != known.session.id);
-        for (session, _) in others() {
-            self.end_own(known, session).await?;
-        }
-        Ok(others().count())
-    }
-
-    async fn end_own(&self, known: &CachedSession, session: &Session) -> Result<(), Error> {
-        if session.id == known.session.id {
-            return self.logout(known).await;
-        }
-        let record = own(&known.session, Event::EndSession, session.id.as_str());
-        self.end_audited(record, &session.id, EndCause::Owner).await
-    }
-
-    /// Makes another held role the active one. Durable when it returns; a logout meanwhile wins.
-    pub async fn switch_role(&self, known: &CachedSession, role: &str) -> Result<RoleName, Error> {
-        if !known.session.holds(role) {
-            return Err(Forbidden::RoleNotHeld(RoleName::new(cut(role))).into());
-        }
-        let begun = self.audit.record(own(&known.session, Event::SwitchRole, role)).await?;
-        let role = RoleName::new(role);
-        let switched = match self.live.switch_role(&known.session.id, &role).await {
-            Ok(SessionUpdate::Done(_)) => Ok(role),
-            Ok(SessionUpdate::NotHeld) => Err(Forbidden::RoleNotHeld(role).into()),
-            Ok(SessionUpdate::Gone) => Err(Error::InvalidToken(TokenFault::Revoked)),
-            Err(fault) => Err(fault.into()),
-        };
-        self.audited(begun, switched).await
-    }
-}
-
-/// What somebody sent as a role's name, short enough to say back.
-fn cut(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(RoleName::LONGEST).collect()
 }
 
 #[cfg(test)]

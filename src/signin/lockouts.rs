@@ -1,63 +1,76 @@
-//! How often accounts are tried, with passwords and with codes: charged before the try, forgiven after a success.
+//! Brute-force protection: every password or one-time code that a client tries is charged to the account before it is
+//! checked, and a success clears the count.
 
 use std::sync::Arc;
 
 use crate::directory::Directory;
 use crate::directory::factors::{Account, FactorKind};
 use crate::domain::clock::Clock;
-use crate::domain::lockout::{FailedAttempts, Lockout};
+use crate::domain::lockout::{self, FailedAttempts, Lockout};
 use crate::domain::session::Version;
 use crate::domain::write::WriteOutcome;
-use crate::error::Error;
+use crate::error::{Error, chain};
 
-/// A try that was charged: what stood there before, and what to tell the owner if it succeeds.
-pub(super) struct Charged {
-    tried: FactorKind,
+/// Most lockout records kept for names that belong to no employee. An attacker who wants one evicted before its lock
+/// ends must try this many other names meanwhile, and each try takes a slot in the password queue.
+const MAX_UNKNOWN_LOCKOUTS: usize = 100_000;
+
+/// An attempt that was charged, with the record that it replaced.
+pub(super) struct AttemptCharge {
+    factor: FactorKind,
     before: Lockout,
     seen: Version,
-    /// What to tell.
-    pub(super) told: FailedAttempts,
+    /// The failures before this attempt, for the owner to see after a success.
+    pub(super) failed_attempts: FailedAttempts,
 }
 
-/// Counts tries.
+/// Counts failed attempts per account.
 #[derive(Clone)]
-pub(super) struct Tries {
+pub(super) struct Lockouts {
     directory: Arc<dyn Directory>,
     clock: Clock,
 }
 
-impl Tries {
+impl Lockouts {
     pub(super) fn new(directory: Arc<dyn Directory>, clock: Clock) -> Self {
         Self { directory, clock }
     }
 
-    /// Charges a try to an account, as failed; a locked one is refused. Many at once are counted one by one.
-    pub(super) async fn charge(&self, tried: FactorKind, whose: Account<'_>) -> Result<Charged, Error> {
+    /// Counts an attempt as failed before it is made, and refuses it if the account is locked. The compare-and-set loop
+    /// counts parallel attempts one by one.
+    pub(super) async fn charge(&self, factor: FactorKind, account: Account<'_>) -> Result<AttemptCharge, Error> {
         loop {
-            let (before, seen) = self.directory.lockout(tried, whose).await?;
+            let (before, seen) = self.directory.lockout(factor, account).await?;
             let mut lockout = before.clone();
-            let told =
+            let failed_attempts =
                 lockout.charge(self.clock.now()).map_err(|locked| Error::Locked { retry_after: locked.retry_after })?;
-            if self.directory.replace_lockout(tried, whose, &lockout, seen).await? == WriteOutcome::Applied {
-                return Ok(Charged { tried, before, seen, told });
+            if self.directory.replace_lockout(factor, account, &lockout, seen).await? == WriteOutcome::Applied {
+                return Ok(AttemptCharge { factor, before, seen, failed_attempts });
             }
         }
     }
 
-    /// Takes a charge back, unless somebody has tried since: theirs counts then, and this one with it.
-    pub(super) async fn take_back(&self, whose: Account<'_>, charged: &Charged) -> Result<(), Error> {
-        self.directory.replace_lockout(charged.tried, whose, &charged.before, charged.seen.next()).await?;
+    /// Undoes a charge, unless another attempt was charged since: then both stay counted.
+    pub(super) async fn refund(&self, account: Account<'_>, charge: &AttemptCharge) -> Result<(), Error> {
+        self.directory.replace_lockout(charge.factor, account, &charge.before, charge.seen.next()).await?;
         Ok(())
     }
 
-    /// Forgets failed tries after a success.
-    pub(super) async fn forgive(&self, tried: FactorKind, whose: Account<'_>) -> Result<(), Error> {
+    /// Clears the count after a success.
+    pub(super) async fn clear(&self, factor: FactorKind, account: Account<'_>) -> Result<(), Error> {
         loop {
-            let (mut lockout, seen) = self.directory.lockout(tried, whose).await?;
+            let (mut lockout, seen) = self.directory.lockout(factor, account).await?;
             lockout.on_success();
-            if self.directory.replace_lockout(tried, whose, &lockout, seen).await? == WriteOutcome::Applied {
+            if self.directory.replace_lockout(factor, account, &lockout, seen).await? == WriteOutcome::Applied {
                 return Ok(());
             }
+        }
+    }
+
+    /// Removes old records of names that belong to no employee.
+    pub(super) async fn prune(&self) {
+        if let Err(error) = self.directory.prune_unknown_lockouts(lockout::QUIET, MAX_UNKNOWN_LOCKOUTS).await {
+            tracing::warn!(error = %chain(&error), "cannot prune lockouts of unknown names");
         }
     }
 }

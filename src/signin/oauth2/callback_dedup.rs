@@ -1,5 +1,5 @@
-//! CallbackDedup that come twice: the platform's clients are known to ask for the same address again,
-//! while its codes can be used once. The second asker gets the first one's answer.
+//! Deduplicates callbacks. The platform's clients are known to request a callback twice, while its codes can be used once,
+//! so a repeated request gets the result of the first.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,103 +7,103 @@ use std::time::Duration;
 
 use tokio::sync::OnceCell;
 
-use super::oauth2::{Flow, Return};
+use super::callback::CallbackResult;
+use super::flow::Flow;
 use crate::domain::clock::Timestamp;
 use crate::domain::secret::Digest;
 
-/// How long an answer is kept: the second call comes within seconds.
-const KEPT: Duration = Duration::from_secs(60);
+/// How long a result is kept; the repeated request comes within seconds.
+const RESULT_LIFETIME: Duration = Duration::from_secs(60);
 
-/// Most answers kept; more callbacks in a minute than this are no people.
-const MOST: usize = 20_000;
+/// Most results kept; users do not make more callbacks than this in a minute.
+const MAX_RESULTS: usize = 20_000;
 
-/// Most flows remembered; each is, for the ten minutes of its life.
-const MOST_FLOWS: usize = 100_000;
+/// Most flows remembered, each for its lifetime.
+const MAX_FLOWS: usize = 100_000;
 
-/// Where an answer will stand; the first to come makes it, the others wait for it.
-type Place = Arc<OnceCell<Arc<Return>>>;
+/// The result of a callback: the first request computes it, the others wait for it.
+type ResultCell = Arc<OnceCell<Arc<CallbackResult>>>;
 
-/// Answers given, and which code each flow was used with. Codes are kept as prints only.
+/// Recent results, and the code that each flow was used with. Codes are kept as digests only.
 #[derive(Default)]
-pub(super) struct CallbackDedup {
-    kept: Mutex<Kept>,
+pub(in crate::signin) struct CallbackDedup {
+    state: Mutex<DedupState>,
 }
 
 #[derive(Default)]
-struct Kept {
-    answers: HashMap<Digest, (Timestamp, Place)>,
+struct DedupState {
+    results: HashMap<Digest, (Timestamp, ResultCell)>,
     flows: HashMap<Digest, (Timestamp, Digest)>,
-    /// When room was last looked for.
-    looked: Option<Timestamp>,
+    last_eviction: Option<Timestamp>,
 }
 
-impl Kept {
-    /// Looks for room when there is none, but not more often than once a second: a flood must not make every
-    /// call pay for all the others.
+impl DedupState {
+    /// Evicts expired entries when a map is full, at most once a second: a flood must not make every request pay for a
+    /// scan of the maps.
     fn make_room(&mut self, now: Timestamp) {
-        let full = self.answers.len() >= MOST || self.flows.len() >= MOST_FLOWS;
-        if full && self.looked.is_none_or(|looked| now >= looked.plus(Duration::from_secs(1))) {
-            self.looked = Some(now);
-            self.forget_over(now);
+        let full = self.results.len() >= MAX_RESULTS || self.flows.len() >= MAX_FLOWS;
+        if full && self.last_eviction.is_none_or(|last| now >= last.plus(Duration::from_secs(1))) {
+            self.last_eviction = Some(now);
+            self.evict_expired(now);
         }
     }
 
-    fn forget_over(&mut self, now: Timestamp) {
-        self.answers.retain(|_, (end, _)| now < *end);
+    fn evict_expired(&mut self, now: Timestamp) {
+        self.results.retain(|_, (end, _)| now < *end);
         self.flows.retain(|_, (end, _)| now < *end);
     }
 }
 
 impl CallbackDedup {
-    /// The place of the answer for these words (code, state, flow). The first to come fills it.
-    pub(super) fn answer(&self, words: &[&str], now: Timestamp) -> Place {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.make_room(now);
-        if kept.answers.len() >= MOST {
-            // A flood: each call is answered for itself, and the platform still takes a code only once.
-            return Place::default();
+    /// The cell for the result of this key (code, state, flow). The first request fills it.
+    pub(super) fn cell(&self, key: &[&str], now: Timestamp) -> ResultCell {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.make_room(now);
+        if state.results.len() >= MAX_RESULTS {
+            // Under a flood requests are not deduplicated; the platform still accepts a code only once.
+            return ResultCell::default();
         }
-        let (end, cell) = kept.answers.entry(Digest::of(words)).or_insert_with(|| (now.plus(KEPT), Arc::default()));
+        let fresh = || (now.plus(RESULT_LIFETIME), ResultCell::default());
+        let (end, cell) = state.results.entry(Digest::of(key)).or_insert_with(fresh);
         if now >= *end {
-            (*end, *cell) = (now.plus(KEPT), Arc::default());
+            (*end, *cell) = fresh();
         }
         cell.clone()
     }
 
-    /// Forgets an answer that may be another one next time.
-    pub(super) fn forget(&self, words: &[&str]) {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).answers.remove(&Digest::of(words));
+    /// Removes a result that may differ next time.
+    pub(super) fn forget(&self, key: &[&str]) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).results.remove(&Digest::of(key));
     }
 
-    /// Forgets what is over. Answers hold tokens, so they do not stay longer than they are of use.
+    /// Evicts expired entries. Results hold tokens, so they must not outlive their use.
     pub(super) fn sweep(&self, now: Timestamp) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.forget_over(now);
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).evict_expired(now);
     }
 
-    /// The flow that a code belongs to, out of those that a browser has begun, oldest first: the one that
-    /// has this code already, else a fresh one, best of the page that the browser comes from. A flow is
-    /// tied to its first code, so that a stranger's code cannot be slipped into it later.
+    /// The flow that a code belongs to, out of a browser's flows (oldest first): the one that already has this code,
+    /// else an unused one, preferably of the page that the browser comes from. A flow is tied to its first code, so
+    /// that an attacker's code cannot be injected into it later.
     pub(super) fn choose_flow(&self, flows: Vec<Flow>, page: Option<&str>, code: &str, now: Timestamp) -> Option<Flow> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.make_room(now);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.make_room(now);
         let code = Digest::of(&[code]);
-        let used = |flow: &Flow| kept.flows.get(&Digest::of(&[&flow.nonce])).map(|(_, code)| code);
-        let mut fresh = Vec::new();
+        let code_of = |flow: &Flow| state.flows.get(&Digest::of(&[&flow.nonce])).map(|(_, code)| code);
+        let mut unused = Vec::new();
         for flow in flows {
-            match used(&flow) {
-                Some(other) if *other == code => return Some(flow),
+            match code_of(&flow) {
+                Some(used) if *used == code => return Some(flow),
                 Some(_) => {}
-                None => fresh.push(flow),
+                None => unused.push(flow),
             }
         }
-        let from_page = fresh.iter().rposition(|flow| Some(flow.page()) == page);
-        if kept.flows.len() >= MOST_FLOWS {
-            // A flood: what cannot be tied to its code is not believed.
+        let from_page = unused.iter().rposition(|flow| Some(flow.page()) == page);
+        if state.flows.len() >= MAX_FLOWS {
+            // Under a flood a flow that cannot be tied to its code is not trusted.
             return None;
         }
-        let chosen = fresh.swap_remove(from_page.or_else(|| fresh.len().checked_sub(1))?);
-        kept.flows.insert(Digest::of(&[&chosen.nonce]), (chosen.end, code));
+        let chosen = unused.swap_remove(from_page.or_else(|| unused.len().checked_sub(1))?);
+        state.flows.insert(Digest::of(&[&chosen.nonce]), (chosen.end, code));
         Some(chosen)
     }
 }

@@ -1,4 +1,4 @@
-//! Who may hash now: a few at once, some waiting, the others are told when to come back.
+//! The queue for password hashing: a few hashes run at once, some wait, further ones are rejected with a retry time.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -7,59 +7,59 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// Too many passwords are being worked on.
+/// The queue is full, or a slot waited too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("too many passwords are being checked")]
 pub struct Busy {
-    /// When to come back: by then everybody who waits now has had a turn or has been sent away. At least a second.
+    /// When to retry: by then every slot taken now has run or timed out. At least a second.
     pub retry_after: Duration,
 }
 
-/// The gate. Those who wait are served in the order of their coming; who goes away gives up the place.
+/// The queue. Slots run in the order in which they were reserved; a dropped slot is freed.
 #[derive(Debug)]
-pub(super) struct Gate {
-    /// Everybody inside, running or waiting.
-    places: Arc<Semaphore>,
-    places_total: usize,
-    /// Those running.
-    turns: Arc<Semaphore>,
-    turns_total: usize,
+pub(super) struct HashQueue {
+    /// Running and waiting slots together.
+    slots: Arc<Semaphore>,
+    slots_total: usize,
+    /// Running slots.
+    running: Arc<Semaphore>,
+    running_total: usize,
     longest_wait: Duration,
 }
 
-/// The right to wait for a turn; dropped, it is given up.
+/// A reserved slot in the queue.
 #[derive(Debug)]
-pub struct Place {
-    place: OwnedSemaphorePermit,
-    turns: Arc<Semaphore>,
+pub struct QueueSlot {
+    slot: OwnedSemaphorePermit,
+    running: Arc<Semaphore>,
     longest_wait: Duration,
 }
 
-/// The right to run; dropped, it goes to the next.
+/// The permission to hash now.
 #[derive(Debug)]
-pub(super) struct Pass {
-    // In this order: a turn is given up before its place, so that there is never a turn without a place.
-    _turn: OwnedSemaphorePermit,
-    _place: OwnedSemaphorePermit,
+pub(super) struct HashPermit {
+    // Fields drop in this order: running is released before the slot, so that no hash ever runs without a slot.
+    _running: OwnedSemaphorePermit,
+    _slot: OwnedSemaphorePermit,
 }
 
-impl Gate {
+impl HashQueue {
     pub(super) fn new(parallel: NonZeroUsize, waiting: usize, longest_wait: Duration) -> Self {
-        let turns_total = parallel.get().min(Semaphore::MAX_PERMITS);
-        let places_total = turns_total.saturating_add(waiting).min(Semaphore::MAX_PERMITS);
+        let running_total = parallel.get().min(Semaphore::MAX_PERMITS);
+        let slots_total = running_total.saturating_add(waiting).min(Semaphore::MAX_PERMITS);
         Self {
-            places: Arc::new(Semaphore::new(places_total)),
-            places_total,
-            turns: Arc::new(Semaphore::new(turns_total)),
-            turns_total,
+            slots: Arc::new(Semaphore::new(slots_total)),
+            slots_total,
+            running: Arc::new(Semaphore::new(running_total)),
+            running_total,
             longest_wait,
         }
     }
 
-    /// A place among those who wait. Busy when too many do already.
-    pub(super) fn place(&self) -> Result<Place, Busy> {
-        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| self.busy())?;
-        Ok(Place { place, turns: Arc::clone(&self.turns), longest_wait: self.longest_wait })
+    /// Reserves a slot, or fails if the queue is full.
+    pub(super) fn reserve(&self) -> Result<QueueSlot, Busy> {
+        let slot = Arc::clone(&self.slots).try_acquire_owned().map_err(|_| self.busy())?;
+        Ok(QueueSlot { slot, running: Arc::clone(&self.running), longest_wait: self.longest_wait })
     }
 
     pub(super) fn busy(&self) -> Busy {
@@ -67,21 +67,21 @@ impl Gate {
     }
 
     pub(super) fn running(&self) -> usize {
-        self.turns_total - self.turns.available_permits()
+        self.running_total - self.running.available_permits()
     }
 
     pub(super) fn waiting(&self) -> usize {
-        // The two are read one after the other, so they may belong to different moments.
-        (self.places_total - self.places.available_permits()).saturating_sub(self.running())
+        // The two semaphores are read one after the other, so the difference could briefly be negative.
+        (self.slots_total - self.slots.available_permits()).saturating_sub(self.running())
     }
 }
 
-impl Place {
-    /// Waits for a turn. Busy after the longest wait.
-    pub(super) async fn turn(self) -> Result<Pass, Busy> {
-        match timeout(self.longest_wait, self.turns.acquire_owned()).await {
-            Ok(Ok(turn)) => Ok(Pass { _turn: turn, _place: self.place }),
-            // The semaphores are never closed; if one were, nobody could run.
+impl QueueSlot {
+    /// Waits until the slot may run, at most for the longest wait.
+    pub(super) async fn wait(self) -> Result<HashPermit, Busy> {
+        match timeout(self.longest_wait, self.running.acquire_owned()).await {
+            Ok(Ok(running)) => Ok(HashPermit { _running: running, _slot: self.slot }),
+            // The semaphores are never closed; if one were, no hash could run.
             Ok(Err(_)) | Err(_) => Err(busy(self.longest_wait)),
         }
     }

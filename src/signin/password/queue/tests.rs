@@ -6,77 +6,77 @@ use super::*;
 
 const LONG: Duration = Duration::from_secs(600);
 
-fn gate(parallel: usize, waiting: usize, longest_wait: Duration) -> Gate {
-    Gate::new(NonZeroUsize::new(parallel).expect("not zero"), waiting, longest_wait)
+fn queue(parallel: usize, waiting: usize, longest_wait: Duration) -> HashQueue {
+    HashQueue::new(NonZeroUsize::new(parallel).expect("not zero"), waiting, longest_wait)
 }
 
-/// One look at a future, without waiting.
-fn look<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+/// Polls a future once, without waiting.
+fn poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-async fn enter(gate: &Gate) -> Result<Pass, Busy> {
-    gate.place()?.turn().await
+async fn enter(queue: &HashQueue) -> Result<HashPermit, Busy> {
+    queue.reserve()?.wait().await
 }
 
 #[tokio::test]
-async fn as_many_run_as_may_some_wait_and_the_next_is_sent_away() {
-    let gate = gate(2, 1, LONG);
-    let first = enter(&gate).await.expect("a turn");
-    let _second = enter(&gate).await.expect("a turn");
-    let mut third = pin!(enter(&gate));
-    assert!(look(third.as_mut()).is_pending());
-    assert_eq!((gate.running(), gate.waiting()), (2, 1));
-    assert_eq!(enter(&gate).await.map(drop), Err(Busy { retry_after: LONG }));
+async fn the_queue_limits_running_and_waiting_hashes() {
+    let queue = queue(2, 1, LONG);
+    let first = enter(&queue).await.expect("a permit");
+    let _second = enter(&queue).await.expect("a permit");
+    let mut third = pin!(enter(&queue));
+    assert!(poll_once(third.as_mut()).is_pending());
+    assert_eq!((queue.running(), queue.waiting()), (2, 1));
+    assert_eq!(enter(&queue).await.map(drop), Err(Busy { retry_after: LONG }));
 
     drop(first);
-    let third = third.await.expect("the turn of the first");
-    assert_eq!((gate.running(), gate.waiting()), (2, 0));
+    let third = third.await.expect("the first one's permit");
+    assert_eq!((queue.running(), queue.waiting()), (2, 0));
     drop(third);
-    assert_eq!((gate.running(), gate.waiting()), (1, 0));
+    assert_eq!((queue.running(), queue.waiting()), (1, 0));
 }
 
 #[tokio::test]
-async fn who_waited_too_long_is_sent_away_and_leaves_no_trace() {
-    let gate = gate(1, 5, Duration::ZERO);
-    let pass = enter(&gate).await.expect("a free turn needs no wait");
+async fn a_slot_that_times_out_is_freed() {
+    let queue = queue(1, 5, Duration::ZERO);
+    let permit = enter(&queue).await.expect("a free permit needs no wait");
     for _ in 0..20 {
-        assert!(enter(&gate).await.is_err());
+        assert!(enter(&queue).await.is_err());
     }
-    assert_eq!((gate.running(), gate.waiting()), (1, 0));
-    drop(pass);
-    assert!(enter(&gate).await.is_ok());
+    assert_eq!((queue.running(), queue.waiting()), (1, 0));
+    drop(permit);
+    assert!(enter(&queue).await.is_ok());
 }
 
 #[tokio::test]
-async fn who_goes_away_gives_up_the_place() {
-    let gate = gate(1, 1, LONG);
-    let _pass = enter(&gate).await.expect("a turn");
+async fn a_dropped_slot_is_freed() {
+    let queue = queue(1, 1, LONG);
+    let _permit = enter(&queue).await.expect("a permit");
     {
-        let mut gone = pin!(enter(&gate));
-        assert!(look(gone.as_mut()).is_pending());
-        assert_eq!(gate.waiting(), 1);
+        let mut dropped = pin!(enter(&queue));
+        assert!(poll_once(dropped.as_mut()).is_pending());
+        assert_eq!(queue.waiting(), 1);
     }
-    assert_eq!(gate.waiting(), 0);
-    let mut next = pin!(enter(&gate));
-    assert!(look(next.as_mut()).is_pending(), "the place is free again");
+    assert_eq!(queue.waiting(), 0);
+    let mut next = pin!(enter(&queue));
+    assert!(poll_once(next.as_mut()).is_pending(), "the slot is free again");
 }
 
 #[tokio::test]
-async fn those_who_wait_are_served_in_their_order() {
-    let gate = gate(1, 2, LONG);
-    let pass = enter(&gate).await.expect("a turn");
-    let (mut first, mut second) = (pin!(enter(&gate)), pin!(enter(&gate)));
-    assert!(look(first.as_mut()).is_pending() && look(second.as_mut()).is_pending());
-    drop(pass);
-    assert!(look(second.as_mut()).is_pending());
-    assert!(look(first.as_mut()).is_ready());
+async fn waiting_slots_run_in_order() {
+    let queue = queue(1, 2, LONG);
+    let permit = enter(&queue).await.expect("a permit");
+    let (mut first, mut second) = (pin!(enter(&queue)), pin!(enter(&queue)));
+    assert!(poll_once(first.as_mut()).is_pending() && poll_once(second.as_mut()).is_pending());
+    drop(permit);
+    assert!(poll_once(second.as_mut()).is_pending());
+    assert!(poll_once(first.as_mut()).is_ready());
 }
 
 #[test]
-fn nobody_is_told_to_come_back_in_less_than_a_second() {
-    for (wait, told) in [(0, 1_000), (300, 1_000), (5_000, 5_000)] {
-        let busy = gate(1, 0, Duration::from_millis(wait)).busy();
-        assert_eq!(busy.retry_after, Duration::from_millis(told));
+fn retry_after_is_at_least_a_second() {
+    for (longest_wait, expected) in [(0, 1_000), (300, 1_000), (5_000, 5_000)] {
+        let busy = queue(1, 0, Duration::from_millis(longest_wait)).busy();
+        assert_eq!(busy.retry_after, Duration::from_millis(expected));
     }
 }
