@@ -373,6 +373,7 @@ fn settings(config: &Config, public_url: String) -> Settings {
         step_up_lifetime: config.otp.valid_for.get(),
         log_retention: config.directory.login_log.get(),
         bind_proof: config.bind.proof,
+        conceal: config.agents.conceal,
         development: config.server.development_mode(),
     }
 }

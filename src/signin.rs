@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::{BindProof, ClientsConfig, Development, FlowCookie, QrConfirm, TicketConfig};
+use crate::config::{BindProof, ClientsConfig, Concealment, Development, FlowCookie, QrConfirm, TicketConfig};
 use crate::directory::Directory;
 use crate::domain::clock::Clock;
 use crate::domain::employee::CorpId;
@@ -105,6 +105,8 @@ pub struct Settings {
     pub log_retention: Duration,
     /// `bind.proof`
     pub bind_proof: BindProof,
+    /// `agents.conceal`
+    pub conceal: Concealment,
     /// `server.development`
     pub development: Development,
 }
@@ -245,6 +247,7 @@ impl Services {
                 clock: clock.clone(),
                 metrics,
                 main_corp: settings.main_corp.clone(),
+                conceal: settings.conceal,
                 step_up_lifetime: settings.step_up_lifetime,
             },
             otp: OneTimePasswords {

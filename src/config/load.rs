@@ -78,6 +78,7 @@ fn read(mut root: DeTable<'_>, faults: &mut Faults) -> Config {
         qr: section(&mut root, "qr", faults),
         oauth2: section(&mut root, "oauth2", faults),
         bind: section(&mut root, "bind", faults),
+        agents: section(&mut root, "agents", faults),
         otp: section(&mut root, "otp", faults),
         websocket: section(&mut root, "websocket", faults),
         store: section(&mut root, "store", faults),

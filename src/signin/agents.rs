@@ -1,8 +1,8 @@
 //! Agent sign-in: the platform first, a local password as fallback.
 //!
-//! An unauthenticated client must not learn whether an agent exists, has a password or is locked: the errors are the same,
-//! and so is the work behind them, down to what is read from the directory and written to it. Differences only show after
-//! the right password.
+//! An unauthenticated client must not learn whether an agent exists or is disabled: the errors are the same, and so is the
+//! work behind them, down to what is read from the directory and written to it. Differences only show after the right
+//! password. Whether an agent has a password at all is revealed by 1012, unless `agents.conceal` is set.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +16,7 @@ use super::lockouts::Lockouts;
 use super::login_log::LoginLog;
 use super::password::{self, Passwords};
 use super::roles::Roles;
+use crate::config::Concealment;
 use crate::directory::Directory;
 use crate::directory::factors::{Account, Agent, OtpDevice};
 use crate::domain::clock::Clock;
@@ -90,6 +91,7 @@ pub struct AgentSignIn {
     pub(super) clock: Clock,
     pub(super) metrics: Arc<Metrics>,
     pub(super) main_corp: CorpId,
+    pub(super) conceal: Concealment,
     /// How long a session stays stepped up after a one-time password.
     pub(super) step_up_lifetime: Duration,
 }

@@ -194,7 +194,7 @@ async fn who_only_claims_to_be_somebody_cannot_fill_the_log() {
 
 #[tokio::test]
 async fn the_log_is_full_for_known_and_unknown_names_alike() {
-    let desk = Gateway::start().await;
+    let desk = Gateway::setup().set("agents.conceal", "true").start().await;
     let wrong = async |name: &str, address: &str| {
         let from = desk.anyone().with_header("X-Forwarded-For", address);
         from.post_json("/api/agents/login", &json!({ "employee_id": name, "password": "not it" })).await

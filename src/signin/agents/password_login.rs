@@ -1,6 +1,7 @@
 //! Sign-in with a local password. Every name takes the same path: one lookup, one charge, one hash.
 
 use super::{AgentAccount, AgentLogin, AgentSignIn, DeviceBound};
+use crate::config::Concealment;
 use crate::directory::factors::{Account, FactorKind, LocalPassword};
 use crate::domain::employee::{CorpId, EmployeeId, Standing};
 use crate::domain::lockout::FailedAttempts;
@@ -117,8 +118,8 @@ impl AgentSignIn {
         }
     }
 
-    /// The error for a wrong password. Only an owner who proves themselves by a one-time password learns that no
-    /// password is set.
+    /// The error for a wrong password: 1012 for an agent without one. With `agents.conceal` only an agent who proves
+    /// themselves by a one-time password gets 1012; all others get 1011, after the same work.
     ///
     /// The attempt is already charged as a password, which limits guessing the code. It is not charged as a code, or
     /// any client could lock the owner's device.
@@ -128,6 +129,9 @@ impl AgentSignIn {
         hash: Option<&PasswordHash>,
         otp: Option<&str>,
     ) -> Result<Error, Error> {
+        if self.conceal == Concealment::Off && name.agent.is_some() && hash.is_none() {
+            return Ok(Error::PasswordNotSet);
+        }
         let Some(otp) = otp else { return Ok(Error::PasswordWrong) };
         // Read for every name, so that the time does not reveal whether a device is possible.
         let device = self.devices.state(name.account()).await?;
