@@ -64,7 +64,7 @@ impl SessionCache {
         if let Some(known) = self.known(token, now) {
             return Ok(known);
         }
-        let claims = tokens.read(token, now).map_err(Error::InvalidToken)?;
+        let claims = tokens.verify(token, now).map_err(Error::InvalidToken)?;
         self.of_claims(&claims, token, now).await
     }
 
@@ -72,7 +72,7 @@ impl SessionCache {
     pub async fn of_claims(&self, claims: &Claims, token: &str, now: Timestamp) -> Result<Arc<CachedSession>, Error> {
         let found = self.find(claims.session_id(), now).await?;
         // The record must be of the person whom the token names: a store that mixes up answers lets nobody in.
-        let fits = found.filter(|(_, known)| claims.names(&known.session));
+        let fits = found.filter(|(_, known)| claims.matches(&known.session));
         let (live, known) = fits.ok_or(Error::InvalidToken(TokenFault::Revoked))?;
         self.remember(token, &live);
         live.touch(now);

@@ -60,7 +60,7 @@ impl Devices {
                 renewed += 1;
             }
         }
-        if self.vault.has_older() && lost == 0 {
+        if self.vault.has_older_keys() && lost == 0 {
             // As a line that comes however quiet the log is: somebody waits for it.
             tracing::info!(
                 target: "deskgate::audit",
