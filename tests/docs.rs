@@ -25,7 +25,7 @@ const TRANSLATIONS: [(&str, &str); 5] = [
     ("docs/operations.md", "docs/zh-CN/operations.md"),
 ];
 
-/// Pages that are linked to but not written yet.
+/// Pages that may be linked to before they exist.
 const PENDING: [&str; 3] = ["README.zh-CN.md", "docs/architecture.md", "docs/threats.md"];
 
 fn root() -> &'static Path {
@@ -298,10 +298,10 @@ fn links_between_pages_resolve() {
         for link in page.links().into_iter().filter(|link| !link.contains("://")) {
             let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
             let target = if path.is_empty() { page.name.clone() } else { resolve(&page.name, path) };
-            if PENDING.contains(&target.as_str()) {
+            let exists = root().join(&target).exists();
+            if !exists && PENDING.contains(&target.as_str()) {
                 continue;
             }
-            let exists = root().join(&target).exists();
             let has_anchor =
                 || anchor.is_empty() || Page::read(&target).headings().iter().any(|heading| heading.id == anchor);
             if !exists || !has_anchor() {
