@@ -1,10 +1,9 @@
-//! The sessions that this gateway knows: a cache of identities in front of the store, never of verdicts.
+//! The session cache in front of the store, and every change to a session. It caches identities, never decisions.
 //!
-//! A known token costs one lookup and no lock. What keeps it honest is an order. Reading: an entry is
-//! put down as pending *before* the store is asked. Ending: the store is changed *before* the entry
-//! is looked for. So a read that saw the old record has its entry where the end will find it. An entry
-//! that leaves the cache, for whatever reason, is retired: it is never filled again, and no token can
-//! be hung on it.
+//! A cached token costs one lookup and no lock. Consistency rests on an order. A read inserts a pending entry *before* it
+//! queries the store; a revocation writes to the store *before* it looks for the entry. So the revocation always finds
+//! the entry of a read that saw the old record. An entry that leaves the cache, for whatever reason, is retired: it is
+//! never filled again, and no token can be attached to it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,10 +26,10 @@ mod entry;
 pub use cached::{CachedAssertion, CachedSession};
 pub use change::SessionUpdate;
 
-/// A live session's entry and its state.
-type Found = (Arc<CacheEntry>, Arc<CachedSession>);
+/// A cache entry and the session that it holds.
+type FoundEntry = (Arc<CacheEntry>, Arc<CachedSession>);
 
-/// The sessions that this gateway knows, and the store behind them.
+/// A bounded cache of sessions, by id and by token, in front of the store.
 pub struct SessionCache {
     store: Arc<dyn Store>,
     by_id: HashMap<SessionId, Arc<CacheEntry>>,
@@ -40,85 +39,85 @@ pub struct SessionCache {
 }
 
 impl SessionCache {
-    /// A cache of at most `capacity` sessions. `token_lifetime` is how long an ended one is denied.
+    /// Creates a cache of at most `capacity` sessions. A revoked session is denied for `token_lifetime`.
     pub fn new(store: Arc<dyn Store>, capacity: usize, token_lifetime: Duration) -> Self {
         Self { store, by_id: HashMap::new(), by_token: HashMap::new(), capacity, token_lifetime }
     }
 
-    /// The store behind.
+    /// The store behind the cache.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
 
-    /// The state behind a token that was found good before. No lock, no store.
+    /// The session of a token that was verified before. Takes no lock and does not query the store.
     pub fn known(&self, token: &str, now: Timestamp) -> Option<Arc<CachedSession>> {
         let by_token = self.by_token.pin();
-        let live = by_token.get(&TokenRef(token))?;
-        let known = live.state(now)?;
-        live.touch(now);
-        Some(known)
+        let entry = by_token.get(&TokenRef(token))?;
+        let cached = entry.live_session(now)?;
+        entry.touch(now);
+        Some(cached)
     }
 
-    /// The live session behind a token: from memory, or after its signature was checked from the store.
+    /// The session of a token: cached, or read from the store once the signature is verified.
     pub async fn of_token(&self, tokens: &Tokens, token: &str, now: Timestamp) -> Result<Arc<CachedSession>, Error> {
-        if let Some(known) = self.known(token, now) {
-            return Ok(known);
+        if let Some(cached) = self.known(token, now) {
+            return Ok(cached);
         }
-        let claims = tokens.read(token, now).map_err(Error::InvalidToken)?;
+        let claims = tokens.verify(token, now).map_err(Error::InvalidToken)?;
         self.of_claims(&claims, token, now).await
     }
 
-    /// The live session that the claims of a good token name.
+    /// The session that the claims of a verified token name.
     pub async fn of_claims(&self, claims: &Claims, token: &str, now: Timestamp) -> Result<Arc<CachedSession>, Error> {
         let found = self.find(claims.session_id(), now).await?;
-        // The record must be of the person whom the token names: a store that mixes up answers lets nobody in.
-        let fits = found.filter(|(_, known)| claims.names(&known.session));
-        let (live, known) = fits.ok_or(Error::InvalidToken(TokenFault::Revoked))?;
-        self.remember(token, &live);
-        live.touch(now);
-        Ok(known)
+        // The record must belong to the employee that the token names, in case the store mixes up its answers.
+        let matching = found.filter(|(_, cached)| claims.matches(&cached.session));
+        let (entry, cached) = matching.ok_or(Error::InvalidToken(TokenFault::Revoked))?;
+        self.index_token(token, &entry);
+        entry.touch(now);
+        Ok(cached)
     }
 
-    /// The state of a session, from memory or from the store.
+    /// The session with this id, cached or read from the store.
     pub async fn session(&self, id: &SessionId, now: Timestamp) -> Result<Option<Arc<CachedSession>>, StoreError> {
-        Ok(self.find(id, now).await?.map(|(_, known)| known))
+        Ok(self.find(id, now).await?.map(|(_, cached)| cached))
     }
 
-    /// Remembers that a token, its signature checked, is of this session.
-    fn remember(&self, token: &str, live: &Arc<CacheEntry>) {
-        live.attach_token(TokenKey::new(token), |key| {
-            self.by_token.pin().insert(key, live.clone());
+    /// Indexes the entry by a token whose signature was verified.
+    fn index_token(&self, token: &str, entry: &Arc<CacheEntry>) {
+        entry.attach_token(TokenKey::new(token), |key| {
+            self.by_token.pin().insert(key, entry.clone());
         });
-        // Retired while it was put down: whoever did it may have looked before the token was there.
-        if live.is_over() {
-            self.drop_tokens(live);
+        // If the entry was retired meanwhile, the retiring task may not have seen the new token.
+        if entry.is_retired() {
+            self.remove_tokens(entry);
         }
     }
 
-    /// The entry and the state of a live session.
-    async fn find(&self, id: &SessionId, now: Timestamp) -> Result<Option<Found>, StoreError> {
-        if let Some(live) = self.by_id.pin().get(id)
-            && let Some(known) = live.state(now)
+    /// Finds a session in the cache or the store, and its cache entry.
+    async fn find(&self, id: &SessionId, now: Timestamp) -> Result<Option<FoundEntry>, StoreError> {
+        if let Some(entry) = self.by_id.pin().get(id)
+            && let Some(cached) = entry.live_session(now)
         {
-            return Ok(Some((live.clone(), known)));
+            return Ok(Some((entry.clone(), cached)));
         }
         if self.by_id.len() >= self.capacity {
-            self.make_room();
+            self.evict_some();
         }
-        let live = self.by_id.pin().get_or_insert_with(id.clone(), Arc::default).clone();
-        // On an error the entry stays, still pending: somebody else may be reading into it.
+        let entry = self.by_id.pin().get_or_insert_with(id.clone(), Arc::default).clone();
+        // On an error the entry stays pending: another request may be reading into it.
         let Some(session) = self.store.find(id).await? else {
-            // Whoever read the record just before it went must not bring it back.
-            self.retire(id, &live);
+            // A request that read the record just before it was removed must not bring it back.
+            self.retire(id, &entry);
             return Ok(None);
         };
-        live.update(session.clone());
-        // An entry that was retired meanwhile keeps nothing; what was just read counts for this request.
-        let known = live.state(now).unwrap_or_else(|| Arc::new(CachedSession::new(session)));
-        Ok((!known.session.is_expired(now)).then_some((live, known)))
+        entry.update(session.clone());
+        // An entry that was retired meanwhile stays empty; this request uses the record that it has read.
+        let cached = entry.live_session(now).unwrap_or_else(|| Arc::new(CachedSession::new(session)));
+        Ok((!cached.session.is_expired(now)).then_some((entry, cached)))
     }
 
-    /// The live sessions of an employee, newest first, each with when it was last used.
+    /// The live sessions of an employee, newest first, each with the time of its last use.
     pub async fn of_employee(
         &self,
         corp_id: &CorpId,
@@ -126,83 +125,87 @@ impl SessionCache {
     ) -> Result<Vec<(Session, Timestamp)>, StoreError> {
         let sessions = self.store.of_employee(corp_id, employee_id).await?;
         let ids: Vec<SessionId> = sessions.iter().map(|session| session.id.clone()).collect();
-        let noted = self.store.last_seen(&ids).await?;
-        let here = self.by_id.pin();
-        let seen = sessions.into_iter().zip(noted).map(|(session, noted)| {
-            let here = here.get(&session.id).map(|live| live.seen());
-            let last = here.into_iter().chain(noted).fold(session.issued_at, Timestamp::max);
+        let stored = self.store.last_seen(&ids).await?;
+        let by_id = self.by_id.pin();
+        let seen = sessions.into_iter().zip(stored).map(|(session, stored)| {
+            let local = by_id.get(&session.id).map(|entry| entry.last_seen());
+            let last = local.into_iter().chain(stored).fold(session.issued_at, Timestamp::max);
             (session, last)
         });
         Ok(seen.collect())
     }
 
-    /// Tells the store which sessions were used since it was last told.
+    /// Writes the last-seen times that changed since the previous call to the store.
     pub async fn note_seen(&self) -> Result<(), StoreError> {
-        let news: Vec<(SessionId, Timestamp)> =
-            self.by_id.pin().iter().filter_map(|(id, live)| Some((id.clone(), live.seen_news()?))).collect();
-        self.store.note_seen(&news).await
+        let unsaved: Vec<(SessionId, Timestamp)> = self
+            .by_id
+            .pin()
+            .iter()
+            .filter_map(|(id, entry)| Some((id.clone(), entry.take_unsaved_last_seen()?)))
+            .collect();
+        self.store.note_seen(&unsaved).await
     }
 
-    /// Takes in a change that was made here or elsewhere.
+    /// Applies a change of the feed, made by this gateway or another.
     pub fn apply_change(&self, change: &Change) {
         match change {
-            Change::SessionEnded { id, .. } => self.ended(id),
-            Change::SessionChanged(session) => self.changed(session),
+            Change::SessionEnded { id, .. } => self.remove(id),
+            Change::SessionChanged(session) => self.replace_cached(session),
             Change::TicketMoved(_) => {}
         }
     }
 
-    /// Forgets everything, so that it is read again: for when changes may have been missed.
+    /// Retires every entry, so that sessions are read again; for when changes may have been missed.
     pub fn forget_all(&self) {
-        for (id, live) in &self.by_id.pin() {
-            self.retire(id, live);
+        for (id, entry) in &self.by_id.pin() {
+            self.retire(id, entry);
         }
     }
 
-    /// Gives back the memory of sessions that are over, and of entries that a failing store left pending.
+    /// Frees expired sessions and entries that a failing store left pending.
     pub fn sweep(&self, now: Timestamp) {
-        for (id, live) in &self.by_id.pin() {
-            if live.is_idle(now) {
-                self.retire(id, live);
+        for (id, entry) in &self.by_id.pin() {
+            if entry.is_removable(now) {
+                self.retire(id, entry);
             }
         }
     }
 
-    fn ended(&self, id: &SessionId) {
+    fn remove(&self, id: &SessionId) {
         let found = self.by_id.pin().get(id).cloned();
-        if let Some(live) = found {
-            self.retire(id, &live);
+        if let Some(entry) = found {
+            self.retire(id, &entry);
         }
     }
 
-    fn changed(&self, session: &Session) {
-        if let Some(live) = self.by_id.pin().get(&session.id) {
-            live.update(session.clone());
+    fn replace_cached(&self, session: &Session) {
+        if let Some(entry) = self.by_id.pin().get(&session.id) {
+            entry.update(session.clone());
         }
     }
 
-    /// Takes an entry out of use for good, whether its session is over or only its place is needed: whoever
-    /// still holds it can neither fill it nor attach_token a token on it, and the next look asks the store.
-    fn retire(&self, id: &SessionId, live: &Arc<CacheEntry>) {
-        live.end();
-        let _ = self.by_id.pin().remove_if(id, |_, present| Arc::ptr_eq(present, live));
-        self.drop_tokens(live);
+    /// Retires an entry for good, whether its session ended or it is evicted: tasks that still hold it can neither fill
+    /// it nor attach a token to it, and the next lookup queries the store.
+    fn retire(&self, id: &SessionId, entry: &Arc<CacheEntry>) {
+        entry.retire();
+        let _ = self.by_id.pin().remove_if(id, |_, present| Arc::ptr_eq(present, entry));
+        self.remove_tokens(entry);
     }
 
-    fn drop_tokens(&self, live: &CacheEntry) {
+    fn remove_tokens(&self, entry: &CacheEntry) {
         let by_token = self.by_token.pin();
-        for token in live.take_tokens() {
+        for token in entry.take_tokens() {
             by_token.remove(&token);
         }
     }
 
-    /// Drops an arbitrary sixteenth. Entries that still wait for the store stay: an end must find them.
-    fn make_room(&self) {
-        let enough = self.capacity / 16 + 1;
+    /// Evicts an arbitrary sixteenth of the entries. Pending entries stay: a revocation must find them.
+    fn evict_some(&self) {
+        let count = self.capacity / 16 + 1;
         let by_id = self.by_id.pin();
-        let settled = by_id.iter().filter(|(_, live)| live.is_settled()).take(enough);
-        for (id, live) in settled {
-            self.retire(id, live);
+        let filled = by_id.iter().filter(|(_, entry)| entry.is_filled()).take(count);
+        for (id, entry) in filled {
+            self.retire(id, entry);
         }
     }
 }

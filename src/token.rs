@@ -1,8 +1,13 @@
-//! Access tokens, identity assertions and sealed cookies: what the gateway signs and believes.
+//! Signs and verifies access tokens, identity assertions and cookies, and encrypts secrets at rest. Whether a session
+//! stands behind a token is for `sessions` to say.
 //!
-//! The signing itself is aws-lc-rs. A JOSE library is left to the tests, as the independent reader:
-//! every token that we accept is one that we wrote, so its header must be ours to the byte, and
-//! there is no algorithm, key address or critical extension left to negotiate.
+//! The `jsonwebtoken` crate signs, verifies and writes the JWKS ([`keys`]). Four things stay here:
+//! - The header is compared byte for byte with those that our keys write. Every token that we accept is one that we
+//!   issued, so there is no algorithm, key address or critical extension to negotiate.
+//! - The time comes from the injected clock; the crate would read the system's.
+//! - The claims are strict: exactly ours, each once and of its type. The crate ignores members that it does not know.
+//! - The order of the checks and the caches: the signature comes last, and a token that failed before is refused
+//!   without a second signature check.
 
 pub mod assertion;
 
@@ -32,14 +37,14 @@ use crate::domain::clock::Timestamp;
 use crate::domain::session::{KeyId, Session};
 use crate::error::TokenFault;
 use claims::Claims;
-use keys::{Key, Purpose};
+use keys::{Purpose, SigningKey};
 use rejected::RejectedTokens;
 use ring::{KeyRing, KeyValidity};
 
-/// Longer than any token of ours; what exceeds it is not looked at.
-const LONGEST: usize = 8 * 1024;
+/// Longer than any token that we issue; longer ones are refused unread.
+const MAX_TOKEN_BYTES: usize = 8 * 1024;
 
-/// Makes and reads access tokens.
+/// Issues and verifies access tokens with the current keys.
 pub struct Tokens {
     keys: ArcSwap<KeyRing>,
     issuer: String,
@@ -60,24 +65,24 @@ impl Tokens {
         }
     }
 
-    /// The keys in use.
+    /// The current keys.
     pub fn keys(&self) -> Arc<KeyRing> {
         self.keys.load_full()
     }
 
-    /// Takes new keys into use. What was rejected under the old ones is judged afresh.
+    /// Replaces the keys. Tokens that the old keys rejected are verified again.
     pub fn use_keys(&self, keys: KeyRing) {
         self.keys.store(Arc::new(keys));
-        self.rejected.forget();
+        self.rejected.clear();
         self.changed.notify_one();
     }
 
-    /// Resolves when other keys have been taken into use; for one listener.
+    /// Resolves when the keys have been replaced; supports one waiting task.
     pub async fn keys_changed(&self) {
         self.changed.notified().await;
     }
 
-    /// The key that signs a session that begins now, and until when it is believed, if that is known.
+    /// The key that signs tokens of a session that begins now, and when that key stops verifying, if known.
     pub fn signing(&self, now: Timestamp) -> (KeyId, Option<Timestamp>) {
         let keys = self.keys.load();
         let id = keys.active(now).id().clone();
@@ -88,21 +93,21 @@ impl Tokens {
         (id, end)
     }
 
-    /// The address that tokens and assertions name as their issuer.
+    /// The `iss` of tokens and assertions.
     pub fn issuer(&self) -> &str {
         &self.issuer
     }
 
-    /// The token of a session, signed by its own key. The same session gives the same claims every time.
+    /// Issues the token of a session, signed by the session's own key. The claims depend on the session alone.
     pub fn mint(&self, session: &Session, now: Timestamp) -> String {
         let keys = self.keys.load();
-        let own: Option<&Key> = session.key_id.as_ref().and_then(|id| keys.verification_key(id, now));
+        let own: Option<&SigningKey> = session.key_id.as_ref().and_then(|id| keys.verification_key(id, now));
         own.unwrap_or_else(|| keys.active(now)).sign(Purpose::Access, &Claims::of(session, &self.issuer))
     }
 
-    /// Reads a token: cheap checks first, the signature last. Says nothing about the session behind it.
-    pub fn read(&self, token: &str, now: Timestamp) -> Result<Claims, TokenFault> {
-        if token.len() > LONGEST {
+    /// Verifies a token, cheapest check first and the signature last. Does not look at the session behind it.
+    pub fn verify(&self, token: &str, now: Timestamp) -> Result<Claims, TokenFault> {
+        if token.len() > MAX_TOKEN_BYTES {
             return Err(TokenFault::Malformed);
         }
         let (signed, signature) = token.rsplit_once('.').ok_or(TokenFault::Malformed)?;
@@ -111,20 +116,20 @@ impl Tokens {
             return Err(TokenFault::Malformed);
         }
         let keys = self.keys.load();
-        let key = keys.find(Purpose::Access, header, now).ok_or_else(|| keys::why_not_ours(header))?;
-        // Known rejected is refused before anything is decoded: whoever sends it, sends it again and again.
+        let key = keys.find(Purpose::Access, header, now).ok_or_else(|| keys::classify_foreign_header(header))?;
+        // A token that failed before is refused before anything is decoded: clients repeat bad tokens.
         if self.rejected.contains(token) {
             return Err(TokenFault::Signature);
         }
-        // The engine refuses padding, other alphabets and non-zero trailing bits.
+        // The decoder refuses padding, other alphabets and non-zero trailing bits.
         let payload = URL_SAFE_NO_PAD.decode(payload).map_err(|_| TokenFault::Malformed)?;
-        let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| TokenFault::Malformed)?;
         let claims = Claims::parse(&payload, &self.issuer)?;
         claims.check_time(now, self.leeway)?;
-        if !key.verify(signed.as_bytes(), &signature) {
-            self.rejected.remember(token);
-            return Err(TokenFault::Signature);
-        }
+        key.verify(signed, signature).inspect_err(|fault| {
+            if *fault == TokenFault::Signature {
+                self.rejected.remember(token);
+            }
+        })?;
         Ok(claims.signed_by(key.id()))
     }
 }

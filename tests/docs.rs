@@ -1,17 +1,129 @@
-//! The documents are true: every key is in `conf/deskgate.toml` with its default, and the README's
-//! tables and commands are those of the program.
+//! Checks the documentation against the program: reference configuration, tables, examples, links, translations.
 
-// A test may fail loudly; that is what it is for.
+// A failed expectation is the test's result.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 use deskgate::config::{Config, UpstreamConfig, load_text};
 use deskgate::endpoints::TABLE;
 
 const REFERENCE: &str = include_str!("../conf/deskgate.toml");
-const README: &str = include_str!("../README.md");
+
+/// The address that console blocks use; the tests run the demo on a free port instead.
+const DEMO_ADDRESS: &str = "127.0.0.1:8080";
+
+/// Pages that exist in both languages, English first.
+const TRANSLATIONS: [(&str, &str); 5] = [
+    ("README.md", "README.zh-CN.md"),
+    ("docs/tutorial.md", "docs/zh-CN/tutorial.md"),
+    ("docs/sign-in.md", "docs/zh-CN/sign-in.md"),
+    ("docs/rules.md", "docs/zh-CN/rules.md"),
+    ("docs/operations.md", "docs/zh-CN/operations.md"),
+];
+
+/// Pages that may be linked to before they exist.
+const PENDING: [&str; 3] = ["README.zh-CN.md", "docs/architecture.md", "docs/threats.md"];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+struct Page {
+    /// Path relative to the repository, such as `docs/rules.md`.
+    name: String,
+    text: String,
+}
+
+/// A fenced block: its language, the `key=value` words behind it, and its lines.
+struct Block {
+    language: String,
+    attributes: BTreeMap<String, String>,
+    text: String,
+}
+
+struct Heading {
+    level: usize,
+    /// The `<a id="…">` in the heading, otherwise the anchor that GitHub derives from its text.
+    id: String,
+}
+
+impl Page {
+    fn read(name: &str) -> Self {
+        let text = std::fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        Self { name: name.to_owned(), text }
+    }
+
+    /// The page, or nothing if it does not exist.
+    fn find(name: &str) -> Option<Self> {
+        root().join(name).exists().then(|| Self::read(name))
+    }
+
+    fn blocks(&self) -> Vec<Block> {
+        let mut blocks = Vec::new();
+        let mut lines = self.text.lines();
+        while let Some(line) = lines.next() {
+            let Some(info) = line.strip_prefix("```") else { continue };
+            let mut words = info.split_whitespace();
+            let language = words.next().unwrap_or_default().to_owned();
+            let attributes = words.filter_map(|word| word.split_once('=')).map(|(k, v)| (k.to_owned(), v.to_owned()));
+            let attributes = attributes.collect();
+            let text = lines.by_ref().take_while(|line| *line != "```").map(|line| format!("{line}\n")).collect();
+            blocks.push(Block { language, attributes, text });
+        }
+        blocks
+    }
+
+    /// The lines outside fenced blocks.
+    fn prose(&self) -> Vec<&str> {
+        let mut fenced = false;
+        let is_prose = |line: &&str| {
+            let fence = line.starts_with("```");
+            fenced ^= fence;
+            !fenced && !fence
+        };
+        self.text.lines().filter(is_prose).collect()
+    }
+
+    fn headings(&self) -> Vec<Heading> {
+        let heading = |line: &str| {
+            let level = line.bytes().take_while(|byte| *byte == b'#').count();
+            let text = line[level..].strip_prefix(' ').filter(|_| level > 0)?;
+            let explicit = text.split_once("<a id=\"").and_then(|(_, rest)| rest.split('"').next());
+            Some(Heading { level, id: explicit.map_or_else(|| slug(text), str::to_owned) })
+        };
+        self.prose().into_iter().filter_map(heading).collect()
+    }
+
+    /// The targets of all links and pictures.
+    fn links(&self) -> Vec<&str> {
+        self.prose()
+            .into_iter()
+            .flat_map(|line| line.split("](").skip(1))
+            .filter_map(|rest| rest.split(')').next())
+            .collect()
+    }
+}
+
+/// The anchor that GitHub gives a heading.
+fn slug(text: &str) -> String {
+    let kept = text.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+/// Every page of the documentation, in both languages.
+fn pages() -> Vec<Page> {
+    let mut names = BTreeSet::new();
+    for folder in ["", "docs", "docs/zh-CN"] {
+        let Ok(entries) = std::fs::read_dir(root().join(folder)) else { continue };
+        let files = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.extend(files.filter(|file| file.ends_with(".md")).map(|file| format!("{folder}/{file}")));
+    }
+    names.iter().map(|name| Page::read(name.trim_start_matches('/'))).collect()
+}
 
 /// `section.key` to value, for every leaf.
 fn leaves(prefix: &str, value: &toml::Value, out: &mut BTreeMap<String, String>) {
@@ -34,14 +146,22 @@ fn keys_of(text: &str) -> BTreeMap<String, String> {
     found
 }
 
+/// The defaults of an upstream named `name`, which has one address.
+fn upstream_defaults(name: &str) -> BTreeMap<String, String> {
+    let upstream = UpstreamConfig { addresses: vec!["127.0.0.1:8000".parse().expect("address")], ..Default::default() };
+    let config = Config { upstreams: BTreeMap::from([(name.to_owned(), upstream)]), ..Config::default() };
+    let all = keys_of(&toml::to_string(&config).expect("TOML"));
+    all.into_iter().filter(|(key, _)| key.starts_with("upstreams.")).collect()
+}
+
 #[test]
-fn every_key_is_in_the_reference_file_with_its_default() {
+fn reference_file_lists_every_key_with_its_default() {
     let defaults = keys_of(&toml::to_string(&Config::default()).expect("TOML"));
     assert_eq!(keys_of(REFERENCE), defaults);
 }
 
 #[test]
-fn every_key_of_an_upstream_is_in_the_reference_file_with_its_default() {
+fn reference_file_lists_every_upstream_key_with_its_default() {
     let start = REFERENCE.find("# [upstreams.helpdesk]").expect("an example upstream");
     let uncommented: String = REFERENCE[start..]
         .lines()
@@ -49,17 +169,11 @@ fn every_key_of_an_upstream_is_in_the_reference_file_with_its_default() {
         .filter(|line| line.starts_with('[') || line.split_once(" = ").is_some_and(|(key, _)| !key.contains(' ')))
         .map(|line| format!("{line}\n"))
         .collect();
-    let upstream = UpstreamConfig { addresses: vec!["127.0.0.1:8000".parse().expect("address")], ..Default::default() };
-    let config = Config { upstreams: BTreeMap::from([("helpdesk".to_owned(), upstream)]), ..Config::default() };
-    let expected: BTreeMap<_, _> = keys_of(&toml::to_string(&config).expect("TOML"))
-        .into_iter()
-        .filter(|(key, _)| key.starts_with("upstreams."))
-        .collect();
-    assert_eq!(keys_of(&uncommented), expected);
+    assert_eq!(keys_of(&uncommented), upstream_defaults("helpdesk"));
 }
 
 #[test]
-fn every_key_of_the_reference_file_has_a_comment() {
+fn reference_file_comments_every_key() {
     let mut commented = false;
     for (number, line) in REFERENCE.lines().enumerate() {
         let is_key = !line.starts_with('#') && line.contains(" = ");
@@ -71,62 +185,213 @@ fn every_key_of_the_reference_file_has_a_comment() {
 }
 
 #[test]
-fn the_example_files_are_sound() {
-    let development = include_str!("../conf/development.toml");
-    load_text("development.toml", development, &[]).expect("sound");
+fn configuration_page_lists_every_key_with_its_default() {
+    let page = Page::read("docs/configuration.md");
+    let (mut section, mut listed, mut unset) = (String::new(), BTreeMap::new(), BTreeSet::new());
+    for line in page.prose() {
+        if let Some(name) = line.strip_prefix("## `[").and_then(|rest| rest.strip_suffix("]`")) {
+            section = name.to_owned();
+        } else if let Some(row) = line.strip_prefix("| `") {
+            let (key, rest) = row.split_once("` | ").expect("a key and its default");
+            let (default, meaning) = rest.split_once(" | ").expect("a default and its meaning");
+            assert!(meaning.len() > " |".len(), "{section}.{key} has no meaning");
+            match default.strip_prefix('`').and_then(|default| default.strip_suffix('`')) {
+                Some(default) => listed.extend(keys_of(&format!("[{section}]\n{key} = {default}\n"))),
+                None => assert!(unset.insert(key.to_owned()), "{key} is listed twice"),
+            }
+        }
+    }
+    let mut expected = keys_of(REFERENCE);
+    expected.extend(upstream_defaults("NAME"));
+    expected.insert("upstreams.NAME.addresses".to_owned(), "[]".to_owned());
+    assert_eq!(listed, expected);
+    let commented: BTreeSet<String> = REFERENCE
+        .split("# One section per service")
+        .next()
+        .into_iter()
+        .flat_map(str::lines)
+        .filter_map(|line| Some(line.strip_prefix("# ")?.split_once(" = ")?.0.to_owned()))
+        .filter(|key| key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'))
+        .collect();
+    assert_eq!(unset, commented, "keys without a default");
+}
+
+#[test]
+fn example_configurations_are_valid() {
+    load_text("development.toml", include_str!("../conf/development.toml"), &[]).expect("valid");
     let secret = tempfile::NamedTempFile::new().expect("file");
-    let production = include_str!("../conf/production.toml")
-        .replace("/etc/deskgate/wecom.secret", secret.path().to_str().expect("text"));
-    let config = load_text("production.toml", &production, &[]).expect("sound");
+    let secret = secret.path().to_str().expect("text");
+    let production = include_str!("../conf/production.toml").replace("/etc/deskgate/wecom.secret", secret);
+    let config = load_text("production.toml", &production, &[]).expect("valid");
     assert_eq!(config.bind.proof, deskgate::config::BindProof::Platform);
+    for name in ["README.md", "README.zh-CN.md"] {
+        let Some(readme) = Page::find(name) else { continue };
+        let example = readme.blocks().into_iter().find(|block| block.language == "toml").expect("an example");
+        let text = example.text.replace("/etc/deskgate/wecom.secret", secret);
+        load_text(name, &text, &[]).unwrap_or_else(|faults| panic!("{faults:?}"));
+    }
 }
 
 #[test]
-fn the_readme_lists_every_endpoint() {
+fn api_page_lists_every_endpoint() {
+    let page = Page::read("docs/api.md");
     for row in TABLE.iter().filter(|row| !row.path.ends_with(".css") && !row.path.ends_with(".js")) {
-        let listed = README.lines().any(|line| line.contains(&format!("{} `{}`", row.method, row.path)));
-        assert!(listed, "{} {}", row.method, row.path);
+        let entry = format!("{} `{}`", row.method, row.path);
+        assert!(page.text.lines().any(|line| line.contains(&entry)), "{entry} is missing");
     }
 }
 
 #[test]
-fn the_readme_lists_every_section_of_the_configuration() {
-    let sections: Vec<String> =
-        keys_of(REFERENCE).into_keys().filter_map(|key| Some(key.split_once('.')?.0.to_owned())).collect();
-    for section in sections {
-        assert!(README.contains(&format!("`[{section}]`")), "{section}");
-    }
+fn api_page_lists_every_error_code() {
+    let description: serde_json::Value =
+        serde_json::from_str(include_str!("../src/api/openapi.json")).expect("a JSON document");
+    let codes = description["components"]["schemas"]["ErrorCode"]["oneOf"].as_array().expect("codes");
+    let expected: BTreeSet<u64> = codes.iter().map(|code| code["const"].as_u64().expect("a number")).collect();
+    let page = Page::read("docs/api.md");
+    let table =
+        page.text.split("## Error codes").nth(1).expect("the section").split("\n## ").next().expect("the section");
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| ")?.split(' ').next()?.parse().ok());
+    assert_eq!(rows.collect::<BTreeSet<u64>>(), expected);
 }
 
 #[test]
-fn the_readme_names_make_targets_that_exist() {
+fn pages_name_only_make_targets_that_exist() {
     let makefile = include_str!("../Makefile");
-    for target in README.split("`make ").skip(1).filter_map(|rest| rest.split('`').next()) {
-        assert!(makefile.lines().any(|line| line.starts_with(&format!("{target}:"))), "make {target}");
+    for page in pages() {
+        for target in page.text.split("`make ").skip(1).filter_map(|rest| rest.split('`').next()) {
+            let exists = makefile.lines().any(|line| line.starts_with(&format!("{target}:")));
+            assert!(exists, "{}: make {target}", page.name);
+        }
     }
 }
 
-/// The commands of the README's console blocks and what they print.
-fn transcript() -> Vec<(String, String)> {
-    let mut steps: Vec<(String, String)> = Vec::new();
-    for block in README.split("```console\n").skip(1) {
-        let block = block.split("```").next().expect("closed");
-        for line in block.lines() {
+#[test]
+fn rule_examples_pass_their_own_cases() {
+    for name in ["docs/rules.md", "docs/zh-CN/rules.md"] {
+        let Some(page) = Page::find(name) else { continue };
+        let folder = tempfile::tempdir().expect("folder");
+        std::fs::copy(root().join("lua-free-rules/matrix.toml"), folder.path().join("matrix.toml")).expect("matrix");
+        let examples: String = page
+            .blocks()
+            .into_iter()
+            .filter(|block| block.language == "toml" && block.text.contains("[[rule]]"))
+            .map(|block| block.text)
+            .collect();
+        assert!(examples.contains("[[case]]"), "{name} has examples with cases");
+        std::fs::write(folder.path().join("examples.toml"), examples).expect("rules");
+        let config = folder.path().join("deskgate.conf");
+        let text = include_str!("../conf/development.toml");
+        std::fs::write(&config, format!("{text}\n[rules]\ndir = {:?}\n", folder.path())).expect("configuration");
+        let check = Command::new(env!("CARGO_BIN_EXE_deskgate")).arg("check").arg("--config").arg(&config).output();
+        let check = check.expect("deskgate check");
+        assert!(check.status.success(), "{name}: {}", String::from_utf8_lossy(&check.stderr));
+    }
+}
+
+#[test]
+fn links_between_pages_resolve() {
+    let mut broken = Vec::new();
+    for page in pages() {
+        let ids: Vec<String> = page.headings().into_iter().map(|heading| heading.id).collect();
+        let unique: BTreeSet<&String> = ids.iter().collect();
+        assert_eq!(unique.len(), ids.len(), "{}: two headings have the same anchor: {ids:?}", page.name);
+        for link in page.links().into_iter().filter(|link| !link.contains("://")) {
+            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = if path.is_empty() { page.name.clone() } else { resolve(&page.name, path) };
+            let exists = root().join(&target).exists();
+            if !exists && PENDING.contains(&target.as_str()) {
+                continue;
+            }
+            let has_anchor =
+                || anchor.is_empty() || Page::read(&target).headings().iter().any(|heading| heading.id == anchor);
+            if !exists || !has_anchor() {
+                broken.push(format!("{}: {link}", page.name));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "broken links:\n{}", broken.join("\n"));
+}
+
+/// A link's target relative to the repository.
+fn resolve(page: &str, link: &str) -> String {
+    let mut target = PathBuf::from(page);
+    target.pop();
+    for part in link.trim_end_matches('/').split('/') {
+        match part {
+            "." => {}
+            ".." => assert!(target.pop(), "{page}: {link} leaves the repository"),
+            part => target.push(part),
+        }
+    }
+    target.to_str().expect("text").to_owned()
+}
+
+/// A translated heading carries the anchor of its English one: `## 快速开始 <a id="run-it"></a>`.
+#[test]
+fn translated_pages_have_the_same_headings() {
+    let mut differences = Vec::new();
+    for (english, translated) in TRANSLATIONS {
+        let Some(translation) = Page::find(translated) else { continue };
+        let outline = |page: &Page| -> Vec<String> {
+            page.headings().iter().map(|heading| format!("{} {}", "#".repeat(heading.level), heading.id)).collect()
+        };
+        let (original, translation) = (outline(&Page::read(english)), outline(&translation));
+        let only = |these: &[String], others: &[String]| -> Vec<String> {
+            these.iter().filter(|heading| !others.contains(heading)).cloned().collect()
+        };
+        let (missing, extra) = (only(&original, &translation), only(&translation, &original));
+        if !missing.is_empty() || !extra.is_empty() {
+            differences.push(format!("only in {english}: {missing:?}; only in {translated}: {extra:?}"));
+        } else if original != translation {
+            differences.push(format!("{english} and {translated} have their headings in a different order"));
+        }
+    }
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+/// A command of a console block and the output that the page shows for it.
+struct Step {
+    command: String,
+    expected: String,
+}
+
+/// The commands of a page's console blocks. Blocks that require a program which is not installed are left out.
+fn steps(page: &Page) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    for block in page.blocks().into_iter().filter(|block| block.language == "console") {
+        if let Some(program) = block.attributes.get("requires")
+            && !is_installed(program)
+        {
+            eprintln!("{}: skipped the block that requires {program}", page.name);
+            continue;
+        }
+        for line in block.text.lines() {
             if let Some(command) = line.strip_prefix("$ ") {
-                steps.push((command.to_owned(), String::new()));
-            } else if let Some((_, expected)) = steps.last_mut() {
-                expected.push_str(line);
-                expected.push('\n');
+                steps.push(Step { command: command.to_owned(), expected: String::new() });
+            } else if let Some(step) = steps.last_mut().filter(|_| block.text.starts_with("$ ")) {
+                step.expected.push_str(line);
+                step.expected.push('\n');
             }
         }
     }
     steps
 }
 
-/// Whether a text is what was expected, `…` standing for anything.
-fn fits(expected: &str, printed: &str) -> bool {
+fn is_installed(program: &str) -> bool {
+    let probe: &[&str] = match program {
+        "pyjwt" => &["python3", "-c", "import jwt, cryptography"],
+        "node" => &["node", "--version"],
+        "go" => &["go", "version"],
+        other => panic!("no probe for {other}"),
+    };
+    let run = Command::new(probe[0]).args(&probe[1..]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    run.is_ok_and(|status| status.success())
+}
+
+/// Whether the output matches, where `…` in `expected` stands for any text.
+fn matches(expected: &str, output: &str) -> bool {
     let mut parts = expected.split('…');
-    let Some(mut rest) = parts.next().and_then(|start| printed.strip_prefix(start)) else { return false };
+    let Some(mut rest) = parts.next().and_then(|start| output.strip_prefix(start)) else { return false };
     let parts: Vec<&str> = parts.collect();
     for (index, part) in parts.iter().enumerate() {
         let found = if index + 1 == parts.len() {
@@ -134,66 +399,92 @@ fn fits(expected: &str, printed: &str) -> bool {
         } else {
             rest.find(part)
         };
-        let Some(place) = found else { return false };
-        rest = &rest[place + part.len()..];
+        let Some(position) = found else { return false };
+        rest = &rest[position + part.len()..];
     }
     rest.is_empty()
 }
 
-#[test]
-fn the_readme_transcript_is_what_really_comes_back() {
-    use std::io::{BufRead, BufReader};
-    use std::process::{Command, Stdio};
-    let folder = tempfile::tempdir().expect("folder");
-    let mut demo = Command::new(env!("CARGO_BIN_EXE_deskgate"))
-        .args(["demo", "--listen", "127.0.0.1:0"])
-        .env("TMPDIR", folder.path())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("start");
-    let mut lines = BufReader::new(demo.stdout.take().expect("output")).lines().map_while(Result::ok);
-    let config = lines.find_map(|line| Some(line.split_once("export DESKGATE_CONFIG=")?.1.to_owned())).expect("a file");
-    let ready = lines.find(|line| line.starts_with("ready ")).expect("ready");
-    let listen = ready.split(' ').find_map(|part| part.strip_prefix("listen=")).expect("address").to_owned();
+/// `deskgate demo` on a free port, with its data in a folder of its own.
+struct Demo {
+    process: Child,
+    folder: tempfile::TempDir,
+    config: String,
+    listen: String,
+}
 
-    let steps = transcript();
-    assert!(steps.len() > 20, "the transcript is there");
-    let script: String = steps.iter().map(|(command, _)| format!("{command}\nprintf '\\n--step--\\n'\n")).collect();
-    // As a terminal shows it.
-    let script = format!("exec 2>&1\n{}", script.replace("127.0.0.1:8080", &listen));
-    let programs = Path::new(env!("CARGO_BIN_EXE_deskgate")).parent().expect("a folder");
-    let path = format!("{}:{}", programs.display(), std::env::var("PATH").expect("a path"));
-    let mut bash = Command::new("bash");
-    let bash = bash.args(["-c", &script]).current_dir(folder.path()).env("PATH", path).env("DESKGATE_CONFIG", config);
-    let run = bash.output().expect("bash");
-    let printed = String::from_utf8(run.stdout).expect("text").replace(&listen, "127.0.0.1:8080");
-    demo.kill().expect("stop");
-    demo.wait().expect("stopped");
+impl Demo {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().expect("folder");
+        let mut process = Command::new(env!("CARGO_BIN_EXE_deskgate"))
+            .args(["demo", "--listen", "127.0.0.1:0"])
+            .env("TMPDIR", folder.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("start");
+        let mut lines = BufReader::new(process.stdout.take().expect("output")).lines().map_while(Result::ok);
+        let config = lines.find_map(|line| Some(line.split_once("export DESKGATE_CONFIG=")?.1.to_owned()));
+        let ready = lines.find(|line| line.starts_with("ready ")).expect("ready");
+        let listen = ready.split(' ').find_map(|part| part.strip_prefix("listen=")).expect("address").to_owned();
+        Self { process, folder, config: config.expect("a configuration file"), listen }
+    }
 
-    let outputs: Vec<&str> = printed.split("\n--step--\n").collect();
-    for ((command, expected), output) in steps.iter().zip(outputs) {
-        assert!(fits(expected.trim_end(), output.trim_end()), "$ {command}\nexpected {expected}\nprinted  {output}");
+    /// Runs a script as a user would in a terminal beside the demo.
+    fn run(&self, script: &str) -> String {
+        let script = format!("exec 2>&1\n{}", script.replace(DEMO_ADDRESS, &self.listen));
+        let programs = Path::new(env!("CARGO_BIN_EXE_deskgate")).parent().expect("a folder");
+        let path = format!("{}:{}", programs.display(), std::env::var("PATH").expect("a path"));
+        let mut bash = Command::new("bash");
+        bash.args(["-c", &script]).current_dir(self.folder.path()).env("PATH", path).stdin(Stdio::null());
+        let output = bash.env("DESKGATE_CONFIG", &self.config).output().expect("bash");
+        String::from_utf8(output.stdout).expect("text").replace(&self.listen, DEMO_ADDRESS)
     }
 }
 
-#[test]
-fn the_explanations_of_the_readme_are_what_the_program_says() {
-    let readme = std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md"))
-        .expect("the README");
-    let mut compared = 0;
-    for block in readme.split("```text\n$ deskgate explain ").skip(1) {
-        let (command, rest) = block.split_once('\n').expect("a command");
-        let shown = rest.split("\n```").next().expect("an end");
-        let output = std::process::Command::new(env!("CARGO_BIN_EXE_deskgate"))
-            .arg("explain")
-            .args(command.split_whitespace())
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .output()
-            .expect("the program");
-        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
-        assert_eq!(String::from_utf8_lossy(&output.stdout).trim_end(), shown, "{command}");
-        compared += 1;
+impl Drop for Demo {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
-    assert_eq!(compared, 3);
+}
+
+/// Runs a page's commands beside a new demo and describes every output that differs.
+fn run_page(page: &Page, steps: &[Step]) -> Vec<String> {
+    let demo = Demo::start();
+    for block in page.blocks() {
+        if let Some(file) = block.attributes.get("file") {
+            let text = block.text.replace(DEMO_ADDRESS, &demo.listen);
+            std::fs::write(demo.folder.path().join(file), text).expect("a file");
+        }
+    }
+    let script: String = steps.iter().map(|step| format!("{}\nprintf '\\n--step--\\n'\n", step.command)).collect();
+    let printed = demo.run(&script);
+    let outputs: Vec<&str> = printed.split("\n--step--\n").collect();
+    assert_eq!(outputs.len(), steps.len() + 1, "{}: every command runs; printed:\n{printed}", page.name);
+    let differs = |(step, output): &(&Step, &str)| !matches(step.expected.trim_end(), output.trim_end());
+    let differing = steps.iter().zip(outputs).filter(differs);
+    differing
+        .map(|(step, output)| {
+            format!("{}: $ {}\nexpected {}\nprinted  {output}", page.name, step.command, step.expected)
+        })
+        .collect()
+}
+
+#[test]
+fn console_blocks_print_what_the_pages_show() {
+    let pages: Vec<(Page, Vec<Step>)> = pages()
+        .into_iter()
+        .map(|page| {
+            let steps = steps(&page);
+            (page, steps)
+        })
+        .filter(|(_, steps)| !steps.is_empty())
+        .collect();
+    let names: Vec<&str> = pages.iter().map(|(page, _)| page.name.as_str()).collect();
+    for required in ["README.md", "docs/tutorial.md", "docs/rules.md", "docs/operations.md", "docs/upstreams.md"] {
+        assert!(names.contains(&required), "{required} has commands");
+    }
+    let differences: Vec<String> = pages.iter().flat_map(|(page, steps)| run_page(page, steps)).collect();
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
 }

@@ -15,7 +15,7 @@ use crate::domain::session::{EndCause, KeyId, Session};
 use crate::sessions::SessionCache;
 use crate::store::StoreError;
 use crate::token::Tokens;
-use crate::token::keys::{Key, name};
+use crate::token::keys::{SigningKey, algorithm_name};
 use crate::token::ring::{self, KeyFault, KeyRing, KeyState, KeyValidity};
 
 /// Sessions that are changed at once after a key has gone: the store groups what comes together.
@@ -77,12 +77,12 @@ pub struct KeyRow {
 }
 
 impl KeyRow {
-    fn of((key, state, end): (&Key, KeyState, Option<Timestamp>)) -> Self {
+    fn of((key, state, end): (&SigningKey, KeyState, Option<Timestamp>)) -> Self {
         Self {
             id: key.id().to_string(),
-            algorithm: name(key.algorithm()).to_owned(),
+            algorithm: algorithm_name(key.algorithm()).to_owned(),
             state,
-            signs_from: key.start().iso8601(),
+            signs_from: key.signs_from().iso8601(),
             valid_until: end.map(Timestamp::iso8601),
         }
     }
@@ -163,12 +163,12 @@ impl KeyRotation {
                 return Err(AdminError::Refused(format!(
                     "key {} takes over at {} already; `--now` makes another one that signs at once",
                     key.id(),
-                    key.start().iso8601()
+                    key.signs_from().iso8601()
                 )));
             }
         };
         // Of two keys that begin at the same time nobody could say which comes first.
-        let taken: Vec<i64> = ring.states(now).map(|(key, ..)| key.start().millis()).collect();
+        let taken: Vec<i64> = ring.states(now).map(|(key, ..)| key.signs_from().millis()).collect();
         let start = (wanted.millis()..).find(|moment| !taken.contains(moment)).unwrap_or(wanted.millis());
         // First: what cannot be read must not be added to.
         self.read().map_err(failed)?;

@@ -54,7 +54,7 @@ pub async fn caller(gate: &Gate, target: &Target, credential: Credential<'_>, no
         gate.metrics.token_known();
         return Ok(need.caller(known));
     }
-    let judged = match gate.tokens.read(token, now) {
+    let judged = match gate.tokens.verify(token, now) {
         // Boxed: few requests ask the store, and the future of every request has room for what it awaits.
         Ok(claims) => Box::pin(gate.live.of_claims(&claims, token, now)).await,
         Err(fault) => Err(Error::InvalidToken(fault)),

@@ -1,4 +1,4 @@
-//! A session as requests need it: the record, its identity headers and its assertions, ready-made.
+//! A cached session: the record with its encoded identity headers and its signed assertions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,24 +11,24 @@ use crate::domain::clock::Timestamp;
 use crate::domain::identity::{self, IdentityLines};
 use crate::domain::session::Session;
 
-/// A session's state at one version, with everything that requests need of it ready-made.
+/// A session at one version, with the headers that requests need already encoded.
 #[derive(Debug)]
 pub struct CachedSession {
-    /// The record.
+    /// The session record.
     pub session: Session,
-    /// Its identity headers.
+    /// The encoded identity headers.
     pub lines: IdentityLines,
-    /// The assertion that was made last, and behind it those for other upstreams.
+    /// The newest assertion, linked to those for other upstreams.
     assertions: ArcSwapOption<CachedAssertion>,
 }
 
-/// The gateway's signed word to one upstream about a session, as it is sent again and again.
+/// A signed session assertion for one upstream, reused while it is fresh.
 #[derive(Debug)]
 pub struct CachedAssertion {
-    /// As a header's value.
+    /// The header value.
     pub value: HeaderValue,
-    /// All identity headers as a piece of an HTTP/1.1 head, this one among them: in one place, because with
-    /// many sessions what costs is the way to memory.
+    /// All identity headers and this assertion, encoded for an HTTP/1.1 head. One contiguous block: with many sessions
+    /// the cost is in cache misses.
     pub block: Bytes,
     upstream: Arc<str>,
     fresh_until: Timestamp,
@@ -45,7 +45,7 @@ impl CachedAssertion {
         Some(Self { value, block, upstream: upstream.clone(), fresh_until, next: None })
     }
 
-    fn behind(&self, next: Option<Arc<CachedAssertion>>) -> Arc<Self> {
+    fn linked_to(&self, next: Option<Arc<CachedAssertion>>) -> Arc<Self> {
         Arc::new(Self {
             value: self.value.clone(),
             block: self.block.clone(),
@@ -61,7 +61,7 @@ impl CachedSession {
         Self { lines: IdentityLines::of(&session), session, assertions: ArcSwapOption::empty() }
     }
 
-    /// The assertion for an upstream, signed anew when there is no fresh one.
+    /// Returns the fresh assertion for an upstream, or signs a new one.
     pub fn assertion(
         &self,
         upstream: &Arc<str>,
@@ -69,17 +69,17 @@ impl CachedSession {
         fresh: Duration,
         sign: impl FnOnce() -> String,
     ) -> Option<Arc<CachedAssertion>> {
-        let made = self.assertions.load_full();
-        let all = || std::iter::successors(made.as_ref(), |one| one.next.as_ref());
+        let newest = self.assertions.load_full();
+        let all = || std::iter::successors(newest.as_ref(), |one| one.next.as_ref());
         if let Some(found) = all().find(|one| one.upstream == *upstream && now < one.fresh_until) {
             return Some(found.clone());
         }
         let others = all()
             .filter(|one| one.upstream != *upstream && now < one.fresh_until)
-            .fold(None, |next, one| Some(one.behind(next)));
+            .fold(None, |next, one| Some(one.linked_to(next)));
         let signed = CachedAssertion::new(&self.lines, &sign(), upstream, now.plus(fresh))?;
         let latest = Arc::new(CachedAssertion { next: others, ..signed });
-        // Two requests may both make one; either is good.
+        // Two requests may both sign one; either is valid.
         self.assertions.store(Some(latest.clone()));
         Some(latest)
     }

@@ -1,4 +1,4 @@
-//! Beginning, changing and ending sessions: in the store first, then here.
+//! Creates, changes and ends sessions: in the store first, then in the cache.
 
 use std::sync::Arc;
 
@@ -10,48 +10,48 @@ use crate::domain::session::{EndCause, Session, SessionId, Stage};
 use crate::domain::write::WriteOutcome;
 use crate::store::StoreError;
 
-/// What became of a change to a session.
+/// The result of a change to a session.
 #[derive(Debug)]
 pub enum SessionUpdate {
-    /// It was made.
+    /// The change was made.
     Done(Arc<CachedSession>),
-    /// The session is over.
+    /// The session has ended.
     Gone,
-    /// The session does not hold the role.
+    /// The session does not allow the change: it does not hold the role or is in another stage.
     NotHeld,
 }
 
-/// How often sessions that are to end are looked for. Who signs in again and again meanwhile does not hold it up.
-const ROUNDS: usize = 8;
+/// How often [`SessionCache::end_those_of`] lists sessions again; bounds the work if the employee keeps signing in.
+const MAX_ROUNDS: usize = 8;
 
 impl SessionCache {
-    /// Keeps a new session.
+    /// Stores a new session.
     pub async fn create(&self, session: &Session) -> Result<(), StoreError> {
         self.store.create(session).await
     }
 
-    /// Ends a session here and in the store. Durable, and effective on this gateway, when it returns.
+    /// Revokes a session. When this returns, the revocation is durable and in effect on this gateway.
     pub async fn end(&self, id: &SessionId, cause: EndCause) -> Result<(), StoreError> {
         self.store.revoke(id, self.token_lifetime, cause).await?;
-        self.ended(id);
+        self.remove(id);
         Ok(())
     }
 
-    /// Makes another of the held roles the active one.
+    /// Makes another held role the active one.
     pub async fn switch_role(&self, id: &SessionId, role: &RoleName) -> Result<SessionUpdate, StoreError> {
         self.change(id, |session| {
             if !session.holds(role.as_str()) {
                 return false;
             }
             session.current_role = role.clone();
-            // Whoever puts on another hat proves it anew.
+            // A step-up is valid for one active role only.
             session.stepped_up_until = None;
             true
         })
         .await
     }
 
-    /// Steps a session up until `until`. A half-authenticated one stays one.
+    /// Marks a session as stepped up until `until`. A half-authenticated session stays half-authenticated.
     pub async fn step_up(&self, id: &SessionId, until: Timestamp) -> Result<SessionUpdate, StoreError> {
         self.change(id, |session| {
             session.stepped_up_until = Some(until);
@@ -60,8 +60,8 @@ impl SessionCache {
         .await
     }
 
-    /// Takes a half-authenticated session out of use: it tells of itself until `end`, and opens nothing new. Not held, if
-    /// it is none.
+    /// Marks a half-authenticated session as spent: until `end` it answers `me`, and it opens nothing new. Returns
+    /// [`SessionUpdate::NotHeld`] for any other session.
     pub async fn spend(&self, id: &SessionId, end: Timestamp) -> Result<SessionUpdate, StoreError> {
         self.change(id, |session| {
             if session.stage != Stage::OtpBinding {
@@ -74,7 +74,7 @@ impl SessionCache {
         .await
     }
 
-    /// Lets a session go on with another local password than the one that opened it.
+    /// Associates a session with a new local password, so that it survives the change of the old one.
     pub async fn set_password_id(&self, id: &SessionId, password_id: &str) -> Result<SessionUpdate, StoreError> {
         self.change(id, |session| {
             session.password_id = Some(password_id.to_owned());
@@ -83,7 +83,7 @@ impl SessionCache {
         .await
     }
 
-    /// Lets a session end at `end`, if it would go on longer.
+    /// Brings a session's expiry forward to `end`.
     pub async fn shorten(&self, id: &SessionId, end: Timestamp) -> Result<SessionUpdate, StoreError> {
         self.change(id, |session| {
             session.expires_at = session.expires_at.min(end);
@@ -92,7 +92,7 @@ impl SessionCache {
         .await
     }
 
-    /// Ends every session of an employee. Returns how many there were.
+    /// Ends every session of an employee. Returns their number.
     pub async fn end_all_of(
         &self,
         corp_id: &CorpId,
@@ -102,19 +102,19 @@ impl SessionCache {
         self.end_those_of(corp_id, employee_id, cause, |_| true).await
     }
 
-    /// Ends those sessions of an employee that fit. Returns how many there were.
+    /// Ends the sessions of an employee that match. Returns their number.
     pub async fn end_those_of(
         &self,
         corp_id: &CorpId,
         employee_id: &EmployeeId,
         cause: EndCause,
-        fits: impl Fn(&Session) -> bool,
+        matches: impl Fn(&Session) -> bool,
     ) -> Result<usize, StoreError> {
         let mut ended = 0;
-        // Again: one may have begun, out of one that was to end, while these were ended.
-        for _ in 0..ROUNDS {
+        // Repeated: a session that is being ended may have started another one meanwhile.
+        for _ in 0..MAX_ROUNDS {
             let mut sessions = self.store.of_employee(corp_id, employee_id).await?;
-            sessions.retain(&fits);
+            sessions.retain(&matches);
             if sessions.is_empty() {
                 break;
             }
@@ -126,7 +126,7 @@ impl SessionCache {
         Ok(ended)
     }
 
-    /// Gives every session of an employee what is known of them now. Returns how many had something else.
+    /// Copies an employee's profile into their sessions. Returns how many sessions differed.
     pub async fn change_profile(&self, employee: &Employee) -> Result<usize, StoreError> {
         let mut sessions = self.store.of_employee(&employee.corp_id, &employee.employee_id).await?;
         sessions.retain(|session| {
@@ -145,8 +145,8 @@ impl SessionCache {
         Ok(sessions.len())
     }
 
-    /// Gives every session of an employee these roles; one whose active role is gone goes on in the
-    /// highest that is left, and without any it ends.
+    /// Sets the roles of an employee's sessions. A session that lost its active role continues in the highest remaining
+    /// one; without any role it ends. Returns how many sessions differed.
     pub async fn change_roles(
         &self,
         corp_id: &CorpId,
@@ -154,9 +154,9 @@ impl SessionCache {
         roles: &[RoleName],
     ) -> Result<usize, StoreError> {
         let sessions = self.store.of_employee(corp_id, employee_id).await?;
-        let others = sessions.iter().filter(|session| session.roles != roles);
+        let differing = sessions.iter().filter(|session| session.roles != roles);
         let mut changed = 0;
-        for session in others {
+        for session in differing {
             changed += 1;
             let Some(highest) = role::highest(roles) else {
                 self.end(&session.id, EndCause::RolesLost).await?;
@@ -166,7 +166,7 @@ impl SessionCache {
                 session.roles = roles.to_vec();
                 if !session.holds(session.current_role.as_str()) {
                     session.current_role = highest.clone();
-                    // As at a switch: whoever gets on another hat proves it anew.
+                    // As with a role switch: a step-up is valid for one active role only.
                     session.stepped_up_until = None;
                 }
                 true
@@ -176,7 +176,7 @@ impl SessionCache {
         Ok(changed)
     }
 
-    /// Takes every session of an employee down from its step-up: the device that gave it is gone.
+    /// Ends the step-up of an employee's sessions, because the device that proved it was removed.
     pub async fn step_down(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<usize, StoreError> {
         let sessions = self.store.of_employee(corp_id, employee_id).await?;
         let stepped_up = sessions.iter().filter(|session| session.stepped_up_until.is_some());
@@ -192,7 +192,7 @@ impl SessionCache {
         Ok(changed)
     }
 
-    /// Changes a record, again and again until nobody came in between. `edit` says whether it may.
+    /// Changes a session by compare-and-set and retries on a conflict. `edit` returns whether the change is allowed.
     async fn change(&self, id: &SessionId, edit: impl Fn(&mut Session) -> bool) -> Result<SessionUpdate, StoreError> {
         loop {
             let Some(mut session) = self.store.find(id).await? else { return Ok(SessionUpdate::Gone) };
@@ -202,7 +202,7 @@ impl SessionCache {
             }
             session.version = seen.next();
             if self.store.replace(&session, seen).await? == WriteOutcome::Applied {
-                self.changed(&session);
+                self.replace_cached(&session);
                 return Ok(SessionUpdate::Done(Arc::new(CachedSession::new(session))));
             }
         }

@@ -1,4 +1,4 @@
-//! One session's place in memory, and the tokens that lead to it.
+//! One cache entry: a session and the tokens that lead to it.
 
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -11,113 +11,111 @@ use super::cached::CachedSession;
 use crate::domain::clock::Timestamp;
 use crate::domain::session::Session;
 
-/// One session in memory.
+/// A cached session, pending until the store has answered.
 #[derive(Debug, Default)]
 pub(super) struct CacheEntry {
-    /// Nothing until the store has answered, and nothing again once it is over.
-    known: ArcSwapOption<CachedSession>,
-    ended: AtomicBool,
-    /// When it was last used here, in milliseconds; 0 if it was not.
-    seen: AtomicI64,
-    /// The same, as far as the store has been told.
-    noted: AtomicI64,
+    /// Empty while pending and after the entry is retired.
+    session: ArcSwapOption<CachedSession>,
+    retired: AtomicBool,
+    /// When the session was last used on this gateway, in milliseconds; 0 if never.
+    last_seen: AtomicI64,
+    /// The `last_seen` that was last written to the store.
+    saved_last_seen: AtomicI64,
     tokens: Mutex<Vec<TokenKey>>,
 }
 
-/// Most token strings remembered for one session. A session has one; ES256 gives a new string each
-/// time the same one is minted.
+/// Most token strings per session. A session has one token, but ES256 gives a new string each time it is issued.
 const TOKENS_PER_SESSION: usize = 4;
 
-/// How exactly it is known when a session was last used. Coarse, so that cores do not fight for the place where
-/// it is written down.
-const SEEN_EVERY: i64 = 5_000;
+/// Resolution of `last_seen` in milliseconds. Coarse, so that cores do not contend for its cache line.
+const LAST_SEEN_RESOLUTION: i64 = 5_000;
 
-/// How far the store's note may fall behind.
-const NOTED_EVERY: i64 = 60_000;
+/// How far the stored `last_seen` may lag, in milliseconds.
+const MAX_LAST_SEEN_LAG: i64 = 60_000;
 
 impl CacheEntry {
-    /// The state now; nothing if the session is over, by revocation or by the clock.
-    pub(super) fn state(&self, now: Timestamp) -> Option<Arc<CachedSession>> {
-        let known = self.known.load_full()?;
-        if self.is_over() || known.session.is_expired(now) { None } else { Some(known) }
+    /// The session, unless it is pending, revoked or expired.
+    pub(super) fn live_session(&self, now: Timestamp) -> Option<Arc<CachedSession>> {
+        let cached = self.session.load_full()?;
+        if self.is_retired() || cached.session.is_expired(now) { None } else { Some(cached) }
     }
 
-    /// Whether the store has answered and the session is not over.
-    pub(super) fn is_settled(&self) -> bool {
-        self.known.load().is_some()
+    /// Whether the store has answered and the entry is not retired.
+    pub(super) fn is_filled(&self) -> bool {
+        self.session.load().is_some()
     }
 
-    /// Takes a record over unless a newer one is there or the session has ended meanwhile.
+    /// Stores a record, unless a newer version is there or the entry was retired meanwhile.
     pub(super) fn update(&self, session: Session) {
-        let fresh = Arc::new(CachedSession::new(session));
-        self.known.rcu(|current| match current {
-            Some(known) if known.session.version >= fresh.session.version => Some(known.clone()),
-            _ => Some(fresh.clone()),
+        let newer = Arc::new(CachedSession::new(session));
+        self.session.rcu(|current| match current {
+            Some(cached) if cached.session.version >= newer.session.version => Some(cached.clone()),
+            _ => Some(newer.clone()),
         });
-        if self.is_over() {
-            self.known.store(None);
+        if self.is_retired() {
+            self.session.store(None);
         }
     }
 
-    /// It is used now.
+    /// Records a use of the session.
     pub(super) fn touch(&self, now: Timestamp) {
-        if now.millis().saturating_sub(self.seen.load(Ordering::Relaxed)) >= SEEN_EVERY {
-            self.seen.store(now.millis(), Ordering::Relaxed);
+        if now.millis().saturating_sub(self.last_seen.load(Ordering::Relaxed)) >= LAST_SEEN_RESOLUTION {
+            self.last_seen.store(now.millis(), Ordering::Relaxed);
         }
     }
 
-    /// When it was last used here; the beginning of time if it was not.
-    pub(super) fn seen(&self) -> Timestamp {
-        Timestamp::from_millis(self.seen.load(Ordering::Relaxed))
+    /// When the session was last used on this gateway; the epoch if never.
+    pub(super) fn last_seen(&self) -> Timestamp {
+        Timestamp::from_millis(self.last_seen.load(Ordering::Relaxed))
     }
 
-    /// The same if the store is to be told, which it then counts as.
-    pub(super) fn seen_news(&self) -> Option<Timestamp> {
-        let seen = self.seen();
-        let news = seen.millis().saturating_sub(self.noted.load(Ordering::Relaxed)) >= NOTED_EVERY;
-        news.then(|| {
-            self.noted.store(seen.millis(), Ordering::Relaxed);
+    /// The `last_seen` to be written to the store, if it is due; counts as written from then on.
+    pub(super) fn take_unsaved_last_seen(&self) -> Option<Timestamp> {
+        let seen = self.last_seen();
+        let due = seen.millis().saturating_sub(self.saved_last_seen.load(Ordering::Relaxed)) >= MAX_LAST_SEEN_LAG;
+        due.then(|| {
+            self.saved_last_seen.store(seen.millis(), Ordering::Relaxed);
             seen
         })
     }
 
-    /// Whether nobody can update anything from it or attach_token anything on it any more.
-    pub(super) fn is_over(&self) -> bool {
-        self.ended.load(Ordering::Acquire)
+    /// Whether the entry can no longer be filled or get tokens.
+    pub(super) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
     }
 
-    /// Whether the clock has ended it, or a failing store left it pending and nobody reads into it any more.
-    pub(super) fn is_idle(self: &Arc<Self>, now: Timestamp) -> bool {
-        match &*self.known.load() {
-            Some(known) => known.session.is_expired(now),
-            // Only the map holds it.
+    /// Whether the session has expired, or a failing store left the entry pending and no task holds it.
+    pub(super) fn is_removable(self: &Arc<Self>, now: Timestamp) -> bool {
+        match &*self.session.load() {
+            Some(cached) => cached.session.is_expired(now),
+            // Only the map holds a reference.
             None => Arc::strong_count(self) == 1,
         }
     }
 
-    /// Takes it out of use for good.
-    pub(super) fn end(&self) {
-        self.ended.store(true, Ordering::Release);
-        self.known.store(None);
+    /// Retires the entry for good.
+    pub(super) fn retire(&self) {
+        self.retired.store(true, Ordering::Release);
+        self.session.store(None);
     }
 
-    /// Hangs a token on it that is not there yet. `put` runs before anybody else can take the tokens off.
-    pub(super) fn attach_token(&self, token: TokenKey, put: impl FnOnce(TokenKey)) {
+    /// Attaches a token that is not attached yet. `insert` runs before another task can take the tokens.
+    pub(super) fn attach_token(&self, token: TokenKey, insert: impl FnOnce(TokenKey)) {
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         if tokens.len() < TOKENS_PER_SESSION && !tokens.contains(&token) {
             tokens.push(token.clone());
-            put(token);
+            insert(token);
         }
     }
 
-    /// Takes its tokens off.
+    /// Detaches and returns the tokens.
     pub(super) fn take_tokens(&self) -> Vec<TokenKey> {
         std::mem::take(&mut *self.tokens.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// A whole token as a key. Only its end is hashed: it is part of a signature, which nobody can
-/// choose, and keys are only ever put in after that signature was found good.
+/// A whole token as a map key. Only its end is hashed: that is part of the signature, which clients cannot choose, and
+/// keys are inserted only after the signature was verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TokenKey(Arc<str>);
 
@@ -127,24 +125,24 @@ impl TokenKey {
     }
 }
 
-/// The same, to look with.
+/// The borrowed form of [`TokenKey`] for lookups.
 #[derive(PartialEq, Eq)]
 pub(super) struct TokenRef<'a>(pub(super) &'a str);
 
-fn hash_end<H: Hasher>(token: &str, state: &mut H) {
+fn hash_tail<H: Hasher>(token: &str, state: &mut H) {
     let bytes = token.as_bytes();
     state.write(&bytes[bytes.len().saturating_sub(24)..]);
 }
 
 impl Hash for TokenKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        hash_end(&self.0, state);
+        hash_tail(&self.0, state);
     }
 }
 
 impl Hash for TokenRef<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        hash_end(self.0, state);
+        hash_tail(self.0, state);
     }
 }
 

@@ -6,7 +6,7 @@ use crate::domain::role::RoleName;
 use crate::domain::session::{EndCause, LoginMethod, LoginSource, Stage, Version};
 use crate::store::embedded::EmbeddedStore;
 
-async fn live(capacity: usize) -> (Arc<SessionCache>, Clock, tempfile::TempDir) {
+async fn cache(capacity: usize) -> (Arc<SessionCache>, Clock, tempfile::TempDir) {
     let folder = tempfile::tempdir().expect("folder");
     let clock = Clock::system();
     let store = EmbeddedStore::open(&folder.path().join("state.db"), clock.clone()).await.expect("store");
@@ -19,7 +19,7 @@ fn session(id: &str, clock: &Clock) -> Session {
         version: Version::FIRST,
         corp_id: CorpId::new("wwdemo"),
         employee_id: EmployeeId::new("a2001"),
-        name: "Alex".to_owned(),
+        name: "Alice Chen".to_owned(),
         department: String::new(),
         avatar: String::new(),
         roles: vec![RoleName::new("agent"), RoleName::new("user")],
@@ -38,10 +38,10 @@ fn session(id: &str, clock: &Clock) -> Session {
     }
 }
 
-/// What the pipeline does with a token whose signature is good.
-async fn admit(live: &SessionCache, token: &str, id: &SessionId, now: Timestamp) -> Option<Arc<CachedSession>> {
-    let (entry, known) = live.find(id, now).await.expect("find")?;
-    live.remember(token, &entry);
+/// Looks a session up as the pipeline does for a token whose signature is valid.
+async fn admit(cache: &SessionCache, token: &str, id: &SessionId, now: Timestamp) -> Option<Arc<CachedSession>> {
+    let (entry, known) = cache.find(id, now).await.expect("find")?;
+    cache.index_token(token, &entry);
     Some(known)
 }
 
@@ -50,102 +50,102 @@ fn role_of(known: &CachedSession) -> &str {
 }
 
 #[tokio::test]
-async fn an_ended_session_is_unknown_at_once_and_for_good() {
-    let (live, clock, _folder) = live(100).await;
+async fn a_revoked_session_leaves_the_cache_at_once_and_for_good() {
+    let (cache, clock, _folder) = cache(100).await;
     let session = session("s1", &clock);
-    live.create(&session).await.expect("create");
-    admit(&live, "token-1", &session.id, clock.now()).await.expect("live");
-    assert!(live.known("token-1", clock.now()).is_some());
-    live.end(&session.id, EndCause::Logout).await.expect("end");
-    assert!(live.known("token-1", clock.now()).is_none());
-    assert!(admit(&live, "token-1", &session.id, clock.now()).await.is_none());
-    // A late message about the session as it was must not bring it back.
-    live.apply_change(&Change::SessionChanged(Box::new(session.clone())));
-    assert!(live.session(&session.id, clock.now()).await.expect("read").is_none());
+    cache.create(&session).await.expect("create");
+    admit(&cache, "token-1", &session.id, clock.now()).await.expect("live");
+    assert!(cache.known("token-1", clock.now()).is_some());
+    cache.end(&session.id, EndCause::Logout).await.expect("end");
+    assert!(cache.known("token-1", clock.now()).is_none());
+    assert!(admit(&cache, "token-1", &session.id, clock.now()).await.is_none());
+    // A late change event about the old version must not bring the session back.
+    cache.apply_change(&Change::SessionChanged(Box::new(session.clone())));
+    assert!(cache.session(&session.id, clock.now()).await.expect("read").is_none());
 }
 
 #[tokio::test]
-async fn a_role_switch_shows_behind_the_same_token() {
-    let (live, clock, _folder) = live(100).await;
+async fn a_role_switch_takes_effect_for_the_same_token() {
+    let (cache, clock, _folder) = cache(100).await;
     let session = session("s1", &clock);
-    live.create(&session).await.expect("create");
-    admit(&live, "token-1", &session.id, clock.now()).await.expect("live");
+    cache.create(&session).await.expect("create");
+    admit(&cache, "token-1", &session.id, clock.now()).await.expect("live");
     let user = RoleName::new("user");
-    assert!(matches!(live.switch_role(&session.id, &user).await.expect("switch"), SessionUpdate::Done(_)));
-    assert_eq!(role_of(&live.known("token-1", clock.now()).expect("known")), "user");
+    assert!(matches!(cache.switch_role(&session.id, &user).await.expect("switch"), SessionUpdate::Done(_)));
+    assert_eq!(role_of(&cache.known("token-1", clock.now()).expect("known")), "user");
     let admin = RoleName::new("admin");
-    assert!(matches!(live.switch_role(&session.id, &admin).await.expect("switch"), SessionUpdate::NotHeld));
-    // An older message does not undo it.
-    live.apply_change(&Change::SessionChanged(Box::new(session)));
-    assert_eq!(role_of(&live.known("token-1", clock.now()).expect("known")), "user");
+    assert!(matches!(cache.switch_role(&session.id, &admin).await.expect("switch"), SessionUpdate::NotHeld));
+    // A change event about an older version does not undo it.
+    cache.apply_change(&Change::SessionChanged(Box::new(session)));
+    assert_eq!(role_of(&cache.known("token-1", clock.now()).expect("known")), "user");
 }
 
 #[tokio::test]
-async fn lost_roles_reach_live_sessions_and_the_last_one_ends_them() {
-    let (live, clock, _folder) = live(100).await;
+async fn role_changes_apply_to_live_sessions_and_losing_all_roles_ends_them() {
+    let (cache, clock, _folder) = cache(100).await;
     let session = session("s1", &clock);
-    live.create(&session).await.expect("create");
-    admit(&live, "token-1", &session.id, clock.now()).await.expect("live");
+    cache.create(&session).await.expect("create");
+    admit(&cache, "token-1", &session.id, clock.now()).await.expect("live");
     let (corp, employee) = (session.corp_id.clone(), session.employee_id.clone());
-    live.change_roles(&corp, &employee, &[RoleName::new("user")]).await.expect("change");
-    assert_eq!(role_of(&live.known("token-1", clock.now()).expect("known")), "user");
-    live.change_roles(&corp, &employee, &[]).await.expect("change");
-    assert!(live.known("token-1", clock.now()).is_none());
+    cache.change_roles(&corp, &employee, &[RoleName::new("user")]).await.expect("change");
+    assert_eq!(role_of(&cache.known("token-1", clock.now()).expect("known")), "user");
+    cache.change_roles(&corp, &employee, &[]).await.expect("change");
+    assert!(cache.known("token-1", clock.now()).is_none());
 }
 
 #[tokio::test]
-async fn expiry_is_judged_when_read() {
-    let (live, clock, _folder) = live(100).await;
+async fn an_expired_session_is_not_returned_before_any_sweep() {
+    let (cache, clock, _folder) = cache(100).await;
     let session = session("s1", &clock);
-    live.create(&session).await.expect("create");
-    admit(&live, "token-1", &session.id, clock.now()).await.expect("live");
+    cache.create(&session).await.expect("create");
+    admit(&cache, "token-1", &session.id, clock.now()).await.expect("live");
     clock.advance(Duration::from_secs(61));
-    assert!(live.known("token-1", clock.now()).is_none());
-    live.sweep(clock.now());
-    assert_eq!((live.by_id.len(), live.by_token.len()), (0, 0));
+    assert!(cache.known("token-1", clock.now()).is_none());
+    cache.sweep(clock.now());
+    assert_eq!((cache.by_id.len(), cache.by_token.len()), (0, 0));
 }
 
 #[tokio::test]
-async fn the_cache_is_bounded_and_what_falls_out_is_read_again() {
-    let (live, clock, _folder) = live(32).await;
+async fn the_cache_is_bounded_and_evicted_sessions_are_read_again() {
+    let (cache, clock, _folder) = cache(32).await;
     for number in 0..200 {
         let session = session(&format!("s{number}"), &clock);
-        live.create(&session).await.expect("create");
-        admit(&live, &format!("token-{number}"), &session.id, clock.now()).await.expect("live");
+        cache.create(&session).await.expect("create");
+        admit(&cache, &format!("token-{number}"), &session.id, clock.now()).await.expect("live");
     }
-    assert!(live.by_id.len() <= 32, "{} sessions", live.by_id.len());
-    assert!(live.by_token.len() <= 32, "{} tokens", live.by_token.len());
+    assert!(cache.by_id.len() <= 32, "{} sessions", cache.by_id.len());
+    assert!(cache.by_token.len() <= 32, "{} tokens", cache.by_token.len());
     for number in 0..200 {
         let id = SessionId::new(format!("s{number}"));
-        assert!(live.session(&id, clock.now()).await.expect("read").is_some());
+        assert!(cache.session(&id, clock.now()).await.expect("read").is_some());
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_that_is_read_while_it_ends_stays_ended() {
-    let (live, clock, _folder) = live(10_000).await;
+async fn a_session_that_is_read_while_it_is_revoked_stays_revoked() {
+    let (cache, clock, _folder) = cache(10_000).await;
     let alive_after = Arc::new(AtomicUsize::new(0));
     for round in 0..300 {
         let session = session(&format!("s{round}"), &clock);
-        live.create(&session).await.expect("create");
+        cache.create(&session).await.expect("create");
         let token = format!("token-{round}");
         let reader = tokio::spawn({
-            let (live, clock, id, token) = (live.clone(), clock.clone(), session.id.clone(), token.clone());
+            let (cache, clock, id, token) = (cache.clone(), clock.clone(), session.id.clone(), token.clone());
             async move {
                 for _ in 0..3 {
-                    admit(&live, &token, &id, clock.now()).await;
+                    admit(&cache, &token, &id, clock.now()).await;
                 }
             }
         });
         let switcher = tokio::spawn({
-            let (live, id) = (live.clone(), session.id.clone());
-            async move { live.switch_role(&id, &RoleName::new("user")).await.map(|_| ()) }
+            let (cache, id) = (cache.clone(), session.id.clone());
+            async move { cache.switch_role(&id, &RoleName::new("user")).await.map(|_| ()) }
         });
-        live.end(&session.id, EndCause::Logout).await.expect("end");
+        cache.end(&session.id, EndCause::Logout).await.expect("end");
         reader.await.expect("reader");
         switcher.await.expect("switcher").expect("switch");
-        if live.known(&token, clock.now()).is_some()
-            || live.session(&session.id, clock.now()).await.expect("read").is_some()
+        if cache.known(&token, clock.now()).is_some()
+            || cache.session(&session.id, clock.now()).await.expect("read").is_some()
         {
             alive_after.fetch_add(1, Ordering::Relaxed);
         }
@@ -153,31 +153,31 @@ async fn a_session_that_is_read_while_it_ends_stays_ended() {
     assert_eq!(alive_after.load(Ordering::Relaxed), 0);
 }
 
-/// Row 58 of the attack table. Many at once, so that they share what each waits for the disk.
+/// 10,000 rounds in parallel batches, so that they share disk syncs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_ten_thousand_switches_that_race_a_logout_none_brings_a_session_back() {
-    let (live, clock, _folder) = live(10_000).await;
+async fn no_role_switch_that_races_a_logout_revives_the_session() {
+    let (cache, clock, _folder) = cache(10_000).await;
     for batch in 0..40 {
         let rounds = (0..250).map(|round| {
-            let (live, clock) = (live.clone(), clock.clone());
+            let (cache, clock) = (cache.clone(), clock.clone());
             tokio::spawn(async move {
                 let session = session(&format!("s{batch}-{round}"), &clock);
-                live.create(&session).await.expect("create");
+                cache.create(&session).await.expect("create");
                 let token = format!("token-{}", session.id);
-                admit(&live, &token, &session.id, clock.now()).await.expect("live");
+                admit(&cache, &token, &session.id, clock.now()).await.expect("live");
                 let switch = |role: &'static str| {
-                    let (live, id) = (live.clone(), session.id.clone());
-                    tokio::spawn(async move { live.switch_role(&id, &RoleName::new(role)).await.map(|_| ()) })
+                    let (cache, id) = (cache.clone(), session.id.clone());
+                    tokio::spawn(async move { cache.switch_role(&id, &RoleName::new(role)).await.map(|_| ()) })
                 };
                 let switches = [switch("user"), switch("agent")];
-                live.end(&session.id, EndCause::Logout).await.expect("end");
-                let active = || live.known(&token, clock.now()).is_some();
+                cache.end(&session.id, EndCause::Logout).await.expect("end");
+                let active = || cache.known(&token, clock.now()).is_some();
                 assert!(!active(), "{} right after its logout", session.id);
                 for switched in switches {
                     switched.await.expect("switcher").expect("switch");
                 }
                 assert!(!active(), "{} after the last switch", session.id);
-                assert!(admit(&live, &token, &session.id, clock.now()).await.is_none(), "{} in the store", session.id);
+                assert!(admit(&cache, &token, &session.id, clock.now()).await.is_none(), "{} in the store", session.id);
             })
         });
         for round in futures::future::join_all(rounds).await {
@@ -187,32 +187,32 @@ async fn of_ten_thousand_switches_that_race_a_logout_none_brings_a_session_back(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_token_outlives_its_logout_when_the_cache_is_full() {
-    let (live, clock, _folder) = live(1).await;
+async fn logout_invalidates_the_token_even_when_the_cache_is_full() {
+    let (cache, clock, _folder) = cache(1).await;
     let sessions: Vec<Session> = (0..12).map(|number| session(&format!("s{number}"), &clock)).collect();
     for session in &sessions {
-        live.create(session).await.expect("create");
+        cache.create(session).await.expect("create");
     }
     let readers: Vec<_> = (0..6)
         .map(|reader| {
-            let (live, clock, sessions) = (live.clone(), clock.clone(), sessions.clone());
+            let (cache, clock, sessions) = (cache.clone(), clock.clone(), sessions.clone());
             tokio::spawn(async move {
                 for round in 0..600 {
                     let session = &sessions[(round * 7 + reader) % sessions.len()];
-                    admit(&live, &format!("token-{}", session.id), &session.id, clock.now()).await;
+                    admit(&cache, &format!("token-{}", session.id), &session.id, clock.now()).await;
                 }
             })
         })
         .collect();
     for session in &sessions {
-        live.end(&session.id, EndCause::Logout).await.expect("end");
-        assert!(live.known(&format!("token-{}", session.id), clock.now()).is_none(), "right after");
+        cache.end(&session.id, EndCause::Logout).await.expect("end");
+        assert!(cache.known(&format!("token-{}", session.id), clock.now()).is_none(), "right after");
     }
     for reader in readers {
         reader.await.expect("reader");
     }
     for session in &sessions {
-        assert!(live.known(&format!("token-{}", session.id), clock.now()).is_none(), "{} afterwards", session.id);
+        assert!(cache.known(&format!("token-{}", session.id), clock.now()).is_none(), "{} afterwards", session.id);
     }
-    assert!(live.by_token.len() <= 2, "{} tokens", live.by_token.len());
+    assert!(cache.by_token.len() <= 2, "{} tokens", cache.by_token.len());
 }

@@ -60,7 +60,7 @@ impl Devices {
                 renewed += 1;
             }
         }
-        if self.vault.has_older() && lost == 0 {
+        if self.vault.has_older_keys() && lost == 0 {
             // An audit line, because an operator waits for it whatever `log.level` is.
             tracing::info!(
                 target: "deskgate::audit",

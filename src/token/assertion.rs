@@ -1,16 +1,17 @@
-//! The identity assertion: the gateway's signed word to one upstream about one caller.
+//! Identity assertions: short-lived JWTs that tell one upstream who the caller is.
 //!
-//! There are two kinds. The session's is made once and reused while it is fresh. The request's also says what is
-//! asked, lives only as long as a head takes to its upstream, and has a `jti` of its own: an upstream that remembers the
-//! ids of these few seconds takes none twice. A request that we must send again because an idle connection had closed
-//! carries the same one: an upstream that got both has got one request.
+//! There are two kinds. A session assertion is signed once and reused while it is fresh. A request assertion also
+//! binds the method and the path, lives a few seconds and has a `jti`: an upstream that remembers the ids of these
+//! seconds accepts each one once. A retry on a new connection carries the same assertion, so an upstream that received
+//! both has received one request.
 //!
-//! What is asked is `htm`, the method under RFC 9449's name, and `path`, as it was matched and as it stands in the
-//! request line. It is not that document's `htu`, a whole URI: upstreams do not know by which scheme and host clients
-//! call us. The query is left out: no rule looks at it, so we have nothing to say about it; upstreams see it parsed and
-//! would hash another spelling than ours; and a rule with `forward_token` leaves a token in it.
+//! The method is `htm` (the name is RFC 9449's); `path` is the path that was matched and that stands in the request
+//! line. It is not that RFC's `htu`, a whole URI, because upstreams do not know which scheme and host clients use. The
+//! query is not bound: no rule reads it, upstreams see it parsed and would hash another spelling, and a rule with
+//! `forward_token` leaves a token in it.
 //!
-//! Both kinds have the same `typ`. An upstream that wants the request's asks for `jti`, which the session's never has.
+//! Both kinds have the same `typ`. An upstream that requires request assertions checks for `jti`, which a session
+//! assertion never has.
 
 use std::time::Duration;
 
@@ -22,13 +23,13 @@ use crate::domain::clock::Timestamp;
 use crate::domain::secret::random_name;
 use crate::domain::session::Session;
 
-/// How long an assertion of a session is believed.
+/// Lifetime of a session assertion.
 pub const LIFETIME: Duration = Duration::from_secs(60);
 
-/// How long one is reused: it must still be good for a while when the upstream reads it.
+/// How long a session assertion is reused; shorter than its lifetime, so that it is still valid at the upstream.
 pub const FRESH: Duration = Duration::from_secs(40);
 
-/// How long an assertion of a request is believed, and so how long its id must be remembered.
+/// Lifetime of a request assertion, and how long an upstream must remember its `jti`.
 pub const REQUEST_LIFETIME: Duration = Duration::from_secs(10);
 
 #[derive(Serialize)]
@@ -50,7 +51,7 @@ struct AssertionClaims<'a> {
     request: Option<RequestClaims<'a>>,
 }
 
-/// What an assertion of a request says beyond that.
+/// The additional claims of a request assertion.
 #[derive(Serialize)]
 struct RequestClaims<'a> {
     jti: String,
@@ -59,12 +60,12 @@ struct RequestClaims<'a> {
 }
 
 impl Tokens {
-    /// The assertion of a session for one upstream.
+    /// Signs the session assertion for one upstream.
     pub fn assert_identity(&self, session: &Session, upstream: &str, now: Timestamp) -> String {
         self.assert(session, upstream, None, LIFETIME, now)
     }
 
-    /// The assertion of one request for its upstream. No other has its id.
+    /// Signs the assertion of one request, with a `jti` of its own.
     pub fn assert_request(
         &self,
         session: &Session,

@@ -1,4 +1,4 @@
-//! Values that we hand to a browser and believe when they come back: flow cookies and bind proofs.
+//! Signed cookies: the OAuth2 flow and the bind proof. The values are readable; the HMAC makes them unforgeable.
 
 use std::io;
 use std::path::Path;
@@ -13,12 +13,12 @@ use super::key_file::write_private;
 use crate::domain::clock::Timestamp;
 use crate::domain::secret::random_bytes;
 
-/// What a sealed value is for; one cannot be used as the other.
+/// What a signed cookie is for; one kind cannot be used as the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CookieKind {
-    /// Ties a callback to the browser that began the flow.
+    /// Binds an OAuth2 callback to the browser that began the flow.
     Flow,
-    /// Proves a platform sign-in that matched no employee.
+    /// Proves a platform sign-in whose user matches no employee.
     BindProof,
 }
 
@@ -31,13 +31,13 @@ impl CookieKind {
     }
 }
 
-/// Seals and opens.
+/// Signs and verifies cookie values with HMAC-SHA256.
 pub struct CookieSigner {
     key: hmac::Key,
 }
 
 impl CookieSigner {
-    /// Reads the key of a folder, making it on the first start.
+    /// Reads the key from the key folder; creates it on the first start.
     pub fn open(folder: &Path) -> io::Result<Self> {
         let path = folder.join("seal.key");
         let bytes = match std::fs::read(&path) {
@@ -58,28 +58,28 @@ impl CookieSigner {
         Ok(Self { key: hmac::Key::new(hmac::HMAC_SHA256, &bytes) })
     }
 
-    /// Seals a value until `end`.
-    pub fn sign(&self, purpose: CookieKind, end: Timestamp, value: &impl Serialize) -> String {
+    /// Signs a value that is valid until `end`.
+    pub fn sign(&self, kind: CookieKind, end: Timestamp, value: &impl Serialize) -> String {
         let body = serde_json::to_vec(&(end, value)).unwrap_or_default();
-        let tag = self.tag(purpose, &body);
+        let tag = self.tag(kind, &body);
         format!("{}.{}", URL_SAFE_NO_PAD.encode(body), URL_SAFE_NO_PAD.encode(tag))
     }
 
-    /// The value, if we sealed it for this purpose and its time has not passed.
-    pub fn verify<T: DeserializeOwned>(&self, purpose: CookieKind, text: &str, now: Timestamp) -> Option<T> {
+    /// Returns the value if the signature is ours, the kind is this one and it has not expired.
+    pub fn verify<T: DeserializeOwned>(&self, kind: CookieKind, text: &str, now: Timestamp) -> Option<T> {
         let (body, tag) = text.split_once('.')?;
         let body = URL_SAFE_NO_PAD.decode(body).ok()?;
         let tag = URL_SAFE_NO_PAD.decode(tag).ok()?;
-        hmac::verify(&self.key, &message(purpose, &body), &tag).ok()?;
+        hmac::verify(&self.key, &message(kind, &body), &tag).ok()?;
         let (end, value): (Timestamp, T) = serde_json::from_slice(&body).ok()?;
         (now < end).then_some(value)
     }
 
-    fn tag(&self, purpose: CookieKind, body: &[u8]) -> hmac::Tag {
-        hmac::sign(&self.key, &message(purpose, body))
+    fn tag(&self, kind: CookieKind, body: &[u8]) -> hmac::Tag {
+        hmac::sign(&self.key, &message(kind, body))
     }
 }
 
-fn message(purpose: CookieKind, body: &[u8]) -> Vec<u8> {
-    [purpose.label().as_bytes(), b"\0", body].concat()
+fn message(kind: CookieKind, body: &[u8]) -> Vec<u8> {
+    [kind.label().as_bytes(), b"\0", body].concat()
 }

@@ -1,30 +1,31 @@
-//! One signing key: what it signs, what it believes, and its public half.
+//! One signing key: signs and verifies JWTs with the `jsonwebtoken` crate and describes its public half as a JWK.
+//!
+//! The private key stays in PKCS#8 form: the crate's signers are not `Send` and are made for each signature. Which key
+//! signs when is decided in [`super::ring`].
 
-use aws_lc_rs::signature::{
-    ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, ED25519, EcdsaKeyPair, Ed25519KeyPair, KeyPair,
-    UnparsedPublicKey,
-};
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jsonwebtoken::jwk::{Jwk, PublicKeyUse};
+use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, crypto};
 use serde::Serialize;
 
 use crate::config::TokenAlgorithm;
 use crate::domain::clock::Timestamp;
-use crate::domain::secret::source;
 use crate::domain::session::KeyId;
 use crate::error::TokenFault;
 
-/// What a signature is for. Each purpose has a header of its own, so that one cannot pass for another.
+/// What a JWT is for. Each purpose has its own `typ`, so that one cannot be used as the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// A caller's access token.
     Access,
-    /// The gateway's word to an upstream.
+    /// An identity assertion for an upstream.
     Assertion,
 }
 
 impl Purpose {
-    fn kind(self) -> &'static str {
+    fn typ(self) -> &'static str {
         match self {
             Purpose::Access => "at+jwt",
             Purpose::Assertion => "deskgate-assertion+jwt",
@@ -32,71 +33,71 @@ impl Purpose {
     }
 }
 
-enum Pair {
-    EdDSA(Box<Ed25519KeyPair>),
-    ES256(Box<EcdsaKeyPair>),
-}
-
-/// One key pair.
-pub struct Key {
+/// A key pair that signs and verifies tokens and assertions.
+pub struct SigningKey {
     id: KeyId,
-    start: Timestamp,
-    pair: Pair,
-    public: Vec<u8>,
+    signs_from: Timestamp,
+    algorithm: TokenAlgorithm,
+    private: EncodingKey,
+    public: DecodingKey,
+    jwk: Jwk,
     access_header: String,
     assertion_header: String,
 }
 
 #[derive(Serialize)]
-struct Header<'a> {
+struct JwtHeader<'a> {
     typ: &'a str,
     alg: &'a str,
     kid: &'a str,
 }
 
-impl Key {
-    pub(super) fn from_pkcs8(id: &str, start: Timestamp, algorithm: TokenAlgorithm, document: &[u8]) -> Option<Self> {
-        let (pair, public) = match algorithm {
+impl SigningKey {
+    pub(super) fn from_pkcs8(id: &str, signs_from: Timestamp, algorithm: TokenAlgorithm, pkcs8: &[u8]) -> Option<Self> {
+        let (private, public) = match algorithm {
             TokenAlgorithm::EdDSA => {
-                let pair = Ed25519KeyPair::from_pkcs8(document).ok()?;
-                let public = pair.public_key().as_ref().to_vec();
-                (Pair::EdDSA(Box::new(pair)), public)
+                let pair = Ed25519KeyPair::from_pkcs8(pkcs8).ok()?;
+                (EncodingKey::from_ed_der(pkcs8), DecodingKey::from_ed_der(pair.public_key().as_ref()))
             }
             TokenAlgorithm::ES256 => {
-                let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, document).ok()?;
-                let public = pair.public_key().as_ref().to_vec();
-                (Pair::ES256(Box::new(pair)), public)
+                let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8).ok()?;
+                (EncodingKey::from_ec_der(pkcs8), DecodingKey::from_ec_der(pair.public_key().as_ref()))
             }
         };
-        let header = |purpose: Purpose| encode(&Header { typ: purpose.kind(), alg: name(algorithm), kid: id });
+        let mut jwk = Jwk::from_decoding_key(&public, Some(jose_algorithm(algorithm))).ok()?;
+        jwk.common.key_id = Some(id.to_owned());
+        jwk.common.public_key_use = Some(PublicKeyUse::Signature);
+        let header = |purpose: Purpose| {
+            encode_segment(&JwtHeader { typ: purpose.typ(), alg: algorithm_name(algorithm), kid: id })
+        };
         Some(Self {
             id: KeyId::new(id),
-            start,
-            pair,
+            signs_from,
+            algorithm,
+            private,
             public,
+            jwk,
             access_header: header(Purpose::Access),
             assertion_header: header(Purpose::Assertion),
         })
     }
 
-    /// The key's id, the `kid` of what it signs.
+    /// The key's id, the `kid` of the tokens that it signs.
     pub fn id(&self) -> &KeyId {
         &self.id
     }
 
-    /// From when on it signs.
-    pub fn start(&self) -> Timestamp {
-        self.start
+    /// When the key begins to sign.
+    pub fn signs_from(&self) -> Timestamp {
+        self.signs_from
     }
 
-    /// How it signs.
+    /// The signature algorithm.
     pub fn algorithm(&self) -> TokenAlgorithm {
-        match self.pair {
-            Pair::EdDSA(_) => TokenAlgorithm::EdDSA,
-            Pair::ES256(_) => TokenAlgorithm::ES256,
-        }
+        self.algorithm
     }
 
+    /// The encoded JWT header, byte for byte as this key writes it.
     pub(super) fn header(&self, purpose: Purpose) -> &str {
         match purpose {
             Purpose::Access => &self.access_header,
@@ -104,94 +105,74 @@ impl Key {
         }
     }
 
-    /// A signed JWT of these claims.
+    /// Signs these claims as a JWT.
     pub fn sign(&self, purpose: Purpose, claims: &impl Serialize) -> String {
-        let mut token = format!("{}.{}", self.header(purpose), encode(claims));
-        let signature = match &self.pair {
-            Pair::EdDSA(pair) => pair.sign(token.as_bytes()).as_ref().to_vec(),
-            // Fails only without randomness; an empty signature is then refused by every reader.
-            Pair::ES256(pair) => {
-                pair.sign(&source(), token.as_bytes()).map(|signature| signature.as_ref().to_vec()).unwrap_or_default()
-            }
-        };
+        let mut token = format!("{}.{}", self.header(purpose), encode_segment(claims));
+        let signature = crypto::sign(token.as_bytes(), &self.private, jose_algorithm(self.algorithm));
         token.push('.');
-        URL_SAFE_NO_PAD.encode_string(signature, &mut token);
+        // Signing was tried when the key was loaded; it can fail only without randomness, and then the token has an
+        // empty signature, which every reader refuses.
+        token.push_str(&signature.unwrap_or_default());
         token
     }
 
-    /// Whether this key signed the message.
-    pub fn verify(&self, message: &[u8], signature: &[u8]) -> bool {
-        match self.pair {
-            Pair::EdDSA(_) => UnparsedPublicKey::new(&ED25519, &self.public).verify(message, signature).is_ok(),
-            Pair::ES256(_) => {
-                UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, &self.public).verify(message, signature).is_ok()
-            }
+    /// Verifies the base64url signature of `message`, the header and payload segments of a JWT.
+    pub fn verify(&self, message: &str, signature: &str) -> Result<(), TokenFault> {
+        match crypto::verify(signature, message.as_bytes(), &self.public, jose_algorithm(self.algorithm)) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(TokenFault::Signature),
+            // The signature is not canonical base64url.
+            Err(_) => Err(TokenFault::Malformed),
         }
     }
 
-    /// Whether it believes what it signs.
-    pub(super) fn works(&self) -> bool {
+    /// Whether the key verifies what it signs; tried when the key is loaded.
+    pub(super) fn passes_self_test(&self) -> bool {
         let token = self.sign(Purpose::Assertion, &"self-test");
-        token.rsplit_once('.').is_some_and(|(signed, signature)| {
-            URL_SAFE_NO_PAD.decode(signature).is_ok_and(|signature| self.verify(signed.as_bytes(), &signature))
-        })
+        token.rsplit_once('.').is_some_and(|(message, signature)| self.verify(message, signature).is_ok())
     }
 
-    /// The public half for `jwks.json`.
-    pub fn jwk(&self) -> Jwk<'_> {
-        let point = |range: std::ops::Range<usize>| URL_SAFE_NO_PAD.encode(self.public.get(range).unwrap_or_default());
-        let common =
-            |kty, crv, x, y| Jwk { kty, crv, x, y, kid: self.id.as_str(), alg: name(self.algorithm()), usage: "sig" };
-        match self.pair {
-            Pair::EdDSA(_) => common("OKP", "Ed25519", URL_SAFE_NO_PAD.encode(&self.public), None),
-            // 0x04, then the two coordinates of 32 bytes each.
-            Pair::ES256(_) => common("EC", "P-256", point(1..33), Some(point(33..65))),
-        }
+    /// The public key for `jwks.json`.
+    pub fn jwk(&self) -> &Jwk {
+        &self.jwk
     }
 }
 
-/// A public key as RFC 7517 writes it.
-#[derive(Debug, Serialize)]
-pub struct Jwk<'a> {
-    kty: &'static str,
-    crv: &'static str,
-    x: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    y: Option<String>,
-    kid: &'a str,
-    alg: &'static str,
-    #[serde(rename = "use")]
-    usage: &'static str,
-}
-
-/// For the log: whether a header is of a key that we do not have, or not of our making at all.
-pub fn why_not_ours(header: &str) -> TokenFault {
+/// Tells, for the log, a header of a key that we do not have from a header that we would never have written.
+pub fn classify_foreign_header(header: &str) -> TokenFault {
     #[derive(serde::Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Ours {
+    struct OurHeader {
         typ: String,
         alg: String,
         #[serde(rename = "kid")]
         _kid: String,
     }
     let decoded = URL_SAFE_NO_PAD.decode(header).ok();
-    match decoded.and_then(|json| serde_json::from_slice::<Ours>(&json).ok()) {
-        Some(ours) if ours.typ == Purpose::Access.kind() && matches!(ours.alg.as_str(), "EdDSA" | "ES256") => {
+    match decoded.and_then(|json| serde_json::from_slice::<OurHeader>(&json).ok()) {
+        Some(header) if header.typ == Purpose::Access.typ() && matches!(header.alg.as_str(), "EdDSA" | "ES256") => {
             TokenFault::UnknownKey
         }
         _ => TokenFault::Header,
     }
 }
 
-/// As RFC 7518 and RFC 8037 spell it.
-pub fn name(algorithm: TokenAlgorithm) -> &'static str {
+/// The algorithm's name in JOSE (RFC 7518, RFC 8037).
+pub fn algorithm_name(algorithm: TokenAlgorithm) -> &'static str {
     match algorithm {
         TokenAlgorithm::EdDSA => "EdDSA",
         TokenAlgorithm::ES256 => "ES256",
     }
 }
 
-fn encode(value: &impl Serialize) -> String {
-    // Our own plain structs: no map with foreign keys, nothing that cannot be written.
+fn jose_algorithm(algorithm: TokenAlgorithm) -> Algorithm {
+    match algorithm {
+        TokenAlgorithm::EdDSA => Algorithm::EdDSA,
+        TokenAlgorithm::ES256 => Algorithm::ES256,
+    }
+}
+
+fn encode_segment(value: &impl Serialize) -> String {
+    // Serialising our own structs cannot fail: they have no maps with non-string keys.
     URL_SAFE_NO_PAD.encode(serde_json::to_vec(value).unwrap_or_default())
 }

@@ -1,48 +1,46 @@
-//! Tokens whose signature was found wrong, remembered for a while so that the same rejected sent again
-//! costs no second check.
+//! Negative cache: tokens whose signature failed, so that repeating one costs no second signature check.
 //!
-//! A fixed table that overwrites in place: an attacker can push out other rejected, but can neither
-//! make it grow nor put a good token in, because only a failed signature leads here and the
-//! fingerprint is keyed with a secret of this process.
+//! A fixed table that is overwritten in place. An attacker can evict other entries, but can neither make the table grow
+//! nor insert a valid token: only a failed signature adds an entry, and the hash is keyed with a secret of this process.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const SLOTS: usize = 4096;
 
-/// Fingerprints of bad tokens.
+/// Keyed hashes of tokens whose signature failed.
 pub struct RejectedTokens {
     slots: Box<[AtomicU64]>,
-    key: RandomState,
+    hasher: RandomState,
 }
 
 impl RejectedTokens {
-    /// An empty table, 32 KiB.
+    /// Allocates an empty table of 32 KiB.
     pub fn new() -> Self {
-        Self { slots: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(), key: RandomState::new() }
+        Self { slots: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(), hasher: RandomState::new() }
     }
 
-    /// Whether this token is known to be bad.
+    /// Whether this token's signature failed before.
     pub fn contains(&self, token: &str) -> bool {
-        let print = self.key.hash_one(token);
-        print != 0 && self.slot(print).load(Ordering::Relaxed) == print
+        let hash = self.hasher.hash_one(token);
+        hash != 0 && self.slot(hash).load(Ordering::Relaxed) == hash
     }
 
-    /// Remembers a bad token, in place of another.
+    /// Adds a token, evicting the one in its slot.
     pub fn remember(&self, token: &str) {
-        let print = self.key.hash_one(token);
-        self.slot(print).store(print, Ordering::Relaxed);
+        let hash = self.hasher.hash_one(token);
+        self.slot(hash).store(hash, Ordering::Relaxed);
     }
 
-    /// Forgets everything.
-    pub fn forget(&self) {
+    /// Empties the table.
+    pub fn clear(&self) {
         for slot in &self.slots {
             slot.store(0, Ordering::Relaxed);
         }
     }
 
-    fn slot(&self, print: u64) -> &AtomicU64 {
-        let index = usize::try_from(print % SLOTS as u64).unwrap_or(0);
+    fn slot(&self, hash: u64) -> &AtomicU64 {
+        let index = usize::try_from(hash % SLOTS as u64).unwrap_or(0);
         &self.slots[index]
     }
 }

@@ -1,9 +1,9 @@
-//! Secrets at rest: what the database keeps of one-time-password devices is of no use without a key that the
-//! database does not hold.
+//! Encrypts secrets at rest: the one-time-password secrets in the directory are useless without a key that the
+//! directory does not hold.
 //!
-//! AES-256-GCM with a random nonce. A random nonce of 96 bits is good for 2^32 secrets under one key (NIST SP 800-38D,
-//! 8.3); a gateway closes one per device. The text is `v1.<key id>.<nonce, ciphertext and tag in base64url>`. The
-//! key id comes from the key itself, so that nobody has to name keys and no name can be given twice.
+//! AES-256-GCM with a random nonce. A 96-bit random nonce is safe for 2^32 secrets under one key (NIST SP 800-38D,
+//! 8.3); there is one secret per device. The format is `v1.<key id>.<nonce, ciphertext and tag in base64url>`. The key
+//! id is derived from the key, so that operators do not have to name keys.
 
 use std::fmt;
 
@@ -14,67 +14,67 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::domain::secret::random_bytes;
 
-/// The only form so far. It is also part of what is authenticated: a later form cannot be passed off as this one.
-const FORM: &str = "v1";
+/// The format version. It is authenticated too, so that a later format cannot be passed off as this one.
+const FORMAT: &str = "v1";
 
-/// Closes secrets with the current key, and opens those of older keys too.
+/// Encrypts with the current key; decrypts with the current and older keys.
 pub struct Vault {
     current: VaultKey,
     older: Vec<VaultKey>,
 }
 
 impl Vault {
-    /// Closes with `current`; opens with `current` and `older`.
+    /// Encrypts with `current`; decrypts with `current` and `older`.
     pub fn new(current: &[u8; 32], older: &[[u8; 32]]) -> Self {
         Self { current: VaultKey::new(current), older: older.iter().map(VaultKey::new).collect() }
     }
 
-    /// Closes a secret. `about` says whose it is (`otp:corp/employee`); it is needed to open it, so that a secret
-    /// copied into another account's row opens nothing there.
+    /// Encrypts a secret. `context` names its owner (`otp:corp/employee`) and is authenticated, so that a ciphertext
+    /// copied into another account's row does not decrypt there.
     #[allow(clippy::expect_used)]
-    pub fn encrypt(&self, plain: &[u8], about: &str) -> String {
+    pub fn encrypt(&self, plaintext: &[u8], context: &str) -> String {
         let nonce = random_bytes::<NONCE_LEN>();
-        let mut body = plain.to_vec();
-        let about = Aad::from(self.current.about(about));
+        let mut body = plaintext.to_vec();
+        let context = Aad::from(self.current.associated_data(context));
         // Fails only for more than 64 GiB.
         self.current
             .cipher
-            .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), about, &mut body)
+            .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), context, &mut body)
             .expect("the secret fits into one message");
         self.current_prefix() + &URL_SAFE_NO_PAD.encode([&nonce[..], &body].concat())
     }
 
-    /// The secret, if one of our keys closed it about this very thing. Does not say why not: a damaged text, a
-    /// moved one and one of a lost key are all the same to whoever asks.
-    pub fn decrypt(&self, text: &str, about: &str) -> Option<Vec<u8>> {
+    /// Decrypts a secret of this context. Does not distinguish a damaged ciphertext, a moved one and one of a lost
+    /// key.
+    pub fn decrypt(&self, text: &str, context: &str) -> Option<Vec<u8>> {
         let (key, body) = self.find(text)?;
         let mut body = URL_SAFE_NO_PAD.decode(body).ok()?;
-        let (nonce, sealed) = body.split_at_mut_checked(NONCE_LEN)?;
+        let (nonce, ciphertext) = body.split_at_mut_checked(NONCE_LEN)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
-        let plain = key.cipher.open_in_place(nonce, Aad::from(key.about(about)), sealed).ok()?;
-        Some(plain.to_vec())
+        let plaintext = key.cipher.open_in_place(nonce, Aad::from(key.associated_data(context)), ciphertext).ok()?;
+        Some(plaintext.to_vec())
     }
 
-    /// Whether it opens what older keys have closed.
-    pub fn has_older(&self) -> bool {
+    /// Whether older keys are configured.
+    pub fn has_older_keys(&self) -> bool {
         !self.older.is_empty()
     }
 
-    /// How every text begins that the current key has closed.
+    /// The prefix of everything that the current key encrypts.
     pub fn current_prefix(&self) -> String {
-        format!("{FORM}.{}.", self.current.id)
+        format!("{FORMAT}.{}.", self.current.id)
     }
 
-    /// Stands for a text that is compared and must not be kept: nobody without the key can tell whether a guess at it
-    /// is right. Another key gives another mark.
+    /// Hashes a text that is compared but must not be stored. Without the key a guess cannot be checked; another key
+    /// gives another hash.
     pub fn keyed_hash(&self, text: &str) -> String {
-        URL_SAFE_NO_PAD.encode(hmac::sign(&self.current.marking, text.as_bytes()))
+        URL_SAFE_NO_PAD.encode(hmac::sign(&self.current.hash_key, text.as_bytes()))
     }
 
     fn find<'t>(&self, text: &'t str) -> Option<(&VaultKey, &'t str)> {
-        let (form, rest) = text.split_once('.')?;
+        let (format, rest) = text.split_once('.')?;
         let (id, body) = rest.split_once('.')?;
-        if form != FORM {
+        if format != FORMAT {
             return None;
         }
         let key = std::iter::once(&self.current).chain(&self.older).find(|key| key.id == id)?;
@@ -92,28 +92,28 @@ impl fmt::Debug for Vault {
 struct VaultKey {
     id: String,
     cipher: LessSafeKey,
-    marking: hmac::Key,
+    hash_key: hmac::Key,
 }
 
 impl VaultKey {
     #[allow(clippy::expect_used)]
     fn new(key: &[u8; 32]) -> Self {
-        // A keyed hash of a fixed word: tells keys apart and tells nothing about them.
+        // A keyed hash of a constant identifies the key without revealing it.
         let tagging = hmac::Key::new(hmac::HMAC_SHA256, key);
         let tag = hmac::sign(&tagging, b"deskgate vault key id");
         let id = URL_SAFE_NO_PAD.encode(&tag.as_ref()[..6]);
         // Fails only for a key of another length; the type says 32.
         let unbound = UnboundKey::new(&AES_256_GCM, key).expect("AES-256 takes 32 bytes");
-        // A key of its own, so that no mark is a tag that means something else.
-        let marking = hmac::sign(&tagging, b"deskgate vault marks");
-        let marking = hmac::Key::new(hmac::HMAC_SHA256, marking.as_ref());
-        Self { id, cipher: LessSafeKey::new(unbound), marking }
+        // A derived key, so that no keyed hash equals a tag made for another purpose.
+        let hash_key = hmac::sign(&tagging, b"deskgate vault marks");
+        let hash_key = hmac::Key::new(hmac::HMAC_SHA256, hash_key.as_ref());
+        Self { id, cipher: LessSafeKey::new(unbound), hash_key }
     }
 
-    /// What is authenticated beside the secret. Neither the form nor the key id can hold a dot, so no two differ only
-    /// in where one ends.
-    fn about(&self, about: &str) -> String {
-        format!("deskgate.{FORM}.{}.{about}", self.id)
+    /// The associated data that is authenticated with a secret. Neither the format nor the key id contains a dot, so
+    /// the encoding is unambiguous.
+    fn associated_data(&self, context: &str) -> String {
+        format!("deskgate.{FORMAT}.{}.{context}", self.id)
     }
 }
 

@@ -47,9 +47,17 @@ def timing(_, program):
     return subprocess.run([sys.executable, HERE / "timing.py", program], check=False).returncode
 
 
+def documentation(python, _):
+    """The console blocks of the docs that need PyJWT: tests/docs.rs skips them where it is missing."""
+    path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
+    command = ["cargo", "test", "--quiet", "--test", "docs", "console_blocks"]
+    return subprocess.run(command, cwd=HERE.parent.parent, env={**os.environ, "PATH": path}, check=False).returncode
+
+
 def main():
     python, program = environment(), TARGET / "debug" / "deskgate"
-    failed = [check.__name__ for check in (platform_clients, description, timing) if check(python, program) != 0]
+    checks = (platform_clients, description, documentation, timing)
+    failed = [check.__name__ for check in checks if check(python, program) != 0]
     sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
 
 
