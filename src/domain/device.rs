@@ -1,8 +1,8 @@
-//! Devices, as people would call them.
+//! Short names of devices, derived from `User-Agent` headers.
 
-/// The browser that a `User-Agent` names; `?` for one that is not known.
+/// The browser that a `User-Agent` names; `?` if unknown.
 pub fn browser(user_agent: &str) -> &'static str {
-    // The platform's own clients name the others as well, and most browsers name Chrome or Safari: the order decides.
+    // The order matters: WeCom's client names other browsers too, and most browsers name Chrome or Safari.
     const KINDS: [(&str, &str); 8] = [
         (PLATFORM_CLIENT, "WeCom"),
         ("MicroMessenger", "WeChat"),
@@ -16,9 +16,9 @@ pub fn browser(user_agent: &str) -> &'static str {
     KINDS.iter().find(|(mark, _)| user_agent.contains(mark)).map_or("?", |(_, kind)| kind)
 }
 
-/// The system that a `User-Agent` names.
+/// The operating system that a `User-Agent` names.
 fn system(user_agent: &str) -> Option<&'static str> {
-    // Android says Linux, and iPhones say Mac OS.
+    // The order matters: Android names Linux, and iPhones name Mac OS.
     const KINDS: [(&str, &str); 7] = [
         ("Android", "Android"),
         ("iPhone", "iPhone"),
@@ -31,7 +31,7 @@ fn system(user_agent: &str) -> Option<&'static str> {
     KINDS.iter().find(|(mark, _)| user_agent.contains(mark)).map(|(_, kind)| *kind)
 }
 
-/// What the platform's own client says of itself in `User-Agent`.
+/// The product token of WeCom's client in `User-Agent`.
 pub const PLATFORM_CLIENT: &str = "wxwork";
 
 /// `Firefox · Windows`

@@ -1,9 +1,9 @@
-//! The one form of a path that is matched and forwarded. What an upstream could read as another
-//! path is refused here, so that no rule can be walked around.
+//! The canonical form of a path, which is matched and forwarded. Paths that an upstream could read differently are
+//! refused, so that no rule can be bypassed.
 
 use std::borrow::Cow;
 
-/// The longest path, in bytes. Rules' conditions look at it whole, and their cost is bounded by it.
+/// The longest path in bytes; bounds the cost of rule conditions.
 pub const LONGEST: usize = 8_192;
 
 /// The path has no form that everybody reads alike.
@@ -57,7 +57,7 @@ fn check_segment(segment: &[u8]) -> Result<(), NotPlain> {
     if segment == b"." || segment == b".." { Err(NotPlain) } else { Ok(()) }
 }
 
-/// The slow way, for paths with escapes.
+/// The slow path, for paths with escapes.
 fn rewrite(path: &[u8]) -> Result<Cow<'_, str>, NotPlain> {
     let mut out = Vec::with_capacity(path.len());
     let mut decoded = Vec::with_capacity(path.len());
@@ -71,7 +71,7 @@ fn rewrite(path: &[u8]) -> Result<Cow<'_, str>, NotPlain> {
         }
         let byte = escape(path.get(at + 1..at + 3))?;
         match byte {
-            // An encoded dot hides a dot segment; an encoded per cent sign hides another escape.
+            // An encoded dot hides a dot segment; an encoded percent sign hides another escape.
             b'/' | b'\\' | b'.' | b'%' | 0..=0x1f | 0x7f => return Err(NotPlain),
             byte if byte.is_ascii_alphanumeric() || b"-_~".contains(&byte) => out.push(byte),
             byte => {
@@ -87,7 +87,7 @@ fn rewrite(path: &[u8]) -> Result<Cow<'_, str>, NotPlain> {
     }
     let out = String::from_utf8(out).map_err(|_| NotPlain)?;
     if out.as_bytes() == path {
-        // Nothing had to change: no need to keep the copy.
+        // Nothing had to change: the input is returned without the copy.
         return std::str::from_utf8(path).map(Cow::Borrowed).map_err(|_| NotPlain);
     }
     Ok(Cow::Owned(out))
@@ -104,7 +104,7 @@ fn escape(digits: Option<&[u8]>) -> Result<u8, NotPlain> {
     }
 }
 
-/// Whether a query can be forwarded: printable ASCII without `#`, as a URI allows.
+/// Whether a query can be forwarded: printable ASCII without `#`.
 pub fn is_plain_query(query: &[u8]) -> bool {
     query.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'#')
 }
