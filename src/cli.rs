@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use crate::app::RuleSource;
-use crate::config::{self, Config, Fault, Override};
+use crate::config::{self, Config, ConfigFault, Override};
 use crate::metrics::Metrics;
 use crate::rules::RuleSet;
 
@@ -83,7 +83,7 @@ struct ConfigArgs {
 }
 
 impl ConfigArgs {
-    fn load(&self) -> Result<Config, Vec<Fault>> {
+    fn load(&self) -> Result<Config, Vec<ConfigFault>> {
         config::load(self.config.as_deref(), &self.overrides)
     }
 }
