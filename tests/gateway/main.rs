@@ -41,6 +41,8 @@ mod operations;
 
 mod check;
 
+mod check_all_stages;
+
 mod operate;
 
 mod people;
