@@ -1,5 +1,7 @@
 //! The wall clock, in one place, so that tests can move it.
 
+#![expect(clippy::disallowed_methods, reason = "the home of the wall clock")]
+
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

@@ -4,6 +4,8 @@
 //! a power cut takes back a logout. Group commit pays for it: changes that arrive while the disk
 //! is busy share the next flush.
 
+#![expect(clippy::disallowed_methods, reason = "a home of SQL")]
+
 use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
