@@ -91,6 +91,9 @@ pub struct Config {
     pub upstreams: BTreeMap<String, UpstreamConfig>,
 }
 
+/// A section's name and its check.
+type SectionCheck<'a> = (&'static str, &'a dyn Fn(&mut Faults));
+
 impl Config {
     /// The names of all upstreams in alphabetical order, which is the order of their indexes in rules.
     pub fn upstream_names(&self) -> Vec<&str> {
@@ -100,7 +103,7 @@ impl Config {
     /// Adds faults that single values do not show: values out of range and settings that contradict each other. Skips
     /// a section whose keys have faults, because it holds defaults that the operator did not choose.
     fn check(&self, faults: &mut Faults) {
-        let sections: [(&str, &dyn Fn(&mut Faults)); 11] = [
+        let sections: [SectionCheck<'_>; 11] = [
             ("server", &|faults| self.server.check(faults)),
             ("limits", &|faults| self.limits.check(faults)),
             ("platform", &|faults| self.platform.check(self.server.development, faults)),
