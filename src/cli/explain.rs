@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use clap::Args;
 
-use super::{ConfigArgs, Failed, load_rules, print_error, print_faults, say};
+use super::{ConfigArgs, Failed, load_rules, print, print_error, print_faults};
 use crate::app::RuleSource;
 use crate::config::Config;
 use crate::rules::RuleSet;
@@ -90,5 +90,5 @@ pub(super) fn run(args: ExplainArgs) -> Result<(), Failed> {
         let paint = if std::io::stdout().is_terminal() { Paint::Colours } else { Paint::None };
         explained.render(paint)
     };
-    say(text.trim_end_matches('\n'))
+    print(text.trim_end_matches('\n'))
 }

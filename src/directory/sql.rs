@@ -1,5 +1,7 @@
 //! The directory in a SQL database. The statements use only what SQLite and PostgreSQL share.
 
+#![expect(clippy::disallowed_methods, reason = "the home of the directory's SQL")]
+
 use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;

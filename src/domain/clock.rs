@@ -1,5 +1,7 @@
 //! The only reader of the wall clock, which tests can move.
 
+#![expect(clippy::disallowed_methods, reason = "the home of the wall clock")]
+
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

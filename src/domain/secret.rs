@@ -1,5 +1,7 @@
 //! Secrets that are not printed, digests, constant-time comparison and the only source of randomness.
 
+#![expect(clippy::disallowed_methods, reason = "the home of randomness")]
+
 use std::fmt;
 
 use aws_lc_rs::digest;

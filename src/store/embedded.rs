@@ -3,6 +3,8 @@
 //! WAL with `synchronous = FULL`: a commit is on disk before it is acknowledged, so neither SIGKILL nor a power failure
 //! undoes a logout. Group commit keeps that affordable: changes that arrive while the disk is busy share the next sync.
 
+#![expect(clippy::disallowed_methods, reason = "a home of SQL")]
+
 use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
