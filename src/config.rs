@@ -19,8 +19,6 @@ mod server;
 
 mod sign_in;
 
-mod duration;
-
 mod store;
 
 mod directory;
@@ -33,9 +31,9 @@ mod upstream;
 
 mod websocket;
 
+pub use crate::domain::duration::HumanDuration;
 pub use clients::ClientsConfig;
 pub use directory::DirectoryConfig;
-pub use duration::HumanDuration;
 pub use faults::{Fault, Faults};
 pub use limits::LimitsConfig;
 pub(crate) use load::line_of;

@@ -6,6 +6,8 @@ pub mod clock;
 
 pub mod device;
 
+pub mod duration;
+
 pub mod employee;
 
 pub mod identity;
@@ -15,8 +17,6 @@ pub mod language;
 pub mod lockout;
 
 pub mod path;
-
-pub mod phrase;
 
 pub mod qr_image;
 

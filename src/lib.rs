@@ -10,10 +10,13 @@ pub mod admin;
 // The words of the specification.
 pub mod domain;
 
+// Texts for people, in both languages.
+pub mod messages;
+
 // What can be set.
 pub mod config;
 
-// What can go wrong, and what is told.
+// Errors and their client-facing messages.
 pub mod error;
 
 pub mod metrics;

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::directory::DirectoryError;
+use crate::error::chain;
 use crate::platform::PlatformError;
 use crate::rules::RuleFault;
 use crate::store::StoreError;
@@ -51,7 +52,7 @@ pub enum StartFault {
         owner: u32,
     },
     /// The store cannot be opened.
-    #[error("{path}: {source}{}", causes(.source))]
+    #[error("{path}: {}", chain(.source))]
     Store {
         /// Which file.
         path: PathBuf,
@@ -59,7 +60,7 @@ pub enum StartFault {
         source: StoreError,
     },
     /// The directory cannot be opened.
-    #[error("{path}: {source}{}", causes(.source))]
+    #[error("{path}: {}", chain(.source))]
     Directory {
         /// Which file.
         path: PathBuf,
@@ -81,16 +82,6 @@ pub enum StartFault {
     /// The metrics cannot be declared.
     #[error(transparent)]
     Metrics(#[from] prometheus::Error),
-}
-
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = String::new();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(&format!(": {cause}"));
-        source = cause.source();
-    }
-    text
 }
 
 fn lines(faults: &[RuleFault]) -> String {

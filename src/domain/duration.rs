@@ -1,11 +1,11 @@
-//! Lengths of time as people write them: `250ms`, `30s`, `10m`, `8h`.
+//! Durations as configuration and rules write them: `250ms`, `30s`, `10m`, `8h`.
 
 use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// A length of time in the configuration.
+/// A duration with a unit suffix (`ms`, `s`, `m`, `h` or `d`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HumanDuration(Duration);
 
