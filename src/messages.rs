@@ -1,7 +1,7 @@
 //! Every text that people read in responses and on pages, in English and Chinese side by side.
 //!
 //! A row is a key and its two texts; `{name}` marks a placeholder. The rows are split by what they are for:
-//! `errors`, `passwords` (advice on new passwords) and `results`. Log lines and CLI output are not here.
+//! `errors`, `passwords` (advice on new passwords), `results` and `pages`. Log lines and CLI output are not here.
 
 use std::time::Duration;
 
@@ -32,9 +32,13 @@ macro_rules! row {
 
 mod errors;
 
+mod pages;
+
 mod passwords;
 
 mod results;
+
+pub(crate) use pages::PAGE_MESSAGES;
 
 #[derive(Debug, PartialEq, Eq)]
 struct Row {
