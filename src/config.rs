@@ -19,8 +19,6 @@ mod server;
 
 mod sign_in;
 
-mod duration;
-
 mod values;
 
 mod store;
@@ -35,9 +33,9 @@ mod upstream;
 
 mod websocket;
 
+pub use crate::domain::duration::HumanDuration;
 pub use clients::ClientsConfig;
 pub use directory::DirectoryConfig;
-pub use duration::HumanDuration;
 pub use faults::{ConfigFault, Faults};
 pub use limits::LimitsConfig;
 pub(crate) use load::line_of;

@@ -7,6 +7,8 @@ pub mod clock;
 
 pub mod device;
 
+pub mod duration;
+
 pub mod employee;
 
 pub mod identity;
@@ -16,8 +18,6 @@ pub mod language;
 pub mod lockout;
 
 pub mod path;
-
-pub mod phrase;
 
 pub mod qr_image;
 

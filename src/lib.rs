@@ -61,5 +61,8 @@ pub mod metrics;
 // Loads and checks the configuration.
 pub mod config;
 
+// Holds every text that people read, in both languages.
+pub mod messages;
+
 // Defines the specification's types, the clock and randomness; uses no other module.
 pub mod domain;

@@ -101,7 +101,7 @@ impl Reply {
         let code = error.code();
         let message = error.message(arrival.language);
         let mut reply = Self::enveloped(arrival, code.status(), code.number(), &message, data).advice(error);
-        if let Error::RateLimited { retry_after, exceeded: Some(exceeded) } = error {
+        if let Error::RateLimited { retry_after, exceeded } = error {
             reply.headers.extend(rate_fields(exceeded, *retry_after));
         }
         if let Error::MethodNotAllowed { allow } = error {

@@ -165,7 +165,7 @@ impl Operator {
         let employee = self.known(who).await?;
         let hints = [who.employee_id.as_str(), &employee.name, employee.corp_id.as_str(), "deskgate"];
         let password = NewPassword::check(password, &hints)
-            .map_err(|fault| AdminError::Refused(fault.phrase().text(Language::English).to_owned()))?;
+            .map_err(|fault| AdminError::Refused(fault.message().text(Language::English).to_owned()))?;
         let hash = self.passwords.hash(&password).await;
         let hash = hash.map_err(|_| AdminError::Failed("too many sign in just now; try again".to_owned()))?;
         let set = self

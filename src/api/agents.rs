@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::domain::language::Language;
-use crate::domain::phrase::Message;
 use crate::error::Error;
+use crate::messages::Message;
 use crate::sessions::CachedSession;
 use crate::signin::agent::AgentLogin;
 use crate::signin::session::LoggedIn;
@@ -52,6 +52,6 @@ pub async fn password(
     language: Language,
 ) -> Result<PasswordSet, Error> {
     signin.set_password(caller, body.old_password.as_deref(), &body.new_password).await?;
-    let message = Message::PasswordSet.text(language);
+    let message = Message::PASSWORD_SET.text(language);
     Ok(PasswordSet { success: true, message })
 }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::incoming::Incoming;
 use super::oauth2_callback::error_page;
 use crate::error::{Error, Forbidden};
-use crate::pages;
+use crate::pages::{self, UnboundMember};
 use crate::pipeline::Arrival;
 use crate::reply::{Cookie, Reply};
 use crate::signin::SignIn;
@@ -45,7 +45,15 @@ pub async fn bind(signin: &SignIn, request: Bind, incoming: &Incoming) -> Result
 pub fn page(signin: &SignIn, incoming: &Incoming, arrival: &Arrival) -> Reply {
     let claim = incoming.cookie(BIND_COOKIE).and_then(|proof| signin.bind_claim(proof));
     match claim {
-        Some(claim) => Reply::page(StatusCode::OK, arrival.language, pages::bind(arrival.language, &claim)),
+        Some(claim) => {
+            let member = UnboundMember {
+                corp_id: claim.corp_id.as_str(),
+                employee_id: claim.employee_id.as_str(),
+                name: &claim.name,
+                home: &claim.home,
+            };
+            Reply::page(StatusCode::OK, arrival.language, pages::bind(arrival.language, &member))
+        }
         None => error_page(arrival, &Forbidden::BindProof.into()),
     }
 }

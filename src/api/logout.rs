@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use crate::domain::language::Language;
-use crate::domain::phrase::Message;
 use crate::error::Error;
+use crate::messages::Message;
 use crate::sessions::CachedSession;
 use crate::signin::SignIn;
 
@@ -18,6 +18,6 @@ pub struct LoggedOut {
 /// Ends the caller's session, on every gateway and in every open socket.
 pub async fn logout(signin: &SignIn, known: &CachedSession, language: Language) -> Result<LoggedOut, Error> {
     signin.logout(known).await?;
-    let message = Message::LoggedOut.text(language);
+    let message = Message::LOGGED_OUT.text(language);
     Ok(LoggedOut { success: true, message })
 }

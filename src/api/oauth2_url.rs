@@ -37,7 +37,7 @@ const MOST_BYTES: usize = 8 * 1024;
 pub fn build(signin: &SignIn, redirect_uri: &str, incoming: &Incoming) -> Result<(AuthorizeUrl, Begun), Error> {
     let opened = incoming.fetch_mode.as_deref() == Some("navigate");
     if opened || incoming.fetch_site.as_deref() == Some("cross-site") {
-        return Err(BadRequest::NotByAPage.into());
+        return Err(BadRequest::ScriptOnly.into());
     }
     let begun = signin.begin_flow(redirect_uri)?;
     let url = AuthorizeUrl { authorize_url: begun.authorize_url.clone(), redirect_uri: redirect_uri.to_owned() };

@@ -7,7 +7,7 @@ use super::oauth2_callback::error_page;
 use crate::domain::secret::{Digest, constant_time_eq};
 use crate::domain::ticket::{ConfirmId, ScanId};
 use crate::error::{BadRequest, Error, Operation};
-use crate::pages::{self, Notice};
+use crate::pages::{self, ConfirmDetails, Notice};
 use crate::pipeline::Arrival;
 use crate::reply::Reply;
 use crate::signin::SignIn;
@@ -24,7 +24,15 @@ pub async fn page(signin: &SignIn, incoming: &Incoming, arrival: &Arrival) -> Re
     let shown = async {
         let (scan_id, confirm) = scan_of(incoming)?;
         let asking = signin.asking(&scan_id, &confirm).await?;
-        Ok::<_, Error>(pages::confirm(arrival.language, &asking, &form_proof(&confirm)))
+        let details = ConfirmDetails {
+            name: &asking.name,
+            address: &asking.address,
+            user_agent: &asking.user_agent,
+            requested_at: asking.at,
+            ago: asking.ago,
+            number: &asking.number,
+        };
+        Ok::<_, Error>(pages::confirm(arrival.language, &details, &form_proof(&confirm)))
     };
     match shown.await {
         Ok(html) => Reply::page(StatusCode::OK, arrival.language, html),

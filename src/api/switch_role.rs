@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::domain::language::Language;
-use crate::domain::phrase::Message;
 use crate::domain::role::RoleName;
 use crate::error::Error;
+use crate::messages::Message;
 use crate::sessions::CachedSession;
 use crate::signin::SignIn;
 
@@ -31,6 +31,6 @@ pub async fn switch_role(
     language: Language,
 ) -> Result<SwitchedRole, Error> {
     let current_role = signin.switch_role(known, &request.role).await?;
-    let message = Message::RoleSwitched.text(language);
+    let message = Message::ROLE_SWITCHED.text(language);
     Ok(SwitchedRole { success: true, current_role, message })
 }

@@ -97,7 +97,7 @@ impl Rate {
 
     /// The refusal when it is used up.
     pub fn exceeded(&self, retry_after: Duration) -> Error {
-        Error::RateLimited { retry_after, exceeded: Some(Exceeded { by: self.by.as_str(), window: self.window }) }
+        Error::RateLimited { retry_after, exceeded: Exceeded { by: self.by.as_str(), window: self.window } }
     }
 
     /// Under which key a request counts.

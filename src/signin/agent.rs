@@ -119,7 +119,7 @@ impl SignIn {
             }
         }
         let password = ask.password.ok_or(BadRequest::Missing("password"))?;
-        password::check_length(password).map_err(|fault| BadRequest::NewPassword(fault.phrase()))?;
+        password::check_length(password).map_err(|fault| BadRequest::NewPassword(fault.message()))?;
         let (found, bound, told) = self.agent_by_password(ask, password, attempt).await?;
         let logged_in = self.begin_agent(&found, bound, Some(told), attempt).await?;
         if let Err(error) = self.still_proved(&found, bound).await {
@@ -329,7 +329,7 @@ impl SignIn {
             }
         }
         let hints = [session.employee_id.as_str(), &session.name, session.corp_id.as_str(), "deskgate"];
-        let new = NewPassword::check(new, &hints).map_err(|fault| BadRequest::NewPassword(fault.phrase()))?;
+        let new = NewPassword::check(new, &hints).map_err(|fault| BadRequest::NewPassword(fault.message()))?;
         let hash = self.passwords.hash(&new).await.map_err(busy)?;
         let begun = self.audit.record(record).await?;
         let set = self.replace_password(known, agent.password.as_ref(), &hash).await;

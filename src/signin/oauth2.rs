@@ -293,7 +293,7 @@ impl SignIn {
         let (corp_id, employee_id) = match &person {
             Person::Member { employee_id } => (&self.settings.main_corp, employee_id),
             Person::Linked { corp_id, employee_id } => (corp_id, employee_id),
-            Person::Outsider => return Err(Forbidden::EmployeeUnknown.into()),
+            Person::Outsider => return Err(Forbidden::NotAnEmployee.into()),
         };
         attempt.is(corp_id, employee_id);
         let profile = self.ask_platform("profile", self.platform.profile(&person)).await;
@@ -325,7 +325,7 @@ impl SignIn {
     pub(super) async fn identify_employee(&self, code: &str, attempt: &mut Attempt<'_>) -> Result<Employee, Error> {
         match self.identify(code, attempt).await? {
             Identified::Employee(employee) => Ok(employee),
-            Identified::Unbound(_) => Err(Forbidden::EmployeeUnknown.into()),
+            Identified::Unbound(_) => Err(Forbidden::NotAnEmployee.into()),
         }
     }
 
@@ -424,7 +424,7 @@ pub(super) fn active(employee: Employee) -> Result<Employee, Error> {
 fn platform_error(error: PlatformError) -> Error {
     match error {
         PlatformError::InvalidCode => BadRequest::SignInCode.into(),
-        PlatformError::UnknownMember => Forbidden::EmployeeUnknown.into(),
+        PlatformError::UnknownMember => Forbidden::NotAnEmployee.into(),
         PlatformError::NotVisible => Forbidden::NotVisible.into(),
         PlatformError::CircuitOpen { retry_after } => Error::PlatformCircuitOpen { retry_after },
         PlatformError::Configuration { .. } => Error::unexpected(Part::PlatformSetup, error),

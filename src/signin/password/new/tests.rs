@@ -164,12 +164,12 @@ fn no_text_makes_judging_panic() {
 }
 
 #[test]
-fn every_fault_is_told_in_both_languages() {
+fn every_fault_has_its_own_message_in_both_languages() {
     let plain = [PasswordFault::TooShort, PasswordFault::TooLong, PasswordFault::ControlCharacter];
     let faults: Vec<PasswordFault> = plain.into_iter().chain(Advice::ALL.map(PasswordFault::TooWeak)).collect();
     let mut seen = std::collections::HashSet::new();
     for fault in faults {
-        let (english, chinese) = (fault.phrase().text(Language::English), fault.phrase().text(Language::Chinese));
+        let (english, chinese) = (fault.message().text(Language::English), fault.message().text(Language::Chinese));
         assert!(english.is_ascii() && english.contains("password"), "{english}");
         assert!(chinese.starts_with("密码"), "{chinese}");
         assert!(seen.insert(english) && seen.insert(chinese), "{english}: said twice");
