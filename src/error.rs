@@ -9,6 +9,7 @@ use std::time::Duration;
 use http::{HeaderValue, StatusCode};
 
 use crate::config::HumanDuration;
+use crate::domain::path::PathFault;
 use crate::domain::phrase::Message;
 use crate::domain::rate::Exceeded;
 use crate::domain::role::RoleName;
@@ -72,8 +73,8 @@ impl TokenFault {
 pub enum BadRequest {
     /// The head cannot be read as HTTP.
     Head,
-    /// The path has a form that upstreams could read differently.
-    Path,
+    /// The target has a form that upstreams could read differently.
+    Path(PathFault),
     /// The body's length is said twice, or in a way that upstreams could read differently.
     Framing,
     /// A header that may stand once stands more often.
@@ -554,6 +555,12 @@ fn told(exceeded: &Option<Exceeded>) -> String {
 impl From<BadRequest> for Error {
     fn from(fault: BadRequest) -> Self {
         Error::BadRequest(fault)
+    }
+}
+
+impl From<PathFault> for Error {
+    fn from(fault: PathFault) -> Self {
+        Error::BadRequest(BadRequest::Path(fault))
     }
 }
 

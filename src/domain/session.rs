@@ -169,6 +169,33 @@ pub struct Session {
 }
 
 impl Session {
+    /// A session of the agent `a2001` for tests, which change what they are about. It never expires.
+    #[cfg(test)]
+    pub(crate) fn sample() -> Self {
+        Self {
+            id: SessionId::new("s1"),
+            version: Version::FIRST,
+            corp_id: CorpId::new("wwdemo"),
+            employee_id: EmployeeId::new("a2001"),
+            name: "Alice Chen".to_owned(),
+            department: String::new(),
+            avatar: String::new(),
+            roles: vec![RoleName::new("agent"), RoleName::new("user")],
+            current_role: RoleName::new("agent"),
+            login_method: LoginMethod::Qrcode,
+            login_source: LoginSource::Qrcode,
+            stage: Stage::Full,
+            stepped_up_until: None,
+            issued_at: Timestamp::from_seconds(0),
+            expires_at: Timestamp::from_millis(i64::MAX),
+            key_id: None,
+            password_id: None,
+            new_device: false,
+            address: String::new(),
+            user_agent: String::new(),
+        }
+    }
+
     /// Whether the person holds this role.
     pub fn holds(&self, role: &str) -> bool {
         self.roles.iter().any(|held| held.as_str() == role)

@@ -97,7 +97,7 @@ fn bad_request(fault: &BadRequest, language: Language) -> Cow<'static, str> {
         BadRequest::Parameter(parameter) => return Message::Parameter.with(language, &[parameter]),
         BadRequest::NewPassword(phrase) => *phrase,
         BadRequest::Head => Message::Head,
-        BadRequest::Path => Message::Path,
+        BadRequest::Path(_) => Message::Path,
         BadRequest::Framing => Message::Framing,
         BadRequest::Upgrade => Message::Upgrade,
         BadRequest::TwoTokens => Message::TwoTokens,

@@ -8,7 +8,7 @@ fn codes_and_statuses_are_those_of_the_contract() {
         (Error::InvalidToken(TokenFault::Revoked), 1001, 401),
         (Error::Forbidden(Forbidden::NoRole), 1003, 403),
         (Error::unexpected(Part::Store, "torn page"), 1005, 500),
-        (Error::BadRequest(BadRequest::Path), 1400, 400),
+        (Error::BadRequest(BadRequest::Path(PathFault::ParentSegment)), 1400, 400),
         (Error::NotFound, 1404, 404),
         (Error::MethodNotAllowed { allow: "GET".into() }, 1405, 405),
         (Error::RequestTimeout, 1408, 408),

@@ -1,6 +1,6 @@
 use super::*;
 use crate::domain::employee::{CorpId, EmployeeId};
-use crate::error::BadRequest;
+use crate::domain::path::PathFault;
 
 fn asking(name: &str) -> Asking {
     Asking {
@@ -45,7 +45,7 @@ fn every_word_of_every_page_is_there_in_both_languages() {
             bind(language, &claim),
             notice(language, Notice::Confirmed),
             notice(language, Notice::Cancelled),
-            error(language, &BadRequest::Path.into(), "id-1"),
+            error(language, &PathFault::ParentSegment.into(), "id-1"),
         ];
         for (source, page) in [SIGN_IN, CONFIRM, BIND, NOTICE, NOTICE, NOTICE].iter().zip(&pages) {
             assert!(page.contains(&format!("<html lang=\"{}\"", language.tag())) && !page.contains("{{"));

@@ -12,7 +12,7 @@ use super::head::{Fields, HttpVersion, RequestHead};
 use super::upgrade::{self, Handshake};
 use super::{Arrival, Gate};
 use crate::domain::language::Language;
-use crate::domain::path::{self, NotPlain};
+use crate::domain::path::{self, PathFault};
 use crate::domain::secret::random_bytes;
 use crate::error::{BadRequest, Error};
 
@@ -238,10 +238,10 @@ fn split_target<'a>(target: &'a [u8], host: Option<&[u8]>) -> Result<Target<'a>,
         Some(mark) => (&origin_form[..mark], Some(&origin_form[mark + 1..])),
         None => (origin_form, None),
     };
-    let path = path::canonical(path).map_err(|NotPlain| BadRequest::Path)?;
+    let path = path::canonical(path)?;
     let query = match query {
-        Some(query) if path::is_plain_query(query) => Some(std::str::from_utf8(query).map_err(|_| BadRequest::Path)?),
-        Some(_) => return Err(BadRequest::Path.into()),
+        Some(query) if path::is_valid_query(query) => Some(std::str::from_utf8(query).map_err(|_| PathFault::Query)?),
+        Some(_) => return Err(PathFault::Query.into()),
         None => None,
     };
     let as_sent = origin_form.len() == target.len() && matches!(path, Cow::Borrowed(_));
@@ -255,8 +255,8 @@ fn strip_authority<'a>(target: &'a [u8], host: Option<&[u8]>) -> Result<&'a [u8]
     }
     let lower: Vec<u8> = target.iter().take(8).map(u8::to_ascii_lowercase).collect();
     let start = [&b"http://"[..], b"https://"].into_iter().find(|scheme| lower.starts_with(scheme)).map(<[u8]>::len);
-    let rest = start.map(|start| &target[start..]).ok_or(BadRequest::Path)?;
-    let slash = memchr::memchr(b'/', rest).ok_or(BadRequest::Path)?;
+    let rest = start.map(|start| &target[start..]).ok_or(PathFault::NotAPath)?;
+    let slash = memchr::memchr(b'/', rest).ok_or(PathFault::NotAPath)?;
     let (authority, origin_form) = rest.split_at(slash);
     if !host.is_some_and(|host| host.eq_ignore_ascii_case(authority)) {
         return Err(BadRequest::Header("Host").into());

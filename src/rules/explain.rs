@@ -9,13 +9,12 @@ use super::case::SampleRequest;
 use super::judge::{Check, Facts, Observer, StepUp};
 use super::rate::{self, Rate};
 use super::{Lookup, Mode, Rule, RuleSet};
-use crate::domain::path::{self, NotPlain};
-use crate::domain::rate::Charged;
+use crate::domain::path;
+use crate::domain::rate::{Charged, retry_after_seconds};
 use crate::domain::role::RoleName;
 use crate::domain::session::Session;
 use crate::endpoints::{self, OwnAccess, OwnLookup, OwnRoute};
-use crate::error::{BadRequest, Error, Forbidden};
-use crate::reply::retry_after_seconds;
+use crate::error::{Error, Forbidden};
 use crate::store::counters::InMemory;
 
 mod text;
@@ -176,7 +175,7 @@ impl RuleSet {
         candidates: &mut Vec<Candidate>,
     ) -> Result<Answer, (Option<String>, Error)> {
         let nobody = |error: Error| (None, error);
-        let plain = path::canonical(facts.path.as_bytes()).map_err(|NotPlain| nobody(BadRequest::Path.into()))?;
+        let plain = path::canonical(facts.path.as_bytes()).map_err(|fault| nobody(fault.into()))?;
         let facts = Facts { path: &plain, ..*facts };
         match endpoints::find(facts.method, facts.path) {
             OwnLookup::Endpoint(route) => return self.judge_own(route, asked, &facts, before, candidates),
