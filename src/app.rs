@@ -23,6 +23,7 @@ use crate::api::{Api, Operations};
 use crate::config::{BindProof, Config, LimitsConfig};
 use crate::domain::client::Client;
 use crate::domain::clock::{Clock, Timestamp};
+use crate::explain;
 use crate::gateway::accept::Acceptor;
 use crate::gateway::connection::HeadLimits;
 use crate::gateway::upstreams::Upstreams;
@@ -90,16 +91,18 @@ impl RuleSource {
         }
     }
 
-    /// Reads and compiles them.
+    /// Reads and compiles them, and runs their cases.
     pub fn load(&self, upstreams: &[&str], metrics: &Metrics) -> Result<RuleSet, Vec<RuleFault>> {
-        match self {
-            RuleSource::Folder(folder) => rules::load_dir(folder, upstreams, metrics),
+        let loaded = match self {
+            RuleSource::Folder(folder) => rules::load_dir(folder, upstreams, metrics)?,
             RuleSource::Shipped => {
                 let texts: Vec<(String, String)> =
                     rules::SHIPPED.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
-                rules::load_texts(&texts, upstreams, metrics)
+                rules::load_texts(&texts, upstreams, metrics)?
             }
-        }
+        };
+        explain::check_cases(&loaded)?;
+        Ok(loaded)
     }
 }
 

@@ -1,369 +1,224 @@
-//! Why a request is answered as it is: every condition of every rule that its path fits.
+//! Explains how a request would be answered, and why: every check of every rule whose path matches.
+//!
+//! Runs the phases of `pipeline` with an observer, so that it cannot disagree with them. Only one phase is replaced:
+//! the caller comes from a sample session instead of a token.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::Serialize;
 
-use super::case::SampleRequest;
-use super::judge::{Check, Facts, Observer, StepUp};
-use super::rate::{self, Rate};
-use super::{Lookup, Mode, Rule, RuleSet};
+use crate::config::{Config, Development, LimitsConfig};
+use crate::domain::clock::Clock;
+use crate::domain::language::Language;
 use crate::domain::path;
-use crate::domain::rate::{Charged, retry_after_seconds};
-use crate::domain::role::RoleName;
-use crate::domain::session::Session;
-use crate::endpoints::{self, OwnAccess, OwnLookup, OwnRoute};
-use crate::error::{Error, Forbidden};
-use crate::store::counters::InMemory;
+use crate::domain::rate::retry_after_seconds;
+use crate::endpoints;
+use crate::error::{BadRequest, Error};
+use crate::pipeline::head::{Fields, HeaderLines, HttpVersion, RequestHead};
+use crate::pipeline::route::Target;
+use crate::pipeline::{self, Permit, Policy, arrive, verify};
+use crate::rules::RuleSet;
+use crate::rules::case::SampleRequest;
+use crate::sessions::CachedSession;
+
+mod candidate;
+
+mod cases;
+
+mod counters;
 
 mod text;
 
-pub use text::Paint;
+pub use candidate::{Candidate, CheckOutcome, ExplainedCheck};
+pub use cases::check_cases;
+pub use text::ColorChoice;
 
-/// What became of one condition.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    /// It is met.
-    Hit,
-    /// It is not met.
-    Miss,
-    /// It was not looked at: another one decided before.
-    NotReached,
-}
+use candidate::Steps;
+use counters::MomentCounters;
 
-impl Outcome {
-    /// As people read it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Outcome::Hit => "hit",
-            Outcome::Miss => "miss",
-            Outcome::NotReached => "not reached",
-        }
-    }
-}
-
-/// One condition.
+/// The response that the client would get.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Step {
-    /// Which key of the rule says it.
-    pub check: &'static str,
-    /// What it wants.
-    pub wants: String,
-    /// What became of it.
-    pub outcome: Outcome,
-}
-
-/// A rule whose path fits.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Candidate {
-    /// Its name.
-    pub rule: String,
-    /// Its file and line.
-    pub place: String,
-    /// Whether it decides.
-    pub decides: bool,
-    /// Whether it is only watched.
-    pub shadow: bool,
-    /// Its conditions, in the order in which they are looked at.
-    pub steps: Vec<Step>,
-}
-
-/// What the client gets.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Answer {
-    /// 0 when the request is let through.
+pub struct ExplainedAnswer {
+    /// The error code; 0 if the request is allowed.
     pub code: u16,
-    /// The HTTP status of a refusal; nothing when the upstream answers.
+    /// The HTTP status of a refusal; `None` if the upstream answers.
     pub status: Option<u16>,
     /// The rule or endpoint that decides.
     pub rule: Option<String>,
-    /// Where the request goes.
+    /// The upstream that answers.
     pub upstream: Option<String>,
-    /// What the matrix granted.
+    /// The scope that the matrix grants.
     pub scope: Option<String>,
-    /// Which assertion the upstream gets; nothing when nobody is signed in.
+    /// The assertion that the upstream gets; `None` for anonymous callers.
     pub assertion: Option<&'static str>,
-    /// Why it is refused, as the log says it; or what a shadow rule or rate would do.
+    /// Why the request is refused, in the words of the log; or what a rule or rate in shadow mode would refuse.
     pub reason: Option<String>,
-    /// Which key of the rule refused it.
+    /// The key of the rule that refuses the request.
     pub by: Option<&'static str>,
-    /// Seconds, as `Retry-After` says them.
+    /// The seconds of `Retry-After`.
     pub retry_after: Option<u64>,
 }
 
-/// The whole explanation.
+/// An explanation: the request, the rules whose path matches, and the answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Explanation {
     /// The request in one line.
     pub request: String,
-    /// Every rule whose path fits, the most specific first.
+    /// Every rule whose path matches, the deciding one first, then the most specific.
     pub candidates: Vec<Candidate>,
-    /// What the client gets.
-    pub answer: Answer,
+    /// The answer.
+    pub answer: ExplainedAnswer,
 }
 
-/// Writes down what a judgement looked at.
-struct Notes(Vec<Step>);
+/// Explains requests under one set of rules and settings.
+pub struct Explainer<'a> {
+    rules: &'a RuleSet,
+    limits: LimitsConfig,
+    development: Development,
+}
 
-impl Observer for Notes {
-    fn on_check(&mut self, check: Check<'_>, outcome: &Result<(), Error>) {
-        let outcome = if outcome.is_ok() { Outcome::Hit } else { Outcome::Miss };
-        self.0.push(Step { outcome, ..step(check) });
+impl<'a> Explainer<'a> {
+    /// Explains under a configuration; the default one has development mode off.
+    pub fn new(rules: &'a RuleSet, config: &Config) -> Self {
+        Self { rules, limits: config.limits.clone(), development: config.server.development_mode() }
     }
-}
 
-fn step(check: Check<'_>) -> Step {
-    let names = |roles: &[RoleName]| roles.iter().map(RoleName::as_str).collect::<Vec<_>>().join(", ");
-    let (check, wants) = match check {
-        Check::Token => ("signed_in", "a valid token".to_owned()),
-        Check::Stage => ("stage", "a token that is not half-authenticated".to_owned()),
-        Check::Networks(networks) => {
-            ("networks", networks.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
-        }
-        Check::Roles(roles) => ("roles", names(roles)),
-        Check::Matrix(access) => ("access", access.to_string()),
-        Check::When(condition) => ("when", condition.text().to_owned()),
-        Check::StepUp => ("step_up", "a fresh one-time password".to_owned()),
-    };
-    Step { check, wants, outcome: Outcome::NotReached }
-}
-
-fn rate_step(rate: &Rate, outcome: Outcome) -> Step {
-    let shadow = if rate.mode == Mode::Shadow { " (shadow)" } else { "" };
-    Step { check: "rate", wants: format!("{rate}{shadow}"), outcome }
-}
-
-impl RuleSet {
-    /// Explains the answer to a request that comes after `before` others like it in the same moment.
-    pub fn explain(&self, asked: &SampleRequest, before: u32) -> Explanation {
-        let session = asked.session();
-        let facts = asked.facts(session.as_ref());
-        let mut candidates = Vec::new();
-        let answer = match self.judge(asked, &facts, before, &mut candidates) {
-            Ok(answer) => answer,
-            Err((rule, error)) => Answer {
-                code: error.code().number(),
-                status: Some(error.code().status().as_u16()),
-                rule,
-                upstream: None,
-                scope: None,
-                assertion: None,
-                retry_after: error.retry_after().map(retry_after_seconds),
-                reason: Some(error.to_string()),
-                by: None,
-            },
+    /// Explains the answer to a request that follows `before` equal ones at the same moment.
+    pub fn explain(&self, sample: &SampleRequest, before: u32) -> Explanation {
+        let mut steps = Steps::default();
+        let (target, verdict) = self.decide(sample, before, &mut steps);
+        let candidates = self.candidates(sample, target.as_ref(), steps.checks);
+        let decides = candidates.iter().find(|candidate| candidate.decides);
+        let answer = match verdict {
+            Ok(permit) => ExplainedAnswer { reason: steps.shadow, ..allowed(&permit, decides) },
+            Err(error) => refused(&error, decides),
         };
-        let decided = candidates.iter().find(|candidate| candidate.decides && answer.code != 0);
-        let missed = decided.and_then(|candidate| candidate.steps.iter().find(|step| step.outcome == Outcome::Miss));
-        let by = missed.map(|step| step.check);
-        let answer = Answer { by, ..answer };
-        let who = match &asked.role {
-            Some(role) => format!("{} as `{role}`", asked.employee_id),
-            None => "nobody signed in".to_owned(),
+        let caller = match &sample.role {
+            Some(role) => format!("{} as `{role}`", sample.employee_id),
+            None => "not signed in".to_owned(),
         };
-        let request = format!("{} {} from {}, {who}", asked.method, asked.path, asked.address);
+        let request = format!("{} {} from {}, {caller}", sample.method, sample.path, sample.address);
         Explanation { request, candidates, answer }
     }
 
-    fn judge(
+    /// Runs the phases. Returns what answers the request, if it was found, and the verdict.
+    fn decide(
         &self,
-        asked: &SampleRequest,
-        facts: &Facts<'_>,
+        sample: &SampleRequest,
         before: u32,
-        candidates: &mut Vec<Candidate>,
-    ) -> Result<Answer, (Option<String>, Error)> {
-        let nobody = |error: Error| (None, error);
-        let plain = path::canonical(facts.path.as_bytes()).map_err(|fault| nobody(fault.into()))?;
-        let facts = Facts { path: &plain, ..*facts };
-        match endpoints::find(facts.method, facts.path) {
-            OwnLookup::Endpoint(route) => return self.judge_own(route, asked, &facts, before, candidates),
-            OwnLookup::OtherMethods(allow) => return Err(nobody(Error::MethodNotAllowed { allow })),
-            OwnLookup::Nothing => return Err(nobody(Error::NotFound)),
-            OwnLookup::NotOurs => {}
-        }
-        let found = self.find(facts.method, facts.path);
-        for rule in self.candidates(facts.path) {
-            if !matches!(found, Lookup::Rule(decides) if Arc::ptr_eq(decides, rule)) {
-                candidates.push(passed_over(rule, facts.method));
-            }
-        }
-        let rule = match found {
-            Lookup::Rule(rule) => rule,
-            Lookup::OtherMethods(allow) => return Err(nobody(Error::MethodNotAllowed { allow })),
-            Lookup::Nothing => return Err(nobody(Error::NotFound)),
+        steps: &mut Steps,
+    ) -> (Option<Target>, Result<Permit, Error>) {
+        let (counters, clock) = (MomentCounters::default(), Clock::system());
+        let policy = Policy {
+            limits: &self.limits,
+            origins: &[],
+            development: self.development,
+            counters: &counters,
+            clock: &clock,
         };
-        let mut notes = Notes(vec![
-            Step { check: "path", wants: rule.path.to_string(), outcome: Outcome::Hit },
-            Step { check: "methods", wants: methods(rule), outcome: Outcome::Hit },
-        ]);
-        let judged = rule.judge(&facts, &mut notes);
-        let Notes(mut steps) = notes;
-        // What was not looked at stands there, too.
-        steps.extend(rule.checks().skip(steps.len() - 2).map(step));
-        let rated = match (&judged, rule.mode) {
-            (Ok(_), _) | (Err(_), Mode::Shadow) => rates(&rule.rates, &facts, before, &mut steps),
-            (Err(_), Mode::Enforce) => {
-                steps.extend(rule.rates.iter().map(|rate| rate_step(rate, Outcome::NotReached)));
-                Ok(None)
-            }
+        let head = RequestHead {
+            method: &sample.method,
+            target: sample.path.as_bytes(),
+            version: HttpVersion::Http11,
+            lines: &SampleLines,
+            raw: None,
+            peer: sample.address,
         };
-        candidates.insert(
-            0,
-            Candidate {
-                rule: rule.name.to_string(),
-                place: rule.place.clone(),
-                decides: true,
-                shadow: rule.mode == Mode::Shadow,
-                steps,
-            },
-        );
-        let name = Some(rule.name.to_string());
-        let (scope, mut reason) = match (judged, rule.mode) {
-            (Ok(admitted), _) => (admitted.scope, None),
-            (Err(error), Mode::Shadow) => {
-                (None, Some(format!("shadow: would be refused with {}: {error}", error.code().number())))
-            }
-            (Err(error), Mode::Enforce) => return Err((name, error)),
+        let fields = Fields::of(head.lines);
+        let arrival = arrive::describe(&[], Language::English, &head, &fields);
+        let (request, target) = match pipeline::locate(&policy, self.rules, &head, &fields) {
+            Ok(located) => located,
+            Err(error) => return (None, Err(error)),
         };
-        match rated {
-            Ok(shadow) => reason = reason.or(shadow),
-            Err(error) if rule.mode == Mode::Shadow => {
-                reason = reason.or(Some(format!("shadow: would be refused with 1429: {error}")));
+        // The replaced phase: a sample session takes the place of `credentials::read` and `verify::caller`.
+        let session = sample.session().map(|session| Arc::new(CachedSession::new(session)));
+        let caller = verify::caller_of_session(&target, session);
+        let now = clock.now();
+        for _ in 0..before {
+            let earlier = pipeline::admit(&policy, target.clone(), caller.clone(), &request, &arrival, now, &mut ());
+            // All requests come at one moment: after the first refusal every further one is refused as well.
+            if earlier.is_err() {
+                break;
             }
-            Err(error) => return Err((name, error)),
         }
-        Ok(Answer {
-            code: 0,
-            status: None,
-            rule: name,
-            upstream: Some(rule.upstream.name.to_string()),
-            scope: scope.map(|scope| scope.to_string()),
-            assertion: facts.session.map(|_| rule.assertion.as_str()),
-            reason,
-            by: None,
-            retry_after: None,
-        })
+        let verdict = pipeline::admit(&policy, target.clone(), caller, &request, &arrival, now, steps);
+        (Some(target), verdict)
     }
 
-    /// One of our own endpoints.
-    fn judge_own(
+    fn candidates(
         &self,
-        route: &OwnRoute,
-        asked: &SampleRequest,
-        facts: &Facts<'_>,
-        before: u32,
-        candidates: &mut Vec<Candidate>,
-    ) -> Result<Answer, (Option<String>, Error)> {
-        let mut steps = vec![Step { check: "path", wants: route.path.to_owned(), outcome: Outcome::Hit }];
-        let refused = match (route.access, &asked.role) {
-            (OwnAccess::Anyone, _) => None,
-            (access, role) => {
-                let outcome = if role.is_some() { Outcome::Hit } else { Outcome::Miss };
-                steps.push(Step { outcome, ..step(Check::Token) });
-                match facts.session {
-                    None => Some(Error::NoCredentials),
-                    Some(session) => own_refusal(access, session, facts, &mut steps),
-                }
+        sample: &SampleRequest,
+        target: Option<&Target>,
+        checks: Vec<ExplainedCheck>,
+    ) -> Vec<Candidate> {
+        let mut candidates = Vec::new();
+        let mut decides = None;
+        match target {
+            Some(Target::Own { route, rates }) => {
+                candidates.push(Candidate::endpoint(route, rates, self.development, checks));
             }
-        };
-        let own = self.rates_of(route.endpoint);
-        let rated = match &refused {
-            None => rates(own, facts, before, &mut steps),
-            Some(_) => {
-                steps.extend(own.iter().map(|rate| rate_step(rate, Outcome::NotReached)));
-                Ok(None)
+            Some(Target::Rule(rule)) => {
+                candidates.push(Candidate::deciding(rule, checks));
+                decides = Some(rule);
             }
-        };
-        let rule = format!("the gateway's own {}", route.path);
-        candidates.push(Candidate {
-            rule: rule.clone(),
-            place: "endpoints".to_owned(),
-            decides: true,
-            shadow: false,
-            steps,
-        });
-        if let Some(error) = refused {
-            return Err((Some(rule), error));
+            None => {}
         }
-        let reason = rated.map_err(|error| (Some(rule.clone()), error))?;
-        Ok(Answer {
-            code: 0,
-            status: None,
-            rule: Some(rule),
-            upstream: None,
-            scope: None,
-            assertion: None,
-            reason,
-            by: None,
-            retry_after: None,
-        })
-    }
-}
-
-/// Role and step-up of an endpoint of ours, step by step.
-fn own_refusal(access: OwnAccess, session: &Session, facts: &Facts<'_>, steps: &mut Vec<Step>) -> Option<Error> {
-    if !matches!(access, OwnAccess::Admin | OwnAccess::SteppedUpAdmin) {
-        return None;
-    }
-    let admin = session.current_role.as_str() == "admin";
-    let outcome = |hit: bool| if hit { Outcome::Hit } else { Outcome::Miss };
-    steps.push(Step { check: "roles", wants: "admin".to_owned(), outcome: outcome(admin) });
-    if !admin {
-        let active = session.current_role.clone();
-        return Some(Forbidden::RoleRequired { active, wanted: vec![RoleName::new("admin")] }.into());
-    }
-    if access == OwnAccess::Admin {
-        return None;
-    }
-    let fresh = facts.step_up == StepUp::Fresh;
-    steps.push(Step { check: "step_up", wants: "a fresh one-time password".to_owned(), outcome: outcome(fresh) });
-    (!fresh).then_some(Error::StepUpRequired)
-}
-
-fn methods(rule: &Rule) -> String {
-    if rule.methods.is_empty() { "any".to_owned() } else { rule.methods.join(", ") }
-}
-
-/// A rule whose path fits, and which does not decide.
-fn passed_over(rule: &Rule, method: &str) -> Candidate {
-    let takes = if rule.takes(method) { Outcome::NotReached } else { Outcome::Miss };
-    let mut steps = vec![
-        Step { check: "path", wants: rule.path.to_string(), outcome: Outcome::Hit },
-        Step { check: "methods", wants: methods(rule), outcome: takes },
-    ];
-    steps.extend(rule.checks().map(step));
-    steps.extend(rule.rates.iter().map(|rate| rate_step(rate, Outcome::NotReached)));
-    Candidate {
-        rule: rule.name.to_string(),
-        place: rule.place.clone(),
-        decides: false,
-        shadow: rule.mode == Mode::Shadow,
-        steps,
-    }
-}
-
-/// Counts `before` requests and this one, on counters of its own; says what a shadow rate would do.
-fn rates(all: &[Rate], facts: &Facts<'_>, before: u32, steps: &mut Vec<Step>) -> Result<Option<String>, Error> {
-    let counters = InMemory::new(all.len() + 1);
-    let now = Duration::ZERO;
-    for _ in 0..before {
-        // From the first refusal on nothing changes any more: it is all one moment.
-        if rate::charge(all, &counters, facts.session, facts.address, now, |_, _| {}).is_err() {
-            break;
+        if let Ok(path) = path::canonical(sample.path.as_bytes())
+            && !endpoints::is_reserved(&path)
+        {
+            let rules = self.rules.candidates(&path).into_iter();
+            let others = rules.filter(|rule| !decides.is_some_and(|decides| Arc::ptr_eq(decides, rule)));
+            candidates.extend(others.map(|rule| Candidate::passed_over(rule, &sample.method)));
         }
+        candidates
     }
-    let mut shadow = None;
-    let mut asked = 0;
-    let charged = rate::charge(all, &counters, facts.session, facts.address, now, |rate, charged| {
-        asked += 1;
-        let refused = matches!(charged, Charged::Refused { .. });
-        steps.push(rate_step(rate, if refused { Outcome::Miss } else { Outcome::Hit }));
-        if refused && rate.mode == Mode::Shadow {
-            shadow = Some(format!("shadow: would be refused with 1429: {rate} are used up"));
-        }
-    });
-    steps.extend(all.iter().skip(asked).map(|rate| rate_step(rate, Outcome::NotReached)));
-    charged.map(|()| shadow)
 }
+
+fn allowed(permit: &Permit, decides: Option<&Candidate>) -> ExplainedAnswer {
+    let forwarded = match permit {
+        Permit::Own(_) => None,
+        Permit::Upstream(permit) => Some(permit),
+    };
+    ExplainedAnswer {
+        code: 0,
+        status: None,
+        rule: decides.map(|candidate| candidate.rule.clone()),
+        upstream: forwarded.map(|permit| permit.rule.upstream.name.to_string()),
+        scope: forwarded.and_then(|permit| permit.scope).map(|scope| scope.to_string()),
+        assertion: forwarded.filter(|permit| permit.caller.session().is_some()).map(|p| p.rule.assertion.as_str()),
+        reason: None,
+        by: None,
+        retry_after: None,
+    }
+}
+
+fn refused(error: &Error, decides: Option<&Candidate>) -> ExplainedAnswer {
+    let failed = decides.and_then(|candidate| candidate.checks.iter().find(|it| it.outcome == CheckOutcome::Miss));
+    let reason = match error {
+        Error::BadRequest(BadRequest::Path(fault)) => fault.to_string(),
+        error => error.to_string(),
+    };
+    ExplainedAnswer {
+        code: error.code().number(),
+        status: Some(error.code().status().as_u16()),
+        rule: decides.map(|candidate| candidate.rule.clone()),
+        upstream: None,
+        scope: None,
+        assertion: None,
+        reason: Some(reason),
+        by: failed.map(|check| check.check),
+        retry_after: error.retry_after().map(retry_after_seconds),
+    }
+}
+
+/// The header lines of a sample request: only `Host`, which HTTP/1.1 requires.
+struct SampleLines;
+
+impl HeaderLines for SampleLines {
+    fn each<'a>(&'a self, visit: &mut dyn FnMut(&'a str, &'a [u8])) {
+        visit("host", b"localhost");
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,8 @@ pub mod cli;
 
 pub mod app;
 
+pub mod explain;
+
 pub mod admin;
 
 // The words of the specification.

@@ -60,6 +60,11 @@ impl LoginMethod {
     /// Every method, for metrics that must exist before the first sign-in.
     pub const ALL: [LoginMethod; 5] = [Self::Oauth2, Self::Qrcode, Self::Bind, Self::Password, Self::Dev];
 
+    /// Parses the spelling of [`LoginMethod::as_str`].
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|method| method.as_str() == word)
+    }
+
     /// As answers and metrics spell it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -91,6 +96,14 @@ pub enum LoginSource {
 }
 
 impl LoginSource {
+    /// Every source.
+    pub const ALL: [LoginSource; 6] = [Self::H5, Self::Itagent, Self::Itadmin, Self::Qrcode, Self::Agent, Self::Dev];
+
+    /// Parses the spelling of [`LoginSource::as_str`].
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|source| source.as_str() == word)
+    }
+
     /// As claims, answers and headers spell it.
     pub fn as_str(self) -> &'static str {
         match self {
