@@ -12,14 +12,12 @@ use crate::domain::clock::Clock;
 use crate::domain::language::Language;
 use crate::domain::path;
 use crate::domain::rate::retry_after_seconds;
-use crate::endpoints;
 use crate::error::{BadRequest, Error};
 use crate::pipeline::head::{Fields, HeaderLines, HttpVersion, RequestHead};
 use crate::pipeline::route::Target;
-use crate::pipeline::{self, Permit, Policy, arrive, verify};
+use crate::pipeline::{self, Permit, Policy, arrive, authorize, verify};
 use crate::rules::RuleSet;
 use crate::rules::case::SampleRequest;
-use crate::sessions::CachedSession;
 
 mod candidate;
 
@@ -131,8 +129,7 @@ impl<'a> Explainer<'a> {
             Err(error) => return (None, Err(error)),
         };
         // The replaced phase: a sample session takes the place of `credentials::read` and `verify::caller`.
-        let session = sample.session().map(|session| Arc::new(CachedSession::new(session)));
-        let caller = verify::caller_of_session(&target, session);
+        let caller = verify::caller_of_session(&target, sample.session());
         let now = clock.now();
         for _ in 0..before {
             let earlier = pipeline::admit(&policy, target.clone(), caller.clone(), &request, &arrival, now, &mut ());
@@ -155,7 +152,8 @@ impl<'a> Explainer<'a> {
         let mut decides = None;
         match target {
             Some(Target::Own { route, rates }) => {
-                candidates.push(Candidate::endpoint(route, rates, self.development, checks));
+                let all = authorize::own_checks(route, self.development);
+                candidates.push(Candidate::endpoint(route.method, route.path, all, rates, checks));
             }
             Some(Target::Rule(rule)) => {
                 candidates.push(Candidate::deciding(rule, checks));
@@ -163,9 +161,7 @@ impl<'a> Explainer<'a> {
             }
             None => {}
         }
-        if let Ok(path) = path::canonical(sample.path.as_bytes())
-            && !endpoints::is_reserved(&path)
-        {
+        if let Ok(path) = path::canonical(sample.path.as_bytes()) {
             let rules = self.rules.candidates(&path).into_iter();
             let others = rules.filter(|rule| !decides.is_some_and(|decides| Arc::ptr_eq(decides, rule)));
             candidates.extend(others.map(|rule| Candidate::passed_over(rule, &sample.method)));

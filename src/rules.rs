@@ -216,9 +216,12 @@ impl RuleSet {
         self.own_rates.get(endpoint as usize).cloned().unwrap_or_default()
     }
 
-    /// Every rule whose path matches, most specific first.
+    /// Every rule whose path matches, most specific first; none for a reserved path.
     pub fn candidates(&self, path: &str) -> Vec<&Arc<Rule>> {
         let mut found = Vec::new();
+        if endpoints::is_reserved(path) {
+            return found;
+        }
         if let Some(path) = path.strip_prefix('/') {
             self.tree.all(path, &mut found);
         }

@@ -2,13 +2,10 @@
 
 use serde::Serialize;
 
-use crate::config::Development;
 use crate::domain::rate::Charged;
 use crate::domain::role::RoleName;
-use crate::endpoints::OwnRoute;
 use crate::error::Error;
 use crate::pipeline::Permit;
-use crate::pipeline::authorize::own_checks;
 use crate::pipeline::observe::DecisionObserver;
 use crate::rules::evaluate::{Admitted, Check, Observer};
 use crate::rules::rate::Rate;
@@ -80,16 +77,17 @@ impl Candidate {
     }
 
     /// One of the gateway's own endpoints.
-    pub(super) fn endpoint(
-        route: &OwnRoute,
+    pub(super) fn endpoint<'a>(
+        method: &str,
+        path: &str,
+        checks: impl Iterator<Item = Check<'a>>,
         rates: &[Rate],
-        development: Development,
         evaluated: Vec<ExplainedCheck>,
     ) -> Self {
-        let all = own_checks(route, development).map(explained).chain(rates.iter().map(explained_rate));
-        let mut checks = vec![hit("path", route.path.to_owned()), hit("methods", route.method.to_owned())];
+        let all = checks.map(explained).chain(rates.iter().map(explained_rate));
+        let mut checks = vec![hit("path", path.to_owned()), hit("methods", method.to_owned())];
         checks.extend(with_unreached(evaluated, all.collect()));
-        let rule = format!("the gateway's own {}", route.path);
+        let rule = format!("the gateway's own {path}");
         Self { rule, place: "built in".to_owned(), decides: true, shadow: false, checks }
     }
 

@@ -1,7 +1,5 @@
-//! What a decision reports while it is made. The gateway's observer counts and logs ([`record::Recorder`]),
-//! `explain`'s keeps every step, and `()` ignores them. An observer cannot change the decision.
-//!
-//! [`record::Recorder`]: super::record::Recorder
+//! What a decision reports while it is made. The observer in `record` counts and logs, the one in `explain` keeps every
+//! step, and `()` ignores them. An observer cannot change the decision.
 
 use super::Permit;
 use crate::domain::rate::Charged;

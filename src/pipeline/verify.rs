@@ -7,7 +7,7 @@ use super::credentials::Credential;
 use super::route::Target;
 use super::{Caller, Gate};
 use crate::domain::clock::Timestamp;
-use crate::domain::session::Stage;
+use crate::domain::session::{Session, Stage};
 use crate::endpoints::OwnAccess;
 use crate::error::Error;
 use crate::rules::{Access, Mode};
@@ -46,8 +46,9 @@ impl TokenUse {
 }
 
 /// The caller of a request to `target` with a valid token of `session`, or without a token.
-pub(crate) fn caller_of_session(target: &Target, session: Option<Arc<CachedSession>>) -> Caller {
-    session.map_or(Caller::Anonymous, |known| TokenUse::of(target).caller(known))
+pub(crate) fn caller_of_session(target: &Target, session: Option<Session>) -> Caller {
+    let known = session.map(|session| Arc::new(CachedSession::new(session)));
+    known.map_or(Caller::Anonymous, |known| TokenUse::of(target).caller(known))
 }
 
 /// Verifies the credential of a request and returns its caller.
