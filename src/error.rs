@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use crate::domain::duration::HumanDuration;
+use crate::domain::path::PathFault;
 use crate::domain::rate::Exceeded;
 
 mod bad_request;
@@ -221,6 +222,12 @@ impl Error {
 impl From<BadRequest> for Error {
     fn from(fault: BadRequest) -> Self {
         Error::BadRequest(fault)
+    }
+}
+
+impl From<PathFault> for Error {
+    fn from(fault: PathFault) -> Self {
+        Error::BadRequest(BadRequest::Path(fault))
     }
 }
 

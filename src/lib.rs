@@ -7,6 +7,9 @@ pub mod cli;
 // Composition root: starts, reloads and stops the gateway.
 pub mod app;
 
+// Explains how a request would be answered, with the pipeline's own phases.
+pub mod explain;
+
 // Accepts connections, runs Pingora's callbacks and forwards to upstreams.
 pub mod gateway;
 

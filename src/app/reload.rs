@@ -28,14 +28,16 @@ pub enum RuleSource {
 impl RuleSource {
     /// Reads and compiles the rules and runs their cases.
     pub fn load(&self, upstreams: &[&str], metrics: &Metrics) -> Result<RuleSet, Vec<RuleFault>> {
-        match self {
-            RuleSource::Folder(folder) => rules::load_dir(folder, upstreams, metrics),
+        let loaded = match self {
+            RuleSource::Folder(folder) => rules::load_dir(folder, upstreams, metrics)?,
             RuleSource::Shipped => {
                 let texts: Vec<(String, String)> =
                     rules::SHIPPED.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
-                rules::load_texts(&texts, upstreams, metrics)
+                rules::load_texts(&texts, upstreams, metrics)?
             }
-        }
+        };
+        explain::check_cases(&loaded)?;
+        Ok(loaded)
     }
 
     fn fingerprint(&self) -> Fingerprint {

@@ -29,6 +29,11 @@ pub struct Exceeded {
     pub window: Window,
 }
 
+/// Converts a wait to the whole seconds of `Retry-After`, rounded up so that a client that waits this long is admitted.
+pub fn retry_after_seconds(wait: Duration) -> u64 {
+    u64::try_from(wait.as_millis().div_ceil(1000)).unwrap_or(u64::MAX).max(1)
+}
+
 /// The result of counting a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Charged {

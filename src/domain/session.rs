@@ -60,6 +60,11 @@ impl LoginMethod {
     /// Every method; metrics exist before the first sign-in.
     pub const ALL: [LoginMethod; 5] = [Self::Oauth2, Self::Qrcode, Self::Bind, Self::Password, Self::Dev];
 
+    /// Parses the spelling of [`LoginMethod::as_str`].
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|method| method.as_str() == word)
+    }
+
     /// The name in responses and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -91,6 +96,14 @@ pub enum LoginSource {
 }
 
 impl LoginSource {
+    /// Every source.
+    pub const ALL: [LoginSource; 6] = [Self::H5, Self::Itagent, Self::Itadmin, Self::Qrcode, Self::Agent, Self::Dev];
+
+    /// Parses the spelling of [`LoginSource::as_str`].
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|source| source.as_str() == word)
+    }
+
     /// The name in claims, responses and headers.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -169,6 +182,33 @@ pub struct Session {
 }
 
 impl Session {
+    /// A session of the agent `a2001` for tests, which change what they are about. It never expires.
+    #[cfg(test)]
+    pub(crate) fn sample() -> Self {
+        Self {
+            id: SessionId::new("s1"),
+            version: Version::FIRST,
+            corp_id: CorpId::new("wwdemo"),
+            employee_id: EmployeeId::new("a2001"),
+            name: "Alice Chen".to_owned(),
+            department: String::new(),
+            avatar: String::new(),
+            roles: vec![RoleName::new("agent"), RoleName::new("user")],
+            current_role: RoleName::new("agent"),
+            login_method: LoginMethod::Qrcode,
+            login_source: LoginSource::Qrcode,
+            stage: Stage::Full,
+            stepped_up_until: None,
+            issued_at: Timestamp::from_seconds(0),
+            expires_at: Timestamp::from_millis(i64::MAX),
+            key_id: None,
+            password_id: None,
+            new_device: false,
+            address: String::new(),
+            user_agent: String::new(),
+        }
+    }
+
     /// Whether the session holds this role.
     pub fn holds(&self, role: &str) -> bool {
         self.roles.iter().any(|held| held.as_str() == role)

@@ -1,5 +1,6 @@
 //! 1400: why a request was rejected as it stands. `Display` is for the log and `explain`.
 
+use crate::domain::path::PathFault;
 use crate::messages::Message;
 
 /// What is wrong with a request (1400).
@@ -8,9 +9,9 @@ pub enum BadRequest {
     /// The head is not valid HTTP.
     #[error("the request head is not valid HTTP")]
     Head,
-    /// Upstreams could interpret the path in different ways.
-    #[error("the path is ambiguous (dot segments, double or encoded slashes, or invalid escapes)")]
-    Path,
+    /// Upstreams could interpret the request target in different ways.
+    #[error("{0}")]
+    Path(PathFault),
     /// Upstreams could disagree on where the body ends (request smuggling).
     #[error("the body length is ambiguous")]
     Framing,
@@ -73,7 +74,7 @@ impl BadRequest {
             BadRequest::Parameter(parameter) => (Message::PARAMETER, Some(("parameter", parameter))),
             BadRequest::NewPassword(advice) => plain(*advice),
             BadRequest::Head => plain(Message::HEAD),
-            BadRequest::Path => plain(Message::PATH),
+            BadRequest::Path(_) => plain(Message::PATH),
             BadRequest::Framing => plain(Message::FRAMING),
             BadRequest::Upgrade => plain(Message::UPGRADE),
             BadRequest::TwoTokens => plain(Message::TWO_TOKENS),

@@ -26,7 +26,7 @@ fn contract() -> Vec<(Error, u16, u16)> {
         (Error::OldPasswordWrong, 1016, 400),
         (Error::StepUpRequired, 1021, 401),
         (Error::OtpWrong, 1022, 401),
-        (Error::BadRequest(BadRequest::Path), 1400, 400),
+        (Error::BadRequest(BadRequest::Path(PathFault::ParentSegment)), 1400, 400),
         (Error::NotFound, 1404, 404),
         (Error::NoSession, 1404, 404),
         (Error::MethodNotAllowed { allow: "GET".into() }, 1405, 405),

@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::error::BadRequest;
+use crate::domain::path::PathFault;
 
 fn details(name: &str) -> ConfirmDetails<'_> {
     ConfirmDetails {
@@ -47,7 +47,7 @@ fn every_page_renders_in_both_languages() {
     for language in Language::ALL {
         let [in_browser, in_app] = sign_in_pages(language);
         let simulated = sign_in(language, Client::H5, "https://desk.example/h5/", "", PlatformKind::Simulated);
-        let failed = error(language, &BadRequest::Path.into(), "id-1");
+        let failed = error(language, &PathFault::ParentSegment.into(), "id-1");
         let bound = bind(language, &member("Paula"));
         let pages = [
             &in_browser,
