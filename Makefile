@@ -1,4 +1,4 @@
-# Each target installs what it needs. On Debian missing packages are installed; elsewhere they are named.
+# Each target installs the packages that it needs on Debian, and names them on other systems.
 
 .PHONY: run test test-extra bench tools
 
@@ -7,8 +7,8 @@ run: tools
 
 test: tools
 	@.ci/need curl curl python3 python3 chromium chromium chromedriver chromium-driver
-	@if cargo fmt --version >/dev/null 2>&1; then cargo fmt --check; else echo "rustfmt is not installed: skipping it"; fi
-	@if cargo clippy --version >/dev/null 2>&1; then cargo clippy --all-targets -- -D warnings; else echo "clippy is not installed: skipping it"; fi
+	@if cargo fmt --version >/dev/null 2>&1; then cargo fmt --check; else echo "rustfmt is not installed: skipping the format check"; fi
+	@if cargo clippy --version >/dev/null 2>&1; then cargo clippy --all-targets -- -D warnings; else echo "clippy is not installed: skipping the lints"; fi
 	@if cargo nextest --version >/dev/null 2>&1; then cargo nextest run --no-fail-fast; else cargo test; fi
 
 test-extra: tools

@@ -1,6 +1,6 @@
-//! What a decision costs: with 10 rules and with 5,000, by roles, by the matrix and by a condition; and what a rate
-//! costs, in time for a charge and in memory for a key.
-//! `cargo bench --bench decide`; that deciding asks for no memory is a test (`tests/rules`).
+//! The cost of finding and evaluating a rule (10 and 5,000 rules; roles, matrix, condition) and of charging a rate (time
+//! per charge, memory per key). Run with `cargo bench --bench decide`. That evaluating allocates nothing is a test
+//! (`tests/rules`).
 #![allow(clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
 use std::fmt::Write;
@@ -11,7 +11,7 @@ use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use deskgate::domain::rate::{Counters, RateKey, Window};
 use deskgate::metrics::Metrics;
 use deskgate::rules::case::SampleRequest;
-use deskgate::rules::{Lookup, RuleSet, load_texts};
+use deskgate::rules::{RuleMatch, RuleSet, load_texts};
 use deskgate::store::counters::InMemory;
 
 const MATRIX: &str = "[matrix.agent]\nconversations = { read = \"all\" }\n";
@@ -22,7 +22,7 @@ const KINDS: [(&str, &str); 3] = [
     ("condition", "signed_in = true\nwhen = 'identity.department == \"IT\" && request.method != \"DELETE\"'"),
 ];
 
-/// `count` rules of one kind, side by side and nested.
+/// `count` rules of one kind, in 100 subtrees.
 fn rules(count: usize, access: &str) -> RuleSet {
     let mut text = MATRIX.to_owned();
     for number in 0..count {
@@ -33,7 +33,7 @@ fn rules(count: usize, access: &str) -> RuleSet {
         );
     }
     let metrics = Metrics::new().expect("metrics");
-    load_texts(&[("bench.toml".to_owned(), text)], &["desk"], &metrics).expect("sound rules")
+    load_texts(&[("bench.toml".to_owned(), text)], &["desk"], &metrics).expect("valid rules")
 }
 
 fn decide(criterion: &mut Criterion) {
@@ -42,21 +42,21 @@ fn decide(criterion: &mut Criterion) {
         for count in [10, 5000] {
             let rules = rules(count, access);
             let last = count - 1;
-            let asked = SampleRequest {
+            let sample = SampleRequest {
                 path: format!("/api/part{}/42/thing{last}", last % 100),
                 role: Some("agent".to_owned()),
                 department: "IT".to_owned(),
                 address: [10, 1, 2, 3].into(),
                 ..SampleRequest::default()
             };
-            let session = asked.session();
-            let facts = asked.facts(session.as_ref());
+            let session = sample.session();
+            let input = sample.input(session.as_ref());
             group.bench_function(BenchmarkId::new(kind, count), |bencher| {
                 bencher.iter(|| {
-                    let Lookup::Rule(rule) = rules.find(black_box("GET"), black_box(facts.path)) else {
+                    let RuleMatch::Rule(rule) = rules.find(black_box("GET"), black_box(input.path)) else {
                         panic!("no rule");
                     };
-                    rule.judge(&facts, &mut ()).expect("admitted")
+                    rule.evaluate(&input, &mut ()).expect("admitted")
                 });
             });
         }
@@ -86,12 +86,12 @@ fn charge(criterion: &mut Criterion) {
     let mut turn = 0_u64;
     group.bench_function("any of 100,000 keys", |bencher| {
         bencher.iter(|| {
-            // Scattered, so that the next one is not already in the processor's cache.
+            // A pseudo-random key, which is not in the CPU cache.
             turn = turn.wrapping_add(0x9e37_79b9_7f4a_7c15);
             counters.charge(key(turn % KEYS), unlimited, Duration::ZERO)
         });
     });
-    group.bench_function("an invented key", |bencher| {
+    group.bench_function("a new key", |bencher| {
         bencher.iter(|| {
             turn = turn.wrapping_add(1);
             counters.charge(RateKey { rate: 2, subject: turn.into() }, MINUTE, Duration::ZERO)

@@ -20,9 +20,8 @@ use crate::pipeline::authorize::check_own;
 use crate::pipeline::{Arrival, Caller, OwnCall};
 use crate::reply::{Cookie, Reply};
 use crate::sessions::CachedSession;
-use crate::signin::Services;
+use crate::signin::SignInServices;
 use crate::signin::roles::RoleAction;
-use crate::token::Tokens;
 use read_body::read_body;
 use ready::Readiness;
 use request::ApiRequest;
@@ -87,12 +86,10 @@ pub mod site;
 /// What the endpoints work with.
 pub struct Api {
     /// The sign-in services.
-    pub signin: Arc<Services>,
-    /// The public keys.
-    pub tokens: Arc<Tokens>,
+    pub signin: Arc<SignInServices>,
     /// The clock.
     pub clock: Clock,
-    /// Whether the gateway can take requests.
+    /// Whether the process is draining.
     pub readiness: Arc<Readiness>,
     /// Public addresses, for the pages and the description.
     pub site: Site,
@@ -210,9 +207,9 @@ async fn dispatch(call: &mut ApiExchange<'_>, request: &ApiRequest) -> Result<Re
         Endpoint::PageStyle => Reply::asset("text/css; charset=utf-8", pages::STYLE),
         Endpoint::SignInScript => Reply::asset("text/javascript; charset=utf-8", pages::SIGN_IN_SCRIPT),
         Endpoint::BindScript => Reply::asset("text/javascript; charset=utf-8", pages::BIND_SCRIPT),
-        Endpoint::Ready => ready::ready(&api.readiness, arrival).await,
+        Endpoint::Ready => ready::ready(&api.readiness, &signin.backends, arrival).await,
         Endpoint::Version => call.data(&version::version()),
-        Endpoint::Jwks => jwks::document(&api.tokens, api.clock.now()),
+        Endpoint::Jwks => jwks::document(&signin.sessions),
         Endpoint::OpenApi => openapi::document(&api.site),
         Endpoint::DevLogin => {
             // Checked before the body is read: outside development mode the route does not exist.

@@ -1,4 +1,4 @@
-//! The commands. One file each.
+//! Parses arguments and runs the command that they name. Each command has a file of its own.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use crate::app::RuleSource;
-use crate::config::{self, Config, Fault, Override};
+use crate::config::{self, Config, ConfigFault, Override};
 use crate::metrics::Metrics;
 use crate::rules::RuleSet;
 
@@ -39,116 +39,116 @@ mod show;
 
 mod terminal_qr;
 
-/// The front door of an IT help desk.
+/// Reverse-proxy authentication gateway for an IT help desk.
 #[derive(Parser)]
 #[command(name = "deskgate", version, about, after_help = EXIT_CODES)]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum CliCommand {
     /// Run the gateway.
     Serve(ConfigArgs),
-    /// Look for faults in the configuration and the rules; exit 1 if there are any.
+    /// Check the configuration, key files, certificate and rules; report all faults and exit 1 if there are any.
     Check(ConfigArgs),
-    /// Say how a request is answered, and why.
+    /// Explain how a request would be answered.
     Explain(Box<explain::ExplainArgs>),
-    /// Run gateway, simulated platform and a demo help desk in one process, and say what to open.
+    /// Run the gateway, a simulated platform and a demo help desk in one process, and print what to open.
     Demo(demo::DemoArgs),
-    /// Employees: show, add, change, disable, remove; their one-time-password devices and the login log.
+    /// Manage employees, their one-time-password devices and the login log.
     Employee(employee::EmployeeArgs),
-    /// Roles: show, grant and take.
+    /// List, grant and revoke roles.
     Role(role::RoleArgs),
-    /// Agents: show, add, change, remove; their local passwords.
+    /// Manage agents and their local passwords.
     Agent(agent::AgentArgs),
-    /// Signing keys: show, rotate, remove.
+    /// List, rotate and remove signing keys.
     Key(key::KeyArgs),
-    /// Sessions: show and end.
+    /// List and end sessions.
     Session(session::SessionArgs),
-    /// Print completions for a shell, e.g. `deskgate completions bash > /etc/bash_completion.d/deskgate`.
+    /// Print a completion script, e.g. `deskgate completions bash > /etc/bash_completion.d/deskgate`.
     Completions(completions::CompletionsArgs),
 }
 
-/// Where the configuration comes from.
+/// The configuration file and its overrides.
 #[derive(Args, Clone)]
 struct ConfigArgs {
-    /// The configuration file; without one the defaults hold.
+    /// Configuration file; defaults apply if omitted.
     #[arg(long, value_name = "FILE", env = "DESKGATE_CONFIG")]
     config: Option<PathBuf>,
-    /// Sets one key, over the file's value; may be given again.
+    /// Override one key of the file; can be repeated.
     #[arg(long = "set", value_name = "SECTION.KEY=VALUE")]
     overrides: Vec<Override>,
 }
 
 impl ConfigArgs {
-    fn load(&self) -> Result<Config, Vec<Fault>> {
+    fn load(&self) -> Result<Config, Vec<ConfigFault>> {
         config::load(self.config.as_deref(), &self.overrides)
     }
 }
 
-/// What scripts can rely on. 2 is the argument parser's.
+/// Exit codes that scripts can rely on. 2 is the argument parser's.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Exit {
-    /// A fault was found, or something is out of reach.
-    CouldNot = 1,
-    /// What was named is not there.
-    NotThere = 3,
-    /// What was asked for may not be.
+    /// A fault was found, or a backend failed.
+    Failure = 1,
+    /// The named object does not exist.
+    NotFound = 3,
+    /// The command is not allowed.
     Refused = 4,
-    /// Nobody said yes.
+    /// The operator did not confirm.
     NotConfirmed = 5,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 done, or so already; 1 a fault, or something is out of reach; 2 wrong usage; \
-    3 what was named is not there; 4 refused, and why; 5 not confirmed.";
+const EXIT_CODES: &str =
+    "Exit codes: 0 success or nothing to change; 1 failure; 2 wrong usage; 3 not found; 4 refused; 5 not confirmed.";
 
-/// A command that failed; everything there is to say has been said on standard error.
+/// A failed command whose error is already on standard error.
 struct Failed(Exit);
 
 /// Runs the command that the arguments name.
 pub fn run() -> ExitCode {
-    let done = match Cli::parse().command {
-        Command::Serve(args) => serve::run(&args),
-        Command::Check(args) => check::run(&args),
-        Command::Explain(args) => explain::run(*args),
-        Command::Demo(args) => demo::run(&args),
-        Command::Employee(args) => employee::run(&args),
-        Command::Role(args) => role::run(&args),
-        Command::Agent(args) => agent::run(&args),
-        Command::Key(args) => key::run(&args),
-        Command::Session(args) => session::run(&args),
-        Command::Completions(args) => completions::run(&args),
+    let result = match Cli::parse().command {
+        CliCommand::Serve(args) => serve::run(&args),
+        CliCommand::Check(args) => check::run(&args),
+        CliCommand::Explain(args) => explain::run(*args),
+        CliCommand::Demo(args) => demo::run(&args),
+        CliCommand::Employee(args) => employee::run(&args),
+        CliCommand::Role(args) => role::run(&args),
+        CliCommand::Agent(args) => agent::run(&args),
+        CliCommand::Key(args) => key::run(&args),
+        CliCommand::Session(args) => session::run(&args),
+        CliCommand::Completions(args) => completions::run(&args),
     };
-    match done {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failed(exit)) => ExitCode::from(exit as u8),
     }
 }
 
-/// Says something on standard output. Whoever has closed it does not want to know.
-fn say(text: impl std::fmt::Display) -> Result<(), Failed> {
+/// Prints to standard output. A closed pipe is not an error: its reader has seen enough.
+fn print(text: impl std::fmt::Display) -> Result<(), Failed> {
     let mut out = std::io::stdout().lock();
     match writeln!(out, "{text}").and_then(|()| out.flush()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        said => said.map_err(|error| print_error(format!("standard output: {error}"))),
+        written => written.map_err(|error| print_error(format!("standard output: {error}"))),
     }
 }
 
-/// Says something on standard error.
+/// Prints an error to standard error.
 fn print_error(text: impl std::fmt::Display) -> Failed {
     eprintln!("{text}");
-    Failed(Exit::CouldNot)
+    Failed(Exit::Failure)
 }
 
-/// Says all faults of a configuration or of rules.
+/// Prints every fault of a configuration or of rules to standard error, one per line.
 fn print_faults(faults: &[impl std::fmt::Display]) -> Failed {
     for fault in faults {
         eprintln!("{fault}");
     }
-    Failed(Exit::CouldNot)
+    Failed(Exit::Failure)
 }
 
 /// Loads rules and runs their cases.
@@ -157,11 +157,11 @@ fn load_rules(source: &RuleSource, upstreams: &[&str]) -> Result<RuleSet, Failed
     source.load(upstreams, &metrics).map_err(|faults| print_faults(&faults))
 }
 
-/// A runtime with the configured number of threads.
+/// Starts the async runtime; 0 threads means one per core.
 fn runtime(threads: usize) -> Result<tokio::runtime::Runtime, Failed> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     if threads > 0 {
         builder.worker_threads(threads);
     }
-    builder.enable_all().build().map_err(|error| print_error(format!("the runtime cannot start: {error}")))
+    builder.enable_all().build().map_err(|error| print_error(format!("cannot start the async runtime: {error}")))
 }

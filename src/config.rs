@@ -1,5 +1,5 @@
-//! The configuration: one struct per section, parsed into its final types at load. Unknown keys are
-//! faults, and all faults are reported at once with their file and line.
+//! The configuration: one struct per section, parsed into its final types at load, so that nothing parses settings per
+//! request. Unknown keys are faults, and all faults are reported at once with file and line.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ mod server;
 
 mod sign_in;
 
-mod duration;
+mod values;
 
 mod store;
 
@@ -33,13 +33,13 @@ mod upstream;
 
 mod websocket;
 
+pub use crate::domain::duration::HumanDuration;
 pub use clients::ClientsConfig;
 pub use directory::DirectoryConfig;
-pub use duration::HumanDuration;
-pub use faults::{Fault, Faults};
+pub use faults::{ConfigFault, Faults};
 pub use limits::LimitsConfig;
 pub(crate) use load::line_of;
-pub use load::{Override, load, load_text};
+pub use load::{Override, ReadConfig, load, load_text, read};
 pub use log::{LogConfig, LogFormat, RequestLines};
 pub use platform::{PlatformConfig, PlatformKind};
 pub use rules::RulesConfig;
@@ -52,7 +52,7 @@ pub use store::StoreConfig;
 pub use upstream::UpstreamConfig;
 pub use websocket::{QueryToken, WebSocketConfig};
 
-/// Everything that can be set.
+/// All settings.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Config {
     /// `[server]`
@@ -91,26 +91,42 @@ pub struct Config {
     pub upstreams: BTreeMap<String, UpstreamConfig>,
 }
 
+/// A section's name and its check.
+type SectionCheck<'a> = (&'static str, &'a dyn Fn(&mut Faults));
+
 impl Config {
-    /// The names of all upstreams, in their order.
+    /// The names of all upstreams in alphabetical order, which is the order of their indexes in rules.
     pub fn upstream_names(&self) -> Vec<&str> {
         self.upstreams.keys().map(String::as_str).collect()
     }
 
-    /// Finds what single values cannot show: settings that contradict each other.
-    pub fn check(&self, faults: &mut Faults) {
-        self.server.check(faults);
-        self.limits.check(faults);
-        self.platform.check(self.server.development, faults);
-        self.clients.check(faults);
-        self.token.check(faults);
-        self.ticket.check(faults);
-        self.oauth2.check(faults);
-        self.otp.check(faults);
-        self.store.check(faults);
-        self.directory.check(faults);
+    /// Adds faults that single values do not show: values out of range and settings that contradict each other. Skips
+    /// a section whose keys have faults, because it holds defaults that the operator did not choose.
+    fn check(&self, faults: &mut Faults) {
+        let sections: [SectionCheck<'_>; 11] = [
+            ("server", &|faults| self.server.check(faults)),
+            ("limits", &|faults| self.limits.check(faults)),
+            ("platform", &|faults| self.platform.check(self.server.development, faults)),
+            ("clients", &|faults| self.clients.check(faults)),
+            ("token", &|faults| self.token.check(faults)),
+            ("ticket", &|faults| self.ticket.check(faults)),
+            ("oauth2", &|faults| self.oauth2.check(faults)),
+            ("otp", &|faults| self.otp.check(faults)),
+            ("store", &|faults| self.store.check(faults)),
+            ("directory", &|faults| self.directory.check(faults)),
+            ("log", &|faults| self.log.check(faults)),
+        ];
+        // Read before the sections are checked: what the platform needs depends on this key.
+        let mode_is_known = !faults.any_in("server.development");
+        for (name, check) in sections {
+            if !faults.any_in(name) && (mode_is_known || name != "platform") {
+                check(faults);
+            }
+        }
         for (name, upstream) in &self.upstreams {
-            upstream.check(name, faults);
+            if !faults.any_in(&format!("upstreams.{name}")) {
+                upstream.check(name, faults);
+            }
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Employees, roles, agents and the login log.
+//! The directory of employees, roles, agents and second factors, with the login log and the audit log. It does not touch
+//! sessions: `admin` and `signin` apply its changes to them.
 
 use std::time::Duration;
 
@@ -24,10 +25,10 @@ pub mod people;
 
 pub mod sql;
 
-/// Why the directory could not do what it was asked.
+/// Why a directory operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DirectoryError {
-    /// It cannot be reached or written.
+    /// The directory cannot be reached or written.
     #[error("the directory is unavailable")]
     Unavailable(#[source] crate::error::Cause),
 }
@@ -40,151 +41,150 @@ impl From<DirectoryError> for Error {
     }
 }
 
-/// What the platform told about somebody who signs in.
+/// An employee's profile, as the platform or an operator gives it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EmployeeProfile<'a> {
-    /// Their corporation.
+    /// The employee's corporation.
     pub corp_id: &'a CorpId,
-    /// Who they are.
+    /// The employee's id there.
     pub employee_id: &'a EmployeeId,
-    /// Display name; empty keeps the one on record.
+    /// Display name; empty keeps the stored one.
     pub name: &'a str,
-    /// Department's name; empty keeps the one on record.
+    /// Department name; empty keeps the stored one.
     pub department: &'a str,
-    /// Picture's address; empty keeps the one on record.
+    /// Picture URL; empty keeps the stored one.
     pub avatar: &'a str,
 }
 
-/// How a sign-in ended.
+/// The result of a sign-in attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoginResult {
     /// A token was issued.
     Success,
-    /// It was refused; the word says why.
+    /// It was refused, for this reason.
     Refused(&'static str),
 }
 
-/// One line of the login log.
+/// A login-log record to be written.
 #[derive(Debug, Clone)]
 pub struct LoginRecord<'a> {
-    /// The person's corporation, as far as known.
+    /// The employee's corporation, if known, else empty.
     pub corp_id: &'a str,
-    /// The person, as far as known.
+    /// The employee, if known, else empty.
     pub employee_id: &'a str,
-    /// How they signed in.
+    /// The sign-in method.
     pub method: LoginMethod,
-    /// Where; nothing if no page is known.
+    /// The page that the employee signed in at, if known.
     pub source: Option<LoginSource>,
-    /// The web client that asked; nothing if none did, or if it is not known which.
+    /// The web client, if known.
     pub client: Option<Client>,
-    /// From which address.
+    /// The client address.
     pub address: &'a str,
-    /// With which `User-Agent`.
+    /// The `User-Agent` header.
     pub user_agent: &'a str,
-    /// How it ended.
+    /// The result.
     pub result: LoginResult,
 }
 
-/// One line of the login log, as operators read it.
+/// A stored login-log record.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct LoginEntry {
-    /// When.
+    /// When it was written.
     pub at: Timestamp,
-    /// The person's corporation; empty if it was not known.
+    /// The employee's corporation; empty if unknown.
     pub corp_id: String,
-    /// The person; empty if it was not known.
+    /// The employee; empty if unknown.
     pub employee_id: String,
-    /// How they signed in.
+    /// The sign-in method.
     pub login_method: String,
-    /// Where; empty if no page was known.
+    /// The page that the employee signed in at; empty if unknown.
     pub login_source: String,
-    /// The web client that asked; empty if none was known.
+    /// The web client; empty if unknown.
     pub client: String,
-    /// From which address.
+    /// The client address.
     pub ip_address: String,
-    /// With which `User-Agent`.
+    /// The `User-Agent` header.
     pub user_agent: String,
     /// `success` or `refused`.
     pub result: String,
-    /// Why it was refused; empty on success.
+    /// The reason of a refusal; empty on success.
     pub reason: String,
 }
 
-/// One role of one employee, as operators see it.
+/// A role assignment.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Assignment {
     /// The employee's corporation.
     pub corp_id: CorpId,
     /// The employee.
     pub employee_id: EmployeeId,
-    /// Their name.
+    /// The employee's name.
     pub name: String,
     /// The role.
     pub role: RoleName,
 }
 
-/// What became of a change of roles.
+/// The result of a change that could affect roles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RoleChange {
-    /// It was made.
+    /// The change was made.
     Done,
-    /// It was so already.
+    /// Nothing had to change.
     Unchanged,
     /// There is no such employee.
     NoEmployee,
-    /// Nobody else is an administrator: somebody must be.
+    /// Refused: no administrator would be left.
     LastAdmin,
-    /// The employee has as many roles as one can have.
+    /// Refused: the employee has the maximum number of roles.
     TooMany,
 }
 
-/// Which assignments are asked for.
+/// Filter and page of a role-assignment query.
 #[derive(Debug, Clone, Copy)]
 pub struct AssignmentQuery<'a> {
-    /// Of this role only.
+    /// Only this role.
     pub role: Option<&'a str>,
-    /// Of this employee only.
+    /// Only this employee.
     pub employee_id: Option<&'a str>,
-    /// How many come before.
+    /// How many rows to skip.
     pub skip: usize,
-    /// How many at most.
+    /// The maximum number of rows.
     pub limit: usize,
 }
 
-/// Some of the assignments, and how many there are.
+/// A page of role assignments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assignments {
-    /// Those asked for, by employee.
+    /// The page, ordered by employee.
     pub items: Vec<Assignment>,
-    /// All that fit.
+    /// The number of matching assignments.
     pub total: usize,
 }
 
-/// Employees, their roles and factors, and the two logs.
+/// Employees, their roles and factors, the login log and the audit log.
 #[async_trait]
 pub trait Directory: AuditLog + Factors + People {
-    /// The employee of this corporation and id.
+    /// The employee with this corporation and id.
     async fn employee(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<Option<Employee>, DirectoryError>;
 
-    /// Creates the employee on their first sign-in, refreshes what the platform told on later ones.
-    /// Never changes their standing.
+    /// Creates the employee on the first sign-in and refreshes the profile on later ones. Never changes whether the
+    /// employee is disabled.
     async fn upsert_employee(&self, profile: EmployeeProfile<'_>) -> Result<Employee, DirectoryError>;
 
-    /// The roles assigned to an employee, else the one of their agent record, else none. In order of
-    /// priority, then of name.
+    /// The roles assigned to an employee, else the role of the agent record, else none; by priority, then by name.
     async fn roles(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<Vec<RoleName>, DirectoryError>;
 
-    /// The roles assigned through role assignments alone, as binding wants them.
+    /// The roles from role assignments alone, which binding requires.
     async fn assigned_roles(&self, corp_id: &CorpId, employee_id: &EmployeeId)
     -> Result<Vec<RoleName>, DirectoryError>;
 
-    /// All assignments, at most `limit`, by employee.
+    /// At most `limit` role assignments, by employee.
     async fn assignments(&self, limit: usize) -> Result<Vec<Assignment>, DirectoryError>;
 
-    /// Those that fit, some of them.
-    async fn assignments_page(&self, asked: AssignmentQuery<'_>) -> Result<Assignments, DirectoryError>;
+    /// One page of the matching role assignments.
+    async fn assignments_page(&self, query: AssignmentQuery<'_>) -> Result<Assignments, DirectoryError>;
 
-    /// Gives a role.
+    /// Assigns a role.
     async fn grant(
         &self,
         corp_id: &CorpId,
@@ -192,7 +192,7 @@ pub trait Directory: AuditLog + Factors + People {
         role: &RoleName,
     ) -> Result<RoleChange, DirectoryError>;
 
-    /// Takes a role. The last administrator keeps theirs.
+    /// Removes a role assignment, except the last administrator's.
     async fn take(
         &self,
         corp_id: &CorpId,
@@ -200,19 +200,19 @@ pub trait Directory: AuditLog + Factors + People {
         role: &RoleName,
     ) -> Result<RoleChange, DirectoryError>;
 
-    /// Everybody, or those whose id, name or department has this text in it, at most `limit`, by id.
+    /// At most `limit` employees, by id; only those whose id, name or department contains `text`, if given.
     async fn employees(&self, text: Option<&str>, limit: usize) -> Result<Vec<Employee>, DirectoryError>;
 
-    /// Writes the login log, and the employee's last address on success. A sign-in that cannot be
-    /// recorded does not succeed, so this comes before the token is handed out.
+    /// Writes a login-log record and, on success, the employee's last address. If this write fails, so does the sign-in:
+    /// it comes before the token is issued.
     async fn record_login(&self, record: LoginRecord<'_>) -> Result<(), DirectoryError>;
 
-    /// The login log, of one employee or of all, newest first, at most `limit` lines.
+    /// At most `limit` login-log records of one employee or of all, newest first.
     async fn logins(&self, employee_id: Option<&str>, limit: usize) -> Result<Vec<LoginEntry>, DirectoryError>;
 
-    /// Removes what is older than `kept` from the login log.
+    /// Deletes login-log records older than `kept`.
     async fn prune_login_log(&self, kept: Duration) -> Result<(), DirectoryError>;
 
-    /// Whether it can be read now.
+    /// Checks that the directory can be read now.
     async fn ready(&self) -> Result<(), DirectoryError>;
 }

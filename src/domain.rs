@@ -1,12 +1,13 @@
-//! The words of the specification as types. Uses nothing else of ours.
-
-pub mod bind_claim;
+//! The specification's nouns as types: employees, roles, sessions, tickets, rates, paths and the clock. Imports no other
+//! module of the crate.
 
 pub mod client;
 
 pub mod clock;
 
 pub mod device;
+
+pub mod duration;
 
 pub mod employee;
 
@@ -17,8 +18,6 @@ pub mod language;
 pub mod lockout;
 
 pub mod path;
-
-pub mod phrase;
 
 pub mod qr_image;
 
@@ -34,7 +33,7 @@ pub mod ticket;
 
 pub mod write;
 
-/// A string newtype: one per kind of identifier, so that two kinds cannot be mixed up.
+/// Defines a string newtype, one per kind of identifier, so that two kinds cannot be mixed up.
 macro_rules! identifier {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -43,7 +42,7 @@ macro_rules! identifier {
         pub struct $name(std::sync::Arc<str>);
 
         impl $name {
-            /// Takes the text as it is; whoever reads it from outside checks it first.
+            /// Wraps the text without checking it; input from outside is checked by its reader.
             pub fn new(text: impl Into<std::sync::Arc<str>>) -> Self {
                 Self(text.into())
             }

@@ -1,122 +1,127 @@
-//! Our own endpoints as data: it reads like the contract's table. `api.rs` maps each to its handler.
+//! The gateway's own endpoints as a table. `api.rs` maps each to its handler, `pipeline` checks its access.
 
 use crate::error::Operation;
 
-/// One thing that the gateway answers itself.
+/// An endpoint that the gateway answers itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Endpoint {
-    /// Issue a QR-code ticket.
+    /// Issues a QR-code ticket.
     Qrcode,
-    /// Poll a ticket.
+    /// Polls a ticket.
     ScanStatus,
-    /// Build the platform's authorize URL.
+    /// Builds the platform's authorize URL.
     Oauth2Url,
-    /// Where the platform returns to.
+    /// Receives the platform's redirect.
     Oauth2Callback,
-    /// The phone's confirm page.
+    /// The confirm page on the phone.
     ConfirmPage,
-    /// The phone's answer.
+    /// Confirms or cancels on the phone.
     Confirm,
-    /// Verify a token.
+    /// Verifies a token.
     Verify,
-    /// End the session.
+    /// Ends the caller's session.
     Logout,
-    /// The current user.
+    /// Shows the current user.
     Me,
-    /// Switch the active role.
+    /// Switches the active role.
     SwitchRole,
-    /// Bind an employee account.
+    /// Binds an employee account.
     Bind,
-    /// The caller's sessions.
+    /// Lists the caller's sessions.
     Sessions,
-    /// End all of the caller's sessions but this one.
+    /// Ends all of the caller's sessions but this one.
     EndOtherSessions,
-    /// End one of the caller's sessions.
+    /// Ends one of the caller's sessions.
     EndSession,
-    /// Who has which role.
+    /// Lists the roles of employees.
     UserRoles,
-    /// Give a role.
+    /// Grants a role.
     GrantRole,
-    /// Take a role.
+    /// Revokes a role.
     TakeRole,
-    /// End every session of an employee.
+    /// Ends all sessions of an employee.
     EndSessionsOf,
-    /// Reset an employee's one-time-password device.
+    /// Resets an employee's one-time-password device.
     ResetOtp,
-    /// Sign an agent in.
+    /// Signs an agent in.
     AgentLogin,
-    /// Set an agent's password.
+    /// Sets an agent's password.
     AgentPassword,
-    /// A new one-time-password secret.
+    /// Creates a one-time-password secret.
     OtpSetup,
-    /// Bind the device.
+    /// Binds the one-time-password device.
     OtpBind,
-    /// Step up.
+    /// Verifies a one-time password (step-up).
     OtpVerify,
-    /// How the device stands.
+    /// Shows the state of the one-time-password device.
     OtpStatus,
     /// The sign-in page.
     SignInPage,
-    /// The page that binds.
+    /// The bind page.
     BindPage,
-    /// Style of the pages.
+    /// The style sheet of the pages.
     PageStyle,
-    /// Script of the sign-in page.
+    /// The script of the sign-in page.
     SignInScript,
-    /// Script of the page that binds.
+    /// The script of the bind page.
     BindScript,
-    /// Whether the gateway can work.
+    /// Readiness.
     Ready,
-    /// What is running.
+    /// The running version.
     Version,
-    /// Public keys.
+    /// The public signing keys.
     Jwks,
-    /// The description of all of these.
+    /// The OpenAPI description of all endpoints.
     OpenApi,
-    /// Development: a token without the platform.
+    /// Development mode: issues a token without the platform.
     DevLogin,
-    /// Development: who there is.
+    /// Development mode: lists employees.
     DevUsers,
-    /// Development: whether it is on.
+    /// Development mode: tells that it is on.
     DevHealth,
 }
 
 /// Who may call an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OwnAccess {
-    /// Anybody.
+    /// Every client; a token is not read.
     Anyone,
-    /// Whoever has a valid token.
+    /// Callers with a valid token.
     SignedIn,
-    /// The same, and a half-authenticated token will do.
+    /// Callers with a valid token, also a half-authenticated one.
     SignedInAnyStage,
-    /// Whoever is an administrator, and acts as one.
+    /// Callers whose active role is `admin`.
     Admin,
-    /// The same, freshly stepped up.
+    /// Callers whose active role is `admin`, after a recent step-up.
     SteppedUpAdmin,
 }
 
-/// One row of the table.
+/// One row of [`TABLE`].
 #[derive(Debug)]
 pub struct OwnRoute {
-    /// What it does.
+    /// The endpoint.
     pub endpoint: Endpoint,
-    /// With which method.
+    /// The method.
     pub method: &'static str,
-    /// At which path.
+    /// The path; a `{…}` is always the last segment.
     pub path: &'static str,
-    /// For whom.
+    /// Who may call it.
     pub access: OwnAccess,
-    /// The phrase with which its 1005 begins.
+    /// The operation that its 1005 names.
     pub doing: Operation,
 }
 
 impl OwnRoute {
-    fn fits(&self, path: &str) -> bool {
+    fn matches(&self, path: &str) -> bool {
         path == self.path || self.parameter(path).is_some()
     }
 
-    /// What stands in a path for this route's `{…}`, which is always its last segment.
+    /// Whether the endpoint answers in development mode only.
+    pub fn is_for_development(&self) -> bool {
+        is_for_development(self.path)
+    }
+
+    /// The value of the route's `{…}` in a path.
     pub fn parameter<'p>(&self, path: &'p str) -> Option<&'p str> {
         let (fixed, _) = self.path.split_once('{')?;
         path.strip_prefix(fixed).filter(|value| !value.is_empty() && !value.contains('/'))
@@ -175,50 +180,50 @@ pub const TABLE: &[OwnRoute] = &[
     row(Endpoint::DevHealth,        "GET",    "/api/dev/health",               OwnAccess::Anyone,           Operation::Request),
 ];
 
-/// What our own table says about a path.
+/// The result of [`find`].
 #[derive(Debug)]
-pub enum OwnLookup {
+pub enum EndpointMatch {
     /// This endpoint answers.
     Endpoint(&'static OwnRoute),
-    /// The path is ours, but not with this method; these are.
+    /// The path has endpoints, but not with this method. Holds the value of `Allow`.
     OtherMethods(String),
-    /// The path is ours, and nothing is there.
-    Nothing,
-    /// The path is not ours.
-    NotOurs,
+    /// The path is reserved and has no endpoint.
+    NotFound,
+    /// The path is not reserved; rules decide.
+    NotReserved,
 }
 
-/// Whether a path belongs to the gateway: no rule can claim it.
-pub fn is_ours(path: &str) -> bool {
+/// Whether a path is reserved for the gateway, so that no rule can have it.
+pub fn is_reserved(path: &str) -> bool {
     path.starts_with("/api/auth/")
         || is_for_development(path)
         || TABLE.iter().any(|row| row.path == path)
         || matches!(path, "/api/auth" | "/api/dev" | "/metrics")
 }
 
-/// Whether what is at a path answers in development mode only.
+/// Whether the endpoints of a path answer in development mode only.
 pub fn is_for_development(path: &str) -> bool {
     path.starts_with("/api/dev/")
 }
 
-/// The endpoint of a path and method.
-pub fn find(method: &str, path: &str) -> OwnLookup {
-    // Most requests are not ours; two comparisons tell.
-    let may_be =
+/// Finds the endpoint of a method and path.
+pub fn find(method: &str, path: &str) -> EndpointMatch {
+    // Most requests are for upstreams; a few comparisons rule them out.
+    let may_be_reserved =
         path.starts_with("/api/") || path.starts_with("/.well-known/") || path == "/version" || path == "/metrics";
-    if !may_be || !is_ours(path) {
-        return OwnLookup::NotOurs;
+    if !may_be_reserved || !is_reserved(path) {
+        return EndpointMatch::NotReserved;
     }
-    let here = || TABLE.iter().filter(|row| row.fits(path));
-    let same = |row: &&OwnRoute| row.method == method || (row.method == "GET" && method == "HEAD");
-    match here().find(same) {
-        Some(row) => OwnLookup::Endpoint(row),
-        None if here().next().is_some() => OwnLookup::OtherMethods(allow(here().map(|row| row.method))),
-        None => OwnLookup::Nothing,
+    let here = || TABLE.iter().filter(|row| row.matches(path));
+    let has_method = |row: &&OwnRoute| row.method == method || (row.method == "GET" && method == "HEAD");
+    match here().find(has_method) {
+        Some(row) => EndpointMatch::Endpoint(row),
+        None if here().next().is_some() => EndpointMatch::OtherMethods(allow(here().map(|row| row.method))),
+        None => EndpointMatch::NotFound,
     }
 }
 
-/// An `Allow` of these methods; whoever takes GET takes HEAD.
+/// The value of `Allow` for these methods; GET includes HEAD.
 pub fn allow<'m>(methods: impl IntoIterator<Item = &'m str>) -> String {
     let named = methods.into_iter().flat_map(|method| match method {
         "GET" => vec!["GET", "HEAD"],

@@ -20,8 +20,9 @@ use crate::error::{BadRequest, Error, Part};
 use crate::metrics::Metrics;
 use crate::pipeline::forward::{self, REQUEST_ID};
 use crate::pipeline::head::{HeaderLines, HttpVersion, RequestHead};
-use crate::pipeline::record::{self, AccessLogEntry, Handler, OwnMetrics};
-use crate::pipeline::{self, Arrival, Caller, Decision, Gate, Permit, UpstreamPermit};
+use crate::pipeline::record::{self, AccessLogEntry, OwnMetrics};
+use crate::pipeline::request_id::RequestId;
+use crate::pipeline::{self, Arrival, Caller, Decision, Gate, Handler, Permit, UpstreamPermit};
 use crate::reply::Reply;
 
 pub mod chunks;
@@ -114,14 +115,14 @@ fn view<'a>(exchange: &'a Exchange, lines: &'a Lines<'a>) -> RequestHead<'a> {
 }
 
 impl Gateway {
-    async fn judge(&self, exchange: &Exchange) -> Decision {
+    async fn decide(&self, exchange: &Exchange) -> Decision {
         let lines = Lines(&exchange.req_header().headers);
-        pipeline::judge(&self.gate, &view(exchange, &lines)).await
+        pipeline::decide(&self.gate, &view(exchange, &lines)).await
     }
 
     /// The way of one request up to its answer or its upstream.
     async fn receive(&self, exchange: &mut Exchange, context: &mut RequestContext) -> Result<Option<Reply>, Error> {
-        let Decision { arrival, handler, caller, verdict } = self.judge(exchange).await;
+        let Decision { arrival, handler, caller, verdict } = self.decide(exchange).await;
         context.arrival = Some(arrival.clone());
         context.handler = handler;
         context.caller = caller;
@@ -204,7 +205,7 @@ async fn catch_panic<T>(metrics: &Metrics, handler: impl Future<Output = T>) -> 
 fn unknown_arrival() -> Arrival {
     let nobody = std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
     Arrival {
-        request_id: pipeline::arrive::RequestId::fresh(),
+        request_id: RequestId::fresh(),
         client: nobody,
         peer: nobody,
         language: crate::domain::language::Language::English,
@@ -221,7 +222,7 @@ impl ProxyHttp for Gateway {
         Box::new(RequestContext {
             started: Instant::now(),
             arrival: None,
-            handler: Handler::Nobody,
+            handler: Handler::None,
             caller: Caller::Anonymous,
             permit: None,
             error: None,

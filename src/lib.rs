@@ -1,51 +1,71 @@
-//! deskgate: the front door of an IT help desk. The modules in the order a request meets them.
+//! deskgate is a reverse-proxy authentication gateway for an IT help desk. The modules stand in the order in which a
+//! request meets them; `pipeline` and `gateway` show its lifecycle.
 
-// From arguments to a running gateway.
+// Parses arguments and runs one command per file.
 pub mod cli;
 
+// Composition root: starts, reloads and stops the gateway.
 pub mod app;
 
-pub mod admin;
+// Explains how a request would be answered, with the pipeline's own phases.
+pub mod explain;
 
-// The words of the specification.
-pub mod domain;
-
-// What can be set.
-pub mod config;
-
-// What can go wrong, and what is told.
-pub mod error;
-
-pub mod metrics;
-
-// The way of a request: come in …
+// Accepts connections, runs Pingora's callbacks and forwards to upstreams.
 pub mod gateway;
 
-// … decide …
-pub mod endpoints;
-
+// Decides about a request, one phase per file, and knows no Pingora type.
 pub mod pipeline;
 
+// Matches a path to its rule and decides who may use it.
 pub mod rules;
 
+// Lists our own endpoints as data: method, path, access and rates.
+pub mod endpoints;
+
+// Signs and verifies tokens, assertions and cookies, and encrypts secrets at rest.
 pub mod token;
 
-// … and sign people in.
+// Caches sessions and applies every change to them.
 pub mod sessions;
 
-pub mod store;
-
-pub mod directory;
-
-pub mod platform;
-
-pub mod signin;
-
-// Answer, or keep a socket open.
-pub mod sockets;
-
+// Implements our own endpoints, one file each.
 pub mod api;
 
+// Signs employees in: tickets, OAuth2, binding, agents and one-time passwords.
+pub mod signin;
+
+// Executes what operators and administrators ask for, from CLI, control socket and HTTP alike.
+pub mod admin;
+
+// Calls the messaging platform through which employees sign in.
+pub mod platform;
+
+// Stores sessions and tickets, and publishes changes to them.
+pub mod store;
+
+// Stores employees, roles, agents, the login log and the audit log.
+pub mod directory;
+
+// Relays open WebSockets and closes them when their session ends.
+pub mod sockets;
+
+// Builds and writes responses.
+pub mod reply;
+
+// Renders the sign-in pages.
 pub mod pages;
 
-pub mod reply;
+// Maps every error to its code, status and message.
+pub mod error;
+
+// Declares the Prometheus metrics.
+pub mod metrics;
+
+// Loads and checks the configuration.
+pub mod config;
+
+// Holds every text that people read, in both languages.
+pub mod messages;
+
+// Defines the specification's types, the clock and randomness; uses no other module.
+pub mod domain;

@@ -1,6 +1,6 @@
-//! The way of a request: one function over a borrowed view of its head, which either refuses or
-//! permits. It names no engine: the lane that carries requests now is Pingora's proxy, and another
-//! can call the same function without a copy.
+//! The request lifecycle: [`decide`] runs the phases over a borrowed view of a request's head and either permits
+//! or refuses the request. The phases use no proxy type, so that every connection path of the gateway and
+//! `explain` share them.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use http::HeaderValue;
 
 use crate::config::{Development, LimitsConfig, QueryToken};
-use crate::domain::clock::Clock;
+use crate::domain::clock::{Clock, Timestamp};
 use crate::domain::language::Language;
 use crate::domain::rate::Counters;
 use crate::domain::session::Session;
@@ -17,14 +17,26 @@ use crate::endpoints::OwnRoute;
 use crate::error::Error;
 use crate::metrics::Metrics;
 use crate::rules::matrix::Scope;
+use crate::rules::rate::Rate;
 use crate::rules::{Rule, RuleSet};
 use crate::sessions::{CachedSession, SessionCache};
 use crate::token::Tokens;
 
-// What is looked at: a borrowed view of the head.
+// What the phases read: the head, its request id, its trace, its subprotocols.
 pub mod head;
 
-// The phases, in their order.
+pub mod request_id;
+
+pub mod trace;
+
+pub mod subprotocol;
+
+// What a decision reports while it is made.
+pub mod observe;
+
+// The phases, in request order.
+pub mod upgrade;
+
 pub mod arrive;
 
 pub mod route;
@@ -41,72 +53,96 @@ pub mod assertion;
 
 pub mod forward;
 
-pub mod upgrade;
-
 pub mod record;
 
-use arrive::RequestId;
+use arrive::CheckedRequest;
 use assertion::Assertion;
-use head::{Fields, RequestHead, Unwanted};
-use record::Handler;
+use head::{Fields, RequestHead, UnwantedHeaders};
+use observe::DecisionObserver;
+use record::Recorder;
+use request_id::RequestId;
+use route::Target;
+use trace::TraceId;
 use upgrade::Handshake;
 
-/// Everything a decision needs, made once at start.
+/// Settings and services that decisions need, built once at start.
 pub struct Gate {
-    /// The time.
+    /// The wall clock.
     pub clock: Clock,
-    /// Whose `X-Forwarded-For` is believed.
+    /// Peers whose `X-Forwarded-For` and `X-Request-Id` are trusted.
     pub trusted_proxies: Vec<ipnet::IpNet>,
-    /// How much of a request is read.
+    /// Size limits of request heads.
     pub limits: LimitsConfig,
-    /// The rules in force; a reload swaps them whole.
+    /// The rules in force; a reload replaces the whole set.
     pub rules: ArcSwap<RuleSet>,
-    /// Reads tokens.
+    /// Verifies tokens and signs assertions.
     pub tokens: Arc<Tokens>,
-    /// Knows sessions.
+    /// The session cache.
     pub live: Arc<SessionCache>,
-    /// Counts requests for rates.
+    /// Rate-limit counters.
     pub counters: Arc<dyn Counters>,
-    /// Counts what happens.
+    /// The metrics.
     pub metrics: Arc<Metrics>,
-    /// Pages from these origins may open sockets.
+    /// Origins whose pages may open WebSockets.
     pub origins: Vec<String>,
-    /// Whether `?token=` is read on handshakes.
+    /// Whether WebSocket handshakes may carry `?token=`.
     pub query_token: QueryToken,
     /// Whether the development routes answer.
     pub development: Development,
-    /// For callers that name no language.
+    /// The language of clients that send no `Accept-Language`.
     pub language: Language,
-    /// Our own host, for requests that name none.
+    /// The `Host` for upstreams when the client sent none.
     pub host: HeaderValue,
-    /// The scheme that clients use, for `X-Forwarded-Proto`.
+    /// The value of `X-Forwarded-Proto`.
     pub scheme: HeaderValue,
 }
 
-/// What is known of a request before anything is decided; kept to the end for its answer and its log line.
+impl Gate {
+    fn policy(&self) -> Policy<'_> {
+        Policy {
+            limits: &self.limits,
+            origins: &self.origins,
+            development: self.development,
+            counters: &*self.counters,
+            clock: &self.clock,
+        }
+    }
+}
+
+/// What the phases without I/O depend on, besides the rules.
+#[derive(Clone, Copy)]
+pub(crate) struct Policy<'a> {
+    pub limits: &'a LimitsConfig,
+    pub origins: &'a [String],
+    pub development: Development,
+    pub counters: &'a dyn Counters,
+    pub clock: &'a Clock,
+}
+
+/// What is known of every request, also of one that is refused: its response and its log line need it.
 #[derive(Debug, Clone)]
 pub struct Arrival {
-    /// Its id.
+    /// The request id.
     pub request_id: RequestId,
-    /// Who asks: the peer, or what a trusted peer says.
+    /// The client's address: the peer's, or the one that a trusted proxy forwarded.
     pub client: IpAddr,
-    /// Whom the connection comes from.
+    /// The address of the connection's other end.
     pub peer: IpAddr,
-    /// The caller's language.
+    /// The language of the response.
     pub language: Language,
 }
 
-/// Who asks, as far as it has been proved.
+/// Who sends a request, as far as a token proves it.
 #[derive(Debug, Clone)]
 pub enum Caller {
-    /// Nobody in particular.
+    /// No valid token, or none that is needed.
     Anonymous,
-    /// A live session.
+    /// The token of a live session.
     SignedIn(Arc<CachedSession>),
 }
 
 impl Caller {
-    /// The session, if there is one.
+    /// The session behind the token.
     pub fn session(&self) -> Option<&Session> {
         match self {
             Caller::Anonymous => None,
@@ -115,91 +151,147 @@ impl Caller {
     }
 }
 
-/// A permitted request: nothing is forwarded and no endpoint is called without one, and only
-/// `authorize` makes them.
+/// What answers a request; the label in its log line and metrics.
+#[derive(Debug, Clone, Default)]
+pub enum Handler {
+    /// The upstream of a rule.
+    Rule(Arc<Rule>),
+    /// One of the gateway's own endpoints.
+    Own(&'static OwnRoute),
+    /// Nothing: the request was refused before it was routed.
+    #[default]
+    None,
+}
+
+/// Proof that a request was authorized. Only `authorize` can create one, so nothing is forwarded and no endpoint is
+/// called without it.
 #[derive(Debug)]
 pub enum Permit {
-    /// One of our own endpoints answers.
+    /// One of the gateway's own endpoints answers.
     Own(OwnCall),
     /// An upstream answers.
     Upstream(UpstreamPermit),
 }
 
-/// A call of one of our own endpoints.
+impl Permit {
+    /// The rates to charge.
+    fn rates(&self) -> &[Rate] {
+        match self {
+            Permit::Own(call) => &call.rates,
+            Permit::Upstream(permit) => &permit.rule.rates,
+        }
+    }
+
+    fn caller(&self) -> &Caller {
+        match self {
+            Permit::Own(call) => &call.caller,
+            Permit::Upstream(permit) => &permit.caller,
+        }
+    }
+}
+
+/// An authorized call of one of the gateway's own endpoints.
 #[derive(Debug)]
 pub struct OwnCall {
-    /// Which.
+    /// The endpoint.
     pub route: &'static OwnRoute,
-    /// By whom.
+    /// The caller.
     pub caller: Caller,
+    rates: Arc<[Rate]>,
     _proof: authorize::Proof,
 }
 
-/// A request that may go to an upstream, with what it carries there.
+/// An authorized request to an upstream, with everything that forwarding needs.
 #[derive(Debug)]
 pub struct UpstreamPermit {
-    /// The rule that let it through.
+    /// The rule that allowed it.
     pub rule: Arc<Rule>,
-    /// By whom.
+    /// The caller.
     pub caller: Caller,
-    /// What the matrix granted.
+    /// The scope that the matrix granted.
     pub scope: Option<Scope>,
-    /// The signed form of the identity; there is one when the caller is known.
+    /// The signed identity; present for every signed-in caller.
     pub assertion: Option<Assertion>,
-    /// The target to forward, when it is not the one that came.
+    /// The request target for the upstream, where it differs from the client's.
     pub target: Option<String>,
-    /// What must be taken out.
-    pub unwanted: Unwanted,
-    /// Whether it is a plain question: a GET of HTTP/1.1 without a body and without lines that concern only
-    /// the client's connection. Nearly all requests are.
+    /// The kinds of headers to remove before forwarding.
+    pub unwanted: UnwantedHeaders,
+    /// Whether it is an HTTP/1.1 GET without body and hop-by-hop headers, which takes the fast path. Most requests
+    /// are.
     pub is_bodyless_get: bool,
-    /// The incoming trace to go on with.
-    pub trace: Option<forward::TraceId>,
+    /// The trace that the client's `traceparent` continues.
+    pub trace: Option<TraceId>,
     /// The WebSocket handshake, if it is one.
     pub handshake: Option<Handshake>,
     _proof: authorize::Proof,
 }
 
-/// What became of a request: told in any case, also of a refused one.
+/// The result of [`decide`], complete also for refused requests.
 pub struct Decision {
-    /// What is known of it.
+    /// What is known of every request.
     pub arrival: Arrival,
-    /// Who was in charge, if it came that far.
+    /// What answers the request.
     pub handler: Handler,
-    /// Who asks, if it came that far.
+    /// The caller; anonymous if the request was refused before its token was verified.
     pub caller: Caller,
-    /// Whether it may.
+    /// The permit, or the refusal.
     pub verdict: Result<Permit, Error>,
 }
 
-/// Describes a request and decides.
-pub async fn judge(gate: &Gate, head: &RequestHead<'_>) -> Decision {
+/// Decides about a request. Requests to the gateway's own endpoints go through the same phases.
+pub async fn decide(gate: &Gate, head: &RequestHead<'_>) -> Decision {
     let fields = Fields::of(head.lines);
-    let arrival = arrive::describe(gate, head, &fields);
-    let (mut handler, mut caller) = (Handler::Nobody, Caller::Anonymous);
-    let verdict = decide(gate, head, &fields, &arrival, &mut handler, &mut caller).await;
-    Decision { arrival, handler, caller, verdict }
+    let arrival = arrive::describe(&gate.trusted_proxies, gate.language, head, &fields);
+    // Denied until every phase has passed.
+    let mut decision =
+        Decision { arrival, handler: Handler::None, caller: Caller::Anonymous, verdict: Err(Error::NotFound) };
+    decision.verdict = run_phases(gate, head, &fields, &mut decision).await;
+    decision
 }
 
-/// The way of every request, top to bottom; our own endpoints take it too. Each phase takes what the
-/// one before proved.
-async fn decide<'a>(
+/// Runs the phases in order; each takes what the one before proved.
+async fn run_phases<'a>(
     gate: &Gate,
     head: &'a RequestHead<'a>,
     fields: &'a Fields<'a>,
-    arrival: &Arrival,
-    handler: &mut Handler,
-    asking: &mut Caller,
+    decision: &mut Decision,
 ) -> Result<Permit, Error> {
-    let request = arrive::check(gate, head, fields)?;
-    let target = route::find(gate, &request)?;
-    *handler = target.handler();
+    let policy = gate.policy();
+    let (request, target) = locate(&policy, &gate.rules.load(), head, fields)?;
+    decision.handler = target.handler();
     let credential = credentials::read(gate, &request)?;
     let now = gate.clock.now();
-    let caller = verify::caller(gate, &target, credential, now).await?;
-    *asking = caller.clone();
-    let mut permit = authorize::check(gate, target, caller, &request, arrival, now)?;
-    limit::charge(gate, &permit, arrival)?;
+    decision.caller = verify::caller(gate, &target, credential, now).await?;
+    let mut recorder = Recorder::new(&gate.metrics, &decision.arrival);
+    let caller = decision.caller.clone();
+    let mut permit = admit(&policy, target, caller, &request, &decision.arrival, now, &mut recorder)?;
     assertion::sign(gate, &mut permit, &request, now);
+    Ok(permit)
+}
+
+/// The phases before the caller is known: validates the head and finds what answers the request.
+pub(crate) fn locate<'a>(
+    policy: &Policy<'_>,
+    rules: &RuleSet,
+    head: &'a RequestHead<'a>,
+    fields: &'a Fields<'a>,
+) -> Result<(CheckedRequest<'a>, Target), Error> {
+    let request = arrive::check(policy.limits, head, fields)?;
+    let target = route::find(rules, policy.development, &request)?;
+    Ok((request, target))
+}
+
+/// The phases after the caller is known: authorizes the request and charges its rates.
+pub(crate) fn admit(
+    policy: &Policy<'_>,
+    target: Target,
+    caller: Caller,
+    request: &CheckedRequest<'_>,
+    arrival: &Arrival,
+    now: Timestamp,
+    observer: &mut impl DecisionObserver,
+) -> Result<Permit, Error> {
+    let permit = authorize::check(policy, target, caller, request, arrival, now, observer)?;
+    limit::charge(policy, &permit, arrival, observer)?;
     Ok(permit)
 }

@@ -13,7 +13,7 @@ use pingora_proxy::Session as Exchange;
 use serde::Serialize;
 
 use crate::domain::language::Language;
-use crate::domain::rate::Exceeded;
+use crate::domain::rate::{Exceeded, retry_after_seconds};
 use crate::error::{Code, Error};
 use crate::pipeline::Arrival;
 use crate::pipeline::forward::REQUEST_ID;
@@ -52,11 +52,6 @@ pub struct Cookie {
     pub path: &'static str,
     /// Seconds until the browser forgets it; 0 removes it.
     pub max_age: u64,
-}
-
-/// Whole seconds, rounded up: what is promised must be true.
-pub fn retry_after_seconds(wait: Duration) -> u64 {
-    u64::try_from(wait.as_millis().div_ceil(1000)).unwrap_or(u64::MAX).max(1)
 }
 
 /// `RateLimit` and `RateLimit-Policy`, as the IETF's draft on rate-limit fields has them.
@@ -101,7 +96,7 @@ impl Reply {
         let code = error.code();
         let message = error.message(arrival.language);
         let mut reply = Self::enveloped(arrival, code.status(), code.number(), &message, data).advice(error);
-        if let Error::RateLimited { retry_after, exceeded: Some(exceeded) } = error {
+        if let Error::RateLimited { retry_after, exceeded } = error {
             reply.headers.extend(rate_fields(exceeded, *retry_after));
         }
         if let Error::MethodNotAllowed { allow } = error {

@@ -1,5 +1,5 @@
-//! Which path goes where, and who may take it. Parse, compile and decide are pure: no I/O after the
-//! load, no clock of their own.
+//! Rules: which path goes to which upstream, and who may use it. Parsing, compiling and evaluating are pure: no I/O
+//! after the load and no clock. Running the cases of rule files is left to `explain`, which runs the whole pipeline.
 
 use std::sync::Arc;
 
@@ -14,27 +14,26 @@ mod pattern;
 
 mod tree;
 
-// What rules ask for.
+// What rules require.
 pub mod condition;
 
 pub mod matrix;
 
 pub mod rate;
 
-// Whether they admit a request, and why.
-pub mod judge;
+// Whether they admit a request.
+pub mod evaluate;
 
 pub mod case;
 
-pub mod explain;
-
+use case::Case;
 use condition::Condition;
 pub use file::{RuleFault, load_dir, load_texts};
 use matrix::MatrixAccess;
 use rate::Rate;
 use tree::Tree;
 
-/// The rules that the repository ships, for the demo.
+/// The rule files in the repository, for the demo.
 pub const SHIPPED: &[(&str, &str)] = &[
     ("approvals.toml", include_str!("../lua-free-rules/approvals.toml")),
     ("clients.toml", include_str!("../lua-free-rules/clients.toml")),
@@ -47,65 +46,65 @@ pub const SHIPPED: &[(&str, &str)] = &[
     ("sockets.toml", include_str!("../lua-free-rules/sockets.toml")),
 ];
 
-/// The rates of our own endpoints, in force for every endpoint that no other file names.
+/// Default rates of the gateway's own endpoints, for those that no loaded file mentions.
 const SHIPPED_RATES: (&str, &str) = ("signin.toml", include_str!("../lua-free-rules/signin.toml"));
 
-/// The methods that rules can name. Others are refused everywhere: `TRACE` would show headers,
-/// `CONNECT` would open tunnels, and lower-case ones are read differently by different servers.
+/// The methods that rules can name. All others are refused: `TRACE` reflects headers, `CONNECT` opens tunnels, and
+/// servers disagree about lower-case methods.
 pub const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
-/// Who may take a path, before roles narrow it.
+/// Who may use a rule's path, before `roles` narrows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
-    /// Everybody.
+    /// Every client.
     Public,
-    /// Everybody with a valid token.
+    /// Every caller with a valid token.
     SignedIn,
-    /// Whom the matrix grants it.
+    /// The roles that the matrix grants it to.
     Matrix(MatrixAccess),
 }
 
 /// Whether a rule or a rate is enforced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// Yes.
+    /// Refusals take effect.
     #[default]
     Enforce,
-    /// No: what it would do is counted and logged.
+    /// Refusals are only counted and logged.
     Shadow,
 }
 
-/// Whether the upstream gets to see the caller's token.
+/// Whether the upstream gets the caller's token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ForwardToken {
-    /// No: it gets the identity headers instead.
+    /// The token is stripped; the identity headers take its place.
     Never,
-    /// Yes, because the rule says so.
+    /// The token is forwarded, beside the identity headers.
     AsSent,
 }
 
-/// Which signed word about the caller the upstream gets beside the identity headers.
+/// Which signed assertion the upstream gets beside the identity headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AssertionKind {
-    /// One of the session, reused while it is fresh.
+    /// One per session, reused while it is fresh.
     #[default]
     Session,
-    /// One of this request alone.
+    /// One per request, valid for its method and path.
     Request,
     /// None.
     Off,
 }
 
 impl AssertionKind {
-    /// All of them, as they are written.
+    /// Every value, as rule files spell it.
     pub const WORDS: [&str; 3] = ["session", "request", "off"];
 
-    /// From its word.
+    /// Parses the value of a rule file.
     pub fn parse(word: &str) -> Option<Self> {
         [Self::Session, Self::Request, Self::Off].into_iter().find(|kind| kind.as_str() == word)
     }
 
-    /// As it is written.
+    /// The value as rule files spell it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Session => "session",
@@ -115,76 +114,75 @@ impl AssertionKind {
     }
 }
 
-/// The upstream of a rule: its name, and its place among the configured ones.
+/// The upstream of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpstreamRef {
-    /// As configured.
+    /// The configured name.
     pub name: Arc<str>,
-    /// Position among the configured upstreams, so that no name is looked up per request.
+    /// The index among the configured upstreams, so that requests need no lookup by name.
     pub index: usize,
 }
 
-/// One rule.
+/// A compiled rule.
 #[derive(Debug)]
 pub struct Rule {
-    /// Its unique name; the label in logs and metrics.
+    /// The unique name; the label in logs and metrics.
     pub name: Arc<str>,
-    /// Its path, as it is written.
+    /// The path pattern, as the file has it.
     pub path: Box<str>,
-    /// Its file and line.
+    /// File and line.
     pub place: String,
-    /// Its methods; empty means all of [`METHODS`].
+    /// The methods; empty means all of [`METHODS`].
     pub methods: Vec<String>,
     /// The upstream that answers.
     pub upstream: UpstreamRef,
-    /// Who may.
+    /// Who may use the path.
     pub access: Access,
-    /// Which active roles may; empty means that it does not matter.
+    /// The active roles that may use it; empty means any.
     pub roles: Vec<RoleName>,
-    /// From where; empty means from everywhere.
+    /// The client networks that may use it; empty means any.
     pub networks: Vec<ipnet::IpNet>,
-    /// Under which condition.
+    /// The condition that must hold.
     pub when: Option<Condition>,
-    /// Whether a fresh one-time password is needed.
+    /// Whether a recent one-time password is required.
     pub step_up: bool,
-    /// How often.
+    /// The rate limits.
     pub rates: Vec<Rate>,
-    /// Whether it is enforced.
+    /// Whether the rule is enforced.
     pub mode: Mode,
-    /// Most sockets that one person may have open.
+    /// The most WebSockets that one employee may have open.
     pub most_sockets: Option<usize>,
-    /// Whether the token goes along.
+    /// Whether the upstream gets the token.
     pub forward_token: ForwardToken,
-    /// In which signed form the identity goes along.
+    /// Which assertion the upstream gets.
     pub assertion: AssertionKind,
-    /// Its counters.
+    /// The rule's metrics.
     pub metrics: RuleMetrics,
 }
 
 impl Rule {
-    fn takes(&self, method: &str) -> bool {
+    /// Whether the rule applies to a method. GET includes HEAD, which is a GET without the response body.
+    pub fn allows_method(&self, method: &str) -> bool {
         if self.methods.is_empty() {
             return METHODS.contains(&method);
         }
-        // HEAD is GET without the body: whoever may see the one may see the other.
         self.methods.iter().any(|own| own == method || (own == "GET" && method == "HEAD"))
     }
 
-    /// The methods that it takes, for an `Allow`.
-    fn taken(&self) -> Vec<&str> {
+    fn allowed_methods(&self) -> Vec<&str> {
         if self.methods.is_empty() { METHODS.to_vec() } else { self.methods.iter().map(String::as_str).collect() }
     }
 }
 
-/// What the rules say about a path.
+/// The result of [`RuleSet::find`].
 #[derive(Debug)]
-pub enum Lookup<'a> {
+pub enum RuleMatch<'a> {
     /// This rule decides.
     Rule(&'a Arc<Rule>),
-    /// The path is known, but not with this method; these are.
+    /// Rules have the path, but not with this method. Holds the value of `Allow`.
     OtherMethods(String),
-    /// No rule names the path.
-    Nothing,
+    /// No rule has the path.
+    NotFound,
 }
 
 /// All rules, compiled.
@@ -192,43 +190,51 @@ pub enum Lookup<'a> {
 pub struct RuleSet {
     tree: Tree,
     count: usize,
-    cases: usize,
-    /// By endpoint.
-    own_rates: Vec<Vec<Rate>>,
+    cases: Vec<Case>,
+    /// By endpoint number.
+    own_rates: Vec<Arc<[Rate]>>,
 }
 
 impl RuleSet {
-    /// How many rules there are.
+    /// The number of rules.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// How many cases held.
+    /// The number of cases.
     pub fn cases(&self) -> usize {
-        self.cases
+        self.cases.len()
     }
 
-    /// The rates of one of our own endpoints.
-    pub fn rates_of(&self, endpoint: Endpoint) -> &[Rate] {
-        self.own_rates.get(endpoint as usize).map_or(&[], Vec::as_slice)
+    /// The cases of the rule files, for `explain::check_cases`.
+    pub(crate) fn all_cases(&self) -> &[Case] {
+        &self.cases
     }
 
-    /// Every rule whose path fits, the most specific first.
+    /// The rates of one of the gateway's own endpoints.
+    pub fn rates_of(&self, endpoint: Endpoint) -> Arc<[Rate]> {
+        self.own_rates.get(endpoint as usize).cloned().unwrap_or_default()
+    }
+
+    /// Every rule whose path matches, most specific first; none for a reserved path.
     pub fn candidates(&self, path: &str) -> Vec<&Arc<Rule>> {
         let mut found = Vec::new();
+        if endpoints::is_reserved(path) {
+            return found;
+        }
         if let Some(path) = path.strip_prefix('/') {
             self.tree.all(path, &mut found);
         }
         found
     }
 
-    /// The rule for a canonical path. The most specific path wins, never the order of the files.
-    pub fn find(&self, method: &str, path: &str) -> Lookup<'_> {
+    /// The rule for a method and a canonical path. The most specific path wins, whatever the order of the files.
+    pub fn find(&self, method: &str, path: &str) -> RuleMatch<'_> {
         let found = path.strip_prefix('/').and_then(|path| self.tree.find(path));
-        let Some(rules) = found else { return Lookup::Nothing };
-        match rules.iter().find(|rule| rule.takes(method)) {
-            Some(rule) => Lookup::Rule(rule),
-            None => Lookup::OtherMethods(endpoints::allow(rules.iter().flat_map(|rule| rule.taken()))),
+        let Some(rules) = found else { return RuleMatch::NotFound };
+        match rules.iter().find(|rule| rule.allows_method(method)) {
+            Some(rule) => RuleMatch::Rule(rule),
+            None => RuleMatch::OtherMethods(endpoints::allow(rules.iter().flat_map(|rule| rule.allowed_methods()))),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The sign-in services. They know no HTTP: typed requests in, typed results or [`Error`](crate::error::Error) out.
 //!
-//! Each service is a struct with the dependencies that it needs; [`Services::new`] builds them all.
+//! Each service is a struct with the dependencies that it needs; [`SignInServices::new`] builds them all.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +20,7 @@ use crate::token::vault::Vault;
 use admin::Administration;
 use agents::AgentSignIn;
 use audit::Audit;
+use backends::Backends;
 use bind_proofs::{BindProofs, UsedProofs};
 use binding::AccountBinding;
 use development::DevelopmentSignIn;
@@ -51,6 +52,8 @@ pub mod agents;
 pub mod otp;
 
 pub mod development;
+
+pub mod backends;
 
 pub mod admin;
 
@@ -136,7 +139,7 @@ pub struct Dependencies {
 }
 
 /// All sign-in services.
-pub struct Services {
+pub struct SignInServices {
     /// QR-code sign-in.
     pub tickets: Arc<Tickets>,
     /// Sign-in by redirect.
@@ -153,6 +156,8 @@ pub struct Services {
     pub development: DevelopmentSignIn,
     /// What administrators do to others.
     pub admin: Administration,
+    /// The health of the backends.
+    pub backends: Backends,
     provider: Arc<IdentityProvider>,
     bind_proofs: Arc<BindProofs>,
     login_log: Arc<LoginLog>,
@@ -161,7 +166,7 @@ pub struct Services {
     log_retention: Duration,
 }
 
-impl Services {
+impl SignInServices {
     /// Builds the services and what they share.
     pub fn new(settings: Settings, dependencies: Dependencies) -> Self {
         let Dependencies { sessions, directory, platform, tokens, cookies, devices, passwords, vault, clock, metrics } =
@@ -267,6 +272,7 @@ impl Services {
                 main_corp: settings.main_corp.clone(),
                 mode: settings.development,
             },
+            backends: Backends { sessions: sessions.clone(), directory: directory.clone() },
             admin: Administration { directory, sessions, roles, audit: audit.clone(), main_corp: settings.main_corp },
             tickets,
             provider,

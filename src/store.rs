@@ -1,5 +1,8 @@
-//! Sessions, the deny list and tickets, behind traits that a shared store can keep as well: every
-//! change names the version that it saw, and every change can be heard by other gateways.
+//! Traits for sessions, the deny list, tickets and the change feed, and the backends that implement them. Which changes a
+//! session may see is decided in `sessions`.
+//!
+//! The traits suit a store that several gateways share: every conditional write names the version that it read, and
+//! every change is published on the feed.
 
 use std::time::Duration;
 
@@ -17,13 +20,13 @@ pub mod counters;
 
 pub mod embedded;
 
-/// Why the store could not do what it was asked.
+/// Why a store operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// It cannot be reached or written; nothing was changed.
+    /// The store cannot be reached or written; nothing was changed.
     #[error("the store is unavailable")]
     Unavailable(#[source] crate::error::Cause),
-    /// A record cannot be read as what it should be.
+    /// A record cannot be decoded.
     #[error("a record of the store is damaged")]
     Damaged(#[source] crate::error::Cause),
 }
@@ -37,56 +40,56 @@ impl From<StoreError> for Error {
     }
 }
 
-/// What other gateways, and other parts of this one, must hear.
+/// A change that the session cache, open sockets and long polls must apply.
 #[derive(Debug, Clone)]
 pub enum Change {
-    /// A session is over.
+    /// A session was revoked.
     SessionEnded {
-        /// Which.
+        /// The session's id.
         id: SessionId,
-        /// Why.
+        /// Why it was revoked.
         cause: EndCause,
     },
-    /// A session's roles or active role are different.
+    /// A session record was replaced.
     SessionChanged(Box<Session>),
-    /// A ticket went on to another state.
+    /// A ticket changed its state.
     TicketMoved(TicketId),
 }
 
-/// A change, and when it was published.
+/// A change with the time at which it was published.
 #[derive(Debug, Clone)]
 pub struct ChangeEvent {
-    /// When.
+    /// When the change was published.
     pub at: Timestamp,
-    /// What.
+    /// The change.
     pub change: Change,
 }
 
 /// Sessions and the deny list.
 #[async_trait]
 pub trait SessionStore: Send + Sync {
-    /// Keeps a new session. Returns only once it is durable.
+    /// Stores a new session. Returns once it is durable.
     async fn create(&self, session: &Session) -> Result<(), StoreError>;
 
-    /// The live session of this id: there, not denied, not expired. The lookup is positive, so a
-    /// store that lost its records lets nobody in.
+    /// The session with this id if it exists, is not denied and has not expired. The lookup is positive: a store that
+    /// lost its records lets nobody in.
     async fn find(&self, id: &SessionId) -> Result<Option<Session>, StoreError>;
 
     /// Replaces a session that is still at version `seen`; `session` carries the next one. Returns
-    /// only once that is durable. A revoked session stays revoked.
+    /// once that is durable. A revoked session stays revoked.
     async fn replace(&self, session: &Session, seen: Version) -> Result<WriteOutcome, StoreError>;
 
-    /// Ends a session and denies its token for `lifetime`. Returns only once that is durable: a user
-    /// who has seen the logout answer stays logged out even if this process dies in the next moment.
+    /// Revokes a session and denies its token for `lifetime`. Returns once that is durable: a user who has seen the
+    /// logout response stays logged out even if this process dies at once.
     async fn revoke(&self, id: &SessionId, lifetime: Duration, cause: EndCause) -> Result<(), StoreError>;
 
     /// The live sessions of one employee.
     async fn of_employee(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<Vec<Session>, StoreError>;
 
-    /// When these sessions were last used, as far as anybody has noted; in their order.
+    /// When these sessions were last used, in the order of `ids`; `None` where nothing was recorded.
     async fn last_seen(&self, ids: &[SessionId]) -> Result<Vec<Option<Timestamp>>, StoreError>;
 
-    /// Notes when sessions were last used. Coarse and late on purpose: a request costs no write.
+    /// Records when sessions were last used. Called in batches, so that a request costs no write.
     async fn note_seen(&self, seen: &[(SessionId, Timestamp)]) -> Result<(), StoreError>;
 
     /// All live sessions, newest first, at most `limit`.
@@ -96,30 +99,30 @@ pub trait SessionStore: Send + Sync {
 /// QR-code tickets.
 #[async_trait]
 pub trait TicketStore: Send + Sync {
-    /// Keeps a new ticket. Returns only once it is durable.
+    /// Stores a new ticket. Returns once it is durable.
     async fn create_ticket(&self, ticket: &Ticket) -> Result<(), StoreError>;
 
-    /// The ticket of this id, whatever its state.
+    /// The ticket with this id, in any state.
     async fn ticket(&self, id: &TicketId) -> Result<Option<Ticket>, StoreError>;
 
-    /// The ticket behind a scanned code.
+    /// The ticket with this scan id.
     async fn ticket_of_scan(&self, id: &ScanId) -> Result<Option<Ticket>, StoreError>;
 
-    /// Replaces a ticket that is still at version `seen`; `ticket` carries the next one. Returns only
+    /// Replaces a ticket that is still at version `seen`; `ticket` carries the next one. Returns
     /// once that is durable.
     async fn advance(&self, ticket: &Ticket, seen: Version) -> Result<WriteOutcome, StoreError>;
 }
 
-/// Everything a store keeps, and the feed of its changes.
+/// A store with its change feed.
 #[async_trait]
 pub trait Store: SessionStore + TicketStore {
-    /// Changes from now on, those made here included. A listener that falls behind hears
+    /// Subscribes to changes, including those made by this gateway. A receiver that lags gets
     /// [`broadcast::error::RecvError::Lagged`] and must read its records again.
     fn changes(&self) -> broadcast::Receiver<ChangeEvent>;
 
-    /// Whether it can be read and written now.
+    /// Checks that the store can be read and written now.
     async fn ready(&self) -> Result<(), StoreError>;
 
-    /// Removes what has expired. Only saves space: expiry is judged when a record is read.
+    /// Removes expired records. Saves space only: reads check the expiry.
     async fn sweep(&self) -> Result<(), StoreError>;
 }

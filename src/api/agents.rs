@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::device::ClientDevice;
 use crate::domain::language::Language;
-use crate::domain::phrase::Message;
 use crate::error::Error;
+use crate::messages::Message;
 use crate::sessions::CachedSession;
 use crate::signin::agents::{AgentLogin, AgentSignIn};
 use crate::signin::issuer::IssuedToken;
@@ -52,5 +52,5 @@ pub async fn set_password(
     language: Language,
 ) -> Result<PasswordSet, Error> {
     agents.set_password(caller, body.old_password.as_deref(), &body.new_password).await?;
-    Ok(PasswordSet { success: true, message: Message::PasswordSet.text(language) })
+    Ok(PasswordSet { success: true, message: Message::PASSWORD_SET.text(language) })
 }

@@ -7,7 +7,7 @@ use super::cookies;
 use super::error_page::error_page;
 use super::request::ApiRequest;
 use crate::error::{Error, Forbidden};
-use crate::pages;
+use crate::pages::{self, UnboundMember};
 use crate::pipeline::Arrival;
 use crate::reply::Reply;
 use crate::signin::binding::{AccountBinding, BindRequest};
@@ -33,7 +33,15 @@ pub async fn bind(binding: &AccountBinding, body: BindBody, request: &ApiRequest
 /// The page for a member who has just signed in at the platform and has no employee account yet.
 pub fn page(binding: &AccountBinding, request: &ApiRequest, arrival: &Arrival) -> Reply {
     match cookies::bind_proof_value(request).and_then(|proof| binding.claim(proof)) {
-        Some(claim) => Reply::page(StatusCode::OK, arrival.language, pages::bind(arrival.language, &claim)),
+        Some(claim) => {
+            let member = UnboundMember {
+                corp_id: claim.corp_id.as_str(),
+                employee_id: claim.employee_id.as_str(),
+                name: &claim.name,
+                home: &claim.home,
+            };
+            Reply::page(StatusCode::OK, arrival.language, pages::bind(arrival.language, &member))
+        }
         None => error_page(arrival, &Forbidden::BindProof.into()),
     }
 }

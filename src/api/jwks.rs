@@ -1,10 +1,9 @@
 //! `GET /.well-known/jwks.json`
 
-use crate::domain::clock::Timestamp;
 use crate::reply::Reply;
-use crate::token::Tokens;
+use crate::signin::sessions::UserSessions;
 
 /// The public keys of tokens and assertions as a JWK set (RFC 7517).
-pub fn document(tokens: &Tokens, now: Timestamp) -> Reply {
-    Reply::document(&serde_json::json!({ "keys": tokens.keys().jwks(now) }))
+pub fn document(sessions: &UserSessions) -> Reply {
+    Reply::document(&serde_json::json!({ "keys": sessions.public_keys() }))
 }

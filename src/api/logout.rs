@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use crate::domain::language::Language;
-use crate::domain::phrase::Message;
 use crate::error::Error;
+use crate::messages::Message;
 use crate::sessions::CachedSession;
 use crate::signin::sessions::UserSessions;
 
@@ -18,5 +18,5 @@ pub struct LoggedOut {
 /// Ends the caller's session on every gateway, and closes its open WebSockets.
 pub async fn logout(sessions: &UserSessions, caller: &CachedSession, language: Language) -> Result<LoggedOut, Error> {
     sessions.logout(caller).await?;
-    Ok(LoggedOut { success: true, message: Message::LoggedOut.text(language) })
+    Ok(LoggedOut { success: true, message: Message::LOGGED_OUT.text(language) })
 }

@@ -21,7 +21,7 @@ pub fn start(oauth2: &Oauth2Flow, request: &ApiRequest) -> Result<(AuthorizeUrl,
     let redirect_uri = request.query.required("redirect_uri")?;
     let is_navigation = request.fetch_mode.as_deref() == Some("navigate");
     if is_navigation || request.fetch_site.as_deref() == Some("cross-site") {
-        return Err(BadRequest::NotByAPage.into());
+        return Err(BadRequest::ScriptOnly.into());
     }
     let flow = oauth2.start(redirect_uri)?;
     let cookies = cookies::start_flow(&flow, request);

@@ -8,7 +8,7 @@ use super::request::ApiRequest;
 use crate::domain::secret::{Digest, constant_time_eq};
 use crate::domain::ticket::ConfirmId;
 use crate::error::{BadRequest, Error, Operation};
-use crate::pages::{self, Notice};
+use crate::pages::{self, ConfirmDetails, Notice};
 use crate::pipeline::Arrival;
 use crate::reply::Reply;
 use crate::signin::tickets::Tickets;
@@ -19,7 +19,15 @@ pub async fn page(tickets: &Tickets, request: &ApiRequest, arrival: &Arrival) ->
     let prompt = async {
         let (scan_id, confirm) = cookies::confirm_value(request).ok_or(BadRequest::TicketOver)?;
         let prompt = tickets.confirm_prompt(&scan_id, &confirm).await?;
-        Ok::<_, Error>(pages::confirm(arrival.language, &prompt, &form_proof(&confirm)))
+        let details = ConfirmDetails {
+            name: &prompt.name,
+            address: &prompt.address,
+            user_agent: &prompt.user_agent,
+            requested_at: prompt.requested_at,
+            ago: prompt.ago,
+            number: &prompt.number,
+        };
+        Ok::<_, Error>(pages::confirm(arrival.language, &details, &form_proof(&confirm)))
     };
     match prompt.await {
         Ok(html) => Reply::page(StatusCode::OK, arrival.language, html),

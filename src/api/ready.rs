@@ -1,21 +1,17 @@
 //! `GET /api/ready`
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
 use crate::config::Development;
-use crate::directory::Directory;
 use crate::error::{Error, Part};
 use crate::pipeline::Arrival;
 use crate::reply::Reply;
-use crate::store::Store;
+use crate::signin::backends::Backends;
 
-/// Whether the gateway can take requests.
+/// The state of this process that load balancers ask for.
 pub struct Readiness {
-    store: Arc<dyn Store>,
-    directory: Arc<dyn Directory>,
     development: Development,
     draining: AtomicBool,
 }
@@ -29,9 +25,9 @@ struct ReadyReport {
 }
 
 impl Readiness {
-    /// Checks these backends.
-    pub fn new(store: Arc<dyn Store>, directory: Arc<dyn Directory>, development: Development) -> Self {
-        Self { store, directory, development, draining: AtomicBool::new(false) }
+    /// Ready until [`Readiness::drain`].
+    pub fn new(development: Development) -> Self {
+        Self { development, draining: AtomicBool::new(false) }
     }
 
     /// Reports 503 from now on, so that load balancers send no new requests.
@@ -41,9 +37,9 @@ impl Readiness {
 }
 
 /// The state of each part; 503 if one of them is unavailable.
-pub async fn ready(readiness: &Readiness, arrival: &Arrival) -> Reply {
-    let store = readiness.store.ready().await.is_ok();
-    let directory = readiness.directory.ready().await.is_ok();
+pub async fn ready(readiness: &Readiness, backends: &Backends, arrival: &Arrival) -> Reply {
+    let status = backends.status().await;
+    let (store, directory) = (status.store.is_ok(), status.directory.is_ok());
     let draining = readiness.draining.load(Ordering::Acquire);
     let word = |ok: bool| if ok { "ok" } else { "unavailable" };
     let report = ReadyReport {

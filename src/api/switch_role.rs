@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::domain::language::Language;
-use crate::domain::phrase::Message;
 use crate::domain::role::RoleName;
 use crate::error::Error;
+use crate::messages::Message;
 use crate::sessions::CachedSession;
 use crate::signin::sessions::UserSessions;
 
@@ -31,5 +31,5 @@ pub async fn switch_role(
     language: Language,
 ) -> Result<SwitchedRole, Error> {
     let current_role = sessions.switch_role(caller, &body.role).await?;
-    Ok(SwitchedRole { success: true, current_role, message: Message::RoleSwitched.text(language) })
+    Ok(SwitchedRole { success: true, current_role, message: Message::ROLE_SWITCHED.text(language) })
 }

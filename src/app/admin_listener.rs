@@ -1,32 +1,86 @@
-//! The operators' listener: `/metrics`.
+//! The operators' listener, which serves `/metrics` and nothing else. Uses Pingora's HTTP server, so that a build without
+//! the demo needs no second HTTP stack.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use axum::Router;
-use axum::http::header::CONTENT_TYPE;
-use axum::routing::get;
+use async_trait::async_trait;
+use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderValue, Method, Response, StatusCode};
+use pingora_core::apps::ServerApp;
+use pingora_core::apps::http_app::ServeHttp;
+use pingora_core::protocols::Stream;
+use pingora_core::protocols::http::ServerSession;
+use pingora_core::protocols::l4::stream::Stream as TcpTransport;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use crate::metrics::Metrics;
-use crate::signin::Services;
+use crate::signin::SignInServices;
 
-/// Serves metrics until `shutdown` says stop.
-pub(super) async fn serve(
-    listener: TcpListener,
-    metrics: Arc<Metrics>,
-    signin: Arc<Services>,
-    mut shutdown: watch::Receiver<bool>,
-) {
-    let page = move || async move {
-        signin.measure();
-        ([(CONTENT_TYPE, "text/plain; version=0.0.4")], metrics.render())
-    };
-    let router = Router::new().route("/metrics", get(page));
-    let stop = async move {
-        let _ = shutdown.wait_for(|stop| *stop).await;
-    };
-    if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(stop).await {
-        tracing::error!(%error, "the admin listener ended");
+/// Pause after a failed accept, such as without free file descriptors.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
+
+/// The Prometheus page.
+pub(super) struct MetricsPage {
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) signin: Arc<SignInServices>,
+}
+
+#[async_trait]
+impl ServeHttp for MetricsPage {
+    async fn response(&self, exchange: &mut ServerSession) -> Response<Vec<u8>> {
+        let head = exchange.req_header();
+        let page = match (head.uri.path(), &head.method) {
+            ("/metrics", &Method::GET | &Method::HEAD) => {
+                self.signin.measure();
+                self.metrics.render()
+            }
+            ("/metrics", _) => {
+                return empty(StatusCode::METHOD_NOT_ALLOWED, Some(HeaderValue::from_static("GET, HEAD")));
+            }
+            _ => return empty(StatusCode::NOT_FOUND, None),
+        };
+        let length = HeaderValue::from(page.len());
+        let mut response = Response::new(if head.method == Method::HEAD { Vec::new() } else { page });
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; version=0.0.4"));
+        // Without a length Pingora would end the body by closing the connection.
+        response.headers_mut().insert(CONTENT_LENGTH, length);
+        response
+    }
+}
+
+fn empty(status: StatusCode, allow: Option<HeaderValue>) -> Response<Vec<u8>> {
+    let mut response = Response::new(Vec::new());
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(0));
+    response.headers_mut().extend(allow.map(|methods| (ALLOW, methods)));
+    response
+}
+
+/// Serves the page until the task is cancelled.
+pub(super) async fn serve(listener: TcpListener, page: Arc<MetricsPage>, shutdown: watch::Receiver<bool>) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    let (page, shutdown) = (page.clone(), shutdown.clone());
+                    let transport: Stream = Box::new(TcpTransport::from(stream));
+                    connections.spawn(async move {
+                        let mut connection = Some(transport);
+                        while let Some(open) = connection {
+                            connection = page.process_new(open, &shutdown).await;
+                        }
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "admin listener could not accept a connection");
+                    tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
+                }
+            },
+            Some(Err(error)) = connections.join_next() => tracing::error!(%error, "admin connection failed"),
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! The socket in the data directory through which commands reach a running gateway. Whoever may open
-//! the file may give orders: its permissions are the guard.
+//! The control socket in the data directory: CLI commands reach a running gateway through it. Access control is left to
+//! the file's permissions, and executing a command to `admin`.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -9,121 +9,123 @@ use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
+use tokio::task::JoinSet;
 
 use crate::admin::{self, AdminError, Command, Done, Operator};
 
-const FILE: &str = "control.sock";
+const SOCKET_FILE: &str = "control.sock";
 
-/// How long to wait when no connection can be accepted.
-const BREATHER: Duration = Duration::from_millis(50);
+/// Pause after a failed accept, such as without free file descriptors.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// How long an order may take: ending all sessions of a key is the longest.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest wait for a command's result; ending all sessions of a key takes longest.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Longer than any command.
-const LONGEST: u64 = 64 * 1024;
+/// Largest command in bytes.
+const MAX_COMMAND_BYTES: u64 = 64 * 1024;
 
-/// Why a running gateway could not be asked.
+/// Why a command did not reach a running gateway, or why its result is unknown.
 #[derive(Debug, thiserror::Error)]
-pub enum ControlFault {
-    /// None is running.
+#[allow(missing_docs)] // the messages say it
+pub enum ControlError {
     #[error("no gateway is running")]
     NotRunning,
-    /// Somebody else's.
-    #[error("{0}: only the user who runs the gateway, and root, may give it orders")]
+    #[error("{}: permission denied; run the command as the gateway's user or as root", .0.display())]
     NotAllowed(PathBuf),
-    /// It runs, and says nothing.
-    #[error("the running gateway does not answer; it may still carry the order out")]
-    Silent,
-    /// It ran, and ended meanwhile.
-    #[error("the gateway ended before it answered; it may have carried the order out")]
-    Ended,
-    /// It runs, and something went wrong on the way.
-    #[error("the running gateway could not be asked: {0}")]
-    Broken(#[from] io::Error),
-    /// It answered something else than it should.
-    #[error("the running gateway is of another version")]
+    #[error("the running gateway does not respond; it may still execute the command")]
+    Timeout,
+    #[error("the gateway stopped before it responded; it may have executed the command")]
+    Stopped,
+    #[error("cannot reach the running gateway: {0}")]
+    Io(#[from] io::Error),
+    #[error("the running gateway is of another version; restart it or use its version of deskgate")]
     Version(#[from] serde_json::Error),
 }
 
-/// Listens for commands. The data lock is held, so a file that is there is a dead process's.
-pub(super) fn open(data: &Path, operator: Operator) -> io::Result<()> {
-    let path = data.join(FILE);
+/// Binds the socket. The caller holds the data lock, so an existing file belongs to a dead process.
+pub(super) fn bind(data: &Path) -> io::Result<UnixListener> {
+    let path = data.join(SOCKET_FILE);
     match std::fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    // Where nobody else can look, until nobody else can open it.
-    let hidden = data.join("keys").join(FILE);
+    // Bound in a folder that only the owner can enter, and moved once its permissions are set.
+    let hidden = data.join("keys").join(SOCKET_FILE);
     let _ = std::fs::remove_file(&hidden);
     let listener = UnixListener::bind(&hidden)?;
     std::fs::set_permissions(&hidden, std::fs::Permissions::from_mode(0o600))?;
     std::fs::rename(&hidden, &path)?;
-    let operator = Arc::new(operator);
-    tokio::spawn(async move {
-        loop {
-            let stream = match listener.accept().await {
-                Ok((stream, _)) => stream,
+    Ok(listener)
+}
+
+/// Executes commands until the task is cancelled.
+pub(super) async fn serve(listener: UnixListener, operator: Arc<Operator>) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    let operator = operator.clone();
+                    connections.spawn(async move {
+                        if let Err(error) = answer(stream, &operator).await {
+                            tracing::warn!(%error, "could not answer a command");
+                        }
+                    });
+                }
                 Err(error) => {
-                    // Out of file descriptors, most likely; it must not be the end of all commands.
-                    tracing::warn!(%error, "a command could not be accepted");
-                    tokio::time::sleep(BREATHER).await;
-                    continue;
+                    tracing::warn!(%error, "control socket could not accept a connection");
+                    tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 }
-            };
-            let operator = operator.clone();
-            tokio::spawn(async move {
-                if let Err(error) = answer(stream, &operator).await {
-                    tracing::warn!(%error, "a command could not be answered");
-                }
-            });
+            },
+            Some(Err(error)) = connections.join_next() => tracing::error!(%error, "a command panicked"),
         }
-    });
-    Ok(())
+    }
 }
 
 async fn answer(stream: UnixStream, operator: &Operator) -> io::Result<()> {
     let uid = stream.peer_cred()?.uid();
-    let (reading, mut writing) = stream.into_split();
+    let (reader, mut writer) = stream.into_split();
     let mut line = String::new();
-    BufReader::new(reading.take(LONGEST)).read_line(&mut line).await?;
-    let done: Result<Done, AdminError> = match serde_json::from_str::<Command>(&line) {
+    BufReader::new(reader.take(MAX_COMMAND_BYTES)).read_line(&mut line).await?;
+    let result: Result<Done, AdminError> = match serde_json::from_str::<Command>(&line) {
         Ok(command) => admin::as_operator(uid, operator.run(command)).await,
-        Err(_) if line.len() as u64 >= LONGEST => Err(AdminError::Refused("the order is too long".to_owned())),
+        Err(_) if line.len() as u64 >= MAX_COMMAND_BYTES => {
+            Err(AdminError::Refused("the command is too long".to_owned()))
+        }
         Err(_) => Err(AdminError::Unknown),
     };
-    let mut answer = serde_json::to_vec(&done).map_err(io::Error::other)?;
+    let mut answer = serde_json::to_vec(&result).map_err(io::Error::other)?;
     answer.push(b'\n');
-    writing.write_all(&answer).await
+    writer.write_all(&answer).await
 }
 
-/// Asks a running gateway.
-pub async fn call(data: &Path, command: &Command) -> Result<Result<Done, AdminError>, ControlFault> {
-    call_within(PATIENCE, data, command).await
+/// Sends a command to the gateway that runs on this data directory, and returns its result.
+pub async fn send_command(data: &Path, command: &Command) -> Result<Result<Done, AdminError>, ControlError> {
+    send_within(COMMAND_TIMEOUT, data, command).await
 }
 
-async fn call_within(
-    patience: Duration,
+async fn send_within(
+    timeout: Duration,
     data: &Path,
     command: &Command,
-) -> Result<Result<Done, AdminError>, ControlFault> {
-    let path = data.join(FILE);
+) -> Result<Result<Done, AdminError>, ControlError> {
+    let path = data.join(SOCKET_FILE);
     let stream = match UnixStream::connect(&path).await {
         Ok(stream) => stream,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
-            return Err(ControlFault::NotRunning);
+            return Err(ControlError::NotRunning);
         }
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Err(ControlFault::NotAllowed(path)),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Err(ControlError::NotAllowed(path)),
         Err(error) => return Err(error.into()),
     };
-    let (reading, mut writing) = stream.into_split();
-    let mut order = serde_json::to_vec(command)?;
-    order.push(b'\n');
-    writing.write_all(&order).await?;
+    let (reader, mut writer) = stream.into_split();
+    let mut request = serde_json::to_vec(command)?;
+    request.push(b'\n');
+    writer.write_all(&request).await?;
     let mut line = String::new();
-    let mut reading = BufReader::new(reading);
-    tokio::time::timeout(patience, reading.read_line(&mut line)).await.map_err(|_| ControlFault::Silent)??;
-    if line.ends_with('\n') { Ok(serde_json::from_str(&line)?) } else { Err(ControlFault::Ended) }
+    let mut reader = BufReader::new(reader);
+    tokio::time::timeout(timeout, reader.read_line(&mut line)).await.map_err(|_| ControlError::Timeout)??;
+    if line.ends_with('\n') { Ok(serde_json::from_str(&line)?) } else { Err(ControlError::Stopped) }
 }
 
 #[cfg(test)]

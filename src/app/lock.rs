@@ -1,4 +1,5 @@
-//! One process per data directory.
+//! Prepares and locks the data directory, so that only one process works with it. What the directory holds is up to
+//! the store, the directory and the key ring.
 
 use std::ffi::OsStr;
 use std::fs::{File, TryLockError};
@@ -7,77 +8,78 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::StartFault;
+use super::StartError;
 use crate::token::key_file::create_private_folder;
 
-const FILE: &str = "lock";
+const LOCK_FILE: &str = "lock";
 
-/// What may be there before the first start: keys that were put there, and what the root of a volume holds.
-const EXPECTED: [&str; 2] = ["keys", "lost+found"];
+/// Entries that may exist before the first start: keys that an operator installed, and what the root of a volume holds.
+const EXPECTED_ENTRIES: [&str; 2] = ["keys", "lost+found"];
 
-/// Longer than a command takes.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a start waits for a command that holds the lock; longer than any command takes.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
-const BREATHER: Duration = Duration::from_millis(50);
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Held while a process works with a data directory; the kernel lets go of it with the process.
+/// The lock on a data directory; the kernel releases it when the process ends.
 #[derive(Debug)]
 pub struct DataLock {
     _file: File,
 }
 
 impl DataLock {
-    /// Makes the directory a private one of ours. One that is somebody else's is left alone.
-    pub(super) fn prepare(data: &Path) -> Result<(), StartFault> {
-        let fault = |source| StartFault::Data { path: data.to_owned(), source };
-        let foreign = |name: &OsStr| !EXPECTED.iter().any(|own| name == *own);
-        let empty = match std::fs::read_dir(data) {
-            Ok(entries) => !entries.flatten().any(|entry| foreign(&entry.file_name())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => true,
-            Err(error) => return Err(fault(error)),
-        };
-        if !empty && !data.join(FILE).exists() {
-            return Err(StartFault::NotOurs(data.to_owned()));
+    /// Creates the data directory if it is missing, and locks it.
+    pub(super) async fn acquire(data: &Path) -> Result<Self, StartError> {
+        check_contents(data)?;
+        create_private_folder(data).map_err(|source| StartError::Data { path: data.to_owned(), source })?;
+        let started = Instant::now();
+        loop {
+            match Self::try_acquire(data) {
+                Err(StartError::Locked(_)) if started.elapsed() < LOCK_TIMEOUT => {
+                    tokio::time::sleep(LOCK_RETRY_INTERVAL).await;
+                }
+                result => return result,
+            }
         }
-        create_private_folder(data).map_err(fault)
     }
 
-    /// The same for a command, which makes no directory, and leaves no file that the gateway's user could not read.
-    pub(super) fn prepare_for_command(data: &Path) -> Result<(), StartFault> {
-        let fault = |source| StartFault::Data { path: data.to_owned(), source };
+    /// Locks the data directory for a command. A command creates no directory, and leaves no file behind that the
+    /// gateway's user could not read.
+    pub(super) fn acquire_for_command(data: &Path) -> Result<Self, StartError> {
         let owner = match std::fs::metadata(data) {
             Ok(data) => data.uid(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(StartFault::NoData(data.to_owned()));
+                return Err(StartError::NoData(data.to_owned()));
             }
-            Err(error) => return Err(fault(error)),
+            Err(source) => return Err(StartError::Data { path: data.to_owned(), source }),
         };
         if owner != nix::unistd::geteuid().as_raw() {
-            return Err(StartFault::OthersData { path: data.to_owned(), owner });
+            return Err(StartError::DataOwner { path: data.to_owned(), owner });
         }
-        Self::prepare(data)
+        check_contents(data)?;
+        create_private_folder(data).map_err(|source| StartError::Data { path: data.to_owned(), source })?;
+        Self::try_acquire(data)
     }
 
-    /// Takes the lock, waiting a moment for a command that has it; or says that somebody else has it.
-    pub(super) async fn wait(data: &Path) -> Result<Self, StartFault> {
-        let begun = Instant::now();
-        loop {
-            match Self::take(data) {
-                Err(StartFault::Locked(_)) if begun.elapsed() < PATIENCE => tokio::time::sleep(BREATHER).await,
-                taken => return taken,
-            }
-        }
-    }
-
-    /// Takes the lock, or says that somebody else has it.
-    pub fn take(data: &Path) -> Result<Self, StartFault> {
-        let path = data.join(FILE);
-        let fault = |source| StartFault::Data { path: path.clone(), source };
-        let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(fault)?;
+    fn try_acquire(data: &Path) -> Result<Self, StartError> {
+        let path = data.join(LOCK_FILE);
+        let failed = |source| StartError::Data { path: path.clone(), source };
+        let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => Ok(Self { _file: file }),
-            Err(TryLockError::WouldBlock) => Err(StartFault::Locked(data.to_owned())),
-            Err(TryLockError::Error(source)) => Err(fault(source)),
+            Err(TryLockError::WouldBlock) => Err(StartError::Locked(data.to_owned())),
+            Err(TryLockError::Error(source)) => Err(failed(source)),
         }
     }
+}
+
+/// Refuses a directory that holds other files than deskgate's; changes nothing.
+pub(super) fn check_contents(data: &Path) -> Result<(), StartError> {
+    let foreign = |name: &OsStr| !EXPECTED_ENTRIES.iter().any(|expected| name == *expected);
+    let empty = match std::fs::read_dir(data) {
+        Ok(entries) => !entries.flatten().any(|entry| foreign(&entry.file_name())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+        Err(source) => return Err(StartError::Data { path: data.to_owned(), source }),
+    };
+    if empty || data.join(LOCK_FILE).exists() { Ok(()) } else { Err(StartError::ForeignData(data.to_owned())) }
 }

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 
 use super::operate::{OrderArgs, SureArgs, WhoArgs, hidden_line};
 use super::show::{self, Shown};
-use super::{Failed, print_error, say};
+use super::{Failed, print, print_error};
 use crate::admin::agents::AgentCommand;
 use crate::admin::{Command, Typed};
 use crate::domain::secret::random_name;
@@ -98,8 +98,8 @@ pub(super) fn run(args: &AgentArgs) -> Result<(), Failed> {
             let order = AgentCommand::SetPassword { who: who.who(), password: Typed(password.clone()) };
             let done = args.carry_out(Command::Agent(order))?;
             match (generate, args.shown()) {
-                (true, Shown::Json) => say(serde_json::json!({ "changed": true, "password": password })),
-                (true, Shown::Table) => show::done(&done, Shown::Table).and_then(|()| say(&password)),
+                (true, Shown::Json) => print(serde_json::json!({ "changed": true, "password": password })),
+                (true, Shown::Table) => show::done(&done, Shown::Table).and_then(|()| print(&password)),
                 (false, shown) => show::done(&done, shown),
             }
         }

@@ -1,11 +1,33 @@
-//! `deskgate check`
+//! `deskgate check`: reports the faults of the configuration, the key files, the certificate, the rules and their cases,
+//! all at once. Starts nothing and writes nothing.
 
-use super::{ConfigArgs, Failed, load_rules, print_faults, say};
-use crate::app::RuleSource;
+use super::{ConfigArgs, Failed, print, print_faults};
+use crate::app;
+use crate::config::{self, ConfigFault};
 
 pub(super) fn run(args: &ConfigArgs) -> Result<(), Failed> {
-    let config = args.load().map_err(|faults| print_faults(&faults))?;
-    let rules = load_rules(&RuleSource::Folder(config.rules.dir.clone()), &config.upstream_names())?;
-    let (upstreams, rules, cases) = (config.upstreams.len(), rules.count(), rules.cases());
-    say(format_args!("sound: {upstreams} upstreams, {rules} rules, {cases} cases"))
+    let read = config::read(args.config.as_deref(), &args.overrides);
+    let Some(config) = read.config else {
+        return Err(print_faults(&read.faults));
+    };
+    let files = app::check_files(&config, |key| read.faults.iter().any(|fault| fault.affects(key)));
+    let faults: Vec<String> = read.faults.iter().map(ConfigFault::to_string).chain(files.faults).collect();
+    if !faults.is_empty() {
+        return Err(print_faults(&faults));
+    }
+    let upstreams = count(config.upstreams.len(), "upstream");
+    print(format_args!("ok: {upstreams}, {}, {}", count(files.rules, "rule"), count(files.cases, "case")))
+}
+
+/// A number with its noun, in the plural unless it is one.
+fn count(number: usize, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_count_of_one_is_singular() {
+        assert_eq!(["0 cases", "1 case", "2 cases"], [0, 1, 2].map(|number| super::count(number, "case")));
+    }
 }

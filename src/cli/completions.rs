@@ -3,7 +3,7 @@
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
-use super::{Cli, Failed, say};
+use super::{Cli, Failed, print};
 
 /// `deskgate completions SHELL`
 #[derive(Args)]
@@ -15,5 +15,5 @@ pub(super) struct CompletionsArgs {
 pub(super) fn run(args: &CompletionsArgs) -> Result<(), Failed> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "deskgate", &mut script);
-    say(String::from_utf8_lossy(&script).trim_end())
+    print(String::from_utf8_lossy(&script).trim_end())
 }

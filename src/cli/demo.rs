@@ -95,9 +95,7 @@ async fn demo(mut config: Config) -> Result<(), Failed> {
     let app = App::start(config, RuleSource::Shipped).await.map_err(print_error)?;
     write_config(&file, desk).map_err(|error| print_error(format!("{}: {error}", file.display())))?;
     say(&app, &file);
-    signals.until_told_to_stop(&app).await;
-    app.stop().await;
-    Ok(())
+    signals.run(app).await
 }
 
 /// All that commands need to find the gateway and to explain what it does.

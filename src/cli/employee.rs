@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 
 use super::operate::{OrderArgs, SureArgs, WhoArgs, line};
 use super::show::Shown;
-use super::{Exit, Failed, print_error, say, show, terminal_qr};
+use super::{Exit, Failed, print, print_error, show, terminal_qr};
 use crate::admin::employees::EmployeeCommand;
 use crate::admin::{Command, Done, Typed};
 use crate::domain::employee::Standing;
@@ -187,7 +187,7 @@ fn bind(named: &Named, sure: &SureArgs) -> Result<(), Failed> {
         Shown::Table => {
             let code = terminal_qr::draw(&otpauth_url.0).map_err(print_error)?;
             let id = who.id();
-            say(format_args!("{code}\nScan this with the authenticator of {id}, or type in: {}\n", secret.0))?;
+            print(format_args!("{code}\nScan this with the authenticator of {id}, or type in: {}\n", secret.0))?;
         }
     }
     for _ in 0..TRIES {

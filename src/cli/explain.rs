@@ -4,74 +4,96 @@ use std::io::IsTerminal;
 use std::net::IpAddr;
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-use super::{ConfigArgs, Failed, load_rules, print_error, print_faults, say};
+use super::{ConfigArgs, Failed, load_rules, print, print_error, print_faults};
 use crate::app::RuleSource;
 use crate::config::Config;
+use crate::domain::session::{LoginMethod, LoginSource};
+use crate::explain::{ColorChoice, Explainer};
 use crate::rules::RuleSet;
 use crate::rules::case::SampleRequest;
-use crate::rules::explain::Paint;
 
-/// Say how a request is answered, and why: every condition of every rule that its path fits.
+/// Explain how a request would be answered: every check of every rule whose path matches
 #[derive(Args)]
 pub(super) struct ExplainArgs {
-    /// The method, such as GET.
+    /// Method, such as GET
     method: String,
-    /// The path, without its query.
+    /// Path, without the query
     path: String,
-    /// The active role; without one nobody is signed in.
+    /// Active role [default: not signed in]
     #[arg(long)]
     role: Option<String>,
-    /// A role that is held; may be given again. Without any, the active one.
+    /// A role that the employee has; repeatable [default: the active role]
     #[arg(long = "holds", value_name = "ROLE")]
     roles: Vec<String>,
-    /// The client's address.
+    /// Client address
     #[arg(long, default_value = "127.0.0.1")]
     address: IpAddr,
-    /// Who asks.
+    /// Employee ID
     #[arg(long, default_value = "u1001")]
     employee_id: String,
-    /// Their name.
+    /// Employee name
     #[arg(long, default_value = "")]
     name: String,
-    /// Their corporation.
+    /// Corporation ID
     #[arg(long, default_value = "wwdemo")]
     corp_id: String,
-    /// Their department.
+    /// Department
     #[arg(long, default_value = "")]
     department: String,
-    /// They gave a one-time password lately.
+    /// How the employee signed in
+    #[arg(long, default_value = "oauth2", value_parser = login_methods())]
+    login_method: LoginMethod,
+    /// Client in which the employee signed in
+    #[arg(long, default_value = "h5", value_parser = login_sources())]
+    login_source: LoginSource,
+    /// The employee has given a one-time password recently
     #[arg(long)]
     stepped_up: bool,
-    /// How many requests like this one came just before, for rates.
+    /// Number of equal requests just before this one, for rate limits
     #[arg(long, default_value_t = 0, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     after: u32,
-    /// For programs.
+    /// Print JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     config: ConfigArgs,
 }
 
+fn login_methods() -> impl TypedValueParser<Value = LoginMethod> {
+    let words = PossibleValuesParser::new(LoginMethod::ALL.map(LoginMethod::as_str));
+    words.try_map(|word| LoginMethod::parse(&word).ok_or("unknown login method"))
+}
+
+fn login_sources() -> impl TypedValueParser<Value = LoginSource> {
+    let words = PossibleValuesParser::new(LoginSource::ALL.map(LoginSource::as_str));
+    words.try_map(|word| LoginSource::parse(&word).ok_or("unknown login source"))
+}
+
 impl ExplainArgs {
-    /// The rules of the configuration; without one those of the usual folder, or else the ones that we ship.
-    fn rules(&self) -> Result<RuleSet, Failed> {
-        let unset = self.config.config.is_none() && self.config.overrides.is_empty();
-        if unset {
-            let folder = Config::default().rules.dir;
+    /// The configuration and its rules. Without a configuration: the defaults, with the rules of the default folder or,
+    /// if there is none, the shipped ones.
+    fn load(&self) -> Result<(Config, RuleSet), Failed> {
+        let is_unset = self.config.config.is_none() && self.config.overrides.is_empty();
+        if is_unset {
+            let config = Config::default();
+            let folder = config.rules.dir.clone();
             let source = if folder.is_dir() { RuleSource::Folder(folder) } else { RuleSource::Shipped };
-            return load_rules(&source, &["helpdesk"]);
+            let rules = load_rules(&source, &["helpdesk"])?;
+            return Ok((config, rules));
         }
         let config = self.config.load().map_err(|faults| print_faults(&faults))?;
-        load_rules(&RuleSource::Folder(config.rules.dir.clone()), &config.upstream_names())
+        let rules = load_rules(&RuleSource::Folder(config.rules.dir.clone()), &config.upstream_names())?;
+        Ok((config, rules))
     }
 }
 
 pub(super) fn run(args: ExplainArgs) -> Result<(), Failed> {
-    let rules = args.rules()?;
-    let asked = SampleRequest {
+    let (config, rules) = args.load()?;
+    let sample = SampleRequest {
         method: args.method,
-        // What follows the question mark decides nothing.
+        // Decisions do not depend on the query.
         path: args.path.split(['?', '#']).next().unwrap_or_default().to_owned(),
         role: args.role,
         roles: args.roles,
@@ -80,15 +102,16 @@ pub(super) fn run(args: ExplainArgs) -> Result<(), Failed> {
         name: args.name,
         corp_id: args.corp_id,
         department: args.department,
+        login_source: args.login_source,
+        login_method: args.login_method,
         stepped_up: args.stepped_up,
-        ..SampleRequest::default()
     };
-    let explained = rules.explain(&asked, args.after);
+    let explanation = Explainer::new(&rules, &config).explain(&sample, args.after);
     let text = if args.json {
-        serde_json::to_string_pretty(&explained).map_err(print_error)? + "\n"
+        serde_json::to_string_pretty(&explanation).map_err(print_error)? + "\n"
     } else {
-        let paint = if std::io::stdout().is_terminal() { Paint::Colours } else { Paint::None };
-        explained.render(paint)
+        let color = if std::io::stdout().is_terminal() { ColorChoice::Always } else { ColorChoice::Never };
+        explanation.render(color)
     };
-    say(text.trim_end_matches('\n'))
+    print(text.trim_end_matches('\n'))
 }

@@ -1,5 +1,5 @@
-//! Sets up the log: human lines or JSON on standard error, never waiting for whoever reads them, and the
-//! engine's own lines without query strings.
+//! Sets the log up: text or JSON lines on standard error, written by a thread of their own so that a slow reader never
+//! blocks a request. Pingora's own lines are included, without query strings.
 
 use std::io::IsTerminal;
 
@@ -10,27 +10,27 @@ use tracing_subscriber::layer::SubscriberExt;
 
 use crate::config::{LogConfig, LogFormat};
 
-/// Starts the log. Lines are written until the guard is dropped.
+/// Starts the log of the process. Dropping the guard writes the remaining lines and ends it.
 pub(super) fn start(config: &LogConfig) -> Result<WorkerGuard, String> {
-    let (lines, guard) = lines(config)?;
-    tracing::dispatcher::set_global_default(lines).map_err(|error| error.to_string())?;
+    let (subscriber, guard) = subscriber(config)?;
+    tracing::dispatcher::set_global_default(subscriber).map_err(|error| error.to_string())?;
     log::set_max_level(log::LevelFilter::Warn);
-    log::set_logger(&EngineLog).map_err(|error| error.to_string())?;
+    log::set_logger(&PingoraLog).map_err(|error| error.to_string())?;
     Ok(guard)
 }
 
-/// The audit lines alone, for an order that no gateway carries out: a command may give several, each with its own.
+/// Starts a log of audit records only, for a command that runs without a gateway. Not global: a CLI call may execute
+/// several commands, each with its own.
 pub(super) fn audit(config: &LogConfig) -> Result<(Dispatch, WorkerGuard), String> {
-    lines(&LogConfig { level: "off".to_owned(), ..config.clone() })
+    subscriber(&LogConfig { level: "off".to_owned(), ..config.clone() })
 }
 
-/// Where lines go, and what keeps them going.
-fn lines(config: &LogConfig) -> Result<(Dispatch, WorkerGuard), String> {
-    let filter = EnvFilter::try_new(&config.level).map_err(|error| format!("log.level: {error}"))?;
-    // However quiet the log is to be: these lines are not for debugging.
-    let audit = "deskgate::audit=info".parse().map_err(|error| format!("log.level: {error}"))?;
-    let filter = filter.add_directive(audit);
-    // A blocked pipe must not hold up requests: lines that do not fit are dropped and counted by the writer.
+fn subscriber(config: &LogConfig) -> Result<(Dispatch, WorkerGuard), String> {
+    let invalid = |error: &dyn std::fmt::Display| format!("log.level: {:?} is not a log filter: {error}", config.level);
+    let filter = EnvFilter::try_new(&config.level).map_err(|error| invalid(&error))?;
+    // Audit records are written at every log level.
+    let filter = filter.add_directive("deskgate::audit=info".parse().map_err(|error| invalid(&error))?);
+    // When the pipe is blocked, the writer drops lines and counts them.
     let (writer, guard) = tracing_appender::non_blocking(std::io::stderr());
     let json = match config.format {
         LogFormat::Json => true,
@@ -39,26 +39,26 @@ fn lines(config: &LogConfig) -> Result<(Dispatch, WorkerGuard), String> {
     };
     let registry = tracing_subscriber::registry().with(filter);
     let layer = tracing_subscriber::fmt::layer().with_writer(writer);
-    let lines = if json {
+    let subscriber = if json {
         let layer = layer.json().flatten_event(true).with_current_span(false).with_span_list(false);
         Dispatch::new(registry.with(layer))
     } else {
         Dispatch::new(registry.with(layer.with_ansi(std::io::stderr().is_terminal())))
     };
-    Ok((lines, guard))
+    Ok((subscriber, guard))
 }
 
-/// The engine's lines, cleaned.
-struct EngineLog;
+/// Forwards Pingora's log lines with secrets removed.
+struct PingoraLog;
 
-impl log::Log for EngineLog {
+impl log::Log for PingoraLog {
     fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
         metadata.level() <= log::Level::Warn
     }
 
     fn log(&self, record: &log::Record<'_>) {
         if self.enabled(record.metadata()) {
-            let line = without_secrets(&record.args().to_string());
+            let line = redact(&record.args().to_string());
             tracing::warn!(target: "deskgate::engine", from = record.target(), "{line}");
         }
     }
@@ -66,8 +66,8 @@ impl log::Log for EngineLog {
     fn flush(&self) {}
 }
 
-/// Cuts queries, which may hold tokens, and raw pieces of heads, which may hold anything.
-fn without_secrets(line: &str) -> String {
+/// Removes query strings, which may hold tokens, and raw parts of heads, which may hold anything.
+fn redact(line: &str) -> String {
     let line = line.split("buf:").next().unwrap_or_default();
     let mut clean = String::with_capacity(line.len());
     let mut in_query = false;

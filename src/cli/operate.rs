@@ -10,7 +10,7 @@ use tracing::instrument::WithSubscriber;
 use super::show::{self, Shown};
 use super::{ConfigArgs, Exit, Failed, log, print_error, print_faults, runtime};
 use crate::admin::{self, AdminError, Command, Done, Who};
-use crate::app::{self, ControlFault, StartFault};
+use crate::app::{self, ControlError, StartError};
 
 /// How an order is given and its outcome shown.
 #[derive(Args)]
@@ -93,9 +93,9 @@ impl OrderArgs {
         runtime(1)?.block_on(async {
             let begun = Instant::now();
             loop {
-                match app::call(&config.server.data_dir, &command).await {
+                match app::send_command(&config.server.data_dir, &command).await {
                     Ok(done) => return done.map_err(refused),
-                    Err(ControlFault::NotRunning) => {}
+                    Err(ControlError::NotRunning) => {}
                     Err(fault) => return Err(print_error(fault)),
                 }
                 match app::open_offline(&config).await {
@@ -106,7 +106,7 @@ impl OrderArgs {
                         return order.with_subscriber(audit).await.map_err(refused);
                     }
                     // Another command, or a gateway that starts: it will be done, or answer, in a moment.
-                    Err(StartFault::Locked(_)) if begun.elapsed() < PATIENCE => tokio::time::sleep(BREATHER).await,
+                    Err(StartError::Locked(_)) if begun.elapsed() < PATIENCE => tokio::time::sleep(BREATHER).await,
                     Err(fault) => return Err(print_error(fault)),
                 }
             }
@@ -121,9 +121,9 @@ const BREATHER: Duration = Duration::from_millis(50);
 
 fn refused(fault: AdminError) -> Failed {
     let exit = match &fault {
-        AdminError::NotThere(_) => Exit::NotThere,
+        AdminError::NotThere(_) => Exit::NotFound,
         AdminError::Refused(_) => Exit::Refused,
-        AdminError::Unknown | AdminError::Failed(_) => Exit::CouldNot,
+        AdminError::Unknown | AdminError::Failed(_) => Exit::Failure,
     };
     print_error(fault);
     Failed(exit)

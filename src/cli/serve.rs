@@ -1,10 +1,11 @@
-//! `deskgate serve`
+//! `deskgate serve`: runs the gateway until a signal or a dead background task ends it. Starting and stopping are left
+//! to `app`.
 
 use std::io::Write;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::{ConfigArgs, Failed, log, print_error, print_faults, runtime};
+use super::{ConfigArgs, Exit, Failed, log, print_error, print_faults, runtime};
 use crate::app::{App, RuleSource};
 
 pub(super) fn run(args: &ConfigArgs) -> Result<(), Failed> {
@@ -15,25 +16,22 @@ pub(super) fn run(args: &ConfigArgs) -> Result<(), Failed> {
     runtime.block_on(async {
         let signals = Signals::listen()?;
         let app = App::start(config, rules).await.map_err(print_error)?;
-        say_ready(&app);
-        signals.until_told_to_stop(&app).await;
-        app.stop().await;
-        Ok(())
+        announce_ready(&app);
+        signals.run(app).await
     })
 }
 
-/// One line on standard output for whoever started us: where everything listens.
-fn say_ready(app: &App) {
+/// Prints one line with all addresses, for scripts and supervisors that wait for it.
+fn announce_ready(app: &App) {
     let platform = app.platform.as_ref().map(|platform| format!(" platform={}", platform.address()));
     let line = format!("ready listen={} admin={}{}", app.listen, app.admin, platform.unwrap_or_default());
     tracing::info!("{line}");
     let mut out = std::io::stdout().lock();
-    // Whoever closed our output does not want to know.
+    // A parent process that has closed our output does not read the line; that is no reason to stop.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-/// What we are told while we run. Listened for before anybody knows that we are there: a SIGHUP that
-/// came too early would end the process.
+/// The signals of the process. Registered before the ready line: by default a SIGHUP would end the process.
 pub(super) struct Signals {
     hangup: Signal,
     terminate: Signal,
@@ -42,7 +40,7 @@ pub(super) struct Signals {
 
 impl Signals {
     pub(super) fn listen() -> Result<Self, Failed> {
-        let listen = |kind| signal(kind).map_err(|error| print_error(format!("signals cannot be heard: {error}")));
+        let listen = |kind| signal(kind).map_err(|error| print_error(format!("cannot listen for signals: {error}")));
         Ok(Self {
             hangup: listen(SignalKind::hangup())?,
             terminate: listen(SignalKind::terminate())?,
@@ -50,23 +48,32 @@ impl Signals {
         })
     }
 
-    /// Reloads on SIGHUP and when watched rules change, returns on SIGTERM or SIGINT.
-    pub(super) async fn until_told_to_stop(mut self, app: &App) {
+    /// Runs the gateway: reloads on SIGHUP and when watched rules change, drains and stops on SIGTERM or SIGINT. Exits
+    /// with code 1, without draining, when a background task dies, so that a supervisor restarts the process.
+    pub(super) async fn run(mut self, app: App) -> Result<(), Failed> {
         loop {
             tokio::select! {
-                _ = self.hangup.recv() => reload(app).await,
-                () = app.rules_changed() => reload(app).await,
+                _ = self.hangup.recv() => reload(&app).await,
+                () = app.rules_changed() => reload(&app).await,
                 _ = self.terminate.recv() => break,
                 _ = self.interrupt.recv() => break,
+                failure = app.task_failure() => {
+                    tracing::error!("shutting down without draining: {failure}");
+                    app.abort().await;
+                    return Err(Failed(Exit::Failure));
+                }
             }
         }
-        tracing::info!("stopping: open requests may end");
+        tracing::info!("shutting down: draining (up to {})", app.drain_timeout());
+        app.stop().await;
+        tracing::info!("stopped");
+        Ok(())
     }
 }
 
 async fn reload(app: &App) {
     match app.reload().await {
         Ok(rules) => tracing::info!(rules, "reloaded"),
-        Err(fault) => tracing::error!("reload refused, nothing changed: {fault}"),
+        Err(error) => tracing::error!("reload refused, nothing changed: {error}"),
     }
 }

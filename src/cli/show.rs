@@ -2,7 +2,7 @@
 
 use unicode_width::UnicodeWidthStr;
 
-use super::{Failed, print_error, say};
+use super::{Failed, print, print_error};
 use crate::admin::employees::EmployeeRow;
 use crate::admin::keys::KeyRow;
 use crate::admin::sessions::SessionRow;
@@ -23,7 +23,7 @@ pub(super) enum Shown {
 
 pub(super) fn done(done: &Done, shown: Shown) -> Result<(), Failed> {
     match shown {
-        Shown::Json => say(json(done)),
+        Shown::Json => print(json(done)),
         Shown::Table => people(done),
     }
 }
@@ -60,19 +60,19 @@ fn people(done: &Done) -> Result<(), Failed> {
         Done::Events(rows) => table(EVENT, rows.iter().map(event).collect()),
         Done::Changed { sessions, note } => {
             match sessions {
-                0 => say("done")?,
-                sessions => say(format_args!("done; live sessions affected: {sessions}"))?,
+                0 => print("done")?,
+                sessions => print(format_args!("done; live sessions affected: {sessions}"))?,
             }
-            note.as_ref().map_or(Ok(()), |note| say(format_args!("note: {note}")))
+            note.as_ref().map_or(Ok(()), |note| print(format_args!("note: {note}")))
         }
-        Done::Unchanged => say("nothing to change"),
+        Done::Unchanged => print("nothing to change"),
         // Shown by the command itself, which goes on.
         Done::Offered { .. } | Done::OtpBound(_) => Ok(()),
         Done::KeyMade { key, sessions } => {
-            say(format_args!("key {} signs from {} on", key.id, key.signs_from))?;
+            print(format_args!("key {} signs from {} on", key.id, key.signs_from))?;
             match sessions {
                 0 => Ok(()),
-                sessions => say(format_args!("live sessions that end earlier for it: {sessions}")),
+                sessions => print(format_args!("live sessions that end earlier for it: {sessions}")),
             }
         }
     }
@@ -181,7 +181,7 @@ fn table(heads: &[&str], rows: Vec<Vec<String>>) -> Result<(), Failed> {
     if rows.len() >= MOST {
         print_error(format!("these are the first {MOST}; there may be more"));
     }
-    say(lines(heads, &rows).join("\n"))
+    print(lines(heads, &rows).join("\n"))
 }
 
 /// The table's lines. Names may be of letters twice as wide, and may carry what a terminal would execute.

@@ -1,21 +1,25 @@
-//! `[clients]`: the three web clients and their addresses.
+//! `[clients]`: the URLs of the three web clients.
 
 use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::Faults;
 use super::server::local_url;
+use super::values;
 use crate::domain::client::Client;
 
 /// `[clients]`
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClientsConfig {
-    /// The employee client. Browsers are sent back only to addresses under one of these three.
+    /// The employee client. Sign-in redirects only to URLs under one of these three.
+    #[serde(deserialize_with = "values::url")]
     pub h5: Url,
     /// The agent client.
+    #[serde(deserialize_with = "values::url")]
     pub itagent: Url,
     /// The administration client.
+    #[serde(deserialize_with = "values::url")]
     pub itadmin: Url,
 }
 
@@ -30,7 +34,7 @@ impl Default for ClientsConfig {
 }
 
 impl ClientsConfig {
-    /// A client's address.
+    /// The URL of a client.
     pub fn url(&self, client: Client) -> &Url {
         match client {
             Client::H5 => &self.h5,
@@ -44,13 +48,15 @@ impl ClientsConfig {
             let url = self.url(client);
             let key = format!("clients.{}", client.as_str());
             if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-                faults.add(&key, "must be an http or https address");
+                faults.add(&key, format!("\"{url}\" is not an http or https URL"));
             }
             if !url.path().ends_with('/') {
-                faults.add(&key, "must end with a slash, so that /h5 does not let in /h5evil");
+                let why =
+                    format!("\"{url}\" must end with a slash, or redirects to \"{url}.evil.example\" would be allowed");
+                faults.add(&key, why);
             }
             if url.query().is_some() || url.fragment().is_some() || !url.username().is_empty() {
-                faults.add(&key, "must have no query, fragment or user");
+                faults.add(&key, format!("\"{url}\" must not have a query, a fragment or a user"));
             }
         }
     }

@@ -13,9 +13,9 @@ use crate::domain::role::RoleName;
 pub struct DirectoryConfig {
     /// `sqlite:FILE`, relative to `server.data_dir`.
     pub url: String,
-    /// The role of employees who have none; empty: they are refused (1003).
+    /// Role of employees who have none; if empty, they cannot sign in (1003).
     pub default_role: String,
-    /// How long the login log and the audit log are kept.
+    /// Retention of the login log and the audit log.
     pub login_log: HumanDuration,
 }
 
@@ -27,25 +27,25 @@ impl Default for DirectoryConfig {
 }
 
 impl DirectoryConfig {
-    /// The database file, relative to the data directory.
+    /// The database file, relative to `server.data_dir`.
     pub fn file(&self) -> Option<PathBuf> {
         self.url.strip_prefix("sqlite:").filter(|file| !file.is_empty()).map(PathBuf::from)
     }
 
-    /// The role of employees who have none.
+    /// The role of employees who have none, if one is set.
     pub fn fallback_role(&self) -> Option<RoleName> {
         (!self.default_role.is_empty()).then(|| RoleName::new(self.default_role.as_str()))
     }
 
     pub(super) fn check(&self, faults: &mut Faults) {
         if self.file().is_none() {
-            faults.add("directory.url", "only \"sqlite:FILE\" is supported");
+            faults.add("directory.url", format!("{:?} is not supported; use \"sqlite:FILE\"", self.url));
         }
         if self.login_log < HumanDuration::seconds(3600) {
-            faults.add("directory.login_log", "must be at least 1h");
+            faults.add("directory.login_log", format!("\"{}\" is too short; use at least \"1h\"", self.login_log));
         }
         if !self.default_role.is_empty() && !RoleName::is_well_formed(&self.default_role) {
-            faults.add("directory.default_role", "must be a role's name");
+            faults.add("directory.default_role", format!("{:?} is not a valid role name", self.default_role));
         }
     }
 }

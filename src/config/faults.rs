@@ -1,22 +1,35 @@
-//! What is wrong with a configuration, all of it at once.
+//! Collects the faults of a configuration with the file and line of each. Finding them is left to `load` and to the
+//! sections.
 
 use std::collections::HashMap;
 use std::fmt;
 
-/// One thing that is wrong, and where.
+/// One fault of a configuration, with its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
+pub struct ConfigFault {
     /// The file, or `--set`.
     pub origin: String,
-    /// The line in it, when it is a file that names the key.
+    /// The line, if the key is in the file.
     pub line: Option<usize>,
-    /// The key, `section.key`.
+    /// `section.key`; empty for a fault of the whole file.
     pub key: String,
-    /// What is wrong with it.
+    /// The message.
     pub why: String,
 }
 
-impl fmt::Display for Fault {
+impl ConfigFault {
+    /// Whether the value of this key may not be what the operator meant: the fault is in it, or in its section.
+    pub fn affects(&self, key: &str) -> bool {
+        is_in(&self.key, key) || is_in(key, &self.key)
+    }
+}
+
+/// Whether a key is a section or inside it.
+fn is_in(key: &str, section: &str) -> bool {
+    key.strip_prefix(section).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+impl fmt::Display for ConfigFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.origin)?;
         if let Some(line) = self.line {
@@ -29,39 +42,37 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Collects faults and knows in which line each key stands.
+/// Collects faults and knows the place of each key.
 #[derive(Debug, Default)]
 pub struct Faults {
     origin: String,
-    places: HashMap<String, Place>,
-    found: Vec<Fault>,
+    places: HashMap<String, KeyPlace>,
+    found: Vec<ConfigFault>,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Place {
+enum KeyPlace {
     Line(usize),
     CommandLine,
 }
 
 impl Faults {
-    /// For a file of this name.
-    pub fn of(origin: impl Into<String>) -> Self {
+    pub(super) fn new(origin: impl Into<String>) -> Self {
         Self { origin: origin.into(), ..Self::default() }
     }
 
-    /// Remembers in which line a key stands.
-    pub fn stands(&mut self, key: &str, line: usize) {
-        self.places.insert(key.to_owned(), Place::Line(line));
+    /// Records the line of a key.
+    pub(super) fn set_line(&mut self, key: &str, line: usize) {
+        self.places.insert(key.to_owned(), KeyPlace::Line(line));
     }
 
-    /// Remembers that a key was given with `--set`.
-    pub fn was_set(&mut self, key: &str) {
-        self.places.insert(key.to_owned(), Place::CommandLine);
+    /// Records that `--set` gave the key.
+    pub(super) fn set_overridden(&mut self, key: &str) {
+        self.places.insert(key.to_owned(), KeyPlace::CommandLine);
     }
 
-    /// Adds a fault of a key.
-    pub fn add(&mut self, key: &str, why: impl Into<String>) {
-        // A key that is not in the file is reported at its section.
+    /// Adds a fault of a key. A key that is missing in the file is reported at its section.
+    pub(super) fn add(&mut self, key: &str, why: impl Into<String>) {
         let mut prefix = key;
         let place = loop {
             if let Some(place) = self.places.get(prefix) {
@@ -73,26 +84,31 @@ impl Faults {
             }
         };
         let (origin, line) = match place {
-            Some(Place::CommandLine) => ("--set".to_owned(), None),
-            Some(Place::Line(line)) => (self.origin.clone(), Some(line)),
+            Some(KeyPlace::CommandLine) => ("--set".to_owned(), None),
+            Some(KeyPlace::Line(line)) => (self.origin.clone(), Some(line)),
             None => (self.origin.clone(), None),
         };
-        self.found.push(Fault { origin, line, key: key.to_owned(), why: why.into() });
+        self.found.push(ConfigFault { origin, line, key: key.to_owned(), why: why.into() });
     }
 
-    /// Adds a fault of a line that has no key yet, such as a syntax error.
-    pub fn add_at(&mut self, line: usize, why: impl Into<String>) {
-        self.found.push(Fault { origin: self.origin.clone(), line: Some(line), key: String::new(), why: why.into() });
+    /// Adds a fault of a line that has no key, such as a syntax error.
+    pub(super) fn add_at_line(&mut self, line: usize, why: impl Into<String>) {
+        let (origin, key) = (self.origin.clone(), String::new());
+        self.found.push(ConfigFault { origin, line: Some(line), key, why: why.into() });
     }
 
-    /// All faults, in the order of the file.
-    pub fn into_found(mut self) -> Vec<Fault> {
+    /// Whether a section, or a key inside it, has a fault so far.
+    pub(super) fn any_in(&self, section: &str) -> bool {
+        self.found.iter().any(|fault| is_in(&fault.key, section))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    /// Returns all faults in the order of their lines, those without a line last.
+    pub(super) fn into_sorted(mut self) -> Vec<ConfigFault> {
         self.found.sort_by_key(|fault| fault.line.unwrap_or(usize::MAX));
         self.found
-    }
-
-    /// Whether nothing is wrong so far.
-    pub fn is_empty(&self) -> bool {
-        self.found.is_empty()
     }
 }

@@ -1,4 +1,4 @@
-//! `[limits]`: how much of a request is read, and for how long.
+//! `[limits]`: sizes, timeouts and counts that bound what clients can use up.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,25 +8,25 @@ use super::{Faults, HumanDuration};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsConfig {
-    /// Largest request head in bytes; more is 1431.
+    /// Largest request head in bytes; a larger one is refused with 1431.
     pub head_bytes: usize,
-    /// Most header lines; more is 1431. The engine itself stops at 256.
+    /// Most header lines; more are refused with 1431. Pingora itself accepts at most 256.
     pub headers: usize,
-    /// Longest request target in bytes; more is 1414.
+    /// Longest request target in bytes; a longer one is refused with 1414.
     pub target_bytes: usize,
-    /// Largest body of our own endpoints in bytes; more is 1413. Proxied bodies are streamed.
+    /// Largest request body of our own endpoints in bytes; a larger one is refused with 1413. Proxied bodies are streamed.
     pub body_bytes: usize,
-    /// For the whole head, from its first byte; a drip-fed one is cut (1408).
+    /// Timeout for the whole head, from its first byte, against slow senders (1408).
     pub head_deadline: HumanDuration,
-    /// For the whole body of our own endpoints (1408).
+    /// Timeout for the whole request body of our own endpoints (1408).
     pub body_deadline: HumanDuration,
-    /// How long a connection may wait for its next request.
+    /// Keep-alive timeout: how long a connection may be idle between requests.
     pub idle: HumanDuration,
-    /// How long a client may take nothing of an answer that waits for it.
+    /// Write timeout for clients that stop reading.
     pub stalled: HumanDuration,
-    /// Most client connections at once, sockets included; further ones wait in the kernel's queue.
+    /// Most open client connections, WebSockets included; more wait in the kernel's accept queue.
     pub connections: usize,
-    /// Most keys (employees, addresses, …) that rates are counted for at once.
+    /// Most keys (employees, addresses, …) with a rate-limit counter.
     pub rate_keys: usize,
 }
 
@@ -50,22 +50,23 @@ impl Default for LimitsConfig {
 impl LimitsConfig {
     pub(super) fn check(&self, faults: &mut Faults) {
         if !(1024..=512 * 1024).contains(&self.head_bytes) {
-            faults.add("limits.head_bytes", "must lie between 1024 and 524288");
+            faults.add("limits.head_bytes", format!("{} is not between 1024 and 524288", self.head_bytes));
         }
         if !(10..=256).contains(&self.headers) {
-            faults.add("limits.headers", "must lie between 10 and 256");
+            faults.add("limits.headers", format!("{} is not between 10 and 256", self.headers));
         }
         if self.target_bytes > self.head_bytes {
-            faults.add("limits.target_bytes", "must not exceed limits.head_bytes");
+            let why = format!("{} is larger than limits.head_bytes ({})", self.target_bytes, self.head_bytes);
+            faults.add("limits.target_bytes", why);
         }
         if self.idle.get().as_secs() == 0 {
-            faults.add("limits.idle", "must be at least 1s");
+            faults.add("limits.idle", format!("\"{}\" is too short; use at least \"1s\"", self.idle));
         }
         if self.rate_keys < 1000 {
-            faults.add("limits.rate_keys", "must be at least 1000");
+            faults.add("limits.rate_keys", format!("{} is too small; use at least 1000", self.rate_keys));
         }
         if self.connections == 0 {
-            faults.add("limits.connections", "must be at least 1");
+            faults.add("limits.connections", "0 would accept no connection; use at least 1");
         }
     }
 }

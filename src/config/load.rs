@@ -1,13 +1,14 @@
-//! From text to [`Config`]. Each key is read by itself first, so that one bad value does not hide the next.
+//! Reads TOML text and `--set` overrides into a [`Config`]. Each key is read by itself first, so that one bad value does
+//! not hide the next.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeArray, DeTable, DeValue};
 
-use super::{Config, Fault, Faults};
+use super::{Config, ConfigFault, Faults};
 
 /// One `--set section.key=value`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,166 +21,251 @@ impl std::str::FromStr for Override {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (key, value) = text.split_once('=').ok_or("expected section.key=value")?;
+        let malformed = || format!("{text:?} is not of the form section.key=value");
+        let (key, value) = text.split_once('=').ok_or_else(malformed)?;
         let path: Vec<String> = key.trim().split('.').map(str::to_owned).collect();
         if path.len() < 2 || path.iter().any(String::is_empty) {
-            return Err("expected section.key=value".to_owned());
+            return Err(malformed());
         }
         Ok(Self { path, value: value.trim().to_owned() })
     }
 }
 
-/// Reads a file, or the defaults without one, and applies the overrides.
-pub fn load(file: Option<&Path>, overrides: &[Override]) -> Result<Config, Vec<Fault>> {
-    let Some(path) = file else {
-        return load_text("defaults", "", overrides);
-    };
-    let name = path.display().to_string();
-    match std::fs::read_to_string(path) {
-        Ok(text) => load_text(&name, &text, overrides),
-        Err(error) => {
-            let why = format!("cannot be read: {error}");
-            Err(vec![Fault { origin: name, line: None, key: String::new(), why }])
+/// A configuration that was read as far as possible, with its faults.
+#[derive(Debug)]
+pub struct ReadConfig {
+    /// `None` if the file cannot be read or is not TOML. A key with a fault has its default.
+    pub config: Option<Config>,
+    /// Empty if the configuration is valid.
+    pub faults: Vec<ConfigFault>,
+}
+
+impl ReadConfig {
+    fn into_valid(self) -> Result<Config, Vec<ConfigFault>> {
+        match self {
+            Self { config: Some(config), faults } if faults.is_empty() => Ok(config),
+            Self { faults, .. } => Err(faults),
         }
     }
 }
 
-/// The same from text; `origin` names it in faults.
-pub fn load_text(origin: &str, text: &str, overrides: &[Override]) -> Result<Config, Vec<Fault>> {
-    let mut faults = Faults::of(origin);
+/// Loads a file, or the defaults without one, and applies the overrides.
+pub fn load(file: Option<&Path>, overrides: &[Override]) -> Result<Config, Vec<ConfigFault>> {
+    read(file, overrides).into_valid()
+}
+
+/// Loads a text; `origin` names it in faults.
+pub fn load_text(origin: &str, text: &str, overrides: &[Override]) -> Result<Config, Vec<ConfigFault>> {
+    read_text(origin, text, overrides).into_valid()
+}
+
+/// Reads a file and returns its faults beside the configuration, for a check that goes on after them.
+pub fn read(file: Option<&Path>, overrides: &[Override]) -> ReadConfig {
+    let Some(path) = file else {
+        return read_text("defaults", "", overrides);
+    };
+    let origin = path.display().to_string();
+    match std::fs::read_to_string(path) {
+        Ok(text) => read_text(&origin, &text, overrides),
+        Err(error) => {
+            let why = format!("cannot be read: {error}");
+            ReadConfig { config: None, faults: vec![ConfigFault { origin, line: None, key: String::new(), why }] }
+        }
+    }
+}
+
+fn read_text(origin: &str, text: &str, overrides: &[Override]) -> ReadConfig {
+    let mut reader = Reader { faults: Faults::new(origin), overridden: HashMap::new() };
     let (root, errors) = DeTable::parse_recoverable(text);
     for error in errors {
         let line = error.span().map_or(1, |span| line_of(text, span.start));
-        faults.add_at(line, error.message());
+        reader.faults.add_at_line(line, error.message());
     }
-    if !faults.is_empty() {
-        return Err(faults.into_found());
+    if !reader.faults.is_empty() {
+        return ReadConfig { config: None, faults: reader.faults.into_sorted() };
     }
     let mut root = root.into_inner();
-    remember_lines("", &root, text, &mut faults);
+    record_lines("", &root, text, &mut reader.faults);
     for change in overrides {
-        apply(&mut root, change, &mut faults);
+        reader.apply(&mut root, change);
     }
-    let config = read(root, &mut faults);
-    if faults.is_empty() {
-        config.check(&mut faults);
-    }
-    if faults.is_empty() { Ok(config) } else { Err(faults.into_found()) }
+    let config = reader.config(root);
+    config.check(&mut reader.faults);
+    ReadConfig { config: Some(config), faults: reader.faults.into_sorted() }
 }
 
-fn read(mut root: DeTable<'_>, faults: &mut Faults) -> Config {
-    let config = Config {
-        server: section(&mut root, "server", faults),
-        limits: section(&mut root, "limits", faults),
-        platform: section(&mut root, "platform", faults),
-        clients: section(&mut root, "clients", faults),
-        token: section(&mut root, "token", faults),
-        ticket: section(&mut root, "ticket", faults),
-        qr: section(&mut root, "qr", faults),
-        oauth2: section(&mut root, "oauth2", faults),
-        bind: section(&mut root, "bind", faults),
-        agents: section(&mut root, "agents", faults),
-        otp: section(&mut root, "otp", faults),
-        websocket: section(&mut root, "websocket", faults),
-        store: section(&mut root, "store", faults),
-        directory: section(&mut root, "directory", faults),
-        rules: section(&mut root, "rules", faults),
-        log: section(&mut root, "log", faults),
-        upstreams: each_section(&mut root, "upstreams", faults),
-    };
-    for key in root.keys() {
-        faults.add(key.get_ref(), "there is no such section");
-    }
-    config
+struct Reader<'a> {
+    faults: Faults,
+    /// The text that `--set` gave for a key.
+    overridden: HashMap<String, &'a str>,
 }
 
-/// Reads one section key by key, so that each fault is found by itself.
-fn section<S: DeserializeOwned + Default>(root: &mut DeTable<'_>, name: &str, faults: &mut Faults) -> S {
-    match root.remove(name) {
-        None => S::default(),
-        Some(value) => read_table(value, name, faults),
+impl<'a> Reader<'a> {
+    fn config(&mut self, mut root: DeTable<'a>) -> Config {
+        let config = Config {
+            server: self.section(&mut root, "server"),
+            limits: self.section(&mut root, "limits"),
+            platform: self.section(&mut root, "platform"),
+            clients: self.section(&mut root, "clients"),
+            token: self.section(&mut root, "token"),
+            ticket: self.section(&mut root, "ticket"),
+            qr: self.section(&mut root, "qr"),
+            oauth2: self.section(&mut root, "oauth2"),
+            bind: self.section(&mut root, "bind"),
+            agents: self.section(&mut root, "agents"),
+            otp: self.section(&mut root, "otp"),
+            websocket: self.section(&mut root, "websocket"),
+            store: self.section(&mut root, "store"),
+            directory: self.section(&mut root, "directory"),
+            rules: self.section(&mut root, "rules"),
+            log: self.section(&mut root, "log"),
+            upstreams: self.named_sections(&mut root, "upstreams"),
+        };
+        for key in root.keys() {
+            self.faults.add(key.get_ref(), "unknown section");
+        }
+        config
     }
-}
 
-/// Reads a section of named sections.
-fn each_section<S: DeserializeOwned + Default>(
-    root: &mut DeTable<'_>,
-    name: &str,
-    faults: &mut Faults,
-) -> BTreeMap<String, S> {
-    let Some(value) = root.remove(name) else {
-        return BTreeMap::new();
-    };
-    let DeValue::Table(table) = value.into_inner() else {
-        faults.add(name, "must be a table of tables");
-        return BTreeMap::new();
-    };
-    table
-        .into_iter()
-        .map(|(key, value)| {
+    fn section<S: DeserializeOwned + Default>(&mut self, root: &mut DeTable<'a>, name: &str) -> S {
+        match root.remove(name) {
+            None => S::default(),
+            Some(value) => self.table(value, name),
+        }
+    }
+
+    /// Reads `[name.KEY]` sections.
+    fn named_sections<S: DeserializeOwned + Default>(
+        &mut self,
+        root: &mut DeTable<'a>,
+        name: &str,
+    ) -> BTreeMap<String, S> {
+        let Some(value) = root.remove(name) else {
+            return BTreeMap::new();
+        };
+        let DeValue::Table(table) = value.into_inner() else {
+            self.faults.add(name, format!("must consist of sections [{name}.NAME]"));
+            return BTreeMap::new();
+        };
+        let mut sections = BTreeMap::new();
+        for (key, value) in table {
             let key = key.into_inner().into_owned();
-            let read = read_table(value, &format!("{name}.{key}"), faults);
-            (key, read)
+            let section = self.table(value, &format!("{name}.{key}"));
+            sections.insert(key, section);
+        }
+        sections
+    }
+
+    /// Reads one section key by key and leaves keys with a fault at their default.
+    fn table<S: DeserializeOwned + Default>(&mut self, value: Spanned<DeValue<'a>>, name: &str) -> S {
+        let DeValue::Table(table) = value.into_inner() else {
+            self.faults.add(name, format!("must be a section [{name}]"));
+            return S::default();
+        };
+        let mut valid = DeTable::new();
+        for (key, value) in table {
+            let path = format!("{name}.{}", key.get_ref());
+            let accepted = match self.overridden.get(&path) {
+                Some(text) => read_override::<S>(&key, &value, text),
+                None => deserialize_key::<S>(&key, &value).map(|()| value),
+            };
+            match accepted {
+                Ok(value) => {
+                    valid.insert(key, value);
+                }
+                Err(error) => self.faults.add(&path, error.message()),
+            }
+        }
+        S::deserialize(toml::de::Deserializer::from(Spanned::new(0..0, valid))).unwrap_or_else(|error| {
+            self.faults.add(name, error.message());
+            S::default()
         })
-        .collect()
-}
-
-fn read_table<S: DeserializeOwned + Default>(value: Spanned<DeValue<'_>>, name: &str, faults: &mut Faults) -> S {
-    let DeValue::Table(table) = value.into_inner() else {
-        faults.add(name, "must be a table");
-        return S::default();
-    };
-    let mut sound = DeTable::new();
-    for (key, value) in table {
-        let mut alone = DeTable::new();
-        alone.insert(key.clone(), value.clone());
-        match S::deserialize(toml::de::Deserializer::from(Spanned::new(0..0, alone))) {
-            Ok(_) => {
-                sound.insert(key, value);
-            }
-            Err(error) => faults.add(&format!("{name}.{}", key.get_ref()), error.message()),
-        }
     }
-    S::deserialize(toml::de::Deserializer::from(Spanned::new(0..0, sound))).unwrap_or_else(|error| {
-        faults.add(name, error.message());
-        S::default()
-    })
-}
 
-fn apply<'a>(root: &mut DeTable<'a>, change: &'a Override, faults: &mut Faults) {
-    faults.was_set(&change.path.join("."));
-    // A value that is not TOML by itself (an address, a word) is a string.
-    let value = match DeValue::parse(&change.value) {
-        Ok(value) => value.into_inner(),
-        Err(_) => DeValue::String(change.value.as_str().into()),
-    };
-    let Some((last, sections)) = change.path.split_last() else { return };
-    let mut table = root;
-    for name in sections {
-        let key = Spanned::new(0..0, name.as_str().into());
-        let entry = table.entry(key).or_insert_with(|| Spanned::new(0..0, DeValue::Table(DeTable::new())));
-        match entry.get_mut() {
-            DeValue::Table(inner) => table = inner,
-            _ => {
-                faults.add(&change.path.join("."), format!("`{name}` is not a section"));
-                return;
+    /// Puts an override into the tables of the file.
+    fn apply(&mut self, root: &mut DeTable<'a>, change: &'a Override) {
+        let path = change.path.join(".");
+        self.faults.set_overridden(&path);
+        // Text that is not a TOML value, such as an address or a word, is a string.
+        let value = match DeValue::parse(&change.value) {
+            Ok(value) => value.into_inner(),
+            Err(_) => DeValue::String(change.value.as_str().into()),
+        };
+        let Some((last, sections)) = change.path.split_last() else { return };
+        let mut table = root;
+        for name in sections {
+            let key = Spanned::new(0..0, name.as_str().into());
+            let entry = table.entry(key).or_insert_with(|| Spanned::new(0..0, DeValue::Table(DeTable::new())));
+            match entry.get_mut() {
+                DeValue::Table(inner) => table = inner,
+                _ => {
+                    self.faults.add(&path, format!("{name:?} is not a section"));
+                    return;
+                }
             }
         }
+        table.insert(Spanned::new(0..0, last.as_str().into()), Spanned::new(0..0, value));
+        self.overridden.insert(path, &change.value);
     }
-    table.insert(Spanned::new(0..0, last.as_str().into()), Spanned::new(0..0, value));
 }
 
-fn remember_lines(prefix: &str, table: &DeTable<'_>, text: &str, faults: &mut Faults) {
+type Key<'a> = Spanned<std::borrow::Cow<'a, str>>;
+
+/// Checks that a section accepts a key with this value.
+fn deserialize_key<S: DeserializeOwned>(key: &Key<'_>, value: &Spanned<DeValue<'_>>) -> Result<(), toml::de::Error> {
+    let mut table = DeTable::new();
+    table.insert(key.clone(), value.clone());
+    S::deserialize(toml::de::Deserializer::from(Spanned::new(0..0, table))).map(|_: S| ())
+}
+
+/// Reads a `--set` value. A scalar is also accepted as a string (`platform.agent_id=1000002`) and as the only entry of a
+/// list (`server.listen=127.0.0.1:8080`), so that a shell command needs no quotes.
+fn read_override<'a, S: DeserializeOwned>(
+    key: &Key<'a>,
+    value: &Spanned<DeValue<'a>>,
+    text: &'a str,
+) -> Result<Spanned<DeValue<'a>>, toml::de::Error> {
+    let error = match deserialize_key::<S>(key, value) {
+        Ok(()) => return Ok(value.clone()),
+        Err(error) => error,
+    };
+    if matches!(value.get_ref(), DeValue::Array(_) | DeValue::Table(_)) {
+        return Err(error);
+    }
+    let text = Spanned::new(0..0, DeValue::String(text.into()));
+    if deserialize_key::<S>(key, &list([])).is_err() {
+        return deserialize_key::<S>(key, &text).map(|()| text).map_err(|_| error);
+    }
+    // The key takes a list.
+    let entry = list([value.clone()]);
+    match deserialize_key::<S>(key, &entry) {
+        Ok(()) => Ok(entry),
+        Err(_) => {
+            let entry = list([text]);
+            deserialize_key::<S>(key, &entry).map(|()| entry)
+        }
+    }
+}
+
+fn list<'a, const N: usize>(entries: [Spanned<DeValue<'a>>; N]) -> Spanned<DeValue<'a>> {
+    let mut list = DeArray::new();
+    for entry in entries {
+        list.push(entry);
+    }
+    Spanned::new(0..0, DeValue::Array(list))
+}
+
+fn record_lines(prefix: &str, table: &DeTable<'_>, text: &str, faults: &mut Faults) {
     for (key, value) in table.iter() {
         let path = if prefix.is_empty() { key.get_ref().to_string() } else { format!("{prefix}.{}", key.get_ref()) };
-        faults.stands(&path, line_of(text, key.span().start));
+        faults.set_line(&path, line_of(text, key.span().start));
         if let DeValue::Table(inner) = value.get_ref() {
-            remember_lines(&path, inner, text, faults);
+            record_lines(&path, inner, text, faults);
         }
     }
 }
 
-/// The line, counted from one, of a place in the text.
-pub(crate) fn line_of(text: &str, place: usize) -> usize {
-    text.as_bytes().iter().take(place).filter(|byte| **byte == b'\n').count() + 1
+/// The line of a byte offset, counted from 1.
+pub(crate) fn line_of(text: &str, offset: usize) -> usize {
+    text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count() + 1
 }

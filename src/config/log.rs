@@ -1,26 +1,29 @@
-//! `[log]`
+//! `[log]`: format, level and which requests are logged.
 
 use serde::{Deserialize, Serialize};
+use tracing_subscriber::EnvFilter;
 
-/// How log lines look.
+use super::Faults;
+
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogFormat {
-    /// For people on a terminal, JSON elsewhere.
+    /// Text on a terminal, JSON elsewhere.
     Auto,
-    /// For people.
+    /// Text.
     Human,
     /// One JSON object per line.
     Json,
 }
 
-/// Which requests get a line.
+/// Which requests are logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestLines {
     /// Every request.
     All,
-    /// Those that were refused or failed.
+    /// Refused and failed requests.
     Refused,
 }
 
@@ -32,12 +35,20 @@ pub struct LogConfig {
     pub format: LogFormat,
     /// `error`, `warn`, `info`, `debug` or `trace`, or a filter such as `info,deskgate=debug`.
     pub level: String,
-    /// `all` requests get a line, or only `refused` ones.
+    /// `all` requests, or only `refused` and failed ones.
     pub requests: RequestLines,
 }
 
 impl Default for LogConfig {
     fn default() -> Self {
         Self { format: LogFormat::Auto, level: "info".to_owned(), requests: RequestLines::All }
+    }
+}
+
+impl LogConfig {
+    pub(super) fn check(&self, faults: &mut Faults) {
+        if let Err(error) = EnvFilter::try_new(&self.level) {
+            faults.add("log.level", format!("{:?} is not a log level or filter: {error}", self.level));
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! `[platform]`: the enterprise messaging platform.
+//! `[platform]`: the messaging platform through which employees sign in.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::server::local_url;
-use super::{Faults, HumanDuration};
+use super::{Faults, HumanDuration, values};
 use crate::domain::employee::CorpId;
 use crate::domain::secret::Secret;
 
-/// Which platform.
+/// Which platform is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlatformKind {
     /// WeCom.
     Wecom,
-    /// Our own simulator of WeCom; development mode only.
+    /// A simulator of WeCom, in development mode only.
     Simulated,
 }
 
@@ -27,22 +27,25 @@ pub enum PlatformKind {
 pub struct PlatformConfig {
     /// `wecom`, or `simulated` in development mode.
     pub kind: PlatformKind,
-    /// The main corporation's identifier.
+    /// The main corporation's ID (ww…).
     pub corp_id: String,
-    /// The application's `agentid`; empty: it is left out of authorize URLs.
+    /// The application's `agentid`; if empty, authorize URLs do not have one.
     pub agent_id: String,
-    /// The application's secret. Better in a file: see `secret_file`.
+    /// The application's secret. Prefer `secret_file`.
     #[serde(skip_serializing)]
     pub secret: Secret<String>,
-    /// File that holds the secret.
+    /// File with the application's secret.
     pub secret_file: PathBuf,
-    /// Where browsers are sent to authorize.
+    /// The page to which browsers are redirected to authorize.
+    #[serde(deserialize_with = "values::url")]
     pub authorize_url: Url,
-    /// The server API.
+    /// The base URL of the platform's server API.
+    #[serde(deserialize_with = "values::url")]
     pub api_url: Url,
-    /// Longest wait for one call.
+    /// Timeout of one API call.
     pub timeout: HumanDuration,
-    /// Where the simulated platform listens; port 0 picks a free one.
+    /// Address of the simulated platform; port 0 picks a free port.
+    #[serde(deserialize_with = "values::address")]
     pub simulated_listen: SocketAddr,
 }
 
@@ -67,26 +70,27 @@ impl PlatformConfig {
         match self.kind {
             PlatformKind::Simulated => {
                 if !development {
-                    faults.add("platform.kind", "the simulated platform needs server.development = true");
+                    faults.add("platform.kind", "\"simulated\" requires server.development = true");
                 }
                 if !self.simulated_listen.ip().is_loopback() {
-                    faults.add("platform.simulated_listen", "must be a loopback address");
+                    let why = format!("\"{}\" is not a loopback address", self.simulated_listen);
+                    faults.add("platform.simulated_listen", why);
                 }
             }
             PlatformKind::Wecom => {
                 if !CorpId::is_well_formed(&self.corp_id) {
-                    faults.add("platform.corp_id", "required: the corporation's identifier (ww…)");
+                    faults.add("platform.corp_id", format!("{:?} is not a corporation ID (ww…)", self.corp_id));
                 }
                 let in_file = !self.secret_file.as_os_str().is_empty();
                 match (self.secret.reveal().is_empty(), in_file) {
                     (true, false) => {
-                        faults.add("platform.secret_file", "required: a file with the application's secret")
+                        faults.add("platform.secret_file", "required: the path of a file with the application's secret")
                     }
-                    (false, true) => faults.add("platform.secret", "give either secret or secret_file, not both"),
+                    (false, true) => faults.add("platform.secret", "set either secret or secret_file, not both"),
                     (false, false) => {}
                     (true, true) => {
                         if let Err(error) = std::fs::metadata(&self.secret_file) {
-                            let why = format!("{}: {error}", self.secret_file.display());
+                            let why = format!("{:?} cannot be read: {error}", self.secret_file);
                             faults.add("platform.secret_file", why);
                         }
                     }
@@ -94,14 +98,14 @@ impl PlatformConfig {
                 for (key, url) in [("platform.authorize_url", &self.authorize_url), ("platform.api_url", &self.api_url)]
                 {
                     if url.scheme() != "https" && !development {
-                        faults.add(key, "must be https outside development mode");
+                        faults.add(key, format!("\"{url}\" must use https outside development mode"));
                     }
                 }
             }
         }
     }
 
-    /// The application's secret, from wherever it is kept.
+    /// Returns the application's secret, from `secret_file` if that is set.
     pub fn read_secret(&self) -> std::io::Result<Secret<String>> {
         if self.secret_file.as_os_str().is_empty() {
             return Ok(self.secret.clone());
@@ -109,7 +113,12 @@ impl PlatformConfig {
         Ok(Secret::new(std::fs::read_to_string(&self.secret_file)?.trim().to_owned()))
     }
 
-    /// The main corporation; the simulator's own when none is set.
+    /// The application's `agentid`, if one is set.
+    pub fn agent(&self) -> Option<String> {
+        (!self.agent_id.is_empty()).then(|| self.agent_id.clone())
+    }
+
+    /// The main corporation; without `corp_id` the simulator's.
     pub fn main_corp(&self) -> CorpId {
         match self.kind {
             PlatformKind::Simulated if self.corp_id.is_empty() => CorpId::new("wwdemo"),

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RulesConfig {
-    /// The folder of rule files; every `*.toml` in it is read.
+    /// Folder of the rule files; every `*.toml` in it is loaded.
     pub dir: PathBuf,
-    /// Whether rules are loaded again when a file of the folder changes, as on SIGHUP.
+    /// Reload when a rule file changes, as on SIGHUP.
     pub watch: bool,
 }
 

@@ -1,4 +1,4 @@
-//! `[server]`: where the gateway listens and who it is.
+//! `[server]`: addresses, public URL, data directory and TLS.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -7,32 +7,36 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::{Faults, HumanDuration};
+use super::{Faults, HumanDuration, values};
 use crate::domain::language::Language;
 
 /// `[server]`
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServerConfig {
-    /// Addresses for clients. Loopback by default: nothing is open to others by accident.
+    /// Client addresses. Loopback by default, so that nothing is exposed by accident.
+    #[serde(deserialize_with = "values::addresses")]
     pub listen: Vec<SocketAddr>,
-    /// Address for `/metrics`; never the clients' one, so that monitoring is not public.
+    /// Address of `/metrics`. Separate from `listen`, so that monitoring is not public.
+    #[serde(deserialize_with = "values::address")]
     pub admin_listen: SocketAddr,
-    /// The address under which browsers and phones reach us; goes into QR codes and redirects.
+    /// URL under which browsers and phones reach the gateway; used in QR codes and redirects.
+    #[serde(deserialize_with = "values::url")]
     pub public_url: Url,
-    /// Peers whose `X-Forwarded-For` and `X-Request-Id` are believed.
+    /// Proxies whose `X-Forwarded-For` and `X-Request-Id` are trusted.
+    #[serde(deserialize_with = "values::networks")]
     pub trusted_proxies: Vec<IpNet>,
-    /// Opens the development routes and the simulated platform. Only on loopback.
+    /// Enables the development routes and allows the simulated platform. Requires loopback addresses.
     pub development: bool,
-    /// Where keys and the embedded databases live.
+    /// Directory of keys and embedded databases. Only one gateway can use it.
     pub data_dir: PathBuf,
-    /// The language of messages for callers that name none.
+    /// Language of messages for clients that do not ask for one.
     pub language: Language,
     /// Worker threads; 0 means one per core.
     pub threads: usize,
-    /// How long open requests may take to end after SIGTERM.
+    /// Drain timeout: how long open requests may take after SIGTERM.
     pub drain: HumanDuration,
-    /// Certificate and key for `listen`; without them it speaks plain HTTP.
+    /// Certificate and key for `listen`; without them it serves plain HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsConfig>,
 }
@@ -43,16 +47,16 @@ pub struct ServerConfig {
 pub struct TlsConfig {
     /// PEM file of the certificate chain.
     pub cert_file: PathBuf,
-    /// PEM file of its private key.
+    /// PEM file of the private key.
     pub key_file: PathBuf,
 }
 
-/// Whether the development routes answer.
+/// Whether the development routes are enabled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Development {
-    /// They do.
+    /// `server.development = true`.
     On,
-    /// They refuse.
+    /// The development routes refuse every request.
     Off,
 }
 
@@ -77,33 +81,33 @@ impl Default for ServerConfig {
     }
 }
 
-/// Parses an address written in this source.
+/// Parses a URL literal of this source.
 #[allow(clippy::expect_used)]
 pub(super) fn local_url(text: &str) -> Url {
     // Only called with the literals of the defaults, which the tests of this module parse.
-    Url::parse(text).expect("a literal address")
+    Url::parse(text).expect("a URL literal")
 }
 
 impl ServerConfig {
-    /// Whether development mode is on.
+    /// Development mode as an enum.
     pub fn development_mode(&self) -> Development {
         if self.development { Development::On } else { Development::Off }
     }
 
     pub(super) fn check(&self, faults: &mut Faults) {
         if self.listen.is_empty() {
-            faults.add("server.listen", "name at least one address");
+            faults.add("server.listen", "[] has no address; set at least one");
         }
         let scheme = self.public_url.scheme();
         if (scheme != "http" && scheme != "https") || self.public_url.host_str().is_none() {
-            faults.add("server.public_url", "must be an http or https address");
+            faults.add("server.public_url", format!("\"{}\" is not an http or https URL", self.public_url));
         } else if self.public_url.path() != "/" || self.public_url.query().is_some() {
-            faults.add("server.public_url", "must be an origin: no path, no query");
+            faults.add("server.public_url", format!("\"{}\" must not have a path or a query", self.public_url));
         }
         if self.development {
             for address in self.listen.iter().chain([&self.admin_listen]) {
                 if !address.ip().is_loopback() {
-                    let why = format!("development mode listens on loopback only, not on {address}");
+                    let why = format!("true requires loopback addresses, and \"{address}\" is not one");
                     faults.add("server.development", why);
                 }
             }

@@ -1,4 +1,4 @@
-//! `[token]`, `[ticket]`, `[qr]`, `[oauth2]`, `[bind]`, `[agents]`, `[otp]`: how people sign in and what they get.
+//! `[token]`, `[ticket]`, `[qr]`, `[oauth2]`, `[bind]`, `[agents]`, `[otp]`: how employees sign in and which tokens they get.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{Faults, HumanDuration};
 
-/// How access tokens are signed.
+fn too_short(duration: HumanDuration, minimum: &str) -> String {
+    format!("\"{duration}\" is too short; use at least \"{minimum}\"")
+}
+
+/// The signature algorithm of access tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TokenAlgorithm {
     /// Ed25519.
@@ -19,18 +23,17 @@ pub enum TokenAlgorithm {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TokenConfig {
-    /// `EdDSA` or `ES256`.
+    /// `EdDSA` or `ES256`, for new keys.
     pub algorithm: TokenAlgorithm,
-    /// How long a token is good. A working day: people sign in once.
+    /// Token lifetime. A working day, so that employees sign in once a day.
     pub lifetime: HumanDuration,
-    /// How long a new key is published before it signs (`deskgate key rotate`): others keep our public keys for up
-    /// to 5 min.
+    /// How long a new key is published before it signs (`deskgate key rotate`). Verifiers cache our JWKS for up to 5 min.
     pub key_lead: HumanDuration,
-    /// How long a replaced key's tokens are still good. As long as `lifetime`, nobody is signed out by a rotation.
+    /// How long tokens of a replaced key stay valid. At least `lifetime`, so that a rotation signs no one out.
     pub key_grace: HumanDuration,
-    /// By how much clocks may differ.
+    /// Tolerated clock difference.
     pub leeway: HumanDuration,
-    /// Most sessions kept in memory; the store has the rest.
+    /// Size of the session cache; further sessions are read from the store.
     pub cache: usize,
 }
 
@@ -50,13 +53,14 @@ impl Default for TokenConfig {
 impl TokenConfig {
     pub(super) fn check(&self, faults: &mut Faults) {
         if self.lifetime < HumanDuration::seconds(1) {
-            faults.add("token.lifetime", "must be at least 1s");
+            faults.add("token.lifetime", too_short(self.lifetime, "1s"));
         }
         if self.leeway > HumanDuration::seconds(300) {
-            faults.add("token.leeway", "must be at most 5m: it lets expired tokens in");
+            let why = format!("\"{}\" is too long; use at most \"5m\", because it accepts expired tokens", self.leeway);
+            faults.add("token.leeway", why);
         }
         if self.cache == 0 {
-            faults.add("token.cache", "must be at least 1");
+            faults.add("token.cache", "0 would cache no session; use at least 1");
         }
     }
 }
@@ -65,11 +69,11 @@ impl TokenConfig {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TicketConfig {
-    /// How long a code can be scanned. Short: whoever holds the ticket can collect the token.
+    /// How long a QR code can be scanned. Short, because the holder of the ticket can collect the token.
     pub lifetime: HumanDuration,
-    /// Longest `wait` of a poll; below the 30 s at which common proxies give up.
+    /// Longest long poll; below the 30 s at which common proxies time out.
     pub longest_wait: HumanDuration,
-    /// What the sign-in page waits between two polls.
+    /// Pause of the sign-in page between two polls.
     pub poll_interval: HumanDuration,
 }
 
@@ -86,21 +90,22 @@ impl Default for TicketConfig {
 impl TicketConfig {
     pub(super) fn check(&self, faults: &mut Faults) {
         if self.lifetime < HumanDuration::seconds(1) {
-            faults.add("ticket.lifetime", "must be at least 1s");
+            faults.add("ticket.lifetime", too_short(self.lifetime, "1s"));
         }
         if self.longest_wait > HumanDuration::seconds(25) {
-            faults.add("ticket.longest_wait", "must be at most 25s");
+            let why = format!("\"{}\" is too long; use at most \"25s\"", self.longest_wait);
+            faults.add("ticket.longest_wait", why);
         }
     }
 }
 
-/// What a scan needs to become a sign-in.
+/// What confirms a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QrConfirm {
-    /// A tap on the phone.
+    /// The employee taps a button on the phone.
     Tap,
-    /// Nothing more.
+    /// The scan itself.
     Auto,
 }
 
@@ -108,7 +113,7 @@ pub enum QrConfirm {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct QrConfig {
-    /// `tap` shows the phone who is asking; `auto` signs in at the scan, also when somebody else shows the code.
+    /// `tap` asks on the phone before it signs in; `auto` signs in at the scan, even if an attacker shows the code.
     pub confirm: QrConfirm,
 }
 
@@ -118,13 +123,13 @@ impl Default for QrConfig {
     }
 }
 
-/// Whether the callback wants the cookie that the flow began with. In the file: `true` or `false`.
+/// Whether a callback must carry the flow cookie. In the file: `true` or `false`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "bool", into = "bool")]
 pub enum FlowCookie {
-    /// Refuse a callback without it.
+    /// A callback without it is refused.
     Required,
-    /// Let it through, to the page of the user's role.
+    /// A callback without it is accepted and redirects to the client of the employee's role.
     Optional,
 }
 
@@ -144,10 +149,10 @@ impl From<FlowCookie> for bool {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Oauth2Config {
-    /// Whether a callback must come from the browser that asked for the authorize URL. `false` lets
-    /// in links from the platform's workbench, and with them a sign-in that somebody else began.
+    /// Whether a callback must come from the browser that requested the authorize URL. `false` allows links from the
+    /// platform's workbench, and with them login CSRF.
     pub require_flow_cookie: FlowCookie,
-    /// How long a person may take at the platform.
+    /// How long an employee may take to authorize.
     pub flow_lifetime: HumanDuration,
 }
 
@@ -160,16 +165,16 @@ impl Default for Oauth2Config {
 impl Oauth2Config {
     pub(super) fn check(&self, faults: &mut Faults) {
         if self.flow_lifetime < HumanDuration::seconds(1) {
-            faults.add("oauth2.flow_lifetime", "must be at least 1s");
+            faults.add("oauth2.flow_lifetime", too_short(self.flow_lifetime, "1s"));
         }
     }
 }
 
-/// What binding asks for beyond an employee id.
+/// The proof that binding requires beside an employee ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BindProof {
-    /// Nothing: whoever knows an employee id gets a token.
+    /// None: anyone who knows an employee ID gets a token.
     None,
     /// The cookie of a platform sign-in that matched no employee.
     Platform,
@@ -179,7 +184,7 @@ pub enum BindProof {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BindConfig {
-    /// `platform`, or `none`: the specification to the letter, for closed networks and development only.
+    /// `platform`, or `none` as the specification says, for closed networks and development only.
     pub proof: BindProof,
 }
 
@@ -225,13 +230,13 @@ pub struct AgentsConfig {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct OtpConfig {
-    /// How long a session stays stepped up after a code.
+    /// How long a session stays stepped up after a one-time password.
     pub valid_for: HumanDuration,
-    /// What people see beside the code on their device.
+    /// Name of this service in the authenticator app.
     pub issuer: String,
-    /// File with the 32 bytes, in base64, that close secrets at rest; without one a key is made in `data_dir`.
+    /// File with the key, 32 bytes in base64, that encrypts secrets at rest; if empty, a key is generated in `data_dir`.
     pub key_file: PathBuf,
-    /// Files of keys that were used before: a start closes anew, with `key_file`, what these have closed.
+    /// Keys that `key_file` has replaced: at start, their secrets are encrypted again with `key_file`.
     pub old_key_files: Vec<PathBuf>,
 }
 
@@ -249,11 +254,14 @@ impl Default for OtpConfig {
 impl OtpConfig {
     pub(super) fn check(&self, faults: &mut Faults) {
         if self.valid_for > HumanDuration::seconds(3600) {
-            faults
-                .add("otp.valid_for", "must be at most 1h: it is how long a stolen session may do the most dangerous");
+            let why = format!(
+                "\"{}\" is too long; use at most \"1h\", because a stolen session stays stepped up",
+                self.valid_for
+            );
+            faults.add("otp.valid_for", why);
         }
         if self.issuer.trim().is_empty() {
-            faults.add("otp.issuer", "must not be empty: people could not tell the entry on their device");
+            faults.add("otp.issuer", "must not be empty: authenticator apps show it beside the code");
         }
     }
 }

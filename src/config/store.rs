@@ -21,7 +21,7 @@ impl Default for StoreConfig {
 impl StoreConfig {
     pub(super) fn check(&self, faults: &mut Faults) {
         if self.url != "embedded" {
-            faults.add("store.url", "only \"embedded\" is supported");
+            faults.add("store.url", format!("{:?} is not supported; use \"embedded\"", self.url));
         }
     }
 }

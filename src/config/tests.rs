@@ -1,24 +1,72 @@
 use super::*;
 
+fn parse(overrides: &[&str]) -> Vec<Override> {
+    overrides.iter().map(|text| text.parse().expect("override")).collect()
+}
+
 fn faults(text: &str, overrides: &[&str]) -> Vec<String> {
-    let overrides: Vec<Override> = overrides.iter().map(|text| text.parse().expect("override")).collect();
-    let found = load_text("c.toml", text, &overrides).err().unwrap_or_default();
+    let found = load_text("c.toml", text, &parse(overrides)).err().unwrap_or_default();
     found.iter().map(ToString::to_string).collect()
 }
 
-/// What `wecom` needs, so that the tests below see only their own faults.
-const SOUND: &str = "[platform]\ncorp_id = \"ww1\"\nsecret = \"s\"\n";
+/// The settings that `wecom` requires, so that tests see only their own faults.
+const VALID: &str = "[platform]\ncorp_id = \"ww1\"\nsecret = \"s\"\n";
 
 #[test]
 fn all_faults_are_reported_at_once_with_their_lines() {
-    let text = "[server]\nlisten = [\"nowhere\"]\nlistenn = 1\n\n[token]\nlifetime = \"8 hours\"\n\n[nonsense]\n";
-    let found = faults(text, &["ticket.lifetime=soon"]);
+    let text = "[server]\nlisten = [\"nowhere\"]\nlistenn = 1\n\n[token]\nlifetime = \"8 hours\"\n\n[nonsense]\n\n";
+    let found = faults(&format!("{text}{VALID}"), &["ticket.lifetime=soon"]);
     assert_eq!(found.len(), 5, "{found:#?}");
-    assert!(found[0].starts_with("c.toml:2: server.listen: "), "{}", found[0]);
+    assert!(found[0].starts_with("c.toml:2: server.listen: \"nowhere\" is not an address"), "{}", found[0]);
     assert!(found[1].starts_with("c.toml:3: server.listenn: unknown field"), "{}", found[1]);
-    assert!(found[2].starts_with("c.toml:6: token.lifetime: `8 hours` is not a length of time"), "{}", found[2]);
-    assert!(found[3].starts_with("c.toml:8: nonsense: there is no such section"), "{}", found[3]);
-    assert!(found[4].starts_with("--set: ticket.lifetime: "), "{}", found[4]);
+    assert!(found[2].starts_with("c.toml:6: token.lifetime: \"8 hours\" is not a duration"), "{}", found[2]);
+    assert!(found[3].starts_with("c.toml:8: nonsense: unknown section"), "{}", found[3]);
+    assert!(found[4].starts_with("--set: ticket.lifetime: \"soon\" is not a duration"), "{}", found[4]);
+}
+
+#[test]
+fn a_bad_value_does_not_hide_a_contradiction_in_another_section() {
+    let text = "[server]\nlisten = [\"nowhere\"]\n\n[token]\ncache = 0\n\n[platform]\nkind = \"simulated\"\n";
+    let found = faults(text, &[]);
+    let keys = ["server.listen", "token.cache", "platform.kind"];
+    assert_eq!(found.len(), keys.len(), "{found:#?}");
+    for key in keys {
+        assert!(found.iter().any(|fault| fault.contains(key)), "{key}: {found:#?}");
+    }
+}
+
+#[test]
+fn a_section_with_a_bad_key_is_not_checked_with_the_default_in_its_place() {
+    for text in ["[platform]\nkind = \"wecomm\"\n", "[platform]\ncorp_idd = \"ww1\"\nsecret = \"s\"\n"] {
+        let found = faults(text, &[]);
+        assert_eq!(found.len(), 1, "{found:#?}");
+    }
+}
+
+#[test]
+fn faults_quote_the_value() {
+    let table: &[(&str, &str)] = &[
+        ("[server]\nlisten = [\"foo\"]\n", "server.listen: \"foo\" is not an address"),
+        ("[server]\nlisten = [8080]\n", "server.listen: invalid type: 8080, expected an address"),
+        ("[server]\nadmin_listen = \"foo\"\n", "server.admin_listen: \"foo\" is not an address"),
+        ("[server]\npublic_url = \"desk\"\n", "server.public_url: \"desk\" is not a URL"),
+        ("[server]\npublic_url = \"ftp://desk\"\n", "server.public_url: \"ftp://desk/\" is not an http or https URL"),
+        ("[server]\ntrusted_proxies = [\"lan\"]\n", "server.trusted_proxies: \"lan\" is not a network"),
+        ("[server]\nthreads = \"many\"\n", "server.threads: invalid type: string \"many\""),
+        ("[server]\ndrain = 30\n", "server.drain: 30 has no unit; write \"30s\""),
+        ("[limits]\nheaders = 5\n", "limits.headers: 5 is not between 10 and 256"),
+        ("[limits]\nidle = \"10ms\"\n", "limits.idle: \"10ms\" is too short"),
+        ("[token]\nleeway = \"1h\"\n", "token.leeway: \"1h\" is too long"),
+        ("[bind]\nproof = \"perhaps\"\n", "bind.proof: unknown variant `perhaps`"),
+        ("[store]\nurl = \"etcd://x\"\n", "store.url: \"etcd://x\" is not supported"),
+        ("[log]\nlevel = \"a=b=c\"\n", "log.level: \"a=b=c\" is not a log level"),
+        ("[upstreams.desk]\naddresses = [\"desk\"]\n", "upstreams.desk.addresses: \"desk\" is not an address"),
+        ("[upstreams.\"a b\"]\naddresses = [\"127.0.0.1:1\"]\n", "upstreams.a b: \"a b\" is not a valid name"),
+    ];
+    for (text, expected) in table {
+        let found = faults(&format!("{text}\n{VALID}"), &[]);
+        assert!(found.len() == 1 && found[0].contains(expected), "{expected}: {found:#?}");
+    }
 }
 
 #[test]
@@ -39,7 +87,7 @@ fn contradictions_are_faults() {
         ("a client without its slash", "[clients]\nh5 = \"http://h/h5\"\n", "clients.h5: "),
         ("an upstream without address", "[upstreams.desk]\nretries = 1\n", "upstreams.desk.addresses: "),
         ("no secret", "[platform]\ncorp_id = \"ww1\"\n", "platform.secret_file: "),
-        ("a foreign store", "[store]\nurl = \"etcd://x\"\n", "store.url: "),
+        ("an unknown store", "[store]\nurl = \"etcd://x\"\n", "store.url: "),
     ];
     for (case, text, expected) in table {
         let found = faults(text, &[]);
@@ -49,18 +97,15 @@ fn contradictions_are_faults() {
 
 #[test]
 fn every_kind_of_value_can_be_set_on_the_command_line() {
-    let overrides: Vec<Override> = [
+    let overrides = parse(&[
         "server.listen=[\"127.0.0.1:0\", \"[::1]:0\"]",
         "server.admin_listen=127.0.0.1:0",
         "server.threads=3",
         "websocket.query_token=false",
         "token.lifetime=2s",
         "upstreams.desk.addresses=[\"127.0.0.1:1\"]",
-    ]
-    .iter()
-    .map(|text| text.parse().expect("override"))
-    .collect();
-    let config = load_text("c.toml", SOUND, &overrides).expect("sound");
+    ]);
+    let config = load_text("c.toml", VALID, &overrides).expect("valid");
     assert_eq!(config.server.listen.len(), 2);
     assert_eq!(config.server.admin_listen.port(), 0);
     assert_eq!(config.server.threads, 3);
@@ -70,8 +115,49 @@ fn every_kind_of_value_can_be_set_on_the_command_line() {
 }
 
 #[test]
+fn a_bare_word_or_number_on_the_command_line_sets_a_list_of_one_entry_or_a_string() {
+    let overrides = parse(&[
+        "server.listen=127.0.0.1:8081",
+        "server.trusted_proxies=\"10.0.0.0/8\"",
+        "otp.old_key_files=7",
+        "platform.agent_id=1000002",
+        "upstreams.desk.addresses=127.0.0.1:1",
+    ]);
+    let config = load_text("c.toml", VALID, &overrides).expect("valid");
+    assert_eq!(config.server.listen, ["127.0.0.1:8081".parse().expect("an address")]);
+    assert_eq!(config.server.trusted_proxies, ["10.0.0.0/8".parse().expect("a network")]);
+    assert_eq!(config.otp.old_key_files, [std::path::PathBuf::from("7")]);
+    assert_eq!(config.platform.agent_id, "1000002");
+    assert_eq!(config.upstreams["desk"].addresses.len(), 1);
+}
+
+#[test]
+fn a_bad_value_on_the_command_line_is_quoted() {
+    let table: &[(&str, &str)] = &[
+        ("server.listen=foo", "--set: server.listen: \"foo\" is not an address"),
+        ("server.listen=8080", "--set: server.listen: \"8080\" is not an address"),
+        ("server.listen=[\"foo\"]", "--set: server.listen: \"foo\" is not an address"),
+        ("server.drain=30", "--set: server.drain: 30 has no unit"),
+        ("server.threads=many", "--set: server.threads: invalid type: string \"many\""),
+        ("server.lisen=foo", "--set: server.lisen: unknown field"),
+    ];
+    for (change, expected) in table {
+        let found = faults(VALID, &[change]);
+        assert!(found.len() == 1 && found[0].starts_with(expected), "{change}: {found:#?}");
+    }
+    let error = "server=1".parse::<Override>().expect_err("no key");
+    assert_eq!(error, "\"server=1\" is not of the form section.key=value");
+}
+
+#[test]
+fn a_list_in_a_file_is_written_as_a_list() {
+    let found = faults(&format!("[server]\nlisten = \"127.0.0.1:8080\"\n{VALID}"), &[]);
+    assert!(found.len() == 1 && found[0].contains("server.listen: "), "{found:#?}");
+}
+
+#[test]
 fn a_secret_never_shows_in_debug_output_or_serialised_form() {
-    let config = load_text("c.toml", SOUND.replace("\"s\"", "\"hunter2\"").as_str(), &[]).expect("sound");
+    let config = load_text("c.toml", VALID.replace("\"s\"", "\"hunter2\"").as_str(), &[]).expect("valid");
     assert!(!format!("{config:?}").contains("hunter2"));
     assert!(!toml::to_string(&config).expect("toml").contains("hunter2"));
 }

@@ -4,21 +4,22 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Faults, HumanDuration};
+use super::{Faults, HumanDuration, values};
 
 /// `[upstreams.NAME]`
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct UpstreamConfig {
-    /// Where it listens; requests go to them in turn.
+    /// Addresses of the service; requests are distributed round-robin.
+    #[serde(deserialize_with = "values::addresses")]
     pub addresses: Vec<SocketAddr>,
-    /// Longest wait for a connection (1502).
+    /// Timeout to connect (1502).
     pub connect_timeout: HumanDuration,
-    /// Longest wait for the answer to begin, and between two pieces of it (1504).
+    /// Timeout until the response head, and between two reads of the body (1504).
     pub answer_timeout: HumanDuration,
-    /// How long an unused connection is kept.
+    /// Keep-alive timeout of unused connections.
     pub idle: HumanDuration,
-    /// Further tries when a connection cannot be made, each on the next address.
+    /// Retries after a failed connect, each on the next address.
     pub retries: usize,
 }
 
@@ -38,13 +39,13 @@ impl UpstreamConfig {
     pub(super) fn check(&self, name: &str, faults: &mut Faults) {
         let key = format!("upstreams.{name}");
         if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b)) {
-            faults.add(&key, "an upstream's name has letters, digits, `_` and `-` only");
+            faults.add(&key, format!("{name:?} is not a valid name; use letters, digits, `_` and `-`"));
         }
         if self.addresses.is_empty() {
-            faults.add(&format!("{key}.addresses"), "name at least one address");
+            faults.add(&format!("{key}.addresses"), "required: set at least one address");
         }
         if self.retries > 3 {
-            faults.add(&format!("{key}.retries"), "must be at most 3");
+            faults.add(&format!("{key}.retries"), format!("{} is too many; use at most 3", self.retries));
         }
     }
 }

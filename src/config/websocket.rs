@@ -1,17 +1,17 @@
-//! `[websocket]`
+//! `[websocket]`: handshakes and closing.
 
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::HumanDuration;
+use super::{HumanDuration, values};
 
-/// Whether a token may stand in the query of a WebSocket handshake. In the file: `true` or `false`.
+/// Whether `?token=` of a WebSocket handshake is read. In the file: `true` or `false`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "bool", into = "bool")]
 pub enum QueryToken {
-    /// Read it, and count it.
+    /// It is read and counted in a metric.
     Accepted,
-    /// Do not read it.
+    /// It is ignored.
     Refused,
 }
 
@@ -31,13 +31,14 @@ impl From<QueryToken> for bool {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WebSocketConfig {
-    /// The older clients' `?token=`. Counted in a metric, because it is to go away.
+    /// Accept `?token=` of older clients. Each use is counted in a metric, because it is deprecated.
     pub query_token: QueryToken,
-    /// Pages from these origins may open sockets, beside our own and the clients'.
+    /// Origins that may open WebSockets, in addition to our own and those of `[clients]`.
+    #[serde(deserialize_with = "values::urls")]
     pub origins: Vec<Url>,
-    /// Longest wait for the upstream's answer to a handshake.
+    /// Timeout of the upstream's handshake response.
     pub handshake: HumanDuration,
-    /// How long a closed socket may take to go away before it is cut.
+    /// How long a WebSocket may take to complete its closing handshake before its connection is closed.
     pub close_grace: HumanDuration,
 }
 

@@ -1,4 +1,4 @@
-//! The audit log: what was done to accounts and sessions, and by whom. Sign-ins are in the login log.
+//! The audit log: changes to accounts and sessions, and who made them. Sign-ins are in the login log.
 
 use std::time::Duration;
 
@@ -7,55 +7,55 @@ use async_trait::async_trait;
 use super::DirectoryError;
 use crate::domain::clock::Timestamp;
 
-/// What is done.
+/// The kind of an audited action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// The owner ends the session that they act with.
+    /// The employee ended the current session.
     Logout,
-    /// The owner ends another one of theirs.
+    /// The employee ended another of their sessions.
     EndSession,
-    /// A one-time password steps a session up.
+    /// A one-time password stepped a session up.
     StepUp,
-    /// Another of the held roles becomes the active one.
+    /// The active role was switched.
     SwitchRole,
-    /// A secret for a one-time-password device is given out.
+    /// A one-time-password secret was issued.
     OtpSetup,
-    /// A device is bound.
+    /// A one-time-password device was bound.
     OtpBind,
-    /// A device is taken away.
+    /// An administrator removed a one-time-password device.
     OtpReset,
-    /// A local password is set.
+    /// A local password was set.
     SetPassword,
-    /// A role is given.
+    /// An administrator assigned a role.
     GrantRole,
-    /// A role is taken.
+    /// An administrator removed a role.
     TakeRole,
-    /// Every session of an employee is ended.
+    /// An administrator ended every session of an employee.
     EndSessions,
-    /// An operator's order on the machine; the detail says which.
+    /// An operator's command; the detail names it.
     OperatorCommand,
 }
 
 impl Event {
-    /// For people who read the log.
-    pub fn words(self) -> &'static str {
+    /// The log message.
+    pub fn message(self) -> &'static str {
         match self {
             Event::Logout => "logged out",
-            Event::EndSession => "ended another of their sessions",
-            Event::StepUp => "stepped a session up",
+            Event::EndSession => "ended another session",
+            Event::StepUp => "stepped up",
             Event::SwitchRole => "switched the active role",
-            Event::OtpSetup => "asked for a one-time-password secret",
+            Event::OtpSetup => "requested a one-time-password secret",
             Event::OtpBind => "bound a one-time-password device",
-            Event::OtpReset => "an administrator reset a one-time-password device",
+            Event::OtpReset => "administrator removed a one-time-password device",
             Event::SetPassword => "set a local password",
-            Event::GrantRole => "an administrator gave a role",
-            Event::TakeRole => "an administrator took a role",
-            Event::EndSessions => "an administrator ended all sessions",
-            Event::OperatorCommand => "an operator gave an order",
+            Event::GrantRole => "administrator granted a role",
+            Event::TakeRole => "administrator revoked a role",
+            Event::EndSessions => "administrator ended all sessions",
+            Event::OperatorCommand => "operator command",
         }
     }
 
-    /// As the table and the log spell it.
+    /// The name in the table and in the log.
     pub fn as_str(self) -> &'static str {
         match self {
             Event::Logout => "logout",
@@ -74,56 +74,56 @@ impl Event {
     }
 }
 
-/// One line of the audit log.
+/// An audit record to be written.
 #[derive(Debug, Clone, Copy)]
 pub struct AuditRecord<'a> {
-    /// The corporation of whose account it is; empty where it is nobody's.
+    /// The corporation of the affected account; empty if no account is affected.
     pub corp_id: &'a str,
-    /// Whose account it is.
+    /// The employee of the affected account.
     pub employee_id: &'a str,
-    /// What is done.
+    /// The action.
     pub event: Event,
-    /// An employee, or `uid 1000` for a user of the machine.
+    /// The actor: an employee id, or `uid 1000` for an operator.
     pub by: &'a str,
-    /// The session that acts; empty for a user of the machine.
+    /// The actor's session; empty for an operator.
     pub session_id: &'a str,
-    /// Which role, which session, which order.
+    /// The role, session or command.
     pub detail: &'a str,
 }
 
-/// The same, read back.
+/// A stored audit record.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct AuditEntry {
-    /// When.
+    /// When it was written.
     pub at: Timestamp,
-    /// The corporation of whose account it is.
+    /// The corporation of the affected account.
     pub corp_id: String,
-    /// Whose account it is.
+    /// The employee of the affected account.
     pub employee_id: String,
-    /// What was done.
+    /// The action.
     pub event: String,
-    /// By whom.
+    /// The actor.
     pub by: String,
-    /// The session that acted.
+    /// The actor's session.
     pub session_id: String,
-    /// Which role, which session, which order.
+    /// The role, session or command.
     pub detail: String,
-    /// Why it came to nothing; empty as long as nothing is known against it: a line stands before the record.
+    /// Why the action failed; empty if no failure is known. The record is written before the action.
     pub refused: String,
 }
 
-/// Keeps it.
+/// Writes and reads the audit log.
 #[async_trait]
 pub trait AuditLog: Send + Sync {
-    /// Puts a record down; `refused` says why it came to nothing, if that is known. Tells the line's id.
+    /// Writes a record and returns its id; `refused` is the reason if the action already failed.
     async fn append_audit_record(&self, record: AuditRecord<'_>, refused: &str) -> Result<String, DirectoryError>;
 
-    /// Puts down why the record of a line came to nothing.
+    /// Marks a record as failed, with the reason.
     async fn mark_audit_record_failed(&self, id: &str, refused: &str) -> Result<(), DirectoryError>;
 
-    /// The audit_entries, of one employee's account or of all, newest first, at most `limit`.
+    /// At most `limit` records of one account or of all, newest first.
     async fn audit_entries(&self, employee_id: Option<&str>, limit: usize) -> Result<Vec<AuditEntry>, DirectoryError>;
 
-    /// Removes what is older than `kept`.
+    /// Deletes records older than `kept`.
     async fn prune_audit_log(&self, kept: Duration) -> Result<(), DirectoryError>;
 }

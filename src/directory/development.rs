@@ -1,51 +1,61 @@
-//! The people of development mode, as the contract names them. Their names and departments are the
-//! simulated platform's, so that a sign-in through it changes nothing.
+//! The employees of development mode, as the contract names them. Names and departments equal the simulated platform's,
+//! so that a sign-in through it changes nothing.
 
-/// Their corporation.
+/// The development corporation.
 pub(super) const CORP: &str = "wwdemo";
 
-/// One of them.
-pub(super) struct Person {
+/// A development employee.
+pub(super) struct DevelopmentEmployee {
     pub(super) employee_id: &'static str,
     pub(super) name: &'static str,
     pub(super) department: &'static str,
     pub(super) roles: &'static [&'static str],
-    /// The role of their agent record, if they have one.
+    /// The role of the agent record, if there is one.
     pub(super) agent: Option<&'static str>,
 }
 
-/// All of them.
-pub(super) const PEOPLE: &[Person] = &[
-    Person { employee_id: "u1001", name: "王小明", department: "Sales", roles: &["user"], agent: None },
-    Person {
+/// All development employees.
+pub(super) const EMPLOYEES: &[DevelopmentEmployee] = &[
+    DevelopmentEmployee { employee_id: "u1001", name: "王小明", department: "Sales", roles: &["user"], agent: None },
+    DevelopmentEmployee {
         employee_id: "a2001",
         name: "Alice Chen",
         department: "IT",
         roles: &["agent", "user"],
         agent: Some("agent"),
     },
-    Person {
-        employee_id: "s3001", name: "李静", department: "IT", roles: &["supervisor"], agent: Some("supervisor")
+    DevelopmentEmployee {
+        employee_id: "s3001",
+        name: "李静",
+        department: "IT",
+        roles: &["supervisor"],
+        agent: Some("supervisor"),
     },
-    Person { employee_id: "c4001", name: "Carlos Ortiz", department: "Security", roles: &["security"], agent: None },
-    Person {
+    DevelopmentEmployee {
+        employee_id: "c4001",
+        name: "Carlos Ortiz",
+        department: "Security",
+        roles: &["security"],
+        agent: None,
+    },
+    DevelopmentEmployee {
         employee_id: "m5001",
         name: "周敏",
         department: "IT",
         roles: &["admin", "agent", "user"],
         agent: Some("admin"),
     },
-    Person { employee_id: "n6001", name: "Nora Lind", department: "财务部", roles: &[], agent: None },
+    DevelopmentEmployee { employee_id: "n6001", name: "Nora Lind", department: "财务部", roles: &[], agent: None },
 ];
 
 #[cfg(test)]
 mod tests {
-    use super::PEOPLE;
+    use super::EMPLOYEES;
     use crate::platform::simulated::members;
 
     #[test]
     fn the_directory_and_the_simulated_platform_know_the_same_people() {
-        for person in PEOPLE {
+        for person in EMPLOYEES {
             let member = members().iter().find(|member| member.userid == person.employee_id).expect("a member");
             assert_eq!((person.name, person.department), (member.name, member.department));
         }

@@ -1,4 +1,4 @@
-//! What people prove themselves with beside the platform: one-time-password devices, and how often they were tried.
+//! Second factors: one-time-password devices, agents' local passwords and the lockouts of both.
 
 use std::time::Duration;
 
@@ -13,63 +13,63 @@ use crate::domain::secret::Secret;
 use crate::domain::session::Version;
 use crate::domain::write::WriteOutcome;
 
-/// Whose.
+/// The account that an operation concerns.
 #[derive(Debug, Clone, Copy)]
 pub struct Account<'a> {
-    /// Their corporation.
+    /// The employee's corporation.
     pub corp_id: &'a CorpId,
-    /// Who.
+    /// The employee's id there.
     pub employee_id: &'a EmployeeId,
 }
 
-/// An employee's one-time-password device. Secrets are closed in the vault: the directory cannot read them.
+/// An employee's one-time-password device. Secrets are encrypted: the directory cannot read them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OtpDevice {
-    /// The secret that is in use, once bound.
+    /// The bound secret.
     pub secret: Option<String>,
-    /// A secret that was shown and waits for its first code.
+    /// A secret that was issued and not yet confirmed by a code.
     pub pending: Option<String>,
-    /// When it was bound.
+    /// When the device was bound.
     pub bound_at: Option<Timestamp>,
-    /// When a code was last right.
+    /// When a code was last accepted.
     pub last_verified_at: Option<Timestamp>,
 }
 
 /// An agent's local password.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalPassword {
-    /// Another one for every password that is set; a better hash of the same one keeps it.
+    /// Changes with every new password; a rehash of the same password keeps it.
     pub id: String,
-    /// Its hash.
+    /// The argon2id hash.
     pub hash: Secret<String>,
 }
 
-/// Which password a new one may take the place of.
+/// Which password a new one may replace.
 #[derive(Debug, Clone, Copy)]
 pub enum ExpectedPassword<'a> {
-    /// Whichever is there.
+    /// Any password, or none.
     Any,
-    /// Only this one, by its id; without one, only of none.
+    /// Only the password with this id; `None`: only if no password is set.
     Only(Option<&'a str>),
 }
 
-/// An agent's record.
+/// An agent record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agent {
-    /// The role that counts where none is assigned.
+    /// The role that applies if none is assigned.
     pub role: RoleName,
-    /// The local password, if one has been set.
+    /// The local password, if set.
     pub password: Option<LocalPassword>,
-    /// Whether they must have a one-time-password device.
+    /// Whether the agent must have a one-time-password device.
     pub otp_required: bool,
 }
 
-/// What is being tried.
+/// The factor that failed attempts are counted for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FactorKind {
-    /// One-time codes.
+    /// One-time passwords.
     Otp,
-    /// A local password.
+    /// The local password.
     Password,
 }
 
@@ -82,36 +82,36 @@ impl FactorKind {
     }
 }
 
-/// One-time-password devices and lock-outs.
+/// One-time-password devices, local passwords and lockouts.
 #[async_trait]
 pub trait Factors: Send + Sync {
-    /// The employee whom somebody means by a name, and their agent record: the one who is spelled like this, else one
-    /// whose identifier is the same when folded ([`EmployeeId::folded`]).
+    /// The employee with this id and the agent record: an exact match, else one whose id is equal when folded
+    /// ([`EmployeeId::folded`]).
     async fn by_name(&self, corp_id: &CorpId, name: &str) -> Result<Option<(Employee, Option<Agent>)>, DirectoryError>;
 
-    /// The agent's record, if there is one.
+    /// The agent record, if there is one.
     async fn agent(&self, whose: Account<'_>) -> Result<Option<Agent>, DirectoryError>;
 
-    /// Puts a password's better hash in the place of its old one. No, if that is not the password any more.
+    /// Replaces a password's hash with a stronger one. Conflicts if the password has changed.
     async fn renew_password(&self, whose: Account<'_>, old: &str, hash: &str) -> Result<WriteOutcome, DirectoryError>;
 
-    /// Sets an agent's local password. Tells its id; nothing, if there is no such agent or it would take the place of
-    /// another one.
+    /// Sets an agent's local password and returns its id; `None` if there is no such agent or the current password is
+    /// not the expected one.
     async fn set_password(
         &self,
         whose: Account<'_>,
         hash: &str,
-        in_place_of: ExpectedPassword<'_>,
+        expected: ExpectedPassword<'_>,
     ) -> Result<Option<String>, DirectoryError>;
 
-    /// The device; an empty one if there is none.
+    /// The device; an empty one if none was set up.
     async fn otp_device(&self, whose: Account<'_>) -> Result<OtpDevice, DirectoryError>;
 
-    /// Keeps a secret that waits for its first code, in the place of an earlier one.
+    /// Stores a pending secret, replacing an earlier one.
     async fn offer_otp(&self, whose: Account<'_>, pending: &str) -> Result<(), DirectoryError>;
 
-    /// Takes the offered secret into use in the place of the one `in_use`, with the step of the code that proved it.
-    /// No, if it is not the one that is on offer, or another has been bound since.
+    /// Binds the pending secret in place of `in_use`, and marks the time step of the confirming code as used. Conflicts
+    /// if another secret is pending or was bound meanwhile.
     async fn bind_otp(
         &self,
         whose: Account<'_>,
@@ -120,23 +120,23 @@ pub trait Factors: Send + Sync {
         step: i64,
     ) -> Result<WriteOutcome, DirectoryError>;
 
-    /// Uses the code of a step of this secret. No, if one of this step or a later one has been used, or another secret
-    /// is bound by now: over all gateways a code works once.
+    /// Marks a time step of the bound secret as used. Conflicts if this step or a later one was used, or if another
+    /// secret is bound: a code works once over all gateways.
     async fn use_otp(&self, whose: Account<'_>, secret: &str, step: i64) -> Result<WriteOutcome, DirectoryError>;
 
-    /// The closed secrets, in use or on offer, that do not begin like this, and whose they are.
+    /// The encrypted secrets, bound or pending, that do not start with `prefix`, and their owners.
     async fn otp_secrets_unlike(&self, prefix: &str) -> Result<Vec<(CorpId, EmployeeId, String)>, DirectoryError>;
 
-    /// Puts the same secret, closed anew, in the place of a closed one. No, if that is not there any more.
-    async fn renew_otp(&self, whose: Account<'_>, closed: &str, anew: &str) -> Result<WriteOutcome, DirectoryError>;
+    /// Replaces an encrypted secret with its re-encrypted form. Conflicts if it has changed.
+    async fn renew_otp(&self, whose: Account<'_>, old: &str, new: &str) -> Result<WriteOutcome, DirectoryError>;
 
     /// Removes the device.
     async fn remove_otp(&self, whose: Account<'_>) -> Result<WriteOutcome, DirectoryError>;
 
-    /// How often an account was tried, and the version of that.
+    /// The failed attempts of an account, with their version.
     async fn lockout(&self, tried: FactorKind, whose: Account<'_>) -> Result<(Lockout, Version), DirectoryError>;
 
-    /// Puts it down if nobody else has since `seen`.
+    /// Replaces the failed attempts if they are still at version `seen`.
     async fn replace_lockout(
         &self,
         tried: FactorKind,
@@ -145,7 +145,7 @@ pub trait Factors: Send + Sync {
         seen: Version,
     ) -> Result<WriteOutcome, DirectoryError>;
 
-    /// Forgets lock-outs of names that are nobody's ([`CorpId::of_nobody`]): those that have not changed for `quiet`,
-    /// and all but about the `most` newest.
+    /// Deletes lockouts of unknown names ([`CorpId::of_nobody`]): those unchanged for `quiet`, and all but about the
+    /// `most` newest.
     async fn prune_unknown_lockouts(&self, quiet: Duration, most: usize) -> Result<(), DirectoryError>;
 }

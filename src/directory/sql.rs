@@ -1,4 +1,6 @@
-//! The directory in a SQL database. The queries keep to what SQLite and PostgreSQL share.
+//! The directory in a SQL database. The statements use only what SQLite and PostgreSQL share.
+
+#![expect(clippy::disallowed_methods, reason = "the home of the directory's SQL")]
 
 use std::path::Path;
 use std::str::FromStr;
@@ -24,14 +26,14 @@ mod factors;
 
 mod people;
 
-/// Employees, roles and the login log in SQL.
+/// A directory in a SQLite file.
 pub struct SqlDirectory {
     pool: SqlitePool,
     clock: Clock,
 }
 
 impl SqlDirectory {
-    /// Opens the database and brings its tables up to date.
+    /// Opens the database and runs the migrations.
     pub async fn open(file: &Path, clock: Clock) -> Result<Self, DirectoryError> {
         let options = SqliteConnectOptions::from_str("sqlite:")
             .map_err(unavailable)?
@@ -52,7 +54,7 @@ impl SqlDirectory {
         Ok(Self { pool, clock })
     }
 
-    /// Fills an empty directory with the development data; leaves any other alone.
+    /// Adds the development data to an empty directory; leaves any other unchanged.
     pub async fn fill_for_development(&self) -> Result<(), DirectoryError> {
         let people: i64 =
             sqlx::query_scalar("SELECT count(*) FROM employees").fetch_one(&self.pool).await.map_err(unavailable)?;
@@ -60,7 +62,7 @@ impl SqlDirectory {
             return Ok(());
         }
         let corp_id = CorpId::new(development::CORP);
-        for person in development::PEOPLE {
+        for person in development::EMPLOYEES {
             let employee_id = EmployeeId::new(person.employee_id);
             self.upsert_employee(EmployeeProfile {
                 corp_id: &corp_id,
@@ -95,8 +97,8 @@ const LOG_LOGIN: &str = "INSERT INTO login_log
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
 
 impl SqlDirectory {
-    /// Removes what is older than `kept` by a statement whose `$1` is the oldest moment to keep.
-    async fn forget(&self, statement: &'static str, kept: Duration) -> Result<(), DirectoryError> {
+    /// Runs a DELETE statement whose `$1` is the oldest time to keep.
+    async fn delete_older_than(&self, statement: &'static str, kept: Duration) -> Result<(), DirectoryError> {
         let kept = i64::try_from(kept.as_millis()).unwrap_or(i64::MAX);
         let oldest = self.clock.now().millis().saturating_sub(kept);
         sqlx::query(statement).bind(oldest).execute(&self.pool).await.map(|_| ()).map_err(unavailable)
@@ -185,11 +187,11 @@ impl Directory for SqlDirectory {
         Ok(rows.iter().map(assignment_of).collect())
     }
 
-    async fn assignments_page(&self, asked: AssignmentQuery<'_>) -> Result<Assignments, DirectoryError> {
+    async fn assignments_page(&self, query: AssignmentQuery<'_>) -> Result<Assignments, DirectoryError> {
         const FROM: &str = "FROM user_roles JOIN roles ON roles.id = user_roles.role_id
              JOIN employees ON employees.corp_id = user_roles.corp_id AND employees.employee_id = user_roles.employee_id
              WHERE ($1 = '' OR roles.name = $1) AND ($2 = '' OR user_roles.employee_id = $2)";
-        let (role, employee_id) = (asked.role.unwrap_or_default(), asked.employee_id.unwrap_or_default());
+        let (role, employee_id) = (query.role.unwrap_or_default(), query.employee_id.unwrap_or_default());
         let total: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(format!("SELECT count(*) {FROM}")))
             .bind(role)
             .bind(employee_id)
@@ -203,8 +205,8 @@ impl Directory for SqlDirectory {
         let rows = sqlx::query(sqlx::AssertSqlSafe(page))
             .bind(role)
             .bind(employee_id)
-            .bind(i64::try_from(asked.limit).unwrap_or(i64::MAX))
-            .bind(i64::try_from(asked.skip).unwrap_or(i64::MAX))
+            .bind(i64::try_from(query.limit).unwrap_or(i64::MAX))
+            .bind(i64::try_from(query.skip).unwrap_or(i64::MAX))
             .fetch_all(&self.pool)
             .await
             .map_err(unavailable)?;
@@ -224,9 +226,9 @@ impl Directory for SqlDirectory {
             .execute(&mut *change)
             .await
             .map_err(unavailable)?;
-        // One statement: somebody who is being removed gets nothing, and whoever is the last administrator by their
-        // agent's record alone, which an assignment outdoes, stays one.
-        let given = sqlx::query(concat!(
+        // One statement, so that an employee who is being removed gets no role, and so that an employee who is the last
+        // administrator by the agent record alone does not lose that role: an assignment overrides the agent record.
+        let inserted = sqlx::query(concat!(
             "INSERT INTO user_roles (corp_id, employee_id, role_id) SELECT $1, $2, id FROM roles WHERE name = $3
              AND EXISTS (SELECT 1 FROM employees WHERE corp_id = $1 AND employee_id = $2)
              AND (SELECT count(*) FROM user_roles WHERE corp_id = $1 AND employee_id = $2) < $4
@@ -244,7 +246,7 @@ impl Directory for SqlDirectory {
         .await
         .map_err(unavailable)?;
         change.commit().await.map_err(unavailable)?;
-        if given.rows_affected() > 0 {
+        if inserted.rows_affected() > 0 {
             return Ok(RoleChange::Done);
         }
         if self.employee(corp_id, employee_id).await?.is_none() {
@@ -267,8 +269,8 @@ impl Directory for SqlDirectory {
         if self.employee(corp_id, employee_id).await?.is_none() {
             return Ok(RoleChange::NoEmployee);
         }
-        // One statement: of two administrators who take each other's role one stays.
-        let taken = sqlx::query(concat!(
+        // One statement, so that of two administrators who remove each other's role one remains.
+        let deleted = sqlx::query(concat!(
             "DELETE FROM user_roles WHERE corp_id = $1 AND employee_id = $2
              AND role_id IN (SELECT id FROM roles WHERE name = $3)
              AND ($3 <> 'admin' OR ",
@@ -281,7 +283,7 @@ impl Directory for SqlDirectory {
         .execute(&self.pool)
         .await
         .map_err(unavailable)?;
-        if taken.rows_affected() > 0 {
+        if deleted.rows_affected() > 0 {
             return Ok(RoleChange::Done);
         }
         let kept = role.as_str() == "admin" && self.assigned_roles(corp_id, employee_id).await?.contains(role);
@@ -361,7 +363,7 @@ impl Directory for SqlDirectory {
     }
 
     async fn prune_login_log(&self, kept: Duration) -> Result<(), DirectoryError> {
-        self.forget("DELETE FROM login_log WHERE at < $1", kept).await
+        self.delete_older_than("DELETE FROM login_log WHERE at < $1", kept).await
     }
 
     async fn ready(&self) -> Result<(), DirectoryError> {
@@ -390,7 +392,7 @@ fn employee_of(row: &SqliteRow) -> Employee {
     }
 }
 
-/// A pattern of `LIKE … ESCAPE '!'` for what has this text in it, its case aside.
+/// The `LIKE … ESCAPE '!'` pattern for values that contain the text, ignoring case.
 fn containing(text: &str) -> String {
     let text = text.to_lowercase().replace('!', "!!").replace('%', "!%").replace('_', "!_");
     format!("%{text}%")

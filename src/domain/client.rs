@@ -9,19 +9,19 @@ use super::session::LoginSource;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Client {
-    /// Employees.
+    /// The employee client.
     H5,
-    /// Support staff.
+    /// The agent client.
     Itagent,
-    /// Administrators.
+    /// The administration client.
     Itadmin,
 }
 
 impl Client {
-    /// All three.
+    /// All clients.
     pub const ALL: [Client; 3] = [Client::H5, Client::Itagent, Client::Itadmin];
 
-    /// As configuration, queries and metrics spell it.
+    /// The name in the configuration, in queries and in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Client::H5 => "h5",
@@ -30,12 +30,12 @@ impl Client {
         }
     }
 
-    /// By its name.
+    /// Parses the name.
     pub fn named(name: &str) -> Option<Client> {
         Client::ALL.into_iter().find(|client| client.as_str() == name)
     }
 
-    /// The client whose page suits a role.
+    /// The client that a role works with.
     pub fn of_role(role: &RoleName) -> Client {
         match role.as_str() {
             "admin" => Client::Itadmin,
@@ -44,7 +44,7 @@ impl Client {
         }
     }
 
-    /// What a session that began there says of itself.
+    /// The `login_source` of sessions that began at this client.
     pub fn login_source(self) -> LoginSource {
         match self {
             Client::H5 => LoginSource::H5,

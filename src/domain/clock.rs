@@ -1,4 +1,6 @@
-//! The wall clock, in one place, so that tests can move it.
+//! The only reader of the wall clock, which tests can move.
+
+#![expect(clippy::disallowed_methods, reason = "the home of the wall clock")]
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -37,17 +39,17 @@ impl Timestamp {
         Duration::from_millis(u64::try_from(later.0.saturating_sub(self.0)).unwrap_or(0))
     }
 
-    /// Whole seconds until `later`, rounded up: what has half a second left is not over.
+    /// Whole seconds until `later`, rounded up, so that half a second left is not zero.
     pub fn seconds_until(self, later: Timestamp) -> u64 {
         u64::try_from(self.until(later).as_millis().div_ceil(1000)).unwrap_or(u64::MAX)
     }
 
-    /// This moment and `span` more.
+    /// This time plus `span`.
     pub fn plus(self, span: Duration) -> Self {
         Self(self.0.saturating_add(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
     }
 
-    /// `2026-01-02T03:04:05.678Z`, as answers show it: always of the same length, so that texts sort like times.
+    /// `2026-01-02T03:04:05.678Z`, as responses show it: always of the same length, so that the strings sort by time.
     pub fn iso8601(self) -> String {
         let Ok(moment) = time::OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.0) * 1_000_000) else {
             return String::new();
@@ -59,7 +61,7 @@ impl Timestamp {
     }
 }
 
-/// Tells the time. Clones share one clock; a test's clock can be moved.
+/// The injected clock. Clones share their offset, which tests can move.
 #[derive(Debug, Clone, Default)]
 pub struct Clock {
     /// Zero in production: only [`Clock::advance`] changes it.
@@ -67,19 +69,19 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// The machine's clock.
+    /// The system clock.
     pub fn system() -> Self {
         Self::default()
     }
 
-    /// The time now. A clock before 1970 counts as 1970: every token is then from the future and is refused.
+    /// The current time. A system clock before 1970 counts as 1970, which makes every token invalid.
     pub fn now(&self) -> Timestamp {
         let machine = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let millis = i64::try_from(machine.as_millis()).unwrap_or(i64::MAX);
         Timestamp(millis.saturating_add(self.offset_millis.load(Ordering::Relaxed)))
     }
 
-    /// Time since this process first asked, by a clock that never goes back.
+    /// Monotonic time since the first call in this process.
     pub fn running(&self) -> Duration {
         static STARTED: LazyLock<Instant> = LazyLock::new(Instant::now);
         let moved = u64::try_from(self.offset_millis.load(Ordering::Relaxed)).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! The device that a request comes from, and its name for users.
+//! The device that a request comes from, and the short name of its browser and system.
 
 /// The device that a request comes from.
 #[derive(Debug, Clone)]
@@ -11,9 +11,9 @@ pub struct ClientDevice {
     pub request_id: String,
 }
 
-/// The browser that a `User-Agent` names; `?` for one that is not known.
+/// The browser that a `User-Agent` names; `?` if unknown.
 pub fn browser(user_agent: &str) -> &'static str {
-    // The platform's own clients name the others as well, and most browsers name Chrome or Safari: the order decides.
+    // The order matters: WeCom's client names other browsers too, and most browsers name Chrome or Safari.
     const KINDS: [(&str, &str); 8] = [
         (PLATFORM_CLIENT, "WeCom"),
         ("MicroMessenger", "WeChat"),
@@ -27,9 +27,9 @@ pub fn browser(user_agent: &str) -> &'static str {
     KINDS.iter().find(|(mark, _)| user_agent.contains(mark)).map_or("?", |(_, kind)| kind)
 }
 
-/// The system that a `User-Agent` names.
+/// The operating system that a `User-Agent` names.
 fn system(user_agent: &str) -> Option<&'static str> {
-    // Android says Linux, and iPhones say Mac OS.
+    // The order matters: Android names Linux, and iPhones name Mac OS.
     const KINDS: [(&str, &str); 7] = [
         ("Android", "Android"),
         ("iPhone", "iPhone"),
@@ -42,7 +42,7 @@ fn system(user_agent: &str) -> Option<&'static str> {
     KINDS.iter().find(|(mark, _)| user_agent.contains(mark)).map(|(_, kind)| *kind)
 }
 
-/// What the platform's own client says of itself in `User-Agent`.
+/// The product token of WeCom's client in `User-Agent`.
 pub const PLATFORM_CLIENT: &str = "wxwork";
 
 /// `Firefox · Windows`

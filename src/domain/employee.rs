@@ -1,4 +1,4 @@
-//! Employees as the directory keeps them.
+//! Employees and their identifiers.
 
 use serde::{Deserialize, Serialize};
 use unicode_normalization::UnicodeNormalization;
@@ -15,7 +15,7 @@ identifier! {
     CorpId
 }
 
-/// Letters of an identifier.
+/// Whether a byte may stand in an identifier.
 const LONGEST: usize = 64;
 
 impl EmployeeId {
@@ -27,18 +27,18 @@ impl EmployeeId {
             && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"_.@-".contains(&byte))
     }
 
-    /// The one spelling that stands for all spellings of a name that somebody typed: full-width and other
-    /// compatibility forms made plain, and lower case, because the platform's identifiers know no case. Whoever
-    /// counts tries counts them under this, or each spelling would have tries of its own.
+    /// Folds all spellings of an id into one: compatibility forms such as full-width letters are normalised, and case is
+    /// ignored, because platform ids are case-insensitive. Failed attempts are counted under the folded id; otherwise
+    /// each spelling would have attempts of its own.
     ///
-    /// Of a longer text only so much is taken that it still is too long for an identifier.
+    /// A longer text is cut, but stays too long to be an id.
     pub fn folded(typed: &str) -> String {
         typed.chars().take(LONGEST + 1).nfkc().collect::<String>().to_lowercase()
     }
 }
 
 impl CorpId {
-    /// Where names are kept that are nobody's: under an identifier that no corporation can have.
+    /// The corporation under which lockouts of unknown names are stored; no corporation can have this id.
     pub fn of_nobody() -> Self {
         Self::new("")
     }
@@ -55,26 +55,26 @@ impl CorpId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
-    /// May sign in.
+    /// The employee may sign in.
     Active,
-    /// May not.
+    /// The employee may not sign in.
     Disabled,
 }
 
-/// One person of one corporation.
+/// An employee of one corporation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Employee {
-    /// Whose employee.
+    /// The corporation.
     pub corp_id: CorpId,
-    /// Which one.
+    /// The id within the corporation.
     pub employee_id: EmployeeId,
     /// Display name.
     pub name: String,
-    /// Name of the main department; empty when the platform does not tell.
+    /// Name of the main department; empty if the platform does not disclose it.
     pub department: String,
-    /// Address of a picture; empty when the platform does not tell.
+    /// Picture URL; empty if the platform does not disclose it.
     pub avatar: String,
-    /// Whether they may sign in.
+    /// Whether the employee may sign in.
     pub standing: Standing,
     /// Address of the last sign-in.
     pub last_login_ip: Option<String>,

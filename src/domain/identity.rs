@@ -1,4 +1,4 @@
-//! What upstreams are told about the caller, made once per session and reused for every request.
+//! The identity headers for upstreams, encoded once per session version and reused for every request.
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderName, HeaderValue};
@@ -6,13 +6,13 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use super::session::Session;
 
-/// Every header that starts like this is ours alone.
+/// The prefix of the gateway's own headers.
 pub const PREFIX: &str = "x-deskgate-";
 
-/// The signed form of the identity.
+/// The header that carries the identity assertion.
 pub const ASSERTION: HeaderName = HeaderName::from_static("x-deskgate-assertion");
 
-/// What the matrix granted; of the rule, not of the person.
+/// The header that carries the scope that the matrix granted; depends on the rule.
 pub const SCOPE: HeaderName = HeaderName::from_static("x-deskgate-scope");
 
 const EMPLOYEE_ID: HeaderName = HeaderName::from_static("x-deskgate-employee-id");
@@ -24,15 +24,14 @@ const CURRENT_ROLE: HeaderName = HeaderName::from_static("x-deskgate-current-rol
 const LOGIN_SOURCE: HeaderName = HeaderName::from_static("x-deskgate-login-source");
 const SESSION_ID: HeaderName = HeaderName::from_static("x-deskgate-session-id");
 
-/// The characters that a header value percent-encodes: controls, spaces and `%` itself; non-ASCII always is. A comma stays,
-/// because role names contain none.
+/// The characters that are percent-encoded in a header value: controls, spaces and `%` itself; non-ASCII always is. A comma
+/// stays, because role names contain none.
 const NOT_PLAIN: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
 
-/// Ready-made identity headers.
+/// Encoded identity headers.
 ///
-/// The values are slices of one block that is itself a piece of an HTTP/1.1 head, so a lane that
-/// writes bytes sends [`IdentityLines::block`] and one that fills a header map clones the values;
-/// neither copies.
+/// The values are slices of one block that is valid in an HTTP/1.1 head: the fast path writes
+/// [`IdentityLines::block`], and the proxy path clones the values into a header map. Neither copies bytes.
 #[derive(Debug, Clone)]
 pub struct IdentityLines {
     block: Bytes,
@@ -40,7 +39,7 @@ pub struct IdentityLines {
 }
 
 impl IdentityLines {
-    /// Makes the headers of a session.
+    /// Encodes the headers of a session.
     pub fn of(session: &Session) -> Self {
         let roles: Vec<&str> = session.roles.iter().map(|role| role.as_str()).collect();
         let roles = roles.join(",");
@@ -70,7 +69,7 @@ impl IdentityLines {
         let lines = spans
             .into_iter()
             .filter_map(|(name, span)| {
-                // Percent-encoding leaves printable ASCII only, which is always a legal value.
+                // Percent-encoding leaves printable ASCII only, which is always a valid header value.
                 let value = HeaderValue::from_maybe_shared(block.slice(span)).ok()?;
                 Some((name, value))
             })
@@ -78,24 +77,24 @@ impl IdentityLines {
         Self { block, lines }
     }
 
-    /// The headers one by one.
+    /// The headers as names and values.
     pub fn lines(&self) -> &[(HeaderName, HeaderValue)] {
         &self.lines
     }
 
-    /// The same headers as bytes of an HTTP/1.1 head, each line with its end.
+    /// The headers as bytes of an HTTP/1.1 head, line ends included.
     pub fn block(&self) -> &Bytes {
         &self.block
     }
 }
 
-/// Whether a header name reads like one of ours to some upstream.
+/// Whether an upstream could read a header name as one of ours.
 ///
 /// `_` and `.` count as `-`: several upstream frameworks turn all three into one variable name, so
 /// `X_Deskgate_Roles` from a client would otherwise arrive as ours.
 pub fn is_look_alike(name: &[u8]) -> bool {
     let prefix = PREFIX.as_bytes();
-    // Bare `x-deskgate` is refused with the rest: no upstream of ours expects it.
+    // Bare `x-deskgate` is removed too: no upstream expects it.
     if name.len() < prefix.len() - 1 {
         return false;
     }

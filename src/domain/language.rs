@@ -1,4 +1,4 @@
-//! The two languages in which people are spoken to.
+//! The languages of messages and pages.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,10 +23,10 @@ impl Language {
         }
     }
 
-    /// Both.
+    /// All languages.
     pub const ALL: [Language; 2] = [Language::English, Language::Chinese];
 
-    /// The other one.
+    /// The other language.
     pub fn other(self) -> Language {
         match self {
             Language::English => Language::Chinese,
@@ -34,12 +34,12 @@ impl Language {
         }
     }
 
-    /// The one of this tag.
+    /// Parses a language tag.
     pub fn tagged(tag: &str) -> Option<Language> {
         Language::ALL.into_iter().find(|language| language.tag() == tag)
     }
 
-    /// The best of ours for an `Accept-Language` value, by its weights; `fallback` when it names neither.
+    /// The best match for an `Accept-Language` value by its weights; `fallback` if it names neither language.
     pub fn negotiate(accept: Option<&str>, fallback: Language) -> Language {
         let mut best: Option<(f32, Language)> = None;
         for entry in accept.unwrap_or_default().split(',').take(32) {

@@ -1,12 +1,13 @@
-//! How often an account may be tried: a pure value beside the account, for passwords and for one-time codes alike.
+//! Lockout of an account after failed attempts, for passwords and one-time passwords. A pure value; the directory stores
+//! it.
 //!
-//! Counted per account, so that many addresses do not multiply tries. Five tries are free: people mistype, and have
-//! caps lock on. Then each further failure doubles the wait, from 30 seconds, which a person sits out, to 15 minutes,
-//! at which a guesser has 96 tries a day: against a password that passed zxcvbn (10^8 guesses) that is hopeless, and
-//! against a one-time code (three of a million fit) it is one chance in 3,500 a day, told to the owner. There is no
-//! lock for good: it would let anybody shut anybody out; as it is, the platform's sign-in stays open beside it.
+//! Attempts are counted per account, so that many addresses do not multiply them. Five attempts are free, because people
+//! mistype. Each further failure doubles the wait, from 30 seconds to 15 minutes. That leaves an attacker 96 attempts a
+//! day: hopeless against a password that zxcvbn accepts (10^8 guesses), and a chance of 1 in 3,500 a day against a
+//! one-time password (three of a million codes are valid), which the owner is told about. There is no permanent lock: it
+//! would let anybody lock anybody out. Sign-in through the platform stays possible meanwhile.
 //!
-//! Whoever can try in parallel must be charged before the try, see [`Lockout::charge`].
+//! Parallel attempts must be charged before they are made; see [`Lockout::charge`].
 
 use std::time::Duration;
 
@@ -14,51 +15,50 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::clock::Timestamp;
 
-/// Failures without a wait.
+/// Attempts without a wait.
 const FREE: u32 = 5;
 
-/// The wait after the last free one.
+/// The wait after the last free attempt.
 const FIRST_WAIT: Duration = Duration::from_secs(30);
 
 /// The longest wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(15 * 60);
 
-/// Quiet after which the next failure counts as the first: longer than the longest wait by so much that waiting for
-/// it gains a guesser nothing (five tries a day instead of 96). A record that was not touched for so long says no
-/// more than a clean one about waiting; only an owner still wants to hear of it.
+/// Time without a failure after which the next one counts as the first. So much longer than the longest wait that
+/// waiting for it gains an attacker nothing (five attempts a day instead of 96).
 pub const QUIET: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What is remembered of an account's failures. The default is a clean one.
+/// The failed attempts of an account; none by default.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Lockout {
-    /// Failures since the last success, for the owner; quiet does not lower it.
+    /// Failures since the last success, reported to the owner.
     failures: u32,
-    /// Failures without a day of quiet between: what the wait grows by.
+    /// Failures without a quiet day between them; determines the wait.
     streak: u32,
     last_failure_at: Option<Timestamp>,
     locked_until: Option<Timestamp>,
 }
 
-/// What the owner is told at the next success.
+/// The failed attempts that the owner is told about after the next success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct FailedAttempts {
-    /// How many tries failed since the last success.
+    /// The number of failures since the last success.
     pub failures_since_last_success: u32,
-    /// When the last of them was.
+    /// When the last failure was.
     pub last_failure_at: Option<Timestamp>,
 }
 
-/// The account has to wait.
+/// The account is locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("too many failed tries on this account")]
+#[error("too many failed attempts on this account")]
 pub struct Locked {
-    /// For how long.
+    /// When the next attempt is allowed.
     pub retry_after: Duration,
 }
 
 impl Lockout {
-    /// Whether the account may be tried now. A try that is refused here is not made and not counted.
+    /// Checks whether an attempt is allowed now. A refused attempt is not counted.
     pub fn admit(&self, now: Timestamp) -> Result<(), Locked> {
         match self.locked_until {
             Some(until) if now < until => Err(Locked { retry_after: now.until(until) }),
@@ -66,7 +66,7 @@ impl Lockout {
         }
     }
 
-    /// Takes note of a failure.
+    /// Counts a failure.
     pub fn on_failure(&mut self, now: Timestamp) {
         if self.last_failure_at.is_some_and(|last| now >= last.plus(QUIET)) {
             self.streak = 0;
@@ -77,23 +77,22 @@ impl Lockout {
         self.locked_until = wait_after(self.streak).map(|wait| now.plus(wait));
     }
 
-    /// Takes note of a success: everything is forgotten, after it was told.
+    /// Clears the failures after a success and returns them for the owner.
     pub fn on_success(&mut self) -> FailedAttempts {
-        std::mem::take(self).told()
+        std::mem::take(self).failed_attempts()
     }
 
-    /// Admits a try and counts it as failed before it is made; a success then clears it. Kept in one step with the
-    /// record (compare and set), this holds for any number of tries at once: with [`Lockout::admit`] first and
-    /// [`Lockout::on_failure`] afterwards, a thousand parallel guesses would all be admitted before the first has
-    /// failed. Returns what to tell the owner if it succeeds, without this try.
+    /// Admits an attempt and counts it as failed before it is made; a success clears it. Stored by compare-and-set, this
+    /// holds for any number of parallel attempts: if failures were counted afterwards, a thousand parallel guesses would
+    /// all be admitted before the first has failed. Returns the earlier failures for the owner.
     pub fn charge(&mut self, now: Timestamp) -> Result<FailedAttempts, Locked> {
         self.admit(now)?;
-        let told = self.told();
+        let earlier = self.failed_attempts();
         self.on_failure(now);
-        Ok(told)
+        Ok(earlier)
     }
 
-    fn told(&self) -> FailedAttempts {
+    fn failed_attempts(&self) -> FailedAttempts {
         FailedAttempts { failures_since_last_success: self.failures, last_failure_at: self.last_failure_at }
     }
 }

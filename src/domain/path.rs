@@ -1,25 +1,71 @@
-//! The one form of a path that is matched and forwarded. What an upstream could read as another
-//! path is refused here, so that no rule can be walked around.
+//! The canonical form of a path, in which rules match it and upstreams get it. A path that an upstream could
+//! read as another one is refused, so that no rule can be bypassed by spelling.
 
 use std::borrow::Cow;
 
-/// The longest path, in bytes. Rules' conditions look at it whole, and their cost is bounded by it.
+/// The longest path, in bytes. Conditions of rules read the whole path, and this bounds their cost.
 pub const LONGEST: usize = 8_192;
 
-/// The path has no form that everybody reads alike.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NotPlain;
+/// What makes a request target ambiguous.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PathFault {
+    /// The target is neither an absolute path nor an absolute URL.
+    #[error("the target is neither a path nor an http URL")]
+    NotAPath,
+    /// A `.` segment.
+    #[error("the path has `.` as a segment")]
+    CurrentSegment,
+    /// A `..` segment.
+    #[error("the path has `..`")]
+    ParentSegment,
+    /// An empty segment.
+    #[error("the path has `//`")]
+    EmptySegment,
+    /// `%2F`, which some upstreams decode before they split the path.
+    #[error("the path has an encoded slash")]
+    EncodedSlash,
+    /// `\` or `%5C`, which some upstreams read as a slash.
+    #[error("the path has a backslash")]
+    Backslash,
+    /// `%2E`, which hides a dot segment.
+    #[error("the path has an encoded dot")]
+    EncodedDot,
+    /// `%25`, which hides another escape.
+    #[error("the path is encoded twice")]
+    EncodedPercent,
+    /// `;`, which some upstreams cut off together with the rest of the segment.
+    #[error("the path has `;`")]
+    Semicolon,
+    /// A NUL byte, raw or encoded.
+    #[error("the path has a NUL")]
+    Nul,
+    /// Another control character, raw or encoded.
+    #[error("the path has a control character")]
+    Control,
+    /// `%` without two hexadecimal digits.
+    #[error("the path has a malformed `%` escape")]
+    Escape,
+    /// The decoded bytes are not UTF-8.
+    #[error("the path is not UTF-8")]
+    Utf8,
+    /// A byte that RFC 3986 does not allow in a path.
+    #[error("the path has a character that must be percent-encoded")]
+    Character,
+    /// A byte that RFC 3986 does not allow in a query.
+    #[error("the query has a character that must be percent-encoded")]
+    Query,
+}
 
-/// Gives a path its canonical form: escapes of plain letters are undone, the other escapes are in
-/// upper case. Dot segments, doubled, encoded or backward slashes, parameters after `;`, controls,
-/// bad escapes, doubly encoded bytes and bad UTF-8 are refused.
+/// Returns the canonical form of a path: escaped unreserved characters are decoded, other escapes are written in
+/// upper case. Borrows the input if it is canonical already.
 ///
-/// A path in canonical form is given back as it is, without a copy.
-pub fn canonical(path: &[u8]) -> Result<Cow<'_, str>, NotPlain> {
+/// Refuses dot segments, empty segments, encoded slashes, backslashes, `;`, control characters, malformed or
+/// double escapes and bytes that are not UTF-8.
+pub fn canonical(path: &[u8]) -> Result<Cow<'_, str>, PathFault> {
     if path.first() != Some(&b'/') {
-        return Err(NotPlain);
+        return Err(PathFault::NotAPath);
     }
-    let mut plain = true;
+    let mut has_escapes = false;
     let mut segment_start = 1;
     let mut at = 1;
     while at < path.len() {
@@ -27,38 +73,53 @@ pub fn canonical(path: &[u8]) -> Result<Cow<'_, str>, NotPlain> {
             b'/' => {
                 check_segment(&path[segment_start..at])?;
                 if at == segment_start {
-                    return Err(NotPlain); // `//`
+                    return Err(PathFault::EmptySegment);
                 }
                 segment_start = at + 1;
             }
             b'%' => {
-                plain = false;
+                has_escapes = true;
                 at += 2;
             }
             byte if is_path_byte(byte) => {}
-            _ => return Err(NotPlain),
+            byte => return Err(fault_of(byte)),
         }
         at += 1;
     }
     check_segment(path.get(segment_start..).unwrap_or_default())?;
-    if plain {
-        // Every byte was checked to be ASCII.
-        return std::str::from_utf8(path).map(Cow::Borrowed).map_err(|_| NotPlain);
-    }
-    rewrite(path)
+    if has_escapes { rewrite(path) } else { borrow(path) }
 }
 
-/// RFC 3986 `pchar` without `;`, which some upstreams cut off together with what follows.
+/// RFC 3986 `pchar` without `;`.
 fn is_path_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,=:@".contains(&byte)
 }
 
-fn check_segment(segment: &[u8]) -> Result<(), NotPlain> {
-    if segment == b"." || segment == b".." { Err(NotPlain) } else { Ok(()) }
+/// The fault of a raw byte that a path may not have.
+fn fault_of(byte: u8) -> PathFault {
+    match byte {
+        0 => PathFault::Nul,
+        1..=0x1f | 0x7f => PathFault::Control,
+        b'\\' => PathFault::Backslash,
+        b';' => PathFault::Semicolon,
+        _ => PathFault::Character,
+    }
 }
 
-/// The slow way, for paths with escapes.
-fn rewrite(path: &[u8]) -> Result<Cow<'_, str>, NotPlain> {
+fn check_segment(segment: &[u8]) -> Result<(), PathFault> {
+    match segment {
+        b"." => Err(PathFault::CurrentSegment),
+        b".." => Err(PathFault::ParentSegment),
+        _ => Ok(()),
+    }
+}
+
+fn borrow(path: &[u8]) -> Result<Cow<'_, str>, PathFault> {
+    std::str::from_utf8(path).map(Cow::Borrowed).map_err(|_| PathFault::Utf8)
+}
+
+/// The slow path, for paths with escapes.
+fn rewrite(path: &[u8]) -> Result<Cow<'_, str>, PathFault> {
     let mut out = Vec::with_capacity(path.len());
     let mut decoded = Vec::with_capacity(path.len());
     let mut at = 0;
@@ -71,8 +132,10 @@ fn rewrite(path: &[u8]) -> Result<Cow<'_, str>, NotPlain> {
         }
         let byte = escape(path.get(at + 1..at + 3))?;
         match byte {
-            // An encoded dot hides a dot segment; an encoded per cent sign hides another escape.
-            b'/' | b'\\' | b'.' | b'%' | 0..=0x1f | 0x7f => return Err(NotPlain),
+            b'/' => return Err(PathFault::EncodedSlash),
+            b'.' => return Err(PathFault::EncodedDot),
+            b'%' => return Err(PathFault::EncodedPercent),
+            b'\\' | 0..=0x1f | 0x7f => return Err(fault_of(byte)),
             byte if byte.is_ascii_alphanumeric() || b"-_~".contains(&byte) => out.push(byte),
             byte => {
                 const HEX: &[u8; 16] = b"0123456789ABCDEF";
@@ -83,29 +146,27 @@ fn rewrite(path: &[u8]) -> Result<Cow<'_, str>, NotPlain> {
         at += 3;
     }
     if std::str::from_utf8(&decoded).is_err() {
-        return Err(NotPlain);
+        return Err(PathFault::Utf8);
     }
-    let out = String::from_utf8(out).map_err(|_| NotPlain)?;
-    if out.as_bytes() == path {
-        // Nothing had to change: no need to keep the copy.
-        return std::str::from_utf8(path).map(Cow::Borrowed).map_err(|_| NotPlain);
+    if out == path {
+        return borrow(path);
     }
-    Ok(Cow::Owned(out))
+    String::from_utf8(out).map(Cow::Owned).map_err(|_| PathFault::Utf8)
 }
 
-fn escape(digits: Option<&[u8]>) -> Result<u8, NotPlain> {
+fn escape(digits: Option<&[u8]>) -> Result<u8, PathFault> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     match digits {
         Some([high, low]) => match (digit(*high), digit(*low)) {
             (Some(high), Some(low)) => Ok(high << 4 | low),
-            _ => Err(NotPlain),
+            _ => Err(PathFault::Escape),
         },
-        _ => Err(NotPlain),
+        _ => Err(PathFault::Escape),
     }
 }
 
-/// Whether a query can be forwarded: printable ASCII without `#`, as a URI allows.
-pub fn is_plain_query(query: &[u8]) -> bool {
+/// Whether a query has only characters that a URI allows: printable ASCII without `#`.
+pub fn is_valid_query(query: &[u8]) -> bool {
     query.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'#')
 }
 

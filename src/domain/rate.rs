@@ -1,67 +1,71 @@
-//! Rates: how many in how long, and whose.
+//! Rate limits: windows, keys and the counter trait. The rules define the limits; a store backend counts.
 
 use std::time::Duration;
 
-/// At most `limit` in any stretch of `per`.
+/// At most `limit` requests in any window of length `per`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Window {
-    /// How many.
+    /// The number of requests.
     pub limit: u32,
-    /// In how long.
+    /// The length of the window.
     pub per: Duration,
 }
 
-/// Whose requests are counted, under which rate: `rate` tells the rates of rules apart, `subject` is a network
-/// or the fingerprint of a name.
+/// The key of a counter: `rate` identifies the rate limit, `subject` is a network or the hash of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RateKey {
-    /// Which rate.
+    /// The rate limit.
     pub rate: u64,
-    /// Whose.
+    /// The subject.
     pub subject: u128,
 }
 
-/// What a refused caller is told about the rate.
+/// The exceeded rate limit, for the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exceeded {
-    /// Whose requests count together, as a rule says it.
+    /// The rule's `by`: what requests are counted by.
     pub by: &'static str,
-    /// How many in how long.
+    /// The limit and its window.
     pub window: Window,
 }
 
-/// What became of a charge.
+/// Converts a wait to the whole seconds of `Retry-After`, rounded up so that a client that waits this long is admitted.
+pub fn retry_after_seconds(wait: Duration) -> u64 {
+    u64::try_from(wait.as_millis().div_ceil(1000)).unwrap_or(u64::MAX).max(1)
+}
+
+/// The result of counting a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Charged {
-    /// It was counted.
+    /// The request is within the limit and was counted.
     Admitted {
-        /// How many more there may be for the moment.
+        /// How many more requests are allowed now.
         left: u32,
     },
-    /// It would have been one too many, and was not counted.
+    /// The request exceeds the limit and was not counted.
     Refused {
-        /// After this long, with nobody else in between, one is admitted.
+        /// When a request would be admitted if no other came before it.
         retry_after: Duration,
     },
 }
 
-/// What a store promises about counting. `now` is time since some fixed moment, by a clock that never goes back.
+/// Counts requests. `now` is monotonic time.
 pub trait Counters: Send + Sync {
-    /// Counts one more, unless it would be one too many. Requests may come in another order than their times.
+    /// Counts a request unless that exceeds the limit. Requests may arrive out of order.
     ///
-    /// The window of a key may change: what is remembered counts on, under the new limit and length.
+    /// The window of a key may change: earlier requests still count, under the new limit and length.
     fn charge(&self, key: RateKey, window: Window, now: Duration) -> Charged;
 
-    /// Takes back what was admitted at `at`: another rate of the same request refused it.
+    /// Takes back a request that was admitted at `at`, because another rate limit refused it.
     fn refund(&self, key: RateKey, window: Window, at: Duration);
 
-    /// Gives back the memory of keys of which nothing counts any more.
+    /// Frees keys without requests in their window.
     fn sweep(&self, now: Duration);
 
-    /// How many keys are held.
+    /// The number of keys.
     fn len(&self) -> usize;
 
-    /// Whether none is held.
+    /// Whether there is no key.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

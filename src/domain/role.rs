@@ -1,4 +1,4 @@
-//! Roles and their order.
+//! Role names and their priority.
 
 use super::identifier;
 
@@ -7,14 +7,14 @@ identifier! {
     RoleName
 }
 
-/// Most roles that one person holds: tokens and headers carry them all.
+/// The maximum number of roles per employee; tokens and headers carry all of them.
 pub const MOST: usize = 64;
 
 impl RoleName {
-    /// The longest name that is looked at; a longer one is nobody's.
+    /// The longest role name.
     pub const LONGEST: usize = 64;
 
-    /// The specification's order: admin, agent, user, then any other.
+    /// The specification's priority: admin, agent, user, then any other.
     pub fn priority(&self) -> u8 {
         match self.as_str() {
             "admin" => 3,
@@ -24,7 +24,7 @@ impl RoleName {
         }
     }
 
-    /// Letters, digits, `_` and `-`, as they are safe in a header's comma list.
+    /// Letters, digits, `_` and `-`, which are safe in a comma-separated header.
     pub fn is_well_formed(text: &str) -> bool {
         !text.is_empty()
             && text.len() <= Self::LONGEST

@@ -1,4 +1,6 @@
-//! Secrets that do not print themselves, and the only source of randomness.
+//! Secrets that are not printed, digests, constant-time comparison and the only source of randomness.
+
+#![expect(clippy::disallowed_methods, reason = "the home of randomness")]
 
 use std::fmt;
 
@@ -19,14 +21,14 @@ impl<T> Secret<T> {
         Self(value)
     }
 
-    /// The value, where it is really needed.
+    /// The value itself.
     pub fn reveal(&self) -> &T {
         &self.0
     }
 }
 
 impl Secret<String> {
-    /// Writes the value itself, for the one answer that hands it to its owner (`serialize_with`).
+    /// Serialises the value itself, for the response that hands it to its owner (`serialize_with`).
     pub fn hand_out<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.0)
     }
@@ -44,31 +46,31 @@ impl<T> Serialize for Secret<T> {
     }
 }
 
-/// The operating system's randomness, for what makes keys and signatures.
+/// The operating system's random source, for generating keys.
 pub fn source() -> SystemRandom {
     SystemRandom::new()
 }
 
-/// Letters and digits only: what the platform allows in `state`, and safe everywhere else.
+/// Letters and digits only: the platform allows nothing else in `state`.
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 /// Random bytes from the operating system.
 ///
-/// A machine that cannot give randomness can issue nothing safely, so the process ends there.
+/// Panics if the operating system has none: the gateway could issue nothing safely.
 #[allow(clippy::expect_used)]
 pub fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
-    // Fails only where the operating system has no entropy source at all; going on would make guessable tokens.
+    // Fails only without any entropy source; continuing would issue guessable tokens.
     SystemRandom::new().fill(&mut bytes).expect("the operating system gives random bytes");
     bytes
 }
 
-/// A random name of letters and digits; 22 of them carry 130 bits.
+/// A random string of letters and digits; 22 characters carry 130 bits.
 pub fn random_name(length: usize) -> String {
     let mut name = String::with_capacity(length);
     while name.len() < length {
         for byte in random_bytes::<32>() {
-            // 248 = 4 · 62: larger bytes would favour the first letters.
+            // 248 = 4 · 62: larger bytes would bias towards the first letters.
             if byte < 248 && name.len() < length {
                 name.push(char::from(ALPHABET[usize::from(byte % 62)]));
             }
@@ -84,29 +86,29 @@ pub fn random_below(bound: u32) -> u32 {
     u32::try_from(wide % u64::from(bound)).unwrap_or(0)
 }
 
-/// Stands for a secret where the secret itself must not be kept: its SHA-256, in base64url.
+/// A SHA-256 digest in base64url, stored in place of a secret.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Digest(String);
 
 impl Digest {
-    /// Of these words in their order.
-    pub fn of(words: &[&str]) -> Self {
+    /// Hashes these parts in order; each is prefixed with its length.
+    pub fn of(parts: &[&str]) -> Self {
         let mut context = digest::Context::new(&digest::SHA256);
-        for word in words {
-            context.update(&(word.len() as u64).to_le_bytes());
-            context.update(word.as_bytes());
+        for part in parts {
+            context.update(&(part.len() as u64).to_le_bytes());
+            context.update(part.as_bytes());
         }
         Self(URL_SAFE_NO_PAD.encode(context.finish()))
     }
 
-    /// As text.
+    /// The digest as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Compares without telling by its time where the difference is.
+/// Compares in constant time.
 pub fn constant_time_eq(left: &[u8], right: &[u8]) -> bool {
     aws_lc_rs::constant_time::verify_slices_are_equal(left, right).is_ok()
 }

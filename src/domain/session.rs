@@ -1,4 +1,4 @@
-//! The session record that stands behind each token.
+//! The session record behind each token.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,24 +13,24 @@ identifier! {
 }
 
 identifier! {
-    /// A signing key's identifier; the `kid` of what it signs.
+    /// A signing key's identifier; the `kid` of its tokens.
     KeyId
 }
 
-/// What a token opens.
+/// What a token gives access to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
     /// Everything that the roles allow.
     Full,
-    /// Half-authenticated: only the binding of a one-time-password device, `me` and `logout`.
+    /// Half-authenticated: only binding a one-time-password device, `me` and `logout`.
     OtpBinding,
-    /// The same after it has bound one: a full session has taken its place, and it binds no other.
+    /// Half-authenticated, after it has bound a device: a full session replaces it, and it binds no other device.
     Spent,
 }
 
 impl Stage {
-    /// As the token's claim spells it.
+    /// The value of the `stage` claim.
     pub fn as_str(self) -> &'static str {
         match self {
             Stage::Full => "full",
@@ -40,27 +40,32 @@ impl Stage {
     }
 }
 
-/// How a person proved who they are.
+/// How the employee signed in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoginMethod {
-    /// Redirect to the platform and back.
+    /// OAuth2 redirect through the platform.
     Oauth2,
-    /// QR code scanned with the phone.
+    /// QR code scanned with a phone.
     Qrcode,
-    /// Bound account of a connected corporation.
+    /// Account binding of a connected corporation.
     Bind,
     /// Local agent password.
     Password,
-    /// Development route.
+    /// Development sign-in.
     Dev,
 }
 
 impl LoginMethod {
-    /// Every method, for metrics that must exist before the first sign-in.
+    /// Every method; metrics exist before the first sign-in.
     pub const ALL: [LoginMethod; 5] = [Self::Oauth2, Self::Qrcode, Self::Bind, Self::Password, Self::Dev];
 
-    /// As answers and metrics spell it.
+    /// Parses the spelling of [`LoginMethod::as_str`].
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|method| method.as_str() == word)
+    }
+
+    /// The name in responses and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             LoginMethod::Oauth2 => "oauth2",
@@ -72,7 +77,7 @@ impl LoginMethod {
     }
 }
 
-/// Where a person signed in.
+/// Where the employee signed in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoginSource {
@@ -91,7 +96,15 @@ pub enum LoginSource {
 }
 
 impl LoginSource {
-    /// As claims, answers and headers spell it.
+    /// Every source.
+    pub const ALL: [LoginSource; 6] = [Self::H5, Self::Itagent, Self::Itadmin, Self::Qrcode, Self::Agent, Self::Dev];
+
+    /// Parses the spelling of [`LoginSource::as_str`].
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|source| source.as_str() == word)
+    }
+
+    /// The name in claims, responses and headers.
     pub fn as_str(self) -> &'static str {
         match self {
             LoginSource::H5 => "h5",
@@ -104,62 +117,62 @@ impl LoginSource {
     }
 }
 
-/// Counts the changes of a record; a change names the version that it saw.
+/// The version of a record. A conditional write names the version that it read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Version(pub i64);
 
 impl Version {
-    /// Of a record that has just been made.
+    /// The version of a new record.
     pub const FIRST: Version = Version(1);
 
-    /// Of the same record after one more change.
+    /// The version after one more change.
     pub fn next(self) -> Version {
         Version(self.0.saturating_add(1))
     }
 }
 
-/// A signed-in person on one device. Authoritative for roles, active role and revocation.
+/// An employee's sign-in session on one device. Authoritative for roles, active role and revocation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Session {
-    /// Which session.
+    /// The session id, the token's `jti`.
     pub id: SessionId,
-    /// How often it has changed.
+    /// The record's version.
     pub version: Version,
-    /// The person's corporation.
+    /// The employee's corporation.
     pub corp_id: CorpId,
-    /// The person.
+    /// The employee's id.
     pub employee_id: EmployeeId,
     /// Display name.
     pub name: String,
-    /// Department's name, empty if unknown.
+    /// Department name; empty if unknown.
     pub department: String,
-    /// Picture's address, empty if unknown.
+    /// Picture URL; empty if unknown.
     pub avatar: String,
-    /// Roles held.
+    /// The held roles.
     pub roles: Vec<RoleName>,
-    /// The active one of them.
+    /// The active role.
     pub current_role: RoleName,
-    /// How they signed in.
+    /// The sign-in method.
     pub login_method: LoginMethod,
-    /// Where they signed in.
+    /// Where the employee signed in.
     pub login_source: LoginSource,
-    /// What the token opens.
+    /// What the token gives access to.
     pub stage: Stage,
-    /// Until when a one-time password that was given counts as fresh.
+    /// Until when the session is stepped up.
     #[serde(default)]
     pub stepped_up_until: Option<Timestamp>,
     /// When the session began.
     pub issued_at: Timestamp,
-    /// When it ends.
+    /// When the session expires.
     pub expires_at: Timestamp,
-    /// The key that signs its token: the session ends with it. Records of older versions do not tell.
+    /// The key that signs the token; the session ends with it. Absent in records of older versions.
     #[serde(default)]
     pub key_id: Option<KeyId>,
-    /// The local password that opened it: the session ends with it.
+    /// The local password used at sign-in; the session ends with it.
     #[serde(default)]
     pub password_id: Option<String>,
-    /// Whether the person had never signed in with such a device before.
+    /// Whether the employee had not signed in with such a device before.
     #[serde(default)]
     pub new_device: bool,
     /// The device's address at sign-in.
@@ -169,37 +182,64 @@ pub struct Session {
 }
 
 impl Session {
-    /// Whether the person holds this role.
+    /// A session of the agent `a2001` for tests, which change what they are about. It never expires.
+    #[cfg(test)]
+    pub(crate) fn sample() -> Self {
+        Self {
+            id: SessionId::new("s1"),
+            version: Version::FIRST,
+            corp_id: CorpId::new("wwdemo"),
+            employee_id: EmployeeId::new("a2001"),
+            name: "Alice Chen".to_owned(),
+            department: String::new(),
+            avatar: String::new(),
+            roles: vec![RoleName::new("agent"), RoleName::new("user")],
+            current_role: RoleName::new("agent"),
+            login_method: LoginMethod::Qrcode,
+            login_source: LoginSource::Qrcode,
+            stage: Stage::Full,
+            stepped_up_until: None,
+            issued_at: Timestamp::from_seconds(0),
+            expires_at: Timestamp::from_millis(i64::MAX),
+            key_id: None,
+            password_id: None,
+            new_device: false,
+            address: String::new(),
+            user_agent: String::new(),
+        }
+    }
+
+    /// Whether the session holds this role.
     pub fn holds(&self, role: &str) -> bool {
         self.roles.iter().any(|held| held.as_str() == role)
     }
 
-    /// Whether a one-time password was given lately.
+    /// Whether the session is stepped up now.
     pub fn is_stepped_up(&self, now: Timestamp) -> bool {
         self.stepped_up_until.is_some_and(|until| now < until)
     }
 
-    /// Whether the session is over by the clock.
+    /// Whether the session has expired.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         now >= self.expires_at
     }
 }
 
-/// Why a session is over; the label of `sessions_ended_total`.
+/// Why a session ended; the label of `sessions_ended_total`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EndCause {
-    /// Its owner logged out.
+    /// The employee logged out.
     Logout,
-    /// Its owner ended it from another session.
+    /// The employee ended it from another session.
     Owner,
-    /// An operator ended it.
+    /// An operator or administrator ended it.
     Operator,
-    /// The person lost their last role or was disabled.
+    /// The employee lost the last role or was disabled.
     RolesLost,
     /// The key that signed its token was removed.
     KeyRemoved,
-    /// Its time ran out.
+    /// The session expired.
     Expired,
 }
 
@@ -208,7 +248,7 @@ impl EndCause {
     pub const ALL: [EndCause; 6] =
         [Self::Logout, Self::Owner, Self::Operator, Self::RolesLost, Self::KeyRemoved, Self::Expired];
 
-    /// As metrics spell it.
+    /// The label value.
     pub fn as_str(self) -> &'static str {
         match self {
             EndCause::Logout => "logout",

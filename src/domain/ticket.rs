@@ -12,31 +12,31 @@ use super::secret::Digest;
 use super::session::{SessionId, Version};
 
 identifier! {
-    /// Held by the asking browser alone; whoever has it can collect the token.
+    /// Held by the requesting browser alone; collects the token.
     TicketId
 }
 
 identifier! {
-    /// Shown to everyone in the QR code; opens nothing by itself.
+    /// Visible in the QR code; gives access to nothing by itself.
     ScanId
 }
 
 identifier! {
-    /// Held by the phone that scanned; without it nobody can press Confirm.
+    /// Held by the phone that scanned; required to confirm.
     ConfirmId
 }
 
 identifier! {
-    /// Tells one browser from another while they wait for their codes to be scanned.
+    /// Identifies a browser while it waits for its code to be scanned.
     BrowserId
 }
 
-/// The person whose phone scanned the code.
+/// The employee whose phone scanned the code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scanner {
-    /// Their corporation.
+    /// The employee's corporation.
     pub corp_id: CorpId,
-    /// Who they are.
+    /// The employee's id.
     pub employee_id: EmployeeId,
     /// Display name.
     pub name: String,
@@ -45,48 +45,31 @@ pub struct Scanner {
     pub address: String,
 }
 
-/// The sign-in request that the phone is asked to confirm.
-#[derive(Debug, Clone)]
-pub struct ConfirmPrompt {
-    /// The name of the user who scanned the code.
-    pub name: String,
-    /// The address of the browser that requested the code.
-    pub address: String,
-    /// That browser's `User-Agent`.
-    pub user_agent: String,
-    /// When the code was requested.
-    pub at: Timestamp,
-    /// How long ago that is.
-    pub ago: Duration,
-    /// The two digits that both screens show.
-    pub number: String,
-}
-
-/// Where a ticket stands. Only forwards, never back.
+/// The state of a ticket; it only moves forward.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum TicketState {
-    /// Nobody has scanned it.
+    /// Not scanned yet.
     Waiting,
-    /// Scanned; the phone has not confirmed.
+    /// Scanned, not confirmed yet.
     Scanned {
-        /// Who scanned.
+        /// The employee who scanned.
         by: Scanner,
-        /// What the phone's confirm page must show to be believed.
+        /// The proof that the phone's confirm page must present.
         confirm: ConfirmId,
     },
-    /// Confirmed; the browser has not collected the token.
+    /// Confirmed; the token is not collected yet.
     Confirmed {
-        /// Who confirmed.
+        /// The employee who confirmed.
         by: Scanner,
     },
-    /// The token has been handed out, and is handed out again until `until`.
+    /// The token was delivered, and is delivered again until `until`.
     Delivered {
-        /// Who signed in.
+        /// The employee who signed in.
         by: Scanner,
         /// The session behind the token.
         session: SessionId,
-        /// After this the ticket is expired.
+        /// When the ticket expires.
         until: Timestamp,
     },
     /// Cancelled on the phone.
@@ -94,7 +77,7 @@ pub enum TicketState {
 }
 
 impl TicketState {
-    /// As the poll endpoint and `tickets_total` spell it.
+    /// The name in poll responses and in `tickets_total`.
     pub fn as_str(&self) -> &'static str {
         match self {
             TicketState::Waiting => "waiting",
@@ -106,43 +89,43 @@ impl TicketState {
     }
 }
 
-/// One attempt to sign in by QR code.
+/// One sign-in attempt by QR code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ticket {
-    /// The browser's handle.
+    /// The id that the browser polls with.
     pub id: TicketId,
-    /// The QR code's handle.
+    /// The id in the QR code.
     pub scan_id: ScanId,
-    /// The two digits that both screens show.
+    /// The two-digit number that both screens show.
     pub number: u8,
-    /// How often it has changed.
+    /// The record's version.
     pub version: Version,
-    /// Where it stands.
+    /// The state.
     pub state: TicketState,
-    /// When the code was asked for.
+    /// When the code was requested.
     pub created_at: Timestamp,
-    /// When it can no longer be scanned, confirmed or collected.
+    /// When the ticket expires.
     pub expires_at: Timestamp,
-    /// The asking browser's address.
+    /// The requesting browser's address.
     pub address: String,
-    /// The asking browser's `User-Agent`.
+    /// The requesting browser's `User-Agent`.
     pub user_agent: String,
-    /// The web client whose sign-in page asked, if one did.
+    /// The web client whose sign-in page requested the code, if any.
     #[serde(default)]
     pub client: Option<Client>,
-    /// How many codes of the platform were tried on it that were none.
+    /// How many invalid authorization codes were presented for it.
     #[serde(default)]
     pub misses: u8,
-    /// The print of the asking browser's own cookie.
+    /// The digest of the requesting browser's cookie.
     #[serde(default)]
     pub browser: Option<Digest>,
 }
 
 impl Ticket {
-    /// How long the token is handed out after its first delivery.
+    /// How long the token is delivered again after its first delivery.
     pub const DELIVERY_WINDOW: Duration = Duration::from_secs(30);
 
-    /// Whether nothing can come of this ticket any more. Judged when read, never left to a sweeper.
+    /// Whether the ticket has expired or was cancelled. Checked on every read, never left to a sweep.
     pub fn is_over(&self, now: Timestamp) -> bool {
         match &self.state {
             TicketState::Cancelled => true,

@@ -29,7 +29,7 @@ use crate::sockets::tunnel::{self, Ends};
 const LARGEST_DECLINE: usize = 1024 * 1024;
 
 /// For somebody who has as many sockets open as the rule allows: one of them may close at any moment.
-const TOO_MANY_SOCKETS: Error = Error::RateLimited { retry_after: Duration::from_secs(5), exceeded: None };
+const TOO_MANY_SOCKETS: Error = Error::TooManySockets { retry_after: Duration::from_secs(5) };
 
 /// What sockets are opened with.
 pub struct SocketSettings {

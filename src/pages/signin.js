@@ -1,7 +1,7 @@
-// The sign-in page: shows a code, follows its ticket, and goes on to the client's page with the token.
+// The sign-in page: shows a QR code, polls its ticket and redirects to the client with the token.
 
 const page = document.getElementById("signin");
-const pass = document.getElementById("pass");
+const card = document.getElementById("ticket");
 const code = document.getElementById("code");
 const number = document.getElementById("number");
 const scanner = document.getElementById("scanner");
@@ -10,70 +10,73 @@ const clock = document.getElementById("clock");
 const ring = document.getElementById("left");
 const renew = document.getElementById("renew");
 const redirect = document.getElementById("redirect");
-const redirectWord = document.getElementById("redirect-word");
+const redirectLabel = document.getElementById("redirect-label");
 const problem = document.getElementById("problem");
-const pretend = document.getElementById("pretend");
-const words = page.dataset;
-const home = words.home;
+const simulate = document.getElementById("pretend"); // null unless the platform is simulated
+const texts = page.dataset;
+const home = texts.home;
 
-/** How long the server may hold a poll, in seconds; it refuses more. */
-const LONGEST_WAIT = 25;
-/** What a request may take beyond that before the connection counts as dead. */
-const PATIENCE = 10;
-/** The server's clock decides when a ticket is over: it gets this long to say so itself. */
-const GRACE = 2;
-const LONGEST_PAUSE = 30;
+/** The longest long poll that the server accepts, in seconds. */
+const LONG_POLL = 25;
+/** Timeout of a request, in seconds; a long poll adds its own wait. */
+const REQUEST_TIMEOUT = 10;
+/** Seconds after its end at which the page itself expires a ticket, if the server has not done so by then. */
+const EXPIRY_GRACE = 2;
+/** The longest pause between retries, in seconds. */
+const MAX_BACKOFF = 30;
 
-/** An answer that says no, with the server's own sentence. */
-class Refusal extends Error {
-  constructor(body, answer) {
-    super(body.message);
-    const after = Number(answer.headers.get("Retry-After"));
-    this.again = answer.status === 429 || answer.status === 408 || answer.status >= 500;
-    this.after = after > 0 ? Math.min(after, 600) : 0;
+/** An error response, with the server's message. */
+class ErrorResponse extends Error {
+  constructor(envelope, response) {
+    super(envelope.message);
+    const retryAfter = Number(response.headers.get("Retry-After"));
+    this.retryable = response.status === 429 || response.status === 408 || response.status >= 500;
+    this.retryAfter = retryAfter > 0 ? Math.min(retryAfter, 600) : 0;
   }
 }
 
-let round = 0;        // One code, from its request to its end; what an older round still hears is dropped.
-let ticket = null;    // { id, seen, ends, lifetime, interval }
-let asking = null;    // The request in flight: { control, since, nudged }
-let paused = null;    // The pause between two requests: { due, eager, end }
-let said = "";        // What the status says, name and sentence.
-let tookOver = false; // Whether a code was already replaced without being asked for since the last click.
+let round = 0;           // Counts codes. Responses that belong to an older code are dropped.
+let ticket = null;       // { id, seen, ends, lifetime, interval }
+let inFlight = null;     // The current request: { control, since, restarted }
+let paused = null;       // The pause between two requests: { due, eager, end }
+let shown = "";          // The name and text that the status shows.
+let autoRenewed = false; // Whether an expired code was replaced automatically since the last click.
 
-/** Wall clock, in seconds: the only one that goes on while a laptop sleeps. */
+/** The wall clock, in seconds. Monotonic clocks stop while a laptop sleeps. */
 const now = () => Date.now() / 1000;
 
-async function call(path, control, patience) {
-  const limit = setTimeout(() => control.abort(), patience * 1000);
+/** Fetches JSON and returns the envelope's data. */
+async function fetchData(path, control, timeout) {
+  const timer = setTimeout(() => control.abort(), timeout * 1000);
   try {
-    const answer = await fetch(path, {
+    const response = await fetch(path, {
       headers: { "Accept-Language": document.documentElement.lang },
       cache: "no-store",
       signal: control.signal,
     });
-    const body = await answer.json();
-    if (body.code !== 0) throw new Refusal(body, answer);
-    return body.data;
+    const envelope = await response.json();
+    if (envelope.code !== 0) throw new ErrorResponse(envelope, response);
+    return envelope.data;
   } finally {
-    clearTimeout(limit);
+    clearTimeout(timer);
   }
 }
 
-async function ask(path, patience = PATIENCE) {
-  const mine = { control: new AbortController(), since: now(), nudged: false };
-  asking = mine;
+/** Like fetchData, but can be aborted by abortAll() and refresh(). */
+async function request(path, timeout = REQUEST_TIMEOUT) {
+  const mine = { control: new AbortController(), since: now(), restarted: false };
+  inFlight = mine;
   try {
-    return await call(path, mine.control, patience);
-  } catch (fault) {
-    fault.nudged = mine.nudged;
-    throw fault;
+    return await fetchData(path, mine.control, timeout);
+  } catch (error) {
+    error.restarted = mine.restarted;
+    throw error;
   } finally {
-    if (asking === mine) asking = null;
+    if (inFlight === mine) inFlight = null;
   }
 }
 
-/** Waits. An eager pause ends early when there is reason to hope. */
+/** Waits. An eager pause ends early when the network returns or the page becomes visible. */
 function pause(seconds, eager) {
   return new Promise((resolve) => {
     const mine = { due: now() + seconds, eager, end: () => { clearTimeout(timer); paused = null; resolve(); } };
@@ -82,37 +85,38 @@ function pause(seconds, eager) {
   });
 }
 
-/** Asks until there is an answer. Null: nobody needs it any more. */
-async function insist(mine, path, patience) {
+/** Retries with backoff until there is a response. Returns null if the page has moved on to another code. */
+async function requestWithRetry(mine, path, timeout) {
   for (let failures = 0; mine === round;) {
     try {
-      const data = await ask(path(), patience);
+      const data = await request(path(), timeout);
       return mine === round ? data : null;
-    } catch (fault) {
+    } catch (error) {
       if (mine !== round) return null;
-      if (fault.nudged) continue;
-      if (fault instanceof Refusal && !fault.again) throw fault;
-      const growing = Math.min(LONGEST_PAUSE, 2 ** failures++);
-      const refused = fault instanceof Refusal;
-      // Many browsers come back at the same moment; not all of them ask in it.
-      const rest = refused ? pause(fault.after || growing, false) : pause(growing * (0.75 + Math.random() / 2), true);
-      show(refused ? "held" : "lost", refused ? fault.message : words.lost);
-      await rest;
+      if (error.restarted) continue;
+      const responded = error instanceof ErrorResponse;
+      if (responded && !error.retryable) throw error;
+      const backoff = Math.min(MAX_BACKOFF, 2 ** failures++);
+      // Jitter: after an outage, many browsers would otherwise retry at the same moment.
+      const wait = responded ? pause(error.retryAfter || backoff, false) : pause(backoff * (0.75 + Math.random() / 2), true);
+      show(responded ? "held" : "lost", responded ? error.message : texts.lost);
+      await wait;
     }
   }
   return null;
 }
 
+/** Requests a new code, shows it and polls its ticket. */
 async function start() {
   const mine = ++round;
-  quiet();
+  abortAll();
   ticket = null;
-  delete words.code;
+  delete texts.code;
   number.textContent = "--";
   code.hidden = true;
-  show("loading", words.loading);
+  show("loading", texts.loading);
   try {
-    const issued = await insist(mine, () => "/api/auth/qrcode?" + new URLSearchParams({ client: words.client }));
+    const issued = await requestWithRetry(mine, () => "/api/auth/qrcode?" + new URLSearchParams({ client: texts.client }));
     if (!issued) return;
     ticket = {
       id: issued.ticket,
@@ -124,92 +128,89 @@ async function start() {
     code.src = "data:image/png;base64," + issued.qrcode_png_base64;
     code.hidden = false;
     number.textContent = issued.number;
-    // Where the platform is simulated there is no phone that could scan.
-    if (words.simulated === "yes") pretend.href = issued.qrcode_url;
-    words.code = "good";
-    show("waiting", words.waiting);
-    await follow(mine);
-  } catch (fault) {
-    if (mine === round) stuck(fault instanceof Refusal ? fault.message : page.getAttribute("data-error-other"));
+    if (simulate) simulate.href = issued.qrcode_url;
+    texts.code = "valid";
+    show("waiting", texts.waiting);
+    await poll(mine);
+  } catch (error) {
+    if (mine === round) end("failed", error instanceof ErrorResponse ? error.message : page.getAttribute("data-error-other"));
   }
 }
 
-async function follow(mine) {
-  const poll = () => {
-    const wait = Math.max(1, Math.min(LONGEST_WAIT, Math.ceil(ticket.ends - now())));
+/** Polls the ticket until it is confirmed or expired. */
+async function poll(mine) {
+  const path = () => {
+    const wait = Math.max(1, Math.min(LONG_POLL, Math.ceil(ticket.ends - now())));
     return "/api/auth/scan/status?" + new URLSearchParams({ ticket: ticket.id, wait, seen: ticket.seen });
   };
   while (mine === round) {
-    const asked = now();
-    const answer = await insist(mine, poll, LONGEST_WAIT + PATIENCE);
-    if (!answer) return;
-    if (answer.status === "expired") return over();
-    if (answer.status === "confirmed") {
+    const started = now();
+    const scan = await requestWithRetry(mine, path, LONG_POLL + REQUEST_TIMEOUT);
+    if (!scan) return;
+    if (scan.status === "expired") {
+      // The server reports a cancelled ticket as expired too. One that was scanned and has time left was cancelled.
+      const cancelled = ticket.seen === "scanned" && now() + EXPIRY_GRACE < ticket.ends;
+      return end("expired", cancelled ? texts.cancelled : texts.expired);
+    }
+    if (scan.status === "confirmed") {
       round++;
-      scanner.textContent = answer.name || scanner.textContent;
-      show("confirmed", words.done);
-      location.replace(home + "#token=" + encodeURIComponent(answer.token) + "&token_type=Bearer");
+      scanner.textContent = scan.name || scanner.textContent;
+      show("confirmed", texts.done);
+      location.replace(home + "#token=" + encodeURIComponent(scan.token) + "&token_type=Bearer");
       return;
     }
-    const moved = answer.status !== ticket.seen;
-    ticket.seen = answer.status;
-    if (answer.status === "scanned") {
-      scanner.textContent = answer.name || "";
-      show("scanned", words.scanned, answer.name || "");
+    const changed = scan.status !== ticket.seen;
+    ticket.seen = scan.status;
+    if (scan.status === "scanned") {
+      scanner.textContent = scan.name || "";
+      show("scanned", texts.scanned, scan.name || "");
     } else {
-      show("waiting", words.waiting);
+      show("waiting", texts.waiting);
     }
-    // A server that does not hold polls would otherwise be asked without end.
-    if (!moved && now() - asked < 1) await pause(ticket.interval, true);
+    // The server responds at once when it has too many long polls: keep the poll interval then.
+    if (!changed && now() - started < 1) await pause(ticket.interval, true);
   }
 }
 
-/** Puts a state on the screen. The same sentence is not said twice: screen readers would repeat it.
-    The name lies over the code for the eye, and goes into the sentence for the ear. */
-function show(state, sentence, name = "") {
-  words.state = state;
-  if (said !== name + sentence) {
-    said = name + sentence;
+/** Shows a state. Does not rewrite an unchanged status, because screen readers would repeat it.
+    The name is drawn over the code, and is in the status for screen readers only. */
+function show(state, text, name = "") {
+  texts.state = state;
+  if (shown !== name + text) {
+    shown = name + text;
     const spoken = document.createElement("span");
-    spoken.className = "unseen";
+    spoken.className = "visually-hidden";
     spoken.textContent = name && name + ": ";
-    status.replaceChildren(spoken, sentence);
+    status.replaceChildren(spoken, text);
   }
-  renew.hidden = state !== "expired" && state !== "stuck";
-  renew.textContent = state === "stuck" ? words.again : words.renew;
+  renew.hidden = state !== "expired" && state !== "failed";
+  renew.textContent = state === "failed" ? texts.again : texts.renew;
   if (state === "loading" || state === "waiting" || state === "expired") scanner.textContent = "";
   tick();
 }
 
-function over() {
+/** Discards the ticket and stops polling. */
+function end(state, text) {
   round++;
-  quiet();
+  abortAll();
   ticket = null;
-  delete words.code;
-  show("expired", words.expired);
+  delete texts.code;
+  show(state, text);
 }
 
-function stuck(sentence) {
-  round++;
-  quiet();
-  ticket = null;
-  delete words.code;
-  show("stuck", sentence);
-}
-
-/** Ends what is in flight and what waits, so that there is never a second poll. */
-function quiet() {
-  if (asking) asking.control.abort();
+/** Aborts the request in flight and ends the pause, so that there are never two polls at once. */
+function abortAll() {
+  if (inFlight) inFlight.control.abort();
   if (paused) paused.end();
 }
 
-/** Time is drawn and never spoken. */
+/** Updates the countdown, which screen readers do not announce. */
 function tick() {
-  if (ticket && ticket.ends + GRACE <= now()) return ended();
-  const state = words.state;
+  if (ticket && ticket.ends + EXPIRY_GRACE <= now()) return expire();
+  const state = texts.state;
   let text = "";
   if (state === "held" && paused) {
-    text = words.seconds.replace("%", Math.max(1, Math.ceil(paused.due - now())));
+    text = texts.seconds.replace("{seconds}", Math.max(1, Math.ceil(paused.due - now())));
   } else if (ticket && (state === "waiting" || state === "scanned")) {
     const left = Math.max(0, Math.ceil(ticket.ends - now()));
     text = Math.floor(left / 60) + ":" + String(left % 60).padStart(2, "0");
@@ -220,76 +221,77 @@ function tick() {
   if (clock.textContent !== text) clock.textContent = text;
 }
 
-/** An unattended page asks for no new code. One that ended while there was no connection is replaced, once: that was not the person's doing. */
-function ended() {
-  if (words.state === "lost" && !document.hidden && !tookOver) {
-    tookOver = true;
+/** Expires the ticket. A code that expired while the page was offline is replaced once without a click; an
+    unattended page does not keep requesting codes. */
+function expire() {
+  if (texts.state === "lost" && !document.hidden && !autoRenewed) {
+    autoRenewed = true;
     start();
   } else {
-    over();
+    end("expired", texts.expired);
   }
 }
 
-/** The page is looked at again, or the network is back: what is shown must be true now. */
-function nudge() {
+/** Brings the page up to date when it becomes visible or the network returns. */
+function refresh() {
   if (document.hidden) return;
   tick();
   if (paused && (paused.eager || paused.due <= now())) paused.end();
-  // A request that slept with the machine may never be answered.
-  if (asking && ticket && now() - asking.since > 5) {
-    asking.nudged = true;
-    asking.control.abort();
+  // A request that was in flight while the machine slept may never get a response: restart it.
+  if (inFlight && ticket && now() - inFlight.since > 5) {
+    inFlight.restarted = true;
+    inFlight.control.abort();
   }
 }
 
-function tell(sentence) {
-  problem.textContent = sentence;
-  problem.hidden = !sentence;
+function showProblem(text) {
+  problem.textContent = text;
+  problem.hidden = !text;
 }
 
-/** Another page may have left a word in the fragment. Only words that this page knows become text. */
+/** Shows the error word that a redirect left in the fragment. Unknown words are never shown as text. */
 function readFragment() {
   const word = new URLSearchParams(location.hash.slice(1)).get("error");
   if (word === null) return;
   const known = /^[a-z_]{1,40}$/.test(word) && page.getAttribute("data-error-" + word);
-  tell(known || page.getAttribute("data-error-other"));
+  showProblem(known || page.getAttribute("data-error-other"));
   history.replaceState(null, "", location.pathname + location.search);
 }
 
-function redirecting(busy) {
+function setRedirecting(busy) {
   redirect.setAttribute("aria-busy", String(busy));
-  redirectWord.textContent = busy ? words.redirecting : words.redirect;
+  redirectLabel.textContent = busy ? texts.redirecting : texts.redirect;
 }
 
 redirect.addEventListener("click", async () => {
   if (redirect.getAttribute("aria-busy") === "true") return;
-  redirecting(true);
-  tell("");
+  setRedirecting(true);
+  showProblem("");
   try {
     const path = "/api/auth/oauth2/url?" + new URLSearchParams({ redirect_uri: home });
-    location.assign((await call(path, new AbortController(), PATIENCE)).authorize_url);
-  } catch (fault) {
-    redirecting(false);
-    tell(fault instanceof Refusal ? fault.message : words.offline);
+    location.assign((await fetchData(path, new AbortController(), REQUEST_TIMEOUT)).authorize_url);
+  } catch (error) {
+    setRedirecting(false);
+    showProblem(error instanceof ErrorResponse ? error.message : texts.offline);
   }
 });
 
 renew.addEventListener("click", () => {
-  tookOver = false;
-  // The button goes; whoever used the keyboard stays with the code.
-  pass.focus({ preventScroll: true });
+  autoRenewed = false;
+  // The button disappears: keep the keyboard focus near the code.
+  card.focus({ preventScroll: true });
   start();
 });
 
-document.addEventListener("visibilitychange", nudge);
-window.addEventListener("online", nudge);
-// A held request would be waited for, and the person with it.
-window.addEventListener("offline", () => asking && asking.control.abort());
+document.addEventListener("visibilitychange", refresh);
+window.addEventListener("online", refresh);
+// Some browsers keep a long poll pending after the network is gone.
+window.addEventListener("offline", () => inFlight && inFlight.control.abort());
 window.addEventListener("hashchange", readFragment);
 window.addEventListener("pageshow", (event) => {
   if (!event.persisted) return;
-  redirecting(false);
-  nudge();
+  setRedirecting(false);
+  refresh();
 });
 setInterval(tick, 1000);
 readFragment();

@@ -1,95 +1,35 @@
-//! First phase: who asks, under which id, and whether the head is one that can only be read in one way.
+//! Phase 1: identifies client, request id and language, and rejects heads that are ambiguous (request smuggling) or
+//! too large.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::net::IpAddr;
-use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use http::HeaderValue;
-
+use super::Arrival;
 use super::head::{Fields, HttpVersion, RequestHead};
+use super::request_id::RequestId;
 use super::upgrade::{self, Handshake};
-use super::{Arrival, Gate};
+use crate::config::LimitsConfig;
 use crate::domain::language::Language;
-use crate::domain::path::{self, NotPlain};
-use crate::domain::secret::random_bytes;
+use crate::domain::path::{self, PathFault};
 use crate::error::{BadRequest, Error};
 
-/// The id of a request, at most 64 letters.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct RequestId {
-    length: u8,
-    text: [u8; Self::LONGEST],
-}
-
-impl RequestId {
-    const LONGEST: usize = 64;
-
-    /// A new one: a random name of this process, then a count.
-    pub fn fresh() -> Self {
-        static PROCESS: LazyLock<u64> = LazyLock::new(|| u64::from_le_bytes(random_bytes()));
-        static COUNT: AtomicU64 = AtomicU64::new(1);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let mut id = Self { length: 32, text: [0; Self::LONGEST] };
-        for (half, number) in [*PROCESS, count].into_iter().enumerate() {
-            for digit in 0..16 {
-                const HEX: &[u8; 16] = b"0123456789abcdef";
-                let nibble = usize::try_from(number >> (60 - 4 * digit) & 15).unwrap_or(0);
-                id.text[half * 16 + digit] = HEX[nibble];
-            }
-        }
-        id
-    }
-
-    /// One that a trusted peer sent, if it is well-formed.
-    fn given(text: &[u8]) -> Option<Self> {
-        let fits = (8..=Self::LONGEST).contains(&text.len())
-            && text.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte));
-        if !fits {
-            return None;
-        }
-        let mut id = Self { length: u8::try_from(text.len()).ok()?, text: [0; Self::LONGEST] };
-        id.text[..text.len()].copy_from_slice(text);
-        Some(id)
-    }
-
-    /// As text.
-    pub fn as_str(&self) -> &str {
-        // Only ASCII was ever put in.
-        std::str::from_utf8(self.as_bytes()).unwrap_or_default()
-    }
-
-    /// As a header's value.
-    pub fn to_value(&self) -> HeaderValue {
-        // Only letters, digits and `-_.` were ever put in, and they may all stand there.
-        HeaderValue::from_bytes(self.as_bytes()).unwrap_or(HeaderValue::from_static("-"))
-    }
-
-    /// As bytes, all of them ASCII.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.text[..usize::from(self.length)]
-    }
-}
-
-impl fmt::Debug for RequestId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// Describes a request. Never fails: a refusal needs its id and its language, too.
-pub fn describe(gate: &Gate, head: &RequestHead<'_>, fields: &Fields<'_>) -> Arrival {
+/// Describes a request. Never fails: a refusal needs a request id and a language, too.
+pub fn describe(
+    trusted_proxies: &[ipnet::IpNet],
+    default_language: Language,
+    head: &RequestHead<'_>,
+    fields: &Fields<'_>,
+) -> Arrival {
     let peer = head.peer.to_canonical();
-    let trusted = gate.trusted_proxies.iter().any(|net| net.contains(&peer));
+    let trusted = trusted_proxies.iter().any(|net| net.contains(&peer));
     let client = fields.forwarded_for.filter(|_| trusted).and_then(first_address).unwrap_or(peer);
-    let request_id = fields.request_id.filter(|_| trusted).and_then(RequestId::given);
+    let request_id = fields.request_id.filter(|_| trusted).and_then(RequestId::parse);
     let accept_language = fields.accept_language.and_then(|value| std::str::from_utf8(value).ok());
     Arrival {
         request_id: request_id.unwrap_or_else(RequestId::fresh),
         client,
         peer,
-        language: Language::negotiate(accept_language, gate.language),
+        language: Language::negotiate(accept_language, default_language),
     }
 }
 
@@ -100,37 +40,36 @@ fn first_address(value: &[u8]) -> Option<IpAddr> {
     address.map(|address: IpAddr| address.to_canonical())
 }
 
-/// A head that has been found sound.
-pub struct Request<'a> {
-    /// The head.
-    pub head: &'a RequestHead<'a>,
-    /// Its fields.
-    pub fields: &'a Fields<'a>,
-    /// The path in its one form.
-    pub path: Cow<'a, str>,
-    /// The query, if there is one.
-    pub query: Option<&'a str>,
-    /// Whether the target can be forwarded as it came.
-    pub target_form: TargetForm,
-    /// The WebSocket handshake, if it is one.
-    pub handshake: Option<Handshake>,
+/// A request whose head passed [`check`].
+pub struct CheckedRequest<'a> {
+    pub(super) head: &'a RequestHead<'a>,
+    pub(super) fields: &'a Fields<'a>,
+    /// The path in canonical form.
+    pub(super) path: Cow<'a, str>,
+    pub(super) query: Option<&'a str>,
+    pub(super) target_form: TargetForm,
+    pub(super) handshake: Option<Handshake>,
 }
 
-/// Whether the target can be forwarded as it came.
+/// Whether the upstream gets the target as the client sent it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TargetForm {
-    /// Yes.
+    /// It does.
     AsSent,
-    /// No: it was absolute, or its path had another spelling.
+    /// The target was absolute, or its path not canonical.
     Rewritten,
 }
 
-/// Refuses whatever could be read in two ways, or is too large.
-pub fn check<'a>(gate: &Gate, head: &'a RequestHead<'a>, fields: &'a Fields<'a>) -> Result<Request<'a>, Error> {
-    if head.target.len() > gate.limits.target_bytes {
+/// Rejects ambiguous heads and heads that are too large.
+pub fn check<'a>(
+    limits: &LimitsConfig,
+    head: &'a RequestHead<'a>,
+    fields: &'a Fields<'a>,
+) -> Result<CheckedRequest<'a>, Error> {
+    if head.target.len() > limits.target_bytes {
         return Err(Error::TargetTooLong);
     }
-    if fields.count > gate.limits.headers || fields.bytes + head.target.len() > gate.limits.head_bytes {
+    if fields.count > limits.headers || fields.bytes + head.target.len() > limits.head_bytes {
         return Err(Error::HeadTooLarge);
     }
     if let Some(name) = fields.repeated {
@@ -139,16 +78,16 @@ pub fn check<'a>(gate: &Gate, head: &'a RequestHead<'a>, fields: &'a Fields<'a>)
     check_lines(head)?;
     check_framing(head, fields)?;
     let host = check_host(head, fields)?;
-    let (path, query, target_form) = split_target(head.target, host)?;
+    let SplitTarget { path, query, form } = split_target(head.target, host)?;
     if path.len() > path::LONGEST {
         return Err(Error::TargetTooLong);
     }
     let handshake = upgrade::handshake(head, fields)?;
-    Ok(Request { head, fields, path, query, target_form, handshake })
+    Ok(CheckedRequest { head, fields, path, query, target_form: form, handshake })
 }
 
-/// Bare line feeds end lines for some servers and not for others, and the engine mends request lines that
-/// have a blank too many: the target must stand in the first line as it was read.
+/// Rejects bare line feeds, which end a line for some servers only, and request lines with extra spaces, which
+/// Pingora accepts: the raw first line must have the target exactly as Pingora parsed it.
 fn check_lines(head: &RequestHead<'_>) -> Result<(), Error> {
     let Some(raw) = head.raw else { return Ok(()) };
     let first = raw.get(..head.method.len() + 1 + head.target.len() + 1).unwrap_or_default();
@@ -165,7 +104,7 @@ fn check_lines(head: &RequestHead<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// One way to say how long the body is.
+/// Requires exactly one valid statement of the body's length.
 fn check_framing(head: &RequestHead<'_>, fields: &Fields<'_>) -> Result<(), Error> {
     if let Some(length) = fields.content_length {
         let digits = !length.is_empty() && length.len() <= 18 && length.iter().all(u8::is_ascii_digit);
@@ -174,8 +113,8 @@ fn check_framing(head: &RequestHead<'_>, fields: &Fields<'_>) -> Result<(), Erro
         }
     }
     if let Some(encoding) = fields.transfer_encoding {
-        // The engine drops Content-Length when both are there, so the bytes themselves are asked.
-        let both = head.raw.is_some_and(names_content_length);
+        // Pingora drops Content-Length when both are present, so the raw bytes are searched.
+        let both = head.raw.is_some_and(has_content_length);
         if both || head.version != HttpVersion::Http11 || !encoding.eq_ignore_ascii_case(b"chunked") {
             return Err(BadRequest::Framing.into());
         }
@@ -186,7 +125,7 @@ fn check_framing(head: &RequestHead<'_>, fields: &Fields<'_>) -> Result<(), Erro
     }
 }
 
-fn names_content_length(raw: &[u8]) -> bool {
+fn has_content_length(raw: &[u8]) -> bool {
     const NAME: &[u8] = b"content-length";
     raw.split(|byte| *byte == b'\n').skip(1).any(|line| {
         line.len() > NAME.len()
@@ -195,18 +134,18 @@ fn names_content_length(raw: &[u8]) -> bool {
     })
 }
 
-/// The one host that is meant. HTTP/1.0 may leave it out.
+/// Returns the value of `Host`, which only HTTP/1.0 and HTTP/2 may omit.
 fn check_host<'a>(head: &RequestHead<'a>, fields: &Fields<'a>) -> Result<Option<&'a [u8]>, Error> {
     match fields.host {
         Some(host) if is_host(host) => Ok(Some(host)),
         Some(_) => Err(BadRequest::Header("Host").into()),
-        // HTTP/2 says it in `:authority`, which the engine has checked.
+        // HTTP/2 has `:authority` instead, which Pingora validates.
         None if head.version == HttpVersion::Http11 => Err(BadRequest::Header("Host").into()),
         None => Ok(None),
     }
 }
 
-/// A name or an address, and perhaps a port.
+/// Whether a `Host` is a name or an address with an optional port.
 fn is_host(host: &[u8]) -> bool {
     let (name, port) = match host.strip_prefix(b"[") {
         Some(rest) => match memchr::memchr(b']', rest) {
@@ -230,33 +169,38 @@ fn is_host(host: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(allowed) && port_fits
 }
 
-type Target<'a> = (Cow<'a, str>, Option<&'a str>, TargetForm);
+#[derive(Debug)]
+struct SplitTarget<'a> {
+    path: Cow<'a, str>,
+    query: Option<&'a str>,
+    form: TargetForm,
+}
 
-fn split_target<'a>(target: &'a [u8], host: Option<&[u8]>) -> Result<Target<'a>, Error> {
+fn split_target<'a>(target: &'a [u8], host: Option<&[u8]>) -> Result<SplitTarget<'a>, Error> {
     let origin_form = strip_authority(target, host)?;
     let (path, query) = match memchr::memchr(b'?', origin_form) {
         Some(mark) => (&origin_form[..mark], Some(&origin_form[mark + 1..])),
         None => (origin_form, None),
     };
-    let path = path::canonical(path).map_err(|NotPlain| BadRequest::Path)?;
+    let path = path::canonical(path)?;
     let query = match query {
-        Some(query) if path::is_plain_query(query) => Some(std::str::from_utf8(query).map_err(|_| BadRequest::Path)?),
-        Some(_) => return Err(BadRequest::Path.into()),
+        Some(query) if path::is_valid_query(query) => Some(std::str::from_utf8(query).map_err(|_| PathFault::Query)?),
+        Some(_) => return Err(PathFault::Query.into()),
         None => None,
     };
     let as_sent = origin_form.len() == target.len() && matches!(path, Cow::Borrowed(_));
-    Ok((path, query, if as_sent { TargetForm::AsSent } else { TargetForm::Rewritten }))
+    Ok(SplitTarget { path, query, form: if as_sent { TargetForm::AsSent } else { TargetForm::Rewritten } })
 }
 
-/// The origin form of a target. An absolute one must name the same host as `Host`.
+/// Returns the origin form of a target. An absolute target must have the same authority as `Host`.
 fn strip_authority<'a>(target: &'a [u8], host: Option<&[u8]>) -> Result<&'a [u8], Error> {
     if target.first() == Some(&b'/') {
         return Ok(target);
     }
     let lower: Vec<u8> = target.iter().take(8).map(u8::to_ascii_lowercase).collect();
     let start = [&b"http://"[..], b"https://"].into_iter().find(|scheme| lower.starts_with(scheme)).map(<[u8]>::len);
-    let rest = start.map(|start| &target[start..]).ok_or(BadRequest::Path)?;
-    let slash = memchr::memchr(b'/', rest).ok_or(BadRequest::Path)?;
+    let rest = start.map(|start| &target[start..]).ok_or(PathFault::NotAPath)?;
+    let slash = memchr::memchr(b'/', rest).ok_or(PathFault::NotAPath)?;
     let (authority, origin_form) = rest.split_at(slash);
     if !host.is_some_and(|host| host.eq_ignore_ascii_case(authority)) {
         return Err(BadRequest::Header("Host").into());

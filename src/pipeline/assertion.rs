@@ -1,12 +1,12 @@
-//! Seventh phase: the signed word to the upstream about the caller, as the rule asks for it. After the rates: a
-//! signature is the dearest thing that a request can make us do.
+//! Phase 7: signs the assertion of the caller's identity for the upstream. Runs after rate limiting, because a signature
+//! is the most expensive operation that a request can cause.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::HeaderValue;
 
-use super::arrive::Request;
+use super::arrive::CheckedRequest;
 use super::{Caller, Gate, Permit};
 use crate::domain::clock::Timestamp;
 use crate::rules::AssertionKind;
@@ -16,20 +16,20 @@ use crate::token::assertion;
 /// The signed form of an identity.
 #[derive(Debug)]
 pub enum Assertion {
-    /// The session's, which other requests carry as well.
+    /// The session's assertion, which its requests share.
     Session(Arc<CachedAssertion>),
-    /// This request's own.
+    /// An assertion of this request alone.
     Request(HeaderValue),
-    /// None: the rule wants it so.
+    /// None, as the rule says.
     Off,
 }
 
-/// Signs for a permitted request whose caller is known. What could not be signed is not forwarded.
-pub fn sign(gate: &Gate, permit: &mut Permit, request: &Request<'_>, now: Timestamp) {
-    let Permit::Upstream(pass) = permit else { return };
-    let Caller::SignedIn(known) = &pass.caller else { return };
-    let (session, upstream) = (&known.session, &pass.rule.upstream.name);
-    pass.assertion = match pass.rule.assertion {
+/// Adds the assertion to a permit. Without one `forward` refuses the request of a signed-in caller.
+pub fn sign(gate: &Gate, permit: &mut Permit, request: &CheckedRequest<'_>, now: Timestamp) {
+    let Permit::Upstream(permit) = permit else { return };
+    let Caller::SignedIn(known) = &permit.caller else { return };
+    let (session, upstream) = (&known.session, &permit.rule.upstream.name);
+    permit.assertion = match permit.rule.assertion {
         AssertionKind::Session => {
             let sign = || gate.tokens.assert_identity(session, upstream, now);
             known.assertion(upstream, now, assertion::FRESH, sign).map(Assertion::Session)

@@ -1,121 +1,121 @@
-//! Fifth phase: may this caller do this? The only place that makes a [`Permit`].
+//! Phase 5: decides whether the caller may send the request. The only place that creates a [`Permit`].
 
-use super::arrive::{Request, TargetForm};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, LazyLock};
+
+use super::arrive::{CheckedRequest, TargetForm};
 use super::credentials;
-use super::forward::TraceId;
-use super::head::{HttpVersion, Unwanted};
+use super::head::{HttpVersion, UnwantedHeaders};
+use super::observe::DecisionObserver;
 use super::route::Target;
-use super::{Arrival, Caller, Gate, OwnCall, Permit, UpstreamPermit, record};
+use super::trace::TraceId;
+use super::{Arrival, Caller, OwnCall, Permit, Policy, UpstreamPermit, subprotocol};
+use crate::config::Development;
 use crate::domain::clock::Timestamp;
 use crate::domain::role::RoleName;
-use crate::domain::session::{Session, Stage};
-use crate::endpoints::OwnAccess;
+use crate::domain::session::Session;
+use crate::endpoints::{OwnAccess, OwnRoute};
 use crate::error::{Error, Forbidden};
-use crate::rules::judge::Facts;
+use crate::rules::evaluate::{Check, RuleInput, evaluate};
 use crate::rules::matrix::Scope;
 use crate::rules::{ForwardToken, Mode, Rule};
 
-/// Cannot be made outside this file, and so neither can a permit.
+/// Private to this file, so that no other module can create a permit.
 #[derive(Debug)]
 pub(super) struct Proof(());
 
-/// Judges a caller by the rule.
-pub fn check(
-    gate: &Gate,
+/// Evaluates the rule or the endpoint's access for the caller.
+pub(crate) fn check(
+    policy: &Policy<'_>,
     target: Target,
     caller: Caller,
-    request: &Request<'_>,
+    request: &CheckedRequest<'_>,
     arrival: &Arrival,
     now: Timestamp,
+    observer: &mut impl DecisionObserver,
 ) -> Result<Permit, Error> {
-    match target {
-        Target::Own(route) => {
-            if let Caller::SignedIn(known) = &caller {
-                check_own(route.access, &known.session, now)?;
-            }
-            Ok(Permit::Own(OwnCall { route, caller, _proof: Proof(()) }))
-        }
-        Target::Rule(rule) => {
-            if request.handshake.is_some() {
-                check_origin(gate, request).inspect_err(|_| rule.metrics.denied.inc())?;
-            }
-            let scope = judge(&rule, &caller, request, arrival, now)?;
-            Ok(Permit::Upstream(pass(rule, caller, scope, request)))
-        }
-    }
-}
-
-/// Whether a session opens an endpoint of ours.
-pub fn check_own(access: OwnAccess, session: &Session, now: Timestamp) -> Result<(), Error> {
-    let wanted = match access {
-        OwnAccess::Anyone | OwnAccess::SignedInAnyStage => return Ok(()),
-        OwnAccess::SignedIn => None,
-        OwnAccess::Admin | OwnAccess::SteppedUpAdmin => Some("admin"),
-    };
-    if session.stage != Stage::Full {
-        return Err(Forbidden::OtpBindingOnly.into());
-    }
-    if let Some(wanted) = wanted
-        && session.current_role.as_str() != wanted
-    {
-        let active = session.current_role.clone();
-        return Err(Forbidden::RoleRequired { active, wanted: vec![RoleName::new(wanted)] }.into());
-    }
-    if access == OwnAccess::SteppedUpAdmin && !session.is_stepped_up(now) {
-        return Err(Error::StepUpRequired);
-    }
-    Ok(())
-}
-
-/// What the rule says; in shadow mode it is only told.
-fn judge(
-    rule: &Rule,
-    caller: &Caller,
-    request: &Request<'_>,
-    arrival: &Arrival,
-    now: Timestamp,
-) -> Result<Option<Scope>, Error> {
     let session = caller.session();
-    let facts = Facts {
+    let input = RuleInput {
         method: request.head.method,
         path: &request.path,
         address: arrival.client,
         session,
-        step_up: Facts::step_up_of(session, now),
+        step_up: RuleInput::step_up_of(session, now),
     };
-    let judged = rule.judge(&facts, &mut ());
-    match (judged, rule.mode) {
-        (Ok(admitted), Mode::Enforce) => {
-            rule.metrics.allowed.inc();
-            Ok(admitted.scope)
+    match target {
+        Target::Own { route, rates } => {
+            evaluate(own_checks(route, policy.development), &input, observer)?;
+            Ok(Permit::Own(OwnCall { route, caller, rates, _proof: Proof(()) }))
         }
-        (Err(error), Mode::Enforce) => {
-            rule.metrics.denied.inc();
-            Err(error)
-        }
-        (Ok(admitted), Mode::Shadow) => {
-            rule.metrics.shadow_allowed.inc();
-            Ok(admitted.scope)
-        }
-        (Err(error), Mode::Shadow) => {
-            rule.metrics.shadow_denied.inc();
-            record::shadow(arrival, &rule.name, &error);
-            Ok(None)
+        Target::Rule(rule) => {
+            if request.handshake.is_some() {
+                check_origin(policy.origins, request).inspect_err(|_| observer.on_refused_origin(&rule))?;
+            }
+            let outcome = rule.evaluate(&input, observer);
+            observer.on_rule(&rule, &outcome);
+            let scope = match (outcome, rule.mode) {
+                (Ok(admitted), _) => admitted.scope,
+                (Err(_), Mode::Shadow) => None,
+                (Err(error), Mode::Enforce) => return Err(error),
+            };
+            Ok(Permit::Upstream(upstream_permit(rule, caller, scope, request)))
         }
     }
 }
 
-/// A page of another site must not open sockets in its visitor's name. Programs send no origin.
-fn check_origin(gate: &Gate, request: &Request<'_>) -> Result<(), Error> {
+/// The checks of one of the gateway's own endpoints, in order.
+pub(crate) fn own_checks(route: &OwnRoute, development: Development) -> impl Iterator<Item = Check<'static>> {
+    let development = route.is_for_development().then_some(Check::Development(development));
+    development.into_iter().chain(access_checks(route.access))
+}
+
+fn access_checks(access: OwnAccess) -> impl Iterator<Item = Check<'static>> {
+    static ADMIN: LazyLock<[RoleName; 1]> = LazyLock::new(|| [RoleName::new("admin")]);
+    let (token, stage, admin, step_up) = match access {
+        OwnAccess::Anyone => (false, false, false, false),
+        OwnAccess::SignedInAnyStage => (true, false, false, false),
+        OwnAccess::SignedIn => (true, true, false, false),
+        OwnAccess::Admin => (true, true, true, false),
+        OwnAccess::SteppedUpAdmin => (true, true, true, true),
+    };
+    let checks = [
+        token.then_some(Check::Token),
+        stage.then_some(Check::Stage),
+        admin.then(|| Check::Roles(&*ADMIN)),
+        step_up.then_some(Check::StepUp),
+    ];
+    checks.into_iter().flatten()
+}
+
+/// Checks a session against an endpoint's access again, after the request's body was read.
+pub fn check_own(access: OwnAccess, session: &Session, now: Timestamp) -> Result<(), Error> {
+    // An endpoint's access depends on the session alone.
+    let input = RuleInput {
+        method: "",
+        path: "",
+        address: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        session: Some(session),
+        step_up: RuleInput::step_up_of(Some(session), now),
+    };
+    evaluate(access_checks(access), &input, &mut ())
+}
+
+/// Refuses handshakes from pages of other origins (cross-site WebSocket hijacking). Programs send no `Origin`.
+fn check_origin(origins: &[String], request: &CheckedRequest<'_>) -> Result<(), Error> {
     match request.fields.origin {
-        Some(origin) if !gate.origins.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(origin)) => {
+        Some(origin) if !origins.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(origin)) => {
             Err(Forbidden::Origin.into())
         }
         _ => Ok(()),
     }
 }
 
-fn pass(rule: std::sync::Arc<Rule>, caller: Caller, scope: Option<Scope>, request: &Request<'_>) -> UpstreamPermit {
+fn upstream_permit(
+    rule: Arc<Rule>,
+    caller: Caller,
+    scope: Option<Scope>,
+    request: &CheckedRequest<'_>,
+) -> UpstreamPermit {
     let mut handshake = request.handshake.clone();
     let mut target = match request.target_form {
         TargetForm::AsSent => None,
@@ -124,7 +124,7 @@ fn pass(rule: std::sync::Arc<Rule>, caller: Caller, scope: Option<Scope>, reques
     if let Some(handshake) = &mut handshake {
         handshake.path = request.path.to_string();
         let keeps = rule.forward_token == ForwardToken::AsSent;
-        handshake.offer(credentials::entries(&request.fields.websocket_protocols), keeps);
+        handshake.offer(subprotocol::entries(&request.fields.websocket_protocols), keeps);
         if !keeps && let Some(query) = request.query.filter(|query| has_token(query)) {
             target = Some(join(&request.path, without_token(query).as_deref()));
         }
@@ -134,20 +134,20 @@ fn pass(rule: std::sync::Arc<Rule>, caller: Caller, scope: Option<Scope>, reques
         scope,
         assertion: None,
         target,
-        unwanted: Unwanted {
-            // Without a handshake it says nothing, and may hold a token.
+        unwanted: UnwantedHeaders {
+            // Outside a handshake the header has no meaning and may carry a token.
             subprotocol: !request.fields.websocket_protocols.is_empty() && request.handshake.is_none(),
             ..request.fields.unwanted
         },
         is_bodyless_get: is_bodyless_get(request),
-        trace: request.fields.traceparent.and_then(TraceId::given),
+        trace: request.fields.traceparent.and_then(TraceId::parse),
         handshake,
         rule,
         _proof: Proof(()),
     }
 }
 
-fn is_bodyless_get(request: &Request<'_>) -> bool {
+fn is_bodyless_get(request: &CheckedRequest<'_>) -> bool {
     let (head, fields) = (request.head, request.fields);
     let has_body = fields.content_length.is_some() || fields.transfer_encoding.is_some() || fields.expect.is_some();
     head.method == "GET"

@@ -1,14 +1,14 @@
-//! Third phase: the token, from where the client may put it. The first place that has one decides;
-//! the others are removed unread.
+//! Phase 3: reads the token from the header, the subprotocol or the query, in this order. The first place that has one
+//! decides; the other places are stripped without being read.
 
-use super::Gate;
-use super::arrive::Request;
+use super::arrive::CheckedRequest;
+use super::{Gate, subprotocol};
 use crate::config::QueryToken;
 use crate::error::{BadRequest, Error, TokenFault};
 
 /// Where a token was found; the label `source` of `authn_total`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum TokenSource {
     /// `Authorization: Bearer`
     Header,
     /// `Sec-WebSocket-Protocol: bearer.…`
@@ -17,33 +17,30 @@ pub enum Source {
     Query,
 }
 
-impl Source {
-    /// As metrics spell it.
+impl TokenSource {
+    /// The metrics label.
     pub fn as_str(self) -> &'static str {
         match self {
-            Source::Header => "header",
-            Source::Subprotocol => "subprotocol",
-            Source::Query => "query",
+            TokenSource::Header => "header",
+            TokenSource::Subprotocol => "subprotocol",
+            TokenSource::Query => "query",
         }
     }
 }
 
-/// What a caller shows.
+/// The credential of a request, not yet verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Credential<'a> {
-    /// Nothing.
+    /// No token.
     None,
-    /// A token, not yet believed.
-    Token(&'a str, Source),
-    /// Something in a token's place that can be none.
-    Malformed(Source),
+    /// A string that may be a token.
+    Token(&'a str, TokenSource),
+    /// Characters that no token has.
+    Malformed(TokenSource),
 }
 
-/// The prefix of the subprotocol that carries a token.
-pub const SUBPROTOCOL: &str = "bearer.";
-
-/// Reads the caller's token.
-pub fn read<'a>(gate: &Gate, request: &Request<'a>) -> Result<Credential<'a>, Error> {
+/// Reads the credential of a request. Refuses two different tokens in one place.
+pub fn read<'a>(gate: &Gate, request: &CheckedRequest<'a>) -> Result<Credential<'a>, Error> {
     if let Some(value) = request.fields.authorization {
         let found = from_header(value)?;
         if found != Credential::None {
@@ -64,7 +61,7 @@ pub fn read<'a>(gate: &Gate, request: &Request<'a>) -> Result<Credential<'a>, Er
     Ok(found)
 }
 
-/// `Bearer` in any case, one space, one token. Another scheme is no credential of ours.
+/// Parses `Authorization`: `Bearer` in any case, one space, one token. Other schemes are ignored.
 pub fn from_header(value: &[u8]) -> Result<Credential<'_>, BadRequest> {
     const SCHEME: &[u8] = b"bearer";
     let Some(scheme) = value.get(..SCHEME.len()) else { return Ok(Credential::None) };
@@ -78,10 +75,10 @@ pub fn from_header(value: &[u8]) -> Result<Credential<'_>, BadRequest> {
     let Some(token) = rest.strip_prefix(b" ") else {
         // `Bearerx` is another scheme; a tab is not the separator.
         let blank = rest.first().is_some_and(u8::is_ascii_whitespace);
-        return Ok(if blank { Credential::Malformed(Source::Header) } else { Credential::None });
+        return Ok(if blank { Credential::Malformed(TokenSource::Header) } else { Credential::None });
     };
-    let found = token_of(token, Source::Header);
-    // A token has no comma: what is one needs no second look.
+    let found = parse_token(token, TokenSource::Header);
+    // A valid token has no comma, so only a malformed one can hide a second token.
     let second = matches!(found, Credential::Malformed(_))
         && token.split(|byte| *byte == b',').skip(1).any(|part| {
             let part = part.trim_ascii_start();
@@ -90,11 +87,11 @@ pub fn from_header(value: &[u8]) -> Result<Credential<'_>, BadRequest> {
     if second { Err(BadRequest::TwoTokens) } else { Ok(found) }
 }
 
-/// The `bearer.` entry of the offered subprotocols.
+/// Finds the `bearer.` entry of the offered subprotocols.
 pub fn from_subprotocols<'a>(lines: &[&'a [u8]]) -> Result<Credential<'a>, BadRequest> {
     let mut found: Option<&'a [u8]> = None;
-    for entry in entries(lines) {
-        if let Some(token) = bearer_of(entry) {
+    for entry in subprotocol::entries(lines) {
+        if let Some(token) = subprotocol::bearer_token(entry) {
             if found.is_some_and(|other| other != token) {
                 return Err(BadRequest::TwoTokens);
             }
@@ -103,11 +100,11 @@ pub fn from_subprotocols<'a>(lines: &[&'a [u8]]) -> Result<Credential<'a>, BadRe
     }
     Ok(match found {
         None | Some(b"") => Credential::None,
-        Some(token) => token_of(token, Source::Subprotocol),
+        Some(token) => parse_token(token, TokenSource::Subprotocol),
     })
 }
 
-/// The `token` parameters of a query.
+/// Finds the `token` parameter of a query.
 pub fn from_query(query: Option<&str>) -> Result<Credential<'_>, BadRequest> {
     let mut found: Option<&str> = None;
     for pair in query.unwrap_or_default().split('&') {
@@ -120,47 +117,38 @@ pub fn from_query(query: Option<&str>) -> Result<Credential<'_>, BadRequest> {
     }
     Ok(match found {
         None | Some("") => Credential::None,
-        Some(token) => token_of(token.as_bytes(), Source::Query),
+        Some(token) => parse_token(token.as_bytes(), TokenSource::Query),
     })
 }
 
-/// The value of a `token` parameter. Its name counts in every spelling that an upstream would decode.
+/// The value of a `token` parameter, whose name may be percent-encoded.
 pub fn query_token(pair: &str) -> Option<&str> {
     let (name, value) = pair.split_once('=')?;
-    let plain = name == "token";
-    let spelled = || url::form_urlencoded::parse(name.as_bytes()).next().is_some_and(|(name, _)| name == "token");
-    (plain || (name.contains('%') && spelled())).then_some(value)
+    let decodes_to_token =
+        || url::form_urlencoded::parse(name.as_bytes()).next().is_some_and(|(name, _)| name == "token");
+    (name == "token" || (name.contains('%') && decodes_to_token())).then_some(value)
 }
 
-/// The entries of all `Sec-WebSocket-Protocol` lines.
-pub fn entries<'a, 'b>(lines: &'b [&'a [u8]]) -> impl Iterator<Item = &'a [u8]> + use<'a, 'b> {
-    lines.iter().flat_map(|line| line.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii).filter(|e| !e.is_empty())
-}
-
-/// The token of a `bearer.` entry. The prefix counts in any case: another spelling must not slip past.
-pub fn bearer_of(entry: &[u8]) -> Option<&[u8]> {
-    let prefix = entry.get(..SUBPROTOCOL.len())?;
-    prefix.eq_ignore_ascii_case(SUBPROTOCOL.as_bytes()).then(|| &entry[SUBPROTOCOL.len()..])
-}
-
-fn token_of(bytes: &[u8], source: Source) -> Credential<'_> {
+fn parse_token(bytes: &[u8], source: TokenSource) -> Credential<'_> {
     match std::str::from_utf8(bytes) {
-        Ok(token) if bytes.iter().fold(true, |plain, byte| plain & is_plain(*byte)) => Credential::Token(token, source),
+        Ok(token) if bytes.iter().fold(true, |valid, byte| valid & is_token_byte(*byte)) => {
+            Credential::Token(token, source)
+        }
         _ => Credential::Malformed(source),
     }
 }
 
-/// Letters, digits and `-_.~+/=`. Written, and used, without a branch: so the compiler looks at many bytes of a
-/// token at once, and every request has one.
-fn is_plain(byte: u8) -> bool {
+/// Letters, digits and `-_.~+/=`. Branch-free, here and in the caller, so that the compiler vectorizes the loop: nearly
+/// every request has a token.
+fn is_token_byte(byte: u8) -> bool {
     let letter = (byte | 0x20).wrapping_sub(b'a') < 26;
-    // `-`, `.`, `/` and the digits stand in one row.
+    // `-`, `.`, `/` and the digits are consecutive in ASCII.
     let row = byte.wrapping_sub(b'-') <= b'9' - b'-';
     letter | row | (byte == b'_') | (byte == b'~') | (byte == b'+') | (byte == b'=')
 }
 
 impl Credential<'_> {
-    /// The refusal for a place where a token was needed.
+    /// The refusal of a request whose token is required and missing or malformed.
     pub fn missing(self) -> Error {
         match self {
             Credential::Malformed(_) => Error::InvalidToken(TokenFault::Malformed),

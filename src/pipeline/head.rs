@@ -1,10 +1,10 @@
-//! A borrowed view of a request's head, the same for every engine that may carry it.
+//! A borrowed view of a request's head, independent of the HTTP implementation that parsed it.
 
 use std::net::IpAddr;
 
 use crate::domain::identity;
 
-/// The version of HTTP in which a request came.
+/// The HTTP version of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HttpVersion {
     /// HTTP/1.0
@@ -15,35 +15,35 @@ pub enum HttpVersion {
     Http2,
 }
 
-/// The header lines of an engine, in their order.
+/// The header lines of a request, in order.
 pub trait HeaderLines: Sync {
-    /// Shows every line to `visit`, repeated names as often as they stand there.
+    /// Calls `visit` for every line; a repeated name is visited once per line.
     fn each<'a>(&'a self, visit: &mut dyn FnMut(&'a str, &'a [u8]));
 }
 
-/// What the policy needs to know of a request. Borrowed: looking at a request copies nothing.
+/// A request's head. Borrowed, so that a decision copies nothing.
 #[derive(Clone, Copy)]
 pub struct RequestHead<'a> {
-    /// The method, as sent.
+    /// The method, as the client sent it.
     pub method: &'a str,
-    /// The request target, as sent.
+    /// The request target, as the client sent it.
     pub target: &'a [u8],
-    /// The version.
+    /// The HTTP version.
     pub version: HttpVersion,
     /// The header lines.
     pub lines: &'a dyn HeaderLines,
-    /// The head's bytes, where the engine still has them (HTTP/1).
+    /// The raw bytes of an HTTP/1 head.
     pub raw: Option<&'a [u8]>,
-    /// Whom the connection comes from.
+    /// The address of the connection's other end.
     pub peer: IpAddr,
 }
 
-/// Kinds of headers that are taken out or mended before forwarding; a request seldom has any.
+/// Kinds of headers to remove or rewrite before forwarding; most requests have none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Unwanted {
-    /// They look like our identity headers.
+pub struct UnwantedHeaders {
+    /// Names that an upstream could read as an identity header.
     pub look_alikes: bool,
-    /// Proxies' words about the request, and overrides of its method or path.
+    /// `X-Forwarded-*`, and overrides of method or path.
     pub forwarding: bool,
     /// `Sec-WebSocket-Protocol` outside a handshake.
     pub subprotocol: bool,
@@ -51,7 +51,7 @@ pub struct Unwanted {
     pub cookie_crumbs: bool,
 }
 
-/// The header fields that decide anything, found in one pass.
+/// The header fields that decisions depend on, collected in one pass.
 #[derive(Debug, Default)]
 pub struct Fields<'a> {
     /// `Host`
@@ -60,7 +60,7 @@ pub struct Fields<'a> {
     pub authorization: Option<&'a [u8]>,
     /// `Upgrade`
     pub upgrade: Option<&'a [u8]>,
-    /// Whether `Connection` names `upgrade`.
+    /// Whether `Connection` lists `upgrade`.
     pub connection_upgrade: bool,
     /// `Sec-WebSocket-Key`
     pub websocket_key: Option<&'a [u8]>,
@@ -90,11 +90,11 @@ pub struct Fields<'a> {
     pub user_agent: Option<&'a [u8]>,
     /// `Cookie`, line by line.
     pub cookies: Vec<&'a [u8]>,
-    /// A header that may stand once and stands more often.
+    /// A header that must not be repeated, and is.
     pub repeated: Option<&'static str>,
-    /// What must be taken out before forwarding.
-    pub unwanted: Unwanted,
-    /// Whether a line concerns this connection only, beyond whether it is kept.
+    /// The kinds of headers to remove before forwarding.
+    pub unwanted: UnwantedHeaders,
+    /// Whether there are hop-by-hop headers besides a plain `Connection: keep-alive` or `close`.
     pub hop_by_hop: bool,
     /// Number of lines.
     pub count: usize,
@@ -103,7 +103,7 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Looks at every line once.
+    /// Collects the fields.
     pub fn of(lines: &'a dyn HeaderLines) -> Self {
         let mut fields = Fields::default();
         lines.each(&mut |name, value| fields.take(name, value));
@@ -113,7 +113,7 @@ impl<'a> Fields<'a> {
     fn take(&mut self, name: &'a str, value: &'a [u8]) {
         self.count += 1;
         self.bytes += name.len() + value.len() + 4;
-        // The engines give names in lower case or as sent; the first letter sorts most of them out.
+        // Names come in lower case (HTTP/2) or as sent; the first letter rules out most of them.
         let first = name.as_bytes().first().map_or(0, u8::to_ascii_lowercase);
         let is = |other: &str| name.eq_ignore_ascii_case(other);
         match first {
@@ -179,8 +179,8 @@ fn once<'a>(slot: &mut Option<&'a [u8]>, value: &'a [u8], name: &'static str, re
     }
 }
 
-/// Whether a header speaks about the request in a way that upstreams execute: `X-Forwarded-*`,
-/// `Forwarded`, and what rewrites the path or method. All are rebuilt or dropped.
+/// Whether a header is `Forwarded`, `X-Forwarded-*` or an override of method or path, which upstreams may act on.
+/// The gateway replaces or removes them all.
 pub fn is_forwarding(name: &str) -> bool {
     let starts = |prefix: &str| {
         let name = name.as_bytes();
@@ -195,7 +195,7 @@ pub fn is_forwarding(name: &str) -> bool {
         .any(|prefix| starts(prefix))
 }
 
-/// Whether a comma list names a word, in any case.
+/// Whether a comma-separated list has an entry, in any case.
 pub fn lists(value: &[u8], word: &str) -> bool {
     value.split(|byte| *byte == b',').any(|entry| entry.trim_ascii().eq_ignore_ascii_case(word.as_bytes()))
 }

@@ -1,16 +1,18 @@
-//! At the end of every request: one log line and one set of metrics.
+//! Metrics and log lines: those of each decision, and at the end of each request one access-log line.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Arrival, Caller, Gate};
+use super::observe::DecisionObserver;
+use super::{Arrival, Caller, Gate, Handler, Permit};
 use crate::config::RequestLines;
-use crate::endpoints::OwnRoute;
+use crate::domain::rate::Charged;
 use crate::error::Error;
-use crate::metrics::{MethodLabel, RuleMetrics};
-use crate::rules::Rule;
+use crate::metrics::{MethodLabel, Metrics, RateMetrics, RuleMetrics};
+use crate::rules::evaluate::{Admitted, Check, Observer};
+use crate::rules::rate::Rate;
+use crate::rules::{Mode, Rule};
 
-/// Metrics of requests that no rule was in charge of.
+/// Metrics of requests that no rule answered.
 pub struct OwnMetrics {
     own: RuleMetrics,
     none: RuleMetrics,
@@ -18,71 +20,126 @@ pub struct OwnMetrics {
 }
 
 impl OwnMetrics {
-    /// Resolves their labels.
-    pub fn new(metrics: &crate::metrics::Metrics, lines: RequestLines) -> Self {
+    /// Resolves the labels.
+    pub fn new(metrics: &Metrics, lines: RequestLines) -> Self {
         Self { own: metrics.of_rule("(own endpoint)"), none: metrics.of_rule("(no rule)"), lines }
     }
 }
 
-/// Who was in charge of a request.
-#[derive(Debug, Clone, Default)]
-pub enum Handler {
-    /// A rule.
-    Rule(Arc<Rule>),
-    /// One of our endpoints.
-    Own(&'static OwnRoute),
-    /// Nobody: it was refused before.
-    #[default]
-    Nobody,
+/// Counts the steps of a live decision, and logs what shadow mode lets pass.
+pub(super) struct Recorder<'a> {
+    metrics: &'a Metrics,
+    arrival: &'a Arrival,
 }
 
-/// What entry to a request.
+impl<'a> Recorder<'a> {
+    pub(super) fn new(metrics: &'a Metrics, arrival: &'a Arrival) -> Self {
+        Self { metrics, arrival }
+    }
+
+    /// The metrics of the permit's rates, and the name of the rule or endpoint.
+    fn rates_of<'p>(&'p self, permit: &'p Permit) -> (&'p RateMetrics, &'p str) {
+        match permit {
+            Permit::Own(call) => (self.metrics.own_rate(), call.route.path),
+            Permit::Upstream(permit) => (&permit.rule.metrics.rate, &permit.rule.name),
+        }
+    }
+}
+
+impl Observer for Recorder<'_> {
+    fn on_check(&mut self, _: Check<'_>, _: &Result<(), Error>) {}
+}
+
+impl DecisionObserver for Recorder<'_> {
+    fn on_refused_origin(&mut self, rule: &Rule) {
+        rule.metrics.denied.inc();
+    }
+
+    fn on_rule(&mut self, rule: &Rule, outcome: &Result<Admitted, Error>) {
+        match (outcome, rule.mode) {
+            (Ok(_), Mode::Enforce) => rule.metrics.allowed.inc(),
+            (Err(_), Mode::Enforce) => rule.metrics.denied.inc(),
+            (Ok(_), Mode::Shadow) => rule.metrics.shadow_allowed.inc(),
+            (Err(error), Mode::Shadow) => {
+                rule.metrics.shadow_denied.inc();
+                shadow(self.arrival, &rule.name, error);
+            }
+        }
+    }
+
+    fn on_charge(&mut self, permit: &Permit, rate: &Rate, charged: Charged) {
+        let (metrics, name) = self.rates_of(permit);
+        match (charged, rate.mode) {
+            (Charged::Admitted { .. }, _) => metrics.allowed.inc(),
+            // Counted once per request, by `on_limit`.
+            (Charged::Refused { .. }, Mode::Enforce) => {}
+            (Charged::Refused { retry_after }, Mode::Shadow) => {
+                metrics.shadow_denied.inc();
+                shadow(self.arrival, name, &rate.exceeded(retry_after));
+            }
+        }
+    }
+
+    fn on_limit(&mut self, permit: &Permit, outcome: &Result<(), Error>) {
+        let Err(error) = outcome else { return };
+        let (metrics, name) = self.rates_of(permit);
+        match permit {
+            Permit::Upstream(permit) if permit.rule.mode == Mode::Shadow => {
+                metrics.shadow_denied.inc();
+                shadow(self.arrival, name, error);
+            }
+            Permit::Upstream(_) | Permit::Own(_) => metrics.denied.inc(),
+        }
+    }
+}
+
+/// One line of the access log.
 pub struct AccessLogEntry<'a> {
-    /// Its id and caller's address.
+    /// Request id and addresses.
     pub arrival: &'a Arrival,
-    /// Its method.
+    /// The method.
     pub method: &'a str,
-    /// Its path, without the query: that may hold a token.
+    /// The path without the query, which may have a token.
     pub path: &'a str,
-    /// Who was in charge.
+    /// What answered.
     pub handler: &'a Handler,
-    /// Who asked.
+    /// The caller.
     pub caller: &'a Caller,
-    /// What was answered; 0 if nothing was.
+    /// The response's status; 0 if none was sent.
     pub status: u16,
-    /// Why it was refused or failed, if it was.
+    /// Why the request was refused or failed.
     pub error: Option<&'a Error>,
-    /// From the head to the end of the answer.
+    /// The time from the head to the end of the response.
     pub took: Duration,
-    /// How much of that was spent waiting for the upstream.
+    /// The part of it spent waiting for the upstream.
     pub upstream: Option<Duration>,
 }
 
-/// Writes the log line and counts.
+/// Writes the access-log line of a request and updates its metrics.
 pub fn request(gate: &Gate, own: &OwnMetrics, entry: &AccessLogEntry<'_>) {
     let (name, metrics) = match entry.handler {
         Handler::Rule(rule) => (&*rule.name, &rule.metrics),
         Handler::Own(route) => (route.path, &own.own),
-        Handler::Nobody => ("-", &own.none),
+        Handler::None => ("-", &own.none),
     };
     metrics.answered(MethodLabel::of(entry.method), entry.status, entry.took.as_secs_f64());
-    let ours = entry.took.saturating_sub(entry.upstream.unwrap_or_default());
-    gate.metrics.overhead_seconds.observe(ours.as_secs_f64());
+    let overhead = entry.took.saturating_sub(entry.upstream.unwrap_or_default());
+    gate.metrics.overhead_seconds.observe(overhead.as_secs_f64());
 
     let failed = entry.status >= 500;
     let wanted = entry.error.is_some() || own.lines == RequestLines::All;
-    let heard = if failed {
+    let enabled = if failed {
         tracing::enabled!(target: "deskgate::request", tracing::Level::WARN)
     } else {
         tracing::enabled!(target: "deskgate::request", tracing::Level::INFO)
     };
-    // Nothing is put into words that nobody reads.
-    if wanted && heard {
+    // The line is formatted only if a subscriber wants it.
+    if wanted && enabled {
         write_line(name, entry, failed);
     }
 }
 
-/// Tells what a rule or rate in shadow mode would have done, under the request's id.
+/// Logs what a rule or rate in shadow mode would have refused.
 pub fn shadow(arrival: &Arrival, name: &str, error: &Error) {
     let code = error.code().number();
     tracing::info!(
@@ -108,7 +165,7 @@ fn write_line(name: &str, entry: &AccessLogEntry<'_>, failed: bool) {
             (code, format!("refused with {code}: {}", shown(&crate::error::chain(error), 512)))
         }
     };
-    // `{ … }` around the fields: the macro's own advice for dotted names.
+    // Dotted field names need `{ … }` around the fields.
     macro_rules! line {
         ($level:expr) => {
             tracing::event!(
@@ -132,10 +189,10 @@ fn write_line(name: &str, entry: &AccessLogEntry<'_>, failed: bool) {
     if failed { line!(tracing::Level::WARN) } else { line!(tracing::Level::INFO) }
 }
 
-/// Text from outside as a log may show it: cut, and without controls that could forge another line.
+/// Prepares untrusted text for a log line: truncates it and replaces control characters, which could forge a line.
 pub fn shown(text: &str, longest: usize) -> std::borrow::Cow<'_, str> {
-    let plain = text.len() <= longest && text.bytes().all(|byte| (0x20..0x7f).contains(&byte));
-    if plain {
+    let is_safe = text.len() <= longest && text.bytes().all(|byte| (0x20..0x7f).contains(&byte));
+    if is_safe {
         return text.into();
     }
     text.chars().take(longest).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect::<String>().into()

@@ -1,52 +1,60 @@
-//! Second phase: our own endpoint, an upstream path that a rule names, or 1404.
+//! Phase 2: finds what answers a request: one of the gateway's own endpoints, or the rule with the most specific
+//! path. A path that neither has is 1404.
 
 use std::sync::Arc;
 
-use super::Gate;
-use super::arrive::Request;
-use super::record::Handler;
+use super::Handler;
+use super::arrive::CheckedRequest;
 use crate::config::Development;
-use crate::endpoints::{self, OwnLookup, OwnRoute};
+use crate::endpoints::{self, EndpointMatch, OwnRoute};
 use crate::error::{Error, Forbidden};
-use crate::rules::{Lookup, Rule};
+use crate::rules::rate::Rate;
+use crate::rules::{Rule, RuleMatch, RuleSet};
 
-/// Where a request goes, if it may.
-#[derive(Debug)]
+/// What answers a request, if the caller may send it.
+#[derive(Debug, Clone)]
 pub enum Target {
-    /// To one of our endpoints.
-    Own(&'static OwnRoute),
-    /// Along a rule to an upstream.
+    /// One of the gateway's own endpoints.
+    Own {
+        /// The endpoint.
+        route: &'static OwnRoute,
+        /// Its rates.
+        rates: Arc<[Rate]>,
+    },
+    /// The upstream of a rule.
     Rule(Arc<Rule>),
 }
 
 impl Target {
-    /// Who is in charge of the request from here on.
+    /// The label of the request's log line and metrics.
     pub fn handler(&self) -> Handler {
         match self {
-            Target::Own(route) => Handler::Own(route),
+            Target::Own { route, .. } => Handler::Own(route),
             Target::Rule(rule) => Handler::Rule(rule.clone()),
         }
     }
 }
 
-/// Deny by default: what nobody named is not found.
-pub fn find(gate: &Gate, request: &Request<'_>) -> Result<Target, Error> {
+/// Finds the target of a request.
+pub fn find(rules: &RuleSet, development: Development, request: &CheckedRequest<'_>) -> Result<Target, Error> {
     let method = request.head.method;
     match endpoints::find(method, &request.path) {
-        OwnLookup::Endpoint(route) => return Ok(Target::Own(route)),
-        // Outside development mode the routes are forbidden, whatever is sent: a 405 would promise another method.
-        OwnLookup::OtherMethods(_)
-            if gate.development == Development::Off && endpoints::is_for_development(&request.path) =>
+        EndpointMatch::Endpoint(route) => {
+            return Ok(Target::Own { route, rates: rules.rates_of(route.endpoint) });
+        }
+        // Outside development mode these paths are forbidden with every method: a 405 would promise another one.
+        EndpointMatch::OtherMethods(_)
+            if development == Development::Off && endpoints::is_for_development(&request.path) =>
         {
             return Err(Forbidden::Development.into());
         }
-        OwnLookup::OtherMethods(allow) => return Err(Error::MethodNotAllowed { allow }),
-        OwnLookup::Nothing => return Err(Error::NotFound),
-        OwnLookup::NotOurs => {}
+        EndpointMatch::OtherMethods(allow) => return Err(Error::MethodNotAllowed { allow }),
+        EndpointMatch::NotFound => return Err(Error::NotFound),
+        EndpointMatch::NotReserved => {}
     }
-    match gate.rules.load().find(method, &request.path) {
-        Lookup::Rule(rule) => Ok(Target::Rule(rule.clone())),
-        Lookup::OtherMethods(allow) => Err(Error::MethodNotAllowed { allow }),
-        Lookup::Nothing => Err(Error::NotFound),
+    match rules.find(method, &request.path) {
+        RuleMatch::Rule(rule) => Ok(Target::Rule(rule.clone())),
+        RuleMatch::OtherMethods(allow) => Err(Error::MethodNotAllowed { allow }),
+        RuleMatch::NotFound => Err(Error::NotFound),
     }
 }

@@ -1,34 +1,34 @@
-//! WebSocket handshakes: what a proper one is, what the upstream gets to see of it, and which
-//! subprotocol the client is told.
+//! WebSocket handshakes (RFC 6455): validation, the subprotocols offered to the upstream, and the one that the client
+//! gets.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use super::credentials::bearer_of;
 use super::head::{Fields, HttpVersion, RequestHead};
+use super::subprotocol::bearer_token;
 use crate::error::{BadRequest, Error};
 
-/// A proper WebSocket handshake.
+/// A valid WebSocket handshake.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Handshake {
-    /// The path in its one form, by which the socket is judged as long as it is open.
+    /// The canonical path, with which a reload finds the socket's rule again.
     pub path: String,
-    /// The subprotocols that the upstream gets to choose from.
+    /// The subprotocols offered to the upstream.
     offered: Vec<String>,
-    /// The client's own `bearer.<token>` entry, echoed when the upstream chooses none.
+    /// The client's `bearer.<token>` entry, which the response echoes if the upstream selects no subprotocol.
     bearer: Option<String>,
 }
 
-/// The handshake of a request, if it is one. Anything that upgrades otherwise is refused.
+/// Validates the handshake of a request; `None` without `Upgrade`. Other upgrades are refused.
 pub fn handshake(head: &RequestHead<'_>, fields: &Fields<'_>) -> Result<Option<Handshake>, Error> {
     let Some(upgrade) = fields.upgrade else { return Ok(None) };
-    let proper = upgrade.eq_ignore_ascii_case(b"websocket")
+    let is_websocket = upgrade.eq_ignore_ascii_case(b"websocket")
         && fields.connection_upgrade
         && head.version == HttpVersion::Http11
         && head.method == "GET"
         && fields.transfer_encoding.is_none()
         && fields.content_length.is_none_or(|length| length == b"0");
-    if !proper {
+    if !is_websocket {
         return Err(BadRequest::Upgrade.into());
     }
     match fields.websocket_version {
@@ -43,26 +43,26 @@ pub fn handshake(head: &RequestHead<'_>, fields: &Fields<'_>) -> Result<Option<H
     Ok(Some(Handshake::default()))
 }
 
-/// What the client is told about its subprotocol.
+/// The subprotocol of the response.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Negotiated<'a> {
-    /// This one.
+    /// The upstream's choice, or the echoed token.
     Protocol(&'a str),
-    /// None was offered or chosen.
+    /// None.
     None,
-    /// The upstream chose one that was not offered: it cannot be believed.
+    /// The upstream selected one that was not offered; the handshake fails.
     NotOffered,
 }
 
 impl Handshake {
-    /// Sorts the offered entries: tokens are kept from the upstream unless the rule says otherwise.
-    pub(super) fn offer<'a>(&mut self, entries: impl Iterator<Item = &'a [u8]>, keeps_token: bool) {
+    /// Takes over the client's entries. Tokens are not offered to the upstream unless the rule forwards them.
+    pub(super) fn offer<'a>(&mut self, entries: impl Iterator<Item = &'a [u8]>, forwards_token: bool) {
         for entry in entries {
-            // A header value that is not text offers nothing that anybody could choose.
+            // A subprotocol is a token of RFC 9110 and therefore ASCII; anything else cannot be selected.
             let Ok(text) = std::str::from_utf8(entry) else { continue };
-            if bearer_of(entry).is_some() {
+            if bearer_token(entry).is_some() {
                 self.bearer.get_or_insert_with(|| text.to_owned());
-                if !keeps_token {
+                if !forwards_token {
                     continue;
                 }
             }
@@ -75,14 +75,14 @@ impl Handshake {
         (!self.offered.is_empty()).then(|| self.offered.join(", "))
     }
 
-    /// What the client is told when the upstream chose `chosen`.
-    pub fn negotiate<'a>(&'a self, chosen: Option<&str>) -> Negotiated<'a> {
-        match chosen {
-            Some(chosen) => match self.offered.iter().find(|offered| *offered == chosen) {
+    /// Maps the upstream's selection to the client's response.
+    pub fn negotiate<'a>(&'a self, selected: Option<&str>) -> Negotiated<'a> {
+        match selected {
+            Some(selected) => match self.offered.iter().find(|offered| *offered == selected) {
                 Some(offered) => Negotiated::Protocol(offered),
                 None => Negotiated::NotOffered,
             },
-            // Without the echo browsers reject the handshake.
+            // Browsers fail a handshake whose response selects none of the offered entries.
             None => self.bearer.as_deref().map_or(Negotiated::None, Negotiated::Protocol),
         }
     }

@@ -1,5 +1,5 @@
-//! Fourth phase: from a token to the live session behind it. CachedSession tokens cost one lookup; unknown
-//! ones are checked cheapest first and reach the store only with a good signature.
+//! Phase 4: finds the live session behind a token. A cached token costs one lookup; any other is verified cheapest
+//! check first, and only a valid signature causes a read of the store.
 
 use std::sync::Arc;
 
@@ -7,67 +7,81 @@ use super::credentials::Credential;
 use super::route::Target;
 use super::{Caller, Gate};
 use crate::domain::clock::Timestamp;
-use crate::domain::session::Stage;
+use crate::domain::session::{Session, Stage};
 use crate::endpoints::OwnAccess;
 use crate::error::Error;
 use crate::rules::{Access, Mode};
 use crate::sessions::CachedSession;
 
-/// Whether a target can do without a caller.
-enum Need {
-    /// A valid token, or a refusal.
-    Caller,
-    /// A valid token is used, anything else is passed over: a stale token must not keep a page from loading.
-    Nobody,
+/// What a target does with a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TokenUse {
+    /// The token is not read.
+    Ignored,
+    /// A valid token identifies the caller, an invalid one is ignored: a stale token must not keep a public page
+    /// from loading.
+    Optional,
+    /// A missing or invalid token is refused.
+    Required,
 }
 
-impl Need {
-    /// Who a valid token's session is here. Where nobody is needed a half-authenticated one is nobody: upstreams
-    /// must not take it for the person.
+impl TokenUse {
+    fn of(target: &Target) -> Self {
+        match target {
+            Target::Own { route, .. } if route.access == OwnAccess::Anyone => TokenUse::Ignored,
+            // A rule in shadow mode refuses no request, not even one without a token.
+            Target::Rule(rule) if rule.access == Access::Public || rule.mode == Mode::Shadow => TokenUse::Optional,
+            Target::Own { .. } | Target::Rule(_) => TokenUse::Required,
+        }
+    }
+
     fn caller(self, known: Arc<CachedSession>) -> Caller {
         match (self, known.session.stage) {
-            (Need::Nobody, Stage::OtpBinding | Stage::Spent) => Caller::Anonymous,
-            (Need::Nobody, Stage::Full) | (Need::Caller, _) => Caller::SignedIn(known),
+            (TokenUse::Ignored, _) => Caller::Anonymous,
+            // Upstreams must not take a half-authenticated session for a signed-in employee.
+            (TokenUse::Optional, Stage::OtpBinding | Stage::Spent) => Caller::Anonymous,
+            (TokenUse::Optional, Stage::Full) | (TokenUse::Required, _) => Caller::SignedIn(known),
         }
     }
 }
 
-/// The caller of a request.
+/// The caller of a request to `target` with a valid token of `session`, or without a token.
+pub(crate) fn caller_of_session(target: &Target, session: Option<Session>) -> Caller {
+    let known = session.map(|session| Arc::new(CachedSession::new(session)));
+    known.map_or(Caller::Anonymous, |known| TokenUse::of(target).caller(known))
+}
+
+/// Verifies the credential of a request and returns its caller.
 pub async fn caller(gate: &Gate, target: &Target, credential: Credential<'_>, now: Timestamp) -> Result<Caller, Error> {
-    let need = match target {
-        Target::Own(route) if route.access == OwnAccess::Anyone => return Ok(Caller::Anonymous),
-        Target::Own(_) => Need::Caller,
-        // A rule in shadow mode refuses nobody, not even for want of a token.
-        Target::Rule(rule) if rule.access == Access::Public || rule.mode == Mode::Shadow => Need::Nobody,
-        Target::Rule(_) => Need::Caller,
-    };
+    let token_use = TokenUse::of(target);
+    if token_use == TokenUse::Ignored {
+        return Ok(Caller::Anonymous);
+    }
     let Credential::Token(token, source) = credential else {
-        return match need {
-            Need::Caller => {
-                gate.metrics.no_token("refused");
-                Err(credential.missing())
-            }
-            Need::Nobody => Ok(Caller::Anonymous),
-        };
+        if token_use == TokenUse::Optional {
+            return Ok(Caller::Anonymous);
+        }
+        gate.metrics.no_token("refused");
+        return Err(credential.missing());
     };
     if let Some(known) = gate.live.known(token, now) {
         gate.metrics.token_known();
-        return Ok(need.caller(known));
+        return Ok(token_use.caller(known));
     }
-    let judged = match gate.tokens.verify(token, now) {
-        // Boxed: few requests ask the store, and the future of every request has room for what it awaits.
+    let verified = match gate.tokens.verify(token, now) {
+        // Boxed: few requests read the store, and the future of every request has room for what it awaits.
         Ok(claims) => Box::pin(gate.live.of_claims(&claims, token, now)).await,
         Err(fault) => Err(Error::InvalidToken(fault)),
     };
-    let (result, reason) = match &judged {
+    let (result, reason) = match &verified {
         Ok(_) => ("ok", "checked"),
         Err(Error::InvalidToken(fault)) => ("refused", fault.as_str()),
         Err(_) => ("failed", "store"),
     };
     gate.metrics.token_judged(result, reason, source.as_str());
-    match (judged, need) {
-        (Ok(known), need) => Ok(need.caller(known)),
-        (Err(_), Need::Nobody) => Ok(Caller::Anonymous),
-        (Err(error), Need::Caller) => Err(error),
+    match verified {
+        Ok(known) => Ok(token_use.caller(known)),
+        Err(_) if token_use == TokenUse::Optional => Ok(Caller::Anonymous),
+        Err(error) => Err(error),
     }
 }

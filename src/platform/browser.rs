@@ -1,5 +1,7 @@
 //! A test's browser: asks, and follows nothing.
 
+#![allow(clippy::disallowed_types, reason = "a browser of tests, not the product's HTTP client")]
+
 use std::collections::HashMap;
 
 use axum::http::{HeaderMap, StatusCode, header};

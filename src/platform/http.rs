@@ -4,6 +4,8 @@
 //! Certificates are always verified: there is no setting that turns this off. Proxies named in the
 //! environment are not used: where secrets travel is decided by the configuration alone.
 
+#![expect(clippy::disallowed_types, reason = "the home of the HTTP client")]
+
 use std::error::Error as _;
 use std::time::Duration;
 

@@ -1,19 +1,21 @@
-//! Cases: requests with the answer that a rule file expects. They run whenever rules are loaded.
+//! Cases: sample requests in rule files, each with the decision that it must get. `explain` runs them.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
 use serde::Deserialize;
 
-use super::RuleSet;
-use super::judge::{Facts, StepUp};
+use super::evaluate::RuleInput;
 use super::matrix::{Matrix, Scope};
 use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::role::RoleName;
 use crate::domain::session::{LoginMethod, LoginSource, Session, SessionId, Stage, Version};
 
-/// A request as cases and `deskgate explain` describe one.
+/// The end of time, for sample sessions that never expire.
+const NEVER: Timestamp = Timestamp::from_millis(i64::MAX);
+
+/// A request as cases and `deskgate explain` describe it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SampleRequest {
@@ -21,25 +23,25 @@ pub struct SampleRequest {
     pub method: String,
     /// The path.
     pub path: String,
-    /// The active role; without one nobody is signed in.
+    /// The active role; `None` for a request without a token.
     pub role: Option<String>,
-    /// The roles held; without any, the active one.
+    /// The roles that the employee has; empty means the active one only.
     pub roles: Vec<String>,
     /// The client's address.
     pub address: IpAddr,
-    /// Who asks.
+    /// The employee.
     pub employee_id: String,
-    /// Their name.
+    /// The employee's name.
     pub name: String,
-    /// Their corporation.
+    /// The employee's corporation.
     pub corp_id: String,
-    /// Their department.
+    /// The employee's department.
     pub department: String,
-    /// Where they signed in.
+    /// The client in which the employee signed in.
     pub login_source: LoginSource,
-    /// How they signed in.
+    /// How the employee signed in.
     pub login_method: LoginMethod,
-    /// Whether they gave a one-time password lately.
+    /// Whether the employee has given a one-time password recently.
     pub stepped_up: bool,
 }
 
@@ -63,7 +65,7 @@ impl Default for SampleRequest {
 }
 
 impl SampleRequest {
-    /// The session of whoever asks.
+    /// The session that a token of this request would have.
     pub fn session(&self) -> Option<Session> {
         let current_role = RoleName::new(self.role.as_deref()?);
         let held = self.roles.iter().map(|role| RoleName::new(role.as_str()));
@@ -81,28 +83,36 @@ impl SampleRequest {
             login_method: self.login_method,
             login_source: self.login_source,
             stage: Stage::Full,
-            stepped_up_until: None,
+            stepped_up_until: self.stepped_up.then_some(NEVER),
             key_id: None,
             password_id: None,
             new_device: false,
             issued_at: Timestamp::from_millis(0),
-            expires_at: Timestamp::from_millis(i64::MAX),
+            expires_at: NEVER,
             address: self.address.to_string(),
             user_agent: String::new(),
         })
     }
 
-    /// What rules look at. `session` is [`SampleRequest::session`].
-    pub fn facts<'a>(&'a self, session: Option<&'a Session>) -> Facts<'a> {
-        let step_up = if self.stepped_up && session.is_some() { StepUp::Fresh } else { StepUp::Stale };
-        Facts { method: &self.method, path: &self.path, address: self.address, session, step_up }
+    /// The input of rules. `session` is [`SampleRequest::session`].
+    pub fn input<'a>(&'a self, session: Option<&'a Session>) -> RuleInput<'a> {
+        let step_up = RuleInput::step_up_of(session, Timestamp::from_millis(0));
+        RuleInput { method: &self.method, path: &self.path, address: self.address, session, step_up }
     }
 }
 
-/// What a case expects.
+/// A `[[case]]` as the file has it.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Expected {
+pub(super) struct CaseTable {
+    request: SampleRequest,
+    expect: ExpectTable,
+}
+
+/// The `expect` of a `[[case]]`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct ExpectTable {
     allow: Option<bool>,
     deny: Option<u16>,
     rule: Option<String>,
@@ -110,26 +120,63 @@ pub(super) struct Expected {
     by: Option<String>,
 }
 
-/// A `[[case]]`.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct Case {
-    request: SampleRequest,
-    expect: Expected,
+impl CaseTable {
+    /// Validates the table; the error says what is wrong with the case itself.
+    pub(super) fn compile(self, file: &str, line: usize, matrix: &Matrix) -> Result<Case, String> {
+        if let Some(role) = self.request.role.iter().chain(&self.request.roles).find(|role| !matrix.knows(role)) {
+            return Err(format!("request: role `{role}` is not one of {}", matrix.known()));
+        }
+        let code = match (self.expect.allow, self.expect.deny) {
+            (Some(true), None) => 0,
+            (None, Some(code)) => code,
+            _ => return Err("expect: give either `allow = true` or `deny = <code>`".to_owned()),
+        };
+        let scope = self.expect.scope.as_deref().map(|scope| {
+            let unknown = || format!("expect.scope: `{scope}` is not one of {}", Scope::WORDS.join(", "));
+            Scope::parse(scope).ok_or_else(unknown)
+        });
+        let (rule, by) = (self.expect.rule, self.expect.by);
+        let expected = CaseOutcome { code, rule, scope: scope.transpose()?, by };
+        Ok(Case { file: file.to_owned(), line, request: self.request, expected })
+    }
 }
 
-/// An answer, as far as a case can expect it.
+/// A case, ready to run.
+#[derive(Debug)]
+pub struct Case {
+    pub(crate) file: String,
+    pub(crate) line: usize,
+    pub(crate) request: SampleRequest,
+    expected: CaseOutcome,
+}
+
+impl Case {
+    /// Compares the decision with the expected one; the error has both. What the case leaves out is not compared.
+    pub(crate) fn compare(&self, got: &CaseOutcome) -> Result<(), String> {
+        let expected = CaseOutcome {
+            code: self.expected.code,
+            rule: self.expected.rule.clone().or_else(|| got.rule.clone()),
+            scope: self.expected.scope.or(got.scope),
+            by: self.expected.by.clone().or_else(|| got.by.clone()),
+        };
+        if expected == *got { Ok(()) } else { Err(format!("expected {expected}, got {got}")) }
+    }
+}
+
+/// A decision, as far as a case can expect it.
 #[derive(Debug, PartialEq, Eq)]
-struct Outcome {
-    /// 0 when it is let through.
-    code: u16,
-    rule: Option<String>,
-    scope: Option<Scope>,
-    /// Which key of the rule refused it.
-    by: Option<String>,
+pub(crate) struct CaseOutcome {
+    /// 0 for an allowed request.
+    pub code: u16,
+    /// The rule that decided.
+    pub rule: Option<String>,
+    /// The scope that the matrix granted.
+    pub scope: Option<Scope>,
+    /// The key of the rule that refused the request.
+    pub by: Option<String>,
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for CaseOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.code {
             0 => f.write_str("allow")?,
@@ -145,45 +192,5 @@ impl fmt::Display for Outcome {
             Some(scope) => write!(f, " with scope {scope}"),
             None => Ok(()),
         }
-    }
-}
-
-impl Case {
-    /// What is wrong with the case itself.
-    pub(super) fn fault(&self, rules: &RuleSet, matrix: &Matrix) -> Option<String> {
-        if let Some(role) = self.request.role.iter().chain(&self.request.roles).find(|role| !matrix.knows(role)) {
-            return Some(format!("request: role `{role}` is not one of {}", matrix.known()));
-        }
-        match (self.expect.allow, self.expect.deny) {
-            (Some(true), None) | (None, Some(_)) => {}
-            _ => return Some("expect: give either `allow = true` or `deny = <code>`".to_owned()),
-        }
-        if let Some(scope) = &self.expect.scope
-            && Scope::parse(scope).is_none()
-        {
-            return Some(format!("expect.scope: `{scope}` is not one of {}", Scope::WORDS.join(", ")));
-        }
-        self.run(rules).err()
-    }
-
-    /// Runs the case; when it fails: expected, got, and why.
-    fn run(&self, rules: &RuleSet) -> Result<(), String> {
-        let explained = rules.explain(&self.request, 0);
-        let got = Outcome {
-            code: explained.answer.code,
-            rule: explained.answer.rule.clone(),
-            scope: explained.answer.scope.as_deref().and_then(Scope::parse),
-            by: explained.answer.by.map(str::to_owned),
-        };
-        let expected = Outcome {
-            code: self.expect.deny.unwrap_or(0),
-            rule: self.expect.rule.clone().or_else(|| got.rule.clone()),
-            scope: self.expect.scope.as_deref().map_or(got.scope, Scope::parse),
-            by: self.expect.by.clone().or_else(|| got.by.clone()),
-        };
-        if expected == got {
-            return Ok(());
-        }
-        Err(format!("the case fails: expected {expected}, got {got}\n{}", explained.to_text()))
     }
 }

@@ -1,17 +1,18 @@
-//! Rule files: from TOML to [`RuleSet`], with every fault at its line. `file/` has a reader for each kind of table.
+//! Reads rule files: from TOML to [`RuleSet`], with the line of every fault. `file/` has one reader per kind of table.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::case::Case;
+use super::case::CaseTable;
 use super::matrix::Matrix;
 use super::tree::{Segment, Tree};
-use super::{RuleSet, SHIPPED_RATES};
+use super::{Case, Rate, RuleSet, SHIPPED_RATES};
 use crate::config::line_of;
 use crate::metrics::Metrics;
 
@@ -23,14 +24,14 @@ mod rate;
 
 mod rule;
 
-/// One thing that is wrong with a rule file.
+/// A fault of a rule file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleFault {
-    /// The file.
+    /// The file's path.
     pub file: String,
-    /// The line in it; 0 when the whole file is meant.
+    /// The line; 0 for a fault of the whole file.
     pub line: usize,
-    /// What is wrong.
+    /// The message.
     pub why: String,
 }
 
@@ -43,7 +44,7 @@ impl fmt::Display for RuleFault {
     }
 }
 
-/// Reads every `*.toml` of a folder, in the order of their names.
+/// Loads every `*.toml` of a folder, in the order of their names.
 pub fn load_dir(dir: &Path, upstreams: &[&str], metrics: &Metrics) -> Result<RuleSet, Vec<RuleFault>> {
     let whole = |why: String| vec![RuleFault { file: dir.display().to_string(), line: 0, why }];
     let entries = std::fs::read_dir(dir).map_err(|error| whole(format!("cannot be read: {error}")))?;
@@ -62,18 +63,18 @@ pub fn load_dir(dir: &Path, upstreams: &[&str], metrics: &Metrics) -> Result<Rul
         texts.push((path.display().to_string(), text));
     }
     if texts.is_empty() {
-        return Err(whole("holds no *.toml file".to_owned()));
+        return Err(whole("has no *.toml file".to_owned()));
     }
     load_texts(&texts, upstreams, metrics)
 }
 
-/// Compiles rules out of texts, and runs their cases. The texts' names are for faults.
+/// Compiles rules from texts; their names appear in faults. `explain::check_cases` runs the cases.
 pub fn load_texts(
     texts: &[(String, String)],
     upstreams: &[&str],
     metrics: &Metrics,
 ) -> Result<RuleSet, Vec<RuleFault>> {
-    let mut load = Load {
+    let mut loader = Loader {
         upstreams,
         metrics,
         faults: Vec::new(),
@@ -84,35 +85,34 @@ pub fn load_texts(
     };
     let mut tables = Tables::default();
     for (file, text) in texts {
-        load.sort(file, text, &mut tables);
+        loader.split(file, text, &mut tables);
     }
-    // Rules name what the matrix grants, and cases need all rules.
+    // Rules refer to the matrix, so it comes first.
     for table in tables.matrix {
-        load.matrix(table);
+        loader.matrix(table);
     }
-    let mut rules = RuleSet { tree: Tree::default(), count: 0, cases: 0, own_rates: Vec::new() };
+    let mut rules = RuleSet { tree: Tree::default(), count: 0, cases: Vec::new(), own_rates: Vec::new() };
     for table in tables.rules {
-        if let Some((pattern, rule)) = load.rule(table) {
+        if let Some((pattern, rule)) = loader.rule(table) {
             rules.tree.insert(&pattern, rule.into());
             rules.count += 1;
         }
     }
     for table in tables.endpoints {
-        load.endpoint(table, &mut rules.own_rates);
+        loader.endpoint(table, &mut rules.own_rates);
     }
-    load.shipped_rates(&mut rules.own_rates);
-    // What cases say about rules with faults would only confuse.
-    if load.faults.is_empty() {
+    loader.shipped_rates(&mut rules.own_rates);
+    // A case of a role that a faulty matrix does not define would be a misleading fault.
+    if loader.faults.is_empty() {
         for table in tables.cases {
-            rules.cases += 1;
-            load.case(table, &rules);
+            rules.cases.extend(loader.case(table));
         }
     }
-    load.faults.sort_by(|one, other| (&one.file, one.line).cmp(&(&other.file, other.line)));
-    if load.faults.is_empty() { Ok(rules) } else { Err(load.faults) }
+    loader.faults.sort_by(|one, other| (&one.file, one.line).cmp(&(&other.file, other.line)));
+    if loader.faults.is_empty() { Ok(rules) } else { Err(loader.faults) }
 }
 
-/// A table of a file, with where it stands.
+/// A table of a file.
 struct Table<'a> {
     file: &'a str,
     text: &'a str,
@@ -129,36 +129,36 @@ struct Tables<'a> {
     matrix: Vec<Table<'a>>,
 }
 
-/// What is found of a table: its values, and where each key stands.
-struct Found<T> {
+/// The values of a table, and the line of each key.
+struct ReadTable<T> {
     value: T,
     lines: HashMap<String, usize>,
     line: usize,
 }
 
-impl<T> Found<T> {
-    /// The line of a key, or of the table when it is not there.
+impl<T> ReadTable<T> {
+    /// The line of a key, or of the table if it has no such key.
     fn at(&self, key: &str) -> usize {
         self.lines.get(key).copied().unwrap_or(self.line)
     }
 }
 
-struct Load<'a> {
+struct Loader<'a> {
     upstreams: &'a [&'a str],
     metrics: &'a Metrics,
     faults: Vec<RuleFault>,
     matrix: Matrix,
-    /// Where each name was first used.
+    /// File and line of each rule name.
     names: HashMap<String, (String, usize)>,
-    /// Which rule has a path and method.
+    /// The rule of each path and method.
     paths: HashMap<(Vec<Segment>, String), String>,
-    /// Where each endpoint's rates were given.
+    /// File and line of each endpoint's rates.
     endpoints: HashMap<String, (String, usize)>,
 }
 
-impl<'a> Load<'a> {
-    /// Takes a file apart.
-    fn sort<'t>(&mut self, file: &'t str, text: &'t str, tables: &mut Tables<'t>) {
+impl<'a> Loader<'a> {
+    /// Splits a file into its tables.
+    fn split<'t>(&mut self, file: &'t str, text: &'t str, tables: &mut Tables<'t>) {
         let (root, errors) = DeTable::parse_recoverable(text);
         for error in &errors {
             let line = error.span().map_or(1, |span| line_of(text, span.start));
@@ -204,10 +204,10 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Reads a table key by key, so that every key's fault is told and not only the first.
-    fn read<T: DeserializeOwned + Default>(&mut self, table: Table<'_>) -> Found<T> {
+    /// Reads a table key by key, so that the faults of all keys are reported.
+    fn read<T: DeserializeOwned + Default>(&mut self, table: Table<'_>) -> ReadTable<T> {
         let mut lines = HashMap::new();
-        let mut sound = DeTable::new();
+        let mut valid = DeTable::new();
         for (key, value) in table.table {
             let line = line_of(table.text, key.span().start);
             lines.insert(key.get_ref().to_string(), line);
@@ -215,36 +215,35 @@ impl<'a> Load<'a> {
             alone.insert(key.clone(), value.clone());
             match T::deserialize(toml::de::Deserializer::from(Spanned::new(0..0, alone))) {
                 Ok(_) => {
-                    sound.insert(key, value);
+                    valid.insert(key, value);
                 }
                 Err(error) => {
-                    // Within a list of many lines the fault's own line is meant.
+                    // In a value of several lines the fault has a line of its own.
                     let line =
                         error.span().filter(|span| span.start > 0).map_or(line, |span| line_of(table.text, span.start));
                     self.fault(table.file, line, format!("{}: {}", key.get_ref(), error.message()));
                 }
             }
         }
-        let value = T::deserialize(toml::de::Deserializer::from(Spanned::new(0..0, sound))).unwrap_or_default();
-        Found { value, lines, line: table.line }
+        let value = T::deserialize(toml::de::Deserializer::from(Spanned::new(0..0, valid))).unwrap_or_default();
+        ReadTable { value, lines, line: table.line }
     }
 
-    fn case(&mut self, table: Table<'_>, rules: &RuleSet) {
+    fn case(&mut self, table: Table<'_>) -> Option<Case> {
         let (file, before) = (table.file, self.faults.len());
-        let found = self.read::<Case>(table);
+        let found = self.read::<CaseTable>(table);
         if self.faults.len() > before {
-            return;
+            return None;
         }
-        if let Some(why) = found.value.fault(rules, &self.matrix) {
-            self.fault(file, found.line, why);
-        }
+        let compiled = found.value.compile(file, found.line, &self.matrix);
+        compiled.map_err(|why| self.fault(file, found.line, why)).ok()
     }
 
-    /// The rates that we ship hold for every endpoint that no file names: sign-in is never unlimited by oversight.
-    fn shipped_rates(&mut self, rates: &mut Vec<Vec<super::Rate>>) {
+    /// Adds the shipped rates of every endpoint that no file mentions, so that sign-in is never unlimited by oversight.
+    fn shipped_rates(&mut self, rates: &mut Vec<Arc<[Rate]>>) {
         let (file, text) = SHIPPED_RATES;
         let mut tables = Tables::default();
-        self.sort(file, text, &mut tables);
+        self.split(file, text, &mut tables);
         for table in tables.endpoints {
             self.shipped_endpoint(table, rates);
         }

@@ -1,4 +1,4 @@
-//! The matrix: which role may do what with which resource, and on whose.
+//! The matrix: which role may perform which operation on which resource, and in which scope.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,7 +7,7 @@ use http::HeaderValue;
 
 use crate::domain::role::RoleName;
 
-/// The roles that are always known; a `[matrix.<role>]` of another name makes that one known, too.
+/// The built-in roles; `[matrix.<role>]` defines further ones.
 pub const ROLES: [&str; 5] = ["user", "agent", "supervisor", "security", "admin"];
 
 macro_rules! words {
@@ -17,15 +17,15 @@ macro_rules! words {
         pub enum $name { $($(#[$of])* $variant),+ }
 
         impl $name {
-            /// Every word.
+            /// Every value, as rule files spell it.
             pub const WORDS: &'static [&'static str] = &[$($word),+];
 
-            /// The value of a word.
+            /// Parses the value of a rule file.
             pub fn parse(word: &str) -> Option<Self> {
                 match word { $($word => Some(Self::$variant),)+ _ => None }
             }
 
-            /// As files and headers spell it.
+            /// The value as rule files and headers spell it.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $word),+ }
             }
@@ -40,7 +40,7 @@ macro_rules! words {
 }
 
 words! {
-    /// What is acted on.
+    /// What a request acts on.
     Resource {
         /// Conversations and their messages.
         Conversations = "conversations",
@@ -48,108 +48,108 @@ words! {
         Approvals = "approvals",
         /// The knowledge base.
         Knowledge = "knowledge",
-        /// Everything that keeps the service running.
+        /// Devices and diagnostics.
         System = "system",
     }
 }
 
 words! {
-    /// What is done.
-    Operation {
-        /// Look.
+    /// What a request does.
+    MatrixOperation {
+        /// Reads.
         Read = "read",
-        /// Make.
+        /// Creates.
         Create = "create",
-        /// Change.
+        /// Changes.
         Update = "update",
-        /// Remove.
+        /// Deletes.
         Delete = "delete",
     }
 }
 
 words! {
-    /// On whose.
+    /// Whose records a grant covers; the upstream applies it.
     Scope {
-        /// The caller's own.
+        /// The caller's.
         Own = "own",
-        /// The caller's department's.
+        /// The caller's department.
         Department = "department",
-        /// Everybody's.
+        /// Every employee.
         All = "all",
     }
 }
 
 impl Scope {
-    /// For `X-Deskgate-Scope`.
+    /// The value of `X-Deskgate-Scope`.
     pub fn to_value(self) -> HeaderValue {
         HeaderValue::from_static(self.as_str())
     }
 }
 
-/// The matrix of a set of rule files. What is not written is denied.
+/// The matrix of a set of rule files. What it does not grant is denied.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Matrix {
-    grants: BTreeMap<(Resource, Operation), Vec<(RoleName, Scope)>>,
+    grants: BTreeMap<(Resource, MatrixOperation), Vec<(RoleName, Scope)>>,
     roles: Vec<String>,
 }
 
 impl Matrix {
-    /// Makes a role known.
-    pub(super) fn know(&mut self, role: &str) {
+    /// Defines a role.
+    pub(super) fn define(&mut self, role: &str) {
         if !self.knows(role) {
             self.roles.push(role.to_owned());
         }
     }
 
-    /// Whether rules may name this role.
+    /// Whether the role is defined.
     pub(super) fn knows(&self, role: &str) -> bool {
         ROLES.contains(&role) || self.roles.iter().any(|known| known == role)
     }
 
-    /// All roles that rules may name.
+    /// All defined roles, for faults.
     pub(super) fn known(&self) -> String {
         let further = self.roles.iter().map(String::as_str).filter(|role| !ROLES.contains(role));
         ROLES.into_iter().chain(further).collect::<Vec<_>>().join(", ")
     }
 
-    /// Grants something to a role; tells whether it had it already.
+    /// Adds a grant; fails if the role already has it.
     pub(super) fn grant(
         &mut self,
         role: &str,
         resource: Resource,
-        operation: Operation,
+        operation: MatrixOperation,
         scope: Scope,
-    ) -> Result<(), Twice> {
+    ) -> Result<(), DuplicateGrant> {
         let row = self.grants.entry((resource, operation)).or_default();
         if row.iter().any(|(granted, _)| granted.as_str() == role) {
-            return Err(Twice);
+            return Err(DuplicateGrant);
         }
         row.push((RoleName::new(role), scope));
         Ok(())
     }
 
-    /// Who may, and on whose.
-    pub(super) fn row(&self, resource: Resource, operation: Operation) -> Box<[(RoleName, Scope)]> {
+    /// The roles that have a grant, with their scopes.
+    pub(super) fn row(&self, resource: Resource, operation: MatrixOperation) -> Box<[(RoleName, Scope)]> {
         self.grants.get(&(resource, operation)).cloned().unwrap_or_default().into()
     }
 }
 
-/// A grant that was given before.
+/// The role already has this grant.
 #[derive(Debug)]
-pub(super) struct Twice;
+pub(super) struct DuplicateGrant;
 
-/// `resource:operation`, with the matrix's answer for every role.
+/// `resource:operation`, with the scope of every role that the matrix grants it to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MatrixAccess {
-    /// What is acted on.
+    /// The resource.
     pub resource: Resource,
-    /// What is done.
-    pub operation: Operation,
+    /// The operation.
+    pub operation: MatrixOperation,
     pub(super) row: Box<[(RoleName, Scope)]>,
 }
 
 impl MatrixAccess {
-    /// The scope that a role has; nothing when it may not.
+    /// The scope of a role; `None` if the matrix does not grant it.
     pub fn scope(&self, role: &RoleName) -> Option<Scope> {
         self.row.iter().find(|(granted, _)| granted == role).map(|(_, scope)| *scope)
     }

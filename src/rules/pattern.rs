@@ -4,8 +4,7 @@ use super::tree::Segment;
 use crate::domain::path;
 use crate::endpoints;
 
-/// Checks a pattern and takes it apart. Parameters lose their names, so that two spellings of one
-/// pattern are one.
+/// Splits and validates a pattern. Parameter names are dropped, so that `/a/{x}` and `/a/{y}` are the same pattern.
 pub(super) fn compile(pattern: &str) -> Result<Vec<Segment>, String> {
     let Some(inside) = pattern.strip_prefix('/') else { return Err("a path starts with `/`".to_owned()) };
     let texts: Vec<&str> = inside.split('/').collect();
@@ -21,10 +20,10 @@ pub(super) fn compile(pattern: &str) -> Result<Vec<Segment>, String> {
         })
         .collect();
     if path::canonical(sample.as_bytes()).as_deref() != Ok(&*sample) {
-        return Err("not in plain form: such a path never arrives".to_owned());
+        return Err("not canonical: a request with this path is refused, so the rule would never match".to_owned());
     }
-    if endpoints::is_ours(&sample) {
-        return Err("this path is the gateway's own".to_owned());
+    if endpoints::is_reserved(&sample) {
+        return Err("this path is reserved for the gateway's own endpoints".to_owned());
     }
     Ok(segments)
 }
@@ -43,7 +42,7 @@ fn segment(text: &str, last: Last) -> Result<Segment, String> {
             }
         }
         Some(_) => Err(format!("`{text}`: a parameter is `{{name}}` or `{{*rest}}`")),
-        None if text.contains(['{', '}']) => Err(format!("`{text}`: a parameter stands for a whole segment")),
+        None if text.contains(['{', '}']) => Err(format!("`{text}`: a parameter must be a whole segment")),
         None => Ok(Segment::Literal(text.into())),
     }
 }

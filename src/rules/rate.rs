@@ -1,4 +1,4 @@
-//! Rates as rules say them. Counting is the store's.
+//! Rate limits of rules and endpoints. The counters are the store's.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -12,26 +12,26 @@ use crate::domain::rate::{Charged, Counters, Exceeded, RateKey, Window};
 use crate::domain::session::Session;
 use crate::error::Error;
 
-/// Whose requests count together.
+/// By what requests are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RateBy {
-    /// One person's; without one, one address's.
+    /// By employee; by address without a session.
     Employee,
-    /// All in one active role; without one, one address's.
+    /// By active role; by address without a session.
     Role,
-    /// One address's; of IPv6 the /64, which one caller has for itself.
+    /// By address; IPv6 by /64, which one client controls entirely.
     Address,
-    /// One session's; without one, one address's.
+    /// By session; by address without one.
     Session,
-    /// Everybody's.
+    /// All requests of the rule together.
     Rule,
 }
 
 impl RateBy {
-    /// Every word.
+    /// Every value, as rule files spell it.
     pub const WORDS: [&'static str; 5] = ["employee", "role", "address", "session", "rule"];
 
-    /// The value of a word.
+    /// Parses the value of a rule file.
     pub fn parse(word: &str) -> Option<Self> {
         Some(match word {
             "employee" => RateBy::Employee,
@@ -43,7 +43,7 @@ impl RateBy {
         })
     }
 
-    /// As files spell it.
+    /// The value as rule files spell it.
     pub fn as_str(self) -> &'static str {
         match self {
             RateBy::Employee => "employee",
@@ -58,28 +58,28 @@ impl RateBy {
 /// Where a rate is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RateScope {
-    /// Counted over all gateways on the store.
+    /// Over all gateways on the store.
     Shared,
-    /// Counted by each gateway for itself.
+    /// In each gateway separately.
     Local,
 }
 
-/// At most so many in any stretch of time.
+/// A rate limit over a sliding window.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rate {
-    /// Whose requests count together.
+    /// By what requests are counted.
     pub by: RateBy,
-    /// How many in how long.
+    /// Limit and window.
     pub window: Window,
     /// Whether it is enforced.
     pub mode: Mode,
     /// Where it is counted.
     pub counted: RateScope,
-    /// Tells it from all others, and is the same after a reload that did not change it.
+    /// Identifies the rate; the same after a reload.
     id: u64,
 }
 
-/// A secret of this process: nobody outside can find two names of one fingerprint.
+/// Random keys of this process, so that no client can construct two names with the same fingerprint.
 static FINGERPRINT: LazyLock<[RandomState; 2]> = LazyLock::new(|| [RandomState::new(), RandomState::new()]);
 
 fn fingerprint(of: impl std::hash::Hash + Copy) -> u128 {
@@ -88,19 +88,19 @@ fn fingerprint(of: impl std::hash::Hash + Copy) -> u128 {
 }
 
 impl Rate {
-    /// A rate of the rule or endpoint called `of`.
-    /// `nth` counts those that go by the same: when a reload changes limit or length, what was counted stays.
+    /// A rate of the rule or endpoint named `of`. `nth` tells its rates of the same `by` apart; limit and window are not
+    /// part of the id, so that a reload that changes them keeps the counts.
     pub(super) fn new(of: &str, by: RateBy, nth: usize, window: Window, mode: Mode, counted: RateScope) -> Self {
         let id = FINGERPRINT[0].hash_one((of, by, nth));
         Self { by, window, mode, counted, id }
     }
 
-    /// The refusal when it is used up.
+    /// The error of a request over the limit.
     pub fn exceeded(&self, retry_after: Duration) -> Error {
-        Error::RateLimited { retry_after, exceeded: Some(Exceeded { by: self.by.as_str(), window: self.window }) }
+        Error::RateLimited { retry_after, exceeded: Exceeded { by: self.by.as_str(), window: self.window } }
     }
 
-    /// Under which key a request counts.
+    /// The counter that a request is charged to.
     pub fn key(&self, session: Option<&Session>, address: IpAddr) -> RateKey {
         let subject = match (self.by, session) {
             (RateBy::Rule, _) => 0,
@@ -115,10 +115,10 @@ impl Rate {
     }
 }
 
-/// An address, or the part of it that its owner cannot change at will.
+/// The part of an address that one client cannot change at will.
 fn network(address: IpAddr) -> u128 {
     match address.to_canonical() {
-        // Beside every IPv6 network: no /64 begins like this.
+        // Bit 127 keeps it apart from every /64, which has the lower 64 bits only.
         IpAddr::V4(address) => 1 << 127 | 1 << 64 | u128::from(u32::from(address)),
         IpAddr::V6(address) => u128::from(address) >> 64,
     }
@@ -130,25 +130,25 @@ impl fmt::Display for Rate {
     }
 }
 
-/// Charges every rate of a request, or none. `seen` hears of each that was asked.
+/// Charges every rate of a request, or none if one refuses. Calls `on_charge` for each rate that was charged.
 pub fn charge(
     rates: &[Rate],
     counters: &dyn Counters,
     session: Option<&Session>,
     address: IpAddr,
     now: Duration,
-    mut seen: impl FnMut(&Rate, Charged),
+    mut on_charge: impl FnMut(&Rate, Charged),
 ) -> Result<(), Error> {
-    // One bit for each that was charged: there are at most eight.
-    let mut charged_ones = 0_u32;
+    // One bit per admitted rate; a rule has at most eight.
+    let mut admitted_bits = 0_u32;
     for (place, rate) in rates.iter().enumerate() {
         let charged = counters.charge(rate.key(session, address), rate.window, now);
-        seen(rate, charged);
+        on_charge(rate, charged);
         match (charged, rate.mode) {
-            (Charged::Admitted { .. }, _) => charged_ones |= 1 << place,
+            (Charged::Admitted { .. }, _) => admitted_bits |= 1 << place,
             (Charged::Refused { .. }, Mode::Shadow) => {}
             (Charged::Refused { retry_after }, Mode::Enforce) => {
-                let admitted = rates.iter().enumerate().filter(|(place, _)| charged_ones >> place & 1 == 1);
+                let admitted = rates.iter().enumerate().filter(|(place, _)| admitted_bits >> place & 1 == 1);
                 for (_, earlier) in admitted {
                     counters.refund(earlier.key(session, address), earlier.window, now);
                 }

@@ -1,8 +1,7 @@
-//! Finds the rules of a path, segment by segment: a literal before `{name}`, `{name}` before `{*rest}`.
+//! The routing tree: finds the rules of a path segment by segment, a literal before `{name}` before `{*rest}`.
 //!
-//! Written by hand because the routers of the field refuse `/a/{id}` beside `/a/{*rest}`, which rule
-//! files need. A search visits each node at most once, so its cost is bounded by the rules that share
-//! the path's beginning, and it allocates nothing.
+//! Hand-written because router crates reject `/a/{id}` beside `/a/{*rest}`, which rule files need. A search visits
+//! each node at most once and allocates nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,15 +11,15 @@ use super::Rule;
 /// One segment of a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Segment {
-    /// This text.
+    /// Exactly this text.
     Literal(Box<str>),
-    /// Any one segment that is not empty.
+    /// Any non-empty segment.
     Any,
     /// The rest of the path, which may be empty.
     Tail,
 }
 
-/// The rules below one point of the path.
+/// A node of the tree.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     literals: Literals,
@@ -30,7 +29,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Adds a rule at the end of a pattern.
+    /// Inserts a rule.
     pub(super) fn insert(&mut self, pattern: &[Segment], rule: Arc<Rule>) {
         match pattern.split_first() {
             None => self.here.push(rule),
@@ -40,7 +39,7 @@ impl Tree {
         }
     }
 
-    /// The rules of the most specific pattern that fits a path. `path` is what follows the last slash.
+    /// The rules of the most specific pattern that matches a path, given without its first slash.
     pub(super) fn find(&self, path: &str) -> Option<&[Arc<Rule>]> {
         let (segment, rest) = match memchr::memchr(b'/', path.as_bytes()) {
             Some(slash) => (&path[..slash], Some(&path[slash + 1..])),
@@ -57,7 +56,7 @@ impl Tree {
         (!self.tail.is_empty()).then_some(&self.tail)
     }
 
-    /// Every rule whose pattern fits a path, the most specific first.
+    /// Every rule whose pattern matches a path, most specific first.
     pub(super) fn all<'a>(&'a self, path: &str, found: &mut Vec<&'a Arc<Rule>>) {
         let (segment, rest) = match path.split_once('/') {
             Some((segment, rest)) => (segment, Some(rest)),
@@ -82,8 +81,7 @@ impl Tree {
     }
 }
 
-/// What follows each text. A handful of comparisons costs less than one hash, and a hash costs the same for any
-/// number of texts.
+/// The children with literal segments. A few comparisons cost less than a hash; many cost more.
 #[derive(Debug)]
 enum Literals {
     Few(Vec<(Box<str>, Tree)>),
@@ -119,7 +117,7 @@ impl Literals {
                     few.push((text.into(), Tree::default()));
                     few.len() - 1
                 });
-                // It was found or put there.
+                // `place` was found or has just been pushed.
                 &mut few[place].1
             }
             Literals::Many(many) => many.entry(text.into()).or_default(),

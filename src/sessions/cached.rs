@@ -57,7 +57,8 @@ impl CachedAssertion {
 }
 
 impl CachedSession {
-    pub(super) fn new(session: Session) -> Self {
+    /// Builds the identity headers of a session.
+    pub(crate) fn new(session: Session) -> Self {
         Self { lines: IdentityLines::of(&session), session, assertions: ArcSwapOption::empty() }
     }
 

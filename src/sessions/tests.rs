@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::*;
 use crate::domain::clock::Clock;
 use crate::domain::role::RoleName;
-use crate::domain::session::{EndCause, LoginMethod, LoginSource, Stage, Version};
+use crate::domain::session::EndCause;
 use crate::store::embedded::EmbeddedStore;
 
 async fn cache(capacity: usize) -> (Arc<SessionCache>, Clock, tempfile::TempDir) {
@@ -16,25 +16,9 @@ async fn cache(capacity: usize) -> (Arc<SessionCache>, Clock, tempfile::TempDir)
 fn session(id: &str, clock: &Clock) -> Session {
     Session {
         id: SessionId::new(id),
-        version: Version::FIRST,
-        corp_id: CorpId::new("wwdemo"),
-        employee_id: EmployeeId::new("a2001"),
-        name: "Alice Chen".to_owned(),
-        department: String::new(),
-        avatar: String::new(),
-        roles: vec![RoleName::new("agent"), RoleName::new("user")],
-        current_role: RoleName::new("agent"),
-        login_method: LoginMethod::Dev,
-        login_source: LoginSource::Dev,
-        stage: Stage::Full,
-        stepped_up_until: None,
-        key_id: None,
-        password_id: None,
-        new_device: false,
         issued_at: clock.now(),
         expires_at: clock.now().plus(Duration::from_secs(60)),
-        address: String::new(),
-        user_agent: String::new(),
+        ..Session::sample()
     }
 }
 

@@ -113,7 +113,7 @@ pub(super) fn reason(error: &Error) -> &'static str {
         Error::BadRequest(BadRequest::SignInFlow) => "invalid_flow",
         Error::BadRequest(BadRequest::TicketOver) => "ticket_over",
         Error::BadRequest(_) => "bad_request",
-        Error::Forbidden(Forbidden::EmployeeUnknown) => "employee_unknown",
+        Error::Forbidden(Forbidden::EmployeeUnknown | Forbidden::NotAnEmployee) => "employee_unknown",
         Error::Forbidden(Forbidden::NoRole) => "no_role",
         Error::Forbidden(Forbidden::Disabled) => "disabled",
         Error::Forbidden(Forbidden::NotAnAgent) => "no_agent",

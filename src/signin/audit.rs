@@ -71,7 +71,7 @@ fn log(record: AuditRecord<'_>, refused: Option<&str>) {
         target: "deskgate::audit",
         { event = event.as_str(), employee.id = employee_id, corp.id = corp_id, by = by, session.id = session_id,
           detail = detail, refused = refused },
-        "{}{}", if refused.is_some() { "failed: " } else { "" }, event.words()
+        "{}{}", if refused.is_some() { "failed: " } else { "" }, event.message()
     );
 }
 

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use super::attempt::Attempt;
-use super::bind_proofs::BindProofs;
+use super::bind_proofs::{BindClaim, BindProofs};
 use super::identity_provider::require_active;
 use super::issuer::{IssuedToken, SessionIssuer};
 use super::login_log::LoginLog;
 use crate::config::BindProof;
 use crate::directory::Directory;
-use crate::domain::bind_claim::BindClaim;
 use crate::domain::client::Client;
 use crate::domain::device::ClientDevice;
 use crate::domain::employee::{CorpId, EmployeeId};

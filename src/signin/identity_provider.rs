@@ -14,11 +14,11 @@ use crate::platform::{AuthorizeRequest, Consent, MemberStatus, Parameter, Person
 pub(super) enum PlatformUser {
     Employee(Employee),
     /// A member of a connected corporation who has no employee account yet.
-    Unbound(UnboundMember),
+    Unbound(UnregisteredMember),
 }
 
 /// A member of a connected corporation who is not in the directory.
-pub(super) struct UnboundMember {
+pub(super) struct UnregisteredMember {
     pub(super) corp_id: CorpId,
     pub(super) employee_id: EmployeeId,
     pub(super) name: String,
@@ -57,7 +57,7 @@ impl IdentityProvider {
         let (corp_id, employee_id) = match &person {
             Person::Member { employee_id } => (&self.main_corp, employee_id),
             Person::Linked { corp_id, employee_id } => (corp_id, employee_id),
-            Person::Outsider => return Err(Forbidden::EmployeeUnknown.into()),
+            Person::Outsider => return Err(Forbidden::NotAnEmployee.into()),
         };
         attempt.set_proved(corp_id, employee_id);
         let profile = self.call("profile", self.platform.profile(&person)).await;
@@ -70,7 +70,7 @@ impl IdentityProvider {
             && self.directory.employee(corp_id, employee_id).await?.is_none()
         {
             let (corp_id, employee_id) = (corp_id.clone(), employee_id.clone());
-            return Ok(PlatformUser::Unbound(UnboundMember { corp_id, employee_id, name: profile.name }));
+            return Ok(PlatformUser::Unbound(UnregisteredMember { corp_id, employee_id, name: profile.name }));
         }
         if profile.status == MemberStatus::Inactive {
             return Err(Forbidden::Disabled.into());
@@ -89,7 +89,7 @@ impl IdentityProvider {
     pub(super) async fn identify_employee(&self, code: &str, attempt: &mut Attempt<'_>) -> Result<Employee, Error> {
         match self.identify(code, attempt).await? {
             PlatformUser::Employee(employee) => Ok(employee),
-            PlatformUser::Unbound(_) => Err(Forbidden::EmployeeUnknown.into()),
+            PlatformUser::Unbound(_) => Err(Forbidden::NotAnEmployee.into()),
         }
     }
 
@@ -136,7 +136,7 @@ pub(super) fn require_active(employee: Employee) -> Result<Employee, Error> {
 fn client_error(error: PlatformError) -> Error {
     match error {
         PlatformError::InvalidCode => BadRequest::SignInCode.into(),
-        PlatformError::UnknownMember => Forbidden::EmployeeUnknown.into(),
+        PlatformError::UnknownMember => Forbidden::NotAnEmployee.into(),
         PlatformError::NotVisible => Forbidden::NotVisible.into(),
         PlatformError::CircuitOpen { retry_after } => Error::PlatformCircuitOpen { retry_after },
         PlatformError::Configuration { .. } => Error::unexpected(Part::PlatformSetup, error),

@@ -8,7 +8,7 @@ use url::Url;
 
 use super::attempt::Attempt;
 use super::bind_proofs::BindProofs;
-use super::identity_provider::{IdentityProvider, PlatformUser, UnboundMember};
+use super::identity_provider::{IdentityProvider, PlatformUser, UnregisteredMember};
 use super::issuer::{IssuedToken, SessionIssuer};
 use super::login_log::LoginLog;
 use super::roles::Roles;
@@ -214,7 +214,7 @@ impl Oauth2Flow {
         Ok(CallbackResult::Scanned(self.tickets.scan(scan_id, by).await?))
     }
 
-    fn bind_first(&self, member: UnboundMember, home: &str) -> CallbackResult {
+    fn bind_first(&self, member: UnregisteredMember, home: &str) -> CallbackResult {
         let proof = self.bind_proofs.sign(member, home);
         CallbackResult::BindFirst { proof, lifetime: self.bind_proofs.lifetime }
     }

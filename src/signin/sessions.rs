@@ -10,6 +10,7 @@ use crate::domain::session::{EndCause, Session, SessionId, Stage};
 use crate::error::{Error, Forbidden, TokenFault};
 use crate::sessions::{CachedSession, SessionCache, SessionUpdate};
 use crate::token::Tokens;
+use jsonwebtoken::jwk::Jwk;
 
 /// A valid token's session.
 pub struct VerifiedToken {
@@ -32,6 +33,11 @@ impl UserSessions {
     pub async fn reload(&self, caller: &CachedSession) -> Result<Arc<CachedSession>, Error> {
         let current = self.sessions.session(&caller.session.id, self.clock.now()).await?;
         current.ok_or(Error::InvalidToken(TokenFault::Revoked))
+    }
+
+    /// The public keys that tokens and assertions are verified with.
+    pub fn public_keys(&self) -> Vec<Jwk> {
+        self.tokens.keys().jwks(self.clock.now()).into_iter().cloned().collect()
     }
 
     /// The session of a valid, fully authenticated token. `None` for any other token: that is not an error.

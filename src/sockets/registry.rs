@@ -13,8 +13,8 @@ use super::Ending;
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::session::{Session, SessionId};
 use crate::error::Error;
-use crate::rules::judge::{Facts, StepUp};
-use crate::rules::{Lookup, Mode, Rule, RuleSet};
+use crate::rules::evaluate::{RuleInput, StepUp};
+use crate::rules::{Mode, Rule, RuleMatch, RuleSet};
 use crate::store::Change;
 
 /// What holds a socket: closing once, it ends it.
@@ -42,9 +42,9 @@ pub struct Opener {
 }
 
 impl Opener {
-    fn facts<'a>(&'a self, session: Option<&'a Session>) -> Facts<'a> {
+    fn input<'a>(&'a self, session: Option<&'a Session>) -> RuleInput<'a> {
         // A one-time password was fresh when the socket was opened, and that is what its rule wants.
-        Facts { method: "GET", path: &self.path, address: self.address, session, step_up: StepUp::Fresh }
+        RuleInput { method: "GET", path: &self.path, address: self.address, session, step_up: StepUp::Fresh }
     }
 }
 
@@ -106,13 +106,13 @@ impl SocketHandle {
         let rule = self.rule.load();
         match rule.mode {
             Mode::Shadow => Ok(()),
-            Mode::Enforce => rule.judge(&self.opener.facts(session), &mut ()).map(|_| ()),
+            Mode::Enforce => rule.evaluate(&self.opener.input(session), &mut ()).map(|_| ()),
         }
     }
 
     /// Puts it under the rule that holds now; without one it ends.
     fn follow(&self, rules: &RuleSet) -> Result<(), Error> {
-        let Lookup::Rule(rule) = rules.find("GET", &self.opener.path) else {
+        let RuleMatch::Rule(rule) = rules.find("GET", &self.opener.path) else {
             self.close(Ending::Forbidden);
             return Err(Error::NotFound);
         };

@@ -1,8 +1,9 @@
-//! The store in a SQLite file of our own. One writer with group commit; any number of readers.
+//! The embedded store: a SQLite file with one writer, group commit and several readers.
 //!
-//! WAL with `synchronous = FULL`: a commit is on disk before it is answered, so neither SIGKILL nor
-//! a power cut takes back a logout. Group commit pays for it: changes that arrive while the disk
-//! is busy share the next flush.
+//! WAL with `synchronous = FULL`: a commit is on disk before it is acknowledged, so neither SIGKILL nor a power failure
+//! undoes a logout. Group commit keeps that affordable: changes that arrive while the disk is busy share the next sync.
+
+#![expect(clippy::disallowed_methods, reason = "a home of SQL")]
 
 use std::path::Path;
 use std::str::FromStr;
@@ -42,32 +43,31 @@ const SCHEMA: &str = "
     PRAGMA user_version = 1;
 ";
 
-/// Only for sessions that are there: the note goes when the session does.
+/// Inserts only for existing sessions, because the row is deleted with its session.
 const NOTE_SEEN: &str = "INSERT INTO seen SELECT id, $2 FROM sessions WHERE id = $1
      ON CONFLICT (id) DO UPDATE SET at = max(at, excluded.at)";
 
-/// How many changes a listener may fall behind before it must read again.
-const FEED: usize = 4096;
+/// How many changes a feed receiver may lag.
+const FEED_CAPACITY: usize = 4096;
 
-/// How long the answer to "can it be written" is good.
-const PROBE: Duration = Duration::from_secs(1);
+/// How long the result of a write probe is cached.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long a delivered ticket is kept after its own end: the delivery window, generously.
-const TICKET_AFTERLIFE: Duration = Duration::from_secs(120);
+/// How long a ticket is kept after it expires; longer than the delivery window of a confirmed one.
+const TICKET_RETENTION: Duration = Duration::from_secs(120);
 
-/// Sessions and tickets in a file.
+/// Sessions and tickets in a SQLite file.
 pub struct EmbeddedStore {
     reader: SqlitePool,
     writer: Writer,
     feed: broadcast::Sender<ChangeEvent>,
     clock: Clock,
-    /// Until when the last try to write counts, and whether it went through.
-    probed: Mutex<Option<(Timestamp, bool)>>,
+    /// The result of the last write probe and until when it is cached.
+    last_probe: Mutex<Option<(Timestamp, bool)>>,
 }
 
 impl EmbeddedStore {
-    /// Opens the file, creating it when it is not there. Refuses a damaged one: an empty store in
-    /// its place would forget every logout.
+    /// Opens or creates the file. A damaged file is an error: replacing it with an empty one would forget every logout.
     pub async fn open(file: &Path, clock: Clock) -> Result<Self, StoreError> {
         let options = SqliteConnectOptions::from_str("sqlite:")
             .map_err(unavailable)?
@@ -78,10 +78,10 @@ impl EmbeddedStore {
             .busy_timeout(Duration::from_secs(5))
             .disable_statement_logging();
         let mut connection = options.connect().await.map_err(unavailable)?;
-        let verdict: String =
+        let integrity: String =
             sqlx::query_scalar("PRAGMA quick_check(1)").fetch_one(&mut connection).await.map_err(damaged)?;
-        if verdict != "ok" {
-            return Err(damaged(verdict));
+        if integrity != "ok" {
+            return Err(damaged(integrity));
         }
         let version: i64 =
             sqlx::query_scalar("PRAGMA user_version").fetch_one(&mut connection).await.map_err(damaged)?;
@@ -95,16 +95,16 @@ impl EmbeddedStore {
             .connect_with(options.read_only(true))
             .await
             .map_err(unavailable)?;
-        let (feed, _) = broadcast::channel(FEED);
-        Ok(Self { reader: readers, writer: Writer::start(connection), feed, clock, probed: Mutex::default() })
+        let (feed, _) = broadcast::channel(FEED_CAPACITY);
+        Ok(Self { reader: readers, writer: Writer::start(connection), feed, clock, last_probe: Mutex::default() })
     }
 
-    fn tell(&self, change: Change) {
-        // Nobody listening is fine: the record itself is what counts.
+    fn publish(&self, change: Change) {
+        // Sending fails only without a receiver, and then there is nothing to update.
         let _ = self.feed.send(ChangeEvent { at: self.clock.now(), change });
     }
 
-    /// Replaces a record that is still at the version seen.
+    /// Replaces a record if it is still at version `seen`.
     async fn update(
         &self,
         query: &'static str,
@@ -175,7 +175,7 @@ impl SessionStore for EmbeddedStore {
         let body = write(session)?;
         let outcome = self.update(QUERY, session.id.as_str(), body, session.version, seen, session.expires_at).await?;
         if outcome == WriteOutcome::Applied {
-            self.tell(Change::SessionChanged(Box::new(session.clone())));
+            self.publish(Change::SessionChanged(Box::new(session.clone())));
         }
         Ok(outcome)
     }
@@ -199,7 +199,7 @@ impl SessionStore for EmbeddedStore {
                 .boxed()
             })
             .await?;
-        self.tell(Change::SessionEnded { id: id.clone(), cause });
+        self.publish(Change::SessionEnded { id: id.clone(), cause });
         Ok(())
     }
 
@@ -230,13 +230,13 @@ impl SessionStore for EmbeddedStore {
     }
 
     async fn note_seen(&self, seen: &[(SessionId, Timestamp)]) -> Result<(), StoreError> {
-        // In pieces, so that a logout does not wait behind ten thousand of them.
-        for piece in seen.chunks(500) {
-            let piece = piece.to_vec();
+        // In batches, so that a logout does not wait behind ten thousand of them.
+        for batch in seen.chunks(500) {
+            let batch = batch.to_vec();
             self.writer
                 .run(move |connection| {
                     async move {
-                        for (id, at) in piece {
+                        for (id, at) in batch {
                             sqlx::query(NOTE_SEEN)
                                 .bind(id.as_str())
                                 .bind(at.millis())
@@ -300,7 +300,7 @@ impl TicketStore for EmbeddedStore {
         let body = write(ticket)?;
         let outcome = self.update(QUERY, ticket.id.as_str(), body, ticket.version, seen, ticket.expires_at).await?;
         if outcome == WriteOutcome::Applied {
-            self.tell(Change::TicketMoved(ticket.id.clone()));
+            self.publish(Change::TicketMoved(ticket.id.clone()));
         }
         Ok(outcome)
     }
@@ -315,9 +315,9 @@ impl Store for EmbeddedStore {
     async fn ready(&self) -> Result<(), StoreError> {
         sqlx::query("SELECT 1").fetch_one(&self.reader).await.map_err(unavailable)?;
         let now = self.clock.now();
-        let mut probed = self.probed.lock().await;
+        let mut probed = self.last_probe.lock().await;
         if !probed.is_some_and(|(until, _)| now < until) {
-            // Only a write tells that the disk is full; anybody may ask, so not for every question.
+            // Only a write detects a full disk. The result is cached because the readiness endpoint is public.
             let written = self
                 .writer
                 .run(|connection| {
@@ -325,7 +325,7 @@ impl Store for EmbeddedStore {
                     async move { touch.execute(connection).await.map(|_| ()) }.boxed()
                 })
                 .await;
-            *probed = Some((now.plus(PROBE), written.is_ok()));
+            *probed = Some((now.plus(PROBE_INTERVAL), written.is_ok()));
         }
         match *probed {
             Some((_, true)) => Ok(()),
@@ -335,7 +335,7 @@ impl Store for EmbeddedStore {
 
     async fn sweep(&self) -> Result<(), StoreError> {
         let now = self.clock.now();
-        let old_ticket = now.millis().saturating_sub(i64::try_from(TICKET_AFTERLIFE.as_millis()).unwrap_or(0));
+        let old_ticket = now.millis().saturating_sub(i64::try_from(TICKET_RETENTION.as_millis()).unwrap_or(0));
         self.writer
             .run(move |connection| {
                 async move {

@@ -6,9 +6,8 @@ use super::cookie::{self, CookieKind};
 use super::ring::{KeyFault, KeyRing};
 use super::*;
 use crate::config::TokenAlgorithm;
-use crate::domain::employee::{CorpId, EmployeeId};
+use crate::domain::employee::EmployeeId;
 use crate::domain::role::RoleName;
-use crate::domain::session::{LoginMethod, LoginSource, SessionId, Stage, Version};
 
 const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
 const GRACE: Duration = Duration::from_secs(8 * 3600);
@@ -16,26 +15,14 @@ const ISSUER: &str = "https://desk.example";
 
 fn session() -> Session {
     Session {
-        id: SessionId::new("s1"),
-        version: Version::FIRST,
-        corp_id: CorpId::new("wwdemo"),
         employee_id: EmployeeId::new("u1001"),
         name: "林小雨".to_owned(),
         department: "财务部".to_owned(),
-        avatar: String::new(),
         roles: vec![RoleName::new("user")],
         current_role: RoleName::new("user"),
-        login_method: LoginMethod::Qrcode,
-        login_source: LoginSource::Qrcode,
-        stage: Stage::Full,
-        stepped_up_until: None,
-        key_id: None,
-        password_id: None,
-        new_device: false,
         issued_at: NOW,
         expires_at: NOW.plus(Duration::from_secs(600)),
-        address: String::new(),
-        user_agent: String::new(),
+        ..Session::sample()
     }
 }
 

@@ -2,6 +2,8 @@
 
 // A test may fail loudly; that is what it is for.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
+// Tests compare with the real clock and damage databases on purpose.
+#![allow(clippy::disallowed_methods)]
 
 mod directory;
 mod store;

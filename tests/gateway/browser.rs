@@ -94,7 +94,7 @@ async fn cancel_on_the_phone_greys_the_code_and_another_one_works() {
     pick(&phone, "u1001").await;
     phone.press("button[value=cancel]").await;
     phone.shows("h1", "Cancelled").await;
-    desktop.shows("#status", "no longer good").await;
+    desktop.shows("#status", "cancelled on your phone").await;
     let over = "document.querySelector('#signin').dataset.state === 'expired'";
     desktop.finds("the code is over", over).await;
 
@@ -114,7 +114,7 @@ async fn a_code_that_ran_out_is_renewed_by_keyboard() {
     let desktop = Browser::start("desktop", DESKTOP).await;
     desktop.open(&demo.sign_in_page("h5")).await;
     let first = desktop.qr_code("#code").await;
-    desktop.shows("#status", "no longer good").await;
+    desktop.shows("#status", "has expired").await;
     desktop.finds("the button", "!document.querySelector('#renew').hidden").await;
     desktop.value("document.querySelector('#renew').focus()").await;
     desktop.key('\u{e007}').await;
@@ -130,9 +130,9 @@ async fn a_redirect_signs_in_and_a_refusal_is_said() {
     desktop.press("#redirect").await;
     pick(&desktop, "deny").await;
     desktop.arrives_at(&demo.sign_in_page("itadmin")).await;
-    desktop.shows("#problem", "not let in").await;
+    desktop.shows("#problem", "Access denied").await;
     pick_disabled(&desktop).await;
-    desktop.shows("#problem", "not let in").await;
+    desktop.shows("#problem", "Access denied").await;
     demo.redirect(&desktop, "itadmin", "m5001").await;
     assert!(!desktop.url().await.contains("token") && !desktop.url().await.contains("code="));
     expect_quiet(&desktop).await;
@@ -179,7 +179,7 @@ async fn a_connected_corporations_member_binds_and_is_in() {
     assert!(phone.text("main").await.contains("wwpartner/p7001"));
     phone.types("#employee_id", "nobody").await;
     phone.press("#submit").await;
-    phone.shows("#problem", "unknown").await;
+    phone.shows("#problem", "No employee has this ID").await;
     let kept = phone.value("document.querySelector('#employee_id').value").await;
     assert_eq!(kept, "nobody", "what was typed is kept");
     phone.value("document.querySelector('#employee_id').value = ''").await;
@@ -300,7 +300,7 @@ async fn a_platform_that_does_not_answer_is_said_on_the_page() {
         }
         desktop.open(&demo.sign_in_page("h5")).await;
         desktop.finds("a state", "document.querySelector('#signin').dataset.state !== 'loading'").await;
-        desktop.text("#status").await.contains("essaging platform does not answer").then_some(())
+        desktop.text("#status").await.contains("WeCom isn't responding").then_some(())
     })
     .await;
     platform.send("DELETE", "/simulator/switches", &[], b"").await;

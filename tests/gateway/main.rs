@@ -1,5 +1,7 @@
 //! The promises of the contract, each kept or broken by the real program: a file per endpoint and per promise.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+// Tests compare with the real clock and damage databases on purpose.
+#![allow(clippy::disallowed_methods)]
 
 mod support;
 
@@ -41,6 +43,8 @@ mod dev;
 mod operations;
 
 mod check;
+
+mod check_all_stages;
 
 mod operate;
 

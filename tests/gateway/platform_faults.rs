@@ -57,7 +57,7 @@ async fn fault_22_a_platform_that_is_down_costs_nobody_else_anything() {
         let answer = desk.anyone().get(&target).await;
         let wait: u64 = answer.header("retry-after").expect("a time").parse().expect("seconds");
         assert!((1..=60).contains(&wait), "{wait}");
-        assert!(answer.expect_code(1503).text().contains("messaging platform"));
+        assert!(answer.expect_code(1503).text().contains("WeCom"));
     }
     alice.get("/api/auth/me").await.expect_code(0);
     alice.get("/api/desk/x").await.expect_status(200);

@@ -39,7 +39,7 @@ async fn twenty_of_thirty_are_admitted_and_the_rest_told_when() {
     assert_eq!(rate(&["rule=\"minute\"", "verdict=\"allow\""]).await, 20.0);
     assert_eq!(rate(&["rule=\"minute\"", "verdict=\"deny\""]).await, 10.0);
     let id = refused.header("x-request-id").expect("an id").to_owned();
-    desk.logged(&[&id, "20 per 1m by address are used up"]).await;
+    desk.logged(&[&id, "rate limit exceeded: 20 per 1m by address"]).await;
 }
 
 #[tokio::test]

@@ -1,12 +1,13 @@
-//! The rule files that the repository ships, held to what stands beside them; and that deciding asks for no memory.
+//! The shipped rule files: their cases hold, every rule has cases, and evaluating a rule allocates nothing.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use deskgate::explain::check_cases;
 use deskgate::metrics::Metrics;
 use deskgate::rules::case::SampleRequest;
-use deskgate::rules::{Lookup, RuleSet, SHIPPED, load_dir};
+use deskgate::rules::{RuleFault, RuleMatch, RuleSet, SHIPPED, load_dir};
 
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
@@ -16,8 +17,14 @@ fn folder() -> std::path::PathBuf {
 }
 
 fn shipped() -> RuleSet {
-    let loaded = load_dir(&folder(), &["helpdesk"], &Metrics::new().expect("metrics"));
-    loaded.unwrap_or_else(|faults| panic!("{}", faults.iter().map(|fault| format!("{fault}\n")).collect::<String>()))
+    let fail = |faults: Vec<RuleFault>| -> RuleSet {
+        panic!("{}", faults.iter().map(|fault| format!("{fault}\n")).collect::<String>())
+    };
+    let rules = load_dir(&folder(), &["helpdesk"], &Metrics::new().expect("metrics")).unwrap_or_else(fail);
+    match check_cases(&rules) {
+        Ok(()) => rules,
+        Err(faults) => fail(faults),
+    }
 }
 
 /// All tables of one kind in the shipped files.
@@ -33,7 +40,7 @@ fn tables(kind: &str) -> Vec<toml::Table> {
 }
 
 #[test]
-fn the_program_carries_the_files_of_the_folder() {
+fn the_binary_embeds_every_shipped_rule_file() {
     let mut files: Vec<String> = std::fs::read_dir(folder())
         .expect("the folder")
         .map(|entry| entry.expect("a file").file_name().to_string_lossy().into_owned())
@@ -43,35 +50,36 @@ fn the_program_carries_the_files_of_the_folder() {
     assert_eq!(names, files);
 }
 
-/// A rule without a case that it lets through, or without one that it refuses, has never been tried.
 #[test]
-fn every_shipped_rule_has_a_case_of_either_kind() {
+fn every_shipped_rule_has_a_case_that_allows_and_one_that_denies() {
     let rules = shipped();
     let mut tried: BTreeMap<String, [usize; 2]> =
         tables("rule").iter().map(|rule| (rule["name"].as_str().expect("a name").to_owned(), [0, 0])).collect();
     for case in tables("case") {
-        let asked: SampleRequest = case["request"].clone().try_into().expect("a request");
+        let sample: SampleRequest = case["request"].clone().try_into().expect("a request");
         let denied = case["expect"].as_table().expect("a table").contains_key("deny");
-        let fits = rules.candidates(&asked.path);
-        // A refusal for the method counts for the rules that have the path.
-        for rule in fits.first().into_iter().chain(fits.iter().skip(1).filter(|rule| rule.path == fits[0].path)) {
-            let takes = matches!(rules.find(&asked.method, &asked.path), Lookup::Rule(one) if one.name == rule.name);
-            if takes || denied {
+        let matching = rules.candidates(&sample.path);
+        // A 405 counts as a denial for every rule of the path.
+        let same_path = matching.iter().filter(|rule| rule.path == matching[0].path);
+        for rule in same_path {
+            let found = rules.find(&sample.method, &sample.path);
+            let decides = matches!(found, RuleMatch::Rule(one) if one.name == rule.name);
+            if decides || denied {
                 tried.get_mut(&*rule.name).expect("a rule")[usize::from(denied)] += 1;
             }
         }
     }
     for (rule, [allowed, denied]) in &tried {
-        assert!(*allowed > 0, "rule `{rule}` has no case that it lets through");
-        assert!(*denied > 0, "rule `{rule}` has no case that it refuses");
+        assert!(*allowed > 0, "rule `{rule}` has no case that it allows");
+        assert!(*denied > 0, "rule `{rule}` has no case that it denies");
     }
     assert!(tried.len() > 30 && rules.cases() >= 2 * tried.len(), "{} rules, {} cases", tried.len(), rules.cases());
 }
 
 #[test]
-fn deciding_asks_for_no_memory() {
+fn evaluating_a_rule_allocates_nothing() {
     let rules = shipped();
-    let asked = |method: &str, path: &str, role: &str| SampleRequest {
+    let sample = |method: &str, path: &str, role: &str| SampleRequest {
         method: method.to_owned(),
         path: path.to_owned(),
         role: Some(role.to_owned()),
@@ -79,24 +87,24 @@ fn deciding_asks_for_no_memory() {
         ..SampleRequest::default()
     };
     let table = [
-        asked("GET", "/api/queue/next", "agent"),
-        asked("GET", "/api/conversations", "user"),
-        asked("POST", "/api/conversations/7/messages", "agent"),
-        asked("GET", "/h5/index.html", "user"),
-        asked("GET", "/nothing/at/all", "user"),
+        sample("GET", "/api/queue/next", "agent"),
+        sample("GET", "/api/conversations", "user"),
+        sample("POST", "/api/conversations/7/messages", "agent"),
+        sample("GET", "/h5/index.html", "user"),
+        sample("GET", "/nothing/at/all", "user"),
     ];
-    let prepared: Vec<_> = table.iter().map(|asked| (asked, asked.session())).collect();
+    let prepared: Vec<_> = table.iter().map(|sample| (sample, sample.session())).collect();
     let profiler = dhat::Profiler::builder().testing().build();
     let before = dhat::HeapStats::get().total_blocks;
     let mut decided = 0;
-    for (asked, session) in &prepared {
-        let facts = asked.facts(session.as_ref());
-        if let Lookup::Rule(rule) = rules.find(facts.method, facts.path) {
-            decided += usize::from(rule.judge(&facts, &mut ()).is_ok());
+    for (sample, session) in &prepared {
+        let input = sample.input(session.as_ref());
+        if let RuleMatch::Rule(rule) = rules.find(input.method, input.path) {
+            decided += usize::from(rule.evaluate(&input, &mut ()).is_ok());
         }
     }
     let after = dhat::HeapStats::get().total_blocks;
     drop(profiler);
     assert_eq!(decided, 4);
-    assert_eq!(after - before, 0, "blocks of memory for five decisions");
+    assert_eq!(after - before, 0, "allocations of five decisions");
 }

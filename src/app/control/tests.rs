@@ -1,43 +1,43 @@
 use super::*;
 use crate::admin::roles::RoleCommand;
 
-/// A gateway that takes orders and does nothing about them.
-fn deaf() -> (tempfile::TempDir, UnixListener) {
+/// A control socket whose process never accepts a connection by itself.
+fn unresponsive_gateway() -> (tempfile::TempDir, UnixListener) {
     let data = tempfile::tempdir().expect("a folder");
-    let listener = UnixListener::bind(data.path().join(FILE)).expect("a socket");
+    let listener = UnixListener::bind(data.path().join(SOCKET_FILE)).expect("a socket");
     (data, listener)
 }
 
-async fn ask(patience: Duration, data: &Path) -> ControlFault {
-    let order = Command::Role(RoleCommand::List { role: None, employee_id: None });
-    call_within(patience, data, &order).await.expect_err("no answer")
+async fn send(timeout: Duration, data: &Path) -> ControlError {
+    let command = Command::Role(RoleCommand::List { role: None, employee_id: None });
+    send_within(timeout, data, &command).await.expect_err("no result")
 }
 
 #[tokio::test]
-async fn a_gateway_that_says_nothing_is_not_waited_for_for_ever() {
-    let (data, _listener) = deaf();
-    assert!(matches!(ask(Duration::from_millis(20), data.path()).await, ControlFault::Silent));
+async fn a_gateway_that_does_not_respond_times_out() {
+    let (data, _listener) = unresponsive_gateway();
+    assert!(matches!(send(Duration::from_millis(20), data.path()).await, ControlError::Timeout));
 }
 
 #[tokio::test]
-async fn a_gateway_that_ends_before_it_has_answered_is_told_from_one_of_another_version() {
-    for (answer, has_ended) in [("", true), ("{\"Ok\":", true), ("{\"Ok\":{}}\n", false)] {
-        let (data, listener) = deaf();
-        let asked = ask(PATIENCE, data.path());
-        let ended = async {
-            let (mut stream, _) = listener.accept().await.expect("an order");
-            let mut order = String::new();
-            BufReader::new(&mut stream).read_line(&mut order).await.expect("a line");
+async fn a_stopped_gateway_is_not_mistaken_for_one_of_another_version() {
+    for (answer, has_stopped) in [("", true), ("{\"Ok\":", true), ("{\"Ok\":{}}\n", false)] {
+        let (data, listener) = unresponsive_gateway();
+        let sent = send(COMMAND_TIMEOUT, data.path());
+        let gateway = async {
+            let (mut stream, _) = listener.accept().await.expect("a command");
+            let mut line = String::new();
+            BufReader::new(&mut stream).read_line(&mut line).await.expect("a line");
             stream.write_all(answer.as_bytes()).await.expect("an answer");
         };
-        let fault = tokio::join!(asked, ended).0;
-        assert_eq!(matches!(fault, ControlFault::Ended), has_ended, "{answer}: {fault}");
+        let error = tokio::join!(sent, gateway).0;
+        assert_eq!(matches!(error, ControlError::Stopped), has_stopped, "{answer}: {error}");
     }
 }
 
 #[tokio::test]
-async fn a_socket_that_nobody_listens_on_means_that_none_is_running() {
-    let (data, listener) = deaf();
+async fn a_socket_without_a_listener_means_that_no_gateway_is_running() {
+    let (data, listener) = unresponsive_gateway();
     drop(listener);
-    assert!(matches!(ask(PATIENCE, data.path()).await, ControlFault::NotRunning));
+    assert!(matches!(send(COMMAND_TIMEOUT, data.path()).await, ControlError::NotRunning));
 }

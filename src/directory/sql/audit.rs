@@ -68,6 +68,6 @@ impl AuditLog for SqlDirectory {
     }
 
     async fn prune_audit_log(&self, kept: Duration) -> Result<(), DirectoryError> {
-        self.forget("DELETE FROM audit_log WHERE at < $1", kept).await
+        self.delete_older_than("DELETE FROM audit_log WHERE at < $1", kept).await
     }
 }

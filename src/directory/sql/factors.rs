@@ -1,4 +1,4 @@
-//! One-time-password devices and lock-outs in SQL.
+//! Second factors and lockouts in SQL.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::domain::session::Version;
 use crate::domain::write::WriteOutcome;
 
 impl SqlDirectory {
-    /// Runs a change that names whose row it is first: `$1` and `$2`.
+    /// Runs an UPDATE or DELETE whose `$1` and `$2` are the account.
     pub(super) async fn change(
         &self,
         query: &'static str,
@@ -37,7 +37,7 @@ impl SqlDirectory {
 #[async_trait]
 impl Factors for SqlDirectory {
     async fn by_name(&self, corp_id: &CorpId, name: &str) -> Result<Option<(Employee, Option<Agent>)>, DirectoryError> {
-        // Identifiers are ASCII, which is what the database can fold; whatever else a name folds to finds nobody.
+        // Ids are ASCII, which SQL folds; a name that folds to anything else matches no employee.
         let row = sqlx::query(
             "SELECT employees.corp_id, employees.employee_id, name, department, avatar, disabled, last_login_ip,
                  agents.role, password_hash, otp_required, password_id
@@ -78,12 +78,12 @@ impl Factors for SqlDirectory {
         &self,
         whose: Account<'_>,
         hash: &str,
-        in_place_of: ExpectedPassword<'_>,
+        expected: ExpectedPassword<'_>,
     ) -> Result<Option<String>, DirectoryError> {
         const SET: &str = "UPDATE agents SET password_hash = $3, password_id = $4
              WHERE corp_id = $1 AND employee_id = $2 AND ($5 <> 0 OR coalesce(password_id, '') = $6)";
         let (hash, id) = (hash.to_owned(), random_name(16));
-        let (any, only) = match in_place_of {
+        let (any, only) = match expected {
             ExpectedPassword::Any => (1, String::new()),
             ExpectedPassword::Only(seen) => (0, seen.unwrap_or_default().to_owned()),
         };
@@ -125,7 +125,7 @@ impl Factors for SqlDirectory {
         in_use: Option<&str>,
         step: i64,
     ) -> Result<WriteOutcome, DirectoryError> {
-        // The step of another secret means nothing for this one.
+        // The used time steps of another secret do not apply to this one.
         const BIND: &str = "UPDATE otp_devices SET secret = pending, pending = NULL, bound_at = $5,
              last_verified_at = $5, last_step = $4 WHERE corp_id = $1 AND employee_id = $2 AND pending = $3
              AND coalesce(secret, '') = $6";
@@ -156,12 +156,12 @@ impl Factors for SqlDirectory {
         Ok(rows.iter().map(secret).collect())
     }
 
-    async fn renew_otp(&self, whose: Account<'_>, closed: &str, anew: &str) -> Result<WriteOutcome, DirectoryError> {
+    async fn renew_otp(&self, whose: Account<'_>, old: &str, new: &str) -> Result<WriteOutcome, DirectoryError> {
         const RENEW: &str = "UPDATE otp_devices SET secret = CASE WHEN secret = $3 THEN $4 ELSE secret END,
              pending = CASE WHEN pending = $3 THEN $4 ELSE pending END
              WHERE corp_id = $1 AND employee_id = $2 AND (secret = $3 OR pending = $3)";
-        let (closed, anew) = (closed.to_owned(), anew.to_owned());
-        self.change(RENEW, whose, |query| query.bind(closed).bind(anew)).await
+        let (old, new) = (old.to_owned(), new.to_owned());
+        self.change(RENEW, whose, |query| query.bind(old).bind(new)).await
     }
 
     async fn remove_otp(&self, whose: Account<'_>) -> Result<WriteOutcome, DirectoryError> {
@@ -201,7 +201,7 @@ impl Factors for SqlDirectory {
     }
 
     async fn prune_unknown_lockouts(&self, quiet: Duration, most: usize) -> Result<(), DirectoryError> {
-        // Those of one moment go together.
+        // Rows with the same timestamp are deleted together.
         const FORGET: &str = "DELETE FROM lockouts WHERE corp_id = $1 AND (changed_at < $2 OR changed_at <=
              (SELECT changed_at FROM lockouts WHERE corp_id = $1 ORDER BY changed_at DESC LIMIT 1 OFFSET $3))";
         let quiet = i64::try_from(quiet.as_millis()).unwrap_or(i64::MAX);
@@ -216,7 +216,7 @@ impl Factors for SqlDirectory {
     }
 }
 
-/// The agent record of a row, whose columns begin at `first`; none where its role is NULL.
+/// The agent record in a row, whose columns begin at `first`; none if its role is NULL.
 fn agent_of(row: &SqliteRow, first: usize) -> Option<Agent> {
     let role: Option<String> = row.get(first);
     role.map(|role| Agent {

@@ -1,4 +1,4 @@
-//! Employees and agents' records in SQL, changed.
+//! Changes to employees and agent records in SQL.
 
 use async_trait::async_trait;
 use sqlx::Row;
@@ -13,9 +13,9 @@ use crate::domain::lockout::Lockout;
 use crate::domain::role::RoleName;
 use crate::domain::write::WriteOutcome;
 
-/// Whether somebody else than `$1`, `$2` is an administrator: may sign in, and has the role, by assignment or, where
-/// none is assigned, by their agent's record. A piece of a statement, so that of two administrators who remove each
-/// other one stays.
+/// SQL condition: an employee other than `$1`, `$2` is an administrator who may sign in, by assignment or, if none is
+/// assigned, by the agent record. Part of the changing statement, so that of two administrators who remove each other
+/// one remains.
 macro_rules! another_admin {
     () => {
         "EXISTS (SELECT 1 FROM employees AS other WHERE other.disabled = 0
@@ -31,7 +31,7 @@ macro_rules! another_admin {
 }
 pub(super) use another_admin;
 
-/// Whether `$1`, `$2` is an administrator who may sign in.
+/// SQL condition: `$1`, `$2` is an administrator who may sign in.
 macro_rules! is_admin {
     () => {
         "EXISTS (SELECT 1 FROM employees AS self WHERE self.disabled = 0
@@ -48,7 +48,7 @@ macro_rules! is_admin {
 pub(super) use is_admin;
 
 impl SqlDirectory {
-    /// What a guarded change that changed nothing means: nobody there, or the guard.
+    /// Why a guarded change affected no row: no such employee, or the last-administrator guard.
     async fn why_unchanged(&self, whose: Account<'_>, table: &'static str) -> Result<RoleChange, DirectoryError> {
         let there: i64 = sqlx::query_scalar(table)
             .bind(whose.corp_id.as_str())
@@ -226,7 +226,7 @@ impl People for SqlDirectory {
     }
 
     async fn unlock(&self, whose: Account<'_>, tried: Option<FactorKind>) -> Result<WriteOutcome, DirectoryError> {
-        // The row stays, one version on: a try that is under way must not bring the old state back.
+        // The row stays with the next version, so that an attempt in progress cannot restore the old state.
         const UNLOCK: &str = "UPDATE lockouts SET state = '{}', version = version + 1, changed_at = $3
              WHERE corp_id = $1 AND employee_id = $2 AND state <> '{}' AND ($4 = '' OR tried = $4)";
         let (now, tried) = (self.clock.now().millis(), tried.map_or("", FactorKind::as_str));
@@ -234,7 +234,7 @@ impl People for SqlDirectory {
     }
 
     async fn locked(&self, limit: usize) -> Result<Vec<(CorpId, EmployeeId, Timestamp)>, DirectoryError> {
-        // The state is a text of ours: which of them are locked is for it to say.
+        // The lockout is serialised, so the filter runs here.
         let rows = sqlx::query("SELECT corp_id, employee_id, state FROM lockouts WHERE corp_id <> '' LIMIT $1")
             .bind(i64::try_from(limit).unwrap_or(i64::MAX))
             .fetch_all(&self.pool)

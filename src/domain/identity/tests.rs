@@ -1,34 +1,9 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::clock::Timestamp;
-use crate::domain::employee::{CorpId, EmployeeId};
-use crate::domain::role::RoleName;
-use crate::domain::session::{LoginMethod, LoginSource, SessionId, Stage, Version};
 
 fn session(name: &str) -> Session {
-    Session {
-        id: SessionId::new("s1"),
-        version: Version::FIRST,
-        corp_id: CorpId::new("wwdemo"),
-        employee_id: EmployeeId::new("u1001"),
-        name: name.to_owned(),
-        department: String::new(),
-        avatar: String::new(),
-        roles: vec![RoleName::new("agent"), RoleName::new("user")],
-        current_role: RoleName::new("agent"),
-        login_method: LoginMethod::Qrcode,
-        login_source: LoginSource::Qrcode,
-        stage: Stage::Full,
-        stepped_up_until: None,
-        key_id: None,
-        password_id: None,
-        new_device: false,
-        issued_at: Timestamp::from_seconds(0),
-        expires_at: Timestamp::from_seconds(1),
-        address: String::new(),
-        user_agent: String::new(),
-    }
+    Session { name: name.to_owned(), ..Session::sample() }
 }
 
 fn value<'a>(lines: &'a IdentityLines, name: &str) -> &'a str {

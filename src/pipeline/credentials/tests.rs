@@ -2,11 +2,11 @@ use proptest::prelude::*;
 
 use super::*;
 
-const MALFORMED: Credential<'static> = Credential::Malformed(Source::Header);
+const MALFORMED: Credential<'static> = Credential::Malformed(TokenSource::Header);
 
 #[test]
 fn a_bearer_header_is_read_in_one_form_only() {
-    let header = |token| Credential::Token(token, Source::Header);
+    let header = |token| Credential::Token(token, TokenSource::Header);
     let table: &[(&str, Result<Credential, BadRequest>)] = &[
         ("Bearer a.b.c", Ok(header("a.b.c"))),
         ("bearer a", Ok(header("a"))),
@@ -30,8 +30,8 @@ fn a_bearer_header_is_read_in_one_form_only() {
 }
 
 #[test]
-fn the_subprotocol_entry_is_found_among_others() {
-    let protocol = |token| Credential::Token(token, Source::Subprotocol);
+fn the_token_is_found_among_other_subprotocols() {
+    let protocol = |token| Credential::Token(token, TokenSource::Subprotocol);
     let table: &[(&[&str], Result<Credential, BadRequest>)] = &[
         (&["bearer.a"], Ok(protocol("a"))),
         (&["chat, bearer.a"], Ok(protocol("a"))),
@@ -42,7 +42,7 @@ fn the_subprotocol_entry_is_found_among_others() {
         (&["bearer.a", "bearer.b"], Err(BadRequest::TwoTokens)),
         (&["bearer."], Ok(Credential::None)),
         (&["chat"], Ok(Credential::None)),
-        (&["bearer.a b"], Ok(Credential::Malformed(Source::Subprotocol))),
+        (&["bearer.a b"], Ok(Credential::Malformed(TokenSource::Subprotocol))),
         (&[], Ok(Credential::None)),
     ];
     for (lines, expected) in table {
@@ -53,7 +53,7 @@ fn the_subprotocol_entry_is_found_among_others() {
 
 #[test]
 fn the_query_token_is_found_among_other_parameters() {
-    let query = |token| Credential::Token(token, Source::Query);
+    let query = |token| Credential::Token(token, TokenSource::Query);
     let table: &[(Option<&str>, Result<Credential, BadRequest>)] = &[
         (None, Ok(Credential::None)),
         (Some("token=a"), Ok(query("a"))),
@@ -63,7 +63,7 @@ fn the_query_token_is_found_among_other_parameters() {
         (Some("token="), Ok(Credential::None)),
         (Some("%74oken=a"), Ok(query("a"))),
         (Some("mytoken=a"), Ok(Credential::None)),
-        (Some("token=a%20b"), Ok(Credential::Malformed(Source::Query))),
+        (Some("token=a%20b"), Ok(Credential::Malformed(TokenSource::Query))),
     ];
     for (text, expected) in table {
         assert_eq!(from_query(*text), *expected, "{text:?}");
@@ -72,7 +72,7 @@ fn the_query_token_is_found_among_other_parameters() {
 
 proptest! {
     #[test]
-    fn no_offer_makes_the_subprotocol_parser_panic_or_invent_a_token(
+    fn the_subprotocol_parser_never_panics_or_invents_a_token(
         lines in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 0..4)
     ) {
         let slices: Vec<&[u8]> = lines.iter().map(Vec::as_slice).collect();

@@ -1,3 +1,5 @@
+#![allow(clippy::disallowed_types, reason = "a browser of tests, not the product's HTTP client")]
+
 use std::net::Ipv4Addr;
 
 use axum::http::{Method, StatusCode, header};

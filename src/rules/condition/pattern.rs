@@ -1,22 +1,21 @@
-//! The patterns of `matches`, as tables made at load: matching is one step per byte, whatever the
-//! pattern. An engine that builds its tables while it matches is faster to load, but how long it
-//! takes depends on pattern and text together, and no bound could be stated.
+//! The patterns of `matches`, compiled to a DFA at load: matching costs one step per byte for every pattern. A lazy DFA
+//! loads faster, but its matching cost has no such bound.
 
 use regex_automata::dfa::{Automaton, StartKind, dense};
 use regex_automata::nfa::thompson;
 use regex_automata::{Input, util::syntax};
 
-/// The largest table of a pattern, in bytes; the work to make it is bounded by as much.
+/// The largest compiled pattern, in bytes; it bounds the compile time as well.
 const LARGEST: usize = 1 << 20;
 
-/// A compiled pattern.
-pub(super) struct Pattern(dense::DFA<Vec<u32>>);
+/// A compiled regular expression.
+pub(super) struct Regex(dense::DFA<Vec<u32>>);
 
-impl Pattern {
+impl Regex {
     pub(super) fn compile(text: &str) -> Result<Self, String> {
-        // Read on its own first: the builders' errors do not say what is wrong with a text.
+        // Parsed separately first: the builders' errors do not say what is wrong with the syntax.
         if let Err(error) = syntax::parse(text) {
-            return Err(format!("`{text}` is no valid pattern: {}", last_line(&error.to_string())));
+            return Err(format!("`{text}` is not a valid pattern: {}", last_line(&error.to_string())));
         }
         let too_large = || {
             format!(
@@ -34,23 +33,21 @@ impl Pattern {
         match dense::Builder::new().configure(limits).build_from_nfa(&states) {
             Ok(table) => Ok(Self(table)),
             Err(error) if error.is_size_limit_exceeded() => Err(too_large()),
-            // All that a table cannot do is to tell the words of every language apart.
-            Err(_) => {
-                Err(format!("the pattern `{text}` has a word boundary for all of Unicode; `(?-u:\\b)` is allowed"))
-            }
+            // Unicode word boundaries are the only feature that a DFA does not support.
+            Err(_) => Err(format!("the pattern `{text}` has a Unicode word boundary; write `(?-u:\\b)` instead")),
         }
     }
 
-    /// Whether it is found anywhere in the text.
-    pub(super) fn is_in(&self, text: &str) -> Result<bool, String> {
+    /// Whether the text has a match.
+    pub(super) fn is_match(&self, text: &str) -> Result<bool, String> {
         match self.0.try_search_fwd(&Input::new(text).earliest(true)) {
             Ok(found) => Ok(found.is_some()),
-            Err(error) => Err(format!("a pattern gave up: {error}")),
+            Err(error) => Err(format!("the pattern failed: {error}")),
         }
     }
 }
 
-/// Where the errors of patterns say what is wrong; the lines above draw the place.
+/// The last line of a syntax error has the message; the lines above it point to the place.
 fn last_line(message: &str) -> &str {
     message.lines().last().unwrap_or(message).trim_start_matches("error: ")
 }

@@ -1,75 +1,75 @@
-//! From text to tree: CEL's grammar by the `cel` crate, the check of every node here.
+//! Compiles a condition: the `cel` crate parses it, this module checks the type of every node.
 
 use cel::Env;
 use cel::common::ast::{CallExpr, Expr, IdedExpr, ListExpr, LiteralValue, SelectExpr, operators};
 
-use super::pattern::Pattern;
-use super::tree::{Field, List, Number, Part, Relation, Test, Text};
+use super::pattern::Regex;
+use super::tree::{Field, List, Number, Relation, Test, Text, TextPart};
 use super::{Condition, DEEPEST, HIGHEST_COST, RolesUse};
 
-/// The functions, and how each is called.
+/// The functions and their signatures.
 const FUNCTIONS: [(&str, &str); 8] = [
-    ("size", "size(text or list)"),
-    ("contains", "text.contains(text)"),
-    ("startsWith", "text.startsWith(text)"),
-    ("endsWith", "text.endsWith(text)"),
-    ("matches", "text.matches(\"literal pattern\")"),
+    ("size", "size(string or list)"),
+    ("contains", "string.contains(string)"),
+    ("startsWith", "string.startsWith(string)"),
+    ("endsWith", "string.endsWith(string)"),
+    ("matches", "string.matches(\"literal pattern\")"),
     ("has", "has(identity.field)"),
     ("exists", "identity.roles.exists(role, condition on role)"),
     ("all", "identity.roles.all(role, condition on role)"),
 ];
 
-/// When there is no more to say.
-pub(super) const UNREADABLE: &str = "the condition cannot be read as CEL";
+/// The fault without a better explanation.
+pub(super) const UNREADABLE: &str = "the condition is not valid CEL";
 
-/// Reads and checks a condition. May overflow a small stack, and panic where the parser does.
+/// Compiles a condition. Needs a large stack, and panics if the parser does.
 pub(super) fn condition(text: &str) -> Result<Condition, String> {
-    // Without macros `exists`, `all` and `has` stay the calls that they are written as.
+    // Without macros `exists`, `all` and `has` are parsed as calls.
     let parser = Env::default().with_optional_support(false).parser().max_recursion_depth(DEEPEST);
     let expression = parser.parse(text).map_err(|errors| match errors.errors.first() {
-        // The parser stops at the same depth, but not in words that can be shown.
+        // The parser stops at the same depth, but its message is not fit for operators.
         _ if nesting(text) > DEEPEST.into() => too_deep(),
         Some(error) => format!("line {}, column {}: {}", error.pos.0.max(1), error.pos.1.max(1), error.msg),
         None => UNREADABLE.to_owned(),
     })?;
     let mut reader = Reader { names: Vec::new(), fields: Vec::new(), roles: RolesUse::Unread, depth: 0 };
     let test = match reader.value(&expression)? {
-        Value::Test(test) => test,
+        TypedExpression::Test(test) => test,
         other => {
-            return Err(format!("`{}` is {}; a condition must be true or false", shown(&expression), other.kind()));
+            return Err(format!("`{}` is {}; a condition must be a boolean", shown(&expression), other.kind()));
         }
     };
     let cost = test.cost();
     if cost > HIGHEST_COST {
         return Err(format!(
             "the condition can cost {cost} steps; {HIGHEST_COST} are allowed (`exists` and `all` count once per role, \
-             `contains`, `matches` and `size` by the longest text that can come)"
+             `contains`, `matches` and `size` by the longest possible value)"
         ));
     }
     Ok(Condition { text: text.into(), test, fields: reader.fields, roles: reader.roles })
 }
 
-/// Any expression.
-enum Value {
+/// An expression of any type.
+enum TypedExpression {
     Test(Test),
     Text(Text),
     Number(Number),
     List(List),
 }
 
-impl Value {
+impl TypedExpression {
     fn kind(&self) -> &'static str {
         match self {
-            Value::Test(_) => "true or false",
-            Value::Text(_) => "a text",
-            Value::Number(_) => "a number",
-            Value::List(_) => "a list",
+            TypedExpression::Test(_) => "a boolean",
+            TypedExpression::Text(_) => "a string",
+            TypedExpression::Number(_) => "a number",
+            TypedExpression::List(_) => "a list",
         }
     }
 }
 
 struct Reader {
-    /// The names that the `exists` and `all` around have given, and how long their texts can be.
+    /// The variables of the enclosing `exists` and `all`, and the longest values that they can have.
     names: Vec<(String, usize)>,
     fields: Vec<Field>,
     roles: RolesUse,
@@ -77,7 +77,7 @@ struct Reader {
 }
 
 impl Reader {
-    fn value(&mut self, expression: &IdedExpr) -> Result<Value, String> {
+    fn value(&mut self, expression: &IdedExpr) -> Result<TypedExpression, String> {
         if self.depth == DEEPEST {
             return Err(too_deep());
         }
@@ -97,29 +97,29 @@ impl Reader {
 
     fn test(&mut self, expression: &IdedExpr) -> Result<Test, String> {
         match self.value(expression)? {
-            Value::Test(test) => Ok(test),
-            other => Err(unfit(expression, &other, "true or false")),
+            TypedExpression::Test(test) => Ok(test),
+            other => Err(mismatch(expression, &other, "a boolean")),
         }
     }
 
     fn text(&mut self, expression: &IdedExpr) -> Result<Text, String> {
         match self.value(expression)? {
-            Value::Text(text) => Ok(text),
-            other => Err(unfit(expression, &other, "a text")),
+            TypedExpression::Text(text) => Ok(text),
+            other => Err(mismatch(expression, &other, "a string")),
         }
     }
 
     fn list(&mut self, expression: &IdedExpr) -> Result<List, String> {
         match self.value(expression)? {
-            Value::List(list) => Ok(list),
-            other => Err(unfit(expression, &other, "a list (`identity.roles` or `[\"a\", \"b\"]`)")),
+            TypedExpression::List(list) => Ok(list),
+            other => Err(mismatch(expression, &other, "a list (`identity.roles` or `[\"a\", \"b\"]`)")),
         }
     }
 
-    fn name(&self, name: &str) -> Result<Value, String> {
+    fn name(&self, name: &str) -> Result<TypedExpression, String> {
         if let Some(outward) = self.names.iter().rev().position(|(own, _)| own == name) {
             let longest = self.names.iter().rev().nth(outward).map_or(0, |(_, longest)| *longest);
-            return Ok(Value::Text(Text::Element { outward, longest }));
+            return Ok(TypedExpression::Text(Text::Element { outward, longest }));
         }
         match fields_of(name) {
             Some(fields) => Err(format!("`{name}` is used without a field; `{name}` has {fields}")),
@@ -127,7 +127,7 @@ impl Reader {
         }
     }
 
-    fn field(&mut self, select: &SelectExpr) -> Result<Value, String> {
+    fn field(&mut self, select: &SelectExpr) -> Result<TypedExpression, String> {
         let name = match &select.operand.expr {
             Expr::Ident(name) => name.as_str(),
             _ => "",
@@ -143,7 +143,7 @@ impl Reader {
         };
         if name == "identity" && select.field == "roles" {
             self.roles = RolesUse::Read;
-            return Ok(Value::List(List::Roles));
+            return Ok(TypedExpression::List(List::Roles));
         }
         let known: &[(&str, Field)] = if name == "identity" { &Field::IDENTITY } else { &Field::REQUEST };
         let Some((_, field)) = known.iter().find(|(known, _)| *known == select.field) else {
@@ -152,16 +152,16 @@ impl Reader {
         if !self.fields.contains(field) {
             self.fields.push(*field);
         }
-        Ok(Value::Text(Text::Field(*field)))
+        Ok(TypedExpression::Text(Text::Field(*field)))
     }
 
-    fn texts(&mut self, list: &ListExpr) -> Result<Value, String> {
+    fn texts(&mut self, list: &ListExpr) -> Result<TypedExpression, String> {
         let texts: Result<Vec<Text>, String> = list.elements.iter().map(|element| self.text(element)).collect();
-        Ok(Value::List(List::Texts(texts?)))
+        Ok(TypedExpression::List(List::Texts(texts?)))
     }
 
-    fn call(&mut self, call: &CallExpr) -> Result<Value, String> {
-        // `size(x)` and `x.size()` are one.
+    fn call(&mut self, call: &CallExpr) -> Result<TypedExpression, String> {
+        // `size(x)` and `x.size()` are the same call.
         let operands: Vec<&IdedExpr> = call.target.as_deref().into_iter().chain(&call.args).collect();
         let name = call.func_name.as_str();
         let test = match (name, operands.as_slice(), call.target.is_some()) {
@@ -173,28 +173,28 @@ impl Reader {
             }
             (operators::IN, [element, list], _) => Test::Among(self.text(element)?, self.list(list)?),
             ("size", [value], _) => {
-                return Ok(Value::Number(match self.value(value)? {
-                    Value::Text(text) => Number::Length(text),
-                    Value::List(list) => Number::Count(list),
-                    other => return Err(unfit(value, &other, "a text or a list")),
+                return Ok(TypedExpression::Number(match self.value(value)? {
+                    TypedExpression::Text(text) => Number::Length(text),
+                    TypedExpression::List(list) => Number::Count(list),
+                    other => return Err(mismatch(value, &other, "a string or a list")),
                 }));
             }
-            ("contains", [text, part], true) => Test::Part(Part::Anywhere, self.text(text)?, self.text(part)?),
-            ("startsWith", [text, part], true) => Test::Part(Part::Start, self.text(text)?, self.text(part)?),
-            ("endsWith", [text, part], true) => Test::Part(Part::End, self.text(text)?, self.text(part)?),
+            ("contains", [text, part], true) => Test::Part(TextPart::Anywhere, self.text(text)?, self.text(part)?),
+            ("startsWith", [text, part], true) => Test::Part(TextPart::Start, self.text(text)?, self.text(part)?),
+            ("endsWith", [text, part], true) => Test::Part(TextPart::End, self.text(text)?, self.text(part)?),
             ("matches", [text, pattern], _) => match self.text(pattern)? {
-                Text::Literal(pattern) => Test::Matches(self.text(text)?, Box::new(Pattern::compile(&pattern)?)),
+                Text::Literal(pattern) => Test::Matches(self.text(text)?, Box::new(Regex::compile(&pattern)?)),
                 Text::Field(_) | Text::Element { .. } => {
                     return Err(format!(
-                        "the pattern of `matches` is `{}`; only a literal text is allowed, so that it can be checked now",
+                        "the pattern of `matches` is `{}`; only a literal string is allowed, so that it can be checked at load",
                         shown(pattern)
                     ));
                 }
             },
             ("has", [IdedExpr { expr: Expr::Select(select), .. }], false) => match self.field(select)? {
-                Value::List(list) => Test::Numbers(Relation::Above, Number::Count(list), Number::Literal(0)),
-                Value::Text(text) => Test::Texts(Relation::Unequal, text, Text::Literal("".into())),
-                Value::Test(_) | Value::Number(_) => return Err(called("has")),
+                TypedExpression::List(list) => Test::Numbers(Relation::Above, Number::Count(list), Number::Literal(0)),
+                TypedExpression::Text(text) => Test::Texts(Relation::Unequal, text, Text::Literal("".into())),
+                TypedExpression::Test(_) | TypedExpression::Number(_) => return Err(call_fault("has")),
             },
             ("exists", [list, IdedExpr { expr: Expr::Ident(name), .. }, body], true) => {
                 let (list, body) = self.comprehension(list, name, body)?;
@@ -207,20 +207,22 @@ impl Reader {
             (_, [left, right], false) if let Some(relation) = relation(name) => {
                 self.comparison(relation, left, right)?
             }
-            _ => return Err(called(name)),
+            _ => return Err(call_fault(name)),
         };
-        Ok(Value::Test(test))
+        Ok(TypedExpression::Test(test))
     }
 
     fn comparison(&mut self, relation: Relation, left: &IdedExpr, right: &IdedExpr) -> Result<Test, String> {
         let orders = !matches!(relation, Relation::Equal | Relation::Unequal);
         match (self.value(left)?, self.value(right)?) {
-            (Value::Text(left), Value::Text(right)) => Ok(Test::Texts(relation, left, right)),
-            (Value::Number(left), Value::Number(right)) => Ok(Test::Numbers(relation, left, right)),
-            (Value::Test(left), Value::Test(right)) if !orders => Ok(Test::Truths(relation, Box::new([left, right]))),
+            (TypedExpression::Text(left), TypedExpression::Text(right)) => Ok(Test::Texts(relation, left, right)),
+            (TypedExpression::Number(left), TypedExpression::Number(right)) => Ok(Test::Numbers(relation, left, right)),
+            (TypedExpression::Test(left), TypedExpression::Test(right)) if !orders => {
+                Ok(Test::Truths(relation, Box::new([left, right])))
+            }
             (one, other) => Err(format!(
-                "`{}` is {} and `{}` is {}; allowed are comparisons of two texts or two numbers, and `==` and `!=` of \
-                 two truths; for lists there are `in`, `exists` and `all`",
+                "`{}` is {} and `{}` is {}; allowed are comparisons of two strings or two numbers, and `==` and `!=` of \
+                 two booleans; for lists use `in`, `exists` and `all`",
                 shown(left),
                 one.kind(),
                 shown(right),
@@ -232,7 +234,7 @@ impl Reader {
     fn comprehension(&mut self, list: &IdedExpr, name: &str, body: &IdedExpr) -> Result<(List, Box<Test>), String> {
         let list = self.list(list)?;
         if name.starts_with('.') || fields_of(name).is_some() {
-            return Err(format!("`{name}` cannot name the elements of a list; any name that is not taken is allowed"));
+            return Err(format!("`{name}` cannot name the elements of a list; choose another name"));
         }
         self.names.push((name.to_owned(), list.longest()));
         let body = self.test(body);
@@ -241,13 +243,13 @@ impl Reader {
     }
 }
 
-fn literal_value(literal: &LiteralValue) -> Result<Value, String> {
+fn literal_value(literal: &LiteralValue) -> Result<TypedExpression, String> {
     match literal {
-        LiteralValue::Boolean(truth) => Ok(Value::Test(Test::Literal(*truth.inner()))),
-        LiteralValue::String(text) => Ok(Value::Text(Text::Literal(text.inner().into()))),
-        LiteralValue::Int(number) => Ok(Value::Number(Number::Literal(*number.inner()))),
+        LiteralValue::Boolean(truth) => Ok(TypedExpression::Test(Test::Literal(*truth.inner()))),
+        LiteralValue::String(text) => Ok(TypedExpression::Text(Text::Literal(text.inner().into()))),
+        LiteralValue::Int(number) => Ok(TypedExpression::Number(Number::Literal(*number.inner()))),
         LiteralValue::Bytes(_) | LiteralValue::Double(_) | LiteralValue::Null | LiteralValue::UInt(_) => {
-            Err("bytes, fractions, unsigned numbers and null are not allowed; texts, whole numbers, true and false are"
+            Err("bytes, floats, unsigned integers and null are not allowed; strings, integers, true and false are"
                 .to_owned())
         }
     }
@@ -265,7 +267,7 @@ fn relation(operator: &str) -> Option<Relation> {
     }
 }
 
-/// The fields of a variable, for messages; none if there is no such variable.
+/// The fields of a variable, for faults; `None` if there is no such variable.
 fn fields_of(variable: &str) -> Option<String> {
     let names = |fields: &[(&'static str, Field)]| fields.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
     match variable {
@@ -275,18 +277,18 @@ fn fields_of(variable: &str) -> Option<String> {
     }
 }
 
-fn unfit(expression: &IdedExpr, found: &Value, wanted: &str) -> String {
-    format!("`{}` is {} where {wanted} is allowed", shown(expression), found.kind())
+fn mismatch(expression: &IdedExpr, found: &TypedExpression, wanted: &str) -> String {
+    format!("`{}` is {}, but {wanted} is required", shown(expression), found.kind())
 }
 
-/// What is wrong with a call of that name.
-fn called(name: &str) -> String {
+/// The fault of a call.
+fn call_fault(name: &str) -> String {
     if let Some((_, usage)) = FUNCTIONS.iter().find(|(known, _)| *known == name) {
-        return format!("`{name}` is not called like this; allowed is `{usage}`");
+        return format!("`{name}` is called wrongly; write `{usage}`");
     }
     if !is_operator(name) {
         let known: Vec<&str> = FUNCTIONS.iter().map(|(known, _)| *known).collect();
-        return format!("`{name}` is not a function of conditions; allowed are {}", known.join(", "));
+        return format!("`{name}` is not a function; allowed are {}", known.join(", "));
     }
     format!("the operator `{}` is not allowed; allowed are ! && || ?: == != < <= > >= and in", sign(name))
 }
@@ -295,8 +297,8 @@ fn too_deep() -> String {
     format!("the condition is nested too deep; allowed are {DEEPEST} levels")
 }
 
-/// How deep a text may be nested. Brackets in quotes are counted too: good enough to tell why a
-/// text was refused, not to refuse it.
+/// An upper bound of the nesting. Counts brackets in string literals, too, so it explains a refusal but does not
+/// cause one.
 fn nesting(text: &str) -> usize {
     let mut depth: usize = 0;
     let mut deepest = 0;
@@ -311,7 +313,7 @@ fn nesting(text: &str) -> usize {
     deepest
 }
 
-/// The grammar names operators as calls of `_+_`, `_[_]` and the like, which nobody can write.
+/// Whether a call is an operator: the parser names those `_+_`, `_[_]` and the like.
 fn is_operator(name: &str) -> bool {
     !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.')
 }
@@ -320,7 +322,7 @@ fn sign(operator: &str) -> String {
     operator.replace(['_', '@'], "")
 }
 
-/// An expression in short, for messages.
+/// An expression in short form, for faults.
 fn shown(expression: &IdedExpr) -> String {
     match &expression.expr {
         Expr::Literal(LiteralValue::String(text)) => format!("\"{}\"", text.inner()),

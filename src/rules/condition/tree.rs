@@ -1,24 +1,24 @@
-//! The tree of a condition: typed, so that nothing can fail when it is evaluated but a pattern.
+//! The tree of a condition. It is typed, so that only a pattern can fail at evaluation.
 
 use std::cmp::Ordering;
 use std::fmt;
 
-use super::pattern::Pattern;
-use super::{IdentityFacts, LONGEST_FIELD, LONGEST_PATH, LONGEST_ROLE, MOST_ROLES};
+use super::pattern::Regex;
+use super::{IdentityVariables, LONGEST_FIELD, LONGEST_PATH, LONGEST_ROLE, MOST_ROLES};
 
-/// How many bytes of a text cost as much as a node.
+/// The bytes of a string that cost as much as one node.
 const BYTES_PER_UNIT: usize = 8;
 
-/// All that a condition can look at.
-pub(super) struct Facts<'a> {
-    pub identity: IdentityFacts<'a>,
+/// The variables of a condition.
+pub(super) struct Variables<'a> {
+    pub identity: IdentityVariables<'a>,
     pub method: &'a str,
     pub path: &'a str,
     /// Empty unless the condition reads it.
     pub address: &'a str,
 }
 
-/// A field that is a text.
+/// A field of type string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Field {
     EmployeeId,
@@ -47,18 +47,18 @@ impl Field {
     pub(super) const REQUEST: [(&str, Field); 3] =
         [("method", Field::Method), ("path", Field::Path), ("address", Field::Address)];
 
-    pub(super) fn read<'a>(self, facts: &Facts<'a>) -> &'a str {
+    pub(super) fn read<'a>(self, variables: &Variables<'a>) -> &'a str {
         match self {
-            Field::EmployeeId => facts.identity.employee_id,
-            Field::Name => facts.identity.name,
-            Field::CorpId => facts.identity.corp_id,
-            Field::Department => facts.identity.department,
-            Field::CurrentRole => facts.identity.current_role,
-            Field::LoginSource => facts.identity.login_source,
-            Field::LoginMethod => facts.identity.login_method,
-            Field::Method => facts.method,
-            Field::Path => facts.path,
-            Field::Address => facts.address,
+            Field::EmployeeId => variables.identity.employee_id,
+            Field::Name => variables.identity.name,
+            Field::CorpId => variables.identity.corp_id,
+            Field::Department => variables.identity.department,
+            Field::CurrentRole => variables.identity.current_role,
+            Field::LoginSource => variables.identity.login_source,
+            Field::LoginMethod => variables.identity.login_method,
+            Field::Method => variables.method,
+            Field::Path => variables.path,
+            Field::Address => variables.address,
         }
     }
 
@@ -77,10 +77,10 @@ impl fmt::Display for Field {
     }
 }
 
-/// The facts, and the elements at which the `exists` and `all` around are.
+/// The variables, and the current elements of the enclosing `exists` and `all`.
 #[derive(Clone, Copy)]
-pub(super) struct View<'a> {
-    facts: &'a Facts<'a>,
+pub(super) struct Bindings<'a> {
+    variables: &'a Variables<'a>,
     element: Option<&'a Element<'a>>,
 }
 
@@ -89,17 +89,17 @@ struct Element<'a> {
     around: Option<&'a Element<'a>>,
 }
 
-impl<'a> View<'a> {
-    pub(super) fn of(facts: &'a Facts<'a>) -> Self {
-        Self { facts, element: None }
+impl<'a> Bindings<'a> {
+    pub(super) fn of(variables: &'a Variables<'a>) -> Self {
+        Self { variables, element: None }
     }
 }
 
-/// What yields a text.
+/// An expression of type string.
 pub(super) enum Text {
     Literal(Box<str>),
     Field(Field),
-    /// The element of the `exists` or `all` so many levels out.
+    /// The element of the `exists` or `all` that is `outward` levels up.
     Element {
         outward: usize,
         longest: usize,
@@ -107,16 +107,16 @@ pub(super) enum Text {
 }
 
 impl Text {
-    fn read<'a>(&'a self, view: View<'a>) -> &'a str {
+    fn read<'a>(&'a self, bindings: Bindings<'a>) -> &'a str {
         match self {
             Text::Literal(text) => text,
-            Text::Field(field) => field.read(view.facts),
+            Text::Field(field) => field.read(bindings.variables),
             Text::Element { outward, .. } => {
-                let mut element = view.element;
+                let mut element = bindings.element;
                 for _ in 0..*outward {
                     element = element.and_then(|element| element.around);
                 }
-                // There always is one: a name is only read inside of what declares it.
+                // Always present: the compiler resolves names inside their `exists` or `all` only.
                 element.map_or("", |element| element.value)
             }
         }
@@ -131,21 +131,21 @@ impl Text {
     }
 }
 
-/// What yields a whole number.
+/// An expression of type integer.
 pub(super) enum Number {
     Literal(i64),
-    /// Of characters.
+    /// The number of characters.
     Length(Text),
-    /// Of elements.
+    /// The number of elements.
     Count(List),
 }
 
 impl Number {
-    fn read(&self, view: View<'_>) -> i64 {
+    fn read(&self, bindings: Bindings<'_>) -> i64 {
         let size = match self {
             Number::Literal(number) => return *number,
-            Number::Length(text) => text.read(view).chars().count(),
-            Number::Count(List::Roles) => view.facts.identity.roles.len(),
+            Number::Length(text) => text.read(bindings).chars().count(),
+            Number::Count(List::Roles) => bindings.variables.identity.roles.len(),
             Number::Count(List::Texts(texts)) => texts.len(),
         };
         i64::try_from(size).unwrap_or(i64::MAX)
@@ -159,17 +159,17 @@ impl Number {
     }
 }
 
-/// What yields texts.
+/// An expression of type list of strings.
 pub(super) enum List {
     Roles,
     Texts(Vec<Text>),
 }
 
 impl List {
-    fn elements<'a>(&'a self, view: View<'a>) -> impl Iterator<Item = &'a str> {
+    fn elements<'a>(&'a self, bindings: Bindings<'a>) -> impl Iterator<Item = &'a str> {
         (0..).map_while(move |index: usize| match self {
-            List::Roles => view.facts.identity.roles.get(index).copied(),
-            List::Texts(texts) => texts.get(index).map(|text| text.read(view)),
+            List::Roles => bindings.variables.identity.roles.get(index).copied(),
+            List::Texts(texts) => texts.get(index).map(|text| text.read(bindings)),
         })
     }
 
@@ -188,7 +188,7 @@ impl List {
     }
 }
 
-/// How two values are compared.
+/// A comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Relation {
     Equal,
@@ -212,80 +212,80 @@ impl Relation {
     }
 }
 
-/// Which part of a text another one has to be.
+/// Where one string occurs in another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum TextPart {
     Start,
     End,
     Anywhere,
 }
 
-/// What yields true or false.
+/// An expression of type boolean.
 pub(super) enum Test {
     Literal(bool),
     Not(Box<Test>),
     Both(Box<[Test; 2]>),
     Either(Box<[Test; 2]>),
-    /// If the first, then the second, else the third.
+    /// `first ? second : third`
     Choice(Box<[Test; 3]>),
     Texts(Relation, Text, Text),
     Numbers(Relation, Number, Number),
     Truths(Relation, Box<[Test; 2]>),
     Among(Text, List),
-    /// Whether the second text is that part of the first.
-    Part(Part, Text, Text),
-    Matches(Text, Box<Pattern>),
+    /// Whether the first string has the second in that place.
+    Part(TextPart, Text, Text),
+    Matches(Text, Box<Regex>),
     Exists(List, Box<Test>),
     All(List, Box<Test>),
 }
 
 impl Test {
-    pub(super) fn holds(&self, view: View<'_>) -> Result<bool, String> {
+    pub(super) fn holds(&self, bindings: Bindings<'_>) -> Result<bool, String> {
         Ok(match self {
             Test::Literal(truth) => *truth,
-            Test::Not(test) => !test.holds(view)?,
-            Test::Both(tests) => tests[0].holds(view)? && tests[1].holds(view)?,
-            Test::Either(tests) => tests[0].holds(view)? || tests[1].holds(view)?,
+            Test::Not(test) => !test.holds(bindings)?,
+            Test::Both(tests) => tests[0].holds(bindings)? && tests[1].holds(bindings)?,
+            Test::Either(tests) => tests[0].holds(bindings)? || tests[1].holds(bindings)?,
             Test::Choice(tests) => {
-                if tests[0].holds(view)? {
-                    tests[1].holds(view)?
+                if tests[0].holds(bindings)? {
+                    tests[1].holds(bindings)?
                 } else {
-                    tests[2].holds(view)?
+                    tests[2].holds(bindings)?
                 }
             }
-            Test::Texts(Relation::Equal, left, right) => left.read(view) == right.read(view),
-            Test::Texts(Relation::Unequal, left, right) => left.read(view) != right.read(view),
-            Test::Texts(relation, left, right) => relation.fits(left.read(view).cmp(right.read(view))),
-            Test::Numbers(relation, left, right) => relation.fits(left.read(view).cmp(&right.read(view))),
-            Test::Truths(relation, tests) => relation.fits(tests[0].holds(view)?.cmp(&tests[1].holds(view)?)),
+            Test::Texts(Relation::Equal, left, right) => left.read(bindings) == right.read(bindings),
+            Test::Texts(Relation::Unequal, left, right) => left.read(bindings) != right.read(bindings),
+            Test::Texts(relation, left, right) => relation.fits(left.read(bindings).cmp(right.read(bindings))),
+            Test::Numbers(relation, left, right) => relation.fits(left.read(bindings).cmp(&right.read(bindings))),
+            Test::Truths(relation, tests) => relation.fits(tests[0].holds(bindings)?.cmp(&tests[1].holds(bindings)?)),
             Test::Among(text, list) => {
-                let text = text.read(view);
-                list.elements(view).any(|element| element == text)
+                let text = text.read(bindings);
+                list.elements(bindings).any(|element| element == text)
             }
-            Test::Part(Part::Start, text, part) => text.read(view).starts_with(part.read(view)),
-            Test::Part(Part::End, text, part) => text.read(view).ends_with(part.read(view)),
-            Test::Part(Part::Anywhere, text, part) => text.read(view).contains(part.read(view)),
-            Test::Matches(text, pattern) => pattern.is_in(text.read(view))?,
-            Test::Exists(list, body) => any(list, view, |view| body.holds(view))?,
-            Test::All(list, body) => !any(list, view, |view| body.holds(view).map(|holds| !holds))?,
+            Test::Part(TextPart::Start, text, part) => text.read(bindings).starts_with(part.read(bindings)),
+            Test::Part(TextPart::End, text, part) => text.read(bindings).ends_with(part.read(bindings)),
+            Test::Part(TextPart::Anywhere, text, part) => text.read(bindings).contains(part.read(bindings)),
+            Test::Matches(text, pattern) => pattern.is_match(text.read(bindings))?,
+            Test::Exists(list, body) => any(list, bindings, |bindings| body.holds(bindings))?,
+            Test::All(list, body) => !any(list, bindings, |bindings| body.holds(bindings).map(|holds| !holds))?,
         })
     }
 
-    /// The worst case, in units of one node.
+    /// The worst-case cost, in units of one node.
     pub(super) fn cost(&self) -> u64 {
         let below = match self {
             Test::Literal(_) => 0,
             Test::Not(test) => test.cost(),
             Test::Both(tests) | Test::Either(tests) | Test::Truths(_, tests) => sum(tests.as_slice()),
             Test::Choice(tests) => sum(tests.as_slice()),
-            Test::Texts(_, left, right) | Test::Part(Part::Start | Part::End, left, right) => {
+            Test::Texts(_, left, right) | Test::Part(TextPart::Start | TextPart::End, left, right) => {
                 2 + units(left.longest().min(right.longest()))
             }
             Test::Numbers(_, left, right) => left.cost().saturating_add(right.cost()),
             Test::Among(text, list) => {
                 list.most_elements().saturating_mul(1 + units(text.longest().min(list.longest()))).saturating_add(2)
             }
-            Test::Part(Part::Anywhere, text, part) => 2 + units(text.longest()) + units(part.longest()),
+            Test::Part(TextPart::Anywhere, text, part) => 2 + units(text.longest()) + units(part.longest()),
             Test::Matches(text, _) => 2 + units(text.longest()),
             Test::Exists(list, body) | Test::All(list, body) => {
                 list.most_elements().saturating_mul(body.cost().saturating_add(1)).saturating_add(1)
@@ -295,11 +295,15 @@ impl Test {
     }
 }
 
-/// Whether the body holds for one element at least.
-fn any(list: &List, view: View<'_>, body: impl Fn(View<'_>) -> Result<bool, String>) -> Result<bool, String> {
-    for value in list.elements(view) {
-        let element = Element { value, around: view.element };
-        if body(View { facts: view.facts, element: Some(&element) })? {
+/// Whether the body holds for at least one element.
+fn any(
+    list: &List,
+    bindings: Bindings<'_>,
+    body: impl Fn(Bindings<'_>) -> Result<bool, String>,
+) -> Result<bool, String> {
+    for value in list.elements(bindings) {
+        let element = Element { value, around: bindings.element };
+        if body(Bindings { variables: bindings.variables, element: Some(&element) })? {
             return Ok(true);
         }
     }

@@ -2,13 +2,13 @@
 
 use toml::de::DeValue;
 
-use super::{Load, Table};
+use super::{Loader, Table};
 use crate::config::line_of;
 use crate::domain::role::RoleName;
-use crate::rules::matrix::{Operation, Resource, Scope, Twice};
+use crate::rules::matrix::{DuplicateGrant, MatrixOperation, Resource, Scope};
 
-impl Load<'_> {
-    /// Every fault of a matrix names what was found and what is allowed.
+impl Loader<'_> {
+    /// Reads the grants of every role.
     pub(super) fn matrix(&mut self, table: Table<'_>) {
         let (file, text) = (table.file, table.text);
         let at = |place: std::ops::Range<usize>| line_of(text, place.start);
@@ -16,12 +16,12 @@ impl Load<'_> {
             let line = at(role.span());
             let name = role.get_ref().as_ref();
             if !RoleName::is_well_formed(name) {
-                self.fault(file, line, format!("matrix: `{name}` is not a role's name"));
+                self.fault(file, line, format!("matrix: `{name}` is not a valid role name"));
                 continue;
             }
-            self.matrix.know(name);
+            self.matrix.define(name);
             let DeValue::Table(resources) = resources.into_inner() else {
-                self.fault(file, line, format!("matrix.{name}: write `[matrix.{name}]` with a line for each resource"));
+                self.fault(file, line, format!("matrix.{name}: write `[matrix.{name}]` with one line per resource"));
                 continue;
             };
             for (resource, operations) in resources {
@@ -36,18 +36,17 @@ impl Load<'_> {
                 };
                 for (operation, scope) in operations {
                     let line = at(operation.span());
-                    let Some(done) = Operation::parse(operation.get_ref()) else {
+                    let Some(done) = MatrixOperation::parse(operation.get_ref()) else {
                         let place = format!("matrix.{name}.{known}");
-                        self.unknown(file, line, &place, operation.get_ref(), Operation::WORDS);
+                        self.unknown(file, line, &place, operation.get_ref(), MatrixOperation::WORDS);
                         continue;
                     };
                     let place = format!("matrix.{name}.{known}.{done}");
                     match scope.into_inner() {
                         DeValue::String(word) => match Scope::parse(&word) {
                             Some(scope) => {
-                                if let Err(Twice) = self.matrix.grant(name, known, done, scope) {
-                                    let why =
-                                        format!("{place}: granted in another file already; the order must not decide");
+                                if let Err(DuplicateGrant) = self.matrix.grant(name, known, done, scope) {
+                                    let why = format!("{place}: already granted in another file");
                                     self.fault(file, line, why);
                                 }
                             }
@@ -60,7 +59,7 @@ impl Load<'_> {
         }
     }
 
-    /// A word that is not in its list.
+    /// Reports a value that is not one of `allowed`.
     pub(super) fn unknown(&mut self, file: &str, line: usize, place: &str, found: &str, allowed: &[&str]) {
         self.fault(file, line, format!("{place}: `{found}` is not one of {}", allowed.join(", ")));
     }

@@ -2,16 +2,16 @@
 
 use serde::Deserialize;
 
-use super::Load;
+use super::Loader;
 use crate::config::HumanDuration;
 use crate::domain::rate::Window;
 use crate::rules::Mode;
 use crate::rules::rate::{Rate, RateBy, RateScope};
 
-/// A rate as it is written.
+/// A rate as the file has it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct WrittenRate {
+pub(super) struct RateTable {
     by: String,
     limit: u32,
     per: HumanDuration,
@@ -25,14 +25,14 @@ fn shared() -> bool {
     true
 }
 
-/// The most rates that one rule can have: every one costs every request.
+/// The most rates of one rule: each is charged for every request.
 const MOST: usize = 8;
 
-impl Load<'_> {
+impl Loader<'_> {
     /// Compiles the rates of the rule or endpoint called `of`.
-    pub(super) fn rates(&mut self, file: &str, line: usize, of: &str, written: &[WrittenRate]) -> Vec<Rate> {
+    pub(super) fn rates(&mut self, file: &str, line: usize, of: &str, written: &[RateTable]) -> Vec<Rate> {
         if written.len() > MOST {
-            self.fault(file, line, format!("rate: {} rates, and at most {MOST} can be", written.len()));
+            self.fault(file, line, format!("rate: {} rates; at most {MOST} are allowed", written.len()));
         }
         let mut rates = Vec::with_capacity(written.len());
         for rate in written {
@@ -41,7 +41,7 @@ impl Load<'_> {
                 self.unknown(file, line, "rate.by", &rate.by, &RateBy::WORDS);
             }
             if rate.limit == 0 || rate.per.get().is_zero() {
-                self.fault(file, line, "rate: `limit` and `per` are more than nothing");
+                self.fault(file, line, "rate: `limit` and `per` must be greater than 0");
             }
             let mode = self.mode(file, line, "rate.mode", rate.mode.as_deref());
             let window = Window { limit: rate.limit, per: rate.per.get() };
@@ -54,7 +54,7 @@ impl Load<'_> {
         rates
     }
 
-    /// `enforce` or `shadow`.
+    /// Reads `enforce` or `shadow`.
     pub(super) fn mode(&mut self, file: &str, line: usize, place: &str, written: Option<&str>) -> Mode {
         match written {
             None | Some("enforce") => Mode::Enforce,

@@ -4,18 +4,18 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::rate::WrittenRate;
-use super::{Found, Load, Table};
+use super::rate::RateTable;
+use super::{Loader, ReadTable, Table};
 use crate::domain::role::RoleName;
 use crate::rules::condition::Condition;
-use crate::rules::matrix::{MatrixAccess, Operation, Resource};
+use crate::rules::matrix::{MatrixAccess, MatrixOperation, Resource};
 use crate::rules::tree::Segment;
 use crate::rules::{Access, AssertionKind, ForwardToken, METHODS, Rule, UpstreamRef, pattern};
 
-/// A `[[rule]]` as it is written.
+/// A `[[rule]]` as the file has it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Written {
+struct RuleTable {
     name: String,
     path: String,
     methods: Vec<String>,
@@ -27,9 +27,9 @@ struct Written {
     networks: Vec<String>,
     when: Option<String>,
     step_up: bool,
-    rate: Vec<WrittenRate>,
+    rate: Vec<RateTable>,
     mode: Option<String>,
-    websocket: WrittenSockets,
+    websocket: SocketsTable,
     forward_token: bool,
     assertion: Option<String>,
 }
@@ -37,15 +37,15 @@ struct Written {
 /// `websocket = { max_per_employee = 5 }`
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct WrittenSockets {
+struct SocketsTable {
     max_per_employee: Option<usize>,
 }
 
-impl Load<'_> {
-    /// A rule and its pattern; nothing if it has a fault.
+impl Loader<'_> {
+    /// Compiles a rule and its pattern; `None` if it has a fault.
     pub(super) fn rule(&mut self, table: Table<'_>) -> Option<(Vec<Segment>, Rule)> {
         let (file, before) = (table.file, self.faults.len());
-        let found = self.read::<Written>(table);
+        let found = self.read::<RuleTable>(table);
         self.name(file, &found);
         let written = &found.value;
         let path = pattern::compile(&written.path)
@@ -64,10 +64,10 @@ impl Load<'_> {
         let mode = self.mode(file, found.at("mode"), "mode", written.mode.as_deref());
         let assertion = self.assertion(file, &found);
         if written.websocket.max_per_employee == Some(0) {
-            self.fault(file, found.at("websocket"), "websocket.max_per_employee: 0 would let nobody in");
+            self.fault(file, found.at("websocket"), "websocket.max_per_employee: must be greater than 0");
         }
         if !path.is_empty() {
-            self.only_one(file, &found, &path);
+            self.check_unique(file, &found, &path);
         }
         for (key, empty) in [
             ("methods", written.methods.is_empty()),
@@ -75,7 +75,7 @@ impl Load<'_> {
             ("networks", written.networks.is_empty()),
         ] {
             if empty && found.lines.contains_key(key) {
-                self.fault(file, found.at(key), format!("{key}: an empty list; leave it out when it does not matter"));
+                self.fault(file, found.at(key), format!("{key}: an empty list; leave the key out to allow all"));
             }
         }
         if self.faults.len() > before {
@@ -102,10 +102,10 @@ impl Load<'_> {
         Some((path, rule))
     }
 
-    fn name(&mut self, file: &str, found: &Found<Written>) {
+    fn name(&mut self, file: &str, found: &ReadTable<RuleTable>) {
         let (name, line) = (&found.value.name, found.at("name"));
         if name.is_empty() || name.len() > 100 {
-            self.fault(file, line, "name: every rule has one, of at most 100 bytes");
+            self.fault(file, line, "name: required, at most 100 bytes");
         } else if let Some((other, there)) = self.names.get(name).cloned() {
             self.fault(file, line, format!("name: `{name}` is already used at {other}:{there}"));
         } else {
@@ -113,20 +113,19 @@ impl Load<'_> {
         }
     }
 
-    fn upstream(&mut self, file: &str, found: &Found<Written>) -> Option<usize> {
+    fn upstream(&mut self, file: &str, found: &ReadTable<RuleTable>) -> Option<usize> {
         let wanted = &found.value.upstream;
         let index = self.upstreams.iter().position(|name| name == wanted);
         if index.is_none() {
-            let known =
-                if self.upstreams.is_empty() { "none is configured".to_owned() } else { self.upstreams.join(", ") };
+            let known = if self.upstreams.is_empty() { "none".to_owned() } else { self.upstreams.join(", ") };
             let why = format!("upstream: there is no `{wanted}`; configured: {known}");
             self.fault(file, found.at("upstream"), why);
         }
         index
     }
 
-    /// Public, or signed in; `access` and `roles` say the latter, too.
-    fn access(&mut self, file: &str, found: &Found<Written>) -> Option<Access> {
+    /// Reads who may use the rule. `access` and `roles` imply `signed_in`.
+    fn access(&mut self, file: &str, found: &ReadTable<RuleTable>) -> Option<Access> {
         let written = &found.value;
         if written.public {
             let contradicts = written.signed_in
@@ -135,8 +134,8 @@ impl Load<'_> {
                 || written.step_up
                 || written.websocket.max_per_employee.is_some();
             if contradicts {
-                let why = "public: a public rule asks nobody who they are: no `signed_in`, `access`, `roles`, `step_up` \
-                           or `websocket.max_per_employee`";
+                let why = "public: a public rule identifies no caller; it cannot have `signed_in`, `access`, `roles`, \
+                           `step_up` or `websocket.max_per_employee`";
                 self.fault(file, found.at("public"), why);
                 return None;
             }
@@ -146,36 +145,36 @@ impl Load<'_> {
             Some(access) => self.granted(file, found.at("access"), access),
             None if written.signed_in || !written.roles.is_empty() => Some(Access::SignedIn),
             None => {
-                let why = "says nothing about access: give `public = true`, `signed_in = true`, `access` or `roles`";
+                let why = "access is missing: give `public = true`, `signed_in = true`, `access` or `roles`";
                 self.fault(file, found.at("name"), why);
                 None
             }
         }
     }
 
-    /// `resource:operation`
+    /// Reads `resource:operation`.
     fn granted(&mut self, file: &str, line: usize, access: &str) -> Option<Access> {
         let Some((resource, operation)) = access.split_once(':') else {
             self.fault(file, line, format!("access: `{access}` is not of the form `resource:operation`"));
             return None;
         };
-        let known = (Resource::parse(resource), Operation::parse(operation));
+        let known = (Resource::parse(resource), MatrixOperation::parse(operation));
         if known.0.is_none() {
             self.unknown(file, line, "access", resource, Resource::WORDS);
         }
         if known.1.is_none() {
-            self.unknown(file, line, "access", operation, Operation::WORDS);
+            self.unknown(file, line, "access", operation, MatrixOperation::WORDS);
         }
         let (Some(resource), Some(operation)) = known else { return None };
         let row = self.matrix.row(resource, operation);
         if row.is_empty() {
-            self.fault(file, line, format!("access: the matrix grants {access} to no role, so nobody could ever pass"));
+            self.fault(file, line, format!("access: the matrix grants {access} to no role"));
             return None;
         }
         Some(Access::Matrix(MatrixAccess { resource, operation, row }))
     }
 
-    fn roles(&mut self, file: &str, found: &Found<Written>) -> Vec<RoleName> {
+    fn roles(&mut self, file: &str, found: &ReadTable<RuleTable>) -> Vec<RoleName> {
         for role in &found.value.roles {
             if !self.matrix.knows(role) {
                 let why = format!("roles: `{role}` is not one of {}", self.matrix.known());
@@ -185,14 +184,14 @@ impl Load<'_> {
         found.value.roles.iter().map(|role| RoleName::new(role.as_str())).collect()
     }
 
-    fn networks(&mut self, file: &str, found: &Found<Written>) -> Vec<ipnet::IpNet> {
+    fn networks(&mut self, file: &str, found: &ReadTable<RuleTable>) -> Vec<ipnet::IpNet> {
         let mut networks = Vec::with_capacity(found.value.networks.len());
         for text in &found.value.networks {
             let alone = || text.parse::<std::net::IpAddr>().ok().map(ipnet::IpNet::from);
             match text.parse::<ipnet::IpNet>().ok().or_else(alone) {
                 Some(network) => networks.push(network),
                 None => {
-                    let why = format!("networks: `{text}` is no network; write `10.0.0.0/8` or `2001:db8::/32`");
+                    let why = format!("networks: `{text}` is not a network; write `10.0.0.0/8` or `2001:db8::/32`");
                     self.fault(file, found.at("networks"), why);
                 }
             }
@@ -200,7 +199,7 @@ impl Load<'_> {
         networks
     }
 
-    fn assertion(&mut self, file: &str, found: &Found<Written>) -> AssertionKind {
+    fn assertion(&mut self, file: &str, found: &ReadTable<RuleTable>) -> AssertionKind {
         let Some(word) = found.value.assertion.as_deref() else { return AssertionKind::default() };
         AssertionKind::parse(word).unwrap_or_else(|| {
             self.unknown(file, found.at("assertion"), "assertion", word, &AssertionKind::WORDS);
@@ -208,24 +207,24 @@ impl Load<'_> {
         })
     }
 
-    /// Two rules that could both win are a fault of both.
-    fn only_one(&mut self, file: &str, found: &Found<Written>, path: &[Segment]) {
+    /// Reports a second rule for the same path and method.
+    fn check_unique(&mut self, file: &str, found: &ReadTable<RuleTable>, path: &[Segment]) {
         let written = &found.value;
-        // GET takes HEAD along.
-        let takes = |method: &&str| {
+        // GET includes HEAD.
+        let allows = |method: &&str| {
             let own = |word: &str| written.methods.iter().any(|own| own == word);
             written.methods.is_empty() || own(method) || (*method == "HEAD" && own("GET"))
         };
-        for method in METHODS.into_iter().filter(takes) {
+        for method in METHODS.into_iter().filter(allows) {
             if let Some(other) = self.paths.insert((path.to_vec(), method.to_owned()), written.name.clone()) {
-                let why = format!("path: {method} {} is already taken by rule `{other}`", written.path);
+                let why = format!("path: {method} {} already belongs to rule `{other}`", written.path);
                 return self.fault(file, found.at("path"), why);
             }
         }
     }
 }
 
-/// File and line, the folder left out.
+/// File name and line, without the folder.
 fn place(file: &str, line: usize) -> String {
     let name = Path::new(file).file_name().map_or(file.into(), |name| name.to_string_lossy());
     format!("{name}:{line}")

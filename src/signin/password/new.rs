@@ -6,8 +6,8 @@ use unicode_normalization::UnicodeNormalization;
 use zxcvbn::feedback::{Feedback, Suggestion, Warning};
 use zxcvbn::{Entropy, Score, zxcvbn};
 
-use crate::domain::phrase::Message;
 use crate::domain::secret::Secret;
+use crate::messages::Message;
 
 /// Fewest characters of a password.
 const MIN_LENGTH: usize = 8;
@@ -157,9 +157,9 @@ impl PasswordFault {
     /// The message for the user.
     pub fn message(self) -> Message {
         match self {
-            PasswordFault::TooShort => Message::PasswordTooShort,
-            PasswordFault::TooLong => Message::PasswordTooLong,
-            PasswordFault::ControlCharacter => Message::PasswordControl,
+            PasswordFault::TooShort => Message::PASSWORD_TOO_SHORT,
+            PasswordFault::TooLong => Message::PASSWORD_TOO_LONG,
+            PasswordFault::ControlCharacter => Message::PASSWORD_CONTROL,
             PasswordFault::TooWeak(advice) => advice.message(),
         }
     }
@@ -262,18 +262,18 @@ impl Advice {
     /// The message for the user.
     pub fn message(self) -> Message {
         match self {
-            Advice::AddWords => Message::PasswordAddWords,
-            Advice::NoKeyboardPattern => Message::PasswordNoKeyboardPattern,
-            Advice::NoRepeats => Message::PasswordNoRepeats,
-            Advice::NoSequence => Message::PasswordNoSequence,
-            Advice::NoCommonPassword => Message::PasswordNoCommonPassword,
-            Advice::NoSingleWord => Message::PasswordNoSingleWord,
-            Advice::NoNames => Message::PasswordNoNames,
-            Advice::NoDates => Message::PasswordNoDates,
-            Advice::CapitalsHelpLittle => Message::PasswordCapitalsHelpLittle,
-            Advice::SubstitutionsHelpLittle => Message::PasswordSubstitutionsHelpLittle,
-            Advice::ReversingHelpsLittle => Message::PasswordReversingHelpsLittle,
-            Advice::NothingAboutYou => Message::PasswordNothingAboutYou,
+            Advice::AddWords => Message::PASSWORD_ADD_WORDS,
+            Advice::NoKeyboardPattern => Message::PASSWORD_NO_KEYBOARD_PATTERN,
+            Advice::NoRepeats => Message::PASSWORD_NO_REPEATS,
+            Advice::NoSequence => Message::PASSWORD_NO_SEQUENCE,
+            Advice::NoCommonPassword => Message::PASSWORD_NO_COMMON_PASSWORD,
+            Advice::NoSingleWord => Message::PASSWORD_NO_SINGLE_WORD,
+            Advice::NoNames => Message::PASSWORD_NO_NAMES,
+            Advice::NoDates => Message::PASSWORD_NO_DATES,
+            Advice::CapitalsHelpLittle => Message::PASSWORD_CAPITALS_HELP_LITTLE,
+            Advice::SubstitutionsHelpLittle => Message::PASSWORD_SUBSTITUTIONS_HELP_LITTLE,
+            Advice::ReversingHelpsLittle => Message::PASSWORD_REVERSING_HELPS_LITTLE,
+            Advice::NothingAboutYou => Message::PASSWORD_NOTHING_ABOUT_YOU,
         }
     }
 }

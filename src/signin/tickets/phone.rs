@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use super::{Tickets, attempt_for};
 use crate::config::QrConfirm;
+use crate::domain::clock::Timestamp;
 use crate::domain::device::ClientDevice;
 use crate::domain::secret::{constant_time_eq, random_name};
-use crate::domain::ticket::{ConfirmId, ConfirmPrompt, ScanId, Scanner, Ticket, TicketState};
+use crate::domain::ticket::{ConfirmId, ScanId, Scanner, Ticket, TicketState};
 use crate::domain::write::WriteOutcome;
 use crate::error::{BadRequest, Error};
 
@@ -27,6 +28,23 @@ pub enum ScanResult {
     },
     /// The scan alone confirmed the sign-in.
     Confirmed,
+}
+
+/// The sign-in request that the phone is asked to confirm.
+#[derive(Debug, Clone)]
+pub struct ConfirmPrompt {
+    /// The name of the user who scanned the code.
+    pub name: String,
+    /// The address of the browser that requested the code.
+    pub address: String,
+    /// That browser's `User-Agent`.
+    pub user_agent: String,
+    /// When the code was requested.
+    pub requested_at: Timestamp,
+    /// How long ago that is.
+    pub ago: Duration,
+    /// The two digits that both screens show.
+    pub number: String,
 }
 
 /// The user's choice on the phone's confirm page.
@@ -82,7 +100,7 @@ impl Tickets {
             name: by.name,
             address: ticket.address,
             user_agent: ticket.user_agent,
-            at: ticket.created_at,
+            requested_at: ticket.created_at,
             ago: ticket.created_at.until(self.clock.now()),
             number: ticket.number.to_string(),
         })

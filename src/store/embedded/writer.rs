@@ -1,4 +1,4 @@
-//! The one writer: takes changes from everybody and commits those that wait together.
+//! The writer task: executes changes one after another and commits waiting ones together (group commit).
 
 use futures::future::BoxFuture;
 use sqlx::SqliteConnection;
@@ -7,112 +7,116 @@ use tokio::sync::{mpsc, oneshot};
 use super::unavailable;
 use crate::store::StoreError;
 
-/// Most changes in one commit; bounds how long the first of them waits.
-const BATCH: usize = 256;
+/// Most changes per commit; bounds how long the first of them waits.
+const MAX_BATCH: usize = 256;
 
-/// Most changes that wait; beyond that callers wait for a place, and the gateway's own timeouts bound them.
-const QUEUE: usize = 4096;
+/// Queue length; when the queue is full, callers wait to enqueue.
+const QUEUE_CAPACITY: usize = 4096;
 
-/// Runs inside the open transaction, and gives back how to tell the caller once it is durable.
-type Job = Box<dyn for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, (Verdict, Report)> + Send>;
-type Report = Box<dyn FnOnce(Committed) + Send>;
+/// A change: runs inside the open transaction and returns the callback that reports the result after the commit.
+type WriteJob = Box<dyn for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, (SavepointEnd, ReportResult)> + Send>;
+type ReportResult = Box<dyn FnOnce(CommitOutcome) + Send>;
 
-/// Whether a change's own statements went through.
-enum Verdict {
-    Keep,
+/// How the savepoint of a change ends.
+enum SavepointEnd {
+    Release,
     RollBack,
 }
 
-/// Whether the commit that carried a change went through.
+/// Whether the transaction of a change was committed.
 #[derive(Clone, Copy)]
-enum Committed {
-    Yes,
-    No,
+enum CommitOutcome {
+    Committed,
+    Failed,
 }
 
-/// Handle to the writer's task.
+/// A handle to the writer task.
 pub(super) struct Writer {
-    jobs: mpsc::Sender<Job>,
+    jobs: mpsc::Sender<WriteJob>,
 }
 
 impl Writer {
-    /// Gives the connection to a task of its own. The task ends when the last handle is gone.
+    /// Starts the writer task, which owns the connection and ends when the last handle is dropped.
     pub(super) fn start(connection: SqliteConnection) -> Self {
-        let (jobs, waiting) = mpsc::channel(QUEUE);
+        let (jobs, waiting) = mpsc::channel(QUEUE_CAPACITY);
         tokio::spawn(write(connection, waiting));
         Self { jobs }
     }
 
-    /// Runs a change and returns its result once it is durable.
+    /// Executes a change and returns its result once it is durable.
     pub(super) async fn run<T, F>(&self, change: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, sqlx::Error>> + Send + 'static,
     {
         let (answer, answered) = oneshot::channel::<Result<T, StoreError>>();
-        let job: Job = Box::new(move |connection| {
+        let job: WriteJob = Box::new(move |connection| {
             Box::pin(async move {
                 let result = change(connection).await;
-                let verdict = if result.is_ok() { Verdict::Keep } else { Verdict::RollBack };
-                let report: Report = Box::new(move |committed| {
-                    let told = match (result, committed) {
-                        (Ok(value), Committed::Yes) => Ok(value),
+                let end = if result.is_ok() { SavepointEnd::Release } else { SavepointEnd::RollBack };
+                let report: ReportResult = Box::new(move |committed| {
+                    let reported = match (result, committed) {
+                        (Ok(value), CommitOutcome::Committed) => Ok(value),
                         (Err(error), _) => Err(unavailable(error)),
-                        (Ok(_), Committed::No) => Err(unavailable("the commit failed")),
+                        (Ok(_), CommitOutcome::Failed) => Err(unavailable("the commit failed")),
                     };
-                    // The caller may have gone away; the change stands all the same.
-                    let _ = answer.send(told);
+                    // The caller may be gone; the change remains committed.
+                    let _ = answer.send(reported);
                 });
-                (verdict, report)
+                (end, report)
             })
         });
-        self.jobs.send(job).await.map_err(|_| unavailable("the change was not made"))?;
-        answered.await.map_err(|_| unavailable("the change was not made"))?
+        self.jobs.send(job).await.map_err(|_| unavailable("the write was not executed"))?;
+        answered.await.map_err(|_| unavailable("the write was not executed"))?
     }
 }
 
-async fn write(mut connection: SqliteConnection, mut waiting: mpsc::Receiver<Job>) {
-    let mut batch = Vec::with_capacity(BATCH);
-    while waiting.recv_many(&mut batch, BATCH).await > 0 {
+async fn write(mut connection: SqliteConnection, mut waiting: mpsc::Receiver<WriteJob>) {
+    let mut batch = Vec::with_capacity(MAX_BATCH);
+    while waiting.recv_many(&mut batch, MAX_BATCH).await > 0 {
         if let Err(error) = execute(&mut connection, "BEGIN IMMEDIATE").await {
-            tracing::error!(error = %error, "the store cannot be written");
-            // Callers learn that their change was not made by the end of their channel.
+            tracing::error!(error = %error, "the store cannot begin a transaction");
+            // Dropping the jobs closes their channels, which tells the callers.
             batch.clear();
             continue;
         }
         let mut reports = Vec::with_capacity(batch.len());
-        let mut whole = Ok(());
+        let mut transaction = Ok(());
         for job in batch.drain(..) {
-            whole = run_one(&mut connection, job, &mut reports).await;
-            if whole.is_err() {
-                // The database may have rolled everything back by itself: whatever came now would begin, and commit,
-                // a transaction of its own. Those who still wait learn that by the end of their channel.
+            transaction = run_one(&mut connection, job, &mut reports).await;
+            if transaction.is_err() {
+                // SQLite may have rolled the whole transaction back: further statements would begin and commit
+                // transactions of their own. Dropping the remaining jobs closes their channels.
                 break;
             }
         }
-        let committed = match whole {
+        let committed = match transaction {
             Ok(()) => execute(&mut connection, "COMMIT").await,
             fault => fault,
         };
         if let Err(error) = &committed {
             tracing::error!(error = %error, "the store could not commit");
-            // Whatever state the failure left, the next batch must begin afresh.
+            // The next batch must not start inside a failed transaction.
             let _ = execute(&mut connection, "ROLLBACK").await;
         }
         for report in reports {
-            report(if committed.is_ok() { Committed::Yes } else { Committed::No });
+            report(if committed.is_ok() { CommitOutcome::Committed } else { CommitOutcome::Failed });
         }
     }
 }
 
-/// Runs a change inside the open transaction; it can fail alone without taking its neighbours along.
-async fn run_one(connection: &mut SqliteConnection, job: Job, reports: &mut Vec<Report>) -> Result<(), sqlx::Error> {
+/// Executes one change in a savepoint, so that its failure does not affect the rest of the batch.
+async fn run_one(
+    connection: &mut SqliteConnection,
+    job: WriteJob,
+    reports: &mut Vec<ReportResult>,
+) -> Result<(), sqlx::Error> {
     execute(connection, "SAVEPOINT change").await?;
-    let (verdict, report) = job(connection).await;
+    let (end, report) = job(connection).await;
     reports.push(report);
-    match verdict {
-        Verdict::Keep => execute(connection, "RELEASE change").await,
-        Verdict::RollBack => execute(connection, "ROLLBACK TO change; RELEASE change").await,
+    match end {
+        SavepointEnd::Release => execute(connection, "RELEASE change").await,
+        SavepointEnd::RollBack => execute(connection, "ROLLBACK TO change; RELEASE change").await,
     }
 }
 

@@ -1,105 +1,116 @@
-//! Whether a rule admits a request. One function, for live requests, cases and explanations alike: whoever
-//! wants to know why passes a [`Observer`], and cannot get another answer by it.
+//! Evaluates the checks of a rule for a request. Live requests, open sockets, cases and `explain` all call the same
+//! function; an [`Observer`] sees each check and cannot change the outcome.
 
 use std::net::IpAddr;
 
-use super::condition::{Condition, IdentityFacts, RequestFacts};
+use super::condition::{Condition, IdentityVariables, RequestVariables};
 use super::matrix::{MatrixAccess, Scope};
 use super::{Access, Rule};
+use crate::config::Development;
 use crate::domain::clock::Timestamp;
 use crate::domain::role::RoleName;
 use crate::domain::session::{Session, Stage};
 use crate::error::{Error, Forbidden};
 
-/// Everything that a rule may look at.
+/// Everything that a rule can depend on.
 #[derive(Debug, Clone, Copy)]
-pub struct Facts<'a> {
+pub struct RuleInput<'a> {
     /// The method.
     pub method: &'a str,
-    /// The path in its one form.
+    /// The path in canonical form.
     pub path: &'a str,
     /// The client's address.
     pub address: IpAddr,
-    /// Who asks; nobody without a valid token.
+    /// The caller's session; `None` without a valid token.
     pub session: Option<&'a Session>,
-    /// Whether a one-time password was given lately.
+    /// Whether the caller has given a one-time password recently.
     pub step_up: StepUp,
 }
 
-impl<'a> Facts<'a> {
-    /// The facts of a session now.
+impl<'a> RuleInput<'a> {
+    /// The step-up state of a session at `now`.
     pub fn step_up_of(session: Option<&Session>, now: Timestamp) -> StepUp {
         if session.is_some_and(|session| session.is_stepped_up(now)) { StepUp::Fresh } else { StepUp::Stale }
     }
 
-    /// The session, for a rule that has made sure of one.
-    fn signed_in(&self) -> Result<&'a Session, Error> {
+    fn require_session(&self) -> Result<&'a Session, Error> {
         self.session.ok_or(Error::NoCredentials)
     }
 }
 
-/// Whether a one-time password was given lately.
+/// Whether a session has a one-time password that is recent enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepUp {
-    /// Yes.
+    /// It has.
     Fresh,
-    /// No, or too long ago.
+    /// It has none, or the last one is too old.
     Stale,
 }
 
-/// One thing that a rule asks for, in the order in which it is asked for.
+/// One requirement of a rule or of one of the gateway's own endpoints.
 #[derive(Debug, Clone, Copy)]
 pub enum Check<'a> {
-    /// A valid token.
+    /// Development mode is on.
+    Development(Development),
+    /// The token is valid.
     Token,
-    /// A token that is not half-authenticated.
+    /// The session is not half-authenticated.
     Stage,
-    /// An address in one of these networks.
+    /// The client's address is in one of these networks.
     Networks(&'a [ipnet::IpNet]),
-    /// One of these as active role.
+    /// The active role is one of these.
     Roles(&'a [RoleName]),
-    /// A grant in the matrix.
+    /// The matrix grants the active role this access.
     Matrix(&'a MatrixAccess),
-    /// A condition.
+    /// The condition holds.
     When(&'a Condition),
-    /// A fresh one-time password.
+    /// The caller has given a one-time password recently.
     StepUp,
 }
 
-/// Follows a judgement check by check.
+/// Sees every check that is evaluated.
 pub trait Observer {
-    /// A check was made.
+    /// A check was evaluated.
     fn on_check(&mut self, check: Check<'_>, outcome: &Result<(), Error>);
 }
 
-/// Nobody wants to know.
 impl Observer for () {
     fn on_check(&mut self, _: Check<'_>, _: &Result<(), Error>) {}
 }
 
-/// What an admitted request gets.
+/// What a rule grants to a request that it admits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Admitted {
-    /// What the matrix granted, if it was asked.
+    /// The scope from the matrix, if the rule has an `access`.
     pub scope: Option<Scope>,
 }
 
+/// Evaluates checks in order and stops at the first that fails.
+pub fn evaluate<'a>(
+    checks: impl Iterator<Item = Check<'a>>,
+    input: &RuleInput<'_>,
+    observer: &mut impl Observer,
+) -> Result<(), Error> {
+    for check in checks {
+        let outcome = check.evaluate(input);
+        observer.on_check(check, &outcome);
+        outcome?;
+    }
+    Ok(())
+}
+
 impl Rule {
-    /// Whether this rule admits a request; the refusal when not.
-    pub fn judge(&self, facts: &Facts<'_>, watch: &mut impl Observer) -> Result<Admitted, Error> {
-        for check in self.checks() {
-            let outcome = check.make(facts);
-            watch.on_check(check, &outcome);
-            outcome?;
-        }
-        let scope = match (&self.access, facts.session) {
+    /// Evaluates the rule's checks. Does not consider its mode: in shadow mode the pipeline lets the request pass.
+    pub fn evaluate(&self, input: &RuleInput<'_>, observer: &mut impl Observer) -> Result<Admitted, Error> {
+        evaluate(self.checks(), input, observer)?;
+        let scope = match (&self.access, input.session) {
             (Access::Matrix(access), Some(session)) => access.scope(&session.current_role),
             _ => None,
         };
         Ok(Admitted { scope })
     }
 
-    /// What this rule asks for, in order.
+    /// The rule's checks, in evaluation order.
     pub fn checks(&self) -> impl Iterator<Item = Check<'_>> {
         let signed_in = (self.access != Access::Public).then_some([Check::Token, Check::Stage]);
         let networks = (!self.networks.is_empty()).then_some(Check::Networks(&self.networks));
@@ -115,34 +126,36 @@ impl Rule {
 }
 
 impl Check<'_> {
-    fn make(&self, facts: &Facts<'_>) -> Result<(), Error> {
+    fn evaluate(&self, input: &RuleInput<'_>) -> Result<(), Error> {
         match self {
-            Check::Token => facts.signed_in().map(|_| ()),
-            Check::Stage => match facts.signed_in()?.stage {
+            Check::Development(Development::On) => Ok(()),
+            Check::Development(Development::Off) => Err(Forbidden::Development.into()),
+            Check::Token => input.require_session().map(|_| ()),
+            Check::Stage => match input.require_session()?.stage {
                 Stage::Full => Ok(()),
                 Stage::OtpBinding | Stage::Spent => Err(Forbidden::OtpBindingOnly.into()),
             },
             Check::Networks(networks) => {
-                let address = facts.address.to_canonical();
+                let address = input.address.to_canonical();
                 let inside = networks.iter().any(|network| network.contains(&address));
                 if inside { Ok(()) } else { Err(Forbidden::Network(address).into()) }
             }
             Check::Roles(wanted) => {
-                let active = &facts.signed_in()?.current_role;
+                let active = &input.require_session()?.current_role;
                 if wanted.contains(active) {
                     return Ok(());
                 }
                 Err(Forbidden::RoleRequired { active: active.clone(), wanted: wanted.to_vec() }.into())
             }
             Check::Matrix(access) => {
-                let active = &facts.signed_in()?.current_role;
+                let active = &input.require_session()?.current_role;
                 match access.scope(active) {
                     Some(_) => Ok(()),
                     None => Err(Forbidden::NotGranted { active: active.clone(), access: access.to_string() }.into()),
                 }
             }
-            Check::When(condition) => holds(condition, facts),
-            Check::StepUp => match facts.step_up {
+            Check::When(condition) => evaluate_condition(condition, input),
+            Check::StepUp => match input.step_up {
                 StepUp::Fresh => Ok(()),
                 StepUp::Stale => Err(Error::StepUpRequired),
             },
@@ -150,15 +163,15 @@ impl Check<'_> {
     }
 }
 
-/// A condition that cannot be judged does not hold.
-fn holds(condition: &Condition, facts: &Facts<'_>) -> Result<(), Error> {
-    let request = RequestFacts { method: facts.method, path: facts.path, address: facts.address };
+/// Fails closed: a condition that cannot be evaluated does not hold.
+fn evaluate_condition(condition: &Condition, input: &RuleInput<'_>) -> Result<(), Error> {
+    let request = RequestVariables { method: input.method, path: input.path, address: input.address };
     let roles: Vec<&str>;
-    let identity = match facts.session {
+    let identity = match input.session {
         None => None,
         Some(session) => {
             roles = session.roles.iter().map(RoleName::as_str).collect();
-            Some(IdentityFacts {
+            Some(IdentityVariables {
                 employee_id: session.employee_id.as_str(),
                 name: &session.name,
                 corp_id: session.corp_id.as_str(),

@@ -1,26 +1,26 @@
-//! Lengths of time as people write them: `250ms`, `30s`, `10m`, `8h`.
+//! Durations as operators write them: `250ms`, `30s`, `10m`, `8h`, `1d`.
 
 use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// A length of time in the configuration.
+/// A duration of the configuration, a whole number with a unit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HumanDuration(Duration);
 
 impl HumanDuration {
-    /// From milliseconds.
+    /// Makes a duration of milliseconds.
     pub const fn millis(millis: u64) -> Self {
         Self(Duration::from_millis(millis))
     }
 
-    /// From seconds.
+    /// Makes a duration of seconds.
     pub const fn seconds(seconds: u64) -> Self {
         Self(Duration::from_secs(seconds))
     }
 
-    /// As the standard library's type.
+    /// Returns the standard library's type.
     pub const fn get(self) -> Duration {
         self.0
     }
@@ -37,15 +37,15 @@ impl HumanDuration {
             "d" => 86_400_000,
             _ => return None,
         };
-        // A century: longer is a slip of the finger, and would overflow sums with the clock.
-        const LONGEST: u64 = 36_525 * 86_400_000;
-        number.checked_mul(millis).filter(|span| *span <= LONGEST).map(Self::millis)
+        // A century. A longer duration is a typing error, and would overflow when it is added to a timestamp.
+        const MAX_MILLIS: u64 = 36_525 * 86_400_000;
+        number.checked_mul(millis).filter(|millis| *millis <= MAX_MILLIS).map(Self::millis)
     }
 }
 
 impl From<Duration> for HumanDuration {
-    fn from(span: Duration) -> Self {
-        Self(span)
+    fn from(duration: Duration) -> Self {
+        Self(duration)
     }
 }
 
@@ -67,12 +67,29 @@ impl fmt::Debug for HumanDuration {
     }
 }
 
+const FORM: &str = "a duration such as \"250ms\", \"30s\", \"10m\", \"8h\" or \"1d\"";
+
 impl<'de> Deserialize<'de> for HumanDuration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        HumanDuration::parse(&text).ok_or_else(|| {
-            de::Error::custom(format!("`{text}` is not a length of time such as \"250ms\", \"30s\", \"10m\" or \"8h\""))
-        })
+        deserializer.deserialize_str(DurationVisitor)
+    }
+}
+
+struct DurationVisitor;
+
+impl de::Visitor<'_> for DurationVisitor {
+    type Value = HumanDuration;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(FORM)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<HumanDuration, E> {
+        HumanDuration::parse(text).ok_or_else(|| E::custom(format_args!("{text:?} is not {FORM}")))
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<HumanDuration, E> {
+        Err(E::custom(format_args!("{number} has no unit; write \"{number}s\" for seconds")))
     }
 }
 

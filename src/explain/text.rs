@@ -1,26 +1,26 @@
-//! An explanation as people read it.
+//! Renders an explanation as text.
 
 use std::fmt::Write;
 
-use super::{Explanation, Outcome};
+use super::{CheckOutcome, Explanation};
 use crate::rules::AssertionKind;
 
 impl Explanation {
-    /// For people; plain text.
+    /// Renders without colors.
     pub fn to_text(&self) -> String {
-        self.render(Paint::None)
+        self.render(ColorChoice::Never)
     }
 
-    /// For people; the outcome in colour if wanted.
-    pub fn render(&self, paint: Paint) -> String {
+    /// Renders for a terminal or a file.
+    pub fn render(&self, color: ColorChoice) -> String {
         let mut text = format!("{}\n", self.request);
         for candidate in &self.candidates {
             let decides = if candidate.decides { "decides" } else { "does not decide" };
             let shadow = if candidate.shadow { ", in shadow mode" } else { "" };
             let _ = writeln!(text, "\nrule `{}` ({}) {decides}{shadow}", candidate.rule, candidate.place);
-            for step in &candidate.steps {
-                let outcome = paint.outcome(step.outcome);
-                let _ = writeln!(text, "  {outcome}  {:<9}  {}", step.check, step.wants);
+            for check in &candidate.checks {
+                let outcome = color.outcome(check.outcome);
+                let _ = writeln!(text, "  {outcome}  {:<9}  {}", check.check, check.wants);
             }
         }
         if self.candidates.is_empty() {
@@ -30,7 +30,7 @@ impl Explanation {
         let _ = match (answer.code, &answer.upstream) {
             (0, Some(upstream)) => {
                 let scope = answer.scope.as_ref().map(|scope| format!(", scope {scope}")).unwrap_or_default();
-                // What most rules do goes without saying.
+                // The default is not mentioned.
                 let other = answer.assertion.filter(|kind| *kind != AssertionKind::default().as_str());
                 let assertion = other.map(|kind| format!(", assertion {kind}")).unwrap_or_default();
                 write!(text, "\nanswer: forwarded to `{upstream}`{scope}{assertion}")
@@ -49,23 +49,23 @@ impl Explanation {
     }
 }
 
-/// Whether outcomes are coloured.
+/// Whether outcomes have colors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Paint {
+pub enum ColorChoice {
     /// For a terminal.
-    Colours,
-    /// For everything else.
-    None,
+    Always,
+    /// For files and pipes.
+    Never,
 }
 
-impl Paint {
-    fn outcome(self, outcome: Outcome) -> String {
+impl ColorChoice {
+    fn outcome(self, outcome: CheckOutcome) -> String {
         let text = format!("{:<11}", outcome.as_str());
         match (self, outcome) {
-            (Paint::None, _) => text,
-            (Paint::Colours, Outcome::Hit) => format!("\u{1b}[32m{text}\u{1b}[0m"),
-            (Paint::Colours, Outcome::Miss) => format!("\u{1b}[31m{text}\u{1b}[0m"),
-            (Paint::Colours, Outcome::NotReached) => format!("\u{1b}[2m{text}\u{1b}[0m"),
+            (ColorChoice::Never, _) => text,
+            (ColorChoice::Always, CheckOutcome::Hit) => format!("\u{1b}[32m{text}\u{1b}[0m"),
+            (ColorChoice::Always, CheckOutcome::Miss) => format!("\u{1b}[31m{text}\u{1b}[0m"),
+            (ColorChoice::Always, CheckOutcome::NotReached) => format!("\u{1b}[2m{text}\u{1b}[0m"),
         }
     }
 }

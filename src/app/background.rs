@@ -1,0 +1,145 @@
+//! Background tasks beside requests: the revocation feed, key expiry, role reconciliation and the sweep. They only call
+//! the services that do the work.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+
+use super::tasks::TaskSet;
+use super::wire::Services;
+use crate::admin::keys::KeyRotation;
+use crate::error::chain;
+use crate::metrics::Metrics;
+use crate::pipeline::Gate;
+use crate::signin::SignInServices;
+use crate::signin::roles::Roles;
+use crate::sockets::Ending;
+use crate::sockets::registry::Registry;
+use crate::store::{Change, ChangeEvent, Store};
+
+/// How often expired records are removed. Only disk space depends on it: reads check the expiry themselves.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Pause after a failed attempt to reconcile roles.
+const RECONCILE_RETRY: Duration = Duration::from_secs(5);
+
+/// Starts all background tasks. Called before the first request is accepted, so that no revocation is missed.
+pub(super) fn start(tasks: &TaskSet, services: &Services) {
+    let Services { store, gate, registry, signin, keys, roles, .. } = services;
+    let changes = store.changes();
+    tasks.spawn("revocation feed", apply_changes(changes, gate.clone(), registry.clone(), signin.clone()));
+    tasks.spawn("key expiry", end_sessions_of_expired_keys(keys.clone(), gate.clone(), registry.clone()));
+    tasks.spawn("sweep", sweep(store.clone(), gate.clone(), signin.clone()));
+    tasks.spawn_one_shot("role reconciliation", reconcile_roles(roles.clone()));
+}
+
+/// Applies every change event, including this process's own, to the session cache, the sockets and the long polls.
+/// Returns only when the store has closed the feed, which ends the process: see [`TaskSet`].
+async fn apply_changes(
+    mut changes: broadcast::Receiver<ChangeEvent>,
+    gate: Arc<Gate>,
+    registry: Arc<Registry>,
+    signin: Arc<SignInServices>,
+) {
+    let _feed = FeedGauge::up(gate.metrics.clone());
+    loop {
+        match changes.recv().await {
+            Ok(event) => {
+                gate.live.apply_change(&event.change);
+                registry.apply_change(&event.change);
+                signin.apply_change(&event.change);
+                if let Change::SessionEnded { cause, .. } = &event.change {
+                    gate.metrics.sessions_ended.with_label_values(&[cause.as_str()]).inc();
+                }
+                let delay = event.at.until(gate.clock.now());
+                gate.metrics.revocation_seconds.observe(delay.as_secs_f64());
+            }
+            Err(RecvError::Lagged(missed)) => {
+                tracing::warn!(missed, "revocation feed lagged: dropping the session cache and rechecking all sockets");
+                gate.live.forget_all();
+                signin.wake_all_polls();
+                recheck_sockets(&gate, &registry).await;
+            }
+            Err(RecvError::Closed) => return,
+        }
+    }
+}
+
+/// Holds the gauge `revocation_feed_up` at 1; a panic of the task sets it to 0 as well.
+struct FeedGauge(Arc<Metrics>);
+
+impl FeedGauge {
+    fn up(metrics: Arc<Metrics>) -> Self {
+        metrics.revocation_feed_up.set(1);
+        Self(metrics)
+    }
+}
+
+impl Drop for FeedGauge {
+    fn drop(&mut self) {
+        self.0.revocation_feed_up.set(0);
+    }
+}
+
+/// Brings sessions in line with the directory once after a start: a crash may have come between the two writes.
+async fn reconcile_roles(roles: Roles) {
+    while let Err(error) = roles.sync_all_sessions().await {
+        tracing::warn!(error = %chain(&error), "could not reconcile sessions with the directory; retrying");
+        tokio::time::sleep(RECONCILE_RETRY).await;
+    }
+}
+
+/// Ends sessions, and their sockets, when the key that signed their token expires or is removed.
+async fn end_sessions_of_expired_keys(keys: Arc<KeyRotation>, gate: Arc<Gate>, registry: Arc<Registry>) {
+    loop {
+        // Also right after the start: an operator may have removed a key while the gateway was down.
+        if let Err(error) = keys.settle().await {
+            tracing::warn!(%error, "could not end the sessions of removed keys; their tokens are refused all the same");
+        }
+        recheck_sockets(&gate, &registry).await;
+        let now = gate.clock.now();
+        let next = gate.tokens.keys().next_end(now);
+        let expiry = async {
+            match next {
+                Some(end) => tokio::time::sleep(now.until(end)).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = expiry => {}
+            () = gate.tokens.keys_changed() => {}
+        }
+    }
+}
+
+/// Checks the session of every open socket again, after missed events or new rules. A socket whose session cannot be
+/// read is closed.
+pub(super) async fn recheck_sockets(gate: &Gate, registry: &Registry) {
+    for id in registry.sessions() {
+        match gate.live.session(&id, gate.clock.now()).await {
+            Ok(Some(cached)) => registry.judge_again(&cached.session),
+            Ok(None) | Err(_) => registry.end_session(&id, Ending::Revoked),
+        }
+    }
+}
+
+/// Removes expired records from memory and from the store.
+async fn sweep(store: Arc<dyn Store>, gate: Arc<Gate>, signin: Arc<SignInServices>) {
+    let mut tick = tokio::time::interval(SWEEP_INTERVAL);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        gate.live.sweep(gate.clock.now());
+        gate.counters.sweep(gate.clock.running());
+        signin.sweep().await;
+        let swept = match gate.live.note_seen().await {
+            Ok(()) => store.sweep().await,
+            failed => failed,
+        };
+        if let Err(error) = swept {
+            tracing::warn!(%error, "could not remove expired records; retrying in a minute");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Errors that keep the gateway from starting or reloading, worded for the operator. The CLI prints them.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use crate::directory::DirectoryError;
+use crate::error::chain;
+use crate::platform::PlatformError;
+use crate::rules::RuleFault;
+use crate::store::StoreError;
+use crate::token::ring::KeyFault;
+
+/// Why the gateway cannot start or reload.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // the messages say it
+pub enum StartError {
+    #[error("cannot listen on {address}: {source}; set {key} to an address that is free on this machine")]
+    Listen {
+        /// The setting that names the address.
+        key: &'static str,
+        address: SocketAddr,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("{}: {source}", .path.display())]
+    Data {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("{}: another deskgate is using this data directory; stop it or set another server.data_dir", .0.display())]
+    Locked(PathBuf),
+    #[error(
+        "{}: the directory is not empty and not deskgate's; set server.data_dir to an empty or new directory",
+        .0.display()
+    )]
+    ForeignData(PathBuf),
+    #[error(
+        "{path}: does not exist; no gateway has run with this server.data_dir (a relative path starts at the current \
+         directory). If the path is right, create it first: mkdir -m 700 {path}",
+        path = .0.display()
+    )]
+    NoData(PathBuf),
+    /// Files that the command created would be unreadable for the gateway's user.
+    #[error(
+        "{}: owned by user {owner}, and no gateway is running that could execute the command; run it as that user",
+        .path.display()
+    )]
+    DataOwner { path: PathBuf, owner: u32 },
+    #[error("{}: {}", .path.display(), chain(.source))]
+    Store { path: PathBuf, source: StoreError },
+    #[error("{}: {}", .path.display(), chain(.source))]
+    Directory { path: PathBuf, source: DirectoryError },
+    #[error(transparent)]
+    Keys(#[from] KeyFault),
+    #[error("server.tls: {0}")]
+    Tls(String),
+    #[error(transparent)]
+    Platform(#[from] PlatformError),
+    #[error("{}", lines(.0))]
+    Rules(Vec<RuleFault>),
+    #[error(transparent)]
+    Metrics(#[from] prometheus::Error),
+}
+
+fn lines(faults: &[RuleFault]) -> String {
+    faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}

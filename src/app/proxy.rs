@@ -1,0 +1,102 @@
+//! Sets Pingora up: its proxy around our gateway, its HTTP/2 options and the acceptor that feeds it. What happens to a
+//! request is left to `gateway`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pingora_core::apps::HttpServerOptions;
+use pingora_core::connectors::{ConnectorOptions, TransportConnector};
+use pingora_core::protocols::http::v2::server::{H2Options, default_h2_options};
+use pingora_core::server::configuration::ServerConf;
+use pingora_proxy::HttpProxy;
+use pingora_timeout::fast_timeout::set_fast_timeout_to_tokio_threshold;
+use tokio::sync::Semaphore;
+
+use super::tls::Certificate;
+use super::wire::{self, Services};
+use crate::api::Api;
+use crate::api::ready::Readiness;
+use crate::api::site::Site;
+use crate::config::{Config, LimitsConfig};
+use crate::gateway::accept::Acceptor;
+use crate::gateway::connection::HeadLimits;
+use crate::gateway::upstreams::Upstreams;
+use crate::gateway::{Gateway, SocketSettings};
+use crate::pipeline::record::OwnMetrics;
+
+/// Idle connections kept open to all upstreams together.
+const UPSTREAM_POOL_SIZE: usize = 1024;
+
+/// Lower bound of the HTTP/2 header list: each field counts 32 bytes more than it has, and many short ones must fit.
+const MIN_HEADER_LIST_BYTES: u32 = 64 * 1024;
+
+pub(super) fn gateway(config: &Config, services: &Services, readiness: &Arc<Readiness>) -> Gateway {
+    Gateway {
+        gate: services.gate.clone(),
+        api: Api {
+            signin: services.signin.clone(),
+            clock: services.gate.clock.clone(),
+            readiness: readiness.clone(),
+            site: Site {
+                public_url: wire::issuer(config),
+                clients: config.clients.clone(),
+                platform: config.platform.kind,
+            },
+            limits: config.limits.clone(),
+            secure_cookies: config.server.public_url.scheme() == "https",
+        },
+        upstreams: Upstreams::new(&config.upstreams, &services.metrics),
+        connector: TransportConnector::new(Some(ConnectorOptions::new(UPSTREAM_POOL_SIZE))),
+        sockets: SocketSettings {
+            registry: services.registry.clone(),
+            handshake: config.websocket.handshake.get(),
+            close_grace: config.websocket.close_grace.get(),
+        },
+        own_metrics: OwnMetrics::new(&services.metrics, config.log.requests),
+    }
+}
+
+pub(super) fn acceptor(config: &Config, gateway: Gateway, certificate: Option<&Certificate>) -> Acceptor {
+    Acceptor {
+        proxy: Arc::new(proxy(gateway, config)),
+        tls: certificate.map(Certificate::acceptor),
+        limits: HeadLimits {
+            deadline: config.limits.head_deadline.get(),
+            idle: config.limits.idle.get(),
+            bytes: config.limits.head_bytes,
+            target: config.limits.target_bytes,
+            lines: config.limits.headers,
+        },
+        places: Arc::new(Semaphore::new(config.limits.connections.min(Semaphore::MAX_PERMITS))),
+    }
+}
+
+fn proxy(gateway: Gateway, config: &Config) -> HttpProxy<Gateway> {
+    let max_retries = config.upstreams.values().map(|upstream| upstream.retries).max().unwrap_or(0);
+    let conf = ServerConf {
+        upstream_keepalive_pool_size: UPSTREAM_POOL_SIZE,
+        max_retries: max_retries + 1,
+        ..ServerConf::default()
+    };
+    // Pingora keeps a timer until it fires, even when it was cancelled. Nearly all of ours are cancelled early, so
+    // Tokio's timers cost less memory.
+    set_fast_timeout_to_tokio_threshold(Some(Duration::ZERO));
+    let mut options = HttpServerOptions::default();
+    // Our pipeline refuses CONNECT with our own error response.
+    options.allow_connect_method_proxying = true;
+    options.h2_idle_timeout = Some(config.limits.idle.get());
+    let mut proxy = HttpProxy::new(gateway, Arc::new(conf));
+    proxy.server_options = Some(options);
+    proxy.h2_options = Some(http2_options(&config.limits));
+    proxy.handle_init_modules();
+    proxy
+}
+
+/// Leaves room for heads up to twice our limit: the pipeline answers a slightly too large one with 1431, and HTTP/2
+/// itself stops reading a far larger one.
+fn http2_options(limits: &LimitsConfig) -> H2Options {
+    let mut options = default_h2_options();
+    let twice = u32::try_from(limits.head_bytes * 2).unwrap_or(u32::MAX);
+    options.max_header_list_size(twice.max(MIN_HEADER_LIST_BYTES));
+    options
+}

@@ -1,0 +1,253 @@
+//! Builds the backends and the services on top of them: the only file that names a concrete backend. It starts nothing;
+//! listeners and background tasks are left to `listen` and `background`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use http::HeaderValue;
+
+use super::simulator::{self, Simulator};
+use super::{DataLock, StartError, vault_key};
+use crate::admin::keys::{KeyRotation, KeySettings};
+use crate::admin::{self, Operator};
+use crate::config::{Config, PlatformKind};
+use crate::directory::sql::SqlDirectory;
+use crate::directory::{Directory, DirectoryError};
+use crate::domain::client::Client;
+use crate::domain::clock::Clock;
+use crate::metrics::Metrics;
+use crate::pipeline::Gate;
+use crate::platform::Platform;
+use crate::platform::wecom::{WecomPlatform, WecomSettings};
+use crate::rules::RuleSet;
+use crate::sessions::SessionCache;
+use crate::signin::devices::Devices;
+use crate::signin::password::{PasswordSettings, Passwords};
+use crate::signin::roles::Roles;
+use crate::signin::{Dependencies, Settings, SignInServices};
+use crate::sockets::registry::Registry;
+use crate::store::Store;
+use crate::store::counters::InMemory;
+use crate::store::embedded::EmbeddedStore;
+use crate::token::Tokens;
+use crate::token::cookie::CookieSigner;
+use crate::token::ring::{KeyFault, KeyRing};
+use crate::token::vault::Vault;
+
+/// Everything that listeners, background tasks and the control socket share.
+pub(super) struct Services {
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) gate: Arc<Gate>,
+    pub(super) signin: Arc<SignInServices>,
+    pub(super) roles: Roles,
+    pub(super) keys: Arc<KeyRotation>,
+    pub(super) operator: Arc<Operator>,
+    pub(super) registry: Arc<Registry>,
+    pub(super) simulator: Option<Simulator>,
+}
+
+/// What both the gateway and an offline command open: keys, store, directory and the services on top of them.
+struct Core {
+    clock: Clock,
+    store: Arc<dyn Store>,
+    directory: Arc<dyn Directory>,
+    sessions: Arc<SessionCache>,
+    tokens: Arc<Tokens>,
+    keys: Arc<KeyRotation>,
+    vault: Arc<Vault>,
+    devices: Devices,
+    passwords: Arc<Passwords>,
+}
+
+/// Opens all backends of a gateway. The caller holds the data lock.
+pub(super) async fn services(config: &Config, rules: RuleSet, metrics: Arc<Metrics>) -> Result<Services, StartError> {
+    let core = core(config).await?;
+    core.devices.renew_secrets().await.map_err(|source| directory_error(config, source))?;
+    let (platform, simulator) = open_platform(config).await?;
+    let signin = Arc::new(signin(config, &core, platform, metrics.clone())?);
+    Ok(Services {
+        gate: Arc::new(gate(config, rules, &core, metrics.clone())),
+        roles: Roles::new(core.sessions.clone(), core.directory.clone(), config.directory.fallback_role()),
+        operator: Arc::new(operator(config, &core)),
+        registry: Arc::new(Registry::default()),
+        metrics,
+        signin,
+        store: core.store,
+        keys: core.keys,
+        simulator,
+    })
+}
+
+/// Opens the backends for a command while no gateway is running, and holds the data lock meanwhile.
+pub async fn open_offline(config: &Config) -> Result<(Operator, DataLock), StartError> {
+    let lock = DataLock::acquire_for_command(&config.server.data_dir)?;
+    let core = core(config).await?;
+    Ok((operator(config, &core), lock))
+}
+
+async fn core(config: &Config) -> Result<Core, StartError> {
+    let (clock, data) = (Clock::system(), &config.server.data_dir);
+    let key_settings = key_settings(config);
+    let ring = open_keys(&key_settings, &clock)?;
+    let vault = vault_key::open(&config.otp, &key_settings.folder).map_err(data_error(data))?;
+    let store = open_store(data, &clock).await?;
+    let directory = open_directory(config, &clock).await?;
+    let tokens = Arc::new(Tokens::new(ring, issuer(config), config.token.leeway.get()));
+    let sessions = Arc::new(SessionCache::new(store.clone(), config.token.cache, config.token.lifetime.get()));
+    Ok(Core {
+        keys: Arc::new(KeyRotation::new(key_settings, tokens.clone(), sessions.clone(), clock.clone())),
+        devices: Devices::new(directory.clone(), vault.clone(), clock.clone(), config.otp.issuer.clone()),
+        passwords: Arc::new(Passwords::new(PasswordSettings::default())),
+        clock,
+        store,
+        directory,
+        sessions,
+        tokens,
+        vault,
+    })
+}
+
+/// The `iss` of our tokens: the public URL without its final slash.
+pub(super) fn issuer(config: &Config) -> String {
+    config.server.public_url.as_str().trim_end_matches('/').to_owned()
+}
+
+pub(super) fn key_settings(config: &Config) -> KeySettings {
+    KeySettings {
+        folder: config.server.data_dir.join("keys"),
+        algorithm: config.token.algorithm,
+        lead: config.token.key_lead.get(),
+        grace: config.token.key_grace.get(),
+    }
+}
+
+fn open_keys(settings: &KeySettings, clock: &Clock) -> Result<KeyRing, KeyFault> {
+    KeyRing::open(&settings.folder, settings.algorithm, settings.grace, clock.now())
+}
+
+async fn open_store(data: &Path, clock: &Clock) -> Result<Arc<dyn Store>, StartError> {
+    let path = data.join("state.db");
+    match EmbeddedStore::open(&path, clock.clone()).await {
+        Ok(store) => Ok(Arc::new(store)),
+        Err(source) => Err(StartError::Store { path, source }),
+    }
+}
+
+async fn open_directory(config: &Config, clock: &Clock) -> Result<Arc<dyn Directory>, StartError> {
+    let failed = |source| directory_error(config, source);
+    let directory = SqlDirectory::open(&directory_file(config), clock.clone()).await.map_err(failed)?;
+    if config.server.development {
+        directory.fill_for_development().await.map_err(failed)?;
+    }
+    Ok(Arc::new(directory))
+}
+
+fn directory_file(config: &Config) -> PathBuf {
+    config.server.data_dir.join(config.directory.file().unwrap_or_default())
+}
+
+fn directory_error(config: &Config, source: DirectoryError) -> StartError {
+    StartError::Directory { path: directory_file(config), source }
+}
+
+pub(super) fn data_error(data: &Path) -> impl Fn(std::io::Error) -> StartError {
+    move |source| StartError::Data { path: data.to_owned(), source }
+}
+
+/// Connects to WeCom, or to the simulator in development.
+async fn open_platform(config: &Config) -> Result<(Arc<dyn Platform>, Option<Simulator>), StartError> {
+    let platform = &config.platform;
+    let (settings, simulator) = match platform.kind {
+        PlatformKind::Simulated => {
+            let (simulator, settings) = simulator::start(config).await?;
+            (settings, Some(simulator))
+        }
+        PlatformKind::Wecom => {
+            let settings = WecomSettings {
+                corp_id: platform.main_corp(),
+                agent_id: platform.agent(),
+                secret: platform.read_secret().map_err(data_error(&platform.secret_file))?,
+                authorize_url: platform.authorize_url.clone(),
+                api_url: platform.api_url.clone(),
+                timeout: platform.timeout.get(),
+            };
+            (settings, None)
+        }
+    };
+    Ok((Arc::new(WecomPlatform::new(settings)?), simulator))
+}
+
+fn signin(
+    config: &Config,
+    core: &Core,
+    platform: Arc<dyn Platform>,
+    metrics: Arc<Metrics>,
+) -> Result<SignInServices, StartError> {
+    let cookies = CookieSigner::open(&key_settings(config).folder).map_err(data_error(&config.server.data_dir))?;
+    Ok(SignInServices::new(
+        Settings {
+            main_corp: config.platform.main_corp(),
+            public_url: issuer(config),
+            clients: config.clients.clone(),
+            ticket: config.ticket.clone(),
+            token_lifetime: config.token.lifetime.get(),
+            default_role: config.directory.fallback_role(),
+            confirm: config.qr.confirm,
+            flow_cookie: config.oauth2.require_flow_cookie,
+            flow_lifetime: config.oauth2.flow_lifetime.get(),
+            step_up_lifetime: config.otp.valid_for.get(),
+            log_retention: config.directory.login_log.get(),
+            bind_proof: config.bind.proof,
+            conceal: config.agents.conceal,
+            development: config.server.development_mode(),
+        },
+        Dependencies {
+            sessions: core.sessions.clone(),
+            directory: core.directory.clone(),
+            platform,
+            tokens: core.tokens.clone(),
+            cookies,
+            devices: core.devices.clone(),
+            passwords: core.passwords.clone(),
+            vault: core.vault.clone(),
+            clock: core.clock.clone(),
+            metrics,
+        },
+    ))
+}
+
+fn operator(config: &Config, core: &Core) -> Operator {
+    Operator::new(admin::Parts {
+        live: core.sessions.clone(),
+        directory: core.directory.clone(),
+        default_role: config.directory.fallback_role(),
+        main_corp: config.platform.main_corp(),
+        devices: core.devices.clone(),
+        passwords: core.passwords.clone(),
+        keys: core.keys.clone(),
+    })
+}
+
+fn gate(config: &Config, rules: RuleSet, core: &Core, metrics: Arc<Metrics>) -> Gate {
+    let server = &config.server;
+    let clients = Client::ALL.iter().map(|client| config.clients.url(*client)).chain([&server.public_url]);
+    let origins = clients.chain(&config.websocket.origins).map(|url| url.origin().ascii_serialization()).collect();
+    Gate {
+        clock: core.clock.clone(),
+        trusted_proxies: server.trusted_proxies.clone(),
+        limits: config.limits.clone(),
+        rules: ArcSwap::from_pointee(rules),
+        tokens: core.tokens.clone(),
+        live: core.sessions.clone(),
+        counters: Arc::new(InMemory::new(config.limits.rate_keys)),
+        metrics,
+        origins,
+        query_token: config.websocket.query_token,
+        development: server.development_mode(),
+        language: server.language,
+        host: HeaderValue::from_str(server.public_url.authority()).unwrap_or(HeaderValue::from_static("localhost")),
+        scheme: HeaderValue::from_static(if server.public_url.scheme() == "https" { "https" } else { "http" }),
+    }
+}

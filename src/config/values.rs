@@ -1,0 +1,87 @@
+//! Deserializers that quote a bad value and name the expected form, such as `"foo" is not an address`. For use with
+//! `serde(deserialize_with)`.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+use ipnet::IpNet;
+use serde::de::{Deserializer, Error, SeqAccess, Unexpected, Visitor};
+use url::Url;
+
+/// A type of values that are written as strings.
+trait Written: FromStr {
+    /// What a value is and an example of it.
+    const FORM: &'static str;
+}
+
+impl Written for SocketAddr {
+    const FORM: &'static str = "an address with a port, such as \"127.0.0.1:8080\"";
+}
+
+impl Written for IpNet {
+    const FORM: &'static str = "a network, such as \"10.0.0.0/24\"";
+}
+
+impl Written for Url {
+    const FORM: &'static str = "a URL, such as \"https://desk.example.com/\"";
+}
+
+fn parse<T: Written, E: Error>(text: &str) -> Result<T, E> {
+    text.parse().map_err(|_| E::custom(format_args!("{text:?} is not {}", T::FORM)))
+}
+
+struct One<T>(std::marker::PhantomData<T>);
+
+impl<T: Written> Visitor<'_> for One<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(T::FORM)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+        parse(text)
+    }
+}
+
+struct Many<T>(std::marker::PhantomData<T>);
+
+impl<'de, T: Written> Visitor<'de> for Many<T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a list; each entry is {}", T::FORM)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Vec<T>, A::Error> {
+        let mut values = Vec::new();
+        while let Some(entry) = entries.next_element::<toml::Value>()? {
+            match entry.as_str() {
+                Some(text) => values.push(parse(text)?),
+                None => return Err(A::Error::invalid_type(Unexpected::Other(&entry.to_string()), &T::FORM)),
+            }
+        }
+        Ok(values)
+    }
+}
+
+pub(super) fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+    deserializer.deserialize_str(One(std::marker::PhantomData))
+}
+
+pub(super) fn addresses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<SocketAddr>, D::Error> {
+    deserializer.deserialize_seq(Many(std::marker::PhantomData))
+}
+
+pub(super) fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpNet>, D::Error> {
+    deserializer.deserialize_seq(Many(std::marker::PhantomData))
+}
+
+pub(super) fn url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Url, D::Error> {
+    deserializer.deserialize_str(One(std::marker::PhantomData))
+}
+
+pub(super) fn urls<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Url>, D::Error> {
+    deserializer.deserialize_seq(Many(std::marker::PhantomData))
+}

@@ -1,0 +1,220 @@
+//! Explains how a request would be answered, and why: every check of every rule whose path matches.
+//!
+//! Runs the phases of `pipeline` with an observer, so that it cannot disagree with them. Only one phase is replaced:
+//! the caller comes from a sample session instead of a token.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::config::{Config, Development, LimitsConfig};
+use crate::domain::clock::Clock;
+use crate::domain::language::Language;
+use crate::domain::path;
+use crate::domain::rate::retry_after_seconds;
+use crate::error::{BadRequest, Error};
+use crate::pipeline::head::{Fields, HeaderLines, HttpVersion, RequestHead};
+use crate::pipeline::route::Target;
+use crate::pipeline::{self, Permit, Policy, arrive, authorize, verify};
+use crate::rules::RuleSet;
+use crate::rules::case::SampleRequest;
+
+mod candidate;
+
+mod cases;
+
+mod counters;
+
+mod text;
+
+pub use candidate::{Candidate, CheckOutcome, ExplainedCheck};
+pub use cases::check_cases;
+pub use text::ColorChoice;
+
+use candidate::Steps;
+use counters::MomentCounters;
+
+/// The response that the client would get.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ExplainedAnswer {
+    /// The error code; 0 if the request is allowed.
+    pub code: u16,
+    /// The HTTP status of a refusal; `None` if the upstream answers.
+    pub status: Option<u16>,
+    /// The rule or endpoint that decides.
+    pub rule: Option<String>,
+    /// The upstream that answers.
+    pub upstream: Option<String>,
+    /// The scope that the matrix grants.
+    pub scope: Option<String>,
+    /// The assertion that the upstream gets; `None` for anonymous callers.
+    pub assertion: Option<&'static str>,
+    /// Why the request is refused, in the words of the log; or what a rule or rate in shadow mode would refuse.
+    pub reason: Option<String>,
+    /// The key of the rule that refuses the request.
+    pub by: Option<&'static str>,
+    /// The seconds of `Retry-After`.
+    pub retry_after: Option<u64>,
+}
+
+/// An explanation: the request, the rules whose path matches, and the answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Explanation {
+    /// The request in one line.
+    pub request: String,
+    /// Every rule whose path matches, the deciding one first, then the most specific.
+    pub candidates: Vec<Candidate>,
+    /// The answer.
+    pub answer: ExplainedAnswer,
+}
+
+/// Explains requests under one set of rules and settings.
+pub struct Explainer<'a> {
+    rules: &'a RuleSet,
+    limits: LimitsConfig,
+    development: Development,
+}
+
+impl<'a> Explainer<'a> {
+    /// Explains under a configuration; the default one has development mode off.
+    pub fn new(rules: &'a RuleSet, config: &Config) -> Self {
+        Self { rules, limits: config.limits.clone(), development: config.server.development_mode() }
+    }
+
+    /// Explains the answer to a request that follows `before` equal ones at the same moment.
+    pub fn explain(&self, sample: &SampleRequest, before: u32) -> Explanation {
+        let mut steps = Steps::default();
+        let (target, verdict) = self.decide(sample, before, &mut steps);
+        let candidates = self.candidates(sample, target.as_ref(), steps.checks);
+        let decides = candidates.iter().find(|candidate| candidate.decides);
+        let answer = match verdict {
+            Ok(permit) => ExplainedAnswer { reason: steps.shadow, ..allowed(&permit, decides) },
+            Err(error) => refused(&error, decides),
+        };
+        let caller = match &sample.role {
+            Some(role) => format!("{} as `{role}`", sample.employee_id),
+            None => "not signed in".to_owned(),
+        };
+        let request = format!("{} {} from {}, {caller}", sample.method, sample.path, sample.address);
+        Explanation { request, candidates, answer }
+    }
+
+    /// Runs the phases. Returns what answers the request, if it was found, and the verdict.
+    fn decide(
+        &self,
+        sample: &SampleRequest,
+        before: u32,
+        steps: &mut Steps,
+    ) -> (Option<Target>, Result<Permit, Error>) {
+        let (counters, clock) = (MomentCounters::default(), Clock::system());
+        let policy = Policy {
+            limits: &self.limits,
+            origins: &[],
+            development: self.development,
+            counters: &counters,
+            clock: &clock,
+        };
+        let head = RequestHead {
+            method: &sample.method,
+            target: sample.path.as_bytes(),
+            version: HttpVersion::Http11,
+            lines: &SampleLines,
+            raw: None,
+            peer: sample.address,
+        };
+        let fields = Fields::of(head.lines);
+        let arrival = arrive::describe(&[], Language::English, &head, &fields);
+        let (request, target) = match pipeline::locate(&policy, self.rules, &head, &fields) {
+            Ok(located) => located,
+            Err(error) => return (None, Err(error)),
+        };
+        // The replaced phase: a sample session takes the place of `credentials::read` and `verify::caller`.
+        let caller = verify::caller_of_session(&target, sample.session());
+        let now = clock.now();
+        for _ in 0..before {
+            let earlier = pipeline::admit(&policy, target.clone(), caller.clone(), &request, &arrival, now, &mut ());
+            // All requests come at one moment: after the first refusal every further one is refused as well.
+            if earlier.is_err() {
+                break;
+            }
+        }
+        let verdict = pipeline::admit(&policy, target.clone(), caller, &request, &arrival, now, steps);
+        (Some(target), verdict)
+    }
+
+    fn candidates(
+        &self,
+        sample: &SampleRequest,
+        target: Option<&Target>,
+        checks: Vec<ExplainedCheck>,
+    ) -> Vec<Candidate> {
+        let mut candidates = Vec::new();
+        let mut decides = None;
+        match target {
+            Some(Target::Own { route, rates }) => {
+                let all = authorize::own_checks(route, self.development);
+                candidates.push(Candidate::endpoint(route.method, route.path, all, rates, checks));
+            }
+            Some(Target::Rule(rule)) => {
+                candidates.push(Candidate::deciding(rule, checks));
+                decides = Some(rule);
+            }
+            None => {}
+        }
+        if let Ok(path) = path::canonical(sample.path.as_bytes()) {
+            let rules = self.rules.candidates(&path).into_iter();
+            let others = rules.filter(|rule| !decides.is_some_and(|decides| Arc::ptr_eq(decides, rule)));
+            candidates.extend(others.map(|rule| Candidate::passed_over(rule, &sample.method)));
+        }
+        candidates
+    }
+}
+
+fn allowed(permit: &Permit, decides: Option<&Candidate>) -> ExplainedAnswer {
+    let forwarded = match permit {
+        Permit::Own(_) => None,
+        Permit::Upstream(permit) => Some(permit),
+    };
+    ExplainedAnswer {
+        code: 0,
+        status: None,
+        rule: decides.map(|candidate| candidate.rule.clone()),
+        upstream: forwarded.map(|permit| permit.rule.upstream.name.to_string()),
+        scope: forwarded.and_then(|permit| permit.scope).map(|scope| scope.to_string()),
+        assertion: forwarded.filter(|permit| permit.caller.session().is_some()).map(|p| p.rule.assertion.as_str()),
+        reason: None,
+        by: None,
+        retry_after: None,
+    }
+}
+
+fn refused(error: &Error, decides: Option<&Candidate>) -> ExplainedAnswer {
+    let failed = decides.and_then(|candidate| candidate.checks.iter().find(|it| it.outcome == CheckOutcome::Miss));
+    let reason = match error {
+        Error::BadRequest(BadRequest::Path(fault)) => fault.to_string(),
+        error => error.to_string(),
+    };
+    ExplainedAnswer {
+        code: error.code().number(),
+        status: Some(error.code().status().as_u16()),
+        rule: decides.map(|candidate| candidate.rule.clone()),
+        upstream: None,
+        scope: None,
+        assertion: None,
+        reason: Some(reason),
+        by: failed.map(|check| check.check),
+        retry_after: error.retry_after().map(retry_after_seconds),
+    }
+}
+
+/// The header lines of a sample request: only `Host`, which HTTP/1.1 requires.
+struct SampleLines;
+
+impl HeaderLines for SampleLines {
+    fn each<'a>(&'a self, visit: &mut dyn FnMut(&'a str, &'a [u8])) {
+        visit("host", b"localhost");
+    }
+}
+
+#[cfg(test)]
+mod tests;

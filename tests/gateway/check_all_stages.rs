@@ -1,0 +1,87 @@
+//! `deskgate check` goes on after the first faulty stage: configuration, keys, certificate, rules and cases are reported
+//! together.
+
+use std::process::Output;
+
+use crate::support::*;
+
+const FAULTY_RULE: &str = "[[rule]]\nname = \"a\"\npath = \"/a\"\nupstream = \"nowhere\"\npublic = true\n";
+
+const FAILING_CASE: &str = "[[rule]]\nname = \"a\"\npath = \"/a\"\nupstream = \"helpdesk\"\npublic = true\n\n\
+    [[case]]\nrequest = { path = \"/a\" }\nexpect = { deny = 1003 }\n";
+
+/// Standard error of a check, which must have failed.
+fn failure(output: &Output) -> String {
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    stderr
+}
+
+#[tokio::test]
+async fn faults_of_all_stages_are_reported_together() {
+    let files = Gateway::setup().rules(FAULTY_RULE).written().await;
+    let config = files.config();
+    let folder = config.parent().expect("a folder");
+    let keys = folder.join("data").join("keys");
+    std::fs::create_dir_all(&keys).expect("the keys' folder");
+    std::fs::write(keys.join("eddsa-1-a.pem"), "no key").expect("a key file");
+    std::fs::write(folder.join("otp.key"), "too short").expect("a key file");
+    let tls = "server.tls={ cert_file = \"missing.crt\", key_file = \"missing.key\" }";
+    let otp = format!("otp.key_file={}", folder.join("otp.key").display());
+
+    let mut arguments = vec!["check"];
+    for change in ["token.cache=0", "bind.proof=perhaps", tls, &otp] {
+        arguments.extend(["--set", change]);
+    }
+    let stderr = failure(&files.command(&arguments).await);
+    let rules = format!("{}:4: ", files.rules_file().display());
+    for (stage, expected) in [
+        ("a value", "bind.proof: unknown variant `perhaps`"),
+        ("a range", "token.cache: 0 would cache no session"),
+        ("a signing key", "eddsa-1-a.pem: "),
+        ("a certificate", "server.tls: missing.crt and missing.key: "),
+        ("an encryption key", "otp.key: must hold 32 bytes in base64"),
+        ("a rule", rules.as_str()),
+    ] {
+        assert!(stderr.contains(expected), "{stage}: {expected:?} is missing in {stderr}");
+    }
+}
+
+#[tokio::test]
+async fn failing_cases_are_reported_beside_faults_of_the_configuration() {
+    let files = Gateway::setup().rules(FAILING_CASE).written().await;
+    let stderr = failure(&files.command(&["check", "--set", "bind.proof=perhaps"]).await);
+    assert!(stderr.contains("bind.proof: "), "{stderr}");
+    assert!(stderr.contains("the case fails"), "{stderr}");
+}
+
+#[tokio::test]
+async fn rules_are_not_checked_where_their_folder_is_unknown() {
+    let files = Gateway::setup().written().await;
+    let stderr = failure(&files.command(&["check", "--set", "rules.dir=[1]"]).await);
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+}
+
+#[tokio::test]
+async fn a_valid_configuration_is_summarised_with_correct_plurals() {
+    let case = "\n[[case]]\nrequest = { path = \"/a\" }\nexpect = { allow = true }\n";
+    let rule = "[[rule]]\nname = \"a\"\npath = \"/a\"\nupstream = \"helpdesk\"\npublic = true\n";
+    for (rules, expected) in [
+        (format!("{rule}{case}"), "ok: 1 upstream, 1 rule, 1 case\n"),
+        (
+            format!("{rule}{case}{case}{}", rule.replace("\"a\"", "\"b\"").replace("/a", "/b")),
+            "1 upstream, 2 rules, 2 cases\n",
+        ),
+    ] {
+        let files = Gateway::setup().rules(&rules).written().await;
+        let output = files.command(&["check"]).await;
+        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(stdout.ends_with(expected), "{stdout}{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[tokio::test]
+async fn a_bare_address_on_the_command_line_sets_a_list() {
+    let desk = Gateway::setup().set("server.listen", "127.0.0.1:0").start().await;
+    desk.anyone().get("/api/ready").await.expect_code(0);
+}
