@@ -1,4 +1,4 @@
-//! The promises of the contract, each kept or broken by the real program: a file per endpoint and per promise.
+//! Integration tests against the real binary: a file per endpoint and per promise of the contract.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod support;
@@ -59,7 +59,13 @@ mod secrets;
 
 mod proxy_http;
 
-mod proxy_websocket;
+mod websocket_tokens;
+
+mod websocket_handshake;
+
+mod websocket_relay;
+
+mod websocket_revocation;
 
 mod identity_headers;
 

@@ -21,7 +21,7 @@ fn add(desk: &Gateway, text: &str) {
 
 async fn until_status(desk: &Gateway, target: &str, status: u16) {
     eventually(&format!("{status} for {target}"), || async {
-        (desk.anyone().get(target).await.status == status).then_some(())
+        (desk.anonymous().get(target).await.status == status).then_some(())
     })
     .await;
 }
@@ -31,21 +31,21 @@ async fn until_metric(desk: &Gateway, name: &str, value: f64) {
 }
 
 #[tokio::test]
-async fn a_new_rule_works_after_a_reload() {
+async fn reload_adds_a_rule() {
     let desk = Gateway::start().await;
     let before = desk.metric("deskgate_rules_loaded", &[]).await;
-    desk.anyone().get("/new/x").await.expect_code(1404);
+    desk.anonymous().get("/new/x").await.expect_code(1404);
     add(&desk, NEW_RULE);
     until_status(&desk, "/new/x", 200).await;
     assert_eq!(desk.metric("deskgate_rules_loaded", &[]).await, before + 1.0);
     assert_eq!(desk.metric("deskgate_config_reload_success", &[]).await, 1.0);
-    desk.anyone().get("/public/x").await.expect_status(200);
+    desk.anonymous().get("/public/x").await.expect_status(200);
 }
 
 #[tokio::test]
-async fn a_rule_that_is_taken_away_no_longer_works() {
+async fn reload_removes_a_rule() {
     let desk = Gateway::setup().more_rules(NEW_RULE).start().await;
-    desk.anyone().get("/new/x").await.expect_status(200);
+    desk.anonymous().get("/new/x").await.expect_status(200);
     let file = desk.rules_file();
     let text = std::fs::read_to_string(&file).expect("the rules").replace(NEW_RULE, "");
     std::fs::write(&file, text).expect("new rules");
@@ -54,21 +54,21 @@ async fn a_rule_that_is_taken_away_no_longer_works() {
 }
 
 #[tokio::test]
-async fn a_rule_that_became_stricter_is_stricter_at_once() {
+async fn reload_applies_a_stricter_rule() {
     let desk = Gateway::setup().more_rules(NEW_RULE).start().await;
-    let alice = desk.sign_in("u1001").await;
-    alice.get("/new/x").await.expect_status(200);
+    let xiaoming = desk.sign_in("u1001").await;
+    xiaoming.get("/new/x").await.expect_status(200);
     let file = desk.rules_file();
     let stricter = NEW_RULE.replace("public = true", "roles = [\"admin\"]");
     let text = std::fs::read_to_string(&file).expect("the rules").replace(NEW_RULE, &stricter);
     std::fs::write(&file, text).expect("new rules");
     desk.signal("HUP");
     until_status(&desk, "/new/x", 401).await;
-    alice.get("/new/x").await.expect_code(1003);
+    xiaoming.get("/new/x").await.expect_code(1003);
 }
 
 #[tokio::test]
-async fn rules_may_come_in_a_new_file() {
+async fn reload_reads_a_new_rule_file() {
     let desk = Gateway::start().await;
     std::fs::write(desk.rules_file().with_file_name("another.toml"), NEW_RULE).expect("a second file");
     desk.signal("HUP");
@@ -76,7 +76,7 @@ async fn rules_may_come_in_a_new_file() {
 }
 
 #[tokio::test]
-async fn a_bad_file_changes_nothing_and_says_why() {
+async fn reload_with_an_invalid_file_keeps_the_old_rules() {
     for (case, text) in [
         ("no TOML", "\n[[rule]\nname = \n"),
         (
@@ -97,9 +97,9 @@ async fn a_bad_file_changes_nothing_and_says_why() {
         let good = std::fs::read_to_string(desk.rules_file()).expect("the rules");
         add(&desk, &format!("{NEW_RULE}{text}"));
         until_metric(&desk, "deskgate_config_reload_success", 0.0).await;
-        desk.logged(&["test.toml"]).await;
-        desk.anyone().get("/new/x").await.expect_code(1404);
-        desk.anyone().get("/public/x").await.expect_status(200);
+        desk.wait_for_log(&["test.toml"]).await;
+        desk.anonymous().get("/new/x").await.expect_code(1404);
+        desk.anonymous().get("/public/x").await.expect_status(200);
         desk.sign_in("u1001").await.get("/api/desk/x").await.expect_status(200);
         assert_eq!(desk.metric("deskgate_rules_loaded", &[]).await, rules, "{case}");
 
@@ -111,17 +111,17 @@ async fn a_bad_file_changes_nothing_and_says_why() {
 }
 
 #[tokio::test]
-async fn no_request_fails_during_a_reload() {
+async fn reload_fails_no_request() {
     let desk = Gateway::start().await;
-    let alice = desk.sign_in("u1001").await;
-    let mut socket = alice.websocket("/ws/employee").await;
+    let xiaoming = desk.sign_in("u1001").await;
+    let mut socket = xiaoming.websocket("/ws/employee").await;
     let (over, served) = (AtomicBool::new(false), AtomicUsize::new(0));
     let load = async |number: usize| {
         while !over.load(Ordering::SeqCst) {
             match number % 3 {
-                0 => drop(alice.get("/api/desk/x").await.expect_status(200)),
-                1 => drop(desk.anyone().get("/public/x").await.expect_status(200)),
-                _ => drop(alice.get("/api/admin-desk/x").await.expect_code(1003)),
+                0 => drop(xiaoming.get("/api/desk/x").await.expect_status(200)),
+                1 => drop(desk.anonymous().get("/public/x").await.expect_status(200)),
+                _ => drop(xiaoming.get("/api/admin-desk/x").await.expect_code(1003)),
             }
             served.fetch_add(1, Ordering::SeqCst);
         }
@@ -148,7 +148,7 @@ async fn no_request_fails_during_a_reload() {
 }
 
 #[tokio::test]
-async fn sessions_live_through_a_reload() {
+async fn sessions_survive_a_reload() {
     let desk = Gateway::start().await;
     let (stays, goes) = (desk.sign_in("u1001").await, desk.sign_in("u1001").await);
     goes.post("/api/auth/logout").await.expect_code(0);
@@ -159,7 +159,7 @@ async fn sessions_live_through_a_reload() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_taken_away_ends_its_tokens_unless_it_is_the_last() {
+async fn reload_ends_tokens_of_a_removed_key() {
     let mut desk = Gateway::with("[token]\nalgorithm = \"ES256\"").await;
     let (known, unused) = (desk.sign_in("u1001").await, desk.sign_in("u1001").await);
     let config = std::fs::read_to_string(desk.config_file()).expect("the configuration");
@@ -174,7 +174,7 @@ async fn a_key_that_is_taken_away_ends_its_tokens_unless_it_is_the_last() {
     assert_eq!((&old["alg"], &new["alg"]), (&json!("ES256"), &json!("EdDSA")));
     let file =
         |header: &Value| desk.data_dir().join("keys").join(format!("{}.pem", header["kid"].as_str().expect("a kid")));
-    let shown = async || desk.anyone().get("/.well-known/jwks.json").await.expect_status(200).json();
+    let shown = async || desk.anonymous().get("/.well-known/jwks.json").await.expect_status(200).json();
 
     std::fs::remove_file(file(&old)).expect("the old key's file");
     desk.signal("HUP");
