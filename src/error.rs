@@ -414,6 +414,32 @@ pub enum Code {
 }
 
 impl Code {
+    /// Every code, in the order of their numbers.
+    pub const ALL: [Code; 22] = [
+        Code::Unauthenticated,
+        Code::Forbidden,
+        Code::Unexpected,
+        Code::PasswordWrong,
+        Code::PasswordNotSet,
+        Code::OldPasswordMissing,
+        Code::OldPasswordWrong,
+        Code::StepUpRequired,
+        Code::OtpWrong,
+        Code::BadRequest,
+        Code::NotFound,
+        Code::MethodNotAllowed,
+        Code::RequestTimeout,
+        Code::BodyTooLarge,
+        Code::TargetTooLong,
+        Code::UnsupportedMediaType,
+        Code::WebSocketVersion,
+        Code::RateLimited,
+        Code::HeadTooLarge,
+        Code::UpstreamFailed,
+        Code::Unavailable,
+        Code::UpstreamTimeout,
+    ];
+
     /// The number that clients see.
     pub fn number(self) -> u16 {
         self as u16
