@@ -125,7 +125,7 @@ fn every_lesson_names_a_row_a_test_or_a_reason() {
             part.strip_prefix("attack ").is_some_and(|number| within(number, ATTACKS))
                 || part.strip_prefix("fault ").is_some_and(|number| within(number, FAULTS))
         };
-        if rows.is_empty() || !rows.iter().all(|part| is_row(part)) {
+        if rows.is_empty() || !rows.iter().all(is_row) {
             faults.extend(cell_faults(held_by).into_iter().map(|fault| format!("{source}: {fault}")));
         }
     }

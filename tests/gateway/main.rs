@@ -45,6 +45,10 @@ mod operate;
 
 mod people;
 
+mod people_devices;
+
+mod people_recovery;
+
 mod keys;
 
 mod envelope;
@@ -53,11 +57,19 @@ mod description;
 
 mod tokens;
 
+mod token_claims;
+
+mod token_sources;
+
 mod crash;
 
 mod secrets;
 
 mod proxy_http;
+
+mod proxy_connections;
+
+mod proxy_headers;
 
 mod websocket_tokens;
 

@@ -1,21 +1,21 @@
-//! Rows 76–81 of the hardening page: what was matched is what is forwarded, and nothing else decides.
+//! Request paths: the matched path is the forwarded path (attacks 76 to 81 of `docs/threats.md`).
 
 use crate::support::*;
 
-/// A secret place inside a public one, so that a path read in two ways would show.
+/// A protected path inside a public one, to detect paths that are read in two ways.
 const INNER_RULE: &str = r#"
 [[rule]]
-name = "a closed room in an open house"
+name = "protected path inside a public one"
 path = "/public/closed/{*rest}"
 upstream = "helpdesk"
 roles = ["admin"]
 "#;
 
-async fn house() -> Gateway {
+async fn desk_with_inner_rule() -> Gateway {
     Gateway::setup().more_rules(INNER_RULE).start().await
 }
 
-/// GET of a target that need not be text.
+/// GET of a target that need not be valid UTF-8.
 async fn get(desk: &Gateway, target: &[u8]) -> Option<Response> {
     let mut bytes = b"GET ".to_vec();
     bytes.extend_from_slice(target);
@@ -25,14 +25,14 @@ async fn get(desk: &Gateway, target: &[u8]) -> Option<Response> {
 
 #[tokio::test]
 async fn ambiguous_paths_are_refused() {
-    let desk = house().await;
+    let desk = desk_with_inner_rule().await;
     let administrator = desk.sign_in("m5001").await;
     let table: &[(&str, &[u8])] = &[
         ("dots", b"/public/../api/admin-desk/x"),
         ("dots at the end", b"/public/.."),
         ("dots that stay inside", b"/public/a/../b"),
-        ("dots into our own", b"/public/../api/auth/me"),
-        ("dots out of our own", b"/api/auth/../admin"),
+        ("dots into a gateway endpoint", b"/public/../api/auth/me"),
+        ("dots out of a gateway endpoint", b"/api/auth/../admin"),
         ("encoded dots", b"/public/%2e%2e/api/admin-desk/x"),
         ("encoded dots, upper case", b"/public/%2E%2E/api/admin-desk/x"),
         ("half encoded dots", b"/public/.%2e/x"),
@@ -57,22 +57,22 @@ async fn ambiguous_paths_are_refused() {
         ("an overlong slash", b"/public/a%c0%afb"),
         ("a surrogate", b"/public/%ed%a0%80"),
         ("raw bytes that are no UTF-8", b"/public/\xff\xfe"),
-        ("no hexadecimal", b"/public/%zz"),
-        ("half an escape", b"/public/%4"),
+        ("invalid hexadecimal", b"/public/%zz"),
+        ("incomplete escape", b"/public/%4"),
         ("a lone percent sign", b"/public/%"),
         ("a percent sign in the middle", b"/public/100%/x"),
-        ("IIS's own escape", b"/public/%u002e%u002e/x"),
+        ("IIS %u escape", b"/public/%u002e%u002e/x"),
         ("a tab", b"/public/a\tb"),
     ];
     for (case, target) in table {
-        let response = get(&desk, target).await.unwrap_or_else(|| panic!("{case}: closed without a word"));
+        let response = get(&desk, target).await.unwrap_or_else(|| panic!("{case}: closed without a response"));
         assert_eq!(response.status, 400, "{case}: {}", response.describe());
         response.expect_code(1400);
     }
     for (case, target) in table {
         if let Ok(target) = std::str::from_utf8(target) {
             let response = administrator.get(target).await;
-            assert_eq!(response.code(), 1400, "{case}, with a token that opens everything");
+            assert_eq!(response.code(), 1400, "{case}, with an administrator's token");
         }
     }
     assert!(desk.upstream.requests().is_empty(), "{:#?}", desk.upstream.requests());
@@ -80,8 +80,8 @@ async fn ambiguous_paths_are_refused() {
 
 #[tokio::test]
 async fn space_in_the_target_is_refused() {
-    // RFC 9112, 3.2: such a line may be made to pass filters; to correct it and go on is what it is made for.
-    let desk = house().await;
+    // RFC 9112, 3.2: correcting such a request line helps attackers to bypass filters.
+    let desk = desk_with_inner_rule().await;
     for target in ["/public/a b", "/public/x y HTTP/1.1", "/public/x?a b"] {
         let response = get(&desk, target.as_bytes()).await.expect("a response");
         assert_eq!(response.status, 400, "{target}: {}", response.describe());
@@ -92,7 +92,7 @@ async fn space_in_the_target_is_refused() {
 
 #[tokio::test]
 async fn path_checks_apply_to_upgrades_and_all_methods() {
-    let desk = house().await;
+    let desk = desk_with_inner_rule().await;
     let alice = desk.sign_in("a2001").await;
     for target in ["/ws/../ws/agent", "/ws//agent", "/ws/%2e%2e/ws/agent", "/ws%2fagent", "/ws/agent%00"] {
         alice.handshake(target).open().await.err().expect("a refusal").expect_code(1400);
@@ -105,7 +105,7 @@ async fn path_checks_apply_to_upgrades_and_all_methods() {
 
 #[tokio::test]
 async fn no_path_spelling_bypasses_a_rule() {
-    let desk = house().await;
+    let desk = desk_with_inner_rule().await;
     let xiaoming = desk.sign_in("u1001").await;
     for target in [
         "/public/closed/x",
@@ -130,7 +130,7 @@ async fn no_path_spelling_bypasses_a_rule() {
             desk.upstream.clear_requests();
             let response = person.get(target).await;
             if response.status == 200 {
-                // Only a path that nobody can take for the closed one may pass, and only as it was written.
+                // Only a path that no upstream can read as the protected one may pass, and only unchanged.
                 let seen = desk.upstream.only_request();
                 assert_eq!(seen.target, target);
                 let path = target.split(['?', '#']).next().unwrap_or_default();
@@ -150,7 +150,7 @@ async fn no_path_spelling_bypasses_a_rule() {
 
 #[tokio::test]
 async fn query_and_fragment_do_not_affect_rule_matching() {
-    let desk = house().await;
+    let desk = desk_with_inner_rule().await;
     let xiaoming = desk.sign_in("u1001").await;
     for query in
         ["x=/api/admin-desk/x", "/../api/admin-desk/x", "path=..%2f..%2fapi%2fadmin-desk", "a=b#c", "%zz", "%00"]
@@ -159,7 +159,7 @@ async fn query_and_fragment_do_not_affect_rule_matching() {
         desk.upstream.clear_requests();
         let response = desk.anonymous().get(&target).await;
         match response.status {
-            // A fragment is no part of a request; without it the target is the same.
+            // A fragment is not part of a request target; the rest is forwarded unchanged.
             200 => assert_eq!(desk.upstream.only_request().target, target.split('#').next().unwrap_or_default()),
             _ => {
                 response.expect_code(1400);
@@ -180,7 +180,7 @@ async fn query_and_fragment_do_not_affect_rule_matching() {
 
 #[tokio::test]
 async fn equivalent_percent_encodings_match_the_same_rule() {
-    let desk = house().await;
+    let desk = desk_with_inner_rule().await;
     for target in
         ["/public/caf%C3%A9", "/public/%E6%9E%97%E5%B0%8F%E9%9B%A8", "/public/a%20b", "/public/a%3Fb", "/public/a%23b"]
     {
@@ -188,7 +188,7 @@ async fn equivalent_percent_encodings_match_the_same_rule() {
         desk.anonymous().get(target).await.expect_status(200);
         assert_eq!(desk.upstream.only_request().target, target);
     }
-    // Twice encoded: once decoded it is a harmless name. It may be refused, but never be decoded on the way.
+    // Encoded twice: may be refused, but must not be decoded before forwarding.
     for target in ["/public/%252e%252e/x", "/public/a%252fb", "/public/%25", "/public/a%2500"] {
         desk.upstream.clear_requests();
         let response = desk.anonymous().get(target).await;
@@ -203,7 +203,7 @@ async fn equivalent_percent_encodings_match_the_same_rule() {
 
 #[tokio::test]
 async fn path_match_is_case_sensitive_and_complete() {
-    let desk = house().await;
+    let desk = desk_with_inner_rule().await;
     let administrator = desk.sign_in("m5001").await;
     for target in
         ["/PUBLIC/x", "/Public/x", "/public", "/publicx", "/publi", "/api/desk", "/ws/employee/", "/ws/employee/x"]
@@ -215,13 +215,13 @@ async fn path_match_is_case_sensitive_and_complete() {
 
 #[tokio::test]
 async fn absolute_target_must_name_the_gateways_host() {
-    let desk = house().await;
+    let desk = desk_with_inner_rule().await;
     let address = desk.address();
     for (case, target, host) in [
-        ("our own", format!("http://{address}/public/x"), address.to_string()),
+        ("the gateway's host", format!("http://{address}/public/x"), address.to_string()),
         ("another host", "http://evil.example/public/x".to_owned(), address.to_string()),
-        ("another host on both", "http://evil.example/public/x".to_owned(), "evil.example".to_owned()),
-        ("our own, another Host", format!("http://{address}/public/x"), "evil.example".to_owned()),
+        ("another host in target and Host", "http://evil.example/public/x".to_owned(), "evil.example".to_owned()),
+        ("the gateway's host, another Host header", format!("http://{address}/public/x"), "evil.example".to_owned()),
         ("another scheme", format!("ftp://{address}/public/x"), address.to_string()),
         ("user information", format!("http://a@{address}/public/x"), address.to_string()),
     ] {
@@ -234,14 +234,17 @@ async fn absolute_target_must_name_the_gateways_host() {
                 assert_eq!(seen.target, "/public/x", "{case}");
                 let forwarded = seen.header("x-forwarded-host").unwrap_or_default().to_owned();
                 assert!(case != "another host" || !forwarded.contains("evil"), "{case}: {forwarded}");
-                assert!(case != "our own, another Host" || !forwarded.contains("evil"), "{case}: {forwarded}");
+                assert!(
+                    case != "the gateway's host, another Host header" || !forwarded.contains("evil"),
+                    "{case}: {forwarded}"
+                );
             }
             _ => {
                 response.expect_code(1400);
                 assert!(desk.upstream.requests().is_empty(), "{case}");
             }
         }
-        // The path inside an absolute target is judged like any other.
+        // The path of an absolute target follows the same rules.
         let closed = target.replace("/public/", "/public/closed/");
         desk.upstream.clear_requests();
         let bytes = format!("GET {closed} HTTP/1.1\r\nHost: {host}\r\n\r\n");
@@ -253,16 +256,16 @@ async fn absolute_target_must_name_the_gateways_host() {
 
 #[tokio::test]
 async fn invalid_host_headers_are_refused() {
-    let desk = house().await;
+    let desk = desk_with_inner_rule().await;
     let address = desk.address();
     for (case, host) in [
         ("user information", format!("a@{address}")),
         ("a path", format!("{address}/public")),
         ("a space", format!("{address} evil.example")),
         ("a list", format!("{address}, evil.example")),
-        ("a port that is a word", "127.0.0.1:http".to_owned()),
-        ("a port below nought", "127.0.0.1:-1".to_owned()),
-        ("a port beyond the last", "127.0.0.1:99999".to_owned()),
+        ("a port that is not a number", "127.0.0.1:http".to_owned()),
+        ("a negative port", "127.0.0.1:-1".to_owned()),
+        ("a port above 65535", "127.0.0.1:99999".to_owned()),
         ("half a bracket", "[::1".to_owned()),
         ("markup", "<script>".to_owned()),
     ] {
@@ -276,7 +279,7 @@ async fn invalid_host_headers_are_refused() {
 
 #[tokio::test]
 async fn health_checker_user_agents_get_no_bypass() {
-    let desk = house().await;
+    let desk = desk_with_inner_rule().await;
     for agent in ["GoogleHC/1.0", "kube-probe/1.30", "ELB-HealthChecker/2.0", "Envoy/HC", "Consul Health Check"] {
         desk.anonymous().with_header("User-Agent", agent).get("/api/desk/x").await.expect_bare_challenge();
     }
@@ -285,7 +288,7 @@ async fn health_checker_user_agents_get_no_bypass() {
 
 #[tokio::test]
 async fn trace_connect_and_unknown_methods_are_refused() {
-    let desk = house().await;
+    let desk = desk_with_inner_rule().await;
     let administrator = desk.sign_in("m5001").await;
     let address = desk.address();
     for line in [
@@ -311,7 +314,7 @@ async fn trace_connect_and_unknown_methods_are_refused() {
 
 #[tokio::test]
 async fn method_not_allowed_lists_the_allowed_methods() {
-    let desk = house().await;
+    let desk = desk_with_inner_rule().await;
     let every = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
     for (path, code, allow) in [
         ("/api/auth/me", 1405, Some("GET, HEAD")),
@@ -334,7 +337,7 @@ async fn method_not_allowed_lists_the_allowed_methods() {
 
 #[tokio::test]
 async fn override_headers_change_neither_method_nor_path() {
-    let desk = house().await;
+    let desk = desk_with_inner_rule().await;
     let xiaoming = desk.sign_in("u1001").await;
     for name in ["X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"] {
         xiaoming.send("POST", "/api/read-only/x", &[(name, "GET")], b"").await.expect_code(1405);
@@ -357,7 +360,7 @@ async fn override_headers_change_neither_method_nor_path() {
 
 #[tokio::test]
 async fn operator_endpoints_are_not_public() {
-    let desk = house().await;
+    let desk = desk_with_inner_rule().await;
     for target in ["/metrics", "/metrics/", "/api/metrics", "/debug/pprof", "/admin"] {
         desk.anonymous().get(target).await.expect_code(1404);
     }
@@ -366,7 +369,7 @@ async fn operator_endpoints_are_not_public() {
     for target in ["/api/dev/users", "/api/dev/health"] {
         real.anonymous().get(target).await.expect_code(1003);
     }
-    // An encoded letter is the same endpoint or none, but no way around its rule.
+    // An encoded letter must not bypass the rule of the endpoint.
     let response = real.anonymous().get("/api/dev/%75sers").await;
     assert!(matches!(response.status, 400 | 403 | 404), "{}", response.describe());
 }
@@ -381,7 +384,7 @@ upstream = "helpdesk"
 public = true
 "#;
     match Gateway::setup().more_rules(over).try_start().await {
-        // To refuse the rule is as good as never to use it there.
+        // Refusing to start with such a rule is also correct.
         Err(_) => {}
         Ok(desk) => {
             desk.anonymous().get("/api/auth/me").await.expect_bare_challenge();

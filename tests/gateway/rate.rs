@@ -1,4 +1,4 @@
-//! Rates: sliding, told truthfully, and bounded in memory whatever keys are invented.
+//! Rate limits: sliding windows, accurate Retry-After, keys by trusted address and account.
 
 use crate::support::*;
 
@@ -8,7 +8,7 @@ fn rule(name: &str, rate: &str) -> String {
     )
 }
 
-/// How many of so many requests at once are let through, and the first refusal.
+/// Sends `count` requests; returns the number admitted and the first refusal.
 async fn admitted(client: &Client, target: &str, count: usize, headers: &[(&str, &str)]) -> (usize, Option<Response>) {
     let mut passed = 0;
     let mut refused = None;
@@ -34,7 +34,7 @@ async fn requests_over_the_rate_are_1429_with_retry_after() {
     assert!((50..=61).contains(&wait), "{wait}");
     assert_eq!(refused.header("ratelimit-policy"), Some("\"address\";q=20;w=60"));
     assert_eq!(refused.header("ratelimit"), Some(format!("\"address\";r=0;t={wait}").as_str()));
-    assert_eq!(desk.upstream.requests().len(), 20, "what is refused reaches no upstream");
+    assert_eq!(desk.upstream.requests().len(), 20, "refused requests reach no upstream");
     let rate = |verdict| desk.metric("deskgate_rate_total", verdict);
     assert_eq!(rate(&["rule=\"minute\"", "verdict=\"allow\""]).await, 20.0);
     assert_eq!(rate(&["rule=\"minute\"", "verdict=\"deny\""]).await, 10.0);
@@ -49,12 +49,14 @@ async fn retry_after_is_accurate() {
     assert_eq!(passed, 3);
     let wait: u64 = refused.expect("a refusal").header("retry-after").expect("it").parse().expect("seconds");
     assert!((1..=2).contains(&wait), "{wait}");
-    // Refusals cost nothing, so asking again and again changes nothing.
-    let told = std::time::Instant::now();
-    eventually("a free place", || async { (desk.anonymous().get("/rate/short").await.status == 200).then_some(()) })
-        .await;
-    let took = told.elapsed().as_secs_f64();
-    assert!(took <= wait as f64 + 0.5, "{took} s instead of {wait}");
+    // Refused requests are not charged, so polling does not extend the wait.
+    let start = std::time::Instant::now();
+    eventually("an admitted request", || async {
+        (desk.anonymous().get("/rate/short").await.status == 200).then_some(())
+    })
+    .await;
+    let took = start.elapsed().as_secs_f64();
+    assert!(took <= wait as f64 + 0.5, "waited {took} s instead of {wait} s");
 }
 
 #[tokio::test]
@@ -67,7 +69,7 @@ async fn rates_count_per_key() {
     ]
     .concat();
     let desk = Gateway::setup().more_rules(&rules).start().await;
-    // Twice the same person, somebody else in the same role, somebody in another.
+    // The same employee twice, another employee with the same role, and one with another role.
     let (one, again) = (desk.sign_in("a2001").await, desk.sign_in("a2001").await);
     let admin = desk.sign_in("m5001").await;
     let other = desk.sign_in("m5001").await;
@@ -108,7 +110,7 @@ async fn rate_key_is_the_trusted_address_or_ipv6_prefix() {
         let from = format!("203.0.113.{number}");
         passed += admitted(&strict.anonymous(), "/rate/address", 1, &[("X-Forwarded-For", &from)]).await.0;
     }
-    assert_eq!(passed, 2, "a rotating X-Forwarded-For of a stranger is one address");
+    assert_eq!(passed, 2, "X-Forwarded-For of an untrusted peer is ignored");
 }
 
 #[tokio::test]
@@ -120,9 +122,13 @@ async fn refused_requests_charge_no_rate() {
     assert_eq!(
         admitted(&desk.anonymous(), "/rate/two", 10, &from("203.0.113.2")).await.0,
         2,
-        "refusals used nothing up"
+        "refused requests were charged"
     );
-    assert_eq!(admitted(&desk.anonymous(), "/rate/two", 1, &from("203.0.113.3")).await.0, 0, "four are four");
+    assert_eq!(
+        admitted(&desk.anonymous(), "/rate/two", 1, &from("203.0.113.3")).await.0,
+        0,
+        "the fourth request is admitted"
+    );
 }
 
 #[tokio::test]
@@ -163,11 +169,11 @@ async fn sign_in_endpoints_have_default_rates() {
             None
         }
     };
-    let (passed, refused) = many("/api/auth/qrcode", 2000).await.expect("a limit on QR codes");
+    let (passed, refused) = many("/api/auth/qrcode", 2000).await.expect("a default rate for QR codes");
     assert!((30..2000).contains(&passed), "{passed}");
     refused.expect_code(1429);
-    let (passed, _) = many("/api/auth/scan/status?ticket=x", 5000).await.expect("a limit on polls");
-    assert!(passed >= 100, "{passed}: people behind one address poll together");
+    let (passed, _) = many("/api/auth/scan/status?ticket=x", 5000).await.expect("a default rate for polls");
+    assert!(passed >= 100, "{passed} polls admitted: clients behind one address share the rate");
 }
 
 #[tokio::test]
@@ -215,7 +221,7 @@ async fn agent_and_otp_endpoints_have_default_rates() {
                 break response;
             }
             passed += 1;
-            assert!(passed <= most, "{target} has no limit");
+            assert!(passed <= most, "{target} has no default rate");
         };
         assert!(refused.header("ratelimit-policy").is_some(), "a rate, not a lock: {}", refused.describe());
         assert_eq!(passed, most, "{target}");

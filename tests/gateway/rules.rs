@@ -1,4 +1,4 @@
-//! Section 6: every decision is declared in files, tested in files and explained on demand.
+//! Authorization rules: matrix, networks, conditions, step-up, shadow mode, cases, `explain`.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use sqlx::Connection as _;
 
 use crate::support::*;
 
-/// Rules that use every key, over the path prefix `/r/`.
+/// Rules that use every key, below `/r/`.
 const RULES: &str = r#"
 [matrix.user]
 conversations = { read = "own" }
@@ -113,7 +113,7 @@ async fn matrix_grants_access_and_its_scope_goes_upstream() {
     desk.sign_in("a2001").await.get("/r/network").await;
     let xiaoming = desk.sign_in("u1001").await;
     xiaoming.send("GET", "/api/desk/x", &[("X-Deskgate-Scope", "all")], b"").await.expect_status(200);
-    assert_eq!(desk.upstream.last_request().header("x-deskgate-scope"), None, "no matrix, no scope");
+    assert_eq!(desk.upstream.last_request().header("x-deskgate-scope"), None, "a rule without a matrix sends no scope");
 }
 
 #[tokio::test]
@@ -257,7 +257,7 @@ async fn explain_shows_every_condition() {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
         assert!(text.contains(outcome) && text.contains(response), "{args:?}: {outcome} / {response} in\n{text}");
-        assert!(!text.contains('\u{1b}'), "colour only on a terminal");
+        assert!(!text.contains('\u{1b}'), "colour codes outside a terminal");
     }
 }
 
@@ -312,7 +312,7 @@ async fn websockets_per_employee_are_limited() {
     assert!(refused.header("retry-after").is_some(), "{}", refused.describe());
     let alice = desk.sign_in("a2001").await.websocket("/r/socket").await;
     drop(first);
-    eventually("a free place", || async { xiaoming.handshake("/r/socket").open().await.ok().map(drop) }).await;
+    eventually("a free WebSocket slot", || async { xiaoming.handshake("/r/socket").open().await.ok().map(drop) }).await;
     drop((second, alice));
 }
 
@@ -320,7 +320,7 @@ async fn websockets_per_employee_are_limited() {
 async fn reload_closes_websockets_that_the_rules_no_longer_allow() {
     let desk = desk().await;
     let mut agents = desk.sign_in("a2001").await.websocket("/r/agents").await;
-    let mut anybody = desk.sign_in("a2001").await.websocket("/ws/employee").await;
+    let mut unrestricted = desk.sign_in("a2001").await.websocket("/ws/employee").await;
     let file = desk.rules_file();
     let text = std::fs::read_to_string(&file).expect("the rules");
     let stricter = text.replace(
@@ -331,7 +331,7 @@ async fn reload_closes_websockets_that_the_rules_no_longer_allow() {
     std::fs::write(&file, stricter).expect("stricter rules");
     desk.signal("HUP");
     assert_eq!(agents.close_code_within(TEST_TIMEOUT).await, Some(4403));
-    anybody.echo("still here").await;
+    unrestricted.echo("still here").await;
 }
 
 #[tokio::test]
@@ -359,7 +359,9 @@ async fn reload_under_load_fails_no_request() {
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
     };
-    tokio::time::timeout(Duration::from_secs(60), async { tokio::join!(load, reloads) }).await.expect("in time");
+    tokio::time::timeout(Duration::from_secs(60), async { tokio::join!(load, reloads) })
+        .await
+        .expect("the rules in time");
     assert!(answered.load(std::sync::atomic::Ordering::Relaxed) > 20);
 }
 
@@ -375,7 +377,7 @@ async fn shadow_rule_does_not_limit_websockets() {
     assert_eq!(desk.metric("deskgate_shadow_total", &["rule=\"few sockets\"", "verdict=\"deny\""]).await, 1.0);
 }
 
-/// Its assertion would name the person to upstreams, which cannot see that half of the proof is missing.
+/// An assertion would identify the employee to upstreams, which cannot see that the second factor is missing.
 #[tokio::test]
 async fn half_authenticated_token_is_anonymous_on_public_rules() {
     let mut desk = desk().await;
@@ -389,13 +391,14 @@ async fn half_authenticated_token_is_anonymous_on_public_rules() {
         desk.upstream.clear_requests();
         xiaoming.get(path).await.expect_status(status);
         for seen in desk.upstream.requests() {
-            let told: Vec<_> = seen.headers.iter().filter(|(name, _)| name.starts_with("x-deskgate")).collect();
-            assert!(told.is_empty(), "{path}: {told:?}");
+            let identity_headers: Vec<_> =
+                seen.headers.iter().filter(|(name, _)| name.starts_with("x-deskgate")).collect();
+            assert!(identity_headers.is_empty(), "{path}: {identity_headers:?}");
         }
     }
 }
 
-/// Changes the embedded store while no gateway runs.
+/// Changes the embedded store of a stopped gateway.
 async fn edit(desk: &Gateway, sql: &str) {
     let file = desk.data_dir().join("state.db");
     let mut database = sqlx::SqliteConnection::connect(&format!("sqlite:{}", file.display())).await.expect("open");

@@ -1,13 +1,13 @@
-//! Rows 91 and 92 of the hardening table: no token, ticket, code or cookie in anything that is written down,
-//! and nothing that a caller says can forge a line.
+//! Logs, metrics and files contain no secrets, and clients cannot forge log lines (attacks 91 and 92 of
+//! `docs/threats.md`).
 
 use crate::support::*;
 
-/// Every secret that one life of a gateway gives out, gathered while it is used in every place.
-async fn live(desk: &Gateway) -> Vec<(String, String)> {
+/// Runs every sign-in flow and returns the secrets that the gateway issued.
+async fn collect_secrets(desk: &Gateway) -> Vec<(String, String)> {
     let mut secrets: Vec<(String, String)> = Vec::new();
     let mut keep = |what: &str, value: &str| {
-        // Short values would be found by accident.
+        // Short values would match by accident.
         if value.len() >= 16 {
             secrets.push((what.to_owned(), value.to_owned()));
         }
@@ -59,7 +59,7 @@ async fn live(desk: &Gateway) -> Vec<(String, String)> {
         person.get("/public/x").await.expect_status(200);
         person.get("/api/auth/me").await.expect_code(0);
         person.post_json("/api/auth/verify", &json!({ "token": token })).await.expect_code(0);
-        // In places where it does not belong.
+        // Tokens in places that must not accept them.
         anonymous.get(&format!("/api/desk/x?token={token}")).await;
         anonymous.get(&format!("/nowhere/x?token={token}")).await;
         anonymous.get(&format!("/api/auth/scan/status?ticket={token}")).await;
@@ -81,15 +81,15 @@ async fn live(desk: &Gateway) -> Vec<(String, String)> {
 #[tokio::test]
 async fn secrets_are_absent_from_logs_and_metrics() {
     let mut desk = Gateway::with("[log]\nlevel = \"debug\"").await;
-    let secrets = live(&desk).await;
+    let secrets = collect_secrets(&desk).await;
     for kind in ["token", "ticket", "code", "confirm field", "phone's cookie", "flow cookie", "proof cookie"] {
-        assert!(secrets.iter().any(|(what, _)| what == kind), "no {kind} to look for");
+        assert!(secrets.iter().any(|(what, _)| what == kind), "no {kind} was collected");
     }
     let metrics = desk.metrics().await;
     let listed = desk.command(&["session", "list", "--json"]).await;
     desk.terminate().await;
     let logs = desk.logs();
-    assert!(logs.lines().count() > 50, "there is something to search");
+    assert!(logs.lines().count() > 50, "the logs are empty");
 
     for (what, secret) in &secrets {
         let line = logs.lines().find(|line| line.contains(secret.as_str()));
@@ -120,7 +120,7 @@ async fn tokens_are_not_sent_upstream() {
     for secret in [token, signature] {
         assert!(!received.contains(secret), "the upstream saw it:\n{received}");
     }
-    assert_eq!(desk.upstream.requests().len(), 7, "all of them got through");
+    assert_eq!(desk.upstream.requests().len(), 7, "not every request was forwarded");
 }
 
 #[tokio::test]
@@ -152,7 +152,7 @@ async fn store_keeps_only_token_hashes() {
             }
         }
     }
-    assert!(files > 1, "there is something to search");
+    assert!(files > 1, "the logs are empty");
 }
 
 #[cfg(unix)]
@@ -175,7 +175,7 @@ async fn private_key_files_are_owner_only() {
 #[tokio::test]
 async fn data_files_are_owner_only() {
     use std::os::unix::fs::PermissionsExt;
-    // Others may look into this folder: only the files' own modes keep them out.
+    // The folder is world-readable: only the modes of the files protect them.
     let elsewhere = tempfile::tempdir().expect("a temporary folder");
     std::fs::set_permissions(elsewhere.path(), std::fs::Permissions::from_mode(0o755)).expect("a mode");
     let database = elsewhere.path().join("dir.db");
@@ -195,7 +195,7 @@ async fn data_files_are_owner_only() {
     }
 }
 
-/// What a caller may try to write into the log.
+/// Hostile values for the log.
 const HOSTILE: &[&str] = &[
     "\"}{\"level\":\"ERROR\",\"message\":\"forged\"}",
     "\\\"}\\n{\"message\":\"forged\"}",
@@ -204,7 +204,7 @@ const HOSTILE: &[&str] = &[
     "forged\u{85}line\u{2028}line",
 ];
 
-async fn say_hostile_things(desk: &Gateway) {
+async fn send_hostile_requests(desk: &Gateway) {
     let xiaoming = desk.sign_in("u1001").await;
     for text in HOSTILE {
         xiaoming.with_header("User-Agent", text).get("/api/desk/x").await;
@@ -227,7 +227,7 @@ async fn say_hostile_things(desk: &Gateway) {
 #[tokio::test]
 async fn hostile_input_stays_within_one_json_log_line() {
     let mut desk = Gateway::with("[bind]\nproof = \"none\"\n[log]\nlevel = \"debug\"").await;
-    say_hostile_things(&desk).await;
+    send_hostile_requests(&desk).await;
     desk.terminate().await;
     let logs = desk.logs();
     assert!(logs.lines().count() > 20);
@@ -242,7 +242,7 @@ async fn hostile_input_stays_within_one_json_log_line() {
 #[tokio::test]
 async fn text_log_escapes_control_characters() {
     let mut desk = Gateway::with("[bind]\nproof = \"none\"\n[log]\nformat = \"human\"").await;
-    say_hostile_things(&desk).await;
+    send_hostile_requests(&desk).await;
     desk.terminate().await;
     for line in desk.logs().lines() {
         assert!(!line.contains("\u{1b}[31mforged"), "{line:?}");

@@ -1,4 +1,4 @@
-//! GET and DELETE /api/auth/sessions: one's own sessions, and nobody else's.
+//! GET and DELETE /api/auth/sessions: the caller's own sessions.
 
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ async fn sessions_lists_only_the_callers_sessions() {
     desk.sign_in("a2001").await;
 
     let items = items(&second).await;
-    assert_eq!(items.len(), 2, "nobody else's");
-    let own = items.iter().find(|item| item["current"] == true).expect("this one");
+    assert_eq!(items.len(), 2, "sessions of another employee are listed");
+    let own = items.iter().find(|item| item["current"] == true).expect("the current session");
     assert_eq!(own["id"], jti_of(second.token()).as_str());
     assert_eq!((&own["device"], &own["address"]), (&json!("Firefox · Windows"), &json!("203.0.113.9")));
     assert_eq!((&own["login_method"], &own["login_source"]), (&json!("dev"), &json!("dev")));
@@ -35,7 +35,7 @@ async fn sessions_lists_only_the_callers_sessions() {
         time::OffsetDateTime::parse(text, &time::format_description::well_known::Rfc3339).expect("ISO 8601");
     }
     assert!(own["last_seen"].as_str() >= own["since"].as_str(), "{own}");
-    let other = items.iter().find(|item| item["current"] == false).expect("the other one");
+    let other = items.iter().find(|item| item["current"] == false).expect("the other session");
     assert_eq!(other["id"], jti_of(first.token()).as_str());
 }
 
@@ -60,7 +60,7 @@ async fn ending_other_sessions_keeps_the_callers_session() {
     let desk = Gateway::start().await;
     let here = desk.sign_in("u1001").await;
     let others = [desk.sign_in("u1001").await, desk.sign_in("u1001").await];
-    let somebody = desk.sign_in("a2001").await;
+    let other_employee = desk.sign_in("a2001").await;
 
     let data = here.send("DELETE", "/api/auth/sessions", &[], b"").await.expect_code(0).data();
     assert_eq!(data["ended"], 2);
@@ -68,7 +68,7 @@ async fn ending_other_sessions_keeps_the_callers_session() {
         other.get("/api/auth/me").await.expect_invalid_token();
     }
     here.get("/api/auth/me").await.expect_code(0);
-    somebody.get("/api/auth/me").await.expect_code(0);
+    other_employee.get("/api/auth/me").await.expect_code(0);
     assert_eq!(here.send("DELETE", "/api/auth/sessions", &[], b"").await.expect_code(0).data()["ended"], 0);
 }
 
@@ -77,7 +77,7 @@ async fn sessions_of_other_employees_cannot_be_ended() {
     let desk = Gateway::start().await;
     let (xiaoming, zhou_min) = (desk.sign_in("u1001").await, desk.sign_in("m5001").await);
     let id = id_of(&items(&xiaoming).await, true);
-    for (case, id) in [("somebody else's", id.as_str()), ("none", "x"), ("an encoded one", "%2e%2e")] {
+    for (case, id) in [("a session of another employee", id.as_str()), ("none", "x"), ("an encoded id", "%2e%2e")] {
         let response = zhou_min.send("DELETE", &format!("/api/auth/sessions/{id}"), &[], b"").await;
         assert!(matches!(response.code(), 1404 | 1400), "{case}: {}", response.describe());
     }

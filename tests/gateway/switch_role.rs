@@ -1,4 +1,4 @@
-//! POST /api/auth/switch-role: another hat, the same token.
+//! POST /api/auth/switch-role: changes the active role of a session; the token stays the same.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ async fn switch_role_refuses_roles_that_are_not_held() {
     let long = "a".repeat(10_000);
     for (case, role) in [
         ("not held", "admin"),
-        ("unheard of", "pharaoh"),
+        ("unknown role", "pharaoh"),
         ("empty", ""),
         ("another case", "User"),
         ("upper case", "AGENT"),
@@ -47,7 +47,7 @@ async fn switch_role_refuses_roles_that_are_not_held() {
         ("with NUL", "user\0"),
         ("not held, with NUL", "admin\0"),
         ("full width", "ｕser"),
-        ("two at once", "user,agent"),
+        ("two roles", "user,agent"),
         ("long", &long),
     ] {
         let response = switch(&alice, role).await;

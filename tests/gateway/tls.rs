@@ -1,5 +1,4 @@
-//! TLS on the clients' port: everything works as it does without, the certificate can be exchanged, and nobody who
-//! does not speak it holds anybody up.
+//! TLS on the public listener: requests, WebSockets, certificate reload, and clients that do not complete a handshake.
 
 use std::time::{Duration, Instant};
 
@@ -8,17 +7,17 @@ use tokio_tungstenite::tungstenite::protocol::Message;
 
 use crate::support::*;
 
-async fn secured() -> Gateway {
+async fn tls_gateway() -> Gateway {
     Gateway::setup().tls().start().await
 }
 
-/// A connection of TCP alone, to a port where TLS is spoken.
-async fn plain(desk: &Gateway) -> Connection {
+/// A plain TCP connection to the TLS listener.
+async fn connect_plain(desk: &Gateway) -> Connection {
     Connection::open(desk.address()).await
 }
 
-/// The certificate that a new connection is shown.
-async fn shown(desk: &Gateway) -> Vec<u8> {
+/// The certificate of a new connection.
+async fn served_certificate(desk: &Gateway) -> Vec<u8> {
     desk.connect().await.stream().certificate().expect("a certificate")
 }
 
@@ -26,11 +25,11 @@ fn get(desk: &Gateway, target: &str) -> Vec<u8> {
     format!("GET {target} HTTP/1.1\r\nHost: {}\r\n\r\n", desk.address()).into_bytes()
 }
 
-// ---- Requests.
+// Requests.
 
 #[tokio::test]
 async fn requests_work_with_a_token() {
-    let desk = secured().await;
+    let desk = tls_gateway().await;
     let xiaoming = desk.sign_in("u1001").await;
     assert_eq!(xiaoming.get("/api/auth/me").await.expect_code(0).data()["employee_id"], "u1001");
     let response = xiaoming.post_json("/api/desk/x?a=1", &json!({ "hello": "world" })).await.expect_status(200);
@@ -49,7 +48,7 @@ async fn requests_work_with_a_token() {
 
 #[tokio::test]
 async fn connection_carries_several_requests() {
-    let desk = secured().await;
+    let desk = tls_gateway().await;
     let mut connection = desk.connect().await;
     for number in 0..5 {
         connection.send(&get(&desk, &format!("/public/{number}"))).await;
@@ -61,7 +60,7 @@ async fn connection_carries_several_requests() {
 
 #[tokio::test]
 async fn client_without_alpn_gets_http1() {
-    let desk = secured().await;
+    let desk = tls_gateway().await;
     let place = desk.server_address();
     let client_tls = place.client_tls.as_ref().map(|client_tls| client_tls.with_alpn(&[]));
     let mut connection = Connection::open(ServerAddress { client_tls, ..place }).await;
@@ -72,7 +71,7 @@ async fn client_without_alpn_gets_http1() {
 
 #[tokio::test]
 async fn http2_is_preferred() {
-    let desk = secured().await;
+    let desk = tls_gateway().await;
     let place = desk.server_address();
     for (offered, agreed) in [
         (&[&b"http/1.1"[..], b"h2"][..], &b"h2"[..]),
@@ -90,17 +89,17 @@ async fn http2_is_preferred() {
 
 #[tokio::test]
 async fn large_bodies_are_relayed_both_ways() {
-    let desk = secured().await;
+    let desk = tls_gateway().await;
     let xiaoming = desk.sign_in("u1001").await;
     let body: Vec<u8> = (0..3 << 20).map(|place: usize| b'a' + (place * 7 % 26) as u8).collect();
     let response = xiaoming.post_body("/api/desk/x", "text/plain", &body).await.expect_status(200);
     assert!(desk.upstream.only_request().body == body, "to the upstream");
-    assert!(response.json()["body"].as_str().is_some_and(|echo| echo.as_bytes() == body), "and back");
+    assert!(response.json()["body"].as_str().is_some_and(|echo| echo.as_bytes() == body), "to the client");
 }
 
 #[tokio::test]
 async fn cookies_are_secure() {
-    let desk = secured().await;
+    let desk = tls_gateway().await;
     let secure = |response: &Response| {
         let cookies = response.header_all("set-cookie");
         assert!(!cookies.is_empty(), "no cookie in {}", response.describe());
@@ -121,7 +120,7 @@ async fn cookies_are_secure() {
 
 #[tokio::test]
 async fn qrcode_and_oauth2_sign_in_work() {
-    let desk = secured().await;
+    let desk = tls_gateway().await;
     for client in ["h5", "itagent", "itadmin"] {
         let xiaoming = desk.sign_in_by_oauth2("u1001", client).await;
         assert_eq!(xiaoming.get("/api/auth/me").await.expect_code(0).data()["login_source"], client);
@@ -130,21 +129,25 @@ async fn qrcode_and_oauth2_sign_in_work() {
     assert_eq!(xiaoming.get("/api/auth/me").await.expect_code(0).data()["login_source"], "qrcode");
 }
 
-// ---- WebSockets.
+// WebSockets.
 
 #[tokio::test]
 async fn websocket_echoes_and_keeps_its_subprotocol() {
-    let desk = secured().await;
+    let desk = tls_gateway().await;
     let xiaoming = desk.sign_in("u1001").await;
     let mut socket = xiaoming.websocket("/ws/employee").await;
-    assert_eq!(socket.protocol(), Some(format!("bearer.{}", xiaoming.token()).as_str()), "the client's own, echoed");
+    assert_eq!(
+        socket.protocol(),
+        Some(format!("bearer.{}", xiaoming.token()).as_str()),
+        "the client's subprotocol, echoed"
+    );
     socket.echo("hello").await;
     let long = "x".repeat(1 << 20);
     socket.echo(&long).await;
     let seen = desk.upstream.only_request();
     assert_eq!(seen.header("x-deskgate-employee-id"), Some("u1001"));
     assert_eq!(seen.header("x-forwarded-proto"), Some("https"));
-    assert!(!String::from_utf8_lossy(&seen.head).contains(xiaoming.token()), "the token stays here");
+    assert!(!String::from_utf8_lossy(&seen.head).contains(xiaoming.token()), "the token was forwarded");
 
     desk.upstream.set_subprotocol(Subprotocol::FirstOffered);
     let mut socket = xiaoming.handshake("/ws/employee").also_protocols(&["chat"]).expect_accepted().await;
@@ -161,25 +164,25 @@ async fn websocket_echoes_and_keeps_its_subprotocol() {
 
 #[tokio::test]
 async fn websocket_origin_must_be_https() {
-    let desk = secured().await;
+    let desk = tls_gateway().await;
     let xiaoming = desk.sign_in("u1001").await;
     let own = xiaoming.origin();
     assert!(own.starts_with("https://"), "{own}");
     xiaoming.handshake("/ws/employee").header("Origin", &own).expect_accepted().await.echo("hello").await;
-    let plain = own.replace("https://", "http://");
-    xiaoming.handshake("/ws/employee").header("Origin", &plain).expect_refused().await.expect_code(1003);
+    let connect_plain = own.replace("https://", "http://");
+    xiaoming.handshake("/ws/employee").header("Origin", &connect_plain).expect_refused().await.expect_code(1003);
 }
 
 #[tokio::test]
 async fn bytes_in_the_handshakes_tls_record_are_relayed() {
-    let desk = secured().await;
+    let desk = tls_gateway().await;
     let xiaoming = desk.sign_in("u1001").await;
     for round in 0..20 {
         let early = format!("early {round}");
         let behind = Frame::new(TEXT, early.as_bytes()).masked().bytes();
         let mut socket = xiaoming.handshake("/ws/employee").followed_by(&behind).expect_accepted().await;
         assert_eq!(socket.next().await, Some(Message::text(early)));
-        socket.echo("and further").await;
+        socket.echo("a later message").await;
     }
     desk.upstream.set_behaviour(Behaviour::UpgradeWith(Frame::new(TEXT, b"welcome").bytes()));
     for _ in 0..20 {
@@ -191,7 +194,7 @@ async fn bytes_in_the_handshakes_tls_record_are_relayed() {
 
 #[tokio::test]
 async fn logout_closes_a_websocket_with_4401() {
-    let desk = secured().await;
+    let desk = tls_gateway().await;
     let mut times = Vec::new();
     for _ in 0..10 {
         let xiaoming = desk.sign_in("u1001").await;
@@ -203,7 +206,7 @@ async fn logout_closes_a_websocket_with_4401() {
         assert_eq!(
             socket.ends_within(Duration::from_millis(2500)).await,
             Some(SocketEnd::Disconnected),
-            "and then it ends"
+            "the connection ends after the close frame"
         );
     }
     assert_within_revocation_bound(times);
@@ -211,7 +214,7 @@ async fn logout_closes_a_websocket_with_4401() {
 
 #[tokio::test]
 async fn logout_closes_a_busy_websocket_between_two_frames() {
-    let desk = secured().await;
+    let desk = tls_gateway().await;
     let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
     let mut times = Vec::new();
     for _ in 0..5 {
@@ -232,7 +235,7 @@ async fn logout_closes_a_busy_websocket_between_two_frames() {
             xiaoming.post("/api/auth/logout").await.expect_code(0);
             Instant::now()
         };
-        // Every frame on the way to the end is whole, and the last one says why.
+        // Every frame is complete, and the last one is the close frame.
         let reading = async {
             loop {
                 let frame = client.read_frame().await.expect("a close frame before the end");
@@ -247,14 +250,14 @@ async fn logout_closes_a_busy_websocket_between_two_frames() {
         let took = closed.saturating_duration_since(answered);
         assert!(took <= Duration::from_secs(1), "{took:?}");
         times.push(took);
-        within(TEST_TIMEOUT, "the end of the flood", flood).await.expect("a cut stream");
+        within(TEST_TIMEOUT, "the end of the flood", flood).await.expect("a closed stream");
     }
     assert_within_revocation_bound(times);
 }
 
 #[tokio::test]
 async fn drain_closes_websockets_with_1001() {
-    let mut desk = secured().await;
+    let mut desk = tls_gateway().await;
     let xiaoming = desk.sign_in("u1001").await;
     let mut socket = xiaoming.websocket("/ws/employee").await;
     socket.echo("hello").await;
@@ -263,14 +266,14 @@ async fn drain_closes_websockets_with_1001() {
     assert_eq!(desk.wait_for_end().await.code(), Some(0));
 }
 
-// ---- The certificate.
+// The certificate.
 
-async fn until_shown(desk: &Gateway, wanted: &CertificateAndKey) {
-    eventually("the new certificate", || async { (shown(desk).await == wanted.der).then_some(()) }).await;
+async fn wait_for_certificate(desk: &Gateway, wanted: &CertificateAndKey) {
+    eventually("the new certificate", || async { (served_certificate(desk).await == wanted.der).then_some(()) }).await;
 }
 
-async fn until_reload_is(desk: &Gateway, value: f64) {
-    eventually("the outcome of a reload", || async {
+async fn wait_for_reload_result(desk: &Gateway, value: f64) {
+    eventually("the result of the reload", || async {
         (desk.metric("deskgate_config_reload_success", &[]).await == value).then_some(())
     })
     .await;
@@ -278,7 +281,7 @@ async fn until_reload_is(desk: &Gateway, value: f64) {
 
 #[tokio::test]
 async fn reload_shows_the_new_certificate_and_keeps_connections() {
-    let desk = secured().await;
+    let desk = tls_gateway().await;
     let xiaoming = desk.sign_in("u1001").await;
     let mut socket = xiaoming.websocket("/ws/employee").await;
     let mut open = desk.connect().await;
@@ -288,25 +291,25 @@ async fn reload_shows_the_new_certificate_and_keeps_connections() {
         let new = desk.new_certificate();
         assert_ne!(new.der, old);
         desk.certificate_files().write(&new);
-        assert_ne!(shown(&desk).await, new.der, "not before it is asked for");
+        assert_ne!(served_certificate(&desk).await, new.der, "the certificate changed without a reload");
         desk.signal("HUP");
-        until_shown(&desk, &new).await;
+        wait_for_certificate(&desk, &new).await;
         open.send(&get(&desk, "/public/x")).await;
         open.response().await.expect("an answer on the old connection").expect_status(200);
         streams.get("/api/desk/x").await.expect_status(200);
         socket.echo("still here").await;
         xiaoming.get("/api/auth/me").await.expect_code(0);
     }
-    until_reload_is(&desk, 1.0).await;
+    wait_for_reload_result(&desk, 1.0).await;
     desk.signal("TERM");
     streams.wait_for_end().await;
 }
 
-/// Files that cannot be used: what is wrong, the certificate file and the key file; `None` is no file at all.
+/// Unusable files: the fault, the certificate file and the key file; `None` means no file.
 fn damaged(one: &CertificateAndKey, other: &CertificateAndKey) -> Vec<(&'static str, Option<String>, Option<String>)> {
     let (certificate, key) = (|| Some(one.certificate.clone()), || Some(one.key.clone()));
     let cut = |text: &str| Some(text[..text.len() / 2].to_owned());
-    // Well-formed base64 in the armour, and nothing that means anything inside.
+    // Valid base64 in PEM armour without a certificate or key inside.
     let nonsense = |kind: &str| Some(format!("-----BEGIN {kind}-----\nAAAA\n-----END {kind}-----\n"));
     vec![
         ("no certificate file", None, key()),
@@ -317,50 +320,50 @@ fn damaged(one: &CertificateAndKey, other: &CertificateAndKey) -> Vec<(&'static 
         ("no PEM in the key file", certificate(), Some("not a key".to_owned())),
         ("half a certificate", cut(&one.certificate), key()),
         ("half a key", certificate(), cut(&one.key)),
-        ("nonsense as a certificate", nonsense("CERTIFICATE"), key()),
-        ("nonsense as a key", certificate(), nonsense("PRIVATE KEY")),
+        ("an invalid certificate", nonsense("CERTIFICATE"), key()),
+        ("an invalid key", certificate(), nonsense("PRIVATE KEY")),
         ("the key of another certificate", certificate(), Some(other.key.clone())),
-        ("the files exchanged", key(), certificate()),
+        ("the files swapped", key(), certificate()),
     ]
 }
 
-fn put(path: &std::path::Path, text: Option<&str>) {
+fn write_or_remove(path: &std::path::Path, text: Option<&str>) {
     match text {
         Some(text) => std::fs::write(path, text).expect("a file"),
-        // It may be missing already.
+        // The file may be missing already.
         None => drop(std::fs::remove_file(path)),
     }
 }
 
 #[tokio::test]
 async fn reload_with_a_damaged_certificate_keeps_the_old_one() {
-    let desk = secured().await;
+    let desk = tls_gateway().await;
     let mut socket = desk.sign_in("u1001").await.websocket("/ws/employee").await;
     let files = desk.certificate_files();
     let rule = "\n[[rule]]\nname = \"new\"\npath = \"/new\"\nupstream = \"helpdesk\"\npublic = true\n";
     let rules = std::fs::read_to_string(desk.rules_file()).expect("the rules");
-    let mut before = shown(&desk).await;
+    let mut before = served_certificate(&desk).await;
     for (case, certificate, key) in damaged(&desk.new_certificate(), &desk.new_certificate()) {
-        put(&files.certificate, certificate.as_deref());
-        put(&files.key, key.as_deref());
-        // What is sound beside it is not taken over either.
-        put(&desk.rules_file(), Some(&format!("{rules}{rule}")));
+        write_or_remove(&files.certificate, certificate.as_deref());
+        write_or_remove(&files.key, key.as_deref());
+        // Valid changes in the same reload are not applied either.
+        write_or_remove(&desk.rules_file(), Some(&format!("{rules}{rule}")));
         desk.signal("HUP");
-        until_reload_is(&desk, 0.0).await;
-        assert_eq!(shown(&desk).await, before, "{case}");
+        wait_for_reload_result(&desk, 0.0).await;
+        assert_eq!(served_certificate(&desk).await, before, "{case}");
         desk.anonymous().get("/new").await.expect_code(1404);
         socket.echo("still here").await;
 
         let good = desk.new_certificate();
-        put(&desk.rules_file(), Some(&rules));
+        write_or_remove(&desk.rules_file(), Some(&rules));
         files.write(&good);
         desk.signal("HUP");
-        until_reload_is(&desk, 1.0).await;
-        until_shown(&desk, &good).await;
+        wait_for_reload_result(&desk, 1.0).await;
+        wait_for_certificate(&desk, &good).await;
         before = good.der;
     }
     let refused = desk.logs().lines().filter(|line| line.contains("server.tls") && line.contains("pem")).count();
-    assert_eq!(refused, 12, "each refusal says what and where:\n{}", desk.logs());
+    assert_eq!(refused, 12, "each refusal names the fault and the file:\n{}", desk.logs());
 }
 
 #[tokio::test]
@@ -369,56 +372,56 @@ async fn damaged_certificate_refuses_to_start() {
     for (case, certificate, key) in damaged(&authority.issue(), &authority.issue()) {
         let folder = tempfile::tempdir().expect("a folder");
         let files = CertificateFiles::of(folder.path());
-        put(&files.certificate, certificate.as_deref());
-        put(&files.key, key.as_deref());
+        write_or_remove(&files.certificate, certificate.as_deref());
+        write_or_remove(&files.key, key.as_deref());
         let (cert_file, key_file) = (files.certificate.display(), files.key.display());
         let tls = format!("[server]\ntls = {{ cert_file = \"{cert_file}\", key_file = \"{key_file}\" }}");
         let refused = match Gateway::setup().tls().toml(&tls).try_start().await {
-            Ok(_) => panic!("{case}: it starts"),
+            Ok(_) => panic!("{case}: the gateway starts"),
             Err(refused) => refused,
         };
         assert_eq!(refused.status.code(), Some(1), "{case}: {}", refused.stderr);
-        assert!(refused.stderr.contains("server.tls"), "{case}: which setting? {}", refused.stderr);
-        assert!(refused.stderr.contains(&cert_file.to_string()), "{case}: which file? {}", refused.stderr);
+        assert!(refused.stderr.contains("server.tls"), "{case}: no setting named: {}", refused.stderr);
+        assert!(refused.stderr.contains(&cert_file.to_string()), "{case}: no file named: {}", refused.stderr);
         assert!(!refused.stderr.contains("panicked"), "{case}: {}", refused.stderr);
         let secret = key.as_deref().and_then(|key| key.lines().nth(1)).filter(|line| line.len() > 20);
-        assert!(secret.is_none_or(|line| !refused.stderr.contains(line)), "{case}: the key itself is told");
+        assert!(secret.is_none_or(|line| !refused.stderr.contains(line)), "{case}: the key is in the message");
     }
 }
 
-// ---- Those who do not speak it.
+// Clients that do not complete a handshake.
 
 #[tokio::test]
 async fn plaintext_closes_only_its_connection() {
-    let desk = secured().await;
+    let desk = tls_gateway().await;
     let request = get(&desk, "/public/x");
     for (case, bytes) in [
         ("a plain request", &request[..]),
         ("zeros", &[0; 600]),
         ("the preface of HTTP/2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
-        ("a record longer than any may be", &[&[0x16, 3, 1, 0xff, 0xff][..], &[0; 400]].concat()),
+        ("an oversized record", &[&[0x16, 3, 1, 0xff, 0xff][..], &[0; 400]].concat()),
         ("an alert", &[0x15, 3, 1, 0, 2, 2, 0]),
         ("data before the handshake", &[0x17, 3, 3, 0, 3, 1, 2, 3]),
         ("SSL 2", &[0x80, 0x2e, 1, 0, 2, 0, 0x15, 0, 0, 0, 0x10]),
     ] {
-        let mut connection = plain(&desk).await;
+        let mut connection = connect_plain(&desk).await;
         connection.send(bytes).await;
-        let said = within(TEST_TIMEOUT, case, connection.until_end()).await;
-        assert!(!said.starts_with(b"HTTP/"), "{case}: {}", String::from_utf8_lossy(&said));
+        let received = within(TEST_TIMEOUT, case, connection.until_end()).await;
+        assert!(!received.starts_with(b"HTTP/"), "{case}: {}", String::from_utf8_lossy(&received));
         desk.anonymous().get("/public/good").await.expect_status(200);
     }
     assert!(desk.upstream.requests().iter().all(|seen| seen.target == "/public/good"));
 }
 
-/// The first message of a TLS client up to version 1.2, in a record: only the version is of interest.
+/// A ClientHello of TLS 1.2 or older in a record.
 fn client_hello(version: [u8; 2]) -> Vec<u8> {
     let mut body = version.to_vec();
     body.extend([7; 32]);
     body.push(0);
-    // ECDHE with AES in CBC and in GCM: the former is what old versions have.
+    // ECDHE with AES-CBC, which old versions have, and with AES-GCM.
     body.extend([0, 4, 0xc0, 0x09, 0xc0, 0x2b]);
     body.extend([1, 0]);
-    // The curve P-256 and uncompressed points.
+    // Curve P-256, uncompressed points.
     body.extend([0, 14, 0, 10, 0, 4, 0, 2, 0, 23, 0, 11, 0, 2, 1, 0]);
     let mut message = vec![1, 0, 0, u8::try_from(body.len()).expect("a short message")];
     message.extend(body);
@@ -431,12 +434,12 @@ fn client_hello(version: [u8; 2]) -> Vec<u8> {
 async fn old_tls_versions_are_refused() {
     const ALERT: u8 = 0x15;
     const FATAL: u8 = 2;
-    let desk = secured().await;
+    let desk = tls_gateway().await;
     for (case, version) in [("SSL 3.0", [3, 0]), ("TLS 1.0", [3, 1]), ("TLS 1.1", [3, 2])] {
-        let mut connection = plain(&desk).await;
+        let mut connection = connect_plain(&desk).await;
         connection.send(&client_hello(version)).await;
-        let said = within(TEST_TIMEOUT, case, connection.until_end()).await;
-        assert_eq!((said.first(), said.get(5)), (Some(&ALERT), Some(&FATAL)), "{case}: {said:?}");
+        let received = within(TEST_TIMEOUT, case, connection.until_end()).await;
+        assert_eq!((received.first(), received.get(5)), (Some(&ALERT), Some(&FATAL)), "{case}: {received:?}");
     }
     let place = desk.server_address();
     for version in [&TLS12, &TLS13] {
@@ -449,12 +452,12 @@ async fn old_tls_versions_are_refused() {
 
 #[tokio::test]
 async fn stalled_tls_handshake_is_timed_out() {
-    let desk = secured().await;
+    let desk = tls_gateway().await;
     let hello = client_hello([3, 3]);
     let mut waiting = Vec::new();
     for round in 0..50 {
-        let mut connection = plain(&desk).await;
-        // Nothing at all, a few bytes, or everything but the last one.
+        let mut connection = connect_plain(&desk).await;
+        // No byte, a few bytes, or all but the last byte.
         connection.send(&hello[..[0, 3, 20, hello.len() - 1][round % 4]]).await;
         waiting.push(connection);
     }
@@ -463,17 +466,17 @@ async fn stalled_tls_handshake_is_timed_out() {
         xiaoming.get("/api/desk/x").await.expect_status(200);
     }
     let ends = waiting.into_iter().map(|mut connection| async move { connection.until_end().await });
-    within(TEST_TIMEOUT, "the end of all of them", futures::future::join_all(ends)).await;
+    within(TEST_TIMEOUT, "the end of all connections", futures::future::join_all(ends)).await;
     xiaoming.get("/api/desk/x").await.expect_status(200);
 }
 
 #[tokio::test]
 async fn aborted_tls_handshake_leaks_nothing() {
-    let desk = secured().await;
+    let desk = tls_gateway().await;
     let hello = client_hello([3, 3]);
     for length in [1, 5, 9, 30, hello.len()] {
         for _ in 0..20 {
-            let mut connection = plain(&desk).await;
+            let mut connection = connect_plain(&desk).await;
             connection.send(&hello[..length]).await;
             BufferedStream::from_connection(connection).reset();
         }
@@ -489,6 +492,6 @@ async fn head_deadline_applies_within_tls() {
     let mut half = desk.connect().await;
     half.send(b"GET /public/x HTTP/1.1\r\nHost: ").await;
     half.response().await.expect("a response").expect_code(1408);
-    assert!(silent.closes_within(Duration::from_secs(5)).await, "a connection without a word");
+    assert!(silent.closes_within(Duration::from_secs(5)).await, "a silent connection");
     assert!(desk.upstream.requests().is_empty());
 }

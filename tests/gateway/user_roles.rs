@@ -1,4 +1,4 @@
-//! /api/admin/…: who has which role, and ending what others have; for administrators who act as such.
+//! /api/admin/…: role assignments, sessions and devices of other employees; needs the active role `admin`.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::support::*;
 
 const ROLES: &str = "/api/admin/roles/user-roles";
 
-/// An administrator who has just given a one-time password.
+/// Signs an administrator in and steps the session up.
 async fn stepped_up(desk: &Gateway) -> Client {
     let admin = desk.sign_in("m5001").await;
     let data = admin.post("/api/auth/otp-setup").await.expect_code(0).data();
@@ -35,12 +35,12 @@ async fn role_assignments_are_paged_and_filtered() {
     let admin = desk.sign_in("m5001").await;
     let all = admin.get(ROLES).await.expect_code(0).data();
     assert_eq!((&all["total"], &all["page"], &all["page_size"]), (&json!(8), &json!(1), &json!(50)));
-    let whole = pairs(&all);
+    let all_pairs = pairs(&all);
     let mut paged = Vec::new();
     for page in 1..=3 {
         paged.extend(pairs(&admin.get(&format!("{ROLES}?page={page}&page_size=3")).await.expect_code(0).data()));
     }
-    assert_eq!(paged, whole);
+    assert_eq!(paged, all_pairs);
     let agents = admin.get(&format!("{ROLES}?role=agent")).await.expect_code(0).data();
     assert_eq!(pairs(&agents).iter().map(|(who, _)| who.as_str()).collect::<Vec<_>>(), ["a2001", "m5001"]);
     let own = admin.get(&format!("{ROLES}?employee_id=m5001&role=admin")).await.expect_code(0).data();
@@ -84,7 +84,7 @@ async fn revoked_role_closes_websockets_within_100_ms() {
     for round in 0..10 {
         let mut socket = agent.websocket("/ws/agent").await;
         socket.echo("hello").await;
-        // Measured from the order's answer: by then it must have been effective for the one who gave it.
+        // Measured from the response: the change must be effective by then.
         if round % 2 == 0 {
             send(&admin, "DELETE", ROLES, agent_role.clone()).await.expect_code(0);
         } else {
@@ -198,8 +198,8 @@ async fn roles_per_employee_are_limited() {
     assert_eq!(xiaoming["roles"].as_array().map(Vec::len), Some(64));
 }
 
-/// Sends the head of a request and waits until the gateway has let its sender in.
-async fn parked(desk: &Gateway, client: &Client, line: &str, body: &str) -> Connection {
+/// Sends a request head and waits until the gateway has authorized it and reads the body.
+async fn authorized_without_body(desk: &Gateway, client: &Client, line: &str, body: &str) -> Connection {
     let mut connection = desk.connect().await;
     let head = format!(
         "{line} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
@@ -219,7 +219,7 @@ async fn slow_body_is_reauthorized_for_role_and_step_up() {
     let body = json!({ "employee_id": "u1001", "role": "agent" }).to_string();
     for (case, code) in [("another role", 1003), ("no step-up", 1021)] {
         let admin = stepped_up(&desk).await;
-        let mut connection = parked(&desk, &admin, &format!("PUT {ROLES}"), &body).await;
+        let mut connection = authorized_without_body(&desk, &admin, &format!("PUT {ROLES}"), &body).await;
         if case == "another role" {
             admin.post_json("/api/auth/switch-role", &json!({ "role": "user" })).await.expect_code(0);
         } else {
@@ -256,7 +256,7 @@ async fn slow_body_is_reauthorized_for_its_session() {
     let admin = stepped_up(&desk).await;
     let mut waiting = Vec::new();
     for (method, target, body) in lines {
-        let connection = parked(&desk, &admin, &format!("{method} {target}"), body).await;
+        let connection = authorized_without_body(&desk, &admin, &format!("{method} {target}"), body).await;
         waiting.push((method, target, connection, body));
     }
     admin.post("/api/auth/logout").await.expect_code(0);

@@ -1,4 +1,4 @@
-//! POST /api/auth/verify: what a token is worth now, asked by anyone.
+//! POST /api/auth/verify: validity and identity of a token, without authentication.
 
 use crate::support::*;
 
@@ -18,8 +18,8 @@ async fn verify_returns_the_identity_of_a_valid_token() {
         assert_eq!(data[member], me[member], "{member}");
     }
     assert_eq!(data["employee_id"], "m5001");
-    let seconds = data["expires_in"].as_i64().expect("whole seconds");
-    assert!((28_700..=28_800).contains(&seconds), "eight hours by default, not {seconds}");
+    let seconds = data["expires_in"].as_i64().expect("an integer number of seconds");
+    assert!((28_700..=28_800).contains(&seconds), "the default lifetime is eight hours, not {seconds} s");
 }
 
 #[tokio::test]
@@ -33,7 +33,7 @@ async fn verify_returns_no_identity_for_invalid_tokens() {
         ("empty", ""),
         ("a word", "token"),
         ("three dots", "..."),
-        ("nothing between dots", ".."),
+        ("empty segments", ".."),
         ("not base64", "!.!.!"),
         ("not ASCII", "令牌.令牌.令牌"),
         ("long", &long),
@@ -80,7 +80,7 @@ async fn verify_needs_no_authentication() {
     let desk = Gateway::start().await;
     let xiaoming = desk.sign_in("u1001").await;
     let body = json!({ "token": xiaoming.token() });
-    for (case, asking) in [("none", desk.anonymous()), ("an old one", desk.with_token("a.b.c"))] {
+    for (case, asking) in [("none", desk.anonymous()), ("an expired token", desk.with_token("a.b.c"))] {
         let data = asking.post_json("/api/auth/verify", &body).await.expect_code(0).data();
         assert_eq!(data["valid"], true, "{case}");
     }

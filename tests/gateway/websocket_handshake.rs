@@ -20,7 +20,7 @@ async fn foreign_origins_are_1003() {
         let mut socket = handshake.open().await.unwrap_or_else(|response| panic!("{origin}: {}", response.describe()));
         socket.echo("hello").await;
     }
-    xiaoming.websocket("/ws/employee").await.echo("no Origin: no browser").await;
+    xiaoming.websocket("/ws/employee").await.echo("no Origin").await;
     desk.upstream.clear_requests();
     let port = desk.address().port();
     for origin in [
@@ -52,11 +52,11 @@ async fn foreign_origins_are_1003() {
     assert!(desk.upstream.requests().is_empty());
 }
 
-/// A good handshake with one thing changed.
-fn changed(desk: &Gateway, xiaoming: &Client, from: &str, to: &str) -> Vec<u8> {
+/// A valid handshake with one text replaced.
+fn changed_handshake(desk: &Gateway, xiaoming: &Client, from: &str, to: &str) -> Vec<u8> {
     let good = String::from_utf8(xiaoming.handshake("/api/desk/socket").bytes()).expect("text");
     let bad = good.replacen(from, to, 1);
-    assert!(bad != good, "nothing to change: {from}");
+    assert!(bad != good, "{from} is not in the handshake");
     assert!(bad.contains(&desk.address().to_string()));
     bad.into_bytes()
 }
@@ -71,22 +71,22 @@ async fn malformed_handshakes_are_refused() {
         ("version 14", "Version: 13", "Version: 14", 1426),
         ("version 8", "Version: 13", "Version: 8", 1426),
         ("no version", "Sec-WebSocket-Version: 13\r\n", "", 0),
-        ("a version that is none", "Version: 13", "Version: thirteen", 0),
+        ("an invalid version", "Version: 13", "Version: thirteen", 0),
         ("a key of 15 bytes", "dGhlIHNhbXBsZSBub25jZQ==", "dGhlIHNhbXBsZSBub25j", 1400),
         ("a key of 17 bytes", "dGhlIHNhbXBsZSBub25jZQ==", "dGhlIHNhbXBsZSBub25jZTE=", 1400),
-        ("a key that is no base64", "dGhlIHNhbXBsZSBub25jZQ==", "dGhlIHNhbXBsZSBub25j****", 1400),
+        ("a key that is not base64", "dGhlIHNhbXBsZSBub25jZQ==", "dGhlIHNhbXBsZSBub25j****", 1400),
         ("an empty key", "dGhlIHNhbXBsZSBub25jZQ==", "", 1400),
         ("no key", key, "", 1400),
         ("POST", "GET ", "POST ", 1400),
         ("HTTP/1.0", "HTTP/1.1", "HTTP/1.0", 1400),
         ("h2c", "Upgrade: websocket", "Upgrade: h2c", 1400),
         ("another protocol", "Upgrade: websocket", "Upgrade: foo", 1400),
-        ("one like it", "Upgrade: websocket", "Upgrade: websockets", 1400),
+        ("a similar protocol", "Upgrade: websocket", "Upgrade: websockets", 1400),
         ("a list", "Upgrade: websocket", "Upgrade: h2c, websocket", 1400),
     ] {
         let mut connection = desk.connect().await;
-        connection.send(&changed(&desk, &xiaoming, from, to)).await;
-        let response = connection.response().await.unwrap_or_else(|| panic!("{case}: closed without a word"));
+        connection.send(&changed_handshake(&desk, &xiaoming, from, to)).await;
+        let response = connection.response().await.unwrap_or_else(|| panic!("{case}: closed without a response"));
         match code {
             0 => assert!(matches!(response.status, 400 | 426), "{case}: {}", response.describe()),
             _ => assert_eq!(u64::from(response.status), code - 1000, "{case}: {}", response.describe()),
@@ -110,11 +110,12 @@ async fn handshake_headers_are_case_insensitive() {
         ("Connection: Upgrade", "connection: keep-alive, upgrade"),
         ("Sec-WebSocket-Protocol", "sec-websocket-protocol"),
     ] {
-        let response = desk.send_raw(&changed(&desk, &xiaoming, from, to)).await.expect("a response");
+        let response = desk.send_raw(&changed_handshake(&desk, &xiaoming, from, to)).await.expect("a response");
         assert_eq!(response.status, 101, "{to}: {}", response.describe());
     }
-    // Without the word in Connection it asks for nothing that passes this hop.
-    let response = desk.send_raw(&changed(&desk, &xiaoming, "Connection: Upgrade", "Connection: keep-alive")).await;
+    // Without `upgrade` in Connection, the Upgrade header has no effect.
+    let response =
+        desk.send_raw(&changed_handshake(&desk, &xiaoming, "Connection: Upgrade", "Connection: keep-alive")).await;
     assert!(response.is_none_or(|response| response.status != 101));
 }
 
@@ -187,7 +188,7 @@ async fn subprotocol_is_the_upstreams_choice_or_the_echoed_token() {
     desk.upstream.set_subprotocol(Subprotocol::FirstOffered);
     let socket = lines.open().await.unwrap_or_else(|response| panic!("two lines: {}", response.describe()));
     assert_eq!(socket.protocol(), Some("chat"), "two lines");
-    assert!(!String::from_utf8_lossy(&desk.upstream.all_bytes()).contains(xiaoming.token()), "the token went along");
+    assert!(!String::from_utf8_lossy(&desk.upstream.all_bytes()).contains(xiaoming.token()), "the token was forwarded");
 }
 
 #[tokio::test]
@@ -214,9 +215,9 @@ async fn upstream_bytes_behind_the_101_are_delivered() {
         desk.upstream.set_behaviour(Behaviour::UpgradeWith(message));
         let mut socket = xiaoming.websocket("/ws/employee").await;
         assert!(socket.next().await == Some(Message::binary(payload.clone())), "{} bytes", payload.len());
-        socket.echo("and then").await;
+        socket.echo("a later message").await;
     }
-    // Together with its end.
+    // The 101, a message and a close frame in one write.
     let mut all = Frame::new(TEXT, b"only this").bytes();
     all.extend(Frame::close(4321).bytes());
     let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
@@ -275,7 +276,7 @@ async fn refused_upgrade_opens_no_tunnel() {
         client.try_send(b"GET /public/smuggled HTTP/1.1\r\nHost: a\r\n\r\n").await.ok();
         assert_eq!(client.read_to_end_within(TEST_TIMEOUT).await, b"", "{status}: the connection is closed");
         let seen = upstream_connection.stream.read_until_idle(Duration::from_millis(200)).await;
-        assert_eq!(seen, b"", "{status}: nothing went on to the upstream");
+        assert_eq!(seen, b"", "{status}: bytes were forwarded to the upstream");
     }
     assert!(desk.upstream.requests().iter().all(|seen| seen.target == "/ws/employee"));
 }
@@ -315,7 +316,7 @@ async fn stalled_refusal_of_a_handshake_is_1504() {
     .await;
 }
 
-/// How many handshakes in a row; `DESKGATE_HANDSHAKES` asks for more.
+/// The number of consecutive handshakes; `DESKGATE_HANDSHAKES` overrides it.
 fn handshakes() -> usize {
     std::env::var("DESKGATE_HANDSHAKES").ok().and_then(|count| count.parse().ok()).unwrap_or(300)
 }
@@ -324,7 +325,7 @@ fn handshakes() -> usize {
 async fn consecutive_handshakes_all_succeed() {
     let desk = Gateway::start().await;
     let xiaoming = desk.sign_in("u1001").await;
-    // The upstream answers in the moment in which it has read the head.
+    // The upstream responds as soon as it has read the head.
     for number in 0..handshakes() {
         let mut socket = xiaoming.websocket("/ws/employee").await;
         let text = format!("socket {number}");

@@ -28,13 +28,13 @@ async fn messages_of_every_kind_are_relayed_both_ways() {
         socket.send_message(message.clone()).await;
         assert!(socket.next().await == Some(message.clone()), "the echo of {} bytes", message.len());
     }
-    // The upstream's own answer to a ping, with the ping's own bytes.
+    // The pong comes from the upstream, with the payload of the ping.
     socket.send_message(Message::Ping(b"are you there"[..].into())).await;
     assert_eq!(socket.next().await, Some(Message::Pong(b"are you there"[..].into())));
     assert!(desk.upstream.events().contains(&SocketEvent::Message(Message::Ping(b"are you there"[..].into()))));
-    socket.send_message(Message::Pong(b"unasked"[..].into())).await;
-    socket.echo("after an unasked pong").await;
-    assert!(desk.upstream.events().contains(&SocketEvent::Message(Message::Pong(b"unasked"[..].into()))));
+    socket.send_message(Message::Pong(b"unsolicited"[..].into())).await;
+    socket.echo("after an unsolicited pong").await;
+    assert!(desk.upstream.events().contains(&SocketEvent::Message(Message::Pong(b"unsolicited"[..].into()))));
 }
 
 #[tokio::test]
@@ -47,7 +47,7 @@ async fn large_messages_are_relayed_both_ways() {
         socket.send_message(message.clone()).await;
         assert!(socket.next().await == Some(message), "the echo of 4 MB");
     }
-    socket.echo("and a small one").await;
+    socket.echo("a small message").await;
 }
 
 #[tokio::test]
@@ -65,7 +65,7 @@ async fn frames_are_relayed_unchanged() {
         Frame::new(PONG, b""),
         Frame::new(CONTINUATION, b"end"),
         Frame::new(BINARY, &byte_pattern(126)),
-        // Reserved bits and opcodes are the ends' business: extensions use them.
+        // Reserved bits and opcodes belong to extensions and are relayed.
         Frame { opcode: 0x41, ..Frame::new(TEXT, b"compressed") },
     ];
     let down: Vec<u8> = frames.iter().flat_map(Frame::bytes).collect();
@@ -74,7 +74,7 @@ async fn frames_are_relayed_unchanged() {
     assert!(upstream.read_exactly(up.len()).await == up, "client to upstream");
     upstream.send(&down).await;
     assert!(client.read_exactly(down.len()).await == down, "upstream to client");
-    // A byte at a time: frames have no right to arrive whole.
+    // Byte by byte: the relay must not wait for complete frames.
     for byte in &up[..200] {
         client.send(&[*byte]).await;
         assert_eq!(upstream.read_exactly(1).await, [*byte]);
@@ -125,9 +125,9 @@ async fn client_that_does_not_read_is_backpressured() {
     let sent = upstream.send_until_blocked(&flood, 64 << 20).await;
     let grown = desk.memory_kib("VmRSS").saturating_sub(before);
     assert!(grown < 4096, "{grown} KiB for one client that does not read");
-    other.echo("others live on").await;
+    other.echo("another WebSocket").await;
     xiaoming.get("/api/auth/me").await.expect_code(0);
-    // And nothing of it is lost.
+    // No byte is lost.
     let got = client.read_exactly(sent).await;
     assert!(got.iter().zip(flood.iter().cycle()).all(|(got, sent)| got == sent), "the bytes of the flood");
 }
@@ -145,8 +145,8 @@ async fn upstream_that_does_not_read_is_backpressured() {
     let sent = client.send_until_blocked(&flood, 64 << 20).await;
     let grown = desk.memory_kib("VmRSS").saturating_sub(before);
     assert!(grown < 4096, "{grown} KiB for one upstream that does not read");
-    other.echo("others live on").await;
-    // The other direction of the same socket is not held up.
+    other.echo("another WebSocket").await;
+    // The other direction of the same WebSocket is not blocked.
     let reply = Frame::new(TEXT, b"still talking").bytes();
     upstream.send(&reply).await;
     assert_eq!(client.read_exactly(reply.len()).await, reply);
@@ -186,7 +186,7 @@ async fn idle_websocket_outlives_request_timeouts() {
     let xiaoming = desk.sign_in("u1001").await;
     let mut socket = xiaoming.websocket("/ws/employee").await;
     socket.echo("before").await;
-    // Time passes: connections without a request come and are closed.
+    // Waits until two idle connections were closed.
     for _ in 0..2 {
         assert!(desk.connect().await.closes_within(Duration::from_secs(8)).await);
     }
@@ -200,20 +200,20 @@ async fn close_frames_are_relayed_both_ways() {
     for code in [1000, 1001, 3000, 4999] {
         let mut socket = xiaoming.websocket("/ws/employee").await;
         socket.echo("hello").await;
-        let farewell = CloseFrame { code: CloseCode::from(code), reason: "bye".into() };
-        socket.send_message(Message::Close(Some(farewell))).await;
-        assert_eq!(socket.close_code_within(TEST_TIMEOUT).await, Some(code), "the upstream's answer");
+        let close_frame = CloseFrame { code: CloseCode::from(code), reason: "bye".into() };
+        socket.send_message(Message::Close(Some(close_frame))).await;
+        assert_eq!(socket.close_code_within(TEST_TIMEOUT).await, Some(code), "the upstream's close frame");
         assert_eq!(desk.upstream.events().last(), Some(&SocketEvent::Closed(Some(code))));
     }
     let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
     let (mut client, mut upstream) =
         open_tunnel(&desk, &mut upstream_connections, &xiaoming.handshake("/ws/employee")).await;
-    let farewell = Frame::new(CLOSE, b"\x10\xe1because").bytes();
-    upstream.send(&farewell).await;
-    assert_eq!(client.read_exactly(farewell.len()).await, farewell, "code and reason");
+    let close_frame = Frame::new(CLOSE, b"\x10\xe1because").bytes();
+    upstream.send(&close_frame).await;
+    assert_eq!(client.read_exactly(close_frame.len()).await, close_frame, "code and reason");
     let response = Frame::new(CLOSE, b"\x10\xe1").masked().bytes();
     client.send(&response).await;
-    assert_eq!(upstream.read_exactly(response.len()).await, response, "the client's answer");
+    assert_eq!(upstream.read_exactly(response.len()).await, response, "the client's close frame");
     drop(upstream);
     assert_eq!(client.read_to_end_within(TEST_TIMEOUT).await, b"");
 }
@@ -229,13 +229,13 @@ async fn end_of_one_side_closes_the_other() {
     let last = Frame::new(TEXT, b"last words").bytes();
     upstream.send(&last).await;
     drop(upstream);
-    assert_eq!(client.read_to_end_within(TEST_TIMEOUT).await, last, "the upstream went");
+    assert_eq!(client.read_to_end_within(TEST_TIMEOUT).await, last, "the upstream disconnected");
 
     let (mut client, mut upstream) = open_tunnel(&desk, &mut upstream_connections, &handshake).await;
     let last = Frame::new(TEXT, b"last words").masked().bytes();
     client.send(&last).await;
     drop(client);
-    assert_eq!(upstream.read_to_end_within(TEST_TIMEOUT).await, last, "the client went");
+    assert_eq!(upstream.read_to_end_within(TEST_TIMEOUT).await, last, "the client disconnected");
 
     let (mut client, upstream) = open_tunnel(&desk, &mut upstream_connections, &handshake).await;
     upstream.reset();
@@ -260,7 +260,7 @@ async fn open_websockets_are_counted_by_rule() {
     second.echo("hello").await;
     assert_eq!((open("agent socket").await, open("employee socket").await), (1.0, 1.0));
     drop(first);
-    eventually("one socket less", || async { (open("agent socket").await == 0.0).then_some(()) }).await;
+    eventually("one WebSocket less", || async { (open("agent socket").await == 0.0).then_some(()) }).await;
     assert_eq!(open("employee socket").await, 1.0);
     second.echo("still here").await;
 }

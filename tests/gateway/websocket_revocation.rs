@@ -21,11 +21,11 @@ async fn logout_closes_an_idle_websocket_with_4401() {
         assert_eq!(
             socket.ends_within(CLOSE_DEADLINE).await,
             Some(SocketEnd::Disconnected),
-            "and then the connection ends"
+            "the connection ends after the close frame"
         );
     }
     assert_within_revocation_bound(times);
-    eventually("an upstream that knows", || async {
+    eventually("ten closed WebSockets at the upstream", || async {
         let over = |event: &&SocketEvent| !matches!(event, SocketEvent::Message(_));
         (desk.upstream.events().iter().filter(over).count() == 10).then_some(())
     })
@@ -59,7 +59,7 @@ async fn logout_closes_twenty_websockets_with_4401() {
     });
     let times: Vec<Duration> = futures::future::join_all(endings).await;
     assert_within_revocation_bound(times);
-    bystander.echo("another session goes on").await;
+    bystander.echo("another session stays open").await;
 }
 
 #[tokio::test]
@@ -77,7 +77,7 @@ async fn logout_closes_a_busy_websocket_between_two_frames() {
         read += 1;
     }
     let logout = xiaoming.post("/api/auth/logout");
-    // Every frame on the way to the end is whole, and the last one says why.
+    // Every frame is complete, and the last one is the close frame.
     let reading = async {
         loop {
             let frame = client.read_frame().await.expect("a close frame before the end");
@@ -90,7 +90,7 @@ async fn logout_closes_a_busy_websocket_between_two_frames() {
     let (response, code) = tokio::join!(logout, within(TEST_TIMEOUT, "the close frame", reading));
     response.expect_code(0);
     assert_eq!(code, Some(4401));
-    within(TEST_TIMEOUT, "the end of the flood", flood).await.expect("a cut stream");
+    within(TEST_TIMEOUT, "the end of the flood", flood).await.expect("a closed stream");
 }
 
 #[tokio::test]
@@ -105,8 +105,8 @@ async fn logout_disconnects_in_the_middle_of_an_unfinished_frame() {
     upstream.send(half).await;
     assert!(client.read_exactly(half.len()).await == half);
     xiaoming.post("/api/auth/logout").await.expect_code(0);
-    // A close frame here would be read as part of the message.
-    assert_eq!(client.read_to_end_within(CLOSE_DEADLINE).await, b"", "nothing but the end");
+    // A close frame here would be read as payload of the unfinished frame.
+    assert_eq!(client.read_to_end_within(CLOSE_DEADLINE).await, b"", "only the end of the stream");
     upstream.read_to_end_within(CLOSE_DEADLINE).await;
 }
 
@@ -156,11 +156,11 @@ async fn nothing_is_relayed_after_the_close_frame() {
     client.try_send(&Frame::new(TEXT, b"too late").masked().bytes()).await.ok();
     upstream.try_send(&Frame::new(TEXT, b"too late").bytes()).await.ok();
     assert_eq!(client.read_to_end_within(CLOSE_DEADLINE).await, b"", "to the client");
-    let told = upstream.read_to_end_within(CLOSE_DEADLINE).await;
-    assert!(!told.windows(8).any(|window| window == b"too late"), "to the upstream");
-    if let Some((frame, _)) = Frame::parse(&told) {
+    let received = upstream.read_to_end_within(CLOSE_DEADLINE).await;
+    assert!(!received.windows(8).any(|window| window == b"too late"), "to the upstream");
+    if let Some((frame, _)) = Frame::parse(&received) {
         assert_eq!(frame.opcode, CLOSE, "{frame:?}");
-        assert!(frame.mask.is_some(), "whatever comes from a client's side is masked");
+        assert!(frame.mask.is_some(), "frames to the upstream are masked");
         assert!(frame.last);
     }
 }
@@ -179,7 +179,7 @@ async fn token_expiry_closes_websockets_with_4401() {
     assert!(began.elapsed() < Duration::from_secs(4), "after {:?}", began.elapsed());
     assert_eq!(busy.close_code_within(Duration::from_secs(1)).await, Some(4401));
     xiaoming.handshake("/ws/employee").expect_refused().await.expect_invalid_token();
-    public.echo("nobody's token").await;
+    public.echo("no token").await;
 }
 
 #[tokio::test]
@@ -189,18 +189,22 @@ async fn revoked_role_closes_websockets_that_need_it_with_4403() {
     zhou_min.post_json("/api/auth/switch-role", &json!({ "role": "agent" })).await.expect_code(0);
     let mut needs_it = alice.websocket("/ws/agent").await;
     let mut needs_none = alice.websocket("/ws/employee").await;
-    let mut somebody_else = zhou_min.websocket("/ws/agent").await;
-    for socket in [&mut needs_it, &mut needs_none, &mut somebody_else] {
+    let mut other_employee = zhou_min.websocket("/ws/agent").await;
+    for socket in [&mut needs_it, &mut needs_none, &mut other_employee] {
         socket.echo("hello").await;
     }
     let output = desk.command(&["role", "take", "a2001", "agent"]).await;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(needs_it.close_code_within(Duration::from_secs(1)).await, Some(4403));
     needs_none.echo("this one needs no role").await;
-    somebody_else.echo("not mine").await;
+    other_employee.echo("another employee's WebSocket").await;
     alice.handshake("/ws/agent").expect_refused().await.expect_code(1003);
     alice.post("/api/auth/logout").await.expect_code(0);
-    assert_eq!(needs_none.close_code_within(Duration::from_secs(1)).await, Some(4401), "it is still registered");
+    assert_eq!(
+        needs_none.close_code_within(Duration::from_secs(1)).await,
+        Some(4401),
+        "the WebSocket is still registered"
+    );
 }
 
 #[tokio::test]
@@ -227,7 +231,7 @@ async fn handshake_racing_a_logout_is_closed_with_4401() {
     let desk = Gateway::start().await;
     for round in 0..200 {
         let xiaoming = desk.sign_in("u1001").await;
-        // One handshake after the other until one is refused: some are under way while the session ends.
+        // Opens WebSockets until one is refused, so that some handshakes overlap the logout.
         let open_until_refused = || async {
             let mut sockets = Vec::new();
             loop {
@@ -238,7 +242,7 @@ async fn handshake_racing_a_logout_is_closed_with_4401() {
                         return sockets;
                     }
                 }
-                assert!(sockets.len() < 1000, "round {round}: a logout that never comes to pass");
+                assert!(sockets.len() < 1000, "round {round}: the logout has no effect");
             }
         };
         let (response, one, two, three) = tokio::join!(
@@ -269,7 +273,7 @@ async fn logout_during_a_pending_handshake_opens_no_websocket() {
     let mut upstream_connection = upstream_connections.next().await;
     xiaoming.post("/api/auth/logout").await.expect_code(0);
     let accept = async {
-        // The gateway may have hung up already: that is as good.
+        // The gateway may have closed the connection already, which is also correct.
         let key = upstream_connection.request.header("sec-websocket-key").expect("a key").to_owned();
         let accept = tokio_tungstenite::tungstenite::handshake::derive_accept_key(key.as_bytes());
         let secret = Frame::new(TEXT, b"secret").bytes();

@@ -11,7 +11,7 @@ async fn token_is_read_from_header_then_subprotocol_then_query() {
     let (protocol, bad_protocol) = (format!("bearer.{good}"), "bearer.a.b.c".to_owned());
     let (query, bad_query) = (format!("/ws/employee?token={good}"), "/ws/employee?token=a.b.c".to_owned());
     let plain = "/ws/employee".to_owned();
-    for (case, target, authorization, offered, gets_in) in [
+    for (case, target, authorization, offered, accepted) in [
         ("header", &plain, Some(&header), None, true),
         ("subprotocol", &plain, None, Some(&protocol), true),
         ("query", &query, None, None, true),
@@ -34,16 +34,16 @@ async fn token_is_read_from_header_then_subprotocol_then_query() {
         }
         match handshake.open().await {
             Ok(mut socket) => {
-                assert!(gets_in, "{case}");
+                assert!(accepted, "{case}");
                 socket.echo("hello").await;
                 let seen = desk.upstream.only_request();
                 let head = String::from_utf8_lossy(&seen.head).into_owned();
                 assert_eq!(seen.target, "/ws/employee", "{case}");
-                assert!(!head.contains(good) && !head.contains("a.b.c"), "{case}: a token went along:\n{head}");
+                assert!(!head.contains(good) && !head.contains("a.b.c"), "{case}: a token was forwarded:\n{head}");
                 assert_eq!(seen.header("x-deskgate-employee-id"), Some("u1001"), "{case}");
             }
             Err(response) => {
-                assert!(!gets_in, "{case}: {}", response.describe());
+                assert!(!accepted, "{case}: {}", response.describe());
                 response.expect_invalid_token();
                 assert!(desk.upstream.requests().is_empty(), "{case}");
             }
@@ -123,7 +123,7 @@ async fn query_token_is_stripped_and_counted() {
     assert_eq!(desk.upstream.last_request().target, "/ws/employee?a=1&b=2");
     xiaoming.websocket("/ws/employee?mytoken=x&tokens=y").await.echo("hello").await;
     assert_eq!(desk.upstream.last_request().target, "/ws/employee?mytoken=x&tokens=y");
-    assert_eq!(count().await, 4.0, "only those that used it");
+    assert_eq!(count().await, 4.0, "only handshakes that used the query token count");
     assert!(!String::from_utf8_lossy(&desk.upstream.all_bytes()).contains(xiaoming.token()));
     assert!(!desk.logs().contains(xiaoming.token()), "the token is in the log");
 }
@@ -139,7 +139,7 @@ async fn encoded_token_parameter_does_not_reach_the_upstream() {
             let target = format!("{path}?a=1&{name}={token}&b=2");
             xiaoming.websocket(&target).await.echo("hello").await;
             assert_eq!(desk.upstream.only_request().target, format!("{path}?a=1&b=2"), "{name}");
-            // Whether it opens the door or not, it stays here.
+            // Accepted or not, the token must not be forwarded.
             drop(desk.anonymous().handshake(&target).open().await);
         }
     }
@@ -149,7 +149,7 @@ async fn encoded_token_parameter_does_not_reach_the_upstream() {
         desk.anonymous().with_header("Sec-WebSocket-Protocol", offer).get("/public/x").await.expect_status(200);
     }
     let seen = String::from_utf8_lossy(&desk.upstream.all_bytes()).into_owned();
-    assert!(!seen.contains(token) && !seen.contains("bearer."), "a token went along:\n{seen}");
+    assert!(!seen.contains(token) && !seen.contains("bearer."), "a token was forwarded:\n{seen}");
 }
 
 #[tokio::test]

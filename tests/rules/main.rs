@@ -1,4 +1,4 @@
-//! The rule files that the repository ships, held to what stands beside them; and that deciding asks for no memory.
+//! The shipped rule files: embedded in the binary, covered by cases, and decided without allocation.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ fn shipped() -> RuleSet {
     loaded.unwrap_or_else(|faults| panic!("{}", faults.iter().map(|fault| format!("{fault}\n")).collect::<String>()))
 }
 
-/// All tables of one kind in the shipped files.
+/// All `[[kind]]` tables of the shipped files.
 fn tables(kind: &str) -> Vec<toml::Table> {
     let mut found = Vec::new();
     for (_, text) in SHIPPED {
@@ -33,7 +33,7 @@ fn tables(kind: &str) -> Vec<toml::Table> {
 }
 
 #[test]
-fn the_program_carries_the_files_of_the_folder() {
+fn binary_embeds_every_rule_file() {
     let mut files: Vec<String> = std::fs::read_dir(folder())
         .expect("the folder")
         .map(|entry| entry.expect("a file").file_name().to_string_lossy().into_owned())
@@ -43,35 +43,41 @@ fn the_program_carries_the_files_of_the_folder() {
     assert_eq!(names, files);
 }
 
-/// A rule without a case that it lets through, or without one that it refuses, has never been tried.
+/// A rule needs a case that it allows and one that it denies.
 #[test]
-fn every_shipped_rule_has_a_case_of_either_kind() {
+fn every_shipped_rule_has_an_allowed_and_a_denied_case() {
     let rules = shipped();
-    let mut tried: BTreeMap<String, [usize; 2]> =
+    let mut cases_of: BTreeMap<String, [usize; 2]> =
         tables("rule").iter().map(|rule| (rule["name"].as_str().expect("a name").to_owned(), [0, 0])).collect();
     for case in tables("case") {
         let asked: Asked = case["request"].clone().try_into().expect("a request");
         let denied = case["expect"].as_table().expect("a table").contains_key("deny");
-        let fits = rules.candidates(&asked.path);
-        // A refusal for the method counts for the rules that have the path.
-        for rule in fits.first().into_iter().chain(fits.iter().skip(1).filter(|rule| rule.path == fits[0].path)) {
-            let takes = matches!(rules.find(&asked.method, &asked.path), Lookup::Rule(one) if one.name == rule.name);
-            if takes || denied {
-                tried.get_mut(&*rule.name).expect("a rule")[usize::from(denied)] += 1;
+        let candidates = rules.candidates(&asked.path);
+        // A denied method counts for every rule of the path.
+        for rule in candidates.iter().filter(|rule| rule.path == candidates[0].path) {
+            let matched =
+                matches!(rules.find(&asked.method, &asked.path), Lookup::Rule(found) if found.name == rule.name);
+            if matched || denied {
+                cases_of.get_mut(&*rule.name).expect("a rule")[usize::from(denied)] += 1;
             }
         }
     }
-    for (rule, [allowed, denied]) in &tried {
-        assert!(*allowed > 0, "rule `{rule}` has no case that it lets through");
-        assert!(*denied > 0, "rule `{rule}` has no case that it refuses");
+    for (rule, [allowed, denied]) in &cases_of {
+        assert!(*allowed > 0, "rule `{rule}` has no allowed case");
+        assert!(*denied > 0, "rule `{rule}` has no denied case");
     }
-    assert!(tried.len() > 30 && rules.cases() >= 2 * tried.len(), "{} rules, {} cases", tried.len(), rules.cases());
+    assert!(
+        cases_of.len() > 30 && rules.cases() >= 2 * cases_of.len(),
+        "{} rules, {} cases",
+        cases_of.len(),
+        rules.cases()
+    );
 }
 
 #[test]
-fn deciding_asks_for_no_memory() {
+fn decisions_allocate_no_memory() {
     let rules = shipped();
-    let asked = |method: &str, path: &str, role: &str| Asked {
+    let request = |method: &str, path: &str, role: &str| Asked {
         method: method.to_owned(),
         path: path.to_owned(),
         role: Some(role.to_owned()),
@@ -79,18 +85,18 @@ fn deciding_asks_for_no_memory() {
         ..Asked::default()
     };
     let table = [
-        asked("GET", "/api/queue/next", "agent"),
-        asked("GET", "/api/conversations", "user"),
-        asked("POST", "/api/conversations/7/messages", "agent"),
-        asked("GET", "/h5/index.html", "user"),
-        asked("GET", "/nothing/at/all", "user"),
+        request("GET", "/api/queue/next", "agent"),
+        request("GET", "/api/conversations", "user"),
+        request("POST", "/api/conversations/7/messages", "agent"),
+        request("GET", "/h5/index.html", "user"),
+        request("GET", "/nothing/at/all", "user"),
     ];
-    let prepared: Vec<_> = table.iter().map(|asked| (asked, asked.session())).collect();
+    let prepared: Vec<_> = table.iter().map(|request| (request, request.session())).collect();
     let profiler = dhat::Profiler::builder().testing().build();
     let before = dhat::HeapStats::get().total_blocks;
     let mut decided = 0;
-    for (asked, session) in &prepared {
-        let facts = asked.facts(session.as_ref());
+    for (request, session) in &prepared {
+        let facts = request.facts(session.as_ref());
         if let Lookup::Rule(rule) = rules.find(facts.method, facts.path) {
             decided += usize::from(rule.judge(&facts, &mut ()).is_ok());
         }
@@ -98,5 +104,5 @@ fn deciding_asks_for_no_memory() {
     let after = dhat::HeapStats::get().total_blocks;
     drop(profiler);
     assert_eq!(decided, 4);
-    assert_eq!(after - before, 0, "blocks of memory for five decisions");
+    assert_eq!(after - before, 0, "allocations in five decisions");
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::{Response, ServerAddress, Stream, TEST_TIMEOUT, within};
+use super::{Gateway, Response, ServerAddress, Stream, TEST_TIMEOUT, within};
 
 /// A connection to a server and the bytes that were received but not read yet.
 pub struct Connection {
@@ -206,4 +206,11 @@ pub fn header_lines<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<(String, St
             (name.to_owned(), value.trim().to_owned())
         })
         .collect()
+}
+
+/// A request; `headers` are complete lines with their line ends.
+pub fn raw_request(desk: &Gateway, line: &str, headers: &str, body: &[u8]) -> Vec<u8> {
+    let mut bytes = format!("{line} HTTP/1.1\r\nHost: {}\r\n{headers}\r\n", desk.address()).into_bytes();
+    bytes.extend_from_slice(body);
+    bytes
 }
