@@ -227,7 +227,7 @@ async fn exit_codes_tell_success_from_failure() {
 }
 
 #[tokio::test]
-async fn a_locked_account_is_unlocked() {
+async fn unlock_command_ends_a_lockout() {
     let desk = Gateway::start().await;
     desk.command_with_input(&["agent", "password", "a2001"], &format!("{GOOD}\n")).await.expect_success();
     for _ in 0..5 {

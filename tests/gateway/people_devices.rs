@@ -59,7 +59,7 @@ async fn bind_in_terminal(desk: &Gateway) -> (OtpSecret, String) {
 }
 
 #[tokio::test]
-async fn a_device_is_bound_from_the_code_in_the_terminal() {
+async fn otp_bind_works_in_the_terminal() {
     let desk = Gateway::start().await;
     let (secret, text) = bind_in_terminal(&desk).await;
     assert_eq!(find(&desk, &["employee", "list"], "a2001").await.expect("a row")["otp_bound"], true);
@@ -73,7 +73,7 @@ async fn a_device_is_bound_from_the_code_in_the_terminal() {
 }
 
 #[tokio::test]
-async fn a_device_is_bound_while_no_gateway_runs() {
+async fn otp_bind_works_without_a_running_gateway() {
     let mut desk = Gateway::start().await;
     desk.terminate().await;
     let (secret, _) = bind_in_terminal(&desk).await;
@@ -83,7 +83,7 @@ async fn a_device_is_bound_while_no_gateway_runs() {
 }
 
 #[tokio::test]
-async fn device_replacement_needs_an_explicit_flag() {
+async fn otp_bind_replaces_a_device_only_with_yes() {
     let desk = Gateway::start().await;
     let (first, _) = bind_in_terminal(&desk).await;
     let output = desk.command_with_input(&["employee", "otp-bind", "a2001"], "000000\n").await;
@@ -108,7 +108,7 @@ async fn device_replacement_needs_an_explicit_flag() {
 }
 
 #[tokio::test]
-async fn wrong_codes_bind_nothing() {
+async fn otp_bind_refuses_wrong_codes() {
     let desk = Gateway::start().await;
     let output = desk.command_with_input(&["employee", "otp-bind", "a2001"], "000 000\n111111\n222222\n").await;
     assert_eq!(output.status.code(), Some(4), "{}", output.output_text());

@@ -42,34 +42,34 @@ async fn sessions_lists_only_the_callers_sessions() {
 #[tokio::test]
 async fn ending_a_session_closes_only_its_own_websockets() {
     let desk = Gateway::start().await;
-    let (here, there) = (desk.sign_in("u1001").await, desk.sign_in("u1001").await);
-    let mut socket = there.websocket("/ws/employee").await;
+    let (current, other) = (desk.sign_in("u1001").await, desk.sign_in("u1001").await);
+    let mut socket = other.websocket("/ws/employee").await;
     socket.echo("hello").await;
-    let id = id_of(&items(&here).await, false);
+    let id = id_of(&items(&current).await, false);
 
-    let data = here.send("DELETE", &format!("/api/auth/sessions/{id}"), &[], b"").await.expect_code(0).data();
+    let data = current.send("DELETE", &format!("/api/auth/sessions/{id}"), &[], b"").await.expect_code(0).data();
     assert_eq!((&data["success"], &data["ended"]), (&json!(true), &json!(1)));
     assert_eq!(socket.close_code_within(Duration::from_secs(1)).await, Some(4401));
-    there.get("/api/auth/me").await.expect_invalid_token();
-    here.get("/api/auth/me").await.expect_code(0);
-    here.send("DELETE", &format!("/api/auth/sessions/{id}"), &[], b"").await.expect_code(1404);
+    other.get("/api/auth/me").await.expect_invalid_token();
+    current.get("/api/auth/me").await.expect_code(0);
+    current.send("DELETE", &format!("/api/auth/sessions/{id}"), &[], b"").await.expect_code(1404);
 }
 
 #[tokio::test]
 async fn ending_other_sessions_keeps_the_callers_session() {
     let desk = Gateway::start().await;
-    let here = desk.sign_in("u1001").await;
+    let current = desk.sign_in("u1001").await;
     let others = [desk.sign_in("u1001").await, desk.sign_in("u1001").await];
     let other_employee = desk.sign_in("a2001").await;
 
-    let data = here.send("DELETE", "/api/auth/sessions", &[], b"").await.expect_code(0).data();
+    let data = current.send("DELETE", "/api/auth/sessions", &[], b"").await.expect_code(0).data();
     assert_eq!(data["ended"], 2);
     for other in &others {
         other.get("/api/auth/me").await.expect_invalid_token();
     }
-    here.get("/api/auth/me").await.expect_code(0);
+    current.get("/api/auth/me").await.expect_code(0);
     other_employee.get("/api/auth/me").await.expect_code(0);
-    assert_eq!(here.send("DELETE", "/api/auth/sessions", &[], b"").await.expect_code(0).data()["ended"], 0);
+    assert_eq!(current.send("DELETE", "/api/auth/sessions", &[], b"").await.expect_code(0).data()["ended"], 0);
 }
 
 #[tokio::test]

@@ -144,7 +144,7 @@ async fn last_admin_role_cannot_be_revoked() {
 }
 
 #[tokio::test]
-async fn an_administrator_ends_all_sessions_of_an_employee() {
+async fn administrator_ends_all_sessions_of_an_employee() {
     let desk = Gateway::start().await;
     let admin = stepped_up(&desk).await;
     let victims = [desk.sign_in("u1001").await, desk.sign_in("u1001").await];
@@ -270,7 +270,7 @@ async fn slow_body_is_reauthorized_for_its_session() {
 }
 
 #[tokio::test]
-async fn an_administrator_resets_a_lost_device() {
+async fn administrator_resets_a_lost_device() {
     let desk = Gateway::start().await;
     let admin = stepped_up(&desk).await;
     let xiaoming = desk.sign_in("u1001").await;
