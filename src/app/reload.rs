@@ -11,6 +11,7 @@ use super::tls::Certificate;
 use crate::admin::keys::KeyRotation;
 use crate::config::Config;
 use crate::domain::clock::Clock;
+use crate::explain;
 use crate::metrics::Metrics;
 use crate::pipeline::Gate;
 use crate::rules::{self, RuleFault, RuleSet};

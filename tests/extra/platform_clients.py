@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Drives the simulated platform with clients that were written for WeCom.
+"""Runs third-party WeCom client libraries against the simulated platform.
 
     pip install wechatpy==2.0.0a26 wecom-sdk==1.0.0
     python platform_clients.py http://127.0.0.1:PORT
 
-The clients are used as they come from PyPI; only the host that they call is another. Needs a simulator
-with its switches at their defaults, and leaves it so. Exit code 1 if anything is not as it should be.
+The libraries come unchanged from PyPI; only the host that they call differs. Needs a simulator with default switches
+and resets them. Exit code 1 if a check fails.
 """
 
 import asyncio
@@ -24,8 +24,8 @@ SECRET = "simulated-secret-of-the-help-desk"
 CALLBACK = "https://desk.example/api/auth/oauth2/callback"
 
 
-class OtherHost(HTTPAdapter):
-    """Sends what is meant for WeCom to the simulator."""
+class SimulatorAdapter(HTTPAdapter):
+    """Sends WeCom requests to the simulator."""
 
     def __init__(self, base):
         super().__init__()
@@ -38,22 +38,22 @@ class OtherHost(HTTPAdapter):
 
 
 class Simulator:
-    """The simulator's own side: who scans, and its switches."""
+    """The simulator's control interface."""
 
     def __init__(self, base):
         self.base = base
 
-    def code_from(self, authorize_url, who):
-        """Opens an authorize URL as this member's phone: the code that comes back."""
+    def code_from(self, authorize_url, member):
+        """Opens an authorize URL as this member and returns the code."""
         parts = urlsplit(authorize_url)
-        page = f"{self.base}{parts.path}?{parts.query}&as={who}"
-        answer = requests.get(page, allow_redirects=False, timeout=10)
-        assert answer.status_code == 302, f"{page}: {answer.status_code}"
-        return parse_qs(urlsplit(answer.headers["location"]).query)["code"][0]
+        page = f"{self.base}{parts.path}?{parts.query}&as={member}"
+        response = requests.get(page, allow_redirects=False, timeout=10)
+        assert response.status_code == 302, f"{page}: {response.status_code}"
+        return parse_qs(urlsplit(response.headers["location"]).query)["code"][0]
 
     def switch(self, **switches):
-        answer = requests.patch(f"{self.base}/simulator/switches", json=switches, timeout=10)
-        assert answer.status_code == 200, answer.text
+        response = requests.patch(f"{self.base}/simulator/switches", json=switches, timeout=10)
+        assert response.status_code == 200, response.text
 
     def reset(self):
         requests.delete(f"{self.base}/simulator/switches", timeout=10).raise_for_status()
@@ -66,23 +66,23 @@ class Simulator:
 
 
 def refusal(action, expected):
-    """The number that a client's exception carries."""
+    """Asserts that the action raises this errcode, and returns the exception."""
     try:
         action()
-    except WeChatClientException as refused:
-        assert refused.errcode == expected, f"errcode {refused.errcode}, expected {expected}"
-        return refused
+    except WeChatClientException as error:
+        assert error.errcode == expected, f"errcode {error.errcode}, expected {expected}"
+        return error
     raise AssertionError(f"nothing was raised, expected errcode {expected}")
 
 
 def wechatpy(base, simulator):
     client = WeChatClient(CORP_ID, SECRET)
-    client._http.mount("https://qyapi.weixin.qq.com", OtherHost(base))
+    client._http.mount("https://qyapi.weixin.qq.com", SimulatorAdapter(base))
 
     def token():
-        answer = client.fetch_access_token()
-        assert answer["access_token"] and answer["expires_in"] <= 7200, answer
-        assert client.access_token == answer["access_token"]
+        response = client.fetch_access_token()
+        assert response["access_token"] and response["expires_in"] <= 7200, response
+        assert client.access_token == response["access_token"]
 
     def code_exchange():
         code = simulator.code_from(client.oauth.authorize_url(CALLBACK, state="login"), "u1001")
@@ -94,13 +94,13 @@ def wechatpy(base, simulator):
         assert client.oauth.get_user_info(code)["UserId"] == "wwpartner/p7001"
         simulator.switch(members={"u1001": "outsider"})
         code = simulator.code_from(client.oauth.authorize_url(CALLBACK), "u1001")
-        answer = client.oauth.get_user_info(code)
-        assert answer["OpenId"] and "UserId" not in answer, answer
+        response = client.oauth.get_user_info(code)
+        assert response["OpenId"] and "UserId" not in response, response
 
     def users():
         user = client.user.get("A2001")
         assert (user["userid"], user["name"], user["status"]) == ("a2001", "Alice Chen", 1), user
-        assert "avatar" not in user, "a new application is not told"
+        assert "avatar" not in user, "a new application gets no avatar"
         refusal(lambda: client.user.get("z9999"), 60111)
 
     def departments():
@@ -121,7 +121,7 @@ def wechatpy(base, simulator):
             simulator.revoke_tokens()
             before = simulator.calls("/cgi-bin/gettoken")
             assert client.user.get("u1001")["userid"] == "u1001", errcode
-            assert simulator.calls("/cgi-bin/gettoken") == before + 1, "fetched again, once"
+            assert simulator.calls("/cgi-bin/gettoken") == before + 1, "one new token"
             assert client.access_token != stale
 
     def busy_limited_broken():
@@ -135,7 +135,7 @@ def wechatpy(base, simulator):
 
     def wrong_secret():
         other = WeChatClient(CORP_ID, "wrong")
-        other._http.mount("https://qyapi.weixin.qq.com", OtherHost(base))
+        other._http.mount("https://qyapi.weixin.qq.com", SimulatorAdapter(base))
         refusal(other.fetch_access_token, 40001)
 
     def addresses():
@@ -146,28 +146,28 @@ def wechatpy(base, simulator):
 
 
 def wecom_sdk(base, simulator):
-    """This client has no code exchange, and never fetches a token before its time is over. Its
-    get_user_in_department_detail is left out: it wants an errcode with each person, which WeCom does not send."""
+    """This library has no code exchange and never renews a token early. Its get_user_in_department_detail is skipped:
+    it expects an errcode in each member, which WeCom does not send."""
 
-    class Here(Wecom):
+    class SimulatedWecom(Wecom):
         BASE_URL = f"{base}/cgi-bin"
 
-    client = Here(CORP_ID, SECRET)
+    client = SimulatedWecom(CORP_ID, SECRET)
 
     def raised(action, expected):
         try:
             asyncio.run(action)
-        except SDKException as refused:
-            assert refused.errcode == str(expected), f"errcode {refused.errcode}, expected {expected}"
+        except SDKException as error:
+            assert error.errcode == str(expected), f"errcode {error.errcode}, expected {expected}"
             return
         raise AssertionError(f"nothing was raised, expected errcode {expected}")
 
-    async def held():
+    async def access_token():
         return await client.access_token
 
     def token():
-        first = asyncio.run(held())
-        assert first and asyncio.run(held()) == first
+        first = asyncio.run(access_token())
+        assert first and asyncio.run(access_token()) == first
 
     def users():
         user = asyncio.run(client.get_user("a2001"))
@@ -192,8 +192,8 @@ def wecom_sdk(base, simulator):
         assert asyncio.run(client.get_user("u1001"))["userid"] == "u1001"
 
     def wrong_secret():
-        raised(Here(CORP_ID, "wrong").get_user("u1001"), 40001)
-        raised(Here("wwother", SECRET).get_user("u1001"), 40013)
+        raised(SimulatedWecom(CORP_ID, "wrong").get_user("u1001"), 40001)
+        raised(SimulatedWecom("wwother", SECRET).get_user("u1001"), 40013)
 
     return [token, users, departments, old_application, stale_token, wrong_secret]
 
@@ -210,12 +210,12 @@ def main():
             try:
                 check()
                 print(f"ok    {name}")
-            except Exception as fault:  # whatever a client raises is a failure, and the next check goes on
+            except Exception as fault:  # any exception fails the check; the next one still runs
                 failed += 1
                 print(f"FAIL  {name}: {type(fault).__name__}: {fault}")
             finally:
                 simulator.reset()
-    print("all as with the real platform" if failed == 0 else f"{failed} failed")
+    print("all checks passed" if failed == 0 else f"{failed} failed")
     sys.exit(1 if failed else 0)
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What `make test-extra` runs: programs that others wrote, against the gateway, and what takes its time to measure.
+"""Runs the slow and third-party checks of `make test-extra`.
 
-Installs them into a virtual environment beside what was built. WeCom's clients talk to the simulated platform of a
-`deskgate demo` that is started on free ports and ended; schemathesis holds a gateway against its own description.
-Exit code 1 if anything is not as it should be.
+Installs the tools into a virtual environment in the target directory. WeCom client libraries call the simulated
+platform of a `deskgate demo`, schemathesis checks a gateway against its OpenAPI document, and a timing test compares
+sign-in times. Exit code 1 if a check fails.
 """
 
 import os
@@ -31,16 +31,16 @@ def platform_clients(python, program):
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as demo:
         try:
             ready = next(line for line in demo.stdout if line.startswith("ready "))
-            places = dict(word.split("=", 1) for word in ready.split()[1:])
-            platform = f"http://{places['platform']}"
-            ran = subprocess.run([python, HERE / "platform_clients.py", platform], check=False)
+            addresses = dict(word.split("=", 1) for word in ready.split()[1:])
+            platform = f"http://{addresses['platform']}"
+            result = subprocess.run([python, HERE / "platform_clients.py", platform], check=False)
         finally:
             demo.terminate()
-    return ran.returncode
+    return result.returncode
 
 
-def description(python, program):
-    return subprocess.run([python, HERE / "description.py", program], check=False).returncode
+def openapi_conformance(python, program):
+    return subprocess.run([python, HERE / "openapi_conformance.py", program], check=False).returncode
 
 
 def timing(_, program):
@@ -56,7 +56,7 @@ def documentation(python, _):
 
 def main():
     python, program = environment(), TARGET / "debug" / "deskgate"
-    checks = (platform_clients, description, documentation, timing)
+    checks = (platform_clients, openapi_conformance, documentation, timing)
     failed = [check.__name__ for check in checks if check(python, program) != 0]
     sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
 

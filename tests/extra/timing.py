@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Checks that the response time of POST /api/agents/login does not reveal who is an agent.
+"""Checks that the response time of POST /api/agents/login does not reveal agents (attack 96 of docs/threats.md).
 
-Starts a gateway on free ports with its own data directory, accounts and rates, tries each kind of account 400 times in
-turn, and compares the medians: at most 5 % apart. Otherwise the exit code is 1. Run it on an idle machine; a table that
-fails is measured once more before it counts. With `agents.conceal = false` an agent without a password gets another code
-(1012), so the time of that kind is not compared.
+Starts a gateway on free ports with its own accounts and no rates, tries each kind of account 400 times in random order
+and compares the medians, which may differ by 5 %. Exit code 1 otherwise. Needs an idle machine; a table that fails is
+measured a second time. With `agents.conceal = false` an agent without a password gets another code (1012), so the time of
+that kind is not compared.
 
     timing.py target/debug/deskgate
 """
@@ -27,8 +27,8 @@ import tempfile
 import time
 
 TRIES = 400
-EACH = 4  # tries of one account: the fifth wrong one locks it
-WITHIN = 0.05
+TRIES_PER_ACCOUNT = 4  # the fifth wrong password locks an account
+TOLERANCE = 0.05
 CORP = "wwdemo"
 
 CONFIG = """
@@ -48,13 +48,13 @@ dir = "{folder}/rules"
 conceal = {conceal}
 """
 
-# What would stop a guesser would stop the measurement.
+# No rates: they would refuse most of the tries.
 RULES = "".join(f'[[endpoint]]\npath = "{path}"\nrate = []\n' for path in (
     "/api/agents/login", "/api/dev/login", "/api/auth/otp-setup", "/api/auth/otp-bind"))
 
 
 class Gateway:
-    """The real program, one life of it."""
+    """A running gateway process."""
 
     def __init__(self, program, folder):
         command = [program, "serve", "--config", folder / "deskgate.toml"]
@@ -65,7 +65,7 @@ class Gateway:
         self.connection.connect()
 
     def post(self, path, body, token=None):
-        """The code and the data of the answer, and the seconds that it took."""
+        """Returns the code and the data of the response and the elapsed seconds."""
         headers = {"Content-Type": "application/json"}
         if token:
             headers["Authorization"] = f"Bearer {token}"
@@ -75,8 +75,8 @@ class Gateway:
         response = self.connection.getresponse()
         text = response.read()
         took = time.perf_counter() - start
-        answer = json.loads(text)
-        return answer["code"], answer["data"], took
+        envelope = json.loads(text)
+        return envelope["code"], envelope["data"], took
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
@@ -93,13 +93,13 @@ def gateway(program, folder):
 
 
 def new_names(count):
-    """Names of one length and one look, so that nothing but their account tells them apart."""
+    """Random names of equal length, so that only their accounts differ."""
     return [f"t{secrets.token_hex(4)}" for _ in range(count)]
 
 
 def make_accounts(folder, agents, passwordless, employees, disabled):
-    """Puts accounts into the directory of a gateway that does not run. Their passwords fit nothing: a hash of random
-    bytes takes the same time to check as any other."""
+    """Inserts accounts into the directory of a stopped gateway. Their hashes are random bytes, which match no password
+    and take the same time to check."""
     def random_hash():
         salt, output = (base64.b64encode(secrets.token_bytes(size)).decode().rstrip("=") for size in (16, 32))
         return f"$argon2id$v=19$m=19456,t=2,p=1${salt}${output}"
@@ -117,41 +117,41 @@ def make_accounts(folder, agents, passwordless, employees, disabled):
 
 
 def bind_device(desk, name):
-    """Binds a one-time-password device for an agent, by the development sign-in."""
+    """Signs an agent in through `/api/dev/login` and binds a device."""
     _, data, _ = desk.post("/api/dev/login", {"employee_id": name})
     token = data["token"]
     _, data, _ = desk.post("/api/auth/otp-setup", {}, token)
     key, step = base64.b32decode(data["secret"]), int(time.time()) // 30
     tag = hmac.digest(key, struct.pack(">q", step), "sha1")
-    at = tag[-1] & 15
-    code = (struct.unpack(">I", tag[at:at + 4])[0] & 0x7FFFFFFF) % 1_000_000
-    answer, _, _ = desk.post("/api/auth/otp-bind", {"code": f"{code:06}"}, token)
-    assert answer == 0, answer
+    offset = tag[-1] & 15
+    code = (struct.unpack(">I", tag[offset:offset + 4])[0] & 0x7FFFFFFF) % 1_000_000
+    result, _, _ = desk.post("/api/auth/otp-bind", {"code": f"{code:06}"}, token)
+    assert result == 0, result
 
 
 def measure(desk, kinds, expected, more):
-    """The medians of the kinds in milliseconds; each round has every kind once, in an order of its own."""
-    spans = {kind: [] for kind in kinds}
+    """The median of each kind in milliseconds. Each round tries every kind once, in random order."""
+    times = {kind: [] for kind in kinds}
     for number in range(TRIES):
         for kind in random.sample(list(kinds), len(kinds)):
             names = kinds[kind]
             body = {"employee_id": names[number % len(names)], "password": "not the password", **more}
             code, _, took = desk.post("/api/agents/login", body)
             assert code == expected, f"{kind}: {code}"
-            spans[kind].append(took * 1000)
-    return {kind: statistics.median(times) for kind, times in spans.items()}
+            times[kind].append(took * 1000)
+    return {kind: statistics.median(samples) for kind, samples in times.items()}
 
 
-def holds(title, medians):
-    """Prints the table; whether all are as the first is."""
+def within_tolerance(title, medians):
+    """Prints the table and returns whether all medians are within the tolerance of the first."""
     first = next(iter(medians.values()))
     print(f"\n{title}, {TRIES} tries each")
     for kind, median in medians.items():
         print(f"  {kind:38} {median:8.3f} ms {100 * (median / first - 1):+7.2f} %")
-    return all(abs(median / first - 1) <= WITHIN for median in medians.values())
+    return all(abs(median / first - 1) <= TOLERANCE for median in medians.values())
 
 
-PASSWORDLESS = "an agent without a password"
+PASSWORDLESS = "agent without a password"
 
 
 def table(program, title, more, with_devices, conceal):
@@ -160,12 +160,12 @@ def table(program, title, more, with_devices, conceal):
         (folder / "rules").mkdir()
         (folder / "rules" / "rates.toml").write_text(RULES)
         (folder / "deskgate.toml").write_text(CONFIG.format(folder=folder, conceal=str(conceal).lower()))
-        kinds = {kind: new_names(TRIES // EACH) for kind in (
-            "an agent, wrong password", "nobody", "an employee who is no agent", PASSWORDLESS,
-            "a disabled agent")}
+        kinds = {kind: new_names(TRIES // TRIES_PER_ACCOUNT) for kind in (
+            "agent, wrong password", "unknown name", "employee, not an agent", PASSWORDLESS,
+            "disabled agent")}
         agents, _, employees, passwordless, disabled = kinds.values()
         with gateway(program, folder):
-            pass  # the directory is there now
+            pass  # creates the directory
         make_accounts(folder, agents, passwordless, employees, disabled)
         with gateway(program, folder) as desk:
             for name in [*agents, *passwordless] if with_devices else []:
@@ -174,25 +174,25 @@ def table(program, title, more, with_devices, conceal):
                 body = {"employee_id": kinds.pop(PASSWORDLESS)[0], "password": "not the password", **more}
                 code, _, _ = desk.post("/api/agents/login", body)
                 assert code == 1012, code
-            return holds(title, measure(desk, kinds, 1011, more))
+            return within_tolerance(title, measure(desk, kinds, 1011, more))
 
 
 def locked_table(program):
-    """Locked names are told apart from others, but not from each other."""
+    """Locked agents and locked unknown names take the same time."""
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         (folder / "rules").mkdir()
         (folder / "rules" / "rates.toml").write_text(RULES)
         (folder / "deskgate.toml").write_text(CONFIG.format(folder=folder, conceal="true"))
-        kinds = {"a locked agent": new_names(1), "nobody, locked": new_names(1)}
+        kinds = {"locked agent": new_names(1), "unknown name, locked": new_names(1)}
         with gateway(program, folder):
             pass
-        make_accounts(folder, kinds["a locked agent"], [], [], [])
+        make_accounts(folder, kinds["locked agent"], [], [], [])
         with gateway(program, folder) as desk:
             for [name] in kinds.values():
                 for _ in range(5):
                     desk.post("/api/agents/login", {"employee_id": name, "password": "not the password"})
-            return holds("locked", measure(desk, kinds, 1429, {}))
+            return within_tolerance("locked", measure(desk, kinds, 1429, {}))
 
 
 def main():
@@ -200,13 +200,13 @@ def main():
         sys.exit(__doc__)
     program = sys.argv[1]
     tables = [
-        lambda: table(program, "a password", {}, with_devices=False, conceal=True),
-        lambda: table(program, "a password and a code", {"otp": "000000"}, with_devices=True, conceal=True),
-        lambda: table(program, "a password, agents.conceal = false", {}, with_devices=False, conceal=False),
+        lambda: table(program, "password", {}, with_devices=False, conceal=True),
+        lambda: table(program, "password and code", {"otp": "000000"}, with_devices=True, conceal=True),
+        lambda: table(program, "password, agents.conceal = false", {}, with_devices=False, conceal=False),
         lambda: locked_table(program),
     ]
     failed = [number for number, run in enumerate(tables) if not run() and not run()]
-    print("\nnobody can tell" if not failed else f"\n{len(failed)} of {len(tables)} tables tell who is an agent")
+    print("\nno measurable difference" if not failed else f"\n{len(failed)} of {len(tables)} tables reveal agents")
     sys.exit(1 if failed else 0)
 
 

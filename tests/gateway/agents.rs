@@ -10,7 +10,7 @@ use crate::support::*;
 const GOOD: &str = "correct horse battery staple";
 const BETTER: &str = "tidal meadow 47 envelope";
 
-async fn set_password(client: &Client, old: Option<&str>, new: &str) -> Answer {
+async fn set_password(client: &Client, old: Option<&str>, new: &str) -> Response {
     let mut body = json!({ "new_password": new });
     if let Some(old) = old {
         body["old_password"] = json!(old);
@@ -18,8 +18,8 @@ async fn set_password(client: &Client, old: Option<&str>, new: &str) -> Answer {
     client.post_json("/api/agents/password", &body).await
 }
 
-async fn login(desk: &Gateway, body: Value) -> Answer {
-    desk.anyone().post_json("/api/agents/login", &body).await
+async fn login(desk: &Gateway, body: Value) -> Response {
+    desk.anonymous().post_json("/api/agents/login", &body).await
 }
 
 /// A gateway where a2001 has a local password.
@@ -38,7 +38,7 @@ async fn concealing() -> Gateway {
 async fn platform_code(desk: &Gateway, member: &str) -> String {
     let phone = desk.phone(member);
     let callback = phone.authorize(&phone.authorize_url(&desk.client_url("itagent")).await).await;
-    query_of(&callback, "code").expect("a code")
+    query_parameter(&callback, "code").expect("a code")
 }
 
 async fn directory(desk: &Gateway) -> sqlx::SqliteConnection {
@@ -57,9 +57,9 @@ async fn demand_device(desk: &Gateway, employee: &str) {
 
 /// A device that somebody has just bound, with the code of the step before this one.
 async fn bound_device(client: &Client) -> OtpSecret {
-    time_left_in_step().await;
+    wait_for_otp_step_with_time_left().await;
     let data = client.post("/api/auth/otp-setup").await.expect_code(0).data();
-    let device = OtpSecret::from_bytes(&base32(data["secret"].as_str().expect("text"))).expect("a secret");
+    let device = OtpSecret::from_bytes(&decode_base32(data["secret"].as_str().expect("text"))).expect("a secret");
     client.post_json("/api/auth/otp-bind", &json!({ "code": code_of(&device, -1) })).await.expect_code(0);
     device
 }
@@ -82,13 +82,13 @@ async fn an_agent_signs_in_with_a_password() {
     assert_eq!((&data["login_method"], &data["login_source"]), (&json!("password"), &json!("agent")));
     assert_eq!((&data["employee_id"], &data["current_role"]), (&json!("a2001"), &json!("agent")));
     assert!(data.get("failed_tries").is_none(), "{data}");
-    let agent = desk.bearing(data["token"].as_str().expect("a token"));
+    let agent = desk.with_token(data["token"].as_str().expect("a token"));
     assert_eq!(agent.get("/api/auth/me").await.expect_code(0).data()["login_source"], "agent");
     agent.get("/api/desk/x").await.expect_status(200);
 }
 
 #[tokio::test]
-async fn the_platform_comes_first_and_a_password_is_the_fallback() {
+async fn platform_code_takes_precedence_over_password() {
     let desk = with_password().await;
     let code = platform_code(&desk, "a2001").await;
     let data = login(&desk, json!({ "employee_id": "a2001", "code": code })).await.expect_code(0).data();
@@ -110,7 +110,7 @@ async fn the_platform_comes_first_and_a_password_is_the_fallback() {
 }
 
 #[tokio::test]
-async fn a_one_time_password_beside_the_platforms_code_is_looked_at() {
+async fn one_time_password_is_checked_with_a_platform_code() {
     let desk = Gateway::start().await;
     let device = bound_device(&desk.sign_in("a2001").await).await;
     let with = async |otp: String| {
@@ -119,13 +119,13 @@ async fn a_one_time_password_beside_the_platforms_code_is_looked_at() {
     };
     with(wrong_code(&device)).await.expect_code(1022);
     let data = with(code_of(&device, 0)).await.expect_code(0).data();
-    let anton = desk.bearing(data["token"].as_str().expect("a token"));
-    assert!(anton.get("/api/auth/otp-status").await.expect_code(0).data()["stepped_up_until"].is_string());
+    let alice = desk.with_token(data["token"].as_str().expect("a token"));
+    assert!(alice.get("/api/auth/otp-status").await.expect_code(0).data()["stepped_up_until"].is_string());
     with(code_of(&device, 0)).await.expect_code(1022);
 }
 
 #[tokio::test]
-async fn row_64_nobody_learns_who_is_an_agent_or_has_a_password() {
+async fn agent_login_reveals_neither_agents_nor_passwords() {
     let desk = concealing().await;
     set_password(&desk.sign_in("a2001").await, None, GOOD).await.expect_code(0);
     for (case, employee) in [
@@ -136,14 +136,14 @@ async fn row_64_nobody_learns_who_is_an_agent_or_has_a_password() {
         ("no identifier at all", "\u{1f600}"),
         ("another case", "A2001"),
     ] {
-        let answer = login(&desk, json!({ "employee_id": employee, "password": "not the password" })).await;
-        assert_eq!(answer.code(), 1011, "{case}");
-        answer.expect_status(401);
+        let response = login(&desk, json!({ "employee_id": employee, "password": "not the password" })).await;
+        assert_eq!(response.code(), 1011, "{case}");
+        response.expect_status(401);
     }
 }
 
 #[tokio::test]
-async fn row_64_who_has_no_password_hears_so_only_after_a_code_of_their_device() {
+async fn agent_login_is_1012_only_after_a_valid_device_code() {
     let desk = concealing().await;
     let agent = desk.sign_in("s3001").await;
     let device = bound_device(&agent).await;
@@ -156,20 +156,20 @@ async fn row_64_who_has_no_password_hears_so_only_after_a_code_of_their_device()
 }
 
 #[tokio::test]
-async fn who_guesses_at_the_front_door_does_not_lock_the_owners_device() {
+async fn agent_login_guesses_do_not_lock_the_owners_device() {
     let desk = concealing().await;
     let agent = desk.sign_in("s3001").await;
     let device = bound_device(&agent).await;
     for number in 0..8 {
         let body = json!({ "employee_id": "s3001", "password": "guess", "otp": wrong_code(&device) });
-        let answer = login(&desk, body).await;
-        assert_eq!(answer.code(), if number < 5 { 1011 } else { 1429 }, "{number}");
+        let response = login(&desk, body).await;
+        assert_eq!(response.code(), if number < 5 { 1011 } else { 1429 }, "{number}");
     }
     agent.post_json("/api/auth/otp-verify", &json!({ "code": code_of(&device, 1) })).await.expect_code(0);
 }
 
 #[tokio::test]
-async fn row_61_wrong_codes_at_both_doors_lock_one_account() {
+async fn wrong_codes_at_login_and_verify_lock_one_account() {
     let desk = with_password().await;
     let agent = desk.sign_in("a2001").await;
     let device = bound_device(&agent).await;
@@ -178,7 +178,7 @@ async fn row_61_wrong_codes_at_both_doors_lock_one_account() {
         agent.post_json("/api/auth/otp-verify", &body).await.expect_code(1022);
     }
     for number in 0..2 {
-        let browser = desk.anyone().with_header("X-Forwarded-For", &format!("203.0.113.{number}"));
+        let browser = desk.anonymous().with_header("X-Forwarded-For", &format!("203.0.113.{number}"));
         let body = json!({ "employee_id": "a2001", "password": GOOD, "otp": wrong_code(&device) });
         browser.post_json("/api/agents/login", &body).await.expect_code(1022);
     }
@@ -188,7 +188,7 @@ async fn row_61_wrong_codes_at_both_doors_lock_one_account() {
 }
 
 #[tokio::test]
-async fn row_65_another_password_needs_the_old_one() {
+async fn password_change_requires_the_old_password() {
     let desk = Gateway::start().await;
     let agent = desk.sign_in("a2001").await;
     set_password(&agent, None, GOOD).await.expect_code(0);
@@ -199,11 +199,11 @@ async fn row_65_another_password_needs_the_old_one() {
     login(&desk, json!({ "employee_id": "a2001", "password": GOOD })).await.expect_code(1011);
     login(&desk, json!({ "employee_id": "a2001", "password": BETTER })).await.expect_code(0);
     set_password(&desk.sign_in("u1001").await, None, GOOD).await.expect_code(1003);
-    set_password(&desk.anyone(), None, GOOD).await.expect_code(1001);
+    set_password(&desk.anonymous(), None, GOOD).await.expect_code(1001);
 }
 
 #[tokio::test]
-async fn row_66_a_password_is_long_enough_strong_enough_and_never_cut() {
+async fn password_rules_enforce_length_strength_and_no_truncation() {
     let rules = "[[endpoint]]\npath = \"/api/agents/password\"\nrate = []\n";
     let desk = Gateway::setup().more_rules(rules).start().await;
     let agent = desk.sign_in("a2001").await;
@@ -219,8 +219,8 @@ async fn row_66_a_password_is_long_enough_strong_enough_and_never_cut() {
         ("NUL inside", "correct horse\0battery".to_owned(), 1400),
         ("NUL behind", format!("{GOOD}\0"), 1400),
     ] {
-        let answer = set_password(&agent, None, &password).await;
-        assert_eq!(answer.code(), code, "{case}: {}", answer.describe());
+        let response = set_password(&agent, None, &password).await;
+        assert_eq!(response.code(), code, "{case}: {}", response.describe());
     }
     // 73 bytes and more: other schemes cut there.
     let longs = [format!("{}end", "tidal meadow envelope ".repeat(4)), words, "密码要够长才行呢".repeat(12)];
@@ -232,8 +232,8 @@ async fn row_66_a_password_is_long_enough_strong_enough_and_never_cut() {
         for (case, other) in [("one less", shorter), ("NUL behind", format!("{long}\0")), ("more", format!("{long} "))]
         {
             let code = if other.chars().count() > 256 { 1400 } else { 1011 };
-            let answer = login(&desk, json!({ "employee_id": "a2001", "password": other })).await;
-            assert_eq!(answer.code(), code, "{case}: {long}");
+            let response = login(&desk, json!({ "employee_id": "a2001", "password": other })).await;
+            assert_eq!(response.code(), code, "{case}: {long}");
         }
         login(&desk, json!({ "employee_id": "a2001", "password": long })).await.expect_code(0);
         old = Some(long);
@@ -251,19 +251,19 @@ async fn row_66_a_password_is_long_enough_strong_enough_and_never_cut() {
 }
 
 #[tokio::test]
-async fn wrong_passwords_lock_the_account_whatever_the_address_and_the_owner_is_told() {
+async fn wrong_passwords_lock_the_account_across_addresses() {
     let desk = with_password().await;
     for number in 0..5 {
         let from = format!("203.0.113.{number}");
-        let browser = desk.anyone().with_header("X-Forwarded-For", &from);
+        let browser = desk.anonymous().with_header("X-Forwarded-For", &from);
         let body = json!({ "employee_id": "a2001", "password": "wrong" });
-        let answer = browser.post_json("/api/agents/login", &body).await;
-        assert_eq!(answer.code(), 1011, "{number}");
+        let response = browser.post_json("/api/agents/login", &body).await;
+        assert_eq!(response.code(), 1011, "{number}");
     }
-    let answer = login(&desk, json!({ "employee_id": "a2001", "password": GOOD })).await;
-    let wait: u64 = answer.header("retry-after").expect("a time").parse().expect("seconds");
+    let response = login(&desk, json!({ "employee_id": "a2001", "password": GOOD })).await;
+    let wait: u64 = response.header("retry-after").expect("a time").parse().expect("seconds");
     assert!((1..=30).contains(&wait), "{wait}");
-    answer.expect_code(1429);
+    response.expect_code(1429);
     // The platform's way in stays open.
     let code = platform_code(&desk, "a2001").await;
     login(&desk, json!({ "employee_id": "a2001", "code": code })).await.expect_code(0);
@@ -277,7 +277,7 @@ async fn wrong_passwords_lock_the_account_whatever_the_address_and_the_owner_is_
 }
 
 #[tokio::test]
-async fn row_67_however_a_name_is_spelled_its_tries_are_counted_once() {
+async fn username_spellings_share_one_lockout() {
     let mut desk = concealing().await;
     set_password(&desk.sign_in("a2001").await, None, GOOD).await.expect_code(0);
     for (case, spellings) in [
@@ -297,13 +297,13 @@ async fn row_67_however_a_name_is_spelled_its_tries_are_counted_once() {
         ),
     ] {
         for name in spellings {
-            let answer = login(&desk, json!({ "employee_id": name, "password": "wrong" })).await;
-            assert_eq!(answer.code(), 1011, "{case}: {name}");
+            let response = login(&desk, json!({ "employee_id": name, "password": "wrong" })).await;
+            assert_eq!(response.code(), 1011, "{case}: {name}");
         }
         for name in spellings {
-            let answer = login(&desk, json!({ "employee_id": name, "password": GOOD })).await;
-            assert_eq!(answer.code(), 1429, "{case}: {name}");
-            let wait: u64 = answer.header("retry-after").expect("a time").parse().expect("seconds");
+            let response = login(&desk, json!({ "employee_id": name, "password": GOOD })).await;
+            assert_eq!(response.code(), 1429, "{case}: {name}");
+            let wait: u64 = response.header("retry-after").expect("a time").parse().expect("seconds");
             assert!((1..=30).contains(&wait), "{case}: {wait}");
         }
     }
@@ -321,7 +321,7 @@ async fn row_67_however_a_name_is_spelled_its_tries_are_counted_once() {
 }
 
 #[tokio::test]
-async fn another_spelling_signs_the_same_agent_in() {
+async fn username_spellings_sign_in_the_same_agent() {
     let desk = with_password().await;
     for name in ["a2001", "A2001", "ａ２００１"] {
         let data = login(&desk, json!({ "employee_id": name, "password": GOOD })).await.expect_code(0).data();
@@ -332,31 +332,32 @@ async fn another_spelling_signs_the_same_agent_in() {
 }
 
 #[tokio::test]
-async fn who_must_have_a_device_and_has_none_gets_a_token_for_binding_one_only() {
+async fn missing_required_device_gives_a_half_authenticated_token() {
     let desk = with_password().await;
     demand_device(&desk, "a2001").await;
     let data = login(&desk, json!({ "employee_id": "a2001", "password": GOOD })).await.expect_code(0).data();
     let token = data["token"].as_str().expect("a token");
     assert_eq!(claims_of(token)["stage"], "otp_binding");
-    let half = desk.bearing(token);
+    let half = desk.with_token(token);
     half.get("/api/auth/me").await.expect_code(0);
     half.get("/api/auth/otp-status").await.expect_code(0);
     half.get("/api/desk/x").await.expect_code(1003);
     half.get("/api/auth/sessions").await.expect_code(1003);
     set_password(&half, Some(GOOD), BETTER).await.expect_code(1003);
     half.post_json("/api/auth/switch-role", &json!({ "role": "user" })).await.expect_code(1003);
-    half.handshake("/ws/agent").refused().await.expect_code(1003);
-    let verified = desk.anyone().post_json("/api/auth/verify", &json!({ "token": token })).await.expect_code(0).data();
+    half.handshake("/ws/agent").expect_refused().await.expect_code(1003);
+    let verified =
+        desk.anonymous().post_json("/api/auth/verify", &json!({ "token": token })).await.expect_code(0).data();
     assert_eq!(verified["valid"], false, "services that ask would let its owner in");
 
     let secret =
         half.post("/api/auth/otp-setup").await.expect_code(0).data()["secret"].as_str().expect("text").to_owned();
-    let device = OtpSecret::from_bytes(&base32(&secret)).expect("a secret");
+    let device = OtpSecret::from_bytes(&decode_base32(&secret)).expect("a secret");
     let code = |steps: i64| device.code(Step::from_number(Step::at(Clock::system().now()).number() + steps)).text();
     let bound = half.post_json("/api/auth/otp-bind", &json!({ "code": code(0) })).await.expect_code(0).data();
     let full = bound["login"]["token"].as_str().expect("another token");
     assert_eq!(claims_of(full)["stage"], "full");
-    let full = desk.bearing(full);
+    let full = desk.with_token(full);
     full.get("/api/desk/x").await.expect_status(200);
     assert_eq!(
         full.get("/api/auth/otp-status").await.expect_code(0).data()["stepped_up_until"],
@@ -365,7 +366,7 @@ async fn who_must_have_a_device_and_has_none_gets_a_token_for_binding_one_only()
     // The half one says what it opens, and opens no more.
     half.get("/api/auth/me").await.expect_code(0);
     half.get("/api/desk/x").await.expect_code(1003);
-    half.handshake("/ws/agent").refused().await.expect_code(1003);
+    half.handshake("/ws/agent").expect_refused().await.expect_code(1003);
     half.post("/api/auth/otp-setup").await.expect_code(1003);
 
     // From now on the password alone is not enough, and a half-authenticated token binds nothing more (row 63).
@@ -381,52 +382,52 @@ async fn who_must_have_a_device_and_has_none_gets_a_token_for_binding_one_only()
 }
 
 #[tokio::test]
-async fn a_sign_in_that_races_the_binding_of_a_device_gives_no_full_token_for_a_password_alone() {
+async fn sign_in_racing_a_device_binding_gives_no_full_token() {
     let desk = with_password().await;
     demand_device(&desk, "a2001").await;
     let password = json!({ "employee_id": "a2001", "password": GOOD });
     for round in 0..6 {
         let token =
             login(&desk, password.clone()).await.expect_code(0).data()["token"].as_str().expect("text").to_owned();
-        let owner = desk.bearing(&token);
+        let owner = desk.with_token(&token);
         let logins = futures::future::join_all((0..4).map(|_| login(&desk, password.clone())));
-        let (answers, _) = tokio::join!(logins, bound_device(&owner));
-        for answer in answers.iter().filter(|answer| answer.code() == 0) {
-            let data = answer.clone().data();
+        let (responses, _) = tokio::join!(logins, bound_device(&owner));
+        for response in responses.iter().filter(|response| response.code() == 0) {
+            let data = response.clone().data();
             assert_eq!(data["stage"], "otp_binding", "round {round}");
         }
-        desk.command(&["employee", "otp-remove", "a2001", "--yes"]).await.success();
+        desk.command(&["employee", "otp-remove", "a2001", "--yes"]).await.expect_success();
     }
 }
 
 #[tokio::test]
-async fn a_half_authenticated_token_binds_one_device_also_after_a_reset() {
+async fn half_authenticated_token_binds_one_device() {
     let desk = with_password().await;
     demand_device(&desk, "a2001").await;
     let data = login(&desk, json!({ "employee_id": "a2001", "password": GOOD })).await.expect_code(0).data();
-    let half = desk.bearing(data["token"].as_str().expect("a token"));
+    let half = desk.with_token(data["token"].as_str().expect("a token"));
     bound_device(&half).await;
-    desk.command(&["employee", "otp-remove", "a2001", "--yes"]).await.success();
+    desk.command(&["employee", "otp-remove", "a2001", "--yes"]).await.expect_success();
     half.post("/api/auth/otp-setup").await.expect_code(1003);
     half.post_json("/api/auth/otp-bind", &json!({ "code": "000000" })).await.expect_code(1003);
 }
 
 #[tokio::test]
-async fn no_full_session_escapes_a_new_password_by_binding_a_device_meanwhile() {
+async fn password_change_ends_sessions_that_bind_a_device_meanwhile() {
     let desk = with_password().await;
     demand_device(&desk, "a2001").await;
     for round in 0..3 {
         let password = format!("{GOOD} {round}");
-        desk.command_hearing(&["agent", "password", "a2001"], &format!("{password}\n")).await.success();
+        desk.command_with_input(&["agent", "password", "a2001"], &format!("{password}\n")).await.expect_success();
         let mut halves = Vec::new();
         for _ in 0..12 {
             let data =
                 login(&desk, json!({ "employee_id": "a2001", "password": password })).await.expect_code(0).data();
-            halves.push(desk.bearing(data["token"].as_str().expect("a token")));
+            halves.push(desk.with_token(data["token"].as_str().expect("a token")));
         }
         let oldest = &halves[0];
         let data = oldest.post("/api/auth/otp-setup").await.expect_code(0).data();
-        let device = OtpSecret::from_bytes(&base32(data["secret"].as_str().expect("text"))).expect("a secret");
+        let device = OtpSecret::from_bytes(&decode_base32(data["secret"].as_str().expect("text"))).expect("a secret");
         let binding = async {
             // The newest is the first to go.
             let newest = halves.last().expect("one");
@@ -436,12 +437,12 @@ async fn no_full_session_escapes_a_new_password_by_binding_a_device_meanwhile() 
             .await;
             oldest.post_json("/api/auth/otp-bind", &json!({ "code": code_of(&device, 0) })).await
         };
-        let order = desk.command_hearing(&["agent", "password", "a2001"], "tidal meadow 47 envelope\n");
+        let order = desk.command_with_input(&["agent", "password", "a2001"], "tidal meadow 47 envelope\n");
         let (bound, ordered) = tokio::join!(binding, order);
-        ordered.success();
+        ordered.expect_success();
         if bound.code() == 0 {
             let data = bound.data();
-            let full = desk.bearing(data["login"]["token"].as_str().expect("a token"));
+            let full = desk.with_token(data["login"]["token"].as_str().expect("a token"));
             full.get("/api/auth/me").await.expect_invalid_token();
         }
         desk.command(&["employee", "otp-remove", "a2001", "--yes"]).await;
@@ -449,20 +450,20 @@ async fn no_full_session_escapes_a_new_password_by_binding_a_device_meanwhile() 
 }
 
 #[tokio::test]
-async fn row_63_a_half_authenticated_token_cannot_replace_a_device() {
+async fn half_authenticated_token_cannot_replace_a_device() {
     let desk = with_password().await;
     demand_device(&desk, "a2001").await;
     let halves = [
         login(&desk, json!({ "employee_id": "a2001", "password": GOOD })).await.expect_code(0).data(),
         login(&desk, json!({ "employee_id": "a2001", "password": GOOD })).await.expect_code(0).data(),
     ];
-    let [owner, thief] = halves.map(|data| desk.bearing(data["token"].as_str().expect("a token")));
+    let [owner, thief] = halves.map(|data| desk.with_token(data["token"].as_str().expect("a token")));
     let secret =
         owner.post("/api/auth/otp-setup").await.expect_code(0).data()["secret"].as_str().expect("text").to_owned();
-    let device = OtpSecret::from_bytes(&base32(&secret)).expect("a secret");
+    let device = OtpSecret::from_bytes(&decode_base32(&secret)).expect("a secret");
     let code = device.code(Step::at(Clock::system().now())).text();
     let bound = owner.post_json("/api/auth/otp-bind", &json!({ "code": code })).await.expect_code(0).data();
-    let full = desk.bearing(bound["login"]["token"].as_str().expect("a token"));
+    let full = desk.with_token(bound["login"]["token"].as_str().expect("a token"));
     owner.post("/api/auth/otp-setup").await.expect_code(1003);
     thief.post("/api/auth/otp-setup").await.expect_code(1003);
     thief.post_json("/api/auth/otp-bind", &json!({ "code": code })).await.expect_code(1003);
@@ -490,11 +491,11 @@ async fn busy_gate(desk: &Gateway) {
 }
 
 #[tokio::test]
-async fn row_68_two_hundred_at_once_take_the_memory_of_two_and_others_are_served() {
+async fn parallel_password_checks_are_bounded_in_memory() {
     let rules = "[[endpoint]]\npath = \"/api/agents/login\"\nrate = []\n";
     let desk = Gateway::setup().set("agents.conceal", "true").more_rules(rules).start().await;
-    let alice = desk.sign_in("u1001").await;
-    alice.get("/api/desk/x").await.expect_status(200);
+    let xiaoming = desk.sign_in("u1001").await;
+    xiaoming.get("/api/desk/x").await.expect_status(200);
     let before = memory(&desk, "VmRSS");
     let storm = futures::future::join_all((0..200).map(|number| {
         // Every tenth names an agent, who is locked after five.
@@ -503,17 +504,17 @@ async fn row_68_two_hundred_at_once_take_the_memory_of_two_and_others_are_served
     }));
     let others = async {
         for _ in 0..20 {
-            within(Duration::from_secs(5), "a proxied answer", alice.get("/api/desk/x")).await.expect_status(200);
-            let anyone = desk.anyone();
-            within(Duration::from_secs(5), "an own answer", anyone.get("/api/ready")).await.expect_status(200);
+            within(Duration::from_secs(5), "a proxied answer", xiaoming.get("/api/desk/x")).await.expect_status(200);
+            let anonymous = desk.anonymous();
+            within(Duration::from_secs(5), "an own answer", anonymous.get("/api/ready")).await.expect_status(200);
         }
     };
-    let (answers, (), ()) = tokio::join!(storm, others, busy_gate(&desk));
-    for answer in &answers {
-        assert!(matches!(answer.code(), 1011 | 1429 | 1503), "{}", answer.describe());
-        assert_eq!(answer.code() != 1011, answer.header("retry-after").is_some(), "{}", answer.describe());
+    let (responses, (), ()) = tokio::join!(storm, others, busy_gate(&desk));
+    for response in &responses {
+        assert!(matches!(response.code(), 1011 | 1429 | 1503), "{}", response.describe());
+        assert_eq!(response.code() != 1011, response.header("retry-after").is_some(), "{}", response.describe());
     }
-    let count = |code| answers.iter().filter(|answer| answer.code() == code).count();
+    let count = |code| responses.iter().filter(|response| response.code() == code).count();
     let (checked, locked, busy) = (count(1011), count(1429), count(1503));
     let grown = memory(&desk, "VmHWM").saturating_sub(before);
     eprintln!("{checked} checked, {locked} locked, {busy} sent away; {before} kB, then at most {grown} kB more");

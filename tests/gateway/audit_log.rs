@@ -7,7 +7,7 @@ const GOOD: &str = "correct horse battery staple";
 
 /// The lines about somebody, newest first.
 async fn events(desk: &Gateway, whose: &str) -> Vec<Value> {
-    let text = desk.command(&["employee", "events", whose, "--json"]).await.success();
+    let text = desk.command(&["employee", "events", whose, "--json"]).await.expect_success();
     let lines: Value = serde_json::from_str(&text).expect("JSON");
     lines.as_array().expect("a list").clone()
 }
@@ -23,57 +23,57 @@ fn expect(line: &Value, event: &str, by: &str, refused: &str) {
 }
 
 /// A device that was bound with the code of the step before this one.
-async fn bound(client: &Client) -> Device {
-    time_left_in_step().await;
-    Device::bound(client).await
+async fn bound(client: &Client) -> OtpDevice {
+    wait_for_otp_step_with_time_left().await;
+    OtpDevice::set_up_and_bind(client).await
 }
 
-fn code(device: &Device, steps: i64) -> Value {
+fn code(device: &OtpDevice, steps: i64) -> Value {
     json!({ "code": device.code(steps) })
 }
 
 #[tokio::test]
-async fn what_people_do_to_their_own_account_is_put_down() {
+async fn audit_log_records_changes_to_ones_own_account() {
     let desk = Gateway::start().await;
-    let anton = desk.sign_in("a2001").await;
+    let alice = desk.sign_in("a2001").await;
     let other = desk.sign_in("a2001").await;
-    anton.post_json("/api/auth/switch-role", &json!({ "role": "user" })).await.expect_code(0);
+    alice.post_json("/api/auth/switch-role", &json!({ "role": "user" })).await.expect_code(0);
     let line = last(&desk, "a2001").await;
     expect(&line, "switch_role", "a2001", "");
-    assert_eq!((&line["detail"], &line["session_id"]), (&json!("user"), &json!(jti_of(anton.token()))), "{line}");
+    assert_eq!((&line["detail"], &line["session_id"]), (&json!("user"), &json!(jti_of(alice.token()))), "{line}");
     assert!(line["at"].as_str().is_some_and(|at| at.ends_with('Z')), "{line}");
 
     let id = jti_of(other.token());
-    anton.send("DELETE", &format!("/api/auth/sessions/{id}"), &[], b"").await.expect_code(0);
+    alice.send("DELETE", &format!("/api/auth/sessions/{id}"), &[], b"").await.expect_code(0);
     let line = last(&desk, "a2001").await;
     expect(&line, "end_session", "a2001", "");
     assert_eq!(line["detail"], id.as_str());
 
-    let set = async |body: Value| anton.post_json("/api/agents/password", &body).await;
+    let set = async |body: Value| alice.post_json("/api/agents/password", &body).await;
     set(json!({ "new_password": GOOD })).await.expect_code(0);
     expect(&last(&desk, "a2001").await, "set_password", "a2001", "");
     set(json!({ "old_password": "wrong", "new_password": "tidal meadow 47 envelope" })).await.expect_code(1016);
     expect(&last(&desk, "a2001").await, "set_password", "a2001", "old_password_wrong");
 
-    let device = bound(&anton).await;
+    let device = bound(&alice).await;
     expect(&last(&desk, "a2001").await, "otp_bind", "a2001", "");
-    anton.post_json("/api/auth/otp-verify", &code(&device, 0)).await.expect_code(0);
+    alice.post_json("/api/auth/otp-verify", &code(&device, 0)).await.expect_code(0);
     expect(&last(&desk, "a2001").await, "step_up", "a2001", "");
-    anton.post_json("/api/auth/otp-verify", &code(&device, 0)).await.expect_code(1022);
+    alice.post_json("/api/auth/otp-verify", &code(&device, 0)).await.expect_code(1022);
     expect(&last(&desk, "a2001").await, "step_up", "a2001", "wrong_otp");
-    anton.post("/api/auth/otp-setup").await.expect_code(0);
+    alice.post("/api/auth/otp-setup").await.expect_code(0);
     expect(&last(&desk, "a2001").await, "otp_setup", "a2001", "");
-    anton.post("/api/auth/logout").await.expect_code(0);
+    alice.post("/api/auth/logout").await.expect_code(0);
     expect(&last(&desk, "a2001").await, "logout", "a2001", "");
-    desk.logged(&["deskgate::audit", "logged out", "a2001", &jti_of(anton.token())]).await;
+    desk.wait_for_log(&["deskgate::audit", "logged out", "a2001", &jti_of(alice.token())]).await;
 }
 
 #[tokio::test]
-async fn a_deed_that_comes_to_nothing_is_one_line() {
+async fn audit_log_records_a_failed_change_once() {
     let desk = Gateway::start().await;
-    let alice = desk.sign_in("u1001").await;
-    alice.post("/api/auth/otp-setup").await.expect_code(0);
-    alice.post_json("/api/auth/otp-bind", &json!({ "code": "000000" })).await.expect_code(1022);
+    let xiaoming = desk.sign_in("u1001").await;
+    xiaoming.post("/api/auth/otp-setup").await.expect_code(0);
+    xiaoming.post_json("/api/auth/otp-bind", &json!({ "code": "000000" })).await.expect_code(1022);
     let lines = events(&desk, "u1001").await;
     assert_eq!(lines.len(), 2, "{lines:?}");
     expect(&lines[0], "otp_bind", "u1001", "wrong_otp");
@@ -81,25 +81,25 @@ async fn a_deed_that_comes_to_nothing_is_one_line() {
 }
 
 #[tokio::test]
-async fn what_is_pasted_where_a_name_belongs_is_not_put_down() {
+async fn audit_log_omits_secrets_pasted_as_names() {
     let desk = Gateway::start().await;
-    let alice = desk.sign_in("u1001").await;
+    let xiaoming = desk.sign_in("u1001").await;
     for args in [
-        ["session", "end", alice.token(), "--json"],
-        ["key", "remove", alice.token(), "--yes"],
-        ["role", "grant", "u1001", alice.token()],
+        ["session", "end", xiaoming.token(), "--json"],
+        ["key", "remove", xiaoming.token(), "--yes"],
+        ["role", "grant", "u1001", xiaoming.token()],
     ] {
         let ran = desk.command(&args).await;
-        assert!(!ran.status.success(), "{}", ran.said());
+        assert!(!ran.status.success(), "{}", ran.output_text());
     }
-    let signature = alice.token().rsplit('.').next().expect("a signature");
-    let lines = desk.command(&["employee", "events", "--json"]).await.success();
+    let signature = xiaoming.token().rsplit('.').next().expect("a signature");
+    let lines = desk.command(&["employee", "events", "--json"]).await.expect_success();
     assert_eq!(lines.matches("(no name)").count(), 3, "{lines}");
     assert!(!lines.contains(signature) && !desk.logs().contains(signature), "a token was put down");
 }
 
 #[tokio::test]
-async fn what_others_do_to_an_account_is_put_down() {
+async fn audit_log_records_changes_by_administrators_and_operators() {
     let desk = Gateway::start().await;
     let admin = desk.sign_in("m5001").await;
     bound(&admin).await;
@@ -119,8 +119,8 @@ async fn what_others_do_to_an_account_is_put_down() {
     let lines = events(&desk, "z9999").await;
     assert_eq!(lines.len(), 1, "one deed, one line: {lines:?}");
     expect(&lines[0], "grant_role", "m5001", "no_such_employee");
-    let alice = desk.sign_in("u1001").await;
-    bound(&alice).await;
+    let xiaoming = desk.sign_in("u1001").await;
+    bound(&xiaoming).await;
     for refused in ["", "unchanged"] {
         admin.send("DELETE", "/api/admin/otp?employee_id=u1001", &[], b"").await.expect_code(0);
         expect(&last(&desk, "u1001").await, "otp_reset", "m5001", refused);
@@ -145,55 +145,55 @@ async fn what_others_do_to_an_account_is_put_down() {
         expect(&line, "order", &by, refused);
         assert_eq!(line["detail"], detail);
     }
-    let alice = desk.sign_in("u1001").await;
-    desk.command(&["session", "end", &jti_of(alice.token())]).await.success();
+    let xiaoming = desk.sign_in("u1001").await;
+    desk.command(&["session", "end", &jti_of(xiaoming.token())]).await.expect_success();
     let line = last(&desk, "u1001").await;
-    assert_eq!(line["detail"], format!("session end {}", jti_of(alice.token())));
-    let before = desk.command(&["employee", "events", "--json"]).await.success();
-    desk.command(&["employee", "list"]).await.success();
-    let after = desk.command(&["employee", "events", "--json"]).await.success();
+    assert_eq!(line["detail"], format!("session end {}", jti_of(xiaoming.token())));
+    let before = desk.command(&["employee", "events", "--json"]).await.expect_success();
+    desk.command(&["employee", "list"]).await.expect_success();
+    let after = desk.command(&["employee", "events", "--json"]).await.expect_success();
     assert_eq!(before, after, "who only looks changes nothing");
     assert!(!after.contains(GOOD));
 }
 
 #[tokio::test]
-async fn what_cannot_be_put_down_is_not_done() {
+async fn changes_fail_if_the_audit_log_write_fails() {
     let desk = Gateway::start().await;
-    let anton = desk.sign_in("a2001").await;
-    let device = bound(&anton).await;
+    let alice = desk.sign_in("a2001").await;
+    let device = bound(&alice).await;
     let mut database = database(&desk).await;
     sqlx::raw_sql("ALTER TABLE audit_log RENAME TO elsewhere").execute(&mut database).await.expect("a change");
 
-    anton.post("/api/auth/logout").await.expect_code(1503);
-    anton.post_json("/api/auth/switch-role", &json!({ "role": "user" })).await.expect_code(1503);
-    anton.send("DELETE", "/api/auth/sessions", &[], b"").await.expect_code(0);
-    anton.post_json("/api/agents/password", &json!({ "new_password": GOOD })).await.expect_code(1503);
+    alice.post("/api/auth/logout").await.expect_code(1503);
+    alice.post_json("/api/auth/switch-role", &json!({ "role": "user" })).await.expect_code(1503);
+    alice.send("DELETE", "/api/auth/sessions", &[], b"").await.expect_code(0);
+    alice.post_json("/api/agents/password", &json!({ "new_password": GOOD })).await.expect_code(1503);
     let other = desk.sign_in("a2001").await;
     other.post_json("/api/auth/otp-verify", &code(&device, 0)).await.expect_code(1503);
     assert_eq!(other.get("/api/auth/otp-status").await.expect_code(0).data()["stepped_up_until"], Value::Null);
-    anton.send("DELETE", "/api/auth/sessions", &[], b"").await.expect_code(1503);
+    alice.send("DELETE", "/api/auth/sessions", &[], b"").await.expect_code(1503);
     let order = desk.command(&["employee", "disable", "a2001"]).await;
-    assert_eq!(order.status.code(), Some(1), "{}", order.said());
-    for client in [&anton, &other] {
+    assert_eq!(order.status.code(), Some(1), "{}", order.output_text());
+    for client in [&alice, &other] {
         assert_eq!(client.get("/api/auth/me").await.expect_code(0).data()["current_role"], "agent");
     }
-    let agents = desk.command(&["agent", "list", "--json"]).await.success();
+    let agents = desk.command(&["agent", "list", "--json"]).await.expect_success();
     let agents: Value = serde_json::from_str(&agents).expect("JSON");
     let agent = agents.as_array().expect("a list").iter().find(|agent| agent["employee_id"] == "a2001");
     assert_eq!(agent.expect("an agent")["password"], false);
 
     sqlx::raw_sql("ALTER TABLE elsewhere RENAME TO audit_log").execute(&mut database).await.expect("a change");
-    anton.post("/api/auth/logout").await.expect_code(0);
-    anton.get("/api/auth/me").await.expect_invalid_token();
+    alice.post("/api/auth/logout").await.expect_code(0);
+    alice.get("/api/auth/me").await.expect_invalid_token();
 }
 
 #[tokio::test]
-async fn however_quiet_the_log_audit_lines_come() {
+async fn audit_lines_ignore_the_log_level() {
     let desk = Gateway::with("[log]\nlevel = \"error,deskgate::audit=off\"").await;
-    let anton = desk.sign_in("a2001").await;
-    anton.get("/api/desk/x").await.expect_status(200);
-    anton.post("/api/auth/logout").await.expect_code(0);
-    desk.logged(&["deskgate::audit", "logged out", "a2001"]).await;
+    let alice = desk.sign_in("a2001").await;
+    alice.get("/api/desk/x").await.expect_status(200);
+    alice.post("/api/auth/logout").await.expect_code(0);
+    desk.wait_for_log(&["deskgate::audit", "logged out", "a2001"]).await;
     assert!(!desk.logs().contains("deskgate::request"), "and no others");
 }
 

@@ -8,10 +8,10 @@ use crate::support::*;
 const NO_PROOF: &str = "[bind]\nproof = \"none\"";
 
 #[tokio::test]
-async fn binding_answers_with_the_login_result() {
+async fn bind_returns_the_login_result() {
     let desk = Gateway::with(NO_PROOF).await;
     let data =
-        desk.anyone().post_json("/api/auth/bind", &json!({ "employee_id": "m5001" })).await.expect_code(0).data();
+        desk.anonymous().post_json("/api/auth/bind", &json!({ "employee_id": "m5001" })).await.expect_code(0).data();
 
     let mut members: Vec<&str> = data.as_object().expect("an object").keys().map(String::as_str).collect();
     members.sort_unstable();
@@ -40,27 +40,27 @@ async fn binding_answers_with_the_login_result() {
     assert!((28_700..=28_800).contains(&seconds), "{seconds}");
     OffsetDateTime::parse(data["expires_at"].as_str().expect("a time"), &Rfc3339).expect("ISO 8601");
 
-    let me = desk.bearing(data["token"].as_str().expect("a token")).get("/api/auth/me").await.expect_code(0).data();
+    let me = desk.with_token(data["token"].as_str().expect("a token")).get("/api/auth/me").await.expect_code(0).data();
     for member in ["employee_id", "name", "roles", "current_role", "department", "avatar", "login_source"] {
         assert_eq!(me[member], data[member], "{member}");
     }
 }
 
 #[tokio::test]
-async fn the_role_of_highest_priority_is_active() {
+async fn bind_activates_the_role_of_highest_priority() {
     let desk = Gateway::with(NO_PROOF).await;
     for (employee, role, count) in
         [("u1001", "user", 1), ("a2001", "agent", 2), ("s3001", "supervisor", 1), ("m5001", "admin", 3)]
     {
         let body = json!({ "employee_id": employee, "corp_id": "wwdemo" });
-        let data = desk.anyone().post_json("/api/auth/bind", &body).await.expect_code(0).data();
+        let data = desk.anonymous().post_json("/api/auth/bind", &body).await.expect_code(0).data();
         assert_eq!(data["current_role"], role, "{employee}");
         assert_eq!(data["roles"].as_array().map(Vec::len), Some(count), "{employee} keeps the whole list");
     }
 }
 
 #[tokio::test]
-async fn row_53_nobody_is_bound_to_an_account_that_is_not_there() {
+async fn bind_refuses_unknown_accounts_in_one_shape() {
     let desk = Gateway::with(NO_PROOF).await;
     for (case, body) in [
         ("unknown", json!({ "employee_id": "u9999" })),
@@ -76,14 +76,14 @@ async fn row_53_nobody_is_bound_to_an_account_that_is_not_there() {
         ("no role", json!({ "employee_id": "n6001" })),
         ("long", json!({ "employee_id": "a".repeat(10_000) })),
     ] {
-        let answer = desk.anyone().post_json("/api/auth/bind", &body).await;
-        assert_eq!(answer.code(), 1003, "{case}");
-        answer.expect_code(1003);
+        let response = desk.anonymous().post_json("/api/auth/bind", &body).await;
+        assert_eq!(response.code(), 1003, "{case}");
+        response.expect_code(1003);
     }
 }
 
 #[tokio::test]
-async fn identifiers_are_texts() {
+async fn bind_requires_text_identifiers() {
     let desk = Gateway::with(NO_PROOF).await;
     for body in [
         json!({}),
@@ -94,76 +94,76 @@ async fn identifiers_are_texts() {
         json!({ "employee_id": "u1001", "corp_id": 1 }),
         json!({ "corp_id": "wwdemo" }),
     ] {
-        let answer = desk.anyone().post_json("/api/auth/bind", &body).await;
-        assert_eq!(answer.code(), 1400, "{body}");
+        let response = desk.anonymous().post_json("/api/auth/bind", &body).await;
+        assert_eq!(response.code(), 1400, "{body}");
     }
 }
 
 #[tokio::test]
-async fn by_default_knowing_an_employee_id_is_not_enough() {
+async fn bind_requires_proof_by_default() {
     let desk = Gateway::start().await;
-    desk.anyone().post_json("/api/auth/bind", &json!({ "employee_id": "u1001" })).await.expect_code(1003);
+    desk.anonymous().post_json("/api/auth/bind", &json!({ "employee_id": "u1001" })).await.expect_code(1003);
     // Somebody who has an account gets no proof, whoever they want to be.
     let phone = desk.phone("u1001");
     phone.oauth2(&desk.client_url("h5")).await;
     phone.client().post_json("/api/auth/bind", &json!({ "employee_id": "m5001" })).await.expect_code(1003);
-    let alice = desk.sign_in("u1001").await;
-    alice.post_json("/api/auth/bind", &json!({ "employee_id": "m5001" })).await.expect_code(1003);
+    let xiaoming = desk.sign_in("u1001").await;
+    xiaoming.post_json("/api/auth/bind", &json!({ "employee_id": "m5001" })).await.expect_code(1003);
 }
 
 #[tokio::test]
-async fn a_fresh_platform_sign_in_is_proof() {
+async fn bind_accepts_a_fresh_platform_sign_in_as_proof() {
     let desk = Gateway::start().await;
     let partner = desk.phone("wwpartner/p7001");
-    let answer = partner.oauth2(&desk.client_url("h5")).await;
-    let cookies: Vec<String> = answer.header_all("set-cookie").iter().map(|line| line.to_ascii_lowercase()).collect();
+    let response = partner.oauth2(&desk.client_url("h5")).await;
+    let cookies: Vec<String> = response.header_all("set-cookie").iter().map(|line| line.to_ascii_lowercase()).collect();
     let lasting = cookies.iter().filter(|cookie| !cookie.contains("max-age=0"));
-    assert!(lasting.clone().count() >= 1, "a proof cookie: {}", answer.describe());
+    assert!(lasting.clone().count() >= 1, "a proof cookie: {}", response.describe());
     for cookie in lasting {
         assert!(cookie.contains("httponly"), "{cookie}");
         assert!(cookie.contains("samesite="), "{cookie}");
     }
 
-    let answer = partner.client().post_json("/api/auth/bind", &json!({ "employee_id": "u1001" })).await;
-    let data = answer.expect_code(0).data();
+    let response = partner.client().post_json("/api/auth/bind", &json!({ "employee_id": "u1001" })).await;
+    let data = response.expect_code(0).data();
     assert_eq!((&data["employee_id"], &data["login_method"]), (&json!("u1001"), &json!("bind")));
-    desk.bearing(data["token"].as_str().expect("a token")).get("/api/auth/me").await.expect_code(0);
+    desk.with_token(data["token"].as_str().expect("a token")).get("/api/auth/me").await.expect_code(0);
 }
 
 #[tokio::test]
-async fn a_member_without_an_account_is_led_to_the_page_that_binds() {
+async fn callback_redirects_unlinked_members_to_the_bind_page() {
     let desk = Gateway::start().await;
     let partner = desk.phone("wwpartner/p7001");
     let page = format!("{}orders?x=1", desk.client_url("h5"));
-    let answer = partner.oauth2(&page).await.expect_status(302);
-    assert!(!answer.describe().contains("token="), "{}", answer.describe());
-    let shown = partner.page(&answer.location()).await;
+    let response = partner.oauth2(&page).await.expect_status(302);
+    assert!(!response.describe().contains("token="), "{}", response.describe());
+    let shown = partner.page(&response.location()).await;
     assert!(shown.html.contains("wwpartner/p7001"), "who they are at the platform: {}", shown.html);
     assert!(shown.html.contains(&page), "where they wanted to go: {}", shown.html);
 
     let proof = partner.client().jar();
     let bound = partner.client().post_json("/api/auth/bind", &json!({ "employee_id": "u1001" })).await.expect_code(0);
     assert!(bound.header("set-cookie").is_some_and(|cookie| cookie.contains("Max-Age=0")), "{}", bound.describe());
-    let thief = desk.anyone();
+    let thief = desk.anonymous();
     thief.use_jar(proof);
     let again = thief.post_json("/api/auth/bind", &json!({ "employee_id": "a2001" })).await;
     assert_eq!(again.code(), 1003, "a proof binds once: {}", again.describe());
     partner.client().get("/api/auth/bind/page").await.expect_status(403);
-    desk.anyone().get("/api/auth/bind/page").await.expect_status(403);
+    desk.anonymous().get("/api/auth/bind/page").await.expect_status(403);
 }
 
 #[tokio::test]
-async fn a_scanned_code_leads_there_as_well() {
+async fn scan_redirects_unlinked_members_to_the_bind_page() {
     let desk = Gateway::start().await;
-    let ticket = desk.anyone().get("/api/auth/qrcode").await.expect_code(0).data();
+    let ticket = desk.anonymous().get("/api/auth/qrcode").await.expect_code(0).data();
     let partner = desk.phone("wwpartner/p7001");
-    let answer = partner.scan(ticket["qrcode_url"].as_str().expect("a URL")).await.expect_status(302);
-    let shown = partner.page(&answer.location()).await;
+    let response = partner.scan(ticket["qrcode_url"].as_str().expect("a URL")).await.expect_status(302);
+    let shown = partner.page(&response.location()).await;
     assert!(shown.html.contains(&desk.client_url("h5")), "{}", shown.html);
 }
 
 #[tokio::test]
-async fn a_proof_opens_no_account_that_is_not_there() {
+async fn bind_proof_does_not_create_accounts() {
     let desk = Gateway::start().await;
     for employee in ["u9999", "n6001"] {
         let partner = desk.phone("wwpartner/p7001");
@@ -173,7 +173,7 @@ async fn a_proof_opens_no_account_that_is_not_there() {
 }
 
 #[tokio::test]
-async fn other_cookies_are_no_proof() {
+async fn bind_refuses_other_cookies_as_proof() {
     let desk = Gateway::start().await;
     let partner = desk.phone("wwpartner/p7001");
     partner.oauth2(&desk.client_url("h5")).await;
@@ -189,40 +189,40 @@ async fn other_cookies_are_no_proof() {
         ("the flow cookie under its name", proof.clone().tampered(|_| flow_value.clone())),
         ("the flow cookie", flow.client().jar()),
     ] {
-        let browser = desk.anyone();
+        let browser = desk.anonymous();
         browser.use_jar(jar);
-        let answer = browser.post_json("/api/auth/bind", &json!({ "employee_id": "u1001" })).await;
-        assert_eq!(answer.code(), 1003, "{case}");
+        let response = browser.post_json("/api/auth/bind", &json!({ "employee_id": "u1001" })).await;
+        assert_eq!(response.code(), 1003, "{case}");
     }
 }
 
 #[tokio::test]
-async fn binding_without_proof_shows_in_a_metric_and_is_said_aloud() {
+async fn bind_without_proof_is_logged_and_counted() {
     let desk = Gateway::start().await;
     assert_eq!(desk.metric("deskgate_bind_without_proof", &[]).await, 0.0);
     let desk = Gateway::setup().production().toml(NO_PROOF).start().await;
     assert_eq!(desk.metric("deskgate_bind_without_proof", &[]).await, 1.0);
-    let line = desk.logged(&["bind"]).await;
+    let line = desk.wait_for_log(&["bind"]).await;
     assert!(line.contains("WARN") || line.contains("ERROR"), "{line}");
 }
 
 #[tokio::test]
-async fn row_54_trying_one_id_after_the_other_is_refused_and_seen() {
+async fn bind_enumeration_is_rate_limited_and_audited() {
     let desk = Gateway::with(NO_PROOF).await;
     let mut refused = None;
     for number in 0..200 {
         let body = json!({ "employee_id": format!("e{number:04}") });
-        let answer = desk.anyone().post_json("/api/auth/bind", &body).await;
-        if answer.code() == 1429 {
-            refused = Some((number, answer));
+        let response = desk.anonymous().post_json("/api/auth/bind", &body).await;
+        if response.code() == 1429 {
+            refused = Some((number, response));
             break;
         }
-        answer.expect_code(1003);
+        response.expect_code(1003);
     }
-    let (tried, answer) = refused.expect("a limit");
+    let (tried, response) = refused.expect("a limit");
     assert!(tried <= 60, "{tried} tries in a minute");
-    assert!(answer.header("retry-after").is_some(), "{}", answer.describe());
-    desk.logged(&["deskgate::audit", "sign-in refused: employee_unknown", "e0000", "127.0.0.1"]).await;
+    assert!(response.header("retry-after").is_some(), "{}", response.describe());
+    desk.wait_for_log(&["deskgate::audit", "sign-in refused: employee_unknown", "e0000", "127.0.0.1"]).await;
     let labels = ["method=\"bind\"", "result=\"refused\""];
     assert_eq!(desk.metric("deskgate_signin_total", &labels).await, f64::from(tried), "what an alert looks at");
 }

@@ -34,23 +34,23 @@ impl Demo {
 
     /// From the sign-in page over the platform to the client's page.
     async fn redirect(&self, browser: &Browser, client: &str, person: &str) {
-        browser.press("#redirect").await;
+        browser.click("#redirect").await;
         pick(browser, person).await;
-        browser.arrives_at(&self.page(client)).await;
-        browser.shows("#who", person).await;
+        browser.wait_for_url(&self.page(client)).await;
+        browser.wait_for_text("#who", person).await;
     }
 }
 
 /// Picks who one is at the platform.
 async fn pick(browser: &Browser, person: &str) {
-    let answer: String = url::form_urlencoded::byte_serialize(person.as_bytes()).collect();
-    browser.press(&format!("a[href$=\"as={answer}\"]")).await;
+    let response: String = url::form_urlencoded::byte_serialize(person.as_bytes()).collect();
+    browser.click(&format!("a[href$=\"as={response}\"]")).await;
 }
 
 /// Nothing that a browser complains about has happened: no script failed, no policy was broken.
 async fn expect_quiet(browser: &Browser) {
-    let complaints = browser.complaints().await;
-    assert!(complaints.is_empty(), "{complaints:?}");
+    let console_errors = browser.console_errors().await;
+    assert!(console_errors.is_empty(), "{console_errors:?}");
 }
 
 #[tokio::test]
@@ -59,80 +59,80 @@ async fn a_phone_signs_a_desktop_in_by_qr_code() {
     let (desktop, phone) = tokio::join!(Browser::start("desktop", DESKTOP), Browser::start("phone", PHONE));
     desktop.open(&demo.sign_in_page("itagent")).await;
     let code = desktop.qr_code("#code").await;
-    desktop.shows("#status", "Waiting").await;
+    desktop.wait_for_text("#status", "Waiting").await;
     let number = desktop.text("#number").await;
     assert!(number.len() == 2 && number.bytes().all(|digit| digit.is_ascii_digit()), "{number}");
 
-    let pretended = desktop.value("document.querySelector('#pretend').href").await;
+    let pretended = desktop.evaluate("document.querySelector('#pretend').href").await;
     assert_eq!(pretended, code.as_str(), "where there is no phone, a link stands in for it");
 
     phone.open(&code).await;
     pick(&phone, "a2001").await;
-    phone.shows("h1", "Is this you").await;
+    phone.wait_for_text("h1", "Is this you").await;
     assert_eq!(phone.text(".number").await, number, "both screens show the same number");
     let facts = phone.text("main").await;
     assert!(facts.contains("Alice Chen") && facts.contains("Chrome") && facts.contains("127.0.0.1"), "{facts}");
-    desktop.shows("#status", "onfirm on your phone").await;
+    desktop.wait_for_text("#status", "onfirm on your phone").await;
     assert!(desktop.text("#scanner").await.contains("Alice Chen"));
 
-    phone.press("button[value=confirm]").await;
-    phone.shows("h1", "You are signed in").await;
-    desktop.arrives_at(&demo.page("itagent")).await;
-    desktop.shows("#who", "a2001").await;
+    phone.click("button[value=confirm]").await;
+    phone.wait_for_text("h1", "You are signed in").await;
+    desktop.wait_for_url(&demo.page("itagent")).await;
+    desktop.wait_for_text("#who", "a2001").await;
     assert!(!desktop.url().await.contains("token"), "the token does not stay in the address bar");
     expect_quiet(&desktop).await;
     expect_quiet(&phone).await;
 }
 
 #[tokio::test]
-async fn cancel_on_the_phone_greys_the_code_and_another_one_works() {
+async fn cancelled_qr_code_can_be_renewed() {
     let demo = Demo::start().await;
     let (desktop, phone) = tokio::join!(Browser::start("desktop", DESKTOP), Browser::start("phone", PHONE));
     desktop.open(&demo.sign_in_page("h5")).await;
     let first = desktop.qr_code("#code").await;
     phone.open(&first).await;
     pick(&phone, "u1001").await;
-    phone.press("button[value=cancel]").await;
-    phone.shows("h1", "Cancelled").await;
-    desktop.shows("#status", "cancelled on your phone").await;
+    phone.click("button[value=cancel]").await;
+    phone.wait_for_text("h1", "Cancelled").await;
+    desktop.wait_for_text("#status", "cancelled on your phone").await;
     let over = "document.querySelector('#signin').dataset.state === 'expired'";
-    desktop.finds("the code is over", over).await;
+    desktop.wait_for_value("the code is over", over).await;
 
-    desktop.press("#renew").await;
-    desktop.shows("#status", "Waiting").await;
+    desktop.click("#renew").await;
+    desktop.wait_for_text("#status", "Waiting").await;
     let second = desktop.qr_code("#code").await;
     assert_ne!(first, second);
     phone.open(&second).await;
     pick(&phone, "u1001").await;
-    phone.press("button[value=confirm]").await;
-    desktop.arrives_at(&demo.page("h5")).await;
+    phone.click("button[value=confirm]").await;
+    desktop.wait_for_url(&demo.page("h5")).await;
 }
 
 #[tokio::test]
-async fn a_code_that_ran_out_is_renewed_by_keyboard() {
+async fn expired_qr_code_is_renewed_by_keyboard() {
     let demo = Demo::with(&["ticket.lifetime=4s", "ticket.longest_wait=1s"]).await;
     let desktop = Browser::start("desktop", DESKTOP).await;
     desktop.open(&demo.sign_in_page("h5")).await;
     let first = desktop.qr_code("#code").await;
-    desktop.shows("#status", "has expired").await;
-    desktop.finds("the button", "!document.querySelector('#renew').hidden").await;
-    desktop.value("document.querySelector('#renew').focus()").await;
-    desktop.key('\u{e007}').await;
+    desktop.wait_for_text("#status", "has expired").await;
+    desktop.wait_for_value("the button", "!document.querySelector('#renew').hidden").await;
+    desktop.evaluate("document.querySelector('#renew').focus()").await;
+    desktop.press_key('\u{e007}').await;
     eventually("another code", || async { (desktop.qr_code("#code").await != first).then_some(()) }).await;
     expect_quiet(&desktop).await;
 }
 
 #[tokio::test]
-async fn a_redirect_signs_in_and_a_refusal_is_said() {
+async fn oauth2_redirect_signs_in_or_shows_the_refusal() {
     let demo = Demo::start().await;
     let desktop = Browser::start("desktop", DESKTOP).await;
     desktop.open(&demo.sign_in_page("itadmin")).await;
-    desktop.press("#redirect").await;
+    desktop.click("#redirect").await;
     pick(&desktop, "deny").await;
-    desktop.arrives_at(&demo.sign_in_page("itadmin")).await;
-    desktop.shows("#problem", "Access denied").await;
+    desktop.wait_for_url(&demo.sign_in_page("itadmin")).await;
+    desktop.wait_for_text("#problem", "Access denied").await;
     pick_disabled(&desktop).await;
-    desktop.shows("#problem", "Access denied").await;
+    desktop.wait_for_text("#problem", "Access denied").await;
     demo.redirect(&desktop, "itadmin", "m5001").await;
     assert!(!desktop.url().await.contains("token") && !desktop.url().await.contains("code="));
     expect_quiet(&desktop).await;
@@ -140,7 +140,7 @@ async fn a_redirect_signs_in_and_a_refusal_is_said() {
 
 /// A member whom the platform has disabled tries as well.
 async fn pick_disabled(browser: &Browser) {
-    browser.press("#redirect").await;
+    browser.click("#redirect").await;
     pick(browser, "x8001").await;
 }
 
@@ -153,93 +153,98 @@ async fn ten_tabs_of_one_browser_all_sign_in() {
     for number in 0..10 {
         let tab = desktop.new_tab().await;
         desktop.open(&demo.sign_in_page("h5")).await;
-        desktop.press("#redirect").await;
-        desktop.finds("the platform", "location.pathname.includes('/connect/')").await;
+        desktop.click("#redirect").await;
+        desktop.wait_for_value("the platform", "location.pathname.includes('/connect/')").await;
         tabs.push((tab, people[number % people.len()]));
     }
     for (tab, person) in &tabs {
-        desktop.to_tab(tab).await;
+        desktop.switch_to_tab(tab).await;
         pick(&desktop, person).await;
     }
     for (tab, person) in &tabs {
-        desktop.to_tab(tab).await;
-        desktop.arrives_at(&demo.page("h5")).await;
-        desktop.shows("#who", person).await;
+        desktop.switch_to_tab(tab).await;
+        desktop.wait_for_url(&demo.page("h5")).await;
+        desktop.wait_for_text("#who", person).await;
     }
 }
 
 #[tokio::test]
-async fn a_connected_corporations_member_binds_and_is_in() {
+async fn member_of_a_connected_corporation_binds_and_signs_in() {
     let demo = Demo::with(&["bind.proof=platform"]).await;
     let phone = Browser::start("phone", PHONE).await;
     phone.open(&demo.sign_in_page("h5")).await;
-    phone.press("#redirect").await;
+    phone.click("#redirect").await;
     pick(&phone, "p7001").await;
-    phone.shows("h1", "Link your account").await;
+    phone.wait_for_text("h1", "Link your account").await;
     assert!(phone.text("main").await.contains("wwpartner/p7001"));
-    phone.types("#employee_id", "nobody").await;
-    phone.press("#submit").await;
-    phone.shows("#problem", "No employee has this ID").await;
-    let kept = phone.value("document.querySelector('#employee_id').value").await;
+    phone.type_text("#employee_id", "nobody").await;
+    phone.click("#submit").await;
+    phone.wait_for_text("#problem", "No employee has this ID").await;
+    let kept = phone.evaluate("document.querySelector('#employee_id').value").await;
     assert_eq!(kept, "nobody", "what was typed is kept");
-    phone.value("document.querySelector('#employee_id').value = ''").await;
-    phone.types("#employee_id", "u1001").await;
-    phone.press("#submit").await;
-    phone.arrives_at(&demo.page("h5")).await;
-    phone.shows("#who", "u1001").await;
+    phone.evaluate("document.querySelector('#employee_id').value = ''").await;
+    phone.type_text("#employee_id", "u1001").await;
+    phone.click("#submit").await;
+    phone.wait_for_url(&demo.page("h5")).await;
+    phone.wait_for_text("#who", "u1001").await;
 }
 
 #[tokio::test]
-async fn a_role_switch_reaches_the_service_behind() {
+async fn role_switch_reaches_the_upstream() {
     let demo = Demo::start().await;
     let desktop = Browser::start("desktop", DESKTOP).await;
     demo.sign_in(&desktop, "itagent", "m5001").await;
-    desktop.press("#ask").await;
-    desktop.shows("#answer", "x-deskgate-current-role admin").await;
-    desktop.press("button[data-role=user]").await;
-    desktop.finds("the pressed role", "document.querySelector('[data-role=user]').ariaPressed === 'true'").await;
-    desktop.press("#ask").await;
-    desktop.shows("#answer", "x-deskgate-current-role user").await;
+    desktop.click("#ask").await;
+    desktop.wait_for_text("#answer", "x-deskgate-current-role admin").await;
+    desktop.click("button[data-role=user]").await;
+    desktop
+        .wait_for_value("the pressed role", "document.querySelector('[data-role=user]').ariaPressed === 'true'")
+        .await;
+    desktop.click("#ask").await;
+    desktop.wait_for_text("#answer", "x-deskgate-current-role user").await;
     expect_quiet(&desktop).await;
 }
 
 #[tokio::test]
-async fn a_socket_opens_with_the_echoed_subprotocol_and_talks() {
+async fn websocket_opens_with_the_echoed_subprotocol() {
     let demo = Demo::start().await;
     let desktop = Browser::start("desktop", DESKTOP).await;
     demo.sign_in(&desktop, "itagent", "a2001").await;
-    desktop.press("#open").await;
-    desktop.finds("an open socket", "document.querySelector('#socket').dataset.state === 'open'").await;
-    desktop.shows("#log", "hello").await;
-    desktop.types("#text", "is anybody there?").await;
-    desktop.press("#send").await;
+    desktop.click("#open").await;
+    desktop.wait_for_value("an open socket", "document.querySelector('#socket').dataset.state === 'open'").await;
+    desktop.wait_for_text("#log", "hello").await;
+    desktop.type_text("#text", "is anybody there?").await;
+    desktop.click("#send").await;
     desktop
-        .finds("the echo", "[...document.querySelectorAll('.from-desk')].some(e => e.textContent.includes('anybody'))")
+        .wait_for_value(
+            "the echo",
+            "[...document.querySelectorAll('.from-desk')].some(e => e.textContent.includes('anybody'))",
+        )
         .await;
     expect_quiet(&desktop).await;
 }
 
 #[tokio::test]
-async fn logout_in_one_tab_closes_the_socket_of_another() {
+async fn logout_in_one_tab_closes_the_websocket_of_another() {
     let demo = Demo::start().await;
     let desktop = Browser::start("desktop", DESKTOP).await;
     demo.sign_in(&desktop, "h5", "u1001").await;
     let first = desktop.tab().await;
-    desktop.press("#open").await;
-    desktop.finds("an open socket", "document.querySelector('#socket').dataset.state === 'open'").await;
+    desktop.click("#open").await;
+    desktop.wait_for_value("an open socket", "document.querySelector('#socket').dataset.state === 'open'").await;
 
     // A tab that a page opens begins with a copy of what that page keeps: the same session.
-    desktop.value("window.open(location.href) && true").await;
+    desktop.evaluate("window.open(location.href) && true").await;
     let second =
         eventually("another tab", || async { desktop.tabs().await.into_iter().find(|tab| *tab != first) }).await;
-    desktop.to_tab(&second).await;
-    desktop.shows("#who", "u1001").await;
-    desktop.press("#logout").await;
-    desktop.finds("the farewell", "!document.querySelector('#ended').hidden").await;
+    desktop.switch_to_tab(&second).await;
+    desktop.wait_for_text("#who", "u1001").await;
+    desktop.click("#logout").await;
+    desktop.wait_for_value("the farewell", "!document.querySelector('#ended').hidden").await;
 
-    desktop.to_tab(&first).await;
-    desktop.finds("the other tab's farewell", "!document.querySelector('#ended').hidden").await;
-    let log = desktop.value("document.querySelector('#log').textContent").await.to_string();
+    desktop.switch_to_tab(&first).await;
+    desktop.wait_for_value("the other tab's farewell", "!document.querySelector('#ended').hidden").await;
+    let log = desktop.evaluate("document.querySelector('#log').textContent").await.to_string();
     assert!(log.contains("4401"), "{log}");
 }
 
@@ -249,43 +254,43 @@ async fn sessions_are_listed_and_ended() {
     let (desktop, phone) = tokio::join!(Browser::start("desktop", DESKTOP), Browser::start("phone", PHONE));
     tokio::join!(demo.sign_in(&phone, "h5", "u1001"), demo.sign_in(&desktop, "h5", "u1001"));
     desktop.open(&demo.page("h5")).await;
-    desktop.shows("#sessions", "Android").await;
-    desktop.press("#sessions button").await;
-    desktop.finds("one session left", "document.querySelectorAll('#sessions li').length === 1").await;
-    phone.press("#ask").await;
-    phone.finds("the farewell", "!document.querySelector('#ended').hidden").await;
+    desktop.wait_for_text("#sessions", "Android").await;
+    desktop.click("#sessions button").await;
+    desktop.wait_for_value("one session left", "document.querySelectorAll('#sessions li').length === 1").await;
+    phone.click("#ask").await;
+    phone.wait_for_value("the farewell", "!document.querySelector('#ended').hidden").await;
 }
 
 #[tokio::test]
-async fn a_lost_network_is_said_and_recovered_from() {
+async fn page_reports_a_lost_network_and_recovers() {
     let demo = Demo::start().await;
     let (desktop, phone) = tokio::join!(Browser::start("desktop", DESKTOP), Browser::start("phone", PHONE));
     desktop.open(&demo.sign_in_page("h5")).await;
     let code = desktop.qr_code("#code").await;
-    desktop.shows("#status", "Waiting").await;
-    desktop.offline(true).await;
-    desktop.shows("#status", "No connection").await;
+    desktop.wait_for_text("#status", "Waiting").await;
+    desktop.set_offline(true).await;
+    desktop.wait_for_text("#status", "No connection").await;
     phone.open(&code).await;
     pick(&phone, "u1001").await;
-    phone.press("button[value=confirm]").await;
-    phone.shows("h1", "You are signed in").await;
-    desktop.offline(false).await;
-    desktop.arrives_at(&demo.page("h5")).await;
-    desktop.shows("#who", "u1001").await;
+    phone.click("button[value=confirm]").await;
+    phone.wait_for_text("h1", "You are signed in").await;
+    desktop.set_offline(false).await;
+    desktop.wait_for_url(&demo.page("h5")).await;
+    desktop.wait_for_text("#who", "u1001").await;
 }
 
 /// The callback of a code that nobody scanned; of nothing, while the platform rests.
 async fn forged_scan(demo: &Demo) -> String {
-    let answer = demo.desk.anyone().get("/api/auth/qrcode").await;
-    let state = match answer.status {
-        200 => query_of(answer.data()["qrcode_url"].as_str().expect("a URL"), "state").expect("a state"),
+    let response = demo.desk.anonymous().get("/api/auth/qrcode").await;
+    let state = match response.status {
+        200 => query_parameter(response.data()["qrcode_url"].as_str().expect("a URL"), "state").expect("a state"),
         _ => "none".to_owned(),
     };
     format!("/api/auth/oauth2/callback?code=forged&state={state}")
 }
 
 #[tokio::test]
-async fn a_platform_that_does_not_answer_is_said_on_the_page() {
+async fn page_reports_an_unresponsive_platform() {
     let demo = Demo::start().await;
     let platform = Client::new(demo.desk.platform_address());
     let broken = json!({ "bad_gateway": { "*": "all" } });
@@ -299,33 +304,33 @@ async fn a_platform_that_does_not_answer_is_said_on_the_page() {
             demo.desk.phone("u1001").client().get(&forged_scan(&demo).await).await;
         }
         desktop.open(&demo.sign_in_page("h5")).await;
-        desktop.finds("a state", "document.querySelector('#signin').dataset.state !== 'loading'").await;
+        desktop.wait_for_value("a state", "document.querySelector('#signin').dataset.state !== 'loading'").await;
         desktop.text("#status").await.contains("WeCom isn't responding").then_some(())
     })
     .await;
     platform.send("DELETE", "/simulator/switches", &[], b"").await;
-    desktop.shows("#status", "Waiting").await;
+    desktop.wait_for_text("#status", "Waiting").await;
 }
 
 #[tokio::test]
-async fn pages_speak_both_languages_and_nothing_moves_while_they_load() {
+async fn pages_have_both_languages_and_no_layout_shift() {
     let demo = Demo::start().await;
-    let chinese = Look { language: "zh-CN", dark: true, ..PHONE };
+    let chinese = BrowserProfile { language: "zh-CN", dark: true, ..PHONE };
     let (desktop, phone) = tokio::join!(Browser::start("desktop", DESKTOP), Browser::start("phone", chinese));
     for (browser, lang, title) in [(&desktop, "en", "Sign in with WeCom"), (&phone, "zh-CN", "使用企业微信登录")]
     {
         browser.open(&demo.sign_in_page("h5")).await;
         browser.qr_code("#code").await;
-        browser.shows("h1", title).await;
-        assert_eq!(browser.value("document.documentElement.lang").await, lang);
-        let wide = browser.value("document.documentElement.scrollWidth > innerWidth").await;
+        browser.wait_for_text("h1", title).await;
+        assert_eq!(browser.evaluate("document.documentElement.lang").await, lang);
+        let wide = browser.evaluate("document.documentElement.scrollWidth > innerWidth").await;
         assert_eq!(wide, false, "{lang}: nothing sticks out");
         let moved = "(() => { let sum = 0; const seen = new PerformanceObserver(() => {}); \
              seen.observe({ type: 'layout-shift', buffered: true }); \
              for (const shift of seen.takeRecords()) sum += shift.value; return sum; })()";
-        assert_eq!(browser.value(moved).await, 0, "{lang}: nothing moved");
+        assert_eq!(browser.evaluate(moved).await, 0, "{lang}: nothing moved");
         expect_quiet(browser).await;
     }
-    desktop.press("a.language").await;
-    desktop.shows("h1", "使用企业微信登录").await;
+    desktop.click("a.language").await;
+    desktop.wait_for_text("h1", "使用企业微信登录").await;
 }

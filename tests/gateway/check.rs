@@ -3,15 +3,15 @@
 use crate::support::*;
 
 #[tokio::test]
-async fn good_files_pass() {
-    let files = Gateway::setup().written().await;
+async fn valid_files_pass() {
+    let files = Gateway::setup().write_files().await;
     let output = files.command(&["check"]).await;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[tokio::test]
-async fn every_fault_is_reported_with_its_place() {
-    let files = Gateway::setup().written().await;
+async fn every_config_fault_is_reported_with_its_location() {
+    let files = Gateway::setup().write_files().await;
     let mut text = std::fs::read_to_string(files.config()).expect("the file");
     text.push_str("\n[token]\nlifetime = \"soon\"\nlifetme = \"8h\"\n\n[bind]\nproof = \"perhaps\"\n");
     std::fs::write(files.config(), &text).expect("the file");
@@ -29,7 +29,7 @@ async fn every_fault_is_reported_with_its_place() {
 }
 
 #[tokio::test]
-async fn a_faulty_rule_is_reported_with_its_place() {
+async fn rule_faults_are_reported_with_their_location() {
     for (case, rule) in [
         ("an unknown upstream", "[[rule]]\nname = \"a\"\npath = \"/a\"\nupstream = \"nowhere\"\npublic = true\n"),
         ("no access", "[[rule]]\nname = \"a\"\npath = \"/a\"\nupstream = \"helpdesk\"\n"),
@@ -59,7 +59,7 @@ async fn a_faulty_rule_is_reported_with_its_place() {
         ),
         ("no TOML", "[[rule\n"),
     ] {
-        let files = Gateway::setup().rules(rule).written().await;
+        let files = Gateway::setup().rules(rule).write_files().await;
         let output = files.command(&["check"]).await;
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{case}: {stderr}");
@@ -70,22 +70,22 @@ async fn a_faulty_rule_is_reported_with_its_place() {
 }
 
 #[tokio::test]
-async fn checking_leaves_nothing_behind() {
-    let files = Gateway::setup().written().await;
+async fn check_writes_no_files() {
+    let files = Gateway::setup().write_files().await;
     files.command(&["check"]).await;
     let data = files.config().with_file_name("data");
     assert!(!data.exists(), "a check creates nothing");
 }
 
 #[tokio::test]
-async fn a_setting_on_the_command_line_wins() {
+async fn command_line_setting_overrides_the_file() {
     let desk = Gateway::setup().toml("[ticket]\nlifetime = \"60s\"").set("ticket.lifetime", "90s").start().await;
-    let data = desk.anyone().get("/api/auth/qrcode").await.expect_code(0).data();
+    let data = desk.anonymous().get("/api/auth/qrcode").await.expect_code(0).data();
     assert!((61..=90).contains(&data["expires_in"].as_i64().expect("seconds")), "{data}");
 }
 
 #[tokio::test]
-async fn an_unknown_setting_on_the_command_line_is_refused() {
+async fn unknown_command_line_setting_is_refused() {
     let refused = Gateway::setup().set("token.lifetme", "8h").try_start().await.err().expect("a refusal");
     assert_eq!(refused.status.code(), Some(1));
     assert!(refused.stderr.contains("token.lifetme"), "{}", refused.stderr);

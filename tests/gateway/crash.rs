@@ -17,7 +17,7 @@ struct Promised {
     logged_out: Mutex<Vec<String>>,
     switched: Mutex<Vec<String>>,
     confirmed: Mutex<Vec<String>>,
-    answers: AtomicUsize,
+    responses: AtomicUsize,
 }
 
 impl Promised {
@@ -27,49 +27,49 @@ impl Promised {
 
     fn note(&self, list: &Mutex<Vec<String>>, what: String) {
         list.lock().unwrap().push(what);
-        self.answers.fetch_add(1, Ordering::SeqCst);
+        self.responses.fetch_add(1, Ordering::SeqCst);
     }
 }
 
 /// One writer's work until the gateway dies: `Err` when it has.
-async fn write_on(anyone: Client, promised: Arc<Promised>) -> Result<(), String> {
+async fn write_on(anonymous: Client, promised: Arc<Promised>) -> Result<(), String> {
     loop {
-        log_out(&anyone, &promised).await?;
-        switch(&anyone, &promised).await?;
-        confirm(&anyone, &promised).await?;
+        log_out(&anonymous, &promised).await?;
+        switch(&anonymous, &promised).await?;
+        confirm(&anonymous, &promised).await?;
     }
 }
 
-async fn sign_in(anyone: &Client, employee: &str) -> Result<Client, String> {
+async fn sign_in(anonymous: &Client, employee: &str) -> Result<Client, String> {
     let body = json!({ "employee_id": employee }).to_string();
     let json = [("Content-Type", "application/json")];
-    let answer = anyone.attempt("POST", "/api/dev/login", &json, body.as_bytes()).await?;
-    let data = answer.expect_code(0).data();
-    Ok(anyone.bearing(data["token"].as_str().expect("a token")))
+    let response = anonymous.try_send("POST", "/api/dev/login", &json, body.as_bytes()).await?;
+    let data = response.expect_code(0).data();
+    Ok(anonymous.with_token(data["token"].as_str().expect("a token")))
 }
 
-async fn log_out(anyone: &Client, promised: &Promised) -> Result<(), String> {
-    let alice = sign_in(anyone, "u1001").await?;
-    alice.attempt("POST", "/api/auth/logout", &[], b"").await?.expect_code(0);
-    promised.note(&promised.logged_out, alice.token().to_owned());
+async fn log_out(anonymous: &Client, promised: &Promised) -> Result<(), String> {
+    let xiaoming = sign_in(anonymous, "u1001").await?;
+    xiaoming.try_send("POST", "/api/auth/logout", &[], b"").await?.expect_code(0);
+    promised.note(&promised.logged_out, xiaoming.token().to_owned());
     Ok(())
 }
 
-async fn switch(anyone: &Client, promised: &Promised) -> Result<(), String> {
-    let anton = sign_in(anyone, "a2001").await?;
+async fn switch(anonymous: &Client, promised: &Promised) -> Result<(), String> {
+    let alice = sign_in(anonymous, "a2001").await?;
     let json = [("Content-Type", "application/json")];
-    anton.attempt("POST", "/api/auth/switch-role", &json, br#"{"role":"user"}"#).await?.expect_code(0);
-    promised.note(&promised.switched, anton.token().to_owned());
+    alice.try_send("POST", "/api/auth/switch-role", &json, br#"{"role":"user"}"#).await?.expect_code(0);
+    promised.note(&promised.switched, alice.token().to_owned());
     Ok(())
 }
 
-async fn confirm(anyone: &Client, promised: &Promised) -> Result<(), String> {
-    let data = anyone.attempt("GET", "/api/auth/qrcode", &[], b"").await?.expect_code(0).data();
+async fn confirm(anonymous: &Client, promised: &Promised) -> Result<(), String> {
+    let data = anonymous.try_send("GET", "/api/auth/qrcode", &[], b"").await?.expect_code(0).data();
     let url = data["qrcode_url"].as_str().expect("a URL").split('#').next().unwrap_or_default().to_owned();
-    let callback = anyone.attempt("GET", &format!("{url}&as=u1001"), &[], b"").await?.location();
-    let answer = anyone.attempt("GET", &callback, &[], b"").await?;
-    assert!(matches!(answer.status, 200 | 302 | 303), "{}", answer.describe());
-    assert!(!answer.header("location").unwrap_or_default().contains("error"), "{}", answer.describe());
+    let callback = anonymous.try_send("GET", &format!("{url}&as=u1001"), &[], b"").await?.location();
+    let response = anonymous.try_send("GET", &callback, &[], b"").await?;
+    assert!(matches!(response.status, 200 | 302 | 303), "{}", response.describe());
+    assert!(!response.header("location").unwrap_or_default().contains("error"), "{}", response.describe());
     promised.note(&promised.confirmed, data["ticket"].as_str().expect("a ticket").to_owned());
     Ok(())
 }
@@ -77,73 +77,74 @@ async fn confirm(anyone: &Client, promised: &Promised) -> Result<(), String> {
 /// Fails unless everything that was answered still holds.
 async fn expect_kept(desk: &Gateway, round: usize, promised: &Promised) {
     for token in Promised::take(&promised.logged_out) {
-        let answer = desk.bearing(&token).get("/api/auth/me").await;
-        assert_eq!(answer.status, 401, "round {round}: a logout was lost: {}", answer.describe());
+        let response = desk.with_token(&token).get("/api/auth/me").await;
+        assert_eq!(response.status, 401, "round {round}: a logout was lost: {}", response.describe());
     }
     for token in Promised::take(&promised.switched) {
-        let answer = desk.bearing(&token).get("/api/auth/me").await;
-        assert_eq!(answer.status, 200, "round {round}: a session was lost: {}", answer.describe());
-        assert_eq!(answer.data()["current_role"], "user", "round {round}: a role switch was lost");
+        let response = desk.with_token(&token).get("/api/auth/me").await;
+        assert_eq!(response.status, 200, "round {round}: a session was lost: {}", response.describe());
+        assert_eq!(response.data()["current_role"], "user", "round {round}: a role switch was lost");
     }
     for ticket in Promised::take(&promised.confirmed) {
         let poll = format!("/api/auth/scan/status?ticket={ticket}");
-        let state = desk.anyone().get(&poll).await.expect_code(0).data();
+        let state = desk.anonymous().get(&poll).await.expect_code(0).data();
         assert_eq!(state["status"], "confirmed", "round {round}: a confirmed ticket was lost: {state}");
         let token = state["token"].as_str().expect("a token");
-        desk.bearing(token).get("/api/auth/me").await.expect_code(0);
+        desk.with_token(token).get("/api/auth/me").await.expect_code(0);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_kill_in_the_middle_of_writing_loses_nothing_that_was_answered() {
+async fn sigkill_during_writes_loses_no_acknowledged_write() {
     let mut desk = Gateway::with("[qr]\nconfirm = \"auto\"").await;
-    let mut answers = 0;
+    let mut responses = 0;
     for round in 0..kills() {
         let promised = Arc::new(Promised::default());
-        let writers: Vec<_> = (0..4).map(|_| tokio::spawn(write_on(desk.anyone(), promised.clone()))).collect();
+        let writers: Vec<_> = (0..4).map(|_| tokio::spawn(write_on(desk.anonymous(), promised.clone()))).collect();
         // Another number of writes each time, so that another one is in the middle.
         let enough = 1 + (round * 7) % 19;
-        eventually("some writes", || async { (promised.answers.load(Ordering::SeqCst) >= enough).then_some(()) }).await;
-        desk.kill_9();
+        eventually("some writes", || async { (promised.responses.load(Ordering::SeqCst) >= enough).then_some(()) })
+            .await;
+        desk.sigkill();
         for writer in writers {
-            let ended = within(PATIENCE, "the end of a writer", writer).await;
+            let ended = within(TEST_TIMEOUT, "the end of a writer", writer).await;
             assert!(ended.expect("a writer that did not fail").is_err(), "writers end with the gateway");
         }
-        answers += promised.answers.load(Ordering::SeqCst);
+        responses += promised.responses.load(Ordering::SeqCst);
         desk.restart().await;
         expect_kept(&desk, round, &promised).await;
     }
-    assert!(answers >= kills(), "every round had something to lose");
+    assert!(responses >= kills(), "every round had something to lose");
 }
 
 #[tokio::test]
-async fn a_kill_during_the_first_start_leaves_nothing_that_stops_the_next() {
+async fn sigkill_during_the_first_start_leaves_a_usable_store() {
     // The files are there as soon as it is ready; the kill comes right behind.
     let mut desk = Gateway::start().await;
     for _ in 0..3 {
-        desk.kill_9();
+        desk.sigkill();
         desk.restart().await;
     }
     desk.sign_in("u1001").await.get("/api/auth/me").await.expect_code(0);
 }
 
 #[tokio::test]
-async fn a_second_gateway_on_the_same_state_is_refused() {
+async fn second_gateway_on_the_same_data_directory_is_refused() {
     let mut desk = Gateway::start().await;
-    let alice = desk.sign_in("u1001").await;
-    let refused = Gateway::setup().sharing(&desk).try_start().await.err().expect("a refusal");
+    let xiaoming = desk.sign_in("u1001").await;
+    let refused = Gateway::setup().sharing_data_dir(&desk).try_start().await.err().expect("a refusal");
     assert!(!refused.status.success());
     assert!(!refused.stderr.is_empty(), "it says why");
-    alice.get("/api/auth/me").await.expect_code(0);
-    alice.post("/api/auth/logout").await.expect_code(0);
+    xiaoming.get("/api/auth/me").await.expect_code(0);
+    xiaoming.post("/api/auth/logout").await.expect_code(0);
 
-    desk.kill_9();
-    let second = Gateway::setup().sharing(&desk).start().await;
+    desk.sigkill();
+    let second = Gateway::setup().sharing_data_dir(&desk).start().await;
     second.sign_in("u1001").await.get("/api/auth/me").await.expect_code(0);
 }
 
 #[tokio::test]
-async fn a_damaged_store_is_refused_and_never_replaced_by_an_empty_one() {
+async fn damaged_store_refuses_to_start() {
     let mut desk = Gateway::start().await;
     desk.sign_in("u1001").await;
     desk.terminate().await;
@@ -160,13 +161,13 @@ async fn a_damaged_store_is_refused_and_never_replaced_by_an_empty_one() {
         }
     }
     assert!(damaged > 0, "no database under the data directory");
-    let refused = Gateway::setup().sharing(&desk).try_start().await.err().expect("a refusal");
+    let refused = Gateway::setup().sharing_data_dir(&desk).try_start().await.err().expect("a refusal");
     assert!(!refused.status.success());
     assert!(!refused.stderr.contains("panicked"), "a clear error: {}", refused.stderr);
 }
 
 #[tokio::test]
-async fn a_data_directory_that_others_could_read_is_closed_to_them() {
+async fn data_directory_permissions_are_tightened() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let data = folder.path().join("data");
     std::fs::create_dir(&data).expect("a data directory");

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::pin::Pin;
 
 use deskgate::endpoints::{Endpoint, OwnAccess, OwnRoute, TABLE};
+use deskgate::error::Code;
 
 use crate::support::*;
 
@@ -29,7 +30,7 @@ const FAULT: &str = "500";
 /// A gateway, what it says of itself, and who calls it.
 struct Survey {
     desk: Gateway,
-    description: Description,
+    description: OpenApiDocument,
     agent: Client,
     /// Stepped up.
     admin: Client,
@@ -45,10 +46,10 @@ impl Survey {
         let rates: String = paths.iter().map(|path| format!("[[endpoint]]\npath = \"{path}\"\nrate = []\n")).collect();
         let setup = Gateway::setup().more_rules(&rates).toml("[bind]\nproof = \"none\"").toml(settings);
         let desk = setup.start().await;
-        let description = Description::of(&desk).await;
+        let description = OpenApiDocument::of(&desk).await;
         let agent = desk.sign_in("a2001").await;
         let admin = desk.sign_in("m5001").await;
-        Device::bound(&admin).await;
+        OtpDevice::set_up_and_bind(&admin).await;
         let half = half_authenticated(&desk).await;
         Survey { desk, description, agent, admin, half }
     }
@@ -56,35 +57,35 @@ impl Survey {
     /// Somebody who may call this.
     fn caller(&self, row: &OwnRoute) -> Client {
         match row.access {
-            OwnAccess::Anyone => self.desk.anyone(),
+            OwnAccess::Anyone => self.desk.anonymous(),
             OwnAccess::SignedIn | OwnAccess::SignedInAnyStage => self.agent.clone(),
             OwnAccess::Admin | OwnAccess::SteppedUpAdmin => self.admin.clone(),
         }
     }
 
     /// Calls an endpoint, with JSON if it is given, and holds the answer against the description.
-    async fn ask(&self, row: &OwnRoute, client: &Client, query: &str, body: Option<Value>) -> Answer {
+    async fn ask(&self, row: &OwnRoute, client: &Client, query: &str, body: Option<Value>) -> Response {
         let target = format!("{}{query}", path(row));
         // Boxed: a walk has dozens of these.
         Box::pin(self.ask_at(row, client, target, body)).await
     }
 
     /// The same at a path with another parameter.
-    async fn ask_at(&self, row: &OwnRoute, client: &Client, target: String, body: Option<Value>) -> Answer {
-        let answer = match body {
+    async fn ask_at(&self, row: &OwnRoute, client: &Client, target: String, body: Option<Value>) -> Response {
+        let response = match body {
             None => client.send(row.method, &target, &[], b"").await,
             Some(body) => {
                 let json = [("Content-Type", "application/json")];
                 client.send(row.method, &target, &json, body.to_string().as_bytes()).await
             }
         };
-        self.saw(row, answer)
+        self.saw(row, response)
     }
 
     /// Holds an answer that has come against the description.
-    fn saw(&self, row: &OwnRoute, answer: Answer) -> Answer {
-        self.description.check(row, &answer);
-        answer
+    fn saw(&self, row: &OwnRoute, response: Response) -> Response {
+        self.description.check(row, &response);
+        response
     }
 }
 
@@ -99,19 +100,19 @@ fn row_of(endpoint: Endpoint) -> &'static OwnRoute {
 }
 
 /// A device for one-time passwords.
-struct Device {
+struct OtpDevice {
     secret: deskgate::signin::totp::OtpSecret,
 }
 
-impl Device {
+impl OtpDevice {
     /// The one that a setup's answer offers.
-    fn of(setup: &Value) -> Device {
-        let bytes = base32(setup["secret"].as_str().expect("a secret"));
-        Device { secret: deskgate::signin::totp::OtpSecret::from_bytes(&bytes).expect("a secret") }
+    fn of(setup: &Value) -> OtpDevice {
+        let bytes = decode_base32(setup["secret"].as_str().expect("a secret"));
+        OtpDevice { secret: deskgate::signin::totp::OtpSecret::from_bytes(&bytes).expect("a secret") }
     }
 
-    async fn bound(client: &Client) -> Device {
-        let device = Device::of(&client.post("/api/auth/otp-setup").await.expect_code(0).data());
+    async fn set_up_and_bind(client: &Client) -> OtpDevice {
+        let device = OtpDevice::of(&client.post("/api/auth/otp-setup").await.expect_code(0).data());
         client.post_json("/api/auth/otp-bind", &device.code(0)).await.expect_code(0);
         device
     }
@@ -124,7 +125,7 @@ impl Device {
     }
 
     /// A body with a code that is none of its.
-    fn wrong(&self) -> Value {
+    fn wrong_code(&self) -> Value {
         let near: Vec<Value> = (-3..=3).map(|steps| self.code(steps)).collect();
         let codes = (0..=near.len()).map(|digit| json!({ "code": digit.to_string().repeat(6) }));
         codes.into_iter().find(|code| !near.contains(code)).expect("more codes than are near")
@@ -135,7 +136,7 @@ impl Device {
 async fn platform_code(desk: &Gateway, member: &str) -> String {
     let phone = desk.phone(member);
     let callback = phone.authorize(&phone.authorize_url(&desk.client_url("itagent")).await).await;
-    query_of(&callback, "code").expect("a code")
+    query_parameter(&callback, "code").expect("a code")
 }
 
 /// Changes the directory behind the gateway's back.
@@ -153,15 +154,16 @@ async fn change_database(desk: &Gateway, file: &str, statement: &'static str) {
 async fn half_authenticated(desk: &Gateway) -> Client {
     change_directory(desk, "UPDATE agents SET otp_required = 1 WHERE employee_id = 's3001'").await;
     let body = json!({ "employee_id": "s3001", "code": platform_code(desk, "s3001").await });
-    let data = desk.anyone().post_json("/api/agents/login", &body).await.expect_code(0).data();
-    desk.bearing(data["token"].as_str().expect("a token"))
+    let data = desk.anonymous().post_json("/api/agents/login", &body).await.expect_code(0).data();
+    desk.with_token(data["token"].as_str().expect("a token"))
 }
 
 #[tokio::test]
-async fn the_description_names_every_endpoint_and_nothing_else() {
+async fn openapi_lists_exactly_the_gateways_endpoints() {
     let desk = Gateway::start().await;
-    let description = Description::of(&desk).await;
-    let described: BTreeSet<String> = description.described().into_iter().map(|seen| seen.operation).collect();
+    let description = OpenApiDocument::of(&desk).await;
+    let described: BTreeSet<String> =
+        description.documented_responses().into_iter().map(|seen| seen.operation).collect();
     let rows: BTreeSet<String> = TABLE.iter().map(|row| format!("{} {}", row.method, row.path)).collect();
     assert_eq!(described, rows);
     let mut ids = BTreeSet::new();
@@ -181,39 +183,36 @@ async fn the_description_names_every_endpoint_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn the_description_is_of_this_gateway() {
+async fn openapi_names_this_gateway() {
     let desk = Gateway::start().await;
-    let answer = desk.anyone().get("/api/auth/openapi.json").await.expect_status(200);
-    assert!(!answer.text().contains("{{"), "something was not filled in");
-    let document = answer.json();
+    let response = desk.anonymous().get("/api/auth/openapi.json").await.expect_status(200);
+    assert!(!response.text().contains("{{"), "something was not filled in");
+    let document = response.json();
     assert_eq!(document["openapi"], "3.1.0");
     assert_eq!(document["info"]["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(document["servers"], json!([{ "url": desk.public_url() }]));
 }
 
 #[tokio::test]
-async fn every_code_is_described_and_there_is_no_other() {
-    let source = include_str!("../../src/error.rs");
-    let numbers = source.lines().filter_map(|line| line.trim().strip_suffix(',')?.split_once(" = "));
-    let there: BTreeSet<u64> = numbers.filter_map(|(_, number)| number.parse().ok()).collect();
-    assert!(there.len() > 20 && there.contains(&1001), "{there:?}");
+async fn openapi_lists_exactly_the_error_codes() {
+    let codes: BTreeSet<u64> = Code::ALL.iter().map(|code| u64::from(code.number())).collect();
     let desk = Gateway::start().await;
-    let description = Description::of(&desk).await;
+    let description = OpenApiDocument::of(&desk).await;
     let components = &description.document()["components"];
-    let told = components["schemas"]["ErrorCode"]["oneOf"].as_array().expect("codes");
-    let told: BTreeSet<u64> = told.iter().filter_map(|code| code["const"].as_u64()).collect();
-    assert_eq!(told, there, "the list of codes");
+    let listed = components["schemas"]["ErrorCode"]["oneOf"].as_array().expect("codes");
+    let listed: BTreeSet<u64> = listed.iter().filter_map(|code| code["const"].as_u64()).collect();
+    assert_eq!(listed, codes, "the ErrorCode schema");
     let responses = components["responses"].as_object().expect("responses").values();
     let schemas = responses.filter_map(|response| response["content"]["application/json"].get("schema"));
-    let answered: BTreeSet<u64> = schemas.flat_map(codes).collect();
-    assert_eq!(answered, there, "the codes that answers have");
+    let documented: BTreeSet<u64> = schemas.flat_map(schema_codes).collect();
+    assert_eq!(documented, codes, "the codes of the documented responses");
 }
 
 #[tokio::test]
-async fn every_reference_leads_somewhere_and_every_example_fits() {
-    fn visit(description: &Description, value: &Value) {
+async fn openapi_references_resolve_and_examples_validate() {
+    fn visit(description: &OpenApiDocument, value: &Value) {
         if let Some(object) = value.as_object() {
-            description.resolved(value);
+            description.resolve(value);
             if let (Some(schema), Some(example)) = (object.get("schema"), object.get("example")) {
                 description.check_value(schema, example, &value.to_string());
             }
@@ -222,7 +221,7 @@ async fn every_reference_leads_somewhere_and_every_example_fits() {
         value.as_array().into_iter().flatten().for_each(|item| visit(description, item));
     }
     let desk = Gateway::start().await;
-    let description = Description::of(&desk).await;
+    let description = OpenApiDocument::of(&desk).await;
     visit(&description, description.document());
     for (name, schema) in description.document()["components"]["schemas"].as_object().expect("schemas") {
         for example in schema["examples"].as_array().into_iter().flatten() {
@@ -233,13 +232,16 @@ async fn every_reference_leads_somewhere_and_every_example_fits() {
 }
 
 #[tokio::test]
-async fn every_endpoint_answers_as_it_is_described() {
+async fn every_endpoint_responds_as_documented() {
     let survey = Survey::of("").await;
     for row in TABLE {
         Box::pin(walks::walk(&survey, row)).await;
         let operation = format!("{} {}", row.method, row.path);
-        let succeeded = |seen: &Seen| seen.operation == operation && seen.status.starts_with(['2', '3']);
-        assert!(survey.description.seen().iter().any(succeeded), "{operation} was never called with success");
+        let succeeded = |seen: &ResponseKind| seen.operation == operation && seen.status.starts_with(['2', '3']);
+        assert!(
+            survey.description.observed_responses().iter().any(succeeded),
+            "{operation} was never called with success"
+        );
     }
     for row in TABLE {
         Box::pin(refusals::at_the_door(&survey, row)).await;
@@ -247,7 +249,7 @@ async fn every_endpoint_answers_as_it_is_described() {
         Box::pin(refusals::of_the_body(&survey, row)).await;
     }
     let description = &survey.description;
-    let elsewhere: [Pin<Box<dyn Future<Output = Description>>>; 7] = [
+    let elsewhere: [Pin<Box<dyn Future<Output = OpenApiDocument>>>; 7] = [
         Box::pin(refusals::too_slow()),
         Box::pin(refusals::too_many()),
         Box::pin(refusals::outside_development_mode()),
@@ -257,14 +259,18 @@ async fn every_endpoint_answers_as_it_is_described() {
         Box::pin(outages::drain()),
     ];
     for other in futures::future::join_all(elsewhere).await {
-        description.add(&other);
+        description.add_observed(&other);
     }
 
     // What is described and never comes would be as untrue as what comes and is not described.
-    let (came, described) = (description.seen(), description.described());
-    let excused: BTreeSet<Seen> = NOT_PROVOKED
+    let (came, described) = (description.observed_responses(), description.documented_responses());
+    let excused: BTreeSet<ResponseKind> = NOT_PROVOKED
         .iter()
-        .map(|(operation, status, code)| Seen { operation: (*operation).into(), status: (*status).into(), code: *code })
+        .map(|(operation, status, code)| ResponseKind {
+            operation: (*operation).into(),
+            status: (*status).into(),
+            code: *code,
+        })
         .collect();
     let never: Vec<_> =
         described.iter().filter(|one| one.status != FAULT && !came.contains(one) && !excused.contains(one)).collect();

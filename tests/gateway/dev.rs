@@ -3,76 +3,76 @@
 use crate::support::*;
 
 #[tokio::test]
-async fn development_signs_in_whom_it_is_told() {
+async fn dev_login_signs_in_any_employee() {
     let desk = Gateway::start().await;
     for employee in ["u1001", "a2001", "s3001", "c4001", "m5001"] {
-        let answer = desk.anyone().post_json("/api/dev/login", &json!({ "employee_id": employee })).await;
-        let data = answer.expect_code(0).data();
+        let response = desk.anonymous().post_json("/api/dev/login", &json!({ "employee_id": employee })).await;
+        let data = response.expect_code(0).data();
         assert_eq!((&data["employee_id"], &data["corp_id"]), (&json!(employee), &json!("wwdemo")));
         assert_eq!((&data["login_method"], &data["login_source"]), (&json!("dev"), &json!("dev")));
         assert_eq!(data["token_type"], "Bearer");
-        desk.bearing(data["token"].as_str().expect("a token")).get("/api/desk/x").await.expect_status(200);
+        desk.with_token(data["token"].as_str().expect("a token")).get("/api/desk/x").await.expect_status(200);
     }
 }
 
 #[tokio::test]
-async fn development_knows_the_demo_employees() {
+async fn development_directory_has_the_demo_employees() {
     let desk = Gateway::start().await;
-    let data = desk.anyone().get("/api/dev/users").await.expect_code(0).data().to_string();
+    let data = desk.anonymous().get("/api/dev/users").await.expect_code(0).data().to_string();
     for employee in ["u1001", "a2001", "s3001", "c4001", "m5001", "n6001"] {
         assert!(data.contains(&format!("\"{employee}\"")), "{employee} is missing in {data}");
     }
-    desk.anyone().get("/api/dev/health").await.expect_code(0);
+    desk.anonymous().get("/api/dev/health").await.expect_code(0);
     assert_eq!(desk.metric("deskgate_development_mode", &[]).await, 1.0);
 }
 
 #[tokio::test]
-async fn development_mode_shows_in_the_log_in_ready_and_in_a_metric() {
+async fn development_mode_shows_in_log_ready_and_metrics() {
     let desk = Gateway::start().await;
-    desk.logged(&["WARN", "development mode"]).await;
-    assert_eq!(desk.anyone().get("/api/ready").await.expect_code(0).data()["development"], true);
+    desk.wait_for_log(&["WARN", "development mode"]).await;
+    assert_eq!(desk.anonymous().get("/api/ready").await.expect_code(0).data()["development"], true);
     assert_eq!(desk.metric("deskgate_development_mode", &[]).await, 1.0);
     let desk = Gateway::setup().production().start().await;
     assert!(!desk.logs().contains("development mode"), "{}", desk.logs());
-    assert_eq!(desk.anyone().get("/api/ready").await.expect_code(0).data()["development"], false);
+    assert_eq!(desk.anonymous().get("/api/ready").await.expect_code(0).data()["development"], false);
     assert_eq!(desk.metric("deskgate_development_mode", &[]).await, 0.0);
 }
 
 #[tokio::test]
-async fn development_signs_in_nobody_who_is_not_there() {
+async fn dev_login_refuses_unknown_employees() {
     let desk = Gateway::start().await;
     for employee in ["u9999", "", "U1001", "' OR '1'='1"] {
-        let answer = desk.anyone().post_json("/api/dev/login", &json!({ "employee_id": employee })).await;
-        assert_eq!(answer.code(), 1003, "{employee}");
+        let response = desk.anonymous().post_json("/api/dev/login", &json!({ "employee_id": employee })).await;
+        assert_eq!(response.code(), 1003, "{employee}");
     }
     for body in [json!({}), json!({ "employee_id": 1 }), json!([])] {
-        desk.anyone().post_json("/api/dev/login", &body).await.expect_code(1400);
+        desk.anonymous().post_json("/api/dev/login", &body).await.expect_code(1400);
     }
 }
 
 #[tokio::test]
-async fn outside_development_mode_the_routes_are_forbidden() {
+async fn dev_routes_are_1003_outside_development_mode() {
     let desk = Gateway::setup().production().start().await;
-    let anyone = desk.anyone();
-    anyone.post_json("/api/dev/login", &json!({ "employee_id": "u1001" })).await.expect_code(1003);
-    anyone.post_body("/api/dev/login", "text/plain", b"junk").await.expect_code(1003);
-    anyone.get("/api/dev/users").await.expect_code(1003);
-    anyone.get("/api/dev/health").await.expect_code(1003);
+    let anonymous = desk.anonymous();
+    anonymous.post_json("/api/dev/login", &json!({ "employee_id": "u1001" })).await.expect_code(1003);
+    anonymous.post_body("/api/dev/login", "text/plain", b"junk").await.expect_code(1003);
+    anonymous.get("/api/dev/users").await.expect_code(1003);
+    anonymous.get("/api/dev/health").await.expect_code(1003);
     for path in ["/api/dev/login", "/api/dev/users", "/api/dev/health"] {
         for method in ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "get"] {
-            let answer = anyone.send(method, path, &[], b"").await;
-            assert_eq!(answer.code(), 1003, "{method} {path}: {}", answer.describe());
-            assert_eq!((answer.status, answer.header("allow")), (403, None), "{method} {path}");
+            let response = anonymous.send(method, path, &[], b"").await;
+            assert_eq!(response.code(), 1003, "{method} {path}: {}", response.describe());
+            assert_eq!((response.status, response.header("allow")), (403, None), "{method} {path}");
         }
-        anyone.send("HEAD", path, &[], b"").await.expect_status(403);
+        anonymous.send("HEAD", path, &[], b"").await.expect_status(403);
     }
-    anyone.get("/api/dev/nothing").await.expect_code(1404);
+    anonymous.get("/api/dev/nothing").await.expect_code(1404);
     assert_eq!(desk.metric("deskgate_development_mode", &[]).await, 0.0);
-    anyone.post_json("/api/auth/bind", &json!({ "employee_id": "u1001" })).await.expect_code(1003);
+    anonymous.post_json("/api/auth/bind", &json!({ "employee_id": "u1001" })).await.expect_code(1003);
 }
 
 #[tokio::test]
-async fn development_mode_does_not_start_where_others_can_reach_it() {
+async fn development_mode_starts_only_on_loopback() {
     for (key, value) in [("server.listen", "[\"0.0.0.0:0\"]"), ("server.admin_listen", "0.0.0.0:0")] {
         let refused = Gateway::setup().set(key, value).try_start().await.err();
         let refused = refused.unwrap_or_else(|| panic!("{key} = {value} was accepted"));
@@ -89,7 +89,7 @@ async fn the_simulated_platform_needs_development_mode() {
 }
 
 #[tokio::test]
-async fn the_demo_does_not_start_where_others_can_reach_it() {
+async fn demo_starts_only_on_loopback() {
     let refused = Gateway::try_demo(&["--listen", "0.0.0.0:0"]).await.err().expect("a refusal");
     assert_eq!(refused.status.code(), Some(1), "{}", refused.stderr);
     for word in ["server.development", "loopback"] {
@@ -99,10 +99,10 @@ async fn the_demo_does_not_start_where_others_can_reach_it() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn the_demo_keeps_its_data_where_nobody_could_have_waited_for_it() {
+async fn demo_data_directory_is_new_and_private() {
     use std::os::unix::fs::PermissionsExt;
-    let mut killed = Gateway::demo_in_its_own_folder().await;
-    let mut stopped = Gateway::demo_in_its_own_folder().await;
+    let mut killed = Gateway::demo_without_data_dir().await;
+    let mut stopped = Gateway::demo_without_data_dir().await;
     let names = [&killed, &stopped].map(|desk| {
         let folders: Vec<_> = std::fs::read_dir(desk.temporary_folder())
             .expect("the temporary folder")
@@ -117,21 +117,21 @@ async fn the_demo_keeps_its_data_where_nobody_could_have_waited_for_it() {
         folder.path()
     });
     assert_ne!(names[0].file_name(), names[1].file_name());
-    killed.kill_9();
+    killed.sigkill();
     stopped.terminate().await;
     assert!(names[0].exists(), "a killed one cannot clean up");
     assert!(!names[1].exists(), "{} is left", names[1].display());
 }
 
 #[tokio::test]
-async fn what_the_command_line_sets_wins_over_the_demos_own_values() {
+async fn command_line_overrides_demo_defaults() {
     for (case, more, code) in [
         ("the demo's own value", vec![], 0),
         ("a value from the command line", vec!["--set", "bind.proof=platform"], 1003),
     ] {
         let args = [vec!["--listen", "127.0.0.1:0"], more].concat();
         let desk = Gateway::try_demo(&args).await.unwrap_or_else(|refused| panic!("{case}: {}", refused.stderr));
-        let answer = desk.anyone().post_json("/api/auth/bind", &json!({ "employee_id": "u1001" })).await;
-        assert_eq!(answer.code(), code, "{case}: {}", answer.describe());
+        let response = desk.anonymous().post_json("/api/auth/bind", &json!({ "employee_id": "u1001" })).await;
+        assert_eq!(response.code(), code, "{case}: {}", response.describe());
     }
 }

@@ -9,113 +9,113 @@ fn get(desk: &Gateway, target: &str) -> Vec<u8> {
 }
 
 /// Waits until a new connection is told that this gateway is no longer ready.
-async fn until_not_ready(desk: &Gateway) -> Answer {
+async fn until_not_ready(desk: &Gateway) -> Response {
     eventually("a gateway that says it is not ready", || async {
-        desk.anyone().attempt("GET", "/api/ready", &[], b"").await.ok().filter(|answer| answer.status == 503)
+        desk.anonymous().try_send("GET", "/api/ready", &[], b"").await.ok().filter(|response| response.status == 503)
     })
     .await
 }
 
 #[tokio::test]
-async fn open_requests_are_finished() {
+async fn drain_finishes_open_requests() {
     let mut desk = Gateway::start().await;
-    let mut visits = Visits::at(&desk.upstream);
+    let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
     let (mut begun, mut asked) = (desk.connect().await, desk.connect().await);
     asked.send(&get(&desk, "/public/asked")).await;
-    let mut waiting = visits.next().await;
+    let mut waiting = upstream_connections.next().await;
     begun.send(&get(&desk, "/public/begun")).await;
-    let mut half = visits.next().await;
-    half.end.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n").await;
-    let mut begun = End::of(begun);
-    begun.until(b"first").await;
+    let mut half = upstream_connections.next().await;
+    half.stream.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n").await;
+    let mut begun = BufferedStream::from_connection(begun);
+    begun.read_until(b"first").await;
 
     desk.signal("TERM");
     until_not_ready(&desk).await;
-    half.end.send(b"4\r\nlast\r\n0\r\n\r\n").await;
-    begun.until(b"last\r\n0\r\n\r\n").await;
-    waiting.end.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone").await;
-    let answer = asked.answer().await.expect("an answer").expect_status(200);
-    assert_eq!(answer.text(), "done");
-    assert_eq!(desk.ended().await.code(), Some(0));
+    half.stream.send(b"4\r\nlast\r\n0\r\n\r\n").await;
+    begun.read_until(b"last\r\n0\r\n\r\n").await;
+    waiting.stream.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone").await;
+    let response = asked.response().await.expect("a response").expect_status(200);
+    assert_eq!(response.text(), "done");
+    assert_eq!(desk.wait_for_end().await.code(), Some(0));
 }
 
 #[tokio::test]
-async fn ready_says_no_while_requests_are_still_open() {
+async fn ready_is_503_while_draining() {
     let mut desk = Gateway::start().await;
-    let mut visits = Visits::at(&desk.upstream);
-    desk.anyone().get("/api/ready").await.expect_code(0);
+    let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
+    desk.anonymous().get("/api/ready").await.expect_code(0);
     let mut connection = desk.connect().await;
     connection.send(&get(&desk, "/public/slow")).await;
-    let mut visit = visits.next().await;
+    let mut upstream_connection = upstream_connections.next().await;
     desk.signal("TERM");
     assert_eq!(until_not_ready(&desk).await.code(), 1503);
-    visit.end.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone").await;
-    assert_eq!(connection.answer().await.expect("an answer").text(), "done");
-    assert_eq!(desk.ended().await.code(), Some(0));
+    upstream_connection.stream.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone").await;
+    assert_eq!(connection.response().await.expect("a response").text(), "done");
+    assert_eq!(desk.wait_for_end().await.code(), Some(0));
 }
 
 #[tokio::test]
-async fn sockets_are_closed_with_1001() {
+async fn drain_closes_websockets_with_1001() {
     let mut desk = Gateway::start().await;
-    let (alice, anton) = (desk.sign_in("u1001").await, desk.sign_in("a2001").await);
-    let mut sockets = vec![alice.websocket("/ws/employee").await, anton.websocket("/ws/agent").await];
-    sockets.push(desk.anyone().websocket("/ws/public").await);
+    let (xiaoming, alice) = (desk.sign_in("u1001").await, desk.sign_in("a2001").await);
+    let mut sockets = vec![xiaoming.websocket("/ws/employee").await, alice.websocket("/ws/agent").await];
+    sockets.push(desk.anonymous().websocket("/ws/public").await);
     for socket in &mut sockets {
         socket.echo("hello").await;
     }
     desk.signal("TERM");
     for socket in &mut sockets {
-        assert_eq!(socket.closed_within(Duration::from_secs(5)).await, Some(1001));
+        assert_eq!(socket.close_code_within(Duration::from_secs(5)).await, Some(1001));
     }
     eventually("an upstream that knows", || async {
         let over = |event: &&SocketEvent| !matches!(event, SocketEvent::Message(_));
         (desk.upstream.events().iter().filter(over).count() == 3).then_some(())
     })
     .await;
-    assert_eq!(desk.ended().await.code(), Some(0));
+    assert_eq!(desk.wait_for_end().await.code(), Some(0));
 }
 
 #[tokio::test]
-async fn a_socket_that_does_not_answer_does_not_hold_the_end_up() {
+async fn unresponsive_websocket_does_not_delay_the_drain() {
     let mut desk = Gateway::start().await;
-    let alice = desk.sign_in("u1001").await;
+    let xiaoming = desk.sign_in("u1001").await;
     // Neither end of this one will ever answer a close frame.
-    let mut visits = Visits::at(&desk.upstream);
-    let shake = alice.handshake("/ws/employee");
+    let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
+    let handshake = xiaoming.handshake("/ws/employee");
     let accept = async {
-        let mut visit = visits.next().await;
-        visit.accept(b"").await;
-        visit
+        let mut upstream_connection = upstream_connections.next().await;
+        upstream_connection.accept_websocket(b"").await;
+        upstream_connection
     };
-    let ((_, mut client), _visit) = tokio::join!(End::through(&desk, &shake), accept);
+    let ((_, mut client), _visit) = tokio::join!(BufferedStream::open_tunnel(&desk, &handshake), accept);
     let began = Instant::now();
     desk.signal("TERM");
-    let frame = client.frame().await.expect("a close frame");
+    let frame = client.read_frame().await.expect("a close frame");
     assert_eq!(frame.close_code(), Some(1001), "{frame:?}");
-    assert_eq!(desk.ended().await.code(), Some(0));
+    assert_eq!(desk.wait_for_end().await.code(), Some(0));
     assert!(began.elapsed() < Duration::from_secs(15), "well before server.drain: {:?}", began.elapsed());
 }
 
 #[tokio::test]
-async fn nothing_open_means_nothing_to_wait_for() {
+async fn idle_gateway_exits_at_once() {
     let mut desk = Gateway::start().await;
-    desk.anyone().get("/public/x").await.expect_status(200);
+    desk.anonymous().get("/public/x").await.expect_status(200);
     let mut idle = desk.connect().await;
     idle.send(&get(&desk, "/public/x")).await;
-    idle.answer().await.expect("an answer").expect_status(200);
+    idle.response().await.expect("a response").expect_status(200);
     let began = Instant::now();
     assert_eq!(desk.terminate().await.code(), Some(0));
     assert!(began.elapsed() < Duration::from_secs(15), "server.drain is 30 s: {:?}", began.elapsed());
-    assert!(idle.closes_within(PATIENCE).await, "an idle connection is closed");
+    assert!(idle.closes_within(TEST_TIMEOUT).await, "an idle connection is closed");
 }
 
 #[tokio::test]
-async fn the_drain_has_a_limit() {
+async fn drain_ends_at_its_time_limit() {
     let mut desk = Gateway::with("[server]\ndrain = \"1s\"").await;
-    desk.upstream.behave(Behaviour::Hang);
+    desk.upstream.set_behaviour(Behaviour::NeverRespond);
     let mut connection = desk.connect().await;
     connection.send(&get(&desk, "/public/never")).await;
-    desk.upstream.received(1).await;
+    desk.upstream.wait_for_requests(1).await;
     let began = Instant::now();
     assert_eq!(desk.terminate().await.code(), Some(0));
     let took = began.elapsed();
@@ -123,25 +123,25 @@ async fn the_drain_has_a_limit() {
 }
 
 #[tokio::test]
-async fn an_upload_under_way_is_finished() {
+async fn drain_finishes_uploads_in_progress() {
     let mut desk = Gateway::start().await;
     let mut connection = desk.connect().await;
     let head = format!("POST /public/x HTTP/1.1\r\nHost: {}\r\nContent-Length: 10\r\n\r\nbegin", desk.address());
-    let mut visits = Visits::at(&desk.upstream);
+    let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
     connection.send(head.as_bytes()).await;
-    let mut visit = visits.next().await;
-    assert_eq!(visit.end.exactly(5).await, b"begin");
+    let mut upstream_connection = upstream_connections.next().await;
+    assert_eq!(upstream_connection.stream.read_exactly(5).await, b"begin");
     desk.signal("TERM");
     until_not_ready(&desk).await;
     connection.send(b"-rest").await;
-    assert_eq!(visit.end.exactly(5).await, b"-rest");
-    visit.end.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone").await;
-    assert_eq!(connection.answer().await.expect("an answer").text(), "done");
-    assert_eq!(desk.ended().await.code(), Some(0));
+    assert_eq!(upstream_connection.stream.read_exactly(5).await, b"-rest");
+    upstream_connection.stream.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone").await;
+    assert_eq!(connection.response().await.expect("a response").text(), "done");
+    assert_eq!(desk.wait_for_end().await.code(), Some(0));
 }
 
 #[tokio::test]
-async fn what_was_answered_before_the_end_holds_after_it() {
+async fn acknowledged_writes_survive_a_drain() {
     let mut desk = Gateway::start().await;
     let (stays, goes) = (desk.sign_in("u1001").await, desk.sign_in("u1001").await);
     goes.post("/api/auth/logout").await.expect_code(0);

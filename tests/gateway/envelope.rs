@@ -31,17 +31,17 @@ fn is_chinese(text: &str) -> bool {
 }
 
 #[tokio::test]
-async fn another_method_is_refused_with_those_that_are_allowed() {
+async fn wrong_method_is_1405_with_allow() {
     let desk = Gateway::start().await;
     for (method, path) in ENDPOINTS {
         for other in ["GET", "POST", "PUT", "DELETE", "PATCH"] {
             if other == *method {
                 continue;
             }
-            let answer = desk.anyone().send(other, path, &[], b"").await;
-            assert_eq!(answer.status, 405, "{other} {path}: {}", answer.describe());
-            let answer = answer.expect_code(1405);
-            let allow = answer.header("allow").expect("Allow");
+            let response = desk.anonymous().send(other, path, &[], b"").await;
+            assert_eq!(response.status, 405, "{other} {path}: {}", response.describe());
+            let response = response.expect_code(1405);
+            let allow = response.header("allow").expect("Allow");
             let allowed: Vec<&str> = allow.split(',').map(str::trim).collect();
             assert!(allowed.contains(method) && !allowed.contains(&other), "{other} {path}: Allow: {allow}");
             assert_eq!(allowed.contains(&"GET"), allowed.contains(&"HEAD"), "{other} {path}: Allow: {allow}");
@@ -50,7 +50,7 @@ async fn another_method_is_refused_with_those_that_are_allowed() {
 }
 
 #[tokio::test]
-async fn a_path_that_no_rule_names_is_not_found() {
+async fn path_without_a_rule_is_1404() {
     let desk = Gateway::start().await;
     let administrator = desk.sign_in("m5001").await;
     for path in [
@@ -64,7 +64,7 @@ async fn a_path_that_no_rule_names_is_not_found() {
         "/api/auth/me/",
         "/API/AUTH/ME",
     ] {
-        for person in [&desk.anyone(), &administrator] {
+        for person in [&desk.anonymous(), &administrator] {
             person.get(path).await.expect_code(1404);
             person.post_json(path, &json!({})).await.expect_code(1404);
         }
@@ -73,73 +73,75 @@ async fn a_path_that_no_rule_names_is_not_found() {
 }
 
 #[tokio::test]
-async fn a_rule_for_some_methods_refuses_the_others() {
+async fn rule_methods_refuse_other_methods() {
     let desk = Gateway::start().await;
-    let alice = desk.sign_in("u1001").await;
-    alice.get("/api/read-only/x").await.expect_status(200);
-    desk.upstream.forget();
-    let answer = alice.post("/api/read-only/x").await.expect_code(1405);
-    assert!(answer.header("allow").is_some_and(|allow| allow.contains("GET")), "{}", answer.describe());
+    let xiaoming = desk.sign_in("u1001").await;
+    xiaoming.get("/api/read-only/x").await.expect_status(200);
+    desk.upstream.clear_requests();
+    let response = xiaoming.post("/api/read-only/x").await.expect_code(1405);
+    assert!(response.header("allow").is_some_and(|allow| allow.contains("GET")), "{}", response.describe());
     assert!(desk.upstream.requests().is_empty());
 }
 
 #[tokio::test]
-async fn nothing_under_api_auth_is_stored() {
+async fn auth_responses_are_no_store() {
     let desk = Gateway::start().await;
-    let alice = desk.sign_in("u1001").await;
+    let xiaoming = desk.sign_in("u1001").await;
     // The program's own list: pages, styles and scripts are on it as well.
     for row in deskgate::endpoints::TABLE.iter().filter(|row| row.path.starts_with("/api/auth/")) {
-        for person in [&desk.anyone(), &desk.bearing("a.b.c"), &alice] {
+        for person in [&desk.anonymous(), &desk.with_token("a.b.c"), &xiaoming] {
             for method in [row.method, "PUT"] {
-                let answer = person.send(method, row.path.replace("{id}", "x").as_str(), &[], b"").await;
-                assert_eq!(answer.header("cache-control"), Some("no-store"), "{}", answer.describe());
-                assert_eq!(answer.header("etag"), None, "{}", answer.describe());
+                let response = person.send(method, row.path.replace("{id}", "x").as_str(), &[], b"").await;
+                assert_eq!(response.header("cache-control"), Some("no-store"), "{}", response.describe());
+                assert_eq!(response.header("etag"), None, "{}", response.describe());
             }
         }
     }
-    let answer = desk.anyone().get("/api/auth/nothing").await;
-    assert_eq!(answer.header("cache-control"), Some("no-store"), "{}", answer.describe());
-    let answer = desk.anyone().post_json("/api/dev/login", &json!({ "employee_id": "u1001" })).await.expect_code(0);
-    assert_eq!(answer.header("cache-control"), Some("no-store"), "RFC 6750: a token is in it");
+    let response = desk.anonymous().get("/api/auth/nothing").await;
+    assert_eq!(response.header("cache-control"), Some("no-store"), "{}", response.describe());
+    let response =
+        desk.anonymous().post_json("/api/dev/login", &json!({ "employee_id": "u1001" })).await.expect_code(0);
+    assert_eq!(response.header("cache-control"), Some("no-store"), "RFC 6750: a token is in it");
 }
 
 #[tokio::test]
-async fn every_answer_has_a_request_id_of_its_own() {
+async fn every_response_has_its_own_request_id() {
     let desk = Gateway::start().await;
-    let alice = desk.sign_in("u1001").await;
+    let xiaoming = desk.sign_in("u1001").await;
     let mut seen = BTreeSet::new();
-    let answers = [
-        alice.get("/api/auth/me").await,
-        desk.anyone().get("/api/auth/me").await,
-        desk.anyone().get("/nowhere").await,
-        desk.anyone().get("/api/auth/oauth2/callback").await,
-        desk.anyone().get("/.well-known/jwks.json").await,
-        alice.get("/api/desk/x").await,
-        alice.get("/api/agent-desk/x").await,
-        alice.websocket("/ws/employee").await.answer().clone(),
-        alice.handshake("/ws/agent").refused().await,
+    let responses = [
+        xiaoming.get("/api/auth/me").await,
+        desk.anonymous().get("/api/auth/me").await,
+        desk.anonymous().get("/nowhere").await,
+        desk.anonymous().get("/api/auth/oauth2/callback").await,
+        desk.anonymous().get("/.well-known/jwks.json").await,
+        xiaoming.get("/api/desk/x").await,
+        xiaoming.get("/api/agent-desk/x").await,
+        xiaoming.websocket("/ws/employee").await.response().clone(),
+        xiaoming.handshake("/ws/agent").expect_refused().await,
     ];
-    let count = answers.len();
-    for answer in answers {
-        let id = answer.header("x-request-id").unwrap_or_else(|| panic!("no X-Request-Id in {}", answer.describe()));
+    let count = responses.len();
+    for response in responses {
+        let id =
+            response.header("x-request-id").unwrap_or_else(|| panic!("no X-Request-Id in {}", response.describe()));
         seen.insert(id.to_owned());
     }
     assert_eq!(seen.len(), count, "{seen:?}");
 }
 
 #[tokio::test]
-async fn the_upstream_and_the_client_see_the_same_request_id() {
+async fn request_id_is_the_same_for_upstream_and_client() {
     let desk = Gateway::start().await;
-    let answer = desk.sign_in("u1001").await.get("/api/desk/x").await.expect_status(200);
-    assert_eq!(answer.header("x-request-id"), desk.upstream.last_request().header("x-request-id"));
+    let response = desk.sign_in("u1001").await.get("/api/desk/x").await.expect_status(200);
+    assert_eq!(response.header("x-request-id"), desk.upstream.last_request().header("x-request-id"));
 }
 
 #[tokio::test]
-async fn a_trusted_peers_request_id_is_kept_if_it_is_well_formed() {
+async fn request_id_of_a_trusted_peer_is_kept() {
     let desk = Gateway::start().await;
     let kept = "0af7651916cd43dd8448eb211c80319c";
-    let answer = desk.anyone().with_header("X-Request-Id", kept).get("/api/auth/me").await.expect_code(1001);
-    assert_eq!(answer.json()["request_id"], kept);
+    let response = desk.anonymous().with_header("X-Request-Id", kept).get("/api/auth/me").await.expect_code(1001);
+    assert_eq!(response.json()["request_id"], kept);
 
     let long = "a".repeat(5000);
     for (case, id) in [
@@ -150,24 +152,24 @@ async fn a_trusted_peers_request_id_is_kept_if_it_is_well_formed() {
         ("a line break in JSON", "a\\nb"),
         ("long", &long),
     ] {
-        let answer = desk.anyone().with_header("X-Request-Id", id).get("/public/x").await.expect_status(200);
-        let given = answer.header("x-request-id").expect("X-Request-Id");
+        let response = desk.anonymous().with_header("X-Request-Id", id).get("/public/x").await.expect_status(200);
+        let given = response.header("x-request-id").expect("X-Request-Id");
         assert!(given != id && !given.is_empty(), "{case}: {given}");
         assert_eq!(desk.upstream.last_request().header("x-request-id"), Some(given), "{case}");
     }
 }
 
 #[tokio::test]
-async fn a_strangers_request_id_is_replaced() {
+async fn request_id_of_an_untrusted_peer_is_replaced() {
     let desk = Gateway::with("[server]\ntrusted_proxies = []").await;
     let theirs = "0af7651916cd43dd8448eb211c80319c";
-    let answer = desk.anyone().with_header("X-Request-Id", theirs).get("/public/x").await.expect_status(200);
-    assert_ne!(answer.header("x-request-id"), Some(theirs));
+    let response = desk.anonymous().with_header("X-Request-Id", theirs).get("/public/x").await.expect_status(200);
+    assert_ne!(response.header("x-request-id"), Some(theirs));
     assert_ne!(desk.upstream.last_request().header("x-request-id"), Some(theirs));
 }
 
 #[tokio::test]
-async fn messages_speak_the_callers_language() {
+async fn messages_follow_accept_language() {
     let desk = Gateway::start().await;
     let in_chinese = Gateway::with("[server]\nlanguage = \"zh-CN\"").await;
     for (accept, chinese, chinese_by_default) in [
@@ -183,43 +185,43 @@ async fn messages_speak_the_callers_language() {
         (Some(";;;q=,"), false, true),
     ] {
         for (desk, chinese) in [(&desk, chinese), (&in_chinese, chinese_by_default)] {
-            let anyone = match accept {
-                Some(accept) => desk.anyone().with_header("Accept-Language", accept),
-                None => desk.anyone(),
+            let anonymous = match accept {
+                Some(accept) => desk.anonymous().with_header("Accept-Language", accept),
+                None => desk.anonymous(),
             };
             for path in ["/api/auth/me", "/nowhere"] {
-                let answer = anyone.get(path).await;
-                let code = answer.code();
+                let response = anonymous.get(path).await;
+                let code = response.code();
                 assert!(code == 1001 || code == 1404, "codes never change");
-                assert_eq!(is_chinese(&answer.message()), chinese, "{accept:?} {path}: {}", answer.message());
+                assert_eq!(is_chinese(&response.message()), chinese, "{accept:?} {path}: {}", response.message());
             }
         }
     }
 }
 
 #[tokio::test]
-async fn a_body_must_be_declared_as_json() {
+async fn body_must_be_declared_as_json() {
     let desk = Gateway::start().await;
     let body = br#"{"token":"a"}"#;
     for kind in
         ["application/json", "application/json; charset=utf-8", "Application/JSON", "application/json;charset=UTF-8"]
     {
-        desk.anyone().post_body("/api/auth/verify", kind, body).await.expect_code(0);
+        desk.anonymous().post_body("/api/auth/verify", kind, body).await.expect_code(0);
     }
     for kind in
         ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "application/jsonp", "json", ""]
     {
-        let answer = desk.anyone().post_body("/api/auth/verify", kind, body).await;
-        assert_eq!(answer.code(), 1415, "{kind}");
-        answer.expect_code(1415);
+        let response = desk.anonymous().post_body("/api/auth/verify", kind, body).await;
+        assert_eq!(response.code(), 1415, "{kind}");
+        response.expect_code(1415);
     }
-    desk.anyone().send("POST", "/api/auth/verify", &[], body).await.expect_code(1415);
+    desk.anonymous().send("POST", "/api/auth/verify", &[], body).await.expect_code(1415);
     let packed = [("Content-Type", "application/json"), ("Content-Encoding", "gzip")];
-    desk.anyone().send("POST", "/api/auth/verify", &packed, body).await.expect_code(1415);
+    desk.anonymous().send("POST", "/api/auth/verify", &packed, body).await.expect_code(1415);
 }
 
 #[tokio::test]
-async fn a_body_that_is_not_the_expected_json_is_refused() {
+async fn invalid_json_bodies_are_refused() {
     let desk = Gateway::start().await;
     let deep = format!("{{\"token\":{}{}}}", "[".repeat(10_000), "]".repeat(10_000));
     let table: &[(&str, &[u8])] = &[
@@ -251,14 +253,14 @@ async fn a_body_that_is_not_the_expected_json_is_refused() {
         ("ten thousand deep", deep.as_bytes()),
     ];
     for (case, body) in table {
-        let answer = desk.anyone().post_body("/api/auth/verify", "application/json", body).await;
-        assert_eq!(answer.code(), 1400, "{case}");
-        answer.expect_code(1400);
+        let response = desk.anonymous().post_body("/api/auth/verify", "application/json", body).await;
+        assert_eq!(response.code(), 1400, "{case}");
+        response.expect_code(1400);
     }
 }
 
 #[tokio::test]
-async fn what_nobody_asks_for_in_a_body_must_be_sound_as_well() {
+async fn unused_json_members_are_validated() {
     let desk = Gateway::start().await;
     let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     let objects = format!("{}1{}", "{\"a\":".repeat(5_000), "}".repeat(5_000));
@@ -280,44 +282,44 @@ async fn what_nobody_asks_for_in_a_body_must_be_sound_as_well() {
     ];
     for (case, unknown, code) in table {
         for body in [format!(r#"{{"token":"a","zz":{unknown}}}"#), format!(r#"{{"zz":{unknown},"token":"a"}}"#)] {
-            let answer = desk.anyone().post_body("/api/auth/verify", "application/json", body.as_bytes()).await;
-            assert_eq!(answer.code(), *code, "{case}: {}", answer.describe());
+            let response = desk.anonymous().post_body("/api/auth/verify", "application/json", body.as_bytes()).await;
+            assert_eq!(response.code(), *code, "{case}: {}", response.describe());
         }
     }
 }
 
 #[tokio::test]
-async fn a_large_body_is_refused() {
+async fn large_body_is_1413() {
     let desk = Gateway::start().await;
     let fits = format!("{{\"token\":\"{}\"}}", "a".repeat(65_536 - 12));
     assert_eq!(fits.len(), 65_536);
-    desk.anyone().post_body("/api/auth/verify", "application/json", fits.as_bytes()).await.expect_code(0);
+    desk.anonymous().post_body("/api/auth/verify", "application/json", fits.as_bytes()).await.expect_code(0);
     let large = format!("{fits} ");
-    desk.anyone().post_body("/api/auth/verify", "application/json", large.as_bytes()).await.expect_code(1413);
+    desk.anonymous().post_body("/api/auth/verify", "application/json", large.as_bytes()).await.expect_code(1413);
 
     let head =
         format!("POST /api/auth/verify HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n", desk.address());
     let announced = format!("{head}Content-Length: 10000000\r\n\r\n");
-    let answer = desk.raw(announced.as_bytes()).await.expect("an answer before the body");
-    answer.expect_code(1413);
+    let response = desk.send_raw(announced.as_bytes()).await.expect("an answer before the body");
+    response.expect_code(1413);
     let chunked = format!("{head}Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{large}\r\n", large.len());
-    let answer = desk.raw(chunked.as_bytes()).await.expect("an answer before the end of the body");
-    answer.expect_code(1413);
+    let response = desk.send_raw(chunked.as_bytes()).await.expect("an answer before the end of the body");
+    response.expect_code(1413);
 }
 
 #[tokio::test]
-async fn refusals_reveal_nothing_inside() {
+async fn refusals_reveal_no_internals() {
     let desk = Gateway::start().await;
     let data_dir = desk.data_dir().display().to_string();
-    let answers = [
-        desk.anyone().get("/nowhere").await,
-        desk.anyone().get("/api/auth/me").await,
-        desk.anyone().post_body("/api/auth/verify", "application/json", b"{").await,
-        desk.anyone().post_json("/api/auth/bind", &json!({ "employee_id": "'" })).await,
-        desk.anyone().get("/api/auth/oauth2/url?redirect_uri=http://evil.example/").await,
+    let responses = [
+        desk.anonymous().get("/nowhere").await,
+        desk.anonymous().get("/api/auth/me").await,
+        desk.anonymous().post_body("/api/auth/verify", "application/json", b"{").await,
+        desk.anonymous().post_json("/api/auth/bind", &json!({ "employee_id": "'" })).await,
+        desk.anonymous().get("/api/auth/oauth2/url?redirect_uri=http://evil.example/").await,
     ];
-    for answer in answers {
-        let whole = answer.describe().to_ascii_lowercase();
+    for response in responses {
+        let whole = response.describe().to_ascii_lowercase();
         for word in ["sqlite", "select ", "panicked", "src/", ".rs:", data_dir.as_str(), "pingora"] {
             assert!(!whole.contains(word), "`{word}` in {whole}");
         }

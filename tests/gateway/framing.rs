@@ -24,18 +24,18 @@ const SOON: Duration = Duration::from_secs(5);
 async fn refused(desk: &Gateway, case: &str, bytes: &[u8], statuses: &[u16]) {
     let mut connection = desk.connect().await;
     connection.send(bytes).await;
-    let answer = answered(&mut connection, case, statuses).await;
-    assert!(connection.closes_within(SOON).await, "{case}: the connection goes on after {}", answer.describe());
+    let response = answered(&mut connection, case, statuses).await;
+    assert!(connection.closes_within(SOON).await, "{case}: the connection goes on after {}", response.describe());
 }
 
 /// Fails unless the next answer is a refusal of one of these statuses.
-async fn answered(connection: &mut Connection, case: &str, statuses: &[u16]) -> Answer {
-    let answer = connection.answer().await.unwrap_or_else(|| panic!("{case}: closed without a word"));
-    assert!(statuses.contains(&answer.status), "{case}: {}", answer.describe());
-    match answer.status {
+async fn answered(connection: &mut Connection, case: &str, statuses: &[u16]) -> Response {
+    let response = connection.response().await.unwrap_or_else(|| panic!("{case}: closed without a word"));
+    assert!(statuses.contains(&response.status), "{case}: {}", response.describe());
+    match response.status {
         // The contract has no code of its own for this one.
-        501 => answer,
-        status => answer.expect_code(1000 + u64::from(status)),
+        501 => response,
+        status => response.expect_code(1000 + u64::from(status)),
     }
 }
 
@@ -49,7 +49,7 @@ async fn over_the_limit(desk: &Gateway, case: &str, bytes: &[u8], status: u16) {
 /// Fails if anything but the requests for these targets has reached the upstream. Asks once more itself, so that
 /// whatever was under way has arrived.
 async fn upstream_saw_only(desk: &Gateway, targets: &[&str]) {
-    desk.anyone().get("/public/last").await.expect_status(200);
+    desk.anonymous().get("/public/last").await.expect_status(200);
     let seen: Vec<String> = desk.upstream.requests().into_iter().map(|request| request.target).collect();
     let mut expected: Vec<&str> = targets.to_vec();
     expected.push("/public/last");
@@ -67,7 +67,7 @@ async fn all_refused(table: &[(&str, &str)], statuses: &[u16]) {
 }
 
 #[tokio::test]
-async fn a_length_that_can_be_read_in_two_ways_is_refused() {
+async fn ambiguous_content_lengths_are_refused() {
     let table = [
         (
             "length, then chunked",
@@ -137,14 +137,14 @@ async fn a_transfer_coding_other_than_chunked_is_refused() {
 }
 
 #[tokio::test]
-async fn a_chunk_that_can_be_read_in_two_ways_ends_the_connection() {
+async fn ambiguous_chunks_close_the_connection() {
     let desk = Gateway::start().await;
     let head = "POST {T} HTTP/1.1\r\nHost: {H}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
     // Thirteen bytes that our own endpoint would take; `{J}` below.
     let json = r#"{"token":"a"}"#;
     let good = format!("{head}D;name=value\r\n{json}\r\n0\r\n\r\n");
     for target in TARGETS {
-        desk.raw(&fill(&desk, &good, target)).await.expect("an answer").expect_status(200);
+        desk.send_raw(&fill(&desk, &good, target)).await.expect("a response").expect_status(200);
     }
     let mut wrong = Vec::new();
     for (case, body) in [
@@ -171,26 +171,26 @@ async fn a_chunk_that_can_be_read_in_two_ways_ends_the_connection() {
             let body = body.replace("{J}", json);
             let mut connection = desk.connect().await;
             connection.send(&fill(&desk, &format!("{head}{body}{{S}}"), target)).await;
-            let answer = connection.answer().await;
+            let response = connection.response().await;
             let closed = connection.closes_within(SOON).await;
-            match answer {
-                Some(answer) if answer.status == 400 && closed => drop(answer.expect_code(1400)),
+            match response {
+                Some(response) if response.status == 400 && closed => drop(response.expect_code(1400)),
                 // The upstream may have been reached already: then there is nothing to do but to cut both.
                 None if target == TARGETS[0] => {}
-                Some(answer) => wrong.push(format!("{case}, {target}: {}, closed: {closed}", answer.status)),
+                Some(response) => wrong.push(format!("{case}, {target}: {}, closed: {closed}", response.status)),
                 None => wrong.push(format!("{case}, {target}: closed without a word")),
             }
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
-    desk.anyone().get("/public/last").await.expect_status(200);
+    desk.anonymous().get("/public/last").await.expect_status(200);
     for seen in desk.upstream.requests() {
         assert!(seen.target == "/public/last" || seen.target == "/public/x", "{} was smuggled in", seen.target);
     }
 }
 
 #[tokio::test]
-async fn a_head_that_is_no_http_is_refused() {
+async fn malformed_heads_are_refused() {
     let table = [
         ("a bare carriage return in a value", "GET {T} HTTP/1.1\r\nHost: {H}\r\nX-Own: a\rb\r\n\r\n{S}"),
         ("a bare carriage return as a line end", "GET {T} HTTP/1.1\r\nHost: {H}\rX-Own: a\r\n\r\n{S}"),
@@ -216,7 +216,7 @@ async fn a_head_that_is_no_http_is_refused() {
 }
 
 #[tokio::test]
-async fn a_request_line_that_is_none_is_refused() {
+async fn malformed_request_lines_are_refused() {
     let desk = Gateway::start().await;
     for (case, text) in [
         ("HTTP/0.9", "GET {T}\r\n\r\n{S}"),
@@ -233,22 +233,22 @@ async fn a_request_line_that_is_none_is_refused() {
         for target in TARGETS {
             let mut connection = desk.connect().await;
             connection.send(&fill(&desk, text, target)).await;
-            let bytes = End::of(connection).rest_within(PATIENCE).await;
-            let answer = String::from_utf8_lossy(&bytes);
-            assert!(!answer.contains(" 200 "), "{case}, {target}: {answer}");
+            let bytes = BufferedStream::from_connection(connection).read_to_end_within(TEST_TIMEOUT).await;
+            let response = String::from_utf8_lossy(&bytes);
+            assert!(!response.contains(" 200 "), "{case}, {target}: {response}");
         }
     }
     upstream_saw_only(&desk, &[]).await;
 }
 
 #[tokio::test]
-async fn a_header_that_decides_stands_only_once() {
+async fn repeated_deciding_headers_are_refused() {
     let desk = Gateway::start().await;
-    let alice = desk.sign_in("u1001").await;
+    let xiaoming = desk.sign_in("u1001").await;
     let other = desk.sign_in("u1001").await;
-    let (token, second) = (alice.token(), other.token());
+    let (token, second) = (xiaoming.token(), other.token());
     let key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
-    let shake = "GET /ws/employee HTTP/1.1\r\nHost: {H}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n";
+    let handshake = "GET /ws/employee HTTP/1.1\r\nHost: {H}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n";
     for (case, text) in [
         (
             "two tokens",
@@ -283,10 +283,10 @@ async fn a_header_that_decides_stands_only_once() {
         (
             "two keys",
             format!(
-                "{shake}{key}Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Protocol: bearer.{token}\r\n\r\n"
+                "{handshake}{key}Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Protocol: bearer.{token}\r\n\r\n"
             ),
         ),
-        ("the same key twice", format!("{shake}{key}{key}Sec-WebSocket-Protocol: bearer.{token}\r\n\r\n")),
+        ("the same key twice", format!("{handshake}{key}{key}Sec-WebSocket-Protocol: bearer.{token}\r\n\r\n")),
     ] {
         refused(&desk, case, &fill(&desk, &text, ""), &[400]).await;
     }
@@ -294,18 +294,19 @@ async fn a_header_that_decides_stands_only_once() {
 }
 
 #[tokio::test]
-async fn a_list_of_two_tokens_is_refused() {
+async fn list_of_two_tokens_is_refused() {
     let desk = Gateway::start().await;
     let (one, two) = (desk.sign_in("u1001").await, desk.sign_in("u1001").await);
     let value = format!("Bearer {}, Bearer {}", one.token(), two.token());
-    let answer = desk.anyone().send("GET", "/api/desk/x", &[("Authorization", &value)], b"").await.expect_code(1400);
-    let challenge = answer.header("www-authenticate").unwrap_or_default();
-    assert!(challenge.contains("error=\"invalid_request\""), "RFC 6750: {}", answer.describe());
+    let response =
+        desk.anonymous().send("GET", "/api/desk/x", &[("Authorization", &value)], b"").await.expect_code(1400);
+    let challenge = response.header("www-authenticate").unwrap_or_default();
+    assert!(challenge.contains("error=\"invalid_request\""), "RFC 6750: {}", response.describe());
     upstream_saw_only(&desk, &[]).await;
 }
 
 #[tokio::test]
-async fn a_body_is_never_taken_for_a_request() {
+async fn body_is_never_parsed_as_a_request() {
     let desk = Gateway::start().await;
     let length = SMUGGLED.len();
     for method in ["GET", "HEAD", "OPTIONS", "DELETE", "POST"] {
@@ -314,32 +315,32 @@ async fn a_body_is_never_taken_for_a_request() {
             format!("Content-Length: {length}\r\n\r\n{SMUGGLED}"),
             format!("Transfer-Encoding: chunked\r\n\r\n{length:x}\r\n{SMUGGLED}\r\n0\r\n\r\n"),
         ] {
-            desk.upstream.forget();
+            desk.upstream.clear_requests();
             let mut connection = desk.connect().await;
             connection
                 .send(format!("{method} {target} HTTP/1.1\r\nHost: {}\r\n{framing}", desk.address()).as_bytes())
                 .await;
-            let answer = match method {
-                "HEAD" => connection.answer_to_head().await,
-                _ => connection.answer().await,
+            let response = match method {
+                "HEAD" => connection.response_to_head().await,
+                _ => connection.response().await,
             };
-            answer.unwrap_or_else(|| panic!("no answer to {method}")).expect_status(200);
+            response.unwrap_or_else(|| panic!("no answer to {method}")).expect_status(200);
             let seen = desk.upstream.only_request();
             assert_eq!(seen.target, target);
             assert!(seen.body == SMUGGLED.as_bytes() || seen.body.is_empty(), "{method}: half a body");
             // Whatever comes next on this connection is the answer to the next request.
             connection.send(format!("GET /api/desk/x HTTP/1.1\r\nHost: {}\r\n\r\n", desk.address()).as_bytes()).await;
-            if let Some(next) = connection.answer().await {
+            if let Some(next) = connection.response().await {
                 next.expect_bare_challenge();
             }
         }
     }
-    desk.upstream.forget();
+    desk.upstream.clear_requests();
     upstream_saw_only(&desk, &[]).await;
 }
 
 #[tokio::test]
-async fn the_body_of_a_refused_request_is_never_taken_for_a_request() {
+async fn body_of_a_refused_request_is_never_parsed_as_a_request() {
     let desk = Gateway::start().await;
     let length = SMUGGLED.len();
     for (case, head) in [
@@ -359,43 +360,43 @@ async fn the_body_of_a_refused_request_is_never_taken_for_a_request() {
         ] {
             let mut connection = desk.connect().await;
             connection.send(&fill(&desk, &format!("{head}{framing}"), "")).await;
-            let Some(first) = connection.answer().await else { continue };
+            let Some(first) = connection.response().await else { continue };
             assert!(first.status != 100, "{case}: nobody should be told to send this");
             connection
                 .send(format!("GET /public/honest HTTP/1.1\r\nHost: {}\r\n\r\n", desk.address()).as_bytes())
                 .await;
-            let mut end = End::of(connection);
+            let mut end = BufferedStream::from_connection(connection);
             if framing.starts_with("Content-Length: 100000") {
                 drop(end);
                 continue;
             }
-            let rest = end.rest_or_silence(Duration::from_millis(300)).await;
+            let rest = end.read_until_idle(Duration::from_millis(300)).await;
             let text = String::from_utf8_lossy(&rest);
             assert!(text.matches("HTTP/1.1 ").count() <= 1, "{case}: two answers for one request: {text}");
         }
     }
-    desk.anyone().get("/public/last").await.expect_status(200);
+    desk.anonymous().get("/public/last").await.expect_status(200);
     assert!(desk.upstream.requests().iter().all(|seen| seen.target != "/public/smuggled"));
 }
 
 #[tokio::test]
-async fn an_early_refusal_does_not_wait_for_the_body() {
+async fn early_refusal_does_not_wait_for_the_body() {
     let desk = Gateway::start().await;
     for expect in ["", "Expect: 100-continue\r\n"] {
         let head =
             format!("POST /api/desk/x HTTP/1.1\r\nHost: {}\r\n{expect}Content-Length: 1000\r\n\r\n", desk.address());
-        let answer = desk.raw(head.as_bytes()).await.expect("an answer before the body");
-        answer.expect_bare_challenge();
+        let response = desk.send_raw(head.as_bytes()).await.expect("an answer before the body");
+        response.expect_bare_challenge();
     }
     upstream_saw_only(&desk, &[]).await;
 }
 
 #[tokio::test]
-async fn a_second_request_in_the_same_segment_is_judged_alone() {
+async fn pipelined_requests_are_authorized_separately() {
     let desk = Gateway::start().await;
-    let alice = desk.sign_in("u1001").await;
+    let xiaoming = desk.sign_in("u1001").await;
     let host = desk.address();
-    let bearer = format!("Authorization: Bearer {}\r\n", alice.token());
+    let bearer = format!("Authorization: Bearer {}\r\n", xiaoming.token());
     for (case, first, second, seen) in [
         (
             "the second has no token",
@@ -422,24 +423,24 @@ async fn a_second_request_in_the_same_segment_is_judged_alone() {
             vec![],
         ),
     ] {
-        desk.upstream.forget();
+        desk.upstream.clear_requests();
         let mut connection = desk.connect().await;
         connection.send(format!("{first}{second}").as_bytes()).await;
-        let answer = connection.answer().await.expect("an answer");
-        assert_eq!(answer.status == 200, case != "the first has no token", "{case}: {}", answer.describe());
+        let response = connection.response().await.expect("a response");
+        assert_eq!(response.status == 200, case != "the first has no token", "{case}: {}", response.describe());
         // The connection may end here; if it goes on, then with the second one's own answer.
-        if let Some(answer) = connection.answer().await {
-            assert!(matches!(answer.status, 401 | 403), "{case}: {}", answer.describe());
+        if let Some(response) = connection.response().await {
+            assert!(matches!(response.status, 401 | 403), "{case}: {}", response.describe());
         }
         upstream_saw_only(&desk, &seen).await;
     }
 }
 
 #[tokio::test]
-async fn a_body_that_comes_after_its_head_is_read_whatever_came_before() {
+async fn late_body_is_read_after_earlier_requests() {
     let desk = Gateway::start().await;
-    let alice = desk.sign_in("u1001").await;
-    let body = json!({ "token": alice.token() }).to_string();
+    let xiaoming = desk.sign_in("u1001").await;
+    let body = json!({ "token": xiaoming.token() }).to_string();
     let head = |framing: &str| {
         format!(
             "POST /api/auth/verify HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n{framing}\r\n\r\n",
@@ -449,13 +450,13 @@ async fn a_body_that_comes_after_its_head_is_read_whatever_came_before() {
     let mut connection = desk.connect().await;
     let chunked = format!("{}{:x}\r\n{body}\r\n0\r\n\r\n", head("Transfer-Encoding: chunked"), body.len());
     connection.send(chunked.as_bytes()).await;
-    connection.answer().await.expect("an answer").expect_code(0);
+    connection.response().await.expect("a response").expect_code(0);
 
     connection.send(head(&format!("Content-Length: {}", body.len())).as_bytes()).await;
     // Somebody else is answered meanwhile: the head alone has been read by then.
-    desk.anyone().get("/api/ready").await.expect_code(0);
+    desk.anonymous().get("/api/ready").await.expect_code(0);
     connection.send(body.as_bytes()).await;
-    connection.answer().await.expect("an answer").expect_code(0);
+    connection.response().await.expect("a response").expect_code(0);
 }
 
 #[tokio::test]
@@ -465,9 +466,9 @@ async fn too_many_headers_are_1431() {
         let lines: String = (0..count).map(|number| format!("X-Own-{number}: a\r\n")).collect();
         format!("GET /public/x HTTP/1.1\r\nHost: {}\r\n{lines}\r\n", desk.address())
     };
-    desk.raw(head(90).as_bytes()).await.expect("an answer").expect_status(200);
-    desk.raw(head(99).as_bytes()).await.expect("an answer").expect_status(200);
-    desk.upstream.forget();
+    desk.send_raw(head(90).as_bytes()).await.expect("a response").expect_status(200);
+    desk.send_raw(head(99).as_bytes()).await.expect("a response").expect_status(200);
+    desk.upstream.clear_requests();
     for count in [100, 101, 200, 255] {
         over_the_limit(&desk, &format!("{count} beside Host"), head(count).as_bytes(), 431).await;
     }
@@ -475,7 +476,7 @@ async fn too_many_headers_are_1431() {
 }
 
 #[tokio::test]
-async fn far_too_many_headers_are_1431_too() {
+async fn headers_beyond_the_parser_limit_are_1431() {
     let desk = Gateway::start().await;
     for count in [256, 300, 1000] {
         let lines: String = (0..count).map(|number| format!("X-Own-{number}: a\r\n")).collect();
@@ -486,13 +487,13 @@ async fn far_too_many_headers_are_1431_too() {
 }
 
 #[tokio::test]
-async fn a_large_head_is_1431() {
+async fn large_head_is_1431() {
     let desk = Gateway::start().await;
     let head = |length: usize| {
         format!("GET /public/x HTTP/1.1\r\nHost: {}\r\nX-Own: {}\r\n\r\n", desk.address(), "a".repeat(length))
     };
-    desk.raw(head(30_000).as_bytes()).await.expect("an answer").expect_status(200);
-    desk.upstream.forget();
+    desk.send_raw(head(30_000).as_bytes()).await.expect("a response").expect_status(200);
+    desk.upstream.clear_requests();
     for length in [33_000, 65_536, 500_000] {
         over_the_limit(&desk, &format!("{length} bytes"), head(length).as_bytes(), 431).await;
     }
@@ -503,27 +504,27 @@ async fn a_large_head_is_1431() {
 }
 
 #[tokio::test]
-async fn a_head_without_end_is_not_collected() {
+async fn endless_head_is_not_buffered() {
     let desk = Gateway::start().await;
     let mut connection = desk.connect().await;
     let start = format!("GET /public/x HTTP/1.1\r\nHost: {}\r\nX-Own: {}", desk.address(), "a".repeat(3 << 20));
     connection.send(start.as_bytes()).await;
-    let bytes = End::of(connection).rest_within(PATIENCE).await;
+    let bytes = BufferedStream::from_connection(connection).read_to_end_within(TEST_TIMEOUT).await;
     assert!(bytes.is_empty() || bytes.starts_with(b"HTTP/1.1 4"), "{}", String::from_utf8_lossy(&bytes));
     upstream_saw_only(&desk, &[]).await;
 }
 
 #[tokio::test]
-async fn a_long_target_is_1414() {
+async fn long_target_is_1414() {
     let desk = Gateway::start().await;
     let line = |length: usize, target: &str| {
         let target = format!("{target}{}", "a".repeat(length - target.len()));
         format!("GET {target} HTTP/1.1\r\nHost: {}\r\n\r\n", desk.address())
     };
     for (length, start) in [(8_192, "/public/"), (16_384, "/public/x?q=")] {
-        desk.raw(line(length, start).as_bytes()).await.expect("an answer").expect_status(200);
+        desk.send_raw(line(length, start).as_bytes()).await.expect("a response").expect_status(200);
     }
-    desk.upstream.forget();
+    desk.upstream.clear_requests();
     for start in ["/public/", "/public/x?q=", "/api/auth/qrcode?q=", "/nowhere/"] {
         let longer = if start.contains('?') { 16_385 } else { 8_193 };
         for length in [longer, 20_000, 30_000] {
@@ -534,7 +535,7 @@ async fn a_long_target_is_1414() {
 }
 
 #[tokio::test]
-async fn a_target_longer_than_any_head_is_1414_too() {
+async fn target_beyond_the_head_limit_is_1414() {
     let desk = Gateway::start().await;
     for length in [33_000, 100_000, 500_000] {
         let line = format!("GET /public/{} HTTP/1.1\r\nHost: {}\r\n\r\n", "a".repeat(length), desk.address());
@@ -544,7 +545,7 @@ async fn a_target_longer_than_any_head_is_1414_too() {
 }
 
 #[tokio::test]
-async fn a_large_body_for_ourselves_is_1413_and_for_upstreams_none() {
+async fn body_limit_applies_to_gateway_endpoints_only() {
     let desk = Gateway::start().await;
     let large = vec![b' '; 10 << 20];
     let head =
@@ -560,12 +561,12 @@ async fn a_large_body_for_ourselves_is_1413_and_for_upstreams_none() {
         chunked.extend_from_slice(b"\r\n");
     }
     refused(&desk, "chunk after chunk", &chunked, &[413]).await;
-    desk.anyone().post_body("/public/x", "text/plain", &large).await.expect_status(200);
+    desk.anonymous().post_body("/public/x", "text/plain", &large).await.expect_status(200);
     assert_eq!(desk.upstream.only_request().body.len(), large.len());
 }
 
 #[tokio::test]
-async fn a_head_that_does_not_come_is_cut() {
+async fn incomplete_head_is_timed_out() {
     let desk = Gateway::with("[limits]\nhead_deadline = \"500ms\"").await;
     let host = desk.address();
     for (case, start) in [
@@ -577,10 +578,10 @@ async fn a_head_that_does_not_come_is_cut() {
         let began = Instant::now();
         let mut connection = desk.connect().await;
         connection.send(start.as_bytes()).await;
-        let answer = connection.answer().await;
+        let response = connection.response().await;
         let took = began.elapsed();
-        if let Some(answer) = answer {
-            answer.expect_code(1408);
+        if let Some(response) = response {
+            response.expect_code(1408);
         }
         assert!(took >= Duration::from_millis(400) && took < Duration::from_secs(5), "{case}: after {took:?}");
     }
@@ -588,9 +589,9 @@ async fn a_head_that_does_not_come_is_cut() {
 }
 
 #[tokio::test]
-async fn the_deadline_is_for_the_whole_head_not_for_each_byte() {
+async fn head_deadline_covers_the_whole_head() {
     let desk = Gateway::with("[limits]\nhead_deadline = \"500ms\"").await;
-    let mut end = End::of(desk.connect().await);
+    let mut end = BufferedStream::from_connection(desk.connect().await);
     let began = Instant::now();
     end.send(format!("GET /public/x HTTP/1.1\r\nHost: {}\r\nX-Own: ", desk.address()).as_bytes()).await;
     // A byte now and then, each well within the time for the whole.
@@ -601,34 +602,34 @@ async fn the_deadline_is_for_the_whole_head_not_for_each_byte() {
         assert!(began.elapsed() < Duration::from_secs(5), "a drip-fed head lives for ever");
     }
     assert!(began.elapsed() >= Duration::from_millis(400), "after {:?}", began.elapsed());
-    let bytes = end.rest_within(PATIENCE).await;
+    let bytes = end.read_to_end_within(TEST_TIMEOUT).await;
     assert!(bytes.is_empty() || bytes.starts_with(b"HTTP/1.1 408"), "{}", String::from_utf8_lossy(&bytes));
     upstream_saw_only(&desk, &[]).await;
 }
 
 #[tokio::test]
-async fn the_deadline_holds_for_the_second_head_too() {
+async fn head_deadline_applies_to_every_request() {
     let desk = Gateway::with("[limits]\nhead_deadline = \"500ms\"").await;
     let mut connection = desk.connect().await;
     let whole = format!("GET /public/x HTTP/1.1\r\nHost: {}\r\n\r\n", desk.address());
     connection.send(whole.as_bytes()).await;
-    connection.answer().await.expect("an answer").expect_status(200);
+    connection.response().await.expect("a response").expect_status(200);
     let began = Instant::now();
     connection.send(b"GET /public/y HTTP/1.1\r\n").await;
-    if let Some(answer) = connection.answer().await {
-        answer.expect_code(1408);
+    if let Some(response) = connection.response().await {
+        response.expect_code(1408);
     }
     assert!(began.elapsed() < Duration::from_secs(5), "after {:?}", began.elapsed());
     upstream_saw_only(&desk, &["/public/x"]).await;
 }
 
 #[tokio::test]
-async fn an_idle_connection_is_closed() {
+async fn idle_connection_is_closed() {
     let desk = Gateway::with("[limits]\nidle = \"1s\"\nhead_deadline = \"1s\"").await;
     for target in ["/public/x", "/api/ready"] {
         let mut connection = desk.connect().await;
         connection.send(format!("GET {target} HTTP/1.1\r\nHost: {}\r\n\r\n", desk.address()).as_bytes()).await;
-        connection.answer().await.expect("an answer").expect_status(200);
+        connection.response().await.expect("a response").expect_status(200);
         let began = Instant::now();
         assert!(connection.closes_within(Duration::from_secs(8)).await, "after {target}");
         assert!(began.elapsed() >= Duration::from_millis(700), "{target}: after {:?}", began.elapsed());
@@ -638,16 +639,16 @@ async fn an_idle_connection_is_closed() {
 }
 
 #[tokio::test]
-async fn a_slow_answer_is_not_an_idle_connection() {
+async fn slow_response_is_not_an_idle_connection() {
     let desk = Gateway::with("[limits]\nidle = \"1s\"\nhead_deadline = \"500ms\"").await;
-    let mut visits = Visits::at(&desk.upstream);
+    let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
     let mut slow = desk.connect().await;
     slow.send(format!("GET /public/slow HTTP/1.1\r\nHost: {}\r\n\r\n", desk.address()).as_bytes()).await;
-    let mut visit = visits.next().await;
+    let mut upstream_connection = upstream_connections.next().await;
     // Time passes: an idle connection of the same age and another one after it are gone.
     for _ in 0..2 {
         assert!(desk.connect().await.closes_within(Duration::from_secs(8)).await);
     }
-    visit.end.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone").await;
-    assert_eq!(slow.answer().await.expect("an answer").text(), "done");
+    upstream_connection.stream.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone").await;
+    assert_eq!(slow.response().await.expect("a response").text(), "done");
 }

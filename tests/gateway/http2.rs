@@ -20,48 +20,42 @@ async fn secured() -> Gateway {
 /// Fails unless others are served, and quickly.
 async fn others_are_served(desk: &Gateway, case: &str) {
     let began = Instant::now();
-    let anyone = desk.anyone();
-    anyone.get("/api/ready").await.expect_code(0);
-    anyone.http2().await.get("/api/ready").await.expect_code(0);
+    let anonymous = desk.anonymous();
+    anonymous.get("/api/ready").await.expect_code(0);
+    anonymous.http2().await.get("/api/ready").await.expect_code(0);
     assert!(began.elapsed() < Duration::from_secs(5), "{case}: {:?}", began.elapsed());
-}
-
-/// The gateway's memory in KiB.
-fn resident(desk: &Gateway) -> usize {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", desk.pid())).expect("a running gateway");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
-    line.trim().trim_end_matches("kB").trim().parse().expect("a number")
 }
 
 // ---- Proper requests.
 
 #[tokio::test]
-async fn our_own_endpoints_answer() {
+async fn gateway_endpoints_respond() {
     let desk = secured().await;
-    let anyone = desk.anyone().http2().await;
-    anyone.get("/api/ready").await.expect_code(0);
-    anyone.get("/api/auth/qrcode").await.expect_code(0);
-    let signed_in = anyone.post_json("/api/dev/login", &json!({ "employee_id": "u1001" })).await.expect_code(0).data();
+    let anonymous = desk.anonymous().http2().await;
+    anonymous.get("/api/ready").await.expect_code(0);
+    anonymous.get("/api/auth/qrcode").await.expect_code(0);
+    let signed_in =
+        anonymous.post_json("/api/dev/login", &json!({ "employee_id": "u1001" })).await.expect_code(0).data();
     let token = signed_in["token"].as_str().expect("a token").to_owned();
-    let verified = anyone.post_json("/api/auth/verify", &json!({ "token": token })).await.expect_code(0).data();
+    let verified = anonymous.post_json("/api/auth/verify", &json!({ "token": token })).await.expect_code(0).data();
     assert_eq!((&verified["valid"], &verified["employee_id"]), (&json!(true), &json!("u1001")));
 
-    let alice = desk.bearing(&token).http2().await;
-    let me = alice.get("/api/auth/me").await.expect_code(0);
+    let xiaoming = desk.with_token(&token).http2().await;
+    let me = xiaoming.get("/api/auth/me").await.expect_code(0);
     assert_eq!(me.data()["employee_id"], "u1001");
     assert_eq!(me.header("cache-control"), Some("no-store"));
-    alice.post_json("/api/auth/switch-role", &json!({ "role": "user" })).await.expect_code(0);
-    alice.send("POST", "/api/auth/logout", &[], b"").await.expect_code(0);
-    alice.get("/api/auth/me").await.expect_invalid_token();
-    desk.bearing(&token).get("/api/auth/me").await.expect_invalid_token();
+    xiaoming.post_json("/api/auth/switch-role", &json!({ "role": "user" })).await.expect_code(0);
+    xiaoming.send("POST", "/api/auth/logout", &[], b"").await.expect_code(0);
+    xiaoming.get("/api/auth/me").await.expect_invalid_token();
+    desk.with_token(&token).get("/api/auth/me").await.expect_invalid_token();
 }
 
 #[tokio::test]
-async fn the_upstream_gets_a_plain_request_with_the_identity() {
+async fn upstream_gets_an_http1_request_with_identity_headers() {
     let desk = secured().await;
-    let alice = desk.sign_in("u1001").await;
-    let streams = alice.http2().await;
-    let answer = streams.post_json("/api/desk/x?a=1", &json!({ "hello": "world" })).await.expect_status(200);
+    let xiaoming = desk.sign_in("u1001").await;
+    let streams = xiaoming.http2().await;
+    let response = streams.post_json("/api/desk/x?a=1", &json!({ "hello": "world" })).await.expect_status(200);
     let seen = desk.upstream.only_request();
     assert_eq!((seen.method.as_str(), seen.target.as_str()), ("POST", "/api/desk/x?a=1"));
     assert!(seen.head.starts_with(b"POST /api/desk/x?a=1 HTTP/1.1\r\n"), "{}", String::from_utf8_lossy(&seen.head));
@@ -81,26 +75,26 @@ async fn the_upstream_gets_a_plain_request_with_the_identity() {
     for name in ["x-deskgate-assertion", "x-deskgate-session-id", "traceparent"] {
         assert!(seen.header(name).is_some(), "no {name}:\n{}", String::from_utf8_lossy(&seen.head));
     }
-    assert_eq!(seen.header("x-request-id"), answer.header("x-request-id"));
-    assert!(!String::from_utf8_lossy(&seen.head).contains(alice.token()), "the token stays here");
+    assert_eq!(seen.header("x-request-id"), response.header("x-request-id"));
+    assert!(!String::from_utf8_lossy(&seen.head).contains(xiaoming.token()), "the token stays here");
 }
 
 #[tokio::test]
-async fn every_method_that_rules_may_name_passes() {
+async fn all_rule_methods_are_forwarded() {
     let desk = secured().await;
-    let alice = desk.sign_in("u1001").await.http2().await;
+    let xiaoming = desk.sign_in("u1001").await.http2().await;
     for method in ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {
-        desk.upstream.forget();
-        let answer = alice.send(method, "/api/desk/x", &[], b"").await.expect_status(200);
+        desk.upstream.clear_requests();
+        let response = xiaoming.send(method, "/api/desk/x", &[], b"").await.expect_status(200);
         assert_eq!(desk.upstream.only_request().method, method);
-        assert_eq!(answer.body.is_empty(), method == "HEAD", "{}", answer.describe());
+        assert_eq!(response.body.is_empty(), method == "HEAD", "{}", response.describe());
     }
 }
 
 #[tokio::test]
-async fn look_alikes_of_our_headers_are_removed() {
+async fn look_alike_identity_headers_are_stripped() {
     let desk = secured().await;
-    let alice = desk.sign_in("u1001").await;
+    let xiaoming = desk.sign_in("u1001").await;
     let forged = [
         ("x-deskgate-employee-id", "admin"),
         ("x-deskgate-roles", "admin"),
@@ -114,9 +108,9 @@ async fn look_alikes_of_our_headers_are_removed() {
         ("forwarded", "for=10.0.0.1"),
     ];
     for (client, target, employee) in
-        [(alice.clone(), "/api/desk/x", Some("u1001")), (desk.anyone(), "/public/x", None)]
+        [(xiaoming.clone(), "/api/desk/x", Some("u1001")), (desk.anonymous(), "/public/x", None)]
     {
-        desk.upstream.forget();
+        desk.upstream.clear_requests();
         client.http2().await.send("GET", target, &forged, b"").await.expect_status(200);
         let seen = desk.upstream.only_request();
         let head = String::from_utf8_lossy(&seen.head).into_owned();
@@ -134,62 +128,66 @@ async fn look_alikes_of_our_headers_are_removed() {
 #[tokio::test]
 async fn identity_headers_in_trailers_are_dropped() {
     let desk = secured().await;
-    let alice = desk.sign_in("u1001").await.http2().await;
+    let xiaoming = desk.sign_in("u1001").await.http2().await;
     let mut trailers = HeaderMap::new();
     trailers.insert("x-deskgate-employee-id", "admin".parse().expect("a value"));
     trailers.insert("x-deskgate-roles", "admin".parse().expect("a value"));
-    alice.attempt("POST", "/api/desk/x", &[], b"hello", Some(trailers)).await.expect("an answer").expect_status(200);
+    xiaoming
+        .try_send("POST", "/api/desk/x", &[], b"hello", Some(trailers))
+        .await
+        .expect("a response")
+        .expect_status(200);
     assert_eq!(desk.upstream.only_request().body, b"hello");
     let all = String::from_utf8_lossy(&desk.upstream.all_bytes()).into_owned();
     assert!(!all.contains("admin"), "{all}");
 }
 
 #[tokio::test]
-async fn crumbs_of_a_cookie_are_put_together_for_the_upstream() {
+async fn cookie_fields_are_joined_for_the_upstream() {
     let desk = secured().await;
-    let anyone = desk.anyone().http2().await;
-    anyone.send("GET", "/public/x", &[("cookie", "a=1"), ("cookie", "b=2")], b"").await.expect_status(200);
+    let anonymous = desk.anonymous().http2().await;
+    anonymous.send("GET", "/public/x", &[("cookie", "a=1"), ("cookie", "b=2")], b"").await.expect_status(200);
     assert_eq!(desk.upstream.only_request().header_all("cookie"), ["a=1; b=2"], "RFC 9113, section 8.2.3");
 }
 
 #[tokio::test]
-async fn bodies_pass_whole_both_ways() {
+async fn bodies_are_relayed_complete_both_ways() {
     let desk = secured().await;
-    let alice = desk.sign_in("u1001").await.http2().await;
+    let xiaoming = desk.sign_in("u1001").await.http2().await;
     let body: Vec<u8> = (0..700_000).map(|place: usize| b'a' + (place * 7 % 26) as u8).collect();
     let length = body.len().to_string();
     for headers in [&[("content-length", length.as_str())][..], &[]] {
-        desk.upstream.forget();
-        let answer = alice.send("POST", "/api/desk/x", headers, &body).await.expect_status(200);
+        desk.upstream.clear_requests();
+        let response = xiaoming.send("POST", "/api/desk/x", headers, &body).await.expect_status(200);
         assert!(desk.upstream.only_request().body == body, "{headers:?}: to the upstream");
-        assert!(answer.json()["body"].as_str().is_some_and(|echo| echo.as_bytes() == body), "{headers:?}: and back");
+        assert!(response.json()["body"].as_str().is_some_and(|echo| echo.as_bytes() == body), "{headers:?}: and back");
     }
 }
 
 #[tokio::test]
-async fn refusals_are_those_of_http1() {
+async fn refusals_match_http1() {
     let desk = secured().await;
-    let alice = desk.sign_in("u1001").await;
-    let (anyone, forged) = (desk.anyone(), desk.bearing("a.b.c"));
+    let xiaoming = desk.sign_in("u1001").await;
+    let (anonymous, forged) = (desk.anonymous(), desk.with_token("a.b.c"));
     for (case, client, method, target, code) in [
-        ("no token", &anyone, "GET", "/api/desk/x", 1001),
-        ("no token for our own", &anyone, "GET", "/api/auth/me", 1001),
+        ("no token", &anonymous, "GET", "/api/desk/x", 1001),
+        ("no token for our own", &anonymous, "GET", "/api/auth/me", 1001),
         ("a bad token", &forged, "GET", "/api/desk/x", 1001),
-        ("a role not held", &alice, "GET", "/api/admin-desk/x", 1003),
-        ("no rule", &alice, "GET", "/nowhere", 1404),
-        ("no rule, no token", &anyone, "GET", "/nowhere", 1404),
-        ("a method that the rule does not name", &alice, "POST", "/api/read-only/x", 1405),
-        ("a method that our own endpoint has not", &alice, "DELETE", "/api/auth/me", 1405),
-        ("TRACE", &alice, "TRACE", "/api/desk/x", 1405),
-        ("a method nobody knows", &alice, "BREW", "/api/desk/x", 1405),
-        ("up and away", &alice, "GET", "/public/../api/admin-desk/x", 1400),
-        ("up and away, encoded", &alice, "GET", "/public/%2e%2e/api/admin-desk/x", 1400),
-        ("an encoded slash", &alice, "GET", "/public/a%2fb", 1400),
-        ("an encoded backslash", &alice, "GET", "/public/a%5cb", 1400),
-        ("two slashes", &alice, "GET", "/public//x", 1400),
-        ("an encoded zero", &alice, "GET", "/public/%00", 1400),
-        ("a bad escape", &alice, "GET", "/public/%zz", 1400),
-        ("bad UTF-8", &alice, "GET", "/public/%ff", 1400),
+        ("a role not held", &xiaoming, "GET", "/api/admin-desk/x", 1003),
+        ("no rule", &xiaoming, "GET", "/nowhere", 1404),
+        ("no rule, no token", &anonymous, "GET", "/nowhere", 1404),
+        ("a method that the rule does not name", &xiaoming, "POST", "/api/read-only/x", 1405),
+        ("a method that our own endpoint has not", &xiaoming, "DELETE", "/api/auth/me", 1405),
+        ("TRACE", &xiaoming, "TRACE", "/api/desk/x", 1405),
+        ("a method nobody knows", &xiaoming, "BREW", "/api/desk/x", 1405),
+        ("up and away", &xiaoming, "GET", "/public/../api/admin-desk/x", 1400),
+        ("up and away, encoded", &xiaoming, "GET", "/public/%2e%2e/api/admin-desk/x", 1400),
+        ("an encoded slash", &xiaoming, "GET", "/public/a%2fb", 1400),
+        ("an encoded backslash", &xiaoming, "GET", "/public/a%5cb", 1400),
+        ("two slashes", &xiaoming, "GET", "/public//x", 1400),
+        ("an encoded zero", &xiaoming, "GET", "/public/%00", 1400),
+        ("a bad escape", &xiaoming, "GET", "/public/%zz", 1400),
+        ("bad UTF-8", &xiaoming, "GET", "/public/%ff", 1400),
     ] {
         let old = client.send(method, target, &[], b"").await.expect_code(code);
         let new = client.http2().await.send(method, target, &[], b"").await.expect_code(code);
@@ -202,7 +200,7 @@ async fn refusals_are_those_of_http1() {
 }
 
 #[tokio::test]
-async fn a_header_that_decides_stands_only_once() {
+async fn repeated_deciding_headers_are_refused() {
     let desk = secured().await;
     let (one, two) = (desk.sign_in("u1001").await, desk.sign_in("a2001").await);
     let second = format!("Bearer {}", two.token());
@@ -214,56 +212,56 @@ async fn a_header_that_decides_stands_only_once() {
 }
 
 #[tokio::test]
-async fn every_answer_has_its_own_request_id() {
+async fn every_response_has_its_own_request_id() {
     let desk = secured().await;
-    let alice = desk.sign_in("u1001").await.http2().await;
+    let xiaoming = desk.sign_in("u1001").await.http2().await;
     let mut ids = std::collections::BTreeSet::new();
     for target in ["/api/desk/x", "/public/x", "/api/auth/me", "/nowhere", "/public/../x", "/api/admin-desk/x"] {
         for _ in 0..3 {
-            let answer = alice.get(target).await;
-            let id = answer.header("x-request-id").unwrap_or_else(|| panic!("no id: {}", answer.describe()));
+            let response = xiaoming.get(target).await;
+            let id = response.header("x-request-id").unwrap_or_else(|| panic!("no id: {}", response.describe()));
             assert!(ids.insert(id.to_owned()), "{id} twice");
         }
     }
-    let kept = alice.send("GET", "/api/auth/me", &[("x-request-id", "from-a-trusted-peer")], b"").await;
+    let kept = xiaoming.send("GET", "/api/auth/me", &[("x-request-id", "from-a-trusted-peer")], b"").await;
     assert_eq!(kept.header("x-request-id"), Some("from-a-trusted-peer"));
 }
 
 #[tokio::test]
-async fn a_hundred_streams_run_at_once() {
+async fn hundred_streams_run_concurrently() {
     let desk = secured().await;
-    let alice = desk.sign_in("u1001").await.http2().await;
-    let mut visits = Visits::at(&desk.upstream);
+    let xiaoming = desk.sign_in("u1001").await.http2().await;
+    let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
     let asking = join_all((0..100).map(|number| {
-        let alice = &alice;
-        async move { (number, alice.get(&format!("/api/desk/{number}")).await) }
+        let xiaoming = &xiaoming;
+        async move { (number, xiaoming.get(&format!("/api/desk/{number}")).await) }
     }));
     // None is answered before all are there.
     let answering = async {
         let mut waiting = Vec::new();
         for _ in 0..100 {
-            waiting.push(visits.next().await);
+            waiting.push(upstream_connections.next().await);
         }
-        for visit in waiting.iter_mut().rev() {
-            let body = visit.request.target.clone();
-            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-            visit.end.send(answer.as_bytes()).await;
+        for upstream_connection in waiting.iter_mut().rev() {
+            let body = upstream_connection.request.target.clone();
+            let response = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+            upstream_connection.stream.send(response.as_bytes()).await;
         }
         waiting
     };
-    let (answers, _visits) = tokio::join!(asking, answering);
-    for (number, answer) in answers {
-        assert_eq!(answer.expect_status(200).text(), format!("/api/desk/{number}"), "its own answer");
+    let (responses, _visits) = tokio::join!(asking, answering);
+    for (number, response) in responses {
+        assert_eq!(response.expect_status(200).text(), format!("/api/desk/{number}"), "its own answer");
     }
 }
 
 #[tokio::test]
-async fn one_token_on_a_stream_says_nothing_about_the_next() {
+async fn each_stream_is_authorized_separately() {
     let desk = secured().await;
-    let (alice, anton) = (desk.sign_in("u1001").await, desk.sign_in("a2001").await);
+    let (xiaoming, alice) = (desk.sign_in("u1001").await, desk.sign_in("a2001").await);
     let bearer = |client: &Client| format!("Bearer {}", client.token());
-    let streams = desk.anyone().http2().await;
-    let (hers, his) = (bearer(&alice), bearer(&anton));
+    let streams = desk.anonymous().http2().await;
+    let (hers, his) = (bearer(&xiaoming), bearer(&alice));
     for _ in 0..10 {
         for (authorization, employee) in [(&hers, "u1001"), (&his, "a2001")] {
             streams.send("GET", "/api/desk/x", &[("authorization", authorization)], b"").await.expect_status(200);
@@ -274,95 +272,100 @@ async fn one_token_on_a_stream_says_nothing_about_the_next() {
 }
 
 #[tokio::test]
-async fn streams_under_way_are_finished_when_the_gateway_ends() {
+async fn drain_finishes_open_streams() {
     let mut desk = secured().await;
-    let alice = desk.sign_in("u1001").await;
-    let mut streams = alice.http2().await;
-    let mut visits = Visits::at(&desk.upstream);
+    let xiaoming = desk.sign_in("u1001").await;
+    let mut streams = xiaoming.http2().await;
+    let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
     let answering = async {
-        let mut visit = visits.next().await;
+        let mut upstream_connection = upstream_connections.next().await;
         desk.signal("TERM");
         eventually("a gateway that says it is not ready", || async {
-            desk.anyone().attempt("GET", "/api/ready", &[], b"").await.ok().filter(|answer| answer.status == 503)
+            desk.anonymous()
+                .try_send("GET", "/api/ready", &[], b"")
+                .await
+                .ok()
+                .filter(|response| response.status == 503)
         })
         .await;
-        visit.end.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone").await;
-        visit
+        upstream_connection.stream.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone").await;
+        upstream_connection
     };
-    let (answer, _visit) = tokio::join!(streams.get("/api/desk/x"), answering);
-    assert_eq!(answer.expect_status(200).text(), "done");
-    streams.ended().await;
-    assert_eq!(desk.ended().await.code(), Some(0));
+    let (response, _visit) = tokio::join!(streams.get("/api/desk/x"), answering);
+    assert_eq!(response.expect_status(200).text(), "done");
+    streams.wait_for_end().await;
+    assert_eq!(desk.wait_for_end().await.code(), Some(0));
 }
 
 #[tokio::test]
-async fn an_upstream_that_fails_is_1502_and_ends_no_other_stream() {
+async fn upstream_failure_is_1502_and_ends_only_its_stream() {
     let desk = secured().await;
-    let alice = desk.sign_in("u1001").await.http2().await;
+    let xiaoming = desk.sign_in("u1001").await.http2().await;
     for _ in 0..5 {
-        desk.upstream.behave(Behaviour::HangUp);
-        alice.get("/api/desk/x").await.expect_code(1502);
-        desk.upstream.behave(Behaviour::AnswerAndClose(b"nonsense\r\n\r\n".to_vec()));
-        alice.get("/api/desk/x").await.expect_code(1502);
-        desk.upstream.behave(Behaviour::Echo);
-        alice.get("/api/desk/x").await.expect_status(200);
+        desk.upstream.set_behaviour(Behaviour::CloseWithoutResponse);
+        xiaoming.get("/api/desk/x").await.expect_code(1502);
+        desk.upstream.set_behaviour(Behaviour::RespondAndClose(b"nonsense\r\n\r\n".to_vec()));
+        xiaoming.get("/api/desk/x").await.expect_code(1502);
+        desk.upstream.set_behaviour(Behaviour::Echo);
+        xiaoming.get("/api/desk/x").await.expect_status(200);
     }
 }
 
 // ---- Too much.
 
 #[tokio::test]
-async fn too_much_of_a_head_is_refused() {
+async fn oversized_heads_are_refused() {
     let desk = secured().await;
-    let alice = desk.sign_in("u1001").await.http2().await;
+    let xiaoming = desk.sign_in("u1001").await.http2().await;
     let (large, larger) = ("x".repeat(40_000), "x".repeat(72_000));
-    alice.send("GET", "/api/desk/x", &[("x-large", &large)], b"").await.expect_code(1431);
-    alice.send("GET", "/api/desk/x", &[("x-large", &larger)], b"").await.expect_status(431);
+    xiaoming.send("GET", "/api/desk/x", &[("x-large", &large)], b"").await.expect_code(1431);
+    xiaoming.send("GET", "/api/desk/x", &[("x-large", &larger)], b"").await.expect_status(431);
     let names: Vec<String> = (0..110).map(|number| format!("x-line-{number}")).collect();
     let lines: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "x")).collect();
-    alice.send("GET", "/api/desk/x", &lines, b"").await.expect_code(1431);
+    xiaoming.send("GET", "/api/desk/x", &lines, b"").await.expect_code(1431);
     let target = |length: usize| format!("/api/desk/?{}", "x".repeat(length - "/api/desk/?".len()));
     for length in [16_385, 33_000, 60_000] {
-        alice.get(&target(length)).await.expect_code(1414);
+        xiaoming.get(&target(length)).await.expect_code(1414);
     }
-    alice.get(&format!("/api/desk/{}", "x".repeat(8_192))).await.expect_code(1414);
+    xiaoming.get(&format!("/api/desk/{}", "x".repeat(8_192))).await.expect_code(1414);
     assert!(desk.upstream.requests().is_empty());
-    alice.get(&target(16_384)).await.expect_status(200);
-    alice.get("/api/desk/x").await.expect_status(200);
+    xiaoming.get(&target(16_384)).await.expect_status(200);
+    xiaoming.get("/api/desk/x").await.expect_status(200);
 }
 
 #[tokio::test]
-async fn the_limit_of_a_head_can_be_set() {
+async fn head_limit_is_configurable() {
     let desk = Gateway::setup().tls().toml("[limits]\nhead_bytes = 200000").start().await;
-    let alice = desk.sign_in("u1001").await;
+    let xiaoming = desk.sign_in("u1001").await;
     let (within_it, beyond_it) = ("x".repeat(150_000), "x".repeat(210_000));
-    let streams = alice.http2().await;
+    let streams = xiaoming.http2().await;
     streams.send("GET", "/api/desk/x", &[("x-large", &within_it)], b"").await.expect_status(200);
     assert!(desk.upstream.only_request().header("x-large").is_some_and(|value| value == within_it));
     streams.send("GET", "/api/desk/x", &[("x-large", &beyond_it)], b"").await.expect_code(1431);
-    alice.with_header("x-large", &beyond_it).get("/api/desk/x").await.expect_code(1431);
+    xiaoming.with_header("x-large", &beyond_it).get("/api/desk/x").await.expect_code(1431);
 }
 
 #[tokio::test]
-async fn a_large_body_for_ourselves_is_1413() {
+async fn oversized_body_for_a_gateway_endpoint_is_1413() {
     let desk = secured().await;
-    let anyone = desk.anyone().http2().await;
+    let anonymous = desk.anonymous().http2().await;
     let body = json!({ "token": "x".repeat(200_000) });
-    anyone.post_json("/api/auth/verify", &body).await.expect_code(1413);
+    anonymous.post_json("/api/auth/verify", &body).await.expect_code(1413);
     let length = body.to_string().len().to_string();
     let headers = [("content-type", "application/json"), ("content-length", length.as_str())];
-    anyone.send("POST", "/api/auth/verify", &headers, body.to_string().as_bytes()).await.expect_code(1413);
-    anyone.get("/api/ready").await.expect_code(0);
+    anonymous.send("POST", "/api/auth/verify", &headers, body.to_string().as_bytes()).await.expect_code(1413);
+    anonymous.get("/api/ready").await.expect_code(0);
 }
 
 // ---- Requests that are none (row 87).
 
 #[tokio::test]
-async fn a_malformed_request_ends_its_stream_or_its_connection() {
+async fn malformed_requests_are_reset() {
     let desk = secured().await;
     let address = desk.address().to_string();
-    let get = || Block::get(&desk, "/public/x");
-    let pseudo = |fields: &[(&str, &str)]| fields.iter().fold(Block::default(), |block, (n, v)| block.field(n, v));
+    let get = || HeaderBlock::get(&desk, "/public/x");
+    let pseudo =
+        |fields: &[(&str, &str)]| fields.iter().fold(HeaderBlock::default(), |block, (n, v)| block.field(n, v));
     for (case, block) in [
         ("transfer-encoding", get().field("transfer-encoding", "chunked")),
         ("connection", get().field("connection", "close")),
@@ -384,10 +387,10 @@ async fn a_malformed_request_ends_its_stream_or_its_connection() {
         ("a length without a body", get().field("content-length", "5")),
         ("a length that is none", get().field("content-length", "+0")),
         ("two different lengths", get().field("content-length", "0").field("content-length", "1")),
-        ("a line break in the path", Block::get(&desk, "/public/x\r\nHost: evil")),
-        ("a blank in the path", Block::get(&desk, "/public/x HTTP/1.1")),
-        ("an empty path", Block::get(&desk, "")),
-        ("a line break in the method", Block::of(&desk, "GET /x HTTP/1.1\r\nx:", "/public/x")),
+        ("a line break in the path", HeaderBlock::get(&desk, "/public/x\r\nHost: evil")),
+        ("a blank in the path", HeaderBlock::get(&desk, "/public/x HTTP/1.1")),
+        ("an empty path", HeaderBlock::get(&desk, "")),
+        ("a line break in the method", HeaderBlock::of(&desk, "GET /x HTTP/1.1\r\nx:", "/public/x")),
         ("two paths", get().field(":path", "/public/y")),
         (
             "a pseudo-header behind a header",
@@ -405,26 +408,26 @@ async fn a_malformed_request_ends_its_stream_or_its_connection() {
         ("no path", pseudo(&[(":method", "GET"), (":scheme", "https"), (":authority", &address)])),
         ("no scheme", pseudo(&[(":method", "GET"), (":authority", &address), (":path", "/public/x")])),
     ] {
-        let mut frames = Frames::open(&desk).await;
+        let mut frames = Http2Connection::open(&desk).await;
         frames.send(&Http2Frame::request(1, &block)).await;
-        let verdict = frames.verdict(1).await;
-        assert!(matches!(verdict, Verdict::Reset(_) | Verdict::GoneAway(_)), "{case}: {verdict:?}");
+        let verdict = frames.reaction(1).await;
+        assert!(matches!(verdict, PeerReaction::Reset(_) | PeerReaction::GoAway(_)), "{case}: {verdict:?}");
         assert!(desk.upstream.requests().is_empty(), "{case}: {:#?}", desk.upstream.requests());
     }
-    let mut frames = Frames::open(&desk).await;
+    let mut frames = Http2Connection::open(&desk).await;
     frames.send(&Http2Frame::request(1, &get().field("te", "trailers").field("content-length", "0"))).await;
-    assert_eq!(frames.verdict(1).await, Verdict::Answered, "one that is well-formed");
+    assert_eq!(frames.reaction(1).await, PeerReaction::Responded, "one that is well-formed");
     assert_eq!(desk.upstream.only_request().target, "/public/x");
 }
 
 #[tokio::test]
-async fn a_body_of_another_length_than_promised_is_no_request() {
+async fn content_length_mismatch_is_reset() {
     let desk = secured().await;
     for (case, promised, body) in [("shorter", "5", &b"abc"[..]), ("longer", "3", b"abcde"), ("none", "5", b"")] {
-        let block = Block::of(&desk, "POST", "/public/x").field("content-length", promised);
+        let block = HeaderBlock::of(&desk, "POST", "/public/x").field("content-length", promised);
         for apart in [false, true] {
-            desk.upstream.forget();
-            let mut frames = Frames::open(&desk).await;
+            desk.upstream.clear_requests();
+            let mut frames = Http2Connection::open(&desk).await;
             let (head, data) = (Http2Frame::head(1, &block), Http2Frame::last_data(1, body));
             if apart {
                 frames.send(&head).await;
@@ -432,85 +435,86 @@ async fn a_body_of_another_length_than_promised_is_no_request() {
             } else {
                 frames.send_all(&[head, data]).await;
             }
-            let verdict = frames.verdict(1).await;
-            assert!(matches!(verdict, Verdict::Reset(_) | Verdict::GoneAway(_)), "{case}: {verdict:?}");
+            let verdict = frames.reaction(1).await;
+            assert!(matches!(verdict, PeerReaction::Reset(_) | PeerReaction::GoAway(_)), "{case}: {verdict:?}");
             // The head may have gone on before the fault could be seen; a whole request has not.
-            let whole = |seen: &Recorded| seen.header("content-length") == Some(seen.body.len().to_string().as_str());
+            let whole =
+                |seen: &RecordedRequest| seen.header("content-length") == Some(seen.body.len().to_string().as_str());
             assert!(!desk.upstream.requests().iter().any(whole), "{case}: {:#?}", desk.upstream.requests());
         }
     }
     for promised in ["5", "3000"] {
-        let block = Block::of(&desk, "POST", "/api/auth/verify")
+        let block = HeaderBlock::of(&desk, "POST", "/api/auth/verify")
             .field("content-type", "application/json")
             .field("content-length", promised);
-        let mut frames = Frames::open(&desk).await;
+        let mut frames = Http2Connection::open(&desk).await;
         frames.send_all(&[Http2Frame::head(1, &block), Http2Frame::last_data(1, br#"{"token":"x"}"#)]).await;
-        let verdict = frames.verdict(1).await;
-        assert!(matches!(verdict, Verdict::Reset(_) | Verdict::GoneAway(_)), "{promised}: {verdict:?}");
+        let verdict = frames.reaction(1).await;
+        assert!(matches!(verdict, PeerReaction::Reset(_) | PeerReaction::GoAway(_)), "{promised}: {verdict:?}");
     }
     others_are_served(&desk, "after all of them").await;
 }
 
 #[tokio::test]
-async fn a_host_other_than_the_authority_is_400() {
+async fn host_that_differs_from_authority_is_1400() {
     let desk = secured().await;
-    let anyone = desk.anyone().http2().await;
+    let anonymous = desk.anonymous().http2().await;
     let address = desk.address().to_string();
     for host in ["evil.example", "127.0.0.1", "127.0.0.1:1", "", "user@127.0.0.1"] {
-        let answer = anyone.send("GET", "/public/x", &[("host", host)], b"").await;
-        assert_eq!(answer.status, 400, "{host}: {}", answer.describe());
+        let response = anonymous.send("GET", "/public/x", &[("host", host)], b"").await;
+        assert_eq!(response.status, 400, "{host}: {}", response.describe());
     }
-    anyone.send("GET", "/public/x", &[("host", &address), ("host", "evil.example")], b"").await.expect_status(400);
+    anonymous.send("GET", "/public/x", &[("host", &address), ("host", "evil.example")], b"").await.expect_status(400);
     assert!(desk.upstream.requests().is_empty(), "{:#?}", desk.upstream.requests());
-    anyone.send("GET", "/public/x", &[("host", &address)], b"").await.expect_status(200);
+    anonymous.send("GET", "/public/x", &[("host", &address)], b"").await.expect_status(200);
     assert_eq!(desk.upstream.only_request().header("host"), Some(address.as_str()));
 }
 
 #[tokio::test]
-async fn a_path_that_is_a_whole_address_is_refused() {
+async fn absolute_url_in_path_is_refused() {
     let desk = secured().await;
     for target in ["https://evil.example/public/x", "*", "public/x", "\\public\\x"] {
-        let mut frames = Frames::open(&desk).await;
-        frames.send(&Http2Frame::request(1, &Block::get(&desk, target))).await;
+        let mut frames = Http2Connection::open(&desk).await;
+        frames.send(&Http2Frame::request(1, &HeaderBlock::get(&desk, target))).await;
         // An answer can only be a refusal: nothing may reach the upstream.
-        frames.verdict(1).await;
+        frames.reaction(1).await;
         others_are_served(&desk, target).await;
         assert!(desk.upstream.requests().is_empty(), "{target}: {:#?}", desk.upstream.requests());
     }
 }
 
 #[tokio::test]
-async fn there_are_no_sockets_and_tunnels_on_streams() {
+async fn websockets_and_connect_on_streams_are_refused() {
     let desk = secured().await;
-    let alice = desk.sign_in("u1001").await;
-    let mut frames = Frames::open(&desk).await;
+    let xiaoming = desk.sign_in("u1001").await;
+    let mut frames = Http2Connection::open(&desk).await;
     let settings = frames.next().await.expect("settings");
-    assert_eq!((settings.kind, settings.flags), (Kind::Settings, 0));
+    assert_eq!((settings.kind, settings.flags), (FrameKind::Settings, 0));
     let offered = settings.payload.chunks(6).any(|setting| setting[..2] == [0, 8] && setting[2..] != [0; 4]);
     assert!(!offered, "SETTINGS_ENABLE_CONNECT_PROTOCOL: {settings:?}");
 
-    let extended = Block::of(&desk, "CONNECT", "/ws/employee")
+    let extended = HeaderBlock::of(&desk, "CONNECT", "/ws/employee")
         .field(":protocol", "websocket")
-        .field("authorization", &format!("Bearer {}", alice.token()))
+        .field("authorization", &format!("Bearer {}", xiaoming.token()))
         .field("sec-websocket-version", "13");
     frames.send(&Http2Frame::head(1, &extended)).await;
-    let verdict = frames.verdict(1).await;
-    assert!(matches!(verdict, Verdict::Reset(_) | Verdict::GoneAway(_)), "{verdict:?}");
+    let verdict = frames.reaction(1).await;
+    assert!(matches!(verdict, PeerReaction::Reset(_) | PeerReaction::GoAway(_)), "{verdict:?}");
 
     // As browsers do it on HTTP/1.1, without the headers that HTTP/2 itself forbids.
     let headers = [("sec-websocket-version", "13"), ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")];
-    let answer = alice.http2().await.send("GET", "/ws/employee", &headers, b"").await;
-    assert_ne!(answer.status, 101, "{}", answer.describe());
-    let protocol = format!("bearer.{}", alice.token());
-    let anyone = desk.anyone().http2().await;
-    anyone.send("GET", "/ws/employee", &[("sec-websocket-protocol", &protocol)], b"").await.expect_bare_challenge();
-    anyone.get(&format!("/ws/employee?token={}", alice.token())).await.expect_bare_challenge();
+    let response = xiaoming.http2().await.send("GET", "/ws/employee", &headers, b"").await;
+    assert_ne!(response.status, 101, "{}", response.describe());
+    let protocol = format!("bearer.{}", xiaoming.token());
+    let anonymous = desk.anonymous().http2().await;
+    anonymous.send("GET", "/ws/employee", &[("sec-websocket-protocol", &protocol)], b"").await.expect_bare_challenge();
+    anonymous.get(&format!("/ws/employee?token={}", xiaoming.token())).await.expect_bare_challenge();
 
     let authority = desk.upstream.address().to_string();
-    let mut frames = Frames::open(&desk).await;
-    let connect = Block::default().field(":method", "CONNECT").field(":authority", &authority);
+    let mut frames = Http2Connection::open(&desk).await;
+    let connect = HeaderBlock::default().field(":method", "CONNECT").field(":authority", &authority);
     frames.send(&Http2Frame::head(1, &connect)).await;
-    frames.verdict(1).await;
+    frames.reaction(1).await;
     assert!(desk.upstream.requests().iter().all(|seen| !seen.is_upgrade() && seen.method == "GET"));
     assert_eq!(desk.metric("deskgate_websockets_open", &[]).await, 0.0);
 }
@@ -518,153 +522,160 @@ async fn there_are_no_sockets_and_tunnels_on_streams() {
 // ---- Floods (row 88).
 
 #[tokio::test]
-async fn rapid_resets_end_the_connection() {
+async fn rapid_reset_closes_the_connection() {
     let desk = secured().await;
-    let block = Block::get(&desk, "/public/x");
-    let mut frames = Frames::open(&desk).await;
+    let block = HeaderBlock::get(&desk, "/public/x");
+    let mut frames = Http2Connection::open(&desk).await;
     let resets: Vec<Http2Frame> = (0..200)
         .map(|number| number * 2 + 1)
-        .flat_map(|stream| [Http2Frame::request(stream, &block), Http2Frame::cancel(stream)])
+        .flat_map(|stream| [Http2Frame::request(stream, &block), Http2Frame::rst_stream_cancel(stream)])
         .collect();
     frames.send_all(&resets).await;
-    let verdict = frames.ending().await;
-    assert_eq!(verdict, Verdict::GoneAway(ENHANCE_YOUR_CALM));
-    assert!(frames.ends_within(PATIENCE).await);
+    let verdict = frames.connection_end().await;
+    assert_eq!(verdict, PeerReaction::GoAway(ENHANCE_YOUR_CALM));
+    assert!(frames.ends_within(TEST_TIMEOUT).await);
     others_are_served(&desk, "after it").await;
     let seen = desk.upstream.requests().len();
     assert!(seen < 100, "{seen} of 200 cancelled requests reached the upstream");
 }
 
 #[tokio::test]
-async fn more_streams_than_agreed_on_are_refused() {
+async fn streams_above_the_limit_are_refused() {
     let desk = secured().await;
-    desk.upstream.behave(Behaviour::Hang);
-    let block = Block::get(&desk, "/public/x");
-    let mut frames = Frames::open(&desk).await;
+    desk.upstream.set_behaviour(Behaviour::NeverRespond);
+    let block = HeaderBlock::get(&desk, "/public/x");
+    let mut frames = Http2Connection::open(&desk).await;
     let many: Vec<Http2Frame> = (0..150).map(|number| Http2Frame::request(number * 2 + 1, &block)).collect();
     frames.send_all(&many).await;
-    let verdict = frames.verdict(299).await;
-    assert!(matches!(verdict, Verdict::Reset(_) | Verdict::GoneAway(_)), "{verdict:?}");
+    let verdict = frames.reaction(299).await;
+    assert!(matches!(verdict, PeerReaction::Reset(_) | PeerReaction::GoAway(_)), "{verdict:?}");
     others_are_served(&desk, "meanwhile").await;
     assert!(desk.upstream.requests().len() <= 100, "{}", desk.upstream.requests().len());
 }
 
 #[tokio::test]
-async fn resets_that_the_gateway_is_made_to_send_end_the_connection() {
+async fn provoked_resets_close_the_connection() {
     let desk = secured().await;
-    desk.upstream.behave(Behaviour::Hang);
-    let block = Block::of(&desk, "POST", "/public/x");
-    let mut frames = Frames::open(&desk).await;
+    desk.upstream.set_behaviour(Behaviour::NeverRespond);
+    let block = HeaderBlock::of(&desk, "POST", "/public/x");
+    let mut frames = Http2Connection::open(&desk).await;
     // A window that overflows is a fault of the stream: the gateway resets it ("MadeYouReset").
     let mut sent = 0;
     for batch in 0..100 {
         let bytes: Vec<u8> = (0..40)
             .map(|number| (batch * 40 + number) * 2 + 1)
             .flat_map(|stream| {
-                let overflow = Http2Frame::new(Kind::WindowUpdate, 0, stream, &[0x7f, 0xff, 0xff, 0xff]);
+                let overflow = Http2Frame::new(FrameKind::WindowUpdate, 0, stream, &[0x7f, 0xff, 0xff, 0xff]);
                 [Http2Frame::head(stream, &block).bytes(), overflow.bytes()].concat()
             })
             .collect();
         sent += frames.flood(&bytes, 1, STUCK).await;
     }
-    let verdict = frames.ending().await;
-    assert_eq!(verdict, Verdict::GoneAway(ENHANCE_YOUR_CALM), "after {sent} batches");
-    desk.upstream.behave(Behaviour::Echo);
+    let verdict = frames.connection_end().await;
+    assert_eq!(verdict, PeerReaction::GoAway(ENHANCE_YOUR_CALM), "after {sent} batches");
+    desk.upstream.set_behaviour(Behaviour::Echo);
     others_are_served(&desk, "after it").await;
 }
 
 #[tokio::test]
-async fn a_header_block_without_end_ends_the_connection() {
+async fn continuation_flood_closes_the_connection() {
     let desk = secured().await;
-    let before = resident(&desk);
-    let piece = Block::default().field("x-more", &"x".repeat(900));
+    let before = desk.memory_kib("VmRSS");
+    let piece = HeaderBlock::default().field("x-more", &"x".repeat(900));
     for (case, payload) in [("empty pieces", &[][..]), ("full pieces", &piece.bytes)] {
-        let mut frames = Frames::open(&desk).await;
-        let block = Block::get(&desk, "/public/x");
-        frames.send(&Http2Frame::new(Kind::Headers, END_STREAM, 1, &block.bytes)).await;
-        let more = Http2Frame::new(Kind::Continuation, 0, 1, payload).bytes();
+        let mut frames = Http2Connection::open(&desk).await;
+        let block = HeaderBlock::get(&desk, "/public/x");
+        frames.send(&Http2Frame::new(FrameKind::Headers, END_STREAM, 1, &block.bytes)).await;
+        let more = Http2Frame::new(FrameKind::Continuation, 0, 1, payload).bytes();
         let sent = frames.flood(&more, 20_000, STUCK).await;
-        let verdict = frames.ending().await;
-        assert!(matches!(verdict, Verdict::GoneAway(_) | Verdict::Cut), "{case}: {verdict:?} after {sent}");
+        let verdict = frames.connection_end().await;
+        assert!(
+            matches!(verdict, PeerReaction::GoAway(_) | PeerReaction::Disconnected),
+            "{case}: {verdict:?} after {sent}"
+        );
         others_are_served(&desk, case).await;
     }
     assert!(desk.upstream.requests().is_empty());
-    let grown = resident(&desk).saturating_sub(before);
+    let grown = desk.memory_kib("VmRSS").saturating_sub(before);
     assert!(grown < 16 * 1024, "{grown} KiB");
 }
 
 #[tokio::test]
-async fn a_header_block_that_unfolds_is_not_unfolded() {
+async fn hpack_bomb_is_refused() {
     let desk = secured().await;
-    let before = resident(&desk);
-    let mut frames = Frames::open(&desk).await;
+    let before = desk.memory_kib("VmRSS");
+    let mut frames = Http2Connection::open(&desk).await;
     // Twelve kilobytes on the wire, forty megabytes of fields.
     for number in 0..20 {
-        let block = Block::get(&desk, "/public/x").remembered("x-bomb", &"x".repeat(3_500)).repeated(12_000);
+        let block =
+            HeaderBlock::get(&desk, "/public/x").indexed_field("x-bomb", &"x".repeat(3_500)).repeat_newest(12_000);
         frames.flood(&Http2Frame::request(number * 2 + 1, &block).bytes(), 1, STUCK).await;
     }
-    frames.verdict(1).await;
+    frames.reaction(1).await;
     others_are_served(&desk, "after it").await;
     assert!(desk.upstream.requests().is_empty(), "{:?}", desk.upstream.requests().len());
-    let grown = resident(&desk).saturating_sub(before);
+    let grown = desk.memory_kib("VmRSS").saturating_sub(before);
     assert!(grown < 16 * 1024, "{grown} KiB");
 }
 
 #[tokio::test]
-async fn empty_pieces_of_a_body_end_the_connection() {
+async fn empty_data_flood_closes_the_connection() {
     let desk = secured().await;
-    let mut frames = Frames::open(&desk).await;
-    frames.send(&Http2Frame::head(1, &Block::of(&desk, "POST", "/public/x"))).await;
-    let empty = Http2Frame::new(Kind::Data, 0, 1, b"").bytes();
+    let mut frames = Http2Connection::open(&desk).await;
+    frames.send(&Http2Frame::head(1, &HeaderBlock::of(&desk, "POST", "/public/x"))).await;
+    let empty = Http2Frame::new(FrameKind::Data, 0, 1, b"").bytes();
     let sent = frames.flood(&empty.repeat(10), 2_000, STUCK).await;
-    let verdict = frames.ending().await;
-    assert!(matches!(verdict, Verdict::GoneAway(_) | Verdict::Cut), "{verdict:?} after {sent}0 frames");
+    let verdict = frames.connection_end().await;
+    assert!(
+        matches!(verdict, PeerReaction::GoAway(_) | PeerReaction::Disconnected),
+        "{verdict:?} after {sent}0 frames"
+    );
     others_are_served(&desk, "after it").await;
     assert!(desk.upstream.requests().iter().all(|seen| seen.body.is_empty()));
 }
 
 #[tokio::test]
-async fn pings_and_settings_without_end_cost_nothing_but_their_connection() {
+async fn ping_and_settings_floods_affect_only_their_connection() {
     let desk = secured().await;
-    let before = resident(&desk);
+    let before = desk.memory_kib("VmRSS");
     for (case, frame) in [
-        ("pings", Http2Frame::new(Kind::Ping, 0, 0, &[7; 8])),
-        ("settings", Http2Frame::new(Kind::Settings, 0, 0, &[0, 4, 0, 1, 0, 0])),
-        ("empty settings", Http2Frame::new(Kind::Settings, 0, 0, b"")),
-        ("window updates", Http2Frame::new(Kind::WindowUpdate, 0, 0, &[0, 0, 0, 1])),
-        ("frames of no known kind", Http2Frame::new(Kind::Other(0x42), 0, 0, &[7; 8])),
+        ("pings", Http2Frame::new(FrameKind::Ping, 0, 0, &[7; 8])),
+        ("settings", Http2Frame::new(FrameKind::Settings, 0, 0, &[0, 4, 0, 1, 0, 0])),
+        ("empty settings", Http2Frame::new(FrameKind::Settings, 0, 0, b"")),
+        ("window updates", Http2Frame::new(FrameKind::WindowUpdate, 0, 0, &[0, 0, 0, 1])),
+        ("frames of no known kind", Http2Frame::new(FrameKind::Other(0x42), 0, 0, &[7; 8])),
     ] {
-        let mut frames = Frames::open(&desk).await;
+        let mut frames = Http2Connection::open(&desk).await;
         // Nothing is read meanwhile: whatever is answered has to wait somewhere.
         let thousand = frame.bytes().repeat(1_000);
         tokio::join!(frames.flood(&thousand, 200, STUCK), others_are_served(&desk, case));
         others_are_served(&desk, case).await;
-        let grown = resident(&desk).saturating_sub(before);
+        let grown = desk.memory_kib("VmRSS").saturating_sub(before);
         assert!(grown < 16 * 1024, "{case}: {grown} KiB");
     }
 }
 
 #[tokio::test]
-async fn frames_that_are_none_end_the_connection() {
+async fn malformed_frames_close_the_connection() {
     let desk = secured().await;
     for (case, frame) in [
-        ("a request on stream 0", Http2Frame::request(0, &Block::get(&desk, "/public/x"))),
-        ("a request on an even stream", Http2Frame::request(2, &Block::get(&desk, "/public/x"))),
+        ("a request on stream 0", Http2Frame::request(0, &HeaderBlock::get(&desk, "/public/x"))),
+        ("a request on an even stream", Http2Frame::request(2, &HeaderBlock::get(&desk, "/public/x"))),
         ("data on a stream that is not open", Http2Frame::last_data(1, b"x")),
-        ("a frame larger than agreed on", Http2Frame::new(Kind::Ping, 0, 0, &[0; 20_000])),
-        ("settings of half a length", Http2Frame::new(Kind::Settings, 0, 0, &[0; 5])),
-        ("a ping of half a length", Http2Frame::new(Kind::Ping, 0, 0, &[0; 4])),
-        ("the end of a block that has not begun", Http2Frame::new(Kind::Continuation, END_HEADERS, 1, b"")),
-        ("a block that cannot be read", Http2Frame::new(Kind::Headers, END_HEADERS | END_STREAM, 1, &[0xff; 40])),
+        ("a frame larger than agreed on", Http2Frame::new(FrameKind::Ping, 0, 0, &[0; 20_000])),
+        ("settings of half a length", Http2Frame::new(FrameKind::Settings, 0, 0, &[0; 5])),
+        ("a ping of half a length", Http2Frame::new(FrameKind::Ping, 0, 0, &[0; 4])),
+        ("the end of a block that has not begun", Http2Frame::new(FrameKind::Continuation, END_HEADERS, 1, b"")),
+        ("a block that cannot be read", Http2Frame::new(FrameKind::Headers, END_HEADERS | END_STREAM, 1, &[0xff; 40])),
     ] {
-        let mut frames = Frames::open(&desk).await;
+        let mut frames = Http2Connection::open(&desk).await;
         frames.send(&frame).await;
-        let verdict = frames.ending().await;
-        assert!(matches!(verdict, Verdict::GoneAway(_) | Verdict::Cut), "{case}: {verdict:?}");
+        let verdict = frames.connection_end().await;
+        assert!(matches!(verdict, PeerReaction::GoAway(_) | PeerReaction::Disconnected), "{case}: {verdict:?}");
     }
-    let mut frames = Frames::silent(&desk).await;
+    let mut frames = Http2Connection::connect_without_preface(&desk).await;
     frames.send_bytes(b"GET /public/x HTTP/1.1\r\nHost: a\r\n\r\n").await;
-    assert!(frames.ends_within(PATIENCE).await, "no preface");
+    assert!(frames.ends_within(TEST_TIMEOUT).await, "no preface");
     others_are_served(&desk, "after all of them").await;
     assert!(desk.upstream.requests().is_empty());
 }
@@ -672,52 +683,54 @@ async fn frames_that_are_none_end_the_connection() {
 // ---- Time.
 
 #[tokio::test]
-async fn an_idle_connection_is_closed() {
+async fn idle_connection_is_closed() {
     let desk = Gateway::setup().tls().toml("[limits]\nidle = \"1s\"").start().await;
-    let (mut unused, mut used) = (Frames::open(&desk).await, desk.anyone().http2().await);
+    let (mut unused, mut used) = (Http2Connection::open(&desk).await, desk.anonymous().http2().await);
     used.get("/public/x").await.expect_status(200);
     let began = Instant::now();
-    used.ended().await;
+    used.wait_for_end().await;
     let took = began.elapsed();
     assert!(took > Duration::from_millis(800) && took < Duration::from_secs(5), "{took:?}");
     assert!(unused.ends_within(Duration::from_secs(5)).await, "one that was never used");
 
-    let mut pinging = Frames::open(&desk).await;
+    let mut pinging = Http2Connection::open(&desk).await;
     let began = Instant::now();
     // A ping is no request.
-    while pinging.flood(&Http2Frame::new(Kind::Ping, 0, 0, &[7; 8]).bytes(), 1, STUCK).await == 1 {
+    while pinging.flood(&Http2Frame::new(FrameKind::Ping, 0, 0, &[7; 8]).bytes(), 1, STUCK).await == 1 {
         assert!(began.elapsed() < Duration::from_secs(8), "kept open by pings");
-        if tokio::time::timeout(Duration::from_millis(50), pinging.ending()).await.is_ok() {
+        if tokio::time::timeout(Duration::from_millis(50), pinging.connection_end()).await.is_ok() {
             break;
         }
     }
 }
 
 #[tokio::test]
-async fn a_stream_under_way_is_not_an_idle_connection() {
+async fn connection_with_an_open_stream_is_not_idle() {
     let desk = Gateway::setup().tls().toml("[limits]\nidle = \"1s\"").start().await;
-    let mut visits = Visits::at(&desk.upstream);
-    let (mut idle, busy) = (desk.anyone().http2().await, desk.anyone().http2().await);
+    let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
+    let (mut idle, busy) = (desk.anonymous().http2().await, desk.anonymous().http2().await);
     let answering = async {
-        let mut visit = visits.next().await;
-        idle.ended().await;
-        visit.end.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone").await;
-        visit
+        let mut upstream_connection = upstream_connections.next().await;
+        idle.wait_for_end().await;
+        upstream_connection.stream.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone").await;
+        upstream_connection
     };
-    let (answer, _visit) = tokio::join!(busy.get("/public/x"), answering);
-    assert_eq!(answer.expect_status(200).text(), "done");
+    let (response, _visit) = tokio::join!(busy.get("/public/x"), answering);
+    assert_eq!(response.expect_status(200).text(), "done");
 }
 
 #[tokio::test]
-async fn a_head_that_does_not_come_is_cut() {
+async fn incomplete_head_is_timed_out() {
     let desk = Gateway::setup().tls().toml("[limits]\nidle = \"1s\"\nhead_deadline = \"500ms\"").start().await;
-    let mut silent = Frames::silent(&desk).await;
-    let mut half_preface = Frames::silent(&desk).await;
+    let mut silent = Http2Connection::connect_without_preface(&desk).await;
+    let mut half_preface = Http2Connection::connect_without_preface(&desk).await;
     half_preface.send_bytes(b"PRI * HTTP/2.0\r\n").await;
-    let mut half_block = Frames::open(&desk).await;
-    half_block.send(&Http2Frame::new(Kind::Headers, END_STREAM, 1, &Block::get(&desk, "/public/x").bytes)).await;
-    let mut half_frame = Frames::open(&desk).await;
-    half_frame.send_bytes(&Http2Frame::request(1, &Block::get(&desk, "/public/x")).bytes()[..20]).await;
+    let mut half_block = Http2Connection::open(&desk).await;
+    half_block
+        .send(&Http2Frame::new(FrameKind::Headers, END_STREAM, 1, &HeaderBlock::get(&desk, "/public/x").bytes))
+        .await;
+    let mut half_frame = Http2Connection::open(&desk).await;
+    half_frame.send_bytes(&Http2Frame::request(1, &HeaderBlock::get(&desk, "/public/x")).bytes()[..20]).await;
     let limit = Duration::from_secs(5);
     for (case, frames) in [
         ("not a word", &mut silent),
@@ -731,23 +744,23 @@ async fn a_head_that_does_not_come_is_cut() {
 }
 
 #[tokio::test]
-async fn a_body_for_an_upstream_that_does_not_come_ends_with_its_patience() {
+async fn stalled_body_for_an_upstream_is_timed_out() {
     let settings = "[upstreams.helpdesk]\nanswer_timeout = \"500ms\"";
     let desk = Gateway::setup().tls().toml(settings).start().await;
-    let mut frames = Frames::open(&desk).await;
-    frames.send(&Http2Frame::head(1, &Block::of(&desk, "POST", "/public/x"))).await;
-    let verdict = within(Duration::from_secs(5), "an answer", frames.verdict(1)).await;
-    assert!(matches!(verdict, Verdict::Answered | Verdict::Reset(_)), "{verdict:?}");
+    let mut frames = Http2Connection::open(&desk).await;
+    frames.send(&Http2Frame::head(1, &HeaderBlock::of(&desk, "POST", "/public/x"))).await;
+    let verdict = within(Duration::from_secs(5), "a response", frames.reaction(1)).await;
+    assert!(matches!(verdict, PeerReaction::Responded | PeerReaction::Reset(_)), "{verdict:?}");
     others_are_served(&desk, "after it").await;
 }
 
 #[tokio::test]
-async fn a_body_for_ourselves_that_does_not_come_is_1408() {
+async fn stalled_body_for_a_gateway_endpoint_is_1408() {
     let desk = Gateway::setup().tls().toml("[limits]\nbody_deadline = \"500ms\"").start().await;
-    let block = Block::of(&desk, "POST", "/api/auth/verify").field("content-type", "application/json");
-    let mut frames = Frames::open(&desk).await;
+    let block = HeaderBlock::of(&desk, "POST", "/api/auth/verify").field("content-type", "application/json");
+    let mut frames = Http2Connection::open(&desk).await;
     frames.send(&Http2Frame::head(1, &block)).await;
-    let verdict = within(Duration::from_secs(5), "an answer", frames.verdict(1)).await;
-    assert!(matches!(verdict, Verdict::Answered | Verdict::Reset(_)), "{verdict:?}");
+    let verdict = within(Duration::from_secs(5), "a response", frames.reaction(1)).await;
+    assert!(matches!(verdict, PeerReaction::Responded | PeerReaction::Reset(_)), "{verdict:?}");
     others_are_served(&desk, "after it").await;
 }

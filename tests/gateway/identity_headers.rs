@@ -48,7 +48,7 @@ fn as_headers<'a>(lines: &'a [(String, &'a str)]) -> Vec<(&'a str, &'a str)> {
 }
 
 /// The identity headers of a request, folded as a careless upstream would.
-fn identity_of(seen: &Recorded) -> BTreeMap<String, Vec<String>> {
+fn identity_of(seen: &RecordedRequest) -> BTreeMap<String, Vec<String>> {
     let mut found = BTreeMap::<String, Vec<String>>::new();
     for (name, value) in &seen.headers {
         let folded = name.to_ascii_lowercase().replace(['_', '.', ' '], "-");
@@ -61,7 +61,7 @@ fn identity_of(seen: &Recorded) -> BTreeMap<String, Vec<String>> {
 
 /// Fails unless these are Alice's own headers, each once.
 #[track_caller]
-fn expect_alice(case: &str, seen: &Recorded, alice: &Client) {
+fn expect_xiaoming(case: &str, seen: &RecordedRequest, xiaoming: &Client) {
     let found = identity_of(seen);
     for (name, values) in &found {
         assert_eq!(values.len(), 1, "{case}: {name} stands {} times", values.len());
@@ -73,22 +73,22 @@ fn expect_alice(case: &str, seen: &Recorded, alice: &Client) {
     assert_eq!(value("roles"), Some("user"), "{case}");
     assert_eq!(value("current-role"), Some("user"), "{case}");
     assert_eq!(value("login-source"), Some("dev"), "{case}");
-    assert_eq!(value("session-id"), Some(jti_of(alice.token()).as_str()), "{case}");
+    assert_eq!(value("session-id"), Some(jti_of(xiaoming.token()).as_str()), "{case}");
     assert!(value("assertion").is_some(), "{case}: no assertion");
     assert!(value("name").is_some() && value("department").is_some(), "{case}: {found:?}");
 }
 
 #[track_caller]
-fn expect_nobody(case: &str, seen: &Recorded) {
+fn expect_nobody(case: &str, seen: &RecordedRequest) {
     let found = identity_of(seen);
     assert!(found.is_empty(), "{case}: {found:?}");
     assert!(!String::from_utf8_lossy(&seen.head).contains(FORGED), "{case}");
 }
 
 /// Opens a socket with these headers and gives what the upstream saw.
-async fn shake(desk: &Gateway, handshake: Handshake, headers: &[(&str, &str)]) -> Recorded {
-    let handshake = headers.iter().fold(handshake, |shake, (name, value)| shake.header(name, value));
-    let mut socket = handshake.open().await.unwrap_or_else(|answer| panic!("{}", answer.describe()));
+async fn handshake(desk: &Gateway, handshake: Handshake, headers: &[(&str, &str)]) -> RecordedRequest {
+    let handshake = headers.iter().fold(handshake, |handshake, (name, value)| handshake.header(name, value));
+    let mut socket = handshake.open().await.unwrap_or_else(|response| panic!("{}", response.describe()));
     socket.echo("hello").await;
     desk.upstream.last_request()
 }
@@ -98,24 +98,24 @@ async fn removed(desk: &Gateway) -> f64 {
 }
 
 #[tokio::test]
-async fn no_spelling_of_a_forged_header_gets_through() {
+async fn forged_identity_headers_are_stripped_in_every_spelling() {
     let desk = Gateway::start().await;
-    let alice = desk.sign_in("u1001").await;
+    let xiaoming = desk.sign_in("u1001").await;
     for (spelling, spell) in SPELLINGS {
         let lines = forged(spell);
         let headers = as_headers(&lines);
         let before = removed(&desk).await;
-        desk.upstream.forget();
+        desk.upstream.clear_requests();
 
-        desk.anyone().send("GET", "/public/x", &headers, b"").await.expect_status(200);
+        desk.anonymous().send("GET", "/public/x", &headers, b"").await.expect_status(200);
         expect_nobody(&format!("{spelling}, public"), &desk.upstream.last_request());
-        alice.send("GET", "/api/desk/x", &headers, b"").await.expect_status(200);
-        expect_alice(&format!("{spelling}, signed in"), &desk.upstream.last_request(), &alice);
-        alice.send("POST", "/api/token-too/x", &headers, b"hello").await.expect_status(200);
-        expect_alice(&format!("{spelling}, token passed on"), &desk.upstream.last_request(), &alice);
-        let seen = shake(&desk, alice.handshake("/ws/employee"), &headers).await;
-        expect_alice(&format!("{spelling}, socket"), &seen, &alice);
-        let seen = shake(&desk, desk.anyone().handshake("/ws/public"), &headers).await;
+        xiaoming.send("GET", "/api/desk/x", &headers, b"").await.expect_status(200);
+        expect_xiaoming(&format!("{spelling}, signed in"), &desk.upstream.last_request(), &xiaoming);
+        xiaoming.send("POST", "/api/token-too/x", &headers, b"hello").await.expect_status(200);
+        expect_xiaoming(&format!("{spelling}, token passed on"), &desk.upstream.last_request(), &xiaoming);
+        let seen = handshake(&desk, xiaoming.handshake("/ws/employee"), &headers).await;
+        expect_xiaoming(&format!("{spelling}, socket"), &seen, &xiaoming);
+        let seen = handshake(&desk, desk.anonymous().handshake("/ws/public"), &headers).await;
         expect_nobody(&format!("{spelling}, public socket"), &seen);
 
         assert_eq!(desk.upstream.requests().len(), 5, "{spelling}");
@@ -125,9 +125,9 @@ async fn no_spelling_of_a_forged_header_gets_through() {
 }
 
 #[tokio::test]
-async fn a_forged_header_that_stands_twice_is_removed_twice() {
+async fn repeated_forged_headers_are_all_stripped() {
     let desk = Gateway::start().await;
-    let alice = desk.sign_in("u1001").await;
+    let xiaoming = desk.sign_in("u1001").await;
     let twice: Vec<(&str, &str)> = [
         ("X-Deskgate-Roles", "forged"),
         ("X-Deskgate-Roles", "forged, admin"),
@@ -137,47 +137,47 @@ async fn a_forged_header_that_stands_twice_is_removed_twice() {
         ("X-Deskgate-Employee-Id", "forged"),
     ]
     .to_vec();
-    desk.anyone().send("GET", "/public/x", &twice, b"").await.expect_status(200);
+    desk.anonymous().send("GET", "/public/x", &twice, b"").await.expect_status(200);
     expect_nobody("public", &desk.upstream.last_request());
-    alice.send("GET", "/api/desk/x", &twice, b"").await.expect_status(200);
-    expect_alice("signed in", &desk.upstream.last_request(), &alice);
-    let seen = shake(&desk, alice.handshake("/ws/employee"), &twice).await;
-    expect_alice("socket", &seen, &alice);
+    xiaoming.send("GET", "/api/desk/x", &twice, b"").await.expect_status(200);
+    expect_xiaoming("signed in", &desk.upstream.last_request(), &xiaoming);
+    let seen = handshake(&desk, xiaoming.handshake("/ws/employee"), &twice).await;
+    expect_xiaoming("socket", &seen, &xiaoming);
 }
 
 #[tokio::test]
-async fn a_name_with_a_space_in_it_is_no_header() {
+async fn header_names_with_spaces_are_refused() {
     let desk = Gateway::start().await;
     for line in ["X-Deskgate-Roles : forged", "X-Deskgate-Roles\t: forged", " X-Deskgate-Roles: forged"] {
         let bytes = format!("GET /public/x HTTP/1.1\r\nHost: {}\r\n{line}\r\n\r\n", desk.address());
-        if let Some(answer) = desk.raw(bytes.as_bytes()).await {
-            answer.expect_code(1400);
+        if let Some(response) = desk.send_raw(bytes.as_bytes()).await {
+            response.expect_code(1400);
         }
     }
     assert!(desk.upstream.requests().is_empty());
 }
 
 #[tokio::test]
-async fn forged_headers_decide_nothing() {
+async fn forged_identity_headers_do_not_affect_decisions() {
     let desk = Gateway::start().await;
-    let alice = desk.sign_in("u1001").await;
+    let xiaoming = desk.sign_in("u1001").await;
     let lines: Vec<(&str, &str)> = vec![
         ("X-Deskgate-Employee-Id", "m5001"),
         ("X-Deskgate-Roles", "admin"),
         ("X-Deskgate-Current-Role", "admin"),
         ("X_Deskgate_Current_Role", "admin"),
     ];
-    desk.anyone().send("GET", "/api/desk/x", &lines, b"").await.expect_bare_challenge();
-    alice.send("GET", "/api/admin-desk/x", &lines, b"").await.expect_code(1003);
-    let me = alice.send("GET", "/api/auth/me", &lines, b"").await.expect_code(0).data();
+    desk.anonymous().send("GET", "/api/desk/x", &lines, b"").await.expect_bare_challenge();
+    xiaoming.send("GET", "/api/admin-desk/x", &lines, b"").await.expect_code(1003);
+    let me = xiaoming.send("GET", "/api/auth/me", &lines, b"").await.expect_code(0).data();
     assert_eq!((&me["employee_id"], &me["current_role"]), (&json!("u1001"), &json!("user")));
     assert!(desk.upstream.requests().is_empty());
 }
 
 #[tokio::test]
-async fn the_client_cannot_nominate_our_headers_away() {
+async fn connection_header_cannot_remove_identity_headers() {
     let desk = Gateway::start().await;
-    let alice = desk.sign_in("u1001").await;
+    let xiaoming = desk.sign_in("u1001").await;
     let mut nominations: Vec<String> = NAMES.iter().map(|name| format!("close, X-Deskgate-{name}")).collect();
     nominations.push(
         NAMES[..5].iter().map(|name| format!("x-deskgate-{name}").to_ascii_lowercase()).collect::<Vec<_>>().join(", "),
@@ -185,16 +185,16 @@ async fn the_client_cannot_nominate_our_headers_away() {
     nominations.push(NAMES[5..].iter().map(|name| format!("X-DESKGATE-{name}")).collect::<Vec<_>>().join(","));
     nominations.push("X_Deskgate_Employee_Id, keep-alive".to_owned());
     for nomination in &nominations {
-        desk.upstream.forget();
-        alice.send("GET", "/api/desk/x", &[("Connection", nomination)], b"").await.expect_status(200);
-        expect_alice(nomination, &desk.upstream.only_request(), &alice);
+        desk.upstream.clear_requests();
+        xiaoming.send("GET", "/api/desk/x", &[("Connection", nomination)], b"").await.expect_status(200);
+        expect_xiaoming(nomination, &desk.upstream.only_request(), &xiaoming);
     }
     let upgrade = format!("Upgrade, {}", nominations[NAMES.len()]);
-    let handshake = alice.handshake("/ws/employee").bytes();
+    let handshake = xiaoming.handshake("/ws/employee").bytes();
     let text = String::from_utf8_lossy(&handshake).replace("Connection: Upgrade", &format!("Connection: {upgrade}"));
-    desk.upstream.forget();
-    desk.raw(text.as_bytes()).await.expect("an answer").expect_status(101);
-    expect_alice("socket", &desk.upstream.only_request(), &alice);
+    desk.upstream.clear_requests();
+    desk.send_raw(text.as_bytes()).await.expect("a response").expect_status(101);
+    expect_xiaoming("socket", &desk.upstream.only_request(), &xiaoming);
 
     // The other headers that we set may not be taken away either; to refuse the request is as good.
     for name in [
@@ -206,25 +206,25 @@ async fn the_client_cannot_nominate_our_headers_away() {
         "Authorization",
         "Host",
     ] {
-        desk.upstream.forget();
-        let answer = alice.send("GET", "/api/desk/x", &[("Connection", &format!("close, {name}"))], b"").await;
-        match answer.status {
+        desk.upstream.clear_requests();
+        let response = xiaoming.send("GET", "/api/desk/x", &[("Connection", &format!("close, {name}"))], b"").await;
+        match response.status {
             200 => {
                 let seen = desk.upstream.only_request();
-                expect_alice(name, &seen, &alice);
+                expect_xiaoming(name, &seen, &xiaoming);
                 for ours in ["x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-request-id", "traceparent"]
                 {
                     assert!(seen.header(ours).is_some(), "{ours} is gone after `Connection: {name}`");
                 }
             }
             400 => assert!(desk.upstream.requests().is_empty(), "{name}"),
-            _ => panic!("{name}: {}", answer.describe()),
+            _ => panic!("{name}: {}", response.describe()),
         }
     }
 }
 
 #[tokio::test]
-async fn what_the_client_nominates_stays_here() {
+async fn headers_named_by_connection_are_not_forwarded() {
     let desk = Gateway::start().await;
     let headers = [
         ("Connection", "keep-alive, X-Hop"),
@@ -234,7 +234,7 @@ async fn what_the_client_nominates_stays_here() {
         ("TE", "trailers"),
         ("X-End", "kept"),
     ];
-    desk.anyone().send("GET", "/public/x", &headers, b"").await.expect_status(200);
+    desk.anonymous().send("GET", "/public/x", &headers, b"").await.expect_status(200);
     let seen = desk.upstream.last_request();
     assert_eq!((seen.header("x-hop"), seen.header("x-end")), (None, Some("kept")));
     for name in ["keep-alive", "proxy-connection"] {
@@ -243,37 +243,37 @@ async fn what_the_client_nominates_stays_here() {
 }
 
 #[tokio::test]
-async fn trailers_cannot_carry_them() {
+async fn identity_headers_in_trailers_are_dropped() {
     let desk = Gateway::start().await;
-    let alice = desk.sign_in("u1001").await;
+    let xiaoming = desk.sign_in("u1001").await;
     for (case, target) in [("public", "/public/x"), ("signed in", "/api/desk/x")] {
         let bytes = format!(
             "POST {target} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nTransfer-Encoding: chunked\r\n\
              Trailer: X-Deskgate-Roles\r\n\r\n5\r\nhello\r\n0\r\nX-Deskgate-Roles: {FORGED}\r\nX_Deskgate_Name: {FORGED}\r\n\r\n",
             desk.address(),
-            alice.token()
+            xiaoming.token()
         );
-        desk.upstream.forget();
-        if let Some(answer) = desk.raw(bytes.as_bytes()).await {
-            assert!(matches!(answer.status, 200 | 400), "{case}: {}", answer.describe());
+        desk.upstream.clear_requests();
+        if let Some(response) = desk.send_raw(bytes.as_bytes()).await {
+            assert!(matches!(response.status, 200 | 400), "{case}: {}", response.describe());
         }
     }
-    desk.anyone().get("/public/last").await.expect_status(200);
+    desk.anonymous().get("/public/last").await.expect_status(200);
     let everything = String::from_utf8_lossy(&desk.upstream.all_bytes()).into_owned();
     assert!(!everything.contains(FORGED), "{everything}");
 }
 
 #[tokio::test]
-async fn a_public_route_gets_no_identity_from_nobody() {
+async fn public_route_without_token_gets_no_identity() {
     let desk = Gateway::start().await;
-    desk.anyone().get("/public/x").await.expect_status(200);
+    desk.anonymous().get("/public/x").await.expect_status(200);
     expect_nobody("no token", &desk.upstream.last_request());
-    let _socket = desk.anyone().websocket("/ws/public").await;
+    let _socket = desk.anonymous().websocket("/ws/public").await;
     expect_nobody("no token, socket", &desk.upstream.last_request());
 }
 
 #[tokio::test]
-async fn the_headers_say_who_is_calling() {
+async fn identity_headers_describe_the_caller() {
     let desk = Gateway::start().await;
     for id in ["u1001", "a2001", "s3001", "c4001", "m5001"] {
         let person = desk.sign_in(id).await;
@@ -331,20 +331,20 @@ fn decoded(value: &str) -> String {
 }
 
 #[tokio::test]
-async fn any_name_is_one_header_line() {
+async fn display_names_are_encoded_in_one_header_line() {
     let mut desk = Gateway::start().await;
     desk.sign_in("u1001").await;
     let name = "A\r\nX-Deskgate-Roles: admin\r\n\r\n\u{202e}\u{0}\t%41,\"\u{6797}\u{ff21}\u{1f600} ";
     desk.terminate().await;
     rename(&desk, "u1001", name).await;
     desk.restart().await;
-    let alice = desk.sign_in("u1001").await;
-    desk.upstream.forget();
-    alice.get("/api/desk/x").await.expect_status(200);
+    let xiaoming = desk.sign_in("u1001").await;
+    desk.upstream.clear_requests();
+    xiaoming.get("/api/desk/x").await.expect_status(200);
     let plain = desk.upstream.only_request();
-    let _socket = alice.websocket("/ws/employee").await;
+    let _socket = xiaoming.websocket("/ws/employee").await;
     for seen in [plain, desk.upstream.last_request()] {
-        expect_alice("a name with line breaks", &seen, &alice);
+        expect_xiaoming("a name with line breaks", &seen, &xiaoming);
         let value = seen.header("x-deskgate-name").expect("a name");
         assert_eq!(decoded(value), name);
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::support::*;
 
 async fn keys(desk: &Gateway) -> Vec<Value> {
-    let listed = desk.command(&["key", "list", "--json"]).await.success();
+    let listed = desk.command(&["key", "list", "--json"]).await.expect_success();
     serde_json::from_str::<Value>(&listed).expect("JSON").as_array().expect("a list").clone()
 }
 
@@ -15,7 +15,7 @@ fn in_state(keys: &[Value], state: &str) -> Vec<String> {
 }
 
 async fn published(desk: &Gateway) -> Vec<String> {
-    let set = desk.anyone().get("/.well-known/jwks.json").await.expect_status(200).json();
+    let set = desk.anonymous().get("/.well-known/jwks.json").await.expect_status(200).json();
     let keys = set["keys"].as_array().expect("keys").clone();
     keys.iter().map(|key| key["kid"].as_str().expect("a kid").to_owned()).collect()
 }
@@ -25,110 +25,110 @@ fn kid(token: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_new_key_is_published_before_it_signs() {
+async fn new_key_is_published_before_it_signs() {
     let desk = Gateway::start().await;
-    let alice = desk.sign_in("u1001").await;
-    desk.command(&["key", "rotate"]).await.success();
+    let xiaoming = desk.sign_in("u1001").await;
+    desk.command(&["key", "rotate"]).await.expect_success();
     let listed = keys(&desk).await;
     let (waiting, signing) = (in_state(&listed, "waiting"), in_state(&listed, "signing"));
-    assert_eq!((waiting.len(), &signing), (1, &vec![kid(alice.token())]), "{listed:?}");
+    assert_eq!((waiting.len(), &signing), (1, &vec![kid(xiaoming.token())]), "{listed:?}");
     assert!(published(&desk).await.contains(&waiting[0]), "whoever checks our signatures has it in time");
     assert_eq!(kid(desk.sign_in("a2001").await.token()), signing[0], "its turn is still to come");
     let again = desk.command(&["key", "rotate"]).await;
-    assert_eq!(again.status.code(), Some(4), "one is on its way already: {}", again.said());
-    assert!(again.said().contains(&waiting[0]), "{}", again.said());
+    assert_eq!(again.status.code(), Some(4), "one is on its way already: {}", again.output_text());
+    assert!(again.output_text().contains(&waiting[0]), "{}", again.output_text());
 }
 
 #[tokio::test]
-async fn a_rotation_signs_nobody_out() {
+async fn key_rotation_keeps_sessions() {
     let desk = Gateway::setup().set("token.key_lead", "1s").start().await;
-    let alice = desk.sign_in("u1001").await;
-    let mut socket = alice.websocket("/ws/employee").await;
-    desk.command(&["key", "rotate"]).await.success();
+    let xiaoming = desk.sign_in("u1001").await;
+    let mut socket = xiaoming.websocket("/ws/employee").await;
+    desk.command(&["key", "rotate"]).await.expect_success();
     let fresh = eventually("the new key's turn", || async {
-        let anton = desk.sign_in("a2001").await;
-        (kid(anton.token()) != kid(alice.token())).then_some(anton)
+        let alice = desk.sign_in("a2001").await;
+        (kid(alice.token()) != kid(xiaoming.token())).then_some(alice)
     })
     .await;
-    for person in [&alice, &fresh] {
+    for person in [&xiaoming, &fresh] {
         person.get("/api/auth/me").await.expect_code(0);
         person.get("/api/desk/x").await.expect_status(200);
     }
     socket.echo("still here").await;
     let listed = keys(&desk).await;
-    assert_eq!(in_state(&listed, "believed"), [kid(alice.token())], "{listed:?}");
+    assert_eq!(in_state(&listed, "believed"), [kid(xiaoming.token())], "{listed:?}");
     assert_eq!(in_state(&listed, "signing"), [kid(fresh.token())], "{listed:?}");
     assert_eq!(published(&desk).await.len(), 2);
 }
 
 #[tokio::test]
-async fn a_restart_keeps_the_turns() {
+async fn key_validity_survives_a_restart() {
     let mut desk = Gateway::start().await;
-    let alice = desk.sign_in("u1001").await;
-    desk.command(&["key", "rotate", "--now"]).await.success();
+    let xiaoming = desk.sign_in("u1001").await;
+    desk.command(&["key", "rotate", "--now"]).await.expect_success();
     desk.restart().await;
-    alice.get("/api/auth/me").await.expect_code(0);
-    let anton = desk.sign_in("a2001").await;
-    assert_ne!(kid(anton.token()), kid(alice.token()));
+    xiaoming.get("/api/auth/me").await.expect_code(0);
+    let alice = desk.sign_in("a2001").await;
+    assert_ne!(kid(alice.token()), kid(xiaoming.token()));
 }
 
 #[tokio::test]
-async fn a_retired_keys_tokens_end_at_its_grace() {
+async fn tokens_of_a_retired_key_end_after_its_grace() {
     let desk = Gateway::setup().set("token.key_grace", "4s").start().await;
-    let alice = desk.sign_in("u1001").await;
-    alice.get("/api/desk/x").await.expect_status(200);
-    let mut socket = alice.websocket("/ws/employee").await;
+    let xiaoming = desk.sign_in("u1001").await;
+    xiaoming.get("/api/desk/x").await.expect_status(200);
+    let mut socket = xiaoming.websocket("/ws/employee").await;
     socket.echo("hello").await;
 
-    let said = desk.command(&["key", "rotate", "--now", "--json"]).await.success();
+    let said = desk.command(&["key", "rotate", "--now", "--json"]).await.expect_success();
     let said: Value = serde_json::from_str(&said).expect("JSON");
     assert_eq!(said["sessions"], 1, "whom it shortens is said: {said}");
-    let anton = desk.sign_in("a2001").await;
-    let verified = desk.anyone().post_json("/api/auth/verify", &json!({ "token": alice.token() })).await;
+    let alice = desk.sign_in("a2001").await;
+    let verified = desk.anonymous().post_json("/api/auth/verify", &json!({ "token": xiaoming.token() })).await;
     let left = verified.expect_code(0).data()["expires_in"].as_u64().expect("seconds");
     assert!(left <= 4, "the session's end is told truly: {left}");
 
-    assert_eq!(socket.closed_within(Duration::from_secs(10)).await, Some(4401), "sockets end with the token");
-    alice.get("/api/auth/me").await.expect_invalid_token();
-    alice.get("/api/desk/x").await.expect_invalid_token();
-    anton.get("/api/auth/me").await.expect_code(0);
-    assert!(published(&desk).await.contains(&kid(alice.token())), "what it asserted a moment ago is still checked");
+    assert_eq!(socket.close_code_within(Duration::from_secs(10)).await, Some(4401), "sockets end with the token");
+    xiaoming.get("/api/auth/me").await.expect_invalid_token();
+    xiaoming.get("/api/desk/x").await.expect_invalid_token();
+    alice.get("/api/auth/me").await.expect_code(0);
+    assert!(published(&desk).await.contains(&kid(xiaoming.token())), "what it asserted a moment ago is still checked");
     let listed = keys(&desk).await;
-    assert_eq!(in_state(&listed, "over"), [kid(alice.token())], "{listed:?}");
+    assert_eq!(in_state(&listed, "over"), [kid(xiaoming.token())], "{listed:?}");
 }
 
 #[tokio::test]
-async fn a_removed_keys_sessions_and_sockets_end_at_once() {
+async fn removed_key_ends_its_sessions_and_websockets() {
     let desk = Gateway::start().await;
-    let alice = desk.sign_in("u1001").await;
-    let stolen = kid(alice.token());
-    alice.get("/api/desk/x").await.expect_status(200);
-    let mut socket = alice.websocket("/ws/employee").await;
+    let xiaoming = desk.sign_in("u1001").await;
+    let stolen = kid(xiaoming.token());
+    xiaoming.get("/api/desk/x").await.expect_status(200);
+    let mut socket = xiaoming.websocket("/ws/employee").await;
     socket.echo("hello").await;
 
     let refused = desk.command(&["key", "remove", &stolen, "--yes"]).await;
-    assert_eq!(refused.status.code(), Some(4), "the one that signs stays: {}", refused.said());
-    desk.command(&["key", "rotate", "--now"]).await.success();
-    let anton = desk.sign_in("a2001").await;
+    assert_eq!(refused.status.code(), Some(4), "the one that signs stays: {}", refused.output_text());
+    desk.command(&["key", "rotate", "--now"]).await.expect_success();
+    let alice = desk.sign_in("a2001").await;
     let unsure = desk.command(&["key", "remove", &stolen]).await;
-    assert_eq!(unsure.status.code(), Some(5), "it asks first: {}", unsure.said());
-    alice.get("/api/auth/me").await.expect_code(0);
+    assert_eq!(unsure.status.code(), Some(5), "it asks first: {}", unsure.output_text());
+    xiaoming.get("/api/auth/me").await.expect_code(0);
 
-    desk.command(&["key", "remove", &stolen, "--yes"]).await.success();
-    assert_eq!(socket.closed_within(Duration::from_secs(1)).await, Some(4401));
-    alice.get("/api/auth/me").await.expect_invalid_token();
-    anton.get("/api/auth/me").await.expect_code(0);
-    assert_eq!(published(&desk).await, [kid(anton.token())]);
+    desk.command(&["key", "remove", &stolen, "--yes"]).await.expect_success();
+    assert_eq!(socket.close_code_within(Duration::from_secs(1)).await, Some(4401));
+    xiaoming.get("/api/auth/me").await.expect_invalid_token();
+    alice.get("/api/auth/me").await.expect_code(0);
+    assert_eq!(published(&desk).await, [kid(alice.token())]);
     assert_eq!(desk.metric("deskgate_sessions_ended_total", &["cause=\"key_removed\""]).await, 1.0);
     let gone = desk.command(&["key", "remove", &stolen, "--yes"]).await;
-    assert_eq!(gone.status.code(), Some(3), "{}", gone.said());
+    assert_eq!(gone.status.code(), Some(3), "{}", gone.output_text());
 }
 
 #[tokio::test]
-async fn sessions_from_before_keys_were_known_end_with_a_removed_key() {
+async fn sessions_without_a_key_id_end_with_a_removed_key() {
     let mut desk = Gateway::start().await;
-    let alice = desk.sign_in("u1001").await;
-    let old = kid(alice.token());
+    let xiaoming = desk.sign_in("u1001").await;
+    let old = kid(xiaoming.token());
     desk.terminate().await;
     let url = format!("sqlite:{}", desk.data_dir().join("state.db").display());
     let mut database = <sqlx::SqliteConnection as sqlx::Connection>::connect(&url).await.expect("the store");
@@ -136,34 +136,34 @@ async fn sessions_from_before_keys_were_known_end_with_a_removed_key() {
     strip.execute(&mut database).await.expect("as an older version wrote it");
     drop(database);
     desk.restart().await;
-    alice.get("/api/auth/me").await.expect_code(0);
-    desk.command(&["key", "rotate", "--now"]).await.success();
-    alice.get("/api/auth/me").await.expect_code(0);
-    desk.command(&["key", "remove", &old, "--yes"]).await.success();
-    alice.get("/api/auth/me").await.expect_invalid_token();
+    xiaoming.get("/api/auth/me").await.expect_code(0);
+    desk.command(&["key", "rotate", "--now"]).await.expect_success();
+    xiaoming.get("/api/auth/me").await.expect_code(0);
+    desk.command(&["key", "remove", &old, "--yes"]).await.expect_success();
+    xiaoming.get("/api/auth/me").await.expect_invalid_token();
 }
 
 #[tokio::test]
-async fn keys_are_rotated_while_no_gateway_runs() {
+async fn keys_rotate_without_a_running_gateway() {
     let mut desk = Gateway::start().await;
-    let (alice, old) = {
-        let alice = desk.sign_in("u1001").await;
-        let old = kid(alice.token());
-        (alice, old)
+    let (xiaoming, old) = {
+        let xiaoming = desk.sign_in("u1001").await;
+        let old = kid(xiaoming.token());
+        (xiaoming, old)
     };
     desk.terminate().await;
-    desk.command(&["key", "rotate", "--now"]).await.success();
-    desk.command(&["key", "remove", &old, "--yes"]).await.success();
+    desk.command(&["key", "rotate", "--now"]).await.expect_success();
+    desk.command(&["key", "remove", &old, "--yes"]).await.expect_success();
     desk.restart().await;
-    alice.get("/api/auth/me").await.expect_invalid_token();
-    let anton = desk.sign_in("a2001").await;
-    assert_ne!(kid(anton.token()), old);
+    xiaoming.get("/api/auth/me").await.expect_invalid_token();
+    let alice = desk.sign_in("a2001").await;
+    assert_ne!(kid(alice.token()), old);
 }
 
 #[tokio::test]
-async fn a_key_file_that_is_put_there_works_after_sighup() {
+async fn added_key_file_is_loaded_on_sighup() {
     let desk = Gateway::setup().set("token.algorithm", "ES256").start().await;
-    let alice = desk.sign_in("u1001").await;
+    let xiaoming = desk.sign_in("u1001").await;
     let elsewhere = Gateway::start().await;
     let theirs = kid(elsewhere.sign_in("u1001").await.token());
     let file = format!("{theirs}.pem");
@@ -172,33 +172,33 @@ async fn a_key_file_that_is_put_there_works_after_sighup() {
         .expect("a key file");
     desk.signal("HUP");
     eventually("the new key", || async { published(&desk).await.contains(&theirs).then_some(()) }).await;
-    alice.get("/api/auth/me").await.expect_code(0);
+    xiaoming.get("/api/auth/me").await.expect_code(0);
 }
 
 #[tokio::test]
-async fn a_damaged_key_file_changes_nothing() {
+async fn damaged_key_file_keeps_the_current_keys() {
     let desk = Gateway::start().await;
-    let alice = desk.sign_in("u1001").await;
+    let xiaoming = desk.sign_in("u1001").await;
     let keys = desk.data_dir().join("keys");
     std::fs::write(keys.join("eddsa-1800000000-x.pem"), "-----BEGIN PRIVATE KEY-----").expect("a file");
     desk.signal("HUP");
-    desk.logged(&["eddsa-1800000000-x.pem"]).await;
+    desk.wait_for_log(&["eddsa-1800000000-x.pem"]).await;
     assert_eq!(desk.metric("deskgate_config_reload_success", &[]).await, 0.0);
     let files = || std::fs::read_dir(&keys).expect("a folder").count();
     let before = files();
     let refused = desk.command(&["key", "rotate", "--now"]).await;
-    assert_eq!(refused.status.code(), Some(1), "{}", refused.said());
+    assert_eq!(refused.status.code(), Some(1), "{}", refused.output_text());
     assert_eq!(files(), before, "nothing is left behind");
-    alice.get("/api/auth/me").await.expect_code(0);
-    assert_eq!(published(&desk).await, [kid(alice.token())]);
+    xiaoming.get("/api/auth/me").await.expect_code(0);
+    assert_eq!(published(&desk).await, [kid(xiaoming.token())]);
 }
 
 #[tokio::test]
-async fn a_token_of_one_key_is_no_good_for_a_session_of_another() {
+async fn token_must_be_signed_by_its_sessions_key() {
     let desk = Gateway::start().await;
     let before = desk.sign_in("u1001").await;
     let stolen = Signer::of_gateway(&desk, before.token());
-    desk.command(&["key", "rotate", "--now"]).await.success();
+    desk.command(&["key", "rotate", "--now"]).await.expect_success();
     let after = eventually("the new key's turn", || async {
         let after = desk.sign_in("u1001").await;
         (kid(after.token()) != kid(before.token())).then_some(after)
@@ -206,8 +206,8 @@ async fn a_token_of_one_key_is_no_good_for_a_session_of_another() {
     .await;
     let part = |token: &str, number| token.split('.').nth(number).expect("a part").to_owned();
     let message = format!("{}.{}", part(before.token(), 0), part(after.token(), 1));
-    let forged = format!("{message}.{}", segment(stolen.sign(message.as_bytes())));
-    desk.bearing(&forged).get("/api/auth/me").await.expect_invalid_token();
+    let forged = format!("{message}.{}", base64url(stolen.sign(message.as_bytes())));
+    desk.with_token(&forged).get("/api/auth/me").await.expect_invalid_token();
     after.get("/api/auth/me").await.expect_code(0);
     before.get("/api/auth/me").await.expect_code(0);
 }

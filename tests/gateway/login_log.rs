@@ -35,7 +35,7 @@ fn expect(entry: &LoginEntry, who: &str, how: [&str; 3], end: &str) {
 }
 
 #[tokio::test]
-async fn every_sign_in_by_redirect_is_put_down() {
+async fn login_log_records_oauth2_sign_ins() {
     let desk = Gateway::start().await;
     let page = desk.client_url("itagent");
     let how = ["oauth2", "itagent", "itagent"];
@@ -50,7 +50,7 @@ async fn every_sign_in_by_redirect_is_put_down() {
     }
     let phone = desk.phone("u1001");
     let callback = phone.authorize(&phone.authorize_url(&page).await).await;
-    desk.anyone().get(&callback).await;
+    desk.anonymous().get(&callback).await;
     expect(&last(&desk).await, "", ["oauth2", "", ""], "invalid_flow");
 
     let query = callback.split_once("code=").expect("a code").0;
@@ -59,7 +59,7 @@ async fn every_sign_in_by_redirect_is_put_down() {
 }
 
 #[tokio::test]
-async fn the_same_callback_twice_is_one_line() {
+async fn login_log_records_a_repeated_callback_once() {
     let desk = Gateway::start().await;
     let phone = desk.phone("u1001");
     let callback = phone.authorize(&phone.authorize_url(&desk.client_url("h5")).await).await;
@@ -70,11 +70,11 @@ async fn the_same_callback_twice_is_one_line() {
 }
 
 #[tokio::test]
-async fn every_sign_in_by_qr_code_is_put_down() {
+async fn login_log_records_qrcode_sign_ins() {
     let desk = Gateway::start().await;
     let how = ["qrcode", "qrcode", "itadmin"];
     let ask = async || {
-        let browser = desk.anyone().with_header("X-Forwarded-For", "203.0.113.9");
+        let browser = desk.anonymous().with_header("X-Forwarded-For", "203.0.113.9");
         let data = browser.get("/api/auth/qrcode?client=itadmin").await.expect_code(0).data();
         let text = |name: &str| data[name].as_str().expect("text").to_owned();
         (browser, text("ticket"), text("qrcode_url"))
@@ -101,10 +101,10 @@ async fn every_sign_in_by_qr_code_is_put_down() {
 }
 
 #[tokio::test]
-async fn every_binding_is_put_down() {
+async fn login_log_records_bindings() {
     let desk = Gateway::start().await;
     let how = ["bind", "h5", "h5"];
-    desk.anyone().post_json("/api/auth/bind", &json!({ "employee_id": "u1001" })).await.expect_code(1003);
+    desk.anonymous().post_json("/api/auth/bind", &json!({ "employee_id": "u1001" })).await.expect_code(1003);
     expect(&last(&desk).await, "u1001", how, "no_proof");
 
     let partner = desk.phone("wwpartner/p7001");
@@ -121,9 +121,10 @@ async fn every_binding_is_put_down() {
 }
 
 #[tokio::test]
-async fn a_line_has_address_and_user_agent_and_the_employee_keeps_the_address() {
+async fn login_log_has_address_and_user_agent() {
     let desk = Gateway::start().await;
-    let browser = desk.anyone().with_header("X-Forwarded-For", "203.0.113.7").with_header("User-Agent", "a\tbrowser");
+    let browser =
+        desk.anonymous().with_header("X-Forwarded-For", "203.0.113.7").with_header("User-Agent", "a\tbrowser");
     browser.post_json("/api/dev/login", &json!({ "employee_id": "u1001" })).await.expect_code(0);
     let entry = last(&desk).await;
     expect(&entry, "u1001", ["dev", "dev", ""], "success");
@@ -134,12 +135,12 @@ async fn a_line_has_address_and_user_agent_and_the_employee_keeps_the_address() 
 }
 
 #[tokio::test]
-async fn every_attempt_is_an_audit_line_and_a_count() {
+async fn every_sign_in_attempt_is_audited_and_counted() {
     let desk = Gateway::start().await;
     desk.phone("u1001").oauth2(&desk.client_url("h5")).await.expect_status(302);
     desk.phone("x8001").oauth2(&desk.client_url("h5")).await.expect_status(302);
-    desk.logged(&["deskgate::audit", "signed in", "u1001"]).await;
-    desk.logged(&["deskgate::audit", "sign-in refused: disabled", "x8001", "127.0.0.1"]).await;
+    desk.wait_for_log(&["deskgate::audit", "signed in", "u1001"]).await;
+    desk.wait_for_log(&["deskgate::audit", "sign-in refused: disabled", "x8001", "127.0.0.1"]).await;
     for result in ["result=\"success\"", "result=\"refused\""] {
         let labels = ["method=\"oauth2\"", "client=\"h5\"", result];
         assert_eq!(desk.metric("deskgate_signin_total", &labels).await, 1.0, "{result}");
@@ -147,24 +148,24 @@ async fn every_attempt_is_an_audit_line_and_a_count() {
 }
 
 #[tokio::test]
-async fn no_success_without_its_record() {
+async fn sign_in_fails_if_the_login_log_write_fails() {
     let desk = Gateway::start().await;
     let file = desk.data_dir().join("directory.db");
     let url = format!("sqlite:{}", file.display());
     let mut database = <sqlx::SqliteConnection as sqlx::Connection>::connect(&url).await.expect("the directory");
     sqlx::raw_sql("DROP TABLE login_log").execute(&mut database).await.expect("a broken log");
 
-    let answer = desk.phone("u1001").oauth2(&desk.client_url("h5")).await.expect_status(302);
-    assert!(!answer.location().contains("token="), "{}", answer.location());
-    assert_eq!(fragment_of(&answer.location(), "error_code").as_deref(), Some("1503"));
-    desk.anyone().post_json("/api/dev/login", &json!({ "employee_id": "u1001" })).await.expect_code(1503);
+    let response = desk.phone("u1001").oauth2(&desk.client_url("h5")).await.expect_status(302);
+    assert!(!response.location().contains("token="), "{}", response.location());
+    assert_eq!(fragment_parameter(&response.location(), "error_code").as_deref(), Some("1503"));
+    desk.anonymous().post_json("/api/dev/login", &json!({ "employee_id": "u1001" })).await.expect_code(1503);
 }
 
 #[tokio::test]
-async fn who_names_nobody_cannot_fill_the_log() {
+async fn anonymous_failures_cannot_fill_the_login_log() {
     let desk = Gateway::start().await;
     for _ in 0..200 {
-        desk.anyone().get("/api/auth/oauth2/callback").await;
+        desk.anonymous().get("/api/auth/oauth2/callback").await;
     }
     // A minute may have gone by in between.
     let kept = lines(&desk).await;
@@ -174,11 +175,11 @@ async fn who_names_nobody_cannot_fill_the_log() {
 }
 
 #[tokio::test]
-async fn who_only_claims_to_be_somebody_cannot_fill_the_log() {
+async fn unverified_names_cannot_fill_the_login_log() {
     let desk = Gateway::start().await;
     for number in 0..200 {
         // Every address has its rate, and every name its lock.
-        let from = desk.anyone().with_header("X-Forwarded-For", &format!("198.51.100.{number}"));
+        let from = desk.anonymous().with_header("X-Forwarded-For", &format!("198.51.100.{number}"));
         from.post_json("/api/auth/bind", &json!({ "employee_id": format!("z{number}") })).await.expect_code(1003);
     }
     // A minute may have gone by in between.
@@ -186,23 +187,23 @@ async fn who_only_claims_to_be_somebody_cannot_fill_the_log() {
     assert!((1..=120).contains(&kept), "{kept}");
     let refused = ["method=\"bind\"", "result=\"refused\""];
     assert_eq!(desk.metric("deskgate_signin_total", &refused).await, 200.0, "all are counted");
-    desk.logged(&["deskgate::audit", "sign-in refused", "\"z199\""]).await;
+    desk.wait_for_log(&["deskgate::audit", "sign-in refused", "\"z199\""]).await;
     // What was proved is put down all the same.
     desk.phone("x8001").oauth2(&desk.client_url("h5")).await.expect_status(302);
     expect(&last(&desk).await, "x8001", ["oauth2", "h5", "h5"], "disabled");
 }
 
 #[tokio::test]
-async fn the_log_is_full_for_known_and_unknown_names_alike() {
+async fn login_log_cap_is_the_same_for_known_and_unknown_names() {
     let desk = Gateway::setup().set("agents.conceal", "true").start().await;
     let wrong = async |name: &str, address: &str| {
-        let from = desk.anyone().with_header("X-Forwarded-For", address);
+        let from = desk.anonymous().with_header("X-Forwarded-For", address);
         from.post_json("/api/agents/login", &json!({ "employee_id": name, "password": "not it" })).await
     };
     // Sixty tries that cost no password each.
     let fill = async |round: u32| {
         for number in 0..60 {
-            let from = desk.anyone().with_header("X-Forwarded-For", &format!("198.51.{round}.{number}"));
+            let from = desk.anonymous().with_header("X-Forwarded-For", &format!("198.51.{round}.{number}"));
             from.post_json("/api/auth/bind", &json!({ "employee_id": "u1001" })).await.expect_code(1003);
         }
     };
@@ -224,5 +225,5 @@ async fn the_log_is_full_for_known_and_unknown_names_alike() {
             break;
         }
     }
-    desk.logged(&["deskgate::audit", "sign-in refused", "m5001"]).await;
+    desk.wait_for_log(&["deskgate::audit", "sign-in refused", "m5001"]).await;
 }

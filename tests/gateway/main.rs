@@ -1,4 +1,4 @@
-//! The promises of the contract, each kept or broken by the real program: a file per endpoint and per promise.
+//! Integration tests against the real binary: a file per endpoint and per promise of the contract.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 // Tests compare with the real clock and damage databases on purpose.
 #![allow(clippy::disallowed_methods)]
@@ -50,6 +50,10 @@ mod operate;
 
 mod people;
 
+mod people_devices;
+
+mod people_recovery;
+
 mod keys;
 
 mod envelope;
@@ -58,13 +62,27 @@ mod description;
 
 mod tokens;
 
+mod token_claims;
+
+mod token_sources;
+
 mod crash;
 
 mod secrets;
 
 mod proxy_http;
 
-mod proxy_websocket;
+mod proxy_connections;
+
+mod proxy_headers;
+
+mod websocket_tokens;
+
+mod websocket_handshake;
+
+mod websocket_relay;
+
+mod websocket_revocation;
 
 mod identity_headers;
 

@@ -3,7 +3,7 @@
 use crate::support::*;
 
 #[tokio::test]
-async fn everyone_sees_themselves() {
+async fn me_returns_the_callers_identity() {
     let desk = Gateway::start().await;
     for (employee, roles, current) in [
         ("u1001", json!(["user"]), "user"),
@@ -29,14 +29,14 @@ async fn everyone_sees_themselves() {
 }
 
 #[tokio::test]
-async fn me_needs_a_token() {
+async fn me_requires_a_token() {
     let desk = Gateway::start().await;
-    desk.anyone().get("/api/auth/me").await.expect_bare_challenge();
-    desk.bearing("a.b.c").get("/api/auth/me").await.expect_invalid_token();
+    desk.anonymous().get("/api/auth/me").await.expect_bare_challenge();
+    desk.with_token("a.b.c").get("/api/auth/me").await.expect_invalid_token();
 }
 
 #[tokio::test]
-async fn the_way_of_signing_in_is_told() {
+async fn me_reports_the_login_source() {
     let desk = Gateway::start().await;
     for (source, person) in [
         ("dev", desk.sign_in("m5001").await),
@@ -51,10 +51,10 @@ async fn the_way_of_signing_in_is_told() {
 }
 
 #[tokio::test]
-async fn a_session_outlives_a_restart() {
+async fn session_survives_a_restart() {
     let mut desk = Gateway::start().await;
-    let alice = desk.sign_in("u1001").await;
-    let before = alice.get("/api/auth/me").await.expect_code(0).data();
+    let xiaoming = desk.sign_in("u1001").await;
+    let before = xiaoming.get("/api/auth/me").await.expect_code(0).data();
     desk.restart().await;
-    assert_eq!(alice.get("/api/auth/me").await.expect_code(0).data(), before);
+    assert_eq!(xiaoming.get("/api/auth/me").await.expect_code(0).data(), before);
 }

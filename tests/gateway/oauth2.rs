@@ -12,32 +12,32 @@ fn encoded(text: &str) -> String {
 
 /// Fails when this answer signs anybody in or leads away from us; the contract's error redirect or a plain page is left.
 #[track_caller]
-fn expect_no_sign_in(desk: &Gateway, case: &str, answer: &Answer) {
-    let whole = answer.describe();
+fn expect_no_sign_in(desk: &Gateway, case: &str, response: &Response) {
+    let whole = response.describe();
     assert!(!whole.contains("token="), "{case}: a token in {whole}");
-    match answer.status {
+    match response.status {
         302 => {
-            let location = answer.location();
+            let location = response.location();
             let own = format!("{}/", desk.public_url());
             assert!(location.starts_with(&own), "{case}: an open redirect in {whole}");
-            assert!(fragment_of(&location, "error").is_some(), "{case}: no error in {whole}");
-            assert!(fragment_of(&location, "error_code").is_some(), "{case}: no error_code in {whole}");
+            assert!(fragment_parameter(&location, "error").is_some(), "{case}: no error in {whole}");
+            assert!(fragment_parameter(&location, "error_code").is_some(), "{case}: no error_code in {whole}");
         }
         400..=499 => {
-            let kind = answer.header("content-type").unwrap_or_default();
+            let kind = response.header("content-type").unwrap_or_default();
             assert!(kind.starts_with("text/html"), "{case}: people see this page: {whole}");
         }
         _ => panic!("{case}: neither redirect nor error page: {whole}"),
     }
-    assert_eq!(answer.header("cache-control"), Some("no-store"), "{case}");
+    assert_eq!(response.header("cache-control"), Some("no-store"), "{case}");
 }
 
 #[tokio::test]
-async fn the_authorize_url_is_the_specifications() {
+async fn authorize_url_follows_the_specification() {
     let desk = Gateway::start().await;
     let target = desk.client_url("h5");
-    let answer = desk.anyone().get(&format!("/api/auth/oauth2/url?redirect_uri={}", encoded(&target))).await;
-    let data = answer.expect_code(0).data();
+    let response = desk.anonymous().get(&format!("/api/auth/oauth2/url?redirect_uri={}", encoded(&target))).await;
+    let data = response.expect_code(0).data();
 
     assert_eq!(data["redirect_uri"], target, "the echo of the request");
     let text = data["authorize_url"].as_str().expect("a URL");
@@ -57,18 +57,18 @@ async fn the_authorize_url_is_the_specifications() {
 }
 
 #[tokio::test]
-async fn the_applications_id_is_there_when_one_is_configured() {
+async fn authorize_url_has_the_configured_agent_id() {
     let desk = Gateway::with("[platform]\nagent_id = \"1000002\"").await;
     let url = desk.phone("u1001").authorize_url(&desk.client_url("h5")).await;
     assert!(url.ends_with("&state=auth_login&agentid=1000002#wechat_redirect"), "{url}");
 }
 
 #[tokio::test]
-async fn the_flow_cookie_is_for_this_browser_alone_and_for_ten_minutes() {
+async fn flow_cookie_is_http_only_and_lives_ten_minutes() {
     let desk = Gateway::start().await;
     let target = format!("/api/auth/oauth2/url?redirect_uri={}", encoded(&desk.client_url("h5")));
-    let answer = desk.anyone().get(&target).await.expect_code(0);
-    let cookie = answer.header("set-cookie").expect("one flow cookie").to_ascii_lowercase();
+    let response = desk.anonymous().get(&target).await.expect_code(0);
+    let cookie = response.header("set-cookie").expect("one flow cookie").to_ascii_lowercase();
     let attributes: Vec<&str> = cookie.split(';').map(str::trim).skip(1).collect();
     assert!(attributes.contains(&"httponly"), "{cookie}");
     assert!(attributes.contains(&"samesite=lax"), "{cookie}");
@@ -77,17 +77,17 @@ async fn the_flow_cookie_is_for_this_browser_alone_and_for_ten_minutes() {
 }
 
 #[tokio::test]
-async fn pages_under_the_clients_addresses_may_be_returned_to() {
+async fn redirect_uris_below_client_urls_are_accepted() {
     let desk = Gateway::start().await;
     for page in ["h5/", "h5/deep/page", "h5/page?x=1&y=2", "itagent/", "itadmin/users"] {
         let target = format!("{}/{page}", desk.public_url());
-        let answer = desk.anyone().get(&format!("/api/auth/oauth2/url?redirect_uri={}", encoded(&target))).await;
-        assert_eq!(answer.expect_code(0).data()["redirect_uri"], target.as_str());
+        let response = desk.anonymous().get(&format!("/api/auth/oauth2/url?redirect_uri={}", encoded(&target))).await;
+        assert_eq!(response.expect_code(0).data()["redirect_uri"], target.as_str());
     }
 }
 
 #[tokio::test]
-async fn row_49_nothing_else_may_be_returned_to() {
+async fn redirect_uris_outside_client_urls_are_refused() {
     let desk = Gateway::start().await;
     let port = desk.address().port();
     let table: &[(&str, String)] = &[
@@ -119,43 +119,43 @@ async fn row_49_nothing_else_may_be_returned_to() {
         ("nothing", String::new()),
     ];
     for (case, target) in table {
-        let answer = desk.anyone().get(&format!("/api/auth/oauth2/url?redirect_uri={}", encoded(target))).await;
-        assert_eq!(answer.code(), 1400, "{case}: {target}");
-        assert!(answer.header("set-cookie").is_none(), "{case}: no flow begins");
-        answer.expect_code(1400);
+        let response = desk.anonymous().get(&format!("/api/auth/oauth2/url?redirect_uri={}", encoded(target))).await;
+        assert_eq!(response.code(), 1400, "{case}: {target}");
+        assert!(response.header("set-cookie").is_none(), "{case}: no flow begins");
+        response.expect_code(1400);
     }
-    desk.anyone().get("/api/auth/oauth2/url").await.expect_code(1400);
+    desk.anonymous().get("/api/auth/oauth2/url").await.expect_code(1400);
 }
 
 #[tokio::test]
-async fn a_member_comes_back_signed_in_to_the_page_that_asked() {
+async fn callback_returns_to_the_requested_page_with_a_token() {
     let desk = Gateway::start().await;
     for (member, client) in [("u1001", "h5"), ("a2001", "itagent"), ("m5001", "itadmin"), ("m5001", "h5")] {
         let page = desk.client_url(client);
         let phone = desk.phone(member);
-        let answer = phone.oauth2(&page).await.expect_status(302);
-        let location = answer.location();
+        let response = phone.oauth2(&page).await.expect_status(302);
+        let location = response.location();
         let (address, _) = location.split_once('#').expect("a fragment");
         assert_eq!(address, page, "nothing but the fragment is added");
-        assert_eq!(fragment_of(&location, "token_type").as_deref(), Some("Bearer"));
-        let seconds: i64 = fragment_of(&location, "expires_in").expect("expires_in").parse().expect("seconds");
+        assert_eq!(fragment_parameter(&location, "token_type").as_deref(), Some("Bearer"));
+        let seconds: i64 = fragment_parameter(&location, "expires_in").expect("expires_in").parse().expect("seconds");
         assert!((28_700..=28_800).contains(&seconds), "{seconds}");
-        assert_eq!(answer.header("cache-control"), Some("no-store"), "a token is in it");
-        assert_eq!(answer.header("referrer-policy"), Some("no-referrer"));
+        assert_eq!(response.header("cache-control"), Some("no-store"), "a token is in it");
+        assert_eq!(response.header("referrer-policy"), Some("no-referrer"));
 
-        let token = fragment_of(&location, "token").expect("a token");
-        let me = desk.bearing(&token).get("/api/auth/me").await.expect_code(0).data();
+        let token = fragment_parameter(&location, "token").expect("a token");
+        let me = desk.with_token(&token).get("/api/auth/me").await.expect_code(0).data();
         assert_eq!((&me["employee_id"], &me["login_source"]), (&json!(member), &json!(client)));
     }
 }
 
 #[tokio::test]
-async fn the_pages_own_query_is_kept() {
+async fn callback_keeps_the_query_of_the_requested_page() {
     let desk = Gateway::start().await;
     let page = format!("{}deep/page?x=1&y=2", desk.client_url("h5"));
     let location = desk.phone("u1001").oauth2(&page).await.location();
     assert_eq!(location.split('#').next(), Some(page.as_str()));
-    assert!(fragment_of(&location, "token").is_some(), "{location}");
+    assert!(fragment_parameter(&location, "token").is_some(), "{location}");
 }
 
 /// Ten tabs of one browser: all have asked before the first one comes back.
@@ -174,9 +174,9 @@ async fn ten_tabs(desk: &Gateway, pages: &[String], referer: impl Fn(&str) -> Op
             None => phone.client().clone(),
         };
         let location = tab.get(callback).await.location();
-        let token = fragment_of(&location, "token").unwrap_or_else(|| panic!("no token in {location}"));
+        let token = fragment_parameter(&location, "token").unwrap_or_else(|| panic!("no token in {location}"));
         assert!(pages.iter().any(|page| location.starts_with(&format!("{page}#"))), "{location}");
-        desk.bearing(&token).get("/api/auth/me").await.expect_code(0);
+        desk.with_token(&token).get("/api/auth/me").await.expect_code(0);
         sessions.insert(jti_of(&token));
     }
     assert_eq!(sessions.len(), pages.len());
@@ -200,14 +200,14 @@ async fn ten_tabs_of_ten_pages_all_sign_in() {
 }
 
 #[tokio::test]
-async fn row_50_a_callback_without_the_flow_cookie_is_refused() {
+async fn callback_without_flow_cookie_is_refused() {
     let desk = Gateway::start().await;
     let phone = desk.phone("u1001");
     let authorize_url = phone.authorize_url(&desk.client_url("h5")).await;
 
     let callback = phone.authorize(&authorize_url).await;
-    let answer = desk.anyone().get(&callback).await;
-    expect_no_sign_in(&desk, "another browser", &answer);
+    let response = desk.anonymous().get(&callback).await;
+    expect_no_sign_in(&desk, "another browser", &response);
 
     let callback = phone.authorize(&authorize_url).await;
     let jar = phone.client().jar();
@@ -218,7 +218,7 @@ async fn row_50_a_callback_without_the_flow_cookie_is_refused() {
         ("a cookie with its end changed", jar.clone().tampered(changed_at_the_end)),
         ("an empty cookie", jar.clone().tampered(|_| String::new())),
     ] {
-        let browser = desk.anyone();
+        let browser = desk.anonymous();
         browser.use_jar(jar);
         expect_no_sign_in(&desk, case, &browser.get(&callback).await);
     }
@@ -231,7 +231,7 @@ fn changed_at_the_end(value: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_callback_that_somebody_elses_page_sent_signs_nobody_in() {
+async fn callback_sent_by_a_foreign_page_is_refused() {
     let desk = Gateway::start().await;
     let page = desk.client_url("h5");
     for (case, name, value, signs_in) in [
@@ -244,36 +244,37 @@ async fn a_callback_that_somebody_elses_page_sent_signs_nobody_in() {
         let phone = desk.phone("u1001");
         let authorize_url = phone.authorize_url(&page).await;
         let callback = phone.authorize(&authorize_url).await;
-        let answer = phone.client().with_header(name, value).get(&callback).await;
+        let response = phone.client().with_header(name, value).get(&callback).await;
         if signs_in {
-            let location = answer.location();
-            let token = fragment_of(&location, "token").unwrap_or_else(|| panic!("{case}: no token in {location}"));
-            desk.bearing(&token).get("/api/auth/me").await.expect_code(0);
+            let location = response.location();
+            let token =
+                fragment_parameter(&location, "token").unwrap_or_else(|| panic!("{case}: no token in {location}"));
+            desk.with_token(&token).get("/api/auth/me").await.expect_code(0);
         } else {
-            expect_no_sign_in(&desk, case, &answer);
+            expect_no_sign_in(&desk, case, &response);
         }
     }
 }
 
 #[tokio::test]
-async fn an_old_flow_cookie_is_refused() {
+async fn expired_flow_cookie_is_refused() {
     let desk = Gateway::with("[oauth2]\nflow_lifetime = \"1s\"").await;
     let phone = desk.phone("u1001");
     let authorize_url = phone.authorize_url(&desk.client_url("h5")).await;
     // The browser of this test forgets nothing, as a hostile one would not.
     let jar = phone.client().jar();
-    let answer = eventually("the end of the flow", || async {
+    let response = eventually("the end of the flow", || async {
         phone.client().use_jar(jar.clone());
         let callback = phone.authorize(&authorize_url).await;
-        let answer = phone.client().get(&callback).await;
-        (!answer.describe().contains("token=")).then_some(answer)
+        let response = phone.client().get(&callback).await;
+        (!response.describe().contains("token=")).then_some(response)
     })
     .await;
-    expect_no_sign_in(&desk, "an old flow cookie", &answer);
+    expect_no_sign_in(&desk, "an old flow cookie", &response);
 }
 
 #[tokio::test]
-async fn without_the_cookie_rule_the_active_role_picks_the_page() {
+async fn callback_without_cookie_rule_returns_to_the_page_of_the_active_role() {
     let desk = Gateway::with("[oauth2]\nrequire_flow_cookie = false").await;
     for (member, client) in [("u1001", "h5"), ("a2001", "itagent"), ("m5001", "itadmin")] {
         let authorize_url = desk.phone(member).authorize_url(&desk.client_url("h5")).await;
@@ -282,60 +283,60 @@ async fn without_the_cookie_rule_the_active_role_picks_the_page() {
         let callback = phone.authorize(&authorize_url).await;
         let location = phone.client().get(&callback).await.expect_status(302).location();
         assert_eq!(location.split('#').next(), Some(desk.client_url(client).as_str()), "{member}");
-        let token = fragment_of(&location, "token").expect("a token");
-        desk.bearing(&token).get("/api/auth/me").await.expect_code(0);
+        let token = fragment_parameter(&location, "token").expect("a token");
+        desk.with_token(&token).get("/api/auth/me").await.expect_code(0);
     }
 }
 
 #[tokio::test]
-async fn the_same_code_twice_gets_the_same_answer() {
+async fn repeated_callback_gets_the_same_response() {
     let desk = Gateway::start().await;
     let phone = desk.phone("u1001");
     let authorize_url = phone.authorize_url(&desk.client_url("h5")).await;
     let callback = phone.authorize(&authorize_url).await;
     // The browser still sends the cookie of the first time: both requests left before either was answered.
-    let (one, two) = (desk.anyone(), desk.anyone());
+    let (one, two) = (desk.anonymous(), desk.anonymous());
     one.use_jar(phone.client().jar());
     two.use_jar(phone.client().jar());
     let (first, second) = tokio::join!(one.get(&callback), two.get(&callback));
-    let token = fragment_of(&first.location(), "token").expect("a token");
-    assert_eq!(fragment_of(&second.location(), "token").as_deref(), Some(token.as_str()));
-    let third = desk.anyone();
+    let token = fragment_parameter(&first.location(), "token").expect("a token");
+    assert_eq!(fragment_parameter(&second.location(), "token").as_deref(), Some(token.as_str()));
+    let third = desk.anonymous();
     third.use_jar(phone.client().jar());
     assert_eq!(third.get(&callback).await.location(), first.location(), "and a moment later");
 }
 
 #[tokio::test]
-async fn a_stolen_code_signs_nobody_else_in() {
+async fn callback_code_is_bound_to_its_browser() {
     let desk = Gateway::start().await;
     let victim = desk.phone("m5001");
     let authorize_url = victim.authorize_url(&desk.client_url("itadmin")).await;
     let callback = victim.authorize(&authorize_url).await;
-    assert!(fragment_of(&victim.client().get(&callback).await.location(), "token").is_some());
+    assert!(fragment_parameter(&victim.client().get(&callback).await.location(), "token").is_some());
 
-    expect_no_sign_in(&desk, "a used code without a flow", &desk.anyone().get(&callback).await);
+    expect_no_sign_in(&desk, "a used code without a flow", &desk.anonymous().get(&callback).await);
     let thief = desk.phone("u1001");
     thief.authorize_url(&desk.client_url("h5")).await;
     expect_no_sign_in(&desk, "a used code in another flow", &thief.client().get(&callback).await);
 }
 
 #[tokio::test]
-async fn what_is_no_sign_in_is_told_to_the_page_that_asked() {
+async fn callback_reports_refusals_to_the_requested_page() {
     let desk = Gateway::start().await;
     let page = desk.client_url("h5");
     for (case, member, code) in [("refused at the platform", "deny", "1400"), ("a disabled member", "x8001", "1003")] {
-        let answer = desk.phone(member).oauth2(&page).await.expect_status(302);
-        expect_no_sign_in(&desk, case, &answer);
-        let location = answer.location();
+        let response = desk.phone(member).oauth2(&page).await.expect_status(302);
+        expect_no_sign_in(&desk, case, &response);
+        let location = response.location();
         assert!(location.starts_with(&format!("{page}#")), "{case}: {location}");
-        assert_eq!(fragment_of(&location, "error_code").as_deref(), Some(code), "{case}: {location}");
-        let told = fragment_of(&location, "error_description").unwrap_or_default();
+        assert_eq!(fragment_parameter(&location, "error_code").as_deref(), Some(code), "{case}: {location}");
+        let told = fragment_parameter(&location, "error_description").unwrap_or_default();
         assert!(told.contains(' ') && !told.contains("parameter"), "{case}: a sentence for people: {told}");
     }
 }
 
 #[tokio::test]
-async fn row_50_odd_callbacks_sign_nobody_in() {
+async fn malformed_callbacks_are_refused() {
     let desk = Gateway::start().await;
     let phone = desk.phone("u1001");
     let table = [
@@ -359,18 +360,18 @@ async fn row_50_odd_callbacks_sign_nobody_in() {
     ];
     for (case, query) in table {
         phone.authorize_url(&desk.client_url("h5")).await;
-        for (who, browser) in [("with a flow", phone.client().clone()), ("without", desk.anyone())] {
-            let answer = browser.get(&format!("/api/auth/oauth2/callback{query}")).await;
-            let whole = answer.describe();
-            expect_no_sign_in(&desk, &format!("{case}, {who}"), &answer);
+        for (who, browser) in [("with a flow", phone.client().clone()), ("without", desk.anonymous())] {
+            let response = browser.get(&format!("/api/auth/oauth2/callback{query}")).await;
+            let whole = response.describe();
+            expect_no_sign_in(&desk, &format!("{case}, {who}"), &response);
             assert!(!whole.contains("<script>alert"), "{case}, {who}: {whole}");
-            assert!(!answer.header_all("set-cookie").iter().any(|cookie| cookie.contains("evil")), "{case}: {whole}");
+            assert!(!response.header_all("set-cookie").iter().any(|cookie| cookie.contains("evil")), "{case}: {whole}");
         }
     }
 }
 
 #[tokio::test]
-async fn the_callback_goes_only_where_the_flow_began() {
+async fn callback_redirects_only_to_the_page_of_its_flow() {
     let desk = Gateway::start().await;
     let phone = desk.phone("u1001");
     let page = desk.client_url("h5");
@@ -391,22 +392,22 @@ async fn an_employee_without_a_role_gets_the_default_one() {
 #[tokio::test]
 async fn an_employee_without_a_role_is_refused_where_there_is_no_default() {
     let desk = Gateway::with("[directory]\ndefault_role = \"\"").await;
-    let answer = desk.phone("n6001").oauth2(&desk.client_url("h5")).await;
-    expect_no_sign_in(&desk, "no role", &answer);
-    assert_eq!(fragment_of(&answer.location(), "error_code").as_deref(), Some("1003"));
+    let response = desk.phone("n6001").oauth2(&desk.client_url("h5")).await;
+    expect_no_sign_in(&desk, "no role", &response);
+    assert_eq!(fragment_parameter(&response.location(), "error_code").as_deref(), Some("1003"));
 }
 
 #[tokio::test]
-async fn row_51_what_a_callback_says_is_never_repeated() {
+async fn callback_parameters_are_never_reflected() {
     let desk = Gateway::start().await;
     let phone = desk.phone("u1001");
     for said in ["errcode=many", "errcode=1", "errcode=99999999999999999999", "errcode=-1&errmsg="] {
         let query =
             format!("?{said}&errmsg=%3Cscript%3Ealert(1)%3C/script%3E%0d%0aSet-Cookie:%20evil=1&state=auth_login");
         phone.authorize_url(&desk.client_url("h5")).await;
-        for browser in [phone.client().clone(), desk.anyone()] {
-            let answer = browser.get(&format!("/api/auth/oauth2/callback{query}")).await;
-            let whole = answer.describe();
+        for browser in [phone.client().clone(), desk.anonymous()] {
+            let response = browser.get(&format!("/api/auth/oauth2/callback{query}")).await;
+            let whole = response.describe();
             for part in ["script>alert", "script%3E", "evil", "99999"] {
                 let shown = whole.lines().skip(1).any(|line| line.contains(part));
                 assert!(!shown, "{said}: {part} in {whole}");
@@ -416,7 +417,7 @@ async fn row_51_what_a_callback_says_is_never_repeated() {
 }
 
 #[tokio::test]
-async fn no_other_site_can_begin_a_flow_in_this_browser() {
+async fn cross_site_requests_cannot_start_a_flow() {
     let desk = Gateway::start().await;
     let target = format!("/api/auth/oauth2/url?redirect_uri={}", encoded(&desk.client_url("h5")));
     for (case, headers) in [
@@ -424,18 +425,18 @@ async fn no_other_site_can_begin_a_flow_in_this_browser() {
         ("another site's window", [("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "navigate")]),
         ("the address bar", [("Sec-Fetch-Site", "none"), ("Sec-Fetch-Mode", "navigate")]),
     ] {
-        let answer = desk.anyone().send("GET", &target, &headers, b"").await;
-        assert_eq!(answer.code(), 1400, "{case}");
-        assert!(answer.header("set-cookie").is_none(), "{case}: {}", answer.describe());
+        let response = desk.anonymous().send("GET", &target, &headers, b"").await;
+        assert_eq!(response.code(), 1400, "{case}");
+        assert!(response.header("set-cookie").is_none(), "{case}: {}", response.describe());
     }
     let own = [("Sec-Fetch-Site", "same-origin"), ("Sec-Fetch-Mode", "cors")];
-    desk.anyone().send("GET", &target, &own, b"").await.expect_code(0);
+    desk.anonymous().send("GET", &target, &own, b"").await.expect_code(0);
 }
 
 #[tokio::test]
-async fn flow_cookies_never_grow_beyond_what_a_request_can_carry() {
+async fn flow_cookies_stay_below_the_head_limit() {
     let desk = Gateway::start().await;
-    let browser = desk.anyone();
+    let browser = desk.anonymous();
     let long = format!("{}{}", desk.client_url("h5"), "a".repeat(1900));
     let target = format!("/api/auth/oauth2/url?redirect_uri={}", encoded(&long));
     for _ in 0..20 {
@@ -446,10 +447,10 @@ async fn flow_cookies_never_grow_beyond_what_a_request_can_carry() {
 }
 
 #[tokio::test]
-async fn a_refusal_can_be_found_in_the_log_by_the_id_on_the_page() {
+async fn error_page_shows_the_request_id_of_the_log() {
     let desk = Gateway::start().await;
-    let answer = desk.anyone().get("/api/auth/oauth2/callback?code=x&state=auth_login").await;
-    let id = answer.header("x-request-id").expect("an id").to_owned();
-    assert!(answer.text().contains(&id), "{}", answer.describe());
-    desk.logged(&["sign-in refused: invalid_flow", &id]).await;
+    let response = desk.anonymous().get("/api/auth/oauth2/callback?code=x&state=auth_login").await;
+    let id = response.header("x-request-id").expect("an id").to_owned();
+    assert!(response.text().contains(&id), "{}", response.describe());
+    desk.wait_for_log(&["sign-in refused: invalid_flow", &id]).await;
 }

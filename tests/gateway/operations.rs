@@ -7,9 +7,9 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use crate::support::*;
 
 #[tokio::test]
-async fn ready_tells_the_state_of_each_part() {
+async fn ready_reports_each_component() {
     let desk = Gateway::start().await;
-    let data = desk.anyone().get("/api/ready").await.expect_code(0).data();
+    let data = desk.anonymous().get("/api/ready").await.expect_code(0).data();
     assert!(data.as_object().is_some_and(|parts| !parts.is_empty()), "{data}");
     let text = data.to_string();
     for part in ["store", "directory"] {
@@ -18,9 +18,9 @@ async fn ready_tells_the_state_of_each_part() {
 }
 
 #[tokio::test]
-async fn version_tells_which_program_this_is() {
+async fn version_reports_the_build() {
     let desk = Gateway::start().await;
-    let data = desk.anyone().get("/version").await.expect_code(0).data();
+    let data = desk.anonymous().get("/version").await.expect_code(0).data();
     assert_eq!(data["name"], "deskgate");
     assert_eq!(data["version"], env!("CARGO_PKG_VERSION"));
 }
@@ -30,30 +30,34 @@ async fn metrics_are_on_the_admin_listener_only() {
     let desk = Gateway::start().await;
     let administrator = desk.sign_in("m5001").await;
     for path in ["/metrics", "/metrics/", "/api/metrics"] {
-        desk.anyone().get(path).await.expect_code(1404);
+        desk.anonymous().get(path).await.expect_code(1404);
         administrator.get(path).await.expect_code(1404);
     }
     let admin = Client::new(desk.admin_address());
-    let answer = admin.get("/metrics").await.expect_status(200);
-    assert!(answer.header("content-type").is_some_and(|kind| kind.starts_with("text/plain")), "{}", answer.describe());
+    let response = admin.get("/metrics").await.expect_status(200);
+    assert!(
+        response.header("content-type").is_some_and(|kind| kind.starts_with("text/plain")),
+        "{}",
+        response.describe()
+    );
     for path in ["/api/auth/qrcode", "/api/dev/users", "/api/desk/x", "/public/x"] {
-        let answer = admin.get(path).await;
-        assert!((400..500).contains(&answer.status), "the admin listener serves {path}: {}", answer.describe());
+        let response = admin.get(path).await;
+        assert!((400..500).contains(&response.status), "the admin listener serves {path}: {}", response.describe());
     }
     assert!(desk.upstream.requests().is_empty(), "nothing is proxied from the admin listener");
 }
 
 #[tokio::test]
-async fn the_metrics_of_the_contract_are_there() {
+async fn metrics_of_the_contract_exist() {
     let desk = Gateway::start().await;
-    let alice = desk.sign_in("u1001").await;
-    alice.get("/api/desk/x").await.expect_status(200);
-    alice.get("/api/agent-desk/x").await.expect_code(1003);
-    alice.send("GET", "/public/x", &[("X_Deskgate_Roles", "admin")], b"").await.expect_status(200);
-    desk.bearing("a.b.c").get("/api/desk/x").await.expect_invalid_token();
-    let mut socket = alice.websocket("/ws/employee").await;
-    alice.post("/api/auth/logout").await.expect_code(0);
-    socket.ends_within(PATIENCE).await.expect("an end");
+    let xiaoming = desk.sign_in("u1001").await;
+    xiaoming.get("/api/desk/x").await.expect_status(200);
+    xiaoming.get("/api/agent-desk/x").await.expect_code(1003);
+    xiaoming.send("GET", "/public/x", &[("X_Deskgate_Roles", "admin")], b"").await.expect_status(200);
+    desk.with_token("a.b.c").get("/api/desk/x").await.expect_invalid_token();
+    let mut socket = xiaoming.websocket("/ws/employee").await;
+    xiaoming.post("/api/auth/logout").await.expect_code(0);
+    socket.ends_within(TEST_TIMEOUT).await.expect("an end");
     desk.sign_in_by_qrcode("u1001").await;
     eventually("the end of the socket in the metrics", || async {
         (desk.metric("deskgate_websockets_closed_total", &[]).await > 0.0).then_some(())
@@ -94,12 +98,12 @@ async fn the_metrics_of_the_contract_are_there() {
 }
 
 #[tokio::test]
-async fn what_happened_is_counted() {
+async fn requests_and_sign_ins_are_counted() {
     let desk = Gateway::start().await;
-    let alice = desk.sign_in("u1001").await;
-    alice.get("/api/desk/x").await.expect_status(200);
-    alice.get("/api/agent-desk/x").await.expect_code(1003);
-    alice.post("/api/auth/logout").await.expect_code(0);
+    let xiaoming = desk.sign_in("u1001").await;
+    xiaoming.get("/api/desk/x").await.expect_status(200);
+    xiaoming.get("/api/agent-desk/x").await.expect_code(1003);
+    xiaoming.post("/api/auth/logout").await.expect_code(0);
 
     let requests = desk.metric("deskgate_requests_total", &[r#"rule="everyone signed in""#, r#"method="GET""#]).await;
     assert_eq!(requests, 1.0);
@@ -113,7 +117,7 @@ async fn what_happened_is_counted() {
 }
 
 #[tokio::test]
-async fn a_session_that_an_operator_ends_is_counted_as_such() {
+async fn sessions_ended_by_an_operator_are_counted() {
     let desk = Gateway::start().await;
     // Counted by whoever hears of the end, which is just after the command has its answer.
     let ended = async |count: f64| {
@@ -123,8 +127,8 @@ async fn a_session_that_an_operator_ends_is_counted_as_such() {
         .await;
     };
     for count in 1..=2 {
-        let alice = desk.sign_in("u1001").await;
-        let output = desk.command(&["session", "end", &jti_of(alice.token())]).await;
+        let xiaoming = desk.sign_in("u1001").await;
+        let output = desk.command(&["session", "end", &jti_of(xiaoming.token())]).await;
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         ended(f64::from(count)).await;
     }
@@ -132,29 +136,29 @@ async fn a_session_that_an_operator_ends_is_counted_as_such() {
 }
 
 #[tokio::test]
-async fn a_refusal_of_an_own_endpoint_is_logged_with_its_path() {
+async fn refusals_of_gateway_endpoints_are_logged_with_their_path() {
     let desk = Gateway::start().await;
-    desk.anyone().get("/api/auth/me").await.expect_bare_challenge();
-    desk.anyone().post_body("/api/dev/login", "application/json", b"junk").await.expect_code(1400);
+    desk.anonymous().get("/api/auth/me").await.expect_bare_challenge();
+    desk.anonymous().post_body("/api/dev/login", "application/json", b"junk").await.expect_code(1400);
     for (path, code) in [("/api/auth/me", 1001), ("/api/dev/login", 1400)] {
-        desk.logged(&[&format!(r#""rule.name":"{path}""#), &format!("refused with {code}")]).await;
+        desk.wait_for_log(&[&format!(r#""rule.name":"{path}""#), &format!("refused with {code}")]).await;
     }
 }
 
 #[tokio::test]
-async fn no_label_comes_from_a_request() {
+async fn metric_labels_never_come_from_requests() {
     let desk = Gateway::start().await;
-    let alice = desk.sign_in("u1001").await;
+    let xiaoming = desk.sign_in("u1001").await;
     let before = desk.metrics().await.lines().count();
     for number in 0..50 {
-        alice.get(&format!("/api/desk/kilroy-{number}?q=kilroy")).await.expect_status(200);
-        desk.anyone().get(&format!("/nowhere/kilroy-{number}")).await.expect_code(1404);
+        xiaoming.get(&format!("/api/desk/kilroy-{number}?q=kilroy")).await.expect_status(200);
+        desk.anonymous().get(&format!("/nowhere/kilroy-{number}")).await.expect_code(1404);
         let agent = format!("kilroy/{number}");
-        desk.anyone().with_header("User-Agent", &agent).get("/api/auth/me").await.expect_bare_challenge();
-        desk.anyone().send(&format!("KILROY{number}"), "/public/x", &[], b"").await;
+        desk.anonymous().with_header("User-Agent", &agent).get("/api/auth/me").await.expect_bare_challenge();
+        desk.anonymous().send(&format!("KILROY{number}"), "/public/x", &[], b"").await;
     }
     let page = desk.metrics().await;
-    for word in ["kilroy", "KILROY", "u1001", "127.0.0.1", alice.token()] {
+    for word in ["kilroy", "KILROY", "u1001", "127.0.0.1", xiaoming.token()] {
         let line = page.lines().find(|line| line.contains(word) && !line.contains("upstream_healthy"));
         assert_eq!(line, None, "{word} is in a label");
     }
@@ -163,16 +167,16 @@ async fn no_label_comes_from_a_request() {
 }
 
 #[tokio::test]
-async fn the_public_keys_verify_what_we_sign() {
+async fn jwks_verifies_issued_tokens() {
     for (algorithm, kind, curve) in [("EdDSA", "OKP", "Ed25519"), ("ES256", "EC", "P-256")] {
         let desk = Gateway::with(&format!("[token]\nalgorithm = \"{algorithm}\"")).await;
-        let alice = desk.sign_in("u1001").await;
-        let header = header_of(alice.token());
+        let xiaoming = desk.sign_in("u1001").await;
+        let header = header_of(xiaoming.token());
         assert_eq!((&header["alg"], &header["typ"]), (&json!(algorithm), &json!("at+jwt")));
 
-        let answer = desk.anyone().get("/.well-known/jwks.json").await.expect_status(200);
-        assert!(answer.header("content-type").is_some_and(|kind| kind.contains("json")), "{}", answer.describe());
-        let set = answer.json();
+        let response = desk.anonymous().get("/.well-known/jwks.json").await.expect_status(200);
+        assert!(response.header("content-type").is_some_and(|kind| kind.contains("json")), "{}", response.describe());
+        let set = response.json();
         let keys = set["keys"].as_array().expect("a JWK set");
         for key in keys {
             for secret in ["d", "k", "p", "q"] {
@@ -183,7 +187,7 @@ async fn the_public_keys_verify_what_we_sign() {
         assert_eq!((&key["kty"], &key["crv"]), (&json!(kind), &json!(curve)));
 
         let coordinate = |name: &str| URL_SAFE_NO_PAD.decode(key[name].as_str().expect("a number")).expect("base64url");
-        let (message, signature) = alice.token().rsplit_once('.').expect("a signature");
+        let (message, signature) = xiaoming.token().rsplit_once('.').expect("a signature");
         let signature = URL_SAFE_NO_PAD.decode(signature).expect("base64url");
         let verified = match kind {
             "OKP" => UnparsedPublicKey::new(&ED25519, coordinate("x")).verify(message.as_bytes(), &signature),
@@ -193,92 +197,92 @@ async fn the_public_keys_verify_what_we_sign() {
             }
         };
         assert!(verified.is_ok(), "{algorithm}");
-        alice.get("/api/desk/x").await.expect_status(200);
+        xiaoming.get("/api/desk/x").await.expect_status(200);
     }
 }
 
 /// What a client needs of a 304 to keep its copy, and nothing that speaks of a body.
 #[track_caller]
-fn expect_unchanged(case: &str, answer: &Answer, tag: &str) {
-    assert_eq!(answer.status, 304, "{case}: {}", answer.describe());
-    assert_eq!(answer.header("etag"), Some(tag), "{case}");
-    assert_eq!(answer.header("cache-control"), Some("public, max-age=300"), "{case}");
-    assert!(answer.header("x-request-id").is_some_and(|id| !id.is_empty()), "{case}: {}", answer.describe());
+fn expect_unchanged(case: &str, response: &Response, tag: &str) {
+    assert_eq!(response.status, 304, "{case}: {}", response.describe());
+    assert_eq!(response.header("etag"), Some(tag), "{case}");
+    assert_eq!(response.header("cache-control"), Some("public, max-age=300"), "{case}");
+    assert!(response.header("x-request-id").is_some_and(|id| !id.is_empty()), "{case}: {}", response.describe());
     for name in ["content-length", "transfer-encoding", "content-type"] {
-        assert_eq!(answer.header(name), None, "{case}: {name}");
+        assert_eq!(response.header(name), None, "{case}: {name}");
     }
-    assert!(answer.body.is_empty(), "{case}: {}", answer.describe());
+    assert!(response.body.is_empty(), "{case}: {}", response.describe());
 }
 
 const KEYS: &str = "/.well-known/jwks.json";
 
 #[tokio::test]
-async fn the_keys_may_be_kept_and_are_asked_for_by_their_tag() {
+async fn jwks_is_cacheable_and_revalidated_by_etag() {
     let desk = Gateway::setup().tls().start().await;
-    let anyone = desk.anyone();
-    let answer = anyone.get(KEYS).await.expect_status(200);
-    assert_eq!(answer.header("cache-control"), Some("public, max-age=300"));
-    let tag = answer.header("etag").expect("a tag").to_owned();
+    let anonymous = desk.anonymous();
+    let response = anonymous.get(KEYS).await.expect_status(200);
+    assert_eq!(response.header("cache-control"), Some("public, max-age=300"));
+    let tag = response.header("etag").expect("a tag").to_owned();
     assert!(tag.len() > 20 && tag.starts_with('"') && tag.ends_with('"'), "a strong one: {tag}");
-    assert_eq!(anyone.get(KEYS).await.header("etag"), Some(tag.as_str()), "as long as nothing changes");
-    let head = anyone.send("HEAD", KEYS, &[], b"").await.expect_status(200);
+    assert_eq!(anonymous.get(KEYS).await.header("etag"), Some(tag.as_str()), "as long as nothing changes");
+    let head = anonymous.send("HEAD", KEYS, &[], b"").await.expect_status(200);
     for name in ["etag", "cache-control", "content-type", "content-length"] {
-        assert_eq!(head.header(name), answer.header(name), "{name}");
+        assert_eq!(head.header(name), response.header(name), "{name}");
     }
-    assert_eq!(head.header("content-length"), Some(answer.body.len().to_string().as_str()));
+    assert_eq!(head.header("content-length"), Some(response.body.len().to_string().as_str()));
 
     let (weak, listed) = (format!("W/{tag}"), format!("\"other\", {tag}"));
-    let http2 = anyone.http2().await;
+    let http2 = anonymous.http2().await;
     for (case, named) in [("the tag", tag.as_str()), ("made weak", &weak), ("in a list", &listed), ("anything", "*")] {
         let asked = [("if-none-match", named)];
         for method in ["GET", "HEAD"] {
-            expect_unchanged(case, &anyone.send(method, KEYS, &asked, b"").await, &tag);
+            expect_unchanged(case, &anonymous.send(method, KEYS, &asked, b"").await, &tag);
             expect_unchanged(case, &http2.send(method, KEYS, &asked, b"").await, &tag);
         }
     }
     for (case, named) in [("another", "\"other\""), ("no tag", "other"), ("none", "")] {
-        let other = anyone.send("GET", KEYS, &[("If-None-Match", named)], b"").await.expect_status(200);
-        assert_eq!(other.body, answer.body, "{case}");
+        let other = anonymous.send("GET", KEYS, &[("If-None-Match", named)], b"").await.expect_status(200);
+        assert_eq!(other.body, response.body, "{case}");
     }
     for path in ["/version", "/api/ready"] {
-        let other = anyone.send("GET", path, &[("If-None-Match", "*")], b"").await.expect_code(0);
+        let other = anonymous.send("GET", path, &[("If-None-Match", "*")], b"").await.expect_code(0);
         assert_eq!((other.header("etag"), other.header("cache-control")), (None, Some("no-store")), "{path}");
     }
 }
 
 #[tokio::test]
-async fn a_connection_goes_on_behind_an_answer_without_a_body() {
+async fn connection_stays_open_after_304() {
     let desk = Gateway::start().await;
     let mut connection = desk.connect().await;
     for asked in ["", "If-None-Match: *\r\n", "If-None-Match: *\r\n", ""] {
         let request = format!("GET {KEYS} HTTP/1.1\r\nHost: {}\r\n{asked}\r\n", desk.address());
         connection.send(request.as_bytes()).await;
-        let answer = connection.answer().await.expect("an answer");
-        assert_eq!(answer.status, if asked.is_empty() { 200 } else { 304 }, "{}", answer.describe());
-        assert_ne!(answer.header("connection"), Some("close"), "{}", answer.describe());
+        let response = connection.response().await.expect("a response");
+        assert_eq!(response.status, if asked.is_empty() { 200 } else { 304 }, "{}", response.describe());
+        assert_ne!(response.header("connection"), Some("close"), "{}", response.describe());
     }
 }
 
 #[tokio::test]
-async fn other_keys_have_another_tag() {
+async fn jwks_etag_changes_with_the_keys() {
     let mut desk = Gateway::with("[token]\nalgorithm = \"EdDSA\"").await;
-    let before = desk.anyone().get(KEYS).await.expect_status(200);
+    let before = desk.anonymous().get(KEYS).await.expect_status(200);
     let tag = before.header("etag").expect("a tag");
     desk.restart().await;
-    expect_unchanged("a restart", &desk.anyone().send("GET", KEYS, &[("If-None-Match", tag)], b"").await, tag);
+    expect_unchanged("a restart", &desk.anonymous().send("GET", KEYS, &[("If-None-Match", tag)], b"").await, tag);
     let config = std::fs::read_to_string(desk.config_file()).expect("the configuration");
     std::fs::write(desk.config_file(), config.replace("EdDSA", "ES256")).expect("a new configuration");
     desk.restart().await;
-    let after = desk.anyone().send("GET", KEYS, &[("If-None-Match", tag)], b"").await.expect_status(200);
+    let after = desk.anonymous().send("GET", KEYS, &[("If-None-Match", tag)], b"").await.expect_status(200);
     assert_ne!(after.header("etag"), Some(tag));
     assert_eq!(after.json()["keys"].as_array().map(Vec::len), Some(2), "{}", after.describe());
 }
 
 #[tokio::test]
-async fn a_token_carries_the_contracts_claims() {
+async fn access_token_has_the_contracts_claims() {
     let desk = Gateway::start().await;
-    let marta = desk.sign_in("m5001").await;
-    let claims = claims_of(marta.token());
+    let zhou_min = desk.sign_in("m5001").await;
+    let claims = claims_of(zhou_min.token());
     let mut names: Vec<&str> = claims.as_object().expect("an object").keys().map(String::as_str).collect();
     names.sort_unstable();
     let mut wanted = vec![
@@ -304,5 +308,5 @@ async fn a_token_carries_the_contracts_claims() {
     assert_eq!((&claims["current_role"], &claims["stage"]), (&json!("admin"), &json!("full")));
     let (issued, expires) = (claims["iat"].as_i64().expect("seconds"), claims["exp"].as_i64().expect("seconds"));
     assert_eq!(expires - issued, 8 * 3600, "{claims}");
-    assert!(jti_of(marta.token()).len() >= 22, "128 bits at least");
+    assert!(jti_of(zhou_min.token()).len() >= 22, "128 bits at least");
 }

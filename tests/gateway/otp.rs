@@ -20,19 +20,19 @@ async fn desk() -> Gateway {
 }
 
 async fn desk_with(settings: &str) -> Gateway {
-    time_left_in_step().await;
+    wait_for_otp_step_with_time_left().await;
     Gateway::setup().more_rules(STEP_UP).toml(settings).start().await
 }
 
-async fn verify(client: &Client, code: &str) -> Answer {
+async fn verify(client: &Client, code: &str) -> Response {
     client.post_json("/api/auth/otp-verify", &json!({ "code": code })).await
 }
 
 #[tokio::test]
-async fn devices_go_on_when_the_key_of_their_secrets_changes() {
+async fn devices_survive_an_encryption_key_change() {
     let mut desk = desk().await;
-    let alice = desk.sign_in("u1001").await;
-    let device = Device::bound(&alice).await;
+    let xiaoming = desk.sign_in("u1001").await;
+    let device = OtpDevice::set_up_and_bind(&xiaoming).await;
     let (first, second) = (desk.data_dir().join("first.key"), desk.data_dir().join("second.key"));
     for (file, key) in [(&first, [1; 32]), (&second, [2; 32])] {
         use base64::Engine;
@@ -50,44 +50,45 @@ async fn devices_go_on_when_the_key_of_their_secrets_changes() {
     assert!(desk.logs().contains("remove keys/vault.key and otp.old_key_files"), "it says so");
     std::fs::remove_file(desk.data_dir().join("keys").join("vault.key")).expect("an old key");
     desk.restart().await;
-    verify(&alice, &device.code(0)).await.expect_code(0);
+    verify(&xiaoming, &device.code(0)).await.expect_code(0);
 
     configure(&desk, &format!("key_file = \"{second}\"\nold_key_files = [\"{first}\"]"));
     desk.restart().await;
     configure(&desk, &format!("key_file = \"{second}\""));
     desk.restart().await;
     assert!(!desk.logs().contains("cannot decrypt some one-time-password secrets"), "no key is missing");
-    verify(&alice, &device.code(1)).await.expect_code(0);
+    verify(&xiaoming, &device.code(1)).await.expect_code(0);
 
     // A key that is gone for good: nobody gets in with it, and operators are told at the start.
     configure(&desk, &format!("key_file = \"{first}\""));
     desk.restart().await;
     assert!(desk.logs().contains("cannot decrypt some one-time-password secrets"), "it says so");
-    verify(&alice, &device.code(1)).await.expect_status(500);
+    verify(&xiaoming, &device.code(1)).await.expect_status(500);
     configure(&desk, &format!("key_file = \"{first}\"\nold_key_files = [\"nowhere.key\"]"));
     desk.terminate().await;
     let refused = desk.command(&["employee", "list"]).await;
-    assert!(refused.said().contains("nowhere.key"), "{}", refused.said());
+    assert!(refused.output_text().contains("nowhere.key"), "{}", refused.output_text());
 }
 
 #[tokio::test]
-async fn a_bound_device_steps_a_session_up() {
+async fn bound_device_steps_up_a_session() {
     let desk = desk().await;
-    let alice = desk.sign_in("u1001").await;
-    let status = alice.get("/api/auth/otp-status").await.expect_code(0).data();
+    let xiaoming = desk.sign_in("u1001").await;
+    let status = xiaoming.get("/api/auth/otp-status").await.expect_code(0).data();
     assert_eq!((&status["bound"], &status["bound_at"]), (&json!(false), &json!(null)));
-    let refused = alice.post("/api/danger").await;
+    let refused = xiaoming.post("/api/danger").await;
     let challenge = refused.header("www-authenticate").unwrap_or_default().to_owned();
     assert!(challenge.contains("insufficient_user_authentication"), "{challenge}");
     assert!(challenge.contains("acr_values=\"otp\""), "RFC 9470: {challenge}");
     refused.expect_code(1021);
 
-    let device = Device::offered(&alice).await;
-    alice.post("/api/danger").await.expect_code(1021);
-    let bound = alice.post_json("/api/auth/otp-bind", &json!({ "code": device.code(0) })).await.expect_code(0).data();
+    let device = OtpDevice::set_up(&xiaoming).await;
+    xiaoming.post("/api/danger").await.expect_code(1021);
+    let bound =
+        xiaoming.post_json("/api/auth/otp-bind", &json!({ "code": device.code(0) })).await.expect_code(0).data();
     assert_eq!(bound["success"], true);
-    alice.post("/api/danger").await.expect_status(200);
-    let status = alice.get("/api/auth/otp-status").await.expect_code(0).data();
+    xiaoming.post("/api/danger").await.expect_status(200);
+    let status = xiaoming.get("/api/auth/otp-status").await.expect_code(0).data();
     assert_eq!(status["bound"], true, "{status}");
     assert_eq!(status["stepped_up_until"], bound["stepped_up_until"]);
 
@@ -99,10 +100,10 @@ async fn a_bound_device_steps_a_session_up() {
 }
 
 #[tokio::test]
-async fn row_62_a_step_up_is_over_in_time_and_at_a_role_switch() {
+async fn step_up_ends_in_time_and_on_role_switch() {
     let desk = desk_with("[otp]\nvalid_for = \"1s\"").await;
     let alice = desk.sign_in("a2001").await;
-    Device::bound(&alice).await;
+    OtpDevice::set_up_and_bind(&alice).await;
     eventually("the end of the step-up", || async { (alice.post("/api/danger").await.status == 401).then_some(()) })
         .await;
     let refused = alice.post("/api/danger").await;
@@ -112,15 +113,15 @@ async fn row_62_a_step_up_is_over_in_time_and_at_a_role_switch() {
 
     let desk = self::desk().await;
     let alice = desk.sign_in("a2001").await;
-    Device::bound(&alice).await;
+    OtpDevice::set_up_and_bind(&alice).await;
     alice.post("/api/danger").await.expect_status(200);
     alice.post_json("/api/auth/switch-role", &json!({ "role": "user" })).await.expect_code(0);
     alice.post("/api/danger").await.expect_code(1021);
 }
 
 #[tokio::test]
-async fn row_60_only_a_fresh_code_of_six_digits_is_taken() {
-    type Spelling = fn(&Device) -> String;
+async fn only_fresh_six_digit_codes_are_accepted() {
+    type Spelling = fn(&OtpDevice) -> String;
     fn digits_from(zero: u32, code: &str) -> String {
         code.chars().map(|digit| char::from_u32(zero + digit as u32 - 48).expect("a digit")).collect()
     }
@@ -151,13 +152,13 @@ async fn row_60_only_a_fresh_code_of_six_digits_is_taken() {
     let people = ["u1001", "a2001", "s3001", "c4001", "m5001"];
     for (person, cases) in people.into_iter().zip(table.chunks(4)) {
         let client = desk.sign_in(person).await;
-        let device = Device::bound(&client).await;
+        let device = OtpDevice::set_up_and_bind(&client).await;
         for (case, spell) in cases {
             assert_eq!(verify(&client, &spell(&device)).await.code(), 1022, "{case}");
         }
         for code in [json!(123456), json!(-123456), json!(null), json!([device.code(0)]), json!({})] {
-            let answer = client.post_json("/api/auth/otp-verify", &json!({ "code": code })).await;
-            assert_eq!(answer.code(), 1400, "{code}");
+            let response = client.post_json("/api/auth/otp-verify", &json!({ "code": code })).await;
+            assert_eq!(response.code(), 1400, "{code}");
         }
         verify(&client, &device.code(0)).await.expect_code(0);
         verify(&client, &device.code(0)).await.expect_code(1022);
@@ -165,86 +166,86 @@ async fn row_60_only_a_fresh_code_of_six_digits_is_taken() {
 }
 
 #[tokio::test]
-async fn a_code_works_once_however_many_try_it_at_once() {
+async fn code_is_accepted_once_under_concurrency() {
     let desk = desk().await;
     let sessions = [desk.sign_in("u1001").await, desk.sign_in("u1001").await, desk.sign_in("u1001").await];
-    let device = Device::bound(&sessions[0]).await;
+    let device = OtpDevice::set_up_and_bind(&sessions[0]).await;
     let code = device.code(0);
-    let answers = futures::future::join_all(sessions.iter().map(|session| verify(session, &code))).await;
-    let taken = answers.iter().filter(|answer| answer.code() == 0).count();
-    assert_eq!(taken, 1, "{:?}", answers.iter().map(Answer::code).collect::<Vec<_>>());
+    let responses = futures::future::join_all(sessions.iter().map(|session| verify(session, &code))).await;
+    let taken = responses.iter().filter(|response| response.code() == 0).count();
+    assert_eq!(taken, 1, "{:?}", responses.iter().map(Response::code).collect::<Vec<_>>());
 }
 
 #[tokio::test]
-async fn row_61_wrong_codes_lock_the_account_whatever_the_address() {
+async fn wrong_codes_lock_the_account_across_addresses() {
     let desk = desk().await;
-    let alice = desk.sign_in("u1001").await;
-    let device = Device::bound(&alice).await;
+    let xiaoming = desk.sign_in("u1001").await;
+    let device = OtpDevice::set_up_and_bind(&xiaoming).await;
     let elsewhere = desk.sign_in("u1001").await;
-    let wrong = device.wrong();
+    let wrong = device.wrong_code();
     for number in 0..5 {
-        let client = if number % 2 == 0 { &alice } else { &elsewhere };
+        let client = if number % 2 == 0 { &xiaoming } else { &elsewhere };
         let from = format!("203.0.113.{number}");
         let body = json!({ "code": wrong }).to_string();
         let headers = [("Content-Type", "application/json"), ("X-Forwarded-For", from.as_str())];
         client.send("POST", "/api/auth/otp-verify", &headers, body.as_bytes()).await.expect_code(1022);
     }
-    for client in [&alice, &elsewhere] {
+    for client in [&xiaoming, &elsewhere] {
         let refused = verify(client, &device.code(1)).await;
         let wait: u64 = refused.header("retry-after").expect("a time").parse().expect("seconds");
         assert!((1..=30).contains(&wait), "{wait}");
         refused.expect_code(1429);
     }
     // It is the person who is locked, and only for codes.
-    alice.get("/api/auth/me").await.expect_code(0);
-    let bob = desk.sign_in("a2001").await;
-    let device = Device::bound(&bob).await;
-    verify(&bob, &device.code(1)).await.expect_code(0);
+    xiaoming.get("/api/auth/me").await.expect_code(0);
+    let alice = desk.sign_in("a2001").await;
+    let device = OtpDevice::set_up_and_bind(&alice).await;
+    verify(&alice, &device.code(1)).await.expect_code(0);
 }
 
 #[tokio::test]
-async fn a_device_is_replaced_only_by_whoever_has_just_given_its_code() {
+async fn device_replacement_needs_a_step_up() {
     let desk = desk().await;
-    let alice = desk.sign_in("u1001").await;
-    let first = Device::bound(&alice).await;
+    let xiaoming = desk.sign_in("u1001").await;
+    let first = OtpDevice::set_up_and_bind(&xiaoming).await;
     let thief = desk.sign_in("u1001").await;
     thief.post("/api/auth/otp-setup").await.expect_code(1021);
     thief.post_json("/api/auth/otp-bind", &json!({ "code": first.code(0) })).await.expect_code(1021);
 
-    let second = Device::offered(&alice).await;
+    let second = OtpDevice::set_up(&xiaoming).await;
     verify(&thief, &first.code(0)).await.expect_code(0);
     thief.post("/api/danger").await.expect_status(200);
-    alice.post_json("/api/auth/otp-bind", &json!({ "code": second.code(0) })).await.expect_code(0);
+    xiaoming.post_json("/api/auth/otp-bind", &json!({ "code": second.code(0) })).await.expect_code(0);
     thief.post("/api/danger").await.expect_code(1021);
-    alice.post("/api/danger").await.expect_status(200);
+    xiaoming.post("/api/danger").await.expect_status(200);
     verify(&thief, &first.code(1)).await.expect_code(1022);
     verify(&thief, &second.code(1)).await.expect_code(0);
 }
 
 #[tokio::test]
-async fn without_a_device_no_code_is_good_and_without_a_token_nothing_is() {
+async fn otp_endpoints_need_a_device_and_a_token() {
     let desk = desk().await;
-    let alice = desk.sign_in("u1001").await;
-    verify(&alice, "123456").await.expect_code(1003);
-    alice.post_json("/api/auth/otp-bind", &json!({ "code": "123456" })).await.expect_code(1003);
+    let xiaoming = desk.sign_in("u1001").await;
+    verify(&xiaoming, "123456").await.expect_code(1003);
+    xiaoming.post_json("/api/auth/otp-bind", &json!({ "code": "123456" })).await.expect_code(1003);
     for (method, path) in [("POST", "otp-setup"), ("POST", "otp-bind"), ("POST", "otp-verify"), ("GET", "otp-status")] {
-        desk.anyone().send(method, &format!("/api/auth/{path}"), &[], b"").await.expect_code(1001);
+        desk.anonymous().send(method, &format!("/api/auth/{path}"), &[], b"").await.expect_code(1001);
     }
 }
 
 #[tokio::test]
-async fn the_secret_is_closed_at_rest_and_in_no_log() {
+async fn otp_secret_is_encrypted_at_rest_and_absent_from_logs() {
     let desk = desk().await;
-    let alice = desk.sign_in("u1001").await;
-    let data = alice.post("/api/auth/otp-setup").await.expect_code(0).data();
+    let xiaoming = desk.sign_in("u1001").await;
+    let data = xiaoming.post("/api/auth/otp-setup").await.expect_code(0).data();
     let secret = data["secret"].as_str().expect("a secret").to_owned();
-    desk.logged(&["/api/auth/otp-setup"]).await;
+    desk.wait_for_log(&["/api/auth/otp-setup"]).await;
     assert!(!desk.logs().contains(&secret));
     for entry in std::fs::read_dir(desk.data_dir()).expect("the data") {
         let path = entry.expect("a file").path();
         if path.is_file() {
             let bytes = std::fs::read(&path).expect("its bytes");
-            let raw = base32(&secret);
+            let raw = decode_base32(&secret);
             for needle in [secret.as_bytes(), raw.as_slice()] {
                 assert!(!bytes.windows(needle.len()).any(|window| window == needle), "{}", path.display());
             }
@@ -253,47 +254,47 @@ async fn the_secret_is_closed_at_rest_and_in_no_log() {
 }
 
 #[tokio::test]
-async fn a_device_outlives_a_restart() {
+async fn device_survives_a_restart() {
     let mut desk = desk().await;
-    let alice = desk.sign_in("u1001").await;
-    let device = Device::bound(&alice).await;
-    desk.kill_9();
+    let xiaoming = desk.sign_in("u1001").await;
+    let device = OtpDevice::set_up_and_bind(&xiaoming).await;
+    desk.sigkill();
     desk.restart().await;
-    verify(&alice, &device.code(0)).await.expect_code(0);
+    verify(&xiaoming, &device.code(0)).await.expect_code(0);
 }
 
 #[test]
-fn codes_are_what_devices_show() {
+fn codes_match_rfc_6238() {
     let secret = OtpSecret::from_bytes(b"12345678901234567890").expect("a secret");
     assert_eq!(secret.code(Step::at(Timestamp::from_seconds(59))).text(), "287082", "RFC 6238, appendix B");
     assert!(TotpCode::read("287082").is_some());
 }
 
 #[tokio::test]
-async fn a_step_up_is_gone_with_its_device_and_with_the_active_role() {
+async fn step_up_ends_with_its_device_and_role() {
     let desk = desk().await;
-    let anton = desk.sign_in("a2001").await;
-    Device::bound(&anton).await;
-    anton.post("/api/danger").await.expect_status(200);
-    desk.command(&["role", "take", "a2001", "agent"]).await.success();
-    anton.post("/api/danger").await.expect_code(1021);
+    let alice = desk.sign_in("a2001").await;
+    OtpDevice::set_up_and_bind(&alice).await;
+    alice.post("/api/danger").await.expect_status(200);
+    desk.command(&["role", "take", "a2001", "agent"]).await.expect_success();
+    alice.post("/api/danger").await.expect_code(1021);
 
-    let mary = desk.sign_in("m5001").await;
-    Device::bound(&mary).await;
-    mary.post("/api/danger").await.expect_status(200);
-    desk.command(&["employee", "otp-remove", "m5001", "--yes"]).await.success();
-    mary.post("/api/danger").await.expect_code(1021);
+    let zhou_min = desk.sign_in("m5001").await;
+    OtpDevice::set_up_and_bind(&zhou_min).await;
+    zhou_min.post("/api/danger").await.expect_status(200);
+    desk.command(&["employee", "otp-remove", "m5001", "--yes"]).await.expect_success();
+    zhou_min.post("/api/danger").await.expect_code(1021);
 }
 
 #[tokio::test]
-async fn a_code_at_the_sign_in_steps_the_session_up() {
+async fn code_at_sign_in_steps_up_the_session() {
     let desk = desk().await;
-    let anton = desk.sign_in("a2001").await;
+    let alice = desk.sign_in("a2001").await;
     let password = "tidal meadow 47 envelope";
-    anton.post_json("/api/agents/password", &json!({ "new_password": password })).await.expect_code(0);
-    let device = Device::bound(&anton).await;
+    alice.post_json("/api/agents/password", &json!({ "new_password": password })).await.expect_code(0);
+    let device = OtpDevice::set_up_and_bind(&alice).await;
     let body = json!({ "employee_id": "a2001", "password": password, "otp": device.code(0) });
-    let data = desk.anyone().post_json("/api/agents/login", &body).await.expect_code(0).data();
-    let agent = desk.bearing(data["token"].as_str().expect("a token"));
+    let data = desk.anonymous().post_json("/api/agents/login", &body).await.expect_code(0).data();
+    let agent = desk.with_token(data["token"].as_str().expect("a token"));
     agent.post("/api/danger").await.expect_status(200);
 }

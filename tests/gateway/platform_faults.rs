@@ -1,4 +1,4 @@
-//! What goes wrong at the platform, and who notices: whoever signs in, and nobody else.
+//! Faults of the messaging platform: only sign-ins are affected.
 
 use std::time::{Duration, Instant};
 
@@ -7,25 +7,25 @@ use tokio::net::TcpListener;
 
 use crate::support::*;
 
-/// Sets switches of the simulated platform; all others are as they were at first.
-async fn switch(desk: &Gateway, switches: Value) {
+/// Sets switches of the simulated platform and resets all others.
+async fn set_switches(desk: &Gateway, switches: Value) {
     let platform = Client::new(desk.platform_address());
     platform.send("DELETE", "/simulator/switches", &[], b"").await;
     let json = [("Content-Type", "application/json")];
-    let answer = platform.send("PATCH", "/simulator/switches", &json, switches.to_string().as_bytes()).await;
-    assert_eq!(answer.status, 200, "{}", answer.describe());
+    let response = platform.send("PATCH", "/simulator/switches", &json, switches.to_string().as_bytes()).await;
+    assert_eq!(response.status, 200, "{}", response.describe());
 }
 
-async fn error_of(desk: &Gateway, member: &str) -> (String, String) {
-    let answer = desk.phone(member).oauth2(&desk.client_url("h5")).await.expect_status(302);
-    let location = answer.location();
+async fn sign_in_error(desk: &Gateway, member: &str) -> (String, String) {
+    let response = desk.phone(member).oauth2(&desk.client_url("h5")).await.expect_status(302);
+    let location = response.location();
     assert!(location.starts_with(&desk.client_url("h5")), "{location}");
     assert!(!location.contains("token="), "{location}");
-    let part = |name| fragment_of(&location, name).unwrap_or_default();
+    let part = |name| fragment_parameter(&location, name).unwrap_or_default();
     (part("error"), part("error_code"))
 }
 
-/// A gateway whose platform is at this address.
+/// Starts a gateway with the platform at this URL.
 async fn with_platform(api_url: &str, development: bool) -> Gateway {
     let settings = format!(
         "[server]\ndevelopment = {development}\n[platform]\nkind = \"wecom\"\ncorp_id = \"wwdemo\"\nsecret = \"secret\"\n\
@@ -34,107 +34,117 @@ async fn with_platform(api_url: &str, development: bool) -> Gateway {
     Gateway::with(&settings).await
 }
 
-/// Asks for an authorize URL and comes back with a code that nobody gave.
-async fn come_back(desk: &Gateway) -> Answer {
+/// Requests an authorize URL and calls the callback with an invented code.
+async fn callback_with_invented_code(desk: &Gateway) -> Response {
     let phone = desk.phone("u1001");
     phone.authorize_url(&desk.client_url("h5")).await;
     phone.client().get("/api/auth/oauth2/callback?code=code&state=auth_login").await
 }
 
 #[tokio::test]
-async fn fault_22_a_platform_that_is_down_costs_nobody_else_anything() {
+async fn platform_outage_affects_only_sign_ins() {
     let unlimited = "[[endpoint]]\npath = \"/api/auth/qrcode\"\nrate = []\n";
     let desk = Gateway::setup().more_rules(unlimited).start().await;
-    let alice = desk.sign_in("u1001").await;
+    let xiaoming = desk.sign_in("u1001").await;
     let server_error = ("server_error".to_owned(), "1005".to_owned());
-    switch(&desk, json!({ "bad_gateway": { "*": "all" } })).await;
+    set_switches(&desk, json!({ "bad_gateway": { "*": "all" } })).await;
     for _ in 0..5 {
-        assert_eq!(error_of(&desk, "u1001").await, server_error, "a 502 that is no JSON");
+        assert_eq!(sign_in_error(&desk, "u1001").await, server_error, "a 502 that is no JSON");
     }
-    // The breaker is open: who begins now is told at once, with a time to come back.
+    // The circuit is open: new sign-ins are refused at once with Retry-After.
     let page: String = url::form_urlencoded::byte_serialize(desk.client_url("h5").as_bytes()).collect();
     for target in ["/api/auth/qrcode".to_owned(), format!("/api/auth/oauth2/url?redirect_uri={page}")] {
-        let answer = desk.anyone().get(&target).await;
-        let wait: u64 = answer.header("retry-after").expect("a time").parse().expect("seconds");
+        let response = desk.anonymous().get(&target).await;
+        let wait: u64 = response.header("retry-after").expect("a time").parse().expect("seconds");
         assert!((1..=60).contains(&wait), "{wait}");
-        assert!(answer.expect_code(1503).text().contains("WeCom"));
+        assert!(response.expect_code(1503).text().contains("WeCom"));
     }
-    alice.get("/api/auth/me").await.expect_code(0);
-    alice.get("/api/desk/x").await.expect_status(200);
-    desk.anyone().get("/api/ready").await.expect_code(0);
+    xiaoming.get("/api/auth/me").await.expect_code(0);
+    xiaoming.get("/api/desk/x").await.expect_status(200);
+    desk.anonymous().get("/api/ready").await.expect_code(0);
     let errors = |class| desk.metric("deskgate_platform_errors_total", class);
     assert_eq!(errors(&["call=\"identify\"", "class=\"unavailable\""]).await, 5.0);
 
-    switch(&desk, json!({})).await;
-    eventually("another try after the rest", || async {
-        let answer = desk.anyone().get("/api/auth/qrcode").await;
-        (answer.status == 200).then_some(())
+    set_switches(&desk, json!({})).await;
+    eventually("a call after the circuit closed", || async {
+        let response = desk.anonymous().get("/api/auth/qrcode").await;
+        (response.status == 200).then_some(())
     })
     .await;
     desk.sign_in_by_qrcode("u1001").await.get("/api/auth/me").await.expect_code(0);
 }
 
 #[tokio::test]
-async fn fault_22_a_slow_platform_delays_only_those_who_sign_in() {
+async fn slow_platform_delays_only_sign_ins() {
     let desk = Gateway::with("[platform]\ntimeout = \"500ms\"").await;
-    let alice = desk.sign_in("u1001").await;
+    let xiaoming = desk.sign_in("u1001").await;
     let phone = desk.phone("u1001");
     let callback = phone.authorize(&phone.authorize_url(&desk.client_url("h5")).await).await;
-    switch(&desk, json!({ "slow_milliseconds": { "*": 30_000 } })).await;
+    set_switches(&desk, json!({ "slow_milliseconds": { "*": 30_000 } })).await;
     let start = Instant::now();
     let waiting = phone.client().get(&callback);
     let others = async {
         for _ in 0..20 {
-            alice.get("/api/desk/x").await.expect_status(200);
+            xiaoming.get("/api/desk/x").await.expect_status(200);
         }
         start.elapsed()
     };
-    let (answer, others) = tokio::join!(waiting, others);
-    assert_eq!(fragment_of(&answer.location(), "error_code").as_deref(), Some("1005"));
+    let (response, others) = tokio::join!(waiting, others);
+    assert_eq!(fragment_parameter(&response.location(), "error_code").as_deref(), Some("1005"));
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     assert!(others < Duration::from_secs(5), "{others:?}");
 }
 
 #[tokio::test]
-async fn fault_22_a_certificate_that_nobody_vouches_for_is_never_ignored() {
-    let authority = Authority::new();
+async fn untrusted_platform_certificate_is_refused() {
+    let authority = CertificateAuthority::new();
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = listener.local_addr().expect("an address").port();
     let acceptor = authority.issue().acceptor();
-    let (asked, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let (sender, mut received) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            let shaken = acceptor.accept(stream).await;
-            let Ok(mut stream) = shaken else { continue };
+            let handshake = acceptor.accept(stream).await;
+            let Ok(mut stream) = handshake else { continue };
             let mut bytes = vec![0; 1024];
-            // Whoever sends a request here has believed a stranger.
+            // A request here means that the untrusted certificate was accepted.
             if let Ok(count @ 1..) = stream.read(&mut bytes).await {
-                let _ = asked.send(String::from_utf8_lossy(&bytes[..count]).into_owned());
+                let _ = sender.send(String::from_utf8_lossy(&bytes[..count]).into_owned());
             }
             let _ = stream.shutdown().await;
         }
     });
     for development in [true, false] {
         let desk = with_platform(&format!("https://127.0.0.1:{port}/"), development).await;
-        let answer = come_back(&desk).await;
-        assert_eq!(fragment_of(&answer.location(), "error_code").as_deref(), Some("1005"), "{}", answer.describe());
-        desk.logged(&["the platform is unavailable", "certificate"]).await;
+        let response = callback_with_invented_code(&desk).await;
+        assert_eq!(
+            fragment_parameter(&response.location(), "error_code").as_deref(),
+            Some("1005"),
+            "{}",
+            response.describe()
+        );
+        desk.wait_for_log(&["the platform is unavailable", "certificate"]).await;
     }
-    assert!(heard.try_recv().is_err(), "the secret was sent to a stranger");
+    assert!(received.try_recv().is_err(), "the secret was sent to an untrusted server");
 }
 
 #[tokio::test]
-async fn fault_22_a_platform_that_refuses_connections_is_told_apart_from_a_bad_code() {
+async fn unreachable_platform_redirects_with_server_error() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     drop(listener);
     let desk = with_platform(&format!("http://{address}/"), true).await;
-    let answer = come_back(&desk).await;
-    assert_eq!(fragment_of(&answer.location(), "error").as_deref(), Some("server_error"), "{}", answer.describe());
+    let response = callback_with_invented_code(&desk).await;
+    assert_eq!(
+        fragment_parameter(&response.location(), "error").as_deref(),
+        Some("server_error"),
+        "{}",
+        response.describe()
+    );
 }
 
 #[tokio::test]
-async fn fault_23_a_token_that_expires_mid_flow_is_replaced_without_anybody_noticing() {
+async fn expired_platform_token_is_refreshed_during_a_sign_in() {
     let desk = Gateway::start().await;
     desk.sign_in_by_oauth2("u1001", "h5").await;
     let revoke = Client::new(desk.platform_address()).post("/simulator/tokens/revoke").await;
@@ -145,11 +155,11 @@ async fn fault_23_a_token_that_expires_mid_flow_is_replaced_without_anybody_noti
     }
     let calls = Client::new(desk.platform_address()).get("/simulator/calls").await.text();
     let calls: Value = serde_json::from_str(&calls).expect("JSON");
-    assert_eq!(calls["/cgi-bin/gettoken"], 2, "one refresh for all: {calls}");
+    assert_eq!(calls["/cgi-bin/gettoken"], 2, "more than one refresh: {calls}");
 }
 
 #[tokio::test]
-async fn row_52_odd_answers_of_the_platform_sign_nobody_in() {
+async fn malformed_platform_responses_sign_nobody_in() {
     let desk = Gateway::start().await;
     for (case, switches, error, code) in [
         (
@@ -166,16 +176,16 @@ async fn row_52_odd_answers_of_the_platform_sign_nobody_in() {
         ("a code that is too old", json!({ "code_lifetime_seconds": 0 }), "invalid_code", "1400"),
         ("refused at the scan", json!({ "deny_at_scan": true }), "access_denied", "1400"),
     ] {
-        switch(&desk, switches).await;
-        assert_eq!(error_of(&desk, "u1001").await, (error.to_owned(), code.to_owned()), "{case}");
+        set_switches(&desk, switches).await;
+        assert_eq!(sign_in_error(&desk, "u1001").await, (error.to_owned(), code.to_owned()), "{case}");
     }
-    desk.logged(&["trusted IP addresses"]).await;
-    switch(&desk, json!({ "return_appid": true, "bad_gateway": { "/cgi-bin/department/get": "all" } })).await;
+    desk.wait_for_log(&["trusted IP addresses"]).await;
+    set_switches(&desk, json!({ "return_appid": true, "bad_gateway": { "/cgi-bin/department/get": "all" } })).await;
     desk.sign_in_by_oauth2("u1001", "h5").await.get("/api/auth/me").await.expect_code(0);
 }
 
 #[tokio::test]
-async fn row_52_an_answer_of_ten_megabytes_or_a_redirect_signs_nobody_in() {
+async fn oversized_or_redirecting_platform_responses_are_refused() {
     for (case, head) in [
         ("ten megabytes", "HTTP/1.1 200 OK\r\nContent-Length: 10485760\r\n\r\n".to_owned() + &" ".repeat(1 << 20)),
         ("a redirect", "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n".to_owned()),
@@ -190,25 +200,25 @@ async fn row_52_an_answer_of_ten_megabytes_or_a_redirect_signs_nobody_in() {
             }
         });
         let desk = with_platform(&format!("http://{address}/"), true).await;
-        let answer = come_back(&desk).await;
-        assert_eq!(fragment_of(&answer.location(), "error_code").as_deref(), Some("1005"), "{case}");
+        let response = callback_with_invented_code(&desk).await;
+        assert_eq!(fragment_parameter(&response.location(), "error_code").as_deref(), Some("1005"), "{case}");
     }
 }
 
 #[tokio::test]
-async fn row_55_no_code_or_token_in_an_address_that_is_sent_or_logged() {
+async fn codes_and_tokens_are_absent_from_urls_and_logs() {
     let desk = Gateway::start().await;
     let phone = desk.phone("u1001");
     let callback = phone.authorize(&phone.authorize_url(&desk.client_url("h5")).await).await;
-    let code = query_of(&callback, "code").expect("a code");
-    let answer = phone.client().get(&callback).await.expect_status(302);
-    let location = answer.location();
-    let token = fragment_of(&location, "token").expect("a token");
+    let code = query_parameter(&callback, "code").expect("a code");
+    let response = phone.client().get(&callback).await.expect_status(302);
+    let location = response.location();
+    let token = fragment_parameter(&location, "token").expect("a token");
     let (sent, _) = location.split_once('#').expect("a fragment");
-    assert!(!sent.contains(&token) && !sent.contains(&code), "what a server or a Referer would see: {sent}");
-    assert_eq!(answer.header("referrer-policy"), Some("no-referrer"));
-    assert_eq!(answer.header("cache-control"), Some("no-store"));
-    desk.logged(&["/api/auth/oauth2/callback"]).await;
+    assert!(!sent.contains(&token) && !sent.contains(&code), "a secret in the part of the URL that is sent: {sent}");
+    assert_eq!(response.header("referrer-policy"), Some("no-referrer"));
+    assert_eq!(response.header("cache-control"), Some("no-store"));
+    desk.wait_for_log(&["/api/auth/oauth2/callback"]).await;
     let logs = desk.logs();
-    assert!(!logs.contains(&token) && !logs.contains(&code), "in the log");
+    assert!(!logs.contains(&token) && !logs.contains(&code), "a secret is in the log");
 }

@@ -1,4 +1,4 @@
-//! Rates: sliding, told truthfully, and bounded in memory whatever keys are invented.
+//! Rate limits: sliding windows, accurate Retry-After, keys by trusted address and account.
 
 use crate::support::*;
 
@@ -8,56 +8,59 @@ fn rule(name: &str, rate: &str) -> String {
     )
 }
 
-/// How many of so many requests at once are let through, and the first refusal.
-async fn admitted(client: &Client, target: &str, count: usize, headers: &[(&str, &str)]) -> (usize, Option<Answer>) {
+/// Sends `count` requests; returns the number admitted and the first refusal.
+async fn admitted(client: &Client, target: &str, count: usize, headers: &[(&str, &str)]) -> (usize, Option<Response>) {
     let mut passed = 0;
     let mut refused = None;
     for _ in 0..count {
-        let answer = client.send("GET", target, headers, b"").await;
-        if answer.status == 200 {
+        let response = client.send("GET", target, headers, b"").await;
+        if response.status == 200 {
             passed += 1;
         } else if refused.is_none() {
-            refused = Some(answer.expect_code(1429));
+            refused = Some(response.expect_code(1429));
         }
     }
     (passed, refused)
 }
 
 #[tokio::test]
-async fn twenty_of_thirty_are_admitted_and_the_rest_told_when() {
+async fn requests_over_the_rate_are_1429_with_retry_after() {
     let desk =
         Gateway::setup().more_rules(&rule("minute", "{ by = \"address\", limit = 20, per = \"1m\" }")).start().await;
-    let (passed, refused) = admitted(&desk.anyone(), "/rate/minute", 30, &[]).await;
+    let (passed, refused) = admitted(&desk.anonymous(), "/rate/minute", 30, &[]).await;
     assert_eq!(passed, 20);
     let refused = refused.expect("a refusal");
     let wait: u64 = refused.header("retry-after").expect("Retry-After").parse().expect("seconds");
     assert!((50..=61).contains(&wait), "{wait}");
     assert_eq!(refused.header("ratelimit-policy"), Some("\"address\";q=20;w=60"));
     assert_eq!(refused.header("ratelimit"), Some(format!("\"address\";r=0;t={wait}").as_str()));
-    assert_eq!(desk.upstream.requests().len(), 20, "what is refused reaches no upstream");
+    assert_eq!(desk.upstream.requests().len(), 20, "refused requests reach no upstream");
     let rate = |verdict| desk.metric("deskgate_rate_total", verdict);
     assert_eq!(rate(&["rule=\"minute\"", "verdict=\"allow\""]).await, 20.0);
     assert_eq!(rate(&["rule=\"minute\"", "verdict=\"deny\""]).await, 10.0);
     let id = refused.header("x-request-id").expect("an id").to_owned();
-    desk.logged(&[&id, "rate limit exceeded: 20 per 1m by address"]).await;
+    desk.wait_for_log(&[&id, "rate limit exceeded: 20 per 1m by address"]).await;
 }
 
 #[tokio::test]
-async fn the_wait_that_is_told_is_true() {
+async fn retry_after_is_accurate() {
     let desk = Gateway::setup().more_rules(&rule("short", "{ by = \"rule\", limit = 3, per = \"2s\" }")).start().await;
-    let (passed, refused) = admitted(&desk.anyone(), "/rate/short", 5, &[]).await;
+    let (passed, refused) = admitted(&desk.anonymous(), "/rate/short", 5, &[]).await;
     assert_eq!(passed, 3);
     let wait: u64 = refused.expect("a refusal").header("retry-after").expect("it").parse().expect("seconds");
     assert!((1..=2).contains(&wait), "{wait}");
-    // Refusals cost nothing, so asking again and again changes nothing.
-    let told = std::time::Instant::now();
-    eventually("a free place", || async { (desk.anyone().get("/rate/short").await.status == 200).then_some(()) }).await;
-    let took = told.elapsed().as_secs_f64();
-    assert!(took <= wait as f64 + 0.5, "{took} s instead of {wait}");
+    // Refused requests are not charged, so polling does not extend the wait.
+    let start = std::time::Instant::now();
+    eventually("an admitted request", || async {
+        (desk.anonymous().get("/rate/short").await.status == 200).then_some(())
+    })
+    .await;
+    let took = start.elapsed().as_secs_f64();
+    assert!(took <= wait as f64 + 0.5, "waited {took} s instead of {wait} s");
 }
 
 #[tokio::test]
-async fn each_counts_for_itself() {
+async fn rates_count_per_key() {
     let rules = [
         rule("employee", "{ by = \"employee\", limit = 2, per = \"1m\" }"),
         rule("role", "{ by = \"role\", limit = 2, per = \"1m\" }"),
@@ -66,7 +69,7 @@ async fn each_counts_for_itself() {
     ]
     .concat();
     let desk = Gateway::setup().more_rules(&rules).start().await;
-    // Twice the same person, somebody else in the same role, somebody in another.
+    // The same employee twice, another employee with the same role, and one with another role.
     let (one, again) = (desk.sign_in("a2001").await, desk.sign_in("a2001").await);
     let admin = desk.sign_in("m5001").await;
     let other = desk.sign_in("m5001").await;
@@ -86,10 +89,10 @@ async fn each_counts_for_itself() {
 }
 
 #[tokio::test]
-async fn row_93_an_address_is_the_believed_one_and_of_ipv6_its_network() {
+async fn rate_key_is_the_trusted_address_or_ipv6_prefix() {
     let rate = rule("address", "{ by = \"address\", limit = 2, per = \"1m\" }");
     let trusting = Gateway::setup().more_rules(&rate).start().await;
-    let anyone = trusting.anyone();
+    let anonymous = trusting.anonymous();
     for (from, expected) in [
         ("2001:db8:1:2::1", 2),
         ("2001:db8:1:2:ffff::9", 0),
@@ -98,50 +101,58 @@ async fn row_93_an_address_is_the_believed_one_and_of_ipv6_its_network() {
         ("::ffff:203.0.113.7", 0),
         ("203.0.113.8", 2),
     ] {
-        let (passed, _) = admitted(&anyone, "/rate/address", 3, &[("X-Forwarded-For", from)]).await;
+        let (passed, _) = admitted(&anonymous, "/rate/address", 3, &[("X-Forwarded-For", from)]).await;
         assert_eq!(passed, expected, "{from}");
     }
     let strict = Gateway::setup().more_rules(&rate).toml("[server]\ntrusted_proxies = []").start().await;
     let mut passed = 0;
     for number in 0..10 {
         let from = format!("203.0.113.{number}");
-        passed += admitted(&strict.anyone(), "/rate/address", 1, &[("X-Forwarded-For", &from)]).await.0;
+        passed += admitted(&strict.anonymous(), "/rate/address", 1, &[("X-Forwarded-For", &from)]).await.0;
     }
-    assert_eq!(passed, 2, "a rotating X-Forwarded-For of a stranger is one address");
+    assert_eq!(passed, 2, "X-Forwarded-For of an untrusted peer is ignored");
 }
 
 #[tokio::test]
-async fn all_rates_admit_or_none_is_charged() {
+async fn refused_requests_charge_no_rate() {
     let two = "{ by = \"rule\", limit = 4, per = \"1m\" }, { by = \"address\", limit = 2, per = \"1m\" }";
     let desk = Gateway::setup().more_rules(&rule("two", two)).start().await;
     let from = |address: &'static str| [("X-Forwarded-For", address)];
-    assert_eq!(admitted(&desk.anyone(), "/rate/two", 10, &from("203.0.113.1")).await.0, 2);
-    assert_eq!(admitted(&desk.anyone(), "/rate/two", 10, &from("203.0.113.2")).await.0, 2, "refusals used nothing up");
-    assert_eq!(admitted(&desk.anyone(), "/rate/two", 1, &from("203.0.113.3")).await.0, 0, "four are four");
+    assert_eq!(admitted(&desk.anonymous(), "/rate/two", 10, &from("203.0.113.1")).await.0, 2);
+    assert_eq!(
+        admitted(&desk.anonymous(), "/rate/two", 10, &from("203.0.113.2")).await.0,
+        2,
+        "refused requests were charged"
+    );
+    assert_eq!(
+        admitted(&desk.anonymous(), "/rate/two", 1, &from("203.0.113.3")).await.0,
+        0,
+        "the fourth request is admitted"
+    );
 }
 
 #[tokio::test]
-async fn a_shadow_rate_refuses_nobody_and_is_counted() {
+async fn shadow_rate_counts_without_refusing() {
     let rate = "{ by = \"address\", limit = 2, per = \"1m\", mode = \"shadow\" }";
     let desk = Gateway::setup().more_rules(&rule("shadow", rate)).start().await;
-    assert_eq!(admitted(&desk.anyone(), "/rate/shadow", 5, &[]).await.0, 5);
+    assert_eq!(admitted(&desk.anonymous(), "/rate/shadow", 5, &[]).await.0, 5);
     assert_eq!(desk.metric("deskgate_shadow_total", &["rule=\"shadow\"", "verdict=\"deny\""]).await, 3.0);
-    desk.logged(&["would be refused with 1429", "2 per 1m by address"]).await;
+    desk.wait_for_log(&["would be refused with 1429", "2 per 1m by address"]).await;
 }
 
 #[tokio::test]
-async fn a_reload_forgets_no_count() {
+async fn rate_counts_survive_a_reload() {
     let desk =
         Gateway::setup().more_rules(&rule("kept", "{ by = \"address\", limit = 3, per = \"1m\" }")).start().await;
-    assert_eq!(admitted(&desk.anyone(), "/rate/kept", 3, &[]).await.0, 3);
+    assert_eq!(admitted(&desk.anonymous(), "/rate/kept", 3, &[]).await.0, 3);
     let before = desk.logs().matches("\"reloaded\"").count();
     desk.signal("HUP");
     eventually("the reload", || async { (desk.logs().matches("\"reloaded\"").count() > before).then_some(()) }).await;
-    assert_eq!(admitted(&desk.anyone(), "/rate/kept", 3, &[]).await.0, 0);
+    assert_eq!(admitted(&desk.anonymous(), "/rate/kept", 3, &[]).await.0, 0);
 }
 
 #[tokio::test]
-async fn row_48_sign_in_endpoints_have_rates_without_being_told() {
+async fn sign_in_endpoints_have_default_rates() {
     let desk = Gateway::start().await;
     let many = |target: &'static str, count: usize| {
         let desk = &desk;
@@ -150,65 +161,67 @@ async fn row_48_sign_in_endpoints_have_rates_without_being_told() {
             for number in 0..count {
                 let head = format!("GET {target} HTTP/1.1\r\nHost: {}\r\n\r\n", desk.address());
                 connection.send(head.as_bytes()).await;
-                let answer = connection.answer().await.expect("an answer");
-                if answer.status == 429 {
-                    return Some((number, answer));
+                let response = connection.response().await.expect("a response");
+                if response.status == 429 {
+                    return Some((number, response));
                 }
             }
             None
         }
     };
-    let (passed, refused) = many("/api/auth/qrcode", 2000).await.expect("a limit on QR codes");
+    let (passed, refused) = many("/api/auth/qrcode", 2000).await.expect("a default rate for QR codes");
     assert!((30..2000).contains(&passed), "{passed}");
     refused.expect_code(1429);
-    let (passed, _) = many("/api/auth/scan/status?ticket=x", 5000).await.expect("a limit on polls");
-    assert!(passed >= 100, "{passed}: people behind one address poll together");
+    let (passed, _) = many("/api/auth/scan/status?ticket=x", 5000).await.expect("a default rate for polls");
+    assert!(passed >= 100, "{passed} polls admitted: clients behind one address share the rate");
 }
 
 #[tokio::test]
-async fn rates_of_own_endpoints_can_be_set() {
+async fn endpoint_rates_are_configurable() {
     let rate = "\n[[endpoint]]\npath = \"/api/auth/verify\"\nrate = [{ by = \"address\", limit = 2, per = \"1m\" }]\n";
     let desk = Gateway::setup().more_rules(rate).start().await;
     let body = serde_json::json!({"token": "x"});
     for expected in [0, 0, 1429] {
-        desk.anyone().post_json("/api/auth/verify", &body).await.expect_code(expected);
+        desk.anonymous().post_json("/api/auth/verify", &body).await.expect_code(expected);
     }
 }
 
 #[tokio::test]
-async fn explain_shows_an_exhausted_rate() {
-    let files =
-        Gateway::setup().more_rules(&rule("spent", "{ by = \"address\", limit = 20, per = \"1m\" }")).written().await;
-    for (after, outcome, answer) in [
+async fn explain_shows_exhausted_rates() {
+    let files = Gateway::setup()
+        .more_rules(&rule("spent", "{ by = \"address\", limit = 20, per = \"1m\" }"))
+        .write_files()
+        .await;
+    for (after, outcome, response) in [
         ("19", "hit          rate       20 per 1m by address", "forwarded"),
         ("20", "miss         rate", "429 with code 1429, Retry-After 60"),
     ] {
         let output = files.command(&["explain", "GET", "/rate/spent", "--after", after]).await;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(text.contains(outcome) && text.contains(answer), "{after}: {text}");
+        assert!(text.contains(outcome) && text.contains(response), "{after}: {text}");
     }
 }
 
 #[tokio::test]
-async fn agents_and_one_time_passwords_have_rates_without_being_told() {
+async fn agent_and_otp_endpoints_have_default_rates() {
     let desk = Gateway::start().await;
-    let alice = desk.sign_in("u1001").await;
+    let xiaoming = desk.sign_in("u1001").await;
     let login = json!({ "employee_id": "z9999" });
     for (client, target, body, most) in [
-        (desk.anyone(), "/api/agents/login", &login, 60),
-        (alice.clone(), "/api/agents/password", &json!({ "new_password": "x" }), 10),
-        (alice.clone(), "/api/auth/otp-setup", &json!({}), 10),
-        (alice.clone(), "/api/auth/otp-bind", &json!({ "code": 1 }), 20),
-        (alice.clone(), "/api/auth/otp-verify", &json!({ "code": 1 }), 20),
+        (desk.anonymous(), "/api/agents/login", &login, 60),
+        (xiaoming.clone(), "/api/agents/password", &json!({ "new_password": "x" }), 10),
+        (xiaoming.clone(), "/api/auth/otp-setup", &json!({}), 10),
+        (xiaoming.clone(), "/api/auth/otp-bind", &json!({ "code": 1 }), 20),
+        (xiaoming.clone(), "/api/auth/otp-verify", &json!({ "code": 1 }), 20),
     ] {
         let mut passed = 0;
         let refused = loop {
-            let answer = client.post_json(target, body).await;
-            if answer.status == 429 {
-                break answer;
+            let response = client.post_json(target, body).await;
+            if response.status == 429 {
+                break response;
             }
             passed += 1;
-            assert!(passed <= most, "{target} has no limit");
+            assert!(passed <= most, "{target} has no default rate");
         };
         assert!(refused.header("ratelimit-policy").is_some(), "a rate, not a lock: {}", refused.describe());
         assert_eq!(passed, most, "{target}");

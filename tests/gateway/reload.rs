@@ -1,4 +1,4 @@
-//! SIGHUP: new rules without a restart, and a bad file changes nothing.
+//! SIGHUP: reloads rules and keys; an invalid file keeps the current ones.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -12,71 +12,71 @@ upstream = "helpdesk"
 public = true
 "#;
 
-fn add(desk: &Gateway, text: &str) {
+fn append_rules(desk: &Gateway, text: &str) {
     let file = desk.rules_file();
     let old = std::fs::read_to_string(&file).expect("the rules");
     std::fs::write(&file, format!("{old}{text}")).expect("new rules");
     desk.signal("HUP");
 }
 
-async fn until_status(desk: &Gateway, target: &str, status: u16) {
+async fn wait_for_status(desk: &Gateway, target: &str, status: u16) {
     eventually(&format!("{status} for {target}"), || async {
-        (desk.anyone().get(target).await.status == status).then_some(())
+        (desk.anonymous().get(target).await.status == status).then_some(())
     })
     .await;
 }
 
-async fn until_metric(desk: &Gateway, name: &str, value: f64) {
+async fn wait_for_metric(desk: &Gateway, name: &str, value: f64) {
     eventually(&format!("{name} {value}"), || async { (desk.metric(name, &[]).await == value).then_some(()) }).await;
 }
 
 #[tokio::test]
-async fn a_new_rule_works_after_a_reload() {
+async fn reload_adds_a_rule() {
     let desk = Gateway::start().await;
     let before = desk.metric("deskgate_rules_loaded", &[]).await;
-    desk.anyone().get("/new/x").await.expect_code(1404);
-    add(&desk, NEW_RULE);
-    until_status(&desk, "/new/x", 200).await;
+    desk.anonymous().get("/new/x").await.expect_code(1404);
+    append_rules(&desk, NEW_RULE);
+    wait_for_status(&desk, "/new/x", 200).await;
     assert_eq!(desk.metric("deskgate_rules_loaded", &[]).await, before + 1.0);
     assert_eq!(desk.metric("deskgate_config_reload_success", &[]).await, 1.0);
-    desk.anyone().get("/public/x").await.expect_status(200);
+    desk.anonymous().get("/public/x").await.expect_status(200);
 }
 
 #[tokio::test]
-async fn a_rule_that_is_taken_away_no_longer_works() {
+async fn reload_removes_a_rule() {
     let desk = Gateway::setup().more_rules(NEW_RULE).start().await;
-    desk.anyone().get("/new/x").await.expect_status(200);
+    desk.anonymous().get("/new/x").await.expect_status(200);
     let file = desk.rules_file();
     let text = std::fs::read_to_string(&file).expect("the rules").replace(NEW_RULE, "");
     std::fs::write(&file, text).expect("new rules");
     desk.signal("HUP");
-    until_status(&desk, "/new/x", 404).await;
+    wait_for_status(&desk, "/new/x", 404).await;
 }
 
 #[tokio::test]
-async fn a_rule_that_became_stricter_is_stricter_at_once() {
+async fn reload_applies_a_stricter_rule() {
     let desk = Gateway::setup().more_rules(NEW_RULE).start().await;
-    let alice = desk.sign_in("u1001").await;
-    alice.get("/new/x").await.expect_status(200);
+    let xiaoming = desk.sign_in("u1001").await;
+    xiaoming.get("/new/x").await.expect_status(200);
     let file = desk.rules_file();
     let stricter = NEW_RULE.replace("public = true", "roles = [\"admin\"]");
     let text = std::fs::read_to_string(&file).expect("the rules").replace(NEW_RULE, &stricter);
     std::fs::write(&file, text).expect("new rules");
     desk.signal("HUP");
-    until_status(&desk, "/new/x", 401).await;
-    alice.get("/new/x").await.expect_code(1003);
+    wait_for_status(&desk, "/new/x", 401).await;
+    xiaoming.get("/new/x").await.expect_code(1003);
 }
 
 #[tokio::test]
-async fn rules_may_come_in_a_new_file() {
+async fn reload_reads_a_new_rule_file() {
     let desk = Gateway::start().await;
     std::fs::write(desk.rules_file().with_file_name("another.toml"), NEW_RULE).expect("a second file");
     desk.signal("HUP");
-    until_status(&desk, "/new/x", 200).await;
+    wait_for_status(&desk, "/new/x", 200).await;
 }
 
 #[tokio::test]
-async fn a_bad_file_changes_nothing_and_says_why() {
+async fn reload_with_an_invalid_file_keeps_the_old_rules() {
     for (case, text) in [
         ("no TOML", "\n[[rule]\nname = \n"),
         (
@@ -85,43 +85,43 @@ async fn a_bad_file_changes_nothing_and_says_why() {
         ),
         ("an unknown upstream", "\n[[rule]]\nname = \"bad\"\npath = \"/bad\"\nupstream = \"nowhere\"\npublic = true\n"),
         (
-            "a name that is taken",
+            "a duplicate name",
             "\n[[rule]]\nname = \"anyone\"\npath = \"/bad\"\nupstream = \"helpdesk\"\npublic = true\n",
         ),
-        ("nobody named", "\n[[rule]]\nname = \"bad\"\npath = \"/bad\"\nupstream = \"helpdesk\"\n"),
-        ("a path that is none", "\n[[rule]]\nname = \"bad\"\npath = \"bad\"\nupstream = \"helpdesk\"\npublic = true\n"),
+        ("no access condition", "\n[[rule]]\nname = \"bad\"\npath = \"/bad\"\nupstream = \"helpdesk\"\n"),
+        ("an invalid path", "\n[[rule]]\nname = \"bad\"\npath = \"bad\"\nupstream = \"helpdesk\"\npublic = true\n"),
     ] {
         let desk = Gateway::start().await;
         assert_eq!(desk.metric("deskgate_config_reload_success", &[]).await, 1.0, "{case}");
         let rules = desk.metric("deskgate_rules_loaded", &[]).await;
         let good = std::fs::read_to_string(desk.rules_file()).expect("the rules");
-        add(&desk, &format!("{NEW_RULE}{text}"));
-        until_metric(&desk, "deskgate_config_reload_success", 0.0).await;
-        desk.logged(&["test.toml"]).await;
-        desk.anyone().get("/new/x").await.expect_code(1404);
-        desk.anyone().get("/public/x").await.expect_status(200);
+        append_rules(&desk, &format!("{NEW_RULE}{text}"));
+        wait_for_metric(&desk, "deskgate_config_reload_success", 0.0).await;
+        desk.wait_for_log(&["test.toml"]).await;
+        desk.anonymous().get("/new/x").await.expect_code(1404);
+        desk.anonymous().get("/public/x").await.expect_status(200);
         desk.sign_in("u1001").await.get("/api/desk/x").await.expect_status(200);
         assert_eq!(desk.metric("deskgate_rules_loaded", &[]).await, rules, "{case}");
 
         std::fs::write(desk.rules_file(), format!("{good}{NEW_RULE}")).expect("good rules");
         desk.signal("HUP");
-        until_status(&desk, "/new/x", 200).await;
-        until_metric(&desk, "deskgate_config_reload_success", 1.0).await;
+        wait_for_status(&desk, "/new/x", 200).await;
+        wait_for_metric(&desk, "deskgate_config_reload_success", 1.0).await;
     }
 }
 
 #[tokio::test]
-async fn no_request_fails_during_a_reload() {
+async fn reload_fails_no_request() {
     let desk = Gateway::start().await;
-    let alice = desk.sign_in("u1001").await;
-    let mut socket = alice.websocket("/ws/employee").await;
+    let xiaoming = desk.sign_in("u1001").await;
+    let mut socket = xiaoming.websocket("/ws/employee").await;
     let (over, served) = (AtomicBool::new(false), AtomicUsize::new(0));
     let load = async |number: usize| {
         while !over.load(Ordering::SeqCst) {
             match number % 3 {
-                0 => drop(alice.get("/api/desk/x").await.expect_status(200)),
-                1 => drop(desk.anyone().get("/public/x").await.expect_status(200)),
-                _ => drop(alice.get("/api/admin-desk/x").await.expect_code(1003)),
+                0 => drop(xiaoming.get("/api/desk/x").await.expect_status(200)),
+                1 => drop(desk.anonymous().get("/public/x").await.expect_status(200)),
+                _ => drop(xiaoming.get("/api/admin-desk/x").await.expect_code(1003)),
             }
             served.fetch_add(1, Ordering::SeqCst);
         }
@@ -133,12 +133,12 @@ async fn no_request_fails_during_a_reload() {
             let rule = NEW_RULE.replace("/new/", &format!("/round-{round}/"));
             std::fs::write(desk.rules_file(), format!("{good}{rule}")).expect("rules");
             desk.signal("HUP");
-            until_status(&desk, &target, 200).await;
+            wait_for_status(&desk, &target, 200).await;
             socket.echo("still here").await;
             if round % 4 == 0 {
                 std::fs::write(desk.rules_file(), "[[rule]").expect("rules");
                 desk.signal("HUP");
-                until_metric(&desk, "deskgate_config_reload_success", 0.0).await;
+                wait_for_metric(&desk, "deskgate_config_reload_success", 0.0).await;
             }
         }
         over.store(true, Ordering::SeqCst);
@@ -148,18 +148,18 @@ async fn no_request_fails_during_a_reload() {
 }
 
 #[tokio::test]
-async fn sessions_live_through_a_reload() {
+async fn sessions_survive_a_reload() {
     let desk = Gateway::start().await;
-    let (stays, goes) = (desk.sign_in("u1001").await, desk.sign_in("u1001").await);
-    goes.post("/api/auth/logout").await.expect_code(0);
-    add(&desk, NEW_RULE);
-    until_status(&desk, "/new/x", 200).await;
-    stays.get("/api/auth/me").await.expect_code(0);
-    goes.get("/api/auth/me").await.expect_invalid_token();
+    let (signed_in, logged_out) = (desk.sign_in("u1001").await, desk.sign_in("u1001").await);
+    logged_out.post("/api/auth/logout").await.expect_code(0);
+    append_rules(&desk, NEW_RULE);
+    wait_for_status(&desk, "/new/x", 200).await;
+    signed_in.get("/api/auth/me").await.expect_code(0);
+    logged_out.get("/api/auth/me").await.expect_invalid_token();
 }
 
 #[tokio::test]
-async fn a_key_that_is_taken_away_ends_its_tokens_unless_it_is_the_last() {
+async fn reload_ends_tokens_of_a_removed_key() {
     let mut desk = Gateway::with("[token]\nalgorithm = \"ES256\"").await;
     let (known, unused) = (desk.sign_in("u1001").await, desk.sign_in("u1001").await);
     let config = std::fs::read_to_string(desk.config_file()).expect("the configuration");
@@ -174,7 +174,7 @@ async fn a_key_that_is_taken_away_ends_its_tokens_unless_it_is_the_last() {
     assert_eq!((&old["alg"], &new["alg"]), (&json!("ES256"), &json!("EdDSA")));
     let file =
         |header: &Value| desk.data_dir().join("keys").join(format!("{}.pem", header["kid"].as_str().expect("a kid")));
-    let shown = async || desk.anyone().get("/.well-known/jwks.json").await.expect_status(200).json();
+    let shown = async || desk.anonymous().get("/.well-known/jwks.json").await.expect_status(200).json();
 
     std::fs::remove_file(file(&old)).expect("the old key's file");
     desk.signal("HUP");
@@ -191,7 +191,7 @@ async fn a_key_that_is_taken_away_ends_its_tokens_unless_it_is_the_last() {
 
     std::fs::remove_file(file(&new)).expect("the new key's file");
     desk.signal("HUP");
-    until_metric(&desk, "deskgate_config_reload_success", 0.0).await;
+    wait_for_metric(&desk, "deskgate_config_reload_success", 0.0).await;
     stays.get("/api/auth/me").await.expect_code(0);
     stays.get("/api/desk/x").await.expect_status(200);
     assert_eq!(header_of(desk.sign_in("u1001").await.token())["kid"], new["kid"]);

@@ -1,4 +1,4 @@
-//! Section 6: every decision is declared in files, tested in files and explained on demand.
+//! Authorization rules: matrix, networks, conditions, step-up, shadow mode, cases, `explain`.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use sqlx::Connection as _;
 
 use crate::support::*;
 
-/// Rules that use every key, over the path prefix `/r/`.
+/// Rules that use every key, below `/r/`.
 const RULES: &str = r#"
 [matrix.user]
 conversations = { read = "own" }
@@ -84,7 +84,7 @@ async fn desk() -> Gateway {
 }
 
 #[tokio::test]
-async fn the_matrix_grants_and_its_scope_goes_upstream() {
+async fn matrix_grants_access_and_its_scope_goes_upstream() {
     let desk = desk().await;
     for (person, method, expected) in [
         ("u1001", "GET", Some("own")),
@@ -94,32 +94,32 @@ async fn the_matrix_grants_and_its_scope_goes_upstream() {
         ("s3001", "GET", None),
     ] {
         let person_client = desk.sign_in(person).await;
-        desk.upstream.forget();
+        desk.upstream.clear_requests();
         let forged = [("X-Deskgate-Scope", "all"), ("x_deskgate_scope", "all")];
-        let answer = person_client.send(method, "/r/matrix", &forged, b"").await;
+        let response = person_client.send(method, "/r/matrix", &forged, b"").await;
         match expected {
             Some(scope) => {
-                answer.expect_status(200);
+                response.expect_status(200);
                 assert_eq!(desk.upstream.only_request().header("x-deskgate-scope"), Some(scope), "{person} {method}");
             }
             None => {
-                let answer = answer.expect_code(1003);
-                assert!(answer.message().contains("conversations:"), "{}", answer.message());
+                let response = response.expect_code(1003);
+                assert!(response.message().contains("conversations:"), "{}", response.message());
                 assert!(desk.upstream.requests().is_empty(), "{person} {method} reached the upstream");
             }
         }
     }
-    desk.upstream.forget();
+    desk.upstream.clear_requests();
     desk.sign_in("a2001").await.get("/r/network").await;
-    let alice = desk.sign_in("u1001").await;
-    alice.send("GET", "/api/desk/x", &[("X-Deskgate-Scope", "all")], b"").await.expect_status(200);
-    assert_eq!(desk.upstream.last_request().header("x-deskgate-scope"), None, "no matrix, no scope");
+    let xiaoming = desk.sign_in("u1001").await;
+    xiaoming.send("GET", "/api/desk/x", &[("X-Deskgate-Scope", "all")], b"").await.expect_status(200);
+    assert_eq!(desk.upstream.last_request().header("x-deskgate-scope"), None, "a rule without a matrix sends no scope");
 }
 
 #[tokio::test]
-async fn networks_are_judged_by_the_believed_address() {
+async fn network_conditions_use_the_trusted_client_address() {
     let desk = desk().await;
-    let alice = desk.sign_in("u1001").await;
+    let xiaoming = desk.sign_in("u1001").await;
     for (from, expected) in [
         ("10.1.2.3", 0),
         ("::ffff:10.1.2.3", 0),
@@ -128,20 +128,20 @@ async fn networks_are_judged_by_the_believed_address() {
         ("2001:db9::1", 1003),
         ("127.0.0.1", 1003),
     ] {
-        let answer = alice.send("GET", "/r/network", &[("X-Forwarded-For", from)], b"").await;
+        let response = xiaoming.send("GET", "/r/network", &[("X-Forwarded-For", from)], b"").await;
         if expected == 0 {
-            answer.expect_status(200);
+            response.expect_status(200);
         } else {
-            answer.expect_code(expected);
+            response.expect_code(expected);
         }
     }
     let strangers = Gateway::setup().more_rules(RULES).toml("[server]\ntrusted_proxies = []").start().await;
-    let alice = strangers.sign_in("u1001").await;
-    alice.send("GET", "/r/network", &[("X-Forwarded-For", "10.1.2.3")], b"").await.expect_code(1003);
+    let xiaoming = strangers.sign_in("u1001").await;
+    xiaoming.send("GET", "/r/network", &[("X-Forwarded-For", "10.1.2.3")], b"").await.expect_code(1003);
 }
 
 #[tokio::test]
-async fn conditions_and_roles_narrow() {
+async fn conditions_and_roles_restrict_a_rule() {
     let desk = desk().await;
     for (person, path, expected) in [
         ("a2001", "/r/when/yes", 0),
@@ -150,36 +150,36 @@ async fn conditions_and_roles_narrow() {
         ("a2001", "/r/both", 0),
         ("u1001", "/r/both", 1003),
     ] {
-        let answer = desk.sign_in(person).await.get(path).await;
+        let response = desk.sign_in(person).await.get(path).await;
         if expected == 0 {
-            answer.expect_status(200);
+            response.expect_status(200);
         } else {
-            answer.expect_code(expected);
+            response.expect_code(expected);
         }
     }
 }
 
 #[tokio::test]
-async fn a_step_up_is_asked_for_as_rfc_9470_says() {
+async fn step_up_challenge_follows_rfc_9470() {
     let desk = desk().await;
-    let answer = desk.sign_in("u1001").await.get("/r/otp").await.expect_code(1021);
-    assert_eq!(answer.status, 401);
-    let challenge = answer.header("www-authenticate").expect("a challenge");
+    let response = desk.sign_in("u1001").await.get("/r/otp").await.expect_code(1021);
+    assert_eq!(response.status, 401);
+    let challenge = response.header("www-authenticate").expect("a challenge");
     assert!(challenge.contains("error=\"insufficient_user_authentication\""), "{challenge}");
-    desk.anyone().get("/r/otp").await.expect_bare_challenge();
+    desk.anonymous().get("/r/otp").await.expect_bare_challenge();
 }
 
 #[tokio::test]
-async fn shadow_mode_decides_counts_and_logs_but_lets_through() {
+async fn shadow_mode_counts_and_logs_without_refusing() {
     let desk = desk().await;
     let shadow = |verdict: &'static str| desk_metric(&desk, "deskgate_shadow_total", ["rule=\"watched\"", verdict]);
-    for person in [desk.sign_in("u1001").await, desk.anyone(), desk.bearing("not.a.token")] {
+    for person in [desk.sign_in("u1001").await, desk.anonymous(), desk.with_token("not.a.token")] {
         person.get("/r/shadow").await.expect_status(200);
     }
     assert_eq!(shadow("verdict=\"deny\"").await, 3.0);
     desk.sign_in("m5001").await.get("/r/shadow").await.expect_status(200);
     assert_eq!(shadow("verdict=\"allow\"").await, 1.0);
-    let line = desk.logged(&["would be refused with 1003", "\"rule.name\":\"watched\""]).await;
+    let line = desk.wait_for_log(&["would be refused with 1003", "\"rule.name\":\"watched\""]).await;
     assert!(line.contains("request.id"), "{line}");
 }
 
@@ -188,18 +188,19 @@ async fn desk_metric(desk: &Gateway, name: &str, labels: [&'static str; 2]) -> f
 }
 
 #[tokio::test]
-async fn the_log_says_the_reason_under_the_requests_id() {
+async fn decision_log_has_the_reason_and_request_id() {
     let desk = desk().await;
-    let alice = desk.sign_in("u1001").await;
+    let xiaoming = desk.sign_in("u1001").await;
     for (path, reason) in [
         ("/r/both", "the active role is `user`, the rule wants one of: agent"),
         ("/r/network", "127.0.0.1 is in none of the rule's networks"),
         ("/r/when/yes", "the condition does not hold: identity.department"),
         ("/r/otp", "a one-time password is needed"),
     ] {
-        let answer = alice.get(path).await;
-        let id = answer.header("x-request-id").expect("an id").to_owned();
-        let line: Value = serde_json::from_str(&desk.logged(&[&id, "refused with"]).await).expect("a line of JSON");
+        let response = xiaoming.get(path).await;
+        let id = response.header("x-request-id").expect("an id").to_owned();
+        let line: Value =
+            serde_json::from_str(&desk.wait_for_log(&[&id, "refused with"]).await).expect("a line of JSON");
         let message = line["message"].as_str().expect("a message");
         assert!(message.contains(reason), "{path}: {line}");
         assert_eq!(line["employee.id"], "u1001", "{line}");
@@ -210,13 +211,13 @@ async fn the_log_says_the_reason_under_the_requests_id() {
 }
 
 #[tokio::test]
-async fn explanations_and_live_answers_agree() {
+async fn explain_agrees_with_live_responses() {
     let desk = desk().await;
     let people = [("u1001", "user", "Sales"), ("a2001", "agent", "IT"), ("s3001", "supervisor", "IT"), ("", "", "")];
     let paths =
         ["/r/matrix", "/r/network", "/r/when/yes", "/r/when/not", "/r/both", "/r/otp", "/r/shadow", "/r/nothing"];
     for (id, role, department) in people {
-        let client = if id.is_empty() { desk.anyone() } else { desk.sign_in(id).await };
+        let client = if id.is_empty() { desk.anonymous() } else { desk.sign_in(id).await };
         for path in paths {
             for (method, address) in [("GET", "10.1.2.3"), ("PUT", "127.0.0.1")] {
                 let mut command =
@@ -236,8 +237,8 @@ async fn explanations_and_live_answers_agree() {
 
 #[tokio::test]
 async fn explain_shows_every_condition() {
-    let files = Gateway::setup().more_rules(RULES).written().await;
-    for (args, outcome, answer) in [
+    let files = Gateway::setup().more_rules(RULES).write_files().await;
+    for (args, outcome, response) in [
         (vec!["GET", "/r/matrix", "--role", "agent"], "hit          access     conversations:read", "scope all"),
         (vec!["GET", "/r/both", "--role", "user"], "miss         roles      agent", "403 with code 1003"),
         (vec!["PUT", "/r/matrix", "--role", "user"], "miss         access     conversations:update", "1003"),
@@ -255,15 +256,15 @@ async fn explain_shows_every_condition() {
         let output = files.command(&command).await;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-        assert!(text.contains(outcome) && text.contains(answer), "{args:?}: {outcome} / {answer} in\n{text}");
-        assert!(!text.contains('\u{1b}'), "colour only on a terminal");
+        assert!(text.contains(outcome) && text.contains(response), "{args:?}: {outcome} / {response} in\n{text}");
+        assert!(!text.contains('\u{1b}'), "colour codes outside a terminal");
     }
 }
 
 #[tokio::test]
-async fn a_failing_case_stops_the_start_and_says_why() {
+async fn failing_case_refuses_to_start() {
     let case = "\n[[case]]\nrequest = { path = \"/r/both\", role = \"user\" }\nexpect = { allow = true }\n";
-    let files = Gateway::setup().more_rules(&format!("{RULES}{case}")).written().await;
+    let files = Gateway::setup().more_rules(&format!("{RULES}{case}")).write_files().await;
     for command in ["check", "serve"] {
         let output = files.command(&[command]).await;
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -277,49 +278,49 @@ async fn a_failing_case_stops_the_start_and_says_why() {
 }
 
 #[tokio::test]
-async fn a_failing_case_blocks_the_reload() {
+async fn failing_case_blocks_the_reload() {
     let desk = desk().await;
     let file = desk.rules_file();
     let old = std::fs::read_to_string(&file).expect("the rules");
     let case = "\n[[case]]\nrequest = { path = \"/public/x\" }\nexpect = { deny = 1003 }\n";
     std::fs::write(&file, format!("{}{case}", old.replace("\"/r/otp\"", "\"/r/renamed\""))).expect("new rules");
     desk.signal("HUP");
-    desk.logged(&["reload refused, nothing changed", "the case fails: expected deny 1003"]).await;
+    desk.wait_for_log(&["reload refused, nothing changed", "the case fails: expected deny 1003"]).await;
     assert_eq!(desk.metric("deskgate_config_reload_success", &[]).await, 0.0);
     desk.sign_in("u1001").await.get("/r/otp").await.expect_code(1021);
 }
 
 #[tokio::test]
-async fn watched_rules_are_loaded_when_they_change() {
+async fn watched_rules_reload_on_change() {
     let desk = Gateway::setup().set("rules.watch", "true").start().await;
-    desk.anyone().get("/new").await.expect_code(1404);
+    desk.anonymous().get("/new").await.expect_code(1404);
     let rule = "[[rule]]\nname = \"new\"\npath = \"/new\"\nupstream = \"helpdesk\"\npublic = true\n";
     std::fs::write(desk.rules_file().with_file_name("new.toml"), rule).expect("a new file");
-    eventually("the new rule", || async { (desk.anyone().get("/new").await.status == 200).then_some(()) }).await;
+    eventually("the new rule", || async { (desk.anonymous().get("/new").await.status == 200).then_some(()) }).await;
     std::fs::write(desk.rules_file().with_file_name("new.toml"), "[[rule]]\n").expect("a bad file");
-    desk.logged(&["reload refused, nothing changed", "new.toml:1"]).await;
-    desk.anyone().get("/new").await.expect_status(200);
+    desk.wait_for_log(&["reload refused, nothing changed", "new.toml:1"]).await;
+    desk.anonymous().get("/new").await.expect_status(200);
 }
 
 #[tokio::test]
-async fn a_person_opens_only_so_many_sockets() {
+async fn websockets_per_employee_are_limited() {
     let desk = desk().await;
-    let alice = desk.sign_in("u1001").await;
-    let first = alice.websocket("/r/socket").await;
+    let xiaoming = desk.sign_in("u1001").await;
+    let first = xiaoming.websocket("/r/socket").await;
     let second = desk.sign_in("u1001").await.websocket("/r/socket").await;
-    let refused = alice.handshake("/r/socket").refused().await.expect_code(1429);
+    let refused = xiaoming.handshake("/r/socket").expect_refused().await.expect_code(1429);
     assert!(refused.header("retry-after").is_some(), "{}", refused.describe());
-    let bob = desk.sign_in("a2001").await.websocket("/r/socket").await;
+    let alice = desk.sign_in("a2001").await.websocket("/r/socket").await;
     drop(first);
-    eventually("a free place", || async { alice.handshake("/r/socket").open().await.ok().map(drop) }).await;
-    drop((second, bob));
+    eventually("a free WebSocket slot", || async { xiaoming.handshake("/r/socket").open().await.ok().map(drop) }).await;
+    drop((second, alice));
 }
 
 #[tokio::test]
-async fn a_socket_whose_rule_no_longer_admits_it_is_closed_by_the_reload() {
+async fn reload_closes_websockets_that_the_rules_no_longer_allow() {
     let desk = desk().await;
     let mut agents = desk.sign_in("a2001").await.websocket("/r/agents").await;
-    let mut anybody = desk.sign_in("a2001").await.websocket("/ws/employee").await;
+    let mut unrestricted = desk.sign_in("a2001").await.websocket("/ws/employee").await;
     let file = desk.rules_file();
     let text = std::fs::read_to_string(&file).expect("the rules");
     let stricter = text.replace(
@@ -329,19 +330,19 @@ async fn a_socket_whose_rule_no_longer_admits_it_is_closed_by_the_reload() {
     assert_ne!(text, stricter);
     std::fs::write(&file, stricter).expect("stricter rules");
     desk.signal("HUP");
-    assert_eq!(agents.closed_within(PATIENCE).await, Some(4403));
-    anybody.echo("still here").await;
+    assert_eq!(agents.close_code_within(TEST_TIMEOUT).await, Some(4403));
+    unrestricted.echo("still here").await;
 }
 
 #[tokio::test]
-async fn a_reload_under_load_fails_no_request() {
+async fn reload_under_load_fails_no_request() {
     let desk = desk().await;
-    let alice = desk.sign_in("u1001").await;
+    let xiaoming = desk.sign_in("u1001").await;
     let answered = std::sync::atomic::AtomicUsize::new(0);
     let stop = std::sync::atomic::AtomicBool::new(false);
     let load = async {
         while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-            let (one, two) = tokio::join!(alice.get("/api/desk/x"), alice.get("/public/x"));
+            let (one, two) = tokio::join!(xiaoming.get("/api/desk/x"), xiaoming.get("/public/x"));
             one.expect_status(200);
             two.expect_status(200);
             answered.fetch_add(2, std::sync::atomic::Ordering::Relaxed);
@@ -358,43 +359,46 @@ async fn a_reload_under_load_fails_no_request() {
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
     };
-    tokio::time::timeout(Duration::from_secs(60), async { tokio::join!(load, reloads) }).await.expect("in time");
+    tokio::time::timeout(Duration::from_secs(60), async { tokio::join!(load, reloads) })
+        .await
+        .expect("the rules in time");
     assert!(answered.load(std::sync::atomic::Ordering::Relaxed) > 20);
 }
 
 #[tokio::test]
-async fn a_shadow_rule_limits_no_sockets() {
+async fn shadow_rule_does_not_limit_websockets() {
     let rules = RULES.replace("name = \"few sockets\"", "name = \"few sockets\"\nmode = \"shadow\"");
     let desk = Gateway::setup().more_rules(&rules).start().await;
-    let alice = desk.sign_in("u1001").await;
+    let xiaoming = desk.sign_in("u1001").await;
     let mut open = Vec::new();
     for _ in 0..3 {
-        open.push(alice.websocket("/r/socket").await);
+        open.push(xiaoming.websocket("/r/socket").await);
     }
     assert_eq!(desk.metric("deskgate_shadow_total", &["rule=\"few sockets\"", "verdict=\"deny\""]).await, 1.0);
 }
 
-/// Its assertion would name the person to upstreams, which cannot see that half of the proof is missing.
+/// An assertion would identify the employee to upstreams, which cannot see that the second factor is missing.
 #[tokio::test]
-async fn a_half_authenticated_token_is_nobody_where_nobody_is_needed() {
+async fn half_authenticated_token_is_anonymous_on_public_rules() {
     let mut desk = desk().await;
-    let alice = desk.sign_in("u1001").await;
+    let xiaoming = desk.sign_in("u1001").await;
     desk.terminate().await;
     let halve = "UPDATE sessions SET body = replace(body, '\"stage\":\"full\"', '\"stage\":\"otp_binding\"')";
     edit(&desk, halve).await;
     desk.restart().await;
-    let alice = desk.bearing(alice.token());
+    let xiaoming = desk.with_token(xiaoming.token());
     for (path, status) in [("/public/x", 200), ("/r/shadow", 200), ("/r/matrix", 403), ("/api/auth/me", 200)] {
-        desk.upstream.forget();
-        alice.get(path).await.expect_status(status);
+        desk.upstream.clear_requests();
+        xiaoming.get(path).await.expect_status(status);
         for seen in desk.upstream.requests() {
-            let told: Vec<_> = seen.headers.iter().filter(|(name, _)| name.starts_with("x-deskgate")).collect();
-            assert!(told.is_empty(), "{path}: {told:?}");
+            let identity_headers: Vec<_> =
+                seen.headers.iter().filter(|(name, _)| name.starts_with("x-deskgate")).collect();
+            assert!(identity_headers.is_empty(), "{path}: {identity_headers:?}");
         }
     }
 }
 
-/// Changes the embedded store while no gateway runs.
+/// Changes the embedded store of a stopped gateway.
 async fn edit(desk: &Gateway, sql: &str) {
     let file = desk.data_dir().join("state.db");
     let mut database = sqlx::SqliteConnection::connect(&format!("sqlite:{}", file.display())).await.expect("open");

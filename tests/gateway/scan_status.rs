@@ -1,26 +1,27 @@
-//! GET /api/auth/scan/status: waiting, scanned, confirmed, expired; never backwards, and a token for nobody else.
+//! GET /api/auth/scan/status: waiting, scanned, confirmed, expired. States never go back; only the requesting browser
+//! gets the token.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
 
 use crate::support::*;
 
-/// A browser that shows a QR code.
-struct Asking {
+/// A browser with a ticket.
+struct TicketBrowser {
     browser: Client,
     ticket: String,
     qrcode_url: String,
 }
 
-impl Asking {
-    async fn at(desk: &Gateway) -> Asking {
-        Asking::with(desk.anyone()).await
+impl TicketBrowser {
+    async fn open(desk: &Gateway) -> TicketBrowser {
+        TicketBrowser::with(desk.anonymous()).await
     }
 
-    async fn with(browser: Client) -> Asking {
+    async fn with(browser: Client) -> TicketBrowser {
         let data = browser.get("/api/auth/qrcode").await.expect_code(0).data();
         let text = |name: &str| data[name].as_str().expect("text").to_owned();
-        Asking { ticket: text("ticket"), qrcode_url: text("qrcode_url"), browser }
+        TicketBrowser { ticket: text("ticket"), qrcode_url: text("qrcode_url"), browser }
     }
 
     async fn poll(&self) -> Value {
@@ -37,178 +38,182 @@ impl Asking {
 fn expect_status_only(state: &Value, status: &str) {
     assert_eq!(state["status"], status, "{state}");
     for member in ["employee_id", "name", "token"] {
-        assert!(state[member].is_null(), "{status} tells nothing more: {state}");
+        assert!(state[member].is_null(), "further members in state {status}: {state}");
     }
 }
 
 #[tokio::test]
-async fn a_ticket_goes_from_waiting_over_scanned_to_confirmed() {
+async fn ticket_goes_from_waiting_to_scanned_to_confirmed() {
     let desk = Gateway::start().await;
-    let asking = Asking::at(&desk).await;
-    expect_status_only(&asking.poll().await, "waiting");
+    let ticket_browser = TicketBrowser::open(&desk).await;
+    expect_status_only(&ticket_browser.poll().await, "waiting");
 
     let phone = desk.phone("u1001");
-    let page = phone.scan_to_page(&asking.qrcode_url).await;
-    let state = asking.poll().await;
+    let page = phone.scan_to_page(&ticket_browser.qrcode_url).await;
+    let state = ticket_browser.poll().await;
     assert_eq!(state["status"], "scanned");
     assert_eq!(state["employee_id"], "u1001");
     assert!(state["name"].as_str().is_some_and(|name| !name.is_empty()), "{state}");
-    assert!(state["token"].is_null(), "nobody has confirmed yet: {state}");
+    assert!(state["token"].is_null(), "not confirmed yet: {state}");
 
-    let answer = phone.tap(&page, "confirm").await;
-    assert!(matches!(answer.status, 200 | 302 | 303), "{}", answer.describe());
-    let state = asking.poll().await;
+    let response = phone.tap(&page, "confirm").await;
+    assert!(matches!(response.status, 200 | 302 | 303), "{}", response.describe());
+    let state = ticket_browser.poll().await;
     assert_eq!(state["status"], "confirmed");
     assert_eq!(state["employee_id"], "u1001");
-    let me = desk.bearing(state["token"].as_str().expect("a token")).get("/api/auth/me").await.expect_code(0).data();
+    let me = desk.with_token(state["token"].as_str().expect("a token")).get("/api/auth/me").await.expect_code(0).data();
     assert_eq!((&me["employee_id"], &me["login_source"]), (&json!("u1001"), &json!("qrcode")));
     assert_eq!(me["name"], state["name"]);
 }
 
 #[tokio::test]
-async fn a_scan_is_enough_where_the_tap_is_switched_off() {
+async fn scan_confirms_when_confirmation_is_disabled() {
     let desk = Gateway::with("[qr]\nconfirm = \"auto\"").await;
-    let asking = Asking::at(&desk).await;
-    let answer = desk.phone("a2001").scan(&asking.qrcode_url).await;
-    assert!(matches!(answer.status, 200 | 302 | 303), "{}", answer.describe());
-    assert!(!answer.describe().contains("token="), "the phone gets no token: {}", answer.describe());
+    let ticket_browser = TicketBrowser::open(&desk).await;
+    let response = desk.phone("a2001").scan(&ticket_browser.qrcode_url).await;
+    assert!(matches!(response.status, 200 | 302 | 303), "{}", response.describe());
+    assert!(!response.describe().contains("token="), "the phone gets no token: {}", response.describe());
 
-    let state = asking.poll().await;
+    let state = ticket_browser.poll().await;
     assert_eq!((&state["status"], &state["employee_id"]), (&json!("confirmed"), &json!("a2001")));
-    desk.bearing(state["token"].as_str().expect("a token")).get("/api/desk/x").await.expect_status(200);
+    desk.with_token(state["token"].as_str().expect("a token")).get("/api/desk/x").await.expect_status(200);
 }
 
 #[tokio::test]
-async fn cancel_on_the_phone_ends_the_ticket() {
+async fn cancel_on_the_phone_expires_the_ticket() {
     let desk = Gateway::start().await;
-    let asking = Asking::at(&desk).await;
+    let ticket_browser = TicketBrowser::open(&desk).await;
     let phone = desk.phone("u1001");
-    let page = phone.scan_to_page(&asking.qrcode_url).await;
+    let page = phone.scan_to_page(&ticket_browser.qrcode_url).await;
     phone.tap(&page, "cancel").await;
-    expect_status_only(&asking.poll().await, "expired");
+    expect_status_only(&ticket_browser.poll().await, "expired");
 
     phone.tap(&page, "confirm").await;
-    expect_status_only(&asking.poll().await, "expired");
+    expect_status_only(&ticket_browser.poll().await, "expired");
 }
 
 #[tokio::test]
-async fn the_confirm_page_shows_who_is_asking() {
+async fn confirm_page_shows_the_requesting_browser() {
     let desk = Gateway::start().await;
     let firefox = "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0";
-    let browser = desk.anyone().with_header("X-Forwarded-For", "203.0.113.9").with_header("User-Agent", firefox);
-    let asking = Asking::with(browser).await;
-    let page = desk.phone("u1001").scan_to_page(&asking.qrcode_url).await;
+    let browser = desk.anonymous().with_header("X-Forwarded-For", "203.0.113.9").with_header("User-Agent", firefox);
+    let ticket_browser = TicketBrowser::with(browser).await;
+    let page = desk.phone("u1001").scan_to_page(&ticket_browser.qrcode_url).await;
 
-    let name = asking.poll().await["name"].as_str().expect("a name").to_owned();
+    let name = ticket_browser.poll().await["name"].as_str().expect("a name").to_owned();
     let text = page.text();
-    assert!(text.contains(&name), "the user's own name: {text}");
-    assert!(text.contains("203.0.113.9"), "the asking browser's address: {text}");
-    assert!(text.contains("Firefox"), "the asking browser's kind: {text}");
+    assert!(text.contains(&name), "the member's name: {text}");
+    assert!(text.contains("203.0.113.9"), "the address of the browser: {text}");
+    assert!(text.contains("Firefox"), "the kind of the browser: {text}");
     let digits = text.split_whitespace().filter(|word| word.len() == 2 && word.bytes().all(|b| b.is_ascii_digit()));
     assert!(digits.count() >= 1, "the two-digit number: {text}");
-    assert_eq!(page.answer.header("cache-control"), Some("no-store"));
-    assert!(page.answer.header("content-security-policy").is_some(), "{}", page.answer.describe());
+    assert_eq!(page.response.header("cache-control"), Some("no-store"));
+    assert!(page.response.header("content-security-policy").is_some(), "{}", page.response.describe());
 }
 
 #[tokio::test]
-async fn a_browsers_name_cannot_write_into_the_confirm_page() {
+async fn user_agent_is_escaped_on_the_confirm_page() {
     let desk = Gateway::start().await;
-    let browser = desk.anyone().with_header("User-Agent", "<script>alert(1)</script>\"'><img src=x>");
-    let asking = Asking::with(browser).await;
-    let page = desk.phone("u1001").scan_to_page(&asking.qrcode_url).await;
+    let browser = desk.anonymous().with_header("User-Agent", "<script>alert(1)</script>\"'><img src=x>");
+    let ticket_browser = TicketBrowser::with(browser).await;
+    let page = desk.phone("u1001").scan_to_page(&ticket_browser.qrcode_url).await;
     assert!(!page.html.contains("<script>alert") && !page.html.contains("<img src=x"), "{}", page.html);
 }
 
 #[tokio::test]
-async fn a_confirmation_with_changed_fields_confirms_nothing() {
+async fn tampered_confirmation_is_refused() {
     let desk = Gateway::start().await;
-    let asking = Asking::at(&desk).await;
+    let ticket_browser = TicketBrowser::open(&desk).await;
     let phone = desk.phone("u1001");
-    let page = phone.scan_to_page(&asking.qrcode_url).await;
+    let page = phone.scan_to_page(&ticket_browser.qrcode_url).await;
 
-    // Another phone: without the first one's cookies, and with its hidden fields guessed.
+    // Another phone, without the first one's cookies but with its hidden fields.
     let mut forged = page.form("confirm");
     for (name, value) in &mut forged.fields {
         if name != "answer" {
             *value = "A".repeat(value.len());
         }
     }
-    let answer = desk.phone("a2001").submit(&page, &forged).await;
-    assert!(answer.status < 500, "{}", answer.describe());
-    assert_eq!(asking.poll().await["status"], "scanned");
+    let response = desk.phone("a2001").submit(&page, &forged).await;
+    assert!(response.status < 500, "{}", response.describe());
+    assert_eq!(ticket_browser.poll().await["status"], "scanned");
 }
 
 #[tokio::test]
-async fn row_46_the_token_is_handed_out_again_and_is_one_session() {
+async fn repeated_polls_return_one_session() {
     let desk = Gateway::with("[qr]\nconfirm = \"auto\"").await;
-    let asking = Asking::at(&desk).await;
-    desk.phone("u1001").scan(&asking.qrcode_url).await;
+    let ticket_browser = TicketBrowser::open(&desk).await;
+    desk.phone("u1001").scan(&ticket_browser.qrcode_url).await;
 
-    let polls = futures::future::join_all((0..20).map(|_| asking.poll())).await;
+    let polls = futures::future::join_all((0..20).map(|_| ticket_browser.poll())).await;
     let mut sessions = BTreeSet::new();
     for state in polls {
-        assert_eq!(state["status"], "confirmed", "a browser that lost the answer asks again: {state}");
+        assert_eq!(state["status"], "confirmed", "a repeated poll gets the token again: {state}");
         sessions.insert(jti_of(state["token"].as_str().expect("a token")));
     }
-    assert_eq!(sessions.len(), 1, "twenty polls, one sign-in");
+    assert_eq!(sessions.len(), 1, "twenty polls, one session");
 }
 
 #[tokio::test]
-async fn row_47_the_first_phone_that_scans_has_the_ticket() {
+async fn first_scanner_owns_the_ticket() {
     let desk = Gateway::start().await;
-    let asking = Asking::at(&desk).await;
+    let ticket_browser = TicketBrowser::open(&desk).await;
     let first = desk.phone("u1001");
-    let page = first.scan_to_page(&asking.qrcode_url).await;
+    let page = first.scan_to_page(&ticket_browser.qrcode_url).await;
 
     let second = desk.phone("m5001");
-    let answer = second.scan(&asking.qrcode_url).await;
-    if answer.status == 302 && !answer.location().contains("error") {
-        let page = second.page(&answer.location()).await;
+    let response = second.scan(&ticket_browser.qrcode_url).await;
+    if response.status == 302 && !response.location().contains("error") {
+        let page = second.page(&response.location()).await;
         if page.html.contains("confirm") {
             second.tap(&page, "confirm").await;
         }
     }
-    let state = asking.poll().await;
+    let state = ticket_browser.poll().await;
     assert_eq!((&state["status"], &state["employee_id"]), (&json!("scanned"), &json!("u1001")));
 
     first.tap(&page, "confirm").await;
-    let state = asking.poll().await;
+    let state = ticket_browser.poll().await;
     assert_eq!((&state["status"], &state["employee_id"]), (&json!("confirmed"), &json!("u1001")));
-    desk.phone("m5001").scan(&asking.qrcode_url).await;
-    let state = asking.poll().await;
-    assert_eq!((&state["status"], &state["employee_id"]), (&json!("confirmed"), &json!("u1001")), "never backwards");
+    desk.phone("m5001").scan(&ticket_browser.qrcode_url).await;
+    let state = ticket_browser.poll().await;
+    assert_eq!(
+        (&state["status"], &state["employee_id"]),
+        (&json!("confirmed"), &json!("u1001")),
+        "the state went back"
+    );
 }
 
 #[tokio::test]
-async fn who_may_not_sign_in_confirms_no_ticket() {
+async fn refused_member_cannot_confirm_a_ticket() {
     let desk = Gateway::with("[qr]\nconfirm = \"auto\"").await;
     for (case, member) in [
         ("a disabled member", "x8001"),
         ("a member of a connected corporation without an account", "wwpartner/p7001"),
-        ("somebody who refuses at the platform", "deny"),
+        ("a member who refuses to authorize", "deny"),
     ] {
-        let asking = Asking::at(&desk).await;
-        let answer = desk.phone(member).scan(&asking.qrcode_url).await;
-        assert!(answer.status < 500, "{case}: {}", answer.describe());
-        let state = asking.poll().await;
+        let ticket_browser = TicketBrowser::open(&desk).await;
+        let response = desk.phone(member).scan(&ticket_browser.qrcode_url).await;
+        assert!(response.status < 500, "{case}: {}", response.describe());
+        let state = ticket_browser.poll().await;
         assert!(state["status"] == "waiting" || state["status"] == "expired", "{case}: {state}");
         assert!(state["token"].is_null(), "{case}: {state}");
     }
 }
 
 #[tokio::test]
-async fn row_45_an_unknown_ticket_looks_like_an_old_one() {
+async fn unknown_ticket_looks_like_an_expired_one() {
     let desk = Gateway::with("[ticket]\nlifetime = \"1s\"\nlongest_wait = \"1s\"").await;
-    let asking = Asking::at(&desk).await;
+    let ticket_browser = TicketBrowser::open(&desk).await;
     let old = eventually("the end of the ticket", || async {
-        Some(asking.poll().await).filter(|state| state["status"] == "expired")
+        Some(ticket_browser.poll().await).filter(|state| state["status"] == "expired")
     })
     .await;
     expect_status_only(&old, "expired");
 
     let long = "x".repeat(10_240);
     for (case, guess) in [
-        ("a guess of the right length", "A".repeat(asking.ticket.len()).as_str()),
+        ("a guess of the right length", "A".repeat(ticket_browser.ticket.len()).as_str()),
         ("a short one", "a"),
         ("an empty one", ""),
         ("a long one", long.as_str()),
@@ -218,65 +223,66 @@ async fn row_45_an_unknown_ticket_looks_like_an_old_one() {
         ("no UTF-8", "%ff%fe"),
         ("a newline", "%0d%0a"),
     ] {
-        let answer = desk.anyone().get(&format!("/api/auth/scan/status?ticket={guess}")).await;
-        let state = answer.expect_code(0).data();
+        let response = desk.anonymous().get(&format!("/api/auth/scan/status?ticket={guess}")).await;
+        let state = response.expect_code(0).data();
         assert_eq!(state, old, "{case}");
     }
 }
 
 #[tokio::test]
-async fn row_45_another_browser_cannot_poll_the_ticket() {
+async fn ticket_of_another_browser_is_expired() {
     let desk = Gateway::with("[qr]\nconfirm = \"auto\"").await;
-    let browser = || desk.anyone().with_header("Sec-Fetch-Site", "same-origin");
-    let asking = Asking::with(browser()).await;
-    desk.phone("u1001").scan(&asking.qrcode_url).await;
-    let target = format!("/api/auth/scan/status?ticket={}", asking.ticket);
+    let browser = || desk.anonymous().with_header("Sec-Fetch-Site", "same-origin");
+    let ticket_browser = TicketBrowser::with(browser()).await;
+    desk.phone("u1001").scan(&ticket_browser.qrcode_url).await;
+    let target = format!("/api/auth/scan/status?ticket={}", ticket_browser.ticket);
 
-    let other = Asking::with(browser()).await.browser;
+    let other = TicketBrowser::with(browser()).await.browser;
     expect_status_only(&other.get(&target).await.expect_code(0).data(), "expired");
     expect_status_only(&browser().get(&target).await.expect_code(0).data(), "expired");
-    expect_status_only(&desk.anyone().get(&target).await.expect_code(0).data(), "expired");
-    let forged = desk.anyone().with_header("Cookie", "deskgate_browser=");
+    expect_status_only(&desk.anonymous().get(&target).await.expect_code(0).data(), "expired");
+    let forged = desk.anonymous().with_header("Cookie", "deskgate_browser=");
     expect_status_only(&forged.get(&target).await.expect_code(0).data(), "expired");
 
-    let state = asking.poll().await;
-    assert_eq!(state["status"], "confirmed", "the browser that asked: {state}");
+    let state = ticket_browser.poll().await;
+    assert_eq!(state["status"], "confirmed", "the requesting browser: {state}");
 }
 
 #[tokio::test]
-async fn a_program_polls_with_the_ticket_alone() {
+async fn ticket_polls_without_browser_cookie_work() {
     let desk = Gateway::with("[qr]\nconfirm = \"auto\"").await;
-    let asking = Asking::at(&desk).await;
-    assert!(asking.browser.jar().is_empty(), "no cookie for who says nothing of a browser");
-    desk.phone("u1001").scan(&asking.qrcode_url).await;
-    let target = format!("/api/auth/scan/status?ticket={}", asking.ticket);
-    let state = desk.anyone().get(&target).await.expect_code(0).data();
+    let ticket_browser = TicketBrowser::open(&desk).await;
+    assert!(ticket_browser.browser.jar().is_empty(), "a cookie without Sec-Fetch-Site");
+    desk.phone("u1001").scan(&ticket_browser.qrcode_url).await;
+    let target = format!("/api/auth/scan/status?ticket={}", ticket_browser.ticket);
+    let state = desk.anonymous().get(&target).await.expect_code(0).data();
     assert_eq!(state["status"], "confirmed", "{state}");
 }
 
 #[tokio::test]
-async fn row_48_a_ticket_bears_a_few_invalid_codes_and_no_more() {
+async fn invalid_codes_per_ticket_are_limited() {
     let desk = Gateway::start().await;
-    let asking = Asking::at(&desk).await;
-    let state = asking.qrcode_url.split_once("&state=").expect("a state").1.split(['&', '#']).next().expect("a state");
+    let ticket_browser = TicketBrowser::open(&desk).await;
+    let state =
+        ticket_browser.qrcode_url.split_once("&state=").expect("a state").1.split(['&', '#']).next().expect("a state");
     for number in 0..4 {
-        desk.anyone().get(&format!("/api/auth/oauth2/callback?code=forged{number}&state={state}")).await;
-        expect_status_only(&asking.poll().await, "waiting");
+        desk.anonymous().get(&format!("/api/auth/oauth2/callback?code=forged{number}&state={state}")).await;
+        expect_status_only(&ticket_browser.poll().await, "waiting");
     }
-    desk.anyone().get(&format!("/api/auth/oauth2/callback?code=forged5&state={state}")).await;
-    expect_status_only(&asking.poll().await, "expired");
+    desk.anonymous().get(&format!("/api/auth/oauth2/callback?code=forged5&state={state}")).await;
+    expect_status_only(&ticket_browser.poll().await, "expired");
 }
 
 #[tokio::test]
-async fn only_the_phone_that_scanned_gets_the_answer_again() {
+async fn repeated_scan_is_answered_only_for_the_same_phone() {
     let desk = Gateway::start().await;
-    let asking = Asking::at(&desk).await;
+    let ticket_browser = TicketBrowser::open(&desk).await;
     let phone = desk.phone("u1001");
-    let callback = phone.authorize(&asking.qrcode_url).await;
+    let callback = phone.authorize(&ticket_browser.qrcode_url).await;
     let first = phone.client().get(&callback).await.expect_status(302);
     let again = phone.client().get(&callback).await.expect_status(302);
     assert_eq!(first.location(), again.location());
-    let stranger = desk.anyone().with_header("User-Agent", "somebody else").get(&callback).await;
+    let stranger = desk.anonymous().with_header("User-Agent", "another member").get(&callback).await;
     assert!(stranger.header("set-cookie").is_none(), "{}", stranger.describe());
     assert!(stranger.status >= 400, "{}", stranger.describe());
 }
@@ -284,10 +290,10 @@ async fn only_the_phone_that_scanned_gets_the_answer_again() {
 #[tokio::test]
 async fn tabs_of_one_browser_share_its_cookie() {
     let desk = Gateway::start().await;
-    let browser = desk.anyone().with_header("Sec-Fetch-Site", "same-origin");
-    let first = Asking::with(browser).await;
+    let browser = desk.anonymous().with_header("Sec-Fetch-Site", "same-origin");
+    let first = TicketBrowser::with(browser).await;
     let cookies = first.browser.jar().pairs();
-    let second = Asking::with(first.browser).await;
+    let second = TicketBrowser::with(first.browser).await;
     assert_eq!(second.browser.jar().pairs(), cookies);
     for ticket in [&first.ticket, &second.ticket] {
         let state = second.browser.get(&format!("/api/auth/scan/status?ticket={ticket}")).await.expect_code(0).data();
@@ -296,73 +302,74 @@ async fn tabs_of_one_browser_share_its_cookie() {
 }
 
 #[tokio::test]
-async fn row_47_a_confirmation_after_the_end_confirms_nothing() {
+async fn confirmation_of_an_expired_ticket_is_refused() {
     let desk = Gateway::with("[ticket]\nlifetime = \"3s\"\nlongest_wait = \"2s\"").await;
-    let asking = Asking::at(&desk).await;
+    let ticket_browser = TicketBrowser::open(&desk).await;
     let phone = desk.phone("u1001");
-    let page = phone.scan_to_page(&asking.qrcode_url).await;
+    let page = phone.scan_to_page(&ticket_browser.qrcode_url).await;
     eventually("the end of the ticket", || async {
-        Some(asking.poll().await).filter(|state| state["status"] == "expired")
+        Some(ticket_browser.poll().await).filter(|state| state["status"] == "expired")
     })
     .await;
-    let answer = phone.tap(&page, "confirm").await;
-    assert!(answer.status < 500, "{}", answer.describe());
-    expect_status_only(&asking.poll().await, "expired");
+    let response = phone.tap(&page, "confirm").await;
+    assert!(response.status < 500, "{}", response.describe());
+    expect_status_only(&ticket_browser.poll().await, "expired");
 }
 
 #[tokio::test]
-async fn a_scan_after_the_end_scans_nothing() {
+async fn scan_of_an_expired_ticket_is_refused() {
     let desk = Gateway::with("[ticket]\nlifetime = \"1s\"\nlongest_wait = \"1s\"\n[qr]\nconfirm = \"auto\"").await;
-    let asking = Asking::at(&desk).await;
+    let ticket_browser = TicketBrowser::open(&desk).await;
     eventually("the end of the ticket", || async {
-        Some(asking.poll().await).filter(|state| state["status"] == "expired")
+        Some(ticket_browser.poll().await).filter(|state| state["status"] == "expired")
     })
     .await;
-    let answer = desk.phone("u1001").scan(&asking.qrcode_url).await;
-    assert!(answer.status < 500, "{}", answer.describe());
-    expect_status_only(&asking.poll().await, "expired");
+    let response = desk.phone("u1001").scan(&ticket_browser.qrcode_url).await;
+    assert!(response.status < 500, "{}", response.describe());
+    expect_status_only(&ticket_browser.poll().await, "expired");
 }
 
 #[tokio::test]
-async fn a_long_poll_answers_when_the_state_changes() {
+async fn long_poll_returns_on_a_state_change() {
     let desk = Gateway::start().await;
-    let asking = Asking::at(&desk).await;
+    let ticket_browser = TicketBrowser::open(&desk).await;
     let phone = desk.phone("u1001");
 
     let start = Instant::now();
-    let (state, page) = tokio::join!(asking.poll_with("&wait=15"), phone.scan_to_page(&asking.qrcode_url));
+    let (state, page) =
+        tokio::join!(ticket_browser.poll_with("&wait=15"), phone.scan_to_page(&ticket_browser.qrcode_url));
     if state["status"] == "waiting" {
-        panic!("the long poll came back unchanged after {:?}", start.elapsed());
+        panic!("the long poll returned unchanged after {:?}", start.elapsed());
     }
     assert_eq!(state["status"], "scanned");
-    assert!(start.elapsed().as_secs() < 10, "it waited {:?} for a change that came at once", start.elapsed());
+    assert!(start.elapsed().as_secs() < 10, "the long poll took {:?} for an immediate change", start.elapsed());
     phone.tap(&page, "confirm").await;
-    assert_eq!(asking.poll_with("&wait=15").await["status"], "confirmed", "a final state is answered at once");
-    assert!(start.elapsed().as_secs() < 10, "it waited {:?}", start.elapsed());
+    assert_eq!(ticket_browser.poll_with("&wait=15").await["status"], "confirmed", "a final state returns at once");
+    assert!(start.elapsed().as_secs() < 10, "the poll took {:?}", start.elapsed());
 }
 
 #[tokio::test]
-async fn a_long_poll_ends_when_nothing_happens() {
+async fn long_poll_returns_at_its_time_limit() {
     let desk = Gateway::start().await;
-    let asking = Asking::at(&desk).await;
+    let ticket_browser = TicketBrowser::open(&desk).await;
     let start = Instant::now();
-    expect_status_only(&asking.poll_with("&wait=1").await, "waiting");
-    assert!(start.elapsed().as_millis() >= 900, "it answered after {:?}", start.elapsed());
+    expect_status_only(&ticket_browser.poll_with("&wait=1").await, "waiting");
+    assert!(start.elapsed().as_millis() >= 900, "the poll returned after {:?}", start.elapsed());
 }
 
 #[tokio::test]
-async fn a_poll_needs_a_ticket_and_a_number_of_seconds() {
+async fn poll_requires_a_ticket_and_numeric_wait() {
     let desk = Gateway::start().await;
-    let asking = Asking::at(&desk).await;
-    let ticket = &asking.ticket;
+    let ticket_browser = TicketBrowser::open(&desk).await;
+    let ticket = &ticket_browser.ticket;
     for (case, query) in [
         ("no ticket", String::new()),
         ("another parameter", "?tickets=a".to_owned()),
-        ("a word for seconds", format!("?ticket={ticket}&wait=soon")),
-        ("negative seconds", format!("?ticket={ticket}&wait=-1")),
+        ("wait is not a number", format!("?ticket={ticket}&wait=soon")),
+        ("wait is negative", format!("?ticket={ticket}&wait=-1")),
     ] {
-        let answer = desk.anyone().get(&format!("/api/auth/scan/status{query}")).await;
-        assert_eq!(answer.code(), 1400, "{case}");
-        answer.expect_code(1400);
+        let response = desk.anonymous().get(&format!("/api/auth/scan/status{query}")).await;
+        assert_eq!(response.code(), 1400, "{case}");
+        response.expect_code(1400);
     }
 }

@@ -1,32 +1,32 @@
-//! Rows 91 and 92 of the hardening table: no token, ticket, code or cookie in anything that is written down,
-//! and nothing that a caller says can forge a line.
+//! Logs, metrics and files contain no secrets, and clients cannot forge log lines (attacks 91 and 92 of
+//! `docs/threats.md`).
 
 use crate::support::*;
 
-/// Every secret that one life of a gateway gives out, gathered while it is used in every place.
-async fn live(desk: &Gateway) -> Vec<(String, String)> {
+/// Runs every sign-in flow and returns the secrets that the gateway issued.
+async fn collect_secrets(desk: &Gateway) -> Vec<(String, String)> {
     let mut secrets: Vec<(String, String)> = Vec::new();
     let mut keep = |what: &str, value: &str| {
-        // Short values would be found by accident.
+        // Short values would match by accident.
         if value.len() >= 16 {
             secrets.push((what.to_owned(), value.to_owned()));
         }
     };
 
-    let ticket = desk.anyone().get("/api/auth/qrcode").await.expect_code(0).data();
+    let ticket = desk.anonymous().get("/api/auth/qrcode").await.expect_code(0).data();
     let (id, url) = (ticket["ticket"].as_str().expect("a ticket"), ticket["qrcode_url"].as_str().expect("a URL"));
     keep("ticket", id);
     let phone = desk.phone("u1001");
     let callback = phone.authorize(url).await;
-    keep("code", &query_of(&callback, "code").expect("a code"));
+    keep("code", &query_parameter(&callback, "code").expect("a code"));
     let page = phone.page(&phone.client().get(&callback).await.location()).await;
     let form = page.form("confirm");
     for (_, value) in &form.fields {
         keep("confirm field", value);
     }
     phone.submit(&page, &form).await;
-    let state = desk.anyone().get(&format!("/api/auth/scan/status?ticket={id}")).await.expect_code(0).data();
-    let by_qrcode = desk.bearing(state["token"].as_str().expect("a token"));
+    let state = desk.anonymous().get(&format!("/api/auth/scan/status?ticket={id}")).await.expect_code(0).data();
+    let by_qrcode = desk.with_token(state["token"].as_str().expect("a token"));
     for (_, value) in phone.client().jar().pairs() {
         keep("phone's cookie", &value);
     }
@@ -37,9 +37,9 @@ async fn live(desk: &Gateway) -> Vec<(String, String)> {
         keep("flow cookie", &value);
     }
     let callback = phone.authorize(&authorize_url).await;
-    keep("code", &query_of(&callback, "code").expect("a code"));
+    keep("code", &query_parameter(&callback, "code").expect("a code"));
     let location = phone.client().get(&callback).await.location();
-    let by_oauth2 = desk.bearing(&fragment_of(&location, "token").expect("a token"));
+    let by_oauth2 = desk.with_token(&fragment_parameter(&location, "token").expect("a token"));
 
     let partner = desk.phone("wwpartner/p7001");
     partner.oauth2(&desk.client_url("h5")).await;
@@ -47,30 +47,31 @@ async fn live(desk: &Gateway) -> Vec<(String, String)> {
         keep("proof cookie", &value);
     }
     let bound = partner.client().post_json("/api/auth/bind", &json!({ "employee_id": "u1001" })).await;
-    let by_bind = desk.bearing(bound.expect_code(0).data()["token"].as_str().expect("a token"));
+    let by_bind = desk.with_token(bound.expect_code(0).data()["token"].as_str().expect("a token"));
 
     for person in [desk.sign_in("m5001").await, by_qrcode, by_oauth2, by_bind] {
         let token = person.token();
         keep("token", token);
         keep("signature", token.rsplit('.').next().unwrap_or_default());
         keep("claims", token.split('.').nth(1).unwrap_or_default());
-        let anyone = desk.anyone();
+        let anonymous = desk.anonymous();
         person.get("/api/desk/x").await.expect_status(200);
         person.get("/public/x").await.expect_status(200);
         person.get("/api/auth/me").await.expect_code(0);
         person.post_json("/api/auth/verify", &json!({ "token": token })).await.expect_code(0);
-        // In places where it does not belong.
-        anyone.get(&format!("/api/desk/x?token={token}")).await;
-        anyone.get(&format!("/nowhere/x?token={token}")).await;
-        anyone.get(&format!("/api/auth/scan/status?ticket={token}")).await;
-        anyone.get(&format!("/api/auth/oauth2/callback?code={token}&state=auth_login")).await;
-        anyone.post_json("/api/auth/verify", &json!({ "token": 1, "x": token })).await;
-        anyone.with_header("Authorization", &format!("Bearer {token}x")).get("/api/desk/x").await;
-        anyone.with_header("Authorization", &format!("Basic {token}")).get("/api/desk/x").await;
+        // Tokens in places that must not accept them.
+        anonymous.get(&format!("/api/desk/x?token={token}")).await;
+        anonymous.get(&format!("/nowhere/x?token={token}")).await;
+        anonymous.get(&format!("/api/auth/scan/status?ticket={token}")).await;
+        anonymous.get(&format!("/api/auth/oauth2/callback?code={token}&state=auth_login")).await;
+        anonymous.post_json("/api/auth/verify", &json!({ "token": 1, "x": token })).await;
+        anonymous.with_header("Authorization", &format!("Bearer {token}x")).get("/api/desk/x").await;
+        anonymous.with_header("Authorization", &format!("Basic {token}")).get("/api/desk/x").await;
         person.websocket("/ws/employee").await.echo("hello").await;
         let by_query = format!("/ws/employee?a=1&token={token}&b=2");
-        anyone.handshake(&by_query).accepted().await.echo("hello").await;
-        desk.raw(format!("GET /api/desk/x?token={token} HTTP/1.1\r\nBad Header: {token}\r\n\r\n").as_bytes()).await;
+        anonymous.handshake(&by_query).expect_accepted().await.echo("hello").await;
+        desk.send_raw(format!("GET /api/desk/x?token={token} HTTP/1.1\r\nBad Header: {token}\r\n\r\n").as_bytes())
+            .await;
         person.post("/api/auth/logout").await.expect_code(0);
         person.get("/api/desk/x").await.expect_invalid_token();
     }
@@ -78,17 +79,17 @@ async fn live(desk: &Gateway) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn row_92_no_secret_is_written_down() {
+async fn secrets_are_absent_from_logs_and_metrics() {
     let mut desk = Gateway::with("[log]\nlevel = \"debug\"").await;
-    let secrets = live(&desk).await;
+    let secrets = collect_secrets(&desk).await;
     for kind in ["token", "ticket", "code", "confirm field", "phone's cookie", "flow cookie", "proof cookie"] {
-        assert!(secrets.iter().any(|(what, _)| what == kind), "no {kind} to look for");
+        assert!(secrets.iter().any(|(what, _)| what == kind), "no {kind} was collected");
     }
     let metrics = desk.metrics().await;
     let listed = desk.command(&["session", "list", "--json"]).await;
     desk.terminate().await;
     let logs = desk.logs();
-    assert!(logs.lines().count() > 50, "there is something to search");
+    assert!(logs.lines().count() > 50, "the logs are empty");
 
     for (what, secret) in &secrets {
         let line = logs.lines().find(|line| line.contains(secret.as_str()));
@@ -99,19 +100,19 @@ async fn row_92_no_secret_is_written_down() {
 }
 
 #[tokio::test]
-async fn row_92_tokens_stay_between_the_client_and_the_gateway() {
+async fn tokens_are_not_sent_upstream() {
     let desk = Gateway::start().await;
-    let alice = desk.sign_in("u1001").await;
-    let token = alice.token();
-    alice.get("/api/desk/x").await.expect_status(200);
-    alice.get("/public/x").await.expect_status(200);
-    alice.post_json("/api/desk/x", &json!({ "a": 1 })).await.expect_status(200);
-    alice.websocket("/ws/employee").await.echo("hello").await;
-    alice.handshake("/ws/employee").also_protocols(&["chat"]).accepted().await.echo("hello").await;
+    let xiaoming = desk.sign_in("u1001").await;
+    let token = xiaoming.token();
+    xiaoming.get("/api/desk/x").await.expect_status(200);
+    xiaoming.get("/public/x").await.expect_status(200);
+    xiaoming.post_json("/api/desk/x", &json!({ "a": 1 })).await.expect_status(200);
+    xiaoming.websocket("/ws/employee").await.echo("hello").await;
+    xiaoming.handshake("/ws/employee").also_protocols(&["chat"]).expect_accepted().await.echo("hello").await;
     let by_query = format!("/ws/employee?a=1&token={token}&b=2");
-    desk.anyone().handshake(&by_query).accepted().await.echo("hello").await;
-    let both = alice.handshake(&by_query).header("Authorization", &format!("Bearer {token}"));
-    both.accepted().await.echo("hello").await;
+    desk.anonymous().handshake(&by_query).expect_accepted().await.echo("hello").await;
+    let both = xiaoming.handshake(&by_query).header("Authorization", &format!("Bearer {token}"));
+    both.expect_accepted().await.echo("hello").await;
 
     let received = desk.upstream.all_bytes();
     let received = String::from_utf8_lossy(&received);
@@ -119,18 +120,18 @@ async fn row_92_tokens_stay_between_the_client_and_the_gateway() {
     for secret in [token, signature] {
         assert!(!received.contains(secret), "the upstream saw it:\n{received}");
     }
-    assert_eq!(desk.upstream.requests().len(), 7, "all of them got through");
+    assert_eq!(desk.upstream.requests().len(), 7, "not every request was forwarded");
 }
 
 #[tokio::test]
-async fn row_92_the_store_keeps_no_token() {
+async fn store_keeps_only_token_hashes() {
     let mut desk = Gateway::with("[qr]\nconfirm = \"auto\"").await;
     let mut tokens = vec![desk.sign_in("u1001").await.token().to_owned()];
     tokens.push(desk.sign_in_by_oauth2("a2001", "h5").await.token().to_owned());
-    let ticket = desk.anyone().get("/api/auth/qrcode").await.expect_code(0).data();
+    let ticket = desk.anonymous().get("/api/auth/qrcode").await.expect_code(0).data();
     desk.phone("m5001").scan(ticket["qrcode_url"].as_str().expect("a URL")).await;
     let poll = format!("/api/auth/scan/status?ticket={}", ticket["ticket"].as_str().expect("a ticket"));
-    let state = desk.anyone().get(&poll).await.expect_code(0).data();
+    let state = desk.anonymous().get(&poll).await.expect_code(0).data();
     tokens.push(state["token"].as_str().expect("a token").to_owned());
     desk.terminate().await;
 
@@ -151,12 +152,12 @@ async fn row_92_the_store_keeps_no_token() {
             }
         }
     }
-    assert!(files > 1, "there is something to search");
+    assert!(files > 1, "the logs are empty");
 }
 
 #[cfg(unix)]
 #[tokio::test]
-async fn private_keys_are_for_their_owner_alone() {
+async fn private_key_files_are_owner_only() {
     use std::os::unix::fs::PermissionsExt;
     let desk = Gateway::start().await;
     let keys = desk.data_dir().join("keys");
@@ -172,9 +173,9 @@ async fn private_keys_are_for_their_owner_alone() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn every_file_is_for_its_owner_alone_wherever_it_lies() {
+async fn data_files_are_owner_only() {
     use std::os::unix::fs::PermissionsExt;
-    // Others may look into this folder: only the files' own modes keep them out.
+    // The folder is world-readable: only the modes of the files protect them.
     let elsewhere = tempfile::tempdir().expect("a temporary folder");
     std::fs::set_permissions(elsewhere.path(), std::fs::Permissions::from_mode(0o755)).expect("a mode");
     let database = elsewhere.path().join("dir.db");
@@ -194,7 +195,7 @@ async fn every_file_is_for_its_owner_alone_wherever_it_lies() {
     }
 }
 
-/// What a caller may try to write into the log.
+/// Hostile values for the log.
 const HOSTILE: &[&str] = &[
     "\"}{\"level\":\"ERROR\",\"message\":\"forged\"}",
     "\\\"}\\n{\"message\":\"forged\"}",
@@ -203,30 +204,30 @@ const HOSTILE: &[&str] = &[
     "forged\u{85}line\u{2028}line",
 ];
 
-async fn say_hostile_things(desk: &Gateway) {
-    let alice = desk.sign_in("u1001").await;
+async fn send_hostile_requests(desk: &Gateway) {
+    let xiaoming = desk.sign_in("u1001").await;
     for text in HOSTILE {
-        alice.with_header("User-Agent", text).get("/api/desk/x").await;
-        desk.anyone().with_header("User-Agent", text).get("/api/auth/me").await;
-        desk.anyone().with_header("X-Forwarded-For", text).get("/api/auth/me").await;
-        desk.anyone().with_header("X-Request-Id", text).get("/api/auth/me").await;
-        desk.anyone().with_header("User-Agent", text).get("/api/auth/qrcode").await;
+        xiaoming.with_header("User-Agent", text).get("/api/desk/x").await;
+        desk.anonymous().with_header("User-Agent", text).get("/api/auth/me").await;
+        desk.anonymous().with_header("X-Forwarded-For", text).get("/api/auth/me").await;
+        desk.anonymous().with_header("X-Request-Id", text).get("/api/auth/me").await;
+        desk.anonymous().with_header("User-Agent", text).get("/api/auth/qrcode").await;
         let path: String = text.bytes().map(|byte| format!("%{byte:02x}")).collect();
-        desk.anyone().get(&format!("/nowhere/{path}?{path}")).await;
-        alice.get(&format!("/api/desk/{path}")).await;
+        desk.anonymous().get(&format!("/nowhere/{path}?{path}")).await;
+        xiaoming.get(&format!("/api/desk/{path}")).await;
         let raw = format!("GET /nowhere/{text} HTTP/1.1\r\nHost: {}\r\n\r\n", desk.address());
-        desk.raw(raw.as_bytes()).await;
+        desk.send_raw(raw.as_bytes()).await;
         let named = format!("a\r\n{text}");
-        desk.anyone().post_json("/api/auth/bind", &json!({ "employee_id": named, "corp_id": named })).await;
-        desk.anyone().post_json("/api/dev/login", &json!({ "employee_id": named })).await;
-        alice.post_json("/api/auth/switch-role", &json!({ "role": named })).await;
+        desk.anonymous().post_json("/api/auth/bind", &json!({ "employee_id": named, "corp_id": named })).await;
+        desk.anonymous().post_json("/api/dev/login", &json!({ "employee_id": named })).await;
+        xiaoming.post_json("/api/auth/switch-role", &json!({ "role": named })).await;
     }
 }
 
 #[tokio::test]
-async fn row_91_every_log_line_is_one_json_object() {
+async fn hostile_input_stays_within_one_json_log_line() {
     let mut desk = Gateway::with("[bind]\nproof = \"none\"\n[log]\nlevel = \"debug\"").await;
-    say_hostile_things(&desk).await;
+    send_hostile_requests(&desk).await;
     desk.terminate().await;
     let logs = desk.logs();
     assert!(logs.lines().count() > 20);
@@ -239,9 +240,9 @@ async fn row_91_every_log_line_is_one_json_object() {
 }
 
 #[tokio::test]
-async fn row_91_no_caller_paints_the_terminal() {
+async fn text_log_escapes_control_characters() {
     let mut desk = Gateway::with("[bind]\nproof = \"none\"\n[log]\nformat = \"human\"").await;
-    say_hostile_things(&desk).await;
+    send_hostile_requests(&desk).await;
     desk.terminate().await;
     for line in desk.logs().lines() {
         assert!(!line.contains("\u{1b}[31mforged"), "{line:?}");
@@ -250,12 +251,12 @@ async fn row_91_no_caller_paints_the_terminal() {
 }
 
 #[tokio::test]
-async fn one_request_is_one_line() {
+async fn access_log_has_one_line_per_request() {
     let mut desk = Gateway::start().await;
-    let alice = desk.sign_in("u1001").await;
+    let xiaoming = desk.sign_in("u1001").await;
     let mut ids = Vec::new();
     for path in ["/api/desk/x", "/api/agent-desk/x", "/api/auth/me", "/nowhere"] {
-        ids.push(alice.get(path).await.header("x-request-id").expect("an id").to_owned());
+        ids.push(xiaoming.get(path).await.header("x-request-id").expect("an id").to_owned());
     }
     desk.terminate().await;
     let logs = desk.logs();

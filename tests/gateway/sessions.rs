@@ -1,4 +1,4 @@
-//! GET and DELETE /api/auth/sessions: one's own sessions, and nobody else's.
+//! GET and DELETE /api/auth/sessions: the caller's own sessions.
 
 use std::time::Duration;
 
@@ -15,18 +15,18 @@ fn id_of(items: &[Value], current: bool) -> String {
 }
 
 #[tokio::test]
-async fn a_person_sees_their_own_sessions() {
+async fn sessions_lists_only_the_callers_sessions() {
     let desk = Gateway::start().await;
     let firefox = "Mozilla/5.0 (Windows NT 10.0) Gecko/20100101 Firefox/128.0";
     let first = desk.sign_in("u1001").await;
-    let second = desk.anyone().with_header("User-Agent", firefox).with_header("X-Forwarded-For", "203.0.113.9");
+    let second = desk.anonymous().with_header("User-Agent", firefox).with_header("X-Forwarded-For", "203.0.113.9");
     let login = second.post_json("/api/dev/login", &json!({ "employee_id": "u1001" })).await.expect_code(0).data();
-    let second = second.bearing(login["token"].as_str().expect("a token"));
+    let second = second.with_token(login["token"].as_str().expect("a token"));
     desk.sign_in("a2001").await;
 
     let items = items(&second).await;
-    assert_eq!(items.len(), 2, "nobody else's");
-    let own = items.iter().find(|item| item["current"] == true).expect("this one");
+    assert_eq!(items.len(), 2, "sessions of another employee are listed");
+    let own = items.iter().find(|item| item["current"] == true).expect("the current session");
     assert_eq!(own["id"], jti_of(second.token()).as_str());
     assert_eq!((&own["device"], &own["address"]), (&json!("Firefox · Windows"), &json!("203.0.113.9")));
     assert_eq!((&own["login_method"], &own["login_source"]), (&json!("dev"), &json!("dev")));
@@ -35,62 +35,62 @@ async fn a_person_sees_their_own_sessions() {
         time::OffsetDateTime::parse(text, &time::format_description::well_known::Rfc3339).expect("ISO 8601");
     }
     assert!(own["last_seen"].as_str() >= own["since"].as_str(), "{own}");
-    let other = items.iter().find(|item| item["current"] == false).expect("the other one");
+    let other = items.iter().find(|item| item["current"] == false).expect("the other session");
     assert_eq!(other["id"], jti_of(first.token()).as_str());
 }
 
 #[tokio::test]
-async fn ending_one_session_ends_its_sockets_and_no_other() {
+async fn ending_a_session_closes_only_its_own_websockets() {
     let desk = Gateway::start().await;
-    let (here, there) = (desk.sign_in("u1001").await, desk.sign_in("u1001").await);
-    let mut socket = there.websocket("/ws/employee").await;
+    let (current, other) = (desk.sign_in("u1001").await, desk.sign_in("u1001").await);
+    let mut socket = other.websocket("/ws/employee").await;
     socket.echo("hello").await;
-    let id = id_of(&items(&here).await, false);
+    let id = id_of(&items(&current).await, false);
 
-    let data = here.send("DELETE", &format!("/api/auth/sessions/{id}"), &[], b"").await.expect_code(0).data();
+    let data = current.send("DELETE", &format!("/api/auth/sessions/{id}"), &[], b"").await.expect_code(0).data();
     assert_eq!((&data["success"], &data["ended"]), (&json!(true), &json!(1)));
-    assert_eq!(socket.closed_within(Duration::from_secs(1)).await, Some(4401));
-    there.get("/api/auth/me").await.expect_invalid_token();
-    here.get("/api/auth/me").await.expect_code(0);
-    here.send("DELETE", &format!("/api/auth/sessions/{id}"), &[], b"").await.expect_code(1404);
+    assert_eq!(socket.close_code_within(Duration::from_secs(1)).await, Some(4401));
+    other.get("/api/auth/me").await.expect_invalid_token();
+    current.get("/api/auth/me").await.expect_code(0);
+    current.send("DELETE", &format!("/api/auth/sessions/{id}"), &[], b"").await.expect_code(1404);
 }
 
 #[tokio::test]
-async fn ending_all_others_leaves_this_one() {
+async fn ending_other_sessions_keeps_the_callers_session() {
     let desk = Gateway::start().await;
-    let here = desk.sign_in("u1001").await;
+    let current = desk.sign_in("u1001").await;
     let others = [desk.sign_in("u1001").await, desk.sign_in("u1001").await];
-    let somebody = desk.sign_in("a2001").await;
+    let other_employee = desk.sign_in("a2001").await;
 
-    let data = here.send("DELETE", "/api/auth/sessions", &[], b"").await.expect_code(0).data();
+    let data = current.send("DELETE", "/api/auth/sessions", &[], b"").await.expect_code(0).data();
     assert_eq!(data["ended"], 2);
     for other in &others {
         other.get("/api/auth/me").await.expect_invalid_token();
     }
-    here.get("/api/auth/me").await.expect_code(0);
-    somebody.get("/api/auth/me").await.expect_code(0);
-    assert_eq!(here.send("DELETE", "/api/auth/sessions", &[], b"").await.expect_code(0).data()["ended"], 0);
+    current.get("/api/auth/me").await.expect_code(0);
+    other_employee.get("/api/auth/me").await.expect_code(0);
+    assert_eq!(current.send("DELETE", "/api/auth/sessions", &[], b"").await.expect_code(0).data()["ended"], 0);
 }
 
 #[tokio::test]
-async fn nobody_ends_somebody_elses_session() {
+async fn sessions_of_other_employees_cannot_be_ended() {
     let desk = Gateway::start().await;
-    let (alice, mallory) = (desk.sign_in("u1001").await, desk.sign_in("m5001").await);
-    let id = id_of(&items(&alice).await, true);
-    for (case, id) in [("somebody else's", id.as_str()), ("none", "x"), ("an encoded one", "%2e%2e")] {
-        let answer = mallory.send("DELETE", &format!("/api/auth/sessions/{id}"), &[], b"").await;
-        assert!(matches!(answer.code(), 1404 | 1400), "{case}: {}", answer.describe());
+    let (xiaoming, zhou_min) = (desk.sign_in("u1001").await, desk.sign_in("m5001").await);
+    let id = id_of(&items(&xiaoming).await, true);
+    for (case, id) in [("a session of another employee", id.as_str()), ("none", "x"), ("an encoded id", "%2e%2e")] {
+        let response = zhou_min.send("DELETE", &format!("/api/auth/sessions/{id}"), &[], b"").await;
+        assert!(matches!(response.code(), 1404 | 1400), "{case}: {}", response.describe());
     }
-    alice.get("/api/auth/me").await.expect_code(0);
-    desk.anyone().send("DELETE", &format!("/api/auth/sessions/{id}"), &[], b"").await.expect_code(1001);
-    desk.anyone().get("/api/auth/sessions").await.expect_code(1001);
+    xiaoming.get("/api/auth/me").await.expect_code(0);
+    desk.anonymous().send("DELETE", &format!("/api/auth/sessions/{id}"), &[], b"").await.expect_code(1001);
+    desk.anonymous().get("/api/auth/sessions").await.expect_code(1001);
 }
 
 #[tokio::test]
-async fn ending_this_very_session_is_a_logout() {
+async fn ending_the_callers_session_is_a_logout() {
     let desk = Gateway::start().await;
-    let alice = desk.sign_in("u1001").await;
-    let id = id_of(&items(&alice).await, true);
-    alice.send("DELETE", &format!("/api/auth/sessions/{id}"), &[], b"").await.expect_code(0);
-    alice.get("/api/auth/me").await.expect_invalid_token();
+    let xiaoming = desk.sign_in("u1001").await;
+    let id = id_of(&items(&xiaoming).await, true);
+    xiaoming.send("DELETE", &format!("/api/auth/sessions/{id}"), &[], b"").await.expect_code(0);
+    xiaoming.get("/api/auth/me").await.expect_invalid_token();
 }

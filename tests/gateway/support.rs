@@ -1,47 +1,59 @@
-//! What every test stands on: the real binary on free ports, an upstream that remembers, and clients
-//! that can also say what no well-behaved client would.
+//! Test support: the real binary on free ports, a recording upstream, and raw clients.
 // Each file of the suite uses its own part of this.
 #![allow(dead_code, unused_imports)]
 
-mod answer;
 mod browser;
+mod buffered_stream;
 mod client;
-mod description;
-mod device;
-mod far_end;
-mod frame;
+mod command;
+mod connection;
 mod gateway;
 mod http2;
 mod http2_frames;
-mod platform;
+mod jwks_verifier;
+mod openapi;
+mod otp_device;
+mod phone;
+mod process;
+mod response;
+mod setup;
+mod sign_in;
 mod stream;
+mod telemetry;
 mod tls;
 mod token;
+mod token_fixture;
 mod upstream;
-mod verifier;
+mod upstream_connection;
+mod upstream_server;
 mod wait;
 mod websocket;
-mod wire;
+mod websocket_frame;
 
-pub use answer::Answer;
-pub use browser::{Browser, DESKTOP, Look, PHONE, Screen, read_code};
-pub use client::{Client, Jar};
-pub use description::{Description, Seen, codes};
-pub use device::{Device, time_left_in_step};
-pub use far_end::{End, Visit, Visits};
-pub use frame::{BINARY, CLOSE, CONTINUATION, Frame, PING, PONG, TEXT};
-pub use gateway::{Gateway, Ran, Refused, Setup};
-pub use http2::Http2;
-pub use http2_frames::{Block, END_HEADERS, END_STREAM, Frames, Http2Frame, Kind, Verdict};
-pub use platform::{Form, Page, Phone, fragment_of, query_of};
+pub use browser::{Browser, BrowserProfile, DESKTOP, FormFactor, PHONE, decode_qr_code};
+pub use buffered_stream::{BufferedStream, byte_pattern};
+pub use client::{Client, CookieJar};
+pub use command::CommandOutput;
+pub use connection::{Connection, raw_request};
+pub use gateway::Gateway;
+pub use http2::Http2Client;
+pub use http2_frames::{END_HEADERS, END_STREAM, FrameKind, HeaderBlock, Http2Connection, Http2Frame, PeerReaction};
+pub use jwks_verifier::{ReplayGuard, Verifier};
+pub use openapi::{OpenApiDocument, ResponseKind, schema_codes};
+pub use otp_device::{OtpDevice, wait_for_otp_step_with_time_left};
+pub use phone::{Form, Page, Phone, fragment_parameter, query_parameter};
+pub use process::StartFailure;
+pub use response::Response;
+pub use setup::{GatewayFiles, Setup};
 pub use stream::Stream;
-pub use tls::{Authority, CertificateFiles, Pair, Place, Trust};
-pub use token::{Signer, base32, claims_of, header_of, jti_of, segment};
-pub use upstream::{Behaviour, Chosen, Recorded, SocketEvent, Upstream};
-pub use verifier::{OnceOnly, Verifier};
-pub use wait::{PATIENCE, eventually, within, within_the_bound};
-pub use websocket::{Ending, Handshake, Socket};
-pub use wire::Connection;
+pub use tls::{CertificateAndKey, CertificateAuthority, CertificateFiles, ClientTls, ServerAddress};
+pub use token::{Signer, base64url, claims_of, decode_base32, header_of, jti_of};
+pub use token_fixture::Fixture;
+pub use upstream::{Behaviour, RecordedRequest, SocketEvent, Subprotocol, Upstream, ok_response};
+pub use upstream_connection::{UpstreamConnection, UpstreamConnections, open_tunnel};
+pub use wait::{TEST_TIMEOUT, assert_within_revocation_bound, eventually, within};
+pub use websocket::{Handshake, SocketEnd, WebSocket};
+pub use websocket_frame::{BINARY, CLOSE, CONTINUATION, Frame, PING, PONG, TEXT};
 
-/// What tests read beside the support itself.
+/// JSON values, used by most tests.
 pub use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! /api/admin/…: who has which role, and ending what others have; for administrators who act as such.
+//! /api/admin/…: role assignments, sessions and devices of other employees; needs the active role `admin`.
 
 use std::time::{Duration, Instant};
 
@@ -9,17 +9,17 @@ use crate::support::*;
 
 const ROLES: &str = "/api/admin/roles/user-roles";
 
-/// An administrator who has just given a one-time password.
+/// Signs an administrator in and steps the session up.
 async fn stepped_up(desk: &Gateway) -> Client {
     let admin = desk.sign_in("m5001").await;
     let data = admin.post("/api/auth/otp-setup").await.expect_code(0).data();
-    let secret = OtpSecret::from_bytes(&base32(data["secret"].as_str().expect("text"))).expect("a secret");
+    let secret = OtpSecret::from_bytes(&decode_base32(data["secret"].as_str().expect("text"))).expect("a secret");
     let code = secret.code(Step::at(Clock::system().now())).text();
     admin.post_json("/api/auth/otp-bind", &json!({ "code": code })).await.expect_code(0);
     admin
 }
 
-async fn send(client: &Client, method: &str, target: &str, body: Value) -> Answer {
+async fn send(client: &Client, method: &str, target: &str, body: Value) -> Response {
     client.send(method, target, &[("Content-Type", "application/json")], body.to_string().as_bytes()).await
 }
 
@@ -30,29 +30,29 @@ fn pairs(data: &Value) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn assignments_are_listed_by_page_and_filter() {
+async fn role_assignments_are_paged_and_filtered() {
     let desk = Gateway::start().await;
     let admin = desk.sign_in("m5001").await;
     let all = admin.get(ROLES).await.expect_code(0).data();
     assert_eq!((&all["total"], &all["page"], &all["page_size"]), (&json!(8), &json!(1), &json!(50)));
-    let whole = pairs(&all);
+    let all_pairs = pairs(&all);
     let mut paged = Vec::new();
     for page in 1..=3 {
         paged.extend(pairs(&admin.get(&format!("{ROLES}?page={page}&page_size=3")).await.expect_code(0).data()));
     }
-    assert_eq!(paged, whole);
+    assert_eq!(paged, all_pairs);
     let agents = admin.get(&format!("{ROLES}?role=agent")).await.expect_code(0).data();
     assert_eq!(pairs(&agents).iter().map(|(who, _)| who.as_str()).collect::<Vec<_>>(), ["a2001", "m5001"]);
     let own = admin.get(&format!("{ROLES}?employee_id=m5001&role=admin")).await.expect_code(0).data();
     assert_eq!((&own["total"], pairs(&own).len()), (&json!(1), 1));
     for query in ["page=0", "page=x", "page_size=0", "page_size=201", "page=-1"] {
-        let answer = admin.get(&format!("{ROLES}?{query}")).await;
-        assert_eq!(answer.code(), 1400, "{query}");
+        let response = admin.get(&format!("{ROLES}?{query}")).await;
+        assert_eq!(response.code(), 1400, "{query}");
     }
 }
 
 #[tokio::test]
-async fn only_an_administrator_who_acts_as_one_gets_in_and_changes_need_a_fresh_code() {
+async fn role_changes_need_the_active_admin_role_and_a_step_up() {
     let desk = Gateway::start().await;
     let body = json!({ "employee_id": "u1001", "role": "agent" });
     let other = "/api/admin/sessions?employee_id=u1001";
@@ -62,7 +62,7 @@ async fn only_an_administrator_who_acts_as_one_gets_in_and_changes_need_a_fresh_
         send(&client, "PUT", ROLES, body.clone()).await.expect_code(code);
         client.send("DELETE", other, &[], b"").await.expect_code(code);
     }
-    desk.anyone().get(ROLES).await.expect_code(1001);
+    desk.anonymous().get(ROLES).await.expect_code(1001);
     let admin = desk.sign_in("m5001").await;
     for (method, target) in
         [("PUT", ROLES), ("DELETE", ROLES), ("DELETE", other), ("DELETE", "/api/admin/otp?employee_id=u1001")]
@@ -75,7 +75,7 @@ async fn only_an_administrator_who_acts_as_one_gets_in_and_changes_need_a_fresh_
 }
 
 #[tokio::test]
-async fn sockets_hear_of_a_lost_role_within_100_ms() {
+async fn revoked_role_closes_websockets_within_100_ms() {
     let desk = Gateway::start().await;
     let admin = stepped_up(&desk).await;
     let agent = desk.sign_in("a2001").await;
@@ -84,14 +84,14 @@ async fn sockets_hear_of_a_lost_role_within_100_ms() {
     for round in 0..10 {
         let mut socket = agent.websocket("/ws/agent").await;
         socket.echo("hello").await;
-        // Measured from the order's answer: by then it must have been effective for the one who gave it.
+        // Measured from the response: the change must be effective by then.
         if round % 2 == 0 {
             send(&admin, "DELETE", ROLES, agent_role.clone()).await.expect_code(0);
         } else {
-            desk.command(&["role", "take", "a2001", "agent"]).await.success();
+            desk.command(&["role", "take", "a2001", "agent"]).await.expect_success();
         }
         let answered = Instant::now();
-        assert_eq!(socket.closed_within(Duration::from_secs(5)).await, Some(4403), "round {round}");
+        assert_eq!(socket.close_code_within(Duration::from_secs(5)).await, Some(4403), "round {round}");
         if round % 2 == 0 {
             by_admin.push(answered.elapsed())
         } else {
@@ -100,12 +100,12 @@ async fn sockets_hear_of_a_lost_role_within_100_ms() {
         send(&admin, "PUT", ROLES, agent_role.clone()).await.expect_code(0);
         agent.post_json("/api/auth/switch-role", &json!({ "role": "agent" })).await.expect_code(0);
     }
-    within_the_bound(by_admin);
-    within_the_bound(by_command);
+    assert_within_revocation_bound(by_admin);
+    assert_within_revocation_bound(by_command);
 }
 
 #[tokio::test]
-async fn row_59_live_sessions_and_sockets_follow_a_change_at_once() {
+async fn role_changes_apply_to_live_sessions_and_websockets() {
     let desk = Gateway::start().await;
     let admin = stepped_up(&desk).await;
     let agent = desk.sign_in("a2001").await;
@@ -115,7 +115,7 @@ async fn row_59_live_sessions_and_sockets_follow_a_change_at_once() {
     let data = send(&admin, "DELETE", ROLES, agent_role.clone()).await.expect_code(0).data();
     assert_eq!((&data["changed"], &data["sessions"]), (&json!(true), &json!(1)));
     agent.get("/api/agent-desk/x").await.expect_code(1003);
-    assert_eq!(socket.closed_within(Duration::from_secs(1)).await, Some(4403));
+    assert_eq!(socket.close_code_within(Duration::from_secs(1)).await, Some(4403));
     assert_eq!(agent.get("/api/auth/me").await.expect_code(0).data()["roles"], json!(["user"]));
     let again = send(&admin, "DELETE", ROLES, agent_role.clone()).await.expect_code(0).data();
     assert_eq!(again["changed"], false);
@@ -127,11 +127,11 @@ async fn row_59_live_sessions_and_sockets_follow_a_change_at_once() {
     let unknown = json!({ "employee_id": "z9999", "role": "agent" });
     send(&admin, "PUT", ROLES, unknown).await.expect_code(1003);
     send(&admin, "PUT", ROLES, json!({ "employee_id": "u1001", "role": "a b" })).await.expect_code(1400);
-    desk.logged(&["deskgate::audit", "an administrator took a role", "m5001"]).await;
+    desk.wait_for_log(&["deskgate::audit", "an administrator took a role", "m5001"]).await;
 }
 
 #[tokio::test]
-async fn the_last_administrator_stays_one() {
+async fn last_admin_role_cannot_be_revoked() {
     let desk = Gateway::start().await;
     let admin = stepped_up(&desk).await;
     let own = json!({ "employee_id": "m5001", "role": "admin" });
@@ -144,7 +144,7 @@ async fn the_last_administrator_stays_one() {
 }
 
 #[tokio::test]
-async fn an_administrator_ends_all_sessions_of_an_employee() {
+async fn administrator_ends_all_sessions_of_an_employee() {
     let desk = Gateway::start().await;
     let admin = stepped_up(&desk).await;
     let victims = [desk.sign_in("u1001").await, desk.sign_in("u1001").await];
@@ -155,7 +155,7 @@ async fn an_administrator_ends_all_sessions_of_an_employee() {
         async move { admin.send("DELETE", &format!("/api/admin/sessions?employee_id={employee}"), &[], b"").await }
     };
     assert_eq!(end("u1001").await.expect_code(0).data()["sessions"], 2);
-    assert_eq!(socket.closed_within(Duration::from_secs(1)).await, Some(4401));
+    assert_eq!(socket.close_code_within(Duration::from_secs(1)).await, Some(4401));
     for victim in &victims {
         victim.get("/api/auth/me").await.expect_invalid_token();
     }
@@ -165,7 +165,7 @@ async fn an_administrator_ends_all_sessions_of_an_employee() {
 }
 
 #[tokio::test]
-async fn a_role_to_take_may_be_named_by_the_query() {
+async fn role_to_revoke_may_be_in_the_query() {
     let desk = Gateway::start().await;
     let admin = stepped_up(&desk).await;
     let take = |query: &'static str| {
@@ -184,7 +184,7 @@ async fn a_role_to_take_may_be_named_by_the_query() {
 }
 
 #[tokio::test]
-async fn nobody_gets_more_roles_than_a_token_carries() {
+async fn roles_per_employee_are_limited() {
     let desk = Gateway::start().await;
     let admin = stepped_up(&desk).await;
     let give = |role: String| send(&admin, "PUT", ROLES, json!({ "employee_id": "u1001", "role": role }));
@@ -194,12 +194,12 @@ async fn nobody_gets_more_roles_than_a_token_carries() {
     give("one-more".to_owned()).await.expect_code(1003);
     assert_eq!(desk.command(&["role", "grant", "u1001", "one-more"]).await.status.code(), Some(4));
     give("extra-1".to_owned()).await.expect_code(0);
-    let alice = desk.sign_in("u1001").await.get("/api/auth/me").await.expect_code(0).data();
-    assert_eq!(alice["roles"].as_array().map(Vec::len), Some(64));
+    let xiaoming = desk.sign_in("u1001").await.get("/api/auth/me").await.expect_code(0).data();
+    assert_eq!(xiaoming["roles"].as_array().map(Vec::len), Some(64));
 }
 
-/// Sends the head of a request and waits until the gateway has let its sender in.
-async fn parked(desk: &Gateway, client: &Client, line: &str, body: &str) -> Connection {
+/// Sends a request head and waits until the gateway has authorized it and reads the body.
+async fn authorized_without_body(desk: &Gateway, client: &Client, line: &str, body: &str) -> Connection {
     let mut connection = desk.connect().await;
     let head = format!(
         "{line} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
@@ -209,33 +209,33 @@ async fn parked(desk: &Gateway, client: &Client, line: &str, body: &str) -> Conn
         body.len()
     );
     connection.send(head.as_bytes()).await;
-    connection.answer().await.expect("an answer").expect_status(100);
+    connection.response().await.expect("a response").expect_status(100);
     connection
 }
 
 #[tokio::test]
-async fn a_body_that_takes_its_time_does_not_outlive_role_and_step_up() {
+async fn slow_body_is_reauthorized_for_role_and_step_up() {
     let desk = Gateway::start().await;
     let body = json!({ "employee_id": "u1001", "role": "agent" }).to_string();
     for (case, code) in [("another role", 1003), ("no step-up", 1021)] {
         let admin = stepped_up(&desk).await;
-        let mut connection = parked(&desk, &admin, &format!("PUT {ROLES}"), &body).await;
+        let mut connection = authorized_without_body(&desk, &admin, &format!("PUT {ROLES}"), &body).await;
         if case == "another role" {
             admin.post_json("/api/auth/switch-role", &json!({ "role": "user" })).await.expect_code(0);
         } else {
-            desk.command(&["employee", "otp-remove", "m5001", "--yes"]).await.success();
+            desk.command(&["employee", "otp-remove", "m5001", "--yes"]).await.expect_success();
         }
         connection.send(body.as_bytes()).await;
-        let answer = connection.answer().await.expect("an answer");
-        assert_eq!(answer.code(), code, "{case}: {}", answer.describe());
-        desk.command(&["employee", "otp-remove", "m5001", "--yes"]).await.success();
+        let response = connection.response().await.expect("a response");
+        assert_eq!(response.code(), code, "{case}: {}", response.describe());
+        desk.command(&["employee", "otp-remove", "m5001", "--yes"]).await.expect_success();
     }
-    let alice = desk.sign_in("u1001").await.get("/api/auth/me").await.expect_code(0).data();
-    assert_eq!(alice["roles"], json!(["user"]));
+    let xiaoming = desk.sign_in("u1001").await.get("/api/auth/me").await.expect_code(0).data();
+    assert_eq!(xiaoming["roles"], json!(["user"]));
 }
 
 #[tokio::test]
-async fn a_body_that_takes_its_time_does_not_outlive_the_session() {
+async fn slow_body_is_reauthorized_for_its_session() {
     let desk = Gateway::start().await;
     let to_admin = json!({ "employee_id": "u1001", "role": "admin" }).to_string();
     let password = json!({ "new_password": "tidal meadow 47 envelope" }).to_string();
@@ -256,28 +256,28 @@ async fn a_body_that_takes_its_time_does_not_outlive_the_session() {
     let admin = stepped_up(&desk).await;
     let mut waiting = Vec::new();
     for (method, target, body) in lines {
-        let connection = parked(&desk, &admin, &format!("{method} {target}"), body).await;
+        let connection = authorized_without_body(&desk, &admin, &format!("{method} {target}"), body).await;
         waiting.push((method, target, connection, body));
     }
     admin.post("/api/auth/logout").await.expect_code(0);
     for (method, target, mut connection, body) in waiting {
         connection.send(body.as_bytes()).await;
-        let answer = connection.answer().await.expect("an answer");
-        assert_eq!(answer.code(), 1001, "{method} {target}: {}", answer.describe());
+        let response = connection.response().await.expect("a response");
+        assert_eq!(response.code(), 1001, "{method} {target}: {}", response.describe());
     }
-    let alice = desk.sign_in("u1001").await.get("/api/auth/me").await.expect_code(0).data();
-    assert_eq!(alice["roles"], json!(["user"]));
+    let xiaoming = desk.sign_in("u1001").await.get("/api/auth/me").await.expect_code(0).data();
+    assert_eq!(xiaoming["roles"], json!(["user"]));
 }
 
 #[tokio::test]
-async fn an_administrator_resets_a_lost_device() {
+async fn administrator_resets_a_lost_device() {
     let desk = Gateway::start().await;
     let admin = stepped_up(&desk).await;
-    let alice = desk.sign_in("u1001").await;
-    let data = alice.post("/api/auth/otp-setup").await.expect_code(0).data();
-    let secret = OtpSecret::from_bytes(&base32(data["secret"].as_str().expect("text"))).expect("a secret");
+    let xiaoming = desk.sign_in("u1001").await;
+    let data = xiaoming.post("/api/auth/otp-setup").await.expect_code(0).data();
+    let secret = OtpSecret::from_bytes(&decode_base32(data["secret"].as_str().expect("text"))).expect("a secret");
     let code = secret.code(Step::at(Clock::system().now())).text();
-    alice.post_json("/api/auth/otp-bind", &json!({ "code": code })).await.expect_code(0);
+    xiaoming.post_json("/api/auth/otp-bind", &json!({ "code": code })).await.expect_code(0);
     desk.sign_in("u1001").await.post("/api/auth/otp-setup").await.expect_code(1021);
     let data = admin.send("DELETE", "/api/admin/otp?employee_id=u1001", &[], b"").await.expect_code(0).data();
     assert_eq!(data["changed"], true);

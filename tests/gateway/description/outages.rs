@@ -6,12 +6,12 @@ use super::{Survey, change_database, platform_code, row_of};
 use crate::support::*;
 
 /// The platform fails, and is left alone after that.
-pub async fn platform() -> Description {
+pub async fn platform() -> OpenApiDocument {
     let on = Survey::of("").await;
-    let (desk, anyone) = (&on.desk, on.desk.anyone());
+    let (desk, anonymous) = (&on.desk, on.desk.anonymous());
     let (callback, login) = (row_of(Endpoint::Oauth2Callback), row_of(Endpoint::AgentLogin));
     let code = platform_code(desk, "a2001").await;
-    let scanned = anyone.get("/api/auth/qrcode").await.expect_code(0).data();
+    let scanned = anonymous.get("/api/auth/qrcode").await.expect_code(0).data();
     let platform = Client::new(desk.platform_address());
     let broken = json!({ "bad_gateway": { "*": "all" } }).to_string();
     let json = [("Content-Type", "application/json")];
@@ -22,12 +22,12 @@ pub async fn platform() -> Description {
     on.saw(callback, phone.client().get(&scan).await.expect_status(500));
     for _ in 0..5 {
         let body = json!({ "employee_id": "a2001", "code": code });
-        let answer = on.ask(login, &anyone, "", Some(body)).await;
-        assert!(matches!(answer.code(), 1005 | 1503), "{}", answer.describe());
+        let response = on.ask(login, &anonymous, "", Some(body)).await;
+        assert!(matches!(response.code(), 1005 | 1503), "{}", response.describe());
     }
-    on.ask(row_of(Endpoint::Qrcode), &anyone, "", None).await.expect_code(1503);
+    on.ask(row_of(Endpoint::Qrcode), &anonymous, "", None).await.expect_code(1503);
     let own = format!("?redirect_uri={}", desk.client_url("h5"));
-    on.ask(row_of(Endpoint::Oauth2Url), &anyone, &own, None).await.expect_code(1503);
+    on.ask(row_of(Endpoint::Oauth2Url), &anonymous, &own, None).await.expect_code(1503);
     let another = desk.phone("c4001");
     let scan = another.authorize(scanned["qrcode_url"].as_str().expect("a code")).await;
     on.saw(callback, another.client().get(&scan).await.expect_status(503));
@@ -42,10 +42,10 @@ const DIRECTORY: &str = "DROP TABLE user_roles; DROP TABLE roles; DROP TABLE age
     DROP TABLE login_log; DROP TABLE otp_devices; DROP TABLE lockouts";
 
 /// Store and directory are gone.
-pub async fn state() -> Description {
+pub async fn state() -> OpenApiDocument {
     let mut on = Survey::of("").await;
     let phone = on.desk.phone("u1001");
-    let scanned = on.desk.anyone().get("/api/auth/qrcode").await.expect_code(0).data();
+    let scanned = on.desk.anonymous().get("/api/auth/qrcode").await.expect_code(0).data();
     let page = phone.scan_to_page(scanned["qrcode_url"].as_str().expect("a code")).await;
     let unseen = on.desk.sign_in("u1001").await;
     // It knows nobody then, and knows two again: the third must be looked for.
@@ -56,10 +56,11 @@ pub async fn state() -> Description {
     change_database(&on.desk, "state.db", STORE).await;
     change_database(&on.desk, "directory.db", DIRECTORY).await;
     let elsewhere = [Endpoint::Oauth2Url, Endpoint::Oauth2Callback, Endpoint::Ready];
-    let rows = TABLE.iter().filter(|row| !elsewhere.contains(&row.endpoint) && on.description.lists(row, "503"));
+    let rows =
+        TABLE.iter().filter(|row| !elsewhere.contains(&row.endpoint) && on.description.documents_status(row, "503"));
     for row in rows {
         let caller = on.caller(row);
-        let answer = match row.endpoint {
+        let response = match row.endpoint {
             Endpoint::ConfirmPage => on.ask(row, phone.client(), "", None).await,
             Endpoint::Confirm => on.saw(row, phone.tap(&page, "confirm").await),
             Endpoint::ScanStatus => on.ask(row, &caller, "?ticket=a", None).await,
@@ -75,23 +76,23 @@ pub async fn state() -> Description {
             }
             _ => on.ask(row, &caller, "", Some(json!({ "employee_id": "a2001", "role": "agent" }))).await,
         };
-        answer.expect_status(503);
+        response.expect_status(503);
     }
     on.description
 }
 
 /// The gateway is about to stop, and has one request left to finish.
-pub async fn drain() -> Description {
+pub async fn drain() -> OpenApiDocument {
     let on = Survey::of("").await;
-    let mut visits = Visits::at(&on.desk.upstream);
+    let mut upstream_connections = UpstreamConnections::intercept(&on.desk.upstream);
     let mut connection = on.desk.connect().await;
     let slow = format!("GET /public/slow HTTP/1.1\r\nHost: {}\r\n\r\n", on.desk.address());
     connection.send(slow.as_bytes()).await;
-    let _visit = visits.next().await;
+    let _visit = upstream_connections.next().await;
     on.desk.signal("TERM");
-    let answer = eventually("a gateway that says it is not ready", || async {
-        on.desk.anyone().attempt("GET", "/api/ready", &[], b"").await.ok().filter(|answer| answer.status == 503)
+    let response = eventually("a gateway that says it is not ready", || async {
+        on.desk.anonymous().try_send("GET", "/api/ready", &[], b"").await.ok().filter(|response| response.status == 503)
     });
-    on.saw(row_of(Endpoint::Ready), answer.await.expect_status(503));
+    on.saw(row_of(Endpoint::Ready), response.await.expect_status(503));
     on.description
 }

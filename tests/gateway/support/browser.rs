@@ -1,4 +1,4 @@
-//! A real browser: Chromium, driven over WebDriver, one process and one profile per person.
+//! Chromium driven over WebDriver, with its own process and profile.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -12,33 +12,30 @@ use url::Url;
 
 use super::eventually;
 
-/// What the browser pretends to be.
+/// The emulated device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Screen {
-    /// A desktop's.
+pub enum FormFactor {
     Desktop,
-    /// A phone's.
     Phone,
 }
 
-/// How a browser is set up.
+/// The settings of a browser.
 #[derive(Debug, Clone, Copy)]
-pub struct Look {
-    /// Desktop or phone.
-    pub screen: Screen,
+pub struct BrowserProfile {
+    pub form_factor: FormFactor,
     /// `en` or `zh-CN`.
     pub language: &'static str,
-    /// Whether the person likes it dark.
+    /// Whether the page gets `prefers-color-scheme: dark`.
     pub dark: bool,
 }
 
-/// A desktop in English, by day.
-pub const DESKTOP: Look = Look { screen: Screen::Desktop, language: "en", dark: false };
+/// A desktop browser in English, light mode.
+pub const DESKTOP: BrowserProfile = BrowserProfile { form_factor: FormFactor::Desktop, language: "en", dark: false };
 
-/// A phone in English, by day.
-pub const PHONE: Look = Look { screen: Screen::Phone, language: "en", dark: false };
+/// A phone browser in English, light mode.
+pub const PHONE: BrowserProfile = BrowserProfile { form_factor: FormFactor::Phone, language: "en", dark: false };
 
-/// One person's browser. Ends when it is dropped; when the test failed, what it showed is kept as a picture.
+/// A browser. Quits on drop; a failed test leaves a screenshot.
 pub struct Browser {
     driver: Driver,
     process: Child,
@@ -47,14 +44,14 @@ pub struct Browser {
     name: &'static str,
 }
 
-/// A command of Chromium's own driver.
+/// A Chromium-specific WebDriver command.
 #[derive(Debug)]
-struct Own {
+struct ChromiumCommand {
     path: &'static str,
     body: Value,
 }
 
-impl WebDriverCompatibleCommand for Own {
+impl WebDriverCompatibleCommand for ChromiumCommand {
     fn endpoint(&self, base: &Url, session: Option<&str>) -> Result<Url, url::ParseError> {
         base.join(&format!("session/{}/{}", session.unwrap_or_default(), self.path))
     }
@@ -65,11 +62,11 @@ impl WebDriverCompatibleCommand for Own {
 }
 
 impl Browser {
-    /// Starts one for somebody; the name is for the picture.
-    pub async fn start(name: &'static str, look: Look) -> Browser {
+    /// Starts a browser; the screenshot is named after `name`.
+    pub async fn start(name: &'static str, profile: BrowserProfile) -> Browser {
         let (process, port) = start_driver();
         let driver = ClientBuilder::new(HttpConnector::new())
-            .capabilities(capabilities(look))
+            .capabilities(capabilities(profile))
             .connect(&format!("http://127.0.0.1:{port}"))
             .await
             .expect("a browser");
@@ -77,49 +74,49 @@ impl Browser {
         Browser { driver, process, port, session, name }
     }
 
-    /// Opens an address.
+    /// Opens a URL.
     pub async fn open(&self, url: &str) {
         self.driver.goto(url).await.unwrap_or_else(|error| panic!("{} cannot open {url}: {error}", self.name));
     }
 
-    /// Where it is.
+    /// The current URL.
     pub async fn url(&self) -> String {
         self.driver.current_url().await.expect("an address").to_string()
     }
 
-    /// Waits until it is at an address that begins so.
-    pub async fn arrives_at(&self, start: &str) {
-        eventually(&format!("{}'s way to {start}", self.name), || async {
+    /// Waits for a URL with this prefix.
+    pub async fn wait_for_url(&self, start: &str) {
+        eventually(&format!("{} to arrive at {start}", self.name), || async {
             self.url().await.starts_with(start).then_some(())
         })
         .await;
     }
 
-    /// Waits for something and presses it.
-    pub async fn press(&self, selector: &str) {
-        eventually(&format!("{}'s press on {selector}", self.name), || async {
+    /// Waits for an element and clicks it.
+    pub async fn click(&self, selector: &str) {
+        eventually(&format!("{} to click {selector}", self.name), || async {
             let element = self.driver.find(Locator::Css(selector)).await.ok()?;
-            // What is covered, hidden or still moving cannot be pressed yet.
+            // A covered, hidden or moving element cannot be clicked yet.
             element.click().await.ok()
         })
         .await;
     }
 
     /// Waits for a field and types into it.
-    pub async fn types(&self, selector: &str, text: &str) {
-        eventually(&format!("{}'s typing into {selector}", self.name), || async {
+    pub async fn type_text(&self, selector: &str, text: &str) {
+        eventually(&format!("{} to type into {selector}", self.name), || async {
             self.driver.find(Locator::Css(selector)).await.ok()?.send_keys(text).await.ok()
         })
         .await;
     }
 
-    /// Presses a key of the keyboard where the focus is.
-    pub async fn key(&self, key: char) {
+    /// Sends a key to the focused element.
+    pub async fn press_key(&self, key: char) {
         let focus = self.driver.active_element().await.expect("a focus");
         focus.send_keys(&key.to_string()).await.expect("a key");
     }
 
-    /// What an element shows; nothing where it is not there or hidden.
+    /// The visible text of an element; empty if it is missing or hidden.
     pub async fn text(&self, selector: &str) -> String {
         match self.driver.find(Locator::Css(selector)).await {
             Ok(element) => element.text().await.unwrap_or_default(),
@@ -127,78 +124,77 @@ impl Browser {
         }
     }
 
-    /// Waits until an element shows a text that contains this.
-    pub async fn shows(&self, selector: &str, part: &str) -> String {
+    /// Waits until the text of an element contains `part`.
+    pub async fn wait_for_text(&self, selector: &str, part: &str) -> String {
         let mut last = String::new();
         let start = std::time::Instant::now();
-        while start.elapsed() < super::PATIENCE {
+        while start.elapsed() < super::TEST_TIMEOUT {
             last = self.text(selector).await;
             if last.contains(part) {
                 return last;
             }
         }
-        panic!("{}: {selector} does not show {part:?} but {last:?} at {}", self.name, self.url().await);
+        panic!("{}: {selector} shows {last:?} instead of {part:?} at {}", self.name, self.url().await);
     }
 
-    /// Waits until a script's expression is what people would call true, and gives it back.
-    pub async fn finds(&self, what: &str, expression: &str) -> Value {
+    /// Waits until a JavaScript expression is neither null nor false, and returns its value.
+    pub async fn wait_for_value(&self, what: &str, expression: &str) -> Value {
         eventually(&format!("{}: {what}", self.name), || async {
-            let value = self.value(expression).await;
+            let value = self.evaluate(expression).await;
             (!matches!(value, Value::Null | Value::Bool(false))).then_some(value)
         })
         .await
     }
 
-    /// The value of a script's expression now.
-    pub async fn value(&self, expression: &str) -> Value {
+    /// Evaluates a JavaScript expression.
+    pub async fn evaluate(&self, expression: &str) -> Value {
         self.driver.execute(&format!("return ({expression})"), Vec::new()).await.unwrap_or(Value::Null)
     }
 
-    /// What the QR code on the page says, read from its pixels as a phone would.
+    /// Decodes the QR code on the page from its pixels.
     pub async fn qr_code(&self, selector: &str) -> String {
-        // Before its code has come the picture has an address of another kind.
+        // The image has another URL until the code is loaded.
         let drawn = "source?.startsWith('data:image/png') ? source : null";
         let find = format!("(source => {drawn})(document.querySelector('{selector}')?.src)");
-        let source = self.finds("a QR code", &find).await;
+        let source = self.wait_for_value("a QR code", &find).await;
         let data = source.as_str().and_then(|text| text.strip_prefix("data:image/png;base64,")).expect("a picture");
         use base64::Engine;
         let bytes = base64::engine::general_purpose::STANDARD.decode(data).expect("base64");
-        read_code(&bytes)
+        decode_qr_code(&bytes)
     }
 
-    /// Opens another tab and goes there.
+    /// Opens a tab and switches to it.
     pub async fn new_tab(&self) -> WindowHandle {
         let tab = self.driver.new_window(true).await.expect("a tab").handle;
-        self.to_tab(&tab).await;
+        self.switch_to_tab(&tab).await;
         tab
     }
 
-    /// Goes to a tab.
-    pub async fn to_tab(&self, tab: &WindowHandle) {
+    pub async fn switch_to_tab(&self, tab: &WindowHandle) {
         self.driver.switch_to_window(tab.clone()).await.expect("the tab");
     }
 
-    /// The tab that is shown.
+    /// The current tab.
     pub async fn tab(&self) -> WindowHandle {
         self.driver.window().await.expect("a tab")
     }
 
-    /// All tabs.
     pub async fn tabs(&self) -> Vec<WindowHandle> {
         self.driver.windows().await.expect("tabs")
     }
 
-    /// Cuts it off from the network, or lets it in again.
-    pub async fn offline(&self, offline: bool) {
+    /// Switches the emulated network off or on.
+    pub async fn set_offline(&self, offline: bool) {
         let conditions =
             json!({ "offline": offline, "latency": 0, "download_throughput": -1, "upload_throughput": -1 });
-        let command = Own { path: "chromium/network_conditions", body: json!({ "network_conditions": conditions }) };
+        let command =
+            ChromiumCommand { path: "chromium/network_conditions", body: json!({ "network_conditions": conditions }) };
         self.driver.issue_cmd(command).await.expect("network conditions");
     }
 
-    /// What the console has complained about since the last look: scripts that failed, things the policy refused.
-    pub async fn complaints(&self) -> Vec<String> {
-        let command = Own { path: "se/log", body: json!({ "type": "browser" }) };
+    /// Takes the console's errors: failed scripts, content blocked by the policy.
+    pub async fn console_errors(&self) -> Vec<String> {
+        let command = ChromiumCommand { path: "se/log", body: json!({ "type": "browser" }) };
         let entries = self.driver.issue_cmd(command).await.expect("the console");
         let entries = entries.as_array().cloned().unwrap_or_default();
         entries.iter().filter(|entry| entry["level"] == "SEVERE").map(|entry| entry["message"].to_string()).collect()
@@ -208,23 +204,23 @@ impl Browser {
 impl Drop for Browser {
     fn drop(&mut self) {
         if std::thread::panicking()
-            && let Some(picture) = last_picture(self.port, &self.session)
+            && let Some(picture) = take_screenshot(self.port, &self.session)
         {
             let test = std::thread::current().name().unwrap_or("test").replace("::", "-");
-            let file = pictures().join(format!("{test}-{}.png", self.name));
+            let file = screenshot_folder().join(format!("{test}-{}.png", self.name));
             if std::fs::write(&file, picture).is_ok() {
-                eprintln!("--- what {} saw: {} ---", self.name, file.display());
+                eprintln!("--- screenshot of {}: {} ---", self.name, file.display());
             }
         }
-        // The driver ends its browser with the session; killing it first would leave the browser behind.
-        let _ = plain_request(self.port, "DELETE", &format!("/session/{}", self.session));
+        // Deleting the session quits the browser; killing the driver first would leave it running.
+        let _ = blocking_request(self.port, "DELETE", &format!("/session/{}", self.session));
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// A driver on a free port. It wants the same port on IPv4 and IPv6, which the system does not always have to give:
-/// then it ends, and is started again.
+/// Starts chromedriver on a free port. It needs the same port on IPv4 and IPv6 and exits if one is taken, so it is
+/// retried.
 fn start_driver() -> (Child, u16) {
     for _ in 0..10 {
         let mut process = Command::new("chromedriver")
@@ -247,27 +243,27 @@ fn start_driver() -> (Child, u16) {
     panic!("chromedriver does not start");
 }
 
-/// Where pictures are kept: beside what was built.
-fn pictures() -> PathBuf {
+/// The folder of the screenshots, in the target directory.
+fn screenshot_folder() -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("screenshots");
     std::fs::create_dir_all(&folder).expect("a folder for pictures");
     folder
 }
 
-fn last_picture(port: u16, session: &str) -> Option<Vec<u8>> {
+fn take_screenshot(port: u16, session: &str) -> Option<Vec<u8>> {
     use base64::Engine;
-    let answer = plain_request(port, "GET", &format!("/session/{session}/screenshot"))?;
-    let body: Value = serde_json::from_str(&answer).ok()?;
+    let response = blocking_request(port, "GET", &format!("/session/{session}/screenshot"))?;
+    let body: Value = serde_json::from_str(&response).ok()?;
     base64::engine::general_purpose::STANDARD.decode(body["value"].as_str()?).ok()
 }
 
-/// A request without a runtime: a failed test has none left.
-fn plain_request(port: u16, method: &str, path: &str) -> Option<String> {
+/// Sends a blocking request: while a test panics, no async runtime is available.
+fn blocking_request(port: u16, method: &str, path: &str) -> Option<String> {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).ok()?;
-    stream.set_read_timeout(Some(super::PATIENCE)).ok()?;
+    stream.set_read_timeout(Some(super::TEST_TIMEOUT)).ok()?;
     write!(stream, "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n").ok()?;
-    // The driver keeps the connection open whatever it is told, so the length counts.
+    // chromedriver ignores `Connection: close`, so the body is read by its length.
     let mut reader = BufReader::new(stream);
     let mut length = 0;
     let mut line = String::new();
@@ -282,26 +278,26 @@ fn plain_request(port: u16, method: &str, path: &str) -> Option<String> {
     String::from_utf8(body).ok()
 }
 
-fn capabilities(look: Look) -> Capabilities {
+fn capabilities(profile: BrowserProfile) -> Capabilities {
     let mut args = vec![
         "--headless=new".to_owned(),
-        // The suite may run as root, and in containers that have no room in /dev/shm.
+        // Tests may run as root and in containers with a small /dev/shm.
         "--no-sandbox".to_owned(),
         "--disable-dev-shm-usage".to_owned(),
         "--disable-gpu".to_owned(),
         "--disable-background-networking".to_owned(),
         "--no-first-run".to_owned(),
-        format!("--lang={}", look.language),
+        format!("--lang={}", profile.language),
         "--window-size=1280,900".to_owned(),
     ];
-    if look.dark {
+    if profile.dark {
         args.push("--blink-settings=preferredColorScheme=0".to_owned());
     }
     let mut options = json!({
         "args": args,
-        "prefs": { "intl.accept_languages": look.language },
+        "prefs": { "intl.accept_languages": profile.language },
     });
-    if look.screen == Screen::Phone {
+    if profile.form_factor == FormFactor::Phone {
         let metrics = json!({ "width": 390, "height": 844, "pixelRatio": 2.0, "touch": true });
         let agent = "Mozilla/5.0 (Linux; Android 14; Pixel 8) AppleWebKit/537.36 Chrome/120.0 Mobile Safari/537.36";
         options["mobileEmulation"] = json!({ "deviceMetrics": metrics, "userAgent": agent });
@@ -314,8 +310,8 @@ fn capabilities(look: Look) -> Capabilities {
     capabilities.as_object().expect("an object").clone()
 }
 
-/// Reads a QR code from a PNG.
-pub fn read_code(bytes: &[u8]) -> String {
+/// Decodes a QR code from a PNG.
+pub fn decode_qr_code(bytes: &[u8]) -> String {
     let mut decoder = png::Decoder::new(std::io::Cursor::new(bytes));
     decoder.set_transformations(png::Transformations::EXPAND);
     let mut reader = decoder.read_info().expect("a PNG");

@@ -1,4 +1,4 @@
-//! A client of the gateway: a browser or an app, with its token and its cookies.
+//! An HTTP client of the gateway with a token and cookies.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -6,106 +6,102 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value;
 use url::Url;
 
-use super::wire::{BodyRule, Broken};
-use super::{Answer, Connection, Handshake, Http2, Place, Socket};
+use super::connection::{BodyFraming, MalformedResponse};
+use super::{Connection, Handshake, Http2Client, Response, ServerAddress, WebSocket};
 
-/// Somebody who calls the gateway. Every request takes a connection of its own; cookies are kept.
+/// A client. Every request uses a new connection; cookies are kept.
 #[derive(Clone)]
 pub struct Client {
-    place: Place,
+    server: ServerAddress,
     token: Option<String>,
     headers: Vec<(String, String)>,
-    jar: Arc<Mutex<Jar>>,
+    jar: Arc<Mutex<CookieJar>>,
 }
 
 impl Client {
-    /// Somebody new, without token or cookies.
-    pub fn new(place: impl Into<Place>) -> Client {
-        Client { place: place.into(), token: None, headers: Vec::new(), jar: Arc::default() }
+    /// A client without token or cookies.
+    pub fn new(server: impl Into<ServerAddress>) -> Client {
+        Client { server: server.into(), token: None, headers: Vec::new(), jar: Arc::default() }
     }
 
-    /// The same one, signed in with this token.
-    pub fn bearing(&self, token: &str) -> Client {
+    /// The same client with this token.
+    pub fn with_token(&self, token: &str) -> Client {
         Client { token: Some(token.to_owned()), ..self.clone() }
     }
 
-    /// The same one with a header on every request.
+    /// The same client with a header on every request.
     pub fn with_header(&self, name: &str, value: &str) -> Client {
         let mut changed = self.clone();
         changed.headers.push((name.to_owned(), value.to_owned()));
         changed
     }
 
-    /// The token; fails when there is none.
+    /// The token; panics without one.
     #[track_caller]
     pub fn token(&self) -> &str {
         self.token.as_deref().expect("a client with a token")
     }
 
-    /// The token, if there is one.
     pub fn token_if_any(&self) -> Option<&str> {
         self.token.as_deref()
     }
 
-    /// Where requests go.
     pub fn address(&self) -> SocketAddr {
-        self.place.address
+        self.server.address
     }
 
-    /// Its origin, as a browser would name it.
+    /// The server's origin, as a browser would name it.
     pub fn origin(&self) -> String {
-        format!("{}://{}", self.place.scheme(), self.place.address)
+        format!("{}://{}", self.server.scheme(), self.server.address)
     }
 
-    /// The cookies.
-    pub fn jar(&self) -> Jar {
+    pub fn jar(&self) -> CookieJar {
         self.jar.lock().unwrap().clone()
     }
 
-    /// Puts other cookies in the place of these.
-    pub fn use_jar(&self, jar: Jar) {
+    /// Replaces the cookies.
+    pub fn use_jar(&self, jar: CookieJar) {
         *self.jar.lock().unwrap() = jar;
     }
 
-    /// GET.
-    pub async fn get(&self, target: &str) -> Answer {
+    pub async fn get(&self, target: &str) -> Response {
         self.send("GET", target, &[], b"").await
     }
 
     /// POST without a body.
-    pub async fn post(&self, target: &str) -> Answer {
+    pub async fn post(&self, target: &str) -> Response {
         self.send("POST", target, &[], b"").await
     }
 
     /// POST of a JSON value.
-    pub async fn post_json(&self, target: &str, body: &Value) -> Answer {
+    pub async fn post_json(&self, target: &str, body: &Value) -> Response {
         self.post_body(target, "application/json", body.to_string().as_bytes()).await
     }
 
-    /// POST of any bytes as any kind.
-    pub async fn post_body(&self, target: &str, content_type: &str, body: &[u8]) -> Answer {
+    /// POST of a body with this content type.
+    pub async fn post_body(&self, target: &str, content_type: &str, body: &[u8]) -> Response {
         self.send("POST", target, &[("Content-Type", content_type)], body).await
     }
 
-    /// Any request. The target is sent as it is; an absolute address goes to its own host.
-    pub async fn send(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
-        match self.attempt(method, target, headers, body).await {
-            Ok(answer) => answer,
-            Err(why) => panic!("no answer to {method} {target}: {why}"),
+    /// Sends any request. The target is sent unchanged; an absolute URL goes to its own host.
+    pub async fn send(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Response {
+        match self.try_send(method, target, headers, body).await {
+            Ok(response) => response,
+            Err(why) => panic!("no response to {method} {target}: {why}"),
         }
     }
 
-    /// The same for a gateway that may die meanwhile: the whole answer, or why there is none.
-    pub async fn attempt(
+    /// Sends any request to a gateway that may be killed meanwhile.
+    pub async fn try_send(
         &self,
         method: &str,
         target: &str,
         headers: &[(&str, &str)],
         body: &[u8],
-    ) -> Result<Answer, String> {
-        let (place, target) = self.place(target);
-        let address = place.address;
-        let mut connection = Connection::try_open(place).await.map_err(|error| error.to_string())?;
+    ) -> Result<Response, String> {
+        let (server, target) = self.resolve(target);
+        let address = server.address;
+        let mut connection = Connection::try_open(server).await.map_err(|error| error.to_string())?;
         let mut request = self.head(method, address, &target, headers);
         if !body.is_empty() || matches!(method, "POST" | "PUT" | "PATCH") {
             request.push_str(&format!("Content-Length: {}\r\n", body.len()));
@@ -114,36 +110,36 @@ impl Client {
         let mut request = request.into_bytes();
         request.extend_from_slice(body);
         connection.send(&request).await;
-        let rule = if method == "HEAD" { BodyRule::None } else { BodyRule::ByHead };
-        let answer = connection.try_answer(rule).await.map_err(|Broken(why)| why)?;
-        let answer = answer.ok_or("the connection was closed")?;
+        let rule = if method == "HEAD" { BodyFraming::None } else { BodyFraming::FromHead };
+        let response = connection.try_response(rule).await.map_err(|MalformedResponse(why)| why)?;
+        let response = response.ok_or("the connection was closed")?;
         let mut jar = self.jar.lock().unwrap();
-        for cookie in answer.header_all("set-cookie") {
-            jar.keep(cookie);
+        for cookie in response.header_all("set-cookie") {
+            jar.store(cookie);
         }
         drop(jar);
-        Ok(answer)
+        Ok(response)
     }
 
-    /// A WebSocket that was let in; the token goes as `bearer.<token>`.
-    pub async fn websocket(&self, target: &str) -> Socket {
-        self.handshake(target).accepted().await
+    /// Opens a WebSocket with the token as `bearer.<token>`; panics if it is refused.
+    pub async fn websocket(&self, target: &str) -> WebSocket {
+        self.handshake(target).expect_accepted().await
     }
 
-    /// A handshake to be changed before it is sent; the token goes as `bearer.<token>`.
+    /// A WebSocket handshake with the token as `bearer.<token>`, not sent yet.
     pub fn handshake(&self, target: &str) -> Handshake {
-        let (place, target) = self.place(target);
-        let handshake = Handshake::new(place, &target);
-        let handshake = self.headers.iter().fold(handshake, |shake, (name, value)| shake.header(name, value));
+        let (server, target) = self.resolve(target);
+        let handshake = Handshake::new(server, &target);
+        let handshake = self.headers.iter().fold(handshake, |handshake, (name, value)| handshake.header(name, value));
         match &self.token {
             Some(token) => handshake.protocols(&[&format!("bearer.{token}")]),
             None => handshake,
         }
     }
 
-    /// A connection that speaks HTTP/2, for requests of this client.
-    pub async fn http2(&self) -> Http2 {
-        Http2::open(&self.place, self.token.clone()).await
+    /// Opens an HTTP/2 connection with this client's token.
+    pub async fn http2(&self) -> Http2Client {
+        Http2Client::open(&self.server, self.token.clone()).await
     }
 
     fn head(&self, method: &str, address: SocketAddr, target: &str, headers: &[(&str, &str)]) -> String {
@@ -162,22 +158,23 @@ impl Client {
         head
     }
 
-    fn place(&self, target: &str) -> (Place, String) {
+    /// The server and the target of a path or an absolute URL.
+    fn resolve(&self, target: &str) -> (ServerAddress, String) {
         if !target.starts_with("http://") && !target.starts_with("https://") {
-            return (self.place.clone(), target.to_owned());
+            return (self.server.clone(), target.to_owned());
         }
         let url = Url::parse(target).expect("an address");
         let address = format!("{}:{}", url.host_str().expect("a host"), url.port_or_known_default().expect("a port"));
-        let address: SocketAddr = address.parse().unwrap_or_else(|_| panic!("{target} leads away from this machine"));
+        let address: SocketAddr = address.parse().unwrap_or_else(|_| panic!("{target} names no IP address"));
         let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
-        let trust = self.place.trust.clone().filter(|_| url.scheme() == "https");
-        (Place { address, trust }, format!("{}{query}", url.path()))
+        let client_tls = self.server.client_tls.clone().filter(|_| url.scheme() == "https");
+        (ServerAddress { address, client_tls }, format!("{}{query}", url.path()))
     }
 }
 
-/// Cookies as a browser keeps them: by name and path, gone when their time is up.
+/// Cookies by name and path; `Max-Age=0` removes one.
 #[derive(Debug, Clone, Default)]
-pub struct Jar {
+pub struct CookieJar {
     cookies: Vec<Cookie>,
 }
 
@@ -188,9 +185,9 @@ struct Cookie {
     path: String,
 }
 
-impl Jar {
-    /// Takes over one `Set-Cookie`.
-    pub fn keep(&mut self, line: &str) {
+impl CookieJar {
+    /// Stores a `Set-Cookie` line.
+    pub fn store(&mut self, line: &str) {
         let mut parts = line.split(';').map(str::trim);
         let (name, value) = parts.next().and_then(|pair| pair.split_once('=')).expect("a cookie's name and value");
         let attributes: Vec<(String, String)> = parts
@@ -206,20 +203,19 @@ impl Jar {
         }
     }
 
-    /// Names and values, in the order in which they came.
+    /// Names and values, in the order in which they were set.
     pub fn pairs(&self) -> Vec<(String, String)> {
         self.cookies.iter().map(|cookie| (cookie.name.clone(), cookie.value.clone())).collect()
     }
 
-    /// Changes every value; for cookies that were tampered with.
-    pub fn tampered(mut self, change: impl Fn(&str) -> String) -> Jar {
+    /// Replaces every value, to tamper with cookies.
+    pub fn tampered(mut self, change: impl Fn(&str) -> String) -> CookieJar {
         for cookie in &mut self.cookies {
             cookie.value = change(&cookie.value);
         }
         self
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.cookies.is_empty()
     }

@@ -1,112 +1,99 @@
-//! HTTP/2 by hand (RFC 9113): frames that no proper client would send, in any order.
+//! A raw HTTP/2 connection (RFC 9113): sends arbitrary frames in any order.
 
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::{Gateway, PATIENCE, Place, Stream, within};
+use super::{Gateway, ServerAddress, Stream, TEST_TIMEOUT, within};
 
-/// What a client says first.
+/// The client connection preface.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The end of a body or of a request without one.
+/// Flag END_STREAM of DATA and HEADERS.
 pub const END_STREAM: u8 = 0x1;
-/// The end of a header block.
+/// Flag END_HEADERS.
 pub const END_HEADERS: u8 = 0x4;
 
-/// The kinds of frames that tests look at.
+/// The frame types that tests use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// A piece of a body.
+pub enum FrameKind {
     Data,
-    /// A header block, or its beginning.
     Headers,
-    /// The end of a stream, with its reason.
     RstStream,
-    /// Settings, or their acknowledgement.
     Settings,
-    /// A ping, or its answer.
     Ping,
-    /// The end of the connection, with its reason.
     GoAway,
-    /// More room for bodies.
     WindowUpdate,
-    /// More of a header block.
     Continuation,
-    /// Anything else.
     Other(u8),
 }
 
-impl Kind {
+impl FrameKind {
     fn number(self) -> u8 {
         match self {
-            Kind::Data => 0,
-            Kind::Headers => 1,
-            Kind::RstStream => 3,
-            Kind::Settings => 4,
-            Kind::Ping => 6,
-            Kind::GoAway => 7,
-            Kind::WindowUpdate => 8,
-            Kind::Continuation => 9,
-            Kind::Other(number) => number,
+            FrameKind::Data => 0,
+            FrameKind::Headers => 1,
+            FrameKind::RstStream => 3,
+            FrameKind::Settings => 4,
+            FrameKind::Ping => 6,
+            FrameKind::GoAway => 7,
+            FrameKind::WindowUpdate => 8,
+            FrameKind::Continuation => 9,
+            FrameKind::Other(number) => number,
         }
     }
 
-    fn of(number: u8) -> Kind {
+    fn of(number: u8) -> FrameKind {
         match number {
-            0 => Kind::Data,
-            1 => Kind::Headers,
-            3 => Kind::RstStream,
-            4 => Kind::Settings,
-            6 => Kind::Ping,
-            7 => Kind::GoAway,
-            8 => Kind::WindowUpdate,
-            9 => Kind::Continuation,
-            other => Kind::Other(other),
+            0 => FrameKind::Data,
+            1 => FrameKind::Headers,
+            3 => FrameKind::RstStream,
+            4 => FrameKind::Settings,
+            6 => FrameKind::Ping,
+            7 => FrameKind::GoAway,
+            8 => FrameKind::WindowUpdate,
+            9 => FrameKind::Continuation,
+            other => FrameKind::Other(other),
         }
     }
 }
 
-/// One frame.
+/// An HTTP/2 frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Http2Frame {
-    /// What it is.
-    pub kind: Kind,
-    /// Its flags.
+    pub kind: FrameKind,
     pub flags: u8,
-    /// Its stream; 0 is the connection.
+    /// The stream id; 0 is the connection.
     pub stream: u32,
-    /// What it carries.
     pub payload: Vec<u8>,
 }
 
 impl Http2Frame {
-    /// Any frame.
-    pub fn new(kind: Kind, flags: u8, stream: u32, payload: &[u8]) -> Http2Frame {
+    pub fn new(kind: FrameKind, flags: u8, stream: u32, payload: &[u8]) -> Http2Frame {
         Http2Frame { kind, flags, stream, payload: payload.to_vec() }
     }
 
-    /// The whole head of a request without a body.
-    pub fn request(stream: u32, block: &Block) -> Http2Frame {
-        Http2Frame::new(Kind::Headers, END_HEADERS | END_STREAM, stream, &block.bytes)
+    /// HEADERS of a request without a body.
+    pub fn request(stream: u32, block: &HeaderBlock) -> Http2Frame {
+        Http2Frame::new(FrameKind::Headers, END_HEADERS | END_STREAM, stream, &block.bytes)
     }
 
-    /// The whole head of a request whose body follows.
-    pub fn head(stream: u32, block: &Block) -> Http2Frame {
-        Http2Frame::new(Kind::Headers, END_HEADERS, stream, &block.bytes)
+    /// HEADERS of a request whose body follows.
+    pub fn head(stream: u32, block: &HeaderBlock) -> Http2Frame {
+        Http2Frame::new(FrameKind::Headers, END_HEADERS, stream, &block.bytes)
     }
 
-    /// The last piece of a body.
+    /// DATA with END_STREAM.
     pub fn last_data(stream: u32, body: &[u8]) -> Http2Frame {
-        Http2Frame::new(Kind::Data, END_STREAM, stream, body)
+        Http2Frame::new(FrameKind::Data, END_STREAM, stream, body)
     }
 
-    /// The client's change of mind (CANCEL).
-    pub fn cancel(stream: u32) -> Http2Frame {
-        Http2Frame::new(Kind::RstStream, 0, stream, &8u32.to_be_bytes())
+    /// RST_STREAM with the error code CANCEL.
+    pub fn rst_stream_cancel(stream: u32) -> Http2Frame {
+        Http2Frame::new(FrameKind::RstStream, 0, stream, &8u32.to_be_bytes())
     }
 
-    /// The frame on the wire.
+    /// The encoded frame.
     pub fn bytes(&self) -> Vec<u8> {
         let length = u32::try_from(self.payload.len()).expect("a short frame").to_be_bytes();
         let mut bytes = vec![length[1], length[2], length[3], self.kind.number(), self.flags];
@@ -116,53 +103,53 @@ impl Http2Frame {
     }
 }
 
-/// A header block (RFC 7541) of literal fields: nothing is compressed, nothing is checked.
+/// A header block (RFC 7541) of literal fields, without compression or validation.
 #[derive(Debug, Clone, Default)]
-pub struct Block {
-    /// The block on the wire.
+pub struct HeaderBlock {
+    /// The encoded block.
     pub bytes: Vec<u8>,
 }
 
-impl Block {
-    /// The block of a GET without anything special.
-    pub fn get(desk: &Gateway, target: &str) -> Block {
-        Block::of(desk, "GET", target)
+impl HeaderBlock {
+    /// The block of a plain GET.
+    pub fn get(desk: &Gateway, target: &str) -> HeaderBlock {
+        HeaderBlock::of(desk, "GET", target)
     }
 
     /// The block of any request.
-    pub fn of(desk: &Gateway, method: &str, target: &str) -> Block {
-        Block::default()
+    pub fn of(desk: &Gateway, method: &str, target: &str) -> HeaderBlock {
+        HeaderBlock::default()
             .field(":method", method)
             .field(":scheme", "https")
             .field(":authority", &desk.address().to_string())
             .field(":path", target)
     }
 
-    /// Adds a field.
-    pub fn field(mut self, name: &str, value: &str) -> Block {
+    /// Adds a literal field without indexing.
+    pub fn field(mut self, name: &str, value: &str) -> HeaderBlock {
         self.bytes.push(0x00);
         self.text(name);
         self.text(value);
         self
     }
 
-    /// Adds a field that the other side remembers as its newest.
-    pub fn remembered(mut self, name: &str, value: &str) -> Block {
+    /// Adds a literal field with incremental indexing.
+    pub fn indexed_field(mut self, name: &str, value: &str) -> HeaderBlock {
         self.bytes.push(0x40);
         self.text(name);
         self.text(value);
         self
     }
 
-    /// Adds the newest remembered field this often, at one byte each.
-    pub fn repeated(mut self, count: usize) -> Block {
+    /// Adds the newest indexed field `count` times, one byte each.
+    pub fn repeat_newest(mut self, count: usize) -> HeaderBlock {
         const NEWEST: u8 = 0x80 | 62;
         self.bytes.resize(self.bytes.len() + count, NEWEST);
         self
     }
 
     fn text(&mut self, text: &str) {
-        // An integer with a prefix of seven bits; the eighth says that the text is not compressed.
+        // An integer with a seven-bit prefix; the eighth bit is 0: no Huffman coding.
         match text.len() {
             short @ 0..127 => self.bytes.push(short as u8),
             long => {
@@ -179,46 +166,47 @@ impl Block {
     }
 }
 
-/// How a connection or a stream took what it was sent.
+/// The peer's reaction to a request or to the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// An answer has begun.
-    Answered,
-    /// The stream was reset, for this reason.
+pub enum PeerReaction {
+    /// Response HEADERS arrived.
+    Responded,
+    /// RST_STREAM with this error code.
     Reset(u32),
-    /// The connection ends, for this reason.
-    GoneAway(u32),
-    /// The connection was cut.
-    Cut,
+    /// GOAWAY with this error code.
+    GoAway(u32),
+    /// The connection ended without GOAWAY.
+    Disconnected,
 }
 
-/// A connection that speaks HTTP/2, frame by frame.
-pub struct Frames {
+/// A connection that sends and reads single frames.
+pub struct Http2Connection {
     stream: Stream,
     unread: Vec<u8>,
 }
 
-impl Frames {
-    /// Agrees on HTTP/2 and says nothing yet.
-    pub async fn silent(desk: &Gateway) -> Frames {
-        let place = desk.place();
-        let trust = place.trust.as_ref().expect("a server that speaks TLS").offering(&[b"h2"]);
-        let secure = Place { trust: Some(trust), ..place };
-        let stream = within(PATIENCE, "a connection", Stream::connect(&secure)).await.expect("a connection");
-        assert_eq!(stream.protocol().as_deref(), Some(&b"h2"[..]), "the protocol agreed on");
-        Frames { stream, unread: Vec::new() }
+impl Http2Connection {
+    /// Negotiates HTTP/2 by ALPN and sends nothing.
+    pub async fn connect_without_preface(desk: &Gateway) -> Http2Connection {
+        let server = desk.server_address();
+        let client_tls = server.client_tls.as_ref().expect("a server that speaks TLS").with_alpn(&[b"h2"]);
+        let server_with_h2 = ServerAddress { client_tls: Some(client_tls), ..server };
+        let stream =
+            within(TEST_TIMEOUT, "a connection", Stream::connect(&server_with_h2)).await.expect("a connection");
+        assert_eq!(stream.protocol().as_deref(), Some(&b"h2"[..]), "the negotiated protocol");
+        Http2Connection { stream, unread: Vec::new() }
     }
 
-    /// Agrees on HTTP/2, sends the preface and empty settings.
-    pub async fn open(desk: &Gateway) -> Frames {
-        let mut frames = Frames::silent(desk).await;
+    /// Negotiates HTTP/2 and sends the preface with empty SETTINGS.
+    pub async fn open(desk: &Gateway) -> Http2Connection {
+        let mut frames = Http2Connection::connect_without_preface(desk).await;
         let mut bytes = PREFACE.to_vec();
-        bytes.extend(Http2Frame::new(Kind::Settings, 0, 0, b"").bytes());
+        bytes.extend(Http2Frame::new(FrameKind::Settings, 0, 0, b"").bytes());
         frames.send_bytes(&bytes).await;
         frames
     }
 
-    /// Sends a frame; a peer that has gone is no failure here.
+    /// Sends a frame. A closed connection is no error here.
     pub async fn send(&mut self, frame: &Http2Frame) {
         self.send_bytes(&frame.bytes()).await;
     }
@@ -229,24 +217,23 @@ impl Frames {
         self.send_bytes(&bytes).await;
     }
 
-    /// Sends any bytes.
     pub async fn send_bytes(&mut self, bytes: &[u8]) {
         let sending = async {
             self.stream.write_all(bytes).await?;
             self.stream.flush().await
         };
-        let _ = within(PATIENCE, "sending", sending).await;
+        let _ = within(TEST_TIMEOUT, "sending", sending).await;
     }
 
-    /// Sends these bytes again and again, as often as asked, until the peer ends the connection or takes no more
-    /// for this long: how many times all of them went out.
-    pub async fn flood(&mut self, bytes: &[u8], times: usize, stuck: Duration) -> usize {
+    /// Sends the bytes up to `times` times, until the peer closes the connection or stops reading for `blocked_after`.
+    /// Returns the number of complete sends.
+    pub async fn flood(&mut self, bytes: &[u8], times: usize, blocked_after: Duration) -> usize {
         for time in 0..times {
             let sending = async {
                 self.stream.write_all(bytes).await?;
                 self.stream.flush().await
             };
-            match tokio::time::timeout(stuck, sending).await {
+            match tokio::time::timeout(blocked_after, sending).await {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) | Err(_) => return time,
             }
@@ -254,57 +241,59 @@ impl Frames {
         times
     }
 
-    /// The next frame; `None` at the end of the connection.
+    /// Reads the next frame; `None` at the end of the connection.
     pub async fn next(&mut self) -> Option<Http2Frame> {
         loop {
-            if let Some(frame) = self.whole() {
+            if let Some(frame) = self.parse_frame() {
                 return Some(frame);
             }
-            if !self.more().await {
+            if !self.read_more().await {
                 return None;
             }
         }
     }
 
-    /// What becomes of this stream.
-    pub async fn verdict(&mut self, stream: u32) -> Verdict {
+    /// Waits for the peer's reaction to this stream.
+    pub async fn reaction(&mut self, stream: u32) -> PeerReaction {
         while let Some(frame) = self.next().await {
             let number = |at: usize| frame.payload.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
             match frame.kind {
-                Kind::GoAway => return Verdict::GoneAway(u32::from_be_bytes(number(4).expect("a reason"))),
-                Kind::RstStream if frame.stream == stream => {
-                    return Verdict::Reset(u32::from_be_bytes(number(0).expect("a reason")));
+                FrameKind::GoAway => {
+                    return PeerReaction::GoAway(u32::from_be_bytes(number(4).expect("an error code")));
                 }
-                Kind::Headers if frame.stream == stream => return Verdict::Answered,
+                FrameKind::RstStream if frame.stream == stream => {
+                    return PeerReaction::Reset(u32::from_be_bytes(number(0).expect("an error code")));
+                }
+                FrameKind::Headers if frame.stream == stream => return PeerReaction::Responded,
                 _ => {}
             }
         }
-        Verdict::Cut
+        PeerReaction::Disconnected
     }
 
-    /// How the whole connection ends; whatever else comes is passed over.
-    pub async fn ending(&mut self) -> Verdict {
-        // No stream has this number.
-        self.verdict(u32::MAX).await
+    /// Waits for the end of the connection and ignores all streams.
+    pub async fn connection_end(&mut self) -> PeerReaction {
+        // No stream has this id.
+        self.reaction(u32::MAX).await
     }
 
-    /// Whether the peer ends the connection within this time, whatever it says before.
+    /// Whether the peer closes the connection within this time.
     pub async fn ends_within(&mut self, limit: Duration) -> bool {
-        tokio::time::timeout(limit, async { while self.more().await {} }).await.is_ok()
+        tokio::time::timeout(limit, async { while self.read_more().await {} }).await.is_ok()
     }
 
-    fn whole(&mut self) -> Option<Http2Frame> {
+    fn parse_frame(&mut self) -> Option<Http2Frame> {
         let head: [u8; 9] = self.unread.get(..9)?.try_into().ok()?;
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
         let payload = self.unread.get(9..9 + length)?.to_vec();
         self.unread.drain(..9 + length);
         let stream = u32::from_be_bytes([head[5] & 0x7f, head[6], head[7], head[8]]);
-        Some(Http2Frame { kind: Kind::of(head[3]), flags: head[4], stream, payload })
+        Some(Http2Frame { kind: FrameKind::of(head[3]), flags: head[4], stream, payload })
     }
 
-    async fn more(&mut self) -> bool {
+    async fn read_more(&mut self) -> bool {
         let mut piece = vec![0; 64 * 1024];
-        match within(PATIENCE, "a frame or the end", self.stream.read(&mut piece)).await {
+        match within(TEST_TIMEOUT, "a frame or the end", self.stream.read(&mut piece)).await {
             Ok(0) | Err(_) => false,
             Ok(count) => {
                 self.unread.extend_from_slice(&piece[..count]);

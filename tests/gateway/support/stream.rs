@@ -1,4 +1,4 @@
-//! The stream beneath a connection: plain or within TLS, the same to whoever reads and writes.
+//! A TCP stream with or without TLS.
 
 use std::io;
 use std::pin::Pin;
@@ -8,28 +8,26 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-use super::tls::Place;
+use super::tls::ServerAddress;
 
 /// A connected stream.
 pub enum Stream {
-    /// TCP itself.
     Plain(TcpStream),
-    /// TLS on top of it.
     Tls(Box<TlsStream<TcpStream>>),
 }
 
 impl Stream {
-    /// Connects, and shakes hands where TLS is spoken.
-    pub async fn connect(place: &Place) -> io::Result<Stream> {
-        let stream = TcpStream::connect(place.address).await?;
+    /// Connects, with a TLS handshake if the server uses TLS.
+    pub async fn connect(server: &ServerAddress) -> io::Result<Stream> {
+        let stream = TcpStream::connect(server.address).await?;
         stream.set_nodelay(true)?;
-        match &place.trust {
+        match &server.client_tls {
             None => Ok(Stream::Plain(stream)),
-            Some(trust) => Ok(Stream::Tls(Box::new(trust.secure(stream).await?))),
+            Some(client_tls) => Ok(Stream::Tls(Box::new(client_tls.connect(stream).await?))),
         }
     }
 
-    /// The socket beneath.
+    /// The TCP socket.
     pub fn socket(&self) -> &TcpStream {
         match self {
             Stream::Plain(stream) => stream,
@@ -37,15 +35,17 @@ impl Stream {
         }
     }
 
-    /// The certificate that the server showed, if it showed one.
+    /// The server's certificate.
     pub fn certificate(&self) -> Option<Vec<u8>> {
         match self {
             Stream::Plain(_) => None,
-            Stream::Tls(stream) => stream.get_ref().1.peer_certificates()?.first().map(|shown| shown.to_vec()),
+            Stream::Tls(stream) => {
+                stream.get_ref().1.peer_certificates()?.first().map(|certificate| certificate.to_vec())
+            }
         }
     }
 
-    /// The protocol that was agreed on (ALPN).
+    /// The negotiated protocol (ALPN).
     pub fn protocol(&self) -> Option<Vec<u8>> {
         match self {
             Stream::Plain(_) => None,
@@ -53,7 +53,6 @@ impl Stream {
         }
     }
 
-    /// Both directions apart.
     pub fn into_split(self) -> (ReadHalf<Stream>, WriteHalf<Stream>) {
         tokio::io::split(self)
     }

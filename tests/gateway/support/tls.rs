@@ -1,4 +1,4 @@
-//! TLS as clients speak it, and an authority that they trust, made anew for each gateway.
+//! Client TLS, and a certificate authority for each gateway.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -15,25 +15,25 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, Server
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-/// Signs the certificates of one gateway.
-pub struct Authority {
+/// Issues the certificates of one gateway.
+pub struct CertificateAuthority {
     issuer: Issuer<'static, KeyPair>,
-    trust: Trust,
+    client_tls: ClientTls,
 }
 
-/// A certificate and its key as files hold them.
+/// A certificate and its private key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pair {
-    /// The certificate as it is shown in a handshake.
+pub struct CertificateAndKey {
+    /// The certificate in DER.
     pub der: Vec<u8>,
-    /// The certificate file.
+    /// The certificate in PEM.
     pub certificate: String,
-    /// The key file.
+    /// The key in PEM.
     pub key: String,
 }
 
-impl Pair {
-    /// A server that shows this certificate.
+impl CertificateAndKey {
+    /// A TLS acceptor with this certificate.
     pub fn acceptor(&self) -> TlsAcceptor {
         let key = STANDARD.decode(self.key.lines().filter(|line| !line.starts_with('-')).collect::<String>());
         let key = PrivatePkcs8KeyDer::from(key.expect("base64"));
@@ -47,68 +47,66 @@ impl Pair {
     }
 }
 
-impl Authority {
-    /// A new one, trusted by nobody yet.
-    pub fn new() -> Authority {
+impl CertificateAuthority {
+    /// Creates an authority with a self-signed root.
+    pub fn new() -> CertificateAuthority {
         let key = KeyPair::generate().expect("a key");
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(DnType::CommonName, "the authority of a test");
+        params.distinguished_name.push(DnType::CommonName, "deskgate test authority");
         let root = params.self_signed(&key).expect("a root certificate").der().clone();
-        Authority {
+        CertificateAuthority {
             issuer: Issuer::new(params, key),
-            trust: Trust::new(root, &[b"http/1.1"], tokio_rustls::rustls::ALL_VERSIONS),
+            client_tls: ClientTls::new(root, &[b"http/1.1"], tokio_rustls::rustls::ALL_VERSIONS),
         }
     }
 
-    /// A new certificate for this machine, with a key of its own.
-    pub fn issue(&self) -> Pair {
+    /// Issues a certificate for 127.0.0.1 with a new key.
+    pub fn issue(&self) -> CertificateAndKey {
         let key = KeyPair::generate().expect("a key");
         let params = CertificateParams::new(vec![Ipv4Addr::LOCALHOST.to_string()]).expect("an address");
         let der = params.signed_by(&key, &self.issuer).expect("a certificate").der().to_vec();
-        Pair { certificate: pem("CERTIFICATE", &der), key: pem("PRIVATE KEY", key.serialized_der()), der }
+        CertificateAndKey { certificate: pem("CERTIFICATE", &der), key: pem("PRIVATE KEY", key.serialized_der()), der }
     }
 
-    /// What a client needs to believe this authority. It offers HTTP/1.1.
-    pub fn trust(&self) -> Trust {
-        self.trust.clone()
+    /// The TLS settings of a client that trusts this authority and offers HTTP/1.1.
+    pub fn client_tls(&self) -> ClientTls {
+        self.client_tls.clone()
     }
 }
 
 /// The files that `server.tls` names.
 pub struct CertificateFiles {
-    /// `cert_file`
     pub certificate: PathBuf,
-    /// `key_file`
     pub key: PathBuf,
 }
 
 impl CertificateFiles {
-    /// Those in this folder.
+    /// The files in this folder.
     pub fn of(folder: &Path) -> CertificateFiles {
         CertificateFiles { certificate: folder.join("certificate.pem"), key: folder.join("key.pem") }
     }
 
-    /// Puts a certificate and its key there.
-    pub fn write(&self, pair: &Pair) {
+    /// Writes both files.
+    pub fn write(&self, pair: &CertificateAndKey) {
         std::fs::write(&self.certificate, &pair.certificate).expect("a certificate file");
         std::fs::write(&self.key, &pair.key).expect("a key file");
     }
 }
 
-/// Whom a client believes, and what it offers to speak.
+/// The trusted root, ALPN protocols and TLS versions of a client.
 #[derive(Clone)]
-pub struct Trust {
+pub struct ClientTls {
     root: CertificateDer<'static>,
     config: Arc<ClientConfig>,
 }
 
-impl Trust {
+impl ClientTls {
     fn new(
         root: CertificateDer<'static>,
         protocols: &[&[u8]],
         versions: &[&'static SupportedProtocolVersion],
-    ) -> Trust {
+    ) -> ClientTls {
         let mut roots = RootCertStore::empty();
         roots.add(root.clone()).expect("a root certificate");
         let mut config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
@@ -117,54 +115,52 @@ impl Trust {
             .with_root_certificates(roots)
             .with_no_client_auth();
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-        // A resumed session would not show the certificate.
+        // A resumed session has no server certificate to check.
         config.resumption = Resumption::disabled();
-        Trust { root, config: Arc::new(config) }
+        ClientTls { root, config: Arc::new(config) }
     }
 
-    /// Offers these protocols (ALPN) instead; none at all when there are none.
-    pub fn offering(&self, protocols: &[&[u8]]) -> Trust {
-        Trust::new(self.root.clone(), protocols, tokio_rustls::rustls::ALL_VERSIONS)
+    /// Offers these protocols (ALPN), or no ALPN extension if the list is empty.
+    pub fn with_alpn(&self, protocols: &[&[u8]]) -> ClientTls {
+        ClientTls::new(self.root.clone(), protocols, tokio_rustls::rustls::ALL_VERSIONS)
     }
 
-    /// Speaks only this version of TLS, and HTTP/1.1.
-    pub fn only(&self, version: &'static SupportedProtocolVersion) -> Trust {
-        Trust::new(self.root.clone(), &[b"http/1.1"], &[version])
+    /// Offers only this version of TLS, and HTTP/1.1.
+    pub fn with_version(&self, version: &'static SupportedProtocolVersion) -> ClientTls {
+        ClientTls::new(self.root.clone(), &[b"http/1.1"], &[version])
     }
 
-    /// Shakes hands.
-    pub async fn secure(&self, stream: TcpStream) -> std::io::Result<TlsStream<TcpStream>> {
+    /// Runs the TLS handshake.
+    pub async fn connect(&self, stream: TcpStream) -> std::io::Result<TlsStream<TcpStream>> {
         let name = ServerName::from(IpAddr::V4(Ipv4Addr::LOCALHOST));
         TlsConnector::from(self.config.clone()).connect(name, stream).await
     }
 }
 
-/// Where a server is, and whether TLS is spoken there.
+/// The address of a server, and the client TLS settings if it uses TLS.
 #[derive(Clone)]
-pub struct Place {
-    /// Its address.
+pub struct ServerAddress {
     pub address: SocketAddr,
-    /// With TLS: whom to believe.
-    pub trust: Option<Trust>,
+    pub client_tls: Option<ClientTls>,
 }
 
-impl Place {
-    /// The scheme of its addresses.
+impl ServerAddress {
+    /// The scheme of its URLs.
     pub fn scheme(&self) -> &'static str {
-        match self.trust {
+        match self.client_tls {
             Some(_) => "https",
             None => "http",
         }
     }
 }
 
-impl From<SocketAddr> for Place {
-    fn from(address: SocketAddr) -> Place {
-        Place { address, trust: None }
+impl From<SocketAddr> for ServerAddress {
+    fn from(address: SocketAddr) -> ServerAddress {
+        ServerAddress { address, client_tls: None }
     }
 }
 
-/// DER in the armour of RFC 7468.
+/// DER as PEM (RFC 7468).
 fn pem(kind: &str, der: &[u8]) -> String {
     let text = STANDARD.encode(der);
     let lines: Vec<&str> = (0..text.len()).step_by(64).map(|at| &text[at..text.len().min(at + 64)]).collect();

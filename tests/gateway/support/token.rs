@@ -1,4 +1,4 @@
-//! Tokens, looked into and forged: with keys of our own, and with the gateway's.
+//! Reads and forges tokens, with the gateway's keys and with unknown ones.
 
 use std::path::Path;
 
@@ -10,22 +10,22 @@ use serde_json::Value;
 
 use super::Gateway;
 
-/// Bytes as a segment of a token.
-pub fn segment(bytes: impl AsRef<[u8]>) -> String {
+/// Bytes as a token segment (unpadded base64url).
+pub fn base64url(bytes: impl AsRef<[u8]>) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// A token's header.
+/// The header of a token, unverified.
 pub fn header_of(token: &str) -> Value {
     part(token, 0)
 }
 
-/// A token's claims.
+/// The claims of a token, unverified.
 pub fn claims_of(token: &str) -> Value {
     part(token, 1)
 }
 
-/// The session behind a token.
+/// The session id of a token.
 pub fn jti_of(token: &str) -> String {
     claims_of(token)["jti"].as_str().expect("a jti").to_owned()
 }
@@ -36,16 +36,14 @@ fn part(token: &str, number: usize) -> Value {
     serde_json::from_slice(&bytes).expect("JSON")
 }
 
-/// A private key that signs whatever it is given.
+/// A private key.
 pub enum Signer {
-    /// EdDSA.
     Ed25519(Ed25519KeyPair),
-    /// ES256.
     P256(EcdsaKeyPair),
 }
 
 impl Signer {
-    /// The gateway's own key: the one that signed this token.
+    /// The gateway's key that signed this token.
     pub fn of_gateway(desk: &Gateway, token: &str) -> Signer {
         let header = header_of(token);
         let kid = header["kid"].as_str().expect("a kid");
@@ -53,7 +51,7 @@ impl Signer {
         Signer::from_pem_file(&file, header["alg"].as_str().expect("an alg"))
     }
 
-    /// A PKCS#8 PEM file.
+    /// Reads a PKCS#8 PEM file.
     pub fn from_pem_file(file: &Path, algorithm: &str) -> Signer {
         let pem = std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         let text: String = pem.lines().filter(|line| !line.starts_with("-----")).map(str::trim).collect();
@@ -71,13 +69,13 @@ impl Signer {
         }
     }
 
-    /// A new Ed25519 key that nobody knows.
-    pub fn stranger() -> Signer {
+    /// A new Ed25519 key that the gateway does not know.
+    pub fn unknown_ed25519() -> Signer {
         Signer::Ed25519(Ed25519KeyPair::generate().expect("a key"))
     }
 
-    /// A new P-256 key that nobody knows.
-    pub fn p256_stranger() -> Signer {
+    /// A new P-256 key that the gateway does not know.
+    pub fn unknown_p256() -> Signer {
         Signer::P256(EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).expect("a key"))
     }
 
@@ -89,7 +87,6 @@ impl Signer {
         }
     }
 
-    /// The signature of these bytes.
     pub fn sign(&self, message: &[u8]) -> Vec<u8> {
         match self {
             Signer::Ed25519(key) => key.sign(message).as_ref().to_vec(),
@@ -97,21 +94,21 @@ impl Signer {
         }
     }
 
-    /// A token of this header and these claims, signed.
+    /// Signs a token with this header and these claims.
     pub fn token(&self, header: &Value, claims: &Value) -> String {
         self.token_of_text(header.to_string(), claims.to_string())
     }
 
-    /// A token of these bytes, JSON or not, signed.
+    /// Signs a token with these segments, which need not be JSON.
     pub fn token_of_text(&self, header: impl AsRef<[u8]>, claims: impl AsRef<[u8]>) -> String {
-        let message = format!("{}.{}", segment(header), segment(claims));
+        let message = format!("{}.{}", base64url(header), base64url(claims));
         let signature = self.sign(message.as_bytes());
-        format!("{message}.{}", segment(signature))
+        format!("{message}.{}", base64url(signature))
     }
 }
 
-/// Base32, as devices are told secrets.
-pub fn base32(text: &str) -> Vec<u8> {
+/// Decodes base32, the encoding of TOTP secrets.
+pub fn decode_base32(text: &str) -> Vec<u8> {
     let mut bits = String::new();
     for letter in text.bytes() {
         let value = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567".iter().position(|known| *known == letter).expect("base32");

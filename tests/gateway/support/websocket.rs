@@ -1,4 +1,4 @@
-//! WebSockets as clients open them, with the handshake in the open.
+//! A WebSocket client with a configurable handshake.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Message, Role};
 
-use super::{Answer, Connection, PATIENCE, Place, Stream, within};
+use super::{Connection, Response, ServerAddress, Stream, TEST_TIMEOUT, within};
 
-/// Any 16 bytes will do: the accept key is checked against it.
+/// The example key of RFC 6455.
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 
-/// A handshake that has not been sent yet.
+/// A handshake request before it is sent.
 #[derive(Clone)]
 pub struct Handshake {
-    place: Place,
+    server: ServerAddress,
     target: String,
     method: String,
     protocols: Vec<String>,
@@ -24,10 +24,10 @@ pub struct Handshake {
 }
 
 impl Handshake {
-    /// A plain handshake without any credentials.
-    pub fn new(place: impl Into<Place>, target: &str) -> Handshake {
+    /// A handshake without credentials.
+    pub fn new(server: impl Into<ServerAddress>, target: &str) -> Handshake {
         Handshake {
-            place: place.into(),
+            server: server.into(),
             target: target.to_owned(),
             method: "GET".to_owned(),
             protocols: Vec::new(),
@@ -36,13 +36,13 @@ impl Handshake {
         }
     }
 
-    /// Offers these subprotocols instead, in one header.
+    /// Replaces the offered subprotocols, in one header line.
     pub fn protocols(mut self, protocols: &[&str]) -> Handshake {
         self.protocols = protocols.iter().map(|protocol| (*protocol).to_owned()).collect();
         self
     }
 
-    /// Offers these after those already there.
+    /// Offers further subprotocols.
     pub fn also_protocols(mut self, protocols: &[&str]) -> Handshake {
         self.protocols.extend(protocols.iter().map(|protocol| (*protocol).to_owned()));
         self
@@ -60,18 +60,18 @@ impl Handshake {
         self
     }
 
-    /// Sends these bytes in the same write as the handshake.
-    pub fn with_bytes_behind(mut self, bytes: &[u8]) -> Handshake {
+    /// Sends these bytes behind the handshake in the same write.
+    pub fn followed_by(mut self, bytes: &[u8]) -> Handshake {
         self.behind = bytes.to_vec();
         self
     }
 
-    /// The bytes of the request, without those behind it.
+    /// The request head.
     pub fn bytes(&self) -> Vec<u8> {
         let mut head = format!(
             "{} {} HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
              Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {KEY}\r\n",
-            self.method, self.target, self.place.address
+            self.method, self.target, self.server.address
         );
         if !self.protocols.is_empty() {
             head.push_str(&format!("Sec-WebSocket-Protocol: {}\r\n", self.protocols.join(", ")));
@@ -83,72 +83,73 @@ impl Handshake {
         head.into_bytes()
     }
 
-    /// Sends it; fails when it is refused.
-    pub async fn accepted(self) -> Socket {
+    /// Sends the handshake; panics if it is refused.
+    pub async fn expect_accepted(self) -> WebSocket {
         match self.open().await {
             Ok(socket) => socket,
-            Err(answer) => panic!("the handshake was refused: {}", answer.describe()),
+            Err(response) => panic!("the handshake was refused: {}", response.describe()),
         }
     }
 
-    /// Sends it; fails when it is accepted.
-    pub async fn refused(self) -> Answer {
+    /// Sends the handshake and returns the refusal; panics if it is accepted.
+    pub async fn expect_refused(self) -> Response {
         let target = self.target.clone();
         match self.open().await {
             Ok(_) => panic!("the handshake to {target} was accepted"),
-            Err(answer) => answer,
+            Err(response) => response,
         }
     }
 
-    /// Sends it: a socket, or the answer that refused it.
-    pub async fn open(self) -> Result<Socket, Answer> {
-        let mut connection = Connection::open(self.place.clone()).await;
+    /// Sends the handshake; returns the WebSocket or the response that refused it.
+    pub async fn open(self) -> Result<WebSocket, Response> {
+        let mut connection = Connection::open(self.server.clone()).await;
         let mut bytes = self.bytes();
         bytes.extend_from_slice(&self.behind);
         connection.send(&bytes).await;
-        let answer = connection.answer().await.unwrap_or_else(|| panic!("no answer to the handshake {}", self.target));
-        if answer.status != 101 {
-            return Err(answer);
+        let response =
+            connection.response().await.unwrap_or_else(|| panic!("no response to the handshake {}", self.target));
+        if response.status != 101 {
+            return Err(response);
         }
         assert_eq!(
-            answer.header("sec-websocket-accept"),
+            response.header("sec-websocket-accept"),
             Some(derive_accept_key(KEY.as_bytes()).as_str()),
             "the accept key of {}",
-            answer.describe()
+            response.describe()
         );
         let (stream, unread) = connection.into_parts();
         let stream = WebSocketStream::from_partially_read(stream, unread, Role::Client, None).await;
-        Ok(Socket { stream, answer })
+        Ok(WebSocket { stream, response })
     }
 }
 
 /// An open WebSocket.
-pub struct Socket {
+pub struct WebSocket {
     stream: WebSocketStream<Stream>,
-    answer: Answer,
+    response: Response,
 }
 
-/// How a socket ended.
+/// How a WebSocket ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    /// With a close frame that names this code.
+pub enum SocketEnd {
+    /// Close frame with this code.
     Code(u16),
-    /// With a close frame that names none.
+    /// Close frame without a code.
     NoCode,
-    /// The connection was cut.
-    Cut,
+    /// End of the connection without a close frame.
+    Disconnected,
 }
 
-impl Socket {
-    /// The 101.
-    pub fn answer(&self) -> &Answer {
-        &self.answer
+impl WebSocket {
+    /// The 101 response.
+    pub fn response(&self) -> &Response {
+        &self.response
     }
 
     /// The negotiated subprotocol.
     #[track_caller]
     pub fn protocol(&self) -> Option<&str> {
-        self.answer.header("sec-websocket-protocol")
+        self.response.header("sec-websocket-protocol")
     }
 
     /// Sends a text message.
@@ -158,44 +159,43 @@ impl Socket {
 
     /// Sends any message.
     pub async fn send_message(&mut self, message: Message) {
-        within(PATIENCE, "sending", self.stream.send(message)).await.expect("an open socket");
+        within(TEST_TIMEOUT, "sending", self.stream.send(message)).await.expect("an open socket");
     }
 
-    /// The next message; `None` when the socket has ended.
+    /// Reads the next message; `None` at the end.
     pub async fn next(&mut self) -> Option<Message> {
-        within(PATIENCE, "a message", self.stream.next()).await.and_then(Result::ok)
+        within(TEST_TIMEOUT, "a message", self.stream.next()).await.and_then(Result::ok)
     }
 
-    /// Sends a text and waits for the same to come back.
+    /// Sends a text and asserts that the upstream echoes it.
     pub async fn echo(&mut self, text: &str) {
         self.send(text).await;
         assert_eq!(self.next().await, Some(Message::text(text)), "the echo");
     }
 
-    /// The close code that arrives within this time; what else arrives is passed over.
-    pub async fn closed_within(&mut self, limit: Duration) -> Option<u16> {
+    /// The close code received within this time; other messages are ignored.
+    pub async fn close_code_within(&mut self, limit: Duration) -> Option<u16> {
         match self.ends_within(limit).await {
-            Some(Ending::Code(code)) => Some(code),
+            Some(SocketEnd::Code(code)) => Some(code),
             _ => None,
         }
     }
 
-    /// How it ends within this time; `None` when it is still open then.
-    pub async fn ends_within(&mut self, limit: Duration) -> Option<Ending> {
+    /// How the socket ends within this time; `None` if it stays open.
+    pub async fn ends_within(&mut self, limit: Duration) -> Option<SocketEnd> {
         let ending = async {
             loop {
                 match self.stream.next().await {
-                    Some(Ok(Message::Close(Some(frame)))) => return Ending::Code(frame.code.into()),
-                    Some(Ok(Message::Close(None))) => return Ending::NoCode,
+                    Some(Ok(Message::Close(Some(frame)))) => return SocketEnd::Code(frame.code.into()),
+                    Some(Ok(Message::Close(None))) => return SocketEnd::NoCode,
                     Some(Ok(_)) => {}
-                    Some(Err(_)) | None => return Ending::Cut,
+                    Some(Err(_)) | None => return SocketEnd::Disconnected,
                 }
             }
         };
         tokio::time::timeout(limit, ending).await.ok()
     }
 
-    /// The WebSocket beneath.
     pub fn stream(&mut self) -> &mut WebSocketStream<Stream> {
         &mut self.stream
     }

@@ -1,21 +1,21 @@
-"""Who asks, when schemathesis holds the gateway against its description.
+"""The callers of the schemathesis run.
 
-Three people, so that nobody ends the session that the others go on with: an administrator, stepped up, for
-`/api/admin`; an agent for what leaves sessions alone; and for what ends a session or changes its role an employee with
-a new session each time.
+Three employees, so that no request ends a session that later requests need: an administrator with a step-up for
+`/api/admin`, an agent for operations that keep the session, and an employee with a new session for each operation that
+ends a session or changes its role.
 """
 
 import itertools
 import os
 
 import schemathesis
-from description import call, one_time_password
+from openapi_conformance import call, one_time_password
 
 BASE = os.environ["DESKGATE_BASE"]
 ADMINISTRATOR, AGENT, EMPLOYEE = "m5001", "a2001", "u1001"
 
-# What is gone, or another, afterwards.
-SPENDING = {"logOut", "switchRole", "endOtherSessions", "endSession"}
+# Operations that end or change the session of their token.
+SESSION_CHANGING = {"logOut", "switchRole", "endOtherSessions", "endSession"}
 
 NUMBERS = itertools.count()
 
@@ -28,7 +28,7 @@ def operation_id(case):
     return case.operation.definition.raw.get("operationId")
 
 
-AGENTS_TOKEN = sign_in(AGENT)
+AGENT_TOKEN = sign_in(AGENT)
 
 
 @schemathesis.auth(refresh_interval=None)
@@ -36,7 +36,7 @@ class Callers:
     def get(self, case, context):
         if case.path.startswith("/api/admin/"):
             return os.environ["DESKGATE_ADMINISTRATOR"]
-        return sign_in(EMPLOYEE) if operation_id(case) in SPENDING else AGENTS_TOKEN
+        return sign_in(EMPLOYEE) if operation_id(case) in SESSION_CHANGING else AGENT_TOKEN
 
     def set(self, case, token, context):
         case.headers = case.headers or {}
@@ -45,23 +45,23 @@ class Callers:
 
 @schemathesis.hook
 def before_call(context, case, kwargs):
-    spare_the_run(case)
+    redirect_to_employee(case)
     if case.meta is not None and case.meta.generation.mode.is_positive and next(NUMBERS) % 2:
-        make_real(case)
+        fill_in_valid_values(case)
 
 
-def spare_the_run(case):
-    """Turns what an administrator would do to the run's own people on the employee: schemathesis uses again what it
-    has seen in answers, names of employees among it."""
+def redirect_to_employee(case):
+    """Replaces the administrator and the agent as targets of admin operations: schemathesis reuses ids from responses
+    and would otherwise end the sessions of the run."""
     if not case.path.startswith("/api/admin/") or case.method.upper() == "GET":
         return
-    for place in (case.query, case.body):
-        if isinstance(place, dict) and place.get("employee_id") in (ADMINISTRATOR, AGENT):
-            place["employee_id"] = EMPLOYEE
+    for part in (case.query, case.body):
+        if isinstance(part, dict) and part.get("employee_id") in (ADMINISTRATOR, AGENT):
+            part["employee_id"] = EMPLOYEE
 
 
-def make_real(case):
-    """Gives half of the sound requests what nobody can guess: the id of a session, the code of a device."""
+def fill_in_valid_values(case):
+    """Fills in values that cannot be generated: the id of a session, the code of a device."""
     token = case.headers.get("Authorization", "").removeprefix("Bearer ") if case.headers else ""
     match operation_id(case):
         case "endSession":

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Holds a running gateway against its own description, with schemathesis and all of its checks.
+"""Checks a running gateway against its OpenAPI document, with all checks of schemathesis.
 
-    python description.py PROGRAM
+    python openapi_conformance.py PROGRAM
 
-Starts PROGRAM (`deskgate`) on free ports with a folder of its own, and ends it. Exit code 1 if anything that comes
-back is not what `/api/auth/openapi.json` says. `schemathesis.toml` has the settings, `description_hooks.py` who asks.
+Starts PROGRAM (`deskgate`) on free ports with a temporary directory. Exit code 1 if a response does not match
+`/api/auth/openapi.json`. `schemathesis.toml` holds the settings, `openapi_hooks.py` the callers.
 """
 
 import base64
@@ -22,7 +22,7 @@ import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
 
-# Open to the simulated platform as the demo is. A step-up lasts for the whole run, and a poll is held only shortly.
+# Development settings. A step-up lasts for the whole run, and long polls are short.
 SETTINGS = """
 [server]
 listen = ["127.0.0.1:0"]
@@ -48,33 +48,33 @@ level = "warn"
 
 
 def rates():
-    """Rules that lift the rates: thousands of requests come from one address, and 1429 would hide everything else."""
-    described = json.loads((HERE.parent.parent / "src" / "api" / "openapi.json").read_text())
-    return "".join(f'[[endpoint]]\npath = "{path}"\nrate = []\n' for path in described["paths"])
+    """Rules without rates: thousands of requests come from one address, and 1429 would hide everything else."""
+    document = json.loads((HERE.parent.parent / "src" / "api" / "openapi.json").read_text())
+    return "".join(f'[[endpoint]]\npath = "{path}"\nrate = []\n' for path in document["paths"])
 
 
 def call(base, method, path, token=None, body=None):
-    """An answer's data."""
+    """Sends a request and returns the envelope's data."""
     headers = {"Content-Type": "application/json"}
     if token:
         headers["Authorization"] = f"Bearer {token}"
     content = json.dumps(body).encode() if body is not None else None
     request = urllib.request.Request(f"{base}{path}", content, headers, method=method)
-    with urllib.request.urlopen(request, timeout=10) as answer:
-        return json.load(answer)["data"]
+    with urllib.request.urlopen(request, timeout=10) as response:
+        return json.load(response)["data"]
 
 
 def one_time_password(secret):
-    """What a device with this secret shows now (RFC 6238)."""
+    """The current code of a device with this secret (RFC 6238)."""
     step = struct.pack(">Q", int(time.time()) // 30)
     digest = hmac.new(base64.b32decode(secret), step, hashlib.sha1).digest()
-    place = digest[-1] & 15
-    number = struct.unpack(">I", digest[place:place + 4])[0] & 0x7FFFFFFF
+    offset = digest[-1] & 15
+    number = struct.unpack(">I", digest[offset:offset + 4])[0] & 0x7FFFFFFF
     return f"{number % 1_000_000:06}"
 
 
 def stepped_up_administrator(base):
-    """A token that opens what administrators may do only with a fresh one-time password."""
+    """Signs an administrator in and steps the session up with a new device."""
     token = call(base, "POST", "/api/dev/login", body={"employee_id": "m5001"})["token"]
     secret = call(base, "POST", "/api/auth/otp-setup", token)["secret"]
     call(base, "POST", "/api/auth/otp-bind", token, {"code": one_time_password(secret)})
@@ -82,11 +82,11 @@ def stepped_up_administrator(base):
 
 
 def schemathesis(base, folder):
-    """Runs it, in a folder that takes what it leaves behind. Returns its exit code."""
+    """Runs schemathesis in this folder, where it writes its files, and returns its exit code."""
     settings = {
         "DESKGATE_BASE": base,
         "DESKGATE_ADMINISTRATOR": stepped_up_administrator(base),
-        "SCHEMATHESIS_HOOKS": "description_hooks",
+        "SCHEMATHESIS_HOOKS": "openapi_hooks",
         "PYTHONPATH": str(HERE),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
@@ -102,14 +102,14 @@ def main():
         folder = pathlib.Path(folder)
         (folder / "rules").mkdir()
         (folder / "rules" / "rates.toml").write_text(rates())
-        places = f'[rules]\ndir = "{folder / "rules"}"\n'
-        (folder / "deskgate.toml").write_text(SETTINGS + places)
+        rules = f'[rules]\ndir = "{folder / "rules"}"\n'
+        (folder / "deskgate.toml").write_text(SETTINGS + rules)
         command = [sys.argv[1], "serve", "--config", folder / "deskgate.toml", "--set", f"server.data_dir={folder}/data"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder) as gateway:
             try:
                 ready = next(line for line in gateway.stdout if line.startswith("ready "))
-                places = dict(word.split("=", 1) for word in ready.split()[1:])
-                failed = schemathesis(f"http://{places['listen']}", folder)
+                addresses = dict(word.split("=", 1) for word in ready.split()[1:])
+                failed = schemathesis(f"http://{addresses['listen']}", folder)
             finally:
                 gateway.terminate()
     sys.exit(1 if failed else 0)

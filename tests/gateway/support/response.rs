@@ -1,30 +1,29 @@
-//! One HTTP answer, and what the contract says of every one of ours.
+//! An HTTP response and the checks of the contract's envelope.
 
 use serde_json::Value;
 
-/// An answer as it came over the wire.
+/// A response as received.
 #[derive(Debug, Clone)]
-pub struct Answer {
-    /// The request line it answers, for messages.
-    pub asked: String,
-    /// The HTTP status.
+pub struct Response {
+    /// The request line, for assertion messages.
+    pub request_line: String,
     pub status: u16,
     /// Header lines in order, names as sent.
     pub headers: Vec<(String, String)>,
-    /// The body, chunks joined.
+    /// The body, without chunk framing.
     pub body: Vec<u8>,
 }
 
-impl Answer {
-    /// The only value of a header; fails when it stands more than once.
+impl Response {
+    /// The value of a header; panics if the header is repeated.
     #[track_caller]
     pub fn header(&self, name: &str) -> Option<&str> {
         let all = self.header_all(name);
-        assert!(all.len() <= 1, "{name} stands {} times in {}", all.len(), self.describe());
+        assert!(all.len() <= 1, "{name} occurs {} times in {}", all.len(), self.describe());
         all.first().copied()
     }
 
-    /// Every value of a header.
+    /// All values of a header.
     pub fn header_all(&self, name: &str) -> Vec<&str> {
         self.headers.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| v.as_str()).collect()
     }
@@ -43,7 +42,7 @@ impl Answer {
         }
     }
 
-    /// The envelope's `code`; fails on an answer without one.
+    /// The envelope's `code`; panics without one.
     #[track_caller]
     pub fn code(&self) -> u64 {
         self.json()["code"].as_u64().unwrap_or_else(|| panic!("no code in {}", self.describe()))
@@ -61,9 +60,9 @@ impl Answer {
         self.json()["message"].as_str().unwrap_or_else(|| panic!("no message in {}", self.describe())).to_owned()
     }
 
-    /// Fails unless this is exactly the contract's envelope with this code and the status that goes with it.
+    /// Asserts the contract's envelope with this code and its HTTP status.
     #[track_caller]
-    pub fn expect_code(self, code: u64) -> Answer {
+    pub fn expect_code(self, code: u64) -> Response {
         let envelope = self.json();
         let members: Vec<&str> =
             envelope.as_object().map(|object| object.keys().map(String::as_str).collect()).unwrap_or_default();
@@ -86,43 +85,43 @@ impl Answer {
         self
     }
 
-    /// Fails unless this is the answer to somebody who sent no credentials: the bare challenge.
+    /// Asserts 1001 with a bare `Bearer` challenge: the request had no credentials (RFC 6750).
     #[track_caller]
-    pub fn expect_bare_challenge(self) -> Answer {
-        let answer = self.expect_code(1001);
-        let challenge = answer.header("www-authenticate").unwrap_or_default();
-        assert!(challenge.starts_with("Bearer"), "challenge of {}", answer.describe());
-        assert!(!challenge.contains("error="), "RFC 6750 wants no error code here: {}", answer.describe());
-        answer
+    pub fn expect_bare_challenge(self) -> Response {
+        let response = self.expect_code(1001);
+        let challenge = response.header("www-authenticate").unwrap_or_default();
+        assert!(challenge.starts_with("Bearer"), "challenge of {}", response.describe());
+        assert!(!challenge.contains("error="), "RFC 6750 allows no error code here: {}", response.describe());
+        response
     }
 
-    /// Fails unless this is the answer to a token that is not valid.
+    /// Asserts 1001 with `error="invalid_token"`.
     #[track_caller]
-    pub fn expect_invalid_token(self) -> Answer {
-        let answer = self.expect_code(1001);
-        let challenge = answer.header("www-authenticate").unwrap_or_default();
-        assert!(challenge.starts_with("Bearer"), "challenge of {}", answer.describe());
-        assert!(challenge.contains(r#"error="invalid_token""#), "challenge of {}", answer.describe());
-        answer
+    pub fn expect_invalid_token(self) -> Response {
+        let response = self.expect_code(1001);
+        let challenge = response.header("www-authenticate").unwrap_or_default();
+        assert!(challenge.starts_with("Bearer"), "challenge of {}", response.describe());
+        assert!(challenge.contains(r#"error="invalid_token""#), "challenge of {}", response.describe());
+        response
     }
 
-    /// Fails unless the status is this one.
+    /// Asserts the HTTP status.
     #[track_caller]
-    pub fn expect_status(self, status: u16) -> Answer {
+    pub fn expect_status(self, status: u16) -> Response {
         assert_eq!(self.status, status, "status of {}", self.describe());
         self
     }
 
-    /// Where a redirect leads; fails when this is none.
+    /// The `Location` of a redirect; panics on any other status.
     #[track_caller]
     pub fn location(&self) -> String {
         assert!(matches!(self.status, 302 | 303), "no redirect: {}", self.describe());
         self.header("location").unwrap_or_else(|| panic!("no Location in {}", self.describe())).to_owned()
     }
 
-    /// The whole answer for a failing test's message.
+    /// The whole response, for assertion messages.
     pub fn describe(&self) -> String {
-        let mut text = format!("the answer to `{}`:\n{}\n", self.asked, self.status);
+        let mut text = format!("the response to `{}`:\n{}\n", self.request_line, self.status);
         for (name, value) in &self.headers {
             text.push_str(&format!("{name}: {value}\n"));
         }
@@ -131,7 +130,7 @@ impl Answer {
     }
 }
 
-/// The HTTP status that the contract's table gives a code.
+/// The HTTP status of a code in the contract's table. Written out, so that the gateway's own table is checked.
 fn status_of(code: u64) -> u16 {
     match code {
         0 => 200,

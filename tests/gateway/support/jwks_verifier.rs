@@ -1,4 +1,4 @@
-//! Whoever would rather verify than trust: a JOSE library that is not the gateway's, and the published keys, nothing else.
+//! Verifies tokens and assertions as an upstream would: an independent JOSE library and the published JWKS.
 
 use std::collections::HashSet;
 
@@ -6,9 +6,9 @@ use jsonwebtoken::jwk::{JwkSet, KeyAlgorithm};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
 use serde_json::Value;
 
-use super::{Gateway, Recorded};
+use super::{Gateway, RecordedRequest};
 
-/// Reads tokens by what `/.well-known/jwks.json` says.
+/// Verifies tokens with the keys of `/.well-known/jwks.json`.
 pub struct Verifier {
     keys: JwkSet,
     issuer: String,
@@ -17,16 +17,16 @@ pub struct Verifier {
 impl Verifier {
     /// Fetches the keys.
     pub async fn of(desk: &Gateway) -> Verifier {
-        let keys = desk.anyone().get("/.well-known/jwks.json").await.expect_status(200).json();
+        let keys = desk.anonymous().get("/.well-known/jwks.json").await.expect_status(200).json();
         Verifier { keys: serde_json::from_value(keys).expect("a JWK set"), issuer: desk.public_url() }
     }
 
-    /// What an assertion says to this upstream, or why it is not believed.
+    /// The claims of an assertion for this upstream, or the reason of its rejection.
     pub fn assertion(&self, token: &str, upstream: &str) -> Result<Value, String> {
         self.read(token, "deskgate-assertion+jwt", upstream)
     }
 
-    /// What an access token says, or why it is not believed.
+    /// The claims of an access token, or the reason of its rejection.
     pub fn access_token(&self, token: &str) -> Result<Value, String> {
         self.read(token, "at+jwt", "deskgate")
     }
@@ -34,14 +34,14 @@ impl Verifier {
     fn read(&self, token: &str, kind: &str, audience: &str) -> Result<Value, String> {
         let header = jsonwebtoken::decode_header(token).map_err(|error| error.to_string())?;
         if header.typ.as_deref() != Some(kind) {
-            return Err(format!("it is of type {:?}", header.typ));
+            return Err(format!("unexpected type {:?}", header.typ));
         }
-        let key = header.kid.as_deref().and_then(|kid| self.keys.find(kid)).ok_or("no such key")?;
-        // The key says how it signs, never the token.
+        let key = header.kid.as_deref().and_then(|kid| self.keys.find(kid)).ok_or("unknown key")?;
+        // The algorithm comes from the key, never from the token.
         let algorithm = match key.common.key_algorithm {
             Some(KeyAlgorithm::EdDSA) => Algorithm::EdDSA,
             Some(KeyAlgorithm::ES256) => Algorithm::ES256,
-            other => return Err(format!("a key for {other:?}")),
+            other => return Err(format!("unsupported algorithm {other:?}")),
         };
         let mut validation = Validation::new(algorithm);
         validation.set_audience(&[audience]);
@@ -55,16 +55,16 @@ impl Verifier {
     }
 }
 
-/// An upstream that takes assertions of requests only, and each once.
+/// Replay protection of an upstream: accepts only request assertions, each once.
 #[derive(Default)]
-pub struct OnceOnly {
+pub struct ReplayGuard {
     seen: HashSet<String>,
 }
 
-impl OnceOnly {
-    /// Takes a request whose assertion says this, or says why not.
-    pub fn take(&mut self, claims: &Value, request: &Recorded) -> Result<(), &'static str> {
-        let Some(id) = claims["jti"].as_str() else { return Err("it is not of a request") };
+impl ReplayGuard {
+    /// Accepts a request with these assertion claims, or returns the reason of its rejection.
+    pub fn take(&mut self, claims: &Value, request: &RecordedRequest) -> Result<(), &'static str> {
+        let Some(id) = claims["jti"].as_str() else { return Err("no request assertion") };
         if claims["htm"] != request.method.as_str() {
             return Err("another method");
         }

@@ -1,33 +1,26 @@
-//! WebSocket frames by hand (RFC 6455, section 5.2), well-formed or in pieces.
+//! Encodes and parses WebSocket frames (RFC 6455, section 5.2).
 
-/// The opcodes that tests send.
 pub const CONTINUATION: u8 = 0x0;
-/// A text message.
 pub const TEXT: u8 = 0x1;
-/// A binary message.
 pub const BINARY: u8 = 0x2;
-/// The end of the conversation.
 pub const CLOSE: u8 = 0x8;
-/// A ping.
 pub const PING: u8 = 0x9;
-/// A pong.
 pub const PONG: u8 = 0xa;
 
-/// One frame.
+/// A WebSocket frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
-    /// Whether it is its message's last.
+    /// The FIN bit.
     pub last: bool,
-    /// What it is.
     pub opcode: u8,
-    /// The mask, from clients only.
+    /// The masking key; only clients mask.
     pub mask: Option<[u8; 4]>,
     /// The payload, unmasked.
     pub payload: Vec<u8>,
 }
 
 impl Frame {
-    /// A whole message as a server sends it.
+    /// An unmasked single-frame message, as a server sends it.
     pub fn new(opcode: u8, payload: &[u8]) -> Frame {
         Frame { last: true, opcode, mask: None, payload: payload.to_vec() }
     }
@@ -37,23 +30,23 @@ impl Frame {
         Frame::new(CLOSE, &code.to_be_bytes())
     }
 
-    /// The same as a client sends it.
+    /// The same frame masked, as a client sends it.
     pub fn masked(self) -> Frame {
         Frame { mask: Some([0x37, 0xfa, 0x21, 0x3d]), ..self }
     }
 
-    /// The same with more of its message to come.
+    /// The same frame without FIN.
     pub fn unfinished(self) -> Frame {
         Frame { last: false, ..self }
     }
 
-    /// The code of a close frame that names one.
+    /// The status code of a close frame.
     pub fn close_code(&self) -> Option<u16> {
         let code = self.payload.get(..2)?.try_into().ok()?;
         (self.opcode == CLOSE).then(|| u16::from_be_bytes(code))
     }
 
-    /// The frame on the wire.
+    /// The encoded frame.
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = vec![u8::from(self.last) << 7 | self.opcode];
         let masked = u8::from(self.mask.is_some()) << 7;
@@ -74,7 +67,7 @@ impl Frame {
         bytes
     }
 
-    /// The first frame of these bytes and its length on the wire; `None` when it is not whole.
+    /// Parses the first frame and returns it with its encoded length; `None` if it is incomplete.
     pub fn parse(bytes: &[u8]) -> Option<(Frame, usize)> {
         let (&first, &second) = (bytes.first()?, bytes.get(1)?);
         let (length, mut at) = match second & 0x7f {
@@ -89,7 +82,7 @@ impl Frame {
         at += mask.map_or(0, |mask| mask.len());
         let payload = bytes.get(at..at + length)?;
         let payload = match mask {
-            // In one piece: a reader that goes byte by byte is slower than what it measures.
+            // Copied at once: byte by byte, the test would be slower than the gateway that it measures.
             None => payload.to_vec(),
             Some(key) => payload.iter().zip(key.iter().cycle()).map(|(byte, mask)| byte ^ mask).collect(),
         };

@@ -1,80 +1,78 @@
-//! A member's phone: the platform's authorize page, our callback, our confirm page.
+//! A member's phone: opens the platform's authorize page, the callback and the confirm page.
 
 use url::Url;
 
-use super::{Answer, Client};
+use super::{Client, Response};
 
-/// A phone or browser that is signed in at the simulated platform.
+/// A browser that is signed in to the simulated platform.
 pub struct Phone {
     client: Client,
     userid: String,
 }
 
 impl Phone {
-    /// The phone of this member; `deny` is one who refuses.
+    /// The phone of this member; the member `deny` refuses to authorize.
     pub fn new(client: Client, userid: &str) -> Phone {
         Phone { client, userid: userid.to_owned() }
     }
 
-    /// Its browser, with its cookies.
+    /// The phone's HTTP client, with its cookies.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Opens an authorize URL at the platform: the address of our callback for what it answers. Where the
-    /// platform returns to a client's page, that page hands code and state on to the callback.
+    /// Opens an authorize URL and returns the URL of the gateway's callback with the platform's code and state.
     pub async fn authorize(&self, authorize_url: &str) -> String {
         let back = self.returned_to(authorize_url).await;
         let query = back.split_once('?').map_or("", |(_, query)| query);
         format!("{}/api/auth/oauth2/callback?{query}", self.client.origin())
     }
 
-    /// Opens an authorize URL at the platform: the address that it sends the member back to.
+    /// Opens an authorize URL and returns the platform's redirect.
     pub async fn returned_to(&self, authorize_url: &str) -> String {
         let page = authorize_url.split('#').next().unwrap_or_default();
         let member: String = url::form_urlencoded::byte_serialize(self.userid.as_bytes()).collect();
-        // The platform is another host: it sees none of our cookies.
+        // The platform is another host and gets none of the gateway's cookies.
         let platform = Client::new(self.client.address());
         platform.get(&format!("{page}&as={member}")).await.expect_status(302).location()
     }
 
-    /// Opens a QR code's URL, through the platform, up to our callback's answer.
-    pub async fn scan(&self, qrcode_url: &str) -> Answer {
+    /// Opens a QR code's URL and returns the callback's response.
+    pub async fn scan(&self, qrcode_url: &str) -> Response {
         let callback = self.authorize(qrcode_url).await;
         self.client.get(&callback).await
     }
 
-    /// Scans and follows to the confirm page.
+    /// Scans and opens the confirm page.
     pub async fn scan_to_page(&self, qrcode_url: &str) -> Page {
-        let answer = self.scan(qrcode_url).await;
-        self.page(&answer.location()).await
+        let response = self.scan(qrcode_url).await;
+        self.page(&response.location()).await
     }
 
-    /// Scans and taps Confirm.
-    pub async fn scan_and_confirm(&self, qrcode_url: &str) -> Answer {
+    /// Scans and confirms.
+    pub async fn scan_and_confirm(&self, qrcode_url: &str) -> Response {
         let page = self.scan_to_page(qrcode_url).await;
         self.tap(&page, "confirm").await
     }
 
-    /// Opens one of our pages.
+    /// Opens a page of the gateway.
     pub async fn page(&self, address: &str) -> Page {
         let address =
             Url::parse(&self.client.origin()).and_then(|base| base.join(address)).expect("an address").to_string();
         let address = address.split('#').next().unwrap_or_default().to_owned();
-        let answer = self.client.get(&address).await.expect_status(200);
-        let kind = answer.header("content-type").unwrap_or_default().to_owned();
-        assert!(kind.starts_with("text/html"), "no page: {}", answer.describe());
-        Page { html: answer.text(), address, answer }
+        let response = self.client.get(&address).await.expect_status(200);
+        let kind = response.header("content-type").unwrap_or_default().to_owned();
+        assert!(kind.starts_with("text/html"), "no page: {}", response.describe());
+        Page { html: response.text(), address, response }
     }
 
-    /// Presses the button of this value as a browser does: one form, its hidden fields, its own origin.
-    pub async fn tap(&self, page: &Page, value: &str) -> Answer {
+    /// Submits the form of the button with this value, with its hidden fields and an Origin header.
+    pub async fn tap(&self, page: &Page, value: &str) -> Response {
         let form = page.form(value);
         self.submit(page, &form).await
     }
 
-    /// Sends a form.
-    pub async fn submit(&self, page: &Page, form: &Form) -> Answer {
+    pub async fn submit(&self, page: &Page, form: &Form) -> Response {
         let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(&form.fields).finish();
         let target = Url::parse(&page.address).and_then(|base| base.join(&form.action)).expect("a form's action");
         let origin = self.client.origin();
@@ -82,35 +80,31 @@ impl Phone {
         self.client.send("POST", target.as_str(), &headers, body.as_bytes()).await
     }
 
-    /// The whole redirect sign-in, up to our callback's answer.
-    pub async fn oauth2(&self, redirect_uri: &str) -> Answer {
+    /// Runs the OAuth2 sign-in and returns the callback's response.
+    pub async fn oauth2(&self, redirect_uri: &str) -> Response {
         let authorize_url = self.authorize_url(redirect_uri).await;
         let callback = self.authorize(&authorize_url).await;
         self.client.get(&callback).await
     }
 
-    /// Asks for the authorize URL; the flow cookie stays in this phone's browser.
+    /// Requests the authorize URL and keeps the flow cookie.
     pub async fn authorize_url(&self, redirect_uri: &str) -> String {
         let query: String = url::form_urlencoded::byte_serialize(redirect_uri.as_bytes()).collect();
-        let answer = self.client.get(&format!("/api/auth/oauth2/url?redirect_uri={query}")).await;
-        answer.expect_code(0).data()["authorize_url"].as_str().expect("a URL").to_owned()
+        let response = self.client.get(&format!("/api/auth/oauth2/url?redirect_uri={query}")).await;
+        response.expect_code(0).data()["authorize_url"].as_str().expect("a URL").to_owned()
     }
 }
 
-/// A page of ours.
+/// An HTML page of the gateway.
 pub struct Page {
-    /// Its source.
     pub html: String,
-    /// Where it is.
     pub address: String,
-    /// The answer it came in.
-    pub answer: Answer,
+    pub response: Response,
 }
 
-/// A form, ready to be sent.
+/// An HTML form to submit.
 #[derive(Debug, Clone)]
 pub struct Form {
-    /// Where to.
     pub action: String,
     /// The hidden fields and the pressed button.
     pub fields: Vec<(String, String)>,
@@ -133,7 +127,7 @@ impl Page {
             };
             let start = Attributes::of(start);
             let method = start.get("method").unwrap_or_default();
-            assert!(method.eq_ignore_ascii_case("post"), "a form that changes something is a POST: {}", self.html);
+            assert!(method.eq_ignore_ascii_case("post"), "the form must use POST: {}", self.html);
             let hidden = tags.iter().filter(|tag| tag.get("type").as_deref() == Some("hidden"));
             let fields = hidden
                 .filter(|tag| tag.get("name").as_deref() != Some("answer"))
@@ -145,7 +139,7 @@ impl Page {
         panic!("no form with the button answer={value} in:\n{}", self.html);
     }
 
-    /// The text that people see: tags, scripts and styles removed, entities resolved.
+    /// The visible text, without tags, scripts and styles.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let mut rest = self.html.as_str();
@@ -163,16 +157,16 @@ impl Page {
     }
 }
 
-/// The attributes of one tag.
+/// The attributes of a tag.
 struct Attributes(Vec<(String, String)>);
 
 impl Attributes {
     fn of(tag: &str) -> Attributes {
         let mut found = Vec::new();
         let mut rest = tag;
-        while let Some(place) = rest.find('=') {
-            let name = rest[..place].rsplit(char::is_whitespace).next().unwrap_or_default().to_ascii_lowercase();
-            let after = rest[place + 1..].trim_start();
+        while let Some(position) = rest.find('=') {
+            let name = rest[..position].rsplit(char::is_whitespace).next().unwrap_or_default().to_ascii_lowercase();
+            let after = rest[position + 1..].trim_start();
             let (value, tail) = match after.chars().next() {
                 Some(quote @ ('"' | '\'')) => after[1..].split_once(quote).unwrap_or((&after[1..], "")),
                 _ => after.split_once(char::is_whitespace).unwrap_or((after, "")),
@@ -188,7 +182,7 @@ impl Attributes {
     }
 }
 
-/// Resolves the entities that escaping functions write.
+/// Decodes common HTML entities.
 fn unescape(text: &str) -> String {
     let mut plain = text.to_owned();
     for (entity, character) in [
@@ -209,14 +203,14 @@ fn unescape(text: &str) -> String {
     plain
 }
 
-/// A parameter of an address's fragment.
-pub fn fragment_of(address: &str, name: &str) -> Option<String> {
+/// A parameter of a URL's fragment.
+pub fn fragment_parameter(address: &str, name: &str) -> Option<String> {
     let fragment = address.split_once('#')?.1;
     url::form_urlencoded::parse(fragment.as_bytes()).find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
 }
 
-/// A parameter of an address's query.
-pub fn query_of(address: &str, name: &str) -> Option<String> {
+/// A parameter of a URL's query.
+pub fn query_parameter(address: &str, name: &str) -> Option<String> {
     let url = Url::parse(address).ok()?;
     url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
 }

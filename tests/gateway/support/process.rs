@@ -1,0 +1,148 @@
+//! Runs the `deskgate` binary and captures its output.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+
+use super::command::PROGRAM;
+use super::eventually;
+
+/// Time limit for the `ready` line of a new process.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Time limit for the exit of a process, its drain included.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(40);
+
+/// The exit of a gateway that did not start.
+#[derive(Debug)]
+pub struct StartFailure {
+    pub status: ExitStatus,
+    pub stderr: String,
+}
+
+impl StartFailure {
+    pub(super) fn is_address_in_use(&self) -> bool {
+        let text = self.stderr.to_ascii_lowercase();
+        text.contains("in use") || text.contains("addrinuse")
+    }
+}
+
+/// The gateway process, the addresses of its `ready` line and its stderr.
+pub(super) struct GatewayProcess {
+    pub(super) child: Child,
+    pub(super) listen: SocketAddr,
+    pub(super) admin: SocketAddr,
+    pub(super) platform: Option<SocketAddr>,
+    pub(super) stderr: CapturedOutput,
+}
+
+impl GatewayProcess {
+    /// Starts the binary and waits for its `ready` line.
+    pub(super) async fn start(args: &[String], folder: &Path) -> Result<GatewayProcess, StartFailure> {
+        let mut child = Command::new(PROGRAM)
+            .args(args)
+            .current_dir(folder)
+            .env_remove("RUST_LOG")
+            .env("TMPDIR", folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program");
+        let stderr = CapturedOutput::read(child.stderr.take().expect("a pipe"));
+        let (ready_sender, ready) = oneshot::channel();
+        let stdout = child.stdout.take().expect("a pipe");
+        std::thread::spawn(move || {
+            let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
+            if let Some(line) = lines.find(|line| line.starts_with("ready ")) {
+                let _ = ready_sender.send(line);
+            }
+            // Drains stdout, so that the process never blocks on a full pipe.
+            lines.for_each(drop);
+        });
+        let mut process = GatewayProcess {
+            child,
+            listen: SocketAddr::from(([0, 0, 0, 0], 0)),
+            admin: SocketAddr::from(([0, 0, 0, 0], 0)),
+            platform: None,
+            stderr,
+        };
+        let line = match tokio::time::timeout(START_TIMEOUT, ready).await {
+            Ok(Ok(line)) => line,
+            Ok(Err(_)) => {
+                let status = process.wait_for_end().await;
+                return Err(StartFailure { status, stderr: process.stderr.complete_text().await });
+            }
+            Err(_) => {
+                let _ = process.child.kill();
+                let _ = process.child.wait();
+                panic!("the gateway printed no ready line:\n{}", process.stderr.text());
+            }
+        };
+        let address = |key: &str| {
+            let value = line.split(' ').find_map(|word| word.strip_prefix(key)?.strip_prefix('='))?;
+            Some(value.parse().unwrap_or_else(|_| panic!("no address after {key}: {line}")))
+        };
+        process.listen = address("listen").unwrap_or_else(|| panic!("no listen= in: {line}"));
+        process.admin = address("admin").unwrap_or_else(|| panic!("no admin= in: {line}"));
+        process.platform = address("platform");
+        Ok(process)
+    }
+
+    /// Waits for the exit status.
+    pub(super) async fn wait_for_end(&mut self) -> ExitStatus {
+        let child = &mut self.child;
+        let start = Instant::now();
+        loop {
+            if let Some(status) = child.try_wait().expect("a child") {
+                return status;
+            }
+            assert!(start.elapsed() < EXIT_TIMEOUT, "the gateway does not exit:\n{}", self.stderr.text());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+/// A process's output, collected by a thread while the process runs.
+#[derive(Clone)]
+pub(super) struct CapturedOutput {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    ended: Arc<AtomicBool>,
+}
+
+impl CapturedOutput {
+    fn read(mut from: impl std::io::Read + Send + 'static) -> CapturedOutput {
+        let output = CapturedOutput { bytes: Arc::default(), ended: Arc::default() };
+        let (bytes, ended) = (output.bytes.clone(), output.ended.clone());
+        std::thread::spawn(move || {
+            let mut piece = [0; 4096];
+            while let Ok(count @ 1..) = from.read(&mut piece) {
+                bytes.lock().unwrap().extend_from_slice(&piece[..count]);
+            }
+            ended.store(true, Ordering::SeqCst);
+        });
+        output
+    }
+
+    /// The output so far.
+    pub(super) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes.lock().unwrap()).into_owned()
+    }
+
+    /// Waits for the end of the stream and returns all of it.
+    async fn complete_text(&self) -> String {
+        eventually("the end of stderr", || async { self.ended.load(Ordering::SeqCst).then_some(()) }).await;
+        self.text()
+    }
+
+    /// Inserts the output of an earlier process before this one.
+    pub(super) fn prepend(&self, earlier: &str) {
+        self.bytes.lock().unwrap().splice(..0, earlier.bytes());
+    }
+}

@@ -1,0 +1,200 @@
+//! Configures a gateway and writes its files.
+
+use std::path::PathBuf;
+use std::process::Output;
+
+use tempfile::TempDir;
+
+use super::command::run_command;
+use super::process::{GatewayProcess, StartFailure};
+use super::{CertificateAuthority, CertificateFiles, Gateway, Upstream};
+
+/// The rules of a gateway whose test sets none.
+const RULES: &str = include_str!("rules.toml");
+
+/// The configuration of a gateway before it starts.
+pub struct Setup {
+    settings: toml::Table,
+    sets: Vec<String>,
+    rules: String,
+    shared_data_dir: Option<PathBuf>,
+    authority: Option<CertificateAuthority>,
+}
+
+impl Setup {
+    pub(super) fn new() -> Setup {
+        let settings = r#"
+            [server]
+            listen = ["127.0.0.1:0"]
+            admin_listen = "127.0.0.1:0"
+            public_url = "http://127.0.0.1:0"
+            development = true
+            [platform]
+            kind = "simulated"
+            simulated_listen = "127.0.0.1:0"
+            [clients]
+            h5 = "http://127.0.0.1:0/h5/"
+            itagent = "http://127.0.0.1:0/itagent/"
+            itadmin = "http://127.0.0.1:0/itadmin/"
+            [log]
+            format = "json"
+        "#;
+        let settings = settings.parse().expect("valid default settings");
+        Setup { settings, sets: Vec::new(), rules: RULES.to_owned(), shared_data_dir: None, authority: None }
+    }
+
+    /// Merges settings into the configuration file.
+    pub fn toml(mut self, text: &str) -> Setup {
+        let more: toml::Table = text.parse().unwrap_or_else(|error| panic!("bad TOML in a test: {error}\n{text}"));
+        merge(&mut self.settings, more);
+        self
+    }
+
+    /// Adds a `--set section.key=value` to the command line.
+    pub fn set(mut self, key: &str, value: &str) -> Setup {
+        self.sets.push(format!("{key}={value}"));
+        self
+    }
+
+    /// Replaces the rules.
+    pub fn rules(mut self, text: &str) -> Setup {
+        self.rules = text.to_owned();
+        self
+    }
+
+    /// Adds rules to the default ones.
+    pub fn more_rules(mut self, text: &str) -> Setup {
+        self.rules.push_str(text);
+        self
+    }
+
+    /// Uses the data directory of another gateway.
+    pub fn sharing_data_dir(mut self, other: &Gateway) -> Setup {
+        self.shared_data_dir = Some(other.data_dir());
+        self
+    }
+
+    /// Serves HTTPS with a certificate that test clients trust.
+    pub fn tls(self) -> Setup {
+        let setup = self.toml(
+            r#"
+            [server]
+            public_url = "https://127.0.0.1:0"
+            [clients]
+            h5 = "https://127.0.0.1:0/h5/"
+            itagent = "https://127.0.0.1:0/itagent/"
+            itadmin = "https://127.0.0.1:0/itadmin/"
+        "#,
+        );
+        Setup { authority: Some(CertificateAuthority::new()), ..setup }
+    }
+
+    /// Turns development mode off and configures WeCom with a secret that no server accepts.
+    pub fn production(self) -> Setup {
+        self.toml(
+            r#"
+            [server]
+            development = false
+            [platform]
+            kind = "wecom"
+            corp_id = "wwdemo"
+            secret = "a-secret-that-opens-nothing"
+        "#,
+        )
+    }
+
+    /// Starts the gateway; panics if the process exits instead.
+    pub async fn start(self) -> Gateway {
+        match self.try_start().await {
+            Ok(gateway) => gateway,
+            Err(failure) => panic!("the gateway exited with {}:\n{}", failure.status, failure.stderr),
+        }
+    }
+
+    /// Starts the gateway, or returns its exit status and stderr.
+    pub async fn try_start(mut self) -> Result<Gateway, StartFailure> {
+        let upstream = Upstream::start().await;
+        let authority = self.authority.take();
+        let (folder, args) = self.write(&upstream, authority.as_ref());
+        let process = GatewayProcess::start(&args, folder.path()).await?;
+        Ok(Gateway { upstream, process, args, folder, authority })
+    }
+
+    /// Writes the files without starting a gateway.
+    pub async fn write_files(mut self) -> GatewayFiles {
+        let upstream = Upstream::start().await;
+        let authority = self.authority.take();
+        let (folder, _) = self.write(&upstream, authority.as_ref());
+        GatewayFiles { folder }
+    }
+
+    fn write(mut self, upstream: &Upstream, authority: Option<&CertificateAuthority>) -> (TempDir, Vec<String>) {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let data = self.shared_data_dir.take().unwrap_or_else(|| folder.path().join("data"));
+        let rules = folder.path().join("rules");
+        std::fs::create_dir_all(&rules).expect("a folder for rules");
+        std::fs::write(rules.join("test.toml"), &self.rules).expect("a rules file");
+        let mut config = toml::Table::new();
+        let mut set = |section: &str, key: &str, value: toml::Value| {
+            let mut table = toml::Table::new();
+            table.insert(key.to_owned(), value);
+            let mut root = toml::Table::new();
+            root.insert(section.to_owned(), toml::Value::Table(table));
+            merge(&mut config, root);
+        };
+        set("server", "data_dir", data.display().to_string().into());
+        set("rules", "dir", rules.display().to_string().into());
+        if let Some(authority) = authority {
+            let files = CertificateFiles::of(folder.path());
+            files.write(&authority.issue());
+            let mut tls = toml::Table::new();
+            tls.insert("cert_file".to_owned(), files.certificate.display().to_string().into());
+            tls.insert("key_file".to_owned(), files.key.display().to_string().into());
+            set("server", "tls", toml::Value::Table(tls));
+        }
+        let mut helpdesk = toml::Table::new();
+        helpdesk.insert("addresses".to_owned(), vec![upstream.address().to_string()].into());
+        set("upstreams", "helpdesk", toml::Value::Table(helpdesk));
+        // The test's own settings come last, so that they can override these paths.
+        merge(&mut config, self.settings);
+        let config_file = folder.path().join("deskgate.toml");
+        std::fs::write(&config_file, config.to_string()).expect("a configuration file");
+        let mut args = vec!["serve".to_owned(), "--config".to_owned(), config_file.display().to_string()];
+        for assignment in self.sets {
+            args.extend(["--set".to_owned(), assignment]);
+        }
+        (folder, args)
+    }
+}
+
+/// Merges `from` into `into`; nested tables are merged, other values replaced.
+fn merge(into: &mut toml::Table, from: toml::Table) {
+    for (key, value) in from {
+        match (into.get_mut(&key), value) {
+            (Some(toml::Value::Table(old)), toml::Value::Table(new)) => merge(old, new),
+            (_, value) => {
+                into.insert(key, value);
+            }
+        }
+    }
+}
+
+/// The files of a gateway that was not started.
+pub struct GatewayFiles {
+    folder: TempDir,
+}
+
+impl GatewayFiles {
+    pub fn config(&self) -> PathBuf {
+        self.folder.path().join("deskgate.toml")
+    }
+
+    pub fn rules_file(&self) -> PathBuf {
+        self.folder.path().join("rules").join("test.toml")
+    }
+
+    /// Runs `deskgate ARGS… --config FILE` and waits for its exit.
+    pub async fn command(&self, args: &[&str]) -> Output {
+        run_command(args, "", &self.config(), self.folder.path()).await
+    }
+}
