@@ -5,7 +5,7 @@ use crate::support::*;
 /// `s3001` is an agent without a local password.
 const PASSWORDLESS: &str = "s3001";
 
-async fn login(desk: &Gateway, employee: &str) -> Answer {
+async fn login(desk: &Gateway, employee: &str) -> Response {
     let body = json!({ "employee_id": employee, "password": "not the password" });
     desk.anonymous().post_json("/api/agents/login", &body).await
 }
@@ -15,11 +15,11 @@ async fn an_agent_without_a_password_gets_1012_by_default() {
     let desk = Gateway::start().await;
     login(&desk, PASSWORDLESS).await.expect_code(1012).expect_status(403);
     for (case, employee) in [("an employee who is not an agent", "u1001"), ("an unknown name", "z9999")] {
-        let answer = login(&desk, employee).await;
-        assert_eq!(answer.code(), 1011, "{case}");
-        answer.expect_status(401);
+        let response = login(&desk, employee).await;
+        assert_eq!(response.code(), 1011, "{case}");
+        response.expect_status(401);
     }
-    desk.command(&["employee", "disable", PASSWORDLESS]).await.success();
+    desk.command(&["employee", "disable", PASSWORDLESS]).await.expect_success();
     login(&desk, PASSWORDLESS).await.expect_code(1011);
 }
 
@@ -45,7 +45,7 @@ async fn the_login_log_has_the_reason_with_either_setting() {
     for conceal in ["false", "true"] {
         let desk = Gateway::setup().set("agents.conceal", conceal).start().await;
         login(&desk, PASSWORDLESS).await;
-        let log = desk.command(&["employee", "logins", PASSWORDLESS]).await.success();
+        let log = desk.command(&["employee", "logins", PASSWORDLESS]).await.expect_success();
         assert!(log.contains("no_password"), "{conceal}: {log}");
     }
 }
