@@ -1,5 +1,5 @@
 #![no_main]
-//! The frame tracker: however the bytes are cut, it ends in the same state.
+//! The frame tracker: its state does not depend on how the bytes are split.
 
 use deskgate::sockets::frame::FrameTracker;
 use libfuzzer_sys::fuzz_target;

@@ -94,7 +94,7 @@ pub struct Fields<'a> {
     pub repeated: Option<&'static str>,
     /// The kinds of headers to remove before forwarding.
     pub unwanted: UnwantedHeaders,
-    /// Whether there are hop-by-hop headers besides a plain `Connection: keep-alive` or `close`.
+    /// Whether there are hop-by-hop headers besides `Connection: keep-alive` or `close`.
     pub hop_by_hop: bool,
     /// Number of lines.
     pub count: usize,
