@@ -191,7 +191,7 @@ impl SignIn {
         let age = self.platform.credential_age().unwrap_or_default();
         self.metrics.platform_token_age.set(age.as_secs_f64());
         let load = self.passwords.load();
-        self.metrics.passwords(load.running, load.waiting);
+        self.metrics.set_password_checks(load.running, load.waiting);
         self.metrics.password_checks_most.set(i64::try_from(load.most_running).unwrap_or(i64::MAX));
     }
 

@@ -6,10 +6,10 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let mut whole = FrameTracker::default();
-    whole.follow(bytes);
+    whole.track(bytes);
     let mut pieces = FrameTracker::default();
     for byte in bytes {
-        pieces.follow(std::slice::from_ref(byte));
+        pieces.track(std::slice::from_ref(byte));
     }
     assert_eq!(whole, pieces);
 });

@@ -71,7 +71,7 @@ fn failed(to: Option<&str>, word: &str, error: &Error, arrival: &Arrival) -> Rep
 /// A plain page, for when no client's page is known.
 pub fn error_page(arrival: &Arrival, error: &Error) -> Reply {
     let html = pages::error(arrival.language, error, arrival.request_id.as_str());
-    Reply::page(error.code().status(), arrival.language, html).advice(error)
+    Reply::page(error.code().status(), arrival.language, html).with_error_headers(error)
 }
 
 /// Fragments stay in the browser: no server, log or `Referer` sees them.
