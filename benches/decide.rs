@@ -12,7 +12,7 @@ use deskgate::domain::rate::{Counters, RateKey, Window};
 use deskgate::metrics::Metrics;
 use deskgate::rules::case::SampleRequest;
 use deskgate::rules::{RuleMatch, RuleSet, load_texts};
-use deskgate::store::counters::InMemory;
+use deskgate::store::rate_counters::InMemoryRateCounters;
 
 const MATRIX: &str = "[matrix.agent]\nconversations = { read = \"all\" }\n";
 
@@ -70,7 +70,7 @@ fn charge(criterion: &mut Criterion) {
     const KEYS: u64 = 100_000;
     let key = |subject: u64| RateKey { rate: 1, subject: subject.into() };
     let before = resident_bytes();
-    let counters = InMemory::new(100_000);
+    let counters = InMemoryRateCounters::new(100_000);
     for subject in 0..KEYS {
         counters.charge(key(subject), MINUTE, Duration::ZERO);
     }

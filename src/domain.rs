@@ -11,6 +11,8 @@ pub mod duration;
 
 pub mod employee;
 
+pub mod hop_by_hop;
+
 pub mod identity;
 
 pub mod language;

@@ -77,7 +77,7 @@ pub enum Endpoint {
     DevLogin,
     /// Development mode: lists employees.
     DevUsers,
-    /// Development mode: tells that it is on.
+    /// Development mode: reports that it is on.
     DevHealth,
 }
 

@@ -12,7 +12,7 @@ use crate::domain::clock::Clock;
 use crate::domain::language::Language;
 use crate::domain::path;
 use crate::domain::rate::retry_after_seconds;
-use crate::error::{BadRequest, Error};
+use crate::error::Error;
 use crate::pipeline::head::{Fields, HeaderLines, HttpVersion, RequestHead};
 use crate::pipeline::route::Target;
 use crate::pipeline::{self, Permit, Policy, arrive, authorize, verify};
@@ -191,7 +191,8 @@ fn allowed(permit: &Permit, decides: Option<&Candidate>) -> ExplainedAnswer {
 fn refused(error: &Error, decides: Option<&Candidate>) -> ExplainedAnswer {
     let failed = decides.and_then(|candidate| candidate.checks.iter().find(|it| it.outcome == CheckOutcome::Miss));
     let reason = match error {
-        Error::BadRequest(BadRequest::Path(fault)) => fault.to_string(),
+        // The code says that it is a bad request.
+        Error::BadRequest(fault) => fault.to_string(),
         error => error.to_string(),
     };
     ExplainedAnswer {

@@ -1,5 +1,5 @@
-//! Every metric, declared once with its help text. Labels come from enums, rule names and upstream
-//! names only, so their number is fixed when the rules are loaded.
+//! Declares every metric once, with its help text; the callers count. Label values come from enums, rule names and
+//! upstream names only, so the number of series is fixed when the rules are loaded.
 
 use std::sync::OnceLock;
 
@@ -12,15 +12,15 @@ mod rule;
 
 pub use rule::{MethodLabel, RateMetrics, RuleMetrics};
 
-/// From a hundred microseconds to a minute.
+/// Buckets from 100 microseconds to a minute.
 const SECONDS: &[f64] =
     &[0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0];
 
-/// From ten microseconds to a second, for what the gateway itself adds.
+/// Buckets from 10 microseconds to a second, for the latency that the gateway itself adds.
 const SHORT_SECONDS: &[f64] =
     &[0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 1.0];
 
-/// All metrics of this process. Each is a plain atomic once its labels are resolved.
+/// All metrics of this process. Each is an atomic once its labels are resolved.
 pub struct Metrics {
     registry: Registry,
     requests: IntCounterVec,
@@ -30,60 +30,38 @@ pub struct Metrics {
     rate: IntCounterVec,
     own_rate: OnceLock<RateMetrics>,
     websockets_open: IntGaugeVec,
-    /// Time spent in the gateway, without the upstream.
-    pub overhead_seconds: Histogram,
-    /// Requests that are being answered now.
-    pub requests_in_flight: IntGauge,
+    pub(crate) overhead_seconds: Histogram,
+    pub(crate) requests_in_flight: IntGauge,
     authn: IntCounterVec,
-    authn_known: IntCounter,
+    authn_cached: IntCounter,
     identity_headers_removed: IntCounterVec,
-    /// Sign-ins by method, client and result.
-    pub signin: IntCounterVec,
-    /// Tickets by the state that they reached.
-    pub tickets: IntCounterVec,
-    /// Sessions begun, by method.
-    pub sessions_issued: IntCounterVec,
-    /// Sessions ended, by cause.
-    pub sessions_ended: IntCounterVec,
-    /// From the change in the store to its effect here.
-    pub revocation_seconds: Histogram,
-    /// Whether changes made elsewhere are heard.
-    pub revocation_feed_up: IntGauge,
+    pub(crate) signin: IntCounterVec,
+    pub(crate) tickets: IntCounterVec,
+    pub(crate) sessions_issued: IntCounterVec,
+    pub(crate) sessions_ended: IntCounterVec,
+    pub(crate) revocation_seconds: Histogram,
+    pub(crate) revocation_feed_up: IntGauge,
     cache_hit: IntCounter,
     cache_miss: IntCounter,
-    /// Sockets closed, by cause.
-    pub websockets_closed: IntCounterVec,
-    /// From the end of a session to the close frame on its sockets.
-    pub websocket_close_seconds: Histogram,
-    /// Handshakes that carried their token in the query.
-    pub websocket_query_tokens: IntCounter,
-    /// Calls to the platform, by call.
-    pub platform_seconds: HistogramVec,
-    /// Failed calls to the platform, by call and class.
-    pub platform_errors: IntCounterVec,
-    /// `platform_token_age_seconds`
-    pub platform_token_age: Gauge,
+    pub(crate) websockets_closed: IntCounterVec,
+    pub(crate) websocket_close_seconds: Histogram,
+    pub(crate) websocket_query_tokens: IntCounter,
+    pub(crate) platform_seconds: HistogramVec,
+    pub(crate) platform_errors: IntCounterVec,
+    pub(crate) platform_token_age: Gauge,
     password_checks: IntGaugeVec,
-    /// The most passwords that were hashed at once since the start.
-    pub password_checks_most: IntGauge,
-    /// Time from the request to the first byte of the upstream's answer.
-    pub upstream_seconds: HistogramVec,
-    /// Panics that became a 1005.
-    pub panics: IntCounter,
-    /// Rules in force.
-    pub rules_loaded: IntGauge,
-    /// Whether the last reload went through.
-    pub config_reload_success: IntGauge,
-    /// When the last good load was.
-    pub config_reload_timestamp: Gauge,
-    /// Whether development mode is on.
-    pub development_mode: IntGauge,
-    /// Whether binding asks for no proof.
-    pub bind_without_proof: IntGauge,
+    pub(crate) password_checks_most: IntGauge,
+    pub(crate) upstream_seconds: HistogramVec,
+    pub(crate) panics: IntCounter,
+    pub(crate) rules_loaded: IntGauge,
+    pub(crate) config_reload_success: IntGauge,
+    pub(crate) config_reload_timestamp: Gauge,
+    pub(crate) development_mode: IntGauge,
+    pub(crate) bind_without_proof: IntGauge,
 }
 
 impl Metrics {
-    /// Declares them all in a registry of their own.
+    /// Declares all metrics in a registry of their own.
     pub fn new() -> Result<Self, prometheus::Error> {
         let registry = Registry::new_custom(Some("deskgate".to_owned()), None)?;
         let counters = |name: &str, help: &str, labels: &[&str]| -> Result<IntCounterVec, prometheus::Error> {
@@ -113,10 +91,10 @@ impl Metrics {
             Ok(metric)
         };
 
-        let websockets_open = IntGaugeVec::new(Opts::new("websockets_open", "WebSockets open now."), &["rule"])?;
+        let websockets_open = IntGaugeVec::new(Opts::new("websockets_open", "Open WebSockets, by rule."), &["rule"])?;
         registry.register(Box::new(websockets_open.clone()))?;
         let password_checks = IntGaugeVec::new(
-            Opts::new("password_checks", "Passwords of agents being hashed, 19 MiB each, or waiting for their turn."),
+            Opts::new("password_checks", "Agent password hashes running (19 MiB of memory each) or queued."),
             &["state"],
         )?;
         registry.register(Box::new(password_checks.clone()))?;
@@ -125,124 +103,157 @@ impl Metrics {
             registry.register(Box::new(metric.clone()))?;
             Ok(metric)
         };
-        let build = IntGaugeVec::new(Opts::new("build_info", "What is running."), &["version", "commit"])?;
+        let build = IntGaugeVec::new(
+            Opts::new("build_info", "Version and commit of the running gateway; always 1."),
+            &["version", "commit"],
+        )?;
         registry.register(Box::new(build.clone()))?;
         build.with_label_values(&[env!("CARGO_PKG_VERSION"), env!("DESKGATE_COMMIT")]).set(1);
         registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
 
         let authn = counters(
             "authn_total",
-            "Credentials judged, by result, reason and source.",
+            "Credential checks, by result, reason and source.",
             &["result", "reason", "source"],
         )?;
-        let cache = counters("session_cache_total", "Lookups of known tokens.", &["result"])?;
+        let cache = counters("session_cache_total", "Session cache lookups, by result.", &["result"])?;
         Ok(Self {
-            requests: counters("requests_total", "Requests answered.", &["rule", "method", "code_class"])?,
-            request_seconds: histograms("request_seconds", "From the head to the end of the answer.", &["rule"])?,
-            authz: counters("authz_total", "Decisions of rules.", &["rule", "verdict"])?,
-            shadow: counters("shadow_total", "What rules and rates in shadow mode would do.", &["rule", "verdict"])?,
-            rate: counters("rate_total", "Requests charged to rates.", &["rule", "verdict"])?,
+            requests: counters(
+                "requests_total",
+                "Requests answered, by rule, method and status class.",
+                &["rule", "method", "code_class"],
+            )?,
+            request_seconds: histograms(
+                "request_seconds",
+                "Time from the request head to the end of the response, in seconds.",
+                &["rule"],
+            )?,
+            authz: counters("authz_total", "Authorization decisions, by rule and verdict.", &["rule", "verdict"])?,
+            shadow: counters(
+                "shadow_total",
+                "Decisions that rules and rate limits in shadow mode would have made.",
+                &["rule", "verdict"],
+            )?,
+            rate: counters("rate_total", "Rate limit decisions, by rule and verdict.", &["rule", "verdict"])?,
             own_rate: OnceLock::new(),
-            overhead_seconds: histogram("overhead_seconds", "Time spent in the gateway, without the upstream.")?,
-            requests_in_flight: gauge("requests_in_flight", "Requests that are being answered now.")?,
-            authn_known: authn.with_label_values(&["ok", "known", "any"]),
+            overhead_seconds: histogram(
+                "overhead_seconds",
+                "Time spent in the gateway, excluding the upstream, in seconds.",
+            )?,
+            requests_in_flight: gauge("requests_in_flight", "Requests in flight.")?,
+            authn_cached: authn.with_label_values(&["ok", "known", "any"]),
             authn,
             identity_headers_removed: counters(
                 "identity_headers_removed_total",
-                "Incoming headers that looked like ours and were removed, by how they were spelled.",
+                "Spoofed identity headers removed from requests, by spelling.",
                 &["kind"],
             )?,
-            signin: counters("signin_total", "Sign-ins.", &["method", "client", "result"])?,
-            tickets: counters("tickets_total", "QR-code tickets by the state that they reached.", &["state"])?,
-            sessions_issued: counters("sessions_issued_total", "Sessions begun.", &["method"])?,
-            sessions_ended: counters("sessions_ended_total", "Sessions ended.", &["cause"])?,
-            revocation_seconds: histogram("revocation_seconds", "From a published change to its effect here.")?,
-            revocation_feed_up: gauge("revocation_feed_up", "Whether changes made elsewhere are heard.")?,
+            signin: counters(
+                "signin_total",
+                "Sign-in attempts, by method, client and result.",
+                &["method", "client", "result"],
+            )?,
+            tickets: counters("tickets_total", "QR code tickets, by state reached.", &["state"])?,
+            sessions_issued: counters("sessions_issued_total", "Sessions issued, by sign-in method.", &["method"])?,
+            sessions_ended: counters("sessions_ended_total", "Sessions ended, by cause.", &["cause"])?,
+            revocation_seconds: histogram(
+                "revocation_seconds",
+                "Delay from a published session change to its effect on this gateway, in seconds.",
+            )?,
+            revocation_feed_up: gauge("revocation_feed_up", "1 while the revocation feed is connected.")?,
             cache_hit: cache.with_label_values(&["hit"]),
             cache_miss: cache.with_label_values(&["miss"]),
-            websockets_closed: counters("websockets_closed_total", "WebSockets closed.", &["cause"])?,
+            websockets_closed: counters("websockets_closed_total", "WebSockets closed, by cause.", &["cause"])?,
             websocket_close_seconds: histogram(
                 "websocket_close_seconds",
-                "From the end of a session to the close frame on its sockets.",
+                "Time from the end of a session to the close frame on its WebSockets, in seconds.",
             )?,
             websocket_query_tokens: counter(
                 "websocket_query_tokens_total",
-                "Handshakes that carried their token in the query, which is to go away.",
+                "WebSocket handshakes with the token in the query string (deprecated).",
             )?,
-            platform_seconds: histograms("platform_seconds", "Calls to the messaging platform.", &["call"])?,
-            platform_errors: counters("platform_errors_total", "Failed calls to the platform.", &["call", "class"])?,
+            platform_seconds: histograms(
+                "platform_seconds",
+                "Duration of messaging platform calls, by call, in seconds.",
+                &["call"],
+            )?,
+            platform_errors: counters(
+                "platform_errors_total",
+                "Failed messaging platform calls, by call and error class.",
+                &["call", "class"],
+            )?,
             platform_token_age: seconds(
                 "platform_token_age_seconds",
-                "How old the token is with which the platform is asked; 0 when there is none.",
+                "Age of the messaging platform access token in seconds; 0 without a token.",
             )?,
             password_checks,
             password_checks_most: gauge(
                 "password_checks_most",
-                "The most passwords that were hashed at once since the start.",
+                "Highest number of concurrent password hashes since the start.",
             )?,
             upstream_seconds: histograms(
                 "upstream_seconds",
-                "From the choice of the upstream to the first byte of its answer.",
+                "Time from choosing the upstream to its response header, by upstream, in seconds.",
                 &["upstream"],
             )?,
-            panics: counter("panics_total", "Panics that became a 1005.")?,
-            rules_loaded: gauge("rules_loaded", "Rules in force.")?,
-            config_reload_success: gauge("config_reload_success", "Whether the last load went through.")?,
+            panics: counter("panics_total", "Handler panics, each answered with error 1005.")?,
+            rules_loaded: gauge("rules_loaded", "Rules loaded.")?,
+            config_reload_success: gauge("config_reload_success", "1 if the last configuration load succeeded.")?,
             config_reload_timestamp: seconds(
                 "config_reload_timestamp_seconds",
-                "When rules, keys and certificates were last loaded.",
+                "Unix time of the last successful load of rules, keys and certificates.",
             )?,
-            development_mode: gauge("development_mode", "Whether development mode is on.")?,
-            bind_without_proof: gauge("bind_without_proof", "Whether binding asks for no proof.")?,
+            development_mode: gauge("development_mode", "1 in development mode.")?,
+            bind_without_proof: gauge("bind_without_proof", "1 if accounts can be bound without proof of identity.")?,
             websockets_open,
             registry,
         })
     }
 
-    /// Resolves the labels of one rule, so that requests touch atomics only.
-    pub fn of_rule(&self, rule: &str) -> RuleMetrics {
+    /// Resolves the labels of one rule, so that requests only increment atomics.
+    pub(crate) fn of_rule(&self, rule: &str) -> RuleMetrics {
         RuleMetrics::resolve(self, rule)
     }
 
-    /// What the rates of our own endpoints said.
-    pub fn own_rate(&self) -> &RateMetrics {
+    /// The rate limit metrics of the gateway's own endpoints.
+    pub(crate) fn own_rate(&self) -> &RateMetrics {
         self.own_rate.get_or_init(|| RateMetrics::resolve(self, "(own endpoint)"))
     }
 
-    /// A known token was sent again.
-    pub fn token_known(&self) {
-        self.authn_known.inc();
+    /// Counts a request with a cached token.
+    pub(crate) fn count_cached_token(&self) {
+        self.authn_cached.inc();
         self.cache_hit.inc();
     }
 
-    /// A token that was not known was judged.
-    pub fn token_judged(&self, result: &str, reason: &str, source: &str) {
+    /// Counts the verification of a token that was not cached.
+    pub(crate) fn count_verified_token(&self, result: &str, reason: &str, source: &str) {
         self.authn.with_label_values(&[result, reason, source]).inc();
         self.cache_miss.inc();
     }
 
-    /// There was no token, or it was not needed.
-    pub fn no_token(&self, result: &str) {
+    /// Counts a request without a token where one is required.
+    pub(crate) fn count_missing_token(&self, result: &str) {
         self.authn.with_label_values(&[result, "none", "none"]).inc();
     }
 
-    /// How many passwords are being hashed, and how many wait for it.
-    pub fn passwords(&self, running: usize, waiting: usize) {
+    /// Sets the number of running and queued password hashes.
+    pub(crate) fn set_password_checks(&self, running: usize, waiting: usize) {
         for (state, count) in [("running", running), ("waiting", waiting)] {
             self.password_checks.with_label_values(&[state]).set(i64::try_from(count).unwrap_or(i64::MAX));
         }
     }
 
-    /// A header that looks like ours was removed.
-    pub fn identity_header_removed(&self, kind: &str) {
+    /// Counts a removed header that looks like an identity header.
+    pub(crate) fn count_removed_identity_header(&self, kind: &str) {
         self.identity_headers_removed.with_label_values(&[kind]).inc();
     }
 
-    /// The Prometheus text.
-    pub fn render(&self) -> Vec<u8> {
+    /// Renders all metrics in the Prometheus text format.
+    pub(crate) fn render(&self) -> Vec<u8> {
         let mut text = Vec::with_capacity(16 * 1024);
         if let Err(error) = TextEncoder::new().encode(&self.registry.gather(), &mut text) {
-            tracing::error!(%error, "metrics cannot be written");
+            tracing::error!(%error, "metrics could not be rendered");
         }
         text
     }

@@ -1,4 +1,5 @@
-//! Every answer's bytes: the envelope, refusals, redirects and pages.
+//! Responses of the gateway itself: JSON envelopes, refusals, redirects, pages and their headers. What they say is left
+//! to `api`, `pages` and `error`.
 
 use std::time::Duration;
 
@@ -18,21 +19,21 @@ use crate::error::{Code, Error};
 use crate::pipeline::Arrival;
 use crate::pipeline::forward::REQUEST_ID;
 
-mod tag;
+mod etag;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 
-/// How long what may be kept is believed without asking.
-const KEPT: HeaderValue = HeaderValue::from_static("public, max-age=300");
+/// Caches may reuse the response for five minutes without revalidation.
+const CACHEABLE: HeaderValue = HeaderValue::from_static("public, max-age=300");
 
-/// Nothing from elsewhere, nothing inline; the QR code is a data picture.
+/// Nothing from other origins and nothing inline; the QR code is a `data:` image.
 const PAGE_POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; \
      form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
 );
 
-/// The envelope of every JSON answer.
+/// The envelope of every JSON response.
 #[derive(Serialize)]
 struct Envelope<'a, T> {
     code: u16,
@@ -41,20 +42,18 @@ struct Envelope<'a, T> {
     request_id: &'a str,
 }
 
-/// A cookie that scripts cannot read.
+/// An `HttpOnly` cookie.
 #[derive(Debug, Clone)]
 pub struct Cookie {
-    /// Its name.
-    pub name: String,
-    /// Its value; letters that need no quoting.
-    pub value: String,
-    /// Where it is sent back to.
-    pub path: &'static str,
-    /// Seconds until the browser forgets it; 0 removes it.
-    pub max_age: u64,
+    pub(crate) name: String,
+    /// Only characters that need no quoting.
+    pub(crate) value: String,
+    pub(crate) path: &'static str,
+    /// Seconds; 0 deletes the cookie.
+    pub(crate) max_age: u64,
 }
 
-/// `RateLimit` and `RateLimit-Policy`, as the IETF's draft on rate-limit fields has them.
+/// `RateLimit` and `RateLimit-Policy` of the IETF draft on rate-limit fields.
 fn rate_fields(exceeded: &Exceeded, retry_after: Duration) -> Vec<(HeaderName, HeaderValue)> {
     let (by, window) = (exceeded.by, exceeded.window);
     let policy = format!("\"{by}\";q={};w={}", window.limit, retry_after_seconds(window.per));
@@ -63,7 +62,7 @@ fn rate_fields(exceeded: &Exceeded, retry_after: Duration) -> Vec<(HeaderName, H
     fields.into_iter().filter_map(|(name, text)| Some((name, HeaderValue::from_str(&text).ok()?))).collect()
 }
 
-/// An answer of ours.
+/// A response of the gateway itself.
 #[derive(Debug)]
 pub struct Reply {
     status: StatusCode,
@@ -81,21 +80,22 @@ impl Reply {
         Self { status, headers, body: body.into() }
     }
 
-    /// Success: the data in its envelope.
-    pub fn data(arrival: &Arrival, data: &impl Serialize) -> Self {
+    /// A success with its data.
+    pub(crate) fn data(arrival: &Arrival, data: &impl Serialize) -> Self {
         Self::enveloped(arrival, StatusCode::OK, 0, "ok", Some(data))
     }
 
-    /// A failure in its envelope, with the headers that belong to it.
-    pub fn refusal(arrival: &Arrival, error: &Error) -> Self {
+    /// An error, with the headers that belong to it.
+    pub(crate) fn refusal(arrival: &Arrival, error: &Error) -> Self {
         Self::refusal_with(arrival, error, None::<&()>)
     }
 
-    /// A failure that still has something to tell.
-    pub fn refusal_with(arrival: &Arrival, error: &Error, data: Option<&impl Serialize>) -> Self {
+    /// An error that also carries data.
+    pub(crate) fn refusal_with(arrival: &Arrival, error: &Error, data: Option<&impl Serialize>) -> Self {
         let code = error.code();
         let message = error.message(arrival.language);
-        let mut reply = Self::enveloped(arrival, code.status(), code.number(), &message, data).advice(error);
+        let mut reply =
+            Self::enveloped(arrival, code.status(), code.number(), &message, data).with_error_headers(error);
         if let Error::RateLimited { retry_after, exceeded } = error {
             reply.headers.extend(rate_fields(exceeded, *retry_after));
         }
@@ -116,27 +116,27 @@ impl Reply {
         data: Option<&impl Serialize>,
     ) -> Self {
         let envelope = Envelope { code, message, data, request_id: arrival.request_id.as_str() };
-        // Plain structs with text keys: there is nothing in them that JSON cannot say.
+        // Structs with string keys always serialize.
         Self::new(status, JSON, serde_json::to_vec(&envelope).unwrap_or_default())
     }
 
-    /// JSON of a form that somebody else has fixed, which may be kept for a while.
-    pub fn document(document: &impl Serialize) -> Self {
-        Self::new(StatusCode::OK, JSON, serde_json::to_vec(document).unwrap_or_default()).kept()
+    /// Cacheable JSON without the envelope, in a format that a standard defines.
+    pub(crate) fn document(document: &impl Serialize) -> Self {
+        Self::new(StatusCode::OK, JSON, serde_json::to_vec(document).unwrap_or_default()).cacheable()
     }
 
-    /// Lets everybody keep it for a while and then ask by its tag whether it is still the same. For what is the same
-    /// for all, and does not lie under `/api/auth`.
-    fn kept(mut self) -> Self {
-        self.set(CACHE_CONTROL, KEPT);
-        self.headers.extend(tag::of(&self.body).map(|tag| (ETAG, tag)));
+    /// Lets shared caches store the response and revalidate it by its entity tag. Only for responses that are the same
+    /// for every client and are not under `/api/auth`.
+    fn cacheable(mut self) -> Self {
+        self.set(CACHE_CONTROL, CACHEABLE);
+        self.headers.extend(etag::of(&self.body).map(|tag| (ETAG, tag)));
         self
     }
 
-    /// What a client gets that already has an answer with this tag: 304, and what it needs to keep it longer.
-    fn unless_known(mut self, asked: &HeaderMap) -> Self {
-        let known = self.headers.iter().any(|(name, value)| *name == ETAG && tag::is_named(value, asked));
-        if known {
+    /// Turns the response into a 304 if the client's `If-None-Match` has its entity tag.
+    fn revalidate(mut self, request: &HeaderMap) -> Self {
+        let matches = self.headers.iter().any(|(name, value)| *name == ETAG && etag::matches(value, request));
+        if matches {
             self.status = StatusCode::NOT_MODIFIED;
             self.headers.retain(|(name, _)| *name != CONTENT_TYPE);
             self.body = Bytes::new();
@@ -144,8 +144,8 @@ impl Reply {
         self
     }
 
-    /// A page for people.
-    pub fn page(status: StatusCode, language: Language, html: String) -> Self {
+    /// An HTML page.
+    pub(crate) fn page(status: StatusCode, language: Language, html: String) -> Self {
         let mut reply = Self::new(status, HTML, html);
         reply.headers.push((CONTENT_SECURITY_POLICY, PAGE_POLICY));
         reply.headers.push((REFERRER_POLICY, HeaderValue::from_static("no-referrer")));
@@ -153,27 +153,26 @@ impl Reply {
         reply
     }
 
-    /// Says what would help: other credentials, or trying again later.
-    pub fn advice(mut self, error: &Error) -> Self {
+    /// Adds `WWW-Authenticate` and `Retry-After` where the error has them.
+    pub(crate) fn with_error_headers(mut self, error: &Error) -> Self {
         self.headers.extend(error.challenge().map(|challenge| (WWW_AUTHENTICATE, challenge)));
         let wait = error.retry_after().map(|wait| (RETRY_AFTER, HeaderValue::from(retry_after_seconds(wait))));
         self.headers.extend(wait);
         self
     }
 
-    /// A file that belongs to a page. It is not kept, as nothing under `/api/auth` is: its address does not say of
-    /// which version it is, and a page must never run with the script of another one.
-    pub fn asset(content_type: &'static str, text: &'static str) -> Self {
+    /// A file of a page, not cacheable: its URL has no version, and a page must not run with another version's script.
+    pub(crate) fn asset(content_type: &'static str, text: &'static str) -> Self {
         Self::new(StatusCode::OK, HeaderValue::from_static(content_type), text)
     }
 
-    /// JSON that is text already.
-    pub fn json(text: String) -> Self {
+    /// JSON that is already serialized.
+    pub(crate) fn json(text: String) -> Self {
         Self::new(StatusCode::OK, JSON, text)
     }
 
-    /// A redirect. `to` is one of ours or one that was checked; what cannot be a header goes nowhere.
-    pub fn redirect(to: &str) -> Self {
+    /// A redirect to a URL of the gateway or one that was checked. A URL that no header can hold becomes a 400.
+    pub(crate) fn redirect(to: &str) -> Self {
         let mut reply = Self::new(StatusCode::FOUND, HTML, "");
         match HeaderValue::from_str(to) {
             Ok(location) => reply.headers.push((LOCATION, location)),
@@ -183,8 +182,8 @@ impl Reply {
         reply
     }
 
-    /// Adds a cookie; `secure` keeps it off plain HTTP.
-    pub fn cookie(mut self, cookie: &Cookie, secure: bool) -> Self {
+    /// Adds a cookie; `secure` restricts it to HTTPS.
+    pub(crate) fn cookie(mut self, cookie: &Cookie, secure: bool) -> Self {
         let Cookie { name, value, path, max_age } = cookie;
         let secure = if secure { "; Secure" } else { "" };
         let text = format!("{name}={value}; Path={path}; Max-Age={max_age}; HttpOnly; SameSite=Lax{secure}");
@@ -197,37 +196,32 @@ impl Reply {
         self.headers.push((name, value));
     }
 
-    /// The status of this answer.
-    pub fn status(&self) -> StatusCode {
-        self.status
-    }
-
-    /// Sends it.
-    pub async fn write(self, exchange: &mut Exchange, arrival: &Arrival) -> pingora_core::Result<()> {
+    /// Writes the response; HEAD requests get the header only.
+    pub(crate) async fn write(self, exchange: &mut Exchange, arrival: &Arrival) -> pingora_core::Result<()> {
         let head_only = exchange.req_header().method == http::Method::HEAD;
-        let reply = self.unless_known(&exchange.req_header().headers);
+        let reply = self.revalidate(&exchange.req_header().headers);
         let (mut parts, ()) = http::Response::new(()).into_parts();
         parts.status = reply.status;
         parts.headers.reserve(reply.headers.len() + 4);
         for (name, value) in reply.headers {
             parts.headers.append(name, value);
         }
-        // In a 304 it would be the length of the answer that the client already has.
+        // In a 304 it would be the length of the response that the client has cached.
         if reply.status != StatusCode::NOT_MODIFIED {
             parts.headers.insert(CONTENT_LENGTH, reply.body.len().into());
         }
         parts.headers.insert(REQUEST_ID, arrival.request_id.to_value());
         let header = ResponseHeader::from(parts);
-        let bodiless = head_only || reply.body.is_empty();
-        exchange.write_response_header(Box::new(header), bodiless).await?;
-        if !bodiless {
+        let bodyless = head_only || reply.body.is_empty();
+        exchange.write_response_header(Box::new(header), bodyless).await?;
+        if !bodyless {
             exchange.write_response_body(Some(reply.body), true).await?;
         }
         Ok(())
     }
 
-    /// The same as bytes of HTTP/1.1, for a connection that never got as far as a request.
-    pub fn to_bytes(&self, arrival: &Arrival) -> Vec<u8> {
+    /// Encodes the response as HTTP/1.1, for a connection without a parsed request.
+    pub(crate) fn to_bytes(&self, arrival: &Arrival) -> Vec<u8> {
         let mut bytes = format!("HTTP/1.1 {}\r\n", self.status).into_bytes();
         for (name, value) in &self.headers {
             bytes.extend_from_slice(name.as_str().as_bytes());

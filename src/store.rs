@@ -16,9 +16,9 @@ use crate::domain::ticket::{ScanId, Ticket, TicketId};
 use crate::domain::write::WriteOutcome;
 use crate::error::{Error, Part};
 
-pub mod counters;
-
 pub mod embedded;
+
+pub mod rate_counters;
 
 /// Why a store operation failed.
 #[derive(Debug, thiserror::Error)]

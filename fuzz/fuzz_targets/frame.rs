@@ -1,15 +1,15 @@
 #![no_main]
-//! The frame tracker: however the bytes are cut, it ends in the same state.
+//! The frame tracker: its state does not depend on how the bytes are split.
 
 use deskgate::sockets::frame::FrameTracker;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let mut whole = FrameTracker::default();
-    whole.follow(bytes);
+    whole.track(bytes);
     let mut pieces = FrameTracker::default();
     for byte in bytes {
-        pieces.follow(std::slice::from_ref(byte));
+        pieces.track(std::slice::from_ref(byte));
     }
     assert_eq!(whole, pieces);
 });

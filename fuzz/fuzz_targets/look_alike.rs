@@ -1,5 +1,5 @@
 #![no_main]
-//! The header cleaner: every name that folds onto ours is recognised, and no other.
+//! `is_look_alike`: recognises exactly the names that fold to `x-deskgate` or `x-deskgate-*`.
 
 use deskgate::domain::identity::is_look_alike;
 use libfuzzer_sys::fuzz_target;

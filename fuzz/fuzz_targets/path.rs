@@ -1,5 +1,5 @@
 #![no_main]
-//! The canonicaliser: no panic, and what it accepts is its own canonical form.
+//! `path::canonical`: never panics, and its output is canonical.
 
 use deskgate::domain::path::canonical;
 use libfuzzer_sys::fuzz_target;

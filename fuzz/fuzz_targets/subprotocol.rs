@@ -1,5 +1,5 @@
 #![no_main]
-//! The subprotocol parser: no panic, and a token is always part of what was offered.
+//! The token parsers: never panic, and return only characters that a token may have.
 
 use deskgate::pipeline::credentials::{Credential, from_header, from_subprotocols};
 use libfuzzer_sys::fuzz_target;

@@ -15,7 +15,7 @@ use crate::metrics::Metrics;
 use crate::pipeline::Gate;
 use crate::signin::SignInServices;
 use crate::signin::roles::Roles;
-use crate::sockets::Ending;
+use crate::sockets::CloseReason;
 use crate::sockets::registry::Registry;
 use crate::store::{Change, ChangeEvent, Store};
 
@@ -119,8 +119,8 @@ async fn end_sessions_of_expired_keys(keys: Arc<KeyRotation>, gate: Arc<Gate>, r
 pub(super) async fn recheck_sockets(gate: &Gate, registry: &Registry) {
     for id in registry.sessions() {
         match gate.live.session(&id, gate.clock.now()).await {
-            Ok(Some(cached)) => registry.judge_again(&cached.session),
-            Ok(None) | Err(_) => registry.end_session(&id, Ending::Revoked),
+            Ok(Some(cached)) => registry.recheck_session(&cached.session),
+            Ok(None) | Err(_) => registry.close_session(&id, CloseReason::Revoked),
         }
     }
 }

@@ -49,7 +49,7 @@ impl Listeners {
         let acceptor = Arc::new(acceptor);
         tasks.spawn("admin listener", admin_listener::serve(self.admin, Arc::new(metrics), shutdown.clone()));
         for listener in self.clients {
-            tasks.spawn("client listener", acceptor.clone().open(listener, shutdown.clone()));
+            tasks.spawn("client listener", acceptor.clone().accept_connections(listener, shutdown.clone()));
         }
     }
 }

@@ -67,7 +67,7 @@ pub(super) fn acceptor(config: &Config, gateway: Gateway, certificate: Option<&C
             target: config.limits.target_bytes,
             lines: config.limits.headers,
         },
-        places: Arc::new(Semaphore::new(config.limits.connections.min(Semaphore::MAX_PERMITS))),
+        connection_slots: Arc::new(Semaphore::new(config.limits.connections.min(Semaphore::MAX_PERMITS))),
     }
 }
 

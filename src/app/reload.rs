@@ -89,7 +89,7 @@ impl Reloader {
         self.gate.metrics.config_reload_success.set(i64::from(reloaded.is_ok()));
         if reloaded.is_ok() {
             // A handshake that is still running checks the new rules itself once it is registered.
-            self.registry.follow(&self.gate.rules.load());
+            self.registry.apply_rules(&self.gate.rules.load());
             recheck_sockets(&self.gate, &self.registry).await;
         }
         reloaded

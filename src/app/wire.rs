@@ -28,8 +28,8 @@ use crate::signin::roles::Roles;
 use crate::signin::{Dependencies, Settings, SignInServices};
 use crate::sockets::registry::Registry;
 use crate::store::Store;
-use crate::store::counters::InMemory;
 use crate::store::embedded::EmbeddedStore;
+use crate::store::rate_counters::InMemoryRateCounters;
 use crate::token::Tokens;
 use crate::token::cookie::CookieSigner;
 use crate::token::ring::{KeyFault, KeyRing};
@@ -241,7 +241,7 @@ fn gate(config: &Config, rules: RuleSet, core: &Core, metrics: Arc<Metrics>) -> 
         rules: ArcSwap::from_pointee(rules),
         tokens: core.tokens.clone(),
         live: core.sessions.clone(),
-        counters: Arc::new(InMemory::new(config.limits.rate_keys)),
+        counters: Arc::new(InMemoryRateCounters::new(config.limits.rate_keys)),
         metrics,
         origins,
         query_token: config.websocket.query_token,

@@ -5,6 +5,9 @@ use std::fmt::Write;
 use super::{CheckOutcome, Explanation};
 use crate::rules::AssertionKind;
 
+/// The least width of the column of keys.
+const NARROWEST: usize = "signed_in".len();
+
 impl Explanation {
     /// Renders without colors.
     pub fn to_text(&self) -> String {
@@ -18,9 +21,10 @@ impl Explanation {
             let decides = if candidate.decides { "decides" } else { "does not decide" };
             let shadow = if candidate.shadow { ", in shadow mode" } else { "" };
             let _ = writeln!(text, "\nrule `{}` ({}) {decides}{shadow}", candidate.rule, candidate.place);
+            let width = candidate.checks.iter().map(|check| check.check.len()).fold(NARROWEST, usize::max);
             for check in &candidate.checks {
                 let outcome = color.outcome(check.outcome);
-                let _ = writeln!(text, "  {outcome}  {:<9}  {}", check.check, check.wants);
+                let _ = writeln!(text, "  {outcome}  {:<width$}  {}", check.check, check.wants);
             }
         }
         if self.candidates.is_empty() {

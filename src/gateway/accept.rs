@@ -1,4 +1,5 @@
-//! Where connections come in: accepts them, speaks TLS where it is set up, and hands them to the engine.
+//! Accepts client connections, completes the TLS handshake where TLS is configured and passes them to Pingora. Reading
+//! requests is left to Pingora and to [`connection`](super::connection).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,7 +7,7 @@ use std::time::Duration;
 
 use pingora_core::apps::ServerApp;
 use pingora_core::listeners::tls::Acceptor as TlsAcceptor;
-use pingora_core::protocols::l4::socket::SocketAddr as EngineAddress;
+use pingora_core::protocols::l4::socket::SocketAddr as PingoraAddress;
 use pingora_core::protocols::l4::stream::Stream as TcpTransport;
 use pingora_core::protocols::{GetSocketDigest, SocketDigest, Stream, TcpKeepalive};
 use pingora_proxy::HttpProxy;
@@ -16,14 +17,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use super::Gateway;
 use super::connection::{Connection, HeadLimits};
 
-/// For a TLS handshake; longer ones hold a connection's place for nothing.
-const TLS_HANDSHAKE: Duration = Duration::from_secs(10);
+/// A slower client would hold a connection slot without sending a request.
+const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long to wait when no connection can be accepted, such as without free file descriptors.
-const BREATHER: Duration = Duration::from_millis(50);
+/// The pause after a failed accept, for example when no file descriptor is free.
+const ACCEPT_ERROR_BACKOFF: Duration = Duration::from_millis(50);
 
-/// After a minute without a byte the kernel asks whether the other side is still there, six times.
-pub fn keepalive() -> TcpKeepalive {
+/// Sends six keep-alive probes after a minute without traffic.
+pub(super) fn tcp_keepalive() -> TcpKeepalive {
     TcpKeepalive {
         idle: Duration::from_secs(60),
         interval: Duration::from_secs(10),
@@ -32,41 +33,43 @@ pub fn keepalive() -> TcpKeepalive {
     }
 }
 
-/// Everything that a new connection needs.
-pub struct Acceptor {
-    /// The engine.
-    pub proxy: Arc<HttpProxy<Gateway>>,
-    /// Speaks TLS, if we do.
-    pub tls: Option<Arc<TlsAcceptor>>,
-    /// For heads.
-    pub limits: HeadLimits,
-    /// Places for connections.
-    pub places: Arc<Semaphore>,
+/// Accepts the connections of all listeners.
+pub(crate) struct Acceptor {
+    pub(crate) proxy: Arc<HttpProxy<Gateway>>,
+    /// None on plain HTTP.
+    pub(crate) tls: Option<Arc<TlsAcceptor>>,
+    pub(crate) limits: HeadLimits,
+    /// One permit per open client connection, WebSockets included.
+    pub(crate) connection_slots: Arc<Semaphore>,
 }
 
 impl Acceptor {
-    /// Accepts connections until `shutdown` says stop.
-    pub async fn open(self: Arc<Self>, listener: TcpListener, mut shutdown: watch::Receiver<bool>) {
+    /// Accepts connections until `shutdown` is set. Without a free slot new connections wait in the kernel's backlog.
+    pub(crate) async fn accept_connections(
+        self: Arc<Self>,
+        listener: TcpListener,
+        mut shutdown: watch::Receiver<bool>,
+    ) {
         loop {
-            let place = tokio::select! {
-                place = self.places.clone().acquire_owned() => place,
+            let slot = tokio::select! {
+                slot = self.connection_slots.clone().acquire_owned() => slot,
                 _ = shutdown.wait_for(|stop| *stop) => return,
             };
-            let Ok(place) = place else { return };
+            let Ok(slot) = slot else { return };
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
                 _ = shutdown.wait_for(|stop| *stop) => return,
             };
             match accepted {
                 Ok((stream, address)) => {
-                    let (door, shutdown) = (self.clone(), shutdown.clone());
+                    let (acceptor, shutdown) = (self.clone(), shutdown.clone());
                     tokio::spawn(async move {
-                        door.serve(stream, address, place, &shutdown).await;
+                        acceptor.serve(stream, address, slot, &shutdown).await;
                     });
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    tokio::time::sleep(BREATHER).await;
+                    tracing::warn!(%error, "accept failed");
+                    tokio::time::sleep(ACCEPT_ERROR_BACKOFF).await;
                 }
             }
         }
@@ -76,30 +79,30 @@ impl Acceptor {
         &self,
         stream: TcpStream,
         address: SocketAddr,
-        place: OwnedSemaphorePermit,
+        slot: OwnedSemaphorePermit,
         shutdown: &watch::Receiver<bool>,
     ) {
-        // Small answers must not wait for more; a connection that refuses the option works all the same.
+        // Small responses must not wait for Nagle's algorithm; the connection also works without the option.
         let _ = stream.set_nodelay(true);
         let digest = SocketDigest::from_raw_fd(std::os::fd::AsRawFd::as_raw_fd(&stream));
-        let _ = digest.peer_addr.set(Some(EngineAddress::Inet(address)));
+        let _ = digest.peer_addr.set(Some(PingoraAddress::Inet(address)));
         let mut transport = TcpTransport::from(stream);
         transport.set_socket_digest(digest);
-        // A socket may be idle for hours; one whose client has vanished must not stay for ever.
-        if let Err(error) = transport.set_keepalive(&keepalive()) {
-            tracing::debug!(%error, "no TCP keep-alive");
+        // A WebSocket may be idle for hours; keep-alive finds the ones whose client has vanished.
+        if let Err(error) = transport.set_keepalive(&tcp_keepalive()) {
+            tracing::debug!(%error, "TCP keep-alive not set");
         }
         let transport: Stream = match &self.tls {
             None => Box::new(transport),
-            Some(tls) => match tokio::time::timeout(TLS_HANDSHAKE, tls.tls_handshake(transport)).await {
+            Some(tls) => match tokio::time::timeout(TLS_HANDSHAKE_TIMEOUT, tls.tls_handshake(transport)).await {
                 Ok(Ok(secured)) => Box::new(secured),
                 Ok(Err(_)) | Err(_) => {
-                    tracing::debug!(client.address = %address.ip(), "no TLS handshake");
+                    tracing::debug!(client.address = %address.ip(), "TLS handshake failed");
                     return;
                 }
             },
         };
-        let connection: Stream = Box::new(Connection::new(transport, self.limits, place));
+        let connection: Stream = Box::new(Connection::new(transport, self.limits, slot));
         self.proxy.process_new(connection, shutdown).await;
     }
 }

@@ -1,130 +1,127 @@
-//! Chunked bodies, read strictly (RFC 9112, section 7.1). The engine reads them kindly: spaces before an
-//! extension, bare semicolons, line feeds alone. What two readers could cut in two ways is refused here,
-//! on the client's own bytes.
+//! Validates the framing of chunked request bodies (RFC 9112, section 7.1) on the client's own bytes. Pingora decodes
+//! the body but accepts spaces before an extension, bare semicolons and bare line feeds, which enable request smuggling.
 
-/// The body has no one reading.
+/// The body violates the chunked framing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BadChunk;
+pub(super) struct InvalidChunk;
 
-/// Longest extension or trailer section that is followed; nobody needs either.
-const LONGEST_EXTRA: usize = 4096;
+/// The most bytes of chunk extensions and trailers together; real clients send neither.
+const MAX_EXTRA: usize = 4096;
 
-/// Where in a chunked body a reader stands.
+/// The longest chunk size in hexadecimal digits.
+const MAX_SIZE_DIGITS: u8 = 15;
+
+/// The position within a chunked body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    /// In a size; so many digits of it are there.
+enum ChunkState {
     Size {
         digits: u8,
     },
-    /// In an extension. Whether its name has begun.
     Extension {
+        /// Whether the extension has a name.
         named: bool,
     },
     /// After the CR of a size line.
     SizeEnd,
-    /// In the data; so many bytes are to come.
     Data {
         left: u64,
     },
-    /// After the data: its CR, then its LF.
+    /// Before the CR that follows the data.
     DataCr,
+    /// Before the LF that follows the data.
     DataLf,
     /// At the beginning of a trailer line.
     TrailerStart,
-    /// In a trailer line. Whether its colon has come.
     Trailer {
+        /// Whether the colon has been read.
         colon: bool,
     },
     /// After the CR of a trailer line.
     TrailerEnd,
-    /// After the CR of the empty line.
+    /// After the CR of the final empty line.
     LastLf,
-    /// The body is over.
     Done,
 }
 
-/// Follows one chunked body.
+/// Validates one chunked body, however its bytes are cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Chunks {
-    place: Place,
+pub(super) struct ChunkValidator {
+    state: ChunkState,
     size: u64,
     extra: usize,
 }
 
-impl Chunks {
-    /// At the beginning of a body.
-    pub fn new() -> Self {
-        Self { place: Place::Size { digits: 0 }, size: 0, extra: 0 }
+impl ChunkValidator {
+    pub(super) fn new() -> Self {
+        Self { state: ChunkState::Size { digits: 0 }, size: 0, extra: 0 }
     }
 
-    /// Follows these bytes. What comes after the body's end is not looked at.
-    pub fn follow(&mut self, bytes: &[u8]) -> Result<(), BadChunk> {
+    /// Validates the next bytes and ignores what follows the end of the body.
+    pub(super) fn validate(&mut self, bytes: &[u8]) -> Result<(), InvalidChunk> {
         let mut at = 0;
-        while at < bytes.len() && self.place != Place::Done {
-            if let Place::Data { left } = self.place {
+        while at < bytes.len() && self.state != ChunkState::Done {
+            if let ChunkState::Data { left } = self.state {
                 let available = u64::try_from(bytes.len() - at).unwrap_or(u64::MAX);
-                let taken = left.min(available);
-                at += usize::try_from(taken).unwrap_or(bytes.len());
-                self.place = if taken == left { Place::DataCr } else { Place::Data { left: left - taken } };
+                let consumed = left.min(available);
+                at += usize::try_from(consumed).unwrap_or(bytes.len());
+                self.state =
+                    if consumed == left { ChunkState::DataCr } else { ChunkState::Data { left: left - consumed } };
             } else {
-                self.place = self.step(bytes[at])?;
+                self.state = self.next_state(bytes[at])?;
                 at += 1;
             }
         }
         Ok(())
     }
 
-    fn step(&mut self, byte: u8) -> Result<Place, BadChunk> {
-        match (self.place, byte) {
-            (Place::Size { digits }, byte) if byte.is_ascii_hexdigit() && digits < 15 => {
+    fn next_state(&mut self, byte: u8) -> Result<ChunkState, InvalidChunk> {
+        match (self.state, byte) {
+            (ChunkState::Size { digits }, byte) if byte.is_ascii_hexdigit() && digits < MAX_SIZE_DIGITS => {
                 let digit = char::from(byte).to_digit(16).map_or(0, u64::from);
                 self.size = self.size << 4 | digit;
-                Ok(Place::Size { digits: digits + 1 })
+                Ok(ChunkState::Size { digits: digits + 1 })
             }
-            (Place::Size { digits: 1.. }, b';') => Ok(Place::Extension { named: false }),
-            (Place::Size { digits: 1.. }, b'\r') | (Place::Extension { named: true }, b'\r') => Ok(Place::SizeEnd),
-            (Place::Extension { .. }, byte) if byte == b'\t' || (0x20..0x7f).contains(&byte) => {
+            (ChunkState::Size { digits: 1.. }, b';') => Ok(ChunkState::Extension { named: false }),
+            (ChunkState::Size { digits: 1.. } | ChunkState::Extension { named: true }, b'\r') => {
+                Ok(ChunkState::SizeEnd)
+            }
+            (ChunkState::Extension { .. }, byte) if byte == b'\t' || (0x20..0x7f).contains(&byte) => {
                 self.count_extra()?;
-                // `;` and blanks alone name nothing.
+                // Semicolons and blanks alone are no name.
                 let named = !matches!(byte, b';' | b' ' | b'\t');
-                Ok(Place::Extension { named })
+                Ok(ChunkState::Extension { named })
             }
-            (Place::SizeEnd, b'\n') if self.size == 0 => Ok(Place::TrailerStart),
-            (Place::SizeEnd, b'\n') => {
+            (ChunkState::SizeEnd, b'\n') if self.size == 0 => Ok(ChunkState::TrailerStart),
+            (ChunkState::SizeEnd, b'\n') => {
                 let left = std::mem::take(&mut self.size);
-                Ok(Place::Data { left })
+                Ok(ChunkState::Data { left })
             }
-            (Place::DataCr, b'\r') => Ok(Place::DataLf),
-            (Place::DataLf, b'\n') => Ok(Place::Size { digits: 0 }),
-            (Place::TrailerStart, b'\r') => Ok(Place::LastLf),
-            (Place::TrailerStart | Place::Trailer { colon: false }, byte) if is_token(byte) => {
+            (ChunkState::DataCr, b'\r') => Ok(ChunkState::DataLf),
+            (ChunkState::DataLf, b'\n') => Ok(ChunkState::Size { digits: 0 }),
+            (ChunkState::TrailerStart, b'\r') => Ok(ChunkState::LastLf),
+            (ChunkState::TrailerStart | ChunkState::Trailer { colon: false }, byte) if is_token(byte) => {
                 self.count_extra()?;
-                Ok(Place::Trailer { colon: false })
+                Ok(ChunkState::Trailer { colon: false })
             }
-            (Place::Trailer { colon: false }, b':') => Ok(Place::Trailer { colon: true }),
-            (Place::Trailer { colon: true }, b'\r') => Ok(Place::TrailerEnd),
-            (Place::Trailer { colon: true }, byte) if byte == b'\t' || (byte >= 0x20 && byte != 0x7f) => {
+            (ChunkState::Trailer { colon: false }, b':') => Ok(ChunkState::Trailer { colon: true }),
+            (ChunkState::Trailer { colon: true }, b'\r') => Ok(ChunkState::TrailerEnd),
+            (ChunkState::Trailer { colon: true }, byte) if byte == b'\t' || (byte >= 0x20 && byte != 0x7f) => {
                 self.count_extra()?;
-                Ok(Place::Trailer { colon: true })
+                Ok(ChunkState::Trailer { colon: true })
             }
-            (Place::TrailerEnd, b'\n') => Ok(Place::TrailerStart),
-            (Place::LastLf, b'\n') => Ok(Place::Done),
-            _ => Err(BadChunk),
+            (ChunkState::TrailerEnd, b'\n') => Ok(ChunkState::TrailerStart),
+            (ChunkState::LastLf, b'\n') => Ok(ChunkState::Done),
+            _ => Err(InvalidChunk),
         }
     }
 
-    fn count_extra(&mut self) -> Result<(), BadChunk> {
+    fn count_extra(&mut self) -> Result<(), InvalidChunk> {
         self.extra += 1;
-        if self.extra > LONGEST_EXTRA { Err(BadChunk) } else { Ok(()) }
+        if self.extra > MAX_EXTRA { Err(InvalidChunk) } else { Ok(()) }
     }
 }
 
-impl Default for Chunks {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
+/// Whether a byte may be part of a field name (RFC 9110, section 5.6.2).
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

@@ -1,130 +1,133 @@
-//! Opens a socket: the upstream's side with the engine's connectors, its 101 to the client, then the
-//! tunnel in a task of its own.
+//! The WebSocket lane: forwards the handshake to the upstream, relays its 101 to the client and starts the tunnel in a
+//! task of its own. Relaying frames and closing sockets are left to `sockets`, peers and retries to
+//! [`connect`](super::connect).
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures::FutureExt;
-use http::header::{CONNECTION, SEC_WEBSOCKET_PROTOCOL, TRANSFER_ENCODING, UPGRADE};
+use http::header::{CONNECTION, CONTENT_LENGTH, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
 use http::{HeaderName, StatusCode};
-use pingora_core::protocols::Stream;
 use pingora_core::protocols::http::v1::client::HttpSession as UpstreamExchange;
 use pingora_http::{RequestHeader, ResponseHeader};
 use pingora_proxy::Session as Exchange;
 use tokio::sync::oneshot;
 
+use super::Gateway;
+use super::connect::UpstreamAttempts;
 use super::connection::{self, DetachedStream};
-use super::{Gateway, RequestContext, sanitize_response};
+use super::context::RequestContext;
+use super::response::sanitize_response;
+use crate::domain::hop_by_hop::HOP_BY_HOP;
 use crate::domain::session::SessionId;
 use crate::error::{Error, Part, TokenFault};
 use crate::pipeline::upgrade::{Handshake, Negotiated};
 use crate::pipeline::{Arrival, Caller, UpstreamPermit};
 use crate::pipeline::{forward, record};
 use crate::rules::Mode;
-use crate::sockets::registry::{Opener, Registration, Registry, Room};
-use crate::sockets::tunnel::{self, Ends};
+use crate::sockets::handle::SocketOwner;
+use crate::sockets::registry::{Capacity, Registration, Registry};
+use crate::sockets::tunnel::{self, UpstreamEnd};
 
-/// Largest answer of an upstream that declines a handshake.
-const LARGEST_DECLINE: usize = 1024 * 1024;
+/// Longest body of an upstream's response that declines a handshake.
+const MAX_DECLINE_BODY: usize = 1024 * 1024;
 
-/// For somebody who has as many sockets open as the rule allows: one of them may close at any moment.
+/// The refusal when an employee has as many sockets open as the rule allows. One may close at any moment, so the wait
+/// is short.
 const TOO_MANY_SOCKETS: Error = Error::TooManySockets { retry_after: Duration::from_secs(5) };
 
-/// What sockets are opened with.
-pub struct SocketSettings {
-    /// All open sockets.
-    pub registry: Arc<Registry>,
-    /// For the upstream's answer to a handshake.
-    pub handshake: Duration,
-    /// For the end of a socket.
-    pub close_grace: Duration,
+/// Settings and services of WebSocket handshakes.
+pub(crate) struct SocketSettings {
+    pub(crate) registry: Arc<Registry>,
+    /// Longest wait for the upstream's response to a handshake.
+    pub(crate) handshake: Duration,
+    /// Longest time for closing a socket in order; then its connections are cut.
+    pub(crate) close_grace: Duration,
 }
 
-/// What became of a handshake.
+/// The upstream's response to a handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Opening {
-    /// The tunnel runs.
-    Opened,
-    /// The upstream answered something else than a 101, which the client has got.
+pub(super) enum UpgradeResult {
+    /// A 101: the tunnel runs.
+    Upgraded,
+    /// Any other response, which has been relayed to the client.
     Declined,
 }
 
 impl Gateway {
-    /// Opens a permitted socket. Nothing is promised to the client before the upstream has agreed and
-    /// the session has been looked at once more.
+    /// Opens a permitted socket. The client gets its 101 only after the upstream's 101 and a second look at the session.
     pub(super) async fn open_socket(
         &self,
         exchange: &mut Exchange,
         context: &mut RequestContext,
-    ) -> Result<Opening, Error> {
+    ) -> Result<UpgradeResult, Error> {
         let (Some(permit), Some(arrival)) = (&context.permit, &context.arrival) else {
             return Err(Error::unexpected(Part::Gateway, "no permit"));
         };
         let Some(offer) = &permit.handshake else {
             return Err(Error::unexpected(Part::Gateway, "no handshake"));
         };
-        let session = permit.caller.session().map(|session| session.id.clone());
-        let opener = Opener {
-            session: session.clone(),
-            person: permit.caller.session().map(|session| (session.corp_id.clone(), session.employee_id.clone())),
+        let session = permit.caller.session();
+        let session_id = session.map(|session| session.id.clone());
+        let owner = SocketOwner {
+            session: session_id.clone(),
+            employee: session.map(|session| (session.corp_id.clone(), session.employee_id.clone())),
             path: offer.path.as_str().into(),
             address: arrival.client,
         };
-        let registration = match self.sockets.registry.enter(opener, &permit.rule) {
-            (registration, Room::Enough) => registration,
-            (registration, Room::None) if permit.rule.mode == Mode::Shadow => {
+        let registration = match self.sockets.registry.register(owner, &permit.rule) {
+            (registration, Capacity::Available) => registration,
+            (registration, Capacity::Exhausted) if permit.rule.mode == Mode::Shadow => {
                 permit.rule.metrics.shadow_denied.inc();
                 record::shadow(arrival, &permit.rule.name, &TOO_MANY_SOCKETS);
                 registration
             }
-            (_, Room::None) => return Err(TOO_MANY_SOCKETS),
+            (_, Capacity::Exhausted) => return Err(TOO_MANY_SOCKETS),
         };
-        let request = self.upstream_request(exchange, permit, offer, arrival)?;
-        let answered = tokio::time::timeout(self.sockets.handshake, self.handshake(permit, request)).await;
-        let mut upstream = answered.map_err(|_| Error::UpstreamTimeout)??;
-        let Some(answer) = upstream.resp_header().cloned() else {
+        let request = self.handshake_request(exchange, permit, offer, arrival)?;
+        let response = tokio::time::timeout(self.sockets.handshake, self.send_handshake(permit, request)).await;
+        let mut upstream = response.map_err(|_| Error::UpstreamTimeout)??;
+        let Some(response) = upstream.resp_header().cloned() else {
             return Err(Error::UpstreamFailed(None));
         };
-        if answer.status != StatusCode::SWITCHING_PROTOCOLS {
-            let declined = decline(exchange, &mut upstream, answer, arrival);
+        if response.status != StatusCode::SWITCHING_PROTOCOLS {
+            let declined = relay_decline(exchange, &mut upstream, response, arrival);
             tokio::time::timeout(self.sockets.handshake, declined).await.map_err(|_| Error::UpstreamTimeout)??;
-            return Ok(Opening::Declined);
+            return Ok(UpgradeResult::Declined);
         }
-        let switched = switched(answer, offer, arrival)?;
-        self.still_allowed(session.as_ref(), &registration).await?;
+        let response = switching_protocols(response, offer, arrival)?;
+        self.recheck(session_id.as_ref(), &registration).await?;
         let lifetime = match &permit.caller {
             Caller::SignedIn(known) => Some(self.gate.clock.now().until(known.session.expires_at)),
             Caller::Anonymous => None,
         };
-        let gone = |_| Error::UpstreamFailed(Some("the client is gone".into()));
-        exchange.write_response_header(Box::new(switched), false).await.map_err(gone)?;
-        // Bytes that are there already came along with the handshakes; what is still on its way waits.
+        exchange.write_response_header(Box::new(response), false).await.map_err(client_gone)?;
+        // Takes the bytes that were read together with the two heads; later ones wait for the tunnel.
         let from_client =
             exchange.read_request_body().now_or_never().and_then(Result::ok).flatten().unwrap_or_default();
         let from_upstream =
             upstream.read_body_bytes().now_or_never().and_then(Result::ok).flatten().unwrap_or_default();
-        let taken = connection::take_over(exchange).ok_or_else(|| Error::unexpected(Part::Gateway, "no transport"))?;
-        let far = UpstreamEnd { upstream: upstream.into_inner(), from_client, from_upstream };
-        self.start(taken, far, registration, lifetime, arrival);
-        Ok(Opening::Opened)
+        let client = connection::detach(exchange).ok_or_else(|| Error::unexpected(Part::Gateway, "no transport"))?;
+        let upstream = UpstreamEnd { stream: upstream.into_inner(), from_client, from_upstream };
+        self.spawn_tunnel(client, upstream, registration, lifetime, arrival);
+        Ok(UpgradeResult::Upgraded)
     }
 
-    /// An end, a lost role or new rules that came before the socket was entered have not found it: it must be
-    /// judged again, by the rules in force. From here on they would.
-    async fn still_allowed(&self, session: Option<&SessionId>, registration: &Registration) -> Result<(), Error> {
-        let known = match session {
+    /// Authorizes the socket again under the rules in force. A revocation, a lost role or a reload before the
+    /// registration did not reach this socket; later ones do.
+    async fn recheck(&self, session: Option<&SessionId>, registration: &Registration) -> Result<(), Error> {
+        let cached = match session {
             Some(id) => {
                 let found = self.gate.live.session(id, self.gate.clock.now()).await?;
                 Some(found.ok_or(Error::InvalidToken(TokenFault::Revoked))?)
             }
             None => None,
         };
-        registration.follow(&self.gate.rules)?;
-        registration.handle().still_admits(known.as_ref().map(|known| &known.session))
+        registration.apply_rules(&self.gate.rules)?;
+        registration.handle().check_admitted(cached.as_ref().map(|cached| &cached.session))
     }
 
-    fn upstream_request(
+    fn handshake_request(
         &self,
         exchange: &Exchange,
         permit: &UpstreamPermit,
@@ -132,51 +135,46 @@ impl Gateway {
         arrival: &Arrival,
     ) -> Result<RequestHeader, Error> {
         let mut request = exchange.req_header().clone();
-        for name in hop_by_hop(&request) {
+        for name in nominated_headers(&request) {
             request.remove_header(&name);
+        }
+        for name in HOP_BY_HOP {
+            request.remove_header(name);
         }
         request.remove_header(&SEC_WEBSOCKET_PROTOCOL);
         forward::rewrite_request(&self.gate, permit, arrival, &mut request)?;
-        let broken = |_| Error::unexpected(Part::Gateway, "the handshake cannot be forwarded");
-        request.insert_header(CONNECTION, "Upgrade").map_err(broken)?;
-        request.insert_header(UPGRADE, "websocket").map_err(broken)?;
+        let invalid = |_| Error::unexpected(Part::Gateway, "the handshake cannot be forwarded");
+        request.insert_header(CONNECTION, "Upgrade").map_err(invalid)?;
+        request.insert_header(UPGRADE, "websocket").map_err(invalid)?;
         if let Some(protocols) = offer.offered() {
-            request.insert_header(SEC_WEBSOCKET_PROTOCOL, protocols).map_err(broken)?;
+            request.insert_header(SEC_WEBSOCKET_PROTOCOL, protocols).map_err(invalid)?;
         }
         Ok(request)
     }
 
-    /// Sends the handshake to the upstream and reads the head of its answer.
-    async fn handshake(&self, permit: &UpstreamPermit, request: RequestHeader) -> Result<UpstreamExchange, Error> {
-        let failed =
-            |error: Box<pingora_core::Error>| Error::UpstreamFailed(Some(error.etype().as_str().to_owned().into()));
-        let mut tries = 0;
-        let stream = loop {
-            let peer = self.upstreams.next(&permit.rule.upstream);
-            match self.connector.new_stream(peer).await {
-                Ok(stream) => break stream,
-                Err(_) if tries < self.upstreams.retries(&permit.rule.upstream) => tries += 1,
-                Err(error) => return Err(failed(error)),
-            }
-        };
-        let mut upstream = UpstreamExchange::new(stream);
-        upstream.write_request_header(Box::new(request)).await.map_err(failed)?;
+    /// Sends the handshake to the upstream and reads the header of its response.
+    async fn send_handshake(&self, permit: &UpstreamPermit, request: RequestHeader) -> Result<UpstreamExchange, Error> {
+        let mut attempts = UpstreamAttempts::on_new_connections();
+        let connected =
+            self.connect(&permit.rule.upstream, &mut attempts).await.map_err(|error| upstream_failed(&error))?;
+        let mut upstream = UpstreamExchange::new(connected.stream);
+        upstream.write_request_header(Box::new(request)).await.map_err(|error| upstream_failed(&error))?;
         loop {
-            upstream.read_response().await.map_err(failed)?;
-            let interim = upstream
+            upstream.read_response().await.map_err(|error| upstream_failed(&error))?;
+            let is_interim = upstream
                 .get_status()
                 .is_some_and(|status| status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS);
-            if !interim {
+            if !is_interim {
                 return Ok(upstream);
             }
         }
     }
 
-    /// Lets the tunnel run as soon as the engine lets go of the client's transport.
-    fn start(
+    /// Starts the tunnel; it runs as soon as Pingora has released the client's transport.
+    fn spawn_tunnel(
         &self,
-        taken: oneshot::Receiver<DetachedStream>,
-        far: UpstreamEnd,
+        client: oneshot::Receiver<DetachedStream>,
+        upstream: UpstreamEnd,
         registration: Registration,
         lifetime: Option<Duration>,
         arrival: &Arrival,
@@ -184,16 +182,14 @@ impl Gateway {
         let (metrics, grace) = (self.gate.metrics.clone(), self.sockets.close_grace);
         let request_id = arrival.request_id;
         tokio::spawn(async move {
-            let Ok(DetachedStream { stream: client, place }) = taken.await else { return };
+            let Ok(DetachedStream { stream: client, slot }) = client.await else { return };
             let rule = registration.handle().rule().name.clone();
             let opened = std::time::Instant::now();
-            let UpstreamEnd { upstream, from_client, from_upstream } = far;
-            let ends = Ends { client, upstream, from_client, from_upstream };
-            let ended = tunnel::run(ends, registration, lifetime, grace, metrics).await;
-            drop(place);
+            let end = tunnel::run(client, upstream, registration, lifetime, grace, metrics).await;
+            drop(slot);
             tracing::info!(
                 target: "deskgate::socket",
-                { request.id = request_id.as_str(), rule.name = &*rule, cause = ended.as_str(),
+                { request.id = request_id.as_str(), rule.name = &*rule, cause = end.as_str(),
                   duration_ms = opened.elapsed().as_secs_f64() * 1000.0 },
                 "socket closed"
             );
@@ -201,72 +197,68 @@ impl Gateway {
     }
 }
 
-/// The upstream's end of a socket, and what came along with either handshake.
-struct UpstreamEnd {
-    upstream: Stream,
-    from_client: Bytes,
-    from_upstream: Bytes,
+fn client_gone(_: Box<pingora_core::Error>) -> Error {
+    Error::UpstreamFailed(Some("the client closed its connection".into()))
 }
 
-/// The 101 for the client: the upstream's, with the subprotocol that the client can accept.
-fn switched(mut answer: ResponseHeader, offer: &Handshake, arrival: &Arrival) -> Result<ResponseHeader, Error> {
-    let distrusted = || Error::UpstreamFailed(Some("the upstream chose a subprotocol that was not offered".into()));
-    let broken = |_| Error::unexpected(Part::Gateway, "the 101 cannot be forwarded");
-    let chosen = answer.headers.get(SEC_WEBSOCKET_PROTOCOL).map(|value| value.to_str().map_err(|_| distrusted()));
+fn upstream_failed(error: &pingora_core::Error) -> Error {
+    Error::UpstreamFailed(Some(error.etype().as_str().to_owned().into()))
+}
+
+/// The client's 101: the upstream's, with a subprotocol that the client accepts.
+fn switching_protocols(
+    mut response: ResponseHeader,
+    offer: &Handshake,
+    arrival: &Arrival,
+) -> Result<ResponseHeader, Error> {
+    let not_offered = || Error::UpstreamFailed(Some("the upstream chose a subprotocol that was not offered".into()));
+    let invalid = |_| Error::unexpected(Part::Gateway, "the 101 cannot be forwarded");
+    let chosen = response.headers.get(SEC_WEBSOCKET_PROTOCOL).map(|value| value.to_str().map_err(|_| not_offered()));
     let chosen = chosen.transpose()?.map(str::to_owned);
     match offer.negotiate(chosen.as_deref()) {
-        Negotiated::Protocol(protocol) => answer.insert_header(SEC_WEBSOCKET_PROTOCOL, protocol).map_err(broken)?,
+        Negotiated::Protocol(protocol) => response.insert_header(SEC_WEBSOCKET_PROTOCOL, protocol).map_err(invalid)?,
         Negotiated::None => {
-            answer.remove_header(&SEC_WEBSOCKET_PROTOCOL);
+            response.remove_header(&SEC_WEBSOCKET_PROTOCOL);
         }
-        Negotiated::NotOffered => return Err(distrusted()),
+        Negotiated::NotOffered => return Err(not_offered()),
     }
-    sanitize_response(&mut answer, Some(arrival)).map_err(broken)?;
-    Ok(answer)
+    sanitize_response(&mut response, Some(arrival)).map_err(invalid)?;
+    Ok(response)
 }
 
-/// Passes on an answer that is no 101. The connection ends with it: the client may already be sending frames.
-async fn decline(
+/// Relays a response other than 101 and closes the connection: the client may already be sending frames.
+async fn relay_decline(
     exchange: &mut Exchange,
     upstream: &mut UpstreamExchange,
-    mut answer: ResponseHeader,
+    mut response: ResponseHeader,
     arrival: &Arrival,
 ) -> Result<(), Error> {
-    let gone = |_| Error::UpstreamFailed(Some("the client is gone".into()));
-    let failed =
-        |error: Box<pingora_core::Error>| Error::UpstreamFailed(Some(error.etype().as_str().to_owned().into()));
     let mut body = Vec::new();
-    while let Some(piece) = upstream.read_body_bytes().await.map_err(failed)? {
-        if body.len() + piece.len() > LARGEST_DECLINE {
-            return Err(Error::UpstreamFailed(Some("the upstream's refusal is too large".into())));
+    while let Some(bytes) = upstream.read_body_bytes().await.map_err(|error| upstream_failed(&error))? {
+        if body.len() + bytes.len() > MAX_DECLINE_BODY {
+            return Err(Error::UpstreamFailed(Some("the upstream's response to the handshake is too large".into())));
         }
-        body.extend_from_slice(&piece);
+        body.extend_from_slice(&bytes);
     }
-    for name in [CONNECTION, UPGRADE, TRANSFER_ENCODING, HeaderName::from_static("keep-alive")] {
-        answer.remove_header(&name);
+    for name in HOP_BY_HOP {
+        response.remove_header(name);
     }
-    sanitize_response(&mut answer, Some(arrival)).map_err(gone)?;
-    answer.insert_header(http::header::CONTENT_LENGTH, body.len()).map_err(gone)?;
+    sanitize_response(&mut response, Some(arrival)).map_err(client_gone)?;
+    response.insert_header(CONTENT_LENGTH, body.len()).map_err(client_gone)?;
     exchange.set_keepalive(None);
-    exchange.write_response_header(Box::new(answer), body.is_empty()).await.map_err(gone)?;
+    exchange.write_response_header(Box::new(response), body.is_empty()).await.map_err(client_gone)?;
     if !body.is_empty() {
-        exchange.write_response_body(Some(body.into()), true).await.map_err(gone)?;
+        exchange.write_response_body(Some(body.into()), true).await.map_err(client_gone)?;
     }
     Ok(())
 }
 
-/// Headers that concern one connection only, those that `Connection` names included.
-fn hop_by_hop(request: &RequestHeader) -> Vec<HeaderName> {
-    const FIXED: [&str; 7] =
-        ["connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"];
-    let fixed = FIXED.into_iter().filter_map(|name| name.parse().ok());
-    let named = request
-        .headers
-        .get_all(CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
+/// The headers that `Connection` nominates as hop-by-hop. Those of the handshake itself are never among them.
+fn nominated_headers(request: &RequestHeader) -> Vec<HeaderName> {
+    let values = request.headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    values
         .flat_map(|value| value.split(','))
         .filter_map(|name| name.trim().parse::<HeaderName>().ok())
-        .filter(|name| !name.as_str().starts_with("sec-websocket"));
-    fixed.chain(named).collect()
+        .filter(|name| !name.as_str().starts_with("sec-websocket"))
+        .collect()
 }

@@ -1,4 +1,5 @@
-//! The services behind the gateway: their addresses in turn, with their timeouts.
+//! The configured upstreams: their peers in round-robin order, their timeouts and their response-time metric. Retries
+//! are left to [`connect`](super::connect).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,13 +8,13 @@ use std::time::Duration;
 use pingora_core::upstreams::peer::HttpPeer;
 use prometheus::Histogram;
 
-use super::accept::keepalive;
+use super::accept::tcp_keepalive;
 use crate::config::UpstreamConfig;
 use crate::metrics::Metrics;
 use crate::rules::UpstreamRef;
 
-/// All upstreams, in the order of their names: a rule knows its upstream's place.
-pub struct Upstreams {
+/// All upstreams, sorted by name; a rule refers to its upstream by index.
+pub(crate) struct Upstreams {
     all: Vec<Upstream>,
 }
 
@@ -25,9 +26,9 @@ struct Upstream {
 }
 
 impl Upstreams {
-    /// Makes the peers once, so that a request only copies one. Every upstream has an address: the
-    /// configuration was checked.
-    pub fn new(config: &BTreeMap<String, UpstreamConfig>, metrics: &Metrics) -> Self {
+    /// Builds the peers once, so that a request only copies or borrows one. The configuration has been checked: every
+    /// upstream has an address.
+    pub(crate) fn new(config: &BTreeMap<String, UpstreamConfig>, metrics: &Metrics) -> Self {
         let all = config.iter().map(|(name, upstream)| Upstream {
             peers: upstream.addresses.iter().map(|address| peer(*address, upstream)).collect(),
             next: AtomicUsize::new(0),
@@ -37,22 +38,21 @@ impl Upstreams {
         Self { all: all.collect() }
     }
 
-    /// The address whose turn it is.
-    pub fn next(&self, upstream: &UpstreamRef) -> &HttpPeer {
-        // The index was given by the same list, and no upstream is without an address.
+    /// The next peer in round-robin order.
+    pub(super) fn next_peer(&self, upstream: &UpstreamRef) -> &HttpPeer {
+        // The index comes from the same sorted list, and every upstream has a peer.
         let upstream = &self.all[upstream.index];
         let turn = upstream.next.fetch_add(1, Ordering::Relaxed);
         &upstream.peers[turn % upstream.peers.len()]
     }
 
-    /// How often another address may be tried.
-    pub fn retries(&self, upstream: &UpstreamRef) -> usize {
+    /// How many more peers are tried after a failed connect.
+    pub(super) fn retries(&self, upstream: &UpstreamRef) -> usize {
         self.all[upstream.index].retries
     }
 
-    /// How long an upstream took to answer.
-    pub fn answered(&self, upstream: &UpstreamRef, took: Duration) {
-        self.all[upstream.index].seconds.observe(took.as_secs_f64());
+    pub(super) fn observe_response_time(&self, upstream: &UpstreamRef, elapsed: Duration) {
+        self.all[upstream.index].seconds.observe(elapsed.as_secs_f64());
     }
 }
 
@@ -63,6 +63,6 @@ fn peer(address: std::net::SocketAddr, config: &UpstreamConfig) -> HttpPeer {
     peer.options.read_timeout = Some(config.answer_timeout.get());
     peer.options.write_timeout = Some(config.answer_timeout.get());
     peer.options.idle_timeout = Some(config.idle.get());
-    peer.options.tcp_keepalive = Some(keepalive());
+    peer.options.tcp_keepalive = Some(tcp_keepalive());
     peer
 }

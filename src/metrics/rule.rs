@@ -1,10 +1,10 @@
-//! The metrics of one rule, resolved when the rule is loaded.
+//! The metrics of one rule, with labels resolved when the rule is loaded. Requests only increment them.
 
 use prometheus::{Histogram, IntCounter, IntGauge};
 
 use super::Metrics;
 
-/// Methods as metrics tell them apart; what a client invents is `other`.
+/// The `method` label. Unknown methods share `other`, so that clients cannot create series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub enum MethodLabel {
@@ -29,7 +29,7 @@ pub enum MethodLabel {
 impl MethodLabel {
     const NAMES: [&'static str; 8] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "other"];
 
-    /// The label of a method.
+    /// The label of a request method.
     pub fn of(method: &str) -> Self {
         match method {
             "GET" => Self::Get,
@@ -46,33 +46,33 @@ impl MethodLabel {
 
 const CLASSES: [&str; 6] = ["other", "1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// Counters of one rule.
+/// The metrics of one rule.
 #[derive(Debug)]
 pub struct RuleMetrics {
     requests: Vec<[IntCounter; CLASSES.len()]>,
     seconds: Histogram,
-    /// Requests that the rule let through.
+    /// Requests that the rule allowed.
     pub allowed: IntCounter,
-    /// Requests that it refused.
+    /// Requests that the rule denied.
     pub denied: IntCounter,
-    /// Requests that it would let through, in shadow mode.
+    /// Requests that the rule would have allowed in shadow mode.
     pub shadow_allowed: IntCounter,
-    /// Requests that it or one of its rates would refuse, in shadow mode.
+    /// Requests that the rule or one of its rate limits would have denied in shadow mode.
     pub shadow_denied: IntCounter,
-    /// What its rates said.
+    /// Its rate limits.
     pub rate: RateMetrics,
     /// Its open WebSockets.
     pub websockets_open: IntGauge,
 }
 
-/// Counters of the rates of a rule, or of our own endpoints.
+/// Rate limit metrics of a rule, or of the gateway's own endpoints.
 #[derive(Debug)]
 pub struct RateMetrics {
-    /// Charges that were admitted.
+    /// Charges within the limit.
     pub allowed: IntCounter,
-    /// Requests that were refused.
+    /// Requests refused.
     pub denied: IntCounter,
-    /// Requests that a rate in shadow mode would have refused.
+    /// Requests that a rate limit in shadow mode would have refused.
     pub shadow_denied: IntCounter,
 }
 
@@ -104,8 +104,8 @@ impl RuleMetrics {
         }
     }
 
-    /// One request has been answered.
-    pub fn answered(&self, method: MethodLabel, status: u16, seconds: f64) {
+    /// Counts an answered request and its duration.
+    pub fn count_request(&self, method: MethodLabel, status: u16, seconds: f64) {
         let class = match status / 100 {
             class @ 1..=5 => usize::from(class),
             _ => 0,

@@ -20,7 +20,7 @@ pub enum Assertion {
     Session(Arc<CachedAssertion>),
     /// An assertion of this request alone.
     Request(HeaderValue),
-    /// None, as the rule says.
+    /// None: the rule has `assertion = "off"`.
     Off,
 }
 

@@ -180,10 +180,10 @@ fn is_stripped(name: &str, permit: &UpstreamPermit, metrics: &Metrics) -> bool {
 }
 
 fn count_look_alike(name: &str, metrics: &Metrics) {
-    metrics.identity_header_removed(if name.starts_with(identity::PREFIX) { "exact" } else { "folded" });
+    metrics.count_removed_identity_header(if name.starts_with(identity::PREFIX) { "exact" } else { "folded" });
 }
 
-/// Strips spoofable headers. `permit.unwanted` tells which kinds there are, so most requests are not searched.
+/// Strips spoofable headers. `permit.unwanted` lists the kinds that are present, so most requests are not searched.
 fn strip(headers: &mut HeaderMap, permit: &UpstreamPermit, metrics: &Metrics) {
     if permit.rule.forward_token == ForwardToken::Never {
         headers.remove(AUTHORIZATION);

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use crate::domain::hop_by_hop::is_hop_by_hop;
 use crate::domain::identity;
 
 /// The HTTP version of a request.
@@ -94,7 +95,7 @@ pub struct Fields<'a> {
     pub repeated: Option<&'static str>,
     /// The kinds of headers to remove before forwarding.
     pub unwanted: UnwantedHeaders,
-    /// Whether there are hop-by-hop headers besides a plain `Connection: keep-alive` or `close`.
+    /// Whether there are hop-by-hop headers besides `Connection: keep-alive` or `close`.
     pub hop_by_hop: bool,
     /// Number of lines.
     pub count: usize,
@@ -134,11 +135,6 @@ impl<'a> Fields<'a> {
             b'e' if is("expect") => once(&mut self.expect, value, "Expect", &mut self.repeated),
             b'f' if is("forwarded") => self.unwanted.forwarding = true,
             b'h' if is("host") => once(&mut self.host, value, "Host", &mut self.repeated),
-            b'h' if is("http2-settings") => self.hop_by_hop = true,
-            b'k' if is("keep-alive") => self.hop_by_hop = true,
-            b'p' if is("proxy-connection") || is("proxy-authorization") || is("proxy-authenticate") => {
-                self.hop_by_hop = true;
-            }
             b'o' if is("origin") => once(&mut self.origin, value, "Origin", &mut self.repeated),
             b's' if is("sec-websocket-key") => {
                 once(&mut self.websocket_key, value, "Sec-WebSocket-Key", &mut self.repeated);
@@ -150,11 +146,11 @@ impl<'a> Fields<'a> {
             b't' if is("transfer-encoding") => {
                 once(&mut self.transfer_encoding, value, "Transfer-Encoding", &mut self.repeated);
             }
-            b't' if is("te") || is("trailer") => self.hop_by_hop = true,
             b't' if is("traceparent") => self.traceparent = Some(value),
             b'u' if is("upgrade") => once(&mut self.upgrade, value, "Upgrade", &mut self.repeated),
             b'u' if is("user-agent") => self.user_agent = Some(value),
             b'x' => self.take_extension(name, value),
+            b'h' | b'k' | b'p' | b't' if is_hop_by_hop(name) => self.hop_by_hop = true,
             _ => {}
         }
     }

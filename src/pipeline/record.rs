@@ -122,7 +122,7 @@ pub fn request(gate: &Gate, own: &OwnMetrics, entry: &AccessLogEntry<'_>) {
         Handler::Own(route) => (route.path, &own.own),
         Handler::None => ("-", &own.none),
     };
-    metrics.answered(MethodLabel::of(entry.method), entry.status, entry.took.as_secs_f64());
+    metrics.count_request(MethodLabel::of(entry.method), entry.status, entry.took.as_secs_f64());
     let overhead = entry.took.saturating_sub(entry.upstream.unwrap_or_default());
     gate.metrics.overhead_seconds.observe(overhead.as_secs_f64());
 

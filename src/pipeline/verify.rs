@@ -61,11 +61,11 @@ pub async fn caller(gate: &Gate, target: &Target, credential: Credential<'_>, no
         if token_use == TokenUse::Optional {
             return Ok(Caller::Anonymous);
         }
-        gate.metrics.no_token("refused");
+        gate.metrics.count_missing_token("refused");
         return Err(credential.missing());
     };
     if let Some(known) = gate.live.known(token, now) {
-        gate.metrics.token_known();
+        gate.metrics.count_cached_token();
         return Ok(token_use.caller(known));
     }
     let verified = match gate.tokens.verify(token, now) {
@@ -78,7 +78,7 @@ pub async fn caller(gate: &Gate, target: &Target, credential: Credential<'_>, no
         Err(Error::InvalidToken(fault)) => ("refused", fault.as_str()),
         Err(_) => ("failed", "store"),
     };
-    gate.metrics.token_judged(result, reason, source.as_str());
+    gate.metrics.count_verified_token(result, reason, source.as_str());
     match verified {
         Ok(known) => Ok(token_use.caller(known)),
         Err(_) if token_use == TokenUse::Optional => Ok(Caller::Anonymous),

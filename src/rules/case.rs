@@ -121,7 +121,7 @@ struct ExpectTable {
 }
 
 impl CaseTable {
-    /// Validates the table; the error says what is wrong with the case itself.
+    /// Validates the table. The error describes a fault of the case itself.
     pub(super) fn compile(self, file: &str, line: usize, matrix: &Matrix) -> Result<Case, String> {
         if let Some(role) = self.request.role.iter().chain(&self.request.roles).find(|role| !matrix.knows(role)) {
             return Err(format!("request: role `{role}` is not one of {}", matrix.known()));

@@ -109,7 +109,7 @@ enum RolesUse {
 }
 
 impl Condition {
-    /// Compiles a condition. The error tells the operator what was found and what is allowed.
+    /// Compiles a condition. The error names what was found and what is allowed.
     pub fn compile(text: &str) -> Result<Condition, String> {
         if text.len() > LONGEST_TEXT {
             return Err(format!("the condition has {} bytes; at most {LONGEST_TEXT} are allowed", text.len()));

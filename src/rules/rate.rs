@@ -88,7 +88,7 @@ fn fingerprint(of: impl std::hash::Hash + Copy) -> u128 {
 }
 
 impl Rate {
-    /// A rate of the rule or endpoint named `of`. `nth` tells its rates of the same `by` apart; limit and window are not
+    /// A rate of the rule or endpoint named `of`. `nth` numbers its rates of the same `by`; limit and window are not
     /// part of the id, so that a reload that changes them keeps the counts.
     pub(super) fn new(of: &str, by: RateBy, nth: usize, window: Window, mode: Mode, counted: RateScope) -> Self {
         let id = FINGERPRINT[0].hash_one((of, by, nth));

@@ -193,7 +193,7 @@ impl AgentSignIn {
     /// Updates the metrics of the password queue.
     pub(super) fn measure(&self) {
         let load = self.passwords.load();
-        self.metrics.passwords(load.running, load.waiting);
+        self.metrics.set_password_checks(load.running, load.waiting);
         self.metrics.password_checks_most.set(i64::try_from(load.most_running).unwrap_or(i64::MAX));
     }
 }

@@ -1,64 +1,64 @@
-//! Where WebSocket frames begin and end (RFC 6455, section 5.2), so that a close frame of ours lands
-//! between two of them. Payloads are counted, never looked at.
+//! Tracks WebSocket frame boundaries (RFC 6455, section 5.2), so that the gateway's close frame goes between two frames.
+//! Payloads are counted and not inspected; masking and fragmentation are left to the endpoints.
 
 /// The opcode of a close frame.
 const CLOSE: u8 = 0x8;
 
-/// Follows one direction of a connection, whatever pieces it comes in.
+/// Tracks the frames of one direction, however its bytes are cut.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FrameTracker {
-    /// Header bytes of the frame so far.
-    header: [u8; Self::LONGEST_HEADER],
+    /// The bytes of the current frame header so far.
+    header: [u8; Self::MAX_HEADER],
     header_length: u8,
-    /// Payload bytes of the frame still to come.
+    /// The payload bytes of the current frame that are still to come.
     payload_left: u64,
     closed: bool,
 }
 
 impl FrameTracker {
-    /// Two bytes, eight of length, four of mask.
-    const LONGEST_HEADER: usize = 14;
+    /// Two bytes, eight of extended length, four of masking key.
+    const MAX_HEADER: usize = 14;
 
-    /// Follows these bytes.
-    pub fn follow(&mut self, mut bytes: &[u8]) {
+    /// Tracks the next bytes of the direction.
+    pub fn track(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            let step = self.step(bytes);
-            bytes = &bytes[step..];
+            let consumed = self.consume(bytes);
+            bytes = &bytes[consumed..];
         }
     }
 
-    /// Follows bytes up to the next boundary and says how many those were; all of them if there is none.
-    pub fn follow_to_boundary(&mut self, bytes: &[u8]) -> usize {
-        let mut taken = 0;
-        while taken < bytes.len() && !self.at_boundary() {
-            taken += self.step(&bytes[taken..]);
+    /// Tracks bytes up to the next frame boundary and returns their number.
+    pub fn track_to_boundary(&mut self, bytes: &[u8]) -> usize {
+        let mut consumed = 0;
+        while consumed < bytes.len() && !self.at_boundary() {
+            consumed += self.consume(&bytes[consumed..]);
         }
-        taken
+        consumed
     }
 
-    /// Whether a frame could begin here.
+    /// Whether the next byte begins a frame.
     pub fn at_boundary(&self) -> bool {
         self.header_length == 0 && self.payload_left == 0
     }
 
-    /// Whether a close frame has gone by: after it nothing may follow.
+    /// Whether a close frame has passed; no frame may follow it.
     pub fn has_closed(&self) -> bool {
         self.closed
     }
 
-    /// Takes the next piece, at most to the end of the header or of the payload. `bytes` is not empty.
-    fn step(&mut self, bytes: &[u8]) -> usize {
+    /// Consumes bytes, at most to the end of the frame header or of the payload. `bytes` is not empty.
+    fn consume(&mut self, bytes: &[u8]) -> usize {
         if self.payload_left > 0 {
             let available = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-            let taken = available.min(self.payload_left);
-            self.payload_left -= taken;
-            return usize::try_from(taken).unwrap_or(bytes.len());
+            let consumed = available.min(self.payload_left);
+            self.payload_left -= consumed;
+            return usize::try_from(consumed).unwrap_or(bytes.len());
         }
         let length = usize::from(self.header_length);
-        let wanted = header_size(&self.header[..length]).saturating_sub(length).clamp(1, Self::LONGEST_HEADER - length);
-        let taken = wanted.min(bytes.len());
-        self.header[length..length + taken].copy_from_slice(&bytes[..taken]);
-        let length = length + taken;
+        let missing = header_size(&self.header[..length]).saturating_sub(length).clamp(1, Self::MAX_HEADER - length);
+        let consumed = missing.min(bytes.len());
+        self.header[length..length + consumed].copy_from_slice(&bytes[..consumed]);
+        let length = length + consumed;
         let header = &self.header[..length];
         if length >= 2 && length == header_size(header) {
             self.payload_left = payload_size(header);
@@ -67,11 +67,11 @@ impl FrameTracker {
         } else {
             self.header_length = u8::try_from(length).unwrap_or(0);
         }
-        taken
+        consumed
     }
 }
 
-/// How long a header is, as far as its first bytes tell.
+/// The length of a frame header, as far as its first bytes determine it.
 fn header_size(header: &[u8]) -> usize {
     let Some(second) = header.get(1) else { return 2 };
     let mask = if second & 0x80 == 0 { 0 } else { 4 };
@@ -82,7 +82,7 @@ fn header_size(header: &[u8]) -> usize {
     }
 }
 
-/// How many bytes follow a whole header.
+/// The payload length in a complete frame header.
 fn payload_size(header: &[u8]) -> u64 {
     let big_endian = |bytes: &[u8]| bytes.iter().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
     match header.get(1).map(|second| second & 0x7f) {
@@ -93,7 +93,7 @@ fn payload_size(header: &[u8]) -> u64 {
     }
 }
 
-/// A close frame as a server sends it. The reason is short ASCII of ours.
+/// An unmasked close frame, as servers send it. A reason beyond 123 bytes is cut.
 pub fn close_frame(code: u16, reason: &str) -> Vec<u8> {
     let length = u8::try_from(2 + reason.len()).unwrap_or(125).min(125);
     let mut frame = vec![0x80 | CLOSE, length];
@@ -102,7 +102,7 @@ pub fn close_frame(code: u16, reason: &str) -> Vec<u8> {
     frame
 }
 
-/// The same as a client sends it: masked, with a mask of zeros, since there is nothing to hide.
+/// A close frame as clients send it: masked, with a key of zeros, because it holds nothing secret.
 pub fn masked_close_frame(code: u16, reason: &str) -> Vec<u8> {
     let mut frame = close_frame(code, reason);
     frame[1] |= 0x80;

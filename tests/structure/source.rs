@@ -167,7 +167,11 @@ fn types(code: &str) -> Vec<String> {
         // `type` inside an `impl` is an associated type, whose name the trait gives.
         let alias = item.strip_prefix("type ").filter(|_| !line.starts_with(' '));
         if let Some(rest) = declared.or(alias) {
-            names.push(rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect());
+            let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            // In a macro the name is a variable.
+            if !name.is_empty() {
+                names.push(name);
+            }
         }
     }
     names

@@ -2,49 +2,49 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn judged(body: &str) -> Result<bool, BadChunk> {
-    let mut chunks = Chunks::new();
-    chunks.follow(body.as_bytes()).map(|()| chunks.place == Place::Done)
+fn validated(body: &str) -> Result<bool, InvalidChunk> {
+    let mut chunks = ChunkValidator::new();
+    chunks.validate(body.as_bytes()).map(|()| chunks.state == ChunkState::Done)
 }
 
 #[test]
-fn chunked_bodies_are_read_in_one_way_only() {
-    let table: &[(&str, &str, Result<bool, BadChunk>)] = &[
+fn ambiguous_chunk_framing_is_invalid() {
+    let table: &[(&str, &str, Result<bool, InvalidChunk>)] = &[
         ("plain", "5\r\nhello\r\n0\r\n\r\n", Ok(true)),
         ("two chunks", "1\r\na\r\nA\r\n0123456789\r\n0\r\n\r\n", Ok(true)),
         ("leading zeros", "0005\r\nhello\r\n000\r\n\r\n", Ok(true)),
         ("an extension", "5;a=b\r\nhello\r\n0;last\r\n\r\n", Ok(true)),
         ("trailers", "0\r\nA: b\r\nC:\r\n\r\n", Ok(true)),
-        ("not yet over", "5\r\nhel", Ok(false)),
-        ("0x", "0x5\r\nhello\r\n0\r\n\r\n", Err(BadChunk)),
-        ("a sign", "+5\r\nhello\r\n0\r\n\r\n", Err(BadChunk)),
-        ("a space before the extension", "5 ;a=b\r\nhello\r\n", Err(BadChunk)),
-        ("a space behind the size", "5 \r\nhello\r\n", Err(BadChunk)),
-        ("a bare semicolon", "5;\r\nhello\r\n", Err(BadChunk)),
-        ("no size", ";a\r\n", Err(BadChunk)),
-        ("an empty size", "\r\n\r\n", Err(BadChunk)),
-        ("a line feed alone", "5\nhello\r\n", Err(BadChunk)),
-        ("a line feed in the extension", "5;a\nb\r\nhello\r\n", Err(BadChunk)),
-        ("seventeen digits", "00000000000000005\r\n", Err(BadChunk)),
-        ("data too long", "5\r\nhello!\r\n", Err(BadChunk)),
-        ("data ends with a line feed", "5\r\nhello\n0\r\n\r\n", Err(BadChunk)),
-        ("a trailer without colon", "0\r\nA b\r\n\r\n", Err(BadChunk)),
-        ("a line feed ends it", "0\r\n\n", Err(BadChunk)),
+        ("incomplete", "5\r\nhel", Ok(false)),
+        ("0x", "0x5\r\nhello\r\n0\r\n\r\n", Err(InvalidChunk)),
+        ("a sign", "+5\r\nhello\r\n0\r\n\r\n", Err(InvalidChunk)),
+        ("a space before the extension", "5 ;a=b\r\nhello\r\n", Err(InvalidChunk)),
+        ("a space after the size", "5 \r\nhello\r\n", Err(InvalidChunk)),
+        ("a bare semicolon", "5;\r\nhello\r\n", Err(InvalidChunk)),
+        ("no size", ";a\r\n", Err(InvalidChunk)),
+        ("an empty size", "\r\n\r\n", Err(InvalidChunk)),
+        ("a bare line feed", "5\nhello\r\n", Err(InvalidChunk)),
+        ("a line feed in the extension", "5;a\nb\r\nhello\r\n", Err(InvalidChunk)),
+        ("seventeen digits", "00000000000000005\r\n", Err(InvalidChunk)),
+        ("data too long", "5\r\nhello!\r\n", Err(InvalidChunk)),
+        ("data ends with a line feed", "5\r\nhello\n0\r\n\r\n", Err(InvalidChunk)),
+        ("a trailer without colon", "0\r\nA b\r\n\r\n", Err(InvalidChunk)),
+        ("a line feed ends it", "0\r\n\n", Err(InvalidChunk)),
     ];
     for (case, body, expected) in table {
-        assert_eq!(judged(body), *expected, "{case}");
+        assert_eq!(validated(body), *expected, "{case}");
     }
 }
 
 #[test]
-fn endless_extensions_and_trailers_are_refused() {
-    assert_eq!(judged(&format!("5;{}\r\n", "a".repeat(LONGEST_EXTRA + 1))), Err(BadChunk));
-    assert_eq!(judged(&format!("0\r\nA: {}\r\n", "a".repeat(LONGEST_EXTRA + 1))), Err(BadChunk));
+fn long_extensions_and_trailers_are_invalid() {
+    assert_eq!(validated(&format!("5;{}\r\n", "a".repeat(MAX_EXTRA + 1))), Err(InvalidChunk));
+    assert_eq!(validated(&format!("0\r\nA: {}\r\n", "a".repeat(MAX_EXTRA + 1))), Err(InvalidChunk));
 }
 
 proptest! {
     #[test]
-    fn well_formed_bodies_pass_however_they_are_cut(
+    fn valid_bodies_pass_however_the_reads_are_cut(
         pieces in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..300), 0..6),
         cut in 1_usize..50,
     ) {
@@ -55,15 +55,15 @@ proptest! {
             body.extend_from_slice(b"\r\n");
         }
         body.extend_from_slice(b"0\r\n\r\n");
-        let mut chunks = Chunks::new();
+        let mut chunks = ChunkValidator::new();
         for part in body.chunks(cut) {
-            prop_assert_eq!(chunks.follow(part), Ok(()));
+            prop_assert_eq!(chunks.validate(part), Ok(()));
         }
-        prop_assert_eq!(chunks.place, Place::Done);
+        prop_assert_eq!(chunks.state, ChunkState::Done);
     }
 
     #[test]
-    fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-        let _ = Chunks::new().follow(&bytes);
+    fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let _ = ChunkValidator::new().validate(&bytes);
     }
 }

@@ -32,8 +32,8 @@ pub(super) fn condition(text: &str) -> Result<Condition, String> {
         Some(error) => format!("line {}, column {}: {}", error.pos.0.max(1), error.pos.1.max(1), error.msg),
         None => UNREADABLE.to_owned(),
     })?;
-    let mut reader = Reader { names: Vec::new(), fields: Vec::new(), roles: RolesUse::Unread, depth: 0 };
-    let test = match reader.value(&expression)? {
+    let mut checker = TypeChecker { names: Vec::new(), fields: Vec::new(), roles: RolesUse::Unread, depth: 0 };
+    let test = match checker.value(&expression)? {
         TypedExpression::Test(test) => test,
         other => {
             return Err(format!("`{}` is {}; a condition must be a boolean", shown(&expression), other.kind()));
@@ -46,7 +46,7 @@ pub(super) fn condition(text: &str) -> Result<Condition, String> {
              `contains`, `matches` and `size` by the longest possible value)"
         ));
     }
-    Ok(Condition { text: text.into(), test, fields: reader.fields, roles: reader.roles })
+    Ok(Condition { text: text.into(), test, fields: checker.fields, roles: checker.roles })
 }
 
 /// An expression of any type.
@@ -68,7 +68,7 @@ impl TypedExpression {
     }
 }
 
-struct Reader {
+struct TypeChecker {
     /// The variables of the enclosing `exists` and `all`, and the longest values that they can have.
     names: Vec<(String, usize)>,
     fields: Vec<Field>,
@@ -76,7 +76,7 @@ struct Reader {
     depth: u16,
 }
 
-impl Reader {
+impl TypeChecker {
     fn value(&mut self, expression: &IdedExpr) -> Result<TypedExpression, String> {
         if self.depth == DEEPEST {
             return Err(too_deep());

@@ -1,4 +1,4 @@
-//! Conditions: what they say, what is refused, and what they cost at most.
+//! Conditions: their values, their faults and their highest cost.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -63,7 +63,7 @@ fn conditions_evaluate_as_cel_defines() {
         (r#"(identity.department == "IT") == (identity.corp_id == "acme")"#, true, true),
         (r#"(identity.department == "IT") != true"#, false, true),
         ("true", true, true),
-        ("false // said in a comment", false, false),
+        ("false // a comment", false, false),
         ("\n  identity.department == \"IT\"\n  && true\n", true, false),
     ];
     for (text, alice, anonymous) in table {

@@ -25,14 +25,14 @@ fn frame(opcode: u8, payload: usize, masked: bool, field: usize) -> Vec<u8> {
 }
 
 #[test]
-fn boundaries_are_found_for_every_length_field() {
+fn frame_boundaries_are_found_for_every_length_field() {
     for (payload, field) in [(0, 0), (1, 0), (125, 0), (126, 1), (65_535, 1), (65_536, 2), (3, 1), (3, 2)] {
         for masked in [false, true] {
             let bytes = frame(0x2, payload, masked, field);
             let mut tracker = FrameTracker::default();
-            for (place, byte) in bytes.iter().enumerate() {
-                assert_eq!(tracker.at_boundary(), place == 0, "{payload} {masked} at {place}");
-                tracker.follow(&[*byte]);
+            for (offset, byte) in bytes.iter().enumerate() {
+                assert_eq!(tracker.at_boundary(), offset == 0, "{payload} {masked} at {offset}");
+                tracker.track(&[*byte]);
             }
             assert!(tracker.at_boundary() && !tracker.has_closed(), "{payload} {masked}");
         }
@@ -40,34 +40,34 @@ fn boundaries_are_found_for_every_length_field() {
 }
 
 #[test]
-fn a_close_frame_is_noticed_and_a_payload_that_looks_like_one_is_not() {
+fn a_close_frame_is_detected_and_a_payload_that_looks_like_one_is_not() {
     let mut tracker = FrameTracker::default();
-    tracker.follow(&frame(0x2, 40, false, 0));
+    tracker.track(&frame(0x2, 40, false, 0));
     assert!(!tracker.has_closed());
-    tracker.follow(&close_frame(4401, "session ended"));
+    tracker.track(&close_frame(4401, "session ended"));
     assert!(tracker.has_closed() && tracker.at_boundary());
 }
 
 #[test]
-fn our_close_frames_carry_code_and_reason() {
+fn close_frames_carry_code_and_reason() {
     assert_eq!(close_frame(4401, "x"), [0x88, 3, 0x11, 0x31, b'x']);
     assert_eq!(masked_close_frame(1001, ""), [0x88, 0x82, 0, 0, 0, 0, 0x03, 0xe9]);
     assert_eq!(close_frame(4401, &"x".repeat(500)).len(), 127);
 }
 
 #[test]
-fn bytes_beyond_a_boundary_are_left() {
+fn track_to_boundary_stops_at_the_boundary() {
     let two = [frame(0x1, 10, false, 0), frame(0x1, 5, false, 0)].concat();
     let mut tracker = FrameTracker::default();
-    tracker.follow(&two[..4]);
-    assert_eq!(tracker.follow_to_boundary(&two[4..]), 8);
+    tracker.track(&two[..4]);
+    assert_eq!(tracker.track_to_boundary(&two[4..]), 8);
     assert!(tracker.at_boundary());
-    assert_eq!(tracker.follow_to_boundary(&two[12..]), 0, "already there");
+    assert_eq!(tracker.track_to_boundary(&two[12..]), 0, "already at a boundary");
 }
 
 proptest! {
     #[test]
-    fn however_the_bytes_are_cut_the_boundaries_are_the_same(
+    fn frame_boundaries_do_not_depend_on_how_reads_are_cut(
         frames in proptest::collection::vec((0_u8..11, 0_usize..700, any::<bool>(), 0_usize..3), 1..8),
         cuts in proptest::collection::vec(1_usize..97, 1..64),
     ) {
@@ -79,8 +79,8 @@ proptest! {
         let (mut at, mut cut) = (0, cuts.iter().cycle());
         while at < bytes.len() {
             prop_assert_eq!(tracker.at_boundary(), ends.contains(&at));
-            let end = bytes.len().min(at + cut.next().expect("endless"));
-            tracker.follow(&bytes[at..end]);
+            let end = bytes.len().min(at + cut.next().expect("the cycle is endless"));
+            tracker.track(&bytes[at..end]);
             at = end;
         }
         prop_assert!(tracker.at_boundary());
@@ -88,14 +88,14 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_it_panic_or_stand_still(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+    fn arbitrary_bytes_never_panic_or_stall(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let mut tracker = FrameTracker::default();
-        tracker.follow(&bytes);
+        tracker.track(&bytes);
         let mut again = FrameTracker::default();
         let mut at = 0;
         while at < bytes.len() {
-            let taken = again.follow_to_boundary(&bytes[at..]);
-            if taken == 0 { again.follow(&bytes[at..=at]); at += 1; } else { at += taken; }
+            let consumed = again.track_to_boundary(&bytes[at..]);
+            if consumed == 0 { again.track(&bytes[at..=at]); at += 1; } else { at += consumed; }
         }
         prop_assert_eq!(tracker, again);
     }

@@ -1,4 +1,5 @@
-//! What the engine asks of every transport beside reading and writing.
+//! The traits that Pingora requires of a transport besides reading and writing. They only delegate to the wrapped
+//! transport.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ impl fmt::Debug for Connection {
 #[async_trait]
 impl Shutdown for Connection {
     async fn shutdown(&mut self) {
-        if self.is_wanted() {
+        if self.state.is_detaching() {
             return;
         }
         let _ = tokio::io::AsyncWriteExt::flush(self).await;
@@ -54,7 +55,7 @@ impl Ssl for Connection {
 
 impl GetTimingDigest for Connection {
     fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
-        // Nobody reads it here; the engine asks once per request.
+        // Pingora asks once per request and the gateway does not use it.
         Vec::new()
     }
 }

@@ -1,21 +1,21 @@
 use super::*;
 
 #[tokio::test]
-async fn a_panic_in_a_handler_is_that_requests_1005() {
+async fn a_panic_in_a_handler_becomes_a_1005_of_its_request() {
     let metrics = Metrics::new().expect("metrics");
-    let panicking = async { if metrics.panics.get() == 0 { panic!("a handler's mistake") } else { Ok(()) } };
-    let error = guarded(&metrics, panicking).await.expect_err("refused");
+    let panicking = async { if metrics.panics.get() == 0 { panic!("a bug in a handler") } else { Ok(()) } };
+    let error = panic_to_error(&metrics, panicking).await.expect_err("refused");
     assert_eq!(error.code().number(), 1005);
     assert_eq!(metrics.panics.get(), 1);
-    assert!(guarded(&metrics, async { Ok(7) }).await.is_ok(), "others go on");
+    assert!(panic_to_error(&metrics, async { Ok(7) }).await.is_ok(), "other requests are answered");
 }
 
 #[test]
-fn failures_of_the_engine_have_their_codes() {
+fn pingora_errors_map_to_error_codes() {
     let failure = |source: ErrorSource, kind: ErrorType| {
         let mut error = pingora_core::Error::new(kind);
         error.esource = source;
-        what_failed(&error).map(|told| told.code().number())
+        client_error(&error).map(|error| error.code().number())
     };
     let table = [
         (ErrorSource::Upstream, ErrorType::ConnectRefused, Some(1502)),

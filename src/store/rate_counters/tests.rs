@@ -3,6 +3,7 @@ use std::sync::{Barrier, Mutex};
 
 use proptest::prelude::*;
 
+use super::sliding_window::BUCKETS;
 use super::*;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -24,9 +25,9 @@ fn is_admitted(charged: Charged) -> bool {
     matches!(charged, Charged::Admitted { .. })
 }
 
-/// The longest that a charge counts beyond the window.
-fn longest_run(window: Window) -> Duration {
-    if window.limit < RUNS as u32 { Duration::ZERO } else { window.per / (RUNS as u32 - 2) + NANOSECOND }
+/// The longest time that a charge counts beyond the window.
+fn longest_span(window: Window) -> Duration {
+    if window.limit < BUCKETS as u32 { Duration::ZERO } else { window.per / (BUCKETS as u32 - 2) + NANOSECOND }
 }
 
 /// How many of these admissions still count at `now` if each counts for `length`.
@@ -42,13 +43,13 @@ fn most_in_a_window(admitted: &[Duration], per: Duration) -> usize {
     (0..sorted.len()).map(from).max().unwrap_or(0)
 }
 
-/// A cheap source of numbers that look random, the same each time.
+/// A pseudo-random number; the sequence depends on the seed only.
 fn scattered(seed: &mut u64) -> u64 {
     *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     *seed >> 33
 }
 
-/// Steps between requests that fall together, within a run, across runs and across windows.
+/// Intervals between requests: none, within a bucket, across buckets and across windows.
 fn steps(per: u64) -> impl Strategy<Value = Vec<u64>> {
     let step = prop_oneof![
         3 => Just(0),
@@ -71,9 +72,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn no_window_admits_more_than_the_limit_and_none_refuses_without_need((limit, per, steps) in arrivals()) {
+    fn no_window_admits_more_than_the_limit_or_refuses_below_it((limit, per, steps) in arrivals()) {
         let window = window(limit, Duration::from_nanos(per));
-        let counters = InMemory::new(10);
+        let counters = InMemoryRateCounters::new(10);
         let mut admitted = Vec::new();
         let mut now = Duration::ZERO;
         for step in steps {
@@ -84,7 +85,7 @@ proptest! {
                     prop_assert!(left as usize + counting(&admitted, now, window.per) <= limit as usize);
                 }
                 Charged::Refused { retry_after } => {
-                    let counted = counting(&admitted, now, window.per + longest_run(window));
+                    let counted = counting(&admitted, now, window.per + longest_span(window));
                     prop_assert!(counted >= limit as usize, "refused with {counted} of {limit}");
                     prop_assert!(retry_after > Duration::ZERO && retry_after <= window.per);
                 }
@@ -94,62 +95,62 @@ proptest! {
     }
 
     #[test]
-    fn retry_after_is_true_and_a_nanosecond_less_is_not((limit, per, steps) in arrivals()) {
+    fn retry_after_is_exact_to_the_nanosecond((limit, per, steps) in arrivals()) {
         let window = window(limit.max(1), Duration::from_nanos(per));
-        let mut runs = Runs::new(0);
+        let mut buckets = SlidingWindow::new(0);
         let mut admitted = Vec::new();
         let mut now = Duration::ZERO;
         for step in steps {
             now += Duration::from_nanos(step);
-            let Charged::Refused { retry_after } = runs.charge(window, nanoseconds(now)) else {
+            let Charged::Refused { retry_after } = buckets.charge(window, nanoseconds(now)) else {
                 admitted.push(now);
                 continue;
             };
-            let early = runs.charge(window, nanoseconds(now + retry_after - NANOSECOND));
+            let early = buckets.charge(window, nanoseconds(now + retry_after - NANOSECOND));
             prop_assert_eq!(early, Charged::Refused { retry_after: NANOSECOND });
-            // A full log would have let it in at most one run sooner.
+            // An exact log would admit it at most one bucket earlier.
             let needed = admitted[admitted.len() - window.limit as usize] + window.per;
-            prop_assert!(now + retry_after <= needed.max(now) + longest_run(window));
+            prop_assert!(now + retry_after <= needed.max(now) + longest_span(window));
             now += retry_after;
-            prop_assert!(is_admitted(runs.charge(window, nanoseconds(now))));
+            prop_assert!(is_admitted(buckets.charge(window, nanoseconds(now))));
             admitted.push(now);
         }
     }
 
     #[test]
-    fn requests_that_come_late_and_refunds_open_no_hole(
+    fn late_requests_and_refunds_never_exceed_the_limit(
         (limit, per, steps) in arrivals(),
         seed in any::<u64>(),
         latest in 0..4_u64,
     ) {
         let window = window(limit, Duration::from_nanos(per));
         let (mut clock, mut seed) = (per * 2, seed);
-        let mut runs = Runs::new(clock);
+        let mut buckets = SlidingWindow::new(clock);
         let mut admitted: Vec<Duration> = Vec::new();
         for step in steps {
             clock += step;
             let now = clock - scattered(&mut seed) % (per * latest / 2 + 1);
-            if is_admitted(runs.charge(window, now)) {
+            if is_admitted(buckets.charge(window, now)) {
                 admitted.push(Duration::from_nanos(now));
-                // Also long after, when it may be forgotten.
+                // Also long after the charge, when its bucket may have been dropped.
                 if scattered(&mut seed).is_multiple_of(4) {
-                    let taken_back = scattered(&mut seed) as usize % admitted.len();
-                    runs.refund(nanoseconds(admitted.swap_remove(taken_back)));
+                    let refunded = scattered(&mut seed) as usize % admitted.len();
+                    buckets.refund(nanoseconds(admitted.swap_remove(refunded)));
                 }
             }
-            prop_assert!(runs.last[..usize::from(runs.used)].is_sorted_by(|one, next| one < next));
+            prop_assert!(buckets.last[..usize::from(buckets.used)].is_sorted_by(|one, next| one < next));
         }
         prop_assert!(most_in_a_window(&admitted, window.per) <= limit as usize);
     }
 
     #[test]
-    fn after_a_reload_what_is_remembered_counts_against_the_new_limit(
+    fn earlier_charges_count_against_a_reloaded_limit(
         (limit, per, steps) in arrivals(),
         (new_limit, new_steps) in (1..130_u32, steps(1_000_000)),
     ) {
-        // A shorter window, as nothing that it needs is forgotten then.
+        // The new window is shorter, so all charges that it needs are still there.
         let (old, new) = (window(limit, Duration::from_nanos(per)), window(new_limit, Duration::from_nanos(per / 2 + 1)));
-        let counters = InMemory::new(10);
+        let counters = InMemoryRateCounters::new(10);
         let mut admitted = Vec::new();
         let mut now = Duration::ZERO;
         for step in steps {
@@ -169,8 +170,8 @@ proptest! {
 }
 
 #[test]
-fn of_thirty_at_once_twenty_are_admitted_and_the_others_told_to_wait_the_minute() {
-    let counters = InMemory::new(10);
+fn twenty_of_thirty_concurrent_requests_are_admitted_and_the_rest_wait_a_minute() {
+    let counters = InMemoryRateCounters::new(10);
     let window = window(20, MINUTE);
     let charged: Vec<Charged> = (0..30).map(|_| counters.charge(key(1), window, seconds(5))).collect();
     let expected = (0..20).rev().map(|left| Charged::Admitted { left });
@@ -181,17 +182,17 @@ fn of_thirty_at_once_twenty_are_admitted_and_the_others_told_to_wait_the_minute(
 }
 
 #[test]
-fn who_sends_the_limit_evenly_is_never_refused_and_who_sends_at_full_speed_hardly() {
-    let table = [("at half speed", 2000, 0), ("a run's length slower than full speed", 1072, 0)];
+fn an_even_rate_below_the_limit_is_never_refused() {
+    let table = [("at half speed", 2000, 0), ("slower than the limit by one bucket", 1072, 0)];
     for (case, thousandths, refusals) in table {
-        let counters = InMemory::new(10);
+        let counters = InMemoryRateCounters::new(10);
         let window = window(120, MINUTE);
         let between = MINUTE * thousandths / 1000 / 120;
         let refused = (0..2000).filter(|&turn| !is_admitted(counters.charge(key(1), window, between * turn))).count();
         assert_eq!(refused, refusals, "{case}");
     }
-    // At exactly full speed at most one in fifteen is refused, the length of a run in that of a window and a run.
-    let counters = InMemory::new(10);
+    // At exactly the limit at most one in fifteen is refused: the share of a bucket in a window and a bucket.
+    let counters = InMemoryRateCounters::new(10);
     let refused = (0..12_000)
         .filter(|&turn| !is_admitted(counters.charge(key(1), window(120, MINUTE), MINUTE / 120 * turn)))
         .count();
@@ -199,8 +200,8 @@ fn who_sends_the_limit_evenly_is_never_refused_and_who_sends_at_full_speed_hardl
 }
 
 #[test]
-fn keys_and_rates_are_counted_apart() {
-    let counters = InMemory::new(10);
+fn each_key_and_rate_has_its_own_counter() {
+    let counters = InMemoryRateCounters::new(10);
     let keys = [key(1), key(2), key(1 << 64), RateKey { rate: 2, subject: 1 }];
     for one in keys {
         assert_eq!(counters.charge(one, window(1, MINUTE), seconds(0)), Charged::Admitted { left: 0 });
@@ -209,7 +210,7 @@ fn keys_and_rates_are_counted_apart() {
 }
 
 #[test]
-fn windows_at_the_edges_are_kept() {
+fn extreme_windows_are_enforced() {
     let far = Duration::from_secs(86_400 * 365);
     let table = [
         ("no request at all", window(0, MINUTE), seconds(1), 0, MINUTE),
@@ -220,29 +221,29 @@ fn windows_at_the_edges_are_kept() {
         ("at the first moment", window(3, MINUTE), seconds(0), 3, MINUTE),
     ];
     for (case, window, now, expected, retry_after) in table {
-        let counters = InMemory::new(10);
+        let counters = InMemoryRateCounters::new(10);
         let admitted = (0..200).take_while(|_| is_admitted(counters.charge(key(1), window, now))).count();
         assert_eq!(admitted, expected, "{case}");
         assert_eq!(counters.charge(key(1), window, now), Charged::Refused { retry_after }, "{case}");
     }
     let most = window(u32::MAX, MINUTE);
-    assert_eq!(InMemory::new(1).charge(key(1), most, seconds(0)), Charged::Admitted { left: u32::MAX - 1 });
-    let mut full = Runs::new(0);
+    assert_eq!(InMemoryRateCounters::new(1).charge(key(1), most, seconds(0)), Charged::Admitted { left: u32::MAX - 1 });
+    let mut full = SlidingWindow::new(0);
     assert!(is_admitted(full.charge(most, 0)));
     full.counts[0] = u32::MAX;
     assert_eq!(full.charge(most, 0), Charged::Refused { retry_after: MINUTE });
 }
 
 #[test]
-fn a_refusal_of_a_new_key_takes_no_memory() {
-    let counters = InMemory::new(10);
+fn a_refused_new_key_is_not_stored() {
+    let counters = InMemoryRateCounters::new(10);
     counters.charge(key(1), window(0, MINUTE), seconds(0));
     assert!(counters.is_empty());
 }
 
 #[test]
-fn a_refund_gives_back_exactly_one() {
-    let counters = InMemory::new(10);
+fn a_refund_frees_exactly_one_charge() {
+    let counters = InMemoryRateCounters::new(10);
     for limit in [5, 100] {
         let (key, window) = (key(limit.into()), window(limit, MINUTE));
         for turn in 0..limit {
@@ -253,7 +254,7 @@ fn a_refund_gives_back_exactly_one() {
         counters.refund(key, window, Duration::from_millis(2));
         assert_eq!(counters.charge(key, window, now), Charged::Admitted { left: 0 });
         assert!(!is_admitted(counters.charge(key, window, now)));
-        // One that was only tried and taken back, again and again, uses nothing up.
+        // Charges that are refunded at once use up nothing.
         counters.refund(key, window, now);
         for turn in 0..1000 {
             let now = now + Duration::from_micros(turn);
@@ -264,13 +265,13 @@ fn a_refund_gives_back_exactly_one() {
 }
 
 #[test]
-fn a_refund_of_what_is_forgotten_or_unknown_takes_nothing() {
-    let counters = InMemory::new(1);
+fn a_refund_of_an_unknown_or_evicted_charge_changes_nothing() {
+    let counters = InMemoryRateCounters::new(1);
     let window = window(2, MINUTE);
     counters.refund(key(1), window, seconds(0));
     counters.charge(key(1), window, seconds(0));
     counters.charge(key(2), window, seconds(1));
-    // The key is there again, but not the charge.
+    // The key is back, but not its charge.
     counters.charge(key(1), window, seconds(2));
     counters.charge(key(1), window, seconds(2));
     counters.refund(key(1), window, seconds(0));
@@ -280,8 +281,8 @@ fn a_refund_of_what_is_forgotten_or_unknown_takes_nothing() {
 }
 
 #[test]
-fn a_changed_window_is_in_force_at_once() {
-    let counters = InMemory::new(10);
+fn a_changed_window_applies_at_once() {
+    let counters = InMemoryRateCounters::new(10);
     for turn in 0..50 {
         assert!(is_admitted(counters.charge(key(1), window(50, MINUTE), seconds(turn))));
     }
@@ -298,64 +299,64 @@ fn a_changed_window_is_in_force_at_once() {
 }
 
 #[test]
-fn a_longer_window_begins_with_what_is_remembered_and_not_with_a_lockout() {
+fn a_longer_window_starts_with_the_known_charges_and_no_lockout() {
     let short = window(1000, Duration::from_nanos(1400));
-    let mut runs = Runs::new(0);
+    let mut buckets = SlidingWindow::new(0);
     for turn in 0..40 {
-        assert!(is_admitted(runs.charge(short, turn * 100)));
+        assert!(is_admitted(buckets.charge(short, turn * 100)));
     }
-    assert!(runs.dropped);
+    assert!(buckets.dropped);
     let long = window(20, Duration::from_secs(3600));
-    let admitted = (1..10).filter(|&turn| is_admitted(runs.charge(long, turn * nanoseconds(seconds(300))))).count();
-    assert_eq!(admitted, 20 - RUNS);
+    let admitted = (1..10).filter(|&turn| is_admitted(buckets.charge(long, turn * nanoseconds(seconds(300))))).count();
+    assert_eq!(admitted, 20 - BUCKETS);
 }
 
 #[test]
-fn a_request_so_late_that_its_window_is_forgotten_is_refused() {
+fn a_request_too_late_for_its_window_is_refused() {
     let window = window(100, Duration::from_nanos(1400));
-    let mut runs = Runs::new(0);
+    let mut buckets = SlidingWindow::new(0);
     for _ in 0..100 {
-        assert!(is_admitted(runs.charge(window, 0)));
+        assert!(is_admitted(buckets.charge(window, 0)));
     }
-    for turn in 1..=RUNS as u64 {
-        assert!(is_admitted(runs.charge(window, 1300 + turn * 100)));
+    for turn in 1..=BUCKETS as u64 {
+        assert!(is_admitted(buckets.charge(window, 1300 + turn * 100)));
     }
-    assert_eq!(runs.charge(window, 10), Charged::Refused { retry_after: Duration::from_nanos(1390) });
-    assert!(is_admitted(runs.charge(window, 1400)));
+    assert_eq!(buckets.charge(window, 10), Charged::Refused { retry_after: Duration::from_nanos(1390) });
+    assert!(is_admitted(buckets.charge(window, 1400)));
 }
 
 #[test]
-fn a_run_that_was_taken_back_does_not_make_the_one_before_it_longer() {
+fn a_refunded_bucket_does_not_extend_the_previous_one() {
     let window = window(100, Duration::from_nanos(1400));
-    let mut runs = Runs::new(0);
-    runs.charge(window, 1000);
-    runs.charge(window, 1100);
-    runs.refund(1100);
-    runs.charge(window, 1150);
-    assert_eq!(runs.in_window(2400), 1);
+    let mut buckets = SlidingWindow::new(0);
+    buckets.charge(window, 1000);
+    buckets.charge(window, 1100);
+    buckets.refund(1100);
+    buckets.charge(window, 1150);
+    assert_eq!(buckets.count(2400), 1);
 }
 
 #[test]
-fn a_counter_that_left_the_map_is_not_charged() {
-    type Leave = fn(&InMemory);
-    let table: [(&str, Leave); 2] = [
+fn a_retired_counter_is_not_charged() {
+    type Retire = fn(&InMemoryRateCounters);
+    let table: [(&str, Retire); 2] = [
         ("evicted", |counters| _ = counters.charge(key(2), window(5, MINUTE), seconds(0))),
         ("swept", |counters| counters.sweep(seconds(100))),
     ];
-    for (case, leave) in table {
-        let counters = InMemory::new(1);
+    for (case, retire) in table {
+        let counters = InMemoryRateCounters::new(1);
         counters.charge(key(1), window(5, MINUTE), seconds(0));
-        let held = counters.counters.pin();
-        let counter = held.get(&HeldKey::from(key(1))).unwrap();
-        leave(&counters);
+        let pinned = counters.counters.pin();
+        let counter = pinned.get(&CompactKey::from(key(1))).unwrap();
+        retire(&counters);
         assert_eq!(counter.charge(window(5, MINUTE), 1), None, "{case}");
     }
 }
 
 #[test]
-fn racing_requests_get_the_limit_and_no_more() {
+fn concurrent_requests_never_exceed_the_limit() {
     for limit in [10, 1000] {
-        let counters = InMemory::new(10);
+        let counters = InMemoryRateCounters::new(10);
         let window = window(limit, MINUTE);
         let admitted = AtomicU32::new(0);
         std::thread::scope(|scope| {
@@ -375,10 +376,10 @@ fn racing_requests_get_the_limit_and_no_more() {
 }
 
 #[test]
-fn racing_refunds_leave_what_was_not_used() {
-    let counters = InMemory::new(10);
+fn concurrent_refunds_are_all_counted() {
+    let counters = InMemoryRateCounters::new(10);
     let window = window(1000, MINUTE);
-    // Whoever makes the counter does it at the earliest of all times: what is before its beginning is not given back.
+    // The counter is created at the earliest time: charges before its creation are not refunded.
     counters.charge(key(1), window, seconds(5));
     counters.refund(key(1), window, seconds(5));
     std::thread::scope(|scope| {
@@ -394,19 +395,19 @@ fn racing_refunds_leave_what_was_not_used() {
             });
         }
     });
-    // Each of eight has kept a hundred.
+    // Each of the eight threads has kept a hundred charges.
     assert_eq!(counters.charge(key(1), window, seconds(6)), Charged::Admitted { left: 199 });
 }
 
 #[test]
-fn threads_whose_clocks_disagree_and_sweeps_in_between_open_no_hole() {
+fn skewed_clocks_and_concurrent_sweeps_never_exceed_the_limit() {
     const THREADS: u64 = 8;
-    // Every tenth round comes after a pause in which the window runs empty, so that sweeps find something.
+    // Every tenth round follows a pause in which the window empties, so that sweeps find idle keys.
     let begins = |round: u64| Duration::from_millis(round * 10 + round / 10 * 3000);
-    let disagreement = 20_000_000;
+    let skew = 20_000_000;
     for limit in [7, 100] {
         let window = window(limit, Duration::from_millis(100));
-        let counters = InMemory::new(10);
+        let counters = InMemoryRateCounters::new(10);
         let rounds = Barrier::new(THREADS as usize);
         let admitted = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
@@ -417,9 +418,9 @@ fn threads_whose_clocks_disagree_and_sweeps_in_between_open_no_hole() {
                     rounds.wait();
                     for _ in 0..20 {
                         if is_sweeper {
-                            counters.sweep(begins(round) + Duration::from_nanos(disagreement));
+                            counters.sweep(begins(round) + Duration::from_nanos(skew));
                         }
-                        let now = begins(round) + Duration::from_nanos(scattered(&mut seed) % disagreement);
+                        let now = begins(round) + Duration::from_nanos(scattered(&mut seed) % skew);
                         if is_admitted(counters.charge(key(1), window, now)) {
                             own.push(now);
                         }
@@ -438,8 +439,8 @@ fn threads_whose_clocks_disagree_and_sweeps_in_between_open_no_hole() {
 }
 
 #[test]
-fn racing_threads_never_hold_more_keys_than_allowed() {
-    let counters = InMemory::new(16);
+fn concurrent_requests_never_exceed_the_key_limit() {
+    let counters = InMemoryRateCounters::new(16);
     let window = window(5, MINUTE);
     std::thread::scope(|scope| {
         for thread in 0..8 {
@@ -459,16 +460,16 @@ fn racing_threads_never_hold_more_keys_than_allowed() {
             });
         }
     });
-    let listed = counters.roster.lock().unwrap().keys.clone();
+    let listed = counters.index.lock().unwrap().keys.clone();
     assert!(listed.len() <= 16);
     assert_eq!(counters.len(), listed.len());
-    let held = counters.counters.pin();
-    assert!(listed.iter().all(|key| held.get(key).is_some_and(|counter| !counter.0.lock().unwrap().retired)));
+    let pinned = counters.counters.pin();
+    assert!(listed.iter().all(|key| pinned.get(key).is_some_and(|counter| counter.0.lock().unwrap().is_some())));
 }
 
 #[test]
-fn a_million_invented_keys_push_out_each_other_and_not_the_heavy_ones() {
-    let counters = InMemory::new(10_000);
+fn a_million_invented_keys_evict_each_other_and_not_heavy_ones() {
+    let counters = InMemoryRateCounters::new(10_000);
     let window = window(20, MINUTE);
     let heavy: Vec<RateKey> = (0..50).map(|subject| RateKey { rate: 2, subject }).collect();
     for one in heavy.iter().flat_map(|one| std::iter::repeat_n(one, 20)) {
@@ -484,11 +485,11 @@ fn a_million_invented_keys_push_out_each_other_and_not_the_heavy_ones() {
 }
 
 #[test]
-fn a_new_key_takes_the_place_of_an_idle_one_first() {
-    let counters = InMemory::new(1000);
+fn a_new_key_evicts_an_idle_one_first() {
+    let counters = InMemoryRateCounters::new(1000);
     let window = window(5, MINUTE);
     for subject in 0..1000 {
-        // Half of them are idle, and those are the ones with more charges.
+        // Half of the keys are idle, and these have more charges.
         let (now, charges) = if subject % 2 == 0 { (seconds(0), 4) } else { (seconds(50), 2) };
         (0..charges).for_each(|_| {
             counters.charge(key(subject), window, now);
@@ -497,24 +498,25 @@ fn a_new_key_takes_the_place_of_an_idle_one_first() {
     for subject in 1000..1100 {
         counters.charge(key(subject), window, seconds(61));
     }
-    let held = counters.counters.pin();
-    let kept = (0..1000).filter(|&subject| subject % 2 == 1 && held.contains_key(&HeldKey::from(key(subject)))).count();
-    // A sample of none but busy ones comes once in 256 times.
+    let pinned = counters.counters.pin();
+    let kept =
+        (0..1000).filter(|&subject| subject % 2 == 1 && pinned.contains_key(&CompactKey::from(key(subject)))).count();
+    // One sample in 256 has only busy keys.
     assert!(kept >= 490, "{kept}");
 }
 
 #[test]
-fn a_sweep_gives_back_idle_keys_and_no_others() {
-    let counters = InMemory::new(10_000);
+fn a_sweep_removes_idle_keys_only() {
+    let counters = InMemoryRateCounters::new(10_000);
     for subject in 0..1000 {
         counters.charge(key(subject), window(5, MINUTE), Duration::from_millis(subject as u64 * 100));
     }
     counters.charge(key(5000), window(5, MINUTE), seconds(1));
     counters.refund(key(5000), window(5, MINUTE), seconds(1));
     counters.sweep(seconds(2));
-    assert_eq!(counters.len(), 1000, "only the one that was taken back is idle");
-    // Those up to the fiftieth second have left, one second ago.
-    counters.sweep(seconds(110) + LATENESS);
+    assert_eq!(counters.len(), 1000, "only the refunded one is idle");
+    // Keys charged before second 50 expired a second ago.
+    counters.sweep(seconds(110) + MAX_LATENESS);
     assert_eq!(counters.len(), 499);
     assert_eq!(counters.charge(key(700), window(5, MINUTE), seconds(110)), Charged::Admitted { left: 3 });
     counters.sweep(seconds(500));
@@ -522,6 +524,6 @@ fn a_sweep_gives_back_idle_keys_and_no_others() {
 }
 
 #[test]
-fn a_counter_is_as_large_as_the_module_says() {
-    assert_eq!(size_of::<(HeldKey, Counter)>(), 256);
+fn a_counter_has_the_documented_size() {
+    assert_eq!(size_of::<(CompactKey, KeyCounter)>(), 256);
 }

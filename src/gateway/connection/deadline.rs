@@ -1,0 +1,51 @@
+//! A deadline that moves with every request. Its timer is left armed and re-armed only when it fires early, because
+//! most requests arrive in time and arming a timer costs more than a late wake-up.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::time::{Instant, Sleep};
+
+pub(super) struct Deadline {
+    /// None while nothing is expected.
+    due: Option<Instant>,
+    /// Fires at the deadline or before it.
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Deadline {
+    pub(super) fn after(timeout: Duration) -> Self {
+        Self { due: Some(Instant::now() + timeout), timer: None }
+    }
+
+    pub(super) fn set(&mut self, timeout: Duration) {
+        self.due = Some(Instant::now() + timeout);
+    }
+
+    /// Clears the deadline; the next poll starts a new one.
+    pub(super) fn clear(&mut self) {
+        self.due = None;
+    }
+
+    /// Frees the timer of a deadline that is not polled again.
+    pub(super) fn drop_timer(&mut self) {
+        self.timer = None;
+    }
+
+    /// Ready once the deadline has passed. Without a deadline it starts one of `timeout`.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, timeout: Duration) -> Poll<()> {
+        let due = *self.due.get_or_insert_with(|| Instant::now() + timeout);
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
+        if timer.deadline() > due {
+            timer.as_mut().reset(due);
+        }
+        loop {
+            ready!(timer.as_mut().poll(cx));
+            if timer.deadline() >= due {
+                return Poll::Ready(());
+            }
+            timer.as_mut().reset(due);
+        }
+    }
+}

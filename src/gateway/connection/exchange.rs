@@ -1,0 +1,92 @@
+//! What Pingora's callbacks tell a connection and ask it about the current exchange. Reading and writing are left to
+//! the [`Connection`] itself, which shares an [`ExchangeState`] with the callbacks.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use pingora_core::protocols::Stream;
+use pingora_proxy::Session as Exchange;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+use super::super::chunks::ChunkValidator;
+use super::Connection;
+
+/// The phases of a connection. The callbacks write the phase, the transport reads it.
+pub(super) mod phase {
+    /// A head is expected or incomplete.
+    pub(in super::super) const HEAD: u8 = 0;
+    /// A request is being answered.
+    pub(in super::super) const EXCHANGE: u8 = 1;
+    /// The response is complete; the next read begins the next head.
+    pub(in super::super) const DONE: u8 = 2;
+}
+
+/// The state that the callbacks and the transport share.
+#[derive(Default)]
+pub(super) struct ExchangeState {
+    pub(super) phase: AtomicU8,
+    /// The body of the current request is chunked and has not been read yet.
+    pub(super) chunked_body: AtomicBool,
+    /// The chunked framing of the current body is invalid.
+    pub(super) invalid_body: AtomicBool,
+    /// The tunnel that waits for the transport.
+    tunnel: Mutex<Option<oneshot::Sender<DetachedStream>>>,
+}
+
+impl ExchangeState {
+    pub(super) fn is_detaching(&self) -> bool {
+        self.tunnel.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    pub(super) fn take_tunnel(&self) -> Option<oneshot::Sender<DetachedStream>> {
+        self.tunnel.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// A client's transport, detached from Pingora for a tunnel.
+pub(in super::super) struct DetachedStream {
+    pub(in super::super) stream: Stream,
+    /// The connection slot, to be held as long as the tunnel runs.
+    pub(in super::super) slot: Option<OwnedSemaphorePermit>,
+}
+
+fn connection(exchange: &Exchange) -> Option<&Connection> {
+    exchange.stream().and_then(|stream| stream.as_any().downcast_ref::<Connection>())
+}
+
+/// Marks that a request has reached the callbacks. Its chunked body is validated from the first byte.
+pub(in super::super) fn begin_exchange(exchange: &Exchange) {
+    let Some(connection) = connection(exchange) else { return };
+    let is_chunked = exchange.req_header().headers.contains_key(http::header::TRANSFER_ENCODING);
+    let is_invalid = is_chunked && ChunkValidator::new().validate(connection.head.body()).is_err();
+    // Both are set for every request: the previous one on this connection may have been chunked.
+    connection.state.chunked_body.store(is_chunked, Ordering::Release);
+    connection.state.invalid_body.store(is_invalid, Ordering::Release);
+    connection.state.phase.store(phase::EXCHANGE, Ordering::Release);
+}
+
+/// The request head as the client sent it; None on HTTP/2.
+pub(in super::super) fn raw_head(exchange: &Exchange) -> Option<&[u8]> {
+    connection(exchange).filter(|connection| !connection.is_http2).map(|connection| connection.head.head())
+}
+
+/// Whether the chunked framing of the request body is invalid.
+pub(in super::super) fn is_body_invalid(exchange: &Exchange) -> bool {
+    connection(exchange).is_some_and(|connection| connection.state.invalid_body.load(Ordering::Acquire))
+}
+
+/// Marks the response as complete.
+pub(in super::super) fn end_exchange(exchange: &Exchange) {
+    if let Some(connection) = connection(exchange) {
+        connection.state.phase.store(phase::DONE, Ordering::Release);
+    }
+}
+
+/// Requests the transport for a tunnel. It arrives when Pingora drops the connection, after the calling callback has
+/// returned.
+pub(in super::super) fn detach(exchange: &Exchange) -> Option<oneshot::Receiver<DetachedStream>> {
+    let connection = connection(exchange)?;
+    let (sender, receiver) = oneshot::channel();
+    *connection.state.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender);
+    Some(receiver)
+}

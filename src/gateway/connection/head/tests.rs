@@ -1,0 +1,45 @@
+use super::*;
+
+const LIMITS: HeadLimits =
+    HeadLimits { deadline: Duration::from_secs(1), idle: Duration::from_secs(1), bytes: 400, target: 100, lines: 5 };
+
+#[test]
+fn the_end_of_the_head_is_found_however_the_reads_are_cut() {
+    let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\nbody\r\n\r\n";
+    for cut in 1..request.len() {
+        let mut buffer = HeadBuffer::default();
+        for read in request.chunks(cut) {
+            buffer.extend(read);
+        }
+        assert_eq!(buffer.head(), b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "{cut}");
+        assert_eq!(buffer.body(), b"body\r\n\r\n", "{cut}");
+        assert_eq!(buffer.take_body(), b"body\r\n\r\n", "{cut}");
+        assert!(buffer.body().is_empty(), "{cut}");
+    }
+}
+
+#[test]
+fn an_unparsable_head_is_refused_with_its_reason() {
+    let table = [
+        ("no HTTP", "hello\r\n\r\n".to_owned(), 1400),
+        ("long target", format!("GET /{} HTTP/1.1\r\n\r\n", "a".repeat(200)), 1414),
+        ("many lines", format!("GET / HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(6)), 1431),
+        ("large head", format!("GET / HTTP/1.1\r\nA: {}\r\n\r\n", "b".repeat(500)), 1431),
+    ];
+    for (case, head, code) in table {
+        let mut buffer = HeadBuffer::default();
+        buffer.extend(head.as_bytes());
+        assert_eq!(buffer.error(&LIMITS).code().number(), code, "{case}");
+    }
+}
+
+#[test]
+fn only_an_unfinished_head_exceeds_the_limit() {
+    let mut unfinished = HeadBuffer::default();
+    unfinished.extend(&[b'a'; 801]);
+    assert!(unfinished.exceeds(&LIMITS));
+    let mut with_body = HeadBuffer::default();
+    with_body.extend(b"POST / HTTP/1.1\r\n\r\n");
+    with_body.extend(&[b'a'; 801]);
+    assert!(!with_body.exceeds(&LIMITS));
+}

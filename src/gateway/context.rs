@@ -1,0 +1,60 @@
+//! The state of one request while Pingora carries it through the callbacks. It decides nothing.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::{Duration, Instant};
+
+use prometheus::IntGauge;
+
+use super::connect::UpstreamAttempts;
+use crate::domain::language::Language;
+use crate::error::Error;
+use crate::metrics::Metrics;
+use crate::pipeline::request_id::RequestId;
+use crate::pipeline::{Arrival, Caller, Handler, UpstreamPermit};
+
+/// The address of a peer that has none, such as the peer of a Unix socket.
+pub(super) const NO_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
+/// The state of one request, from its head to its access log entry.
+pub(crate) struct RequestContext {
+    pub(super) started: Instant,
+    pub(super) arrival: Option<Arrival>,
+    pub(super) handler: Handler,
+    pub(super) caller: Caller,
+    pub(super) permit: Option<UpstreamPermit>,
+    pub(super) error: Option<Error>,
+    pub(super) attempts: UpstreamAttempts,
+    pub(super) upstream_took: Option<Duration>,
+    _in_flight: InFlight,
+}
+
+impl RequestContext {
+    pub(super) fn new(metrics: &Metrics) -> Self {
+        metrics.requests_in_flight.inc();
+        Self {
+            started: Instant::now(),
+            arrival: None,
+            handler: Handler::None,
+            caller: Caller::Anonymous,
+            permit: None,
+            error: None,
+            attempts: UpstreamAttempts::default(),
+            upstream_took: None,
+            _in_flight: InFlight(metrics.requests_in_flight.clone()),
+        }
+    }
+}
+
+/// Decrements the gauge also when the request's future is dropped or panics.
+struct InFlight(IntGauge);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// The arrival of a request that failed before the pipeline described it.
+pub(super) fn unknown_arrival() -> Arrival {
+    Arrival { request_id: RequestId::fresh(), client: NO_ADDRESS, peer: NO_ADDRESS, language: Language::English }
+}

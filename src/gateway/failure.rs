@@ -1,0 +1,51 @@
+//! Turns Pingora's errors and panics into the gateway's own errors. Writing the refusal is left to the callbacks.
+
+use std::panic::AssertUnwindSafe;
+
+use futures::FutureExt;
+use pingora_core::{ErrorSource, ErrorType};
+
+use crate::error::{BadRequest, Error, Part};
+use crate::metrics::Metrics;
+
+/// The internal cause of a 1005 after a panic.
+pub(super) const PANICKED: &str = "a handler panicked";
+
+#[derive(Debug)]
+pub(super) struct Panicked;
+
+/// Runs a handler and counts its panic, so that a panic fails one request and not its connection.
+pub(super) async fn catch_panic<T>(metrics: &Metrics, handler: impl Future<Output = T>) -> Result<T, Panicked> {
+    AssertUnwindSafe(handler).catch_unwind().await.map_err(|_| {
+        metrics.panics.inc();
+        Panicked
+    })
+}
+
+/// Runs a handler; a panic becomes a 1005.
+pub(super) async fn panic_to_error<T>(
+    metrics: &Metrics,
+    handler: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    catch_panic(metrics, handler).await.unwrap_or_else(|Panicked| Err(Error::unexpected(Part::Gateway, PANICKED)))
+}
+
+/// The error for the client after a failure of Pingora; None if the client has closed its connection.
+pub(super) fn client_error(error: &pingora_core::Error) -> Option<Error> {
+    let cause = || Some(error.etype().as_str().to_owned().into());
+    match (error.esource(), error.etype()) {
+        (ErrorSource::Downstream, ErrorType::ReadTimedout) => Some(Error::RequestTimeout),
+        (
+            ErrorSource::Downstream,
+            ErrorType::ConnectionClosed | ErrorType::ReadError | ErrorType::WriteError | ErrorType::WriteTimedout,
+        ) => None,
+        (ErrorSource::Downstream, ErrorType::InvalidHTTPHeader) => Some(BadRequest::Head.into()),
+        (ErrorSource::Downstream, _) => Some(BadRequest::Framing.into()),
+        (_, ErrorType::ReadTimedout | ErrorType::WriteTimedout) => Some(Error::UpstreamTimeout),
+        (ErrorSource::Internal, _) => Some(Error::unexpected(Part::Gateway, error.etype().as_str().to_owned())),
+        _ => Some(Error::UpstreamFailed(cause())),
+    }
+}
+
+#[cfg(test)]
+mod tests;

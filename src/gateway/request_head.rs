@@ -1,0 +1,48 @@
+//! Shows a request that Pingora has parsed to the pipeline, as a borrowed [`RequestHead`] without a copy. Checking it is
+//! left to the pipeline.
+
+use http::HeaderMap;
+use pingora_http::RequestHeader;
+use pingora_proxy::Session as Exchange;
+
+use super::connection;
+use super::context::NO_ADDRESS;
+use crate::pipeline::head::{HeaderLines, HttpVersion, RequestHead};
+
+/// The header lines of a request as Pingora keeps them.
+pub(super) struct HeaderMapLines<'a>(pub(super) &'a HeaderMap);
+
+impl HeaderLines for HeaderMapLines<'_> {
+    fn each<'a>(&'a self, visit: &mut dyn FnMut(&'a str, &'a [u8])) {
+        for (name, value) in self.0 {
+            visit(name.as_str(), value.as_bytes());
+        }
+    }
+}
+
+/// The head of the exchange's request; `lines` are its header lines.
+pub(super) fn request_head<'a>(exchange: &'a Exchange, lines: &'a HeaderMapLines<'a>) -> RequestHead<'a> {
+    let header = exchange.req_header();
+    let version = match header.version {
+        http::Version::HTTP_2 => HttpVersion::Http2,
+        http::Version::HTTP_11 => HttpVersion::Http11,
+        _ => HttpVersion::Http10,
+    };
+    let peer = exchange.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
+    RequestHead {
+        method: header.method.as_str(),
+        target: header.raw_path(),
+        version,
+        lines,
+        raw: connection::raw_head(exchange),
+        peer: peer.unwrap_or(NO_ADDRESS),
+    }
+}
+
+/// Drops Pingora's map of header names in their original case. Pingora copies it with the headers and searches it on
+/// every change; header names are case-insensitive, so nothing is lost.
+pub(super) fn drop_header_case(request: &mut RequestHeader) {
+    let empty = RequestHeader::from(http::Request::new(()).into_parts().0);
+    let parts = http::request::Parts::from(std::mem::replace(request, empty));
+    *request = RequestHeader::from(parts);
+}

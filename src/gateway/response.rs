@@ -1,0 +1,69 @@
+//! Rewrites an upstream's response header for the client, in every lane. Relaying the body is left to the lanes.
+
+use pingora_core::ErrorType;
+use pingora_http::ResponseHeader;
+
+use super::Gateway;
+use super::context::RequestContext;
+use crate::error::Error;
+use crate::pipeline::Arrival;
+use crate::pipeline::forward::{self, REQUEST_ID};
+
+impl Gateway {
+    /// Rewrites the upstream's response header for the client and records the response time.
+    pub(super) fn rewrite_response(
+        &self,
+        response: &mut ResponseHeader,
+        context: &mut RequestContext,
+    ) -> pingora_core::Result<()> {
+        if response.status == http::StatusCode::SWITCHING_PROTOCOLS {
+            // WebSocket handshakes take another lane, so this request did not ask for an upgrade.
+            context.error = Some(Error::UpstreamFailed(Some("the upstream sent an unrequested 101".into())));
+            return pingora_core::Error::e_explain(ErrorType::InvalidHTTPHeader, "unrequested 101");
+        }
+        if let (Some(elapsed), Some(permit)) = (context.attempts.take_elapsed(), &context.permit) {
+            self.upstreams.observe_response_time(&permit.rule.upstream, elapsed);
+            context.upstream_took = Some(elapsed);
+        }
+        sanitize_response(response, context.arrival.as_ref())
+    }
+}
+
+/// Removes identity headers from an upstream's response and sets the request id.
+pub(super) fn sanitize_response(response: &mut ResponseHeader, arrival: Option<&Arrival>) -> pingora_core::Result<()> {
+    let reason = custom_reason(response).map(str::to_owned);
+    // Rebuilding the header drops the map of original header names, as for requests.
+    let empty = ResponseHeader::from(http::Response::new(()).into_parts().0);
+    let mut parts = http::response::Parts::from(std::mem::replace(response, empty));
+    for name in forward::clean_answer(&parts.headers) {
+        parts.headers.remove(name);
+    }
+    if let Some(arrival) = arrival {
+        parts.headers.insert(REQUEST_ID, arrival.request_id.to_value());
+    }
+    *response = ResponseHeader::from(parts);
+    if reason.is_some() {
+        response.set_reason_phrase(reason.as_deref())?;
+    }
+    Ok(())
+}
+
+/// Copies a response header without its map of original header names.
+pub(super) fn copy_response_header(response: &ResponseHeader) -> ResponseHeader {
+    let mut parts = http::Response::new(()).into_parts().0;
+    parts.status = response.status;
+    parts.version = response.version;
+    parts.headers = response.headers.clone();
+    let mut copy = ResponseHeader::from(parts);
+    let reason = custom_reason(response);
+    if reason.is_some() {
+        // The phrase was parsed as one, so it is valid.
+        let _ = copy.set_reason_phrase(reason);
+    }
+    copy
+}
+
+/// The reason phrase, unless it is the standard one of its status.
+fn custom_reason(response: &ResponseHeader) -> Option<&str> {
+    response.get_reason_phrase().filter(|reason| Some(*reason) != response.status.canonical_reason())
+}
