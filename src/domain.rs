@@ -18,8 +18,6 @@ pub mod path;
 
 pub mod phrase;
 
-pub mod qr_image;
-
 pub mod rate;
 
 pub mod role;

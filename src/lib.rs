@@ -10,6 +10,8 @@ pub mod operate;
 // The words of the specification.
 pub mod domain;
 
+pub mod qr;
+
 // What can be set.
 pub mod config;
 

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::super::query::Parameters;
 use super::super::{Shared, path};
-use crate::domain::qr_image;
+use crate::qr;
 
 /// `GET /wwopen/sso/qrImg`: the address of the confirm page, to be scanned.
 pub async fn image(State(shared): State<Shared>, parameters: Parameters) -> Response {
@@ -15,7 +15,7 @@ pub async fn image(State(shared): State<Shared>, parameters: Parameters) -> Resp
         let ledger = shared.ledger();
         ledger.scans.asked(key, ledger.now()).map(|_| format!("{}{}?k={key}", ledger.origin, path::QR_CONFIRM))
     };
-    match address.and_then(|address| qr_image::png(&address).ok()) {
+    match address.and_then(|address| qr::png(&address).ok()) {
         Some(picture) => {
             ([(header::CONTENT_TYPE, "image/png"), (header::CACHE_CONTROL, "no-store")], picture).into_response()
         }

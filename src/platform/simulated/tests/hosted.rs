@@ -152,7 +152,7 @@ async fn the_image_is_the_address_of_the_confirm_page() {
     assert_eq!(answer.headers()[header::CONTENT_TYPE], "image/png");
     let bytes = answer.bytes().await.unwrap();
     let expected = format!("http://{}{}?k={key}", simulator.address(), path::QR_CONFIRM);
-    assert_eq!(*bytes, crate::domain::qr_image::png(&expected).unwrap());
+    assert_eq!(*bytes, crate::qr::png(&expected).unwrap());
     let unknown = simulator.api_url().join(&format!("{}?key=x", path::QR_IMAGE)).unwrap();
     assert_eq!(open(unknown).await.status, StatusCode::NOT_FOUND);
 }

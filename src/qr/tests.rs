@@ -1,7 +1,7 @@
 use super::*;
 
-/// What a scanner reads from a picture.
-fn read(picture: &[u8]) -> String {
+/// Decodes the QR code in an image.
+fn decode(picture: &[u8]) -> String {
     let mut decoder = png::Decoder::new(std::io::Cursor::new(picture));
     decoder.set_transformations(png::Transformations::EXPAND);
     let mut reader = decoder.read_info().unwrap();
@@ -13,34 +13,52 @@ fn read(picture: &[u8]) -> String {
 }
 
 #[test]
-fn a_scanner_reads_what_was_written() {
+fn a_scanner_decodes_the_text() {
     let long = "x".repeat(1000);
     for text in ["a", "https://desk.example/h5/?a=1&b=2#c", "登录", &long] {
-        assert_eq!(read(&png(text).unwrap()), *text);
+        assert_eq!(decode(&png(text).unwrap()), *text);
     }
 }
 
 #[test]
-fn a_text_that_fits_into_no_code_is_refused() {
+fn a_scanner_decodes_the_half_blocks_of_a_terminal() {
+    let text = "otpauth://totp/Desk:a2001?secret=JBSWY3DPEHPK3PXP&issuer=Desk";
+    let drawn = half_blocks(text).unwrap();
+    let lines: Vec<Vec<char>> = drawn.lines().map(|line| line.chars().collect()).collect();
+    let (side, scale) = (lines[0].len(), 4);
+    let is_dark = |x: usize, y: usize| match lines[y / 2][x] {
+        '█' => true,
+        '▀' => y.is_multiple_of(2),
+        '▄' => !y.is_multiple_of(2),
+        _ => false,
+    };
+    let mut image = rqrr::PreparedImage::prepare_from_greyscale(side * scale, side * scale, |x, y| {
+        if is_dark(x / scale, y / scale) { 0 } else { 255 }
+    });
+    assert_eq!(image.detect_grids()[0].decode().unwrap().1, text);
+}
+
+#[test]
+fn a_text_too_long_for_any_version_is_an_error() {
     assert!(matches!(png(&"x".repeat(5000)), Err(QrFault::TooLong(_))));
 }
 
 #[test]
-fn of_the_eight_masks_the_best_is_taken() {
-    let (colors, width) = draw("https://desk.example/").unwrap();
-    let library = qrcode::QrCode::with_error_correction_level("https://desk.example/", LEVEL).unwrap();
-    assert_eq!(width, library.width(), "the same version");
-    assert!(penalty::of(&colors, width) <= penalty::of(&library.to_colors(), width));
+fn the_mask_with_the_lowest_penalty_is_chosen() {
+    let code = Modules::encode("https://desk.example/", IMAGE_LEVEL).unwrap();
+    let library = qrcode::QrCode::with_error_correction_level("https://desk.example/", IMAGE_LEVEL).unwrap();
+    assert_eq!(code.width, library.width(), "the same version");
+    assert!(penalty::of(&code.colors, code.width) <= penalty::of(&library.to_colors(), code.width));
 }
 
 #[test]
-fn the_penalty_is_by_the_rules_of_the_standard() {
+fn the_penalty_follows_the_rules_of_the_standard() {
     let square = |rows: &[&str]| -> Vec<Color> {
         rows.iter().flat_map(|row| row.chars()).map(|c| if c == '#' { Color::Dark } else { Color::Light }).collect()
     };
     let chessboard = ["#.#.#.", ".#.#.#", "#.#.#.", ".#.#.#", "#.#.#.", ".#.#.#"];
     let table: &[(&str, [&str; 6], usize)] = &[
-        ("nothing to complain about", chessboard, 0),
+        ("no penalty", chessboard, 0),
         ("five in a row, and 55 % dark", ["#####.", ".#.#.#", "#.#.#.", ".#.#.#", "#.#.#.", ".#.#.#"], 3 + 10),
         ("six in a row, and 58 % dark", ["######", ".#.#.#", "#.#.#.", ".#.#.#", "#.#.#.", ".#.#.#"], 4 + 10),
         ("one block of four", ["##.#.#", "##.#.#", "..#.#.", "#.#.#.", ".#.#.#", "#.#.#."], 3),
@@ -53,7 +71,7 @@ fn the_penalty_is_by_the_rules_of_the_standard() {
 }
 
 /// The same rules, module by module.
-fn plainly(colors: &[Color], width: usize) -> usize {
+fn reference_penalty(colors: &[Color], width: usize) -> usize {
     let dark = |x: usize, y: usize| colors[y * width + x] == Color::Dark;
     let along = |modules: &mut dyn Iterator<Item = bool>| {
         let (mut sum, mut run, mut last, mut window) = (0, 0, None, 0_u16);
@@ -79,7 +97,7 @@ fn plainly(colors: &[Color], width: usize) -> usize {
 }
 
 #[test]
-fn all_modules_at_once_and_one_by_one_make_the_same_penalty() {
+fn the_bit_set_penalty_equals_the_reference() {
     let mut state = 7_u64;
     for width in [21, 63, 64, 65, 129, 177] {
         for rare in [2, 3, 8] {
@@ -88,9 +106,10 @@ fn all_modules_at_once_and_one_by_one_make_the_same_penalty() {
                 if (state >> 33).is_multiple_of(rare) { Color::Dark } else { Color::Light }
             };
             let colors: Vec<Color> = (0..width * width).map(|_| color()).collect();
-            assert_eq!(penalty::of(&colors, width), plainly(&colors, width), "{width}");
+            assert_eq!(penalty::of(&colors, width), reference_penalty(&colors, width), "{width}");
         }
     }
-    let (colors, width) = draw("https://desk.example/api/auth/oauth2/callback?a=b").unwrap();
-    assert_eq!(penalty::of(&colors, width), plainly(&colors, width));
+    let Modules { colors, width } =
+        Modules::encode("https://desk.example/api/auth/oauth2/callback?a=b", IMAGE_LEVEL).unwrap();
+    assert_eq!(penalty::of(&colors, width), reference_penalty(&colors, width));
 }
