@@ -30,7 +30,6 @@ use crate::operate::keys::{KeyDesk, KeySettings};
 use crate::operate::{self, Operator};
 use crate::pipeline::Gate;
 use crate::pipeline::record::OwnMetrics;
-use crate::platform::simulated::SimulatedPlatform;
 use crate::rules::{self, RuleFault, RuleSet};
 use crate::signin::devices::Devices;
 use crate::signin::password::{PasswordSettings, Passwords};
@@ -55,6 +54,8 @@ mod follow;
 
 mod lock;
 
+mod simulator;
+
 mod tls;
 
 mod watching;
@@ -65,6 +66,7 @@ pub use control::{ControlFault, call};
 pub use fault::StartFault;
 use follow::{end_with_keys, follow, follow_directory, judge_all_sockets, sweep};
 pub use lock::DataLock;
+pub use simulator::Simulator;
 use watching::Look;
 
 /// Idle connections kept to all upstreams together.
@@ -120,7 +122,7 @@ pub struct App {
     /// The operators' address.
     pub admin: SocketAddr,
     /// The simulated platform, if there is one.
-    pub platform: Option<SimulatedPlatform>,
+    pub platform: Option<Simulator>,
     _lock: DataLock,
 }
 

@@ -17,6 +17,7 @@ mod check;
 
 mod completions;
 
+#[cfg(feature = "demo")]
 mod demo;
 
 mod employee;
@@ -55,7 +56,8 @@ enum Command {
     Check(ConfigArgs),
     /// Say how a request is answered, and why.
     Explain(Box<explain::ExplainArgs>),
-    /// Run gateway, simulated platform and a demo help desk in one process, and say what to open.
+    /// Run the gateway, a simulated platform and a demo help desk in one process, and print what to open.
+    #[cfg(feature = "demo")]
     Demo(demo::DemoArgs),
     /// Employees: show, add, change, disable, remove; their one-time-password devices and the login log.
     Employee(employee::EmployeeArgs),
@@ -114,6 +116,7 @@ pub fn run() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(*args),
+        #[cfg(feature = "demo")]
         Command::Demo(args) => demo::run(&args),
         Command::Employee(args) => employee::run(&args),
         Command::Role(args) => role::run(&args),

@@ -7,6 +7,10 @@ pub mod app;
 
 pub mod operate;
 
+// A simulated platform and help desk for development; not part of the product.
+#[cfg(feature = "demo")]
+pub mod demo;
+
 // The words of the specification.
 pub mod domain;
 

@@ -6,19 +6,17 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use url::Url;
 
+use super::simulator::{self, Simulator};
 use super::{DataLock, StartFault, key_settings, open_keys};
 use crate::config::{Config, PlatformKind};
 use crate::directory::sql::SqlDirectory;
 use crate::directory::{Directory, DirectoryError};
-use crate::domain::client::Client;
 use crate::domain::clock::Clock;
-use crate::domain::secret::{Secret, random_bytes};
+use crate::domain::secret::random_bytes;
 use crate::operate::keys::KeyDesk;
 use crate::operate::{self, Operator};
 use crate::platform::Platform;
-use crate::platform::simulated::{self, SimulatedPlatform};
 use crate::platform::wecom::{WecomPlatform, WecomSettings};
 use crate::signin::devices::Devices;
 use crate::signin::password::{PasswordSettings, Passwords};
@@ -107,34 +105,11 @@ pub async fn open_offline(config: &Config) -> Result<(Operator, DataLock), Start
     Ok((operator, lock))
 }
 
-/// Host and, if it is not the scheme's, port: what the platform calls a trusted domain.
-fn domain(url: &Url) -> String {
-    let host = url.host_str().unwrap_or_default();
-    url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
-}
-
-pub(super) async fn open_platform(
-    config: &Config,
-) -> Result<(Arc<dyn Platform>, Option<SimulatedPlatform>), StartFault> {
-    let agent = |own: &str| (!own.is_empty()).then(|| own.to_owned());
+pub(super) async fn open_platform(config: &Config) -> Result<(Arc<dyn Platform>, Option<Simulator>), StartFault> {
+    let agent_id = (!config.platform.agent_id.is_empty()).then(|| config.platform.agent_id.clone());
     let (settings, simulator) = match config.platform.kind {
         PlatformKind::Simulated => {
-            let address = config.platform.simulated_listen;
-            // A clock of its own: its switches move it, and the gateway's must go on as it is.
-            let simulator = SimulatedPlatform::start(address, Clock::system())
-                .await
-                .map_err(|source| StartFault::Listen { address, source })?;
-            let own = Client::ALL.map(|client| config.clients.url(client));
-            let domains: Vec<String> = own.into_iter().chain([&config.server.public_url]).map(domain).collect();
-            simulator.trust(&domains.iter().map(String::as_str).collect::<Vec<_>>());
-            let settings = WecomSettings {
-                corp_id: config.platform.main_corp(),
-                agent_id: agent(&config.platform.agent_id),
-                secret: Secret::new(simulated::SECRET.to_owned()),
-                authorize_url: simulator.authorize_url(),
-                api_url: simulator.api_url(),
-                timeout: config.platform.timeout.get(),
-            };
+            let (simulator, settings) = simulator::start(config).await?;
             (settings, Some(simulator))
         }
         PlatformKind::Wecom => {
@@ -142,7 +117,7 @@ pub(super) async fn open_platform(
             let secret = config.platform.read_secret().map_err(|source| StartFault::Data { path: file, source })?;
             let settings = WecomSettings {
                 corp_id: config.platform.main_corp(),
-                agent_id: agent(&config.platform.agent_id),
+                agent_id,
                 secret,
                 authorize_url: config.platform.authorize_url.clone(),
                 api_url: config.platform.api_url.clone(),

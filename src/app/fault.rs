@@ -72,6 +72,12 @@ pub enum StartFault {
     /// The certificate cannot be used.
     #[error("server.tls: {0}")]
     Tls(String),
+    /// The build has no simulated platform.
+    #[error(
+        "platform.kind: this build has no simulated platform; build with the cargo feature `demo` \
+         or set platform.kind = \"wecom\""
+    )]
+    NoSimulator,
     /// The platform cannot be set up.
     #[error(transparent)]
     Platform(#[from] PlatformError),

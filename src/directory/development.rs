@@ -38,10 +38,10 @@ pub(super) const PEOPLE: &[Person] = &[
     Person { employee_id: "n6001", name: "Nora Lind", department: "财务部", roles: &[], agent: None },
 ];
 
-#[cfg(test)]
+#[cfg(all(test, feature = "demo"))]
 mod tests {
     use super::PEOPLE;
-    use crate::platform::simulated::members;
+    use crate::demo::members;
 
     #[test]
     fn the_directory_and_the_simulated_platform_know_the_same_people() {

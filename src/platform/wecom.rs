@@ -349,5 +349,5 @@ impl Platform for WecomPlatform {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "demo"))]
 mod tests;
