@@ -38,7 +38,8 @@ pub(super) const PEOPLE: &[Person] = &[
     Person { employee_id: "n6001", name: "Nora Lind", department: "财务部", roles: &[], agent: None },
 ];
 
-#[cfg(all(test, feature = "demo"))]
+#[cfg(test)]
+#[cfg(feature = "demo")]
 mod tests {
     use super::PEOPLE;
     use crate::demo::members;

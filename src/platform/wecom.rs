@@ -349,5 +349,6 @@ impl Platform for WecomPlatform {
     }
 }
 
-#[cfg(all(test, feature = "demo"))]
+#[cfg(test)]
+#[cfg(feature = "demo")]
 mod tests;
