@@ -1,4 +1,4 @@
-// A small client of the gateway. One file serves three addresses; the first part of the path says which one it is.
+// The demo client. One file serves all three clients; the first path segment names the client.
 
 const CLIENTS = ["h5", "itagent", "itadmin"];
 const client = CLIENTS.find((name) => location.pathname.startsWith("/" + name + "/")) || "h5";
@@ -9,24 +9,24 @@ const WORDS = {
   en: {
     title_h5: "Employee help desk", title_itagent: "Agent workspace", title_itadmin: "Administration",
     hello_h5: "Hello, %", hello_itagent: "On duty: %", hello_itadmin: "Hello, %",
-    other: "中文", logout: "Log out", acting_as: "Acting as",
+    other: "中文", logout: "Sign out", acting_as: "Acting as",
     role_user: "Employee", role_agent: "Agent", role_supervisor: "Supervisor", role_security: "Security", role_admin: "Administrator",
     channel: "Live channel", connect: "Connect", disconnect: "Disconnect", message: "Write a message", send: "Send",
-    idle: "Not connected", connecting: "Connecting …", opened: "Connected", quiet: "Nothing said yet",
-    closed: "Closed with %", refused: "The connection was refused or lost (%)", session_ended: "Your session ended (%)",
-    role_lost: "Your role no longer allows this channel (%). Switch the role, then connect again.",
-    draining: "The gateway restarts (%). Connect again.",
-    upstream: "What the service sees", upstream_hint: "Ask through the gateway; the service behind it answers with what it received.",
-    path: "What to ask for", ask: "Ask", identity: "Who you are, as the gateway vouches", rest: "Everything else that arrived",
+    idle: "Not connected", connecting: "Connecting …", opened: "Connected", quiet: "No messages yet",
+    closed: "Closed with %", refused: "Connection refused or lost (%)", session_ended: "Your session ended (%)",
+    role_lost: "Your role no longer has access to this channel (%). Switch roles and connect again.",
+    draining: "The gateway is restarting (%). Connect again.",
+    upstream: "What the upstream receives", upstream_hint: "Send a request through the gateway. The upstream returns what it received.",
+    path: "Request path", ask: "Send request", identity: "Identity added by the gateway", rest: "Other headers",
     claims: "Signed claims", refused_by: "Request % · status &", answered: "Request %",
     you: "You", name: "Name", employee_id: "Employee ID", department: "Department", roles: "Roles", login_source: "Signed in from",
-    sessions: "Your sessions", sessions_hint: "Everywhere you are signed in.", here: "this one", end: "End", end_this: "End the session on %",
-    end_others: "End all others", since: "signed in %", seen: "seen %", unknown_device: "Unknown device", none: "—",
-    ended: "Your session has ended", ended_text: "It expired, or it was ended elsewhere.",
-    left: "You are signed out", left_text: "This session is over, in every tab that used it. Your other sessions go on.",
+    sessions: "Your sessions", sessions_hint: "All devices where you are signed in.", here: "This device", end: "Sign out", end_this: "Sign out on %",
+    end_others: "Sign out everywhere else", since: "signed in %", seen: "active %", unknown_device: "Unknown device", none: "—",
+    ended: "Your session has ended", ended_text: "It expired, or you signed out on another device.",
+    left: "You are signed out", left_text: "This session has ended in all its tabs. Your other sessions stay signed in.",
     again: "Sign in again", lost: "No connection. Try again in a moment.",
     source_qrcode: "QR code", source_h5: "Employee client", source_itagent: "Agent client", source_itadmin: "Administration client",
-    source_agent: "Agent login", source_dev: "Development login", method_oauth2: "WeCom", method_qrcode: "QR code", method_bind: "linked account",
+    source_agent: "Agent sign-in", source_dev: "Development sign-in", method_oauth2: "WeCom", method_qrcode: "QR code", method_bind: "linked account",
     method_password: "password", method_dev: "development",
   },
   "zh-CN": {
@@ -39,13 +39,13 @@ const WORDS = {
     closed: "已关闭（%）", refused: "连接被拒绝或已中断（%）", session_ended: "会话已结束（%）",
     role_lost: "当前角色已无权使用此通道（%）。请切换角色后重新连接。",
     draining: "网关正在重启（%），请重新连接。",
-    upstream: "后端看到了什么", upstream_hint: "经网关发出请求，后端如实返回它收到的内容。",
-    path: "请求路径", ask: "发送请求", identity: "由网关担保的身份", rest: "其余收到的请求头",
+    upstream: "后端收到的请求", upstream_hint: "经网关发出请求，后端会原样返回收到的内容。",
+    path: "请求路径", ask: "发送请求", identity: "网关附加的身份信息", rest: "其他请求头",
     claims: "已签名的声明", refused_by: "请求 % · 状态 &", answered: "请求 %",
     you: "我的信息", name: "姓名", employee_id: "员工编号", department: "部门", roles: "角色", login_source: "登录来源",
-    sessions: "我的会话", sessions_hint: "您当前登录的所有位置。", here: "本机", end: "结束", end_this: "结束会话：%",
-    end_others: "结束其他所有会话", since: "%登录", seen: "%活跃", unknown_device: "未知设备", none: "—",
-    ended: "会话已结束", ended_text: "会话已过期，或已在别处结束。",
+    sessions: "我的会话", sessions_hint: "您已登录的所有设备。", here: "本设备", end: "退出登录", end_this: "退出登录：%",
+    end_others: "退出其他所有设备", since: "%登录", seen: "%活跃", unknown_device: "未知设备", none: "—",
+    ended: "会话已结束", ended_text: "会话已过期，或已在其他设备上退出。",
     left: "您已退出登录", left_text: "本次会话已在所有使用它的标签页中结束，您的其他会话不受影响。",
     again: "重新登录", lost: "网络已断开，请稍后再试。",
     source_qrcode: "扫码", source_h5: "员工端", source_itagent: "坐席端", source_itadmin: "管理端",
@@ -54,21 +54,21 @@ const WORDS = {
   },
 };
 
-// A token belongs to its tab, so that tabs can be different people; the language belongs to the person.
+// The token is per tab, so that tabs can be signed in as different people; the language is per browser.
 const chosen = () => Object.keys(WORDS).find((tag) => tag === localStorage.getItem("language"));
 let language = chosen() || (navigator.language.toLowerCase().startsWith("zh") ? "zh-CN" : "en");
 let token = null;
 let me = null;
 let socket = null;
-let socketSaid = ["idle"];
+let socketState = ["idle"];
 let sessions = [];
-let farewell = null;
+let endedBecause = null;
 
 const word = (key, ...values) => {
   const text = WORDS[language][key] ?? key;
   return text.replace("%", () => values[0] ?? "").replace("&", () => values[1] ?? "");
 };
-/** The word of a closed set's member; a member that this page does not know shows as it is. */
+/** The text for a value of a closed set; an unknown value is shown as it is. */
 const named = (set, member) => WORDS[language][set + "_" + member] ?? member;
 
 function make(tag, properties = {}, ...children) {
@@ -77,7 +77,7 @@ function make(tag, properties = {}, ...children) {
   return made;
 }
 
-// What arrives with the address.
+// The page's address.
 
 function signInAddress() {
   const query = new URLSearchParams({ client });
@@ -85,13 +85,13 @@ function signInAddress() {
   return "/api/auth/signin?" + query;
 }
 
-/** Takes what the address brings. False: the page is being left. */
-function arrive() {
+/** Reads token, error or code from the address. Returns false if the page navigates away. */
+function readAddress() {
   const query = new URLSearchParams(location.search);
   const fragment = new URLSearchParams(location.hash.slice(1));
   if (fragment.has("token")) {
     sessionStorage.setItem("token", fragment.get("token"));
-    // A token in the address would be copied, bookmarked and kept in the history.
+    // A token in the address would end up in bookmarks and in the history.
     history.replaceState(null, "", location.pathname);
   } else if (fragment.has("error")) {
     const reason = fragment.get("error");
@@ -107,61 +107,61 @@ function arrive() {
   return token !== null;
 }
 
-// Calls.
+// Requests.
 
-/** The answer, whatever it says; null when there was none, or when it ended the session. */
+/** Returns the response, or null if there was none or the session has ended. */
 async function call(path, method = "GET", body) {
   const headers = { Authorization: "Bearer " + token, "Accept-Language": language };
   if (body) headers["Content-Type"] = "application/json";
   try {
     const answer = await fetch(path, { method, headers, cache: "no-store", body: body && JSON.stringify(body) });
-    const said = await answer.json();
-    tell("");
-    if (answer.status === 401 && said.code === 1001) {
+    const json = await answer.json();
+    showProblem("");
+    if (answer.status === 401 && json.code === 1001) {
       leave("ended");
       return null;
     }
-    return { status: answer.status, said, id: answer.headers.get("X-Request-Id") || said.request_id || "" };
+    return { status: answer.status, json, id: answer.headers.get("X-Request-Id") || json.request_id || "" };
   } catch {
-    tell(word("lost"));
+    showProblem(word("lost"));
     return null;
   }
 }
 
-/** The data of one of the gateway's own answers; a refusal is told. */
+/** Returns the data of a gateway endpoint; shows an error. */
 async function data(path, method, body) {
   const answer = await call(path, method, body);
-  if (answer && answer.said.code !== 0) tell(answer.said.message + " (" + answer.said.code + " · " + answer.id + ")");
-  return answer && answer.said.code === 0 ? answer.said.data : null;
+  if (answer && answer.json.code !== 0) showProblem(answer.json.message + " (" + answer.json.code + " · " + answer.id + ")");
+  return answer && answer.json.code === 0 ? answer.json.data : null;
 }
 
-function tell(text) {
+function showProblem(text) {
   element("problem").textContent = text;
   element("problem").hidden = !text;
 }
 
-/** The token is of no use any more: says why, and offers a new one. */
+/** Drops the token, shows why the session ended and offers to sign in again. */
 function leave(how) {
-  if (farewell) return;
+  if (endedBecause) return;
   sessionStorage.removeItem("token");
   token = null;
-  farewell = how;
+  endedBecause = how;
   element("loading").hidden = true;
   if (socket) socket.close();
   element("desk").hidden = true;
   element("logout").hidden = true;
   element("ended").hidden = false;
-  drawFarewell();
+  drawEnded();
   element("ended").focus();
 }
 
-function drawFarewell() {
-  if (!farewell) return;
-  element("ended-title").textContent = word(farewell);
-  element("ended-text").textContent = word(farewell + "_text");
+function drawEnded() {
+  if (!endedBecause) return;
+  element("ended-title").textContent = word(endedBecause);
+  element("ended-text").textContent = word(endedBecause + "_text");
 }
 
-// Who is signed in.
+// The signed-in employee.
 
 async function loadMe() {
   const loaded = await data("/api/auth/me");
@@ -170,7 +170,7 @@ async function loadMe() {
   drawMe();
 }
 
-/** One character says enough of a Chinese name, two of the others. */
+/** The first character of a Chinese name, two initials of any other. */
 function initials(name) {
   const parts = name.trim().split(/\s+/);
   if (/^\p{Script=Han}/u.test(name)) return [...name][0];
@@ -210,7 +210,7 @@ async function switchRole(role) {
 
 function drawSocket() {
   const open = socket && socket.readyState <= WebSocket.OPEN;
-  const [key, value] = socketSaid;
+  const [key, value] = socketState;
   const state = key === "opened" ? "open" : key === "connecting" || key === "idle" ? key : "closed";
   element("socket").dataset.state = state;
   element("socket").textContent = word(key, value);
@@ -230,16 +230,16 @@ function log(kind, ...content) {
   list.scrollTop = list.scrollHeight;
 }
 
-/** A text as it is; an object of the service by its type, with all of it underneath. */
+/** Shows text as it is, and an object with `msg_type` by its type, with the whole object below. */
 function received(text) {
   try {
-    const said = JSON.parse(text);
-    if (said && typeof said.msg_type === "string") {
-      const all = make("pre", { textContent: JSON.stringify(said, null, 2) });
-      return make("details", {}, make("summary", { textContent: said.msg_type }), all);
+    const message = JSON.parse(text);
+    if (message && typeof message.msg_type === "string") {
+      const all = make("pre", { textContent: JSON.stringify(message, null, 2) });
+      return make("details", {}, make("summary", { textContent: message.msg_type }), all);
     }
   } catch {
-    // Not every message is JSON.
+    // Not JSON: shown as text.
   }
   return text.length > 2000 ? text.slice(0, 2000) + " …" : text;
 }
@@ -248,30 +248,30 @@ function connect() {
   const mine = new WebSocket(location.origin.replace(/^http/, "ws") + socketPath, ["bearer." + token]);
   let opened = false;
   socket = mine;
-  say("connecting");
-  mine.addEventListener("open", () => { opened = true; say("opened"); });
+  show("connecting");
+  mine.addEventListener("open", () => { opened = true; show("opened"); });
   mine.addEventListener("message", (event) => log("from-desk", received(String(event.data))));
   mine.addEventListener("close", (event) => {
     const how = event.reason ? event.code + ", " + event.reason : event.code;
     if (socket === mine) socket = null;
-    const told = { 1001: "draining", 1006: "refused", 4401: "session_ended", 4403: "role_lost" }[event.code] || "closed";
-    say(told, how, "closed");
+    const key = { 1001: "draining", 1006: "refused", 4401: "session_ended", 4403: "role_lost" }[event.code] || "closed";
+    show(key, how, "closed");
     if (!token) return;
     if (event.code === 4401) leave("ended");
-    // A browser is not told why a handshake failed. If it was the token, this call says so.
+    // The browser does not say why a handshake failed. If the token is invalid, this request finds out.
     else if (!opened || event.code === 4403) loadMe();
   });
-  function say(key, value, short = key) {
-    socketSaid = [key, value];
+  function show(key, value, short = key) {
+    socketState = [key, value];
     drawSocket();
     log("event", word(short, value));
   }
 }
 
-// What the service behind the gateway sees.
+// What the upstream receives.
 
-const VOUCHED = "x-deskgate-";
-/** In the order in which one would introduce somebody. */
+const IDENTITY_PREFIX = "x-deskgate-";
+/** The display order of the identity headers. */
 const IDENTITY = ["employee-id", "name", "department", "corp-id", "roles", "current-role", "scope", "login-source", "session-id", "assertion"];
 
 function decoded(value) {
@@ -282,7 +282,7 @@ function decoded(value) {
   }
 }
 
-/** What an assertion claims; null when it is none. */
+/** The claims of an assertion, or null if it cannot be parsed. */
 function claims(assertion) {
   try {
     const middle = assertion.split(".")[1].replaceAll("-", "+").replaceAll("_", "/");
@@ -295,7 +295,7 @@ function claims(assertion) {
 
 function headerRow([name, value]) {
   const cell = make("td");
-  const claimed = name === VOUCHED + "assertion" && claims(value);
+  const claimed = name === IDENTITY_PREFIX + "assertion" && claims(value);
   if (claimed) {
     const raw = make("pre", { className: "small", textContent: value });
     cell.append(make("details", {}, make("summary", { textContent: word("claims") }), make("pre", { textContent: claimed }), raw));
@@ -317,26 +317,26 @@ async function ask() {
   const answer = await call(element("path").value);
   element("ask").disabled = false;
   if (!answer) return;
-  const { status, said, id } = answer;
-  // Heard in one breath; the table is there to be read.
-  element("answered").textContent = said.code ? said.code + " " + said.message : String(status);
-  if (typeof said.code === "number" && said.code !== 0) {
+  const { status, json, id } = answer;
+  // A short text for screen readers; the table has the details.
+  element("answered").textContent = json.code ? json.code + " " + json.message : String(status);
+  if (typeof json.code === "number" && json.code !== 0) {
     element("answer").replaceChildren(make("div", { className: "refusal" },
-      make("div", { className: "line" }, make("span", { className: "badge", textContent: said.code })),
-      make("p", { textContent: said.message }),
+      make("div", { className: "line" }, make("span", { className: "badge", textContent: json.code })),
+      make("p", { textContent: json.message }),
       make("p", { className: "small mono", textContent: word("refused_by", id, status) })));
     return;
   }
-  const headers = Object.entries(said.headers || {}).sort(([one], [other]) => one.localeCompare(other));
-  const place = ([name]) => (IDENTITY.indexOf(name.slice(VOUCHED.length)) + 1) || IDENTITY.length + 1;
-  const vouched = headers.filter(([name]) => name.startsWith(VOUCHED)).sort((one, other) => place(one) - place(other));
-  const rest = headers.filter(([name]) => !name.startsWith(VOUCHED));
+  const headers = Object.entries(json.headers || {}).sort(([one], [other]) => one.localeCompare(other));
+  const place = ([name]) => (IDENTITY.indexOf(name.slice(IDENTITY_PREFIX.length)) + 1) || IDENTITY.length + 1;
+  const identity = headers.filter(([name]) => name.startsWith(IDENTITY_PREFIX)).sort((one, other) => place(one) - place(other));
+  const rest = headers.filter(([name]) => !name.startsWith(IDENTITY_PREFIX));
   element("answer").replaceChildren(
     make("div", { className: "line" },
       make("span", { className: "badge", textContent: status }),
-      make("code", { textContent: [said.method, said.target].filter(Boolean).join(" ") }),
+      make("code", { textContent: [json.method, json.target].filter(Boolean).join(" ") }),
       make("span", { className: "small mono", textContent: word("answered", id) })),
-    headerTable(word("identity"), vouched),
+    headerTable(word("identity"), identity),
     make("details", {}, make("summary", { textContent: word("rest") + " (" + rest.length + ")" }), headerTable("", rest)));
 }
 
@@ -349,12 +349,12 @@ async function loadSessions() {
   drawSessions();
 }
 
-/** A moment, told in seconds or as text. */
-const moment = (told) => new Date(typeof told === "number" ? told * 1000 : told);
+/** Parses a time in seconds or as text. */
+const moment = (time) => new Date(typeof time === "number" ? time * 1000 : time);
 const clockTime = (at) => at.toLocaleTimeString(language, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
 
-function ago(told) {
-  const seconds = (moment(told) - Date.now()) / 1000;
+function ago(time) {
+  const seconds = (moment(time) - Date.now()) / 1000;
   if (Number.isNaN(seconds)) return word("none");
   const steps = [["day", 86400], ["hour", 3600], ["minute", 60]];
   const [unit, length] = steps.find(([, length]) => Math.abs(seconds) >= length) || ["second", 1];
@@ -400,7 +400,7 @@ function draw() {
   drawMe();
   drawSocket();
   drawSessions();
-  drawFarewell();
+  drawEnded();
 }
 
 element("language").addEventListener("click", () => {
@@ -433,16 +433,16 @@ element("end-others").addEventListener("click", async () => {
   await data("/api/auth/sessions", "DELETE");
   if (token) await loadSessions();
 });
-// A fragment alone loads nothing, and may still bring a token.
+// Changing only the fragment loads nothing, but it may carry a token.
 window.addEventListener("hashchange", () => location.reload());
 document.addEventListener("visibilitychange", () => {
-  // Whoever comes back to a tab should not find out at the next click that it is over.
+  // Shows an ended session when the tab becomes visible, not at the next click.
   if (!document.hidden && token) loadMe();
 });
 
 draw();
-if (arrive()) {
-  // Shown when it is whole: cards that grow while one reaches for a button are a nuisance.
+if (readAddress()) {
+  // Shown when complete, so that nothing moves under the pointer.
   Promise.all([loadMe(), loadSessions()]).then(() => {
     element("loading").hidden = true;
     element("desk").hidden = element("logout").hidden = !token;
