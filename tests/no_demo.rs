@@ -32,9 +32,18 @@ dir = "REPOSITORY/lua-free-rules"
 addresses = ["127.0.0.1:9"]
 "#;
 
+/// Runs cargo without the variables that describe this test. Build scripts depend on some of them, ring's for
+/// example, so that each such run and the next one from a shell would compile ring and its dependents again.
 fn cargo() -> Command {
+    const OF_THE_TEST: [&str; 7] =
+        ["CARGO_BIN_", "CARGO_CRATE_", "CARGO_MANIFEST_", "CARGO_PKG_", "CARGO_PRIMARY_", "NEXTEST", "OUT_DIR"];
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(env!("CARGO_MANIFEST_DIR"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(|name| OF_THE_TEST.iter().any(|prefix| name.starts_with(prefix))) {
+            command.env_remove(name);
+        }
+    }
     command
 }
 
