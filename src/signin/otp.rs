@@ -12,9 +12,9 @@ use super::{Device, SignIn};
 use crate::directory::audit::Event;
 use crate::directory::factors::{Account, OtpDevice};
 use crate::domain::clock::Timestamp;
-use crate::domain::qr_image;
 use crate::domain::session::{EndCause, Session, Stage};
 use crate::error::{Error, Forbidden, Part, TokenFault};
+use crate::qr;
 use crate::sessions::{CachedSession, SessionUpdate};
 
 /// What somebody needs to set a device up.
@@ -68,7 +68,7 @@ impl SignIn {
         let offer = self.devices.offer(account(session), &session.name).await;
         let offer = self.audited(begun, offer).await?;
         let url = offer.otpauth_url.reveal();
-        let picture = qr_image::png(url).map_err(|fault| Error::unexpected(Part::Gateway, fault))?;
+        let picture = qr::png(url).map_err(|fault| Error::unexpected(Part::Gateway, fault))?;
         Ok(OtpSetup {
             secret: offer.secret.reveal().clone(),
             otpauth_url: url.clone(),

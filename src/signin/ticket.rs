@@ -14,13 +14,13 @@ use super::{Device, SignIn};
 use crate::config::QrConfirm;
 use crate::domain::client::Client;
 use crate::domain::clock::Timestamp;
-use crate::domain::qr_image;
 use crate::domain::secret::{Digest, constant_time_eq, random_below, random_name};
 use crate::domain::session::{EndCause, LoginMethod, LoginSource, Session, Version};
 use crate::domain::ticket::{BrowserId, ConfirmId, ScanId, Scanner, Ticket, TicketId, TicketState};
 use crate::domain::write::WriteOutcome;
 use crate::error::{BadRequest, Error, Forbidden, Part};
 use crate::platform::AuthorizeRequest;
+use crate::qr;
 use crate::store::Change;
 
 /// What marks the `state` of a scanned code.
@@ -204,7 +204,7 @@ impl SignIn {
         let redirect_uri = format!("{}/api/auth/oauth2/callback", self.settings.public_url);
         let request = AuthorizeRequest { redirect_uri: &redirect_uri, state: &state };
         let qrcode_url = String::from(self.platform.authorize_url(request));
-        let picture = qr_image::png(&qrcode_url).map_err(|fault| Error::unexpected(Part::Gateway, fault))?;
+        let picture = qr::png(&qrcode_url).map_err(|fault| Error::unexpected(Part::Gateway, fault))?;
         self.live.store().create_ticket(&ticket).await?;
         self.metrics.tickets.with_label_values(&["waiting"]).inc();
         Ok(IssuedTicket {
