@@ -37,11 +37,11 @@ pub(crate) enum AdminError {
     SimilarEmployeeExists { typed: EmployeeId, existing: EmployeeId },
     #[error("{0} is not an agent; to make them one, run `deskgate agent add {0}`")]
     NotAnAgent(EmployeeId),
-    #[error("{0} already is an agent; to change their record, run `deskgate agent change {0}`")]
+    #[error("{0} is already an agent; to change their record, run `deskgate agent change {0}`")]
     AgentExists(EmployeeId),
     #[error("{0} is the last administrator; grant `admin` to another employee first")]
     LastAdmin(EmployeeId),
-    #[error("{0} has {max} roles, the maximum; take one away first", max = role::MOST)]
+    #[error("{0} already has {max} roles, the maximum; take one away first", max = role::MOST)]
     TooManyRoles(EmployeeId),
     #[error("{0} still has `{1}` from their agent record; to change it, run `deskgate agent change {0}`")]
     RoleFromAgentRecord(EmployeeId, RoleName),
@@ -51,7 +51,9 @@ pub(crate) enum AdminError {
     NoSuchKey(KeyId),
     #[error("key {0} signs new tokens and cannot be removed; replace it first with `deskgate key rotate --now`")]
     KeySigning(KeyId),
-    #[error("key {id} already takes over at {start}; `--now` creates another key that signs immediately")]
+    #[error(
+        "key {id} is already pending and signs from {start}; pass `--now` to create another key that signs immediately"
+    )]
     KeyPending { id: KeyId, start: String },
     #[error("{0}")]
     WeakPassword(String),

@@ -133,7 +133,7 @@ pub(super) fn read_line(prompt: &str) -> Result<String, Failed> {
     let _ = std::io::stderr().flush();
     let mut line = String::new();
     match std::io::stdin().read_line(&mut line) {
-        Ok(0) => Err(print_error("standard input is empty")),
+        Ok(0) => Err(print_error("no input")),
         Ok(_) => Ok(line.trim_end_matches(['\r', '\n']).to_owned()),
         Err(error) => Err(print_error(format!("cannot read standard input: {error}"))),
     }
