@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use pingora_proxy::Session as Exchange;
 
+use crate::admin::Admin;
 use crate::config::LimitsConfig;
 use crate::endpoints::Endpoint;
 use crate::error::{BadRequest, Error};
@@ -16,7 +17,6 @@ use crate::pipeline::{Arrival, Caller, OwnCall};
 use crate::reply::Reply;
 use crate::sessions::CachedSession;
 use crate::signin::SignIn;
-use crate::signin::roles::Change;
 
 mod body;
 
@@ -67,6 +67,8 @@ pub use operations::Operations;
 pub struct Api {
     /// The rules of signing in.
     pub signin: Arc<SignIn>,
+    /// Administration of roles, sessions and devices.
+    pub admin: Arc<Admin>,
     /// The process's own state.
     pub operations: Arc<Operations>,
     /// How much of a body is read.
@@ -132,11 +134,11 @@ pub async fn answer(api: &Api, call: &OwnCall, exchange: &mut Exchange, arrival:
             let (_, caller) = read_body_and_reauthorize(api, call, exchange).await?;
             data(arrival, sessions::end(&api.signin, &caller, id).await)
         }
-        Endpoint::UserRoles => data(arrival, admin::user_roles(&api.signin, &incoming.query).await),
+        Endpoint::UserRoles => data(arrival, admin::user_roles(&api.admin, &incoming.query).await),
         Endpoint::GrantRole => {
             let (body, caller) = read_body_and_reauthorize(api, call, exchange).await?;
             let body = body::json(&body, &incoming)?;
-            data(arrival, admin::change(&api.signin, &caller, body, Change::Grant).await)
+            data(arrival, admin::grant_role(&api.admin, &caller, body).await)
         }
         Endpoint::TakeRole => {
             let (body, caller) = read_body_and_reauthorize(api, call, exchange).await?;
@@ -146,15 +148,15 @@ pub async fn answer(api: &Api, call: &OwnCall, exchange: &mut Exchange, arrival:
             } else {
                 body::json::<admin::UserRole>(&body, &incoming)?.agreeing_with(&incoming.query)?
             };
-            data(arrival, admin::change(&api.signin, &caller, named, Change::Take).await)
+            data(arrival, admin::take_role(&api.admin, &caller, named).await)
         }
         Endpoint::EndSessionsOf => {
             let (_, caller) = read_body_and_reauthorize(api, call, exchange).await?;
-            data(arrival, admin::end_sessions(&api.signin, &caller, &incoming.query).await)
+            data(arrival, admin::end_sessions(&api.admin, &caller, &incoming.query).await)
         }
         Endpoint::ResetOtp => {
             let (_, caller) = read_body_and_reauthorize(api, call, exchange).await?;
-            data(arrival, admin::reset_otp(&api.signin, &caller, &incoming.query).await)
+            data(arrival, admin::reset_otp(&api.admin, &caller, &incoming.query).await)
         }
         Endpoint::AgentLogin => {
             let body = body::json(&read(api, exchange).await?, &incoming)?;

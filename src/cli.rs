@@ -15,6 +15,8 @@ mod agent;
 
 mod check;
 
+mod client;
+
 mod completions;
 
 #[cfg(feature = "demo")]
@@ -28,15 +30,13 @@ mod key;
 
 mod log;
 
-mod operate;
+mod output;
 
 mod role;
 
 mod serve;
 
 mod session;
-
-mod show;
 
 mod terminal_qr;
 

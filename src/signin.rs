@@ -19,8 +19,6 @@ use devices::Devices;
 use password::Passwords;
 use tries::Tries;
 
-mod admin;
-
 pub mod agent;
 
 mod attempt;

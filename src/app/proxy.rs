@@ -33,6 +33,7 @@ pub(super) fn gateway(config: &Config, services: &Services, operations: &Arc<Ope
         gate: services.gate.clone(),
         api: Api {
             signin: services.signin.clone(),
+            admin: services.admin.clone(),
             operations: operations.clone(),
             limits: config.limits.clone(),
             secure_cookies: config.server.public_url.scheme() == "https",

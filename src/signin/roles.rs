@@ -8,6 +8,7 @@ use crate::directory::{Directory, DirectoryError, RoleChange};
 use crate::domain::employee::{CorpId, EmployeeId, Standing};
 use crate::domain::role::RoleName;
 use crate::domain::session::{EndCause, Session};
+use crate::error::Error;
 use crate::sessions::SessionCache;
 use crate::store::StoreError;
 
@@ -44,6 +45,15 @@ pub enum RoleFault {
 impl From<StoreError> for RoleFault {
     fn from(error: StoreError) -> Self {
         RoleFault::Store(error)
+    }
+}
+
+impl From<RoleFault> for Error {
+    fn from(fault: RoleFault) -> Self {
+        match fault {
+            RoleFault::Directory(error) => error.into(),
+            RoleFault::Store(error) => error.into(),
+        }
     }
 }
 
