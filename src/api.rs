@@ -11,6 +11,7 @@ use pingora_proxy::Session as Exchange;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::admin::Admin;
 use crate::config::LimitsConfig;
 use crate::domain::clock::Clock;
 use crate::endpoints::Endpoint;
@@ -21,7 +22,6 @@ use crate::pipeline::{Arrival, Caller, OwnCall};
 use crate::reply::{Cookie, Reply};
 use crate::sessions::CachedSession;
 use crate::signin::SignInServices;
-use crate::signin::roles::RoleAction;
 use read_body::read_body;
 use ready::Readiness;
 use request::ApiRequest;
@@ -87,6 +87,8 @@ pub mod site;
 pub struct Api {
     /// The sign-in services.
     pub signin: Arc<SignInServices>,
+    /// Administration of roles, sessions and devices.
+    pub admin: Arc<Admin>,
     /// The clock.
     pub clock: Clock,
     /// Whether the process is draining.
@@ -159,10 +161,10 @@ async fn dispatch(call: &mut ApiExchange<'_>, request: &ApiRequest) -> Result<Re
             let (caller, _) = call.read_body_and_reauthorize().await?;
             call.data(&sessions::end(&signin.sessions, &caller, &id).await?)
         }
-        Endpoint::UserRoles => call.data(&admin::user_roles(&signin.admin, &request.query).await?),
+        Endpoint::UserRoles => call.data(&admin::user_roles(&api.admin, &request.query).await?),
         Endpoint::GrantRole => {
             let (caller, body) = call.caller_and_json(request).await?;
-            call.data(&admin::change(&signin.admin, &caller, body, RoleAction::Grant).await?)
+            call.data(&admin::grant_role(&api.admin, &caller, body).await?)
         }
         Endpoint::TakeRole => {
             let (caller, body) = call.read_body_and_reauthorize().await?;
@@ -172,15 +174,15 @@ async fn dispatch(call: &mut ApiExchange<'_>, request: &ApiRequest) -> Result<Re
             } else {
                 body::json::<admin::UserRole>(&body, request)?.agreeing_with(&request.query)?
             };
-            call.data(&admin::change(&signin.admin, &caller, assignment, RoleAction::Take).await?)
+            call.data(&admin::take_role(&api.admin, &caller, assignment).await?)
         }
         Endpoint::EndSessionsOf => {
             let (caller, _) = call.read_body_and_reauthorize().await?;
-            call.data(&admin::end_sessions(&signin.admin, &caller, &request.query).await?)
+            call.data(&admin::end_sessions(&api.admin, &caller, &request.query).await?)
         }
         Endpoint::ResetOtp => {
             let (caller, _) = call.read_body_and_reauthorize().await?;
-            call.data(&admin::reset_otp(&signin.admin, &caller, &request.query).await?)
+            call.data(&admin::reset_otp(&api.admin, &caller, &request.query).await?)
         }
         Endpoint::AgentLogin => {
             let body = call.json(request).await?;

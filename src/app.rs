@@ -100,7 +100,7 @@ impl App {
         let (shutdown, on_shutdown) = watch::channel(false);
         let tasks = TaskSet::default();
         background::start(&tasks, &services);
-        tasks.spawn("control socket", control::serve(control, services.operator));
+        tasks.spawn("control socket", control::serve(control, services.admin));
         listeners.start(&tasks, acceptor, page, &on_shutdown);
 
         let (keys, gate, registry) = (services.keys, services.gate, services.registry);

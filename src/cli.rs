@@ -15,8 +15,11 @@ mod agent;
 
 mod check;
 
+mod client;
+
 mod completions;
 
+#[cfg(feature = "demo")]
 mod demo;
 
 mod employee;
@@ -27,15 +30,13 @@ mod key;
 
 mod log;
 
-mod operate;
+mod output;
 
 mod role;
 
 mod serve;
 
 mod session;
-
-mod show;
 
 mod terminal_qr;
 
@@ -56,6 +57,7 @@ enum CliCommand {
     /// Explain how a request would be answered.
     Explain(Box<explain::ExplainArgs>),
     /// Run the gateway, a simulated platform and a demo help desk in one process, and print what to open.
+    #[cfg(feature = "demo")]
     Demo(demo::DemoArgs),
     /// Manage employees, their one-time-password devices and the login log.
     Employee(employee::EmployeeArgs),
@@ -114,6 +116,7 @@ pub fn run() -> ExitCode {
         CliCommand::Serve(args) => serve::run(&args),
         CliCommand::Check(args) => check::run(&args),
         CliCommand::Explain(args) => explain::run(*args),
+        #[cfg(feature = "demo")]
         CliCommand::Demo(args) => demo::run(&args),
         CliCommand::Employee(args) => employee::run(&args),
         CliCommand::Role(args) => role::run(&args),

@@ -21,8 +21,6 @@ pub mod lockout;
 
 pub mod path;
 
-pub mod qr_image;
-
 pub mod rate;
 
 pub mod role;

@@ -64,6 +64,13 @@ pub mod metrics;
 // Loads and checks the configuration.
 pub mod config;
 
+// Draws QR codes as PNG images and for terminals.
+pub mod qr;
+
+// Simulates the platform and a help desk for demonstrations and tests; not product code.
+#[cfg(feature = "demo")]
+pub mod demo;
+
 // Holds every text that people read, in both languages.
 pub mod messages;
 

@@ -13,12 +13,7 @@ use crate::domain::employee::{CorpId, EmployeeId};
 
 mod breaker;
 
-#[cfg(test)]
-mod browser;
-
 mod http;
-
-pub mod simulated;
 
 pub mod wecom;
 

@@ -17,7 +17,6 @@ use crate::store::Change;
 use crate::token::Tokens;
 use crate::token::cookie::CookieSigner;
 use crate::token::vault::Vault;
-use admin::Administration;
 use agents::AgentSignIn;
 use audit::Audit;
 use backends::Backends;
@@ -54,8 +53,6 @@ pub mod otp;
 pub mod development;
 
 pub mod backends;
-
-pub mod admin;
 
 // What the services share.
 
@@ -154,8 +151,6 @@ pub struct SignInServices {
     pub otp: OneTimePasswords,
     /// Development sign-in.
     pub development: DevelopmentSignIn,
-    /// What administrators do to others.
-    pub admin: Administration,
     /// The health of the backends.
     pub backends: Backends,
     provider: Arc<IdentityProvider>,
@@ -272,8 +267,7 @@ impl SignInServices {
                 main_corp: settings.main_corp.clone(),
                 mode: settings.development,
             },
-            backends: Backends { sessions: sessions.clone(), directory: directory.clone() },
-            admin: Administration { directory, sessions, roles, audit: audit.clone(), main_corp: settings.main_corp },
+            backends: Backends { sessions, directory },
             tickets,
             provider,
             bind_proofs,

@@ -1,184 +1,151 @@
-//! Agents' records and local passwords, for operators.
+//! Agent records and local passwords.
 
-use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
-use super::employees::account;
-use super::{AdminError, Done, MOST, Operator, Typed, Who, accepted, failed, role_named, typed_name};
-use crate::directory::RoleChange;
-use crate::directory::factors::{ExpectedPassword, FactorKind};
-use crate::directory::people::AgentEdit;
-use crate::domain::employee::Employee;
+use super::accounts::{Accounts, account_of};
+use super::audit::{Action, AuditTrail};
+use super::effect::{Effect, accepted};
+use super::{Actor, AdminError, MAX_ROWS};
+use crate::directory::factors::{Account, ExpectedPassword, FactorKind};
+use crate::directory::people::{AgentEdit, AgentEntry};
+use crate::directory::{Directory, RoleChange};
 use crate::domain::language::Language;
+use crate::domain::role::RoleName;
 use crate::domain::session::{EndCause, LoginMethod, Session};
-use crate::signin::password::NewPassword;
+use crate::sessions::SessionCache;
+use crate::signin::password::{NewPassword, Passwords};
+use crate::signin::roles::Roles;
 
-/// An order about agents.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AgentCommand {
-    /// Shows them.
-    List,
+/// Administers agent records.
+pub(crate) struct AgentAdmin {
+    pub(super) directory: Arc<dyn Directory>,
+    pub(super) sessions: Arc<SessionCache>,
+    pub(super) roles: Roles,
+    pub(super) passwords: Arc<Passwords>,
+    pub(super) accounts: Accounts,
+    pub(super) audit: AuditTrail,
+}
+
+impl AgentAdmin {
+    pub(crate) async fn list(&self) -> Result<Vec<AgentEntry>, AdminError> {
+        Ok(self.directory.agents(MAX_ROWS).await?)
+    }
+
     /// Makes an employee an agent.
-    Add {
-        /// Whom.
-        who: Who,
-        /// The role that counts where none is assigned.
-        role: String,
-        /// Whether they must have a one-time-password device.
+    pub(crate) async fn add(
+        &self,
+        actor: Actor<'_>,
+        account: Account<'_>,
+        role: &RoleName,
         otp_required: bool,
-    },
-    /// Changes an agent's record.
-    Change {
-        /// Whose.
-        who: Who,
-        /// The role that counts where none is assigned.
-        role: Option<String>,
-        /// Whether they must have a one-time-password device.
-        otp_required: Option<bool>,
-    },
-    /// Removes an agent's record; the employee stays.
-    Remove {
-        /// Whose.
-        who: Who,
-    },
-    /// Sets the local password.
-    SetPassword {
-        /// Whose.
-        who: Who,
-        /// To this.
-        password: Typed,
-    },
-    /// Removes the local password.
-    ClearPassword {
-        /// Whose.
-        who: Who,
-    },
-}
-
-impl AgentCommand {
-    pub(super) fn description(&self) -> Option<String> {
-        let description = match self {
-            AgentCommand::List => return None,
-            AgentCommand::Add { role, otp_required, .. } => {
-                format!("add --role {} --otp-required {otp_required}", typed_name(role))
+    ) -> Result<Effect, AdminError> {
+        let change = async {
+            self.accounts.employee(account).await?;
+            let added = self.directory.add_agent(account, role, otp_required).await?;
+            if added == RoleChange::Unchanged {
+                return Err(AdminError::AgentExists(account.employee_id.clone()));
             }
-            AgentCommand::Change { role, otp_required, .. } => {
-                let role = role.as_ref().map(|role| format!(" --role {}", typed_name(role)));
-                let otp = otp_required.map(|required| format!(" --otp-required {required}"));
-                format!("change{}{}", role.unwrap_or_default(), otp.unwrap_or_default())
-            }
-            AgentCommand::Remove { .. } => "remove".to_owned(),
-            AgentCommand::SetPassword { .. } => "password".to_owned(),
-            AgentCommand::ClearPassword { .. } => "password --clear".to_owned(),
+            self.update_sessions(account, added).await
         };
-        Some(description)
+        self.audit.run(actor, Some(account), add_action(role.as_str(), otp_required), change).await
     }
 
-    pub(super) fn who(&self) -> Option<&Who> {
-        match self {
-            AgentCommand::List => None,
-            AgentCommand::Add { who, .. }
-            | AgentCommand::Change { who, .. }
-            | AgentCommand::Remove { who }
-            | AgentCommand::SetPassword { who, .. }
-            | AgentCommand::ClearPassword { who } => Some(who),
-        }
+    /// Changes an agent record. A new role applies to live sessions too.
+    pub(crate) async fn change(
+        &self,
+        actor: Actor<'_>,
+        account: Account<'_>,
+        edit: AgentEdit<'_>,
+    ) -> Result<Effect, AdminError> {
+        let change = async {
+            self.accounts.employee(account).await?;
+            let before = self.directory.agent(account).await?;
+            let changed = self.directory.change_agent(account, edit).await?;
+            let effect = self.update_sessions(account, changed).await?;
+            let after = self.directory.agent(account).await?;
+            Ok(Effect { changed: before != after, ..effect })
+        };
+        let action = change_action(edit.role.map(RoleName::as_str), edit.otp_required);
+        self.audit.run(actor, Some(account), action, change).await
+    }
+
+    /// Removes an agent record with its password; the employee stays.
+    pub(crate) async fn remove(&self, actor: Actor<'_>, account: Account<'_>) -> Result<Effect, AdminError> {
+        let change = async {
+            self.accounts.employee(account).await?;
+            let removed = self.directory.remove_agent(account).await?;
+            if removed == RoleChange::NoEmployee {
+                // An interrupted command may have removed the record and left the sessions.
+                return match self.end_password_sessions(account).await? {
+                    0 => Err(AdminError::NotAnAgent(account.employee_id.clone())),
+                    ended => Ok(Effect::changed(ended)),
+                };
+            }
+            let effect = self.update_sessions(account, removed).await?;
+            Ok(effect.and_sessions(self.end_password_sessions(account).await?))
+        };
+        self.audit.run(actor, Some(account), Action::Command("agent remove".into()), change).await
+    }
+
+    /// Sets an agent's local password and ends the sessions of the old one.
+    pub(crate) async fn set_password(
+        &self,
+        actor: Actor<'_>,
+        account: Account<'_>,
+        password: &str,
+    ) -> Result<Effect, AdminError> {
+        let change = async {
+            let employee = self.accounts.employee(account).await?;
+            let hints = [account.employee_id.as_str(), &employee.name, account.corp_id.as_str(), "deskgate"];
+            let password = NewPassword::check(password, &hints)
+                .map_err(|fault| AdminError::WeakPassword(fault.message().text(Language::English).to_owned()))?;
+            let hash = self.passwords.hash(&password).await.map_err(|_| AdminError::PasswordsBusy)?;
+            let account = account_of(&employee);
+            if self.directory.set_password(account, &hash.phc(), ExpectedPassword::Any).await?.is_none() {
+                return Err(AdminError::NotAnAgent(employee.employee_id.clone()));
+            }
+            // A lockout for wrong attempts at the old password does not apply to the new one.
+            self.directory.unlock(account, Some(FactorKind::Password)).await?;
+            Ok(Effect::changed(self.end_password_sessions(account).await?))
+        };
+        self.audit.run(actor, Some(account), Action::Command("agent password".into()), change).await
+    }
+
+    /// Removes an agent's local password and ends its sessions.
+    pub(crate) async fn clear_password(&self, actor: Actor<'_>, account: Account<'_>) -> Result<Effect, AdminError> {
+        let change = async {
+            self.accounts.employee(account).await?;
+            if self.directory.agent(account).await?.is_none() {
+                return Err(AdminError::NotAnAgent(account.employee_id.clone()));
+            }
+            let effect = Effect::from(self.directory.clear_password(account).await?);
+            Ok(effect.and_sessions(self.end_password_sessions(account).await?))
+        };
+        self.audit.run(actor, Some(account), Action::Command("agent password --clear".into()), change).await
+    }
+
+    /// Gives live sessions the role of a changed agent record.
+    async fn update_sessions(&self, account: Account<'_>, change: RoleChange) -> Result<Effect, AdminError> {
+        accepted(change, account, AdminError::NotAnAgent(account.employee_id.clone()))?;
+        Ok(Effect::changed(self.roles.sync_sessions(account.corp_id, account.employee_id).await?))
+    }
+
+    /// Ends the sessions that were opened with a local password. Returns how many there were.
+    async fn end_password_sessions(&self, account: Account<'_>) -> Result<usize, AdminError> {
+        let by_password = |session: &Session| session.login_method == LoginMethod::Password;
+        let Account { corp_id, employee_id } = account;
+        Ok(self.sessions.end_those_of(corp_id, employee_id, EndCause::Operator, by_password).await?)
     }
 }
 
-impl Operator {
-    pub(super) async fn agent(&self, order: AgentCommand) -> Result<Done, AdminError> {
-        match order {
-            AgentCommand::List => self.directory.agents(MOST).await.map(Done::Agents).map_err(failed),
-            AgentCommand::Add { who, role, otp_required } => {
-                let (employee, role) = (self.known(&who).await?, role_named(&role)?);
-                let added = self.directory.add_agent(account(&employee), &role, otp_required).await.map_err(failed)?;
-                if added == RoleChange::Unchanged {
-                    let id = &who.employee_id;
-                    return Err(AdminError::Refused(format!(
-                        "{id} is an agent already; `deskgate agent change {id}` changes the record"
-                    )));
-                }
-                self.changed_agent(&who, added).await
-            }
-            AgentCommand::Change { who, role, otp_required } => {
-                let employee = self.known(&who).await?;
-                let role = role.as_deref().map(role_named).transpose()?;
-                let edit = AgentEdit { role: role.as_ref(), otp_required };
-                let before = self.directory.agent(account(&employee)).await.map_err(failed)?;
-                let changed = self.directory.change_agent(account(&employee), edit).await.map_err(failed)?;
-                let done = self.changed_agent(&who, changed).await?;
-                let after = self.directory.agent(account(&employee)).await.map_err(failed)?;
-                Ok(if before == after && matches!(done, Done::Changed { sessions: 0, .. }) {
-                    Done::Unchanged
-                } else {
-                    done
-                })
-            }
-            AgentCommand::Remove { who } => {
-                let employee = self.known(&who).await?;
-                let removed = self.directory.remove_agent(account(&employee)).await.map_err(failed)?;
-                if removed == RoleChange::NoEmployee {
-                    // An order before this one may have got as far as the directory only.
-                    return match self.end_password_sessions(&employee, Done::Unchanged).await? {
-                        Done::Unchanged => Err(AdminError::no_agent(&who)),
-                        done => Ok(done),
-                    };
-                }
-                let done = self.changed_agent(&who, removed).await?;
-                self.end_password_sessions(&employee, done).await
-            }
-            AgentCommand::SetPassword { who, password } => self.set_password(&who, &password.0).await,
-            AgentCommand::ClearPassword { who } => {
-                let employee = self.known(&who).await?;
-                if self.directory.agent(account(&employee)).await.map_err(failed)?.is_none() {
-                    return Err(AdminError::no_agent(&who));
-                }
-                let cleared = self.directory.clear_password(account(&employee)).await.map_err(failed)?;
-                let done = Done::of(cleared);
-                self.end_password_sessions(&employee, done).await
-            }
-        }
-    }
+/// The audit action of `agent add`.
+pub(super) fn add_action(role: &str, otp_required: bool) -> Action<'static> {
+    Action::Command(format!("agent add --role {role} --otp-required {otp_required}").into())
+}
 
-    /// A record that gives a role gives it to live sessions as well.
-    async fn changed_agent(&self, who: &Who, change: RoleChange) -> Result<Done, AdminError> {
-        accepted(change, || AdminError::no_agent(who), who)?;
-        let employee = self.known(who).await?;
-        Ok(Done::changed(self.follow_roles(account(&employee)).await?))
-    }
-
-    /// Whoever has signed in with a password that is no more is out. Adds their number to what was done.
-    async fn end_password_sessions(&self, employee: &Employee, done: Done) -> Result<Done, AdminError> {
-        let by_password = |session: &Session| session.login_method == LoginMethod::Password;
-        let (corp_id, employee_id) = (&employee.corp_id, &employee.employee_id);
-        let ended = self.live.end_those_of(corp_id, employee_id, EndCause::Operator, by_password).await;
-        let ended = ended.map_err(failed)?;
-        Ok(match done {
-            Done::Changed { sessions, note } => Done::Changed { sessions: sessions + ended, note },
-            Done::Unchanged if ended > 0 => Done::changed(ended),
-            done => done,
-        })
-    }
-
-    async fn set_password(&self, who: &Who, password: &str) -> Result<Done, AdminError> {
-        let employee = self.known(who).await?;
-        let hints = [who.employee_id.as_str(), &employee.name, employee.corp_id.as_str(), "deskgate"];
-        let password = NewPassword::check(password, &hints)
-            .map_err(|fault| AdminError::Refused(fault.message().text(Language::English).to_owned()))?;
-        let hash = self.passwords.hash(&password).await;
-        let hash = hash.map_err(|_| AdminError::Failed("too many sign in just now; try again".to_owned()))?;
-        let set = self
-            .directory
-            .set_password(account(&employee), &hash.phc(), ExpectedPassword::Any)
-            .await
-            .map_err(failed)?;
-        if set.is_none() {
-            return Err(AdminError::no_agent(who));
-        }
-        // Whoever locked the account with wrong ones has not tried this one.
-        self.directory.unlock(account(&employee), Some(FactorKind::Password)).await.map_err(failed)?;
-        let done = Done::changed(0);
-        self.end_password_sessions(&employee, done).await
-    }
+/// The audit action of `agent change`.
+pub(super) fn change_action(role: Option<&str>, otp_required: Option<bool>) -> Action<'static> {
+    let role = role.map(|role| format!(" --role {role}")).unwrap_or_default();
+    let otp = otp_required.map(|required| format!(" --otp-required {required}")).unwrap_or_default();
+    Action::Command(format!("agent change{role}{otp}").into())
 }

@@ -1,120 +1,68 @@
-//! Who has which role, for operators.
+//! Role assignments.
 
-use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
-use super::{AdminError, Done, MOST, Operator, Who, accepted, failed, role_named, typed_name};
-use crate::directory::{AssignmentQuery, RoleChange};
-use crate::domain::employee::{CorpId, EmployeeId};
+use super::accounts::Accounts;
+use super::audit::{Action, AuditTrail};
+use super::effect::{Effect, accepted};
+use super::{Actor, AdminError};
+use crate::directory::factors::Account;
+use crate::directory::{AssignmentQuery, Assignments, Directory, RoleChange};
 use crate::domain::role::RoleName;
-use crate::signin::roles::RoleAction;
+use crate::signin::roles::{RoleAction, Roles};
 
-/// The roles of the matrix. Others may be: rules can name any.
-const ROLES: [&str; 5] = ["user", "agent", "supervisor", "security", "admin"];
-
-/// An order about roles.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RoleCommand {
-    /// Shows assignments.
-    List {
-        /// Of this role only.
-        role: Option<String>,
-        /// Of this employee only.
-        employee_id: Option<String>,
-    },
-    /// Gives a role.
-    Grant {
-        /// To whom.
-        who: Who,
-        /// Which.
-        role: String,
-    },
-    /// Takes a role.
-    Take {
-        /// From whom.
-        who: Who,
-        /// Which.
-        role: String,
-    },
+/// Administers role assignments. Live sessions get and lose roles at once.
+pub(crate) struct RoleAdmin {
+    pub(super) directory: Arc<dyn Directory>,
+    pub(super) roles: Roles,
+    pub(super) accounts: Accounts,
+    pub(super) audit: AuditTrail,
 }
 
-impl RoleCommand {
-    pub(super) fn description(&self) -> Option<String> {
-        match self {
-            RoleCommand::List { .. } => None,
-            RoleCommand::Grant { role, .. } => Some(format!("grant {}", typed_name(role))),
-            RoleCommand::Take { role, .. } => Some(format!("take {}", typed_name(role))),
-        }
+impl RoleAdmin {
+    /// Lists a page of assignments.
+    pub(crate) async fn list(&self, query: AssignmentQuery<'_>) -> Result<Assignments, AdminError> {
+        Ok(self.directory.assignments_page(query).await?)
     }
 
-    pub(super) fn who(&self) -> Option<&Who> {
-        match self {
-            RoleCommand::List { .. } => None,
-            RoleCommand::Grant { who, .. } | RoleCommand::Take { who, .. } => Some(who),
-        }
-    }
-}
-
-impl Operator {
-    pub(super) async fn role(&self, order: RoleCommand) -> Result<Done, AdminError> {
-        match order {
-            RoleCommand::List { role, employee_id } => {
-                let asked = AssignmentQuery {
-                    role: role.as_deref(),
-                    employee_id: employee_id.as_deref(),
-                    skip: 0,
-                    limit: MOST,
-                };
-                let items = self.directory.assignments_page(asked).await.map_err(failed)?.items;
-                if let Some(employee_id) = employee_id.filter(|_| items.is_empty()) {
-                    self.known(&Who { employee_id, corp_id: None }).await?;
-                }
-                Ok(Done::Assignments(items))
-            }
-            RoleCommand::Grant { who, role } => self.change_role(&who, &role, RoleAction::Grant).await,
-            RoleCommand::Take { who, role } => self.change_role(&who, &role, RoleAction::Take).await,
-        }
-    }
-
-    async fn change_role(&self, who: &Who, role: &str, change: RoleAction) -> Result<Done, AdminError> {
-        let role = role_named(role)?;
-        let (corp_id, employee_id) = self.named(who)?;
-        let (changed, sessions) = self.roles.change(&corp_id, &employee_id, &role, change).await.map_err(failed)?;
-        if changed == RoleChange::NoEmployee {
-            return Err(self.nobody(who).await);
-        }
-        let changed = accepted(changed, || AdminError::no_employee(who), who)?;
-        let note = self.note_on(&corp_id, &employee_id, &role, change).await?;
-        if changed == RoleChange::Unchanged && sessions == 0 {
-            return match note.filter(|_| change == RoleAction::Take) {
-                Some(note) => Err(AdminError::Refused(note)),
-                None => Ok(Done::Unchanged),
-            };
-        }
-        Ok(Done::Changed { sessions, note })
-    }
-
-    /// What an operator may not expect of a change.
-    async fn note_on(
+    /// Grants a role.
+    pub(crate) async fn grant(
         &self,
-        corp_id: &CorpId,
-        employee_id: &EmployeeId,
+        actor: Actor<'_>,
+        account: Account<'_>,
         role: &RoleName,
-        change: RoleAction,
-    ) -> Result<Option<String>, AdminError> {
-        match change {
-            RoleAction::Grant if !ROLES.contains(&role.as_str()) => {
-                Ok(Some(format!("`{role}` is none of {}: only rules of your own can know it", ROLES.join(", "))))
-            }
-            RoleAction::Grant => Ok(None),
-            RoleAction::Take => {
-                let left = self.directory.roles(corp_id, employee_id).await.map_err(failed)?;
-                Ok(left.contains(role).then(|| {
-                    format!(
-                        "{employee_id} still has `{role}` by the agent's record; see `deskgate agent change {employee_id}`"
-                    )
-                }))
-            }
+    ) -> Result<Effect, AdminError> {
+        let change = self.change(account, role, RoleAction::Grant);
+        self.audit.run(actor, Some(account), Action::GrantRole(role.as_str()), change).await
+    }
+
+    /// Takes a role away. The last administrator keeps `admin`.
+    pub(crate) async fn take(
+        &self,
+        actor: Actor<'_>,
+        account: Account<'_>,
+        role: &RoleName,
+    ) -> Result<Effect, AdminError> {
+        let change = self.change(account, role, RoleAction::Take);
+        self.audit.run(actor, Some(account), Action::TakeRole(role.as_str()), change).await
+    }
+
+    async fn change(&self, account: Account<'_>, role: &RoleName, action: RoleAction) -> Result<Effect, AdminError> {
+        let (changed, sessions) = self.roles.change(account.corp_id, account.employee_id, role, action).await?;
+        if changed == RoleChange::NoEmployee {
+            return Err(self.accounts.not_found(account).await);
         }
+        let changed = accepted(changed, account, AdminError::no_such_employee(account.employee_id))?;
+        Ok(Effect { changed: changed == RoleChange::Done, sessions })
+    }
+
+    /// The roles that a new session of this account gets: those on record, or else the default role.
+    pub(crate) async fn effective(&self, account: Account<'_>) -> Result<Vec<RoleName>, AdminError> {
+        Ok(self.roles.effective(account.corp_id, account.employee_id).await?)
+    }
+
+    /// The roles on record: assigned ones, or else the role of the agent record.
+    pub(crate) async fn on_record(&self, account: Account<'_>) -> Result<Vec<RoleName>, AdminError> {
+        Ok(self.directory.roles(account.corp_id, account.employee_id).await?)
     }
 }

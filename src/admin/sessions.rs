@@ -1,71 +1,40 @@
-//! Sessions, for operators.
+//! Live sessions.
+
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{AdminError, Done, MOST, Operator, Who, failed, typed_name};
+use super::accounts::Accounts;
+use super::audit::{Action, AuditTrail, loggable_name};
+use super::effect::Effect;
+use super::{Actor, AdminError, MAX_ROWS};
+use crate::directory::factors::Account;
 use crate::domain::device;
 use crate::domain::session::{EndCause, Session, SessionId};
+use crate::sessions::SessionCache;
 
-/// An order about sessions.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SessionCommand {
-    /// Shows live ones.
-    List {
-        /// Of one employee only.
-        who: Option<Who>,
-    },
-    /// Ends one.
-    End {
-        /// Which.
-        id: String,
-    },
-    /// Ends all of an employee.
-    EndAll {
-        /// Whose.
-        who: Who,
-    },
-}
-
-impl SessionCommand {
-    pub(super) fn description(&self) -> Option<String> {
-        match self {
-            SessionCommand::List { .. } => None,
-            SessionCommand::End { id } => Some(format!("end {}", typed_name(id))),
-            SessionCommand::EndAll { .. } => Some("end --employee".to_owned()),
-        }
-    }
-
-    pub(super) fn who(&self) -> Option<&Who> {
-        match self {
-            SessionCommand::List { .. } | SessionCommand::End { .. } => None,
-            SessionCommand::EndAll { who } => Some(who),
-        }
-    }
-}
-
-/// A session as operators see it. No token: that exists only in its owner's hands.
+/// A session as `deskgate session list` shows it, without its token.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SessionRow {
-    /// Its id.
+    /// The session's ID, the `jti` of its token.
     pub id: String,
-    /// Whose.
+    /// The employee who signed in.
     pub employee_id: String,
-    /// Their corporation.
+    /// The employee's corporation.
     pub corp_id: String,
-    /// Their active role.
+    /// The active role.
     pub current_role: String,
-    /// How they signed in.
+    /// How the employee signed in.
     pub login_method: String,
-    /// With what.
+    /// The browser or program, from its `User-Agent`.
     pub device: String,
-    /// Whether they had never signed in with such a device before.
+    /// Whether the employee had never signed in from such a device before.
     pub new_device: bool,
-    /// From where.
+    /// The client address at sign-in.
     pub address: String,
-    /// Since when.
+    /// When the session began.
     pub since: String,
-    /// Until when.
+    /// When the session expires.
     pub until: String,
 }
 
@@ -86,41 +55,56 @@ impl SessionRow {
     }
 }
 
-impl Operator {
-    pub(super) async fn session(&self, order: SessionCommand) -> Result<Done, AdminError> {
-        match order {
-            SessionCommand::List { who } => {
-                let sessions = match who {
-                    None => self.live.store().all(MOST).await.map_err(failed)?,
-                    Some(who) => {
-                        let (corp_id, employee_id) = self.named(&who)?;
-                        let own = self.live.store().of_employee(&corp_id, &employee_id).await.map_err(failed)?;
-                        if own.is_empty() {
-                            self.known(&who).await?;
-                        }
-                        own
-                    }
-                };
-                Ok(Done::Sessions(sessions.into_iter().map(SessionRow::of).collect()))
-            }
-            SessionCommand::End { id } => {
-                let id = SessionId::new(id);
-                if self.live.store().find(&id).await.map_err(failed)?.is_none() {
-                    return Err(AdminError::NotThere(format!("there is no live session {id}")));
+/// Administers live sessions.
+pub(crate) struct SessionAdmin {
+    pub(super) sessions: Arc<SessionCache>,
+    pub(super) accounts: Accounts,
+    pub(super) audit: AuditTrail,
+}
+
+impl SessionAdmin {
+    /// Lists the sessions of one account, or of all.
+    pub(crate) async fn list(&self, account: Option<Account<'_>>) -> Result<Vec<SessionRow>, AdminError> {
+        let sessions = match account {
+            None => self.sessions.store().all(MAX_ROWS).await?,
+            Some(account) => {
+                let own = self.sessions.store().of_employee(account.corp_id, account.employee_id).await?;
+                if own.is_empty() {
+                    self.accounts.employee(account).await?;
                 }
-                self.live.end(&id, EndCause::Operator).await.map_err(failed)?;
-                Ok(Done::changed(1))
+                own
             }
-            SessionCommand::EndAll { who } => {
-                // By name alone: somebody who was removed may have left sessions behind.
-                let (corp_id, employee_id) = self.named(&who)?;
-                let ended = self.live.end_all_of(&corp_id, &employee_id, EndCause::Operator).await.map_err(failed)?;
-                if ended == 0 {
-                    self.known(&who).await?;
-                    return Ok(Done::Unchanged);
-                }
-                Ok(Done::changed(ended))
+        };
+        Ok(sessions.into_iter().map(SessionRow::of).collect())
+    }
+
+    /// Ends one session and closes its sockets.
+    pub(crate) async fn end(&self, actor: Actor<'_>, id: &SessionId) -> Result<Effect, AdminError> {
+        let session = self.sessions.store().find(id).await?;
+        let account =
+            session.as_ref().map(|session| Account { corp_id: &session.corp_id, employee_id: &session.employee_id });
+        let change = async {
+            if session.is_none() {
+                return Err(AdminError::NoSuchSession(id.clone()));
             }
-        }
+            self.sessions.end(id, EndCause::Operator).await?;
+            Ok(Effect::changed(1))
+        };
+        let action = Action::Command(format!("session end {}", loggable_name(id.as_str())).into());
+        self.audit.run(actor, account, action, change).await
+    }
+
+    /// Ends all sessions of an account. The employee may be gone: their removal may have left sessions behind.
+    pub(crate) async fn end_all(&self, actor: Actor<'_>, account: Account<'_>) -> Result<Effect, AdminError> {
+        let change = async {
+            let Account { corp_id, employee_id } = account;
+            let ended = self.sessions.end_all_of(corp_id, employee_id, EndCause::Operator).await?;
+            if ended == 0 {
+                self.accounts.employee(account).await?;
+                return Ok(Effect::unchanged());
+            }
+            Ok(Effect::changed(ended))
+        };
+        self.audit.run(actor, Some(account), Action::EndSessions, change).await
     }
 }

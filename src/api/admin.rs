@@ -1,23 +1,21 @@
-//! `/api/admin/…`: who has which role, and ending what others have.
+//! `/api/admin/…`: role assignments, other employees' sessions and devices.
 
 use serde::{Deserialize, Serialize};
 
 use super::request::Query;
-use crate::directory::{Assignment, AssignmentQuery, RoleChange};
+use crate::admin::{Actor, Admin, AdminError, Effect};
+use crate::directory::{Assignment, AssignmentQuery};
 use crate::domain::role::RoleName;
-use crate::domain::write::WriteOutcome;
 use crate::error::{BadRequest, Error};
 use crate::sessions::CachedSession;
-use crate::signin::admin::Administration;
-use crate::signin::roles::RoleAction;
 
-/// Most rows of a page.
-const LONGEST_PAGE: usize = 200;
+const MAX_PAGE_SIZE: usize = 200;
 
-/// Rows of a page when nobody says.
-const USUAL_PAGE: usize = 50;
+const DEFAULT_PAGE_SIZE: usize = 50;
 
-/// A page of assignments.
+const MAX_PAGE: usize = 1_000_000;
+
+/// A page of role assignments.
 #[derive(Debug, Serialize)]
 pub struct UserRoles {
     items: Vec<Assignment>,
@@ -26,7 +24,7 @@ pub struct UserRoles {
     page_size: usize,
 }
 
-/// Whose role, and which.
+/// The assignment to grant or take.
 #[derive(Debug, Deserialize)]
 pub struct UserRole {
     employee_id: String,
@@ -34,12 +32,13 @@ pub struct UserRole {
 }
 
 impl UserRole {
+    /// Reads it from the query.
     pub(super) fn of(query: &Query) -> Result<Self, Error> {
         let text = |name| query.required(name).map(str::to_owned);
         Ok(Self { employee_id: text("employee_id")?, role: text("role")? })
     }
 
-    /// The constant_time_eq, unless the query names another.
+    /// Fails if the query names another employee or role than the body.
     pub(super) fn agreeing_with(self, query: &Query) -> Result<Self, Error> {
         for (name, own) in [("employee_id", &self.employee_id), ("role", &self.role)] {
             if query.optional(name)?.is_some_and(|other| other != own) {
@@ -48,62 +47,86 @@ impl UserRole {
         }
         Ok(self)
     }
+
+    fn role_name(&self) -> Result<RoleName, AdminError> {
+        if RoleName::is_well_formed(&self.role) {
+            Ok(RoleName::new(self.role.as_str()))
+        } else {
+            Err(AdminError::InvalidRoleName(self.role.clone()))
+        }
+    }
 }
 
-/// What became of it.
+/// The answer to ending sessions or resetting a device.
 #[derive(Debug, Serialize)]
-pub struct Changed {
+pub struct AccountUpdate {
     success: bool,
     changed: bool,
     sessions: usize,
 }
 
-/// Lists assignments, by page and filter.
-pub async fn user_roles(signin: &Administration, query: &Query) -> Result<UserRoles, Error> {
-    let number = |name: &'static str, usual: usize, most: usize| match query.optional(name)? {
-        None => Ok(usual),
-        Some(text) => text.parse().ok().filter(|number| (1..=most).contains(number)).ok_or(BadRequest::Parameter(name)),
-    };
-    let (page, page_size) = (number("page", 1, 1_000_000)?, number("page_size", USUAL_PAGE, LONGEST_PAGE)?);
-    let asked = AssignmentQuery {
-        role: query.optional("role")?,
-        employee_id: query.optional("employee_id")?,
-        skip: (page - 1) * page_size,
-        limit: page_size,
-    };
-    let found = signin.assignments(asked).await?;
-    Ok(UserRoles { items: found.items, total: found.total, page, page_size })
-}
-
-/// What became of a change of roles.
+/// The answer to a role change.
 #[derive(Debug, Serialize)]
-pub struct RolesChanged {
+pub struct UserRoleUpdate {
     success: bool,
     changed: bool,
     sessions: usize,
+    /// The roles that the employee has now: an agent record may still give the one that was taken.
     roles: Vec<RoleName>,
 }
 
-/// Gives or takes a role. Says which roles there are now: an agent's record may give the one that was taken.
-pub async fn change(
-    signin: &Administration,
-    admin: &CachedSession,
-    body: UserRole,
-    change: RoleAction,
-) -> Result<RolesChanged, Error> {
-    let (changed, sessions) = signin.change_role(admin, &body.employee_id, &body.role, change).await?;
-    let roles = signin.roles_now(&body.employee_id).await?;
-    Ok(RolesChanged { success: true, changed: changed == RoleChange::Done, sessions, roles })
+/// Lists role assignments, paged and filtered by role or employee.
+pub async fn user_roles(admin: &Admin, query: &Query) -> Result<UserRoles, Error> {
+    let number = |name: &'static str, default: usize, max: usize| match query.optional(name)? {
+        None => Ok(default),
+        Some(text) => text.parse().ok().filter(|number| (1..=max).contains(number)).ok_or(BadRequest::Parameter(name)),
+    };
+    let page = number("page", 1, MAX_PAGE)?;
+    let page_size = number("page_size", DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
+    let assignments = admin
+        .roles
+        .list(AssignmentQuery {
+            role: query.optional("role")?,
+            employee_id: query.optional("employee_id")?,
+            skip: (page - 1) * page_size,
+            limit: page_size,
+        })
+        .await?;
+    Ok(UserRoles { items: assignments.items, total: assignments.total, page, page_size })
+}
+
+/// Grants a role to an employee of the main corporation.
+pub async fn grant_role(admin: &Admin, caller: &CachedSession, body: UserRole) -> Result<UserRoleUpdate, Error> {
+    let role = body.role_name()?;
+    let account = admin.account(&body.employee_id, None)?;
+    let actor = Actor::Administrator(&caller.session);
+    let effect = admin.roles.grant(actor, account.as_account(), &role).await?;
+    Ok(role_update(effect, admin.roles.effective(account.as_account()).await?))
+}
+
+/// Takes a role from an employee of the main corporation.
+pub async fn take_role(admin: &Admin, caller: &CachedSession, body: UserRole) -> Result<UserRoleUpdate, Error> {
+    let role = body.role_name()?;
+    let account = admin.account(&body.employee_id, None)?;
+    let actor = Actor::Administrator(&caller.session);
+    let effect = admin.roles.take(actor, account.as_account(), &role).await?;
+    Ok(role_update(effect, admin.roles.effective(account.as_account()).await?))
+}
+
+fn role_update(effect: Effect, roles: Vec<RoleName>) -> UserRoleUpdate {
+    UserRoleUpdate { success: true, changed: effect.changed, sessions: effect.sessions, roles }
 }
 
 /// Ends every session of an employee.
-pub async fn end_sessions(signin: &Administration, admin: &CachedSession, query: &Query) -> Result<Changed, Error> {
-    let sessions = signin.end_sessions_of(admin, query.required("employee_id")?).await?;
-    Ok(Changed { success: true, changed: sessions > 0, sessions })
+pub async fn end_sessions(admin: &Admin, caller: &CachedSession, query: &Query) -> Result<AccountUpdate, Error> {
+    let account = admin.account(query.required("employee_id")?, None)?;
+    let effect = admin.sessions.end_all(Actor::Administrator(&caller.session), account.as_account()).await?;
+    Ok(AccountUpdate { success: true, changed: effect.changed, sessions: effect.sessions })
 }
 
-/// Resets an employee's one-time-password device.
-pub async fn reset_otp(signin: &Administration, admin: &CachedSession, query: &Query) -> Result<Changed, Error> {
-    let taken = signin.reset_otp(admin, query.required("employee_id")?).await?;
-    Ok(Changed { success: true, changed: taken == WriteOutcome::Applied, sessions: 0 })
+/// Removes an employee's one-time-password device.
+pub async fn reset_otp(admin: &Admin, caller: &CachedSession, query: &Query) -> Result<AccountUpdate, Error> {
+    let account = admin.account(query.required("employee_id")?, None)?;
+    let effect = admin.devices.reset(Actor::Administrator(&caller.session), account.as_account()).await?;
+    Ok(AccountUpdate { success: true, changed: effect.changed, sessions: 0 })
 }

@@ -95,7 +95,7 @@ async fn reconcile_roles(roles: Roles) {
 async fn end_sessions_of_expired_keys(keys: Arc<KeyRotation>, gate: Arc<Gate>, registry: Arc<Registry>) {
     loop {
         // Also right after the start: an operator may have removed a key while the gateway was down.
-        if let Err(error) = keys.settle().await {
+        if let Err(error) = keys.update_sessions().await {
             tracing::warn!(%error, "could not end the sessions of removed keys; their tokens are refused all the same");
         }
         recheck_sockets(&gate, &registry).await;

@@ -11,7 +11,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
-use crate::admin::{self, AdminError, Command, Done, Operator};
+use crate::admin::{Actor, Admin, AdminCommand, CommandError, CommandOutput};
 
 const SOCKET_FILE: &str = "control.sock";
 
@@ -59,15 +59,15 @@ pub(super) fn bind(data: &Path) -> io::Result<UnixListener> {
 }
 
 /// Executes commands until the task is cancelled.
-pub(super) async fn serve(listener: UnixListener, operator: Arc<Operator>) {
+pub(super) async fn serve(listener: UnixListener, admin: Arc<Admin>) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    let operator = operator.clone();
+                    let admin = admin.clone();
                     connections.spawn(async move {
-                        if let Err(error) = answer(stream, &operator).await {
+                        if let Err(error) = answer(stream, &admin).await {
                             tracing::warn!(%error, "could not answer a command");
                         }
                     });
@@ -82,17 +82,17 @@ pub(super) async fn serve(listener: UnixListener, operator: Arc<Operator>) {
     }
 }
 
-async fn answer(stream: UnixStream, operator: &Operator) -> io::Result<()> {
+async fn answer(stream: UnixStream, admin: &Admin) -> io::Result<()> {
     let uid = stream.peer_cred()?.uid();
     let (reader, mut writer) = stream.into_split();
     let mut line = String::new();
     BufReader::new(reader.take(MAX_COMMAND_BYTES)).read_line(&mut line).await?;
-    let result: Result<Done, AdminError> = match serde_json::from_str::<Command>(&line) {
-        Ok(command) => admin::as_operator(uid, operator.run(command)).await,
+    let result: Result<CommandOutput, CommandError> = match serde_json::from_str::<AdminCommand>(&line) {
+        Ok(command) => admin.execute(Actor::Operator { uid }, command).await,
         Err(_) if line.len() as u64 >= MAX_COMMAND_BYTES => {
-            Err(AdminError::Refused("the command is too long".to_owned()))
+            Err(CommandError::Refused("the command is too long".to_owned()))
         }
-        Err(_) => Err(AdminError::Unknown),
+        Err(_) => Err(CommandError::Unsupported),
     };
     let mut answer = serde_json::to_vec(&result).map_err(io::Error::other)?;
     answer.push(b'\n');
@@ -100,15 +100,18 @@ async fn answer(stream: UnixStream, operator: &Operator) -> io::Result<()> {
 }
 
 /// Sends a command to the gateway that runs on this data directory, and returns its result.
-pub async fn send_command(data: &Path, command: &Command) -> Result<Result<Done, AdminError>, ControlError> {
+pub async fn send_command(
+    data: &Path,
+    command: &AdminCommand,
+) -> Result<Result<CommandOutput, CommandError>, ControlError> {
     send_within(COMMAND_TIMEOUT, data, command).await
 }
 
 async fn send_within(
     timeout: Duration,
     data: &Path,
-    command: &Command,
-) -> Result<Result<Done, AdminError>, ControlError> {
+    command: &AdminCommand,
+) -> Result<Result<CommandOutput, CommandError>, ControlError> {
     let path = data.join(SOCKET_FILE);
     let stream = match UnixStream::connect(&path).await {
         Ok(stream) => stream,

@@ -55,6 +55,12 @@ pub enum StartError {
     Keys(#[from] KeyFault),
     #[error("server.tls: {0}")]
     Tls(String),
+    /// The build has no simulated platform.
+    #[error(
+        "platform.kind: this build has no simulated platform; build with the cargo feature `demo` \
+         or set platform.kind = \"wecom\""
+    )]
+    NoSimulator,
     #[error(transparent)]
     Platform(#[from] PlatformError),
     #[error("{}", lines(.0))]

@@ -35,6 +35,7 @@ pub(super) fn gateway(config: &Config, services: &Services, readiness: &Arc<Read
         gate: services.gate.clone(),
         api: Api {
             signin: services.signin.clone(),
+            admin: services.admin.clone(),
             clock: services.gate.clock.clone(),
             readiness: readiness.clone(),
             site: Site {

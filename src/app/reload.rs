@@ -84,7 +84,7 @@ impl Reloader {
     /// Reloads everything and checks open sockets against the new rules. Returns the number of rules.
     pub(super) async fn reload(&self) -> Result<usize, StartError> {
         // Otherwise a key that a command removes meanwhile would come back with the ring that was read before.
-        let _exclusive = self.keys.alone().await;
+        let _exclusive = self.keys.lock_folder().await;
         let reloaded = self.replace();
         self.gate.metrics.config_reload_success.set(i64::from(reloaded.is_ok()));
         if reloaded.is_ok() {
@@ -97,12 +97,12 @@ impl Reloader {
 
     fn replace(&self) -> Result<usize, StartError> {
         let rules = self.rule_files.load(&self.config, &self.gate.metrics)?;
-        let keys = self.keys.read()?;
+        let keys = self.keys.read_folder()?;
         if let Some(certificate) = &self.certificate {
             certificate.reload()?;
         }
         let count = rules.count();
-        self.keys.take(keys);
+        self.keys.install(keys);
         self.gate.rules.store(Arc::new(rules));
         record_load(&self.gate.metrics, &self.gate.clock, count);
         Ok(count)

@@ -10,7 +10,7 @@ use http::HeaderValue;
 use super::simulator::{self, Simulator};
 use super::{DataLock, StartError, vault_key};
 use crate::admin::keys::{KeyRotation, KeySettings};
-use crate::admin::{self, Operator};
+use crate::admin::{Admin, AdminParts};
 use crate::config::{Config, PlatformKind};
 use crate::directory::sql::SqlDirectory;
 use crate::directory::{Directory, DirectoryError};
@@ -43,7 +43,7 @@ pub(super) struct Services {
     pub(super) signin: Arc<SignInServices>,
     pub(super) roles: Roles,
     pub(super) keys: Arc<KeyRotation>,
-    pub(super) operator: Arc<Operator>,
+    pub(super) admin: Arc<Admin>,
     pub(super) registry: Arc<Registry>,
     pub(super) simulator: Option<Simulator>,
 }
@@ -70,7 +70,7 @@ pub(super) async fn services(config: &Config, rules: RuleSet, metrics: Arc<Metri
     Ok(Services {
         gate: Arc::new(gate(config, rules, &core, metrics.clone())),
         roles: Roles::new(core.sessions.clone(), core.directory.clone(), config.directory.fallback_role()),
-        operator: Arc::new(operator(config, &core)),
+        admin: Arc::new(admin(config, &core)),
         registry: Arc::new(Registry::default()),
         metrics,
         signin,
@@ -81,10 +81,10 @@ pub(super) async fn services(config: &Config, rules: RuleSet, metrics: Arc<Metri
 }
 
 /// Opens the backends for a command while no gateway is running, and holds the data lock meanwhile.
-pub async fn open_offline(config: &Config) -> Result<(Operator, DataLock), StartError> {
+pub async fn open_offline(config: &Config) -> Result<(Admin, DataLock), StartError> {
     let lock = DataLock::acquire_for_command(&config.server.data_dir)?;
     let core = core(config).await?;
-    Ok((operator(config, &core), lock))
+    Ok((admin(config, &core), lock))
 }
 
 async fn core(config: &Config) -> Result<Core, StartError> {
@@ -218,9 +218,9 @@ fn signin(
     ))
 }
 
-fn operator(config: &Config, core: &Core) -> Operator {
-    Operator::new(admin::Parts {
-        live: core.sessions.clone(),
+fn admin(config: &Config, core: &Core) -> Admin {
+    Admin::new(AdminParts {
+        sessions: core.sessions.clone(),
         directory: core.directory.clone(),
         default_role: config.directory.fallback_role(),
         main_corp: config.platform.main_corp(),

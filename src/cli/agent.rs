@@ -1,127 +1,138 @@
 //! `deskgate agent …`
 
+use std::io::IsTerminal;
+
 use clap::{Args, Subcommand};
 
-use super::operate::{OrderArgs, SureArgs, WhoArgs, hidden_line};
-use super::show::{self, Shown};
+use super::client::{ClientArgs, ConfirmArgs, EmployeeRefArgs, read_hidden_line};
+use super::output::{self, OutputFormat};
 use super::{Failed, print, print_error};
-use crate::admin::agents::AgentCommand;
-use crate::admin::{Command, Typed};
+use crate::admin::AdminCommand;
+use crate::admin::command::{AgentCommand, PlaintextSecret};
 use crate::domain::secret::random_name;
 
-/// `deskgate agent …`
 #[derive(Args)]
 pub(super) struct AgentArgs {
     #[command(subcommand)]
-    order: AgentSubcommand,
+    command: AgentSubcommand,
 }
 
 #[derive(Subcommand)]
 enum AgentSubcommand {
-    /// Show agents, and what they can sign in with.
+    /// List agents and how they can sign in.
     List {
         #[command(flatten)]
-        args: OrderArgs,
+        client: ClientArgs,
     },
     /// Make an employee an agent.
     Add {
         #[command(flatten)]
-        who: WhoArgs,
-        /// The role that counts where none is assigned.
+        target: EmployeeRefArgs,
+        /// Role of the agent while no role is assigned to them.
         #[arg(long, default_value = "agent")]
         role: String,
-        /// They must bind a one-time-password device before anything else that `agents/login` opens.
+        /// Require a one-time-password device; until one is bound, a password sign-in allows nothing else.
         #[arg(long)]
         otp_required: bool,
         #[command(flatten)]
-        args: OrderArgs,
+        client: ClientArgs,
     },
-    /// Change an agent's record.
+    /// Change an agent record.
     #[command(group(clap::ArgGroup::new("what").required(true).multiple(true)))]
     Change {
         #[command(flatten)]
-        who: WhoArgs,
-        /// The role that counts where none is assigned.
+        target: EmployeeRefArgs,
+        /// Role of the agent while no role is assigned to them.
         #[arg(long, group = "what")]
         role: Option<String>,
-        /// Whether they must bind a one-time-password device before anything else.
+        /// Whether a one-time-password device is required.
         #[arg(long, group = "what", value_name = "true|false")]
         otp_required: Option<bool>,
         #[command(flatten)]
-        args: OrderArgs,
+        client: ClientArgs,
     },
-    /// Set an agent's local password: asks for it, or reads a line of standard input.
+    /// Set an agent's local password.
+    ///
+    /// Prompts for the password, or reads one line from standard input. Ends the sessions that were opened with
+    /// the old password.
     Password {
         #[command(flatten)]
-        who: WhoArgs,
-        /// Make one up and print it.
+        target: EmployeeRefArgs,
+        /// Generate a password and print it.
         #[arg(long, conflicts_with = "clear")]
         generate: bool,
         /// Remove the password instead.
         #[arg(long)]
         clear: bool,
         #[command(flatten)]
-        sure: SureArgs,
+        confirm: ConfirmArgs,
         #[command(flatten)]
-        args: OrderArgs,
+        client: ClientArgs,
     },
-    /// Remove an agent's record with its password; the employee stays.
+    /// Remove an agent record and its password; the employee stays.
     Remove {
         #[command(flatten)]
-        who: WhoArgs,
+        target: EmployeeRefArgs,
         #[command(flatten)]
-        sure: SureArgs,
+        confirm: ConfirmArgs,
         #[command(flatten)]
-        args: OrderArgs,
+        client: ClientArgs,
     },
 }
 
 pub(super) fn run(args: &AgentArgs) -> Result<(), Failed> {
-    match &args.order {
-        AgentSubcommand::List { args } => args.order(Command::Agent(AgentCommand::List)),
-        AgentSubcommand::Add { who, role, otp_required, args } => args.order(Command::Agent(AgentCommand::Add {
-            who: who.who(),
-            role: role.clone(),
-            otp_required: *otp_required,
-        })),
-        AgentSubcommand::Change { who, role, otp_required, args } => args.order(Command::Agent(AgentCommand::Change {
-            who: who.who(),
-            role: role.clone(),
-            otp_required: *otp_required,
-        })),
-        AgentSubcommand::Password { who, clear: true, sure, args, .. } => {
-            sure.ask(&format!("The local password of {} works no more", who.id()))?;
-            args.order(Command::Agent(AgentCommand::ClearPassword { who: who.who() }))
+    match &args.command {
+        AgentSubcommand::List { client } => client.run(AdminCommand::Agent(AgentCommand::List)),
+        AgentSubcommand::Add { target, role, otp_required, client } => {
+            client.run(AdminCommand::Agent(AgentCommand::Add {
+                employee: target.employee(),
+                role: role.clone(),
+                otp_required: *otp_required,
+            }))
         }
-        AgentSubcommand::Password { who, generate, args, .. } => {
-            let password = if *generate { made_up() } else { typed()? };
-            let order = AgentCommand::SetPassword { who: who.who(), password: Typed(password.clone()) };
-            let done = args.carry_out(Command::Agent(order))?;
-            match (generate, args.shown()) {
-                (true, Shown::Json) => print(serde_json::json!({ "changed": true, "password": password })),
-                (true, Shown::Table) => show::done(&done, Shown::Table).and_then(|()| print(&password)),
-                (false, shown) => show::done(&done, shown),
+        AgentSubcommand::Change { target, role, otp_required, client } => {
+            client.run(AdminCommand::Agent(AgentCommand::Change {
+                employee: target.employee(),
+                role: role.clone(),
+                otp_required: *otp_required,
+            }))
+        }
+        AgentSubcommand::Password { target, clear: true, confirm, client, .. } => {
+            confirm.confirm(&format!("The local password of {} will be removed", target.employee_id()))?;
+            client.run(AdminCommand::Agent(AgentCommand::ClearPassword { employee: target.employee() }))
+        }
+        AgentSubcommand::Password { target, generate, client, .. } => {
+            let password = if *generate { generate_password() } else { read_password()? };
+            let (employee, secret) = (target.employee(), PlaintextSecret(password.clone()));
+            let done = client.execute(AdminCommand::Agent(AgentCommand::SetPassword { employee, password: secret }))?;
+            match (generate, client.format()) {
+                (true, OutputFormat::Json) => print(serde_json::json!({ "changed": true, "password": password })),
+                (true, OutputFormat::Table) => {
+                    output::print_output(&done, OutputFormat::Table)?;
+                    print(&password)
+                }
+                (false, format) => output::print_output(&done, format),
             }
         }
-        AgentSubcommand::Remove { who, sure, args } => {
-            sure.ask(&format!("The agent's record of {} goes, with its password", who.id()))?;
-            args.order(Command::Agent(AgentCommand::Remove { who: who.who() }))
+        AgentSubcommand::Remove { target, confirm, client } => {
+            let id = target.employee_id();
+            confirm.confirm(&format!("The agent record and local password of {id} will be removed"))?;
+            client.run(AdminCommand::Agent(AgentCommand::Remove { employee: target.employee() }))
         }
     }
 }
 
-/// 119 bits, in pieces that can be read out.
-fn made_up() -> String {
+/// 119 random bits, in groups that can be read out.
+fn generate_password() -> String {
     let letters = random_name(20);
     [&letters[..5], &letters[5..10], &letters[10..15], &letters[15..]].join("-")
 }
 
-/// Twice from a person, who cannot see it; once from a script.
-fn typed() -> Result<String, Failed> {
-    use std::io::IsTerminal;
-    let password = hidden_line("New password: ")?;
-    if std::io::stdin().is_terminal() && hidden_line("Once more: ")? != password {
-        return Err(print_error("the two are not the same; nothing was changed"));
+/// Reads the password twice from a terminal, where it is not echoed, or once from a pipe.
+fn read_password() -> Result<String, Failed> {
+    let password = read_hidden_line("New password: ")?;
+    if std::io::stdin().is_terminal() && read_hidden_line("Repeat password: ")? != password {
+        return Err(print_error("the passwords do not match; nothing was changed"));
     }
     Ok(password)
 }

@@ -1,14 +1,13 @@
-//! `deskgate completions SHELL`: what a shell needs to complete our commands.
+//! `deskgate completions SHELL`
 
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
 use super::{Cli, Failed, print};
 
-/// `deskgate completions SHELL`
 #[derive(Args)]
 pub(super) struct CompletionsArgs {
-    /// For which shell.
+    /// Shell to generate the script for.
     shell: Shell,
 }
 

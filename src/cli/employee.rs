@@ -2,201 +2,217 @@
 
 use clap::{Args, Subcommand};
 
-use super::operate::{OrderArgs, SureArgs, WhoArgs, line};
-use super::show::Shown;
-use super::{Exit, Failed, print, print_error, show, terminal_qr};
-use crate::admin::employees::EmployeeCommand;
-use crate::admin::{Command, Done, Typed};
+use super::client::{ClientArgs, ConfirmArgs, EmployeeRefArgs, read_line};
+use super::output::{self, OutputFormat};
+use super::{Exit, Failed, print, print_error, terminal_qr};
+use crate::admin::command::{EmployeeCommand, PlaintextSecret};
+use crate::admin::{AdminCommand, CommandOutput};
 use crate::domain::employee::Standing;
 
-/// `deskgate employee …`
+/// How many wrong codes `otp-bind` accepts before it gives up.
+const MAX_CODE_ATTEMPTS: usize = 3;
+
 #[derive(Args)]
 pub(super) struct EmployeeArgs {
     #[command(subcommand)]
-    order: EmployeeSubcommand,
+    command: EmployeeSubcommand,
 }
 
 #[derive(Subcommand)]
 enum EmployeeSubcommand {
-    /// Show employees, their roles and devices.
+    /// List employees with their roles and devices.
     List {
-        /// Only those whose id, name or department has this in it.
+        /// Show only employees whose ID, name or department contains this text.
         text: Option<String>,
         #[command(flatten)]
-        args: OrderArgs,
+        client: ClientArgs,
     },
-    /// Put an employee down before their first sign-in.
+    /// Add an employee before their first sign-in.
     Add {
         #[command(flatten)]
-        who: WhoArgs,
-        /// Display name; the id without.
+        target: EmployeeRefArgs,
+        /// Display name [default: the employee ID]
         #[arg(long)]
         name: Option<String>,
-        /// Department's name.
-        #[arg(long, default_value = "")]
+        /// Department name.
+        #[arg(long, default_value = "", hide_default_value = true)]
         department: String,
         #[command(flatten)]
-        args: OrderArgs,
+        client: ClientArgs,
     },
-    /// Change what is known of an employee; their next sign-in through the platform may change it again.
+    /// Change an employee's name or department.
+    ///
+    /// The next sign-in through the messaging platform may overwrite both.
     #[command(group(clap::ArgGroup::new("what").required(true).multiple(true)))]
     Change {
         #[command(flatten)]
-        who: WhoArgs,
+        target: EmployeeRefArgs,
         /// Display name.
         #[arg(long, group = "what")]
         name: Option<String>,
-        /// Department's name.
+        /// Department name.
         #[arg(long, group = "what")]
         department: Option<String>,
         #[command(flatten)]
-        args: OrderArgs,
+        client: ClientArgs,
     },
-    /// Let an employee sign in no more; their sessions end at once.
-    Disable(Named),
-    /// Let an employee sign in again.
-    Enable(Named),
-    /// Remove an employee with roles, agent's record and device; the login log stays.
+    /// Block an employee from signing in and end their sessions.
+    Disable(SingleEmployeeArgs),
+    /// Let a disabled employee sign in again.
+    Enable(SingleEmployeeArgs),
+    /// Remove an employee with their roles, agent record, device and sessions.
     ///
-    /// Whoever can still sign in through the platform is put down anew by their next sign-in: `disable` keeps people out.
+    /// The login log is kept. An employee who can still sign in through the messaging platform is added again by
+    /// their next sign-in; use `disable` to keep them out.
     Remove {
         #[command(flatten)]
-        named: Named,
+        single: SingleEmployeeArgs,
         #[command(flatten)]
-        sure: SureArgs,
+        confirm: ConfirmArgs,
     },
-    /// Let an account be tried again that wrong passwords or codes have locked.
-    Unlock(Named),
-    /// Bind a one-time-password device: shows a QR code to scan, then wants the device's first code.
+    /// Unlock an account that was locked after wrong passwords or codes.
+    Unlock(SingleEmployeeArgs),
+    /// Bind a one-time-password device: shows a QR code and asks for the first code.
     ///
-    /// A device that is bound already works until then, and no more afterwards; that is asked first. With `--json` two
-    /// documents are printed, one a line: the secret, then the outcome.
+    /// Replaces a device that is already bound, after confirmation; the old device works until the new one's first
+    /// code is accepted. With --json, prints two JSON documents, one per line: the secret, then the result.
     OtpBind {
         #[command(flatten)]
-        named: Named,
+        single: SingleEmployeeArgs,
         #[command(flatten)]
-        sure: SureArgs,
+        confirm: ConfirmArgs,
     },
-    /// Remove the one-time-password device, so that another can be bound.
+    /// Remove the one-time-password device, so that another one can be bound.
     OtpRemove {
         #[command(flatten)]
-        named: Named,
+        single: SingleEmployeeArgs,
         #[command(flatten)]
-        sure: SureArgs,
+        confirm: ConfirmArgs,
     },
-    /// Show the login log: who signed in or was refused, when, from where, and why.
-    Logins(Lines),
-    /// Show the audit log: logouts, step-ups, devices, passwords, roles and operators' orders, when and by whom.
-    Events(Lines),
+    /// Show the login log: who signed in or was refused, when, from where and why.
+    Logins(LogArgs),
+    /// Show the audit log: changes to accounts and sessions, when and by whom.
+    Events(LogArgs),
 }
 
 #[derive(Args)]
-struct Lines {
-    /// Of this employee only.
+struct LogArgs {
+    /// Show only this employee's entries.
     employee_id: Option<String>,
-    /// So many lines at most, up to 10,000.
+    /// Maximum number of entries, up to 10,000.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     limit: u16,
     #[command(flatten)]
-    args: OrderArgs,
+    client: ClientArgs,
 }
 
 #[derive(Args)]
-struct Named {
+struct SingleEmployeeArgs {
     #[command(flatten)]
-    who: WhoArgs,
+    target: EmployeeRefArgs,
     #[command(flatten)]
-    args: OrderArgs,
+    client: ClientArgs,
 }
 
-impl Named {
-    fn order(&self, order: EmployeeCommand) -> Result<(), Failed> {
-        self.args.order(Command::Employee(order))
+impl SingleEmployeeArgs {
+    fn run(&self, command: EmployeeCommand) -> Result<(), Failed> {
+        self.client.run(AdminCommand::Employee(command))
     }
 }
 
 pub(super) fn run(args: &EmployeeArgs) -> Result<(), Failed> {
-    match &args.order {
-        EmployeeSubcommand::List { text, args } => {
-            args.order(Command::Employee(EmployeeCommand::List { text: text.clone() }))
+    match &args.command {
+        EmployeeSubcommand::List { text, client } => {
+            client.run(AdminCommand::Employee(EmployeeCommand::List { text: text.clone() }))
         }
-        EmployeeSubcommand::Add { who, name, department, args } => {
-            args.order(Command::Employee(EmployeeCommand::Add {
-                who: who.who(),
-                name: name.clone().unwrap_or_else(|| who.id().to_owned()),
+        EmployeeSubcommand::Add { target, name, department, client } => {
+            client.run(AdminCommand::Employee(EmployeeCommand::Add {
+                employee: target.employee(),
+                name: name.clone().unwrap_or_else(|| target.employee_id().to_owned()),
                 department: department.clone(),
             }))
         }
-        EmployeeSubcommand::Change { who, name, department, args } => {
-            args.order(Command::Employee(EmployeeCommand::Change {
-                who: who.who(),
+        EmployeeSubcommand::Change { target, name, department, client } => {
+            client.run(AdminCommand::Employee(EmployeeCommand::Change {
+                employee: target.employee(),
                 name: name.clone(),
                 department: department.clone(),
             }))
         }
-        EmployeeSubcommand::Disable(named) => {
-            named.order(EmployeeCommand::Stand { who: named.who.who(), standing: Standing::Disabled })
+        EmployeeSubcommand::Disable(single) => {
+            let employee = single.target.employee();
+            single.run(EmployeeCommand::SetStanding { employee, standing: Standing::Disabled })
         }
-        EmployeeSubcommand::Enable(named) => {
-            named.order(EmployeeCommand::Stand { who: named.who.who(), standing: Standing::Active })
+        EmployeeSubcommand::Enable(single) => {
+            let employee = single.target.employee();
+            single.run(EmployeeCommand::SetStanding { employee, standing: Standing::Active })
         }
-        EmployeeSubcommand::Remove { named, sure } => {
-            sure.ask(&format!("Employee {} goes, with roles, agent's record, device and sessions", named.who.id()))?;
-            named.order(EmployeeCommand::Remove { who: named.who.who() })
+        EmployeeSubcommand::Remove { single, confirm } => {
+            let id = single.target.employee_id();
+            confirm.confirm(&format!(
+                "Employee {id} will be removed, along with their roles, agent record, device and sessions"
+            ))?;
+            single.run(EmployeeCommand::Remove { employee: single.target.employee() })
         }
-        EmployeeSubcommand::Unlock(named) => named.order(EmployeeCommand::Unlock { who: named.who.who() }),
-        EmployeeSubcommand::OtpBind { named, sure } => bind(named, sure),
-        EmployeeSubcommand::OtpRemove { named, sure } => {
-            sure.ask(&format!("The one-time-password device of {} works no more", named.who.id()))?;
-            named.order(EmployeeCommand::OtpRemove { who: named.who.who() })
+        EmployeeSubcommand::Unlock(single) => {
+            single.run(EmployeeCommand::Unlock { employee: single.target.employee() })
         }
-        EmployeeSubcommand::Logins(lines) => lines.args.order(Command::Employee(EmployeeCommand::Logins {
-            employee_id: lines.employee_id.clone(),
-            limit: usize::from(lines.limit),
-        })),
-        EmployeeSubcommand::Events(lines) => lines.args.order(Command::Employee(EmployeeCommand::Events {
-            employee_id: lines.employee_id.clone(),
-            limit: usize::from(lines.limit),
-        })),
+        EmployeeSubcommand::OtpBind { single, confirm } => bind_device(single, confirm),
+        EmployeeSubcommand::OtpRemove { single, confirm } => {
+            let id = single.target.employee_id();
+            confirm.confirm(&format!("The one-time-password device of {id} will stop working"))?;
+            single.run(EmployeeCommand::OtpRemove { employee: single.target.employee() })
+        }
+        EmployeeSubcommand::Logins(LogArgs { employee_id, limit, client }) => {
+            let (employee_id, limit) = (employee_id.clone(), usize::from(*limit));
+            client.run(AdminCommand::Employee(EmployeeCommand::Logins { employee_id, limit }))
+        }
+        EmployeeSubcommand::Events(LogArgs { employee_id, limit, client }) => {
+            let (employee_id, limit) = (employee_id.clone(), usize::from(*limit));
+            client.run(AdminCommand::Employee(EmployeeCommand::Events { employee_id, limit }))
+        }
     }
 }
 
-/// Six digits; devices show them with a blank between.
-fn code() -> Result<String, Failed> {
-    loop {
-        let code: String = line("The code that the device shows: ")?.split_whitespace().collect();
-        if code.len() == 6 && code.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Ok(code);
-        }
-        print_error("a code has six digits");
+fn bind_device(single: &SingleEmployeeArgs, confirm: &ConfirmArgs) -> Result<(), Failed> {
+    let SingleEmployeeArgs { target, client } = single;
+    let (id, employee) = (target.employee_id(), target.employee());
+    let status = client.execute(AdminCommand::Employee(EmployeeCommand::OtpStatus { employee: employee.clone() }))?;
+    if let CommandOutput::OtpBound(true) = status {
+        confirm.confirm(&format!("{id} already has a device; it will stop working once the new one is bound"))?;
     }
-}
-
-/// How often a code may be mistyped before one begins again.
-const TRIES: usize = 3;
-
-fn bind(named: &Named, sure: &SureArgs) -> Result<(), Failed> {
-    let Named { who, args } = named;
-    if let Done::OtpBound(true) = args.carry_out(Command::Employee(EmployeeCommand::OtpLook { who: who.who() }))? {
-        sure.ask(&format!("{} has a device, which works no more once another is bound", who.id()))?;
-    }
-    let offered = args.carry_out(Command::Employee(EmployeeCommand::OtpOffer { who: who.who() }))?;
-    let Done::Offered { secret, otpauth_url } = &offered else { return Err(print_error("no secret was offered")) };
-    match args.shown() {
-        Shown::Json => show::done(&offered, Shown::Json)?,
-        Shown::Table => {
+    let offered = client.execute(AdminCommand::Employee(EmployeeCommand::OtpOffer { employee: employee.clone() }))?;
+    let CommandOutput::OtpOffered { secret, otpauth_url } = &offered else {
+        return Err(print_error("the running gateway is of another version"));
+    };
+    match client.format() {
+        OutputFormat::Json => output::print_output(&offered, OutputFormat::Json)?,
+        OutputFormat::Table => {
             let code = terminal_qr::draw(&otpauth_url.0).map_err(print_error)?;
-            let id = who.id();
-            print(format_args!("{code}\nScan this with the authenticator of {id}, or type in: {}\n", secret.0))?;
+            print(format_args!(
+                "{code}\nScan this with the authenticator app of {id}, or enter this key: {}\n",
+                secret.0
+            ))?;
         }
     }
-    for _ in 0..TRIES {
-        let code = Typed(code()?);
-        match args.order(Command::Employee(EmployeeCommand::OtpBind { who: who.who(), code })) {
+    for _ in 0..MAX_CODE_ATTEMPTS {
+        let code = PlaintextSecret(read_code()?);
+        match single.run(EmployeeCommand::OtpBind { employee: employee.clone(), code }) {
             Err(Failed(Exit::Refused)) => {}
             done => return done,
         }
     }
-    print_error("nothing was bound; begin again");
+    print_error("no device was bound; run the command again");
     Err(Failed(Exit::Refused))
+}
+
+/// Reads a six-digit code; many apps show it with a space in the middle.
+fn read_code() -> Result<String, Failed> {
+    loop {
+        let code: String = read_line("Code shown by the app: ")?.split_whitespace().collect();
+        if code.len() == 6 && code.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Ok(code);
+        }
+        print_error("the code must have six digits");
+    }
 }

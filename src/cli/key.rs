@@ -3,56 +3,58 @@
 use clap::{Args, Subcommand};
 
 use super::Failed;
-use super::operate::{OrderArgs, SureArgs};
-use crate::admin::Command;
-use crate::admin::keys::{KeyCommand, Turn};
+use super::client::{ClientArgs, ConfirmArgs};
+use crate::admin::AdminCommand;
+use crate::admin::command::KeyCommand;
+use crate::admin::keys::KeyStart;
 
-/// `deskgate key …`
 #[derive(Args)]
 pub(super) struct KeyArgs {
     #[command(subcommand)]
-    order: KeySubcommand,
+    command: KeySubcommand,
 }
 
 #[derive(Subcommand)]
 enum KeySubcommand {
-    /// Show the signing keys.
+    /// List signing keys.
     List {
         #[command(flatten)]
-        args: OrderArgs,
+        client: ClientArgs,
     },
-    /// Make a new signing key. With the default `token.key_grace` nobody is signed out.
+    /// Create a signing key that replaces the current one.
     ///
-    /// It is published at once and signs after `token.key_lead`, so that everybody who checks our signatures has it
-    /// by then. What the old key has signed is good for `token.key_grace` longer.
+    /// The new key is published at once and signs after `token.key_lead`, when every service that verifies
+    /// our signatures has fetched it. The old key's signatures stay valid for `token.key_grace`: with the
+    /// default, nobody is signed out.
     #[command(visible_alias = "add")]
     Rotate {
-        /// Sign with it at once: the old key is in wrong hands.
+        /// Sign with the new key immediately, for example after the old one leaked.
         #[arg(long)]
         now: bool,
         #[command(flatten)]
-        args: OrderArgs,
+        client: ClientArgs,
     },
-    /// Remove a key; whoever has a token of it must sign in again.
+    /// Remove a signing key and end the sessions whose tokens it signed.
     Remove {
-        /// Its id, as `list` shows it.
+        /// ID of the key, as shown by `deskgate key list`.
         id: String,
         #[command(flatten)]
-        sure: SureArgs,
+        confirm: ConfirmArgs,
         #[command(flatten)]
-        args: OrderArgs,
+        client: ClientArgs,
     },
 }
 
 pub(super) fn run(args: &KeyArgs) -> Result<(), Failed> {
-    match &args.order {
-        KeySubcommand::List { args } => args.order(Command::Key(KeyCommand::List)),
-        KeySubcommand::Rotate { now, args } => {
-            args.order(Command::Key(KeyCommand::Rotate { turn: if *now { Turn::Now } else { Turn::Later } }))
+    match &args.command {
+        KeySubcommand::List { client } => client.run(AdminCommand::Key(KeyCommand::List)),
+        KeySubcommand::Rotate { now, client } => {
+            let start = if *now { KeyStart::Now } else { KeyStart::AfterLead };
+            client.run(AdminCommand::Key(KeyCommand::Rotate { start }))
         }
-        KeySubcommand::Remove { id, sure, args } => {
-            sure.ask(&format!("Every session that key {id} has signed ends"))?;
-            args.order(Command::Key(KeyCommand::Remove { id: id.clone() }))
+        KeySubcommand::Remove { id, confirm, client } => {
+            confirm.confirm(&format!("All sessions signed with key {id} will end"))?;
+            client.run(AdminCommand::Key(KeyCommand::Remove { id: id.clone() }))
         }
     }
 }

@@ -3,59 +3,59 @@
 use clap::{Args, Subcommand};
 
 use super::Failed;
-use super::operate::{OrderArgs, WhoArgs};
-use crate::admin::Command;
-use crate::admin::roles::RoleCommand;
+use super::client::{ClientArgs, EmployeeRefArgs};
+use crate::admin::AdminCommand;
+use crate::admin::command::RoleCommand;
 
-/// `deskgate role …`
 #[derive(Args)]
 pub(super) struct RoleArgs {
     #[command(subcommand)]
-    order: RoleSubcommand,
+    command: RoleSubcommand,
 }
 
 #[derive(Subcommand)]
 enum RoleSubcommand {
-    /// Show which roles are assigned. Who has none has the one of their agent's record: see `employee list`.
+    /// List role assignments.
+    ///
+    /// Agents without an assignment have the role of their agent record, which `deskgate employee list` shows.
     List {
-        /// Of this role only.
+        /// Show only this role.
         #[arg(long)]
         role: Option<String>,
-        /// Of this employee only.
+        /// Show only this employee.
         #[arg(long, value_name = "EMPLOYEE_ID")]
         employee: Option<String>,
         #[command(flatten)]
-        args: OrderArgs,
+        client: ClientArgs,
     },
-    /// Give a role (user, agent, supervisor, security, admin, or one that rules of yours name); live sessions have it at
-    /// once.
+    /// Grant a role; live sessions get it at once.
     #[command(visible_alias = "add")]
-    Grant(Assign),
-    /// Take a role; live sessions lose it at once, and sockets that need it close.
+    Grant(AssignmentArgs),
+    /// Take a role away; live sessions lose it at once, and WebSockets that require it close.
     #[command(visible_alias = "remove")]
-    Take(Assign),
+    Take(AssignmentArgs),
 }
 
 #[derive(Args)]
-struct Assign {
+struct AssignmentArgs {
     #[command(flatten)]
-    who: WhoArgs,
-    /// Which role.
+    target: EmployeeRefArgs,
+    /// Role: user, agent, supervisor, security, admin, or one from your own rules.
     role: String,
     #[command(flatten)]
-    args: OrderArgs,
+    client: ClientArgs,
 }
 
 pub(super) fn run(args: &RoleArgs) -> Result<(), Failed> {
-    match &args.order {
-        RoleSubcommand::List { role, employee, args } => {
-            args.order(Command::Role(RoleCommand::List { role: role.clone(), employee_id: employee.clone() }))
+    match &args.command {
+        RoleSubcommand::List { role, employee, client } => {
+            client.run(AdminCommand::Role(RoleCommand::List { role: role.clone(), employee_id: employee.clone() }))
         }
-        RoleSubcommand::Grant(Assign { who, role, args }) => {
-            args.order(Command::Role(RoleCommand::Grant { who: who.who(), role: role.clone() }))
+        RoleSubcommand::Grant(AssignmentArgs { target, role, client }) => {
+            client.run(AdminCommand::Role(RoleCommand::Grant { employee: target.employee(), role: role.clone() }))
         }
-        RoleSubcommand::Take(Assign { who, role, args }) => {
-            args.order(Command::Role(RoleCommand::Take { who: who.who(), role: role.clone() }))
+        RoleSubcommand::Take(AssignmentArgs { target, role, client }) => {
+            client.run(AdminCommand::Role(RoleCommand::Take { employee: target.employee(), role: role.clone() }))
         }
     }
 }

@@ -2,67 +2,67 @@
 
 use clap::{Args, Subcommand};
 
-use super::operate::OrderArgs;
+use super::client::ClientArgs;
 use super::{Failed, print_error};
-use crate::admin::sessions::SessionCommand;
-use crate::admin::{Command, Who};
+use crate::admin::AdminCommand;
+use crate::admin::command::{EmployeeRef, SessionCommand};
 
-/// `deskgate session …`
 #[derive(Args)]
 pub(super) struct SessionArgs {
     #[command(subcommand)]
-    order: SessionSubcommand,
+    command: SessionSubcommand,
 }
 
 #[derive(Subcommand)]
 enum SessionSubcommand {
-    /// Show live sessions.
+    /// List live sessions.
     List {
         #[command(flatten)]
-        of: OfArgs,
+        filter: SessionFilterArgs,
         #[command(flatten)]
-        args: OrderArgs,
+        client: ClientArgs,
     },
-    /// End a session, or all of an employee, with their sockets.
+    /// End a session, or all sessions of an employee, and close their WebSockets.
     #[command(visible_alias = "remove")]
     End {
-        /// Its id, as `list` shows it.
+        /// ID of the session, as shown by `deskgate session list`.
         #[arg(required_unless_present = "employee", conflicts_with = "employee")]
         id: Option<String>,
         #[command(flatten)]
-        of: OfArgs,
+        filter: SessionFilterArgs,
         #[command(flatten)]
-        args: OrderArgs,
+        client: ClientArgs,
     },
 }
 
-/// One employee's sessions.
 #[derive(Args)]
-struct OfArgs {
+struct SessionFilterArgs {
     /// All sessions of this employee.
     #[arg(long, value_name = "EMPLOYEE_ID")]
     employee: Option<String>,
-    /// Their corporation; without it the main one.
+    /// Corporation of the employee [default: the main corporation]
     #[arg(long, value_name = "CORP_ID", requires = "employee")]
     corp: Option<String>,
 }
 
-impl OfArgs {
-    fn who(&self) -> Option<Who> {
-        self.employee.clone().map(|employee_id| Who { employee_id, corp_id: self.corp.clone() })
+impl SessionFilterArgs {
+    fn employee(&self) -> Option<EmployeeRef> {
+        self.employee.clone().map(|employee_id| EmployeeRef { employee_id, corp_id: self.corp.clone() })
     }
 }
 
 pub(super) fn run(args: &SessionArgs) -> Result<(), Failed> {
-    match &args.order {
-        SessionSubcommand::List { of, args } => args.order(Command::Session(SessionCommand::List { who: of.who() })),
-        SessionSubcommand::End { id, of, args } => {
-            let order = match (id, of.who()) {
-                (_, Some(who)) => SessionCommand::EndAll { who },
+    match &args.command {
+        SessionSubcommand::List { filter, client } => {
+            client.run(AdminCommand::Session(SessionCommand::List { employee: filter.employee() }))
+        }
+        SessionSubcommand::End { id, filter, client } => {
+            let command = match (id, filter.employee()) {
+                (_, Some(employee)) => SessionCommand::EndAll { employee },
                 (Some(id), None) => SessionCommand::End { id: id.clone() },
-                (None, None) => return Err(print_error("name a session or an employee")),
+                (None, None) => return Err(print_error("pass a session ID or --employee")),
             };
-            args.order(Command::Session(order))
+            client.run(AdminCommand::Session(command))
         }
     }
 }

@@ -75,7 +75,7 @@ pub fn read(file: Option<&Path>, overrides: &[Override]) -> ReadConfig {
 }
 
 fn read_text(origin: &str, text: &str, overrides: &[Override]) -> ReadConfig {
-    let mut reader = Reader { faults: Faults::new(origin), overridden: HashMap::new() };
+    let mut reader = ConfigReader { faults: Faults::new(origin), overridden: HashMap::new() };
     let (root, errors) = DeTable::parse_recoverable(text);
     for error in errors {
         let line = error.span().map_or(1, |span| line_of(text, span.start));
@@ -94,13 +94,13 @@ fn read_text(origin: &str, text: &str, overrides: &[Override]) -> ReadConfig {
     ReadConfig { config: Some(config), faults: reader.faults.into_sorted() }
 }
 
-struct Reader<'a> {
+struct ConfigReader<'a> {
     faults: Faults,
     /// The text that `--set` gave for a key.
     overridden: HashMap<String, &'a str>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ConfigReader<'a> {
     fn config(&mut self, mut root: DeTable<'a>) -> Config {
         let config = Config {
             server: self.section(&mut root, "server"),
@@ -209,10 +209,13 @@ impl<'a> Reader<'a> {
     }
 }
 
-type Key<'a> = Spanned<std::borrow::Cow<'a, str>>;
+type TomlKey<'a> = Spanned<std::borrow::Cow<'a, str>>;
 
 /// Checks that a section accepts a key with this value.
-fn deserialize_key<S: DeserializeOwned>(key: &Key<'_>, value: &Spanned<DeValue<'_>>) -> Result<(), toml::de::Error> {
+fn deserialize_key<S: DeserializeOwned>(
+    key: &TomlKey<'_>,
+    value: &Spanned<DeValue<'_>>,
+) -> Result<(), toml::de::Error> {
     let mut table = DeTable::new();
     table.insert(key.clone(), value.clone());
     S::deserialize(toml::de::Deserializer::from(Spanned::new(0..0, table))).map(|_: S| ())
@@ -221,7 +224,7 @@ fn deserialize_key<S: DeserializeOwned>(key: &Key<'_>, value: &Spanned<DeValue<'
 /// Reads a `--set` value. A scalar is also accepted as a string (`platform.agent_id=1000002`) and as the only entry of a
 /// list (`server.listen=127.0.0.1:8080`), so that a shell command needs no quotes.
 fn read_override<'a, S: DeserializeOwned>(
-    key: &Key<'a>,
+    key: &TomlKey<'a>,
     value: &Spanned<DeValue<'a>>,
     text: &'a str,
 ) -> Result<Spanned<DeValue<'a>>, toml::de::Error> {

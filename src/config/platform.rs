@@ -69,6 +69,11 @@ impl PlatformConfig {
     pub(super) fn check(&self, development: bool, faults: &mut Faults) {
         match self.kind {
             PlatformKind::Simulated => {
+                if cfg!(not(feature = "demo")) {
+                    let why =
+                        "this build has no simulated platform; build with the cargo feature `demo` or set \"wecom\"";
+                    faults.add("platform.kind", why);
+                }
                 if !development {
                     faults.add("platform.kind", "\"simulated\" requires server.development = true");
                 }

@@ -10,30 +10,30 @@ use serde::de::{Deserializer, Error, SeqAccess, Unexpected, Visitor};
 use url::Url;
 
 /// A type of values that are written as strings.
-trait Written: FromStr {
+trait TextValue: FromStr {
     /// What a value is and an example of it.
     const FORM: &'static str;
 }
 
-impl Written for SocketAddr {
+impl TextValue for SocketAddr {
     const FORM: &'static str = "an address with a port, such as \"127.0.0.1:8080\"";
 }
 
-impl Written for IpNet {
+impl TextValue for IpNet {
     const FORM: &'static str = "a network, such as \"10.0.0.0/24\"";
 }
 
-impl Written for Url {
+impl TextValue for Url {
     const FORM: &'static str = "a URL, such as \"https://desk.example.com/\"";
 }
 
-fn parse<T: Written, E: Error>(text: &str) -> Result<T, E> {
+fn parse<T: TextValue, E: Error>(text: &str) -> Result<T, E> {
     text.parse().map_err(|_| E::custom(format_args!("{text:?} is not {}", T::FORM)))
 }
 
-struct One<T>(std::marker::PhantomData<T>);
+struct SingleValue<T>(std::marker::PhantomData<T>);
 
-impl<T: Written> Visitor<'_> for One<T> {
+impl<T: TextValue> Visitor<'_> for SingleValue<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -45,9 +45,9 @@ impl<T: Written> Visitor<'_> for One<T> {
     }
 }
 
-struct Many<T>(std::marker::PhantomData<T>);
+struct ValueList<T>(std::marker::PhantomData<T>);
 
-impl<'de, T: Written> Visitor<'de> for Many<T> {
+impl<'de, T: TextValue> Visitor<'de> for ValueList<T> {
     type Value = Vec<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -67,21 +67,21 @@ impl<'de, T: Written> Visitor<'de> for Many<T> {
 }
 
 pub(super) fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
-    deserializer.deserialize_str(One(std::marker::PhantomData))
+    deserializer.deserialize_str(SingleValue(std::marker::PhantomData))
 }
 
 pub(super) fn addresses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<SocketAddr>, D::Error> {
-    deserializer.deserialize_seq(Many(std::marker::PhantomData))
+    deserializer.deserialize_seq(ValueList(std::marker::PhantomData))
 }
 
 pub(super) fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpNet>, D::Error> {
-    deserializer.deserialize_seq(Many(std::marker::PhantomData))
+    deserializer.deserialize_seq(ValueList(std::marker::PhantomData))
 }
 
 pub(super) fn url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Url, D::Error> {
-    deserializer.deserialize_str(One(std::marker::PhantomData))
+    deserializer.deserialize_str(SingleValue(std::marker::PhantomData))
 }
 
 pub(super) fn urls<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Url>, D::Error> {
-    deserializer.deserialize_seq(Many(std::marker::PhantomData))
+    deserializer.deserialize_seq(ValueList(std::marker::PhantomData))
 }

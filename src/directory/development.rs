@@ -49,9 +49,10 @@ pub(super) const EMPLOYEES: &[DevelopmentEmployee] = &[
 ];
 
 #[cfg(test)]
+#[cfg(feature = "demo")]
 mod tests {
     use super::EMPLOYEES;
-    use crate::platform::simulated::members;
+    use crate::demo::members;
 
     #[test]
     fn the_directory_and_the_simulated_platform_know_the_same_people() {

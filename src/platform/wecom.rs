@@ -350,4 +350,5 @@ impl Platform for WecomPlatform {
 }
 
 #[cfg(test)]
+#[cfg(feature = "demo")]
 mod tests;

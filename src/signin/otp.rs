@@ -17,9 +17,9 @@ use crate::directory::audit::Event;
 use crate::directory::factors::{Account, OtpDevice};
 use crate::domain::clock::{Clock, Timestamp};
 use crate::domain::device::ClientDevice;
-use crate::domain::qr_image;
 use crate::domain::session::{EndCause, Session, Stage};
 use crate::error::{Error, Forbidden, Part, TokenFault};
+use crate::qr;
 use crate::sessions::{CachedSession, SessionCache, SessionUpdate};
 
 /// How long a half-authenticated session lives on after it has bound a device, so that its client gets 1003 and not an
@@ -86,7 +86,7 @@ impl OneTimePasswords {
         let offered = self.devices.offer(account(session), &session.name).await;
         let offered = self.audit.finish(written, offered).await?;
         let url = offered.otpauth_url.reveal();
-        let png = qr_image::png(url).map_err(|fault| Error::unexpected(Part::Gateway, fault))?;
+        let png = qr::png(url).map_err(|fault| Error::unexpected(Part::Gateway, fault))?;
         Ok(OtpSetup {
             secret: offered.secret.reveal().clone(),
             otpauth_url: url.clone(),

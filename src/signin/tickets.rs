@@ -18,7 +18,6 @@ use crate::directory::Directory;
 use crate::domain::client::Client;
 use crate::domain::clock::{Clock, Timestamp};
 use crate::domain::device::ClientDevice;
-use crate::domain::qr_image;
 use crate::domain::secret::{Digest, constant_time_eq, random_below, random_name};
 use crate::domain::session::{EndCause, LoginMethod, LoginSource, Session, Version};
 use crate::domain::ticket::{BrowserId, ScanId, Scanner, Ticket, TicketId, TicketState};
@@ -26,6 +25,7 @@ use crate::domain::write::WriteOutcome;
 use crate::error::{BadRequest, Error, Forbidden, Part};
 use crate::metrics::Metrics;
 use crate::platform::AuthorizeRequest;
+use crate::qr;
 use crate::sessions::SessionCache;
 use crate::store::{Change, Store};
 use long_polls::{LongPolls, Waiters};
@@ -122,7 +122,7 @@ impl Tickets {
         let state = format!("{STATE_PREFIX}{}", ticket.scan_id);
         let request = AuthorizeRequest { redirect_uri: &self.callback_url, state: &state };
         let qrcode_url = self.provider.authorize_url(request);
-        let png = qr_image::png(&qrcode_url).map_err(|fault| Error::unexpected(Part::Gateway, fault))?;
+        let png = qr::png(&qrcode_url).map_err(|fault| Error::unexpected(Part::Gateway, fault))?;
         self.store.create_ticket(&ticket).await?;
         self.metrics.tickets.with_label_values(&["waiting"]).inc();
         Ok(IssuedTicket {

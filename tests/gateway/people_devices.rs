@@ -37,7 +37,7 @@ async fn bind_in_terminal(desk: &Gateway) -> (OtpSecret, String) {
     let mut output = BufReader::new(bind.stdout.take().expect("an output"));
     let bound = tokio::task::spawn_blocking(move || {
         let (mut drawn, mut line) = (Vec::new(), String::new());
-        while !line.contains("or type in:") {
+        while !line.contains("or enter this key:") {
             drawn.push(line.trim_end_matches('\n').to_owned());
             line.clear();
             assert_ne!(output.read_line(&mut line).expect("a line"), 0, "{drawn:?}");
@@ -89,7 +89,7 @@ async fn otp_bind_replaces_a_device_only_with_yes() {
     let output = desk.command_with_input(&["employee", "otp-bind", "a2001"], "000000\n").await;
     assert_eq!(output.status.code(), Some(5), "{}", output.output_text());
     assert!(output.output_text().contains("--yes"), "{}", output.output_text());
-    assert!(!output.output_text().contains("type in:"), "a secret is shown");
+    assert!(!output.output_text().contains("enter this key:"), "a secret is shown");
     let code = first.code(Step::at(Clock::system().now())).text();
     desk.sign_in("a2001").await.post_json("/api/auth/otp-verify", &json!({ "code": code })).await.expect_code(0);
     let alice = desk.sign_in("a2001").await;
@@ -104,7 +104,7 @@ async fn otp_bind_replaces_a_device_only_with_yes() {
     assert_eq!(bound.code(), 0, "the pending setup was replaced: {}", bound.describe());
     let confirmed = desk.command_with_input(&["employee", "otp-bind", "a2001", "--yes"], "").await;
     assert_eq!(confirmed.status.code(), Some(1), "no code was entered: {}", confirmed.output_text());
-    assert!(confirmed.output_text().contains("type in:"), "{}", confirmed.output_text());
+    assert!(confirmed.output_text().contains("enter this key:"), "{}", confirmed.output_text());
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::admin::roles::RoleCommand;
+use crate::admin::command::RoleCommand;
 
 /// A control socket whose process never accepts a connection by itself.
 fn unresponsive_gateway() -> (tempfile::TempDir, UnixListener) {
@@ -9,7 +9,7 @@ fn unresponsive_gateway() -> (tempfile::TempDir, UnixListener) {
 }
 
 async fn send(timeout: Duration, data: &Path) -> ControlError {
-    let command = Command::Role(RoleCommand::List { role: None, employee_id: None });
+    let command = AdminCommand::Role(RoleCommand::List { role: None, employee_id: None });
     send_within(timeout, data, &command).await.expect_err("no result")
 }
 

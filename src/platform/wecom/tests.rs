@@ -2,9 +2,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use futures::future::join_all;
 
-use super::super::browser::code_of;
-use super::super::simulated::{self, AGENT_ID, CORP_ID, SECRET, SimulatedPlatform, path};
 use super::*;
+use crate::demo::test_browser::{code_of, open};
+use crate::demo::{self, AGENT_ID, CORP_ID, MemberKind, SECRET, SimulatedPlatform, path};
 
 mod odd_answers;
 
@@ -120,7 +120,7 @@ async fn the_url_that_it_builds_is_one_that_the_platform_takes() {
     let request = AuthorizeRequest { redirect_uri: "https://desk.example/h5/?a=1", state: "auth_login" };
     let mut url = pair.client.authorize_url(request);
     url.query_pairs_mut().append_pair("as", "u1001");
-    let seen = super::super::browser::open(url).await;
+    let seen = open(url).await;
     let back = Url::parse(seen.location()).unwrap();
     let code = back.query_pairs().find(|(name, _)| name == "code").unwrap().1.into_owned();
     assert_eq!(back.as_str(), format!("https://desk.example/h5/?a=1&code={code}&state=auth_login"));
@@ -150,11 +150,11 @@ async fn a_code_that_is_not_good_is_refused() {
 #[tokio::test]
 async fn a_profile_has_name_department_and_standing() {
     let pair = Pair::start().await;
-    for known in simulated::members() {
+    for known in demo::members() {
         let status = match known.kind {
-            simulated::MemberKind::Active => MemberStatus::Active,
-            simulated::MemberKind::Disabled => MemberStatus::Inactive,
-            simulated::MemberKind::Linked { .. } => continue,
+            MemberKind::Active => MemberStatus::Active,
+            MemberKind::Disabled => MemberStatus::Inactive,
+            _ => continue,
         };
         let profile = pair.profile(known.userid).await.unwrap();
         assert_eq!((profile.name.as_str(), profile.department.as_str()), (known.name, known.department));
@@ -209,7 +209,7 @@ async fn a_token_that_the_platform_refuses_is_replaced_once() {
     assert_eq!(pair.identify("u1001").await, Ok(member("u1001")), "expired: 42001");
     assert_eq!((pair.tokens_fetched(), pair.simulator.calls(path::USER_INFO)), (2, 3));
 
-    pair.simulator.withdraw_tokens();
+    pair.simulator.revoke_tokens();
     assert_eq!(pair.identify("u1001").await, Ok(member("u1001")), "withdrawn: 40014");
     assert_eq!((pair.tokens_fetched(), pair.simulator.calls(path::USER_INFO)), (3, 5));
 }
@@ -237,7 +237,7 @@ async fn a_hundred_callers_fetch_one_token() {
         assert_eq!(person, Ok(member("u1001")));
     }
     assert_eq!(pair.tokens_fetched(), 1);
-    pair.simulator.withdraw_tokens();
+    pair.simulator.revoke_tokens();
     for person in join_all(second.iter().map(|code| pair.client.identify(code))).await {
         assert_eq!(person, Ok(member("u1001")));
     }

@@ -1,7 +1,7 @@
 //! A platform in trouble: busy, slow, silent, asked too often.
 
-use super::super::super::simulated::{Kind, StaleErrcode, Times};
 use super::*;
+use crate::demo::{StaleErrcode, Times};
 
 fn next(path: &str, calls: u64) -> std::collections::BTreeMap<String, Times> {
     [(path.to_owned(), Times::Next(calls))].into()
@@ -37,7 +37,7 @@ async fn either_number_for_a_stale_token_fetches_one_and_replays_once() {
         let pair = Pair::start().await;
         pair.identify("u1001").await.unwrap();
         pair.simulator.switches(|switches| switches.stale_token_errcode = Some(errcode));
-        pair.simulator.withdraw_tokens();
+        pair.simulator.revoke_tokens();
         assert_eq!(pair.identify("u1001").await, Ok(member("u1001")), "{errcode:?}");
         assert_eq!((pair.tokens_fetched(), pair.simulator.calls(path::USER_INFO)), (2, 3), "{errcode:?}");
     }
@@ -50,7 +50,7 @@ async fn fault_23_a_token_that_dies_mid_flow_is_fetched_once_for_all() {
     let codes = join_all((0..100).map(|_| code_of(&pair.simulator, "u1001"))).await;
     // Another application server of the same corporation fetches: the platform ends our token.
     pair.simulator.switches(|switches| switches.rotate_tokens = true);
-    pair.simulator.withdraw_tokens();
+    pair.simulator.revoke_tokens();
     for person in join_all(codes.iter().map(|code| pair.client.identify(code))).await {
         assert_eq!(person, Ok(member("u1001")));
     }
@@ -134,11 +134,11 @@ async fn a_domain_that_is_not_the_applications_names_what_to_look_at() {
 async fn who_somebody_is_decides_who_may_come_in() {
     let pair = Pair::start().await;
     for (kind, person, status) in [
-        (Kind::Active, Some(member("u1001")), Ok(MemberStatus::Active)),
-        (Kind::Disabled, Some(member("u1001")), Ok(MemberStatus::Inactive)),
-        (Kind::NotActivated, Some(member("u1001")), Ok(MemberStatus::Inactive)),
-        (Kind::Outsider, Some(Person::Outsider), Err("unknown_member")),
-        (Kind::Customer, Some(Person::Outsider), Err("unknown_member")),
+        (MemberKind::Active, Some(member("u1001")), Ok(MemberStatus::Active)),
+        (MemberKind::Disabled, Some(member("u1001")), Ok(MemberStatus::Inactive)),
+        (MemberKind::NotActivated, Some(member("u1001")), Ok(MemberStatus::Inactive)),
+        (MemberKind::Outsider, Some(Person::Outsider), Err("unknown_member")),
+        (MemberKind::Customer, Some(Person::Outsider), Err("unknown_member")),
     ] {
         pair.simulator.switches(|switches| switches.members = [("u1001".to_owned(), kind)].into());
         let found = pair.identify("u1001").await.ok();

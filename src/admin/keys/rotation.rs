@@ -1,0 +1,164 @@
+//! Changes the key folder and applies the change to live sessions.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use tokio::sync::{Mutex, MutexGuard};
+
+use super::{CreatedKey, KeyRow, KeyStart};
+use crate::admin::AdminError;
+use crate::admin::effect::Effect;
+use crate::config::TokenAlgorithm;
+use crate::domain::clock::{Clock, Timestamp};
+use crate::domain::session::{EndCause, KeyId, Session};
+use crate::sessions::SessionCache;
+use crate::store::StoreError;
+use crate::token::Tokens;
+use crate::token::ring::{self, KeyFault, KeyRing, KeyState, KeyValidity};
+
+/// How many sessions are changed concurrently after a key change; the store batches concurrent writes.
+const SESSION_CONCURRENCY: usize = 64;
+
+/// Settings of key rotation.
+#[derive(Debug, Clone)]
+pub struct KeySettings {
+    /// The folder of the key files.
+    pub folder: PathBuf,
+    /// The algorithm of new keys.
+    pub algorithm: TokenAlgorithm,
+    /// How long a new key is published before it signs.
+    pub lead: Duration,
+    /// How long a replaced key's signatures stay valid.
+    pub grace: Duration,
+}
+
+/// Rotates the signing keys of a gateway.
+pub struct KeyRotation {
+    settings: KeySettings,
+    tokens: Arc<Tokens>,
+    sessions: Arc<SessionCache>,
+    clock: Clock,
+    /// Serializes changes of the key folder.
+    folder_lock: Mutex<()>,
+    /// Serializes session updates: the number of changed sessions must not count one twice.
+    session_lock: Mutex<()>,
+}
+
+impl KeyRotation {
+    /// Rotates the keys behind `tokens`.
+    pub fn new(settings: KeySettings, tokens: Arc<Tokens>, sessions: Arc<SessionCache>, clock: Clock) -> Self {
+        Self { settings, tokens, sessions, clock, folder_lock: Mutex::default(), session_lock: Mutex::default() }
+    }
+
+    /// Reads the key folder without changing anything.
+    pub fn read_folder(&self) -> Result<KeyRing, KeyFault> {
+        KeyRing::read(&self.settings.folder, self.settings.grace, self.clock.now())
+    }
+
+    /// Locks the key folder against commands of this process.
+    pub async fn lock_folder(&self) -> MutexGuard<'_, ()> {
+        self.folder_lock.lock().await
+    }
+
+    /// Signs and verifies with these keys from now on. The caller then runs [`KeyRotation::update_sessions`].
+    pub fn install(&self, ring: KeyRing) {
+        let before = self.tokens.keys();
+        if ring.is_same_as(&before) {
+            return;
+        }
+        let key_removed = !ring.has_all_of(&before);
+        self.tokens.use_keys(ring);
+        if key_removed {
+            // Cached sessions hold assertions that the removed key has signed, also sessions of other keys.
+            self.sessions.forget_all();
+        }
+    }
+
+    pub(super) async fn list(&self) -> Vec<KeyRow> {
+        let _lock = self.folder_lock.lock().await;
+        self.tokens.keys().states(self.clock.now()).map(KeyRow::of).collect()
+    }
+
+    pub(super) async fn rotate(&self, start: KeyStart) -> Result<CreatedKey, AdminError> {
+        let _lock = self.folder_lock.lock().await;
+        let now = self.clock.now();
+        let ring = self.tokens.keys();
+        let pending = ring.states(now).find(|(_, state, _)| *state == KeyState::Pending);
+        let wanted = match (start, pending) {
+            (KeyStart::Now, _) => now,
+            (KeyStart::AfterLead, None) => now.plus(self.settings.lead),
+            (KeyStart::AfterLead, Some((key, ..))) => {
+                return Err(AdminError::KeyPending { id: key.id().clone(), start: key.signs_from().iso8601() });
+            }
+        };
+        // Start times are unique: they alone decide which key signs.
+        let starts: Vec<i64> = ring.states(now).map(|(key, ..)| key.signs_from().millis()).collect();
+        let start = (wanted.millis()..).find(|moment| !starts.contains(moment)).unwrap_or(wanted.millis());
+        // Fails before it writes if the folder cannot be read.
+        self.read_folder()?;
+        let id = ring::add(&self.settings.folder, self.settings.algorithm, Timestamp::from_millis(start))?;
+        let sessions = self.reload().await?;
+        let ring = self.tokens.keys();
+        let key = ring.states(now).find(|(key, ..)| *key.id() == id).map(KeyRow::of);
+        Ok(CreatedKey { key: key.ok_or(AdminError::KeyMissing(id))?, sessions })
+    }
+
+    pub(super) async fn remove(&self, id: &KeyId) -> Result<Effect, AdminError> {
+        let _lock = self.folder_lock.lock().await;
+        let now = self.clock.now();
+        let ring = self.tokens.keys();
+        let Some((key, state, _)) = ring.states(now).find(|(key, ..)| key.id() == id) else {
+            return Err(AdminError::NoSuchKey(id.clone()));
+        };
+        if state == KeyState::Signing {
+            return Err(AdminError::KeySigning(id.clone()));
+        }
+        // Fails before it removes anything if the folder cannot be read.
+        self.read_folder()?;
+        ring::remove(&self.settings.folder, key, now)?;
+        Ok(Effect::changed(self.reload().await?))
+    }
+
+    async fn reload(&self) -> Result<usize, AdminError> {
+        self.install(self.read_folder()?);
+        Ok(self.update_sessions().await?)
+    }
+
+    /// Ends the sessions of removed keys and shortens those of replaced keys. Returns how many it changed.
+    ///
+    /// Tokens are checked against their key anyway. This closes sockets that are already open and keeps the
+    /// sessions' expiry times right.
+    pub async fn update_sessions(&self) -> Result<usize, StoreError> {
+        let _lock = self.session_lock.lock().await;
+        let ring = self.tokens.keys();
+        let sessions = self.sessions.store().all(usize::MAX).await?;
+        let changes = sessions.into_iter().filter_map(|session| {
+            let validity = session.key_id.as_ref().map_or_else(|| ring.validity_of_unknown(), |id| ring.validity(id));
+            match validity {
+                KeyValidity::Until(end) if end < session.expires_at => Some(self.end_with_key(session, validity)),
+                KeyValidity::Gone => Some(self.end_with_key(session, validity)),
+                KeyValidity::Until(_) | KeyValidity::Open => None,
+            }
+        });
+        let mut running = futures::stream::iter(changes).buffer_unordered(SESSION_CONCURRENCY);
+        let mut changed = 0;
+        while let Some(result) = running.next().await {
+            result?;
+            changed += 1;
+        }
+        if changed > 0 {
+            tracing::info!(target: "deskgate::audit", sessions = changed, "sessions ended or shortened with their key");
+        }
+        Ok(changed)
+    }
+
+    async fn end_with_key(&self, session: Session, validity: KeyValidity) -> Result<(), StoreError> {
+        match validity {
+            KeyValidity::Gone => self.sessions.end(&session.id, EndCause::KeyRemoved).await,
+            KeyValidity::Until(end) => self.sessions.shorten(&session.id, end).await.map(|_| ()),
+            KeyValidity::Open => Ok(()),
+        }
+    }
+}

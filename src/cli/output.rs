@@ -1,0 +1,213 @@
+//! Prints the output of a command: tables and sentences for people, JSON for scripts.
+
+use unicode_width::UnicodeWidthStr;
+
+use super::{Failed, print, print_error};
+use crate::admin::employees::EmployeeRow;
+use crate::admin::keys::KeyRow;
+use crate::admin::sessions::SessionRow;
+use crate::admin::{CommandOutput, MAX_ROWS};
+use crate::directory::audit::AuditEntry;
+use crate::directory::people::AgentEntry;
+use crate::directory::{Assignment, LoginEntry};
+use crate::domain::clock::Timestamp;
+use crate::domain::employee::Standing;
+use crate::token::ring::KeyState;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum OutputFormat {
+    Table,
+    Json,
+}
+
+pub(super) fn print_output(output: &CommandOutput, format: OutputFormat) -> Result<(), Failed> {
+    match format {
+        OutputFormat::Json => print(json(output)),
+        OutputFormat::Table => print_text(output),
+    }
+}
+
+fn json(output: &CommandOutput) -> serde_json::Value {
+    match output {
+        CommandOutput::Sessions(rows) => serde_json::json!(rows),
+        CommandOutput::Assignments(rows) => serde_json::json!(rows),
+        CommandOutput::Employees(rows) => serde_json::json!(rows),
+        CommandOutput::Agents(rows) => serde_json::json!(rows),
+        CommandOutput::Keys(rows) => serde_json::json!(rows),
+        CommandOutput::Logins(rows) => rows.iter().map(|row| with_iso_time(row, row.at)).collect(),
+        CommandOutput::AuditEntries(rows) => rows.iter().map(|row| with_iso_time(row, row.at)).collect(),
+        CommandOutput::Changed { sessions, note } => {
+            serde_json::json!({ "changed": true, "sessions": sessions, "note": note })
+        }
+        CommandOutput::Unchanged => serde_json::json!({ "changed": false, "sessions": 0, "note": null }),
+        CommandOutput::OtpBound(bound) => serde_json::json!({ "otp_bound": bound }),
+        CommandOutput::OtpOffered { secret, otpauth_url } => {
+            serde_json::json!({ "secret": secret, "otpauth_url": otpauth_url })
+        }
+        CommandOutput::KeyCreated { key, sessions } => serde_json::json!({ "key": key, "sessions": sessions }),
+    }
+}
+
+fn print_text(output: &CommandOutput) -> Result<(), Failed> {
+    match output {
+        CommandOutput::Sessions(rows) => print_table(SESSION, rows.iter().map(session).collect()),
+        CommandOutput::Assignments(rows) => print_table(ASSIGNMENT, rows.iter().map(assignment).collect()),
+        CommandOutput::Employees(rows) => print_table(EMPLOYEE, rows.iter().map(employee).collect()),
+        CommandOutput::Agents(rows) => print_table(AGENT, rows.iter().map(agent).collect()),
+        CommandOutput::Keys(rows) => print_table(KEY, rows.iter().map(key).collect()),
+        CommandOutput::Logins(rows) => print_table(LOGIN, rows.iter().map(login).collect()),
+        CommandOutput::AuditEntries(rows) => print_table(EVENT, rows.iter().map(event).collect()),
+        CommandOutput::Changed { sessions, note } => {
+            match sessions {
+                0 => print("done")?,
+                sessions => print(format_args!("done; {} affected", count_sessions(*sessions)))?,
+            }
+            note.as_ref().map_or(Ok(()), |note| print(format_args!("note: {note}")))
+        }
+        CommandOutput::Unchanged => print("nothing to change"),
+        // `employee otp-bind` prints these itself.
+        CommandOutput::OtpOffered { .. } | CommandOutput::OtpBound(_) => Ok(()),
+        CommandOutput::KeyCreated { key, sessions } => {
+            print(format_args!("key {} created; it signs from {}", key.id, seconds(&key.signs_from)))?;
+            match sessions {
+                0 => Ok(()),
+                1 => print("1 session now ends earlier"),
+                sessions => print(format_args!("{} now end earlier", count_sessions(*sessions))),
+            }
+        }
+    }
+}
+
+fn count_sessions(count: usize) -> String {
+    if count == 1 { "1 session".to_owned() } else { format!("{count} sessions") }
+}
+
+const SESSION: &[&str] = &["SESSION", "CORP", "EMPLOYEE", "ROLE", "METHOD", "DEVICE", "ADDRESS", "SINCE", "UNTIL"];
+
+fn session(row: &SessionRow) -> Vec<String> {
+    let device = if row.new_device { format!("{} (new)", row.device) } else { row.device.clone() };
+    let [id, corp, employee, role, method, address] =
+        [&row.id, &row.corp_id, &row.employee_id, &row.current_role, &row.login_method, &row.address].map(Clone::clone);
+    vec![id, corp, employee, role, method, device, address, seconds(&row.since), seconds(&row.until)]
+}
+
+const ASSIGNMENT: &[&str] = &["CORP", "EMPLOYEE", "NAME", "ROLE"];
+
+fn assignment(row: &Assignment) -> Vec<String> {
+    vec![row.corp_id.to_string(), row.employee_id.to_string(), row.name.clone(), row.role.to_string()]
+}
+
+const EMPLOYEE: &[&str] =
+    &["CORP", "EMPLOYEE", "NAME", "DEPARTMENT", "ENABLED", "ROLES", "AGENT", "OTP", "LOCKED UNTIL", "LAST ADDRESS"];
+
+fn employee(row: &EmployeeRow) -> Vec<String> {
+    let person = &row.employee;
+    vec![
+        person.corp_id.to_string(),
+        person.employee_id.to_string(),
+        person.name.clone(),
+        person.department.clone(),
+        yes_no(person.standing == Standing::Active),
+        row.roles.join(","),
+        yes_no(row.agent),
+        yes_no(row.otp_bound),
+        row.locked_until.as_deref().map(seconds).unwrap_or_default(),
+        person.last_login_ip.clone().unwrap_or_default(),
+    ]
+}
+
+const AGENT: &[&str] = &["CORP", "EMPLOYEE", "NAME", "ENABLED", "ROLE", "PASSWORD", "OTP REQUIRED", "OTP BOUND"];
+
+fn agent(row: &AgentEntry) -> Vec<String> {
+    vec![
+        row.corp_id.to_string(),
+        row.employee_id.to_string(),
+        row.name.clone(),
+        yes_no(row.standing == Standing::Active),
+        row.role.to_string(),
+        yes_no(row.password),
+        yes_no(row.otp_required),
+        yes_no(row.otp_bound),
+    ]
+}
+
+const KEY: &[&str] = &["KEY", "ALGORITHM", "STATE", "SIGNS FROM", "VALID UNTIL"];
+
+fn key(row: &KeyRow) -> Vec<String> {
+    let state = match row.state {
+        KeyState::Pending => "pending",
+        KeyState::Signing => "signing",
+        KeyState::VerifyOnly => "verify only",
+        KeyState::Retired => "retired",
+    };
+    let until = row.valid_until.as_deref().map(seconds).unwrap_or_default();
+    vec![row.id.clone(), row.algorithm.clone(), state.to_owned(), seconds(&row.signs_from), until]
+}
+
+const LOGIN: &[&str] = &["WHEN", "CORP", "EMPLOYEE", "METHOD", "SOURCE", "RESULT", "REASON", "ADDRESS", "DEVICE"];
+
+fn login(row: &LoginEntry) -> Vec<String> {
+    vec![
+        seconds(&row.at.iso8601()),
+        row.corp_id.clone(),
+        row.employee_id.clone(),
+        row.login_method.clone(),
+        row.login_source.clone(),
+        row.result.clone(),
+        row.reason.clone(),
+        row.ip_address.clone(),
+        crate::domain::device::describe(&row.user_agent),
+    ]
+}
+
+const EVENT: &[&str] = &["WHEN", "CORP", "EMPLOYEE", "EVENT", "DETAIL", "BY", "SESSION", "REFUSED"];
+
+fn event(row: &AuditEntry) -> Vec<String> {
+    let texts = [&row.corp_id, &row.employee_id, &row.event, &row.detail, &row.by, &row.session_id, &row.refused];
+    std::iter::once(seconds(&row.at.iso8601())).chain(texts.map(Clone::clone)).collect()
+}
+
+/// Serializes a log entry with its time in ISO 8601, as in all other output.
+fn with_iso_time(entry: &impl serde::Serialize, at: Timestamp) -> serde_json::Value {
+    let mut entry = serde_json::json!(entry);
+    entry["at"] = serde_json::json!(at.iso8601());
+    entry
+}
+
+fn yes_no(condition: bool) -> String {
+    if condition { "yes" } else { "no" }.to_owned()
+}
+
+/// Cuts the milliseconds off a time: `2026-01-02T03:04:05Z`.
+fn seconds(time: &str) -> String {
+    time.split_once('.').map_or_else(|| time.to_owned(), |(whole, _)| format!("{whole}Z"))
+}
+
+fn print_table(header: &[&str], rows: Vec<Vec<String>>) -> Result<(), Failed> {
+    if rows.len() >= MAX_ROWS {
+        print_error(format!("showing the first {MAX_ROWS} rows; there may be more"));
+    }
+    print(table_lines(header, &rows).join("\n"))
+}
+
+/// Lays out a table. Measures the display width of wide characters, and replaces control characters, which the
+/// terminal would interpret.
+fn table_lines(header: &[&str], rows: &[Vec<String>]) -> Vec<String> {
+    let printable = |cell: &str| cell.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect::<String>();
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| printable(cell)).collect()).collect();
+    let header: Vec<String> = header.iter().map(|title| (*title).to_owned()).collect();
+    let all = || std::iter::once(&header).chain(&rows);
+    let width = |column: usize| all().filter_map(|row| row.get(column)).map(|cell| cell.width()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..header.len()).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let padded = row.iter().zip(&widths).map(|(cell, width)| {
+            let padding = width.saturating_sub(cell.width());
+            format!("{cell}{}", " ".repeat(padding))
+        });
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    all().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,216 @@
+//! The server API: application tokens and the exchange of a code for a person. Every response is HTTP 200 with
+//! the result in `errcode`.
+
+use std::net::{IpAddr, SocketAddr};
+
+use axum::body::Bytes;
+use axum::extract::{ConnectInfo, FromRequest, FromRequestParts, Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, get, post};
+use serde_json::{Value, json};
+
+use super::errcode::{
+    self, ADDRESS_NOT_ALLOWED, API_FORBIDDEN, CODE_MISSING, CORPID_MISSING, DOMAIN_NOT_TRUSTED, Errcode, INVALID_CODE,
+    INVALID_CORPID, INVALID_CREDENTIAL, INVALID_TOKEN, INVALID_USER_TICKET, MEMBER_OUT_OF_RANGE, NOT_JSON,
+    SECRET_MISSING, TOKEN_EXPIRED, TOKEN_MISSING, USER_TICKET_EXPIRED,
+};
+use super::members::{APPLICATIONS, Application, CORP_ID, EffectiveMember, MemberKind};
+use super::query::Parameters;
+use super::state::credentials::{AuthorizeScope, TokenHolder, TokenState, USER_TICKET_LIFETIME, UserTicketState};
+use super::state::{PlatformState, SharedState};
+use super::switches::StaleErrcode;
+
+pub mod contacts;
+
+/// The fields of a success, or the error code.
+pub type ApiResult = Result<Value, Errcode>;
+
+/// A call of the server API.
+pub struct ApiCall {
+    peer: IpAddr,
+    parameters: Parameters,
+    body: Bytes,
+}
+
+impl ApiCall {
+    fn parameter(&self, name: &str) -> Option<&str> {
+        self.parameters.get(name)
+    }
+
+    /// Parses the body as a JSON object.
+    fn json(&self) -> ApiResult {
+        serde_json::from_slice(&self.body).ok().filter(Value::is_object).ok_or(NOT_JSON)
+    }
+}
+
+impl FromRequest<SharedState> for ApiCall {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &SharedState) -> Result<Self, Response> {
+        let (mut parts, body) = request.into_parts();
+        let parameters = Parameters::of(&parts.uri);
+        let ConnectInfo(peer) = ConnectInfo::<SocketAddr>::from_request_parts(&mut parts, state)
+            .await
+            .map_err(IntoResponse::into_response)?;
+        let body = Bytes::from_request(Request::from_parts(parts, body), state).await;
+        Ok(Self { peer: peer.ip(), parameters, body: body.map_err(IntoResponse::into_response)? })
+    }
+}
+
+/// Decides a call while the state is locked.
+type Endpoint = fn(&mut PlatformState, &ApiCall) -> ApiResult;
+
+/// Routes GET to an endpoint.
+pub fn on_get(endpoint: Endpoint) -> MethodRouter<SharedState> {
+    get(async move |State(state): State<SharedState>, call: ApiCall| respond(&state, &call, endpoint))
+}
+
+/// Routes POST to an endpoint.
+pub fn on_post(endpoint: Endpoint) -> MethodRouter<SharedState> {
+    post(async move |State(state): State<SharedState>, call: ApiCall| respond(&state, &call, endpoint))
+}
+
+fn respond(state: &SharedState, call: &ApiCall, endpoint: Endpoint) -> Response {
+    let mut state = state.lock();
+    match endpoint(&mut state, call) {
+        Ok(mut fields) => {
+            fields["errcode"] = json!(0);
+            fields["errmsg"] = json!("ok");
+            errcode::json_response(&fields)
+        }
+        Err(errcode) => errcode.response(state.now(), call.peer),
+    }
+}
+
+/// Returns the holder of the call's token, if the caller's address is allowed.
+fn authenticate(state: &PlatformState, call: &ApiCall) -> Result<TokenHolder, Errcode> {
+    let token = call.parameter("access_token").ok_or(TOKEN_MISSING)?;
+    let stale = |default: Errcode| match state.switches.stale_token_errcode {
+        Some(StaleErrcode::Invalid) => INVALID_TOKEN,
+        Some(StaleErrcode::Expired) => TOKEN_EXPIRED,
+        None => default,
+    };
+    let holder = match state.tokens.state(token, state.now()) {
+        TokenState::Valid(holder) => holder,
+        TokenState::Expired => return Err(stale(TOKEN_EXPIRED)),
+        TokenState::Revoked => return Err(stale(INVALID_TOKEN)),
+        TokenState::Unknown => return Err(INVALID_TOKEN),
+    };
+    if state.switches.denies(call.peer) { Err(ADDRESS_NOT_ALLOWED) } else { Ok(holder) }
+}
+
+/// Returns the calling application of the main corporation. A connected corporation's token reads contacts only.
+fn authenticate_own(state: &PlatformState, call: &ApiCall) -> Result<&'static Application, Errcode> {
+    let holder = authenticate(state, call)?;
+    if holder.corp_id == CORP_ID { Ok(holder.application) } else { Err(API_FORBIDDEN) }
+}
+
+/// `GET /cgi-bin/gettoken`. Ignores the allowed addresses, which reportedly apply to the other calls only.
+pub fn issue_token(state: &mut PlatformState, call: &ApiCall) -> ApiResult {
+    let corp_id = call.parameter("corpid").ok_or(CORPID_MISSING)?;
+    let secret = call.parameter("corpsecret").ok_or(SECRET_MISSING)?;
+    if corp_id != CORP_ID {
+        return Err(INVALID_CORPID);
+    }
+    let application = APPLICATIONS.iter().find(|known| known.secret == secret).ok_or(INVALID_CREDENTIAL)?;
+    let (holder, now) = (TokenHolder { application, corp_id: CORP_ID }, state.now());
+    let (token, remaining) = state.tokens.issue(holder, &state.switches, now);
+    Ok(json!({ "access_token": token, "expires_in": remaining.as_secs() }))
+}
+
+/// `GET /cgi-bin/getcallbackip` and `GET /cgi-bin/get_api_domain_ip`
+pub fn addresses(state: &mut PlatformState, call: &ApiCall) -> ApiResult {
+    authenticate(state, call)?;
+    Ok(json!({ "ip_list": ["127.0.0.1"] }))
+}
+
+/// The result of a code exchange.
+struct CodeExchange {
+    person: EffectiveMember,
+    user_ticket: Option<String>,
+}
+
+/// `GET /cgi-bin/auth/getuserinfo`
+pub fn user_info(state: &mut PlatformState, call: &ApiCall) -> ApiResult {
+    let exchange = exchange_code(state, call)?;
+    let mut fields = identifiers(&exchange.person, "userid", "openid");
+    if let Some(ticket) = exchange.user_ticket {
+        fields["user_ticket"] = json!(ticket);
+    }
+    Ok(fields)
+}
+
+/// `GET /cgi-bin/user/getuserinfo`: the older form, which capitalises its keys and has more of them.
+pub fn legacy_user_info(state: &mut PlatformState, call: &ApiCall) -> ApiResult {
+    let exchange = exchange_code(state, call)?;
+    let mut fields = identifiers(&exchange.person, "UserId", "OpenId");
+    fields["DeviceId"] = json!("");
+    if let Some(ticket) = exchange.user_ticket {
+        fields["user_ticket"] = json!(ticket);
+        fields["expires_in"] = json!(USER_TICKET_LIFETIME.as_secs());
+    }
+    Ok(fields)
+}
+
+fn identifiers(person: &EffectiveMember, userid_key: &str, openid_key: &str) -> Value {
+    match person.kind {
+        MemberKind::Active | MemberKind::Disabled | MemberKind::NotActivated | MemberKind::Linked => {
+            json!({ userid_key: person.identifier() })
+        }
+        MemberKind::Outsider => json!({ openid_key: person.openid() }),
+        MemberKind::Customer => json!({ openid_key: person.openid(), "external_userid": person.external_userid() }),
+    }
+}
+
+/// Uses a code up. The identifier needs no visibility, the user ticket does. A rejected exchange leaves the code
+/// usable.
+fn exchange_code(state: &mut PlatformState, call: &ApiCall) -> Result<CodeExchange, Errcode> {
+    let application = authenticate_own(state, call)?;
+    let code = call.parameter("code").ok_or(CODE_MISSING)?;
+    let now = state.now();
+    let grant = state.codes.grant(code, application, now).ok_or(INVALID_CODE)?.clone();
+    if !state.switches.trusts(application, &grant.domain) {
+        return Err(DOMAIN_NOT_TRUSTED);
+    }
+    state.codes.consume(code);
+    let person = state.switches.effective(grant.member);
+    let shares =
+        grant.scope == AuthorizeScope::PrivateInfo && state.switches.can_share_private_fields(application, &person);
+    let user_ticket = shares.then(|| state.codes.issue_ticket(grant.member, application, now));
+    Ok(CodeExchange { person, user_ticket })
+}
+
+/// `POST /cgi-bin/auth/getuserdetail`: the private fields that the member agreed to share, without the name.
+pub fn user_detail(state: &mut PlatformState, call: &ApiCall) -> ApiResult {
+    let application = authenticate_own(state, call)?;
+    let body = call.json()?;
+    let ticket = body["user_ticket"].as_str().ok_or(INVALID_USER_TICKET)?;
+    let member = match state.codes.ticket(ticket, application, state.now()) {
+        UserTicketState::Valid(member) => member,
+        UserTicketState::Expired => return Err(USER_TICKET_EXPIRED),
+        UserTicketState::Unknown => return Err(INVALID_USER_TICKET),
+    };
+    let person = state.switches.effective(member);
+    if !state.switches.can_share_private_fields(application, &person) {
+        return Err(MEMBER_OUT_OF_RANGE);
+    }
+    let mut fields = private_fields(state, &person);
+    fields["userid"] = json!(member.userid);
+    Ok(fields)
+}
+
+/// The fields that need a member's consent. Numbers and mail addresses belong to no real person.
+fn private_fields(state: &PlatformState, person: &EffectiveMember) -> Value {
+    let userid = person.member.userid;
+    let origin = &state.origin;
+    let digits: String = userid.chars().filter(char::is_ascii_digit).collect();
+    json!({
+        "gender": "0",
+        "avatar": format!("{origin}/simulator/avatars/{userid}"),
+        "qr_code": format!("{origin}/simulator/avatars/{userid}"),
+        "mobile": format!("1000000{digits}"),
+        "email": format!("{userid}@mail.example"),
+        "biz_mail": format!("{userid}@corp.example"),
+        "address": "",
+    })
+}
