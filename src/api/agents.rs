@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::messages::Message;
 use crate::sessions::CachedSession;
 use crate::signin::agents::{AgentLogin, AgentSignIn};
-use crate::signin::issuer::IssuedToken;
+use crate::signin::issuer::SignInGrant;
 
 /// An agent's credentials. It has no `Debug`: it holds the password.
 #[derive(Deserialize)]
@@ -34,7 +34,7 @@ pub struct PasswordSet {
 }
 
 /// Signs an agent in.
-pub async fn login(agents: &AgentSignIn, body: AgentLoginBody, device: &ClientDevice) -> Result<IssuedToken, Error> {
+pub async fn login(agents: &AgentSignIn, body: AgentLoginBody, device: &ClientDevice) -> Result<SignInGrant, Error> {
     let login = AgentLogin {
         employee_id: &body.employee_id,
         code: body.code.as_deref(),

@@ -11,7 +11,7 @@ use crate::pages::{self, UnboundMember};
 use crate::pipeline::Arrival;
 use crate::reply::Reply;
 use crate::signin::binding::{AccountBinding, BindRequest};
-use crate::signin::issuer::IssuedToken;
+use crate::signin::issuer::SignInGrant;
 
 /// The body of a bind request.
 #[derive(Debug, Deserialize)]
@@ -21,7 +21,7 @@ pub struct BindBody {
 }
 
 /// Binds the caller to an existing employee and signs them in.
-pub async fn bind(binding: &AccountBinding, body: BindBody, request: &ApiRequest) -> Result<IssuedToken, Error> {
+pub async fn bind(binding: &AccountBinding, body: BindBody, request: &ApiRequest) -> Result<SignInGrant, Error> {
     let bind_request = BindRequest {
         employee_id: &body.employee_id,
         corp_id: body.corp_id.as_deref(),

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::device::ClientDevice;
 use crate::error::Error;
 use crate::signin::development::DevelopmentSignIn;
-use crate::signin::issuer::IssuedToken;
+use crate::signin::issuer::SignInGrant;
 
 /// The body of a development sign-in.
 #[derive(Debug, Deserialize)]
@@ -32,7 +32,7 @@ pub async fn login(
     development: &DevelopmentSignIn,
     body: DevLoginBody,
     device: &ClientDevice,
-) -> Result<IssuedToken, Error> {
+) -> Result<SignInGrant, Error> {
     development.login(&body.employee_id, device).await
 }
 

@@ -6,7 +6,7 @@ use crate::domain::clock::Timestamp;
 use crate::domain::device::ClientDevice;
 use crate::error::Error;
 use crate::sessions::CachedSession;
-use crate::signin::issuer::IssuedToken;
+use crate::signin::issuer::SignInGrant;
 use crate::signin::otp::{OneTimePasswords, OtpSetup};
 
 /// A code of the caller's device.
@@ -28,7 +28,7 @@ pub struct OtpBound {
     #[serde(flatten)]
     stepped_up: SteppedUp,
     #[serde(skip_serializing_if = "Option::is_none")]
-    login: Option<IssuedToken>,
+    login: Option<SignInGrant>,
 }
 
 /// The state of the caller's device.

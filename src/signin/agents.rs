@@ -11,7 +11,7 @@ use super::attempt::Attempt;
 use super::audit::Audit;
 use super::devices::Devices;
 use super::identity_provider::IdentityProvider;
-use super::issuer::{IssuedToken, SessionIssuer};
+use super::issuer::{SessionIssuer, SignInGrant};
 use super::lockouts::Lockouts;
 use super::login_log::LoginLog;
 use super::password::{self, Passwords};
@@ -98,7 +98,7 @@ pub struct AgentSignIn {
 
 impl AgentSignIn {
     /// Signs an agent in.
-    pub async fn login(&self, login: AgentLogin<'_>, device: &ClientDevice) -> Result<IssuedToken, Error> {
+    pub async fn login(&self, login: AgentLogin<'_>, device: &ClientDevice) -> Result<SignInGrant, Error> {
         let mut attempt = Attempt::new(LoginMethod::Password, device).with_source(LoginSource::Agent);
         let issued = self.authenticate(login, &mut attempt).await;
         if let Err(error) = &issued {
@@ -107,7 +107,7 @@ impl AgentSignIn {
         issued
     }
 
-    async fn authenticate(&self, login: AgentLogin<'_>, attempt: &mut Attempt<'_>) -> Result<IssuedToken, Error> {
+    async fn authenticate(&self, login: AgentLogin<'_>, attempt: &mut Attempt<'_>) -> Result<SignInGrant, Error> {
         if let Some(code) = login.code {
             match self.identify_agent(login.employee_id, code, attempt).await {
                 Ok(agent) => {
@@ -178,7 +178,7 @@ impl AgentSignIn {
         bound: DeviceBound,
         failed_attempts: Option<FailedAttempts>,
         attempt: &mut Attempt<'_>,
-    ) -> Result<IssuedToken, Error> {
+    ) -> Result<SignInGrant, Error> {
         if agent.agent.otp_required && bound == DeviceBound::No {
             attempt.stage = Stage::OtpBinding;
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::attempt::Attempt;
 use super::bind_proofs::{BindClaim, BindProofs};
 use super::identity_provider::require_active;
-use super::issuer::{IssuedToken, SessionIssuer};
+use super::issuer::{SessionIssuer, SignInGrant};
 use super::login_log::LoginLog;
 use crate::config::BindProof;
 use crate::directory::Directory;
@@ -43,7 +43,7 @@ impl AccountBinding {
     }
 
     /// Signs the client in as an existing employee.
-    pub async fn bind(&self, request: BindRequest<'_>, device: &ClientDevice) -> Result<IssuedToken, Error> {
+    pub async fn bind(&self, request: BindRequest<'_>, device: &ClientDevice) -> Result<SignInGrant, Error> {
         let mut attempt = Attempt::new(LoginMethod::Bind, device).with_client(Some(Client::H5));
         let bound = self.check_and_issue(request, &mut attempt).await;
         if let Err(error) = &bound {
@@ -52,7 +52,7 @@ impl AccountBinding {
         bound
     }
 
-    async fn check_and_issue(&self, request: BindRequest<'_>, attempt: &mut Attempt<'_>) -> Result<IssuedToken, Error> {
+    async fn check_and_issue(&self, request: BindRequest<'_>, attempt: &mut Attempt<'_>) -> Result<SignInGrant, Error> {
         let corp_id = request.corp_id.map_or_else(|| self.main_corp.clone(), CorpId::new);
         let well_formed = EmployeeId::is_well_formed(request.employee_id) && CorpId::is_well_formed(corp_id.as_str());
         let employee_id = EmployeeId::new(request.employee_id);

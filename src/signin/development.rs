@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::attempt::Attempt;
-use super::issuer::{IssuedToken, SessionIssuer};
+use super::issuer::{SessionIssuer, SignInGrant};
 use super::login_log::LoginLog;
 use crate::config::Development;
 use crate::directory::Directory;
@@ -34,7 +34,7 @@ impl DevelopmentSignIn {
     }
 
     /// Signs in an employee of the main corporation.
-    pub async fn login(&self, employee_id: &str, device: &ClientDevice) -> Result<IssuedToken, Error> {
+    pub async fn login(&self, employee_id: &str, device: &ClientDevice) -> Result<SignInGrant, Error> {
         self.check_enabled()?;
         let mut attempt = Attempt::new(LoginMethod::Dev, device).with_source(LoginSource::Dev);
         let issued = self.find_and_issue(employee_id, &mut attempt).await;
@@ -44,7 +44,7 @@ impl DevelopmentSignIn {
         issued
     }
 
-    async fn find_and_issue(&self, employee_id: &str, attempt: &mut Attempt<'_>) -> Result<IssuedToken, Error> {
+    async fn find_and_issue(&self, employee_id: &str, attempt: &mut Attempt<'_>) -> Result<SignInGrant, Error> {
         if !EmployeeId::is_well_formed(employee_id) {
             return Err(Forbidden::EmployeeUnknown.into());
         }

@@ -26,7 +26,7 @@ const MAX_KNOWN_BROWSERS: usize = 200;
 
 /// A new access token and the identity that it stands for.
 #[derive(Debug, Clone, Serialize)]
-pub struct IssuedToken {
+pub struct SignInGrant {
     #[serde(skip)]
     pub(crate) session_id: SessionId,
     /// The access token.
@@ -163,8 +163,8 @@ impl SessionIssuer {
     }
 
     /// Mints the token of a new session and describes its identity.
-    pub(super) fn issue(&self, session: &Session) -> IssuedToken {
-        IssuedToken {
+    pub(super) fn issue(&self, session: &Session) -> SignInGrant {
+        SignInGrant {
             session_id: session.id.clone(),
             token: Secret::new(self.mint(session)),
             token_type: "Bearer",

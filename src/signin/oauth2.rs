@@ -9,7 +9,7 @@ use url::Url;
 use super::attempt::Attempt;
 use super::bind_proofs::BindProofs;
 use super::identity_provider::{IdentityProvider, PlatformUser, UnregisteredMember};
-use super::issuer::{IssuedToken, SessionIssuer};
+use super::issuer::{SessionIssuer, SignInGrant};
 use super::login_log::LoginLog;
 use super::roles::Roles;
 use super::tickets::Tickets;
@@ -182,7 +182,7 @@ impl Oauth2Flow {
         let client = flow.map_or_else(by_role, |flow| flow.client);
         *attempt = attempt.clone().with_client(Some(client));
         let session = self.issuer.create(&employee, roles, attempt).await?;
-        let IssuedToken { token, expires_in, .. } = self.issuer.issue(&session);
+        let SignInGrant { token, expires_in, .. } = self.issuer.issue(&session);
         let to = match flow {
             Some(flow) => flow.redirect_uri.clone(),
             None => self.clients.url(client).to_string(),

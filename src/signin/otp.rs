@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::attempt::{Attempt, reason};
 use super::audit::{Audit, own_action};
 use super::devices::Devices;
-use super::issuer::{IssuedToken, SessionIssuer};
+use super::issuer::{SessionIssuer, SignInGrant};
 use super::roles::Roles;
 use crate::directory::Directory;
 use crate::directory::audit::Event;
@@ -48,7 +48,7 @@ pub struct BoundDevice {
     /// How long the session is stepped up.
     pub stepped_up_until: Timestamp,
     /// The full token that replaces a half-authenticated one.
-    pub login: Option<IssuedToken>,
+    pub login: Option<SignInGrant>,
 }
 
 /// One-time passwords of signed-in users.

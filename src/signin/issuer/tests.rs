@@ -4,7 +4,7 @@ use crate::signin::oauth2::callback::CallbackResult;
 #[test]
 fn an_issued_token_is_serialized_but_never_in_debug_output() {
     let token = "header.claims.signature";
-    let issued = IssuedToken {
+    let issued = SignInGrant {
         session_id: SessionId::new("s"),
         token: Secret::new(token.to_owned()),
         token_type: "Bearer",
