@@ -201,7 +201,7 @@ fn configuration_page_lists_every_key_with_its_default() {
     expected.insert("upstreams.NAME.addresses".to_owned(), "[]".to_owned());
     assert_eq!(listed, expected);
     let commented: BTreeSet<String> = REFERENCE
-        .split("# One section per service")
+        .split("# [upstreams.helpdesk]")
         .next()
         .into_iter()
         .flat_map(str::lines)
