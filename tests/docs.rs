@@ -25,9 +25,6 @@ const TRANSLATIONS: [(&str, &str); 5] = [
     ("docs/operations.md", "docs/zh-CN/operations.md"),
 ];
 
-/// Pages that may be linked to before they exist.
-const PENDING: [&str; 2] = ["docs/architecture.md", "docs/threats.md"];
-
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -293,9 +290,6 @@ fn links_between_pages_resolve() {
             let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
             let target = if path.is_empty() { page.name.clone() } else { resolve(&page.name, path) };
             let exists = root().join(&target).exists();
-            if !exists && PENDING.contains(&target.as_str()) {
-                continue;
-            }
             let has_anchor =
                 || anchor.is_empty() || Page::read(&target).headings().iter().any(|heading| heading.id == anchor);
             if !exists || !has_anchor() {
