@@ -1,257 +1,283 @@
-//! Our own endpoints: reads what came, calls the endpoint's function, makes the answer. One file per
-//! endpoint or small family; none of them knows of status codes, headers or JSON.
+//! The gateway's own endpoints: parses the request, calls the endpoint's function and builds the reply.
+//!
+//! Each endpoint or small family has a file with typed bodies in and typed data out; the files know no status, header or
+//! JSON. A new endpoint needs a row in [`crate::endpoints::TABLE`], its file here, an arm in `dispatch` and its
+//! description in `openapi.json`.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use pingora_proxy::Session as Exchange;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::admin::Admin;
 use crate::config::LimitsConfig;
+use crate::domain::clock::Clock;
 use crate::endpoints::Endpoint;
-use crate::error::{BadRequest, Error};
+use crate::error::Error;
 use crate::pages;
 use crate::pipeline::authorize::check_own;
 use crate::pipeline::{Arrival, Caller, OwnCall};
-use crate::reply::Reply;
+use crate::reply::{Cookie, Reply};
 use crate::sessions::CachedSession;
-use crate::signin::SignIn;
+use crate::signin::SignInServices;
+use read_body::read_body;
+use ready::Readiness;
+use request::ApiRequest;
+use site::Site;
+
+// The endpoints, in the order of the table.
+
+mod qrcode;
+
+mod scan_status;
+
+mod oauth2_url;
+
+mod oauth2_callback;
+
+mod qr_confirm;
+
+mod verify;
+
+mod logout;
+
+mod me;
+
+mod switch_role;
+
+mod bind;
+
+mod sessions;
+
+mod admin;
+
+mod agents;
+
+mod otp;
+
+mod signin_page;
+
+pub mod ready;
+
+mod version;
+
+mod jwks;
+
+mod openapi;
+
+mod dev;
+
+// What the endpoints share.
 
 mod body;
 
-mod incoming;
+mod cookies;
 
-pub mod admin;
+mod error_page;
 
-pub mod agents;
+mod read_body;
 
-pub mod bind;
+mod request;
 
-pub mod dev;
-
-pub mod jwks;
-
-pub mod logout;
-
-pub mod me;
-
-pub mod oauth2_callback;
-
-pub mod oauth2_url;
-
-pub mod openapi;
-
-pub mod operations;
-
-pub mod otp;
-
-pub mod qr_confirm;
-
-pub mod qrcode;
-
-pub mod scan_status;
-
-pub mod sessions;
-
-pub mod signin_page;
-
-pub mod switch_role;
-
-pub mod verify;
-
-use incoming::Incoming;
-pub use operations::Operations;
+pub mod site;
 
 /// What the endpoints work with.
 pub struct Api {
-    /// The rules of signing in.
-    pub signin: Arc<SignIn>,
+    /// The sign-in services.
+    pub signin: Arc<SignInServices>,
     /// Administration of roles, sessions and devices.
     pub admin: Arc<Admin>,
-    /// The process's own state.
-    pub operations: Arc<Operations>,
-    /// How much of a body is read.
+    /// The clock.
+    pub clock: Clock,
+    /// Whether the process is draining.
+    pub readiness: Arc<Readiness>,
+    /// Public addresses, for the pages and the description.
+    pub site: Site,
+    /// The limits of request bodies.
     pub limits: LimitsConfig,
-    /// Whether cookies are kept off plain HTTP.
+    /// Whether cookies have the `Secure` attribute.
     pub secure_cookies: bool,
 }
 
-/// Answers one call. No `_` arm: an endpoint without a handler does not compile.
+/// Answers a call of one of the gateway's own endpoints.
 pub async fn answer(api: &Api, call: &OwnCall, exchange: &mut Exchange, arrival: &Arrival) -> Result<Reply, Error> {
-    let incoming = Incoming::of(exchange.req_header().as_ref(), arrival);
-    let reply = match call.route.endpoint {
-        Endpoint::Qrcode => qrcode::issue(&api.signin, &incoming).await.map(|(issued, cookie)| {
-            let reply = Reply::data(arrival, &issued);
-            cookie.iter().fold(reply, |reply, cookie| reply.cookie(cookie, api.secure_cookies))
-        }),
-        Endpoint::ScanStatus => {
-            let query = scan_status::Poll::of(&incoming.query)?;
-            data(arrival, scan_status::poll(&api.signin, &query, &incoming).await)
+    let request = ApiRequest::of(exchange.req_header().as_ref(), arrival);
+    let mut exchange = ApiExchange { api, call, exchange, arrival };
+    dispatch(&mut exchange, &request).await.map_err(|error| error.within(call.route.doing))
+}
+
+/// Calls the function of an endpoint. No `_` arm: an endpoint without a function does not compile.
+async fn dispatch(call: &mut ApiExchange<'_>, request: &ApiRequest) -> Result<Reply, Error> {
+    let (api, arrival) = (call.api, call.arrival);
+    let (signin, language) = (&api.signin, arrival.language);
+    Ok(match call.call.route.endpoint {
+        Endpoint::Qrcode => {
+            let (ticket, cookie) = qrcode::issue(&signin.tickets, request).await?;
+            call.with_cookies(call.data(&ticket), cookie)
         }
+        Endpoint::ScanStatus => call.data(&scan_status::poll(&signin.tickets, request).await?),
         Endpoint::Oauth2Url => {
-            let redirect_uri = incoming.query.required("redirect_uri")?;
-            let (url, begun) = oauth2_url::build(&api.signin, redirect_uri, &incoming)?;
-            let cookies = oauth2_url::cookies(&begun, &incoming, api.signin.settings().flow_lifetime);
-            let reply = Reply::data(arrival, &url);
-            Ok(cookies.iter().fold(reply, |reply, cookie| reply.cookie(cookie, api.secure_cookies)))
+            let (url, cookies) = oauth2_url::start(&signin.oauth2, request)?;
+            call.with_cookies(call.data(&url), cookies)
         }
-        Endpoint::Oauth2Callback => Ok(oauth2_callback::answer(api, &incoming, arrival).await),
-        Endpoint::ConfirmPage => Ok(qr_confirm::page(&api.signin, &incoming, arrival).await),
+        Endpoint::Oauth2Callback => {
+            let (reply, cookie) = oauth2_callback::complete(&signin.oauth2, request, arrival).await;
+            call.with_cookies(reply, cookie)
+        }
+        Endpoint::ConfirmPage => qr_confirm::page(&signin.tickets, request, arrival).await,
         Endpoint::Confirm => {
-            let form = body::form(&read(api, exchange).await?, &incoming)?;
-            Ok(qr_confirm::answer(&api.signin, &incoming, &form, arrival).await)
+            let form = body::form(&call.read_body().await?, request)?;
+            qr_confirm::submit(&signin.tickets, request, &form, arrival).await
         }
         Endpoint::Verify => {
-            let request = body::json(&read(api, exchange).await?, &incoming)?;
-            data(arrival, verify::verify(&api.signin, request).await)
+            let body = call.json(request).await?;
+            call.data(&verify::verify(&signin.sessions, body).await?)
         }
         Endpoint::Logout => {
-            // No second look: what has ended meanwhile may well end.
-            read(api, exchange).await?;
-            data(arrival, logout::logout(&api.signin, known(&call.caller)?, arrival.language).await)
+            // The caller is not reauthorized: a session that has ended meanwhile may be logged out.
+            call.read_body().await?;
+            call.data(&logout::logout(&signin.sessions, call.caller()?, language).await?)
         }
-        Endpoint::Me => data(arrival, me::me(known(&call.caller)?)),
+        Endpoint::Me => call.data(&me::me(call.caller()?)),
         Endpoint::SwitchRole => {
-            let (body, caller) = read_body_and_reauthorize(api, call, exchange).await?;
-            let request = body::json(&body, &incoming)?;
-            data(arrival, switch_role::switch_role(&api.signin, &caller, request, arrival.language).await)
+            let (caller, body) = call.caller_and_json(request).await?;
+            call.data(&switch_role::switch_role(&signin.sessions, &caller, body, language).await?)
         }
         Endpoint::Bind => {
-            let request = body::json(&read(api, exchange).await?, &incoming)?;
-            let bound = data(arrival, bind::bind(&api.signin, request, &incoming).await);
-            bound.map(|reply| reply.cookie(&bind::spent_proof(), api.secure_cookies))
+            let body = call.json(request).await?;
+            let issued = bind::bind(&signin.binding, body, request).await?;
+            call.with_cookies(call.data(&issued), [cookies::remove_bind_proof()])
         }
-        Endpoint::BindPage => Ok(bind::page(&api.signin, &incoming, arrival)),
-        Endpoint::Sessions => data(arrival, sessions::list(&api.signin, known(&call.caller)?).await),
+        Endpoint::BindPage => bind::page(&signin.binding, request, arrival),
+        Endpoint::Sessions => call.data(&sessions::list(&signin.sessions, call.caller()?).await?),
         Endpoint::EndOtherSessions => {
-            let (_, caller) = read_body_and_reauthorize(api, call, exchange).await?;
-            data(arrival, sessions::end_others(&api.signin, &caller).await)
+            let (caller, _) = call.read_body_and_reauthorize().await?;
+            call.data(&sessions::end_others(&signin.sessions, &caller).await?)
         }
         Endpoint::EndSession => {
-            let path = exchange.req_header().uri.path().to_owned();
-            let id = call.route.parameter(&path).unwrap_or_default();
-            let (_, caller) = read_body_and_reauthorize(api, call, exchange).await?;
-            data(arrival, sessions::end(&api.signin, &caller, id).await)
+            let id = call.path_parameter();
+            let (caller, _) = call.read_body_and_reauthorize().await?;
+            call.data(&sessions::end(&signin.sessions, &caller, &id).await?)
         }
-        Endpoint::UserRoles => data(arrival, admin::user_roles(&api.admin, &incoming.query).await),
+        Endpoint::UserRoles => call.data(&admin::user_roles(&api.admin, &request.query).await?),
         Endpoint::GrantRole => {
-            let (body, caller) = read_body_and_reauthorize(api, call, exchange).await?;
-            let body = body::json(&body, &incoming)?;
-            data(arrival, admin::grant_role(&api.admin, &caller, body).await)
+            let (caller, body) = call.caller_and_json(request).await?;
+            call.data(&admin::grant_role(&api.admin, &caller, body).await?)
         }
         Endpoint::TakeRole => {
-            let (body, caller) = read_body_and_reauthorize(api, call, exchange).await?;
+            let (caller, body) = call.read_body_and_reauthorize().await?;
             // Many clients send no body with a DELETE.
-            let named = if body.is_empty() {
-                admin::UserRole::of(&incoming.query)?
+            let assignment = if body.is_empty() {
+                admin::UserRole::of(&request.query)?
             } else {
-                body::json::<admin::UserRole>(&body, &incoming)?.agreeing_with(&incoming.query)?
+                body::json::<admin::UserRole>(&body, request)?.agreeing_with(&request.query)?
             };
-            data(arrival, admin::take_role(&api.admin, &caller, named).await)
+            call.data(&admin::take_role(&api.admin, &caller, assignment).await?)
         }
         Endpoint::EndSessionsOf => {
-            let (_, caller) = read_body_and_reauthorize(api, call, exchange).await?;
-            data(arrival, admin::end_sessions(&api.admin, &caller, &incoming.query).await)
+            let (caller, _) = call.read_body_and_reauthorize().await?;
+            call.data(&admin::end_sessions(&api.admin, &caller, &request.query).await?)
         }
         Endpoint::ResetOtp => {
-            let (_, caller) = read_body_and_reauthorize(api, call, exchange).await?;
-            data(arrival, admin::reset_otp(&api.admin, &caller, &incoming.query).await)
+            let (caller, _) = call.read_body_and_reauthorize().await?;
+            call.data(&admin::reset_otp(&api.admin, &caller, &request.query).await?)
         }
         Endpoint::AgentLogin => {
-            let body = body::json(&read(api, exchange).await?, &incoming)?;
-            data(arrival, agents::login(&api.signin, body, &incoming.device).await)
+            let body = call.json(request).await?;
+            call.data(&agents::login(&signin.agents, body, &request.device).await?)
         }
         Endpoint::AgentPassword => {
-            let (body, caller) = read_body_and_reauthorize(api, call, exchange).await?;
-            let body = body::json(&body, &incoming)?;
-            data(arrival, agents::password(&api.signin, &caller, body, arrival.language).await)
+            let (caller, body) = call.caller_and_json(request).await?;
+            call.data(&agents::set_password(&signin.agents, &caller, body, language).await?)
         }
         Endpoint::OtpSetup => {
-            let (_, caller) = read_body_and_reauthorize(api, call, exchange).await?;
-            data(arrival, otp::setup(&api.signin, &caller).await)
+            let (caller, _) = call.read_body_and_reauthorize().await?;
+            call.data(&otp::set_up(&signin.otp, &caller).await?)
         }
         Endpoint::OtpBind => {
-            let (body, caller) = read_body_and_reauthorize(api, call, exchange).await?;
-            let body = body::json(&body, &incoming)?;
-            data(arrival, otp::bind(&api.signin, &caller, body, &incoming.device).await)
+            let (caller, body) = call.caller_and_json(request).await?;
+            call.data(&otp::bind(&signin.otp, &caller, body, &request.device).await?)
         }
         Endpoint::OtpVerify => {
-            let (body, caller) = read_body_and_reauthorize(api, call, exchange).await?;
-            let body = body::json(&body, &incoming)?;
-            data(arrival, otp::verify(&api.signin, &caller, body).await)
+            let (caller, body) = call.caller_and_json(request).await?;
+            call.data(&otp::verify(&signin.otp, &caller, body).await?)
         }
-        Endpoint::OtpStatus => data(arrival, otp::status(&api.signin, known(&call.caller)?).await),
-        Endpoint::SignInPage => signin_page::page(&api.signin, &incoming, arrival.language),
-        Endpoint::PageStyle => Ok(Reply::asset("text/css; charset=utf-8", pages::STYLE)),
-        Endpoint::SignInScript => Ok(Reply::asset("text/javascript; charset=utf-8", pages::SIGN_IN_SCRIPT)),
-        Endpoint::BindScript => Ok(Reply::asset("text/javascript; charset=utf-8", pages::BIND_SCRIPT)),
-        Endpoint::Ready => Ok(operations::ready(&api.operations, &api.signin, arrival).await),
-        Endpoint::Version => data(arrival, Ok(operations::version())),
-        Endpoint::Jwks => Ok(jwks::document(&api.signin)),
-        Endpoint::OpenApi => Ok(openapi::document(&api.signin)),
+        Endpoint::OtpStatus => call.data(&otp::status(&signin.otp, call.caller()?).await?),
+        Endpoint::SignInPage => signin_page::page(&api.site, request, language)?,
+        Endpoint::PageStyle => Reply::asset("text/css; charset=utf-8", pages::STYLE),
+        Endpoint::SignInScript => Reply::asset("text/javascript; charset=utf-8", pages::SIGN_IN_SCRIPT),
+        Endpoint::BindScript => Reply::asset("text/javascript; charset=utf-8", pages::BIND_SCRIPT),
+        Endpoint::Ready => ready::ready(&api.readiness, &signin.backends, arrival).await,
+        Endpoint::Version => call.data(&version::version()),
+        Endpoint::Jwks => jwks::document(&signin.sessions),
+        Endpoint::OpenApi => openapi::document(&api.site),
         Endpoint::DevLogin => {
-            // Refused before anything is read: outside development mode the route does not exist.
-            api.signin.development_only()?;
-            let request = body::json(&read(api, exchange).await?, &incoming)?;
-            data(arrival, dev::login(&api.signin, request, &incoming.device).await)
+            // Checked before the body is read: outside development mode the route does not exist.
+            signin.development.check_enabled()?;
+            let body = call.json(request).await?;
+            call.data(&dev::login(&signin.development, body, &request.device).await?)
         }
-        Endpoint::DevUsers => data(arrival, dev::users(&api.signin).await),
-        Endpoint::DevHealth => data(arrival, dev::health(&api.signin)),
-    };
-    reply.map_err(|error| error.within(call.route.doing))
+        Endpoint::DevUsers => call.data(&dev::users(&signin.development).await?),
+        Endpoint::DevHealth => call.data(&dev::health(&signin.development)?),
+    })
 }
 
-fn data<T: serde::Serialize>(arrival: &Arrival, result: Result<T, Error>) -> Result<Reply, Error> {
-    result.map(|data| Reply::data(arrival, &data))
+/// A call in progress: gives endpoints their caller and body, and puts their data into a reply.
+struct ApiExchange<'a> {
+    api: &'a Api,
+    call: &'a OwnCall,
+    exchange: &'a mut Exchange,
+    arrival: &'a Arrival,
 }
 
-/// The caller of an endpoint that needs one; the pipeline has seen to it that there is one.
-fn known(caller: &Caller) -> Result<&Arc<CachedSession>, Error> {
-    match caller {
-        Caller::SignedIn(known) => Ok(known),
-        Caller::Anonymous => Err(Error::NoCredentials),
-    }
-}
-
-async fn read(api: &Api, exchange: &mut Exchange) -> Result<Bytes, Error> {
-    read_body(exchange, api.limits.body_bytes, api.limits.body_deadline.get()).await
-}
-
-/// Reads the body, also one that nobody looks at, so that the connection can go on; and then looks at the caller once
-/// more: bodies may take their time, and whoever was let in before may have been thrown out meanwhile.
-async fn read_body_and_reauthorize(
-    api: &Api,
-    call: &OwnCall,
-    exchange: &mut Exchange,
-) -> Result<(Bytes, Arc<CachedSession>), Error> {
-    let body = read(api, exchange).await?;
-    let known = api.signin.still(known(&call.caller)?).await?;
-    check_own(call.route.access, &known.session, api.signin.now())?;
-    Ok((body, known))
-}
-
-/// Reads a whole body, up to a size and a time. The engine itself limits neither.
-async fn read_body(exchange: &mut Exchange, most: usize, total: Duration) -> Result<Bytes, Error> {
-    let length = exchange.get_header("content-length").and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-    if length.is_some_and(|length| length > most) {
-        return Err(Error::BodyTooLarge);
-    }
-    let keepalive = exchange.get_keepalive();
-    if exchange.get_header("expect").is_some() {
-        exchange.write_continue_response().await.map_err(|_| BadRequest::Framing)?;
-        // Writing the 100 has just switched keep-alive off.
-        exchange.set_keepalive(keepalive);
-    }
-    let deadline = tokio::time::Instant::now() + total;
-    let mut body = Vec::new();
-    loop {
-        match tokio::time::timeout_at(deadline, exchange.read_request_body()).await {
-            Err(_) => return Err(Error::RequestTimeout),
-            Ok(Err(_)) => return Err(BadRequest::Framing.into()),
-            Ok(Ok(None)) => return Ok(body.into()),
-            Ok(Ok(Some(piece))) if body.len() + piece.len() > most => return Err(Error::BodyTooLarge),
-            Ok(Ok(Some(piece))) => body.extend_from_slice(&piece),
+impl ApiExchange<'_> {
+    /// The caller of an endpoint that requires one; the pipeline has already checked that there is one.
+    fn caller(&self) -> Result<&Arc<CachedSession>, Error> {
+        match &self.call.caller {
+            Caller::SignedIn(caller) => Ok(caller),
+            Caller::Anonymous => Err(Error::NoCredentials),
         }
+    }
+
+    /// The value of the route's `{…}` in the path.
+    fn path_parameter(&self) -> String {
+        let path = self.exchange.req_header().uri.path();
+        self.call.route.parameter(path).unwrap_or_default().to_owned()
+    }
+
+    async fn read_body(&mut self) -> Result<Bytes, Error> {
+        let limits = &self.api.limits;
+        read_body(self.exchange, limits.body_bytes, limits.body_deadline.get()).await
+    }
+
+    async fn json<T: DeserializeOwned>(&mut self, request: &ApiRequest) -> Result<T, Error> {
+        body::json(&self.read_body().await?, request)
+    }
+
+    /// Reads the body, also one that is not used, so that the connection stays usable, and then checks the caller again:
+    /// a slow body leaves time for the session to be revoked.
+    async fn read_body_and_reauthorize(&mut self) -> Result<(Arc<CachedSession>, Bytes), Error> {
+        let body = self.read_body().await?;
+        let caller = self.api.signin.sessions.reload(self.caller()?).await?;
+        check_own(self.call.route.access, &caller.session, self.api.clock.now())?;
+        Ok((caller, body))
+    }
+
+    async fn caller_and_json<T: DeserializeOwned>(
+        &mut self,
+        request: &ApiRequest,
+    ) -> Result<(Arc<CachedSession>, T), Error> {
+        let (caller, body) = self.read_body_and_reauthorize().await?;
+        Ok((caller, body::json(&body, request)?))
+    }
+
+    fn data(&self, data: &impl Serialize) -> Reply {
+        Reply::data(self.arrival, data)
+    }
+
+    fn with_cookies(&self, reply: Reply, cookies: impl IntoIterator<Item = Cookie>) -> Reply {
+        cookies.into_iter().fold(reply, |reply, cookie| reply.cookie(&cookie, self.api.secure_cookies))
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use url::Url;
 
-use crate::api::Operations;
+use crate::api::ready::Readiness;
 use crate::config::{BindProof, Config, HumanDuration};
 use crate::metrics::Metrics;
 
@@ -63,7 +63,7 @@ pub use wire::open_offline;
 /// A running gateway.
 pub struct App {
     reloader: Reloader,
-    operations: Arc<Operations>,
+    readiness: Arc<Readiness>,
     tasks: TaskSet,
     shutdown: watch::Sender<bool>,
     /// The first client address.
@@ -93,8 +93,8 @@ impl App {
         reload::record_load(&metrics, &services.gate.clock, rule_count);
         warn_about_unsafe_settings(&config, &metrics);
 
-        let operations = Arc::new(Operations::default());
-        let gateway = proxy::gateway(&config, &services, &operations);
+        let readiness = Arc::new(Readiness::new(config.server.development_mode()));
+        let gateway = proxy::gateway(&config, &services, &readiness);
         let acceptor = proxy::acceptor(&config, gateway, certificate.as_ref());
         let page = admin_listener::MetricsPage { metrics, signin: services.signin.clone() };
         let (shutdown, on_shutdown) = watch::channel(false);
@@ -106,7 +106,7 @@ impl App {
         let (keys, gate, registry) = (services.keys, services.gate, services.registry);
         Ok(Self {
             reloader: Reloader { config, rule_files, keys, certificate, gate, registry },
-            operations,
+            readiness,
             tasks,
             shutdown,
             listen,
@@ -157,7 +157,7 @@ impl App {
 
     async fn shut_down(self, drain_timeout: Duration) {
         let Reloader { gate, registry, .. } = &self.reloader;
-        drain::drain(&self.operations, registry, &gate.metrics, drain_timeout).await;
+        drain::drain(&self.readiness, registry, &gate.metrics, drain_timeout).await;
         let _ = self.shutdown.send(true);
         self.tasks.stop().await;
         if let Some(platform) = self.platform {

@@ -45,8 +45,8 @@ pub use platform::{PlatformConfig, PlatformKind};
 pub use rules::RulesConfig;
 pub use server::{Development, ServerConfig, TlsConfig};
 pub use sign_in::{
-    BindConfig, BindProof, FlowCookie, Oauth2Config, OtpConfig, QrConfig, QrConfirm, TicketConfig, TokenAlgorithm,
-    TokenConfig,
+    AgentsConfig, BindConfig, BindProof, Concealment, FlowCookie, Oauth2Config, OtpConfig, QrConfig, QrConfirm,
+    TicketConfig, TokenAlgorithm, TokenConfig,
 };
 pub use store::StoreConfig;
 pub use upstream::UpstreamConfig;
@@ -73,6 +73,8 @@ pub struct Config {
     pub oauth2: Oauth2Config,
     /// `[bind]`
     pub bind: BindConfig,
+    /// `[agents]`
+    pub agents: AgentsConfig,
     /// `[otp]`
     pub otp: OtpConfig,
     /// `[websocket]`

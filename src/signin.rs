@@ -1,220 +1,306 @@
-//! The rules of signing in. Knows no HTTP: typed requests in, typed results or [`Error`] out.
+//! The sign-in services. They know no HTTP: typed requests in, typed results or [`Error`](crate::error::Error) out.
+//!
+//! Each service is a struct with the dependencies that it needs; [`SignInServices::new`] builds them all.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::{BindProof, ClientsConfig, Development, FlowCookie, PlatformKind, QrConfirm, TicketConfig};
+use crate::config::{BindProof, ClientsConfig, Concealment, Development, FlowCookie, QrConfirm, TicketConfig};
 use crate::directory::Directory;
 use crate::domain::clock::Clock;
 use crate::domain::employee::CorpId;
-use crate::domain::lockout;
 use crate::domain::role::RoleName;
 use crate::metrics::Metrics;
 use crate::platform::Platform;
 use crate::sessions::SessionCache;
+use crate::store::Change;
 use crate::token::Tokens;
 use crate::token::cookie::CookieSigner;
 use crate::token::vault::Vault;
+use agents::AgentSignIn;
+use audit::Audit;
+use backends::Backends;
+use bind_proofs::{BindProofs, UsedProofs};
+use binding::AccountBinding;
+use development::DevelopmentSignIn;
 use devices::Devices;
+use identity_provider::IdentityProvider;
+use issuer::SessionIssuer;
+use lockouts::Lockouts;
+use login_log::LoginLog;
+use oauth2::Oauth2Flow;
+use oauth2::flow::FlowCookies;
+use otp::OneTimePasswords;
 use password::Passwords;
-use tries::Tries;
+use roles::Roles;
+use sessions::UserSessions;
+use tickets::Tickets;
 
-pub mod agent;
+// The services, in the order of the specification.
 
-mod attempt;
-
-pub mod audit;
-
-pub mod bind;
-
-pub mod devices;
-
-pub mod development;
+pub mod tickets;
 
 pub mod oauth2;
 
-mod callback_dedup;
+pub mod sessions;
+
+pub mod binding;
+
+pub mod agents;
 
 pub mod otp;
+
+pub mod development;
+
+pub mod backends;
+
+// What the services share.
+
+mod attempt;
+
+mod bind_proofs;
+
+mod identity_provider;
+
+pub mod issuer;
+
+mod lockouts;
+
+mod login_log;
+
+pub mod audit;
+
+pub mod devices;
 
 pub mod password;
 
 pub mod roles;
 
-pub mod session;
-
-pub mod ticket;
-
 pub mod totp;
 
-mod tries;
-
-/// What is set about signing in.
+/// The settings of all services.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Which platform people are sent to.
-    pub platform: PlatformKind,
-    /// The corporation whose application we are.
+    /// The corporation whose platform application this is.
     pub main_corp: CorpId,
-    /// Where browsers reach us, without a last slash.
+    /// The URL under which browsers reach the gateway, without a trailing slash.
     pub public_url: String,
-    /// The three clients.
+    /// The URLs of the web clients.
     pub clients: ClientsConfig,
-    /// About tickets.
+    /// `[ticket]`
     pub ticket: TicketConfig,
-    /// How long a token is good.
+    /// `token.lifetime`
     pub token_lifetime: Duration,
     /// The role of employees who have none.
     pub default_role: Option<RoleName>,
-    /// What a scan needs to become a sign-in.
+    /// `qr.confirm`
     pub confirm: QrConfirm,
-    /// Whether a callback needs its flow cookie.
+    /// `oauth2.require_flow_cookie`
     pub flow_cookie: FlowCookie,
-    /// How long a flow may take.
+    /// `oauth2.flow_lifetime`
     pub flow_lifetime: Duration,
-    /// How long a session stays stepped up.
-    pub otp_valid_for: Duration,
-    /// How long the login log is kept.
-    pub login_log: Duration,
-    /// What binding asks for.
+    /// `otp.valid_for`
+    pub step_up_lifetime: Duration,
+    /// How long the login log and the audit log are kept.
+    pub log_retention: Duration,
+    /// `bind.proof`
     pub bind_proof: BindProof,
-    /// Whether development mode is on.
+    /// `agents.conceal`
+    pub conceal: Concealment,
+    /// `server.development`
     pub development: Development,
 }
 
-/// The device from which somebody acts.
-#[derive(Debug, Clone)]
-pub struct Device {
-    /// Its address.
-    pub address: String,
-    /// Its `User-Agent`, cut to a sensible length.
-    pub user_agent: String,
-    /// The request with which it acts, for the log.
-    pub request_id: String,
-}
-
-/// Signs people in and out.
-pub struct SignIn {
-    settings: Settings,
-    live: Arc<SessionCache>,
-    directory: Arc<dyn Directory>,
-    platform: Arc<dyn Platform>,
-    tokens: Arc<Tokens>,
-    cookies: CookieSigner,
-    devices: Devices,
-    tries: Tries,
-    clock: Clock,
-    metrics: Arc<Metrics>,
-    long_polls: ticket::LongPolls,
-    callbacks: callback_dedup::CallbackDedup,
-    spent_proofs: bind::SpentProofs,
-    unverified_log_cap: attempt::UnverifiedLogCap,
-    passwords: Arc<Passwords>,
-    vault: Arc<Vault>,
-    roles: roles::Roles,
-    audit: audit::Audit,
-}
-
-/// What [`SignIn`] works with.
-pub struct Parts {
-    /// Sessions.
-    pub live: Arc<SessionCache>,
-    /// Employees.
+/// What the services are built on.
+pub struct Dependencies {
+    /// The session cache, and the store behind it.
+    pub sessions: Arc<SessionCache>,
+    /// Employees, roles, agents and logs.
     pub directory: Arc<dyn Directory>,
     /// The messaging platform.
     pub platform: Arc<dyn Platform>,
-    /// Tokens.
+    /// Mints and reads tokens.
     pub tokens: Arc<Tokens>,
-    /// Sealed cookies.
+    /// Signs flow cookies and bind proofs.
     pub cookies: CookieSigner,
     /// One-time-password devices.
     pub devices: Devices,
-    /// Local passwords.
+    /// The password queue.
     pub passwords: Arc<Passwords>,
-    /// What ties marks to this gateway's key.
+    /// Hashes unknown names for the lockout table.
     pub vault: Arc<Vault>,
-    /// The time.
+    /// The clock.
     pub clock: Clock,
-    /// Counts.
+    /// The metrics.
     pub metrics: Arc<Metrics>,
 }
 
-impl SignIn {
-    /// Puts the parts together.
-    pub fn new(settings: Settings, parts: Parts) -> Self {
-        let Parts { live, directory, platform, tokens, cookies, devices, passwords, vault, clock, metrics } = parts;
-        let tries = Tries::new(directory.clone(), clock.clone());
-        let roles = roles::Roles::new(live.clone(), directory.clone(), settings.default_role.clone());
-        Self {
-            settings,
-            audit: audit::Audit::new(directory.clone()),
-            roles,
-            live,
-            directory,
+/// All sign-in services.
+pub struct SignInServices {
+    /// QR-code sign-in.
+    pub tickets: Arc<Tickets>,
+    /// Sign-in by redirect.
+    pub oauth2: Oauth2Flow,
+    /// Verify, logout, own sessions, switch-role.
+    pub sessions: UserSessions,
+    /// Binding an employee account.
+    pub binding: AccountBinding,
+    /// Agent sign-in and local passwords.
+    pub agents: AgentSignIn,
+    /// One-time passwords.
+    pub otp: OneTimePasswords,
+    /// Development sign-in.
+    pub development: DevelopmentSignIn,
+    /// The health of the backends.
+    pub backends: Backends,
+    provider: Arc<IdentityProvider>,
+    bind_proofs: Arc<BindProofs>,
+    login_log: Arc<LoginLog>,
+    audit: Audit,
+    lockouts: Lockouts,
+    log_retention: Duration,
+}
+
+impl SignInServices {
+    /// Builds the services and what they share.
+    pub fn new(settings: Settings, dependencies: Dependencies) -> Self {
+        let Dependencies { sessions, directory, platform, tokens, cookies, devices, passwords, vault, clock, metrics } =
+            dependencies;
+        let cookies = Arc::new(cookies);
+        let audit = Audit::new(directory.clone());
+        let roles = Roles::new(sessions.clone(), directory.clone(), settings.default_role.clone());
+        let lockouts = Lockouts::new(directory.clone(), clock.clone());
+        let login_log = Arc::new(LoginLog::new(directory.clone(), clock.clone(), metrics.clone()));
+        let provider = Arc::new(IdentityProvider {
             platform,
-            tokens,
-            cookies,
-            devices,
-            tries,
-            clock,
-            metrics,
-            long_polls: ticket::LongPolls::default(),
-            callbacks: callback_dedup::CallbackDedup::default(),
-            spent_proofs: bind::SpentProofs::default(),
-            unverified_log_cap: attempt::UnverifiedLogCap::default(),
-            passwords,
-            vault,
+            directory: directory.clone(),
+            metrics: metrics.clone(),
+            main_corp: settings.main_corp.clone(),
+        });
+        let issuer = Arc::new(SessionIssuer {
+            sessions: sessions.clone(),
+            directory: directory.clone(),
+            roles: roles.clone(),
+            tokens: tokens.clone(),
+            login_log: login_log.clone(),
+            clock: clock.clone(),
+            metrics: metrics.clone(),
+            token_lifetime: settings.token_lifetime,
+        });
+        let bind_proofs = Arc::new(BindProofs {
+            cookies: cookies.clone(),
+            clock: clock.clone(),
+            lifetime: settings.flow_lifetime,
+            used: UsedProofs::default(),
+        });
+        let tickets = Arc::new(Tickets {
+            store: sessions.store().clone(),
+            sessions: sessions.clone(),
+            directory: directory.clone(),
+            provider: provider.clone(),
+            roles: roles.clone(),
+            issuer: issuer.clone(),
+            login_log: login_log.clone(),
+            clock: clock.clone(),
+            metrics: metrics.clone(),
+            long_polls: Default::default(),
+            config: settings.ticket,
+            confirm: settings.confirm,
+            callback_url: format!("{}/api/auth/oauth2/callback", settings.public_url),
+        });
+        Self {
+            oauth2: Oauth2Flow {
+                provider: provider.clone(),
+                tickets: tickets.clone(),
+                roles: roles.clone(),
+                issuer: issuer.clone(),
+                login_log: login_log.clone(),
+                bind_proofs: bind_proofs.clone(),
+                flow_cookies: FlowCookies { cookies, clock: clock.clone(), lifetime: settings.flow_lifetime },
+                dedup: Default::default(),
+                clock: clock.clone(),
+                clients: settings.clients,
+                public_url: settings.public_url,
+                flow_cookie: settings.flow_cookie,
+            },
+            sessions: UserSessions { sessions: sessions.clone(), tokens, audit: audit.clone(), clock: clock.clone() },
+            binding: AccountBinding {
+                directory: directory.clone(),
+                issuer: issuer.clone(),
+                login_log: login_log.clone(),
+                proofs: bind_proofs.clone(),
+                required_proof: settings.bind_proof,
+                main_corp: settings.main_corp.clone(),
+            },
+            agents: AgentSignIn {
+                directory: directory.clone(),
+                sessions: sessions.clone(),
+                provider: provider.clone(),
+                passwords,
+                devices: devices.clone(),
+                lockouts: lockouts.clone(),
+                roles: roles.clone(),
+                issuer: issuer.clone(),
+                login_log: login_log.clone(),
+                audit: audit.clone(),
+                vault,
+                clock: clock.clone(),
+                metrics,
+                main_corp: settings.main_corp.clone(),
+                conceal: settings.conceal,
+                step_up_lifetime: settings.step_up_lifetime,
+            },
+            otp: OneTimePasswords {
+                devices,
+                sessions: sessions.clone(),
+                directory: directory.clone(),
+                roles: roles.clone(),
+                issuer: issuer.clone(),
+                audit: audit.clone(),
+                clock,
+                step_up_lifetime: settings.step_up_lifetime,
+            },
+            development: DevelopmentSignIn {
+                directory: directory.clone(),
+                issuer,
+                login_log: login_log.clone(),
+                main_corp: settings.main_corp.clone(),
+                mode: settings.development,
+            },
+            backends: Backends { sessions, directory },
+            tickets,
+            provider,
+            bind_proofs,
+            login_log,
+            audit,
+            lockouts,
+            log_retention: settings.log_retention,
         }
     }
 
-    /// Gives back the memory of answers that nobody will ask for again, and forgets old lines of the login and audit
-    /// logs and lock-outs of names that are nobody's.
+    /// Evicts expired callback results and bind proofs, and prunes the login log, the audit log and the lockouts of
+    /// unknown names. Runs periodically.
     pub async fn sweep(&self) {
-        self.callbacks.sweep(self.clock.now());
-        self.spent_proofs.sweep(self.clock.now());
-        let forgotten = match self.directory.prune_login_log(self.settings.login_log).await {
-            Ok(()) => self.directory.prune_audit_log(self.settings.login_log).await,
-            failed => failed,
-        };
-        if let Err(error) = forgotten {
-            tracing::warn!(error = %crate::error::chain(&error), "old lines of the login and audit logs could not be removed");
-        }
-        if let Err(error) = self.directory.prune_unknown_lockouts(lockout::QUIET, agent::MAX_UNKNOWN_LOCKOUTS).await {
-            tracing::warn!(error = %crate::error::chain(&error), "old lock-outs of nobody could not be removed");
-        }
+        self.oauth2.sweep();
+        self.bind_proofs.sweep();
+        self.login_log.prune(self.log_retention).await;
+        self.audit.prune(self.log_retention).await;
+        self.lockouts.prune().await;
     }
 
-    /// Brings those metrics up to date that change by themselves.
+    /// Updates the gauges that change without a request.
     pub fn measure(&self) {
-        let age = self.platform.credential_age().unwrap_or_default();
-        self.metrics.platform_token_age.set(age.as_secs_f64());
-        let load = self.passwords.load();
-        self.metrics.set_password_checks(load.running, load.waiting);
-        self.metrics.password_checks_most.set(i64::try_from(load.most_running).unwrap_or(i64::MAX));
+        self.provider.measure();
+        self.agents.measure();
     }
 
-    /// What is set.
-    pub fn settings(&self) -> &Settings {
-        &self.settings
+    /// Applies a change from the revocation feed: wakes the polls of a ticket.
+    pub fn apply_change(&self, change: &Change) {
+        self.tickets.apply_change(change);
     }
 
-    /// The directory behind.
-    pub fn directory(&self) -> &Arc<dyn Directory> {
-        &self.directory
-    }
-
-    /// The sessions behind.
-    pub fn live(&self) -> &Arc<SessionCache> {
-        &self.live
-    }
-
-    /// The time.
-    pub fn now(&self) -> crate::domain::clock::Timestamp {
-        self.clock.now()
-    }
-
-    /// The public keys of our tokens and assertions.
-    pub fn keys(&self) -> Arc<crate::token::ring::KeyRing> {
-        self.tokens.keys()
+    /// Wakes all long polls, after changes may have been missed.
+    pub fn wake_all_polls(&self) {
+        self.tickets.wake_all_polls();
     }
 }

@@ -127,7 +127,7 @@ impl AgentAdmin {
     /// Gives live sessions the role of a changed agent record.
     async fn update_sessions(&self, account: Account<'_>, change: RoleChange) -> Result<Effect, AdminError> {
         accepted(change, account, AdminError::NotAnAgent(account.employee_id.clone()))?;
-        Ok(Effect::changed(self.roles.follow(account.corp_id, account.employee_id).await?))
+        Ok(Effect::changed(self.roles.sync_sessions(account.corp_id, account.employee_id).await?))
     }
 
     /// Ends the sessions that were opened with a local password. Returns how many there were.

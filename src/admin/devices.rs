@@ -9,7 +9,7 @@ use super::{Actor, AdminError};
 use crate::directory::Directory;
 use crate::directory::factors::Account;
 use crate::sessions::SessionCache;
-use crate::signin::devices::{Devices, Offer};
+use crate::signin::devices::{Devices, OfferedSecret};
 
 /// Administers one-time-password devices.
 pub(crate) struct DeviceAdmin {
@@ -20,7 +20,7 @@ pub(crate) struct DeviceAdmin {
     pub(super) audit: AuditTrail,
 }
 
-impl AuditedResult for Offer {
+impl AuditedResult for OfferedSecret {
     fn is_unchanged(&self) -> bool {
         false
     }
@@ -33,7 +33,7 @@ impl DeviceAdmin {
     }
 
     /// Creates a secret for a new device. A device in use works until the new one's first code arrives.
-    pub(crate) async fn offer(&self, actor: Actor<'_>, account: Account<'_>) -> Result<Offer, AdminError> {
+    pub(crate) async fn offer(&self, actor: Actor<'_>, account: Account<'_>) -> Result<OfferedSecret, AdminError> {
         let change = async {
             let employee = self.accounts.employee(account).await?;
             Ok(self.devices.offer(account, &employee.name).await?)

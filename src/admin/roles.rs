@@ -9,7 +9,7 @@ use super::{Actor, AdminError};
 use crate::directory::factors::Account;
 use crate::directory::{AssignmentQuery, Assignments, Directory, RoleChange};
 use crate::domain::role::RoleName;
-use crate::signin::roles::{Change, Roles};
+use crate::signin::roles::{RoleAction, Roles};
 
 /// Administers role assignments. Live sessions get and lose roles at once.
 pub(crate) struct RoleAdmin {
@@ -32,7 +32,7 @@ impl RoleAdmin {
         account: Account<'_>,
         role: &RoleName,
     ) -> Result<Effect, AdminError> {
-        let change = self.change(account, role, Change::Grant);
+        let change = self.change(account, role, RoleAction::Grant);
         self.audit.run(actor, Some(account), Action::GrantRole(role.as_str()), change).await
     }
 
@@ -43,12 +43,12 @@ impl RoleAdmin {
         account: Account<'_>,
         role: &RoleName,
     ) -> Result<Effect, AdminError> {
-        let change = self.change(account, role, Change::Take);
+        let change = self.change(account, role, RoleAction::Take);
         self.audit.run(actor, Some(account), Action::TakeRole(role.as_str()), change).await
     }
 
-    async fn change(&self, account: Account<'_>, role: &RoleName, change: Change) -> Result<Effect, AdminError> {
-        let (changed, sessions) = self.roles.change(account.corp_id, account.employee_id, role, change).await?;
+    async fn change(&self, account: Account<'_>, role: &RoleName, action: RoleAction) -> Result<Effect, AdminError> {
+        let (changed, sessions) = self.roles.change(account.corp_id, account.employee_id, role, action).await?;
         if changed == RoleChange::NoEmployee {
             return Err(self.accounts.not_found(account).await);
         }
@@ -58,7 +58,7 @@ impl RoleAdmin {
 
     /// The roles that a new session of this account gets: those on record, or else the default role.
     pub(crate) async fn effective(&self, account: Account<'_>) -> Result<Vec<RoleName>, AdminError> {
-        Ok(self.roles.now(account.corp_id, account.employee_id).await?)
+        Ok(self.roles.effective(account.corp_id, account.employee_id).await?)
     }
 
     /// The roles on record: assigned ones, or else the role of the agent record.

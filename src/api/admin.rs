@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::incoming::Query;
+use super::request::Query;
 use crate::admin::{Actor, Admin, AdminError, Effect};
 use crate::directory::{Assignment, AssignmentQuery};
 use crate::domain::role::RoleName;

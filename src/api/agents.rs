@@ -2,31 +2,31 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::device::ClientDevice;
 use crate::domain::language::Language;
 use crate::error::Error;
 use crate::messages::Message;
 use crate::sessions::CachedSession;
-use crate::signin::agent::AgentLogin;
-use crate::signin::session::LoggedIn;
-use crate::signin::{Device, SignIn};
+use crate::signin::agents::{AgentLogin, AgentSignIn};
+use crate::signin::issuer::IssuedToken;
 
-/// What an agent signs in with.
+/// An agent's credentials. It has no `Debug`: it holds the password.
 #[derive(Deserialize)]
-pub struct Login {
+pub struct AgentLoginBody {
     employee_id: String,
     code: Option<String>,
     password: Option<String>,
     otp: Option<String>,
 }
 
-/// A new password, and the old one if there is one.
+/// A new password, and the one that it replaces.
 #[derive(Deserialize)]
-pub struct Password {
+pub struct SetPasswordBody {
     old_password: Option<String>,
     new_password: String,
 }
 
-/// It is set.
+/// The password was set.
 #[derive(Debug, Serialize)]
 pub struct PasswordSet {
     success: bool,
@@ -34,24 +34,23 @@ pub struct PasswordSet {
 }
 
 /// Signs an agent in.
-pub async fn login(signin: &SignIn, body: Login, device: &Device) -> Result<LoggedIn, Error> {
-    let ask = AgentLogin {
+pub async fn login(agents: &AgentSignIn, body: AgentLoginBody, device: &ClientDevice) -> Result<IssuedToken, Error> {
+    let login = AgentLogin {
         employee_id: &body.employee_id,
         code: body.code.as_deref(),
         password: body.password.as_deref(),
         otp: body.otp.as_deref(),
     };
-    signin.agent_login(ask, device).await
+    agents.login(login, device).await
 }
 
 /// Sets the caller's password.
-pub async fn password(
-    signin: &SignIn,
+pub async fn set_password(
+    agents: &AgentSignIn,
     caller: &CachedSession,
-    body: Password,
+    body: SetPasswordBody,
     language: Language,
 ) -> Result<PasswordSet, Error> {
-    signin.set_password(caller, body.old_password.as_deref(), &body.new_password).await?;
-    let message = Message::PASSWORD_SET.text(language);
-    Ok(PasswordSet { success: true, message })
+    agents.set_password(caller, body.old_password.as_deref(), &body.new_password).await?;
+    Ok(PasswordSet { success: true, message: Message::PASSWORD_SET.text(language) })
 }

@@ -2,17 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::device::ClientDevice;
 use crate::error::Error;
-use crate::signin::session::LoggedIn;
-use crate::signin::{Device, SignIn};
+use crate::signin::development::DevelopmentSignIn;
+use crate::signin::issuer::IssuedToken;
 
-/// What is asked.
+/// The body of a development sign-in.
 #[derive(Debug, Deserialize)]
-pub struct DevLogin {
+pub struct DevLoginBody {
     employee_id: String,
 }
 
-/// Somebody who can be signed in.
+/// An employee who can be signed in.
 #[derive(Debug, Serialize)]
 pub struct DevUser {
     employee_id: String,
@@ -20,30 +21,33 @@ pub struct DevUser {
     department: String,
 }
 
-/// Whether it is on.
+/// Whether development mode is on.
 #[derive(Debug, Serialize)]
 pub struct DevHealth {
     development: bool,
 }
 
-/// A token without the platform.
-pub async fn login(signin: &SignIn, request: DevLogin, device: &Device) -> Result<LoggedIn, Error> {
-    signin.development_login(&request.employee_id, device).await
+/// Issues a token without the platform.
+pub async fn login(
+    development: &DevelopmentSignIn,
+    body: DevLoginBody,
+    device: &ClientDevice,
+) -> Result<IssuedToken, Error> {
+    development.login(&body.employee_id, device).await
 }
 
-/// Who can be signed in.
-pub async fn users(signin: &SignIn) -> Result<Vec<DevUser>, Error> {
-    let users = signin.development_users().await?;
-    let shown = users.into_iter().map(|user| DevUser {
+/// Lists the employees who can be signed in.
+pub async fn users(development: &DevelopmentSignIn) -> Result<Vec<DevUser>, Error> {
+    let users = development.users().await?.into_iter().map(|user| DevUser {
         employee_id: user.employee_id.to_string(),
         name: user.name,
         department: user.department,
     });
-    Ok(shown.collect())
+    Ok(users.collect())
 }
 
-/// Whether development mode is on.
-pub fn health(signin: &SignIn) -> Result<DevHealth, Error> {
-    signin.development_only()?;
+/// Reports that development mode is on.
+pub fn health(development: &DevelopmentSignIn) -> Result<DevHealth, Error> {
+    development.check_enabled()?;
     Ok(DevHealth { development: true })
 }

@@ -1,9 +1,9 @@
 //! `GET /.well-known/jwks.json`
 
 use crate::reply::Reply;
-use crate::signin::SignIn;
+use crate::signin::sessions::UserSessions;
 
-/// The public keys of tokens and assertions, in the form of RFC 7517.
-pub fn document(signin: &SignIn) -> Reply {
-    Reply::document(&serde_json::json!({ "keys": signin.keys().jwks(signin.now()) }))
+/// The public keys of tokens and assertions as a JWK set (RFC 7517).
+pub fn document(sessions: &UserSessions) -> Reply {
+    Reply::document(&serde_json::json!({ "keys": sessions.public_keys() }))
 }

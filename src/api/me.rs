@@ -4,12 +4,11 @@ use serde::Serialize;
 
 use crate::domain::role::RoleName;
 use crate::domain::session::LoginSource;
-use crate::error::Error;
 use crate::sessions::CachedSession;
 
 /// The current user.
 #[derive(Debug, Serialize)]
-pub struct Me {
+pub struct CurrentUser {
     employee_id: String,
     name: String,
     avatar: String,
@@ -19,10 +18,10 @@ pub struct Me {
     login_source: LoginSource,
 }
 
-/// Tells who the caller is.
-pub fn me(known: &CachedSession) -> Result<Me, Error> {
-    let session = &known.session;
-    Ok(Me {
+/// Describes the caller.
+pub fn me(caller: &CachedSession) -> CurrentUser {
+    let session = &caller.session;
+    CurrentUser {
         employee_id: session.employee_id.to_string(),
         name: session.name.clone(),
         avatar: session.avatar.clone(),
@@ -30,5 +29,5 @@ pub fn me(known: &CachedSession) -> Result<Me, Error> {
         roles: session.roles.clone(),
         current_role: session.current_role.clone(),
         login_source: session.login_source,
-    })
+    }
 }

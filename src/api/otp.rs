@@ -3,44 +3,37 @@
 use serde::{Deserialize, Serialize};
 
 use crate::domain::clock::Timestamp;
+use crate::domain::device::ClientDevice;
 use crate::error::Error;
 use crate::sessions::CachedSession;
-use crate::signin::session::LoggedIn;
-use crate::signin::{Device, SignIn};
+use crate::signin::issuer::IssuedToken;
+use crate::signin::otp::{OneTimePasswords, OtpSetup};
 
-/// A code.
+/// A code of the caller's device.
 #[derive(Deserialize)]
-pub struct OtpCode {
+pub struct OtpCodeBody {
     code: String,
 }
 
-/// What a device is set up with.
-#[derive(Serialize)]
-pub struct Setup {
-    secret: String,
-    otpauth_url: String,
-    qrcode_png_base64: String,
-}
-
-/// The session is stepped up.
+/// The session was stepped up.
 #[derive(Debug, Serialize)]
 pub struct SteppedUp {
     success: bool,
     stepped_up_until: String,
 }
 
-/// The device is bound.
+/// The device was bound.
 #[derive(Serialize)]
-pub struct Bound {
+pub struct OtpBound {
     #[serde(flatten)]
     stepped_up: SteppedUp,
     #[serde(skip_serializing_if = "Option::is_none")]
-    login: Option<LoggedIn>,
+    login: Option<IssuedToken>,
 }
 
-/// How the caller's device stands.
+/// The state of the caller's device.
 #[derive(Debug, Serialize)]
-pub struct Status {
+pub struct OtpStatusData {
     bound: bool,
     bound_at: Option<String>,
     last_verified_at: Option<String>,
@@ -48,28 +41,31 @@ pub struct Status {
 }
 
 /// Offers a new secret.
-pub async fn setup(signin: &SignIn, caller: &CachedSession) -> Result<Setup, Error> {
-    let setup = signin.otp_setup(caller).await?;
-    let (secret, otpauth_url) = (setup.secret, setup.otpauth_url);
-    Ok(Setup { secret, otpauth_url, qrcode_png_base64: setup.qrcode_png_base64 })
+pub async fn set_up(otp: &OneTimePasswords, caller: &CachedSession) -> Result<OtpSetup, Error> {
+    otp.set_up(caller).await
 }
 
-/// Binds the device with its first code.
-pub async fn bind(signin: &SignIn, caller: &CachedSession, body: OtpCode, device: &Device) -> Result<Bound, Error> {
-    let bound = signin.otp_bind(caller, &body.code, device).await?;
-    Ok(Bound { stepped_up: stepped_up(bound.stepped_up_until), login: bound.login })
+/// Binds the device by its first code.
+pub async fn bind(
+    otp: &OneTimePasswords,
+    caller: &CachedSession,
+    body: OtpCodeBody,
+    device: &ClientDevice,
+) -> Result<OtpBound, Error> {
+    let bound = otp.bind(caller, &body.code, device).await?;
+    Ok(OtpBound { stepped_up: stepped_up(bound.stepped_up_until), login: bound.login })
 }
 
 /// Steps the session up.
-pub async fn verify(signin: &SignIn, caller: &CachedSession, body: OtpCode) -> Result<SteppedUp, Error> {
-    signin.otp_verify(caller, &body.code).await.map(stepped_up)
+pub async fn verify(otp: &OneTimePasswords, caller: &CachedSession, body: OtpCodeBody) -> Result<SteppedUp, Error> {
+    otp.verify(caller, &body.code).await.map(stepped_up)
 }
 
-/// Tells how the device stands.
-pub async fn status(signin: &SignIn, caller: &CachedSession) -> Result<Status, Error> {
-    let status = signin.otp_status(caller).await?;
+/// Describes the caller's device.
+pub async fn status(otp: &OneTimePasswords, caller: &CachedSession) -> Result<OtpStatusData, Error> {
+    let status = otp.status(caller).await?;
     let device = status.device;
-    Ok(Status {
+    Ok(OtpStatusData {
         bound: device.secret.is_some(),
         bound_at: device.bound_at.map(Timestamp::iso8601),
         last_verified_at: device.last_verified_at.map(Timestamp::iso8601),

@@ -1,4 +1,4 @@
-//! `GET` and `DELETE /api/auth/sessions`, `DELETE /api/auth/sessions/{id}`: one's own sessions.
+//! `GET` and `DELETE /api/auth/sessions`, `DELETE /api/auth/sessions/{id}`: the caller's own sessions.
 
 use serde::Serialize;
 
@@ -7,17 +7,16 @@ use crate::domain::device;
 use crate::domain::session::{LoginMethod, LoginSource, Session};
 use crate::error::Error;
 use crate::sessions::CachedSession;
-use crate::signin::SignIn;
+use crate::signin::sessions::UserSessions;
 
-/// One's sessions.
+/// The caller's sessions.
 #[derive(Debug, Serialize)]
-pub struct Sessions {
-    items: Vec<Item>,
+pub struct SessionList {
+    items: Vec<SessionItem>,
 }
 
-/// One of them.
 #[derive(Debug, Serialize)]
-struct Item {
+struct SessionItem {
     id: String,
     current: bool,
     device: String,
@@ -30,8 +29,8 @@ struct Item {
     expires_at: String,
 }
 
-impl Item {
-    fn of(session: &Session, last_seen: Timestamp, caller: &CachedSession) -> Self {
+impl SessionItem {
+    fn new(session: &Session, last_seen: Timestamp, caller: &CachedSession) -> Self {
         Self {
             id: session.id.to_string(),
             current: session.id == caller.session.id,
@@ -47,26 +46,26 @@ impl Item {
     }
 }
 
-/// What became of it.
+/// How many sessions were ended.
 #[derive(Debug, Serialize)]
-pub struct Ended {
+pub struct EndedSessions {
     success: bool,
     ended: usize,
 }
 
-/// The caller's sessions, newest first.
-pub async fn list(signin: &SignIn, caller: &CachedSession) -> Result<Sessions, Error> {
-    let sessions = signin.sessions(caller).await?;
-    Ok(Sessions { items: sessions.iter().map(|(session, seen)| Item::of(session, *seen, caller)).collect() })
+/// Lists the caller's sessions, newest first.
+pub async fn list(sessions: &UserSessions, caller: &CachedSession) -> Result<SessionList, Error> {
+    let own = sessions.list(caller).await?;
+    Ok(SessionList { items: own.iter().map(|(session, seen)| SessionItem::new(session, *seen, caller)).collect() })
 }
 
-/// Ends one of them.
-pub async fn end(signin: &SignIn, caller: &CachedSession, id: &str) -> Result<Ended, Error> {
-    signin.end_session(caller, id).await?;
-    Ok(Ended { success: true, ended: 1 })
+/// Ends one of the caller's sessions.
+pub async fn end(sessions: &UserSessions, caller: &CachedSession, id: &str) -> Result<EndedSessions, Error> {
+    sessions.end(caller, id).await?;
+    Ok(EndedSessions { success: true, ended: 1 })
 }
 
-/// Ends all but the caller's own.
-pub async fn end_others(signin: &SignIn, caller: &CachedSession) -> Result<Ended, Error> {
-    Ok(Ended { success: true, ended: signin.end_other_sessions(caller).await? })
+/// Ends all of the caller's sessions except the current one.
+pub async fn end_others(sessions: &UserSessions, caller: &CachedSession) -> Result<EndedSessions, Error> {
+    Ok(EndedSessions { success: true, ended: sessions.end_others(caller).await? })
 }

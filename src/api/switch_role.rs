@@ -7,15 +7,15 @@ use crate::domain::role::RoleName;
 use crate::error::Error;
 use crate::messages::Message;
 use crate::sessions::CachedSession;
-use crate::signin::SignIn;
+use crate::signin::sessions::UserSessions;
 
-/// What is asked.
+/// The role to switch to.
 #[derive(Debug, Deserialize)]
-pub struct SwitchRole {
+pub struct SwitchRoleBody {
     role: String,
 }
 
-/// The answer.
+/// The role was switched.
 #[derive(Debug, Serialize)]
 pub struct SwitchedRole {
     success: bool,
@@ -25,12 +25,11 @@ pub struct SwitchedRole {
 
 /// Makes another held role the active one; the token stays the same.
 pub async fn switch_role(
-    signin: &SignIn,
-    known: &CachedSession,
-    request: SwitchRole,
+    sessions: &UserSessions,
+    caller: &CachedSession,
+    body: SwitchRoleBody,
     language: Language,
 ) -> Result<SwitchedRole, Error> {
-    let current_role = signin.switch_role(known, &request.role).await?;
-    let message = Message::ROLE_SWITCHED.text(language);
-    Ok(SwitchedRole { success: true, current_role, message })
+    let current_role = sessions.switch_role(caller, &body.role).await?;
+    Ok(SwitchedRole { success: true, current_role, message: Message::ROLE_SWITCHED.text(language) })
 }

@@ -6,24 +6,24 @@ use crate::domain::role::RoleName;
 use crate::domain::secret::Secret;
 use crate::domain::session::LoginSource;
 use crate::error::Error;
-use crate::signin::SignIn;
+use crate::signin::sessions::UserSessions;
 
-/// What is asked.
+/// The token to verify.
 #[derive(Debug, Deserialize)]
-pub struct Verify {
+pub struct VerifyBody {
     token: Secret<String>,
 }
 
-/// Whether a token is good; the rest only when it is.
+/// Whether a token is valid, and whose it is if so.
 #[derive(Debug, Serialize)]
 pub struct Verification {
     valid: bool,
     #[serde(flatten)]
-    identity: Option<Identity>,
+    identity: Option<VerifiedIdentity>,
 }
 
 #[derive(Debug, Serialize)]
-struct Identity {
+struct VerifiedIdentity {
     employee_id: String,
     name: String,
     roles: Vec<RoleName>,
@@ -32,13 +32,13 @@ struct Identity {
     expires_in: u64,
 }
 
-/// Verifies a token. One that is not valid is an answer, not an error.
-pub async fn verify(signin: &SignIn, request: Verify) -> Result<Verification, Error> {
-    let Some(verified) = signin.verify(request.token.reveal()).await? else {
+/// Verifies a token. An invalid one is reported in the data, not as an error.
+pub async fn verify(sessions: &UserSessions, body: VerifyBody) -> Result<Verification, Error> {
+    let Some(verified) = sessions.verify(body.token.reveal()).await? else {
         return Ok(Verification { valid: false, identity: None });
     };
     let session = verified.session;
-    let identity = Identity {
+    let identity = VerifiedIdentity {
         employee_id: session.employee_id.to_string(),
         name: session.name,
         roles: session.roles,

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::metrics::Metrics;
-use crate::signin::SignIn;
+use crate::signin::SignInServices;
 
 /// Pause after a failed accept, such as without free file descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
@@ -25,7 +25,7 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 /// The Prometheus page.
 pub(super) struct MetricsPage {
     pub(super) metrics: Arc<Metrics>,
-    pub(super) signin: Arc<SignIn>,
+    pub(super) signin: Arc<SignInServices>,
 }
 
 #[async_trait]

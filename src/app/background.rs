@@ -13,7 +13,7 @@ use crate::admin::keys::KeyRotation;
 use crate::error::chain;
 use crate::metrics::Metrics;
 use crate::pipeline::Gate;
-use crate::signin::SignIn;
+use crate::signin::SignInServices;
 use crate::signin::roles::Roles;
 use crate::sockets::CloseReason;
 use crate::sockets::registry::Registry;
@@ -41,7 +41,7 @@ async fn apply_changes(
     mut changes: broadcast::Receiver<ChangeEvent>,
     gate: Arc<Gate>,
     registry: Arc<Registry>,
-    signin: Arc<SignIn>,
+    signin: Arc<SignInServices>,
 ) {
     let _feed = FeedGauge::up(gate.metrics.clone());
     loop {
@@ -85,7 +85,7 @@ impl Drop for FeedGauge {
 
 /// Brings sessions in line with the directory once after a start: a crash may have come between the two writes.
 async fn reconcile_roles(roles: Roles) {
-    while let Err(error) = roles.follow_all().await {
+    while let Err(error) = roles.sync_all_sessions().await {
         tracing::warn!(error = %chain(&error), "could not reconcile sessions with the directory; retrying");
         tokio::time::sleep(RECONCILE_RETRY).await;
     }
@@ -126,7 +126,7 @@ pub(super) async fn recheck_sockets(gate: &Gate, registry: &Registry) {
 }
 
 /// Removes expired records from memory and from the store.
-async fn sweep(store: Arc<dyn Store>, gate: Arc<Gate>, signin: Arc<SignIn>) {
+async fn sweep(store: Arc<dyn Store>, gate: Arc<Gate>, signin: Arc<SignInServices>) {
     let mut tick = tokio::time::interval(SWEEP_INTERVAL);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use crate::api::Operations;
+use crate::api::ready::Readiness;
 use crate::metrics::Metrics;
 use crate::sockets::registry::Registry;
 
@@ -12,9 +12,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Reports not ready at `/api/ready`, closes sockets with 1001 and waits for open requests, at most for `timeout`.
 /// Listeners stay open meanwhile, so that clients get a response instead of a reset.
-pub(super) async fn drain(operations: &Operations, registry: &Registry, metrics: &Metrics, timeout: Duration) {
+pub(super) async fn drain(readiness: &Readiness, registry: &Registry, metrics: &Metrics, timeout: Duration) {
     let deadline = Instant::now() + timeout;
-    operations.drain();
+    readiness.drain();
     registry.drain();
     let idle = async {
         let mut tick = tokio::time::interval(POLL_INTERVAL);

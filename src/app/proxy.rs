@@ -13,8 +13,10 @@ use pingora_timeout::fast_timeout::set_fast_timeout_to_tokio_threshold;
 use tokio::sync::Semaphore;
 
 use super::tls::Certificate;
-use super::wire::Services;
-use crate::api::{Api, Operations};
+use super::wire::{self, Services};
+use crate::api::Api;
+use crate::api::ready::Readiness;
+use crate::api::site::Site;
 use crate::config::{Config, LimitsConfig};
 use crate::gateway::accept::Acceptor;
 use crate::gateway::connection::HeadLimits;
@@ -28,13 +30,19 @@ const UPSTREAM_POOL_SIZE: usize = 1024;
 /// Lower bound of the HTTP/2 header list: each field counts 32 bytes more than it has, and many short ones must fit.
 const MIN_HEADER_LIST_BYTES: u32 = 64 * 1024;
 
-pub(super) fn gateway(config: &Config, services: &Services, operations: &Arc<Operations>) -> Gateway {
+pub(super) fn gateway(config: &Config, services: &Services, readiness: &Arc<Readiness>) -> Gateway {
     Gateway {
         gate: services.gate.clone(),
         api: Api {
             signin: services.signin.clone(),
             admin: services.admin.clone(),
-            operations: operations.clone(),
+            clock: services.gate.clock.clone(),
+            readiness: readiness.clone(),
+            site: Site {
+                public_url: wire::issuer(config),
+                clients: config.clients.clone(),
+                platform: config.platform.kind,
+            },
             limits: config.limits.clone(),
             secure_cookies: config.server.public_url.scheme() == "https",
         },

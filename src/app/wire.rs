@@ -25,7 +25,7 @@ use crate::sessions::SessionCache;
 use crate::signin::devices::Devices;
 use crate::signin::password::{PasswordSettings, Passwords};
 use crate::signin::roles::Roles;
-use crate::signin::{Parts, Settings, SignIn};
+use crate::signin::{Dependencies, Settings, SignInServices};
 use crate::sockets::registry::Registry;
 use crate::store::Store;
 use crate::store::embedded::EmbeddedStore;
@@ -40,7 +40,7 @@ pub(super) struct Services {
     pub(super) metrics: Arc<Metrics>,
     pub(super) store: Arc<dyn Store>,
     pub(super) gate: Arc<Gate>,
-    pub(super) signin: Arc<SignIn>,
+    pub(super) signin: Arc<SignInServices>,
     pub(super) roles: Roles,
     pub(super) keys: Arc<KeyRotation>,
     pub(super) admin: Arc<Admin>,
@@ -110,7 +110,7 @@ async fn core(config: &Config) -> Result<Core, StartError> {
 }
 
 /// The `iss` of our tokens: the public URL without its final slash.
-fn issuer(config: &Config) -> String {
+pub(super) fn issuer(config: &Config) -> String {
     config.server.public_url.as_str().trim_end_matches('/').to_owned()
 }
 
@@ -184,11 +184,10 @@ fn signin(
     core: &Core,
     platform: Arc<dyn Platform>,
     metrics: Arc<Metrics>,
-) -> Result<SignIn, StartError> {
+) -> Result<SignInServices, StartError> {
     let cookies = CookieSigner::open(&key_settings(config).folder).map_err(data_error(&config.server.data_dir))?;
-    Ok(SignIn::new(
+    Ok(SignInServices::new(
         Settings {
-            platform: config.platform.kind,
             main_corp: config.platform.main_corp(),
             public_url: issuer(config),
             clients: config.clients.clone(),
@@ -198,13 +197,14 @@ fn signin(
             confirm: config.qr.confirm,
             flow_cookie: config.oauth2.require_flow_cookie,
             flow_lifetime: config.oauth2.flow_lifetime.get(),
-            otp_valid_for: config.otp.valid_for.get(),
-            login_log: config.directory.login_log.get(),
+            step_up_lifetime: config.otp.valid_for.get(),
+            log_retention: config.directory.login_log.get(),
             bind_proof: config.bind.proof,
+            conceal: config.agents.conceal,
             development: config.server.development_mode(),
         },
-        Parts {
-            live: core.sessions.clone(),
+        Dependencies {
+            sessions: core.sessions.clone(),
             directory: core.directory.clone(),
             platform,
             tokens: core.tokens.clone(),

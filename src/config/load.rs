@@ -112,6 +112,7 @@ impl<'a> ConfigReader<'a> {
             qr: self.section(&mut root, "qr"),
             oauth2: self.section(&mut root, "oauth2"),
             bind: self.section(&mut root, "bind"),
+            agents: self.section(&mut root, "agents"),
             otp: self.section(&mut root, "otp"),
             websocket: self.section(&mut root, "websocket"),
             store: self.section(&mut root, "store"),

@@ -1,4 +1,4 @@
-//! `[token]`, `[ticket]`, `[qr]`, `[oauth2]`, `[bind]`, `[otp]`: how employees sign in and which tokens they get.
+//! `[token]`, `[ticket]`, `[qr]`, `[oauth2]`, `[bind]`, `[agents]`, `[otp]`: how employees sign in and which tokens they get.
 
 use std::path::PathBuf;
 
@@ -192,6 +192,38 @@ impl Default for BindConfig {
     fn default() -> Self {
         Self { proof: BindProof::Platform }
     }
+}
+
+/// Whether agent sign-in conceals that an agent has no local password. In the file: `true` or `false`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(from = "bool", into = "bool")]
+pub enum Concealment {
+    /// Answers 1011, as for a wrong password.
+    On,
+    /// Answers 1012.
+    #[default]
+    Off,
+}
+
+impl From<bool> for Concealment {
+    fn from(conceal: bool) -> Self {
+        if conceal { Self::On } else { Self::Off }
+    }
+}
+
+impl From<Concealment> for bool {
+    fn from(concealment: Concealment) -> Self {
+        concealment == Concealment::On
+    }
+}
+
+/// `[agents]`
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AgentsConfig {
+    /// `true` answers 1011 instead of 1012 for an agent without a local password, so that a client without credentials
+    /// cannot find out who is an agent.
+    pub conceal: Concealment,
 }
 
 /// `[otp]`

@@ -1,4 +1,15 @@
-//! Short names of devices, derived from `User-Agent` headers.
+//! The device that a request comes from, and the short name of its browser and system.
+
+/// The device that a request comes from.
+#[derive(Debug, Clone)]
+pub struct ClientDevice {
+    /// Its address.
+    pub address: String,
+    /// Its `User-Agent`, truncated.
+    pub user_agent: String,
+    /// The id of the request, for the log.
+    pub request_id: String,
+}
 
 /// The browser that a `User-Agent` names; `?` if unknown.
 pub fn browser(user_agent: &str) -> &'static str {

@@ -2,6 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderName, HeaderValue};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use super::session::Session;
 
@@ -22,6 +23,10 @@ const ROLES: HeaderName = HeaderName::from_static("x-deskgate-roles");
 const CURRENT_ROLE: HeaderName = HeaderName::from_static("x-deskgate-current-role");
 const LOGIN_SOURCE: HeaderName = HeaderName::from_static("x-deskgate-login-source");
 const SESSION_ID: HeaderName = HeaderName::from_static("x-deskgate-session-id");
+
+/// The characters that are percent-encoded in a header value: controls, spaces and `%` itself; non-ASCII always is. A comma
+/// stays, because role names contain none.
+const NOT_PLAIN: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
 
 /// Encoded identity headers.
 ///
@@ -54,7 +59,9 @@ impl IdentityLines {
             block.extend_from_slice(name.as_str().as_bytes());
             block.extend_from_slice(b": ");
             let start = block.len();
-            percent_encode(text, &mut block);
+            for piece in utf8_percent_encode(text, NOT_PLAIN) {
+                block.extend_from_slice(piece.as_bytes());
+            }
             spans.push((name, start..block.len()));
             block.extend_from_slice(b"\r\n");
         }
@@ -78,20 +85,6 @@ impl IdentityLines {
     /// The headers as bytes of an HTTP/1.1 head, line ends included.
     pub fn block(&self) -> &Bytes {
         &self.block
-    }
-}
-
-/// Percent-encodes everything that is not plain text in a header: controls, spaces, non-ASCII,
-/// and `%` itself. A comma stays: role names have none of their own.
-fn percent_encode(text: &str, out: &mut BytesMut) {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    for &byte in text.as_bytes() {
-        if byte.is_ascii_graphic() && byte != b'%' {
-            out.extend_from_slice(&[byte]);
-        } else {
-            let (high, low) = (usize::from(byte >> 4), usize::from(byte & 15));
-            out.extend_from_slice(&[b'%', HEX[high], HEX[low]]);
-        }
     }
 }
 

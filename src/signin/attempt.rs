@@ -1,52 +1,46 @@
-//! One try to sign in: who, how and from where, and the record that it leaves. Every try is in an audit line and in
-//! `signin_total`, whether it succeeds or not; and in the login log, but for refused ones that prove nothing when there
-//! are too many of them.
+//! One attempt to sign in: who, how and from where, and the reason word of a failed one.
 
-use std::sync::{Mutex, PoisonError};
-
-use super::{Device, SignIn};
 use crate::directory::{LoginRecord, LoginResult};
 use crate::domain::client::Client;
 use crate::domain::clock::Timestamp;
+use crate::domain::device::ClientDevice;
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::session::{LoginMethod, LoginSource, Stage};
-use crate::error::{BadRequest, Error, Forbidden, Part, chain};
+use crate::error::{BadRequest, Error, Forbidden, Part};
 
-/// A try to sign in, as far as it has got.
+/// An attempt to sign in, filled in as more becomes known.
 #[derive(Debug, Clone)]
 pub(super) struct Attempt<'a> {
     pub(super) method: LoginMethod,
-    /// What the session will say of itself; nothing where no page is known yet.
+    /// The session's login source; `None` while no page is known.
     pub(super) source: Option<LoginSource>,
-    /// The web client that asked.
+    /// The web client whose page started the attempt.
     pub(super) client: Option<Client>,
-    pub(super) device: &'a Device,
-    /// What the token will open.
+    pub(super) device: &'a ClientDevice,
+    /// The stage of the token to be issued.
     pub(super) stage: Stage,
-    /// Until when the session is stepped up from its start.
+    /// Set if the session starts stepped up.
     pub(super) stepped_up_until: Option<Timestamp>,
-    /// The local password that was right.
+    /// The id of the local password that was verified.
     pub(super) password_id: Option<String>,
-    /// What the login log says where the caller must not be told.
+    /// The login log's reason where the client gets a less specific error.
     pub(super) internal_reason: Option<&'static str>,
-    /// Who it is, once that is known.
-    who: Option<(CorpId, EmployeeId)>,
-    /// Why it is them.
-    by: Evidence,
+    identity: Option<(CorpId, EmployeeId)>,
+    evidence: Evidence,
 }
 
-/// What stands behind a name.
+/// What supports an attempt's identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Evidence {
-    /// The word of whoever tries.
+pub(super) enum Evidence {
+    /// Only the client's own claim.
     Claimed,
-    /// More than that: the platform, a password, a ticket.
+    /// The platform, a password or a ticket.
     Proved,
 }
 
 impl<'a> Attempt<'a> {
-    /// A try by nobody known, at no page known.
-    pub(super) fn new(method: LoginMethod, device: &'a Device) -> Self {
+    /// An attempt with no known identity and no known page.
+    pub(super) fn new(method: LoginMethod, device: &'a ClientDevice) -> Self {
         Self {
             method,
             source: None,
@@ -56,41 +50,47 @@ impl<'a> Attempt<'a> {
             stepped_up_until: None,
             password_id: None,
             internal_reason: None,
-            who: None,
-            by: Evidence::Claimed,
+            identity: None,
+            evidence: Evidence::Claimed,
         }
     }
 
-    /// The same at a page of this client.
-    pub(super) fn at(self, client: Option<Client>) -> Self {
+    /// Sets the web client, and with it the login source.
+    pub(super) fn with_client(self, client: Option<Client>) -> Self {
         Self { client, source: client.map(Client::login_source).or(self.source), ..self }
     }
 
-    /// The same with a source that is not a client.
-    pub(super) fn from(self, source: LoginSource) -> Self {
+    /// Sets a login source that is not a web client.
+    pub(super) fn with_source(self, source: LoginSource) -> Self {
         Self { source: Some(source), ..self }
     }
 
-    /// It has turned out who tries.
-    pub(super) fn is(&mut self, corp_id: &CorpId, employee_id: &EmployeeId) {
-        self.who = Some((corp_id.clone(), employee_id.clone()));
-        self.by = Evidence::Proved;
+    /// Sets an identity that was proved.
+    pub(super) fn set_proved(&mut self, corp_id: &CorpId, employee_id: &EmployeeId) {
+        self.identity = Some((corp_id.clone(), employee_id.clone()));
+        self.evidence = Evidence::Proved;
     }
 
-    /// Whoever tries says that it is them, whether there is such an employee or not.
-    pub(super) fn claims(&mut self, corp_id: &CorpId, employee_id: &EmployeeId) {
-        self.who = Some((corp_id.clone(), employee_id.clone()));
-        self.by = Evidence::Claimed;
+    /// Sets the identity that the client claims, whether or not the employee exists.
+    pub(super) fn set_claimed(&mut self, corp_id: &CorpId, employee_id: &EmployeeId) {
+        self.identity = Some((corp_id.clone(), employee_id.clone()));
+        self.evidence = Evidence::Claimed;
+    }
+
+    /// The evidence for the identity; `None` without an identity.
+    pub(super) fn evidence(&self) -> Option<Evidence> {
+        self.identity.as_ref().map(|_| self.evidence)
     }
 
     /// The label of `signin_total{client}`.
-    fn client_label(&self) -> &'static str {
+    pub(super) fn client_label(&self) -> &'static str {
         let source = self.source.map_or("none", LoginSource::as_str);
         self.client.map_or(source, Client::as_str)
     }
 
-    fn record(&self, result: LoginResult) -> LoginRecord<'_> {
-        let (corp_id, employee_id) = self.who.as_ref().map_or(("", ""), |(corp, id)| (corp.as_str(), id.as_str()));
+    /// The attempt as a row of the login log.
+    pub(super) fn record(&self, result: LoginResult) -> LoginRecord<'_> {
+        let (corp_id, employee_id) = self.identity.as_ref().map_or(("", ""), |(corp, id)| (corp.as_str(), id.as_str()));
         LoginRecord {
             corp_id,
             employee_id,
@@ -104,86 +104,7 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// How many refused tries of a kind that anybody can make go into the login log in a minute. People who refuse at the
-/// platform are few, and so are agents who mistype.
-const UNPROVED: u32 = 60;
-
-/// Counts those tries. The two kinds have a count each, so that neither crowds out the other.
-#[derive(Debug, Default)]
-pub(super) struct UnverifiedLogCap {
-    nameless: Mutex<Minute>,
-    /// CachedSession names and unknown ones together: were only the unknown ones capped, then beyond the cap a refusal that
-    /// writes a row would take longer than one that writes none, and would tell whose name is known. What shows so is
-    /// that the cap is reached, whoever is named.
-    claimed: Mutex<Minute>,
-}
-
-/// A minute, and how many there were in it.
-#[derive(Debug, Default)]
-struct Minute {
-    number: i64,
-    count: u32,
-}
-
-impl UnverifiedLogCap {
-    /// Whether one more goes into the login log.
-    fn admit(&self, attempt: &Attempt<'_>, now: Timestamp) -> bool {
-        let counted = match (&attempt.who, attempt.by) {
-            (Some(_), Evidence::Proved) => return true,
-            (Some(_), Evidence::Claimed) => &self.claimed,
-            (None, _) => &self.nameless,
-        };
-        let mut minute = counted.lock().unwrap_or_else(PoisonError::into_inner);
-        let number = now.seconds().div_euclid(60);
-        if minute.number != number {
-            *minute = Minute { number, count: 0 };
-        }
-        minute.count = minute.count.saturating_add(1);
-        minute.count <= UNPROVED
-    }
-}
-
-impl SignIn {
-    /// Puts a success down. It comes before the session exists, and one that cannot be put down is none.
-    pub(super) async fn record_success(&self, attempt: &Attempt<'_>) -> Result<(), Error> {
-        Ok(self.directory.record_login(attempt.record(LoginResult::Success)).await?)
-    }
-
-    /// Puts a failure down. One that cannot be put down is refused all the same.
-    pub(super) async fn record_refusal(&self, attempt: &Attempt<'_>, error: &Error) {
-        self.record_end(attempt, attempt.internal_reason.unwrap_or_else(|| reason(error)), &chain(error)).await;
-    }
-
-    /// Puts down that somebody must bind first.
-    pub(super) async fn record_unbound(&self, attempt: &Attempt<'_>) {
-        self.record_end(attempt, "unbound", "a connected corporation's member, of no employee yet").await;
-    }
-
-    async fn record_end(&self, attempt: &Attempt<'_>, reason: &'static str, told: &str) {
-        let record = attempt.record(LoginResult::Refused(reason));
-        tracing::info!(
-            target: "deskgate::audit",
-            { request.id = &*attempt.device.request_id, employee.id = record.employee_id, corp.id = record.corp_id, login.method = record.method.as_str(),
-              login.client = attempt.client_label(), client.address = record.address, reason = told },
-            "sign-in refused: {reason}"
-        );
-        self.count(attempt, "refused");
-        // Whoever proves nothing could fill the table: so many in a minute are kept, the others are told above.
-        if !self.unverified_log_cap.admit(attempt, self.clock.now()) {
-            return;
-        }
-        if let Err(fault) = self.directory.record_login(record).await {
-            tracing::error!(error = %chain(&fault), "a refused sign-in is missing in the login log");
-        }
-    }
-
-    /// Counts how a try ended.
-    pub(super) fn count(&self, attempt: &Attempt<'_>, result: &'static str) {
-        self.metrics.signin.with_label_values(&[attempt.method.as_str(), attempt.client_label(), result]).inc();
-    }
-}
-
-/// The word for the login log.
+/// The reason word of an error in the login log and the audit log.
 pub(super) fn reason(error: &Error) -> &'static str {
     match error {
         Error::BadRequest(BadRequest::SignInDeclined) => "declined",

@@ -1,56 +1,71 @@
-//! Puts down what is done to accounts and sessions: in the directory's audit log, and as a line of the log.
+//! Audit records of changes to accounts and sessions: written to the directory's audit log and as a log line.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::SignIn;
 use super::attempt::reason;
 use crate::directory::audit::{AuditRecord, Event};
 use crate::directory::{Directory, DirectoryError};
 use crate::domain::session::Session;
 use crate::error::{Error, chain};
 
-/// Why a record came to nothing that found everything so already.
+/// The failure reason of a change that had nothing to change.
 pub const UNCHANGED: &str = "unchanged";
 
-/// The audit log, for people's audit_entries and operators' orders alike.
+/// Writes the audit log, for users' actions and operators' commands alike.
 #[derive(Clone)]
 pub struct Audit {
     directory: Arc<dyn Directory>,
 }
 
 impl Audit {
-    /// In this directory.
+    /// Writes to this directory.
     pub fn new(directory: Arc<dyn Directory>) -> Self {
         Self { directory }
     }
 
-    /// Puts a record down before it is done: what cannot be put down is not done.
-    pub async fn record<'a>(&self, record: AuditRecord<'a>) -> Result<Begun<'a>, DirectoryError> {
+    /// Writes the record before the action. If the write fails, the caller must not act.
+    pub async fn record<'a>(&self, record: AuditRecord<'a>) -> Result<WrittenAudit<'a>, DirectoryError> {
         let id = self.directory.append_audit_record(record, "").await?;
-        tell(record, None);
-        Ok(Begun { id, record })
+        log(record, None);
+        Ok(WrittenAudit { id, record })
     }
 
-    /// Puts down that a record was refused before it could begin. It is refused whether that can be put down or not.
-    pub async fn refuse(&self, record: AuditRecord<'_>, why: &str) {
-        tell(record, Some(why));
-        missing(self.directory.append_audit_record(record, why).await);
+    /// Writes that an action was refused before it began. The refusal stands even if this write fails.
+    pub async fn refuse(&self, record: AuditRecord<'_>, reason: &str) {
+        log(record, Some(reason));
+        log_failed_write(self.directory.append_audit_record(record, reason).await);
     }
 
-    /// Puts down why a record came to nothing.
-    pub async fn mark_failed(&self, begun: Begun<'_>, why: &str) {
-        tell(begun.record, Some(why));
-        missing(self.directory.mark_audit_record_failed(&begun.id, why).await);
+    /// Adds to a written record why its action failed.
+    pub async fn mark_failed(&self, written: WrittenAudit<'_>, reason: &str) {
+        log(written.record, Some(reason));
+        log_failed_write(self.directory.mark_audit_record_failed(&written.id, reason).await);
+    }
+
+    /// Marks the record as failed if its action failed, and returns the action's result.
+    pub(crate) async fn finish<T>(&self, written: WrittenAudit<'_>, result: Result<T, Error>) -> Result<T, Error> {
+        if let Err(error) = &result {
+            self.mark_failed(written, reason(error)).await;
+        }
+        result
+    }
+
+    /// Removes records older than `retention`.
+    pub(super) async fn prune(&self, retention: Duration) {
+        if let Err(error) = self.directory.prune_audit_log(retention).await {
+            tracing::warn!(error = %chain(&error), "cannot prune the audit log");
+        }
     }
 }
 
-/// A record that was put down, and may be done.
-pub struct Begun<'a> {
+/// A record that is in the audit log; its action may begin.
+pub struct WrittenAudit<'a> {
     id: String,
     record: AuditRecord<'a>,
 }
 
-fn tell(record: AuditRecord<'_>, refused: Option<&str>) {
+fn log(record: AuditRecord<'_>, refused: Option<&str>) {
     let AuditRecord { corp_id, employee_id, event, by, session_id, detail } = record;
     tracing::info!(
         target: "deskgate::audit",
@@ -60,14 +75,14 @@ fn tell(record: AuditRecord<'_>, refused: Option<&str>) {
     );
 }
 
-fn missing<T>(put_down: Result<T, DirectoryError>) {
-    if let Err(fault) = put_down {
-        tracing::error!(error = %chain(&fault), "a refusal is missing in the audit log");
+fn log_failed_write<T>(written: Result<T, DirectoryError>) {
+    if let Err(error) = written {
+        tracing::error!(error = %chain(&error), "cannot write a refusal to the audit log");
     }
 }
 
-/// What the owner of a session does to their own account.
-pub(super) fn own<'a>(session: &'a Session, event: Event, detail: &'a str) -> AuditRecord<'a> {
+/// The record of what the owner of a session does to their own account.
+pub(crate) fn own_action<'a>(session: &'a Session, event: Event, detail: &'a str) -> AuditRecord<'a> {
     AuditRecord {
         corp_id: session.corp_id.as_str(),
         employee_id: session.employee_id.as_str(),
@@ -75,15 +90,5 @@ pub(super) fn own<'a>(session: &'a Session, event: Event, detail: &'a str) -> Au
         by: session.employee_id.as_str(),
         session_id: session.id.as_str(),
         detail,
-    }
-}
-
-impl SignIn {
-    /// Puts down why a record came to nothing, if it did.
-    pub(super) async fn audited<T>(&self, begun: Begun<'_>, outcome: Result<T, Error>) -> Result<T, Error> {
-        if let Err(error) = &outcome {
-            self.audit.mark_failed(begun, reason(error)).await;
-        }
-        outcome
     }
 }

@@ -1,48 +1,65 @@
-//! Development mode's way in: a token without the platform.
+//! Development sign-in: issues a token without the platform.
+
+use std::sync::Arc;
 
 use super::attempt::Attempt;
-use super::session::LoggedIn;
-use super::{Development, Device, SignIn};
-use crate::domain::employee::{Employee, EmployeeId};
+use super::issuer::{IssuedToken, SessionIssuer};
+use super::login_log::LoginLog;
+use crate::config::Development;
+use crate::directory::Directory;
+use crate::domain::device::ClientDevice;
+use crate::domain::employee::{CorpId, Employee, EmployeeId};
 use crate::domain::session::{LoginMethod, LoginSource};
 use crate::error::{Error, Forbidden};
 
-impl SignIn {
+/// Most employees that the development endpoint lists.
+const MAX_USERS: usize = 200;
+
+/// Signs employees in without the platform, in development mode only.
+pub struct DevelopmentSignIn {
+    pub(super) directory: Arc<dyn Directory>,
+    pub(super) issuer: Arc<SessionIssuer>,
+    pub(super) login_log: Arc<LoginLog>,
+    pub(super) main_corp: CorpId,
+    pub(super) mode: Development,
+}
+
+impl DevelopmentSignIn {
     /// Refuses outside development mode.
-    pub fn development_only(&self) -> Result<(), Error> {
-        match self.settings.development {
+    pub fn check_enabled(&self) -> Result<(), Error> {
+        match self.mode {
             Development::On => Ok(()),
             Development::Off => Err(Forbidden::Development.into()),
         }
     }
 
-    /// Signs an employee of the main corporation in.
-    pub async fn development_login(&self, employee_id: &str, device: &Device) -> Result<LoggedIn, Error> {
-        self.development_only()?;
-        let mut attempt = Attempt::new(LoginMethod::Dev, device).from(LoginSource::Dev);
-        let logged_in = self.log_in_without_platform(employee_id, &mut attempt).await;
-        if let Err(error) = &logged_in {
-            self.record_refusal(&attempt, error).await;
+    /// Signs in an employee of the main corporation.
+    pub async fn login(&self, employee_id: &str, device: &ClientDevice) -> Result<IssuedToken, Error> {
+        self.check_enabled()?;
+        let mut attempt = Attempt::new(LoginMethod::Dev, device).with_source(LoginSource::Dev);
+        let issued = self.find_and_issue(employee_id, &mut attempt).await;
+        if let Err(error) = &issued {
+            self.login_log.record_refusal(&attempt, error).await;
         }
-        logged_in
+        issued
     }
 
-    async fn log_in_without_platform(&self, employee_id: &str, attempt: &mut Attempt<'_>) -> Result<LoggedIn, Error> {
+    async fn find_and_issue(&self, employee_id: &str, attempt: &mut Attempt<'_>) -> Result<IssuedToken, Error> {
         if !EmployeeId::is_well_formed(employee_id) {
             return Err(Forbidden::EmployeeUnknown.into());
         }
         let employee_id = EmployeeId::new(employee_id);
-        attempt.is(&self.settings.main_corp, &employee_id);
-        let found = self.directory.employee(&self.settings.main_corp, &employee_id).await?;
+        attempt.set_proved(&self.main_corp, &employee_id);
+        let found = self.directory.employee(&self.main_corp, &employee_id).await?;
         let employee = found.ok_or(Forbidden::EmployeeUnknown)?;
         let roles = self.directory.roles(&employee.corp_id, &employee.employee_id).await?;
-        let session = self.begin(&employee, roles, attempt).await?;
-        Ok(self.logged_in(&session))
+        let session = self.issuer.create(&employee, roles, attempt).await?;
+        Ok(self.issuer.issue(&session))
     }
 
-    /// Who can be signed in.
-    pub async fn development_users(&self) -> Result<Vec<Employee>, Error> {
-        self.development_only()?;
-        Ok(self.directory.employees(None, 200).await?)
+    /// The employees who can be signed in.
+    pub async fn users(&self) -> Result<Vec<Employee>, Error> {
+        self.check_enabled()?;
+        Ok(self.directory.employees(None, MAX_USERS).await?)
     }
 }

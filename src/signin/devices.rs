@@ -1,12 +1,12 @@
-//! One-time-password devices themselves: for their owners and for operators' commands alike.
+//! One-time-password devices, for their owners and for operators' commands alike.
 //!
-//! A try is charged to the account before the code is looked at, so that many tries at once, from many places, are
-//! counted like one after the other. A code that fits is used up for the whole fleet by the directory.
+//! An attempt is charged to the account before its code is checked, so that parallel attempts are counted one by one. The
+//! directory uses up a correct code for all gateways.
 
 use std::sync::Arc;
 
-use super::totp::{Code, OtpSecret, Step};
-use super::tries::Tries;
+use super::lockouts::Lockouts;
+use super::totp::{OtpSecret, Step, TotpCode};
 use crate::directory::factors::{Account, FactorKind, OtpDevice};
 use crate::directory::{Directory, DirectoryError};
 use crate::domain::clock::Clock;
@@ -15,119 +15,120 @@ use crate::domain::write::WriteOutcome;
 use crate::error::{Error, Forbidden, Part};
 use crate::token::vault::Vault;
 
-/// A secret that waits for its first code.
-pub struct Offer {
-    /// To type in, in base32.
+/// A new secret, not in use until the device's first code.
+pub struct OfferedSecret {
+    /// The secret in base32.
     pub secret: Secret<String>,
-    /// The same as a link for the device.
+    /// The secret as an `otpauth:` URL.
     pub otpauth_url: Secret<String>,
 }
 
-/// Everybody's devices.
+/// The one-time-password devices of all employees.
 #[derive(Clone)]
 pub struct Devices {
     directory: Arc<dyn Directory>,
     vault: Arc<Vault>,
     clock: Clock,
     issuer: String,
-    tries: Tries,
+    lockouts: Lockouts,
 }
 
-/// What ties a closed secret to its owner.
-fn about(whose: Account<'_>) -> String {
-    format!("otp:{}/{}", whose.corp_id, whose.employee_id)
+/// The associated data that ties an encrypted secret to its owner.
+fn associated_data(account: Account<'_>) -> String {
+    format!("otp:{}/{}", account.corp_id, account.employee_id)
 }
 
 impl Devices {
-    /// `issuer` is what the device shows beside the code.
+    /// `issuer` is the name that the device shows beside the code.
     pub fn new(directory: Arc<dyn Directory>, vault: Arc<Vault>, clock: Clock, issuer: String) -> Self {
-        let tries = Tries::new(directory.clone(), clock.clone());
-        Self { directory, vault, clock, issuer, tries }
+        let lockouts = Lockouts::new(directory.clone(), clock.clone());
+        Self { directory, vault, clock, issuer, lockouts }
     }
 
-    /// Closes secrets that an older key has closed with the current one, and says how that went. For the start, when
-    /// nobody uses them.
+    /// Re-encrypts secrets of older keys with the current key and logs the result. Runs at start, before any request.
     pub async fn renew_secrets(&self) -> Result<(), DirectoryError> {
         let (mut renewed, mut lost) = (0_usize, 0_usize);
-        for (corp_id, employee_id, closed) in self.directory.otp_secrets_unlike(&self.vault.current_prefix()).await? {
-            let whose = Account { corp_id: &corp_id, employee_id: &employee_id };
-            let Some(plain) = self.vault.decrypt(&closed, &about(whose)) else {
+        for (corp_id, employee_id, encrypted) in self.directory.otp_secrets_unlike(&self.vault.current_prefix()).await?
+        {
+            let account = Account { corp_id: &corp_id, employee_id: &employee_id };
+            let Some(plain) = self.vault.decrypt(&encrypted, &associated_data(account)) else {
                 lost += 1;
                 continue;
             };
-            let anew = self.vault.encrypt(&plain, &about(whose));
-            if self.directory.renew_otp(whose, &closed, &anew).await? == WriteOutcome::Applied {
+            let current = self.vault.encrypt(&plain, &associated_data(account));
+            if self.directory.renew_otp(account, &encrypted, &current).await? == WriteOutcome::Applied {
                 renewed += 1;
             }
         }
         if self.vault.has_older_keys() && lost == 0 {
-            // As a line that comes however quiet the log is: somebody waits for it.
+            // An audit line, because an operator waits for it whatever `log.level` is.
             tracing::info!(
                 target: "deskgate::audit",
                 renewed,
-                "all one-time-password secrets are closed with the current key: keys/vault.key and otp.old_key_files can go"
+                "all one-time-password secrets are encrypted with the current key: remove keys/vault.key and otp.old_key_files"
             );
         }
         if lost > 0 {
             tracing::warn!(
                 lost,
-                "one-time-password secrets cannot be opened: name their key in otp.old_key_files, or remove the devices"
+                "cannot decrypt some one-time-password secrets: add their key to otp.old_key_files, or remove the devices"
             );
         }
         Ok(())
     }
 
-    /// How somebody's device stands.
-    pub async fn state(&self, whose: Account<'_>) -> Result<OtpDevice, Error> {
-        Ok(self.directory.otp_device(whose).await?)
+    /// The state of an account's device.
+    pub async fn state(&self, account: Account<'_>) -> Result<OtpDevice, Error> {
+        Ok(self.directory.otp_device(account).await?)
     }
 
-    /// A new secret for somebody's device. One that is in use stays until the new one's first code has come.
-    pub async fn offer(&self, whose: Account<'_>, name: &str) -> Result<Offer, Error> {
+    /// Offers a new secret. A secret in use stays until the first code of the new one.
+    pub async fn offer(&self, account: Account<'_>, name: &str) -> Result<OfferedSecret, Error> {
         let secret = OtpSecret::random();
-        let closed = self.vault.encrypt(secret.bytes(), &about(whose));
-        self.directory.offer_otp(whose, &closed).await?;
-        let name = format!("{name} ({})", whose.employee_id);
-        Ok(Offer { secret: secret.base32(), otpauth_url: secret.url(&self.issuer, &name) })
+        let encrypted = self.vault.encrypt(secret.bytes(), &associated_data(account));
+        self.directory.offer_otp(account, &encrypted).await?;
+        let name = format!("{name} ({})", account.employee_id);
+        Ok(OfferedSecret { secret: secret.base32(), otpauth_url: secret.url(&self.issuer, &name) })
     }
 
-    /// Takes the offered secret into use in the place of the one that the caller has seen in use, if any.
-    pub async fn bind(&self, whose: Account<'_>, in_use: Option<&str>, code: &str) -> Result<(), Error> {
-        let pending = self.state(whose).await?.pending.ok_or(Forbidden::OtpNotOffered)?;
-        let step = self.try_code(whose, &pending, code).await?;
-        if self.directory.bind_otp(whose, &pending, in_use, step.number()).await? == WriteOutcome::Conflict {
+    /// Puts the offered secret into use. `in_use` is the secret that the caller saw in use, which it replaces.
+    pub async fn bind(&self, account: Account<'_>, in_use: Option<&str>, code: &str) -> Result<(), Error> {
+        let pending = self.state(account).await?.pending.ok_or(Forbidden::OtpNotOffered)?;
+        let step = self.try_code(account, &pending, code).await?;
+        if self.directory.bind_otp(account, &pending, in_use, step.number()).await? == WriteOutcome::Conflict {
             return Err(Forbidden::OtpNotOffered.into());
         }
-        self.tries.forgive(FactorKind::Otp, whose).await
+        self.lockouts.clear(FactorKind::Otp, account).await
     }
 
-    /// Takes a code of the bound device and uses it up.
-    pub async fn verify(&self, whose: Account<'_>, code: &str) -> Result<(), Error> {
-        let secret = self.state(whose).await?.secret.ok_or(Forbidden::OtpNotBound)?;
-        let step = self.try_code(whose, &secret, code).await?;
-        match self.directory.use_otp(whose, &secret, step.number()).await? {
+    /// Verifies a code of the bound device and uses it up.
+    pub async fn verify(&self, account: Account<'_>, code: &str) -> Result<(), Error> {
+        let secret = self.state(account).await?.secret.ok_or(Forbidden::OtpNotBound)?;
+        let step = self.try_code(account, &secret, code).await?;
+        match self.directory.use_otp(account, &secret, step.number()).await? {
             WriteOutcome::Conflict => Err(Error::OtpWrong),
-            WriteOutcome::Applied => self.tries.forgive(FactorKind::Otp, whose).await,
+            WriteOutcome::Applied => self.lockouts.clear(FactorKind::Otp, account).await,
         }
     }
 
-    /// Whether a code is of the bound device whose closed secret this is; it is used up then. Not charged: for where
-    /// the try was charged as something else.
-    pub(super) async fn use_up(&self, whose: Account<'_>, closed: &str, code: &str) -> Result<bool, Error> {
-        let Some(step) = self.step_of(whose, closed, code)? else { return Ok(false) };
-        Ok(self.directory.use_otp(whose, closed, step.number()).await? == WriteOutcome::Applied)
+    /// Whether a code fits the bound device's encrypted secret; uses it up if so. Does not charge the account: for
+    /// attempts that were charged as a password.
+    pub(super) async fn use_up(&self, account: Account<'_>, encrypted: &str, code: &str) -> Result<bool, Error> {
+        let Some(step) = self.step_of(account, encrypted, code)? else { return Ok(false) };
+        Ok(self.directory.use_otp(account, encrypted, step.number()).await? == WriteOutcome::Applied)
     }
 
-    /// The step of a code that fits. Charged to the account first.
-    async fn try_code(&self, whose: Account<'_>, closed: &str, code: &str) -> Result<Step, Error> {
-        self.tries.charge(FactorKind::Otp, whose).await?;
-        self.step_of(whose, closed, code)?.ok_or(Error::OtpWrong)
+    /// The time step of a correct code. Charges the account before it checks the code.
+    async fn try_code(&self, account: Account<'_>, encrypted: &str, code: &str) -> Result<Step, Error> {
+        self.lockouts.charge(FactorKind::Otp, account).await?;
+        self.step_of(account, encrypted, code)?.ok_or(Error::OtpWrong)
     }
 
-    fn step_of(&self, whose: Account<'_>, closed: &str, code: &str) -> Result<Option<Step>, Error> {
-        let opened = self.vault.decrypt(closed, &about(whose)).and_then(|bytes| OtpSecret::from_bytes(&bytes));
-        let secret =
-            opened.ok_or_else(|| Error::unexpected(Part::Directory, "a one-time-password secret cannot be opened"))?;
-        Ok(Code::read(code).and_then(|code| secret.check(&code, self.clock.now())))
+    fn step_of(&self, account: Account<'_>, encrypted: &str, code: &str) -> Result<Option<Step>, Error> {
+        let bytes = self.vault.decrypt(encrypted, &associated_data(account));
+        let secret = bytes
+            .and_then(|bytes| OtpSecret::from_bytes(&bytes))
+            .ok_or_else(|| Error::unexpected(Part::Directory, "cannot decrypt a one-time-password secret"))?;
+        Ok(TotpCode::read(code).and_then(|code| secret.check(&code, self.clock.now())))
     }
 }

@@ -1,160 +1,177 @@
-//! One-time passwords: a device is set up, bound by its first code, and its codes step a session up.
+//! One-time passwords: set up a device, bind it by its first code, and step a session up by later codes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use serde::Serialize;
 
 use super::attempt::{Attempt, reason};
-use super::audit::own;
-use super::session::LoggedIn;
-use super::{Device, SignIn};
+use super::audit::{Audit, own_action};
+use super::devices::Devices;
+use super::issuer::{IssuedToken, SessionIssuer};
+use super::roles::Roles;
+use crate::directory::Directory;
 use crate::directory::audit::Event;
 use crate::directory::factors::{Account, OtpDevice};
-use crate::domain::clock::Timestamp;
+use crate::domain::clock::{Clock, Timestamp};
+use crate::domain::device::ClientDevice;
 use crate::domain::session::{EndCause, Session, Stage};
 use crate::error::{Error, Forbidden, Part, TokenFault};
 use crate::qr;
-use crate::sessions::{CachedSession, SessionUpdate};
+use crate::sessions::{CachedSession, SessionCache, SessionUpdate};
 
-/// What somebody needs to set a device up.
+/// How long a half-authenticated session lives on after it has bound a device, so that its client gets 1003 and not an
+/// invalid token.
+const SPENT_SESSION_LIFETIME: Duration = Duration::from_secs(60);
+
+/// A new secret for the user's device. It has no `Debug`: it holds the secret.
+#[derive(Serialize)]
 pub struct OtpSetup {
-    /// To type in, in base32.
-    pub secret: String,
-    /// The same as a link for the device.
-    pub otpauth_url: String,
-    /// The same as a picture.
-    pub qrcode_png_base64: String,
+    /// The secret in base32.
+    secret: String,
+    otpauth_url: String,
+    qrcode_png_base64: String,
 }
 
-/// How somebody's device stands.
+/// The state of the user's device.
 pub struct OtpStatus {
     /// The device.
     pub device: OtpDevice,
-    /// Until when this session is stepped up.
+    /// Set while the session is stepped up.
     pub stepped_up_until: Option<Timestamp>,
 }
 
-/// How long a half-authenticated session that has bound a device can still be told so.
-const SPENT_FOR: Duration = Duration::from_secs(60);
-
-/// A device was bound.
-pub struct Bound {
-    /// Until when the session is stepped up.
+/// A device that was just bound.
+pub struct BoundDevice {
+    /// How long the session is stepped up.
     pub stepped_up_until: Timestamp,
-    /// A full session, for whoever had a half-authenticated one.
-    pub login: Option<LoggedIn>,
+    /// The full token that replaces a half-authenticated one.
+    pub login: Option<IssuedToken>,
+}
+
+/// One-time passwords of signed-in users.
+pub struct OneTimePasswords {
+    pub(super) devices: Devices,
+    pub(super) sessions: Arc<SessionCache>,
+    pub(super) directory: Arc<dyn Directory>,
+    pub(super) roles: Roles,
+    pub(super) issuer: Arc<SessionIssuer>,
+    pub(super) audit: Audit,
+    pub(super) clock: Clock,
+    /// How long a session stays stepped up.
+    pub(super) step_up_lifetime: Duration,
 }
 
 fn account(session: &Session) -> Account<'_> {
     Account { corp_id: &session.corp_id, employee_id: &session.employee_id }
 }
 
-impl SignIn {
-    /// How the caller's device stands.
-    pub async fn otp_status(&self, known: &CachedSession) -> Result<OtpStatus, Error> {
-        let device = self.devices.state(account(&known.session)).await?;
+impl OneTimePasswords {
+    /// The state of the caller's device.
+    pub async fn status(&self, caller: &CachedSession) -> Result<OtpStatus, Error> {
+        let device = self.devices.state(account(&caller.session)).await?;
         let now = self.clock.now();
-        let stepped_up_until = known.session.stepped_up_until.filter(|until| now < *until);
+        let stepped_up_until = caller.session.stepped_up_until.filter(|until| now < *until);
         Ok(OtpStatus { device, stepped_up_until })
     }
 
-    /// A new secret for the caller's device. It takes the place of one that is in use only when its first code has
-    /// come, and only for somebody who has just given a code of the old one.
-    pub async fn otp_setup(&self, known: &CachedSession) -> Result<OtpSetup, Error> {
-        let session = &known.session;
-        self.may_bind_otp(session).await?;
-        let begun = self.audit.record(own(session, Event::OtpSetup, "")).await?;
-        let offer = self.devices.offer(account(session), &session.name).await;
-        let offer = self.audited(begun, offer).await?;
-        let url = offer.otpauth_url.reveal();
-        let picture = qr::png(url).map_err(|fault| Error::unexpected(Part::Gateway, fault))?;
+    /// Offers a new secret for the caller's device. A bound device stays in use until the new one's first code, and
+    /// replacing it requires a stepped-up session.
+    pub async fn set_up(&self, caller: &CachedSession) -> Result<OtpSetup, Error> {
+        let session = &caller.session;
+        self.check_may_bind(session).await?;
+        let written = self.audit.record(own_action(session, Event::OtpSetup, "")).await?;
+        let offered = self.devices.offer(account(session), &session.name).await;
+        let offered = self.audit.finish(written, offered).await?;
+        let url = offered.otpauth_url.reveal();
+        let png = qr::png(url).map_err(|fault| Error::unexpected(Part::Gateway, fault))?;
         Ok(OtpSetup {
-            secret: offer.secret.reveal().clone(),
+            secret: offered.secret.reveal().clone(),
             otpauth_url: url.clone(),
-            qrcode_png_base64: STANDARD.encode(picture),
+            qrcode_png_base64: STANDARD.encode(png),
         })
     }
 
-    /// Takes the offered secret into use. A full session takes the place of a half-authenticated one: a token says what
-    /// it opens, and never opens more than that.
-    pub async fn otp_bind(&self, known: &CachedSession, code: &str, device: &Device) -> Result<Bound, Error> {
-        let session = &known.session;
-        let in_use = self.may_bind_otp(session).await?;
-        let begun = self.audit.record(own(session, Event::OtpBind, "")).await?;
-        let bound = self.bind_and_begin(known, in_use.as_deref(), code, device).await;
-        self.audited(begun, bound).await
+    /// Puts the offered secret into use. A half-authenticated session is replaced by a full one, because a token's stage
+    /// never changes.
+    pub async fn bind(&self, caller: &CachedSession, code: &str, device: &ClientDevice) -> Result<BoundDevice, Error> {
+        let session = &caller.session;
+        let in_use = self.check_may_bind(session).await?;
+        let written = self.audit.record(own_action(session, Event::OtpBind, "")).await?;
+        let bound = self.bind_and_upgrade(session, in_use.as_deref(), code, device).await;
+        self.audit.finish(written, bound).await
     }
 
-    async fn bind_and_begin(
+    async fn bind_and_upgrade(
         &self,
-        known: &CachedSession,
+        session: &Session,
         in_use: Option<&str>,
         code: &str,
-        device: &Device,
-    ) -> Result<Bound, Error> {
-        let session = &known.session;
+        device: &ClientDevice,
+    ) -> Result<BoundDevice, Error> {
         self.devices.bind(account(session), in_use, code).await?;
         if in_use.is_some() {
-            // What the device before it has stepped up goes with it.
-            self.live.step_down(&session.corp_id, &session.employee_id).await?;
+            // Step-ups by the replaced device end with it.
+            self.sessions.step_down(&session.corp_id, &session.employee_id).await?;
         }
         if session.stage == Stage::Full {
-            return Ok(Bound { stepped_up_until: self.step_up(session).await?, login: None });
+            return Ok(BoundDevice { stepped_up_until: self.step_up(session).await?, login: None });
         }
-        match self.live.spend(&session.id, self.clock.now().plus(SPENT_FOR)).await? {
-            SessionUpdate::Done(_) => self.begin_bound(session, device).await,
+        match self.sessions.spend(&session.id, self.clock.now().plus(SPENT_SESSION_LIFETIME)).await? {
+            SessionUpdate::Done(_) => self.issue_full_session(session, device).await,
             SessionUpdate::NotHeld => Err(Forbidden::OtpBound.into()),
             SessionUpdate::Gone => {
-                // Thrown out in this very moment: what they have bound is none of the owner's.
+                // The session was revoked during the request, so the device is not the owner's and is removed.
                 self.directory.remove_otp(account(session)).await?;
                 Err(Error::InvalidToken(TokenFault::Revoked))
             }
         }
     }
 
-    /// The full session of somebody whose half-authenticated one is spent.
-    async fn begin_bound(&self, half: &Session, device: &Device) -> Result<Bound, Error> {
+    /// Issues the full session that replaces a spent half-authenticated one.
+    async fn issue_full_session(&self, half: &Session, device: &ClientDevice) -> Result<BoundDevice, Error> {
         let employee = self.directory.employee(&half.corp_id, &half.employee_id).await?;
         let employee = employee.ok_or(Error::InvalidToken(TokenFault::Revoked))?;
-        let stepped_up_until = self.clock.now().plus(self.settings.otp_valid_for);
-        let mut attempt = Attempt::new(half.login_method, device).from(half.login_source);
+        let stepped_up_until = self.clock.now().plus(self.step_up_lifetime);
+        let mut attempt = Attempt::new(half.login_method, device).with_source(half.login_source);
         attempt.stepped_up_until = Some(stepped_up_until);
         attempt.password_id.clone_from(&half.password_id);
-        let roles = self.roles_of(&employee).await?;
-        let full = self.begin(&employee, roles, &mut attempt).await?;
-        // A password that was taken away meanwhile has not found this session.
+        let roles = self.roles.for_sign_in(&employee).await?;
+        let full = self.issuer.create(&employee, roles, &mut attempt).await?;
+        // A password that was replaced meanwhile did not end this new session.
         if half.password_id.is_some() {
             let agent = self.directory.agent(account(half)).await?;
             if agent.and_then(|agent| agent.password).map(|password| password.id) != half.password_id {
-                self.live.end(&full.id, EndCause::Operator).await?;
+                self.sessions.end(&full.id, EndCause::Operator).await?;
                 return Err(Error::InvalidToken(TokenFault::Revoked));
             }
         }
-        Ok(Bound { stepped_up_until, login: Some(self.logged_in(&full)) })
+        Ok(BoundDevice { stepped_up_until, login: Some(self.issuer.issue(&full)) })
     }
 
-    /// Takes a code of the bound device: the session is stepped up.
-    pub async fn otp_verify(&self, known: &CachedSession, code: &str) -> Result<Timestamp, Error> {
-        let session = &known.session;
+    /// Verifies a code of the bound device and steps the session up.
+    pub async fn verify(&self, caller: &CachedSession, code: &str) -> Result<Timestamp, Error> {
+        let session = &caller.session;
         let bound = self.devices.state(account(session)).await?.secret.is_some();
-        // Half-authenticated means that there was no device: one that is there now was bound by somebody else.
+        // A half-authenticated session began without a device, so this one was bound by another session.
         if bound && session.stage != Stage::Full {
             return Err(Forbidden::OtpBound.into());
         }
-        let record = own(session, Event::StepUp, "");
+        let record = own_action(session, Event::StepUp, "");
         if let Err(error) = self.devices.verify(account(session), code).await {
             self.audit.refuse(record, reason(&error)).await;
             return Err(error);
         }
-        let begun = self.audit.record(record).await?;
+        let written = self.audit.record(record).await?;
         let stepped_up = self.step_up(session).await;
-        self.audited(begun, stepped_up).await
+        self.audit.finish(written, stepped_up).await
     }
 
-    /// Whether the caller may bind a device: always the first one, another one only freshly stepped up. Tells which
-    /// secret it would take the place of.
-    async fn may_bind_otp(&self, session: &Session) -> Result<Option<String>, Error> {
+    /// Allows the first device always, and a replacement only for a stepped-up session. Returns the secret that would be
+    /// replaced.
+    async fn check_may_bind(&self, session: &Session) -> Result<Option<String>, Error> {
         let in_use = self.devices.state(account(session)).await?.secret;
         match (&in_use, session.stage) {
             (_, Stage::Spent) | (Some(_), Stage::OtpBinding) => Err(Forbidden::OtpBound.into()),
@@ -165,8 +182,8 @@ impl SignIn {
     }
 
     async fn step_up(&self, session: &Session) -> Result<Timestamp, Error> {
-        let until = self.clock.now().plus(self.settings.otp_valid_for);
-        match self.live.step_up(&session.id, until).await? {
+        let until = self.clock.now().plus(self.step_up_lifetime);
+        match self.sessions.step_up(&session.id, until).await? {
             SessionUpdate::Done(_) => Ok(until),
             SessionUpdate::NotHeld | SessionUpdate::Gone => Err(Error::InvalidToken(TokenFault::Revoked)),
         }

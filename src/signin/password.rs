@@ -1,9 +1,9 @@
-//! Local passwords of agents: the fallback for when the platform cannot say who somebody is.
+//! Local passwords of agents: the fallback for when the platform cannot identify them.
 //!
-//! Argon2id at OWASP's parameters costs 19 MiB and some 30 ms, which is what makes a stolen table hard to guess and a
-//! storm of sign-ins dangerous. So hashing runs behind a gate: a few at once on blocking threads, some waiting
-//! for a while, the others told to come back. Whatever the outcome of a check, the same work is done for it.
-//! Who may try at all is [`crate::domain::lockout`]'s question; whether a new password is good is [`new`]'s.
+//! Argon2id at OWASP's parameters costs 19 MiB and about 30 ms. That makes a stolen table hard to guess and a flood of
+//! sign-ins dangerous, so hashing goes through a queue: a few hashes run at once on blocking threads, some wait, further
+//! ones are rejected. Every check does the same work, whatever its result. [`crate::domain::lockout`] limits attempts per
+//! account; [`new`] decides whether a new password is acceptable.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -11,10 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::domain::secret::{constant_time_eq, random_bytes};
-use gate::{Gate, Pass};
-use memory::Pool;
-
-mod gate;
+use memory::BlockPool;
+use queue::{HashPermit, HashQueue};
 
 mod hash;
 
@@ -22,22 +20,23 @@ mod memory;
 
 pub mod new;
 
-pub use gate::{Busy, Place};
+mod queue;
+
 pub use hash::{Cost, HashFault, PasswordHash};
 pub use new::NewPassword;
 pub(super) use new::check_length;
+pub use queue::{Busy, QueueSlot};
 
-/// How many passwords may be worked on.
+/// The limits of the password queue and the cost of a hash.
 #[derive(Debug, Clone)]
 pub struct PasswordSettings {
-    /// At once. Each takes a core and 19 MiB: two leave the other cores to traffic.
+    /// Hashes that run at once. Each takes a core and 19 MiB: two leave the other cores to traffic.
     pub parallel: NonZeroUsize,
-    /// Waiting. With two at once, 64 are through in one or two seconds; a queue that is longer only makes everybody
-    /// late.
+    /// Hashes that wait. With two at once, 64 take one or two seconds; a longer queue only makes everyone late.
     pub waiting: usize,
-    /// How long each waits. People and clients give up soon after.
+    /// How long a hash waits. Users and clients give up soon after.
     pub longest_wait: Duration,
-    /// What a new hash costs.
+    /// The cost of a new hash.
     pub cost: Cost,
 }
 
@@ -52,132 +51,140 @@ impl Default for PasswordSettings {
     }
 }
 
-/// Whether a password is the right one.
+/// The result of a password check.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
-    /// It is.
+pub enum PasswordMatch {
+    /// The password is right.
     Right {
-        /// The same password at today's cost, to be kept instead: the old hash was made with other parameters.
-        renewed: Option<PasswordHash>,
+        /// A hash at the current cost to store instead, if the old one has other parameters.
+        rehashed: Option<PasswordHash>,
     },
-    /// It is not, or there is no such account, or it could never have been a password.
+    /// The password is wrong, the account has none, or the text could never be a password.
     Wrong,
 }
 
-/// How much is going on, for metrics.
+/// The load of the queue, for metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Load {
-    /// Passwords being hashed.
+pub struct HashLoad {
+    /// Hashes that run now.
     pub running: usize,
-    /// Passwords waiting for their turn.
+    /// Hashes that wait.
     pub waiting: usize,
-    /// The most that were hashed at once since the start.
+    /// Most hashes that ran at once since the start.
     pub most_running: usize,
 }
 
-/// Hashes and checks passwords. Clones share one gate.
+/// Hashes and checks passwords. Clones share one queue.
 #[derive(Clone)]
 pub struct Passwords {
-    shared: Arc<Shared>,
+    hasher: Arc<Hasher>,
 }
 
-struct Shared {
+struct Hasher {
     cost: Cost,
-    /// Stands in for accounts that do not exist.
-    nobody: PasswordHash,
-    gate: Gate,
-    pool: Pool,
+    /// Checked in place of the hash that an account does not have.
+    dummy: PasswordHash,
+    queue: HashQueue,
+    pool: BlockPool,
 }
 
 impl Passwords {
-    /// Allocates nothing yet: the memory comes with the first password and goes when nobody waits any more.
+    /// Allocates no hash memory yet: it comes with the first password and is freed when the queue is empty.
     pub fn new(settings: PasswordSettings) -> Self {
         let PasswordSettings { parallel, waiting, longest_wait, cost } = settings;
-        // Random instead of computed: the work to check against it is the constant_time_eq, and no password in the world fits.
-        let nobody = PasswordHash::new(cost.clone(), random_bytes(), random_bytes());
-        let pool = Pool::new(cost.blocks());
-        Self { shared: Arc::new(Shared { cost, nobody, gate: Gate::new(parallel, waiting, longest_wait), pool }) }
+        // Random and not computed: checking against it takes the same work, and no password fits.
+        let dummy = PasswordHash::new(cost.clone(), random_bytes(), random_bytes());
+        let pool = BlockPool::new(cost.blocks());
+        let queue = HashQueue::new(parallel, waiting, longest_wait);
+        Self { hasher: Arc::new(Hasher { cost, dummy, queue, pool }) }
     }
 
-    /// The hash to keep for a new password.
+    /// Hashes a new password.
     pub async fn hash(&self, password: &NewPassword) -> Result<PasswordHash, Busy> {
         let text = password.reveal().to_owned();
-        self.work(self.place()?, move |shared| shared.make(&text)).await
+        self.run(self.reserve()?, move |hasher| hasher.hash(&text)).await
     }
 
-    /// A place among those whose password is to be checked: to be had before a try costs anything else.
-    pub fn place(&self) -> Result<Place, Busy> {
-        self.shared.gate.place()
+    /// Reserves a slot in the queue, before the attempt costs anything else.
+    pub fn reserve(&self) -> Result<QueueSlot, Busy> {
+        self.hasher.queue.reserve()
     }
 
-    /// Whether `text` is the password behind `hash`; `None` for an account that does not exist or has no password.
+    /// Checks `text` against `hash`; `None` for an account that does not exist or has no password.
     ///
-    /// All of these take the time of one hash at today's cost: right, wrong, no such account, a text that no password
-    /// can be. Two do not: a hash that was made at another cost takes that cost, until its owner's next sign-in
-    /// renews it, and a right answer that renews takes both.
-    pub async fn verify(&self, place: Place, hash: Option<&PasswordHash>, text: &str) -> Result<Verdict, Busy> {
-        let account = if hash.is_some() { Account::CachedSession } else { Account::Unknown };
-        let hash = hash.unwrap_or(&self.shared.nobody).clone();
-        // What no password can be is not hashed itself: its length would be its cost.
+    /// Right, wrong, no account, and text that cannot be a password all take the time of one hash at the current cost.
+    /// Two cases differ: a hash of another cost takes that cost until its owner's next sign-in rehashes it, and that
+    /// sign-in takes both.
+    pub async fn verify(
+        &self,
+        slot: QueueSlot,
+        hash: Option<&PasswordHash>,
+        text: &str,
+    ) -> Result<PasswordMatch, Busy> {
+        let source = if hash.is_some() { HashSource::Account } else { HashSource::Dummy };
+        let hash = hash.unwrap_or(&self.hasher.dummy).clone();
+        // Text that cannot be a password is replaced by an empty one: its length would add to the time.
         let candidate = new::normalised(text).ok();
-        self.work(place, move |shared| {
-            let output = shared.derive(hash.cost(), candidate.as_deref().unwrap_or_default(), &hash)?;
-            let fits = constant_time_eq(&output, hash.output());
-            let (true, Account::CachedSession, Some(candidate)) = (fits, account, candidate) else {
-                return Some(Verdict::Wrong);
+        self.run(slot, move |hasher| {
+            let output = hasher.derive(hash.cost(), candidate.as_deref().unwrap_or_default(), &hash)?;
+            let equal = constant_time_eq(&output, hash.output());
+            let (true, HashSource::Account, Some(candidate)) = (equal, source, candidate) else {
+                return Some(PasswordMatch::Wrong);
             };
-            let renewed = if hash.is_outdated(&shared.cost) { shared.make(&candidate) } else { None };
-            Some(Verdict::Right { renewed })
+            let rehashed = if hash.is_outdated(&hasher.cost) { hasher.hash(&candidate) } else { None };
+            Some(PasswordMatch::Right { rehashed })
         })
         .await
     }
 
-    /// How much is going on.
-    pub fn load(&self) -> Load {
-        let Shared { gate, pool, .. } = &*self.shared;
-        Load { running: gate.running(), waiting: gate.waiting(), most_running: pool.most_in_use() }
+    /// The load of the queue.
+    pub fn load(&self) -> HashLoad {
+        let Hasher { queue, pool, .. } = &*self.hasher;
+        HashLoad { running: queue.running(), waiting: queue.waiting(), most_running: pool.most_in_use() }
     }
 
-    /// Does `job` on a blocking thread once the gate lets it. What could not be done for want of memory, or because
-    /// the process is ending, is busy too: nobody is let in, and nobody is told that the password is wrong.
-    async fn work<T, F>(&self, place: Place, job: F) -> Result<T, Busy>
+    /// Runs `job` on a blocking thread when its slot's turn comes. A job that fails for lack of memory, or because the
+    /// process is ending, is reported as busy: the client must not be told that the password is wrong.
+    async fn run<T, F>(&self, slot: QueueSlot, job: F) -> Result<T, Busy>
     where
         T: Send + 'static,
-        F: FnOnce(&Shared) -> Option<T> + Send + 'static,
+        F: FnOnce(&Hasher) -> Option<T> + Send + 'static,
     {
-        let pass = place.turn().await?;
-        let shared = Arc::clone(&self.shared);
-        // The pass goes along: a caller who has gone away does not stop the work, so the place stays taken until it ends.
+        let permit = slot.wait().await?;
+        let hasher = Arc::clone(&self.hasher);
+        // The permit moves into the job: a cancelled caller does not stop the work, so the slot stays taken until it
+        // ends.
         let done = tokio::task::spawn_blocking(move || {
-            let done = job(&shared);
-            shared.leave(pass);
+            let done = job(&hasher);
+            hasher.release(permit);
             done
         });
-        done.await.ok().flatten().ok_or_else(|| self.shared.gate.busy())
+        done.await.ok().flatten().ok_or_else(|| self.hasher.queue.busy())
     }
 }
 
 impl fmt::Debug for Passwords {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Passwords").field("cost", &self.shared.cost).field("load", &self.load()).finish()
+        f.debug_struct("Passwords").field("cost", &self.hasher.cost).field("load", &self.load()).finish()
     }
 }
 
+/// Which hash a password is checked against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Account {
-    CachedSession,
-    Unknown,
+enum HashSource {
+    Account,
+    Dummy,
 }
 
-impl Shared {
-    /// A fresh hash at today's cost; `None` for want of memory.
-    fn make(&self, text: &str) -> Option<PasswordHash> {
+impl Hasher {
+    /// A new hash at the current cost; `None` without memory.
+    fn hash(&self, text: &str) -> Option<PasswordHash> {
         let empty = PasswordHash::new(self.cost.clone(), random_bytes(), [0; hash::OUTPUT]);
         let output = self.derive(&self.cost, text, &empty)?;
         Some(empty.with_output(&output))
     }
 
-    /// Argon2id of a text with the salt and the output length of `like`.
+    /// Argon2id of a text, with the salt and the output length of `like`.
     fn derive(&self, cost: &Cost, text: &str, like: &PasswordHash) -> Option<Vec<u8>> {
         let mut blocks = self.pool.take(cost.blocks())?;
         let output = cost.derive(text.as_bytes(), like.salt(), like.output().len(), &mut blocks);
@@ -185,13 +192,13 @@ impl Shared {
         output
     }
 
-    /// Gives the place to the next. When nobody is left, the memory goes back to the system: between storms the
-    /// gateway is as small as before, and what the last password left in the memory is gone.
-    fn leave(&self, pass: Pass) {
-        if self.gate.waiting() == 0 {
+    /// Releases a permit. If nothing waits, the hash memory is freed: it is needed only under load, and traces of the
+    /// last password go with it.
+    fn release(&self, permit: HashPermit) {
+        if self.queue.waiting() == 0 {
             self.pool.release_idle();
         }
-        drop(pass);
+        drop(permit);
     }
 }
 

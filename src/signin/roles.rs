@@ -1,44 +1,35 @@
-//! Changing who has which role: for administrators and for operators' commands alike. SessionCache sessions follow.
+//! Role assignments: resolves an employee's roles and changes them, for administrators and operators alike. Live sessions
+//! are updated with every change.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::directory::factors::Account;
 use crate::directory::{Directory, DirectoryError, RoleChange};
-use crate::domain::employee::{CorpId, EmployeeId, Standing};
+use crate::domain::employee::{CorpId, Employee, EmployeeId, Standing};
 use crate::domain::role::RoleName;
 use crate::domain::session::{EndCause, Session};
-use crate::error::Error;
+use crate::error::{Error, Forbidden};
 use crate::sessions::SessionCache;
 use crate::store::StoreError;
 
-/// Given or taken.
+/// What to do with a role assignment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
-    /// Given.
+pub enum RoleAction {
+    /// Assigns the role.
     Grant,
-    /// WriteOutcome.
+    /// Removes the assignment.
     Take,
 }
 
-impl Change {
-    /// As the log spells it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Change::Grant => "grant",
-            Change::Take => "take",
-        }
-    }
-}
-
-/// Why a role was not changed.
+/// Why a role change failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RoleFault {
-    /// The directory failed.
+    /// The directory failed; nothing changed.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
-    /// The store failed: the directory is changed, live sessions may not have followed.
-    #[error("the change is made, but live sessions may not have followed; do it once more")]
+    /// The store failed after the directory was changed.
+    #[error("the role was changed, but live sessions may still have the old roles; run the command again")]
     Store(#[source] StoreError),
 }
 
@@ -57,47 +48,53 @@ impl From<RoleFault> for Error {
     }
 }
 
-/// Changes roles.
+/// Resolves and changes roles.
 #[derive(Clone)]
 pub struct Roles {
-    live: Arc<SessionCache>,
+    sessions: Arc<SessionCache>,
     directory: Arc<dyn Directory>,
     default_role: Option<RoleName>,
 }
 
 impl Roles {
-    /// On these backends.
-    pub fn new(live: Arc<SessionCache>, directory: Arc<dyn Directory>, default_role: Option<RoleName>) -> Self {
-        Self { live, directory, default_role }
+    /// `default_role` is the role of employees who have none in the directory.
+    pub fn new(sessions: Arc<SessionCache>, directory: Arc<dyn Directory>, default_role: Option<RoleName>) -> Self {
+        Self { sessions, directory, default_role }
     }
 
-    /// Changes a role, and with it the live sessions: their number comes back beside what became of it.
+    /// The roles for a sign-in; refuses an employee without any.
+    pub(super) async fn for_sign_in(&self, employee: &Employee) -> Result<Vec<RoleName>, Error> {
+        let roles = self.effective(&employee.corp_id, &employee.employee_id).await?;
+        if roles.is_empty() { Err(Forbidden::NoRole.into()) } else { Ok(roles) }
+    }
+
+    /// Changes a role assignment and updates the live sessions. Returns the result and how many sessions changed.
     pub async fn change(
         &self,
         corp_id: &CorpId,
         employee_id: &EmployeeId,
         role: &RoleName,
-        change: Change,
+        action: RoleAction,
     ) -> Result<(RoleChange, usize), RoleFault> {
-        let changed = match change {
-            Change::Grant => self.directory.grant(corp_id, employee_id, role).await?,
-            Change::Take => self.directory.take(corp_id, employee_id, role).await?,
+        let changed = match action {
+            RoleAction::Grant => self.directory.grant(corp_id, employee_id, role).await?,
+            RoleAction::Take => self.directory.take(corp_id, employee_id, role).await?,
         };
         match changed {
             RoleChange::NoEmployee | RoleChange::LastAdmin | RoleChange::TooMany => Ok((changed, 0)),
-            // Also where nothing was to change: an order before this one may have got as far as the directory only.
-            RoleChange::Done | RoleChange::Unchanged => Ok((changed, self.follow(corp_id, employee_id).await?)),
+            // Also when unchanged: an earlier command may have changed the directory and failed before the sessions.
+            RoleChange::Done | RoleChange::Unchanged => Ok((changed, self.sync_sessions(corp_id, employee_id).await?)),
         }
     }
 
-    /// Gives live sessions the roles of now. Returns how many had others.
-    pub async fn follow(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<usize, RoleFault> {
+    /// Updates the roles of an employee's live sessions from the directory. Returns how many changed.
+    pub async fn sync_sessions(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<usize, RoleFault> {
         let mut changed = 0;
-        let mut roles = self.now(corp_id, employee_id).await?;
+        let mut roles = self.effective(corp_id, employee_id).await?;
         loop {
-            changed += self.live.change_roles(corp_id, employee_id, &roles).await?;
-            // Two changes at once: the slower must not leave what it has read before the other.
-            let newer = self.now(corp_id, employee_id).await?;
+            changed += self.sessions.change_roles(corp_id, employee_id, &roles).await?;
+            // Of two concurrent changes the slower must not leave roles that it read before the other wrote.
+            let newer = self.effective(corp_id, employee_id).await?;
             if newer == roles {
                 return Ok(changed);
             }
@@ -105,44 +102,44 @@ impl Roles {
         }
     }
 
-    /// The roles that count, as a new sign-in would get them: those of the directory, else the configured one, else none.
-    /// Whoever has lost the last role goes on as anybody does.
-    pub async fn now(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<Vec<RoleName>, RoleFault> {
+    /// The roles that a new sign-in would get: those in the directory, else the default role, else none. An employee
+    /// who lost their last role gets the default role like anyone else.
+    pub async fn effective(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<Vec<RoleName>, RoleFault> {
         let roles = self.directory.roles(corp_id, employee_id).await?;
         Ok(if roles.is_empty() { self.default_role.clone().into_iter().collect() } else { roles })
     }
 
-    /// Lets every live session follow the directory. For a start: a change may have been cut off between the two.
-    /// Goes on after a failure, and tells of the last one.
-    pub async fn follow_all(&self) -> Result<(), RoleFault> {
-        let sessions = self.live.store().all(usize::MAX).await?;
-        let mut people: BTreeMap<_, Vec<Session>> = BTreeMap::new();
+    /// Updates every live session from the directory. Runs at start, because a crash may have hit between a directory
+    /// change and its sessions. Continues after a failure and returns the last one.
+    pub async fn sync_all_sessions(&self) -> Result<(), RoleFault> {
+        let sessions = self.sessions.store().all(usize::MAX).await?;
+        let mut by_employee: BTreeMap<_, Vec<Session>> = BTreeMap::new();
         for session in sessions {
-            people.entry((session.corp_id.clone(), session.employee_id.clone())).or_default().push(session);
+            by_employee.entry((session.corp_id.clone(), session.employee_id.clone())).or_default().push(session);
         }
-        let mut outcome = Ok(());
-        for ((corp_id, employee_id), sessions) in people {
-            let whose = Account { corp_id: &corp_id, employee_id: &employee_id };
-            if let Err(fault) = self.follow_one(whose, &sessions).await {
-                outcome = Err(fault);
+        let mut result = Ok(());
+        for ((corp_id, employee_id), sessions) in by_employee {
+            let account = Account { corp_id: &corp_id, employee_id: &employee_id };
+            if let Err(fault) = self.sync_employee(account, &sessions).await {
+                result = Err(fault);
             }
         }
-        outcome
+        result
     }
 
-    async fn follow_one(&self, whose: Account<'_>, sessions: &[Session]) -> Result<(), RoleFault> {
-        let Account { corp_id, employee_id } = whose;
+    async fn sync_employee(&self, account: Account<'_>, sessions: &[Session]) -> Result<(), RoleFault> {
+        let Account { corp_id, employee_id } = account;
         let employee = self.directory.employee(corp_id, employee_id).await?;
         if !employee.is_some_and(|employee| employee.standing == Standing::Active) {
-            self.live.end_all_of(corp_id, employee_id, EndCause::RolesLost).await?;
+            self.sessions.end_all_of(corp_id, employee_id, EndCause::RolesLost).await?;
             return Ok(());
         }
-        self.follow(corp_id, employee_id).await?;
+        self.sync_sessions(corp_id, employee_id).await?;
         if sessions.iter().any(|session| session.password_id.is_some()) {
-            let password = self.directory.agent(whose).await?.and_then(|agent| agent.password);
+            let password = self.directory.agent(account).await?.and_then(|agent| agent.password);
             let id = password.map(|password| password.id);
-            let of_another = |session: &Session| session.password_id.is_some() && session.password_id != id;
-            self.live.end_those_of(corp_id, employee_id, EndCause::Operator, of_another).await?;
+            let of_old_password = |session: &Session| session.password_id.is_some() && session.password_id != id;
+            self.sessions.end_those_of(corp_id, employee_id, EndCause::Operator, of_old_password).await?;
         }
         Ok(())
     }

@@ -1,67 +1,72 @@
-//! One-time passwords of authenticator apps: RFC 6238 with SHA-1, six digits and 30 seconds, the one combination
-//! that every app takes.
+//! Codes of authenticator apps: RFC 6238 with SHA-1, six digits and 30 seconds, the one combination that every app
+//! supports.
 //!
-//! Written over the HMAC that is here anyway. The totp-rs crate would do, but it brings a second HMAC and SHA-1, stops
-//! at the first match, and returns the oldest of two; it reads along in the tests instead. That a code works once
-//! is the caller's: only the store knows, over all gateways, which [`Step`] was used last.
+//! Built on the HMAC of aws-lc, which is a dependency anyway. The totp-rs crate would bring a second HMAC and SHA-1, stops
+//! at the first match and returns the older of two; the tests compare with it instead. The caller makes sure that a code
+//! works once: only the directory knows, for all gateways, which [`Step`] was used last.
 
-use std::fmt::{self, Write};
+use std::fmt;
 
 use aws_lc_rs::hmac;
+use data_encoding::BASE32_NOPAD;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 
 use crate::domain::clock::Timestamp;
 use crate::domain::secret::{Secret, constant_time_eq, random_bytes};
 
-/// How long a code is shown.
+/// How long a code is valid, in seconds.
 const PERIOD: i64 = 30;
 
-/// Steps of drift that are forgiven either way: clocks of phones differ, and people type slowly.
+/// Steps of clock drift accepted either way: clocks of phones differ, and users type slowly.
 const DRIFT: i64 = 1;
 
-/// What the device and we share: 160 bits, the length that RFC 4226 recommends.
+/// All but the unreserved characters of RFC 3986.
+const LABEL: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// The secret that device and gateway share: 160 bits, the length that RFC 4226 recommends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OtpSecret(Secret<[u8; 20]>);
 
 impl OtpSecret {
-    /// A new one.
+    /// A new random secret.
     pub fn random() -> Self {
         Self(Secret::new(random_bytes()))
     }
 
-    /// From its bytes, as the vault gives them back; `None` if they are not 20.
+    /// From its bytes; `None` unless they are 20.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(|bytes| Self(Secret::new(bytes)))
     }
 
-    /// Its bytes, for the vault.
+    /// The bytes, for encryption.
     pub fn bytes(&self) -> &[u8] {
         self.0.reveal()
     }
 
-    /// In base32, for people who type it into their app instead of scanning.
+    /// In base32 without padding, for users who type it into their app. Some apps reject padding, and 20 bytes need none.
     pub fn base32(&self) -> Secret<String> {
-        Secret::new(base32(self.bytes()))
+        Secret::new(BASE32_NOPAD.encode(self.bytes()))
     }
 
-    /// What the QR code says. `issuer` and `account` are what the app shows; a colon in them becomes a full stop,
-    /// because apps take the first colon, encoded or not, as the border between the two.
+    /// The `otpauth:` URL for the QR code. The app shows `issuer` and `account`; a colon in them becomes a full stop,
+    /// because apps split the two at the first colon, encoded or not.
     pub fn url(&self, issuer: &str, account: &str) -> Secret<String> {
         let (issuer, account) = (label(issuer), label(account));
-        let secret = base32(self.bytes());
-        // Every app has these numbers as its default; they are said for those that ask.
+        let secret = BASE32_NOPAD.encode(self.bytes());
+        // These parameters are every app's defaults, but some apps require them.
         Secret::new(format!(
             "otpauth://totp/{issuer}:{account}?secret={secret}&issuer={issuer}&algorithm=SHA1&digits=6&period={PERIOD}"
         ))
     }
 
-    /// The step whose code this is: the one of `now`, the one before or the one after. The caller refuses it unless
-    /// it is newer than the last one used, and remembers it in the same breath.
-    pub fn check(&self, code: &Code, now: Timestamp) -> Option<Step> {
+    /// The time step of a correct code: the current one, the one before or the one after. The caller must accept only a
+    /// step newer than the last one used, and store it atomically.
+    pub fn check(&self, code: &TotpCode, now: Timestamp) -> Option<Step> {
         let Step(current) = Step::at(now);
         let mut matched = None;
-        // All are computed and compared whatever the outcome. Of two steps with the same code the newer counts:
-        // the older one may have been used.
+        // All steps are computed and compared, for constant time. Of two steps with the same code the newer one is
+        // returned: the older may have been used.
         for step in (current - DRIFT..=current + DRIFT).filter(|step| *step >= 0).map(Step) {
             if constant_time_eq(&self.code(step).0, &code.0) {
                 matched = Some(step);
@@ -70,19 +75,19 @@ impl OtpSecret {
         matched
     }
 
-    /// The code of a step, as the device shows it.
-    pub fn code(&self, step: Step) -> Code {
+    /// The code of a time step, as the device shows it.
+    pub fn code(&self, step: Step) -> TotpCode {
         let mut rest = self.number(step);
         let mut digits = [b'0'; 6];
         for digit in digits.iter_mut().rev() {
-            // A remainder of ten fits.
+            // A remainder of ten fits into a byte.
             *digit = b'0' + (rest % 10) as u8;
             rest /= 10;
         }
-        Code(digits)
+        TotpCode(digits)
     }
 
-    /// RFC 4226, section 5.3: the 31 bits that the last half byte of the HMAC points to.
+    /// RFC 4226, section 5.3: the 31 bits at the offset in the last half byte of the HMAC.
     fn number(&self, step: Step) -> u32 {
         let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, self.bytes());
         let tag = hmac::sign(&key, &step.0.to_be_bytes());
@@ -93,13 +98,13 @@ impl OtpSecret {
     }
 }
 
-/// A code as typed: six digits.
+/// A code: six digits.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Code([u8; 6]);
+pub struct TotpCode([u8; 6]);
 
-impl Code {
-    /// Exactly six ASCII digits, nothing around them; else `None`. Digits of other scripts are refused rather than
-    /// translated: no app shows them, and each form more is a way more to write the same code.
+impl TotpCode {
+    /// Exactly six ASCII digits; else `None`. Digits of other scripts are rejected: no app shows them, and each accepted
+    /// form would be another spelling of the same code.
     pub fn read(text: &str) -> Option<Self> {
         let digits: [u8; 6] = text.as_bytes().try_into().ok()?;
         digits.iter().all(u8::is_ascii_digit).then_some(Self(digits))
@@ -111,67 +116,37 @@ impl Code {
     }
 }
 
-impl fmt::Debug for Code {
+impl fmt::Debug for TotpCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
     }
 }
 
-/// A span of 30 seconds since 1970, by its number.
+/// The number of a 30-second time step since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Step(i64);
 
 impl Step {
-    /// The one that this moment lies in.
+    /// The time step of a moment.
     pub fn at(now: Timestamp) -> Self {
         Self(now.seconds().max(0) / PERIOD)
     }
 
-    /// From its number, as [`Step::number`] gave it.
+    /// From the number of [`Step::number`].
     pub fn from_number(number: i64) -> Self {
         Self(number)
     }
 
-    /// Its number, for a store that compares numbers.
+    /// The number, for the directory.
     pub fn number(self) -> i64 {
         self.0
     }
 }
 
-/// RFC 4648, section 6. No padding: some apps refuse it, and 20 bytes need none.
-fn base32(bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
-    let mut text = String::with_capacity(bytes.len().div_ceil(5) * 8);
-    let (mut held, mut bits) = (0_u32, 0_u32);
-    for byte in bytes {
-        held = held << 8 | u32::from(*byte);
-        bits += 8;
-        while bits >= 5 {
-            bits -= 5;
-            // Five bits: below 32.
-            text.push(char::from(LETTERS[(held >> bits & 31) as usize]));
-        }
-        held &= (1 << bits) - 1;
-    }
-    if bits > 0 {
-        text.push(char::from(LETTERS[(held << (5 - bits) & 31) as usize]));
-    }
-    text
-}
-
-/// Percent-encoded, all but RFC 3986's unreserved letters. A space is `%20`: apps show a `+` as it is.
+/// A label of the URL. A space becomes `%20`, because apps show a `+` as it is.
 fn label(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.replace(':', ".").bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            // Writing to a string cannot fail.
-            let _ = write!(encoded, "%{byte:02X}");
-        }
-    }
-    encoded
+    utf8_percent_encode(&text.replace(':', "."), LABEL).to_string()
 }
 
 #[cfg(test)]

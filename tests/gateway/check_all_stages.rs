@@ -19,7 +19,7 @@ fn failure(output: &Output) -> String {
 
 #[tokio::test]
 async fn faults_of_all_stages_are_reported_together() {
-    let files = Gateway::setup().rules(FAULTY_RULE).written().await;
+    let files = Gateway::setup().rules(FAULTY_RULE).write_files().await;
     let config = files.config();
     let folder = config.parent().expect("a folder");
     let keys = folder.join("data").join("keys");
@@ -49,7 +49,7 @@ async fn faults_of_all_stages_are_reported_together() {
 
 #[tokio::test]
 async fn failing_cases_are_reported_beside_faults_of_the_configuration() {
-    let files = Gateway::setup().rules(FAILING_CASE).written().await;
+    let files = Gateway::setup().rules(FAILING_CASE).write_files().await;
     let stderr = failure(&files.command(&["check", "--set", "bind.proof=perhaps"]).await);
     assert!(stderr.contains("bind.proof: "), "{stderr}");
     assert!(stderr.contains("the case fails"), "{stderr}");
@@ -57,7 +57,7 @@ async fn failing_cases_are_reported_beside_faults_of_the_configuration() {
 
 #[tokio::test]
 async fn rules_are_not_checked_where_their_folder_is_unknown() {
-    let files = Gateway::setup().written().await;
+    let files = Gateway::setup().write_files().await;
     let stderr = failure(&files.command(&["check", "--set", "rules.dir=[1]"]).await);
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
 }
@@ -73,7 +73,7 @@ async fn a_valid_configuration_is_summarised_with_correct_plurals() {
             "1 upstream, 2 rules, 2 cases\n",
         ),
     ] {
-        let files = Gateway::setup().rules(&rules).written().await;
+        let files = Gateway::setup().rules(&rules).write_files().await;
         let output = files.command(&["check"]).await;
         let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(stdout.ends_with(expected), "{stdout}{}", String::from_utf8_lossy(&output.stderr));
@@ -83,5 +83,5 @@ async fn a_valid_configuration_is_summarised_with_correct_plurals() {
 #[tokio::test]
 async fn a_bare_address_on_the_command_line_sets_a_list() {
     let desk = Gateway::setup().set("server.listen", "127.0.0.1:0").start().await;
-    desk.anyone().get("/api/ready").await.expect_code(0);
+    desk.anonymous().get("/api/ready").await.expect_code(0);
 }

@@ -195,7 +195,7 @@ async fn unverified_names_cannot_fill_the_login_log() {
 
 #[tokio::test]
 async fn login_log_cap_is_the_same_for_known_and_unknown_names() {
-    let desk = Gateway::start().await;
+    let desk = Gateway::setup().set("agents.conceal", "true").start().await;
     let wrong = async |name: &str, address: &str| {
         let from = desk.anonymous().with_header("X-Forwarded-For", address);
         from.post_json("/api/agents/login", &json!({ "employee_id": name, "password": "not it" })).await

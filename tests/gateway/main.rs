@@ -26,6 +26,7 @@ mod sessions;
 mod otp;
 
 mod agents;
+mod agents_conceal;
 
 mod user_roles;
 

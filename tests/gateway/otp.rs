@@ -1,7 +1,7 @@
 //! /api/auth/otp-*: a device is set up, bound and used; a code works once; wrong ones lock the account.
 
 use deskgate::domain::clock::Timestamp;
-use deskgate::signin::totp::{Code, OtpSecret, Step};
+use deskgate::signin::totp::{OtpSecret, Step, TotpCode};
 
 use crate::support::*;
 
@@ -47,7 +47,7 @@ async fn devices_survive_an_encryption_key_change() {
     // From the key that the gateway has made to a configured one; once it has started, the old one can go.
     configure(&desk, &format!("key_file = \"{first}\""));
     desk.restart().await;
-    assert!(desk.logs().contains("otp.old_key_files can go"), "it says so");
+    assert!(desk.logs().contains("remove keys/vault.key and otp.old_key_files"), "it says so");
     std::fs::remove_file(desk.data_dir().join("keys").join("vault.key")).expect("an old key");
     desk.restart().await;
     verify(&xiaoming, &device.code(0)).await.expect_code(0);
@@ -56,13 +56,13 @@ async fn devices_survive_an_encryption_key_change() {
     desk.restart().await;
     configure(&desk, &format!("key_file = \"{second}\""));
     desk.restart().await;
-    assert!(!desk.logs().contains("cannot be opened"), "no key is missing");
+    assert!(!desk.logs().contains("cannot decrypt some one-time-password secrets"), "no key is missing");
     verify(&xiaoming, &device.code(1)).await.expect_code(0);
 
     // A key that is gone for good: nobody gets in with it, and operators are told at the start.
     configure(&desk, &format!("key_file = \"{first}\""));
     desk.restart().await;
-    assert!(desk.logs().contains("cannot be opened"), "it says so");
+    assert!(desk.logs().contains("cannot decrypt some one-time-password secrets"), "it says so");
     verify(&xiaoming, &device.code(1)).await.expect_status(500);
     configure(&desk, &format!("key_file = \"{first}\"\nold_key_files = [\"nowhere.key\"]"));
     desk.terminate().await;
@@ -267,7 +267,7 @@ async fn device_survives_a_restart() {
 fn codes_match_rfc_6238() {
     let secret = OtpSecret::from_bytes(b"12345678901234567890").expect("a secret");
     assert_eq!(secret.code(Step::at(Timestamp::from_seconds(59))).text(), "287082", "RFC 6238, appendix B");
-    assert!(Code::read("287082").is_some());
+    assert!(TotpCode::read("287082").is_some());
 }
 
 #[tokio::test]

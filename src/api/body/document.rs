@@ -1,48 +1,48 @@
-//! A whole JSON document, also what nobody asks for: what could be read in two ways is refused everywhere in it.
+//! Checks a whole JSON document, also its unknown members: rejects what two parsers could read differently.
 //!
-//! The typed reading skips unknown members without looking into them, so it is no guard against these.
+//! Typed deserialization skips unknown members without looking into them, so it does not catch these.
 
 use std::collections::HashSet;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
-/// How deep lists and objects may lie in each other. Bodies of ours have two levels; the parser itself stops at 128,
-/// so this bounds its recursion, too.
-const DEEPEST: usize = 64;
+/// Deepest nesting of arrays and objects. The endpoints' bodies have two levels; serde_json itself stops at 128, so this
+/// limits its recursion, too.
+const MAX_DEPTH: usize = 64;
 
-/// Looks at all of a document: no member stands twice in one object, however it is spelled, nothing lies deeper than
-/// [`DEEPEST`], and every number and text can be read.
+/// Checks that no object has a member twice, however its name is escaped, that nothing is nested deeper than
+/// [`MAX_DEPTH`], and that every number and string is readable.
 pub(super) fn check(text: &[u8]) -> Result<(), serde_json::Error> {
     let mut document = serde_json::Deserializer::from_slice(text);
-    Part { depth: 0 }.deserialize(&mut document)?;
+    DocumentVisitor { depth: 0 }.deserialize(&mut document)?;
     document.end()
 }
 
-/// Which of the two it was that [`check`] found in sound JSON.
-pub(super) fn why(error: &serde_json::Error) -> &'static str {
-    if error.to_string().starts_with(TWICE) { TWICE } else { TOO_DEEP }
+/// The fault that [`check`] found in well-formed JSON.
+pub(super) fn fault(error: &serde_json::Error) -> &'static str {
+    if error.to_string().starts_with(DUPLICATE) { DUPLICATE } else { TOO_DEEP }
 }
 
-const TWICE: &str = "a member stands twice";
+const DUPLICATE: &str = "duplicate member";
 
-const TOO_DEEP: &str = "it is nested too deeply";
+const TOO_DEEP: &str = "nested too deeply";
 
-/// One value at its depth.
+/// Visits a value at its depth.
 #[derive(Clone, Copy)]
-struct Part {
+struct DocumentVisitor {
     depth: usize,
 }
 
-impl Part {
-    /// What lies in this list or object.
+impl DocumentVisitor {
+    /// The visitor of the values in this array or object.
     fn inner<E: serde::de::Error>(self) -> Result<Self, E> {
         let depth = self.depth + 1;
-        if depth > DEEPEST { Err(E::custom(TOO_DEEP)) } else { Ok(Self { depth }) }
+        if depth > MAX_DEPTH { Err(E::custom(TOO_DEEP)) } else { Ok(Self { depth }) }
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Part {
+impl<'de> DeserializeSeed<'de> for DocumentVisitor {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, value: D) -> Result<(), D::Error> {
@@ -50,7 +50,7 @@ impl<'de> DeserializeSeed<'de> for Part {
     }
 }
 
-impl<'de> Visitor<'de> for Part {
+impl<'de> Visitor<'de> for DocumentVisitor {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -89,11 +89,11 @@ impl<'de> Visitor<'de> for Part {
 
     fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<(), A::Error> {
         let inner = self.inner()?;
-        // Boxed: a hostile body may be nothing but short names, and each is kept while its object is read.
+        // Boxed to save memory: a hostile body may have only short names, all held while its object is read.
         let mut names: HashSet<Box<str>> = HashSet::new();
         while let Some(name) = object.next_key()? {
             if !names.insert(name) {
-                return Err(A::Error::custom(TWICE));
+                return Err(A::Error::custom(DUPLICATE));
             }
             object.next_value_seed(inner)?;
         }

@@ -1,4 +1,4 @@
-//! What is kept of a password: a PHC string of Argon2id.
+//! The stored form of a password: an Argon2id PHC string.
 
 use std::fmt;
 
@@ -6,22 +6,22 @@ use argon2::{ARGON2ID_IDENT, Algorithm, Argon2, Block, Params, Version};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 
-/// Bytes of a salt of ours.
+/// Bytes of a new salt.
 pub(super) const SALT: usize = 16;
 
-/// Bytes of an output of ours.
+/// Bytes of a new output.
 pub(super) const OUTPUT: usize = 32;
 
-/// Longer than any string that we accept can be.
-const LONGEST: usize = 512;
+/// Longest PHC string; longer than any accepted one can be.
+const MAX_PHC_LENGTH: usize = 512;
 
-/// The most that a kept hash may cost, so that a row in the table cannot ask for all memory: 64 MiB, ten passes and
-/// four lanes cover what other systems use by default, and hashes that were brought from there.
-const MOST_KIB: u32 = 64 * 1024;
-const MOST_PASSES: u32 = 10;
-const MOST_LANES: u32 = 4;
+/// The highest cost of a stored hash, so that a row in the table cannot demand all memory. 64 MiB, ten passes and four
+/// lanes cover the defaults of other systems, whose hashes may have been imported.
+const MAX_KIB: u32 = 64 * 1024;
+const MAX_PASSES: u32 = 10;
+const MAX_LANES: u32 = 4;
 
-/// What a hash costs to make, for us and for who guesses.
+/// The cost parameters of a hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cost(Params);
 
@@ -32,15 +32,15 @@ impl Cost {
         Self(Params::DEFAULT)
     }
 
-    /// Memory in KiB, passes and lanes; `None` if Argon2 cannot do that or we would not.
+    /// Memory in KiB, passes and lanes; `None` beyond the limits of Argon2 or of this gateway.
     pub fn new(kib: u32, passes: u32, lanes: u32) -> Option<Self> {
-        if kib > MOST_KIB || passes > MOST_PASSES || lanes > MOST_LANES {
+        if kib > MAX_KIB || passes > MAX_PASSES || lanes > MAX_LANES {
             return None;
         }
         Params::new(kib, passes, lanes, None).ok().map(Self)
     }
 
-    /// Blocks of one KiB that a hash fills.
+    /// Blocks of one KiB that a hash needs.
     pub(super) fn blocks(&self) -> usize {
         self.0.block_count()
     }
@@ -55,21 +55,21 @@ impl Cost {
     }
 }
 
-/// Why a kept string is no hash that we can use.
+/// Why a stored string is not a usable hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HashFault {
-    /// Not a whole PHC string.
+    /// Not a complete PHC string.
     #[error("the password hash is damaged")]
     Damaged,
-    /// A PHC string of something else than Argon2id, version 1.3.
-    #[error("the password hash is not Argon2id of version 19")]
+    /// Not Argon2id version 1.3.
+    #[error("the password hash is not Argon2id version 19")]
     Unsupported,
-    /// Would take more memory or time than we give.
-    #[error("the password hash asks for too much memory or time")]
+    /// Its cost exceeds the limits.
+    #[error("the password hash demands too much memory or time")]
     TooCostly,
 }
 
-/// A hash as it is kept. Its `Debug` prints `***`: whoever reads it in a log can guess at leisure.
+/// A stored hash. Its `Debug` prints `***`: a hash in a log could be attacked offline.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PasswordHash {
     cost: Cost,
@@ -86,9 +86,9 @@ impl PasswordHash {
         Self { output: output.to_vec(), ..self }
     }
 
-    /// Reads a PHC string. What it asks for is bounded here, once, so that nobody needs to look at it again.
+    /// Parses a PHC string. Its cost is limited here, so that later code need not check it.
     pub fn parse(text: &str) -> Result<Self, HashFault> {
-        if text.len() > LONGEST {
+        if text.len() > MAX_PHC_LENGTH {
             return Err(HashFault::Damaged);
         }
         let phc = argon2::PasswordHash::new(text).map_err(|_| HashFault::Damaged)?;
@@ -100,17 +100,17 @@ impl PasswordHash {
             return Err(HashFault::Unsupported);
         }
         let (Some(salt), Some(output)) = (&phc.salt, &phc.hash) else { return Err(HashFault::Damaged) };
-        // An output that was cut short would fit many passwords.
+        // A truncated output would match many passwords.
         if salt.len() < argon2::MIN_SALT_LEN || output.len() < SALT {
             return Err(HashFault::Damaged);
         }
         let cost = Cost::new(params.m_cost(), params.t_cost(), params.p_cost()).ok_or(HashFault::TooCostly)?;
         let hash = Self { cost, salt: salt.to_vec(), output: output.as_bytes().to_vec() };
-        // The parser fills in what is missing; a string that we would write differently has lost something.
+        // The parser fills in missing fields, so a string that does not round-trip is damaged.
         if hash.phc() == text { Ok(hash) } else { Err(HashFault::Damaged) }
     }
 
-    /// The PHC string to keep.
+    /// The PHC string to store.
     pub fn phc(&self) -> String {
         let (kib, passes, lanes) = (self.cost.0.m_cost(), self.cost.0.t_cost(), self.cost.0.p_cost());
         let (salt, output) = (STANDARD_NO_PAD.encode(&self.salt), STANDARD_NO_PAD.encode(&self.output));
@@ -129,9 +129,9 @@ impl PasswordHash {
         &self.output
     }
 
-    /// Whether we would make it differently today.
-    pub(super) fn is_outdated(&self, today: &Cost) -> bool {
-        self.cost != *today || self.salt.len() < SALT || self.output.len() != OUTPUT
+    /// Whether a new hash would have other parameters.
+    pub(super) fn is_outdated(&self, current: &Cost) -> bool {
+        self.cost != *current || self.salt.len() < SALT || self.output.len() != OUTPUT
     }
 }
 

@@ -1,31 +1,31 @@
-//! The memory that Argon2 fills, kept while there is a queue: a storm must not ask the allocator for 19 MiB, and the
-//! system for five thousand fresh pages, a hundred times a second.
+//! A pool for the memory that Argon2 fills. Under load it is reused: allocating 19 MiB, five thousand fresh pages, for every
+//! hash would cost more than it must.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use argon2::Block;
 
-/// Sets of blocks that go from one hash to the next. Never more sets than hashes that ran at once.
-pub(super) struct Pool {
-    /// Blocks of a set at today's cost.
+/// Sets of blocks that are reused by later hashes. Never more sets than hashes that ran at once.
+pub(super) struct BlockPool {
+    /// Blocks of a set at the current cost.
     size: usize,
-    sets: Mutex<Sets>,
+    sets: Mutex<BlockSets>,
 }
 
 #[derive(Default)]
-struct Sets {
+struct BlockSets {
     idle: Vec<Vec<Block>>,
     in_use: usize,
     most_in_use: usize,
 }
 
-impl Pool {
+impl BlockPool {
     pub(super) fn new(size: usize) -> Self {
         Self { size, sets: Mutex::default() }
     }
 
-    /// A set of at least `size` blocks, with whatever the last one left in them: Argon2 writes each block before it
-    /// reads it. `None` when there is no memory: one sign-in fails then, and not the gateway.
+    /// Takes a set of at least `size` blocks. They are not cleared: Argon2 writes each block before it reads it. `None`
+    /// without memory, so that one sign-in fails and not the gateway.
     pub(super) fn take(&self, size: usize) -> Option<Vec<Block>> {
         let mut blocks = {
             let mut sets = self.sets();
@@ -44,7 +44,7 @@ impl Pool {
         Some(blocks)
     }
 
-    /// Takes a set back. One that was made larger for an old hash is not kept.
+    /// Returns a set. One that was enlarged for an old hash is freed.
     pub(super) fn give(&self, blocks: Vec<Block>) {
         let mut sets = self.sets();
         sets.in_use -= 1;
@@ -53,7 +53,7 @@ impl Pool {
         }
     }
 
-    /// Gives back what nobody uses.
+    /// Frees the idle sets.
     pub(super) fn release_idle(&self) {
         let idle = std::mem::take(&mut self.sets().idle);
         // Outside the lock: unmapping takes a while.
@@ -69,8 +69,8 @@ impl Pool {
         self.sets().idle.len()
     }
 
-    fn sets(&self) -> MutexGuard<'_, Sets> {
-        // Nothing in here panics half-way; a poisoned lock would still hold whole sets.
+    fn sets(&self) -> MutexGuard<'_, BlockSets> {
+        // No code panics while it holds the lock, so even a poisoned one holds complete sets.
         self.sets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,6 +1,6 @@
-//! Whether a text may become somebody's password, and what to tell them if not.
+//! Checks a new password, and chooses the advice for a rejected one.
 //!
-//! Length and strength, and nothing else: no rules about digits and symbols, no forced changes (NIST SP 800-63B, 3.1.1.2).
+//! Checks length and strength only: no rules about digits and symbols, no forced changes (NIST SP 800-63B, 3.1.1.2).
 
 use unicode_normalization::UnicodeNormalization;
 use zxcvbn::feedback::{Feedback, Suggestion, Warning};
@@ -9,75 +9,74 @@ use zxcvbn::{Entropy, Score, zxcvbn};
 use crate::domain::secret::Secret;
 use crate::messages::Message;
 
-/// Characters that a password has at least.
-const SHORTEST: usize = 8;
+/// Fewest characters of a password.
+const MIN_LENGTH: usize = 8;
 
-/// Characters that a password has at most.
-const LONGEST: usize = 256;
+/// Most characters of a password.
+const MAX_LENGTH: usize = 256;
 
-/// Bytes that are looked at before anything else is done, so that a megabyte costs nothing. Normalising makes one
-/// character of at most twelve bytes: nothing that ends at 256 characters begins with more than this.
-const MOST_BYTES: usize = 12 * LONGEST;
+/// Most bytes before normalising, so that a megabyte is rejected at no cost. Normalising makes one character of at most
+/// twelve bytes, so no password of 256 characters has more.
+const MAX_BYTES: usize = 12 * MAX_LENGTH;
 
-/// Characters that zxcvbn sees. Its time grows with more than their square, and a password whose beginning is
-/// strong is strong; one whose first 32 characters are easy to guess is refused, whatever follows.
-const JUDGED: usize = 32;
+/// Characters that zxcvbn gets. Its time grows with more than their square, and a password whose beginning is strong is
+/// strong; one whose first 32 characters are easy to guess is rejected, whatever follows.
+const SCORED_CHARACTERS: usize = 32;
 
-/// Kinds of look-alike (`4` for `a`, `$` for `s`) that zxcvbn sees: it tries all their combinations, which with all
-/// 20 kinds are thousands (1.2 s for 100 characters; with both bounds 12 ms for the worst that was found). Words
-/// that need more kinds than this to be spelled are no longer easy to guess.
-const JUDGED_LOOK_ALIKES: usize = 6;
+/// Kinds of look-alike (`4` for `a`, `$` for `s`) that zxcvbn gets. It tries all their combinations, thousands with all
+/// 20 kinds (1.2 s for 100 characters; with both limits 12 ms in the worst case found). A word that needs more kinds than
+/// this to be spelled is no longer easy to guess.
+const SCORED_LOOK_ALIKES: usize = 6;
 
 /// zxcvbn's look-alikes.
 const LOOK_ALIKES: &str = "4@8({[<3691!|70$5+%2";
 
-/// What the look-alikes beyond [`JUDGED_LOOK_ALIKES`] are judged as: symbols that look like nothing, one for each,
-/// so that what is varied stays varied.
-const PLAIN: [char; 14] = ['~', '^', '&', '*', '_', '-', '=', ':', ';', '"', ',', '.', '?', '>'];
+/// Replacements for the look-alikes beyond [`SCORED_LOOK_ALIKES`]: symbols that resemble no letter, a different one for
+/// each, so that the variety of the password is kept.
+const NEUTRAL_SYMBOLS: [char; 14] = ['~', '^', '&', '*', '_', '-', '=', ':', ';', '"', ',', '.', '?', '>'];
 
-/// Hints that are taken note of, and characters of each. Each is looked up once, so these are generous.
-const MOST_HINTS: usize = 16;
-const LONGEST_HINT: usize = 64;
+/// Most hints, and most characters of each. Each hint costs one lookup, so the limits are generous.
+const MAX_HINTS: usize = 16;
+const MAX_HINT_LENGTH: usize = 64;
 
-/// A password that may be set: normalised and strong enough. Its `Debug` prints `***`.
+/// An acceptable new password, normalised. Its `Debug` prints `***`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewPassword(Secret<String>);
 
 impl NewPassword {
-    /// Checks a text that somebody wants as password. `hints` is what others know about them or see on the page:
-    /// employee id, name, corporation, product name.
+    /// Checks a new password. `hints` are words that others know or see: employee id, name, corporation, product name.
     pub fn check(text: &str, hints: &[&str]) -> Result<Self, PasswordFault> {
         let text = normalised(text)?;
-        if text.chars().nth(SHORTEST - 1).is_none() {
+        if text.chars().nth(MIN_LENGTH - 1).is_none() {
             return Err(PasswordFault::TooShort);
         }
-        let seen = seen_by_zxcvbn(&text);
+        let scored = text_for_zxcvbn(&text);
         let words = words_of(hints);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let judged = zxcvbn(&seen, &words);
-        if !is_strong(&judged) {
-            // Strong but for the hints: zxcvbn has no word for that.
-            let about_you = is_strong(&zxcvbn(&seen, &[]));
-            let advice = if about_you { Advice::NothingAboutYou } else { Advice::of(judged.feedback()) };
+        let entropy = zxcvbn(&scored, &words);
+        if !is_strong(&entropy) {
+            // zxcvbn has no warning for a password that is weak only because of the hints.
+            let about_you = is_strong(&zxcvbn(&scored, &[]));
+            let advice = if about_you { Advice::NothingAboutYou } else { Advice::of(entropy.feedback()) };
             return Err(PasswordFault::TooWeak(advice));
         }
         Ok(Self(Secret::new(text)))
     }
 
-    /// The text, for hashing.
+    /// The password, for hashing.
     pub(super) fn reveal(&self) -> &str {
         self.0.reveal()
     }
 }
 
-/// The form in which passwords are hashed: NFC, so that the same keys on another machine give the same password.
-/// Never cut: what is too long, or holds what no keyboard types, is no password at all.
+/// The form in which passwords are hashed: NFC, so that the same keys on another machine give the same password. Never
+/// truncates: text that is too long or has control characters is rejected.
 pub(super) fn normalised(text: &str) -> Result<String, PasswordFault> {
-    if text.len() > MOST_BYTES {
+    if text.len() > MAX_BYTES {
         return Err(PasswordFault::TooLong);
     }
     let text: String = text.nfc().collect();
-    if text.chars().nth(LONGEST).is_some() {
+    if text.chars().nth(MAX_LENGTH).is_some() {
         return Err(PasswordFault::TooLong);
     }
     if text.chars().any(char::is_control) {
@@ -86,7 +85,7 @@ pub(super) fn normalised(text: &str) -> Result<String, PasswordFault> {
     Ok(text)
 }
 
-/// Refuses what is too long for any password.
+/// Rejects text that is too long for any password.
 pub(in crate::signin) fn check_length(text: &str) -> Result<(), PasswordFault> {
     match normalised(text) {
         Err(PasswordFault::TooLong) => Err(PasswordFault::TooLong),
@@ -94,50 +93,50 @@ pub(in crate::signin) fn check_length(text: &str) -> Result<(), PasswordFault> {
     }
 }
 
-fn is_strong(judged: &Entropy) -> bool {
-    judged.score() >= Score::Three
+fn is_strong(entropy: &Entropy) -> bool {
+    entropy.score() >= Score::Three
 }
 
-/// The beginning of a password in the form in which judging it takes a bounded time.
-fn seen_by_zxcvbn(text: &str) -> String {
-    let mut kept: Vec<char> = Vec::new();
-    let mut judged = String::new();
-    for character in text.chars().take(JUDGED) {
+/// The beginning of a password, in a form that zxcvbn scores in bounded time.
+fn text_for_zxcvbn(text: &str) -> String {
+    let mut kinds: Vec<char> = Vec::new();
+    let mut scored = String::new();
+    for character in text.chars().take(SCORED_CHARACTERS) {
         if !LOOK_ALIKES.contains(character) {
-            judged.push(character);
+            scored.push(character);
             continue;
         }
-        let kind = kept.iter().position(|known| *known == character).unwrap_or_else(|| {
-            kept.push(character);
-            kept.len() - 1
+        let kind = kinds.iter().position(|known| *known == character).unwrap_or_else(|| {
+            kinds.push(character);
+            kinds.len() - 1
         });
-        judged.push(match kind.checked_sub(JUDGED_LOOK_ALIKES) {
+        scored.push(match kind.checked_sub(SCORED_LOOK_ALIKES) {
             None => character,
-            // There are as many plain symbols as look-alikes to replace; the remainder keeps that true for ever.
-            Some(beyond) => PLAIN[beyond % PLAIN.len()],
+            // There are as many symbols as look-alikes to replace; the remainder keeps the index in bounds.
+            Some(beyond) => NEUTRAL_SYMBOLS[beyond % NEUTRAL_SYMBOLS.len()],
         });
     }
-    judged
+    scored
 }
 
-/// Hints as the words that people make passwords of: `Lin Xiaoyu` is also `Lin`, `Xiaoyu` and `LinXiaoyu`.
+/// The words that users make passwords of: `Lin Xiaoyu` is also `Lin`, `Xiaoyu` and `LinXiaoyu`.
 fn words_of(hints: &[&str]) -> Vec<String> {
     let mut words = Vec::new();
-    for hint in hints.iter().take(MOST_HINTS) {
-        let hint: String = hint.nfc().take(LONGEST_HINT).collect();
+    for hint in hints.iter().take(MAX_HINTS) {
+        let hint: String = hint.nfc().take(MAX_HINT_LENGTH).collect();
         let parts: Vec<&str> = hint.split(|letter: char| !letter.is_alphanumeric()).collect();
         words.push(parts.concat());
         words.extend(parts.into_iter().map(str::to_owned));
         words.push(hint);
     }
-    // Two letters of ours say nothing about a password; two of Chinese are a name.
+    // Two Latin letters are too short for a hint; two Chinese characters are a name.
     words.retain(|word| word.len() > 2);
     words.sort_unstable();
     words.dedup();
     words
 }
 
-/// Why a text cannot be a password.
+/// Why a password is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PasswordFault {
     /// Fewer than 8 characters.
@@ -146,8 +145,8 @@ pub enum PasswordFault {
     /// More than 256 characters.
     #[error("the password is too long")]
     TooLong,
-    /// Holds NUL, a line end, or another control character.
-    #[error("the password holds control characters")]
+    /// NUL, a line break or another control character.
+    #[error("the password contains control characters")]
     ControlCharacter,
     /// Too easy to guess.
     #[error("the password is too weak")]
@@ -155,7 +154,7 @@ pub enum PasswordFault {
 }
 
 impl PasswordFault {
-    /// What to tell the person.
+    /// The message for the user.
     pub fn message(self) -> Message {
         match self {
             PasswordFault::TooShort => Message::PASSWORD_TOO_SHORT,
@@ -166,38 +165,39 @@ impl PasswordFault {
     }
 }
 
-/// What makes a password easy to guess, and so what to do: zxcvbn's findings in our words.
+/// What makes a password weak and how to improve it, from zxcvbn's feedback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Advice {
-    /// Add a word or two: nothing else is wrong with it.
+    /// Too short, but otherwise fine.
     AddWords,
-    /// Keys that lie side by side.
+    /// Adjacent keys.
     NoKeyboardPattern,
-    /// The same again and again.
+    /// Repetition.
     NoRepeats,
     /// `abcd`, `6543`.
     NoSequence,
-    /// One of the most used passwords, or nearly.
+    /// A common password, or similar to one.
     NoCommonPassword,
-    /// One word of a dictionary.
+    /// A single dictionary word.
     NoSingleWord,
-    /// Names of people.
+    /// Personal names.
     NoNames,
     /// A year or a date.
     NoDates,
-    /// A capital at the beginning, or all capitals.
+    /// A leading capital, or all capitals.
     CapitalsHelpLittle,
     /// `@` for `a`.
     SubstitutionsHelpLittle,
-    /// A word backwards.
+    /// A reversed word.
     ReversingHelpsLittle,
-    /// The person's own name or id, the corporation, the product.
+    /// The user's name or id, the corporation or the product.
     NothingAboutYou,
 }
 
 impl Advice {
-    /// All, for whoever translates.
-    pub const ALL: [Advice; 12] = [
+    /// Every advice, for the test of the translations.
+    #[cfg(test)]
+    pub(super) const ALL: [Advice; 12] = [
         Advice::AddWords,
         Advice::NoKeyboardPattern,
         Advice::NoRepeats,
@@ -212,8 +212,8 @@ impl Advice {
         Advice::NothingAboutYou,
     ];
 
-    /// The one thing to say of zxcvbn's findings: what is wrong, else the last suggestion. The first is always to
-    /// add words, which every text of ours says anyway.
+    /// The most useful advice: zxcvbn's warning, else its last suggestion. The first suggestion is always to add words,
+    /// which every message says anyway.
     fn of(feedback: Option<&Feedback>) -> Self {
         let warning = feedback.and_then(Feedback::warning).map(Self::of_warning);
         let suggestion = feedback.and_then(|feedback| feedback.suggestions().last().copied());
@@ -259,7 +259,7 @@ impl Advice {
         }
     }
 
-    /// What to tell the person.
+    /// The message for the user.
     pub fn message(self) -> Message {
         match self {
             Advice::AddWords => Message::PASSWORD_ADD_WORDS,

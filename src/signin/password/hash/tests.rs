@@ -4,15 +4,15 @@ use argon2::PasswordVerifier;
 const SALT_TEXT: &str = "MDEyMzQ1Njc4OWFiY2RlZg";
 const OUTPUT_TEXT: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY";
 
-fn made(cost: &Cost, text: &str) -> PasswordHash {
+fn hash_of(cost: &Cost, text: &str) -> PasswordHash {
     let mut blocks = vec![Block::new(); cost.blocks()];
     let output = cost.derive(text.as_bytes(), b"0123456789abcdef", OUTPUT, &mut blocks).expect("a hash");
     PasswordHash::new(cost.clone(), *b"0123456789abcdef", [0; OUTPUT]).with_output(&output)
 }
 
 #[test]
-fn ours_are_at_owasp_s_parameters_and_an_independent_verifier_takes_them() {
-    let hash = made(&Cost::owasp(), "correct horse battery staple");
+fn a_new_hash_has_owasps_parameters_and_passes_an_independent_verifier() {
+    let hash = hash_of(&Cost::owasp(), "correct horse battery staple");
     let text = hash.phc();
     assert!(text.starts_with(&format!("$argon2id$v=19$m=19456,t=2,p=1${SALT_TEXT}$")), "{text}");
     let phc = argon2::PasswordHash::new(&text).expect("a PHC string");
@@ -30,19 +30,19 @@ fn the_output_is_that_of_the_reference_implementation() {
     let output = hash.cost().derive(b"password", hash.salt(), OUTPUT, &mut blocks).expect("a hash");
     assert_eq!(output, hash.output());
     let again = hash.cost().derive(b"password", hash.salt(), OUTPUT, &mut blocks).expect("a hash");
-    assert_eq!(again, output, "whatever the memory held before");
+    assert_eq!(again, output, "the previous content of the memory must not matter");
 }
 
 #[test]
-fn what_is_kept_reads_back_the_same() {
+fn a_phc_string_round_trips() {
     for (case, cost) in [("owasp", Cost::owasp()), ("small", Cost::new(8, 1, 1).expect("a cost"))] {
-        let hash = made(&cost, "x");
+        let hash = hash_of(&cost, "x");
         assert_eq!(PasswordHash::parse(&hash.phc()), Ok(hash), "{case}");
     }
 }
 
 #[test]
-fn damaged_foreign_and_greedy_strings_are_faults() {
+fn damaged_foreign_and_too_costly_hashes_are_rejected() {
     let good = format!("$argon2id$v=19$m=19456,t=2,p=1${SALT_TEXT}${OUTPUT_TEXT}");
     assert!(PasswordHash::parse(&good).is_ok());
     let with = |from: &str, to: &str| good.replacen(from, to, 1);
@@ -52,12 +52,12 @@ fn damaged_foreign_and_greedy_strings_are_faults() {
         ("dollars", "$$$$$".to_owned(), damaged),
         ("no dollar", "password".to_owned(), damaged),
         ("a megabyte", "$argon2id".repeat(100_000), damaged),
-        ("a cut salt", with(SALT_TEXT, "MDE"), damaged),
+        ("a truncated salt", with(SALT_TEXT, "MDE"), damaged),
         ("no salt", good[..33].to_owned(), damaged),
         ("no output", with(&format!("${OUTPUT_TEXT}"), ""), damaged),
-        ("a cut output", with(OUTPUT_TEXT, &OUTPUT_TEXT[..14]), damaged),
-        ("something behind", format!("{good}$x"), damaged),
-        ("a space behind", format!("{good} "), damaged),
+        ("a truncated output", with(OUTPUT_TEXT, &OUTPUT_TEXT[..14]), damaged),
+        ("a trailing field", format!("{good}$x"), damaged),
+        ("a trailing space", format!("{good} "), damaged),
         ("no parameters", with("$m=19456,t=2,p=1", ""), damaged),
         ("a parameter missing", with(",t=2", ""), damaged),
         ("a parameter twice", with("t=2", "t=2,t=2"), damaged),
@@ -90,7 +90,7 @@ fn damaged_foreign_and_greedy_strings_are_faults() {
 }
 
 #[test]
-fn a_cost_beyond_bounds_cannot_be_made() {
+fn a_cost_beyond_the_limits_is_rejected() {
     let table = [("memory", 65_537, 2, 1), ("passes", 19_456, 11, 1), ("lanes", 19_456, 2, 5), ("none", 0, 0, 0)];
     for (case, kib, passes, lanes) in table {
         assert_eq!(Cost::new(kib, passes, lanes), None, "{case}");
@@ -99,23 +99,23 @@ fn a_cost_beyond_bounds_cannot_be_made() {
 }
 
 #[test]
-fn other_parameters_than_today_s_are_outdated() {
-    let today = Cost::owasp();
-    let ours = PasswordHash::new(today.clone(), [0; SALT], [0; OUTPUT]);
+fn a_hash_with_other_parameters_is_outdated() {
+    let current = Cost::owasp();
+    let ours = PasswordHash::new(current.clone(), [0; SALT], [0; OUTPUT]);
     let table = [
-        ("today's", ours.clone(), false),
+        ("current", ours.clone(), false),
         ("cheaper", PasswordHash { cost: Cost::new(12_288, 3, 1).expect("a cost"), ..ours.clone() }, true),
-        ("dearer", PasswordHash { cost: Cost::new(65_536, 3, 4).expect("a cost"), ..ours.clone() }, true),
+        ("more expensive", PasswordHash { cost: Cost::new(65_536, 3, 4).expect("a cost"), ..ours.clone() }, true),
         ("a short salt", PasswordHash { salt: vec![0; 8], ..ours.clone() }, true),
         ("a short output", PasswordHash { output: vec![0; 16], ..ours }, true),
     ];
     for (case, hash, outdated) in table {
-        assert_eq!(hash.is_outdated(&today), outdated, "{case}");
+        assert_eq!(hash.is_outdated(&current), outdated, "{case}");
     }
 }
 
 #[test]
-fn a_hash_does_not_print_itself() {
+fn debug_output_hides_the_hash() {
     let hash = PasswordHash::new(Cost::owasp(), [7; SALT], [9; OUTPUT]);
     assert_eq!(format!("{hash:?}"), "***");
 }

@@ -1,19 +1,19 @@
 use super::*;
 
 #[test]
-fn a_set_goes_from_one_hash_to_the_next() {
-    let pool = Pool::new(64);
+fn a_returned_set_is_reused() {
+    let pool = BlockPool::new(64);
     let first = pool.take(64).expect("memory");
-    let place = first.as_ptr();
+    let address = first.as_ptr();
     pool.give(first);
     let second = pool.take(64).expect("memory");
-    assert_eq!(second.as_ptr(), place);
+    assert_eq!(second.as_ptr(), address);
     assert_eq!(pool.most_in_use(), 1);
 }
 
 #[test]
-fn there_are_never_more_sets_than_hashes_at_once() {
-    let pool = Pool::new(64);
+fn the_pool_holds_no_more_sets_than_hashes_ran_at_once() {
+    let pool = BlockPool::new(64);
     for _ in 0..10 {
         let sets: Vec<_> = (0..3).map(|_| pool.take(64).expect("memory")).collect();
         sets.into_iter().for_each(|set| pool.give(set));
@@ -24,9 +24,9 @@ fn there_are_never_more_sets_than_hashes_at_once() {
 }
 
 #[test]
-fn only_sets_of_today_s_size_are_kept() {
-    for (case, size, kept) in [("smaller", 32, 0), ("today's", 64, 1), ("larger", 128, 0)] {
-        let pool = Pool::new(64);
+fn only_sets_of_the_current_size_are_kept() {
+    for (case, size, kept) in [("smaller", 32, 0), ("current", 64, 1), ("larger", 128, 0)] {
+        let pool = BlockPool::new(64);
         let set = pool.take(size).expect("memory");
         assert!(set.len() >= size, "{case}");
         pool.give(set);
@@ -35,8 +35,8 @@ fn only_sets_of_today_s_size_are_kept() {
 }
 
 #[test]
-fn memory_that_does_not_exist_is_refused_not_fatal() {
-    let pool = Pool::new(64);
+fn a_failed_allocation_is_reported_and_not_fatal() {
+    let pool = BlockPool::new(64);
     assert!(pool.take(usize::MAX / 2048).is_none());
     assert_eq!(pool.sets().in_use, 0);
 }

@@ -12,7 +12,7 @@ fn fault(text: &str) -> Option<PasswordFault> {
 fn a_password_has_8_to_256_characters_after_normalising() {
     let strong = |length: usize| -> String { "kQ~vX^jw&Zp_Hb-Yf=Ud;Nr?".chars().cycle().take(length).collect() };
     let table = [
-        ("nothing", String::new(), Some(PasswordFault::TooShort)),
+        ("empty", String::new(), Some(PasswordFault::TooShort)),
         ("7", strong(7), Some(PasswordFault::TooShort)),
         ("12", strong(12), None),
         ("256", strong(256), None),
@@ -32,27 +32,27 @@ fn a_password_has_8_to_256_characters_after_normalising() {
 }
 
 #[test]
-fn nothing_is_cut_off() {
+fn a_long_password_is_not_truncated() {
     let long = format!("{GOOD}{}", "林x".repeat(100));
     let password = NewPassword::check(&long, HINTS).expect("a password");
     assert_eq!(password.reveal(), long);
 }
 
 #[test]
-fn the_same_keys_give_the_same_password_on_every_machine() {
+fn passwords_are_normalised_to_nfc() {
     let composed = NewPassword::check("café-zürich-crème", HINTS).expect("a password");
     let decomposed = NewPassword::check("cafe\u{301}-zu\u{308}rich-cre\u{300}me", HINTS).expect("a password");
     assert_eq!(composed, decomposed);
     let compatible = NewPassword::check("ｃafé-zürich-crème", HINTS).expect("a password");
-    assert_ne!(composed, compatible, "look-alikes stay apart");
+    assert_ne!(composed, compatible, "NFC keeps compatibility forms apart");
 }
 
 #[test]
-fn control_characters_are_refused_and_other_characters_are_not() {
+fn only_control_characters_are_rejected() {
     let table = [
         ("NUL", '\0', true),
         ("tab", '\t', true),
-        ("line end", '\n', true),
+        ("line break", '\n', true),
         ("escape", '\u{1B}', true),
         ("delete", '\u{7F}', true),
         ("C1", '\u{85}', true),
@@ -70,7 +70,7 @@ fn control_characters_are_refused_and_other_characters_are_not() {
 }
 
 #[test]
-fn a_weak_password_is_refused_with_the_advice_that_fits() {
+fn a_weak_password_is_rejected_with_fitting_advice() {
     let table = [
         ("password", Advice::NoCommonPassword),
         ("password1", Advice::NoCommonPassword),
@@ -100,7 +100,7 @@ fn a_strong_password_needs_no_symbols() {
 }
 
 #[test]
-fn what_others_know_about_a_person_does_not_count() {
+fn hints_do_not_count_as_strength() {
     let table = [
         ("the id", "a2001a2001", &["a2001"]),
         ("the name", "Zbigniewska9", &["Zbigniewska"]),
@@ -114,35 +114,35 @@ fn what_others_know_about_a_person_does_not_count() {
     }
     let about_you = Err(PasswordFault::TooWeak(Advice::NothingAboutYou));
     assert_eq!(NewPassword::check("halinazbigniewska", &["Halina Zbigniewska"]), about_you);
-    assert!(NewPassword::check("halinazbigniewska", &[]).is_ok(), "somebody else may");
+    assert!(NewPassword::check("halinazbigniewska", &[]).is_ok(), "another user may use it");
 }
 
 #[test]
-fn hints_are_bounded() {
+fn hints_are_limited() {
     let long = "x".repeat(1 << 20);
     let many = vec![long.as_str(); 1_000];
     assert!(NewPassword::check(GOOD, &many).is_ok());
     let words = words_of(&many);
     assert!(words.len() <= 16 * 66 && words.iter().all(|word| word.chars().count() <= 64));
-    assert!(words_of(&["", " ", "a", "ab", "--"]).is_empty(), "what is too short says nothing");
+    assert!(words_of(&["", " ", "a", "ab", "--"]).is_empty(), "short words are dropped");
 }
 
 #[test]
-fn zxcvbn_sees_a_bounded_beginning_with_few_look_alikes() {
+fn zxcvbn_gets_a_limited_beginning_with_few_look_alikes() {
     let table = [
         ("short", "p4ssw0rd", "p4ssw0rd"),
         ("all look-alikes", "4@8({[<3691!|70$5+%2", "4@8({[~^&*_-=:;\",.?>"),
         ("the same kinds again", "4@8({[<4@8({[<", "4@8({[~4@8({[~"),
         ("long", &"林x".repeat(100), &"林x".repeat(16)),
     ];
-    for (case, text, seen) in table {
-        assert_eq!(seen_by_zxcvbn(text), seen, "{case}");
+    for (case, text, expected) in table {
+        assert_eq!(text_for_zxcvbn(text), expected, "{case}");
     }
 }
 
 #[test]
-fn no_text_makes_judging_panic() {
-    // Characters that change their length when lowercased, combine, read backwards or match nothing.
+fn no_text_makes_the_check_panic() {
+    // Characters that change length when lowercased, combine, run right to left or match nothing.
     let odd: Vec<char> = "İıßẞŉǰΐΰﬃſKÅ\u{301}\u{345}\u{200D}\u{202E}\u{FEFF}\u{FFFF}🦀👨4@8({[<3691!|70$5+%2aA1.-/ 林ا"
         .chars()
         .collect();
@@ -158,13 +158,13 @@ fn no_text_makes_judging_panic() {
         let length = 8 + next() % 40;
         let text: String = (0..length).map(|_| odd[next() % kinds]).collect();
         let hint: String = text.chars().skip(next() % 4).take(5).collect();
-        // Only that it answers.
+        // It must only return.
         let _ = NewPassword::check(&text, &[&hint]);
     }
 }
 
 #[test]
-fn every_fault_has_its_own_message_in_both_languages() {
+fn every_fault_has_a_message_in_both_languages() {
     let plain = [PasswordFault::TooShort, PasswordFault::TooLong, PasswordFault::ControlCharacter];
     let faults: Vec<PasswordFault> = plain.into_iter().chain(Advice::ALL.map(PasswordFault::TooWeak)).collect();
     let mut seen = std::collections::HashSet::new();
@@ -172,20 +172,20 @@ fn every_fault_has_its_own_message_in_both_languages() {
         let (english, chinese) = (fault.message().text(Language::English), fault.message().text(Language::Chinese));
         assert!(english.is_ascii() && english.contains("password"), "{english}");
         assert!(chinese.starts_with("密码"), "{chinese}");
-        assert!(seen.insert(english) && seen.insert(chinese), "{english}: said twice");
+        assert!(seen.insert(english) && seen.insert(chinese), "{english}: used twice");
     }
 }
 
 #[test]
-fn a_new_password_does_not_print_itself() {
+fn debug_output_hides_a_new_password() {
     let password = NewPassword::check(GOOD, HINTS).expect("a password");
     assert!(!format!("{password:?}").contains("copper"));
 }
 
-/// `cargo test --release -- --ignored --nocapture worst`: what the slowest texts cost.
+/// `cargo test --release -- --ignored --nocapture worst`: the time of the slowest passwords.
 #[test]
 #[ignore = "measures"]
-fn the_worst_texts_to_judge() {
+fn the_slowest_passwords_to_check() {
     let table = [
         ("usual", GOOD.to_owned()),
         ("random", "7Hq#vR2m!pZx9&Lw@4Tc(8Ns$1Bk%5Yd".to_owned()),
@@ -198,8 +198,8 @@ fn the_worst_texts_to_judge() {
     let _ = NewPassword::check(GOOD, HINTS);
     for (case, text) in table {
         let start = std::time::Instant::now();
-        let verdict = NewPassword::check(&text, HINTS).map(drop);
-        eprintln!("{case}: {:?} {verdict:?}", start.elapsed());
+        let result = NewPassword::check(&text, HINTS).map(drop);
+        eprintln!("{case}: {:?} {result:?}", start.elapsed());
     }
     for length in [64, 100] {
         let text: String = "4@8({[<3691!|70$5+%2".chars().cycle().take(length).collect();

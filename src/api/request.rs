@@ -1,11 +1,20 @@
-//! What endpoints need of a request beside its body: query, cookies and the device.
+//! The parts of a request that endpoints use besides its body: query, cookies, client device and a few headers.
 
 use http::request::Parts;
 
+use crate::domain::device::ClientDevice;
 use crate::error::{BadRequest, Error};
 use crate::pipeline::Arrival;
 use crate::pipeline::record::shown;
-use crate::signin::Device;
+
+/// Most query parameters that are read.
+const MAX_PARAMETERS: usize = 64;
+
+/// Most cookies that are read.
+const MAX_COOKIES: usize = 200;
+
+/// Longest `User-Agent` that is kept, in characters.
+const MAX_USER_AGENT: usize = 256;
 
 /// The parameters of a query.
 #[derive(Debug, Default)]
@@ -15,11 +24,11 @@ pub struct Query {
 
 impl Query {
     fn of(text: &str) -> Self {
-        let pairs = url::form_urlencoded::parse(text.as_bytes()).into_owned().take(64).collect();
+        let pairs = url::form_urlencoded::parse(text.as_bytes()).into_owned().take(MAX_PARAMETERS).collect();
         Self { pairs }
     }
 
-    /// The value of a parameter, if it is there. One that stands twice with different values is refused.
+    /// The value of an optional parameter. Refuses one that occurs twice with different values.
     pub fn optional(&self, name: &'static str) -> Result<Option<&str>, BadRequest> {
         let mut found: Option<&str> = None;
         for (_, value) in self.pairs.iter().filter(|(key, _)| key == name) {
@@ -31,8 +40,8 @@ impl Query {
         Ok(found)
     }
 
-    /// Whether no parameter stands twice with different values.
-    pub fn unambiguous(&self) -> Result<(), BadRequest> {
+    /// Refuses a query in which a parameter occurs twice with different values.
+    pub fn check_unambiguous(&self) -> Result<(), BadRequest> {
         let differ = |(name, value): &(String, String)| self.first(name).is_some_and(|first| first != value);
         if self.pairs.iter().any(differ) { Err(BadRequest::Parameter("(one that is there twice)")) } else { Ok(()) }
     }
@@ -42,7 +51,7 @@ impl Query {
         self.pairs.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// The value of a parameter that must be there.
+    /// The value of a required parameter; refuses an empty one.
     pub fn required(&self, name: &'static str) -> Result<&str, Error> {
         match self.optional(name)? {
             Some(value) if !value.is_empty() => Ok(value),
@@ -51,29 +60,29 @@ impl Query {
     }
 }
 
-/// What came with a request.
+/// A request to one of the gateway's own endpoints, without its body.
 #[derive(Debug)]
-pub struct Incoming {
-    /// The query.
+pub struct ApiRequest {
+    /// The query parameters.
     pub query: Query,
-    /// The cookies, in their order.
+    /// The cookies, in the order of the headers.
     pub cookies: Vec<(String, String)>,
-    /// The device.
-    pub device: Device,
+    /// The device that sent the request.
+    pub device: ClientDevice,
     /// `Referer`
     pub referer: Option<String>,
     /// `Sec-Fetch-Site`
     pub fetch_site: Option<String>,
     /// `Sec-Fetch-Mode`
     pub fetch_mode: Option<String>,
-    /// `Content-Type`, without its parameters.
+    /// `Content-Type` in lower case, without parameters.
     pub content_type: Option<String>,
     /// Whether `Content-Encoding` is set.
     pub encoded: bool,
 }
 
-impl Incoming {
-    /// Looks at a request's head.
+impl ApiRequest {
+    /// Reads a request head.
     pub fn of(header: &Parts, arrival: &Arrival) -> Self {
         let text = |name: &str| header.headers.get(name).and_then(|value| value.to_str().ok());
         let user_agent = header.headers.get("user-agent").map(|value| String::from_utf8_lossy(value.as_bytes()));
@@ -85,15 +94,15 @@ impl Incoming {
             .flat_map(|line| line.split(';'))
             .filter_map(|pair| pair.trim().split_once('='))
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .take(200)
+            .take(MAX_COOKIES)
             .collect();
         let content_type = text("content-type").map(|value| value.split(';').next().unwrap_or_default());
         Self {
             query: Query::of(header.uri.query().unwrap_or_default()),
             cookies,
-            device: Device {
+            device: ClientDevice {
                 address: arrival.client.to_string(),
-                user_agent: shown(&user_agent.unwrap_or_default(), 256).into_owned(),
+                user_agent: shown(&user_agent.unwrap_or_default(), MAX_USER_AGENT).into_owned(),
                 request_id: arrival.request_id.as_str().to_owned(),
             },
             referer: text("referer").map(str::to_owned),

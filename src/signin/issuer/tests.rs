@@ -1,10 +1,10 @@
 use super::*;
-use crate::signin::oauth2::Return;
+use crate::signin::oauth2::callback::CallbackResult;
 
 #[test]
-fn a_token_is_handed_out_and_does_not_print() {
+fn an_issued_token_is_serialized_but_never_in_debug_output() {
     let token = "header.claims.signature";
-    let logged_in = LoggedIn {
+    let issued = IssuedToken {
         session_id: SessionId::new("s"),
         token: Secret::new(token.to_owned()),
         token_type: "Bearer",
@@ -22,10 +22,10 @@ fn a_token_is_handed_out_and_does_not_print() {
         stage: None,
         failed_tries: None,
     };
-    let answer = serde_json::to_value(&logged_in).expect("JSON");
-    assert_eq!(answer["token"], token);
-    let returned = Return::SignedIn { to: String::new(), token: logged_in.token.clone(), expires_in: 1, flow: None };
-    for printed in [format!("{logged_in:?}"), format!("{returned:?}")] {
+    let json = serde_json::to_value(&issued).expect("JSON");
+    assert_eq!(json["token"], token);
+    let result = CallbackResult::SignedIn { to: String::new(), token: issued.token.clone(), expires_in: 1, flow: None };
+    for printed in [format!("{issued:?}"), format!("{result:?}")] {
         assert!(!printed.contains("signature"), "{printed}");
     }
 }

@@ -1,0 +1,204 @@
+//! Agent sign-in: the platform first, a local password as fallback.
+//!
+//! An unauthenticated client must not learn whether an agent exists or is disabled: the errors are the same, and so is the
+//! work behind them, down to what is read from the directory and written to it. Differences only show after the right
+//! password. Whether an agent has a password at all is revealed by 1012, unless `agents.conceal` is set.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::attempt::Attempt;
+use super::audit::Audit;
+use super::devices::Devices;
+use super::identity_provider::IdentityProvider;
+use super::issuer::{IssuedToken, SessionIssuer};
+use super::lockouts::Lockouts;
+use super::login_log::LoginLog;
+use super::password::{self, Passwords};
+use super::roles::Roles;
+use crate::config::Concealment;
+use crate::directory::Directory;
+use crate::directory::factors::{Account, Agent, OtpDevice};
+use crate::domain::clock::Clock;
+use crate::domain::device::ClientDevice;
+use crate::domain::employee::{CorpId, Employee, EmployeeId};
+use crate::domain::lockout::FailedAttempts;
+use crate::domain::session::{EndCause, LoginMethod, LoginSource, Stage};
+use crate::error::{BadRequest, Error, Forbidden};
+use crate::metrics::Metrics;
+use crate::sessions::SessionCache;
+use crate::token::vault::Vault;
+
+mod change_password;
+
+mod password_login;
+
+/// An agent's credentials.
+#[derive(Clone, Copy)]
+pub struct AgentLogin<'a> {
+    /// The name that the agent typed.
+    pub employee_id: &'a str,
+    /// A platform code.
+    pub code: Option<&'a str>,
+    /// The local password.
+    pub password: Option<&'a str>,
+    /// A one-time password.
+    pub otp: Option<&'a str>,
+}
+
+/// An active employee with an agent record.
+struct AgentAccount {
+    employee: Employee,
+    agent: Agent,
+}
+
+impl AgentAccount {
+    fn account(&self) -> Account<'_> {
+        Account { corp_id: &self.employee.corp_id, employee_id: &self.employee.employee_id }
+    }
+
+    fn password_id(&self) -> Option<&str> {
+        self.agent.password.as_ref().map(|password| password.id.as_str())
+    }
+}
+
+/// Whether an agent had a one-time-password device at the time of the check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum DeviceBound {
+    Yes,
+    No,
+}
+
+impl DeviceBound {
+    fn of(device: &OtpDevice) -> Self {
+        if device.secret.is_some() { Self::Yes } else { Self::No }
+    }
+}
+
+/// Agent sign-in and agents' local passwords.
+pub struct AgentSignIn {
+    pub(super) directory: Arc<dyn Directory>,
+    pub(super) sessions: Arc<SessionCache>,
+    pub(super) provider: Arc<IdentityProvider>,
+    pub(super) passwords: Arc<Passwords>,
+    pub(super) devices: Devices,
+    pub(super) lockouts: Lockouts,
+    pub(super) roles: Roles,
+    pub(super) issuer: Arc<SessionIssuer>,
+    pub(super) login_log: Arc<LoginLog>,
+    pub(super) audit: Audit,
+    pub(super) vault: Arc<Vault>,
+    pub(super) clock: Clock,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) main_corp: CorpId,
+    pub(super) conceal: Concealment,
+    /// How long a session stays stepped up after a one-time password.
+    pub(super) step_up_lifetime: Duration,
+}
+
+impl AgentSignIn {
+    /// Signs an agent in.
+    pub async fn login(&self, login: AgentLogin<'_>, device: &ClientDevice) -> Result<IssuedToken, Error> {
+        let mut attempt = Attempt::new(LoginMethod::Password, device).with_source(LoginSource::Agent);
+        let issued = self.authenticate(login, &mut attempt).await;
+        if let Err(error) = &issued {
+            self.login_log.record_refusal(&attempt, error).await;
+        }
+        issued
+    }
+
+    async fn authenticate(&self, login: AgentLogin<'_>, attempt: &mut Attempt<'_>) -> Result<IssuedToken, Error> {
+        if let Some(code) = login.code {
+            match self.identify_agent(login.employee_id, code, attempt).await {
+                Ok(agent) => {
+                    attempt.method = LoginMethod::Oauth2;
+                    let bound = DeviceBound::of(&self.devices.state(agent.account()).await?);
+                    if let (Some(otp), DeviceBound::Yes) = (login.otp, bound) {
+                        self.verify_otp(&agent, otp, attempt).await?;
+                    }
+                    return self.issue(&agent, bound, None, attempt).await;
+                }
+                Err(error) if login.password.is_none() || is_final(&error) => return Err(error),
+                // The platform could not identify the agent, so the password is checked.
+                Err(_) => {}
+            }
+        }
+        let password = login.password.ok_or(BadRequest::Missing("password"))?;
+        password::check_length(password).map_err(|fault| BadRequest::NewPassword(fault.message()))?;
+        let (agent, bound, failed_attempts) = self.verify_password(login, password, attempt).await?;
+        let issued = self.issue(&agent, bound, Some(failed_attempts), attempt).await?;
+        if let Err(error) = self.recheck_factors(&agent, bound).await {
+            self.sessions.end(&issued.session_id, EndCause::Operator).await?;
+            return Err(error);
+        }
+        Ok(issued)
+    }
+
+    /// Reads password and device again after the session is stored. A password that was removed during the check did
+    /// not end the new session, and a device that was bound meanwhile was not asked for a code.
+    async fn recheck_factors(&self, agent: &AgentAccount, bound: DeviceBound) -> Result<(), Error> {
+        let password = self.directory.agent(agent.account()).await?.and_then(|agent| agent.password);
+        if password.as_ref().map(|password| password.id.as_str()) != agent.password_id() {
+            return Err(Error::PasswordWrong);
+        }
+        match (bound, DeviceBound::of(&self.devices.state(agent.account()).await?)) {
+            (DeviceBound::No, DeviceBound::Yes) => Err(Error::StepUpRequired),
+            (DeviceBound::Yes, _) | (_, DeviceBound::No) => Ok(()),
+        }
+    }
+
+    /// The agent whom the platform identifies, if it is the one who wants to sign in.
+    async fn identify_agent(
+        &self,
+        employee_id: &str,
+        code: &str,
+        attempt: &mut Attempt<'_>,
+    ) -> Result<AgentAccount, Error> {
+        let employee = self.provider.identify_employee(code, attempt).await?;
+        if EmployeeId::folded(employee.employee_id.as_str()) != EmployeeId::folded(employee_id) {
+            return Err(Forbidden::EmployeeUnknown.into());
+        }
+        let account = Account { corp_id: &employee.corp_id, employee_id: &employee.employee_id };
+        let agent = self.directory.agent(account).await?.ok_or(Forbidden::NotAnAgent)?;
+        Ok(AgentAccount { employee, agent })
+    }
+
+    /// Verifies a one-time password and starts the session stepped up. A code works once, so the agent would otherwise
+    /// have to wait for the next one to reach a step-up rule.
+    async fn verify_otp(&self, agent: &AgentAccount, otp: &str, attempt: &mut Attempt<'_>) -> Result<(), Error> {
+        self.devices.verify(agent.account(), otp).await?;
+        attempt.stepped_up_until = Some(self.clock.now().plus(self.step_up_lifetime));
+        Ok(())
+    }
+
+    /// Issues the token; a half-authenticated one if a device is required and none is bound.
+    async fn issue(
+        &self,
+        agent: &AgentAccount,
+        bound: DeviceBound,
+        failed_attempts: Option<FailedAttempts>,
+        attempt: &mut Attempt<'_>,
+    ) -> Result<IssuedToken, Error> {
+        if agent.agent.otp_required && bound == DeviceBound::No {
+            attempt.stage = Stage::OtpBinding;
+        }
+        let roles = self.roles.for_sign_in(&agent.employee).await?;
+        let session = self.issuer.create(&agent.employee, roles, attempt).await?;
+        let mut issued = self.issuer.issue(&session);
+        issued.failed_tries =
+            failed_attempts.map(|failed| failed.failures_since_last_success).filter(|count| *count > 0);
+        Ok(issued)
+    }
+
+    /// Updates the metrics of the password queue.
+    pub(super) fn measure(&self) {
+        let load = self.passwords.load();
+        self.metrics.set_password_checks(load.running, load.waiting);
+        self.metrics.password_checks_most.set(i64::try_from(load.most_running).unwrap_or(i64::MAX));
+    }
+}
+
+/// Whether the platform identified the user and the result is a refusal: a password must not override it.
+fn is_final(error: &Error) -> bool {
+    matches!(error, Error::Forbidden(reason) if !matches!(reason, Forbidden::NotVisible))
+}

@@ -1,0 +1,88 @@
+//! Bind proofs: signed cookies that let a member of a connected corporation bind an employee account, once.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::identity_provider::UnregisteredMember;
+use crate::domain::clock::{Clock, Timestamp};
+use crate::domain::employee::{CorpId, EmployeeId};
+use crate::domain::secret::{Secret, random_name};
+use crate::error::Forbidden;
+use crate::token::cookie::{CookieKind, CookieSigner};
+
+/// Most used proofs remembered; more than users bind within a proof's lifetime.
+const MAX_USED_PROOFS: usize = 10_000;
+
+/// The claims of a bind proof: a member of a connected corporation who has just signed in at the platform and has no
+/// employee account yet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BindClaim {
+    /// The member's corporation.
+    pub corp_id: CorpId,
+    /// The member's id there.
+    pub employee_id: EmployeeId,
+    /// The member's name; empty if the platform does not reveal it.
+    pub name: String,
+    /// The page that the member wanted to reach.
+    pub home: String,
+    /// Makes the proof unique, so that it binds only once.
+    nonce: String,
+    /// When the proof expires.
+    end: Timestamp,
+}
+
+/// Signs, verifies and uses up bind proofs.
+pub(super) struct BindProofs {
+    pub(super) cookies: Arc<CookieSigner>,
+    pub(super) clock: Clock,
+    pub(super) lifetime: Duration,
+    pub(super) used: UsedProofs,
+}
+
+impl BindProofs {
+    /// A proof for a member who wanted to reach `home`.
+    pub(super) fn sign(&self, member: UnregisteredMember, home: &str) -> Secret<String> {
+        let UnregisteredMember { corp_id, employee_id, name } = member;
+        let end = self.clock.now().plus(self.lifetime);
+        let claim = BindClaim { corp_id, employee_id, name, home: home.to_owned(), nonce: random_name(22), end };
+        Secret::new(self.cookies.sign(CookieKind::BindProof, end, &claim))
+    }
+
+    /// The claim of a proof that this gateway signed and that has not expired.
+    pub(super) fn verify(&self, proof: &str) -> Option<BindClaim> {
+        self.cookies.verify(CookieKind::BindProof, proof, self.clock.now())
+    }
+
+    /// Uses a proof up; refuses one that was used before.
+    pub(super) fn use_up(&self, claim: &BindClaim) -> Result<(), Forbidden> {
+        let unused = self.used.insert(&claim.nonce, claim.end, self.clock.now());
+        if unused { Ok(()) } else { Err(Forbidden::BindProof) }
+    }
+
+    /// Removes used proofs that have expired.
+    pub(super) fn sweep(&self) {
+        self.used.sweep(self.clock.now());
+    }
+}
+
+/// The nonces of used proofs, until they expire.
+#[derive(Default)]
+pub(super) struct UsedProofs {
+    until: Mutex<HashMap<String, Timestamp>>,
+}
+
+impl UsedProofs {
+    /// Adds a nonce. `false` if it is there already, or if the set is full: an untracked proof could be replayed.
+    fn insert(&self, nonce: &str, end: Timestamp, now: Timestamp) -> bool {
+        self.sweep(now);
+        let mut until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
+        until.len() < MAX_USED_PROOFS && until.insert(nonce.to_owned(), end).is_none()
+    }
+
+    fn sweep(&self, now: Timestamp) {
+        self.until.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, end| now < *end);
+    }
+}

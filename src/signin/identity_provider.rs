@@ -1,0 +1,145 @@
+//! Identifies users at the messaging platform: turns a code into a member and a member into an employee of the directory.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::attempt::Attempt;
+use crate::directory::{Directory, EmployeeProfile};
+use crate::domain::employee::{CorpId, Employee, EmployeeId, Standing};
+use crate::error::{BadRequest, Error, Forbidden, Part};
+use crate::metrics::Metrics;
+use crate::platform::{AuthorizeRequest, Consent, MemberStatus, Parameter, Person, Platform, PlatformError, Profile};
+
+/// The user behind a platform code.
+pub(super) enum PlatformUser {
+    Employee(Employee),
+    /// A member of a connected corporation who has no employee account yet.
+    Unbound(UnregisteredMember),
+}
+
+/// A member of a connected corporation who is not in the directory.
+pub(super) struct UnregisteredMember {
+    pub(super) corp_id: CorpId,
+    pub(super) employee_id: EmployeeId,
+    pub(super) name: String,
+}
+
+/// The messaging platform as an identity provider.
+pub(super) struct IdentityProvider {
+    pub(super) platform: Arc<dyn Platform>,
+    pub(super) directory: Arc<dyn Directory>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) main_corp: CorpId,
+}
+
+impl IdentityProvider {
+    /// Refuses while the platform's circuit breaker is open: a user sent there now would only come back to an error.
+    pub(super) fn check_available(&self) -> Result<(), Error> {
+        match self.platform.circuit_open_for() {
+            Some(retry_after) => Err(Error::PlatformCircuitOpen { retry_after }),
+            None => Ok(()),
+        }
+    }
+
+    /// The platform URL that starts an authorization.
+    pub(super) fn authorize_url(&self, request: AuthorizeRequest<'_>) -> String {
+        self.platform.authorize_url(request).into()
+    }
+
+    /// Whether a callback's parameters grant a code.
+    pub(super) fn consent<'q>(&self, parameter: Parameter<'_, 'q>) -> Consent<'q> {
+        self.platform.consent(parameter)
+    }
+
+    /// Exchanges a code for the user. Creates or updates the employee of a member of the main corporation.
+    pub(super) async fn identify(&self, code: &str, attempt: &mut Attempt<'_>) -> Result<PlatformUser, Error> {
+        let person = self.call("identify", self.platform.identify(code)).await?;
+        let (corp_id, employee_id) = match &person {
+            Person::Member { employee_id } => (&self.main_corp, employee_id),
+            Person::Linked { corp_id, employee_id } => (corp_id, employee_id),
+            Person::Outsider => return Err(Forbidden::NotAnEmployee.into()),
+        };
+        attempt.set_proved(corp_id, employee_id);
+        let profile = self.call("profile", self.platform.profile(&person)).await;
+        let profile = match &person {
+            // The platform reveals little or nothing about members of connected corporations: no reason to refuse.
+            Person::Linked { .. } => profile.unwrap_or_else(|_| Profile::unnamed()),
+            _ => profile?,
+        };
+        if let Person::Linked { corp_id, employee_id } = &person
+            && self.directory.employee(corp_id, employee_id).await?.is_none()
+        {
+            let (corp_id, employee_id) = (corp_id.clone(), employee_id.clone());
+            return Ok(PlatformUser::Unbound(UnregisteredMember { corp_id, employee_id, name: profile.name }));
+        }
+        if profile.status == MemberStatus::Inactive {
+            return Err(Forbidden::Disabled.into());
+        }
+        let profile = EmployeeProfile {
+            corp_id,
+            employee_id,
+            name: &profile.name,
+            department: &profile.department,
+            avatar: &profile.avatar,
+        };
+        require_active(self.directory.upsert_employee(profile).await?).map(PlatformUser::Employee)
+    }
+
+    /// Exchanges a code for an employee; refuses a member without an employee account.
+    pub(super) async fn identify_employee(&self, code: &str, attempt: &mut Attempt<'_>) -> Result<Employee, Error> {
+        match self.identify(code, attempt).await? {
+            PlatformUser::Employee(employee) => Ok(employee),
+            PlatformUser::Unbound(_) => Err(Forbidden::NotAnEmployee.into()),
+        }
+    }
+
+    /// Awaits a platform call and records its duration and its error.
+    async fn call<T>(
+        &self,
+        name: &'static str,
+        call: impl Future<Output = Result<T, PlatformError>>,
+    ) -> Result<T, Error> {
+        let start = Instant::now();
+        let result = call.await;
+        self.metrics.platform_seconds.with_label_values(&[name]).observe(start.elapsed().as_secs_f64());
+        result.map_err(|error| {
+            self.metrics.platform_errors.with_label_values(&[name, error.class()]).inc();
+            match &error {
+                // No one can sign in until an operator fixes the setting.
+                PlatformError::Configuration { .. } => tracing::error!(call = name, "{error}"),
+                PlatformError::Unavailable(_) => tracing::warn!(call = name, "{error}"),
+                PlatformError::InvalidCode
+                | PlatformError::UnknownMember
+                | PlatformError::NotVisible
+                | PlatformError::CircuitOpen { .. } => {}
+            }
+            client_error(error)
+        })
+    }
+
+    /// Updates the metric of the platform access token's age.
+    pub(super) fn measure(&self) {
+        let age = self.platform.credential_age().unwrap_or_default();
+        self.metrics.platform_token_age.set(age.as_secs_f64());
+    }
+}
+
+/// Refuses a disabled employee.
+pub(super) fn require_active(employee: Employee) -> Result<Employee, Error> {
+    match employee.standing {
+        Standing::Active => Ok(employee),
+        Standing::Disabled => Err(Forbidden::Disabled.into()),
+    }
+}
+
+/// What the client is told about a platform error.
+fn client_error(error: PlatformError) -> Error {
+    match error {
+        PlatformError::InvalidCode => BadRequest::SignInCode.into(),
+        PlatformError::UnknownMember => Forbidden::NotAnEmployee.into(),
+        PlatformError::NotVisible => Forbidden::NotVisible.into(),
+        PlatformError::CircuitOpen { retry_after } => Error::PlatformCircuitOpen { retry_after },
+        PlatformError::Configuration { .. } => Error::unexpected(Part::PlatformSetup, error),
+        other => Error::unexpected(Part::Platform, other),
+    }
+}

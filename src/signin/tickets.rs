@@ -1,0 +1,294 @@
+//! QR-code sign-in: a ticket for the browser, a scan id for the phone. This file issues and polls tickets; the phone's part
+//! is in [`phone`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Serialize;
+
+use super::attempt::Attempt;
+use super::identity_provider::IdentityProvider;
+use super::issuer::SessionIssuer;
+use super::login_log::LoginLog;
+use super::roles::Roles;
+use crate::config::{QrConfirm, TicketConfig};
+use crate::directory::Directory;
+use crate::domain::client::Client;
+use crate::domain::clock::{Clock, Timestamp};
+use crate::domain::device::ClientDevice;
+use crate::domain::secret::{Digest, constant_time_eq, random_below, random_name};
+use crate::domain::session::{EndCause, LoginMethod, LoginSource, Session, Version};
+use crate::domain::ticket::{BrowserId, ScanId, Scanner, Ticket, TicketId, TicketState};
+use crate::domain::write::WriteOutcome;
+use crate::error::{BadRequest, Error, Forbidden, Part};
+use crate::metrics::Metrics;
+use crate::platform::AuthorizeRequest;
+use crate::qr;
+use crate::sessions::SessionCache;
+use crate::store::{Change, Store};
+use long_polls::{LongPolls, Waiters};
+
+mod long_polls;
+
+pub mod phone;
+
+/// The prefix of a scanned code's `state` parameter; the scan id follows.
+pub(super) const STATE_PREFIX: &str = "qr";
+
+/// Who requests a ticket.
+#[derive(Debug, Clone, Copy)]
+pub struct TicketRequest<'a> {
+    /// The device that shows the code.
+    pub device: &'a ClientDevice,
+    /// The browser's cookie; programs have none.
+    pub browser: Option<&'a BrowserId>,
+    /// The web client whose page shows the code, if known.
+    pub client: Option<Client>,
+}
+
+/// A new ticket, as the requesting browser gets it.
+#[derive(Debug, Serialize)]
+pub struct IssuedTicket {
+    /// Kept by the browser; never part of the QR code.
+    ticket: TicketId,
+    qrcode_url: String,
+    qrcode_png_base64: String,
+    expires_in: u64,
+    expires_at: String,
+    /// The two digits that both screens show.
+    number: String,
+    /// Seconds to wait between two polls.
+    poll_interval: u64,
+}
+
+/// A ticket's status for the poll endpoint. It has no `Debug`: a confirmed one holds a token.
+#[derive(Clone, Serialize, PartialEq, Eq)]
+pub struct TicketStatus {
+    /// `waiting`, `scanned`, `confirmed` or `expired`.
+    status: &'static str,
+    employee_id: Option<String>,
+    name: Option<String>,
+    token: Option<String>,
+}
+
+impl TicketStatus {
+    const EXPIRED: TicketStatus = TicketStatus { status: "expired", employee_id: None, name: None, token: None };
+
+    fn new(status: &'static str, by: Option<&Scanner>, token: Option<String>) -> Self {
+        Self { status, employee_id: by.map(|by| by.employee_id.to_string()), name: by.map(|by| by.name.clone()), token }
+    }
+}
+
+/// QR-code sign-in.
+pub struct Tickets {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) sessions: Arc<SessionCache>,
+    pub(super) directory: Arc<dyn Directory>,
+    pub(super) provider: Arc<IdentityProvider>,
+    pub(super) roles: Roles,
+    pub(super) issuer: Arc<SessionIssuer>,
+    pub(super) login_log: Arc<LoginLog>,
+    pub(super) clock: Clock,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) long_polls: LongPolls,
+    pub(super) config: TicketConfig,
+    pub(super) confirm: QrConfirm,
+    /// Where the platform sends the phone after the scan.
+    pub(super) callback_url: String,
+}
+
+impl Tickets {
+    /// Issues a ticket and its QR code. Refuses while the platform is unavailable, because the scan would fail.
+    pub async fn issue(&self, request: TicketRequest<'_>) -> Result<IssuedTicket, Error> {
+        self.provider.check_available()?;
+        let TicketRequest { device, browser, client } = request;
+        let now = self.clock.now();
+        let ticket = Ticket {
+            id: TicketId::new(random_name(32)),
+            scan_id: ScanId::new(random_name(32)),
+            number: u8::try_from(10 + random_below(90)).unwrap_or(10),
+            version: Version::FIRST,
+            state: TicketState::Waiting,
+            created_at: now,
+            expires_at: now.plus(self.config.lifetime.get()),
+            address: device.address.clone(),
+            user_agent: device.user_agent.clone(),
+            client,
+            misses: 0,
+            browser: browser.map(|browser| Digest::of(&[browser.as_str()])),
+        };
+        let state = format!("{STATE_PREFIX}{}", ticket.scan_id);
+        let request = AuthorizeRequest { redirect_uri: &self.callback_url, state: &state };
+        let qrcode_url = self.provider.authorize_url(request);
+        let png = qr::png(&qrcode_url).map_err(|fault| Error::unexpected(Part::Gateway, fault))?;
+        self.store.create_ticket(&ticket).await?;
+        self.metrics.tickets.with_label_values(&["waiting"]).inc();
+        Ok(IssuedTicket {
+            ticket: ticket.id,
+            qrcode_url,
+            qrcode_png_base64: STANDARD.encode(png),
+            expires_in: now.seconds_until(ticket.expires_at),
+            expires_at: ticket.expires_at.iso8601(),
+            number: ticket.number.to_string(),
+            poll_interval: self.config.poll_interval.get().as_secs().max(1),
+        })
+    }
+
+    /// Returns a ticket's status. Waits up to `wait` for it to differ from `seen`, or from the current one if `seen` is
+    /// absent. An unknown ticket is reported as expired.
+    pub async fn poll(
+        &self,
+        id: &str,
+        cookie: Option<&str>,
+        wait: Duration,
+        seen: Option<&str>,
+    ) -> Result<TicketStatus, Error> {
+        let id = &TicketId::new(id);
+        let (waiters, _guard) = self.long_polls.join(id);
+        let deadline = tokio::time::Instant::now() + wait.min(self.config.longest_wait.get());
+        let mut seen = seen.map(str::to_owned);
+        loop {
+            // Subscribes before it reads the ticket, so that no change falls between the two.
+            let mut changed = std::pin::pin!(waiters.changed.notified());
+            changed.as_mut().enable();
+            let (status, end) = self.status(id, cookie, &waiters).await?;
+            let pending = matches!(status.status, "waiting" | "scanned");
+            let baseline = seen.get_or_insert_with(|| status.status.to_owned());
+            if !pending || status.status != *baseline || tokio::time::Instant::now() >= deadline {
+                return Ok(status);
+            }
+            let until_end = tokio::time::Instant::now() + self.clock.now().until(end);
+            tokio::select! {
+                () = changed => {}
+                () = tokio::time::sleep_until(deadline.min(until_end)) => {}
+            }
+        }
+    }
+
+    /// The status of a ticket, and when it expires. Delivers the token of a confirmed one.
+    async fn status(
+        &self,
+        id: &TicketId,
+        cookie: Option<&str>,
+        waiters: &Waiters,
+    ) -> Result<(TicketStatus, Timestamp), Error> {
+        let now = self.clock.now();
+        let expired = || Ok((TicketStatus::EXPIRED, now));
+        let Some(ticket) = self.store.ticket(id).await? else { return expired() };
+        if ticket.is_over(now) || !may_poll(&ticket, cookie) {
+            return expired();
+        }
+        let end = ticket.expires_at;
+        match &ticket.state {
+            TicketState::Waiting => Ok((TicketStatus::new("waiting", None, None), end)),
+            TicketState::Scanned { by, .. } => Ok((TicketStatus::new("scanned", Some(by), None), end)),
+            TicketState::Cancelled => expired(),
+            TicketState::Confirmed { .. } | TicketState::Delivered { .. } => {
+                let _delivery = waiters.delivery.lock().await;
+                match self.deliver(id).await? {
+                    Some((by, session)) => {
+                        let token = self.issuer.mint(&session);
+                        Ok((TicketStatus::new("confirmed", Some(&by), Some(token)), end))
+                    }
+                    None => expired(),
+                }
+            }
+        }
+    }
+
+    /// The session of a confirmed ticket: created by the first poll, and the same one for the rest of the delivery
+    /// window.
+    async fn deliver(&self, id: &TicketId) -> Result<Option<(Scanner, Session)>, Error> {
+        loop {
+            let now = self.clock.now();
+            let Some(ticket) = self.store.ticket(id).await?.filter(|ticket| !ticket.is_over(now)) else {
+                return Ok(None);
+            };
+            let by = match &ticket.state {
+                TicketState::Delivered { by, session, .. } => {
+                    let cached = self.sessions.session(session, now).await?;
+                    return Ok(cached.map(|cached| (by.clone(), cached.session.clone())));
+                }
+                TicketState::Confirmed { by } => by.clone(),
+                _ => return Ok(None),
+            };
+            let session = self.create_session(&ticket, &by).await?;
+            let until = now.plus(Ticket::DELIVERY_WINDOW);
+            let state = TicketState::Delivered { by: by.clone(), session: session.id.clone(), until };
+            if self.advance(&ticket, state).await? == WriteOutcome::Applied {
+                return Ok(Some((by, session)));
+            }
+            // Another gateway delivered first, so its session is used and this one is ended.
+            self.sessions.end(&session.id, EndCause::Operator).await?;
+        }
+    }
+
+    async fn create_session(&self, ticket: &Ticket, by: &Scanner) -> Result<Session, Error> {
+        let device = ClientDevice {
+            address: ticket.address.clone(),
+            user_agent: ticket.user_agent.clone(),
+            request_id: String::new(),
+        };
+        let mut attempt = attempt_for(ticket, &device);
+        attempt.set_proved(&by.corp_id, &by.employee_id);
+        let created = async {
+            let employee = self.directory.employee(&by.corp_id, &by.employee_id).await?;
+            let employee = employee.ok_or(Forbidden::EmployeeUnknown)?;
+            let roles = self.roles.for_sign_in(&employee).await?;
+            self.issuer.create(&employee, roles, &mut attempt).await
+        }
+        .await;
+        match &created {
+            Ok(session) => tracing::info!(
+                target: "deskgate::audit",
+                { employee.id = by.employee_id.as_str(), session.id = session.id.as_str(),
+                  client.address = &*ticket.address, phone.address = &*by.address },
+                "signed in by QR code"
+            ),
+            Err(error) => self.login_log.record_refusal(&attempt, error).await,
+        }
+        created
+    }
+
+    /// Wakes the polls of a ticket that changed, on this gateway or another.
+    pub(super) fn apply_change(&self, change: &Change) {
+        if let Change::TicketMoved(id) = change {
+            self.long_polls.wake(id);
+        }
+    }
+
+    /// Wakes all polls, because changes may have been missed.
+    pub(super) fn wake_all_polls(&self) {
+        self.long_polls.wake_all();
+    }
+
+    /// The ticket of a scan id; refuses one that has expired or was used.
+    pub(super) async fn open_ticket(&self, scan_id: &ScanId) -> Result<Ticket, Error> {
+        let found = self.store.ticket_of_scan(scan_id).await?;
+        let open = found.filter(|ticket| !ticket.is_over(self.clock.now()));
+        open.ok_or(Error::BadRequest(BadRequest::TicketOver))
+    }
+
+    async fn advance(&self, ticket: &Ticket, state: TicketState) -> Result<WriteOutcome, Error> {
+        let advanced = Ticket { version: ticket.version.next(), state, ..ticket.clone() };
+        let outcome = self.store.advance(&advanced, ticket.version).await?;
+        if outcome == WriteOutcome::Applied {
+            self.metrics.tickets.with_label_values(&[advanced.state.as_str()]).inc();
+        }
+        Ok(outcome)
+    }
+}
+
+/// Whether a poll with this cookie may see the ticket. A browser's ticket is only for that browser: no other client can
+/// collect its token, and no page can be made to wait for another user's ticket.
+fn may_poll(ticket: &Ticket, cookie: Option<&str>) -> bool {
+    let Some(digest) = &ticket.browser else { return true };
+    cookie.is_some_and(|cookie| constant_time_eq(Digest::of(&[cookie]).as_str().as_bytes(), digest.as_str().as_bytes()))
+}
+
+/// A sign-in by QR code, for the login log.
+fn attempt_for<'a>(ticket: &Ticket, device: &'a ClientDevice) -> Attempt<'a> {
+    Attempt::new(LoginMethod::Qrcode, device).with_client(ticket.client).with_source(LoginSource::Qrcode)
+}
