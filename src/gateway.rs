@@ -25,6 +25,8 @@ pub(crate) mod connection;
 
 mod chunks;
 
+mod keepalive;
+
 // The request as the pipeline and the callbacks see it.
 mod request_head;
 

@@ -10,9 +10,9 @@ use axum::routing::{MethodRouter, get, post};
 use serde_json::{Value, json};
 
 use super::errcode::{
-    self, ADDRESS_NOT_ALLOWED, API_FORBIDDEN, CODE_MISSING, CORPID_MISSING, DOMAIN_NOT_TRUSTED, Errcode, INVALID_CODE,
+    self, ADDRESS_NOT_ALLOWED, API_FORBIDDEN, CODE_MISSING, CORPID_MISSING, DOMAIN_NOT_TRUSTED, INVALID_CODE,
     INVALID_CORPID, INVALID_CREDENTIAL, INVALID_TOKEN, INVALID_USER_TICKET, MEMBER_OUT_OF_RANGE, NOT_JSON,
-    SECRET_MISSING, TOKEN_EXPIRED, TOKEN_MISSING, USER_TICKET_EXPIRED,
+    SECRET_MISSING, SimulatedError, TOKEN_EXPIRED, TOKEN_MISSING, USER_TICKET_EXPIRED,
 };
 use super::members::{APPLICATIONS, Application, CORP_ID, EffectiveMember, MemberKind};
 use super::query::Parameters;
@@ -23,7 +23,7 @@ use super::switches::StaleErrcode;
 pub mod contacts;
 
 /// The fields of a success, or the error code.
-pub type ApiResult = Result<Value, Errcode>;
+pub type ApiResult = Result<Value, SimulatedError>;
 
 /// A call of the server API.
 pub struct ApiCall {
@@ -58,19 +58,19 @@ impl FromRequest<SharedState> for ApiCall {
 }
 
 /// Decides a call while the state is locked.
-type Endpoint = fn(&mut PlatformState, &ApiCall) -> ApiResult;
+type ApiEndpoint = fn(&mut PlatformState, &ApiCall) -> ApiResult;
 
 /// Routes GET to an endpoint.
-pub fn on_get(endpoint: Endpoint) -> MethodRouter<SharedState> {
+pub fn on_get(endpoint: ApiEndpoint) -> MethodRouter<SharedState> {
     get(async move |State(state): State<SharedState>, call: ApiCall| respond(&state, &call, endpoint))
 }
 
 /// Routes POST to an endpoint.
-pub fn on_post(endpoint: Endpoint) -> MethodRouter<SharedState> {
+pub fn on_post(endpoint: ApiEndpoint) -> MethodRouter<SharedState> {
     post(async move |State(state): State<SharedState>, call: ApiCall| respond(&state, &call, endpoint))
 }
 
-fn respond(state: &SharedState, call: &ApiCall, endpoint: Endpoint) -> Response {
+fn respond(state: &SharedState, call: &ApiCall, endpoint: ApiEndpoint) -> Response {
     let mut state = state.lock();
     match endpoint(&mut state, call) {
         Ok(mut fields) => {
@@ -83,9 +83,9 @@ fn respond(state: &SharedState, call: &ApiCall, endpoint: Endpoint) -> Response 
 }
 
 /// Returns the holder of the call's token, if the caller's address is allowed.
-fn authenticate(state: &PlatformState, call: &ApiCall) -> Result<TokenHolder, Errcode> {
+fn authenticate(state: &PlatformState, call: &ApiCall) -> Result<TokenHolder, SimulatedError> {
     let token = call.parameter("access_token").ok_or(TOKEN_MISSING)?;
-    let stale = |default: Errcode| match state.switches.stale_token_errcode {
+    let stale = |default: SimulatedError| match state.switches.stale_token_errcode {
         Some(StaleErrcode::Invalid) => INVALID_TOKEN,
         Some(StaleErrcode::Expired) => TOKEN_EXPIRED,
         None => default,
@@ -100,7 +100,7 @@ fn authenticate(state: &PlatformState, call: &ApiCall) -> Result<TokenHolder, Er
 }
 
 /// Returns the calling application of the main corporation. A connected corporation's token reads contacts only.
-fn authenticate_own(state: &PlatformState, call: &ApiCall) -> Result<&'static Application, Errcode> {
+fn authenticate_own(state: &PlatformState, call: &ApiCall) -> Result<&'static Application, SimulatedError> {
     let holder = authenticate(state, call)?;
     if holder.corp_id == CORP_ID { Ok(holder.application) } else { Err(API_FORBIDDEN) }
 }
@@ -164,7 +164,7 @@ fn identifiers(person: &EffectiveMember, userid_key: &str, openid_key: &str) -> 
 
 /// Uses a code up. The identifier needs no visibility, the user ticket does. A rejected exchange leaves the code
 /// usable.
-fn exchange_code(state: &mut PlatformState, call: &ApiCall) -> Result<CodeExchange, Errcode> {
+fn exchange_code(state: &mut PlatformState, call: &ApiCall) -> Result<CodeExchange, SimulatedError> {
     let application = authenticate_own(state, call)?;
     let code = call.parameter("code").ok_or(CODE_MISSING)?;
     let now = state.now();

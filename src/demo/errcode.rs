@@ -11,42 +11,42 @@ use crate::domain::secret::random_below;
 
 /// A number and text of the platform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Errcode(pub i64, pub &'static str);
+pub struct SimulatedError(pub i64, pub &'static str);
 
 // The texts come from public samples where there are any and are paraphrased otherwise.
 
-pub const BUSY: Errcode = Errcode(-1, "system busy");
-pub const INVALID_CREDENTIAL: Errcode = Errcode(40001, "invalid credential");
-pub const INVALID_USERID: Errcode = Errcode(40003, "invalid userid");
-pub const INVALID_CORPID: Errcode = Errcode(40013, "invalid corpid");
-pub const INVALID_TOKEN: Errcode = Errcode(40014, "invalid access_token");
-pub const INVALID_CODE: Errcode = Errcode(40029, "invalid code");
-pub const INVALID_AGENTID: Errcode = Errcode(40056, "invalid agentid");
-pub const INVALID_PARAMETER: Errcode = Errcode(40058, "invalid parameter");
-pub const TOKEN_MISSING: Errcode = Errcode(41001, "access_token missing");
-pub const CORPID_MISSING: Errcode = Errcode(41002, "corpid missing");
-pub const SECRET_MISSING: Errcode = Errcode(41004, "secret missing");
-pub const CODE_MISSING: Errcode = Errcode(41008, "missing code");
-pub const USERID_MISSING: Errcode = Errcode(41009, "missing userid");
-pub const AGENTID_MISSING: Errcode = Errcode(41011, "missing agentid");
-pub const TOKEN_EXPIRED: Errcode = Errcode(42001, "access_token expired");
-pub const TOO_FREQUENT: Errcode = Errcode(45009, "api freq out of limit");
-pub const NOT_JSON: Errcode = Errcode(47001, "data format error");
-pub const API_FORBIDDEN: Errcode = Errcode(48002, "api forbidden");
-pub const DOMAIN_NOT_TRUSTED: Errcode = Errcode(50001, "redirect_uri unauthorized");
-pub const MEMBER_OUT_OF_RANGE: Errcode = Errcode(50002, "member out of range");
-pub const DEPARTMENT_NOT_FOUND: Errcode = Errcode(60003, "department not found");
-pub const NO_PRIVILEGE: Errcode = Errcode(60011, "no privilege to access/modify contact/party/agent");
-pub const ADDRESS_NOT_ALLOWED: Errcode = Errcode(60020, "not allow to access from your ip");
-pub const USERID_OUT_OF_RANGE: Errcode = Errcode(60021, "userid out of range");
-pub const USERID_NOT_FOUND: Errcode = Errcode(60111, "userid not found");
-pub const USER_TICKET_EXPIRED: Errcode = Errcode(84014, "user_ticket expired");
-pub const INVALID_USER_TICKET: Errcode = Errcode(84015, "invalid user_ticket");
+pub const BUSY: SimulatedError = SimulatedError(-1, "system busy");
+pub const INVALID_CREDENTIAL: SimulatedError = SimulatedError(40001, "invalid credential");
+pub const INVALID_USERID: SimulatedError = SimulatedError(40003, "invalid userid");
+pub const INVALID_CORPID: SimulatedError = SimulatedError(40013, "invalid corpid");
+pub const INVALID_TOKEN: SimulatedError = SimulatedError(40014, "invalid access_token");
+pub const INVALID_CODE: SimulatedError = SimulatedError(40029, "invalid code");
+pub const INVALID_AGENTID: SimulatedError = SimulatedError(40056, "invalid agentid");
+pub const INVALID_PARAMETER: SimulatedError = SimulatedError(40058, "invalid parameter");
+pub const TOKEN_MISSING: SimulatedError = SimulatedError(41001, "access_token missing");
+pub const CORPID_MISSING: SimulatedError = SimulatedError(41002, "corpid missing");
+pub const SECRET_MISSING: SimulatedError = SimulatedError(41004, "secret missing");
+pub const CODE_MISSING: SimulatedError = SimulatedError(41008, "missing code");
+pub const USERID_MISSING: SimulatedError = SimulatedError(41009, "missing userid");
+pub const AGENTID_MISSING: SimulatedError = SimulatedError(41011, "missing agentid");
+pub const TOKEN_EXPIRED: SimulatedError = SimulatedError(42001, "access_token expired");
+pub const TOO_FREQUENT: SimulatedError = SimulatedError(45009, "api freq out of limit");
+pub const NOT_JSON: SimulatedError = SimulatedError(47001, "data format error");
+pub const API_FORBIDDEN: SimulatedError = SimulatedError(48002, "api forbidden");
+pub const DOMAIN_NOT_TRUSTED: SimulatedError = SimulatedError(50001, "redirect_uri unauthorized");
+pub const MEMBER_OUT_OF_RANGE: SimulatedError = SimulatedError(50002, "member out of range");
+pub const DEPARTMENT_NOT_FOUND: SimulatedError = SimulatedError(60003, "department not found");
+pub const NO_PRIVILEGE: SimulatedError = SimulatedError(60011, "no privilege to access/modify contact/party/agent");
+pub const ADDRESS_NOT_ALLOWED: SimulatedError = SimulatedError(60020, "not allow to access from your ip");
+pub const USERID_OUT_OF_RANGE: SimulatedError = SimulatedError(60021, "userid out of range");
+pub const USERID_NOT_FOUND: SimulatedError = SimulatedError(60111, "userid not found");
+pub const USER_TICKET_EXPIRED: SimulatedError = SimulatedError(84014, "user_ticket expired");
+pub const INVALID_USER_TICKET: SimulatedError = SimulatedError(84015, "invalid user_ticket");
 
-impl Errcode {
+impl SimulatedError {
     /// Builds the error response, with the long `errmsg` of current API versions.
     pub fn response(&self, now: Timestamp, peer: IpAddr) -> Response {
-        let &Errcode(number, text) = self;
+        let &SimulatedError(number, text) = self;
         let hint = format!("{:010}{:09}{:06}", now.seconds(), random_below(1_000_000_000), random_below(1_000_000));
         let more = format!("https://open.work.weixin.qq.com/devtool/query?e={number}");
         let errmsg = format!("{text}, hint: [{hint}], from ip: {peer}, more info at {more}");

@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
 
-use super::errcode::{BUSY, Errcode, TOO_FREQUENT};
+use super::errcode::{BUSY, SimulatedError, TOO_FREQUENT};
 use super::path;
 use super::query::Parameters;
 use super::state::{PlatformState, SharedState};
@@ -20,7 +20,7 @@ const BAD_GATEWAY: &str =
 /// A response that replaces the path's own.
 enum InjectedFault {
     BadGateway,
-    Errcode(Errcode),
+    SimulatedError(SimulatedError),
 }
 
 /// Wraps every path of the platform. The state is not locked during a delay.
@@ -37,7 +37,7 @@ pub async fn inject(
     match fault {
         None => next.run(request).await,
         Some(InjectedFault::BadGateway) => (StatusCode::BAD_GATEWAY, Html(BAD_GATEWAY)).into_response(),
-        Some(InjectedFault::Errcode(errcode)) => errcode.response(state.lock().now(), peer.ip()),
+        Some(InjectedFault::SimulatedError(errcode)) => errcode.response(state.lock().now(), peer.ip()),
     }
 }
 
@@ -50,9 +50,9 @@ fn plan(state: &mut PlatformState, request: &Request) -> (Option<Duration>, Opti
     let fault = if state.switches.take_bad_gateway(path) {
         Some(InjectedFault::BadGateway)
     } else if path::API.contains(&path) && is_too_frequent(state, path, request) {
-        Some(InjectedFault::Errcode(TOO_FREQUENT))
+        Some(InjectedFault::SimulatedError(TOO_FREQUENT))
     } else if state.switches.take_busy(path) {
-        Some(InjectedFault::Errcode(BUSY))
+        Some(InjectedFault::SimulatedError(BUSY))
     } else {
         None
     };

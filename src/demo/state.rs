@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use self::credentials::{AppTokens, AuthCodes};
+use self::credentials::{AuthCodes, IssuedTokens};
 use super::members::Application;
 use super::redirect::CallbackTarget;
 use super::switches::Switches;
@@ -44,7 +44,7 @@ pub struct PlatformState {
     /// Scheme, host and port of this server.
     pub origin: String,
     pub switches: Switches,
-    pub tokens: AppTokens,
+    pub tokens: IssuedTokens,
     pub codes: AuthCodes,
     pub scans: Scans,
     pub calls: CallCounts,
@@ -56,7 +56,7 @@ impl PlatformState {
             clock,
             origin,
             switches: Switches::default(),
-            tokens: AppTokens::default(),
+            tokens: IssuedTokens::default(),
             codes: AuthCodes::default(),
             scans: Scans::default(),
             calls: CallCounts::default(),

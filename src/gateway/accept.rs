@@ -9,29 +9,20 @@ use pingora_core::apps::ServerApp;
 use pingora_core::listeners::tls::Acceptor as TlsAcceptor;
 use pingora_core::protocols::l4::socket::SocketAddr as PingoraAddress;
 use pingora_core::protocols::l4::stream::Stream as TcpTransport;
-use pingora_core::protocols::{GetSocketDigest, SocketDigest, Stream, TcpKeepalive};
+use pingora_core::protocols::{GetSocketDigest, SocketDigest, Stream};
 use pingora_proxy::HttpProxy;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::Gateway;
 use super::connection::{Connection, HeadLimits};
+use super::keepalive::tcp_keepalive;
 
 /// A slower client would hold a connection slot without sending a request.
 const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The pause after a failed accept, for example when no file descriptor is free.
 const ACCEPT_ERROR_BACKOFF: Duration = Duration::from_millis(50);
-
-/// Sends six keep-alive probes after a minute without traffic.
-pub(super) fn tcp_keepalive() -> TcpKeepalive {
-    TcpKeepalive {
-        idle: Duration::from_secs(60),
-        interval: Duration::from_secs(10),
-        count: 6,
-        user_timeout: Duration::ZERO,
-    }
-}
 
 /// Accepts the connections of all listeners.
 pub(crate) struct Acceptor {

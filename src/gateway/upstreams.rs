@@ -8,7 +8,7 @@ use std::time::Duration;
 use pingora_core::upstreams::peer::HttpPeer;
 use prometheus::Histogram;
 
-use super::accept::tcp_keepalive;
+use super::keepalive::tcp_keepalive;
 use crate::config::UpstreamConfig;
 use crate::metrics::Metrics;
 use crate::rules::UpstreamRef;

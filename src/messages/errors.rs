@@ -7,7 +7,7 @@ messages! {
         "请先登录：请求未携带令牌。"
     INVALID_TOKEN
         "This token is invalid, expired or revoked. Sign in again."
-        "令牌无效、已过期或已被注销，请重新登录。"
+        "令牌无效、已过期或已吊销，请重新登录。"
 
     // 1003: not allowed.
     ROLE_NOT_HELD
@@ -24,7 +24,7 @@ messages! {
         "没有该编号的员工，请核对后重试。"
     NOT_AN_EMPLOYEE
         "This WeCom account doesn't belong to an employee. Ask your administrator for access."
-        "该企业微信账号不属于任何员工，请联系管理员开通权限。"
+        "该企业微信账号未关联员工，请联系管理员开通权限。"
     NO_ROLE
         "This employee doesn't have a role yet. Ask your administrator for one."
         "该员工还没有角色，请联系管理员分配。"
@@ -57,7 +57,7 @@ messages! {
         "尚未绑定动态口令设备，请先绑定。"
     OTP_NOT_OFFERED
         "Start the device setup first, then enter a code from the device."
-        "请先开始绑定动态口令设备，再输入设备上的口令。"
+        "请先发起动态口令设备绑定，再输入设备上显示的口令。"
     OTP_BOUND
         "A one-time password device is already set up. Ask your administrator to reset it."
         "已绑定动态口令设备，如需更换请联系管理员重置。"
@@ -66,7 +66,7 @@ messages! {
         "请先在此浏览器中用企业微信登录，再绑定账号。"
     ORIGIN
         "This page isn't allowed to open a WebSocket here. Ask your administrator to allow its origin."
-        "该页面不能在此建立 WebSocket 连接，请联系管理员允许其来源。"
+        "不允许从该页面建立 WebSocket 连接，请联系管理员将其来源加入白名单。"
     DEVELOPMENT
         "This is available in development mode only."
         "仅在开发模式下可用。"
@@ -120,7 +120,7 @@ messages! {
         "请求不是有效的 HTTP，请检查请求行和请求头。"
     PATH
         "The path is ambiguous. Remove dot segments, double or encoded slashes, and invalid escapes."
-        "路径有歧义，请去掉点段、重复或编码的斜杠以及无效的转义。"
+        "路径有歧义，请去掉“.”或“..”路径段、重复或经过编码的斜杠，以及无效的转义。"
     FRAMING
         "The body length is ambiguous. Send one Content-Length or Transfer-Encoding header."
         "请求体长度有歧义，请只发送一个 Content-Length 或 Transfer-Encoding 请求头。"
@@ -135,7 +135,7 @@ messages! {
         "redirect_uri 必须位于已配置的客户端地址之下。"
     SCRIPT_ONLY
         "Call this from a script on the client's own page. It can't be opened as a page."
-        "请由客户端页面的脚本调用该接口，不能直接打开。"
+        "该接口只能由客户端页面的脚本调用，不能在浏览器中直接打开。"
 
     // 1400: signing in.
     SIGN_IN_FAILED
@@ -201,7 +201,7 @@ messages! {
         "后端服务响应超时，请稍后重试。"
     UNAVAILABLE
         "Temporarily unavailable ({part}). Try again in a moment."
-        "暂时不可用（{part}），请稍后重试。"
+        "{part}暂时不可用，请稍后重试。"
     PLATFORM_CIRCUIT_OPEN
         "WeCom isn't responding. Try again in {wait}."
         "企业微信暂时没有响应，请 {wait}后重试。"

@@ -33,7 +33,7 @@ pub(crate) const PAGE_MESSAGES: &[Message] = rows! {
         "无需密码，使用企业微信账号即可登录。"
     signin_hint_app
         "You're already in WeCom. One tap signs you in."
-        "您已在企业微信中，点一下即可登录。"
+        "当前已在企业微信中，点击下方按钮即可登录。"
     signin_steps
         "How it works"
         "登录步骤"
@@ -145,7 +145,7 @@ pub(crate) const PAGE_MESSAGES: &[Message] = rows! {
         "登录账号"
     confirm_number
         "Check that your computer shows"
-        "请确认电脑上显示"
+        "请核对电脑上的数字"
     confirm_details
         "The computer signing in"
         "请求登录的电脑"
@@ -209,13 +209,13 @@ pub(crate) const PAGE_MESSAGES: &[Message] = rows! {
         "可在工牌上找到。"
     bind_corp
         "My employee record is in another company"
-        "我的员工档案在其他企业"
+        "我的员工账号属于其他企业"
     bind_corp_id
         "Company ID"
         "企业 ID"
     bind_corp_id_hint
         "Ask your administrator. Leave it empty if you're not sure."
-        "可向管理员询问，不确定时请留空。"
+        "可咨询管理员；不确定时请留空。"
     bind_submit
         "Link and sign in"
         "绑定并登录"

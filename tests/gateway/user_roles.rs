@@ -127,7 +127,7 @@ async fn role_changes_apply_to_live_sessions_and_websockets() {
     let unknown = json!({ "employee_id": "z9999", "role": "agent" });
     send(&admin, "PUT", ROLES, unknown).await.expect_code(1003);
     send(&admin, "PUT", ROLES, json!({ "employee_id": "u1001", "role": "a b" })).await.expect_code(1400);
-    desk.wait_for_log(&["deskgate::audit", "an administrator took a role", "m5001"]).await;
+    desk.wait_for_log(&["deskgate::audit", "administrator revoked a role", "m5001"]).await;
 }
 
 #[tokio::test]

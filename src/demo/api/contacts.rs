@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::{ApiCall, ApiResult, authenticate, authenticate_own, private_fields};
 use crate::demo::errcode::{
-    AGENTID_MISSING, CORPID_MISSING, DEPARTMENT_NOT_FOUND, Errcode, INVALID_AGENTID, INVALID_CORPID, INVALID_PARAMETER,
-    INVALID_USERID, NO_PRIVILEGE, USERID_MISSING, USERID_NOT_FOUND, USERID_OUT_OF_RANGE,
+    AGENTID_MISSING, CORPID_MISSING, DEPARTMENT_NOT_FOUND, INVALID_AGENTID, INVALID_CORPID, INVALID_PARAMETER,
+    INVALID_USERID, NO_PRIVILEGE, SimulatedError, USERID_MISSING, USERID_NOT_FOUND, USERID_OUT_OF_RANGE,
 };
 use crate::demo::members::{CorpDepartment, DEPARTMENTS, EffectiveMember, MemberKind, PARTNER_CORP_ID, ROOT};
 use crate::demo::state::PlatformState;
@@ -48,7 +48,7 @@ pub fn user_list(state: &mut PlatformState, call: &ApiCall) -> ApiResult {
 }
 
 /// The members of a department, with `fetch_child=1` also of its children.
-fn department_members(state: &PlatformState, call: &ApiCall) -> Result<Vec<EffectiveMember>, Errcode> {
+fn department_members(state: &PlatformState, call: &ApiCall) -> Result<Vec<EffectiveMember>, SimulatedError> {
     let holder = authenticate(state, call)?;
     let department = find_department(state, holder, call.parameter("department_id"))?;
     let with_children = department.id == ROOT && call.parameter("fetch_child") == Some("1");
@@ -77,7 +77,7 @@ pub fn department_simple_list(state: &mut PlatformState, call: &ApiCall) -> ApiR
     Ok(json!({ "department_id": departments }))
 }
 
-fn subtree(state: &PlatformState, call: &ApiCall) -> Result<Vec<&'static CorpDepartment>, Errcode> {
+fn subtree(state: &PlatformState, call: &ApiCall) -> Result<Vec<&'static CorpDepartment>, SimulatedError> {
     let holder = authenticate(state, call)?;
     let top = call.parameter("id").map(|id| find_department(state, holder, Some(id))).transpose()?;
     let is_below = |department: &&CorpDepartment| top.is_none_or(|top| top.id == ROOT || top == *department);
@@ -89,7 +89,7 @@ fn find_department(
     state: &PlatformState,
     holder: TokenHolder,
     id: Option<&str>,
-) -> Result<&'static CorpDepartment, Errcode> {
+) -> Result<&'static CorpDepartment, SimulatedError> {
     let id: Option<i64> = id.and_then(|id| id.parse().ok());
     let matches = |department: &&CorpDepartment| department.corp_id == holder.corp_id && Some(department.id) == id;
     let department = DEPARTMENTS.iter().find(matches).ok_or(DEPARTMENT_NOT_FOUND)?;
@@ -213,7 +213,7 @@ pub fn shared_with(state: &mut PlatformState, call: &ApiCall) -> ApiResult {
 }
 
 /// Accepts both kinds of connection, 0 and 1; the partner is connected by both.
-fn check_business_type(body: &Value) -> Result<(), Errcode> {
+fn check_business_type(body: &Value) -> Result<(), SimulatedError> {
     match &body["business_type"] {
         Value::Null => Ok(()),
         value if matches!(value.as_i64(), Some(0 | 1)) => Ok(()),
@@ -222,7 +222,7 @@ fn check_business_type(body: &Value) -> Result<(), Errcode> {
 }
 
 /// Reads `agentid`, which clients send as a number or as text.
-fn agent_id(body: &Value) -> Result<String, Errcode> {
+fn agent_id(body: &Value) -> Result<String, SimulatedError> {
     match &body["agentid"] {
         Value::Number(number) => Ok(number.to_string()),
         Value::String(text) if !text.is_empty() => Ok(text.clone()),

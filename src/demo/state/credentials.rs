@@ -41,11 +41,11 @@ struct IssuedToken {
 }
 
 #[derive(Default)]
-pub struct AppTokens {
+pub struct IssuedTokens {
     issued: Vec<IssuedToken>,
 }
 
-impl AppTokens {
+impl IssuedTokens {
     /// Returns the holder's token and its remaining lifetime: the same token while it is valid, unless they rotate.
     pub fn issue(&mut self, holder: TokenHolder, switches: &Switches, now: Timestamp) -> (String, Duration) {
         let valid = |issued: &&mut IssuedToken| issued.holder == holder && !issued.revoked && now < issued.expires_at;
