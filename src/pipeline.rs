@@ -78,7 +78,7 @@ pub struct Gate {
     /// Verifies tokens and signs assertions.
     pub tokens: Arc<Tokens>,
     /// The session cache.
-    pub live: Arc<SessionCache>,
+    pub sessions: Arc<SessionCache>,
     /// Rate-limit counters.
     pub counters: Arc<dyn Counters>,
     /// The metrics.

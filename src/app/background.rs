@@ -47,7 +47,7 @@ async fn apply_changes(
     loop {
         match changes.recv().await {
             Ok(event) => {
-                gate.live.apply_change(&event.change);
+                gate.sessions.apply_change(&event.change);
                 registry.apply_change(&event.change);
                 signin.apply_change(&event.change);
                 if let Change::SessionEnded { cause, .. } = &event.change {
@@ -58,7 +58,7 @@ async fn apply_changes(
             }
             Err(RecvError::Lagged(missed)) => {
                 tracing::warn!(missed, "revocation feed lagged: dropping the session cache and rechecking all sockets");
-                gate.live.forget_all();
+                gate.sessions.forget_all();
                 signin.wake_all_polls();
                 recheck_sockets(&gate, &registry).await;
             }
@@ -118,7 +118,7 @@ async fn end_sessions_of_expired_keys(keys: Arc<KeyRotation>, gate: Arc<Gate>, r
 /// read is closed.
 pub(super) async fn recheck_sockets(gate: &Gate, registry: &Registry) {
     for id in registry.sessions() {
-        match gate.live.session(&id, gate.clock.now()).await {
+        match gate.sessions.session(&id, gate.clock.now()).await {
             Ok(Some(cached)) => registry.recheck_session(&cached.session),
             Ok(None) | Err(_) => registry.close_session(&id, CloseReason::Revoked),
         }
@@ -131,10 +131,10 @@ async fn sweep(store: Arc<dyn Store>, gate: Arc<Gate>, signin: Arc<SignInService
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
-        gate.live.sweep(gate.clock.now());
+        gate.sessions.sweep(gate.clock.now());
         gate.counters.sweep(gate.clock.running());
         signin.sweep().await;
-        let swept = match gate.live.note_seen().await {
+        let swept = match gate.sessions.note_seen().await {
             Ok(()) => store.sweep().await,
             failed => failed,
         };

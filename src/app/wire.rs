@@ -240,7 +240,7 @@ fn gate(config: &Config, rules: RuleSet, core: &Core, metrics: Arc<Metrics>) -> 
         limits: config.limits.clone(),
         rules: ArcSwap::from_pointee(rules),
         tokens: core.tokens.clone(),
-        live: core.sessions.clone(),
+        sessions: core.sessions.clone(),
         counters: Arc::new(InMemoryRateCounters::new(config.limits.rate_keys)),
         metrics,
         origins,

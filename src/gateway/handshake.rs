@@ -118,7 +118,7 @@ impl Gateway {
     async fn recheck(&self, session: Option<&SessionId>, registration: &Registration) -> Result<(), Error> {
         let cached = match session {
             Some(id) => {
-                let found = self.gate.live.session(id, self.gate.clock.now()).await?;
+                let found = self.gate.sessions.session(id, self.gate.clock.now()).await?;
                 Some(found.ok_or(Error::InvalidToken(TokenFault::Revoked))?)
             }
             None => None,

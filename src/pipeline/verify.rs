@@ -64,13 +64,13 @@ pub async fn caller(gate: &Gate, target: &Target, credential: Credential<'_>, no
         gate.metrics.count_missing_token("refused");
         return Err(credential.missing());
     };
-    if let Some(known) = gate.live.known(token, now) {
+    if let Some(known) = gate.sessions.known(token, now) {
         gate.metrics.count_cached_token();
         return Ok(token_use.caller(known));
     }
     let verified = match gate.tokens.verify(token, now) {
         // Boxed: few requests read the store, and the future of every request has room for what it awaits.
-        Ok(claims) => Box::pin(gate.live.of_claims(&claims, token, now)).await,
+        Ok(claims) => Box::pin(gate.sessions.of_claims(&claims, token, now)).await,
         Err(fault) => Err(Error::InvalidToken(fault)),
     };
     let (result, reason) = match &verified {

@@ -28,12 +28,13 @@ fn documented_layers() -> Graph {
 
 /// Imports between top-level modules, without those of tests.
 fn top_level_imports(modules: &[Module]) -> Graph {
+    let product = || modules.iter().filter(|module| !module.is_test && !module.path.is_empty());
+    let names: BTreeSet<&String> = product().map(|module| &module.path[0]).collect();
     let mut graph = Graph::new();
-    for module in modules.iter().filter(|module| !module.is_test && !module.path.is_empty()) {
-        let imports = graph.entry(module.path[0].clone()).or_default();
-        imports.extend(
-            module.imports.iter().filter_map(|path| path.first()).filter(|top| **top != module.path[0]).cloned(),
-        );
+    for module in product() {
+        let named = module.imports.iter().filter_map(|path| path.first());
+        let others = named.filter(|name| names.contains(name) && **name != module.path[0]);
+        graph.entry(module.path[0].clone()).or_default().extend(others.cloned());
     }
     graph
 }

@@ -33,7 +33,7 @@ pub enum TokenState {
     Unknown,
 }
 
-struct IssuedToken {
+struct SimulatedAppToken {
     token: String,
     holder: TokenHolder,
     expires_at: Timestamp,
@@ -42,13 +42,14 @@ struct IssuedToken {
 
 #[derive(Default)]
 pub struct IssuedTokens {
-    issued: Vec<IssuedToken>,
+    issued: Vec<SimulatedAppToken>,
 }
 
 impl IssuedTokens {
     /// Returns the holder's token and its remaining lifetime: the same token while it is valid, unless they rotate.
     pub fn issue(&mut self, holder: TokenHolder, switches: &Switches, now: Timestamp) -> (String, Duration) {
-        let valid = |issued: &&mut IssuedToken| issued.holder == holder && !issued.revoked && now < issued.expires_at;
+        let valid =
+            |issued: &&mut SimulatedAppToken| issued.holder == holder && !issued.revoked && now < issued.expires_at;
         for issued in self.issued.iter_mut().filter(valid) {
             if !switches.rotate_tokens {
                 return (issued.token.clone(), now.until(issued.expires_at));
@@ -60,7 +61,7 @@ impl IssuedTokens {
         }
         let (token, lifetime) = (random_name(64), switches.token_lifetime);
         let expires_at = now.plus(lifetime);
-        self.issued.push(IssuedToken { token: token.clone(), holder, expires_at, revoked: false });
+        self.issued.push(SimulatedAppToken { token: token.clone(), holder, expires_at, revoked: false });
         (token, lifetime)
     }
 
