@@ -1,8 +1,8 @@
-//! The enterprise messaging platform: who scanned, who came back from its authorize page.
+//! The enterprise messaging platform: identifies users by OAuth2 authorization codes.
 //!
-//! The trait is shaped after what such platforms share (authorize URL, callback query, code to
-//! person, person to profile). "Exchange the code for the user's token" is left out on purpose:
-//! WeCom has no such token.
+//! The trait has what such platforms share: authorize URL, callback parameters, code to person, person to profile.
+//! It has no exchange of a code for a user's token, because WeCom has no such token. The simulated platform of the
+//! demo speaks WeCom's API, so this module does not know it.
 
 use std::time::Duration;
 
@@ -17,82 +17,81 @@ mod http;
 
 pub mod wecom;
 
-/// Who the platform says somebody is.
+/// A person as the platform identifies them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Person {
     /// A member of the main corporation.
     Member {
-        /// Their identifier there.
+        /// The member's ID.
         employee_id: EmployeeId,
     },
     /// A member of a connected corporation.
     Linked {
-        /// Which corporation.
+        /// The connected corporation.
         corp_id: CorpId,
-        /// Their identifier there.
+        /// The member's ID there.
         employee_id: EmployeeId,
     },
-    /// Somebody who is no member of any.
+    /// A person who is no member of the main or a connected corporation.
     Outsider,
 }
 
-/// Whether the platform lets a member work.
+/// Whether a member's platform account is active.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemberStatus {
-    /// Yes.
+    /// Active.
     Active,
-    /// Disabled, not activated or gone.
+    /// Disabled, not activated or deleted.
     Inactive,
 }
 
-/// What the platform tells about a member. Parts that it keeps to itself are empty.
+/// A member's profile. Fields that the platform does not disclose are empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
     /// Display name.
     pub name: String,
     /// The main department's name.
     pub department: String,
-    /// Address of a picture.
+    /// URL of the profile picture.
     pub avatar: String,
-    /// Whether they may work.
+    /// Whether the account is active.
     pub status: MemberStatus,
 }
 
 impl Profile {
-    /// Of somebody about whom nothing is told but that they may work.
+    /// An active member whose profile the platform does not disclose.
     pub fn unnamed() -> Self {
-        let nothing = String::new;
-        Self { name: nothing(), department: nothing(), avatar: nothing(), status: MemberStatus::Active }
+        Self { name: String::new(), department: String::new(), avatar: String::new(), status: MemberStatus::Active }
     }
 }
 
-/// Why the platform could not say.
+/// Why a platform call failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlatformError {
-    /// The code was used, is too old or was never given: the user must start again.
+    /// The authorization code was used before, has expired or is unknown: the user must sign in again.
     #[error("the authorization code is not valid")]
     InvalidCode,
     /// No such member.
     #[error("the platform does not know this member")]
     UnknownMember,
-    /// A member whom the platform does not show to this application.
+    /// The member is outside the application's visible range.
     #[error("the member is not in the application's visible range")]
     NotVisible,
-    /// The platform refuses this application: a setting is wrong. `setting` names it.
+    /// The platform rejects this application because a setting is wrong.
     #[error("the platform refuses the application (errcode {errcode}): check {setting}")]
     Configuration {
-        /// The configuration key to look at.
+        /// The configuration key to check.
         setting: &'static str,
-        /// The platform's own number.
+        /// The platform's error number.
         errcode: i64,
     },
-    /// It cannot be reached, is too slow, or answers nonsense.
+    /// The platform is unreachable, timed out, or sent an invalid response.
     #[error("the platform is unavailable: {0}")]
     Unavailable(String),
-    /// It has failed so often lately that it is left alone for a while.
-    #[error("the platform has failed repeatedly and is not asked for another {} s", .retry_after.as_secs())]
+    /// The circuit breaker is open.
+    #[error("the platform's circuit is open for another {} s", .retry_after.as_secs())]
     CircuitOpen {
-        /// When it is asked again.
+        /// Until the circuit is half-open.
         retry_after: Duration,
     },
 }
@@ -106,56 +105,55 @@ impl PlatformError {
             PlatformError::NotVisible => "not_visible",
             PlatformError::Configuration { .. } => "configuration",
             PlatformError::Unavailable(_) => "unavailable",
-            PlatformError::CircuitOpen { .. } => "circuit_open_for",
+            PlatformError::CircuitOpen { .. } => "resting",
         }
     }
 }
 
-/// What is needed to send a browser to the platform.
+/// The parameters of an authorize URL.
 #[derive(Debug, Clone, Copy)]
 pub struct AuthorizeRequest<'a> {
-    /// Where the platform returns to.
+    /// Where the platform redirects to afterwards.
     pub redirect_uri: &'a str,
-    /// What it returns with.
+    /// Passed back unchanged.
     pub state: &'a str,
 }
 
-/// What a browser came back with from the authorize page.
+/// The result of the authorize page, from the callback's parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Consent<'q> {
-    /// The person agreed; the code tells who they are, once.
+    /// The user agreed.
     Granted {
-        /// As it came, unchecked.
+        /// The single-use authorization code, unchecked.
         code: &'q str,
     },
-    /// The person refused.
+    /// The user declined.
     Denied,
-    /// Something went wrong on the platform's side.
+    /// The platform reported an error.
     Failed,
 }
 
-/// Looks a parameter of the callback up by its name.
+/// Looks up a parameter of the callback by name.
 pub type Parameter<'a, 'q> = &'a (dyn Fn(&'static str) -> Option<&'q str> + Sync);
 
 /// A messaging platform.
 #[async_trait]
 pub trait Platform: Send + Sync {
-    /// Where to send the browser, parameters in the specification's order.
+    /// The URL that starts a sign-in, with its parameters in the specification's order.
     fn authorize_url(&self, request: AuthorizeRequest<'_>) -> Url;
 
-    /// Reads what the authorize page returned with. The names of the parameters, and how a refusal looks, are
-    /// the platform's own.
+    /// Reads the callback's parameters. Their names, and what a declined sign-in looks like, differ between platforms.
     fn consent<'q>(&self, parameter: Parameter<'_, 'q>) -> Consent<'q>;
 
-    /// Whose code this is. A code can be asked for once: the caller keeps the answer.
+    /// Identifies the person of an authorization code. A code works once, so the caller keeps the result.
     async fn identify(&self, code: &str) -> Result<Person, PlatformError>;
 
-    /// What the platform tells about somebody whom it has identified.
+    /// Fetches the profile of an identified person.
     async fn profile(&self, person: &Person) -> Result<Profile, PlatformError>;
 
-    /// For how long it will not be asked, if it has failed too often. Sending anybody there now is in vain.
+    /// The remaining time for which the circuit is open, if it is. Users should not be sent to the platform meanwhile.
     fn circuit_open_for(&self) -> Option<Duration>;
 
-    /// How old the credential is that calls carry; nothing if there is none.
+    /// The age of the access token that calls carry, if there is one.
     fn credential_age(&self) -> Option<Duration>;
 }

@@ -1,8 +1,9 @@
-//! A circuit breaker: a platform that has stopped answering is left alone for a while, so that nobody waits
-//! for an answer that does not come, and it is not flooded the moment it is back.
+//! A circuit breaker: sign-ins fail at once while the platform is down, instead of waiting for a timeout each, and
+//! the platform is not flooded when it recovers.
 //!
-//! Closed: calls pass. After [`TRIES`] failures in a row it opens: calls are refused without being made. When
-//! the rest is over one call may try; its success closes the breaker, its failure doubles the rest.
+//! Closed: calls are made. [`FAILURE_THRESHOLD`] consecutive failures open the circuit: calls are rejected. When the
+//! open time has passed the circuit is half-open: one probe call is made. Its success closes the circuit, its failure
+//! doubles the open time.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,107 +11,110 @@ use std::time::Duration;
 use super::PlatformError;
 use crate::domain::clock::{Clock, Timestamp};
 
-/// Failures in a row that open it. One may be chance, and two sign-ins at once make two.
-const TRIES: u32 = 5;
+/// Consecutive failures that open the circuit. More than two: concurrent sign-ins fail together.
+const FAILURE_THRESHOLD: u32 = 5;
 
-/// The first rest; doubled by each failed try.
-const FIRST_REST: Duration = Duration::from_secs(5);
+/// The first open time; each failed probe doubles it.
+const MIN_OPEN_TIME: Duration = Duration::from_secs(5);
 
-/// The longest rest. The platform blocks for a minute whoever asks too often.
-const LONGEST_REST: Duration = Duration::from_secs(60);
+/// The longest open time. The platform blocks callers that exceed its rate limit for a minute.
+const MAX_OPEN_TIME: Duration = Duration::from_secs(60);
 
-/// How a call went, as far as the platform's health is concerned. A refusal is an answer.
+/// The result of a call, as far as the platform's health is concerned. An error response is a success: the platform
+/// responded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallOutcome {
-    /// The platform answered.
+    /// The platform responded.
     Success,
-    /// The platform did not answer, or its answer could not be read.
+    /// The platform did not respond, or its response was invalid.
     Failure,
-    /// The platform reported too many calls: the circuit opens at once for the longest time.
+    /// The platform reported too many calls: the circuit opens at once, for [`MAX_OPEN_TIME`].
     Throttled,
 }
 
 #[derive(Debug)]
-struct Record {
-    failures: u32,
-    rest: Duration,
-    /// Until when nobody asks.
-    rests_until: Option<Timestamp>,
-    /// Whether the one call that may try after a rest is under way, and since when.
-    trying: Option<Timestamp>,
+struct BreakerState {
+    consecutive_failures: u32,
+    open_time: Duration,
+    /// The circuit is open until then, and half-open afterwards. None: closed.
+    open_until: Option<Timestamp>,
+    /// When the probe call of a half-open circuit was started.
+    probe_started: Option<Timestamp>,
 }
 
-/// The breaker.
+impl BreakerState {
+    const CLOSED: BreakerState =
+        BreakerState { consecutive_failures: 0, open_time: MIN_OPEN_TIME, open_until: None, probe_started: None };
+
+    fn open(&mut self, now: Timestamp, open_time: Duration) {
+        tracing::warn!({ rest_seconds = open_time.as_secs() }, "the messaging platform is failing: circuit opened");
+        *self = BreakerState { open_time, open_until: Some(now.plus(open_time)), ..BreakerState::CLOSED };
+    }
+}
+
+/// The breaker of one API call.
 #[derive(Debug)]
-pub struct Breaker {
+pub struct CircuitBreaker {
     clock: Clock,
-    /// A try that was dropped half-way is forgotten after this long.
-    patience: Duration,
-    record: Mutex<Record>,
+    /// Longer than any call takes. A probe that was started earlier was cancelled, and another may start.
+    probe_timeout: Duration,
+    state: Mutex<BreakerState>,
 }
 
-impl Breaker {
-    /// Closed. No call takes longer than `patience`.
-    pub fn new(clock: Clock, patience: Duration) -> Self {
-        let record = Record { failures: 0, rest: FIRST_REST, rests_until: None, trying: None };
-        Self { clock, patience, record: Mutex::new(record) }
+impl CircuitBreaker {
+    /// A closed circuit. No call takes longer than `probe_timeout`.
+    pub fn new(clock: Clock, probe_timeout: Duration) -> Self {
+        Self { clock, probe_timeout, state: Mutex::new(BreakerState::CLOSED) }
     }
 
-    /// Whether a call may be made now.
+    /// Fails if no call may be made now. In a half-open circuit, the first caller gets the probe.
     pub fn admit(&self) -> Result<(), PlatformError> {
         let now = self.clock.now();
-        let mut record = self.record();
-        let Some(until) = record.rests_until else { return Ok(()) };
-        if now < until {
-            return Err(PlatformError::CircuitOpen { retry_after: now.until(until) });
+        let mut state = self.state();
+        let Some(open_until) = state.open_until else { return Ok(()) };
+        if now < open_until {
+            return Err(PlatformError::CircuitOpen { retry_after: now.until(open_until) });
         }
-        if let Some(since) = record.trying
-            && now < since.plus(self.patience)
+        if let Some(started) = state.probe_started
+            && now < started.plus(self.probe_timeout)
         {
-            return Err(PlatformError::CircuitOpen { retry_after: now.until(since.plus(self.patience)) });
+            return Err(PlatformError::CircuitOpen { retry_after: now.until(started.plus(self.probe_timeout)) });
         }
-        record.trying = Some(now);
+        state.probe_started = Some(now);
         Ok(())
     }
 
-    /// Takes note of how a call went.
-    pub fn note(&self, health: CallOutcome) {
+    /// Records the outcome of a call.
+    pub fn record(&self, outcome: CallOutcome) {
         let now = self.clock.now();
-        let mut record = self.record();
-        match health {
-            CallOutcome::Success => *record = Record { failures: 0, rest: FIRST_REST, rests_until: None, trying: None },
-            CallOutcome::Throttled => record.begin_rest(now, LONGEST_REST),
-            // A call that began before the rest did says nothing new.
-            CallOutcome::Failure if record.rests_until.is_some_and(|until| now < until) => {}
-            CallOutcome::Failure if record.trying.is_some() => {
-                let rest = (record.rest * 2).min(LONGEST_REST);
-                record.begin_rest(now, rest);
+        let mut state = self.state();
+        match outcome {
+            CallOutcome::Success => *state = BreakerState::CLOSED,
+            CallOutcome::Throttled => state.open(now, MAX_OPEN_TIME),
+            // A call from before the circuit opened.
+            CallOutcome::Failure if state.open_until.is_some_and(|until| now < until) => {}
+            CallOutcome::Failure if state.probe_started.is_some() => {
+                let doubled = (state.open_time * 2).min(MAX_OPEN_TIME);
+                state.open(now, doubled);
             }
             CallOutcome::Failure => {
-                record.failures += 1;
-                if record.failures >= TRIES {
-                    let rest = record.rest;
-                    record.begin_rest(now, rest);
+                state.consecutive_failures += 1;
+                if state.consecutive_failures >= FAILURE_THRESHOLD {
+                    let open_time = state.open_time;
+                    state.open(now, open_time);
                 }
             }
         }
     }
 
-    /// How long nobody asks from now on, if so.
+    /// The remaining time for which the circuit is open, if it is.
     pub fn circuit_open_for(&self) -> Option<Duration> {
         let now = self.clock.now();
-        self.record().rests_until.filter(|until| now < *until).map(|until| now.until(until))
+        self.state().open_until.filter(|until| now < *until).map(|until| now.until(until))
     }
 
-    fn record(&self) -> MutexGuard<'_, Record> {
-        self.record.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Record {
-    fn begin_rest(&mut self, now: Timestamp, rest: Duration) {
-        tracing::warn!({ rest_seconds = rest.as_secs() }, "the messaging platform fails; it is left alone for a while");
-        *self = Record { failures: 0, rest, rests_until: Some(now.plus(rest)), trying: None };
+    fn state(&self) -> MutexGuard<'_, BreakerState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,12 +1,11 @@
 //! The only outgoing HTTP client.
 //!
-//! What it asks carries secrets in the query (the platform's rule), so no error of it names a URL.
-//! Certificates are always verified: there is no setting that turns this off. Proxies named in the
-//! environment are not used: where secrets travel is decided by the configuration alone.
+//! URLs carry secrets in the query, as WeCom's API requires, so no error names a URL. Certificates are always
+//! verified; no setting turns this off. Proxies from the environment are not used: only the configuration decides
+//! where secrets are sent.
 
 #![expect(clippy::disallowed_types, reason = "the home of the HTTP client")]
 
-use std::error::Error as _;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -14,27 +13,29 @@ use reqwest::StatusCode;
 use serde_json::Value;
 use url::Url;
 
-/// The longest answer that is read. The platform's are a few hundred bytes.
-const LONGEST_ANSWER: usize = 256 * 1024;
+use crate::error::chain;
 
-/// Why there is no answer. Says nothing about the address that was asked.
+/// Largest response body. The platform's are a few hundred bytes.
+const MAX_BODY: usize = 256 * 1024;
+
+/// Why a request failed. Does not name the URL.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
-    /// The client cannot be made, for example because the system has no root certificates.
-    #[error("no HTTP client can be made: {0}")]
+    /// The client cannot be built, for example because the system has no root certificates.
+    #[error("the HTTP client cannot be built: {0}")]
     Setup(String),
-    /// No answer in time.
-    #[error("no answer in time")]
+    /// The request timed out.
+    #[error("no response in time")]
     Timeout,
-    /// No connection, or it broke; the text is the chain of causes.
+    /// The connection failed; the text is the chain of causes.
     #[error("{0}")]
-    Broken(String),
-    /// An answer other than 200, a redirect included.
-    #[error("answered with status {}", .0.as_u16())]
+    Connection(String),
+    /// A status other than 200; redirects are not followed.
+    #[error("responded with status {}", .0.as_u16())]
     Status(StatusCode),
-    /// An answer longer than any that makes sense.
-    #[error("the answer is too long")]
-    TooLong,
+    /// The body exceeds [`MAX_BODY`].
+    #[error("the response body is too large")]
+    BodyTooLarge,
 }
 
 impl From<reqwest::Error> for HttpError {
@@ -42,31 +43,22 @@ impl From<reqwest::Error> for HttpError {
         if error.is_timeout() {
             return HttpError::Timeout;
         }
-        let error = error.without_url();
-        let mut text = error.to_string();
-        let mut cause = error.source();
-        while let Some(inner) = cause {
-            text.push_str(": ");
-            text.push_str(&inner.to_string());
-            cause = inner.source();
-        }
-        HttpError::Broken(text)
+        HttpError::Connection(chain(&error.without_url()))
     }
 }
 
-/// Asks other servers. Clones share their connections.
+/// An HTTP client. Clones share a connection pool.
 #[derive(Debug, Clone)]
 pub struct HttpClient {
     inner: reqwest::Client,
 }
 
 impl HttpClient {
-    /// A client for the server at `base` whose calls take at most `timeout` each, from the first byte
-    /// sent to the last one read.
+    /// A client for the server at `base`. `timeout` covers a whole request, from connecting to the last byte read.
     pub fn new(base: &Url, timeout: Duration) -> Result<Self, HttpError> {
         let builder = match base.scheme() {
-            // Plain HTTP, as the configuration allows in development only, needs no root certificates:
-            // a machine that has none can still run the simulated platform. Nobody is trusted then.
+            // The configuration allows plain HTTP in development only. It needs no root certificates, so that a
+            // machine without any can run the simulated platform; the client then trusts no certificate.
             "http" => reqwest::Client::builder().tls_certs_only([]),
             _ => reqwest::Client::builder().https_only(true),
         };
@@ -82,25 +74,25 @@ impl HttpClient {
         Ok(Self { inner })
     }
 
-    /// The body of a 200 answer.
+    /// Sends a GET and returns the body of a 200 response.
     pub async fn get(&self, url: Url) -> Result<Bytes, HttpError> {
-        read(self.inner.get(url).send().await?).await
+        read_body(self.inner.get(url).send().await?).await
     }
 
-    /// The body of a 200 answer to a JSON text.
+    /// Posts JSON and returns the body of a 200 response.
     pub async fn post(&self, url: Url, body: &Value) -> Result<Bytes, HttpError> {
-        read(self.inner.post(url).json(body).send().await?).await
+        read_body(self.inner.post(url).json(body).send().await?).await
     }
 }
 
-async fn read(mut answer: reqwest::Response) -> Result<Bytes, HttpError> {
-    if answer.status() != StatusCode::OK {
-        return Err(HttpError::Status(answer.status()));
+async fn read_body(mut response: reqwest::Response) -> Result<Bytes, HttpError> {
+    if response.status() != StatusCode::OK {
+        return Err(HttpError::Status(response.status()));
     }
     let mut body = BytesMut::new();
-    while let Some(chunk) = answer.chunk().await? {
-        if body.len() + chunk.len() > LONGEST_ANSWER {
-            return Err(HttpError::TooLong);
+    while let Some(chunk) = response.chunk().await? {
+        if body.len() + chunk.len() > MAX_BODY {
+            return Err(HttpError::BodyTooLarge);
         }
         body.extend_from_slice(&chunk);
     }

@@ -1,8 +1,8 @@
-//! WeCom's client.
+//! The WeCom client.
 //!
-//! A sign-in is up to three calls: the code to a person, the person to a profile, the department's
-//! number to its name. All carry the application's token, which the platform may withdraw at any
-//! time: a call that it refuses for a stale token is made once more with a new one, never twice.
+//! A sign-in makes up to three calls: code to person, person to profile, department ID to department name. All carry
+//! the application's access token, which WeCom may revoke at any time: a call that fails because of a stale token is
+//! retried once with a new one.
 
 use std::time::Duration;
 
@@ -11,42 +11,44 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use url::Url;
 
-use super::breaker::{Breaker, CallOutcome};
+use super::breaker::{CallOutcome, CircuitBreaker};
 use super::http::{HttpClient, HttpError};
 use super::{AuthorizeRequest, Consent, MemberStatus, Parameter, Person, Platform, PlatformError, Profile};
 use crate::domain::clock::Clock;
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::secret::Secret;
-use answer::{Answer, DepartmentAnswer, Errcode, IdentityAnswer, LinkedAnswer, MemberAnswer, TokenAnswer};
 use app_token::{AppToken, AppTokens, FreshToken};
-use departments::Departments;
-
-mod answer;
+use departments::DepartmentCache;
+use response::{
+    ApiResult, DepartmentResponse, Errcode, IdentityResponse, LinkedMemberResponse, MemberResponse, TokenResponse,
+};
 
 mod app_token;
 
 mod departments;
 
-/// The application's token.
+mod response;
+
+/// Fetches the application's access token.
 const TOKEN: &str = "cgi-bin/gettoken";
 
-/// A code to a person.
+/// Exchanges an authorization code for a person.
 const USER_INFO: &str = "cgi-bin/auth/getuserinfo";
 
-/// A member's profile.
+/// Fetches a member's profile.
 const USER: &str = "cgi-bin/user/get";
 
-/// The longest code that the platform gives; a longer one is not worth a call.
-const LONGEST_CODE: usize = 512;
+/// Longest authorization code that WeCom issues; longer ones are rejected without a call.
+const MAX_CODE_LENGTH: usize = 512;
 
-/// `status` of a member who may work.
+/// `status` of an active member.
 const ACTIVE: i64 = 1;
 
-/// How often a call is made again that the platform was too busy for, as it asks of its callers.
+/// Retries of a call that failed because WeCom was busy; its documentation asks for three.
 const BUSY_RETRIES: u32 = 3;
 
-/// The pause before the first of them; each next one is twice as long.
-const BUSY_PAUSE: Duration = Duration::from_millis(100);
+/// The pause before the first retry; it doubles with each.
+const BUSY_BACKOFF: Duration = Duration::from_millis(100);
 
 impl From<HttpError> for PlatformError {
     fn from(error: HttpError) -> Self {
@@ -54,103 +56,103 @@ impl From<HttpError> for PlatformError {
     }
 }
 
-/// What the client needs to know.
+/// The client's settings.
 #[derive(Debug, Clone)]
 pub struct WecomSettings {
     /// The main corporation.
     pub corp_id: CorpId,
-    /// The application; none: authorize URLs do not name it.
+    /// The application. Without it, authorize URLs carry no `agentid`.
     pub agent_id: Option<String>,
     /// The application's secret.
     pub secret: Secret<String>,
-    /// Where browsers are sent.
+    /// The authorize page.
     pub authorize_url: Url,
-    /// The server API; a path in it is kept as a prefix.
+    /// The base URL of the server API; its path is kept as a prefix.
     pub api_url: Url,
-    /// Longest wait for one call.
+    /// The timeout of one call.
     pub timeout: Duration,
 }
 
-/// WeCom, or whatever speaks like it.
+/// WeCom, or a server with the same API.
 pub struct WecomPlatform {
     settings: WecomSettings,
     http: HttpClient,
     breakers: Breakers,
     tokens: AppTokens,
-    departments: Departments,
+    departments: DepartmentCache,
 }
 
-/// One breaker for each call: an API that answers says nothing about one that does not.
+/// One circuit breaker per API: one of them may fail while the others respond.
 struct Breakers {
-    /// Without these nobody can sign in.
-    needed: [(&'static str, Breaker); 3],
-    others: Breaker,
+    /// The APIs that every sign-in needs.
+    required: [(&'static str, CircuitBreaker); 3],
+    others: CircuitBreaker,
 }
 
 impl Breakers {
     fn new(clock: &Clock, timeout: Duration) -> Self {
-        let breaker = || Breaker::new(clock.clone(), timeout);
-        Self { needed: [TOKEN, USER_INFO, USER].map(|path| (path, breaker())), others: breaker() }
+        let breaker = || CircuitBreaker::new(clock.clone(), timeout);
+        Self { required: [TOKEN, USER_INFO, USER].map(|path| (path, breaker())), others: breaker() }
     }
 
-    fn of(&self, url: &Url) -> &Breaker {
-        let found = self.needed.iter().find(|(path, _)| url.path().ends_with(path));
+    fn of(&self, url: &Url) -> &CircuitBreaker {
+        let found = self.required.iter().find(|(path, _)| url.path().ends_with(path));
         found.map_or(&self.others, |(_, breaker)| breaker)
     }
 
     fn circuit_open_for(&self) -> Option<Duration> {
-        self.needed.iter().filter_map(|(_, breaker)| breaker.circuit_open_for()).max()
+        self.required.iter().filter_map(|(_, breaker)| breaker.circuit_open_for()).max()
     }
 }
 
-/// What is sent along with a call.
+/// The parameters of a call.
 #[derive(Clone, Copy)]
 enum Payload<'a> {
-    /// Parameters of a GET.
+    /// The query of a GET.
     Query(&'a [(&'a str, &'a str)]),
     /// The body of a POST.
     Json(&'a Value),
 }
 
-/// Whether a call may be made again that the platform was too busy for.
+/// Whether a call is retried when WeCom is busy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum WhenBusy {
-    /// It only reads.
+    /// The call only reads.
     Retry,
-    /// It may have spent the code all the same.
-    GiveUp,
+    /// The failed call may have consumed the authorization code.
+    Fail,
 }
 
 impl WecomPlatform {
-    /// A client on the machine's clock. Calls nobody yet; fails only where TLS is needed and the system
-    /// has no root certificates.
+    /// A client on the system clock. Makes no call yet; fails only if TLS is needed and the system has no root
+    /// certificates.
     pub fn new(settings: WecomSettings) -> Result<Self, PlatformError> {
         Self::with_clock(settings, Clock::system())
     }
 
-    /// The same on another clock.
+    /// A client on the given clock.
     pub fn with_clock(settings: WecomSettings, clock: Clock) -> Result<Self, PlatformError> {
         let http = HttpClient::new(&settings.api_url, settings.timeout)?;
         let tokens = AppTokens::new(clock.clone());
         let breakers = Breakers::new(&clock, settings.timeout);
-        Ok(Self { settings, http, breakers, tokens, departments: Departments::new(clock) })
+        Ok(Self { settings, http, breakers, tokens, departments: DepartmentCache::new(clock) })
     }
 
-    /// One call with the application's token, replayed once when that token has gone stale.
+    /// Makes a call with the access token, and retries it once with a new one if the token is stale.
     async fn call<T: DeserializeOwned>(
         &self,
         path: &str,
         payload: Payload<'_>,
         when_busy: WhenBusy,
-    ) -> Result<Answer<T>, PlatformError> {
+    ) -> Result<ApiResult<T>, PlatformError> {
         let token = self.token().await?;
         match self.call_with(&token, path, payload, when_busy).await? {
             Err(errcode) if errcode.is_stale_token() => {
-                self.tokens.refuse(&token);
+                self.tokens.invalidate(&token);
                 let token = self.token().await?;
                 self.call_with(&token, path, payload, when_busy).await
             }
-            answer => Ok(answer),
+            result => Ok(result),
         }
     }
 
@@ -160,7 +162,7 @@ impl WecomPlatform {
         path: &str,
         payload: Payload<'_>,
         when_busy: WhenBusy,
-    ) -> Result<Answer<T>, PlatformError> {
+    ) -> Result<ApiResult<T>, PlatformError> {
         let mut url = self.endpoint(path);
         url.query_pairs_mut().append_pair("access_token", token.reveal());
         let body = match payload {
@@ -171,8 +173,8 @@ impl WecomPlatform {
             Payload::Json(body) => Some(body),
         };
         match when_busy {
-            WhenBusy::Retry => self.ask_patiently(&url, body).await,
-            WhenBusy::GiveUp => self.ask(&url, body).await,
+            WhenBusy::Retry => self.send_with_retry(&url, body).await,
+            WhenBusy::Fail => self.send(&url, body).await,
         }
     }
 
@@ -182,45 +184,45 @@ impl WecomPlatform {
             url.query_pairs_mut()
                 .append_pair("corpid", self.settings.corp_id.as_str())
                 .append_pair("corpsecret", self.settings.secret.reveal());
-            let TokenAnswer { access_token, expires_in } = self.ask_patiently(&url, None).await??;
+            let TokenResponse { access_token, expires_in } = self.send_with_retry(&url, None).await??;
             if access_token.is_empty() {
-                return Err(PlatformError::Unavailable("an empty access token".to_owned()));
+                return Err(PlatformError::Unavailable("empty access token".to_owned()));
             }
             Ok(FreshToken { token: Secret::new(access_token), lifetime: Duration::from_secs(expires_in) })
         };
         self.tokens.current(fetch).await
     }
 
-    /// Asks again, a few times, while the platform says that it is busy.
-    async fn ask_patiently<T: DeserializeOwned>(
+    /// Sends a request, and retries it with backoff while WeCom reports that it is busy.
+    async fn send_with_retry<T: DeserializeOwned>(
         &self,
         url: &Url,
         body: Option<&Value>,
-    ) -> Result<Answer<T>, PlatformError> {
+    ) -> Result<ApiResult<T>, PlatformError> {
         for retry in 0..BUSY_RETRIES {
-            match self.ask(url, body).await? {
-                Err(Errcode::BUSY) => tokio::time::sleep(BUSY_PAUSE * 2_u32.pow(retry)).await,
-                answer => return Ok(answer),
+            match self.send(url, body).await? {
+                Err(Errcode::BUSY) => tokio::time::sleep(BUSY_BACKOFF * 2_u32.pow(retry)).await,
+                result => return Ok(result),
             }
         }
-        self.ask(url, body).await
+        self.send(url, body).await
     }
 
-    /// One request, unless the platform is being left alone.
-    async fn ask<T: DeserializeOwned>(&self, url: &Url, body: Option<&Value>) -> Result<Answer<T>, PlatformError> {
+    /// Sends one request, unless the circuit is open.
+    async fn send<T: DeserializeOwned>(&self, url: &Url, body: Option<&Value>) -> Result<ApiResult<T>, PlatformError> {
         let breaker = self.breakers.of(url);
         breaker.admit()?;
         let sent = match body {
             None => self.http.get(url.clone()).await,
             Some(body) => self.http.post(url.clone(), body).await,
         };
-        let answer = sent.map_err(PlatformError::from).and_then(|bytes| answer::read(&bytes));
-        breaker.note(match &answer {
+        let result = sent.map_err(PlatformError::from).and_then(|bytes| response::parse(&bytes));
+        breaker.record(match &result {
             Ok(Ok(_)) => CallOutcome::Success,
-            Ok(Err(errcode)) => errcode.health(),
+            Ok(Err(errcode)) => errcode.outcome(),
             Err(_) => CallOutcome::Failure,
         });
-        answer
+        result
     }
 
     fn endpoint(&self, path: &str) -> Url {
@@ -230,43 +232,43 @@ impl WecomPlatform {
         url
     }
 
-    /// A department's name; empty where it is not told, which is no reason to keep anybody out.
+    /// A department's name. Empty if WeCom does not disclose it or fails: a sign-in does not depend on it.
     async fn department(&self, id: i64) -> String {
         if let Some(name) = self.departments.name(id) {
             return name;
         }
-        match self.ask_for_department(id).await {
+        match self.fetch_department(id).await {
             Ok(name) => {
-                self.departments.remember(id, &name);
+                self.departments.insert(id, &name);
                 name
             }
             Err(error) => {
-                tracing::warn!(department.id = id, "a department's name is missing: {error}");
+                tracing::warn!(department.id = id, "department name unavailable: {error}");
                 String::new()
             }
         }
     }
 
-    async fn ask_for_department(&self, id: i64) -> Result<String, PlatformError> {
+    async fn fetch_department(&self, id: i64) -> Result<String, PlatformError> {
         let id_text = id.to_string();
         let query = [("id", id_text.as_str())];
         match self.call("cgi-bin/department/get", Payload::Query(&query), WhenBusy::Retry).await? {
-            Ok(DepartmentAnswer { department }) => Ok(department.name),
-            Err(Errcode::OUT_OF_SIGHT | Errcode::NO_DEPARTMENT) => Ok(String::new()),
+            Ok(DepartmentResponse { department }) => Ok(department.name),
+            Err(Errcode::NO_PRIVILEGE | Errcode::NO_DEPARTMENT) => Ok(String::new()),
             Err(errcode) => Err(errcode.into()),
         }
     }
 
     async fn member_profile(&self, employee_id: &EmployeeId) -> Result<Profile, PlatformError> {
-        let asked = employee_id.as_str();
-        let query = [("userid", asked)];
-        let member: MemberAnswer = match self.call(USER, Payload::Query(&query), WhenBusy::Retry).await? {
+        let requested = employee_id.as_str();
+        let query = [("userid", requested)];
+        let member: MemberResponse = match self.call(USER, Payload::Query(&query), WhenBusy::Retry).await? {
             Ok(member) => member,
-            // They may sign in all the same: only what they are called stays unknown.
-            Err(Errcode::OUT_OF_SIGHT) => return Ok(Profile::unnamed()),
+            // The member can still sign in, without a name.
+            Err(Errcode::NO_PRIVILEGE) => return Ok(Profile::unnamed()),
             Err(errcode) => return Err(errcode.into()),
         };
-        if !member.userid.eq_ignore_ascii_case(asked) {
+        if !member.userid.eq_ignore_ascii_case(requested) {
             return Err(PlatformError::Unavailable("the profile of another member".to_owned()));
         }
         let department = match member.main_department() {
@@ -277,14 +279,14 @@ impl WecomPlatform {
         Ok(Profile { name: member.name, department, avatar: member.avatar, status })
     }
 
-    /// A connected corporation's member: the platform tells a name at most, and vouches for them by having
-    /// answered for their code.
+    /// The profile of a connected corporation's member: a name at most. That WeCom exchanged the member's code shows
+    /// that the account is active.
     async fn linked_profile(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<Profile, PlatformError> {
         let body = json!({ "userid": format!("{corp_id}/{employee_id}") });
         let path = "cgi-bin/linkedcorp/user/get";
-        match self.call::<LinkedAnswer>(path, Payload::Json(&body), WhenBusy::Retry).await? {
-            Ok(LinkedAnswer { user_info }) => Ok(Profile { name: user_info.name, ..Profile::unnamed() }),
-            Err(errcode) if errcode.health() == CallOutcome::Success => Ok(Profile::unnamed()),
+        match self.call::<LinkedMemberResponse>(path, Payload::Json(&body), WhenBusy::Retry).await? {
+            Ok(LinkedMemberResponse { user_info }) => Ok(Profile { name: user_info.name, ..Profile::unnamed() }),
+            Err(errcode) if errcode.outcome() == CallOutcome::Success => Ok(Profile::unnamed()),
             Err(errcode) => Err(errcode.into()),
         }
     }
@@ -314,22 +316,22 @@ impl Platform for WecomPlatform {
         let given = |name| parameter(name).filter(|value| !value.is_empty());
         match (given("code"), given("errcode")) {
             (Some(code), _) => Consent::Granted { code },
-            // Not the platform itself but a front end that shows its sign-in panel forwards these.
+            // Sent by front ends that embed WeCom's sign-in panel, not by WeCom itself.
             (None, Some(_)) => Consent::Failed,
-            // The platform's own sign of a refusal is a state without a code.
+            // WeCom reports a declined sign-in as a state without a code.
             (None, None) => Consent::Denied,
         }
     }
 
     async fn identify(&self, code: &str) -> Result<Person, PlatformError> {
-        // What the platform would never give is not worth a call, and must not provoke whatever guards it.
-        let plain = code.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.~+/=".contains(&byte));
-        if code.is_empty() || code.len() > LONGEST_CODE || !plain {
+        // WeCom issues no such codes: a call would fail, and could trigger its abuse protection.
+        let well_formed = code.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.~+/=".contains(&byte));
+        if code.is_empty() || code.len() > MAX_CODE_LENGTH || !well_formed {
             return Err(PlatformError::InvalidCode);
         }
         let query = [("code", code)];
-        let answer: IdentityAnswer = self.call(USER_INFO, Payload::Query(&query), WhenBusy::GiveUp).await??;
-        answer.person()
+        let response: IdentityResponse = self.call(USER_INFO, Payload::Query(&query), WhenBusy::Fail).await??;
+        response.person()
     }
 
     async fn profile(&self, person: &Person) -> Result<Profile, PlatformError> {

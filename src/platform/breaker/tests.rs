@@ -1,94 +1,94 @@
 use super::*;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
-fn breaker() -> (Breaker, Clock) {
+fn breaker() -> (CircuitBreaker, Clock) {
     let clock = Clock::system();
-    (Breaker::new(clock.clone(), PATIENCE), clock)
+    (CircuitBreaker::new(clock.clone(), PROBE_TIMEOUT), clock)
 }
 
-fn fail(breaker: &Breaker, times: u32) {
+fn fail(breaker: &CircuitBreaker, times: u32) {
     for _ in 0..times {
         breaker.admit().unwrap();
-        breaker.note(CallOutcome::Failure);
+        breaker.record(CallOutcome::Failure);
     }
 }
 
-/// How long it rests, rounded: the clock goes on while a test runs.
-fn rest_of(breaker: &Breaker) -> Option<u64> {
+/// The remaining open time in seconds, rounded up: the clock advances while a test runs.
+fn open_seconds(breaker: &CircuitBreaker) -> Option<u64> {
     breaker.circuit_open_for().map(|rest| rest.as_millis().div_ceil(1000) as u64)
 }
 
 #[test]
-fn failures_in_a_row_open_it_and_others_do_not() {
+fn only_consecutive_failures_open_the_circuit() {
     let (breaker, _) = breaker();
     for _ in 0..10 {
-        fail(&breaker, TRIES - 1);
-        breaker.note(CallOutcome::Success);
+        fail(&breaker, FAILURE_THRESHOLD - 1);
+        breaker.record(CallOutcome::Success);
     }
-    assert_eq!(rest_of(&breaker), None, "never five in a row");
-    fail(&breaker, TRIES);
-    assert_eq!(rest_of(&breaker), Some(5));
+    assert_eq!(open_seconds(&breaker), None, "never five in a row");
+    fail(&breaker, FAILURE_THRESHOLD);
+    assert_eq!(open_seconds(&breaker), Some(5));
     assert!(matches!(breaker.admit(), Err(PlatformError::CircuitOpen { .. })));
 }
 
 #[test]
-fn after_a_rest_one_call_tries_and_its_success_closes_it() {
+fn a_half_open_circuit_admits_one_probe_and_its_success_closes_it() {
     let (breaker, clock) = breaker();
-    fail(&breaker, TRIES);
-    clock.advance(FIRST_REST);
+    fail(&breaker, FAILURE_THRESHOLD);
+    clock.advance(MIN_OPEN_TIME);
     breaker.admit().unwrap();
     for _ in 0..100 {
-        assert!(breaker.admit().is_err(), "one tries, the others do not wait with it");
+        assert!(breaker.admit().is_err(), "only the probe is admitted");
     }
-    breaker.note(CallOutcome::Success);
+    breaker.record(CallOutcome::Success);
     for _ in 0..100 {
         breaker.admit().unwrap();
     }
 }
 
 #[test]
-fn each_failed_try_doubles_the_rest_up_to_a_minute() {
+fn each_failed_probe_doubles_the_open_time_up_to_a_minute() {
     let (breaker, clock) = breaker();
-    fail(&breaker, TRIES);
-    for rest in [10, 20, 40, 60, 60] {
-        clock.advance(LONGEST_REST);
+    fail(&breaker, FAILURE_THRESHOLD);
+    for seconds in [10, 20, 40, 60, 60] {
+        clock.advance(MAX_OPEN_TIME);
         fail(&breaker, 1);
-        assert_eq!(rest_of(&breaker), Some(rest));
+        assert_eq!(open_seconds(&breaker), Some(seconds));
     }
-    clock.advance(LONGEST_REST);
+    clock.advance(MAX_OPEN_TIME);
     breaker.admit().unwrap();
-    breaker.note(CallOutcome::Success);
-    fail(&breaker, TRIES);
-    assert_eq!(rest_of(&breaker), Some(5), "a success starts anew");
+    breaker.record(CallOutcome::Success);
+    fail(&breaker, FAILURE_THRESHOLD);
+    assert_eq!(open_seconds(&breaker), Some(5), "a success resets the open time");
 }
 
 #[test]
-fn a_try_that_never_ends_does_not_keep_it_open_for_ever() {
+fn a_probe_without_an_outcome_is_replaced_after_its_timeout() {
     let (breaker, clock) = breaker();
-    fail(&breaker, TRIES);
-    clock.advance(FIRST_REST);
+    fail(&breaker, FAILURE_THRESHOLD);
+    clock.advance(MIN_OPEN_TIME);
     breaker.admit().unwrap();
     assert!(breaker.admit().is_err());
-    clock.advance(PATIENCE);
+    clock.advance(PROBE_TIMEOUT);
     breaker.admit().unwrap();
 }
 
 #[test]
-fn late_failures_of_calls_from_before_change_nothing() {
+fn failures_of_calls_from_before_the_circuit_opened_are_ignored() {
     let (breaker, clock) = breaker();
-    fail(&breaker, TRIES);
+    fail(&breaker, FAILURE_THRESHOLD);
     clock.advance(Duration::from_secs(2));
     for _ in 0..100 {
-        breaker.note(CallOutcome::Failure);
+        breaker.record(CallOutcome::Failure);
     }
-    assert_eq!(rest_of(&breaker), Some(3));
+    assert_eq!(open_seconds(&breaker), Some(3));
 }
 
 #[test]
-fn asked_too_often_it_rests_a_minute_at_once() {
+fn throttling_opens_the_circuit_for_a_minute_at_once() {
     let (breaker, _) = breaker();
     breaker.admit().unwrap();
-    breaker.note(CallOutcome::Throttled);
-    assert_eq!(rest_of(&breaker), Some(60));
+    breaker.record(CallOutcome::Throttled);
+    assert_eq!(open_seconds(&breaker), Some(60));
 }

@@ -1,7 +1,7 @@
 //! The application's access token: one for all calls, fetched by one caller while the others wait.
 //!
-//! The platform guards the call that hands it out (too many bad ones block the corporation for an
-//! hour), so a failure is shared with everybody who waited for it instead of being tried again by each.
+//! Too many failed fetches make the platform block the corporation for an hour, so all callers that waited for a fetch
+//! share its failure instead of retrying.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,149 +13,147 @@ use super::super::PlatformError;
 use crate::domain::clock::{Clock, Timestamp};
 use crate::domain::secret::Secret;
 
-/// How long before its end a token is replaced: longer than any call that might still carry it.
-const AHEAD: Duration = Duration::from_secs(200);
+/// How long before its expiry a token is replaced: longer than any call that carries it.
+const REFRESH_MARGIN: Duration = Duration::from_secs(200);
 
-/// How long a token that is still good is used on after it could not be replaced.
-const NEXT_TRY: Duration = Duration::from_secs(10);
+/// The pause between fetches to replace a token that is still valid, and after a configuration error.
+const RETRY_PAUSE: Duration = Duration::from_secs(10);
 
-/// A token as the platform hands it out.
+/// A token that was just fetched.
 pub struct FreshToken {
-    /// What to send.
-    pub token: Secret<String>,
-    /// From now on.
-    pub lifetime: Duration,
+    pub(super) token: Secret<String>,
+    pub(super) lifetime: Duration,
 }
 
-/// A token that calls carry.
+/// A shared access token.
 pub type AppToken = Arc<Secret<String>>;
 
-struct Held {
+struct HeldToken {
     token: AppToken,
-    given_at: Timestamp,
+    fetched_at: Timestamp,
     replace_at: Timestamp,
     expires_at: Timestamp,
 }
 
 #[derive(Default)]
-struct Shelf {
-    held: Option<Held>,
-    /// The last failure, and until when it is believed.
+struct TokenState {
+    held: Option<HeldToken>,
+    /// The last failure, and until when callers get it without another fetch.
     failure: Option<(PlatformError, Timestamp)>,
-    /// How often the platform has been asked; tells a waiter whether that happened while it waited.
-    attempts: u64,
+    /// Counts fetches, so that a waiter knows whether one ended while it waited.
+    fetches: u64,
 }
 
-/// What stands on the shelf.
-enum Stock {
-    /// A token that lasts.
+/// The state of the held token.
+enum TokenStatus {
+    /// Valid.
     Fresh(AppToken),
-    /// A token that is good and should be replaced.
+    /// Valid, but due to be replaced.
     Ageing(AppToken),
-    /// None that is good.
-    None,
+    /// Missing or expired.
+    Missing,
 }
 
-/// Keeps the token.
+/// Holds the application's access token.
 pub struct AppTokens {
     clock: Clock,
-    /// Held for moments only.
-    shelf: Mutex<Shelf>,
-    /// Held by the one who asks the platform.
-    turn: AsyncMutex<()>,
+    /// Never locked across an await.
+    state: Mutex<TokenState>,
+    /// Locked by the caller that fetches.
+    fetching: AsyncMutex<()>,
 }
 
 impl AppTokens {
-    /// None yet.
+    /// Without a token; the first call fetches one.
     pub fn new(clock: Clock) -> Self {
-        Self { clock, shelf: Mutex::default(), turn: AsyncMutex::default() }
+        Self { clock, state: Mutex::default(), fetching: AsyncMutex::default() }
     }
 
-    /// The token, from `fetch` when there is none that lasts. While an ageing one is being replaced, the others
-    /// go on with it.
+    /// The token; calls `fetch` if it is missing or due to be replaced. While one caller replaces an ageing token, the
+    /// others use it.
     pub async fn current<F>(&self, fetch: impl FnOnce() -> F) -> Result<AppToken, PlatformError>
     where
         F: Future<Output = Result<FreshToken, PlatformError>>,
     {
-        let seen = self.shelf().attempts;
-        let _turn = match self.stock() {
-            Stock::Fresh(token) => return Ok(token),
-            Stock::Ageing(token) => match self.turn.try_lock() {
-                Ok(turn) => turn,
+        let seen = self.state().fetches;
+        let _guard = match self.status() {
+            TokenStatus::Fresh(token) => return Ok(token),
+            TokenStatus::Ageing(token) => match self.fetching.try_lock() {
+                Ok(guard) => guard,
                 Err(_) => return Ok(token),
             },
-            Stock::None => self.turn.lock().await,
+            TokenStatus::Missing => self.fetching.lock().await,
         };
-        if let Stock::Fresh(token) = self.stock() {
+        if let TokenStatus::Fresh(token) = self.status() {
             return Ok(token);
         }
-        if let Some(failure) = self.known_failure(seen) {
+        if let Some(failure) = self.recent_failure(seen) {
             return Err(failure);
         }
         let fetched = fetch().await;
-        let mut shelf = self.shelf();
-        shelf.attempts += 1;
+        let mut state = self.state();
+        state.fetches += 1;
         let now = self.clock.now();
         match fetched {
             Ok(fresh) => {
-                // Short lifetimes are halved: a fixed margin would make every call fetch.
-                let margin = AHEAD.min(fresh.lifetime / 2);
+                // Half of a short lifetime: with the full margin, every call would fetch.
+                let margin = REFRESH_MARGIN.min(fresh.lifetime / 2);
                 let token = Arc::new(fresh.token);
                 let replace_at = now.plus(fresh.lifetime.saturating_sub(margin));
                 let expires_at = now.plus(fresh.lifetime);
-                shelf.held = Some(Held { token: Arc::clone(&token), given_at: now, replace_at, expires_at });
-                shelf.failure = None;
+                state.held = Some(HeldToken { token: Arc::clone(&token), fetched_at: now, replace_at, expires_at });
+                state.failure = None;
                 Ok(token)
             }
-            Err(failure) => match &mut shelf.held {
+            Err(failure) => match &mut state.held {
                 Some(held) if now < held.expires_at => {
-                    held.replace_at = now.plus(NEXT_TRY);
+                    held.replace_at = now.plus(RETRY_PAUSE);
                     Ok(Arc::clone(&held.token))
                 }
                 _ => {
-                    // Asking again with the same wrong setting soon blocks the whole corporation.
+                    // Retrying a wrong setting soon makes the platform block the corporation.
                     let pause = match failure {
-                        PlatformError::Configuration { .. } => NEXT_TRY,
+                        PlatformError::Configuration { .. } => RETRY_PAUSE,
                         _ => Duration::ZERO,
                     };
-                    shelf.failure = Some((failure.clone(), now.plus(pause)));
+                    state.failure = Some((failure.clone(), now.plus(pause)));
                     Err(failure)
                 }
             },
         }
     }
 
-    /// Drops a token that the platform refused, unless another caller has replaced it already.
-    pub fn refuse(&self, token: &AppToken) {
-        let mut shelf = self.shelf();
-        if shelf.held.as_ref().is_some_and(|held| Arc::ptr_eq(&held.token, token)) {
-            shelf.held = None;
+    /// Drops a token that the platform rejected, unless another caller has replaced it already.
+    pub fn invalidate(&self, token: &AppToken) {
+        let mut state = self.state();
+        if state.held.as_ref().is_some_and(|held| Arc::ptr_eq(&held.token, token)) {
+            state.held = None;
         }
     }
 
-    /// How old the token is that is used now.
+    /// The age of the current token.
     pub fn age(&self) -> Option<Duration> {
-        self.shelf().held.as_ref().map(|held| held.given_at.until(self.clock.now()))
+        self.state().held.as_ref().map(|held| held.fetched_at.until(self.clock.now()))
     }
 
-    fn stock(&self) -> Stock {
+    fn status(&self) -> TokenStatus {
         let now = self.clock.now();
-        match &self.shelf().held {
-            Some(held) if now < held.replace_at => Stock::Fresh(Arc::clone(&held.token)),
-            Some(held) if now < held.expires_at => Stock::Ageing(Arc::clone(&held.token)),
-            _ => Stock::None,
+        match &self.state().held {
+            Some(held) if now < held.replace_at => TokenStatus::Fresh(Arc::clone(&held.token)),
+            Some(held) if now < held.expires_at => TokenStatus::Ageing(Arc::clone(&held.token)),
+            _ => TokenStatus::Missing,
         }
     }
 
-    /// The failure that somebody has just had, or one that is still believed.
-    fn known_failure(&self, seen: u64) -> Option<PlatformError> {
-        let shelf = self.shelf();
-        let (failure, believed_until) = shelf.failure.as_ref()?;
-        (shelf.attempts != seen || self.clock.now() < *believed_until).then(|| failure.clone())
+    /// The failure of a fetch that ended while the caller waited, or that must not be retried yet.
+    fn recent_failure(&self, seen: u64) -> Option<PlatformError> {
+        let state = self.state();
+        let (failure, retry_at) = state.failure.as_ref()?;
+        (state.fetches != seen || self.clock.now() < *retry_at).then(|| failure.clone())
     }
 
-    fn shelf(&self) -> MutexGuard<'_, Shelf> {
-        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, TokenState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Names of departments, remembered for a while: every sign-in needs one, and they hardly change.
+//! A cache of department names: every sign-in needs one, and they rarely change.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,37 +6,37 @@ use std::time::Duration;
 
 use crate::domain::clock::{Clock, Timestamp};
 
-/// How long a name is believed: the longest that a renamed department goes unseen.
-const BELIEVED: Duration = Duration::from_secs(600);
+/// How long a name is cached, and so how long a renamed department keeps its old name.
+const NAME_TTL: Duration = Duration::from_secs(600);
 
-/// More departments than this are not remembered: the cache starts anew.
-const MOST: usize = 4096;
+/// Largest number of cached names. A full cache is cleared.
+const MAX_NAMES: usize = 4096;
 
-/// The cache.
-pub struct Departments {
+/// Department names by ID.
+pub struct DepartmentCache {
     clock: Clock,
     names: Mutex<HashMap<i64, (String, Timestamp)>>,
 }
 
-impl Departments {
-    /// Empty.
+impl DepartmentCache {
+    /// An empty cache.
     pub fn new(clock: Clock) -> Self {
         Self { clock, names: Mutex::default() }
     }
 
-    /// The name, while it is believed.
+    /// The name, unless it is missing or has expired.
     pub fn name(&self, id: i64) -> Option<String> {
         let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        let (name, believed_until) = names.get(&id)?;
-        (self.clock.now() < *believed_until).then(|| name.clone())
+        let (name, expires_at) = names.get(&id)?;
+        (self.clock.now() < *expires_at).then(|| name.clone())
     }
 
-    /// Remembers a name.
-    pub fn remember(&self, id: i64, name: &str) {
+    /// Caches a name.
+    pub fn insert(&self, id: i64, name: &str) {
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        if names.len() >= MOST {
+        if names.len() >= MAX_NAMES {
             names.clear();
         }
-        names.insert(id, (name.to_owned(), self.clock.now().plus(BELIEVED)));
+        names.insert(id, (name.to_owned(), self.clock.now().plus(NAME_TTL)));
     }
 }

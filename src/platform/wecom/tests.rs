@@ -6,7 +6,7 @@ use super::*;
 use crate::demo::test_browser::{code_of, open};
 use crate::demo::{self, AGENT_ID, CORP_ID, MemberKind, SECRET, SimulatedPlatform, path};
 
-mod odd_answers;
+mod odd_responses;
 
 mod trouble;
 
@@ -62,11 +62,11 @@ fn member(id: &str) -> Person {
 }
 
 #[test]
-fn the_authorize_url_is_the_specification_letter_by_letter() {
+fn the_authorize_url_has_the_exact_form_of_the_specification() {
     const WECOM: &str = "https://open.weixin.qq.com/connect/oauth2/authorize";
     let table = [
         (
-            "the documentation's own",
+            "the example of the documentation",
             "wxCorpId",
             None,
             "http://api.3dept.com/cgi-bin/query?action=get",
@@ -84,7 +84,7 @@ fn the_authorize_url_is_the_specification_letter_by_letter() {
              &response_type=code&scope=snsapi_base&state=auth_login&agentid=1000002#wechat_redirect",
         ),
         (
-            "letters that would end a parameter",
+            "delimiters are escaped",
             "wwdemo",
             None,
             "https://desk.example/h5/?a=1&b=%20#部",
@@ -104,7 +104,7 @@ fn the_authorize_url_is_the_specification_letter_by_letter() {
 }
 
 #[tokio::test]
-async fn a_code_names_its_member() {
+async fn a_code_identifies_its_member() {
     let pair = Pair::start().await;
     for id in ["u1001", "a2001", "s3001", "c4001", "m5001", "n6001", "x8001"] {
         assert_eq!(pair.identify(id).await, Ok(member(id)));
@@ -115,7 +115,7 @@ async fn a_code_names_its_member() {
 }
 
 #[tokio::test]
-async fn the_url_that_it_builds_is_one_that_the_platform_takes() {
+async fn the_platform_accepts_the_authorize_url() {
     let pair = Pair::start().await;
     let request = AuthorizeRequest { redirect_uri: "https://desk.example/h5/?a=1", state: "auth_login" };
     let mut url = pair.client.authorize_url(request);
@@ -128,27 +128,27 @@ async fn the_url_that_it_builds_is_one_that_the_platform_takes() {
 }
 
 #[tokio::test]
-async fn a_code_that_is_not_good_is_refused() {
+async fn an_invalid_code_is_rejected() {
     let pair = Pair::start().await;
     let invalid = Err(PlatformError::InvalidCode);
 
     let code = code_of(&pair.simulator, "u1001").await;
     assert_eq!(pair.client.identify(&code).await, Ok(member("u1001")));
-    assert_eq!(pair.client.identify(&code).await, invalid, "used");
+    assert_eq!(pair.client.identify(&code).await, invalid, "used before");
 
     let code = code_of(&pair.simulator, "u1001").await;
     pair.simulator_clock.advance(Duration::from_secs(300));
-    assert_eq!(pair.client.identify(&code).await, invalid, "too old");
+    assert_eq!(pair.client.identify(&code).await, invalid, "expired");
 
     assert_eq!(pair.client.identify("forged").await, invalid, "forged");
-    let asked = pair.simulator.calls(path::USER_INFO);
+    let calls = pair.simulator.calls(path::USER_INFO);
     assert_eq!(pair.client.identify("").await, invalid, "empty");
-    assert_eq!(pair.client.identify(&"c".repeat(513)).await, invalid, "longer than any");
-    assert_eq!(pair.simulator.calls(path::USER_INFO), asked, "not worth a call");
+    assert_eq!(pair.client.identify(&"c".repeat(513)).await, invalid, "too long");
+    assert_eq!(pair.simulator.calls(path::USER_INFO), calls, "rejected without a call");
 }
 
 #[tokio::test]
-async fn a_profile_has_name_department_and_standing() {
+async fn a_profile_has_name_department_and_status() {
     let pair = Pair::start().await;
     for known in demo::members() {
         let status = match known.kind {
@@ -166,7 +166,7 @@ async fn a_profile_has_name_department_and_standing() {
 }
 
 #[tokio::test]
-async fn a_department_is_asked_for_once_in_a_while() {
+async fn a_department_name_is_cached_for_ten_minutes() {
     let pair = Pair::start().await;
     for id in ["a2001", "s3001", "m5001", "a2001"] {
         assert_eq!(pair.profile(id).await.unwrap().department, "IT");
@@ -178,7 +178,7 @@ async fn a_department_is_asked_for_once_in_a_while() {
 }
 
 #[tokio::test]
-async fn a_wrong_setting_is_named() {
+async fn a_configuration_error_names_the_setting() {
     let wrong_secret = |settings: &mut WecomSettings| settings.secret = Secret::new("wrong".to_owned());
     let wrong_corp = |settings: &mut WecomSettings| settings.corp_id = CorpId::new("wwother");
     let table = [
@@ -193,15 +193,15 @@ async fn a_wrong_setting_is_named() {
 }
 
 #[tokio::test]
-async fn an_api_below_a_path_is_asked_there() {
+async fn the_path_of_the_api_url_is_kept() {
     let pair = Pair::start_with(|settings| settings.api_url = settings.api_url.join("relay").unwrap()).await;
-    let missing = PlatformError::Unavailable("answered with status 404".to_owned());
+    let missing = PlatformError::Unavailable("responded with status 404".to_owned());
     assert_eq!(pair.identify("u1001").await, Err(missing));
     assert_eq!(pair.client.endpoint("cgi-bin/gettoken").path(), "/relay/cgi-bin/gettoken");
 }
 
 #[tokio::test]
-async fn a_token_that_the_platform_refuses_is_replaced_once() {
+async fn a_rejected_token_is_replaced_once() {
     let pair = Pair::start().await;
     pair.identify("u1001").await.unwrap();
 
@@ -215,7 +215,7 @@ async fn a_token_that_the_platform_refuses_is_replaced_once() {
 }
 
 #[tokio::test]
-async fn a_token_is_replaced_ahead_of_its_end() {
+async fn a_token_is_replaced_before_it_expires() {
     let pair = Pair::start().await;
     pair.identify("u1001").await.unwrap();
     for (span, fetched) in [(6990, 1), (20, 2)] {
@@ -225,7 +225,7 @@ async fn a_token_is_replaced_ahead_of_its_end() {
         assert_eq!(pair.identify("u1001").await, Ok(member("u1001")));
         assert_eq!(pair.tokens_fetched(), fetched, "{span} seconds later");
     }
-    assert_eq!(pair.simulator.calls(path::USER_INFO), 3, "no call was refused on the way");
+    assert_eq!(pair.simulator.calls(path::USER_INFO), 3, "no call was rejected meanwhile");
 }
 
 #[tokio::test]
@@ -241,19 +241,19 @@ async fn a_hundred_callers_fetch_one_token() {
     for person in join_all(second.iter().map(|code| pair.client.identify(code))).await {
         assert_eq!(person, Ok(member("u1001")));
     }
-    assert_eq!(pair.tokens_fetched(), 2, "all were refused, one fetched again");
+    assert_eq!(pair.tokens_fetched(), 2, "all were rejected, one fetched again");
 }
 
 #[tokio::test]
-async fn a_hundred_callers_share_one_refusal() {
+async fn a_hundred_callers_share_one_failed_fetch() {
     let pair = Pair::start_with(|settings| settings.secret = Secret::new("wrong".to_owned())).await;
     for refused in join_all((0..100).map(|_| pair.client.identify("code"))).await {
         assert_eq!(refused.unwrap_err().class(), "configuration");
     }
     assert_eq!(pair.tokens_fetched(), 1);
     pair.client.identify("code").await.unwrap_err();
-    assert_eq!(pair.tokens_fetched(), 1, "not asked again at once");
+    assert_eq!(pair.tokens_fetched(), 1, "not fetched again at once");
     pair.client_clock.advance(Duration::from_secs(10));
     pair.client.identify("code").await.unwrap_err();
-    assert_eq!(pair.tokens_fetched(), 2, "who comes later asks again");
+    assert_eq!(pair.tokens_fetched(), 2, "fetched again after the pause");
 }

@@ -8,8 +8,8 @@ async fn failing() -> Result<FreshToken, PlatformError> {
     Err(PlatformError::Unavailable("down".to_owned()))
 }
 
-async fn unasked() -> Result<FreshToken, PlatformError> {
-    panic!("nobody needed a token")
+async fn unexpected_fetch() -> Result<FreshToken, PlatformError> {
+    panic!("unexpected fetch")
 }
 
 fn name(token: &AppToken) -> &str {
@@ -17,18 +17,18 @@ fn name(token: &AppToken) -> &str {
 }
 
 #[tokio::test]
-async fn a_token_that_cannot_be_replaced_is_used_to_its_end() {
+async fn a_token_that_cannot_be_replaced_is_used_until_it_expires() {
     let clock = Clock::system();
     let tokens = AppTokens::new(clock.clone());
     assert!(tokens.current(failing).await.is_err(), "none yet");
     assert_eq!(name(&tokens.current(|| fresh("first", 7200)).await.unwrap()), "first");
     clock.advance(Duration::from_secs(7100));
     assert_eq!(name(&tokens.current(failing).await.unwrap()), "first");
-    assert_eq!(name(&tokens.current(unasked).await.unwrap()), "first", "not asked again at once");
-    clock.advance(NEXT_TRY);
+    assert_eq!(name(&tokens.current(unexpected_fetch).await.unwrap()), "first", "not fetched again at once");
+    clock.advance(RETRY_PAUSE);
     assert_eq!(name(&tokens.current(|| fresh("second", 7200)).await.unwrap()), "second");
     clock.advance(Duration::from_secs(7200));
-    assert!(tokens.current(failing).await.is_err(), "an expired one is not");
+    assert!(tokens.current(failing).await.is_err(), "an expired token is not used");
 }
 
 #[tokio::test]
@@ -37,17 +37,17 @@ async fn a_short_lifetime_does_not_fetch_for_every_call() {
     let tokens = AppTokens::new(clock.clone());
     assert_eq!(name(&tokens.current(|| fresh("first", 100)).await.unwrap()), "first");
     clock.advance(Duration::from_secs(40));
-    assert_eq!(name(&tokens.current(unasked).await.unwrap()), "first");
+    assert_eq!(name(&tokens.current(unexpected_fetch).await.unwrap()), "first");
     clock.advance(Duration::from_secs(10));
     assert_eq!(name(&tokens.current(|| fresh("second", 100)).await.unwrap()), "second");
 }
 
 #[tokio::test]
-async fn only_the_refused_token_is_dropped() {
+async fn only_the_rejected_token_is_dropped() {
     let tokens = AppTokens::new(Clock::system());
     let first = tokens.current(|| fresh("first", 7200)).await.unwrap();
-    tokens.refuse(&first);
+    tokens.invalidate(&first);
     let second = tokens.current(|| fresh("second", 7200)).await.unwrap();
-    tokens.refuse(&first);
-    assert_eq!(name(&tokens.current(unasked).await.unwrap()), name(&second));
+    tokens.invalidate(&first);
+    assert_eq!(name(&tokens.current(unexpected_fetch).await.unwrap()), name(&second));
 }

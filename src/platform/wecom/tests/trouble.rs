@@ -1,4 +1,4 @@
-//! A platform in trouble: busy, slow, silent, asked too often.
+//! A platform that is busy, slow, down or throttling.
 
 use super::*;
 use crate::demo::{StaleErrcode, Times};
@@ -8,7 +8,7 @@ fn next(path: &str, calls: u64) -> std::collections::BTreeMap<String, Times> {
 }
 
 #[tokio::test]
-async fn a_busy_platform_is_asked_again_three_times_at_most() {
+async fn a_call_to_a_busy_platform_is_retried_three_times() {
     for path in [path::TOKEN, path::USER, path::DEPARTMENT] {
         let pair = Pair::start().await;
         pair.simulator.switches(|switches| switches.busy = next(path, 3));
@@ -23,7 +23,7 @@ async fn a_busy_platform_is_asked_again_three_times_at_most() {
 }
 
 #[tokio::test]
-async fn a_code_exchange_is_never_made_again_for_a_busy_platform() {
+async fn a_code_exchange_is_not_retried_when_the_platform_is_busy() {
     let pair = Pair::start().await;
     pair.simulator.switches(|switches| switches.busy = next(path::USER_INFO, 1));
     let busy = PlatformError::Unavailable("errcode -1".to_owned());
@@ -32,7 +32,7 @@ async fn a_code_exchange_is_never_made_again_for_a_busy_platform() {
 }
 
 #[tokio::test]
-async fn either_number_for_a_stale_token_fetches_one_and_replays_once() {
+async fn a_stale_token_is_fetched_again_and_the_call_retried_once() {
     for errcode in [StaleErrcode::Invalid, StaleErrcode::Expired] {
         let pair = Pair::start().await;
         pair.identify("u1001").await.unwrap();
@@ -44,11 +44,11 @@ async fn either_number_for_a_stale_token_fetches_one_and_replays_once() {
 }
 
 #[tokio::test]
-async fn fault_23_a_token_that_dies_mid_flow_is_fetched_once_for_all() {
+async fn a_token_revoked_mid_flow_is_fetched_once_for_all_callers() {
     let pair = Pair::start().await;
     pair.identify("u1001").await.unwrap();
     let codes = join_all((0..100).map(|_| code_of(&pair.simulator, "u1001"))).await;
-    // Another application server of the same corporation fetches: the platform ends our token.
+    // Another server of the same application fetches a token: the platform revokes ours.
     pair.simulator.switches(|switches| switches.rotate_tokens = true);
     pair.simulator.revoke_tokens();
     for person in join_all(codes.iter().map(|code| pair.client.identify(code))).await {
@@ -58,7 +58,7 @@ async fn fault_23_a_token_that_dies_mid_flow_is_fetched_once_for_all() {
 }
 
 #[tokio::test]
-async fn while_an_ageing_token_is_replaced_the_others_go_on_with_it() {
+async fn an_ageing_token_is_used_while_one_caller_replaces_it() {
     let pair = Pair::start().await;
     pair.identify("u1001").await.unwrap();
     let codes = join_all((0..20).map(|_| code_of(&pair.simulator, "u1001"))).await;
@@ -83,17 +83,17 @@ async fn while_an_ageing_token_is_replaced_the_others_go_on_with_it() {
 }
 
 #[tokio::test]
-async fn a_platform_that_fails_is_left_alone_and_tried_again_later() {
+async fn repeated_failures_open_the_circuit_and_a_probe_closes_it() {
     let pair = Pair::start().await;
     pair.simulator.switches(|switches| switches.bad_gateway = [("*".to_owned(), Times::All)].into());
     for _ in 0..5 {
         assert_eq!(pair.identify("u1001").await.unwrap_err().class(), "unavailable");
     }
-    let asked = pair.tokens_fetched();
+    let fetched = pair.tokens_fetched();
     for _ in 0..20 {
-        assert_eq!(pair.client.identify("code").await.unwrap_err().class(), "circuit_open_for");
+        assert_eq!(pair.client.identify("code").await.unwrap_err().class(), "resting");
     }
-    assert_eq!(pair.tokens_fetched(), asked, "nobody waits for it, and it is not asked");
+    assert_eq!(pair.tokens_fetched(), fetched, "an open circuit makes no calls");
     assert!(pair.client.circuit_open_for().is_some());
 
     pair.simulator.switches(|switches| *switches = Default::default());
@@ -103,18 +103,18 @@ async fn a_platform_that_fails_is_left_alone_and_tried_again_later() {
 }
 
 #[tokio::test]
-async fn asked_too_often_it_is_left_alone_for_a_minute() {
+async fn throttling_opens_the_circuit_for_a_minute() {
     let pair = Pair::start().await;
     pair.simulator.switches(|switches| switches.frequency_limit = Some(1));
     pair.profile("u1001").await.unwrap();
-    let overrun = PlatformError::Unavailable("errcode 45009".to_owned());
-    assert_eq!(pair.profile("u1001").await, Err(overrun));
-    assert_eq!(pair.profile("u1001").await.unwrap_err().class(), "circuit_open_for");
+    let throttled = PlatformError::Unavailable("errcode 45009".to_owned());
+    assert_eq!(pair.profile("u1001").await, Err(throttled));
+    assert_eq!(pair.profile("u1001").await.unwrap_err().class(), "resting");
     assert!(pair.client.circuit_open_for().is_some_and(|rest| rest > Duration::from_secs(50)));
 }
 
 #[tokio::test]
-async fn a_refused_address_names_what_to_look_at() {
+async fn an_untrusted_address_names_the_setting_to_check() {
     let pair = Pair::start().await;
     pair.simulator.switches(|switches| switches.denied_addresses = vec!["127.0.0.0/8".parse().unwrap()]);
     let error = pair.identify("u1001").await.unwrap_err();
@@ -122,7 +122,7 @@ async fn a_refused_address_names_what_to_look_at() {
 }
 
 #[tokio::test]
-async fn a_domain_that_is_not_the_applications_names_what_to_look_at() {
+async fn an_untrusted_domain_names_the_setting_to_check() {
     let pair = Pair::start().await;
     let code = code_of(&pair.simulator, "u1001").await;
     pair.simulator.trust(&["elsewhere.example"]);
@@ -131,7 +131,7 @@ async fn a_domain_that_is_not_the_applications_names_what_to_look_at() {
 }
 
 #[tokio::test]
-async fn who_somebody_is_decides_who_may_come_in() {
+async fn each_kind_of_member_has_its_person_and_status() {
     let pair = Pair::start().await;
     for (kind, person, status) in [
         (MemberKind::Active, Some(member("u1001")), Ok(MemberStatus::Active)),
@@ -149,7 +149,7 @@ async fn who_somebody_is_decides_who_may_come_in() {
 }
 
 #[tokio::test]
-async fn a_member_out_of_sight_signs_in_without_a_profile() {
+async fn a_member_outside_the_visible_range_has_no_profile() {
     let pair = Pair::start().await;
     let range = [(AGENT_ID.to_owned(), vec!["a2001".to_owned()])];
     pair.simulator.switches(|switches| switches.visible_range = range.into());
@@ -158,7 +158,7 @@ async fn a_member_out_of_sight_signs_in_without_a_profile() {
 }
 
 #[tokio::test]
-async fn a_connected_corporations_member_has_a_name_at_most() {
+async fn a_connected_corporations_member_has_only_a_name() {
     let pair = Pair::start().await;
     let linked = pair.identify("wwpartner/p7001").await.unwrap();
     let named = Profile { name: "Paula Novak".to_owned(), ..Profile::unnamed() };
@@ -169,7 +169,7 @@ async fn a_connected_corporations_member_has_a_name_at_most() {
 }
 
 #[tokio::test]
-async fn an_old_application_is_told_the_picture() {
+async fn only_an_old_application_gets_the_avatar() {
     let pair = Pair::start().await;
     assert_eq!(pair.profile("u1001").await.unwrap().avatar, "");
     pair.simulator.switches(|switches| switches.old_application = true);
@@ -177,38 +177,38 @@ async fn an_old_application_is_told_the_picture() {
 }
 
 #[tokio::test]
-async fn fault_22_a_slow_platform_costs_one_timeout() {
+async fn a_slow_platform_costs_one_timeout() {
     let pair = Pair::start_with(|settings| settings.timeout = Duration::from_millis(300)).await;
     let slow = Duration::from_secs(30);
     pair.simulator.switches(|switches| switches.slow = [("*".to_owned(), slow)].into());
     let start = std::time::Instant::now();
-    let silent = PlatformError::Unavailable("no answer in time".to_owned());
+    let silent = PlatformError::Unavailable("no response in time".to_owned());
     assert_eq!(pair.client.identify("code").await, Err(silent));
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
 }
 
 #[tokio::test]
-async fn a_department_that_cannot_be_had_keeps_nobody_out() {
+async fn a_failed_department_lookup_does_not_fail_the_profile() {
     let pair = Pair::start().await;
     pair.simulator.switches(|switches| switches.bad_gateway = [(path::DEPARTMENT.to_owned(), Times::Next(1))].into());
     assert_eq!(pair.profile("a2001").await.unwrap().department, "");
-    assert_eq!(pair.profile("a2001").await.unwrap().department, "IT", "and is asked for again");
+    assert_eq!(pair.profile("a2001").await.unwrap().department, "IT", "looked up again");
 }
 
 #[tokio::test]
-async fn one_call_that_fails_is_left_alone_though_another_answers() {
+async fn each_api_has_its_own_circuit() {
     let pair = Pair::start().await;
     pair.simulator.switches(|switches| switches.bad_gateway = [(path::USER.to_owned(), Times::All)].into());
     for _ in 0..5 {
         pair.identify("u1001").await.unwrap();
         assert_eq!(pair.profile("u1001").await.unwrap_err().class(), "unavailable");
     }
-    assert_eq!(pair.profile("u1001").await.unwrap_err().class(), "circuit_open_for");
-    assert!(pair.client.circuit_open_for().is_some(), "nobody should be sent there");
+    assert_eq!(pair.profile("u1001").await.unwrap_err().class(), "resting");
+    assert!(pair.client.circuit_open_for().is_some(), "no user should be sent to the platform");
 }
 
 #[tokio::test]
-async fn a_code_that_the_platform_would_never_give_is_not_sent_there() {
+async fn a_malformed_code_is_rejected_without_a_call() {
     let pair = Pair::start().await;
     for code in ["<script>", "' OR 1=1", "a b", "a\r\nb", "码", "%00"] {
         assert_eq!(pair.client.identify(code).await, Err(PlatformError::InvalidCode), "{code}");

@@ -1,4 +1,4 @@
-//! What WeCom's answers say: `errcode` decides, the texts beside it never do.
+//! WeCom's responses. Only `errcode` decides; `errmsg` is never evaluated.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -8,25 +8,25 @@ use super::super::breaker::CallOutcome;
 use super::super::{Person, PlatformError};
 use crate::domain::employee::{CorpId, EmployeeId};
 
-/// The platform's own number for what went wrong.
+/// WeCom's error number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Errcode(pub i64);
 
 impl Errcode {
-    /// Too busy; worth another try.
+    /// The system is busy: retry.
     pub const BUSY: Errcode = Errcode(-1);
-    /// The member or department is outside what the application may see.
-    pub const OUT_OF_SIGHT: Errcode = Errcode(60011);
+    /// The application may not see the member or department.
+    pub const NO_PRIVILEGE: Errcode = Errcode(60011);
     /// No such department.
     pub const NO_DEPARTMENT: Errcode = Errcode(60003);
 
-    /// Whether the application's token was refused. The platform uses either number for a stale one.
+    /// Whether the access token is invalid or expired. WeCom uses either number for a stale token.
     pub fn is_stale_token(self) -> bool {
         matches!(self.0, 40014 | 42001)
     }
 
-    /// What it says about the platform itself.
-    pub fn health(self) -> CallOutcome {
+    /// What the number means for the circuit breaker.
+    pub fn outcome(self) -> CallOutcome {
         match self.0 {
             -1 => CallOutcome::Failure,
             45009 | 45033 => CallOutcome::Throttled,
@@ -53,89 +53,87 @@ impl From<Errcode> for PlatformError {
     }
 }
 
-/// One call's outcome: its fields, or the platform's refusal.
-pub type Answer<T> = Result<T, Errcode>;
+/// A response's fields, or WeCom's error number.
+pub type ApiResult<T> = Result<T, Errcode>;
 
-/// Reads an answer. An absent `errcode` means success: some calls leave it out.
-pub fn read<T: DeserializeOwned>(body: &[u8]) -> Result<Answer<T>, PlatformError> {
-    // Only an object: a list would otherwise be read as the fields in their order.
-    let fields: Map<String, Value> = serde_json::from_slice(body).map_err(|_| nonsense())?;
+/// Parses a response. A missing `errcode` means success: some calls omit it.
+pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<ApiResult<T>, PlatformError> {
+    // Objects only: serde would also read a list as the fields in order.
+    let fields: Map<String, Value> = serde_json::from_slice(body).map_err(|_| invalid_response())?;
     let errcode = match fields.get("errcode") {
         None => 0,
-        Some(code) => code.as_i64().ok_or_else(nonsense)?,
+        Some(code) => code.as_i64().ok_or_else(invalid_response)?,
     };
     if errcode != 0 {
         return Ok(Err(Errcode(errcode)));
     }
-    T::deserialize(Value::Object(fields)).map(Ok).map_err(|_| nonsense())
+    T::deserialize(Value::Object(fields)).map(Ok).map_err(|_| invalid_response())
 }
 
-/// The parser's own words are left out: they may quote the answer, which may hold a token.
-fn nonsense() -> PlatformError {
-    PlatformError::Unavailable("an answer that cannot be understood".to_owned())
+/// Leaves out the parser's message: it may quote the response, which may contain a token.
+fn invalid_response() -> PlatformError {
+    PlatformError::Unavailable("invalid response".to_owned())
 }
 
 /// `gettoken`
 #[derive(Deserialize)]
-pub struct TokenAnswer {
-    /// The application's token.
-    pub access_token: String,
-    /// Its lifetime in seconds.
-    pub expires_in: u64,
+pub struct TokenResponse {
+    pub(super) access_token: String,
+    /// In seconds.
+    pub(super) expires_in: u64,
 }
 
 /// `getuserinfo`: lower-case keys from the current path, the others from the legacy one.
 #[derive(Deserialize)]
-pub struct IdentityAnswer {
+pub struct IdentityResponse {
     #[serde(default, alias = "UserId")]
     userid: Option<String>,
     #[serde(default, alias = "OpenId")]
     openid: Option<String>,
 }
 
-impl IdentityAnswer {
-    /// Whom the answer names. One that names nobody, or in no proper form, is refused.
+impl IdentityResponse {
+    /// The identified person. Fails if the response identifies no one or has a malformed ID.
     pub fn person(self) -> Result<Person, PlatformError> {
         let present = |field: Option<String>| field.filter(|text| !text.is_empty());
         let Some(userid) = present(self.userid) else {
             return match present(self.openid) {
                 Some(_) => Ok(Person::Outsider),
-                None => Err(PlatformError::Unavailable("an answer that names nobody".to_owned())),
+                None => Err(PlatformError::Unavailable("response without a user".to_owned())),
             };
         };
-        // `/` is not legal in a userid: what stands before the first one is a connected corporation.
+        // A userid cannot contain `/`: the part before it is a connected corporation.
         match userid.split_once('/') {
             None if EmployeeId::is_well_formed(&userid) => Ok(Person::Member { employee_id: EmployeeId::new(userid) }),
             Some((corp, id)) if CorpId::is_well_formed(corp) && EmployeeId::is_well_formed(id) => {
                 Ok(Person::Linked { corp_id: CorpId::new(corp), employee_id: EmployeeId::new(id) })
             }
-            _ => Err(PlatformError::Unavailable("a member's identifier of an unknown form".to_owned())),
+            _ => Err(PlatformError::Unavailable("malformed userid".to_owned())),
         }
     }
 }
 
 /// `user/get`
 #[derive(Deserialize)]
-pub struct MemberAnswer {
-    /// The identifier as the platform spells it.
-    pub userid: String,
-    /// Display name.
+pub struct MemberResponse {
+    /// In WeCom's spelling, which may differ in case.
+    pub(super) userid: String,
     #[serde(default)]
-    pub name: String,
-    /// Picture's address; only applications created before mid-2022 are told.
+    pub(super) name: String,
+    /// Sent only to applications created before mid-2022.
     #[serde(default)]
-    pub avatar: String,
-    /// 1 is active; 2 disabled, 4 not activated, others unknown.
+    pub(super) avatar: String,
+    /// 1 active, 2 disabled, 4 not activated, 5 left.
     #[serde(default)]
-    pub status: Option<i64>,
+    pub(super) status: Option<i64>,
     #[serde(default)]
     main_department: Option<i64>,
     #[serde(default)]
     department: Vec<i64>,
 }
 
-impl MemberAnswer {
-    /// The department that counts: the main one, else the first.
+impl MemberResponse {
+    /// The main department, or the first one if none is marked as main.
     pub fn main_department(&self) -> Option<i64> {
         self.main_department.or_else(|| self.department.first().copied())
     }
@@ -143,30 +141,27 @@ impl MemberAnswer {
 
 /// `department/get`
 #[derive(Deserialize)]
-pub struct DepartmentAnswer {
-    /// The one asked for.
-    pub department: Department,
+pub struct DepartmentResponse {
+    pub(super) department: Department,
 }
 
-/// The part of a department that is used.
+/// A department; its other fields are ignored.
 #[derive(Deserialize)]
 pub struct Department {
-    /// Display name. Absent for applications that may see identifiers only.
+    /// Missing for applications that may see IDs only.
     #[serde(default)]
-    pub name: String,
+    pub(super) name: String,
 }
 
 /// `linkedcorp/user/get`
 #[derive(Deserialize)]
-pub struct LinkedAnswer {
-    /// The one asked for.
-    pub user_info: LinkedMember,
+pub struct LinkedMemberResponse {
+    pub(super) user_info: LinkedMemberInfo,
 }
 
-/// The part of a connected corporation's member that is used.
+/// A connected corporation's member; the other fields are ignored.
 #[derive(Deserialize)]
-pub struct LinkedMember {
-    /// Display name.
+pub struct LinkedMemberInfo {
     #[serde(default)]
-    pub name: String,
+    pub(super) name: String,
 }

@@ -1,4 +1,4 @@
-//! A platform that answers what it should not.
+//! Responses that the platform should not send.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,32 +25,32 @@ fn client_of(api_url: &Url) -> WecomPlatform {
     WecomPlatform::new(settings("https://wecom.example/authorize", api_url.as_str())).unwrap()
 }
 
-/// A client of a platform that gives a token and then this answer to everything.
-async fn client_hearing(status: StatusCode, body: impl Into<String>) -> WecomPlatform {
+/// A client of a platform that issues a token and then sends this response to every call.
+async fn client_receiving(status: StatusCode, body: impl Into<String>) -> WecomPlatform {
     let body: String = body.into();
     let token = json!({ "access_token": TOKEN, "expires_in": 7200 }).to_string();
-    let answer = move || async move { (status, [("location", "/elsewhere")], body.clone()) };
-    // A redirect leads to a good answer: whoever follows it is found out.
+    let response = move || async move { (status, [("location", "/elsewhere")], body.clone()) };
+    // The target of the redirect responds with a person: a client that followed it would be noticed.
     let elsewhere = get(|| async { json!({ "errcode": 0, "userid": "u1001" }).to_string() });
     let router = Router::new().route(path::TOKEN, get(|| async { token })).route("/elsewhere", elsewhere);
-    let router = router.fallback(get(answer));
+    let router = router.fallback(get(response));
     client_of(&serve(router).await)
 }
 
 async fn identify(status: StatusCode, body: impl Into<String>) -> Result<Person, PlatformError> {
-    client_hearing(status, body).await.identify("code-that-must-not-show").await
+    client_receiving(status, body).await.identify("code-that-must-not-show").await
 }
 
 #[tokio::test]
-async fn an_answer_names_a_person_in_either_case_of_keys() {
+async fn a_person_is_read_from_current_and_legacy_keys() {
     let table: &[(&str, Value, Option<Person>)] = &[
         ("no errcode", json!({ "userid": "u1001" }), Some(member("u1001"))),
         ("older keys", json!({ "errcode": 0, "UserId": "u1001", "DeviceId": "" }), Some(member("u1001"))),
         ("an outsider", json!({ "errcode": 0, "openid": "o1" }), Some(Person::Outsider)),
         ("an outsider, older keys", json!({ "errcode": 0, "UserId": "", "OpenId": "o1" }), Some(Person::Outsider)),
-        ("more than asked", json!({ "errcode": 0, "userid": "u1001", "user_ticket": "t" }), Some(member("u1001"))),
-        ("nobody", json!({ "errcode": 0, "errmsg": "ok" }), None),
-        ("nobody, empty", json!({ "errcode": 0, "userid": "", "openid": "" }), None),
+        ("further fields", json!({ "errcode": 0, "userid": "u1001", "user_ticket": "t" }), Some(member("u1001"))),
+        ("no user", json!({ "errcode": 0, "errmsg": "ok" }), None),
+        ("no user, empty fields", json!({ "errcode": 0, "userid": "", "openid": "" }), None),
         ("a number for a userid", json!({ "errcode": 0, "userid": 1001 }), None),
         ("two members", json!({ "errcode": 0, "userid": "u1001", "UserId": "m5001" }), None),
         ("no userid grammar", json!({ "errcode": 0, "userid": "u1001\r\nx: y" }), None),
@@ -72,15 +72,15 @@ async fn an_answer_names_a_person_in_either_case_of_keys() {
 }
 
 #[tokio::test]
-async fn nonsense_is_unavailable_and_shows_no_secret() {
+async fn an_invalid_response_is_unavailable_and_its_error_shows_no_secret() {
     let good = json!({ "errcode": 0, "userid": "u1001" }).to_string();
     let long = json!({ "errcode": 0, "userid": "u1001", "more": "x".repeat(10 << 20) }).to_string();
     let deep = "[".repeat(10_000);
     let table: &[(&str, StatusCode, &str)] = &[
         ("a page", StatusCode::OK, "<!doctype html><title>maintenance</title>"),
         ("nothing", StatusCode::OK, ""),
-        ("half an answer", StatusCode::OK, &good[..good.len() - 3]),
-        ("two answers", StatusCode::OK, &format!("{good}{good}")),
+        ("half a response", StatusCode::OK, &good[..good.len() - 3]),
+        ("two responses", StatusCode::OK, &format!("{good}{good}")),
         ("ten megabytes", StatusCode::OK, &long),
         ("ten thousand deep", StatusCode::OK, &deep),
         ("a redirect", StatusCode::FOUND, &good),
@@ -90,12 +90,12 @@ async fn nonsense_is_unavailable_and_shows_no_secret() {
     for (case, status, body) in table {
         let error = identify(*status, *body).await.unwrap_err();
         assert_eq!(error.class(), "unavailable", "{case}");
-        assert_shows_nothing(&error);
+        assert_no_secret(&error);
     }
 }
 
 #[tokio::test]
-async fn each_errcode_has_its_meaning() {
+async fn each_errcode_maps_to_its_class() {
     let table: &[(i64, &str, &str)] = &[
         (40029, "invalid_code", ""),
         (42003, "invalid_code", ""),
@@ -120,12 +120,12 @@ async fn each_errcode_has_its_meaning() {
         let error = identify(StatusCode::OK, body.to_string()).await.unwrap_err();
         assert_eq!(error.class(), *class, "{errcode}");
         assert!(error.to_string().contains(named), "{errcode}: {error}");
-        assert_shows_nothing(&error);
+        assert_no_secret(&error);
     }
 }
 
 #[tokio::test]
-async fn a_profile_that_the_platform_keeps_to_itself_is_no_obstacle() {
+async fn a_profile_may_be_undisclosed() {
     let active = |name: &str| Profile {
         name: name.to_owned(),
         department: String::new(),
@@ -136,7 +136,7 @@ async fn a_profile_that_the_platform_keeps_to_itself_is_no_obstacle() {
     let inactive = Profile { status: MemberStatus::Inactive, ..active("Ann") };
     let unavailable = |why: &str| Err(PlatformError::Unavailable(why.to_owned()));
     let table: &[(&str, Value, Result<Profile, PlatformError>)] = &[
-        ("out of sight", json!({ "errcode": 60011 }), Ok(active(""))),
+        ("no privilege", json!({ "errcode": 60011 }), Ok(active(""))),
         ("no name", json!({ "userid": "u1001", "status": 1 }), Ok(active(""))),
         ("another spelling", json!({ "userid": "U1001", "name": "Ann", "status": 1 }), Ok(active("Ann"))),
         (
@@ -148,20 +148,20 @@ async fn a_profile_that_the_platform_keeps_to_itself_is_no_obstacle() {
         ("gone", json!({ "userid": "u1001", "name": "Ann", "status": 5 }), Ok(inactive.clone())),
         ("no status", json!({ "userid": "u1001", "name": "Ann" }), Ok(inactive)),
         (
-            "somebody else",
+            "another member",
             json!({ "userid": "m5001", "name": "Ann", "status": 1 }),
             unavailable("the profile of another member"),
         ),
         ("busy", json!({ "errcode": -1 }), unavailable("errcode -1")),
     ];
     for (case, body, expected) in table {
-        let client = client_hearing(StatusCode::OK, body.to_string()).await;
+        let client = client_receiving(StatusCode::OK, body.to_string()).await;
         assert_eq!(client.profile(&member("u1001")).await, *expected, "{case}");
     }
 }
 
 #[tokio::test]
-async fn a_department_that_is_not_told_is_left_empty() {
+async fn an_undisclosed_department_is_empty() {
     let token = json!({ "access_token": TOKEN, "expires_in": 7200 }).to_string();
     let user = json!({ "userid": "u1001", "name": "Ann", "status": 1, "department": [7] }).to_string();
     for errcode in [60011, 60003, 48002, -1] {
@@ -176,7 +176,7 @@ async fn a_department_that_is_not_told_is_left_empty() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_always_refused_is_not_fetched_for_ever() {
+async fn a_token_that_is_always_rejected_is_fetched_twice() {
     let (tokens, calls) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let counting = |counter: &Arc<AtomicUsize>, body: Value| {
         let counter = Arc::clone(counter);
@@ -194,22 +194,22 @@ async fn a_token_that_is_always_refused_is_not_fetched_for_ever() {
 }
 
 #[tokio::test]
-async fn a_platform_out_of_reach_is_unavailable_and_shows_no_secret() {
+async fn an_unreachable_platform_is_unavailable_and_its_error_shows_no_secret() {
     let closed = {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         Url::parse(&format!("http://{}/", listener.local_addr().unwrap())).unwrap()
     };
-    // Plain HTTP where TLS is expected: the handshake fails, and nothing falls back.
+    // Plain HTTP where TLS is expected: the handshake fails, without a fallback.
     let mut not_tls = serve(Router::new()).await;
     not_tls.set_scheme("https").unwrap();
-    for (case, url) in [("nobody listens", closed), ("no TLS", not_tls)] {
-        // Where the system has no root certificates, there is no client for the second at all.
+    for (case, url) in [("nothing listens", closed), ("no TLS", not_tls)] {
+        // Without root certificates on the system, building the TLS client already fails.
         let error = match WecomPlatform::new(settings("https://wecom.example/authorize", url.as_str())) {
             Ok(client) => client.identify("code").await.unwrap_err(),
             Err(error) => error,
         };
         assert_eq!(error.class(), "unavailable", "{case}");
-        assert_shows_nothing(&error);
+        assert_no_secret(&error);
     }
 
     let never = || async { std::future::pending::<Response>().await.into_response() };
@@ -217,10 +217,10 @@ async fn a_platform_out_of_reach_is_unavailable_and_shows_no_secret() {
     let mut settings = settings("https://wecom.example/authorize", silent.as_str());
     settings.timeout = Duration::from_millis(50);
     let found = WecomPlatform::new(settings).unwrap().identify("code").await;
-    assert_eq!(found, Err(PlatformError::Unavailable("no answer in time".to_owned())));
+    assert_eq!(found, Err(PlatformError::Unavailable("no response in time".to_owned())));
 }
 
-fn assert_shows_nothing(error: &PlatformError) {
+fn assert_no_secret(error: &PlatformError) {
     let text = format!("{error} {error:?}");
     for secret in [TOKEN, SECRET, "code-that-must-not-show", "http://", "https://", "cgi-bin", "access_token="] {
         assert!(!text.contains(secret), "{text}");
