@@ -20,7 +20,7 @@ use crate::domain::secret::Secret;
 use app_token::{AppToken, AppTokens, FreshToken};
 use departments::DepartmentCache;
 use response::{
-    ApiResult, DepartmentResponse, Errcode, IdentityResponse, LinkedMemberResponse, MemberResponse, TokenResponse,
+    DepartmentResponse, Errcode, IdentityResponse, LinkedMemberResponse, MemberResponse, TokenResponse, WecomResult,
 };
 
 mod app_token;
@@ -144,7 +144,7 @@ impl WecomPlatform {
         path: &str,
         payload: Payload<'_>,
         when_busy: WhenBusy,
-    ) -> Result<ApiResult<T>, PlatformError> {
+    ) -> Result<WecomResult<T>, PlatformError> {
         let token = self.token().await?;
         match self.call_with(&token, path, payload, when_busy).await? {
             Err(errcode) if errcode.is_stale_token() => {
@@ -162,7 +162,7 @@ impl WecomPlatform {
         path: &str,
         payload: Payload<'_>,
         when_busy: WhenBusy,
-    ) -> Result<ApiResult<T>, PlatformError> {
+    ) -> Result<WecomResult<T>, PlatformError> {
         let mut url = self.endpoint(path);
         url.query_pairs_mut().append_pair("access_token", token.reveal());
         let body = match payload {
@@ -198,7 +198,7 @@ impl WecomPlatform {
         &self,
         url: &Url,
         body: Option<&Value>,
-    ) -> Result<ApiResult<T>, PlatformError> {
+    ) -> Result<WecomResult<T>, PlatformError> {
         for retry in 0..BUSY_RETRIES {
             match self.send(url, body).await? {
                 Err(Errcode::BUSY) => tokio::time::sleep(BUSY_BACKOFF * 2_u32.pow(retry)).await,
@@ -209,7 +209,11 @@ impl WecomPlatform {
     }
 
     /// Sends one request, unless the circuit is open.
-    async fn send<T: DeserializeOwned>(&self, url: &Url, body: Option<&Value>) -> Result<ApiResult<T>, PlatformError> {
+    async fn send<T: DeserializeOwned>(
+        &self,
+        url: &Url,
+        body: Option<&Value>,
+    ) -> Result<WecomResult<T>, PlatformError> {
         let breaker = self.breakers.of(url);
         breaker.admit()?;
         let sent = match body {

@@ -36,7 +36,7 @@ struct HeldToken {
 }
 
 #[derive(Default)]
-struct TokenState {
+struct AppTokenState {
     held: Option<HeldToken>,
     /// The last failure, and until when callers get it without another fetch.
     failure: Option<(PlatformError, Timestamp)>,
@@ -58,7 +58,7 @@ enum TokenStatus {
 pub struct AppTokens {
     clock: Clock,
     /// Never locked across an await.
-    state: Mutex<TokenState>,
+    state: Mutex<AppTokenState>,
     /// Locked by the caller that fetches.
     fetching: AsyncMutex<()>,
 }
@@ -152,7 +152,7 @@ impl AppTokens {
         (state.fetches != seen || self.clock.now() < *retry_at).then(|| failure.clone())
     }
 
-    fn state(&self) -> MutexGuard<'_, TokenState> {
+    fn state(&self) -> MutexGuard<'_, AppTokenState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

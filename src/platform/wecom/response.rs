@@ -54,10 +54,10 @@ impl From<Errcode> for PlatformError {
 }
 
 /// A response's fields, or WeCom's error number.
-pub type ApiResult<T> = Result<T, Errcode>;
+pub type WecomResult<T> = Result<T, Errcode>;
 
 /// Parses a response. A missing `errcode` means success: some calls omit it.
-pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<ApiResult<T>, PlatformError> {
+pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<WecomResult<T>, PlatformError> {
     // Objects only: serde would also read a list as the fields in order.
     let fields: Map<String, Value> = serde_json::from_slice(body).map_err(|_| invalid_response())?;
     let errcode = match fields.get("errcode") {
