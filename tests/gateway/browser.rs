@@ -269,7 +269,7 @@ async fn page_reports_a_lost_network_and_recovers() {
     let code = desktop.qr_code("#code").await;
     desktop.wait_for_text("#status", "Waiting").await;
     desktop.set_offline(true).await;
-    desktop.wait_for_text("#status", "No connection").await;
+    desktop.wait_for_text("#status", "Connection lost").await;
     phone.open(&code).await;
     pick(&phone, "u1001").await;
     phone.click("button[value=confirm]").await;

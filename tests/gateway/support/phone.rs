@@ -63,7 +63,8 @@ impl Phone {
         let response = self.client.get(&address).await.expect_status(200);
         let kind = response.header("content-type").unwrap_or_default().to_owned();
         assert!(kind.starts_with("text/html"), "no page: {}", response.describe());
-        Page { html: response.text(), address, response }
+        // The template engine escapes slashes in values as well.
+        Page { html: response.text().replace("&#x2f;", "/"), address, response }
     }
 
     /// Submits the form of the button with this value, with its hidden fields and an Origin header.
