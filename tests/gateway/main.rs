@@ -58,7 +58,7 @@ mod keys;
 
 mod envelope;
 
-mod description;
+mod openapi;
 
 mod tokens;
 
