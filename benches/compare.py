@@ -256,8 +256,8 @@ def main():
     show(summary, chosen.rounds)
     out.write_text(json.dumps({"machine": {**machine(), "load_before": load}, **summary, "rounds": results}, indent=1)
                    + "\n")
-    write(f"\n{time.monotonic() - started:.0f} s on {len(CORES)} cores, load average {load:.1f} at the start (the lower,"
-          f" the more accurate); all figures are in {out}")
+    write(f"\n{time.monotonic() - started:.0f} s on {len(CORES)} cores, load average {load:.1f} at the start (the"
+          f" lower, the more accurate); all figures are in {out}")
 
 
 if __name__ == "__main__":
