@@ -1,6 +1,5 @@
-//! The plainest proxy that Pingora's proxy can be: every request goes to one upstream, nothing else
-//! happens. `compare.py` measures deskgate against it, so it has the same profile, the same allocator
-//! and one thread.
+//! A minimal Pingora proxy that forwards every request to one upstream. `compare.py` measures deskgate
+//! against it, so it has the same build profile, the same allocator and one thread.
 //!
 //! `bare_proxy LISTEN UPSTREAM`, both `address:port`; stops on SIGINT.
 
@@ -16,7 +15,7 @@ use pingora_proxy::{ProxyHttp, Session as Exchange, http_proxy_service};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// As many idle upstream connections as deskgate keeps: enough for every client of the benchmark.
+/// The pool size of deskgate, enough for every client of the benchmark.
 const UPSTREAM_POOL: usize = 1024;
 
 struct BareProxy {

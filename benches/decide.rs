@@ -1,6 +1,6 @@
 //! The cost of finding and evaluating a rule (10 and 5,000 rules; roles, matrix, condition) and of charging a rate (time
-//! per charge, memory per key). Run with `cargo bench --bench decide`. That evaluating allocates nothing is a test
-//! (`tests/rules`).
+//! per charge, memory per key). Run with `cargo bench --bench decide`. `tests/rules` checks that evaluation does not
+//! allocate.
 #![allow(clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
 use std::fmt::Write;

@@ -1,14 +1,14 @@
-"""Sign-in pages that wait: long polls of QR-code tickets, each on a connection of its own."""
+"""Long polls of QR-code tickets, each on its own connection."""
 
 import asyncio
 import json
 
-AT_ONCE = 64
+CONCURRENCY = 64
 WAIT_SECONDS = 25
 
 
 class Poll(asyncio.Protocol):
-    """One question, and its answer."""
+    """One request; `answer` resolves to its JSON body, or to None if the connection ends first."""
 
     def __init__(self, address, target):
         self.request = f"GET {target} HTTP/1.1\r\nHost: {address}\r\n\r\n".encode()
@@ -32,36 +32,36 @@ class Poll(asyncio.Protocol):
             self.answer.set_result(None)
 
 
-async def ask(server, target):
-    """Sends one request; whoever wants the answer waits for it."""
+async def send(server, target):
+    """Sends one request and does not wait for its response."""
     _, poll = await asyncio.get_running_loop().create_connection(
         lambda: Poll(server.address, target), "127.0.0.1", server.port)
     return poll
 
 
-async def tickets(server, count, tell):
-    """So many tickets, and how long one took in the mean, in CPU seconds of the server."""
+async def tickets(server, count, report):
+    """Creates tickets; returns them and the server's mean CPU seconds per ticket."""
     left, issued = iter(range(count)), []
 
-    async def some():
+    async def worker():
         for _ in left:
-            poll = await ask(server, "/api/auth/qrcode")
+            poll = await send(server, "/api/auth/qrcode")
             issued.append((await poll.answer)["data"]["ticket"])
             poll.transport.abort()
-            tell(len(issued))
+            report(len(issued))
 
     before = server.cpu_seconds()
-    await asyncio.gather(*(some() for _ in range(AT_ONCE)))
+    await asyncio.gather(*(worker() for _ in range(CONCURRENCY)))
     return issued, (server.cpu_seconds() - before) / count
 
 
-async def park(server, ids):
-    """One parked poll for each ticket."""
-    parked = []
-    for start in range(0, len(ids), AT_ONCE):
+async def open_polls(server, ids):
+    """Opens one long poll per ticket."""
+    opened = []
+    for start in range(0, len(ids), CONCURRENCY):
         targets = [f"/api/auth/scan/status?ticket={ticket}&wait={WAIT_SECONDS}&seen=waiting"
-                   for ticket in ids[start:start + AT_ONCE]]
-        parked += await asyncio.gather(*(ask(server, target) for target in targets))
-    # Time for the last of them to be read and put to rest.
+                   for ticket in ids[start:start + CONCURRENCY]]
+        opened += await asyncio.gather(*(send(server, target) for target in targets))
+    # Lets the server read the last requests and start waiting.
     await asyncio.sleep(1)
-    return parked
+    return opened

@@ -1,4 +1,4 @@
-"""The programs that the benchmark starts: what they are told, what they use, and how they end."""
+"""The servers of the benchmark: configuration, start, resource usage and stop."""
 
 import json
 import os
@@ -13,18 +13,18 @@ import time
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 TICKS = os.sysconf("SC_CLK_TCK")
 
-# The proxy under test has a core for itself; client and upstream share the others.
+# The measured proxy has its own core; client and upstream share the others.
 CORES = sorted(os.sched_getaffinity(0))
 PROXY_CORES = set(CORES[:1])
 LOAD_CORES = set(CORES[1:] or CORES)
 
 
 class Fault(Exception):
-    """Something that makes the measurement impossible or meaningless."""
+    """A condition that makes the measurement impossible or meaningless."""
 
 
 def build():
-    """Builds deskgate and the bare proxy in one go, so that both share profile and dependencies."""
+    """Builds deskgate and the bare proxy with one command, so that both share profile and dependencies."""
     command = ["cargo", "build", "--release", "--bin", "deskgate", "--bench", "bare_proxy"]
     command += ["--message-format", "json-render-diagnostics"]
     built = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
@@ -37,8 +37,8 @@ def build():
 
 def target_folder():
     metadata = ["cargo", "metadata", "--no-deps", "--format-version", "1"]
-    told = subprocess.run(metadata, cwd=REPOSITORY, stdout=subprocess.PIPE, check=True)
-    return pathlib.Path(json.loads(told.stdout)["target_directory"])
+    output = subprocess.run(metadata, cwd=REPOSITORY, stdout=subprocess.PIPE, check=True)
+    return pathlib.Path(json.loads(output.stdout)["target_directory"])
 
 
 def program(name):
@@ -55,11 +55,11 @@ def free_port():
 
 
 class Server:
-    """A running program and its children."""
+    """A running server process and its children."""
 
     def __init__(self, name, command, port, cores, stop=signal.SIGTERM, stdout=subprocess.DEVNULL):
         self.name, self.port, self.stop_signal = name, port, stop
-        # A session of its own: Ctrl-C reaches the benchmark alone, which then ends what it started.
+        # A new session, so that Ctrl-C reaches only the benchmark, which then stops its servers.
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -72,7 +72,7 @@ class Server:
     def address(self):
         return f"127.0.0.1:{self.port}"
 
-    def wait_until_it_listens(self):
+    def wait_until_listening(self):
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
@@ -92,11 +92,11 @@ class Server:
                     if _stat_fields(entry)[1] == str(own):
                         pids.append(int(entry.name))
                 except OSError:
-                    pass  # gone meanwhile
+                    pass  # the process has exited
         return pids
 
     def cpu_seconds(self):
-        """CPU time of all its threads so far, in user space and in the kernel."""
+        """User and system CPU time of all threads and children so far."""
         fields = [_stat_fields(pathlib.Path(f"/proc/{pid}")) for pid in self._pids()]
         return sum(int(f[11]) + int(f[12]) for f in fields) / TICKS
 
@@ -124,12 +124,12 @@ class Server:
 
 
 def _stat_fields(folder):
-    # What follows the name, which may hold blanks: state, parent, …, utime (11), stime (12).
+    # The fields after the name, which may contain spaces: state, parent, …, utime (11), stime (12).
     return (folder / "stat").read_text().rpartition(")")[2].split()
 
 
 class Servers:
-    """Everything that was started; ends it all on the way out."""
+    """The started servers; stops all of them on exit."""
 
     def __init__(self, folder, deskgate, bare_proxy):
         self.folder, self.programs, self.running = folder, (deskgate, bare_proxy), []
@@ -148,7 +148,7 @@ class Servers:
         return server
 
     def upstream(self):
-        """An nginx that answers 1 KiB at once. It must not be the bottleneck and is not measured."""
+        """An nginx that returns 1 KiB. It is not measured and must not be the bottleneck."""
         return self._nginx("upstream", LOAD_CORES, f'location / {{ return 200 "{"x" * 1024}"; }}')
 
     def nginx(self, upstream):
@@ -181,23 +181,23 @@ class Servers:
                 server {{ listen 127.0.0.1:{port}; default_type text/plain; {locations} }}
             }}""")
         command = [program("nginx"), "-p", str(folder), "-c", str(folder / "nginx.conf"), "-e", f"{folder}/error.log"]
-        return self._start(name, command, port, cores).wait_until_it_listens()
+        return self._start(name, command, port, cores).wait_until_listening()
 
     def bare_proxy(self, upstream):
         """Pingora's proxy with nothing added."""
         port = free_port()
         command = [self.programs[1], f"127.0.0.1:{port}", upstream]
-        # SIGTERM would wait for its connections for minutes.
-        return self._start("bare proxy", command, port, PROXY_CORES, stop=signal.SIGINT).wait_until_it_listens()
+        # On SIGTERM, Pingora would wait minutes for open connections.
+        return self._start("bare proxy", command, port, PROXY_CORES, stop=signal.SIGINT).wait_until_listening()
 
     def deskgate(self, upstream):
-        """deskgate with the rules that the repository ships, without their limits on one person's sockets and one
-        address's QR codes and polls, and nothing else switched off but its log lines."""
+        """deskgate with the rules of the repository, but without its access log and without the limits on sockets per
+        employee and on QR codes and polls per address."""
         folder = self.folder / f"deskgate-{len(self.running)}"
         folder.mkdir()
         (folder / "rules").mkdir()
         for file in (REPOSITORY / "lua-free-rules").glob("*.toml"):
-            # One person opens all sockets here, and all sign-in pages are at one address.
+            # The benchmark opens all sockets as one employee and all sign-in pages from one address.
             rules = re.sub(r"(?m)^websocket = .*$", "", file.read_text())
             rules = re.sub(r'(path = "/api/auth/(?:qrcode|scan/status)"\nrate = )\[(?:.|\n)*?\](?=\n\n)', r"\1[]", rules)
             (folder / "rules" / file.name).write_text(rules)

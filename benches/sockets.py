@@ -1,19 +1,19 @@
-"""WebSockets by hand: an upstream that echoes, and clients that wait or play ping-pong with it."""
+"""A minimal WebSocket implementation: an echo upstream, and clients that are idle or exchange echoes."""
 
 import asyncio
 import base64
 import hashlib
 import os
 
-AT_ONCE = 64
+CONCURRENCY = 64
 PAYLOAD = b"m" * 64
-# Masked with zeros: the payload looks the same on both sides, which saves the client's time for the load.
+# Masked with zeros, so that masking costs the client no CPU time.
 FROM_CLIENT = bytes([0x82, 0x80 | len(PAYLOAD), 0, 0, 0, 0]) + PAYLOAD
 FROM_SERVER = bytes([0x82, len(PAYLOAD)]) + PAYLOAD
 
 
 class Echo(asyncio.Protocol):
-    """The upstream's side: answers handshakes at once and every message with itself, other requests with nothing."""
+    """The upstream: accepts handshakes, echoes messages, and answers other requests with an empty 200."""
 
     def connection_made(self, transport):
         self.transport, self.buffer, self.upgraded = transport, b"", False
@@ -41,7 +41,7 @@ class Echo(asyncio.Protocol):
 
 
 class Socket(asyncio.Protocol):
-    """A client's side. `open` is done when the handshake is; `echoes` counts answers while `playing`."""
+    """A client. `open` resolves after the handshake; while `echoing`, each echo triggers the next message."""
 
     def __init__(self, address, path, token):
         key = base64.b64encode(os.urandom(16)).decode()
@@ -49,7 +49,7 @@ class Socket(asyncio.Protocol):
                           f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
                           f"Sec-WebSocket-Protocol: bearer.{token}\r\n\r\n").encode()
         self.open = asyncio.get_running_loop().create_future()
-        self.buffer, self.echoes, self.playing, self.lost = b"", 0, False, False
+        self.buffer, self.echoes, self.echoing, self.lost = b"", 0, False, False
 
     def connection_made(self, transport):
         self.transport = transport
@@ -66,7 +66,7 @@ class Socket(asyncio.Protocol):
         if len(self.buffer) >= len(FROM_SERVER):
             self.buffer = self.buffer[len(FROM_SERVER):]
             self.echoes += 1
-            if self.playing:
+            if self.echoing:
                 self.transport.write(FROM_CLIENT)
 
     def connection_lost(self, _):
@@ -74,31 +74,31 @@ class Socket(asyncio.Protocol):
         if not self.open.done():
             self.open.set_result(False)
 
-    def play(self):
-        self.playing = True
+    def start_echo(self):
+        self.echoing = True
         self.transport.write(FROM_CLIENT)
 
 
 async def serve():
-    """Starts the upstream: its address and what keeps it alive."""
+    """Starts the upstream; returns its address and the server object that keeps it alive."""
     server = await asyncio.get_running_loop().create_server(Echo, "127.0.0.1", 0, backlog=4096)
     port = server.sockets[0].getsockname()[1]
     return f"127.0.0.1:{port}", server
 
 
 async def open_all(server, path, tokens):
-    """Opens a socket for each token; those that are open afterwards."""
+    """Opens a socket per token and returns those that stay open."""
     left, opened = iter(tokens), []
 
-    async def some():
+    async def worker():
         for token in left:
             _, one = await asyncio.get_running_loop().create_connection(
                 lambda token=token: Socket(server.address, path, token), "127.0.0.1", server.port)
             await one.open
             opened.append(one)
 
-    await asyncio.gather(*(some() for _ in range(AT_ONCE)))
-    # Time for whatever still happens behind the handshake.
+    await asyncio.gather(*(worker() for _ in range(CONCURRENCY)))
+    # Lets the work that follows the handshake finish.
     await asyncio.sleep(1)
     return [one for one in opened if one.open.result() and not one.lost]
 
@@ -109,14 +109,14 @@ async def close_all(sockets):
     await asyncio.sleep(0.5)
 
 
-async def play(sockets, seconds):
-    """Ping-pong on all sockets for some seconds; how many echoes came."""
+async def echo(sockets, seconds):
+    """Exchanges echoes on all sockets for some seconds; returns their number."""
     before = sum(one.echoes for one in sockets)
     for one in sockets:
-        one.play()
+        one.start_echo()
     await asyncio.sleep(seconds)
     for one in sockets:
-        one.playing = False
-    # The last ball of each.
+        one.echoing = False
+    # Waits for the last echo of each socket.
     await asyncio.sleep(0.2)
     return sum(one.echoes for one in sockets) - before

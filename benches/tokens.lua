@@ -1,4 +1,4 @@
--- wrk's part of the benchmark: GETs with the tokens of a file in turn, and one line of JSON at the end.
+-- The wrk script: sends GETs with the tokens of a file in rotation and prints one line of JSON at the end.
 
 local requests, turn = {}, 0
 

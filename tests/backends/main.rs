@@ -1,6 +1,5 @@
-//! One suite per trait; every implementation must pass it.
+//! One suite per storage trait; every implementation must pass it.
 
-// A test may fail loudly; that is what it is for.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 // Tests compare with the real clock and damage databases on purpose.
 #![allow(clippy::disallowed_methods)]

@@ -1,4 +1,4 @@
-//! What every store promises. `suite!` runs it on one implementation.
+//! The contract of `Store`. `suite!` runs it against one implementation.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use sqlx::Connection;
 
 const LIFETIME: Duration = Duration::from_secs(600);
 
-/// A store under test, its clock, and what must live as long as it.
+/// A store under test, its clock and its folder.
 struct Subject {
     store: Arc<dyn Store>,
     clock: Clock,
@@ -71,19 +71,19 @@ fn ticket(id: &str, clock: &Clock) -> Ticket {
     }
 }
 
-async fn a_session_is_found_as_it_was_kept(Subject { store, clock, .. }: &Subject) {
+async fn stored_session_is_found_unchanged(Subject { store, clock, .. }: &Subject) {
     let kept = session("s1", clock);
     store.create(&kept).await.expect("create");
     assert_eq!(store.find(&kept.id).await.expect("find"), Some(kept));
-    assert_eq!(store.find(&SessionId::new("nobody")).await.expect("find"), None);
+    assert_eq!(store.find(&SessionId::new("unknown")).await.expect("find"), None);
 }
 
-async fn a_second_session_of_the_same_id_is_refused(Subject { store, clock, .. }: &Subject) {
+async fn duplicate_session_id_is_refused(Subject { store, clock, .. }: &Subject) {
     store.create(&session("s1", clock)).await.expect("create");
     assert!(matches!(store.create(&session("s1", clock)).await, Err(StoreError::Unavailable(_))));
 }
 
-async fn an_expired_session_is_not_found_without_any_sweeper(Subject { store, clock, .. }: &Subject) {
+async fn expired_session_is_not_found_before_a_sweep(Subject { store, clock, .. }: &Subject) {
     store.create(&session("s1", clock)).await.expect("create");
     clock.advance(LIFETIME);
     assert_eq!(store.find(&SessionId::new("s1")).await.expect("find"), None);
@@ -91,7 +91,7 @@ async fn an_expired_session_is_not_found_without_any_sweeper(Subject { store, cl
     assert!(found.is_empty());
 }
 
-async fn a_change_is_made_only_on_the_version_that_was_seen(Subject { store, clock, .. }: &Subject) {
+async fn session_is_replaced_only_at_the_expected_version(Subject { store, clock, .. }: &Subject) {
     let first = session("s1", clock);
     store.create(&first).await.expect("create");
     let second = Session { version: first.version.next(), current_role: RoleName::new("user"), ..first.clone() };
@@ -99,30 +99,30 @@ async fn a_change_is_made_only_on_the_version_that_was_seen(Subject { store, clo
     assert_eq!(
         store.replace(&second, first.version).await.expect("replace"),
         WriteOutcome::Conflict,
-        "seen too long ago"
+        "a stale version"
     );
     assert_eq!(store.find(&first.id).await.expect("find"), Some(second));
 }
 
-async fn a_revoked_session_stays_revoked(Subject { store, clock, .. }: &Subject) {
-    let gone = session("s1", clock);
-    store.create(&gone).await.expect("create");
-    store.revoke(&gone.id, LIFETIME, EndCause::Logout).await.expect("revoke");
-    assert_eq!(store.find(&gone.id).await.expect("find"), None);
-    let back = Session { version: gone.version.next(), ..gone.clone() };
-    assert_eq!(store.replace(&back, gone.version).await.expect("replace"), WriteOutcome::Conflict);
-    store.create(&gone).await.ok();
-    assert_eq!(store.find(&gone.id).await.expect("find"), None, "the deny list outlives the record");
+async fn revoked_session_stays_revoked(Subject { store, clock, .. }: &Subject) {
+    let revoked = session("s1", clock);
+    store.create(&revoked).await.expect("create");
+    store.revoke(&revoked.id, LIFETIME, EndCause::Logout).await.expect("revoke");
+    assert_eq!(store.find(&revoked.id).await.expect("find"), None);
+    let back = Session { version: revoked.version.next(), ..revoked.clone() };
+    assert_eq!(store.replace(&back, revoked.version).await.expect("replace"), WriteOutcome::Conflict);
+    store.create(&revoked).await.ok();
+    assert_eq!(store.find(&revoked.id).await.expect("find"), None, "the deny list outlives the session record");
     store.sweep().await.expect("sweep");
-    assert_eq!(store.find(&gone.id).await.expect("find"), None, "and a sweep");
+    assert_eq!(store.find(&revoked.id).await.expect("find"), None, "the deny list outlives a sweep");
 }
 
-async fn revoking_what_is_not_there_is_no_error(Subject { store, .. }: &Subject) {
-    store.revoke(&SessionId::new("nobody"), LIFETIME, EndCause::Logout).await.expect("revoke");
-    store.revoke(&SessionId::new("nobody"), LIFETIME, EndCause::Logout).await.expect("again");
+async fn revoking_an_unknown_session_succeeds(Subject { store, .. }: &Subject) {
+    store.revoke(&SessionId::new("unknown"), LIFETIME, EndCause::Logout).await.expect("revoke");
+    store.revoke(&SessionId::new("unknown"), LIFETIME, EndCause::Logout).await.expect("again");
 }
 
-async fn a_switch_that_races_a_logout_never_wins(Subject { store, clock, .. }: &Subject) {
+async fn role_switch_racing_a_logout_never_revives_the_session(Subject { store, clock, .. }: &Subject) {
     for round in 0..100 {
         let racing = session(&format!("s{round}"), clock);
         store.create(&racing).await.expect("create");
@@ -138,7 +138,7 @@ async fn a_switch_that_races_a_logout_never_wins(Subject { store, clock, .. }: &
     }
 }
 
-async fn of_many_changes_to_one_version_one_is_made(Subject { store, clock, .. }: &Subject) {
+async fn concurrent_ticket_changes_apply_once(Subject { store, clock, .. }: &Subject) {
     let waiting = ticket("t1", clock);
     store.create_ticket(&waiting).await.expect("create");
     let changes = (0..20).map(|_| {
@@ -150,7 +150,7 @@ async fn of_many_changes_to_one_version_one_is_made(Subject { store, clock, .. }
     assert_eq!(outcomes.iter().filter(|outcome| **outcome == WriteOutcome::Applied).count(), 1);
 }
 
-async fn a_ticket_is_found_by_both_its_names(Subject { store, clock, .. }: &Subject) {
+async fn ticket_is_found_by_id_and_scan_id(Subject { store, clock, .. }: &Subject) {
     let kept = ticket("t1", clock);
     store.create_ticket(&kept).await.expect("create");
     assert_eq!(store.ticket(&kept.id).await.expect("find"), Some(kept.clone()));
@@ -159,19 +159,21 @@ async fn a_ticket_is_found_by_both_its_names(Subject { store, clock, .. }: &Subj
     assert_eq!(store.ticket_of_scan(&ScanId::new("%")).await.expect("find"), None);
 }
 
-async fn changes_are_heard_in_their_order(Subject { store, clock, .. }: &Subject) {
+async fn changes_are_published_in_order(Subject { store, clock, .. }: &Subject) {
     let mut changes = store.changes();
     let kept = session("s1", clock);
     store.create(&kept).await.expect("create");
     let next = Session { version: kept.version.next(), ..kept.clone() };
     store.replace(&next, kept.version).await.expect("replace");
     store.revoke(&kept.id, LIFETIME, EndCause::Operator).await.expect("revoke");
-    assert!(matches!(changes.recv().await.expect("heard").change, Change::SessionChanged(session) if *session == next));
-    let ended = changes.recv().await.expect("heard").change;
+    assert!(
+        matches!(changes.recv().await.expect("a change").change, Change::SessionChanged(session) if *session == next)
+    );
+    let ended = changes.recv().await.expect("a change").change;
     assert!(matches!(ended, Change::SessionEnded { id, cause: EndCause::Operator } if id == kept.id));
 }
 
-async fn sessions_of_an_employee_are_theirs_alone(Subject { store, clock, .. }: &Subject) {
+async fn of_employee_lists_only_that_employees_sessions(Subject { store, clock, .. }: &Subject) {
     store.create(&session("s1", clock)).await.expect("create");
     let other = Session { employee_id: EmployeeId::new("u1002"), ..session("s2", clock) };
     let elsewhere = Session { corp_id: CorpId::new("wwother"), ..session("s3", clock) };
@@ -182,23 +184,23 @@ async fn sessions_of_an_employee_are_theirs_alone(Subject { store, clock, .. }: 
     assert_eq!(store.all(10).await.expect("all").len(), 3);
 }
 
-async fn a_sweep_removes_only_what_is_over(Subject { store, clock, .. }: &Subject) {
+async fn sweep_removes_only_expired_records(Subject { store, clock, .. }: &Subject) {
     store.create(&session("old", clock)).await.expect("create");
     clock.advance(LIFETIME);
     store.create(&session("new", clock)).await.expect("create");
     store.sweep().await.expect("sweep");
     assert!(store.find(&SessionId::new("new")).await.expect("find").is_some());
-    store.create(&session("old", clock)).await.expect("the old record is gone");
+    store.create(&session("old", clock)).await.expect("the sweep removed the old record");
 }
 
-/// Makes a test of every promise, for one way to make a store.
+/// Runs every test against the store of one constructor.
 macro_rules! suite {
-    ($make:ident: $($promise:ident),* $(,)?) => {
+    ($make:ident: $($test:ident),* $(,)?) => {
         mod $make {
             $(
                 #[tokio::test]
-                async fn $promise() {
-                    super::$promise(&super::$make().await).await;
+                async fn $test() {
+                    super::$test(&super::$make().await).await;
                 }
             )*
         }
@@ -206,50 +208,50 @@ macro_rules! suite {
 }
 
 suite!(
-    embedded: a_session_is_found_as_it_was_kept,
-    a_second_session_of_the_same_id_is_refused,
-    an_expired_session_is_not_found_without_any_sweeper,
-    a_change_is_made_only_on_the_version_that_was_seen,
-    a_revoked_session_stays_revoked,
-    revoking_what_is_not_there_is_no_error,
-    a_switch_that_races_a_logout_never_wins,
-    of_many_changes_to_one_version_one_is_made,
-    a_ticket_is_found_by_both_its_names,
-    changes_are_heard_in_their_order,
-    sessions_of_an_employee_are_theirs_alone,
-    a_sweep_removes_only_what_is_over,
+    embedded: stored_session_is_found_unchanged,
+    duplicate_session_id_is_refused,
+    expired_session_is_not_found_before_a_sweep,
+    session_is_replaced_only_at_the_expected_version,
+    revoked_session_stays_revoked,
+    revoking_an_unknown_session_succeeds,
+    role_switch_racing_a_logout_never_revives_the_session,
+    concurrent_ticket_changes_apply_once,
+    ticket_is_found_by_id_and_scan_id,
+    changes_are_published_in_order,
+    of_employee_lists_only_that_employees_sessions,
+    sweep_removes_only_expired_records,
 );
 
 #[tokio::test]
-async fn what_was_answered_is_there_after_a_reopening() {
+async fn acknowledged_writes_survive_a_reopen() {
     let Subject { store, clock, folder } = embedded().await;
-    let (kept, gone) = (session("kept", &clock), session("gone", &clock));
-    store.create(&kept).await.expect("create");
-    store.create(&gone).await.expect("create");
-    store.revoke(&gone.id, LIFETIME, EndCause::Logout).await.expect("revoke");
+    let (live, revoked) = (session("live", &clock), session("revoked", &clock));
+    store.create(&live).await.expect("create");
+    store.create(&revoked).await.expect("create");
+    store.revoke(&revoked.id, LIFETIME, EndCause::Logout).await.expect("revoke");
     drop(store);
-    let again = EmbeddedStore::open(&folder.path().join("state.db"), clock).await.expect("open");
+    let reopened = EmbeddedStore::open(&folder.path().join("state.db"), clock).await.expect("open");
     use deskgate::store::SessionStore;
-    assert!(again.find(&kept.id).await.expect("find").is_some());
-    assert!(again.find(&gone.id).await.expect("find").is_none());
+    assert!(reopened.find(&live.id).await.expect("find").is_some());
+    assert!(reopened.find(&revoked.id).await.expect("find").is_none());
 }
 
 #[tokio::test]
-async fn a_damaged_file_is_refused_and_not_replaced_by_an_empty_one() {
+async fn damaged_file_is_refused_and_left_unchanged() {
     let Subject { store, clock, folder } = embedded().await;
     for number in 0..200 {
         store.create(&session(&format!("s{number}"), &clock)).await.expect("create");
     }
     drop(store);
     let path = folder.path().join("state.db");
-    // Folds the write-ahead log into the file.
+    // Moves the write-ahead log into the database file.
     let mut connection = sqlx::SqliteConnection::connect(&format!("sqlite:{}", path.display())).await.expect("connect");
     sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&mut connection).await.expect("checkpoint");
     connection.close().await.expect("close");
     let bytes = std::fs::read(&path).expect("read");
     let cases: [(&str, Vec<u8>); 3] = [
         ("not a database", b"this is not a database, and never was".repeat(300)),
-        ("cut in the middle", bytes[..bytes.len() / 2].to_vec()),
+        ("truncated", bytes[..bytes.len() / 2].to_vec()),
         (
             "overwritten",
             bytes.iter().enumerate().map(|(i, byte)| if i % 4096 > 100 && i > 4096 { 0xa5 } else { *byte }).collect(),
@@ -260,15 +262,15 @@ async fn a_damaged_file_is_refused_and_not_replaced_by_an_empty_one() {
         let path = other.path().join("state.db");
         std::fs::write(&path, &damaged).expect("write");
         assert!(EmbeddedStore::open(&path, clock.clone()).await.is_err(), "{case}");
-        assert_eq!(std::fs::read(&path).expect("read").len(), damaged.len(), "{case}: left as it was");
+        assert_eq!(std::fs::read(&path).expect("read").len(), damaged.len(), "{case}: the file was changed");
     }
 }
 
 #[tokio::test]
-async fn a_store_that_cannot_be_written_is_not_ready() {
+async fn unwritable_store_is_not_ready() {
     let Subject { store, clock, folder } = embedded().await;
     store.ready().await.expect("ready");
-    // Another writer that does not let go is what a test can do without a disk of its own.
+    // Another writer holds the lock: a full disk would need a file system of its own.
     let path = folder.path().join("state.db");
     let mut other = sqlx::SqliteConnection::connect(&format!("sqlite:{}", path.display())).await.expect("connect");
     sqlx::query("BEGIN EXCLUSIVE").execute(&mut other).await.expect("lock");

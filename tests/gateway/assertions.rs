@@ -1,22 +1,22 @@
-//! The signed word to upstreams: whoever verifies it with the published keys alone learns who asks, and, where the
-//! rule wants it so, what is asked and that it is asked once.
+//! Assertions to upstreams: the published keys alone verify the caller's identity. A request assertion also binds
+//! method and path and is single-use.
 
 use std::collections::BTreeSet;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::support::*;
 
-/// A rule for each kind of assertion, and one that passes the token on as well.
+/// One rule per assertion kind, and one that also forwards the token.
 const RULES: &str = r#"
 [[rule]]
-name = "assertion of the session"
+name = "session assertion"
 path = "/a/session/{*rest}"
 upstream = "helpdesk"
 signed_in = true
 assertion = "session"
 
 [[rule]]
-name = "assertion of the request"
+name = "request assertion"
 path = "/a/request/{*rest}"
 upstream = "helpdesk"
 signed_in = true
@@ -30,14 +30,14 @@ signed_in = true
 assertion = "off"
 
 [[rule]]
-name = "assertion of the request, for anyone"
+name = "public, request assertion"
 path = "/a/public/{*rest}"
 upstream = "helpdesk"
 public = true
 assertion = "request"
 
 [[rule]]
-name = "assertion of the request, and the token"
+name = "request assertion and token"
 path = "/a/token-too/{*rest}"
 upstream = "helpdesk"
 signed_in = true
@@ -47,63 +47,63 @@ forward_token = true
 
 const HEADER: &str = "x-deskgate-assertion";
 
-/// The ways that a request can take through the gateway.
+/// The code paths of a request through the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Lane {
-    /// A GET without a body.
-    Plain,
-    /// A POST with a body.
-    Body,
-    /// A POST over HTTP/2.
-    Http2,
-    /// A WebSocket's handshake.
+enum RequestKind {
+    /// The fast path.
+    BodylessGet,
+    PostWithBody,
+    Http2Post,
     WebSocket,
 }
 
-const LANES: [Lane; 4] = [Lane::Plain, Lane::Body, Lane::Http2, Lane::WebSocket];
+const REQUEST_KINDS: [RequestKind; 4] =
+    [RequestKind::BodylessGet, RequestKind::PostWithBody, RequestKind::Http2Post, RequestKind::WebSocket];
 
-/// All lanes need TLS: without it nobody agrees on HTTP/2.
-async fn house() -> Gateway {
+/// Starts a gateway with TLS, because HTTP/2 is negotiated over TLS only.
+async fn start_with_tls() -> Gateway {
     Gateway::setup().tls().more_rules(RULES).start().await
 }
 
-/// Takes a request through and gives what the upstream saw of it.
-async fn ask(desk: &Gateway, person: &Client, lane: Lane, target: &str) -> RecordedRequest {
+/// Sends a request and returns it as the upstream received it.
+async fn send(desk: &Gateway, client: &Client, request_kind: RequestKind, target: &str) -> RecordedRequest {
     desk.upstream.clear_requests();
-    match lane {
-        Lane::Plain => drop(person.get(target).await.expect_status(200)),
-        Lane::Body => drop(person.post_body(target, "text/plain", b"hello").await.expect_status(200)),
-        Lane::Http2 => drop(person.http2().await.send("POST", target, &[], b"hello").await.expect_status(200)),
-        Lane::WebSocket => person.websocket(target).await.echo("hello").await,
+    match request_kind {
+        RequestKind::BodylessGet => drop(client.get(target).await.expect_status(200)),
+        RequestKind::PostWithBody => drop(client.post_body(target, "text/plain", b"hello").await.expect_status(200)),
+        RequestKind::Http2Post => {
+            drop(client.http2().await.send("POST", target, &[], b"hello").await.expect_status(200))
+        }
+        RequestKind::WebSocket => client.websocket(target).await.echo("hello").await,
     }
     desk.upstream.only_request()
 }
 
-/// What the help desk reads in a good assertion.
+/// The claims of a request's assertion, verified as the upstream `helpdesk`.
 #[track_caller]
-fn believed(verifier: &Verifier, seen: &RecordedRequest) -> Value {
+fn verified_claims(verifier: &Verifier, seen: &RecordedRequest) -> Value {
     let assertion = seen.header(HEADER).unwrap_or_else(|| panic!("no assertion with {}", seen.target));
-    verifier.assertion(assertion, "helpdesk").unwrap_or_else(|why| panic!("{}: {why}", seen.target))
+    verifier.assertion(assertion, "helpdesk").unwrap_or_else(|error| panic!("{}: {error}", seen.target))
 }
 
-/// Fails unless it holds for exactly this many seconds, and now is one of them.
+/// Fails unless the assertion has exactly this lifetime and is valid now.
 #[track_caller]
-fn expect_life(claims: &Value, seconds: i64) {
+fn expect_lifetime(claims: &Value, seconds: i64) {
     let time = |name: &str| claims[name].as_i64().unwrap_or_else(|| panic!("no {name} in {claims}"));
     assert_eq!(time("exp") - time("iat"), seconds, "{claims}");
     assert_eq!(time("nbf"), time("iat"), "{claims}");
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock").as_secs() as i64;
-    assert!((time("iat")..time("exp")).contains(&now), "fresh: {claims}");
+    assert!((time("iat")..time("exp")).contains(&now), "not valid now: {claims}");
 }
 
-/// The texts of an array, in no order.
+/// The strings of an array, without their order.
 #[track_caller]
 fn set(array: &Value) -> BTreeSet<String> {
     let texts = array.as_array().expect("an array").iter();
     texts.map(|text| text.as_str().expect("a text").to_owned()).collect()
 }
 
-// ---- Verified from outside.
+// ---- Verification by upstreams.
 
 #[tokio::test]
 async fn published_keys_verify_tokens_and_assertions() {
@@ -112,16 +112,16 @@ async fn published_keys_verify_tokens_and_assertions() {
         let desk = setup.start().await;
         let verifier = Verifier::of(&desk).await;
         let alice = desk.sign_in("a2001").await;
-        let mut told = Vec::new();
-        for lane in [Lane::Plain, Lane::Body, Lane::WebSocket] {
+        let mut assertions = Vec::new();
+        for request_kind in [RequestKind::BodylessGet, RequestKind::PostWithBody, RequestKind::WebSocket] {
             for rule in ["session", "request"] {
-                let seen = ask(&desk, &alice, lane, &format!("/a/{rule}/x")).await;
+                let seen = send(&desk, &alice, request_kind, &format!("/a/{rule}/x")).await;
                 let header = header_of(seen.header(HEADER).expect("an assertion"));
-                assert_eq!(header["alg"], algorithm, "{lane:?} {rule}");
-                told.push(believed(&verifier, &seen));
+                assert_eq!(header["alg"], algorithm, "{request_kind:?} {rule}");
+                assertions.push(verified_claims(&verifier, &seen));
             }
         }
-        for claims in &told {
+        for claims in &assertions {
             assert_eq!((&claims["sub"], &claims["corp_id"]), (&json!("a2001"), &json!("wwdemo")), "{claims}");
             assert_eq!(claims["sid"], jti_of(alice.token()), "{claims}");
             assert_eq!(claims["current_role"], "agent", "{claims}");
@@ -130,7 +130,7 @@ async fn published_keys_verify_tokens_and_assertions() {
             assert_eq!(claims["login_source"], "dev", "{claims}");
         }
         assert_eq!(header_of(alice.token())["alg"], algorithm);
-        let claims = verifier.access_token(alice.token()).expect("a good token");
+        let claims = verifier.access_token(alice.token()).expect("a valid token");
         assert_eq!((&claims["sub"], &claims["stage"]), (&json!("a2001"), &json!("full")), "{claims}");
     }
 }
@@ -141,10 +141,14 @@ async fn forged_assertions_fail_verification() {
         let desk = Gateway::with(&format!("[token]\nalgorithm = \"{algorithm}\"")).await;
         let verifier = Verifier::of(&desk).await;
         let xiaoming = desk.sign_in("u1001").await;
-        let good = ask(&desk, &xiaoming, Lane::Plain, "/api/desk/x").await.header(HEADER).expect("one").to_owned();
+        let good = send(&desk, &xiaoming, RequestKind::BodylessGet, "/api/desk/x")
+            .await
+            .header(HEADER)
+            .expect("an assertion")
+            .to_owned();
         let (header, claims) = (header_of(&good), claims_of(&good));
         let (signed, signature) = good.rsplit_once('.').expect("a signature");
-        let [ours, stranger] = match algorithm {
+        let [own_key, unknown_key] = match algorithm {
             "EdDSA" => [Signer::of_gateway(&desk, &good), Signer::unknown_ed25519()],
             _ => [Signer::of_gateway(&desk, &good), Signer::unknown_p256()],
         };
@@ -154,30 +158,33 @@ async fn forged_assertions_fail_verification() {
             changed
         };
         let promoted = with("current_role", json!("admin"));
-        let of_kind = |kind: &str| json!({ "typ": kind, "alg": algorithm, "kid": header["kid"] });
+        let header_of_type = |typ: &str| json!({ "typ": typ, "alg": algorithm, "kid": header["kid"] });
         let other_start = if signature.starts_with('A') { "B" } else { "A" };
         let table = [
             (
-                "other claims",
+                "changed claims",
                 format!("{}.{}.{signature}", base64url(header.to_string()), base64url(promoted.to_string())),
             ),
-            ("another signature", format!("{signed}.{other_start}{}", &signature[1..])),
+            ("changed signature", format!("{signed}.{other_start}{}", &signature[1..])),
             ("no signature", format!("{signed}.")),
-            ("a stranger's key", stranger.token(&header, &promoted)),
-            ("for another upstream", ours.token(&header, &with("aud", json!("kb-2")))),
-            ("of another gateway", ours.token(&header, &with("iss", json!("https://evil.example")))),
-            ("too old", ours.token(&header, &with("exp", json!(claims["iat"].as_i64().expect("iat") - 1)))),
-            ("too early", ours.token(&header, &with("nbf", json!(claims["exp"])))),
-            ("of another kind", ours.token(&of_kind("at+jwt"), &claims)),
+            ("an unknown key", unknown_key.token(&header, &promoted)),
+            ("another audience", own_key.token(&header, &with("aud", json!("kb-2")))),
+            ("another issuer", own_key.token(&header, &with("iss", json!("https://evil.example")))),
+            ("expired", own_key.token(&header, &with("exp", json!(claims["iat"].as_i64().expect("iat") - 1)))),
+            ("not valid yet", own_key.token(&header, &with("nbf", json!(claims["exp"])))),
+            ("another type", own_key.token(&header_of_type("at+jwt"), &claims)),
             ("an access token", xiaoming.token().to_owned()),
         ];
         assert!(verifier.assertion(&good, "helpdesk").is_ok(), "{algorithm}");
-        assert!(verifier.assertion(&ours.token(&header, &claims), "helpdesk").is_ok(), "we really hold the key");
+        assert!(
+            verifier.assertion(&own_key.token(&header, &claims), "helpdesk").is_ok(),
+            "re-signed with the gateway's key"
+        );
         for (case, forged) in &table {
             assert!(verifier.assertion(forged, "helpdesk").is_err(), "{algorithm}, {case}");
         }
-        assert!(verifier.assertion(&good, "kb-2").is_err(), "{algorithm}: one for the help desk, elsewhere");
-        assert!(verifier.access_token(&good).is_err(), "{algorithm}: an assertion is no access token");
+        assert!(verifier.assertion(&good, "kb-2").is_err(), "{algorithm}: the audience is another upstream");
+        assert!(verifier.access_token(&good).is_err(), "{algorithm}: an assertion as access token");
         assert!(verifier.access_token(xiaoming.token()).is_ok(), "{algorithm}");
     }
 }
@@ -187,7 +194,7 @@ async fn assertion_audience_is_one_upstream() {
     let other = Upstream::start().await;
     let rules = ["session", "request"].map(|kind| {
         format!(
-            "\n[[rule]]\nname = \"elsewhere, {kind}\"\npath = \"/elsewhere/{kind}/{{*rest}}\"\nupstream = \"kb-2\"\n\
+            "\n[[rule]]\nname = \"other upstream, {kind}\"\npath = \"/elsewhere/{kind}/{{*rest}}\"\nupstream = \"kb-2\"\n\
              signed_in = true\nassertion = \"{kind}\"\n"
         )
     });
@@ -199,10 +206,10 @@ async fn assertion_audience_is_one_upstream() {
         xiaoming.get(&format!("/a/{kind}/x")).await.expect_status(200);
         xiaoming.get(&format!("/elsewhere/{kind}/x")).await.expect_status(200);
         let (here, there) = (desk.upstream.last_request(), other.last_request());
-        let (here, there) = (here.header(HEADER).expect("one"), there.header(HEADER).expect("one"));
-        for (assertion, audience, not) in [(here, "helpdesk", "kb-2"), (there, "kb-2", "helpdesk")] {
-            assert_eq!(verifier.assertion(assertion, audience).expect("a good one")["aud"], audience, "{kind}");
-            assert!(verifier.assertion(assertion, not).is_err(), "{kind}: {audience}'s is not for {not}");
+        let (here, there) = (here.header(HEADER).expect("an assertion"), there.header(HEADER).expect("an assertion"));
+        for (assertion, audience, other) in [(here, "helpdesk", "kb-2"), (there, "kb-2", "helpdesk")] {
+            assert_eq!(verifier.assertion(assertion, audience).expect("a valid assertion")["aud"], audience, "{kind}");
+            assert!(verifier.assertion(assertion, other).is_err(), "{kind}: the assertion for {audience} at {other}");
         }
     }
 }
@@ -212,39 +219,46 @@ async fn assertion_is_not_an_access_token() {
     let desk = Gateway::setup().more_rules(RULES).start().await;
     let xiaoming = desk.sign_in("u1001").await;
     for rule in ["session", "request"] {
-        let seen = ask(&desk, &xiaoming, Lane::Plain, &format!("/a/{rule}/x")).await;
+        let seen = send(&desk, &xiaoming, RequestKind::BodylessGet, &format!("/a/{rule}/x")).await;
         let assertion = seen.header(HEADER).expect("an assertion");
         desk.upstream.clear_requests();
         let forger = desk.with_token(assertion);
         forger.get("/api/desk/x").await.expect_invalid_token();
         forger.get("/api/auth/me").await.expect_invalid_token();
         forger.handshake("/ws/employee").open().await.err().expect("a refusal").expect_invalid_token();
-        let asked = desk.anonymous().post_json("/api/auth/verify", &json!({ "token": assertion })).await.expect_code(0);
-        assert_eq!(asked.data()["valid"], false);
+        let verified =
+            desk.anonymous().post_json("/api/auth/verify", &json!({ "token": assertion })).await.expect_code(0);
+        assert_eq!(verified.data()["valid"], false);
         assert!(desk.upstream.requests().is_empty());
     }
 }
 
-// ---- Of a session.
+// ---- Session assertions.
 
 #[tokio::test]
 async fn session_assertion_is_the_default() {
-    let desk = house().await;
+    let desk = start_with_tls().await;
     let verifier = Verifier::of(&desk).await;
     let xiaoming = desk.sign_in("u1001").await;
-    let first = ask(&desk, &xiaoming, Lane::Plain, "/api/desk/x").await.header(HEADER).expect("one").to_owned();
-    for lane in LANES {
-        for target in
-            ["/a/session/x", "/a/session/x?y", if lane == Lane::WebSocket { "/ws/employee" } else { "/public/x" }]
-        {
-            let seen = ask(&desk, &xiaoming, lane, target).await;
-            assert_eq!(seen.header(HEADER), Some(first.as_str()), "{lane:?} {target}: one for all");
-            let claims = believed(&verifier, &seen);
-            expect_life(&claims, 60);
+    let first = send(&desk, &xiaoming, RequestKind::BodylessGet, "/api/desk/x")
+        .await
+        .header(HEADER)
+        .expect("an assertion")
+        .to_owned();
+    for request_kind in REQUEST_KINDS {
+        for target in [
+            "/a/session/x",
+            "/a/session/x?y",
+            if request_kind == RequestKind::WebSocket { "/ws/employee" } else { "/public/x" },
+        ] {
+            let seen = send(&desk, &xiaoming, request_kind, target).await;
+            assert_eq!(seen.header(HEADER), Some(first.as_str()), "{request_kind:?} {target}: the same assertion");
+            let claims = verified_claims(&verifier, &seen);
+            expect_lifetime(&claims, 60);
             for name in ["jti", "htm", "path"] {
-                assert_eq!(claims.get(name), None, "{lane:?} {target}: {name}");
+                assert_eq!(claims.get(name), None, "{request_kind:?} {target}: {name}");
             }
-            assert_eq!(ReplayGuard::default().take(&claims, &seen), Err("it is not of a request"), "{lane:?}");
+            assert_eq!(ReplayGuard::default().take(&claims, &seen), Err("no request assertion"), "{request_kind:?}");
         }
     }
 }
@@ -253,50 +267,55 @@ async fn session_assertion_is_the_default() {
 async fn session_assertion_is_reused_until_stale_or_changed() {
     let desk = Gateway::start().await;
     let verifier = Verifier::of(&desk).await;
-    let (alice, again) = (desk.sign_in("a2001").await, desk.sign_in("a2001").await);
-    let of = async |person: &Client| {
-        ask(&desk, person, Lane::Plain, "/api/desk/x").await.header(HEADER).expect("an assertion").to_owned()
+    let (alice, other_session) = (desk.sign_in("a2001").await, desk.sign_in("a2001").await);
+    let assertion_for = async |client: &Client| {
+        send(&desk, client, RequestKind::BodylessGet, "/api/desk/x")
+            .await
+            .header(HEADER)
+            .expect("an assertion")
+            .to_owned()
     };
-    let first = of(&alice).await;
+    let first = assertion_for(&alice).await;
     for _ in 0..5 {
-        assert_eq!(of(&alice).await, first, "signed once per session and upstream");
+        assert_eq!(assertion_for(&alice).await, first, "signed once per session and upstream");
     }
-    assert_ne!(of(&again).await, first, "another session");
+    assert_ne!(assertion_for(&other_session).await, first, "another session");
     alice.post_json("/api/auth/switch-role", &json!({ "role": "user" })).await.expect_code(0);
-    assert_ne!(of(&alice).await, first, "it names the same identity as the headers");
-    let claims = believed(&verifier, &desk.upstream.last_request());
+    assert_ne!(assertion_for(&alice).await, first, "a role switch changes the assertion");
+    let claims = verified_claims(&verifier, &desk.upstream.last_request());
     assert_eq!(claims["current_role"], "user");
 }
 
-// ---- Of a request.
+// ---- Request assertions.
 
 #[tokio::test]
 async fn request_assertion_binds_method_and_path_and_is_single_use() {
-    let desk = house().await;
+    let desk = start_with_tls().await;
     let verifier = Verifier::of(&desk).await;
     let xiaoming = desk.sign_in("u1001").await;
     let mut upstream = ReplayGuard::default();
     let mut all = Vec::new();
-    for lane in LANES {
+    for request_kind in REQUEST_KINDS {
         for target in ["/a/request/x", "/a/request/x", "/a/request/y?z=1"] {
-            let seen = ask(&desk, &xiaoming, lane, target).await;
-            assert_eq!(seen.header_all("x-deskgate-employee-id"), ["u1001"], "{lane:?}");
-            let claims = believed(&verifier, &seen);
-            expect_life(&claims, 10);
-            let method = if matches!(lane, Lane::Plain | Lane::WebSocket) { "GET" } else { "POST" };
-            assert_eq!(claims["htm"], method, "{lane:?} {target}");
-            assert_eq!(claims["path"].as_str(), target.split('?').next(), "{lane:?} {target}");
+            let seen = send(&desk, &xiaoming, request_kind, target).await;
+            assert_eq!(seen.header_all("x-deskgate-employee-id"), ["u1001"], "{request_kind:?}");
+            let claims = verified_claims(&verifier, &seen);
+            expect_lifetime(&claims, 10);
+            let method =
+                if matches!(request_kind, RequestKind::BodylessGet | RequestKind::WebSocket) { "GET" } else { "POST" };
+            assert_eq!(claims["htm"], method, "{request_kind:?} {target}");
+            assert_eq!(claims["path"].as_str(), target.split('?').next(), "{request_kind:?} {target}");
             assert!(claims["jti"].as_str().is_some_and(|id| id.len() >= 22), "128 bits at least: {claims}");
-            assert_eq!(upstream.take(&claims, &seen), Ok(()), "{lane:?} {target}");
+            assert_eq!(upstream.take(&claims, &seen), Ok(()), "{request_kind:?} {target}");
             all.push((claims, seen));
         }
     }
     for (claims, seen) in &all {
         assert_eq!(upstream.take(claims, seen), Err("seen before"), "{}", seen.target);
-        let elsewhere = RecordedRequest { target: "/a/request/another".to_owned(), ..seen.clone() };
-        assert_eq!(ReplayGuard::default().take(claims, &elsewhere), Err("another path"));
-        let otherwise = RecordedRequest { method: "DELETE".to_owned(), ..seen.clone() };
-        assert_eq!(ReplayGuard::default().take(claims, &otherwise), Err("another method"));
+        let other_path = RecordedRequest { target: "/a/request/another".to_owned(), ..seen.clone() };
+        assert_eq!(ReplayGuard::default().take(claims, &other_path), Err("another path"));
+        let other_method = RecordedRequest { method: "DELETE".to_owned(), ..seen.clone() };
+        assert_eq!(ReplayGuard::default().take(claims, &other_method), Err("another method"));
     }
 }
 
@@ -320,14 +339,14 @@ async fn assertion_path_is_the_matched_and_forwarded_path() {
     let xiaoming = desk.sign_in("u1001").await;
     let absolute = format!("http://{}/a/request/x?y=1", desk.address());
     let table = [
-        ("as it is", "/a/request/x", "/a/request/x"),
+        ("unchanged", "/a/request/x", "/a/request/x"),
         ("with a query", "/a/request/x?path=/b&token=c", "/a/request/x"),
         ("an empty query", "/a/request/x?", "/a/request/x"),
-        ("the tail empty", "/a/request/", "/a/request/"),
-        ("an escape of a plain letter", "/a/r%65quest/%7ex", "/a/request/~x"),
-        ("escapes in lower case", "/a/request/%e6%9e%97", "/a/request/%E6%9E%97"),
+        ("an empty tail", "/a/request/", "/a/request/"),
+        ("escaped unreserved characters", "/a/r%65quest/%7ex", "/a/request/~x"),
+        ("lower-case escapes", "/a/request/%e6%9e%97", "/a/request/%E6%9E%97"),
         ("a space", "/a/request/x%20y", "/a/request/x%20y"),
-        ("absolute", &absolute, "/a/request/x"),
+        ("an absolute target", &absolute, "/a/request/x"),
     ];
     for (case, target, path) in table {
         for method in ["GET", "HEAD", "PUT", "DELETE"] {
@@ -338,117 +357,117 @@ async fn assertion_path_is_the_matched_and_forwarded_path() {
             connection.send(head.as_bytes()).await;
             connection.response_to_head().await.expect("a response").expect_status(200);
             let seen = desk.upstream.only_request();
-            let claims = believed(&verifier, &seen);
+            let claims = verified_claims(&verifier, &seen);
             assert_eq!((&claims["path"], &claims["htm"]), (&json!(path), &json!(method)), "{case}");
             assert_eq!(ReplayGuard::default().take(&claims, &seen), Ok(()), "{case}: {}", seen.target);
         }
     }
 }
 
-/// The token may go along, but never inside.
+/// A forwarded token is sent beside the assertion, never inside it.
 #[tokio::test]
 async fn forwarded_token_is_not_in_the_assertion() {
-    let desk = house().await;
+    let desk = start_with_tls().await;
     let verifier = Verifier::of(&desk).await;
     let xiaoming = desk.sign_in("u1001").await;
     let bearer = format!("Bearer {}", xiaoming.token());
-    for lane in [Lane::Plain, Lane::Body, Lane::Http2] {
-        let seen = ask(&desk, &xiaoming, lane, "/a/token-too/x").await;
-        assert_eq!(seen.header("authorization"), Some(bearer.as_str()), "{lane:?}");
-        assert_eq!(ReplayGuard::default().take(&believed(&verifier, &seen), &seen), Ok(()), "{lane:?}");
-        let seen = ask(&desk, &xiaoming, lane, "/a/request/x").await;
-        assert_eq!(seen.header("authorization"), None, "{lane:?}");
+    for request_kind in [RequestKind::BodylessGet, RequestKind::PostWithBody, RequestKind::Http2Post] {
+        let seen = send(&desk, &xiaoming, request_kind, "/a/token-too/x").await;
+        assert_eq!(seen.header("authorization"), Some(bearer.as_str()), "{request_kind:?}");
+        assert_eq!(ReplayGuard::default().take(&verified_claims(&verifier, &seen), &seen), Ok(()), "{request_kind:?}");
+        let seen = send(&desk, &xiaoming, request_kind, "/a/request/x").await;
+        assert_eq!(seen.header("authorization"), None, "{request_kind:?}");
     }
     let query = format!("token={}", xiaoming.token());
-    for (rule, passed_on) in [("token-too", true), ("request", false)] {
+    for (rule, forwarded) in [("token-too", true), ("request", false)] {
         let path = format!("/a/{rule}/x");
         desk.upstream.clear_requests();
         desk.anonymous().websocket(&format!("{path}?{query}")).await.echo("hello").await;
         let seen = desk.upstream.only_request();
-        assert_eq!(seen.target.contains(&query), passed_on, "{rule}");
-        let claims = believed(&verifier, &seen);
+        assert_eq!(seen.target.contains(&query), forwarded, "{rule}");
+        let claims = verified_claims(&verifier, &seen);
         assert_eq!(claims["path"], path.as_str());
         assert!(!claims.to_string().contains(xiaoming.token()), "{claims}");
     }
 }
 
-/// What is sent again because a connection had closed is still the same request.
+/// The gateway retries on a new connection when the pooled one was closed: it is still the same request.
 #[tokio::test]
 async fn retried_request_carries_the_same_assertion() {
     let desk = Gateway::setup().more_rules(RULES).start().await;
     let xiaoming = desk.sign_in("u1001").await;
     let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
     let mut client = desk.connect().await;
-    let question = |number: usize| {
+    let request = |number: usize| {
         let (host, token) = (desk.address(), xiaoming.token());
         format!("GET /a/request/{number} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n\r\n")
     };
     let response = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
-    client.send(question(1).as_bytes()).await;
+    client.send(request(1).as_bytes()).await;
     let mut first = upstream_connections.next().await;
     first.stream.send(response).await;
     client.response().await.expect("a response").expect_status(200);
-    client.send(question(2).as_bytes()).await;
-    let unheard = String::from_utf8(first.stream.read_until(b"\r\n\r\n").await).expect("text");
+    client.send(request(2).as_bytes()).await;
+    let unanswered = String::from_utf8(first.stream.read_until(b"\r\n\r\n").await).expect("text");
     drop(first);
     let mut second = upstream_connections.next().await;
-    let carried = second.request.header(HEADER).expect("an assertion").to_owned();
-    assert!(unheard.starts_with("GET /a/request/2 ") && unheard.contains(&carried), "{carried}\n{unheard}");
+    let retried = second.request.header(HEADER).expect("an assertion").to_owned();
+    assert!(unanswered.starts_with("GET /a/request/2 ") && unanswered.contains(&retried), "{retried}\n{unanswered}");
     second.stream.send(response).await;
     client.response().await.expect("a response").expect_status(200);
 }
 
-// ---- None.
+// ---- No assertion.
 
 #[tokio::test]
 async fn assertion_off_sends_only_identity_headers() {
-    let desk = house().await;
+    let desk = start_with_tls().await;
     let xiaoming = desk.sign_in("u1001").await;
-    for lane in LANES {
-        let seen = ask(&desk, &xiaoming, lane, "/a/off/x").await;
-        assert_eq!(seen.header(HEADER), None, "{lane:?}");
+    for request_kind in REQUEST_KINDS {
+        let seen = send(&desk, &xiaoming, request_kind, "/a/off/x").await;
+        assert_eq!(seen.header(HEADER), None, "{request_kind:?}");
         for name in
             ["employee-id", "name", "corp-id", "department", "roles", "current-role", "login-source", "session-id"]
         {
-            assert_eq!(seen.header_all(&format!("x-deskgate-{name}")).len(), 1, "{lane:?}: {name}");
+            assert_eq!(seen.header_all(&format!("x-deskgate-{name}")).len(), 1, "{request_kind:?}: {name}");
         }
-        assert_eq!(seen.header("x-deskgate-employee-id"), Some("u1001"), "{lane:?}");
+        assert_eq!(seen.header("x-deskgate-employee-id"), Some("u1001"), "{request_kind:?}");
     }
 }
 
 #[tokio::test]
 async fn client_assertion_header_is_stripped() {
-    let desk = house().await;
+    let desk = start_with_tls().await;
     let xiaoming = desk.sign_in("u1001").await;
-    let forger = |person: &Client| {
+    let with_forged_headers = |client: &Client| {
         let names = ["X-Deskgate-Assertion", "X_Deskgate_Assertion", "x.deskgate.assertion"];
-        names.iter().fold(person.clone(), |person, name| person.with_header(name, "forged"))
+        names.iter().fold(client.clone(), |client, name| client.with_header(name, "forged"))
     };
-    for lane in [Lane::Plain, Lane::Body, Lane::WebSocket] {
+    for request_kind in [RequestKind::BodylessGet, RequestKind::PostWithBody, RequestKind::WebSocket] {
         for rule in ["session", "request", "off", "public", "token-too"] {
-            let seen = ask(&desk, &forger(&xiaoming), lane, &format!("/a/{rule}/x")).await;
-            assert!(!String::from_utf8_lossy(&seen.head).contains("forged"), "{lane:?} {rule}");
-            assert_eq!(seen.header(HEADER).is_some(), rule != "off", "{lane:?} {rule}");
+            let seen = send(&desk, &with_forged_headers(&xiaoming), request_kind, &format!("/a/{rule}/x")).await;
+            assert!(!String::from_utf8_lossy(&seen.head).contains("forged"), "{request_kind:?} {rule}");
+            assert_eq!(seen.header(HEADER).is_some(), rule != "off", "{request_kind:?} {rule}");
         }
     }
 }
 
 #[tokio::test]
 async fn public_rule_adds_an_assertion_only_for_signed_in_clients() {
-    let desk = house().await;
+    let desk = start_with_tls().await;
     let verifier = Verifier::of(&desk).await;
     let xiaoming = desk.sign_in("u1001").await;
-    for lane in LANES {
-        let seen = ask(&desk, &desk.anonymous(), lane, "/a/public/x").await;
-        let ours = seen.headers.iter().find(|(name, _)| name.to_ascii_lowercase().starts_with("x-deskgate"));
-        assert_eq!(ours, None, "{lane:?}");
-        let seen = ask(&desk, &xiaoming, lane, "/a/public/x").await;
-        let claims = believed(&verifier, &seen);
-        assert_eq!(ReplayGuard::default().take(&claims, &seen), Ok(()), "{lane:?}");
+    for request_kind in REQUEST_KINDS {
+        let seen = send(&desk, &desk.anonymous(), request_kind, "/a/public/x").await;
+        let identity = seen.headers.iter().find(|(name, _)| name.to_ascii_lowercase().starts_with("x-deskgate"));
+        assert_eq!(identity, None, "{request_kind:?}");
+        let seen = send(&desk, &xiaoming, request_kind, "/a/public/x").await;
+        let claims = verified_claims(&verifier, &seen);
+        assert_eq!(ReplayGuard::default().take(&claims, &seen), Ok(()), "{request_kind:?}");
     }
 }
 
-// ---- New rules.
+// ---- Reload.
 
 #[tokio::test]
 async fn reload_changes_the_assertion_kind_and_keeps_websockets() {
@@ -465,22 +484,26 @@ async fn reload_changes_the_assertion_kind_and_keeps_websockets() {
         std::fs::write(desk.rules_file(), changed).expect("new rules");
         desk.signal("HUP");
         eventually(&format!("the kind {wanted}"), || async {
-            (kind(&ask(&desk, &xiaoming, Lane::Plain, "/a/session/x").await) == wanted).then_some(())
+            (kind(&send(&desk, &xiaoming, RequestKind::BodylessGet, "/a/session/x").await) == wanted).then_some(())
         })
         .await;
-        for lane in [Lane::Body, Lane::WebSocket] {
-            assert_eq!(kind(&ask(&desk, &xiaoming, lane, "/a/session/x").await), wanted, "{lane:?}");
+        for request_kind in [RequestKind::PostWithBody, RequestKind::WebSocket] {
+            assert_eq!(kind(&send(&desk, &xiaoming, request_kind, "/a/session/x").await), wanted, "{request_kind:?}");
         }
-        assert_eq!(kind(&ask(&desk, &xiaoming, Lane::Plain, "/a/off/x").await), "off", "only that rule has changed");
-        socket.echo("still here").await;
+        assert_eq!(
+            kind(&send(&desk, &xiaoming, RequestKind::BodylessGet, "/a/off/x").await),
+            "off",
+            "the other rules are unchanged"
+        );
+        socket.echo("still open").await;
     }
     let unknown = rules.replacen("assertion = \"session\"", "assertion = \"sometimes\"", 1);
-    std::fs::write(desk.rules_file(), unknown).expect("bad rules");
+    std::fs::write(desk.rules_file(), unknown).expect("invalid rules");
     desk.signal("HUP");
     desk.wait_for_log(&["test.toml", "`sometimes` is not one of session, request, off"]).await;
     assert_eq!(
-        kind(&ask(&desk, &xiaoming, Lane::Plain, "/a/session/x").await),
+        kind(&send(&desk, &xiaoming, RequestKind::BodylessGet, "/a/session/x").await),
         "request",
-        "a bad file changes nothing"
+        "invalid rules are not applied"
     );
 }

@@ -1,20 +1,19 @@
-//! The audit log: what is done to accounts and sessions is put down before it is done, and what cannot be put down is
-//! not done.
+//! The audit log: the gateway records a change to an account or session before it makes it, and refuses the change if
+//! that write fails.
 
 use crate::support::*;
 
 const GOOD: &str = "correct horse battery staple";
 
-/// The lines about somebody, newest first.
-async fn events(desk: &Gateway, whose: &str) -> Vec<Value> {
-    let text = desk.command(&["employee", "events", whose, "--json"]).await.expect_success();
+/// The audit records of an employee, newest first.
+async fn events(desk: &Gateway, employee: &str) -> Vec<Value> {
+    let text = desk.command(&["employee", "events", employee, "--json"]).await.expect_success();
     let lines: Value = serde_json::from_str(&text).expect("JSON");
     lines.as_array().expect("a list").clone()
 }
 
-/// The newest one.
-async fn last(desk: &Gateway, whose: &str) -> Value {
-    events(desk, whose).await.first().expect("a line").clone()
+async fn newest_event(desk: &Gateway, employee: &str) -> Value {
+    events(desk, employee).await.first().expect("a line").clone()
 }
 
 #[track_caller]
@@ -22,49 +21,49 @@ fn expect(line: &Value, event: &str, by: &str, refused: &str) {
     assert_eq!((&line["event"], &line["by"], &line["refused"]), (&json!(event), &json!(by), &json!(refused)), "{line}");
 }
 
-/// A device that was bound with the code of the step before this one.
-async fn bound(client: &Client) -> OtpDevice {
+/// Binds a device with the code of the previous step.
+async fn bind_device(client: &Client) -> OtpDevice {
     wait_for_otp_step_with_time_left().await;
     OtpDevice::set_up_and_bind(client).await
 }
 
-fn code(device: &OtpDevice, steps: i64) -> Value {
+fn code_body(device: &OtpDevice, steps: i64) -> Value {
     json!({ "code": device.code(steps) })
 }
 
 #[tokio::test]
-async fn audit_log_records_changes_to_ones_own_account() {
+async fn audit_log_records_own_account_changes() {
     let desk = Gateway::start().await;
     let alice = desk.sign_in("a2001").await;
     let other = desk.sign_in("a2001").await;
     alice.post_json("/api/auth/switch-role", &json!({ "role": "user" })).await.expect_code(0);
-    let line = last(&desk, "a2001").await;
+    let line = newest_event(&desk, "a2001").await;
     expect(&line, "switch_role", "a2001", "");
     assert_eq!((&line["detail"], &line["session_id"]), (&json!("user"), &json!(jti_of(alice.token()))), "{line}");
     assert!(line["at"].as_str().is_some_and(|at| at.ends_with('Z')), "{line}");
 
     let id = jti_of(other.token());
     alice.send("DELETE", &format!("/api/auth/sessions/{id}"), &[], b"").await.expect_code(0);
-    let line = last(&desk, "a2001").await;
+    let line = newest_event(&desk, "a2001").await;
     expect(&line, "end_session", "a2001", "");
     assert_eq!(line["detail"], id.as_str());
 
     let set = async |body: Value| alice.post_json("/api/agents/password", &body).await;
     set(json!({ "new_password": GOOD })).await.expect_code(0);
-    expect(&last(&desk, "a2001").await, "set_password", "a2001", "");
+    expect(&newest_event(&desk, "a2001").await, "set_password", "a2001", "");
     set(json!({ "old_password": "wrong", "new_password": "tidal meadow 47 envelope" })).await.expect_code(1016);
-    expect(&last(&desk, "a2001").await, "set_password", "a2001", "old_password_wrong");
+    expect(&newest_event(&desk, "a2001").await, "set_password", "a2001", "old_password_wrong");
 
-    let device = bound(&alice).await;
-    expect(&last(&desk, "a2001").await, "otp_bind", "a2001", "");
-    alice.post_json("/api/auth/otp-verify", &code(&device, 0)).await.expect_code(0);
-    expect(&last(&desk, "a2001").await, "step_up", "a2001", "");
-    alice.post_json("/api/auth/otp-verify", &code(&device, 0)).await.expect_code(1022);
-    expect(&last(&desk, "a2001").await, "step_up", "a2001", "wrong_otp");
+    let device = bind_device(&alice).await;
+    expect(&newest_event(&desk, "a2001").await, "otp_bind", "a2001", "");
+    alice.post_json("/api/auth/otp-verify", &code_body(&device, 0)).await.expect_code(0);
+    expect(&newest_event(&desk, "a2001").await, "step_up", "a2001", "");
+    alice.post_json("/api/auth/otp-verify", &code_body(&device, 0)).await.expect_code(1022);
+    expect(&newest_event(&desk, "a2001").await, "step_up", "a2001", "wrong_otp");
     alice.post("/api/auth/otp-setup").await.expect_code(0);
-    expect(&last(&desk, "a2001").await, "otp_setup", "a2001", "");
+    expect(&newest_event(&desk, "a2001").await, "otp_setup", "a2001", "");
     alice.post("/api/auth/logout").await.expect_code(0);
-    expect(&last(&desk, "a2001").await, "logout", "a2001", "");
+    expect(&newest_event(&desk, "a2001").await, "logout", "a2001", "");
     desk.wait_for_log(&["deskgate::audit", "logged out", "a2001", &jti_of(alice.token())]).await;
 }
 
@@ -89,49 +88,49 @@ async fn audit_log_omits_secrets_pasted_as_names() {
         ["key", "remove", xiaoming.token(), "--yes"],
         ["role", "grant", "u1001", xiaoming.token()],
     ] {
-        let ran = desk.command(&args).await;
-        assert!(!ran.status.success(), "{}", ran.output_text());
+        let output = desk.command(&args).await;
+        assert!(!output.status.success(), "{}", output.output_text());
     }
     let signature = xiaoming.token().rsplit('.').next().expect("a signature");
     let lines = desk.command(&["employee", "events", "--json"]).await.expect_success();
     assert_eq!(lines.matches("(no name)").count(), 3, "{lines}");
-    assert!(!lines.contains(signature) && !desk.logs().contains(signature), "a token was put down");
+    assert!(!lines.contains(signature) && !desk.logs().contains(signature), "a token is in the audit log or the log");
 }
 
 #[tokio::test]
 async fn audit_log_records_changes_by_administrators_and_operators() {
     let desk = Gateway::start().await;
     let admin = desk.sign_in("m5001").await;
-    bound(&admin).await;
+    bind_device(&admin).await;
     let roles = async |method: &str, body: Value| {
         let json = [("Content-Type", "application/json")];
         admin.send(method, "/api/admin/roles/user-roles", &json, body.to_string().as_bytes()).await
     };
     roles("PUT", json!({ "employee_id": "u1001", "role": "agent" })).await.expect_code(0);
-    let line = last(&desk, "u1001").await;
+    let line = newest_event(&desk, "u1001").await;
     expect(&line, "grant_role", "m5001", "");
     assert_eq!((&line["detail"], &line["session_id"]), (&json!("agent"), &json!(jti_of(admin.token()))), "{line}");
     roles("DELETE", json!({ "employee_id": "u1001", "role": "agent" })).await.expect_code(0);
-    expect(&last(&desk, "u1001").await, "take_role", "m5001", "");
+    expect(&newest_event(&desk, "u1001").await, "take_role", "m5001", "");
     roles("DELETE", json!({ "employee_id": "m5001", "role": "admin" })).await.expect_code(1003);
-    expect(&last(&desk, "m5001").await, "take_role", "m5001", "last_admin");
+    expect(&newest_event(&desk, "m5001").await, "take_role", "m5001", "last_admin");
     roles("PUT", json!({ "employee_id": "z9999", "role": "agent" })).await.expect_code(1003);
     let lines = events(&desk, "z9999").await;
-    assert_eq!(lines.len(), 1, "one deed, one line: {lines:?}");
+    assert_eq!(lines.len(), 1, "one change, one record: {lines:?}");
     expect(&lines[0], "grant_role", "m5001", "no_such_employee");
     let xiaoming = desk.sign_in("u1001").await;
-    bound(&xiaoming).await;
+    bind_device(&xiaoming).await;
     for refused in ["", "unchanged"] {
         admin.send("DELETE", "/api/admin/otp?employee_id=u1001", &[], b"").await.expect_code(0);
-        expect(&last(&desk, "u1001").await, "otp_reset", "m5001", refused);
+        expect(&newest_event(&desk, "u1001").await, "otp_reset", "m5001", refused);
     }
     for refused in ["", "unchanged"] {
         admin.send("DELETE", "/api/admin/sessions?employee_id=u1001", &[], b"").await.expect_code(0);
-        expect(&last(&desk, "u1001").await, "end_sessions", "m5001", refused);
+        expect(&newest_event(&desk, "u1001").await, "end_sessions", "m5001", refused);
     }
 
     let by = format!("uid {}", nix::unistd::getuid());
-    let orders: [(&[&str], &str, &str); 6] = [
+    let commands: [(&[&str], &str, &str); 6] = [
         (&["role", "grant", "u1001", "security"], "role grant security", ""),
         (&["employee", "disable", "u1001"], "employee disable", ""),
         (&["employee", "enable", "u1001"], "employee enable", ""),
@@ -139,20 +138,20 @@ async fn audit_log_records_changes_by_administrators_and_operators() {
         (&["agent", "add", "u1001"], "agent add --role agent --otp-required false", "refused"),
         (&["session", "end", "--employee", "u1001"], "session end --employee", "unchanged"),
     ];
-    for (args, detail, refused) in orders {
+    for (args, detail, refused) in commands {
         desk.command(args).await;
-        let line = last(&desk, "u1001").await;
+        let line = newest_event(&desk, "u1001").await;
         expect(&line, "order", &by, refused);
         assert_eq!(line["detail"], detail);
     }
     let xiaoming = desk.sign_in("u1001").await;
     desk.command(&["session", "end", &jti_of(xiaoming.token())]).await.expect_success();
-    let line = last(&desk, "u1001").await;
+    let line = newest_event(&desk, "u1001").await;
     assert_eq!(line["detail"], format!("session end {}", jti_of(xiaoming.token())));
     let before = desk.command(&["employee", "events", "--json"]).await.expect_success();
     desk.command(&["employee", "list"]).await.expect_success();
     let after = desk.command(&["employee", "events", "--json"]).await.expect_success();
-    assert_eq!(before, after, "who only looks changes nothing");
+    assert_eq!(before, after, "reading is not audited");
     assert!(!after.contains(GOOD));
 }
 
@@ -160,20 +159,20 @@ async fn audit_log_records_changes_by_administrators_and_operators() {
 async fn changes_fail_if_the_audit_log_write_fails() {
     let desk = Gateway::start().await;
     let alice = desk.sign_in("a2001").await;
-    let device = bound(&alice).await;
+    let device = bind_device(&alice).await;
     let mut database = database(&desk).await;
-    sqlx::raw_sql("ALTER TABLE audit_log RENAME TO elsewhere").execute(&mut database).await.expect("a change");
+    sqlx::raw_sql("ALTER TABLE audit_log RENAME TO renamed").execute(&mut database).await.expect("a change");
 
     alice.post("/api/auth/logout").await.expect_code(1503);
     alice.post_json("/api/auth/switch-role", &json!({ "role": "user" })).await.expect_code(1503);
     alice.send("DELETE", "/api/auth/sessions", &[], b"").await.expect_code(0);
     alice.post_json("/api/agents/password", &json!({ "new_password": GOOD })).await.expect_code(1503);
     let other = desk.sign_in("a2001").await;
-    other.post_json("/api/auth/otp-verify", &code(&device, 0)).await.expect_code(1503);
+    other.post_json("/api/auth/otp-verify", &code_body(&device, 0)).await.expect_code(1503);
     assert_eq!(other.get("/api/auth/otp-status").await.expect_code(0).data()["stepped_up_until"], Value::Null);
     alice.send("DELETE", "/api/auth/sessions", &[], b"").await.expect_code(1503);
-    let order = desk.command(&["employee", "disable", "a2001"]).await;
-    assert_eq!(order.status.code(), Some(1), "{}", order.output_text());
+    let output = desk.command(&["employee", "disable", "a2001"]).await;
+    assert_eq!(output.status.code(), Some(1), "{}", output.output_text());
     for client in [&alice, &other] {
         assert_eq!(client.get("/api/auth/me").await.expect_code(0).data()["current_role"], "agent");
     }
@@ -182,7 +181,7 @@ async fn changes_fail_if_the_audit_log_write_fails() {
     let agent = agents.as_array().expect("a list").iter().find(|agent| agent["employee_id"] == "a2001");
     assert_eq!(agent.expect("an agent")["password"], false);
 
-    sqlx::raw_sql("ALTER TABLE elsewhere RENAME TO audit_log").execute(&mut database).await.expect("a change");
+    sqlx::raw_sql("ALTER TABLE renamed RENAME TO audit_log").execute(&mut database).await.expect("a change");
     alice.post("/api/auth/logout").await.expect_code(0);
     alice.get("/api/auth/me").await.expect_invalid_token();
 }
@@ -194,7 +193,7 @@ async fn audit_lines_ignore_the_log_level() {
     alice.get("/api/desk/x").await.expect_status(200);
     alice.post("/api/auth/logout").await.expect_code(0);
     desk.wait_for_log(&["deskgate::audit", "logged out", "a2001"]).await;
-    assert!(!desk.logs().contains("deskgate::request"), "and no others");
+    assert!(!desk.logs().contains("deskgate::request"), "other lines follow the log level");
 }
 
 async fn database(desk: &Gateway) -> sqlx::SqliteConnection {

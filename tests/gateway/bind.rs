@@ -1,4 +1,4 @@
-//! POST /api/auth/bind: a connected corporation's user gets an employee account, with proof or to the letter.
+//! POST /api/auth/bind: links a member of a connected corporation to an employee, with or without a proof.
 
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -15,7 +15,7 @@ async fn bind_returns_the_login_result() {
 
     let mut members: Vec<&str> = data.as_object().expect("an object").keys().map(String::as_str).collect();
     members.sort_unstable();
-    let mut wanted = vec![
+    let mut expected = vec![
         "token",
         "token_type",
         "expires_in",
@@ -30,8 +30,8 @@ async fn bind_returns_the_login_result() {
         "department",
         "avatar",
     ];
-    wanted.sort_unstable();
-    assert_eq!(members, wanted);
+    expected.sort_unstable();
+    assert_eq!(members, expected);
     assert_eq!(data["token_type"], "Bearer");
     assert_eq!(data["employee_id"], "m5001");
     assert_eq!(data["corp_id"], "wwdemo");
@@ -55,12 +55,12 @@ async fn bind_activates_the_role_of_highest_priority() {
         let body = json!({ "employee_id": employee, "corp_id": "wwdemo" });
         let data = desk.anonymous().post_json("/api/auth/bind", &body).await.expect_code(0).data();
         assert_eq!(data["current_role"], role, "{employee}");
-        assert_eq!(data["roles"].as_array().map(Vec::len), Some(count), "{employee} keeps the whole list");
+        assert_eq!(data["roles"].as_array().map(Vec::len), Some(count), "{employee}: all roles are listed");
     }
 }
 
 #[tokio::test]
-async fn bind_refuses_unknown_accounts_in_one_shape() {
+async fn bind_refusals_are_indistinguishable() {
     let desk = Gateway::with(NO_PROOF).await;
     for (case, body) in [
         ("unknown", json!({ "employee_id": "u9999" })),
@@ -103,7 +103,7 @@ async fn bind_requires_text_identifiers() {
 async fn bind_requires_proof_by_default() {
     let desk = Gateway::start().await;
     desk.anonymous().post_json("/api/auth/bind", &json!({ "employee_id": "u1001" })).await.expect_code(1003);
-    // Somebody who has an account gets no proof, whoever they want to be.
+    // A sign-in of a linked account is no proof, whichever employee the request names.
     let phone = desk.phone("u1001");
     phone.oauth2(&desk.client_url("h5")).await;
     phone.client().post_json("/api/auth/bind", &json!({ "employee_id": "m5001" })).await.expect_code(1003);
@@ -117,9 +117,9 @@ async fn bind_accepts_a_fresh_platform_sign_in_as_proof() {
     let partner = desk.phone("wwpartner/p7001");
     let response = partner.oauth2(&desk.client_url("h5")).await;
     let cookies: Vec<String> = response.header_all("set-cookie").iter().map(|line| line.to_ascii_lowercase()).collect();
-    let lasting = cookies.iter().filter(|cookie| !cookie.contains("max-age=0"));
-    assert!(lasting.clone().count() >= 1, "a proof cookie: {}", response.describe());
-    for cookie in lasting {
+    let kept = cookies.iter().filter(|cookie| !cookie.contains("max-age=0"));
+    assert!(kept.clone().count() >= 1, "a proof cookie: {}", response.describe());
+    for cookie in kept {
         assert!(cookie.contains("httponly"), "{cookie}");
         assert!(cookie.contains("samesite="), "{cookie}");
     }
@@ -138,8 +138,8 @@ async fn callback_redirects_unlinked_members_to_the_bind_page() {
     let response = partner.oauth2(&page).await.expect_status(302);
     assert!(!response.describe().contains("token="), "{}", response.describe());
     let shown = partner.page(&response.location()).await;
-    assert!(shown.html.contains("wwpartner/p7001"), "who they are at the platform: {}", shown.html);
-    assert!(shown.html.contains(&page), "where they wanted to go: {}", shown.html);
+    assert!(shown.html.contains("wwpartner/p7001"), "the member's ID: {}", shown.html);
+    assert!(shown.html.contains(&page), "the requested page: {}", shown.html);
 
     let proof = partner.client().jar();
     let bound = partner.client().post_json("/api/auth/bind", &json!({ "employee_id": "u1001" })).await.expect_code(0);
@@ -147,7 +147,7 @@ async fn callback_redirects_unlinked_members_to_the_bind_page() {
     let thief = desk.anonymous();
     thief.use_jar(proof);
     let again = thief.post_json("/api/auth/bind", &json!({ "employee_id": "a2001" })).await;
-    assert_eq!(again.code(), 1003, "a proof binds once: {}", again.describe());
+    assert_eq!(again.code(), 1003, "a proof is single-use: {}", again.describe());
     partner.client().get("/api/auth/bind/page").await.expect_status(403);
     desk.anonymous().get("/api/auth/bind/page").await.expect_status(403);
 }
@@ -183,10 +183,10 @@ async fn bind_refuses_other_cookies_as_proof() {
     flow.authorize_url(&desk.client_url("h5")).await;
     let flow_value = flow.client().jar().pairs().pop().expect("a flow cookie").1;
     for (case, jar) in [
-        ("cut", proof.clone().tampered(|value| value[..value.len() / 2].to_owned())),
-        ("made up", proof.clone().tampered(|value| "A".repeat(value.len()))),
+        ("truncated", proof.clone().tampered(|value| value[..value.len() / 2].to_owned())),
+        ("forged", proof.clone().tampered(|value| "A".repeat(value.len()))),
         ("empty", proof.clone().tampered(|_| String::new())),
-        ("the flow cookie under its name", proof.clone().tampered(|_| flow_value.clone())),
+        ("the value of the flow cookie", proof.clone().tampered(|_| flow_value.clone())),
         ("the flow cookie", flow.client().jar()),
     ] {
         let browser = desk.anonymous();
@@ -219,10 +219,10 @@ async fn bind_enumeration_is_rate_limited_and_audited() {
         }
         response.expect_code(1003);
     }
-    let (tried, response) = refused.expect("a limit");
-    assert!(tried <= 60, "{tried} tries in a minute");
+    let (attempts, response) = refused.expect("a limit");
+    assert!(attempts <= 60, "{attempts} attempts in a minute");
     assert!(response.header("retry-after").is_some(), "{}", response.describe());
     desk.wait_for_log(&["deskgate::audit", "sign-in refused: employee_unknown", "e0000", "127.0.0.1"]).await;
     let labels = ["method=\"bind\"", "result=\"refused\""];
-    assert_eq!(desk.metric("deskgate_signin_total", &labels).await, f64::from(tried), "what an alert looks at");
+    assert_eq!(desk.metric("deskgate_signin_total", &labels).await, f64::from(attempts), "the metric that alerts use");
 }

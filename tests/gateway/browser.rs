@@ -1,4 +1,4 @@
-//! The pages in a real browser: a desktop and a phone, the demo's three clients behind the gateway.
+//! The pages in a real browser, on a desktop and a phone, against `deskgate demo`.
 
 use crate::support::*;
 
@@ -26,29 +26,29 @@ impl Demo {
         format!("{}/api/auth/signin?client={client}", self.desk.public_url())
     }
 
-    /// Signs a browser in by redirect, as somebody.
-    async fn sign_in(&self, browser: &Browser, client: &str, person: &str) {
+    /// Signs an employee in by OAuth2 redirect.
+    async fn sign_in(&self, browser: &Browser, client: &str, employee: &str) {
         browser.open(&self.sign_in_page(client)).await;
-        self.redirect(browser, client, person).await;
+        self.redirect(browser, client, employee).await;
     }
 
-    /// From the sign-in page over the platform to the client's page.
-    async fn redirect(&self, browser: &Browser, client: &str, person: &str) {
+    /// Follows the redirect from the sign-in page through the platform to the client's page.
+    async fn redirect(&self, browser: &Browser, client: &str, employee: &str) {
         browser.click("#redirect").await;
-        pick(browser, person).await;
+        choose_member(browser, employee).await;
         browser.wait_for_url(&self.page(client)).await;
-        browser.wait_for_text("#who", person).await;
+        browser.wait_for_text("#who", employee).await;
     }
 }
 
-/// Picks who one is at the platform.
-async fn pick(browser: &Browser, person: &str) {
-    let response: String = url::form_urlencoded::byte_serialize(person.as_bytes()).collect();
-    browser.click(&format!("a[href$=\"as={response}\"]")).await;
+/// Chooses a member on the simulated platform's page.
+async fn choose_member(browser: &Browser, member: &str) {
+    let encoded: String = url::form_urlencoded::byte_serialize(member.as_bytes()).collect();
+    browser.click(&format!("a[href$=\"as={encoded}\"]")).await;
 }
 
-/// Nothing that a browser complains about has happened: no script failed, no policy was broken.
-async fn expect_quiet(browser: &Browser) {
+/// Fails if the console has an error: a failed script or a violated content security policy.
+async fn expect_no_console_errors(browser: &Browser) {
     let console_errors = browser.console_errors().await;
     assert!(console_errors.is_empty(), "{console_errors:?}");
 }
@@ -63,11 +63,11 @@ async fn a_phone_signs_a_desktop_in_by_qr_code() {
     let number = desktop.text("#number").await;
     assert!(number.len() == 2 && number.bytes().all(|digit| digit.is_ascii_digit()), "{number}");
 
-    let pretended = desktop.evaluate("document.querySelector('#pretend').href").await;
-    assert_eq!(pretended, code.as_str(), "where there is no phone, a link stands in for it");
+    let simulated_scan = desktop.evaluate("document.querySelector('#pretend').href").await;
+    assert_eq!(simulated_scan, code.as_str(), "the link simulates the scan");
 
     phone.open(&code).await;
-    pick(&phone, "a2001").await;
+    choose_member(&phone, "a2001").await;
     phone.wait_for_text("h1", "Is this you").await;
     assert_eq!(phone.text(".number").await, number, "both screens show the same number");
     let facts = phone.text("main").await;
@@ -80,8 +80,8 @@ async fn a_phone_signs_a_desktop_in_by_qr_code() {
     desktop.wait_for_url(&demo.page("itagent")).await;
     desktop.wait_for_text("#who", "a2001").await;
     assert!(!desktop.url().await.contains("token"), "the token does not stay in the address bar");
-    expect_quiet(&desktop).await;
-    expect_quiet(&phone).await;
+    expect_no_console_errors(&desktop).await;
+    expect_no_console_errors(&phone).await;
 }
 
 #[tokio::test]
@@ -91,19 +91,19 @@ async fn cancelled_qr_code_can_be_renewed() {
     desktop.open(&demo.sign_in_page("h5")).await;
     let first = desktop.qr_code("#code").await;
     phone.open(&first).await;
-    pick(&phone, "u1001").await;
+    choose_member(&phone, "u1001").await;
     phone.click("button[value=cancel]").await;
     phone.wait_for_text("h1", "Cancelled").await;
     desktop.wait_for_text("#status", "cancelled on your phone").await;
-    let over = "document.querySelector('#signin').dataset.state === 'expired'";
-    desktop.wait_for_value("the code is over", over).await;
+    let expired = "document.querySelector('#signin').dataset.state === 'expired'";
+    desktop.wait_for_value("the code has expired", expired).await;
 
     desktop.click("#renew").await;
     desktop.wait_for_text("#status", "Waiting").await;
     let second = desktop.qr_code("#code").await;
     assert_ne!(first, second);
     phone.open(&second).await;
-    pick(&phone, "u1001").await;
+    choose_member(&phone, "u1001").await;
     phone.click("button[value=confirm]").await;
     desktop.wait_for_url(&demo.page("h5")).await;
 }
@@ -119,7 +119,7 @@ async fn expired_qr_code_is_renewed_by_keyboard() {
     desktop.evaluate("document.querySelector('#renew').focus()").await;
     desktop.press_key('\u{e007}').await;
     eventually("another code", || async { (desktop.qr_code("#code").await != first).then_some(()) }).await;
-    expect_quiet(&desktop).await;
+    expect_no_console_errors(&desktop).await;
 }
 
 #[tokio::test]
@@ -128,43 +128,43 @@ async fn oauth2_redirect_signs_in_or_shows_the_refusal() {
     let desktop = Browser::start("desktop", DESKTOP).await;
     desktop.open(&demo.sign_in_page("itadmin")).await;
     desktop.click("#redirect").await;
-    pick(&desktop, "deny").await;
+    choose_member(&desktop, "deny").await;
     desktop.wait_for_url(&demo.sign_in_page("itadmin")).await;
     desktop.wait_for_text("#problem", "Access denied").await;
-    pick_disabled(&desktop).await;
+    sign_in_as_disabled_member(&desktop).await;
     desktop.wait_for_text("#problem", "Access denied").await;
     demo.redirect(&desktop, "itadmin", "m5001").await;
     assert!(!desktop.url().await.contains("token") && !desktop.url().await.contains("code="));
-    expect_quiet(&desktop).await;
+    expect_no_console_errors(&desktop).await;
 }
 
-/// A member whom the platform has disabled tries as well.
-async fn pick_disabled(browser: &Browser) {
+/// Tries to sign in as a member whom the platform has disabled.
+async fn sign_in_as_disabled_member(browser: &Browser) {
     browser.click("#redirect").await;
-    pick(browser, "x8001").await;
+    choose_member(browser, "x8001").await;
 }
 
 #[tokio::test]
 async fn ten_tabs_of_one_browser_all_sign_in() {
     let demo = Demo::start().await;
     let desktop = Browser::start("desktop", DESKTOP).await;
-    let people = ["u1001", "a2001", "m5001", "s3001", "c4001"];
+    let employees = ["u1001", "a2001", "m5001", "s3001", "c4001"];
     let mut tabs = Vec::new();
     for number in 0..10 {
         let tab = desktop.new_tab().await;
         desktop.open(&demo.sign_in_page("h5")).await;
         desktop.click("#redirect").await;
         desktop.wait_for_value("the platform", "location.pathname.includes('/connect/')").await;
-        tabs.push((tab, people[number % people.len()]));
+        tabs.push((tab, employees[number % employees.len()]));
     }
-    for (tab, person) in &tabs {
+    for (tab, employee) in &tabs {
         desktop.switch_to_tab(tab).await;
-        pick(&desktop, person).await;
+        choose_member(&desktop, employee).await;
     }
-    for (tab, person) in &tabs {
+    for (tab, employee) in &tabs {
         desktop.switch_to_tab(tab).await;
         desktop.wait_for_url(&demo.page("h5")).await;
-        desktop.wait_for_text("#who", person).await;
+        desktop.wait_for_text("#who", employee).await;
     }
 }
 
@@ -174,14 +174,14 @@ async fn member_of_a_connected_corporation_binds_and_signs_in() {
     let phone = Browser::start("phone", PHONE).await;
     phone.open(&demo.sign_in_page("h5")).await;
     phone.click("#redirect").await;
-    pick(&phone, "p7001").await;
+    choose_member(&phone, "p7001").await;
     phone.wait_for_text("h1", "Link your account").await;
     assert!(phone.text("main").await.contains("wwpartner/p7001"));
     phone.type_text("#employee_id", "nobody").await;
     phone.click("#submit").await;
     phone.wait_for_text("#problem", "No employee has this ID").await;
     let kept = phone.evaluate("document.querySelector('#employee_id').value").await;
-    assert_eq!(kept, "nobody", "what was typed is kept");
+    assert_eq!(kept, "nobody", "the input is kept");
     phone.evaluate("document.querySelector('#employee_id').value = ''").await;
     phone.type_text("#employee_id", "u1001").await;
     phone.click("#submit").await;
@@ -202,7 +202,7 @@ async fn role_switch_reaches_the_upstream() {
         .await;
     desktop.click("#ask").await;
     desktop.wait_for_text("#answer", "x-deskgate-current-role user").await;
-    expect_quiet(&desktop).await;
+    expect_no_console_errors(&desktop).await;
 }
 
 #[tokio::test]
@@ -221,7 +221,7 @@ async fn websocket_opens_with_the_echoed_subprotocol() {
             "[...document.querySelectorAll('.from-desk')].some(e => e.textContent.includes('anybody'))",
         )
         .await;
-    expect_quiet(&desktop).await;
+    expect_no_console_errors(&desktop).await;
 }
 
 #[tokio::test]
@@ -233,17 +233,17 @@ async fn logout_in_one_tab_closes_the_websocket_of_another() {
     desktop.click("#open").await;
     desktop.wait_for_value("an open socket", "document.querySelector('#socket').dataset.state === 'open'").await;
 
-    // A tab that a page opens begins with a copy of what that page keeps: the same session.
+    // A tab opened by a page starts with a copy of its session storage, so with the same session.
     desktop.evaluate("window.open(location.href) && true").await;
     let second =
         eventually("another tab", || async { desktop.tabs().await.into_iter().find(|tab| *tab != first) }).await;
     desktop.switch_to_tab(&second).await;
     desktop.wait_for_text("#who", "u1001").await;
     desktop.click("#logout").await;
-    desktop.wait_for_value("the farewell", "!document.querySelector('#ended').hidden").await;
+    desktop.wait_for_value("the signed-out notice", "!document.querySelector('#ended').hidden").await;
 
     desktop.switch_to_tab(&first).await;
-    desktop.wait_for_value("the other tab's farewell", "!document.querySelector('#ended').hidden").await;
+    desktop.wait_for_value("the signed-out notice of the other tab", "!document.querySelector('#ended').hidden").await;
     let log = desktop.evaluate("document.querySelector('#log').textContent").await.to_string();
     assert!(log.contains("4401"), "{log}");
 }
@@ -258,7 +258,7 @@ async fn sessions_are_listed_and_ended() {
     desktop.click("#sessions button").await;
     desktop.wait_for_value("one session left", "document.querySelectorAll('#sessions li').length === 1").await;
     phone.click("#ask").await;
-    phone.wait_for_value("the farewell", "!document.querySelector('#ended').hidden").await;
+    phone.wait_for_value("the signed-out notice", "!document.querySelector('#ended').hidden").await;
 }
 
 #[tokio::test]
@@ -271,7 +271,7 @@ async fn page_reports_a_lost_network_and_recovers() {
     desktop.set_offline(true).await;
     desktop.wait_for_text("#status", "Connection lost").await;
     phone.open(&code).await;
-    pick(&phone, "u1001").await;
+    choose_member(&phone, "u1001").await;
     phone.click("button[value=confirm]").await;
     phone.wait_for_text("h1", "You are signed in").await;
     desktop.set_offline(false).await;
@@ -279,8 +279,8 @@ async fn page_reports_a_lost_network_and_recovers() {
     desktop.wait_for_text("#who", "u1001").await;
 }
 
-/// The callback of a code that nobody scanned; of nothing, while the platform rests.
-async fn forged_scan(demo: &Demo) -> String {
+/// A callback with a forged code; without a ticket while the platform's circuit is open.
+async fn forged_callback(demo: &Demo) -> String {
     let response = demo.desk.anonymous().get("/api/auth/qrcode").await;
     let state = match response.status {
         200 => query_parameter(response.data()["qrcode_url"].as_str().expect("a URL"), "state").expect("a state"),
@@ -293,15 +293,15 @@ async fn forged_scan(demo: &Demo) -> String {
 async fn page_reports_an_unresponsive_platform() {
     let demo = Demo::start().await;
     let platform = Client::new(demo.desk.platform_address());
-    let broken = json!({ "bad_gateway": { "*": "all" } });
+    let switches = json!({ "bad_gateway": { "*": "all" } });
     platform
-        .send("PATCH", "/simulator/switches", &[("Content-Type", "application/json")], broken.to_string().as_bytes())
+        .send("PATCH", "/simulator/switches", &[("Content-Type", "application/json")], switches.to_string().as_bytes())
         .await;
     let desktop = Browser::start("desktop", DESKTOP).await;
-    // The rest may be over before the page is there: then it is made to fail again.
-    eventually("the page says why", || async {
+    // The circuit may close before the page loads, so each round opens it again.
+    eventually("the error on the page", || async {
         for _ in 0..5 {
-            demo.desk.phone("u1001").client().get(&forged_scan(&demo).await).await;
+            demo.desk.phone("u1001").client().get(&forged_callback(&demo).await).await;
         }
         desktop.open(&demo.sign_in_page("h5")).await;
         desktop.wait_for_value("a state", "document.querySelector('#signin').dataset.state !== 'loading'").await;
@@ -323,13 +323,13 @@ async fn pages_have_both_languages_and_no_layout_shift() {
         browser.qr_code("#code").await;
         browser.wait_for_text("h1", title).await;
         assert_eq!(browser.evaluate("document.documentElement.lang").await, lang);
-        let wide = browser.evaluate("document.documentElement.scrollWidth > innerWidth").await;
-        assert_eq!(wide, false, "{lang}: nothing sticks out");
-        let moved = "(() => { let sum = 0; const seen = new PerformanceObserver(() => {}); \
+        let too_wide = browser.evaluate("document.documentElement.scrollWidth > innerWidth").await;
+        assert_eq!(too_wide, false, "{lang}: the page scrolls sideways");
+        let layout_shift = "(() => { let sum = 0; const seen = new PerformanceObserver(() => {}); \
              seen.observe({ type: 'layout-shift', buffered: true }); \
              for (const shift of seen.takeRecords()) sum += shift.value; return sum; })()";
-        assert_eq!(browser.evaluate(moved).await, 0, "{lang}: nothing moved");
-        expect_quiet(browser).await;
+        assert_eq!(browser.evaluate(layout_shift).await, 0, "{lang}: layout shift");
+        expect_no_console_errors(browser).await;
     }
     desktop.click("a.language").await;
     desktop.wait_for_text("h1", "使用企业微信登录").await;

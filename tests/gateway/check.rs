@@ -1,4 +1,4 @@
-//! `deskgate check` and start-up: every fault at once, with file and line, before anything listens.
+//! `deskgate check` and start-up: all faults are reported at once, with file and line, before any listener opens.
 
 use crate::support::*;
 
@@ -22,8 +22,8 @@ async fn every_config_fault_is_reported_with_its_location() {
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{command}: {stderr}");
         for (key, part) in [("token.lifetime", "lifetime ="), ("token.lifetme", "lifetme"), ("bind.proof", "perhaps")] {
-            let place = format!("{}:{}: {key}", files.config().display(), line_of(part));
-            assert!(stderr.contains(&place), "{command}: {place} is missing in {stderr}");
+            let location = format!("{}:{}: {key}", files.config().display(), line_of(part));
+            assert!(stderr.contains(&location), "{command}: {location} is missing in {stderr}");
         }
     }
 }
@@ -45,7 +45,7 @@ async fn rule_faults_are_reported_with_their_location() {
             "an unknown assertion",
             "[[rule]]\nname = \"a\"\npath = \"/a\"\nupstream = \"helpdesk\"\npublic = true\nassertion = \"always\"\n",
         ),
-        ("a bad path", "[[rule]]\nname = \"a\"\npath = \"/a/{\"\nupstream = \"helpdesk\"\npublic = true\n"),
+        ("an invalid path", "[[rule]]\nname = \"a\"\npath = \"/a/{\"\nupstream = \"helpdesk\"\npublic = true\n"),
         ("no leading slash", "[[rule]]\nname = \"a\"\npath = \"a\"\nupstream = \"helpdesk\"\npublic = true\n"),
         (
             "the same name twice",
@@ -57,14 +57,14 @@ async fn rule_faults_are_reported_with_their_location() {
             "[[rule]]\nname = \"a\"\npath = \"/a\"\nupstream = \"helpdesk\"\npublic = true\n\
              [[rule]]\nname = \"b\"\npath = \"/a\"\nupstream = \"helpdesk\"\npublic = true\n",
         ),
-        ("no TOML", "[[rule\n"),
+        ("invalid TOML", "[[rule\n"),
     ] {
         let files = Gateway::setup().rules(rule).write_files().await;
         let output = files.command(&["check"]).await;
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{case}: {stderr}");
-        let place = format!("{}:", files.rules_file().display());
-        let after = stderr.split_once(&place).map(|(_, after)| after).unwrap_or_default();
+        let location = format!("{}:", files.rules_file().display());
+        let after = stderr.split_once(&location).map(|(_, after)| after).unwrap_or_default();
         assert!(after.starts_with(|first: char| first.is_ascii_digit()), "{case}: file and line in {stderr}");
     }
 }
@@ -74,7 +74,7 @@ async fn check_writes_no_files() {
     let files = Gateway::setup().write_files().await;
     files.command(&["check"]).await;
     let data = files.config().with_file_name("data");
-    assert!(!data.exists(), "a check creates nothing");
+    assert!(!data.exists(), "`check` created the data directory");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! `deskgate check` goes on after the first faulty stage: configuration, keys, certificate, rules and cases are reported
+//! `deskgate check` runs all stages and reports the faults of configuration, keys, certificate, rules and cases
 //! together.
 
 use std::process::Output;
@@ -10,8 +10,8 @@ const FAULTY_RULE: &str = "[[rule]]\nname = \"a\"\npath = \"/a\"\nupstream = \"n
 const FAILING_CASE: &str = "[[rule]]\nname = \"a\"\npath = \"/a\"\nupstream = \"helpdesk\"\npublic = true\n\n\
     [[case]]\nrequest = { path = \"/a\" }\nexpect = { deny = 1003 }\n";
 
-/// Standard error of a check, which must have failed.
-fn failure(output: &Output) -> String {
+/// The stderr of a check; fails unless the check exited with 1.
+fn expect_failure(output: &Output) -> String {
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     stderr
@@ -23,7 +23,7 @@ async fn faults_of_all_stages_are_reported_together() {
     let config = files.config();
     let folder = config.parent().expect("a folder");
     let keys = folder.join("data").join("keys");
-    std::fs::create_dir_all(&keys).expect("the keys' folder");
+    std::fs::create_dir_all(&keys).expect("the key directory");
     std::fs::write(keys.join("eddsa-1-a.pem"), "no key").expect("a key file");
     std::fs::write(folder.join("otp.key"), "too short").expect("a key file");
     let tls = "server.tls={ cert_file = \"missing.crt\", key_file = \"missing.key\" }";
@@ -33,7 +33,7 @@ async fn faults_of_all_stages_are_reported_together() {
     for change in ["token.cache=0", "bind.proof=perhaps", tls, &otp] {
         arguments.extend(["--set", change]);
     }
-    let stderr = failure(&files.command(&arguments).await);
+    let stderr = expect_failure(&files.command(&arguments).await);
     let rules = format!("{}:4: ", files.rules_file().display());
     for (stage, expected) in [
         ("a value", "bind.proof: unknown variant `perhaps`"),
@@ -48,17 +48,17 @@ async fn faults_of_all_stages_are_reported_together() {
 }
 
 #[tokio::test]
-async fn failing_cases_are_reported_beside_faults_of_the_configuration() {
+async fn failing_cases_are_reported_with_configuration_faults() {
     let files = Gateway::setup().rules(FAILING_CASE).write_files().await;
-    let stderr = failure(&files.command(&["check", "--set", "bind.proof=perhaps"]).await);
+    let stderr = expect_failure(&files.command(&["check", "--set", "bind.proof=perhaps"]).await);
     assert!(stderr.contains("bind.proof: "), "{stderr}");
     assert!(stderr.contains("the case fails"), "{stderr}");
 }
 
 #[tokio::test]
-async fn rules_are_not_checked_where_their_folder_is_unknown() {
+async fn rules_are_not_checked_without_a_valid_rules_dir() {
     let files = Gateway::setup().write_files().await;
-    let stderr = failure(&files.command(&["check", "--set", "rules.dir=[1]"]).await);
+    let stderr = expect_failure(&files.command(&["check", "--set", "rules.dir=[1]"]).await);
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
 }
 

@@ -1,4 +1,4 @@
-//! /api/dev/*: sign-in without the platform, in development mode and nowhere else.
+//! /api/dev/*: sign-in without the platform, only in development mode.
 
 use crate::support::*;
 
@@ -109,24 +109,24 @@ async fn demo_data_directory_is_new_and_private() {
             .map(|entry| entry.expect("an entry"))
             .filter(|entry| entry.file_name().to_string_lossy().starts_with("deskgate-demo-"))
             .collect();
-        let [folder] = folders.as_slice() else { panic!("not one folder: {folders:?}") };
+        let [folder] = folders.as_slice() else { panic!("expected one folder: {folders:?}") };
         let mode = folder.metadata().expect("its mode").permissions().mode();
         assert_eq!(mode & 0o7777, 0o700, "{mode:o}");
         let name = folder.file_name().into_string().expect("a name");
-        assert_eq!(name.len(), "deskgate-demo-".len() + 22, "{name}: nothing that can be guessed");
+        assert_eq!(name.len(), "deskgate-demo-".len() + 22, "{name}: the suffix is not random enough");
         folder.path()
     });
     assert_ne!(names[0].file_name(), names[1].file_name());
     killed.sigkill();
     stopped.terminate().await;
-    assert!(names[0].exists(), "a killed one cannot clean up");
-    assert!(!names[1].exists(), "{} is left", names[1].display());
+    assert!(names[0].exists(), "a killed demo leaves its directory");
+    assert!(!names[1].exists(), "{} still exists", names[1].display());
 }
 
 #[tokio::test]
 async fn command_line_overrides_demo_defaults() {
     for (case, more, code) in [
-        ("the demo's own value", vec![], 0),
+        ("the demo's default", vec![], 0),
         ("a value from the command line", vec!["--set", "bind.proof=platform"], 1003),
     ] {
         let args = [vec!["--listen", "127.0.0.1:0"], more].concat();

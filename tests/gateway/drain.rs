@@ -1,4 +1,4 @@
-//! SIGTERM: what has begun is finished, what is open is closed politely, and then the program ends.
+//! SIGTERM: the gateway finishes open requests, closes WebSockets with 1001 and exits.
 
 use std::time::{Duration, Instant};
 
@@ -8,9 +8,9 @@ fn get(desk: &Gateway, target: &str) -> Vec<u8> {
     format!("GET {target} HTTP/1.1\r\nHost: {}\r\n\r\n", desk.address()).into_bytes()
 }
 
-/// Waits until a new connection is told that this gateway is no longer ready.
+/// Waits until `/api/ready` answers 503.
 async fn until_not_ready(desk: &Gateway) -> Response {
-    eventually("a gateway that says it is not ready", || async {
+    eventually("a 503 of /api/ready", || async {
         desk.anonymous().try_send("GET", "/api/ready", &[], b"").await.ok().filter(|response| response.status == 503)
     })
     .await
@@ -20,21 +20,21 @@ async fn until_not_ready(desk: &Gateway) -> Response {
 async fn drain_finishes_open_requests() {
     let mut desk = Gateway::start().await;
     let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
-    let (mut begun, mut asked) = (desk.connect().await, desk.connect().await);
-    asked.send(&get(&desk, "/public/asked")).await;
-    let mut waiting = upstream_connections.next().await;
-    begun.send(&get(&desk, "/public/begun")).await;
-    let mut half = upstream_connections.next().await;
-    half.stream.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n").await;
-    let mut begun = BufferedStream::from_connection(begun);
-    begun.read_until(b"first").await;
+    let (mut streaming, mut waiting) = (desk.connect().await, desk.connect().await);
+    waiting.send(&get(&desk, "/public/waiting")).await;
+    let mut silent_upstream = upstream_connections.next().await;
+    streaming.send(&get(&desk, "/public/streaming")).await;
+    let mut streaming_upstream = upstream_connections.next().await;
+    streaming_upstream.stream.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n").await;
+    let mut streaming = BufferedStream::from_connection(streaming);
+    streaming.read_until(b"first").await;
 
     desk.signal("TERM");
     until_not_ready(&desk).await;
-    half.stream.send(b"4\r\nlast\r\n0\r\n\r\n").await;
-    begun.read_until(b"last\r\n0\r\n\r\n").await;
-    waiting.stream.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone").await;
-    let response = asked.response().await.expect("a response").expect_status(200);
+    streaming_upstream.stream.send(b"4\r\nlast\r\n0\r\n\r\n").await;
+    streaming.read_until(b"last\r\n0\r\n\r\n").await;
+    silent_upstream.stream.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone").await;
+    let response = waiting.response().await.expect("a response").expect_status(200);
     assert_eq!(response.text(), "done");
     assert_eq!(desk.wait_for_end().await.code(), Some(0));
 }
@@ -67,9 +67,9 @@ async fn drain_closes_websockets_with_1001() {
     for socket in &mut sockets {
         assert_eq!(socket.close_code_within(Duration::from_secs(5)).await, Some(1001));
     }
-    eventually("an upstream that knows", || async {
-        let over = |event: &&SocketEvent| !matches!(event, SocketEvent::Message(_));
-        (desk.upstream.events().iter().filter(over).count() == 3).then_some(())
+    eventually("three closed upstream WebSockets", || async {
+        let closed = |event: &&SocketEvent| !matches!(event, SocketEvent::Message(_));
+        (desk.upstream.events().iter().filter(closed).count() == 3).then_some(())
     })
     .await;
     assert_eq!(desk.wait_for_end().await.code(), Some(0));
@@ -79,7 +79,7 @@ async fn drain_closes_websockets_with_1001() {
 async fn unresponsive_websocket_does_not_delay_the_drain() {
     let mut desk = Gateway::start().await;
     let xiaoming = desk.sign_in("u1001").await;
-    // Neither end of this one will ever answer a close frame.
+    // Neither end of this WebSocket answers a close frame.
     let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
     let handshake = xiaoming.handshake("/ws/employee");
     let accept = async {
@@ -87,13 +87,13 @@ async fn unresponsive_websocket_does_not_delay_the_drain() {
         upstream_connection.accept_websocket(b"").await;
         upstream_connection
     };
-    let ((_, mut client), _visit) = tokio::join!(BufferedStream::open_tunnel(&desk, &handshake), accept);
+    let ((_, mut client), _upstream) = tokio::join!(BufferedStream::open_tunnel(&desk, &handshake), accept);
     let began = Instant::now();
     desk.signal("TERM");
     let frame = client.read_frame().await.expect("a close frame");
     assert_eq!(frame.close_code(), Some(1001), "{frame:?}");
     assert_eq!(desk.wait_for_end().await.code(), Some(0));
-    assert!(began.elapsed() < Duration::from_secs(15), "well before server.drain: {:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(15), "the drain took {:?}", began.elapsed());
 }
 
 #[tokio::test]
@@ -143,10 +143,10 @@ async fn drain_finishes_uploads_in_progress() {
 #[tokio::test]
 async fn acknowledged_writes_survive_a_drain() {
     let mut desk = Gateway::start().await;
-    let (stays, goes) = (desk.sign_in("u1001").await, desk.sign_in("u1001").await);
-    goes.post("/api/auth/logout").await.expect_code(0);
+    let (live, logged_out) = (desk.sign_in("u1001").await, desk.sign_in("u1001").await);
+    logged_out.post("/api/auth/logout").await.expect_code(0);
     assert_eq!(desk.terminate().await.code(), Some(0));
     desk.restart().await;
-    stays.get("/api/auth/me").await.expect_code(0);
-    goes.get("/api/auth/me").await.expect_invalid_token();
+    live.get("/api/auth/me").await.expect_code(0);
+    logged_out.get("/api/auth/me").await.expect_invalid_token();
 }

@@ -1,10 +1,10 @@
-//! Section 1 of the contract: one shape for every answer, whoever asks and however badly.
+//! The response envelope (section 1 of the contract), also for malformed requests.
 
 use std::collections::BTreeSet;
 
 use crate::support::*;
 
-/// Every endpoint of our own: its methods and its path.
+/// Endpoints of the gateway: method and path.
 const ENDPOINTS: &[(&str, &str)] = &[
     ("GET", "/api/auth/qrcode"),
     ("GET", "/api/auth/scan/status"),
@@ -64,9 +64,9 @@ async fn path_without_a_rule_is_1404() {
         "/api/auth/me/",
         "/API/AUTH/ME",
     ] {
-        for person in [&desk.anonymous(), &administrator] {
-            person.get(path).await.expect_code(1404);
-            person.post_json(path, &json!({})).await.expect_code(1404);
+        for client in [&desk.anonymous(), &administrator] {
+            client.get(path).await.expect_code(1404);
+            client.post_json(path, &json!({})).await.expect_code(1404);
         }
     }
     assert!(desk.upstream.requests().is_empty());
@@ -87,11 +87,11 @@ async fn rule_methods_refuse_other_methods() {
 async fn auth_responses_are_no_store() {
     let desk = Gateway::start().await;
     let xiaoming = desk.sign_in("u1001").await;
-    // The program's own list: pages, styles and scripts are on it as well.
+    // The gateway's own table includes pages, styles and scripts.
     for row in deskgate::endpoints::TABLE.iter().filter(|row| row.path.starts_with("/api/auth/")) {
-        for person in [&desk.anonymous(), &desk.with_token("a.b.c"), &xiaoming] {
+        for client in [&desk.anonymous(), &desk.with_token("a.b.c"), &xiaoming] {
             for method in [row.method, "PUT"] {
-                let response = person.send(method, row.path.replace("{id}", "x").as_str(), &[], b"").await;
+                let response = client.send(method, row.path.replace("{id}", "x").as_str(), &[], b"").await;
                 assert_eq!(response.header("cache-control"), Some("no-store"), "{}", response.describe());
                 assert_eq!(response.header("etag"), None, "{}", response.describe());
             }
@@ -101,7 +101,7 @@ async fn auth_responses_are_no_store() {
     assert_eq!(response.header("cache-control"), Some("no-store"), "{}", response.describe());
     let response =
         desk.anonymous().post_json("/api/dev/login", &json!({ "employee_id": "u1001" })).await.expect_code(0);
-    assert_eq!(response.header("cache-control"), Some("no-store"), "RFC 6750: a token is in it");
+    assert_eq!(response.header("cache-control"), Some("no-store"), "RFC 6750: the response has a token");
 }
 
 #[tokio::test]
@@ -139,9 +139,9 @@ async fn request_id_is_the_same_for_upstream_and_client() {
 #[tokio::test]
 async fn request_id_of_a_trusted_peer_is_kept() {
     let desk = Gateway::start().await;
-    let kept = "0af7651916cd43dd8448eb211c80319c";
-    let response = desk.anonymous().with_header("X-Request-Id", kept).get("/api/auth/me").await.expect_code(1001);
-    assert_eq!(response.json()["request_id"], kept);
+    let request_id = "0af7651916cd43dd8448eb211c80319c";
+    let response = desk.anonymous().with_header("X-Request-Id", request_id).get("/api/auth/me").await.expect_code(1001);
+    assert_eq!(response.json()["request_id"], request_id);
 
     let long = "a".repeat(5000);
     for (case, id) in [
@@ -153,19 +153,19 @@ async fn request_id_of_a_trusted_peer_is_kept() {
         ("long", &long),
     ] {
         let response = desk.anonymous().with_header("X-Request-Id", id).get("/public/x").await.expect_status(200);
-        let given = response.header("x-request-id").expect("X-Request-Id");
-        assert!(given != id && !given.is_empty(), "{case}: {given}");
-        assert_eq!(desk.upstream.last_request().header("x-request-id"), Some(given), "{case}");
+        let assigned = response.header("x-request-id").expect("X-Request-Id");
+        assert!(assigned != id && !assigned.is_empty(), "{case}: {assigned}");
+        assert_eq!(desk.upstream.last_request().header("x-request-id"), Some(assigned), "{case}");
     }
 }
 
 #[tokio::test]
 async fn request_id_of_an_untrusted_peer_is_replaced() {
     let desk = Gateway::with("[server]\ntrusted_proxies = []").await;
-    let theirs = "0af7651916cd43dd8448eb211c80319c";
-    let response = desk.anonymous().with_header("X-Request-Id", theirs).get("/public/x").await.expect_status(200);
-    assert_ne!(response.header("x-request-id"), Some(theirs));
-    assert_ne!(desk.upstream.last_request().header("x-request-id"), Some(theirs));
+    let request_id = "0af7651916cd43dd8448eb211c80319c";
+    let response = desk.anonymous().with_header("X-Request-Id", request_id).get("/public/x").await.expect_status(200);
+    assert_ne!(response.header("x-request-id"), Some(request_id));
+    assert_ne!(desk.upstream.last_request().header("x-request-id"), Some(request_id));
 }
 
 #[tokio::test]
@@ -192,7 +192,7 @@ async fn messages_follow_accept_language() {
             for path in ["/api/auth/me", "/nowhere"] {
                 let response = anonymous.get(path).await;
                 let code = response.code();
-                assert!(code == 1001 || code == 1404, "codes never change");
+                assert!(code == 1001 || code == 1404, "the code does not depend on the language");
                 assert_eq!(is_chinese(&response.message()), chinese, "{accept:?} {path}: {}", response.message());
             }
         }
@@ -216,8 +216,8 @@ async fn body_must_be_declared_as_json() {
         response.expect_code(1415);
     }
     desk.anonymous().send("POST", "/api/auth/verify", &[], body).await.expect_code(1415);
-    let packed = [("Content-Type", "application/json"), ("Content-Encoding", "gzip")];
-    desk.anonymous().send("POST", "/api/auth/verify", &packed, body).await.expect_code(1415);
+    let compressed = [("Content-Type", "application/json"), ("Content-Encoding", "gzip")];
+    desk.anonymous().send("POST", "/api/auth/verify", &compressed, body).await.expect_code(1415);
 }
 
 #[tokio::test]
@@ -225,32 +225,32 @@ async fn invalid_json_bodies_are_refused() {
     let desk = Gateway::start().await;
     let deep = format!("{{\"token\":{}{}}}", "[".repeat(10_000), "]".repeat(10_000));
     let table: &[(&str, &[u8])] = &[
-        ("nothing", b""),
+        ("an empty body", b""),
         ("white space", b"  "),
-        ("half an object", b"{"),
-        ("half a text", b"{\"token\":\"a"),
+        ("a truncated object", b"{"),
+        ("a truncated string", b"{\"token\":\"a"),
         ("a trailing comma", b"{\"token\":\"a\",}"),
-        ("something behind it", b"{\"token\":\"a\"} x"),
+        ("trailing data", b"{\"token\":\"a\"} x"),
         ("a second object", b"{\"token\":\"a\"}{\"token\":\"b\"}"),
         ("the same key twice", b"{\"token\":\"a\",\"token\":\"b\"}"),
         ("the same key twice, once escaped", b"{\"token\":\"a\",\"\\u0074oken\":\"b\"}"),
         ("an array", b"[\"a\"]"),
-        ("a text", b"\"a\""),
+        ("a string", b"\"a\""),
         ("a number", b"1"),
         ("null", b"null"),
-        ("a number for a text", b"{\"token\":1}"),
+        ("a number instead of a string", b"{\"token\":1}"),
         ("a huge number", b"{\"token\":1e999}"),
-        ("an object for a text", b"{\"token\":{}}"),
-        ("null for a text", b"{\"token\":null}"),
+        ("an object instead of a string", b"{\"token\":{}}"),
+        ("null instead of a string", b"{\"token\":null}"),
         ("a comment", b"{\"token\":\"a\"} // x"),
         ("single quotes", b"{'token':'a'}"),
         ("NaN", b"{\"token\":NaN}"),
-        ("a raw line break in a text", b"{\"token\":\"a\nb\"}"),
-        ("no UTF-8", b"{\"token\":\"\xff\xfe\"}"),
-        ("half a surrogate", b"{\"token\":\"\\ud800\"}"),
+        ("a raw line break in a string", b"{\"token\":\"a\nb\"}"),
+        ("invalid UTF-8", b"{\"token\":\"\xff\xfe\"}"),
+        ("a lone surrogate", b"{\"token\":\"\\ud800\"}"),
         ("UTF-16", b"\xff\xfe{\x00\"\x00t\x00"),
         ("a byte order mark", b"\xef\xbb\xbf{\"token\":\"a\"}"),
-        ("ten thousand deep", deep.as_bytes()),
+        ("ten thousand nested lists", deep.as_bytes()),
     ];
     for (case, body) in table {
         let response = desk.anonymous().post_body("/api/auth/verify", "application/json", body).await;
@@ -265,20 +265,20 @@ async fn unused_json_members_are_validated() {
     let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     let objects = format!("{}1{}", "{\"a\":".repeat(5_000), "}".repeat(5_000));
     let table: &[(&str, &str, u64)] = &[
-        ("nothing", "null", 0),
+        ("null", "null", 0),
         ("one of everything", r#"{"a":[1,-2,3.5,"x",true,null,{}],"b":{"a":1e308}}"#, 0),
-        ("the same name at two levels, and in two of a list", r#"{"a":{"a":[{"a":1},{"a":2}]}}"#, 0),
+        ("the same name at two levels and in two list items", r#"{"a":{"a":[{"a":1},{"a":2}]}}"#, 0),
         ("a few levels", &nested(30), 0),
         ("a name twice", r#"1,"zz":2"#, 1400),
         ("a name twice, once escaped", r#"1,"\u007az":2"#, 1400),
-        ("a name twice below", r#"{"a":1,"b":2,"a":1}"#, 1400),
-        ("a name twice below, once escaped", r#"[{"a":1,"\u0061":2}]"#, 1400),
+        ("a nested name twice", r#"{"a":1,"b":2,"a":1}"#, 1400),
+        ("a nested name twice, once escaped", r#"[{"a":1,"\u0061":2}]"#, 1400),
         ("an empty name twice", r#"{"":1,"":2}"#, 1400),
-        ("ten thousand lists deep", &nested(10_000), 1400),
-        ("five thousand objects deep", &objects, 1400),
-        ("a number beyond all numbers", "1e999", 1400),
-        ("the same below", r#"{"a":[-1e999]}"#, 1400),
-        ("half a surrogate", r#""\ud800""#, 1400),
+        ("ten thousand nested lists", &nested(10_000), 1400),
+        ("five thousand nested objects", &objects, 1400),
+        ("a number out of range", "1e999", 1400),
+        ("a nested number out of range", r#"{"a":[-1e999]}"#, 1400),
+        ("a lone surrogate", r#""\ud800""#, 1400),
     ];
     for (case, unknown, code) in table {
         for body in [format!(r#"{{"token":"a","zz":{unknown}}}"#), format!(r#"{{"zz":{unknown},"token":"a"}}"#)] {
@@ -300,10 +300,10 @@ async fn large_body_is_1413() {
     let head =
         format!("POST /api/auth/verify HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n", desk.address());
     let announced = format!("{head}Content-Length: 10000000\r\n\r\n");
-    let response = desk.send_raw(announced.as_bytes()).await.expect("an answer before the body");
+    let response = desk.send_raw(announced.as_bytes()).await.expect("a response before the body");
     response.expect_code(1413);
     let chunked = format!("{head}Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{large}\r\n", large.len());
-    let response = desk.send_raw(chunked.as_bytes()).await.expect("an answer before the end of the body");
+    let response = desk.send_raw(chunked.as_bytes()).await.expect("a response before the end of the body");
     response.expect_code(1413);
 }
 

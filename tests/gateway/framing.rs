@@ -1,69 +1,73 @@
-//! Rows 82–86 and 89 of the hardening page: where a request ends is never a matter of opinion.
+//! Request smuggling and size limits (attacks 82 to 86 and 89 of `docs/threats.md`).
 //!
-//! Each case carries a request for `/public/smuggled` where a reader of another opinion would find it.
+//! Each case hides a request for `/public/smuggled` where a parser that disagrees about the framing would find it.
 
 use std::time::{Duration, Instant};
 
 use crate::support::*;
 
-/// What a smuggler would like the upstream to see.
+/// The hidden request.
 const SMUGGLED: &str = "GET /public/smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// Where requests go: an upstream, and an endpoint of our own.
+/// A proxied path and an endpoint of the gateway.
 const TARGETS: [&str; 2] = ["/public/x", "/api/auth/verify"];
 
-/// Fills a case in: `{T}` the target, `{H}` our host, `{S}` the smuggled request.
+/// Replaces `{T}` by the target, `{H}` by the gateway's host and `{S}` by the smuggled request.
 fn fill(desk: &Gateway, case: &str, target: &str) -> Vec<u8> {
     case.replace("{T}", target).replace("{H}", &desk.address().to_string()).replace("{S}", SMUGGLED).into_bytes()
 }
 
-/// Long enough for any refused connection to be closed.
-const SOON: Duration = Duration::from_secs(5);
+/// The time within which the gateway closes a refused connection.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Fails unless these bytes get a refusal of one of these statuses and the end of the connection.
-async fn refused(desk: &Gateway, case: &str, bytes: &[u8], statuses: &[u16]) {
+/// Fails unless the gateway answers these bytes with one of these statuses and closes the connection.
+async fn expect_refused_and_closed(desk: &Gateway, case: &str, bytes: &[u8], statuses: &[u16]) {
     let mut connection = desk.connect().await;
     connection.send(bytes).await;
-    let response = answered(&mut connection, case, statuses).await;
-    assert!(connection.closes_within(SOON).await, "{case}: the connection goes on after {}", response.describe());
+    let response = expect_refusal(&mut connection, case, statuses).await;
+    assert!(
+        connection.closes_within(CLOSE_TIMEOUT).await,
+        "{case}: the connection stays open after {}",
+        response.describe()
+    );
 }
 
-/// Fails unless the next answer is a refusal of one of these statuses.
-async fn answered(connection: &mut Connection, case: &str, statuses: &[u16]) -> Response {
-    let response = connection.response().await.unwrap_or_else(|| panic!("{case}: closed without a word"));
+/// Fails unless the next response has one of these statuses.
+async fn expect_refusal(connection: &mut Connection, case: &str, statuses: &[u16]) -> Response {
+    let response = connection.response().await.unwrap_or_else(|| panic!("{case}: closed without a response"));
     assert!(statuses.contains(&response.status), "{case}: {}", response.describe());
     match response.status {
-        // The contract has no code of its own for this one.
+        // The contract has no code for 501.
         501 => response,
         status => response.expect_code(1000 + u64::from(status)),
     }
 }
 
-/// Fails unless these bytes get this code. Where they end is plain, so the connection may go on.
-async fn over_the_limit(desk: &Gateway, case: &str, bytes: &[u8], status: u16) {
+/// Fails unless these bytes get this status. The framing is unambiguous, so the connection may stay open.
+async fn expect_over_limit(desk: &Gateway, case: &str, bytes: &[u8], status: u16) {
     let mut connection = desk.connect().await;
     connection.send(bytes).await;
-    answered(&mut connection, case, &[status]).await;
+    expect_refusal(&mut connection, case, &[status]).await;
 }
 
-/// Fails if anything but the requests for these targets has reached the upstream. Asks once more itself, so that
-/// whatever was under way has arrived.
-async fn upstream_saw_only(desk: &Gateway, targets: &[&str]) {
+/// Fails unless the upstream received exactly the requests for these targets. Sends one more request first, so that
+/// all earlier ones have arrived.
+async fn expect_upstream_targets(desk: &Gateway, targets: &[&str]) {
     desk.anonymous().get("/public/last").await.expect_status(200);
     let seen: Vec<String> = desk.upstream.requests().into_iter().map(|request| request.target).collect();
     let mut expected: Vec<&str> = targets.to_vec();
     expected.push("/public/last");
-    assert_eq!(seen, expected, "at the upstream");
+    assert_eq!(seen, expected, "targets at the upstream");
 }
 
-async fn all_refused(table: &[(&str, &str)], statuses: &[u16]) {
+async fn expect_all_refused(table: &[(&str, &str)], statuses: &[u16]) {
     let desk = Gateway::start().await;
     for (case, text) in table {
         for target in TARGETS {
-            refused(&desk, &format!("{case}, {target}"), &fill(&desk, text, target), statuses).await;
+            expect_refused_and_closed(&desk, &format!("{case}, {target}"), &fill(&desk, text, target), statuses).await;
         }
     }
-    upstream_saw_only(&desk, &[]).await;
+    expect_upstream_targets(&desk, &[]).await;
 }
 
 #[tokio::test]
@@ -78,7 +82,7 @@ async fn ambiguous_content_lengths_are_refused() {
             "POST {T} HTTP/1.1\r\nHost: {H}\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n{S}",
         ),
         (
-            "length nought and chunked",
+            "length zero and chunked",
             "POST {T} HTTP/1.1\r\nHost: {H}\r\nContent-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{S}",
         ),
         ("two lengths", "POST {T} HTTP/1.1\r\nHost: {H}\r\nContent-Length: 0\r\nContent-Length: 44\r\n\r\n{S}"),
@@ -92,20 +96,17 @@ async fn ambiguous_content_lengths_are_refused() {
         ("a minus sign", "POST {T} HTTP/1.1\r\nHost: {H}\r\nContent-Length: -1\r\n\r\n{S}"),
         ("hexadecimal", "POST {T} HTTP/1.1\r\nHost: {H}\r\nContent-Length: 0x5\r\n\r\nhello{S}"),
         ("twenty digits", "POST {T} HTTP/1.1\r\nHost: {H}\r\nContent-Length: 99999999999999999999\r\n\r\nhello{S}"),
-        (
-            "two to the 64th and five",
-            "POST {T} HTTP/1.1\r\nHost: {H}\r\nContent-Length: 18446744073709551621\r\n\r\nhello{S}",
-        ),
+        ("2^64 + 5", "POST {T} HTTP/1.1\r\nHost: {H}\r\nContent-Length: 18446744073709551621\r\n\r\nhello{S}"),
         ("a fraction", "POST {T} HTTP/1.1\r\nHost: {H}\r\nContent-Length: 5.0\r\n\r\nhello{S}"),
         ("two numbers", "POST {T} HTTP/1.1\r\nHost: {H}\r\nContent-Length: 5 5\r\n\r\nhello{S}"),
-        ("nothing", "POST {T} HTTP/1.1\r\nHost: {H}\r\nContent-Length: \r\n\r\n{S}"),
+        ("an empty value", "POST {T} HTTP/1.1\r\nHost: {H}\r\nContent-Length: \r\n\r\n{S}"),
         ("a word", "POST {T} HTTP/1.1\r\nHost: {H}\r\nContent-Length: five\r\n\r\nhello{S}"),
         (
             "on a GET",
             "GET {T} HTTP/1.1\r\nHost: {H}\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{S}",
         ),
     ];
-    all_refused(&table, &[400]).await;
+    expect_all_refused(&table, &[400]).await;
 }
 
 #[tokio::test]
@@ -123,7 +124,7 @@ async fn a_transfer_coding_other_than_chunked_is_refused() {
         ("a quoted word", "Transfer-Encoding: \"chunked\"\r\n"),
         ("a parameter", "Transfer-Encoding: chunked;q=1\r\n"),
         ("a comma", "Transfer-Encoding: ,chunked\r\n"),
-        ("nothing", "Transfer-Encoding: \r\n"),
+        ("an empty value", "Transfer-Encoding: \r\n"),
         ("a space before the colon", "Transfer-Encoding : chunked\r\n"),
         ("a tab before the colon", "Transfer-Encoding\t: chunked\r\n"),
         ("a line break before the value", "Transfer-Encoding:\r\n chunked\r\n"),
@@ -133,20 +134,20 @@ async fn a_transfer_coding_other_than_chunked_is_refused() {
     let old = "POST {T} HTTP/1.0\r\nHost: {H}\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{S}";
     table.push(("on HTTP/1.0", old.to_owned()));
     let table: Vec<(&str, &str)> = table.iter().map(|(case, text)| (*case, text.as_str())).collect();
-    all_refused(&table, &[400, 501]).await;
+    expect_all_refused(&table, &[400, 501]).await;
 }
 
 #[tokio::test]
 async fn ambiguous_chunks_close_the_connection() {
     let desk = Gateway::start().await;
     let head = "POST {T} HTTP/1.1\r\nHost: {H}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
-    // Thirteen bytes that our own endpoint would take; `{J}` below.
+    // A body of 13 bytes that the gateway's endpoint accepts; `{J}` below.
     let json = r#"{"token":"a"}"#;
-    let good = format!("{head}D;name=value\r\n{json}\r\n0\r\n\r\n");
+    let valid = format!("{head}D;name=value\r\n{json}\r\n0\r\n\r\n");
     for target in TARGETS {
-        desk.send_raw(&fill(&desk, &good, target)).await.expect("a response").expect_status(200);
+        desk.send_raw(&fill(&desk, &valid, target)).await.expect("a response").expect_status(200);
     }
-    let mut wrong = Vec::new();
+    let mut faults = Vec::new();
     for (case, body) in [
         ("a prefix", "0xd\r\n{J}\r\n0\r\n\r\n"),
         ("a plus sign", "+d\r\n{J}\r\n0\r\n\r\n"),
@@ -162,30 +163,30 @@ async fn ambiguous_chunks_close_the_connection() {
         ("a line feed only", "d\n{J}\r\n0\r\n\r\n"),
         ("a line feed in an extension", "d;a\nb\r\n{J}\r\n0\r\n\r\n"),
         ("a carriage return in an extension", "d;a\rb\r\n{J}\r\n0\r\n\r\n"),
-        ("longer than it says", "d\r\n{J}!\r\n0\r\n\r\n"),
-        ("shorter than it says", "e\r\n{J}\r\n0\r\n\r\n"),
-        ("no line end behind it", "d\r\n{J}0\r\n\r\n"),
-        ("a line feed behind it", "d\r\n{J}\n0\r\n\r\n"),
+        ("longer than its size", "d\r\n{J}!\r\n0\r\n\r\n"),
+        ("shorter than its size", "e\r\n{J}\r\n0\r\n\r\n"),
+        ("no line end after the data", "d\r\n{J}0\r\n\r\n"),
+        ("a line feed after the data", "d\r\n{J}\n0\r\n\r\n"),
     ] {
         for target in TARGETS {
             let body = body.replace("{J}", json);
             let mut connection = desk.connect().await;
             connection.send(&fill(&desk, &format!("{head}{body}{{S}}"), target)).await;
             let response = connection.response().await;
-            let closed = connection.closes_within(SOON).await;
+            let closed = connection.closes_within(CLOSE_TIMEOUT).await;
             match response {
                 Some(response) if response.status == 400 && closed => drop(response.expect_code(1400)),
-                // The upstream may have been reached already: then there is nothing to do but to cut both.
+                // The upstream may already have received the head; the gateway then closes both connections.
                 None if target == TARGETS[0] => {}
-                Some(response) => wrong.push(format!("{case}, {target}: {}, closed: {closed}", response.status)),
-                None => wrong.push(format!("{case}, {target}: closed without a word")),
+                Some(response) => faults.push(format!("{case}, {target}: {}, closed: {closed}", response.status)),
+                None => faults.push(format!("{case}, {target}: closed without a response")),
             }
         }
     }
-    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(faults.is_empty(), "{faults:#?}");
     desk.anonymous().get("/public/last").await.expect_status(200);
     for seen in desk.upstream.requests() {
-        assert!(seen.target == "/public/last" || seen.target == "/public/x", "{} was smuggled in", seen.target);
+        assert!(seen.target == "/public/last" || seen.target == "/public/x", "{} was smuggled", seen.target);
     }
 }
 
@@ -203,7 +204,7 @@ async fn malformed_heads_are_refused() {
         ("a line without a name", "GET {T} HTTP/1.1\r\nHost: {H}\r\n: a\r\n\r\n{S}"),
         ("a space in a name", "GET {T} HTTP/1.1\r\nHost: {H}\r\nX Own: a\r\n\r\n{S}"),
         ("a space before the colon", "GET {T} HTTP/1.1\r\nHost: {H}\r\nX-Own : a\r\n\r\n{S}"),
-        ("a letter beyond ASCII in a name", "GET {T} HTTP/1.1\r\nHost: {H}\r\nX-\u{d6}wn: a\r\n\r\n{S}"),
+        ("a non-ASCII letter in a name", "GET {T} HTTP/1.1\r\nHost: {H}\r\nX-\u{d6}wn: a\r\n\r\n{S}"),
         ("no Host", "GET {T} HTTP/1.1\r\nX-Own: a\r\n\r\n{S}"),
         ("an empty Host", "GET {T} HTTP/1.1\r\nHost: \r\n\r\n{S}"),
         ("two Hosts", "GET {T} HTTP/1.1\r\nHost: {H}\r\nHost: evil.example\r\n\r\n{S}"),
@@ -212,7 +213,7 @@ async fn malformed_heads_are_refused() {
         ("one line feed", "GET {T} HTTP/1.1\r\nHost: {H}\nX-Own: a\r\n\r\n{S}"),
         ("a line feed at the end", "GET {T} HTTP/1.1\r\nHost: {H}\r\n\n{S}"),
     ];
-    all_refused(&table, &[400]).await;
+    expect_all_refused(&table, &[400]).await;
 }
 
 #[tokio::test]
@@ -238,11 +239,11 @@ async fn malformed_request_lines_are_refused() {
             assert!(!response.contains(" 200 "), "{case}, {target}: {response}");
         }
     }
-    upstream_saw_only(&desk, &[]).await;
+    expect_upstream_targets(&desk, &[]).await;
 }
 
 #[tokio::test]
-async fn repeated_deciding_headers_are_refused() {
+async fn repeated_security_headers_are_refused() {
     let desk = Gateway::start().await;
     let xiaoming = desk.sign_in("u1001").await;
     let other = desk.sign_in("u1001").await;
@@ -263,7 +264,7 @@ async fn repeated_deciding_headers_are_refused() {
             ),
         ),
         (
-            "a token and something else",
+            "a token and another scheme",
             format!(
                 "GET /api/desk/x HTTP/1.1\r\nHost: {{H}}\r\nAuthorization: Basic YTpi\r\nAuthorization: Bearer {token}\r\n\r\n{{S}}"
             ),
@@ -275,7 +276,7 @@ async fn repeated_deciding_headers_are_refused() {
             ),
         ),
         (
-            "two tokens for ourselves",
+            "two tokens at a gateway endpoint",
             format!(
                 "GET /api/auth/me HTTP/1.1\r\nHost: {{H}}\r\nAuthorization: Bearer {token}\r\nAuthorization: Bearer {second}\r\n\r\n{{S}}"
             ),
@@ -288,9 +289,9 @@ async fn repeated_deciding_headers_are_refused() {
         ),
         ("the same key twice", format!("{handshake}{key}{key}Sec-WebSocket-Protocol: bearer.{token}\r\n\r\n")),
     ] {
-        refused(&desk, case, &fill(&desk, &text, ""), &[400]).await;
+        expect_refused_and_closed(&desk, case, &fill(&desk, &text, ""), &[400]).await;
     }
-    upstream_saw_only(&desk, &[]).await;
+    expect_upstream_targets(&desk, &[]).await;
 }
 
 #[tokio::test]
@@ -302,7 +303,7 @@ async fn list_of_two_tokens_is_refused() {
         desk.anonymous().send("GET", "/api/desk/x", &[("Authorization", &value)], b"").await.expect_code(1400);
     let challenge = response.header("www-authenticate").unwrap_or_default();
     assert!(challenge.contains("error=\"invalid_request\""), "RFC 6750: {}", response.describe());
-    upstream_saw_only(&desk, &[]).await;
+    expect_upstream_targets(&desk, &[]).await;
 }
 
 #[tokio::test]
@@ -324,11 +325,11 @@ async fn body_is_never_parsed_as_a_request() {
                 "HEAD" => connection.response_to_head().await,
                 _ => connection.response().await,
             };
-            response.unwrap_or_else(|| panic!("no answer to {method}")).expect_status(200);
+            response.unwrap_or_else(|| panic!("no response to {method}")).expect_status(200);
             let seen = desk.upstream.only_request();
             assert_eq!(seen.target, target);
-            assert!(seen.body == SMUGGLED.as_bytes() || seen.body.is_empty(), "{method}: half a body");
-            // Whatever comes next on this connection is the answer to the next request.
+            assert!(seen.body == SMUGGLED.as_bytes() || seen.body.is_empty(), "{method}: a truncated body");
+            // The next response on this connection answers the next request.
             connection.send(format!("GET /api/desk/x HTTP/1.1\r\nHost: {}\r\n\r\n", desk.address()).as_bytes()).await;
             if let Some(next) = connection.response().await {
                 next.expect_bare_challenge();
@@ -336,7 +337,7 @@ async fn body_is_never_parsed_as_a_request() {
         }
     }
     desk.upstream.clear_requests();
-    upstream_saw_only(&desk, &[]).await;
+    expect_upstream_targets(&desk, &[]).await;
 }
 
 #[tokio::test]
@@ -346,25 +347,23 @@ async fn body_of_a_refused_request_is_never_parsed_as_a_request() {
     for (case, head) in [
         ("no token", "POST /api/desk/x HTTP/1.1\r\nHost: {H}\r\n"),
         ("no rule", "POST /nowhere HTTP/1.1\r\nHost: {H}\r\n"),
-        ("no such method", "PUT /api/auth/verify HTTP/1.1\r\nHost: {H}\r\n"),
-        ("no JSON", "POST /api/auth/verify HTTP/1.1\r\nHost: {H}\r\n"),
-        ("a body where none belongs", "GET /api/auth/qrcode HTTP/1.1\r\nHost: {H}\r\n"),
-        ("a body at ready", "GET /api/ready HTTP/1.1\r\nHost: {H}\r\n"),
-        ("a client that waits", "POST /api/desk/x HTTP/1.1\r\nHost: {H}\r\nExpect: 100-continue\r\n"),
+        ("another method", "PUT /api/auth/verify HTTP/1.1\r\nHost: {H}\r\n"),
+        ("no content type", "POST /api/auth/verify HTTP/1.1\r\nHost: {H}\r\n"),
+        ("an unexpected body", "GET /api/auth/qrcode HTTP/1.1\r\nHost: {H}\r\n"),
+        ("a body at /api/ready", "GET /api/ready HTTP/1.1\r\nHost: {H}\r\n"),
+        ("a client that waits for 100", "POST /api/desk/x HTTP/1.1\r\nHost: {H}\r\nExpect: 100-continue\r\n"),
     ] {
         for framing in [
             format!("Content-Length: {length}\r\n\r\n{SMUGGLED}"),
             format!("Transfer-Encoding: chunked\r\n\r\n{length:x}\r\n{SMUGGLED}\r\n0\r\n\r\n"),
-            // Nothing ends this one: the rest belongs to the body, for ever.
+            // This body never ends: all that follows belongs to it.
             format!("Content-Length: 100000\r\n\r\n{SMUGGLED}"),
         ] {
             let mut connection = desk.connect().await;
             connection.send(&fill(&desk, &format!("{head}{framing}"), "")).await;
             let Some(first) = connection.response().await else { continue };
-            assert!(first.status != 100, "{case}: nobody should be told to send this");
-            connection
-                .send(format!("GET /public/honest HTTP/1.1\r\nHost: {}\r\n\r\n", desk.address()).as_bytes())
-                .await;
+            assert!(first.status != 100, "{case}: the client is asked to send the body");
+            connection.send(format!("GET /public/next HTTP/1.1\r\nHost: {}\r\n\r\n", desk.address()).as_bytes()).await;
             let mut end = BufferedStream::from_connection(connection);
             if framing.starts_with("Content-Length: 100000") {
                 drop(end);
@@ -372,7 +371,7 @@ async fn body_of_a_refused_request_is_never_parsed_as_a_request() {
             }
             let rest = end.read_until_idle(Duration::from_millis(300)).await;
             let text = String::from_utf8_lossy(&rest);
-            assert!(text.matches("HTTP/1.1 ").count() <= 1, "{case}: two answers for one request: {text}");
+            assert!(text.matches("HTTP/1.1 ").count() <= 1, "{case}: two responses to one request: {text}");
         }
     }
     desk.anonymous().get("/public/last").await.expect_status(200);
@@ -385,10 +384,10 @@ async fn early_refusal_does_not_wait_for_the_body() {
     for expect in ["", "Expect: 100-continue\r\n"] {
         let head =
             format!("POST /api/desk/x HTTP/1.1\r\nHost: {}\r\n{expect}Content-Length: 1000\r\n\r\n", desk.address());
-        let response = desk.send_raw(head.as_bytes()).await.expect("an answer before the body");
+        let response = desk.send_raw(head.as_bytes()).await.expect("a response before the body");
         response.expect_bare_challenge();
     }
-    upstream_saw_only(&desk, &[]).await;
+    expect_upstream_targets(&desk, &[]).await;
 }
 
 #[tokio::test]
@@ -417,7 +416,7 @@ async fn pipelined_requests_are_authorized_separately() {
             vec!["/api/desk/1"],
         ),
         (
-            "the first is ours",
+            "the first is for a gateway endpoint",
             format!("GET /api/auth/me HTTP/1.1\r\nHost: {host}\r\n{bearer}\r\n"),
             format!("GET /api/desk/2 HTTP/1.1\r\nHost: {host}\r\n\r\n"),
             vec![],
@@ -428,11 +427,11 @@ async fn pipelined_requests_are_authorized_separately() {
         connection.send(format!("{first}{second}").as_bytes()).await;
         let response = connection.response().await.expect("a response");
         assert_eq!(response.status == 200, case != "the first has no token", "{case}: {}", response.describe());
-        // The connection may end here; if it goes on, then with the second one's own answer.
+        // The gateway may close the connection here; otherwise the next response is that of the second request.
         if let Some(response) = connection.response().await {
             assert!(matches!(response.status, 401 | 403), "{case}: {}", response.describe());
         }
-        upstream_saw_only(&desk, &seen).await;
+        expect_upstream_targets(&desk, &seen).await;
     }
 }
 
@@ -453,7 +452,7 @@ async fn late_body_is_read_after_earlier_requests() {
     connection.response().await.expect("a response").expect_code(0);
 
     connection.send(head(&format!("Content-Length: {}", body.len())).as_bytes()).await;
-    // Somebody else is answered meanwhile: the head alone has been read by then.
+    // Another client gets a response meanwhile, so the gateway has read only the head by then.
     desk.anonymous().get("/api/ready").await.expect_code(0);
     connection.send(body.as_bytes()).await;
     connection.response().await.expect("a response").expect_code(0);
@@ -470,9 +469,9 @@ async fn too_many_headers_are_1431() {
     desk.send_raw(head(99).as_bytes()).await.expect("a response").expect_status(200);
     desk.upstream.clear_requests();
     for count in [100, 101, 200, 255] {
-        over_the_limit(&desk, &format!("{count} beside Host"), head(count).as_bytes(), 431).await;
+        expect_over_limit(&desk, &format!("{count} headers and Host"), head(count).as_bytes(), 431).await;
     }
-    upstream_saw_only(&desk, &[]).await;
+    expect_upstream_targets(&desk, &[]).await;
 }
 
 #[tokio::test]
@@ -481,9 +480,9 @@ async fn headers_beyond_the_parser_limit_are_1431() {
     for count in [256, 300, 1000] {
         let lines: String = (0..count).map(|number| format!("X-Own-{number}: a\r\n")).collect();
         let head = format!("GET /public/x HTTP/1.1\r\nHost: {}\r\n{lines}\r\n", desk.address());
-        over_the_limit(&desk, &format!("{count} beside Host"), head.as_bytes(), 431).await;
+        expect_over_limit(&desk, &format!("{count} headers and Host"), head.as_bytes(), 431).await;
     }
-    upstream_saw_only(&desk, &[]).await;
+    expect_upstream_targets(&desk, &[]).await;
 }
 
 #[tokio::test]
@@ -495,12 +494,12 @@ async fn large_head_is_1431() {
     desk.send_raw(head(30_000).as_bytes()).await.expect("a response").expect_status(200);
     desk.upstream.clear_requests();
     for length in [33_000, 65_536, 500_000] {
-        over_the_limit(&desk, &format!("{length} bytes"), head(length).as_bytes(), 431).await;
+        expect_over_limit(&desk, &format!("{length} bytes"), head(length).as_bytes(), 431).await;
     }
     let many: String = (0..80).map(|number| format!("X-Own-{number}: {}\r\n", "a".repeat(800))).collect();
     let many = format!("GET /public/x HTTP/1.1\r\nHost: {}\r\n{many}\r\n", desk.address());
-    over_the_limit(&desk, "80 lines of 800", many.as_bytes(), 431).await;
-    upstream_saw_only(&desk, &[]).await;
+    expect_over_limit(&desk, "80 lines of 800", many.as_bytes(), 431).await;
+    expect_upstream_targets(&desk, &[]).await;
 }
 
 #[tokio::test]
@@ -511,7 +510,7 @@ async fn endless_head_is_not_buffered() {
     connection.send(start.as_bytes()).await;
     let bytes = BufferedStream::from_connection(connection).read_to_end_within(TEST_TIMEOUT).await;
     assert!(bytes.is_empty() || bytes.starts_with(b"HTTP/1.1 4"), "{}", String::from_utf8_lossy(&bytes));
-    upstream_saw_only(&desk, &[]).await;
+    expect_upstream_targets(&desk, &[]).await;
 }
 
 #[tokio::test]
@@ -528,10 +527,10 @@ async fn long_target_is_1414() {
     for start in ["/public/", "/public/x?q=", "/api/auth/qrcode?q=", "/nowhere/"] {
         let longer = if start.contains('?') { 16_385 } else { 8_193 };
         for length in [longer, 20_000, 30_000] {
-            over_the_limit(&desk, &format!("{length} bytes of {start}"), line(length, start).as_bytes(), 414).await;
+            expect_over_limit(&desk, &format!("{length} bytes of {start}"), line(length, start).as_bytes(), 414).await;
         }
     }
-    upstream_saw_only(&desk, &[]).await;
+    expect_upstream_targets(&desk, &[]).await;
 }
 
 #[tokio::test]
@@ -539,9 +538,9 @@ async fn target_beyond_the_head_limit_is_1414() {
     let desk = Gateway::start().await;
     for length in [33_000, 100_000, 500_000] {
         let line = format!("GET /public/{} HTTP/1.1\r\nHost: {}\r\n\r\n", "a".repeat(length), desk.address());
-        over_the_limit(&desk, &format!("{length} bytes"), line.as_bytes(), 414).await;
+        expect_over_limit(&desk, &format!("{length} bytes"), line.as_bytes(), 414).await;
     }
-    upstream_saw_only(&desk, &[]).await;
+    expect_upstream_targets(&desk, &[]).await;
 }
 
 #[tokio::test]
@@ -551,16 +550,16 @@ async fn body_limit_applies_to_gateway_endpoints_only() {
     let head =
         format!("POST /api/auth/verify HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n", desk.address());
     let mut announced = format!("{head}Content-Length: {}\r\n\r\n", large.len()).into_bytes();
-    refused(&desk, "announced", &announced, &[413]).await;
+    expect_refused_and_closed(&desk, "announced", &announced, &[413]).await;
     announced.extend_from_slice(&large[..200_000]);
-    refused(&desk, "announced and sent", &announced, &[413]).await;
+    expect_refused_and_closed(&desk, "announced and sent", &announced, &[413]).await;
     let mut chunked = format!("{head}Transfer-Encoding: chunked\r\n\r\n").into_bytes();
     for _ in 0..30 {
         chunked.extend_from_slice(b"1000\r\n");
         chunked.extend_from_slice(&large[..0x1000]);
         chunked.extend_from_slice(b"\r\n");
     }
-    refused(&desk, "chunk after chunk", &chunked, &[413]).await;
+    expect_refused_and_closed(&desk, "many chunks", &chunked, &[413]).await;
     desk.anonymous().post_body("/public/x", "text/plain", &large).await.expect_status(200);
     assert_eq!(desk.upstream.only_request().body.len(), large.len());
 }
@@ -571,8 +570,8 @@ async fn incomplete_head_is_timed_out() {
     let host = desk.address();
     for (case, start) in [
         ("one letter", "G".to_owned()),
-        ("half a line", "GET /public/x HT".to_owned()),
-        ("half a head", format!("GET /public/x HTTP/1.1\r\nHost: {host}\r\nX-Own: a")),
+        ("an incomplete request line", "GET /public/x HT".to_owned()),
+        ("an incomplete head", format!("GET /public/x HTTP/1.1\r\nHost: {host}\r\nX-Own: a")),
         ("all but the last byte", format!("GET /public/x HTTP/1.1\r\nHost: {host}\r\n\r")),
     ] {
         let began = Instant::now();
@@ -585,7 +584,7 @@ async fn incomplete_head_is_timed_out() {
         }
         assert!(took >= Duration::from_millis(400) && took < Duration::from_secs(5), "{case}: after {took:?}");
     }
-    upstream_saw_only(&desk, &[]).await;
+    expect_upstream_targets(&desk, &[]).await;
 }
 
 #[tokio::test]
@@ -594,17 +593,17 @@ async fn head_deadline_covers_the_whole_head() {
     let mut end = BufferedStream::from_connection(desk.connect().await);
     let began = Instant::now();
     end.send(format!("GET /public/x HTTP/1.1\r\nHost: {}\r\nX-Own: ", desk.address()).as_bytes()).await;
-    // A byte now and then, each well within the time for the whole.
+    // One byte at a time, each well within the deadline of the whole head.
     while end.is_silent_for(Duration::from_millis(50)).await {
         if end.try_send(b"a").await.is_err() {
             break;
         }
-        assert!(began.elapsed() < Duration::from_secs(5), "a drip-fed head lives for ever");
+        assert!(began.elapsed() < Duration::from_secs(5), "a slow head is not timed out");
     }
     assert!(began.elapsed() >= Duration::from_millis(400), "after {:?}", began.elapsed());
     let bytes = end.read_to_end_within(TEST_TIMEOUT).await;
     assert!(bytes.is_empty() || bytes.starts_with(b"HTTP/1.1 408"), "{}", String::from_utf8_lossy(&bytes));
-    upstream_saw_only(&desk, &[]).await;
+    expect_upstream_targets(&desk, &[]).await;
 }
 
 #[tokio::test]
@@ -620,7 +619,7 @@ async fn head_deadline_applies_to_every_request() {
         response.expect_code(1408);
     }
     assert!(began.elapsed() < Duration::from_secs(5), "after {:?}", began.elapsed());
-    upstream_saw_only(&desk, &["/public/x"]).await;
+    expect_upstream_targets(&desk, &["/public/x"]).await;
 }
 
 #[tokio::test]
@@ -635,7 +634,7 @@ async fn idle_connection_is_closed() {
         assert!(began.elapsed() >= Duration::from_millis(700), "{target}: after {:?}", began.elapsed());
     }
     let mut silent = desk.connect().await;
-    assert!(silent.closes_within(Duration::from_secs(8)).await, "one that never said a word");
+    assert!(silent.closes_within(Duration::from_secs(8)).await, "a connection without a request");
 }
 
 #[tokio::test]
@@ -645,7 +644,7 @@ async fn slow_response_is_not_an_idle_connection() {
     let mut slow = desk.connect().await;
     slow.send(format!("GET /public/slow HTTP/1.1\r\nHost: {}\r\n\r\n", desk.address()).as_bytes()).await;
     let mut upstream_connection = upstream_connections.next().await;
-    // Time passes: an idle connection of the same age and another one after it are gone.
+    // Waits longer than the idle timeout: two idle connections are closed in turn.
     for _ in 0..2 {
         assert!(desk.connect().await.closes_within(Duration::from_secs(8)).await);
     }

@@ -1,4 +1,4 @@
-//! HTTP/2: the same gate, the same answers, and frames that would hurt do not.
+//! HTTP/2: the same rules and responses as HTTP/1.1, and limits against hostile frames.
 
 use std::time::{Duration, Instant};
 
@@ -7,18 +7,18 @@ use http::HeaderMap;
 
 use crate::support::*;
 
-/// The reason of a GOAWAY to somebody who floods.
+/// The GOAWAY error code of a flood.
 const ENHANCE_YOUR_CALM: u32 = 11;
 
-/// A peer that takes no more for this long has had enough.
-const STUCK: Duration = Duration::from_millis(500);
+/// A flood stops when the gateway reads nothing for this long.
+const WRITE_TIMEOUT: Duration = Duration::from_millis(500);
 
-async fn secured() -> Gateway {
+async fn start_with_tls() -> Gateway {
     Gateway::setup().tls().start().await
 }
 
-/// Fails unless others are served, and quickly.
-async fn others_are_served(desk: &Gateway, case: &str) {
+/// Fails unless new connections are served within 5 s.
+async fn expect_others_served(desk: &Gateway, case: &str) {
     let began = Instant::now();
     let anonymous = desk.anonymous();
     anonymous.get("/api/ready").await.expect_code(0);
@@ -26,11 +26,11 @@ async fn others_are_served(desk: &Gateway, case: &str) {
     assert!(began.elapsed() < Duration::from_secs(5), "{case}: {:?}", began.elapsed());
 }
 
-// ---- Proper requests.
+// ---- Well-formed requests.
 
 #[tokio::test]
 async fn gateway_endpoints_respond() {
-    let desk = secured().await;
+    let desk = start_with_tls().await;
     let anonymous = desk.anonymous().http2().await;
     anonymous.get("/api/ready").await.expect_code(0);
     anonymous.get("/api/auth/qrcode").await.expect_code(0);
@@ -52,7 +52,7 @@ async fn gateway_endpoints_respond() {
 
 #[tokio::test]
 async fn upstream_gets_an_http1_request_with_identity_headers() {
-    let desk = secured().await;
+    let desk = start_with_tls().await;
     let xiaoming = desk.sign_in("u1001").await;
     let streams = xiaoming.http2().await;
     let response = streams.post_json("/api/desk/x?a=1", &json!({ "hello": "world" })).await.expect_status(200);
@@ -76,12 +76,12 @@ async fn upstream_gets_an_http1_request_with_identity_headers() {
         assert!(seen.header(name).is_some(), "no {name}:\n{}", String::from_utf8_lossy(&seen.head));
     }
     assert_eq!(seen.header("x-request-id"), response.header("x-request-id"));
-    assert!(!String::from_utf8_lossy(&seen.head).contains(xiaoming.token()), "the token stays here");
+    assert!(!String::from_utf8_lossy(&seen.head).contains(xiaoming.token()), "the token reached the upstream");
 }
 
 #[tokio::test]
 async fn all_rule_methods_are_forwarded() {
-    let desk = secured().await;
+    let desk = start_with_tls().await;
     let xiaoming = desk.sign_in("u1001").await.http2().await;
     for method in ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {
         desk.upstream.clear_requests();
@@ -93,7 +93,7 @@ async fn all_rule_methods_are_forwarded() {
 
 #[tokio::test]
 async fn look_alike_identity_headers_are_stripped() {
-    let desk = secured().await;
+    let desk = start_with_tls().await;
     let xiaoming = desk.sign_in("u1001").await;
     let forged = [
         ("x-deskgate-employee-id", "admin"),
@@ -127,7 +127,7 @@ async fn look_alike_identity_headers_are_stripped() {
 
 #[tokio::test]
 async fn identity_headers_in_trailers_are_dropped() {
-    let desk = secured().await;
+    let desk = start_with_tls().await;
     let xiaoming = desk.sign_in("u1001").await.http2().await;
     let mut trailers = HeaderMap::new();
     trailers.insert("x-deskgate-employee-id", "admin".parse().expect("a value"));
@@ -144,7 +144,7 @@ async fn identity_headers_in_trailers_are_dropped() {
 
 #[tokio::test]
 async fn cookie_fields_are_joined_for_the_upstream() {
-    let desk = secured().await;
+    let desk = start_with_tls().await;
     let anonymous = desk.anonymous().http2().await;
     anonymous.send("GET", "/public/x", &[("cookie", "a=1"), ("cookie", "b=2")], b"").await.expect_status(200);
     assert_eq!(desk.upstream.only_request().header_all("cookie"), ["a=1; b=2"], "RFC 9113, section 8.2.3");
@@ -152,56 +152,59 @@ async fn cookie_fields_are_joined_for_the_upstream() {
 
 #[tokio::test]
 async fn bodies_are_relayed_complete_both_ways() {
-    let desk = secured().await;
+    let desk = start_with_tls().await;
     let xiaoming = desk.sign_in("u1001").await.http2().await;
-    let body: Vec<u8> = (0..700_000).map(|place: usize| b'a' + (place * 7 % 26) as u8).collect();
+    let body: Vec<u8> = (0..700_000).map(|index: usize| b'a' + (index * 7 % 26) as u8).collect();
     let length = body.len().to_string();
     for headers in [&[("content-length", length.as_str())][..], &[]] {
         desk.upstream.clear_requests();
         let response = xiaoming.send("POST", "/api/desk/x", headers, &body).await.expect_status(200);
         assert!(desk.upstream.only_request().body == body, "{headers:?}: to the upstream");
-        assert!(response.json()["body"].as_str().is_some_and(|echo| echo.as_bytes() == body), "{headers:?}: and back");
+        assert!(
+            response.json()["body"].as_str().is_some_and(|echo| echo.as_bytes() == body),
+            "{headers:?}: to the client"
+        );
     }
 }
 
 #[tokio::test]
 async fn refusals_match_http1() {
-    let desk = secured().await;
+    let desk = start_with_tls().await;
     let xiaoming = desk.sign_in("u1001").await;
     let (anonymous, forged) = (desk.anonymous(), desk.with_token("a.b.c"));
     for (case, client, method, target, code) in [
         ("no token", &anonymous, "GET", "/api/desk/x", 1001),
-        ("no token for our own", &anonymous, "GET", "/api/auth/me", 1001),
-        ("a bad token", &forged, "GET", "/api/desk/x", 1001),
+        ("no token at a gateway endpoint", &anonymous, "GET", "/api/auth/me", 1001),
+        ("an invalid token", &forged, "GET", "/api/desk/x", 1001),
         ("a role not held", &xiaoming, "GET", "/api/admin-desk/x", 1003),
         ("no rule", &xiaoming, "GET", "/nowhere", 1404),
         ("no rule, no token", &anonymous, "GET", "/nowhere", 1404),
         ("a method that the rule does not name", &xiaoming, "POST", "/api/read-only/x", 1405),
-        ("a method that our own endpoint has not", &xiaoming, "DELETE", "/api/auth/me", 1405),
+        ("a method that the endpoint does not have", &xiaoming, "DELETE", "/api/auth/me", 1405),
         ("TRACE", &xiaoming, "TRACE", "/api/desk/x", 1405),
-        ("a method nobody knows", &xiaoming, "BREW", "/api/desk/x", 1405),
-        ("up and away", &xiaoming, "GET", "/public/../api/admin-desk/x", 1400),
-        ("up and away, encoded", &xiaoming, "GET", "/public/%2e%2e/api/admin-desk/x", 1400),
+        ("an unknown method", &xiaoming, "BREW", "/api/desk/x", 1405),
+        ("a parent segment", &xiaoming, "GET", "/public/../api/admin-desk/x", 1400),
+        ("an encoded parent segment", &xiaoming, "GET", "/public/%2e%2e/api/admin-desk/x", 1400),
         ("an encoded slash", &xiaoming, "GET", "/public/a%2fb", 1400),
         ("an encoded backslash", &xiaoming, "GET", "/public/a%5cb", 1400),
         ("two slashes", &xiaoming, "GET", "/public//x", 1400),
-        ("an encoded zero", &xiaoming, "GET", "/public/%00", 1400),
-        ("a bad escape", &xiaoming, "GET", "/public/%zz", 1400),
-        ("bad UTF-8", &xiaoming, "GET", "/public/%ff", 1400),
+        ("an encoded NUL", &xiaoming, "GET", "/public/%00", 1400),
+        ("an invalid escape", &xiaoming, "GET", "/public/%zz", 1400),
+        ("invalid UTF-8", &xiaoming, "GET", "/public/%ff", 1400),
     ] {
-        let old = client.send(method, target, &[], b"").await.expect_code(code);
-        let new = client.http2().await.send(method, target, &[], b"").await.expect_code(code);
-        assert_eq!(new.message(), old.message(), "{case}");
+        let http1 = client.send(method, target, &[], b"").await.expect_code(code);
+        let http2 = client.http2().await.send(method, target, &[], b"").await.expect_code(code);
+        assert_eq!(http2.message(), http1.message(), "{case}");
         for name in ["www-authenticate", "allow", "cache-control", "content-type"] {
-            assert_eq!(new.header(name), old.header(name), "{case}: {name}");
+            assert_eq!(http2.header(name), http1.header(name), "{case}: {name}");
         }
     }
     assert!(desk.upstream.requests().is_empty(), "{:#?}", desk.upstream.requests());
 }
 
 #[tokio::test]
-async fn repeated_deciding_headers_are_refused() {
-    let desk = secured().await;
+async fn repeated_security_headers_are_refused() {
+    let desk = start_with_tls().await;
     let (one, two) = (desk.sign_in("u1001").await, desk.sign_in("a2001").await);
     let second = format!("Bearer {}", two.token());
     let streams = one.http2().await;
@@ -213,7 +216,7 @@ async fn repeated_deciding_headers_are_refused() {
 
 #[tokio::test]
 async fn every_response_has_its_own_request_id() {
-    let desk = secured().await;
+    let desk = start_with_tls().await;
     let xiaoming = desk.sign_in("u1001").await.http2().await;
     let mut ids = std::collections::BTreeSet::new();
     for target in ["/api/desk/x", "/public/x", "/api/auth/me", "/nowhere", "/public/../x", "/api/admin-desk/x"] {
@@ -223,21 +226,21 @@ async fn every_response_has_its_own_request_id() {
             assert!(ids.insert(id.to_owned()), "{id} twice");
         }
     }
-    let kept = xiaoming.send("GET", "/api/auth/me", &[("x-request-id", "from-a-trusted-peer")], b"").await;
-    assert_eq!(kept.header("x-request-id"), Some("from-a-trusted-peer"));
+    let response = xiaoming.send("GET", "/api/auth/me", &[("x-request-id", "from-a-trusted-peer")], b"").await;
+    assert_eq!(response.header("x-request-id"), Some("from-a-trusted-peer"));
 }
 
 #[tokio::test]
 async fn hundred_streams_run_concurrently() {
-    let desk = secured().await;
+    let desk = start_with_tls().await;
     let xiaoming = desk.sign_in("u1001").await.http2().await;
     let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
-    let asking = join_all((0..100).map(|number| {
+    let requests = join_all((0..100).map(|number| {
         let xiaoming = &xiaoming;
         async move { (number, xiaoming.get(&format!("/api/desk/{number}")).await) }
     }));
-    // None is answered before all are there.
-    let answering = async {
+    // The upstream answers none before all have arrived.
+    let responses = async {
         let mut waiting = Vec::new();
         for _ in 0..100 {
             waiting.push(upstream_connections.next().await);
@@ -249,21 +252,21 @@ async fn hundred_streams_run_concurrently() {
         }
         waiting
     };
-    let (responses, _visits) = tokio::join!(asking, answering);
+    let (responses, _upstream) = tokio::join!(requests, responses);
     for (number, response) in responses {
-        assert_eq!(response.expect_status(200).text(), format!("/api/desk/{number}"), "its own answer");
+        assert_eq!(response.expect_status(200).text(), format!("/api/desk/{number}"), "the response of another stream");
     }
 }
 
 #[tokio::test]
 async fn each_stream_is_authorized_separately() {
-    let desk = secured().await;
+    let desk = start_with_tls().await;
     let (xiaoming, alice) = (desk.sign_in("u1001").await, desk.sign_in("a2001").await);
     let bearer = |client: &Client| format!("Bearer {}", client.token());
     let streams = desk.anonymous().http2().await;
-    let (hers, his) = (bearer(&xiaoming), bearer(&alice));
+    let (xiaomings, alices) = (bearer(&xiaoming), bearer(&alice));
     for _ in 0..10 {
-        for (authorization, employee) in [(&hers, "u1001"), (&his, "a2001")] {
+        for (authorization, employee) in [(&xiaomings, "u1001"), (&alices, "a2001")] {
             streams.send("GET", "/api/desk/x", &[("authorization", authorization)], b"").await.expect_status(200);
             assert_eq!(desk.upstream.last_request().header("x-deskgate-employee-id"), Some(employee));
         }
@@ -273,14 +276,14 @@ async fn each_stream_is_authorized_separately() {
 
 #[tokio::test]
 async fn drain_finishes_open_streams() {
-    let mut desk = secured().await;
+    let mut desk = start_with_tls().await;
     let xiaoming = desk.sign_in("u1001").await;
     let mut streams = xiaoming.http2().await;
     let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
-    let answering = async {
+    let upstream = async {
         let mut upstream_connection = upstream_connections.next().await;
         desk.signal("TERM");
-        eventually("a gateway that says it is not ready", || async {
+        eventually("a 503 of /api/ready", || async {
             desk.anonymous()
                 .try_send("GET", "/api/ready", &[], b"")
                 .await
@@ -291,7 +294,7 @@ async fn drain_finishes_open_streams() {
         upstream_connection.stream.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone").await;
         upstream_connection
     };
-    let (response, _visit) = tokio::join!(streams.get("/api/desk/x"), answering);
+    let (response, _upstream) = tokio::join!(streams.get("/api/desk/x"), upstream);
     assert_eq!(response.expect_status(200).text(), "done");
     streams.wait_for_end().await;
     assert_eq!(desk.wait_for_end().await.code(), Some(0));
@@ -299,7 +302,7 @@ async fn drain_finishes_open_streams() {
 
 #[tokio::test]
 async fn upstream_failure_is_1502_and_ends_only_its_stream() {
-    let desk = secured().await;
+    let desk = start_with_tls().await;
     let xiaoming = desk.sign_in("u1001").await.http2().await;
     for _ in 0..5 {
         desk.upstream.set_behaviour(Behaviour::CloseWithoutResponse);
@@ -311,11 +314,11 @@ async fn upstream_failure_is_1502_and_ends_only_its_stream() {
     }
 }
 
-// ---- Too much.
+// ---- Size limits.
 
 #[tokio::test]
 async fn oversized_heads_are_refused() {
-    let desk = secured().await;
+    let desk = start_with_tls().await;
     let xiaoming = desk.sign_in("u1001").await.http2().await;
     let (large, larger) = ("x".repeat(40_000), "x".repeat(72_000));
     xiaoming.send("GET", "/api/desk/x", &[("x-large", &large)], b"").await.expect_code(1431);
@@ -337,17 +340,17 @@ async fn oversized_heads_are_refused() {
 async fn head_limit_is_configurable() {
     let desk = Gateway::setup().tls().toml("[limits]\nhead_bytes = 200000").start().await;
     let xiaoming = desk.sign_in("u1001").await;
-    let (within_it, beyond_it) = ("x".repeat(150_000), "x".repeat(210_000));
+    let (within_limit, above_limit) = ("x".repeat(150_000), "x".repeat(210_000));
     let streams = xiaoming.http2().await;
-    streams.send("GET", "/api/desk/x", &[("x-large", &within_it)], b"").await.expect_status(200);
-    assert!(desk.upstream.only_request().header("x-large").is_some_and(|value| value == within_it));
-    streams.send("GET", "/api/desk/x", &[("x-large", &beyond_it)], b"").await.expect_code(1431);
-    xiaoming.with_header("x-large", &beyond_it).get("/api/desk/x").await.expect_code(1431);
+    streams.send("GET", "/api/desk/x", &[("x-large", &within_limit)], b"").await.expect_status(200);
+    assert!(desk.upstream.only_request().header("x-large").is_some_and(|value| value == within_limit));
+    streams.send("GET", "/api/desk/x", &[("x-large", &above_limit)], b"").await.expect_code(1431);
+    xiaoming.with_header("x-large", &above_limit).get("/api/desk/x").await.expect_code(1431);
 }
 
 #[tokio::test]
 async fn oversized_body_for_a_gateway_endpoint_is_1413() {
-    let desk = secured().await;
+    let desk = start_with_tls().await;
     let anonymous = desk.anonymous().http2().await;
     let body = json!({ "token": "x".repeat(200_000) });
     anonymous.post_json("/api/auth/verify", &body).await.expect_code(1413);
@@ -357,11 +360,11 @@ async fn oversized_body_for_a_gateway_endpoint_is_1413() {
     anonymous.get("/api/ready").await.expect_code(0);
 }
 
-// ---- Requests that are none (row 87).
+// ---- Malformed requests (attack 87).
 
 #[tokio::test]
 async fn malformed_requests_are_reset() {
-    let desk = secured().await;
+    let desk = start_with_tls().await;
     let address = desk.address().to_string();
     let get = || HeaderBlock::get(&desk, "/public/x");
     let pseudo =
@@ -379,21 +382,21 @@ async fn malformed_requests_are_reset() {
         ("a line break in a value", get().field("x-a", "a\r\nx-deskgate-roles: admin")),
         ("a bare CR in a value", get().field("x-a", "a\rb")),
         ("a bare LF in a value", get().field("x-a", "a\nb")),
-        ("a zero in a value", get().field("x-a", "a\0b")),
+        ("a NUL in a value", get().field("x-a", "a\0b")),
         ("a line break in a name", get().field("x-a\r\nx-b", "a")),
         ("a colon in a name", get().field("x-a: b", "a")),
-        ("a blank in a name", get().field("x a", "a")),
+        ("a space in a name", get().field("x a", "a")),
         ("an empty name", get().field("", "a")),
         ("a length without a body", get().field("content-length", "5")),
-        ("a length that is none", get().field("content-length", "+0")),
+        ("a malformed length", get().field("content-length", "+0")),
         ("two different lengths", get().field("content-length", "0").field("content-length", "1")),
         ("a line break in the path", HeaderBlock::get(&desk, "/public/x\r\nHost: evil")),
-        ("a blank in the path", HeaderBlock::get(&desk, "/public/x HTTP/1.1")),
+        ("a space in the path", HeaderBlock::get(&desk, "/public/x HTTP/1.1")),
         ("an empty path", HeaderBlock::get(&desk, "")),
         ("a line break in the method", HeaderBlock::of(&desk, "GET /x HTTP/1.1\r\nx:", "/public/x")),
         ("two paths", get().field(":path", "/public/y")),
         (
-            "a pseudo-header behind a header",
+            "a pseudo-header after a header",
             pseudo(&[
                 (":method", "GET"),
                 (":scheme", "https"),
@@ -403,61 +406,61 @@ async fn malformed_requests_are_reset() {
             ]),
         ),
         ("an unknown pseudo-header", get().field(":unknown", "x")),
-        ("a pseudo-header of answers", get().field(":status", "200")),
+        ("a response pseudo-header", get().field(":status", "200")),
         ("no method", pseudo(&[(":scheme", "https"), (":authority", &address), (":path", "/public/x")])),
         ("no path", pseudo(&[(":method", "GET"), (":scheme", "https"), (":authority", &address)])),
         ("no scheme", pseudo(&[(":method", "GET"), (":authority", &address), (":path", "/public/x")])),
     ] {
         let mut frames = Http2Connection::open(&desk).await;
         frames.send(&Http2Frame::request(1, &block)).await;
-        let verdict = frames.reaction(1).await;
-        assert!(matches!(verdict, PeerReaction::Reset(_) | PeerReaction::GoAway(_)), "{case}: {verdict:?}");
+        let reaction = frames.reaction(1).await;
+        assert!(matches!(reaction, PeerReaction::Reset(_) | PeerReaction::GoAway(_)), "{case}: {reaction:?}");
         assert!(desk.upstream.requests().is_empty(), "{case}: {:#?}", desk.upstream.requests());
     }
     let mut frames = Http2Connection::open(&desk).await;
     frames.send(&Http2Frame::request(1, &get().field("te", "trailers").field("content-length", "0"))).await;
-    assert_eq!(frames.reaction(1).await, PeerReaction::Responded, "one that is well-formed");
+    assert_eq!(frames.reaction(1).await, PeerReaction::Responded, "a well-formed request");
     assert_eq!(desk.upstream.only_request().target, "/public/x");
 }
 
 #[tokio::test]
 async fn content_length_mismatch_is_reset() {
-    let desk = secured().await;
-    for (case, promised, body) in [("shorter", "5", &b"abc"[..]), ("longer", "3", b"abcde"), ("none", "5", b"")] {
-        let block = HeaderBlock::of(&desk, "POST", "/public/x").field("content-length", promised);
-        for apart in [false, true] {
+    let desk = start_with_tls().await;
+    for (case, declared, body) in [("shorter", "5", &b"abc"[..]), ("longer", "3", b"abcde"), ("none", "5", b"")] {
+        let block = HeaderBlock::of(&desk, "POST", "/public/x").field("content-length", declared);
+        for separately in [false, true] {
             desk.upstream.clear_requests();
             let mut frames = Http2Connection::open(&desk).await;
             let (head, data) = (Http2Frame::head(1, &block), Http2Frame::last_data(1, body));
-            if apart {
+            if separately {
                 frames.send(&head).await;
                 frames.send(&data).await;
             } else {
                 frames.send_all(&[head, data]).await;
             }
-            let verdict = frames.reaction(1).await;
-            assert!(matches!(verdict, PeerReaction::Reset(_) | PeerReaction::GoAway(_)), "{case}: {verdict:?}");
-            // The head may have gone on before the fault could be seen; a whole request has not.
-            let whole =
+            let reaction = frames.reaction(1).await;
+            assert!(matches!(reaction, PeerReaction::Reset(_) | PeerReaction::GoAway(_)), "{case}: {reaction:?}");
+            // The gateway may have forwarded the head before the mismatch showed, but never a complete request.
+            let complete =
                 |seen: &RecordedRequest| seen.header("content-length") == Some(seen.body.len().to_string().as_str());
-            assert!(!desk.upstream.requests().iter().any(whole), "{case}: {:#?}", desk.upstream.requests());
+            assert!(!desk.upstream.requests().iter().any(complete), "{case}: {:#?}", desk.upstream.requests());
         }
     }
-    for promised in ["5", "3000"] {
+    for declared in ["5", "3000"] {
         let block = HeaderBlock::of(&desk, "POST", "/api/auth/verify")
             .field("content-type", "application/json")
-            .field("content-length", promised);
+            .field("content-length", declared);
         let mut frames = Http2Connection::open(&desk).await;
         frames.send_all(&[Http2Frame::head(1, &block), Http2Frame::last_data(1, br#"{"token":"x"}"#)]).await;
-        let verdict = frames.reaction(1).await;
-        assert!(matches!(verdict, PeerReaction::Reset(_) | PeerReaction::GoAway(_)), "{promised}: {verdict:?}");
+        let reaction = frames.reaction(1).await;
+        assert!(matches!(reaction, PeerReaction::Reset(_) | PeerReaction::GoAway(_)), "{declared}: {reaction:?}");
     }
-    others_are_served(&desk, "after all of them").await;
+    expect_others_served(&desk, "afterwards").await;
 }
 
 #[tokio::test]
 async fn host_that_differs_from_authority_is_1400() {
-    let desk = secured().await;
+    let desk = start_with_tls().await;
     let anonymous = desk.anonymous().http2().await;
     let address = desk.address().to_string();
     for host in ["evil.example", "127.0.0.1", "127.0.0.1:1", "", "user@127.0.0.1"] {
@@ -472,20 +475,20 @@ async fn host_that_differs_from_authority_is_1400() {
 
 #[tokio::test]
 async fn absolute_url_in_path_is_refused() {
-    let desk = secured().await;
+    let desk = start_with_tls().await;
     for target in ["https://evil.example/public/x", "*", "public/x", "\\public\\x"] {
         let mut frames = Http2Connection::open(&desk).await;
         frames.send(&Http2Frame::request(1, &HeaderBlock::get(&desk, target))).await;
-        // An answer can only be a refusal: nothing may reach the upstream.
+        // The gateway may answer or reset; nothing may reach the upstream.
         frames.reaction(1).await;
-        others_are_served(&desk, target).await;
+        expect_others_served(&desk, target).await;
         assert!(desk.upstream.requests().is_empty(), "{target}: {:#?}", desk.upstream.requests());
     }
 }
 
 #[tokio::test]
 async fn websockets_and_connect_on_streams_are_refused() {
-    let desk = secured().await;
+    let desk = start_with_tls().await;
     let xiaoming = desk.sign_in("u1001").await;
     let mut frames = Http2Connection::open(&desk).await;
     let settings = frames.next().await.expect("settings");
@@ -498,10 +501,10 @@ async fn websockets_and_connect_on_streams_are_refused() {
         .field("authorization", &format!("Bearer {}", xiaoming.token()))
         .field("sec-websocket-version", "13");
     frames.send(&Http2Frame::head(1, &extended)).await;
-    let verdict = frames.reaction(1).await;
-    assert!(matches!(verdict, PeerReaction::Reset(_) | PeerReaction::GoAway(_)), "{verdict:?}");
+    let reaction = frames.reaction(1).await;
+    assert!(matches!(reaction, PeerReaction::Reset(_) | PeerReaction::GoAway(_)), "{reaction:?}");
 
-    // As browsers do it on HTTP/1.1, without the headers that HTTP/2 itself forbids.
+    // A browser's HTTP/1.1 handshake without the headers that HTTP/2 forbids.
     let headers = [("sec-websocket-version", "13"), ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")];
     let response = xiaoming.http2().await.send("GET", "/ws/employee", &headers, b"").await;
     assert_ne!(response.status, 101, "{}", response.describe());
@@ -519,11 +522,11 @@ async fn websockets_and_connect_on_streams_are_refused() {
     assert_eq!(desk.metric("deskgate_websockets_open", &[]).await, 0.0);
 }
 
-// ---- Floods (row 88).
+// ---- Floods (attack 88).
 
 #[tokio::test]
 async fn rapid_reset_closes_the_connection() {
-    let desk = secured().await;
+    let desk = start_with_tls().await;
     let block = HeaderBlock::get(&desk, "/public/x");
     let mut frames = Http2Connection::open(&desk).await;
     let resets: Vec<Http2Frame> = (0..200)
@@ -531,35 +534,35 @@ async fn rapid_reset_closes_the_connection() {
         .flat_map(|stream| [Http2Frame::request(stream, &block), Http2Frame::rst_stream_cancel(stream)])
         .collect();
     frames.send_all(&resets).await;
-    let verdict = frames.connection_end().await;
-    assert_eq!(verdict, PeerReaction::GoAway(ENHANCE_YOUR_CALM));
+    let reaction = frames.connection_end().await;
+    assert_eq!(reaction, PeerReaction::GoAway(ENHANCE_YOUR_CALM));
     assert!(frames.ends_within(TEST_TIMEOUT).await);
-    others_are_served(&desk, "after it").await;
+    expect_others_served(&desk, "afterwards").await;
     let seen = desk.upstream.requests().len();
     assert!(seen < 100, "{seen} of 200 cancelled requests reached the upstream");
 }
 
 #[tokio::test]
 async fn streams_above_the_limit_are_refused() {
-    let desk = secured().await;
+    let desk = start_with_tls().await;
     desk.upstream.set_behaviour(Behaviour::NeverRespond);
     let block = HeaderBlock::get(&desk, "/public/x");
     let mut frames = Http2Connection::open(&desk).await;
     let many: Vec<Http2Frame> = (0..150).map(|number| Http2Frame::request(number * 2 + 1, &block)).collect();
     frames.send_all(&many).await;
-    let verdict = frames.reaction(299).await;
-    assert!(matches!(verdict, PeerReaction::Reset(_) | PeerReaction::GoAway(_)), "{verdict:?}");
-    others_are_served(&desk, "meanwhile").await;
+    let reaction = frames.reaction(299).await;
+    assert!(matches!(reaction, PeerReaction::Reset(_) | PeerReaction::GoAway(_)), "{reaction:?}");
+    expect_others_served(&desk, "meanwhile").await;
     assert!(desk.upstream.requests().len() <= 100, "{}", desk.upstream.requests().len());
 }
 
 #[tokio::test]
 async fn provoked_resets_close_the_connection() {
-    let desk = secured().await;
+    let desk = start_with_tls().await;
     desk.upstream.set_behaviour(Behaviour::NeverRespond);
     let block = HeaderBlock::of(&desk, "POST", "/public/x");
     let mut frames = Http2Connection::open(&desk).await;
-    // A window that overflows is a fault of the stream: the gateway resets it ("MadeYouReset").
+    // A window overflow makes the gateway reset the stream ("MadeYouReset").
     let mut sent = 0;
     for batch in 0..100 {
         let bytes: Vec<u8> = (0..40)
@@ -569,118 +572,118 @@ async fn provoked_resets_close_the_connection() {
                 [Http2Frame::head(stream, &block).bytes(), overflow.bytes()].concat()
             })
             .collect();
-        sent += frames.flood(&bytes, 1, STUCK).await;
+        sent += frames.flood(&bytes, 1, WRITE_TIMEOUT).await;
     }
-    let verdict = frames.connection_end().await;
-    assert_eq!(verdict, PeerReaction::GoAway(ENHANCE_YOUR_CALM), "after {sent} batches");
+    let reaction = frames.connection_end().await;
+    assert_eq!(reaction, PeerReaction::GoAway(ENHANCE_YOUR_CALM), "after {sent} batches");
     desk.upstream.set_behaviour(Behaviour::Echo);
-    others_are_served(&desk, "after it").await;
+    expect_others_served(&desk, "afterwards").await;
 }
 
 #[tokio::test]
 async fn continuation_flood_closes_the_connection() {
-    let desk = secured().await;
+    let desk = start_with_tls().await;
     let before = desk.memory_kib("VmRSS");
-    let piece = HeaderBlock::default().field("x-more", &"x".repeat(900));
-    for (case, payload) in [("empty pieces", &[][..]), ("full pieces", &piece.bytes)] {
+    let fragment = HeaderBlock::default().field("x-more", &"x".repeat(900));
+    for (case, payload) in [("empty fragments", &[][..]), ("large fragments", &fragment.bytes)] {
         let mut frames = Http2Connection::open(&desk).await;
         let block = HeaderBlock::get(&desk, "/public/x");
         frames.send(&Http2Frame::new(FrameKind::Headers, END_STREAM, 1, &block.bytes)).await;
-        let more = Http2Frame::new(FrameKind::Continuation, 0, 1, payload).bytes();
-        let sent = frames.flood(&more, 20_000, STUCK).await;
-        let verdict = frames.connection_end().await;
+        let continuation = Http2Frame::new(FrameKind::Continuation, 0, 1, payload).bytes();
+        let sent = frames.flood(&continuation, 20_000, WRITE_TIMEOUT).await;
+        let reaction = frames.connection_end().await;
         assert!(
-            matches!(verdict, PeerReaction::GoAway(_) | PeerReaction::Disconnected),
-            "{case}: {verdict:?} after {sent}"
+            matches!(reaction, PeerReaction::GoAway(_) | PeerReaction::Disconnected),
+            "{case}: {reaction:?} after {sent}"
         );
-        others_are_served(&desk, case).await;
+        expect_others_served(&desk, case).await;
     }
     assert!(desk.upstream.requests().is_empty());
-    let grown = desk.memory_kib("VmRSS").saturating_sub(before);
-    assert!(grown < 16 * 1024, "{grown} KiB");
+    let growth = desk.memory_kib("VmRSS").saturating_sub(before);
+    assert!(growth < 16 * 1024, "{growth} KiB");
 }
 
 #[tokio::test]
 async fn hpack_bomb_is_refused() {
-    let desk = secured().await;
+    let desk = start_with_tls().await;
     let before = desk.memory_kib("VmRSS");
     let mut frames = Http2Connection::open(&desk).await;
-    // Twelve kilobytes on the wire, forty megabytes of fields.
+    // 12 KB on the wire decode to 40 MB of fields.
     for number in 0..20 {
         let block =
             HeaderBlock::get(&desk, "/public/x").indexed_field("x-bomb", &"x".repeat(3_500)).repeat_newest(12_000);
-        frames.flood(&Http2Frame::request(number * 2 + 1, &block).bytes(), 1, STUCK).await;
+        frames.flood(&Http2Frame::request(number * 2 + 1, &block).bytes(), 1, WRITE_TIMEOUT).await;
     }
     frames.reaction(1).await;
-    others_are_served(&desk, "after it").await;
+    expect_others_served(&desk, "afterwards").await;
     assert!(desk.upstream.requests().is_empty(), "{:?}", desk.upstream.requests().len());
-    let grown = desk.memory_kib("VmRSS").saturating_sub(before);
-    assert!(grown < 16 * 1024, "{grown} KiB");
+    let growth = desk.memory_kib("VmRSS").saturating_sub(before);
+    assert!(growth < 16 * 1024, "{growth} KiB");
 }
 
 #[tokio::test]
 async fn empty_data_flood_closes_the_connection() {
-    let desk = secured().await;
+    let desk = start_with_tls().await;
     let mut frames = Http2Connection::open(&desk).await;
     frames.send(&Http2Frame::head(1, &HeaderBlock::of(&desk, "POST", "/public/x"))).await;
     let empty = Http2Frame::new(FrameKind::Data, 0, 1, b"").bytes();
-    let sent = frames.flood(&empty.repeat(10), 2_000, STUCK).await;
-    let verdict = frames.connection_end().await;
+    let sent = frames.flood(&empty.repeat(10), 2_000, WRITE_TIMEOUT).await;
+    let reaction = frames.connection_end().await;
     assert!(
-        matches!(verdict, PeerReaction::GoAway(_) | PeerReaction::Disconnected),
-        "{verdict:?} after {sent}0 frames"
+        matches!(reaction, PeerReaction::GoAway(_) | PeerReaction::Disconnected),
+        "{reaction:?} after {sent}0 frames"
     );
-    others_are_served(&desk, "after it").await;
+    expect_others_served(&desk, "afterwards").await;
     assert!(desk.upstream.requests().iter().all(|seen| seen.body.is_empty()));
 }
 
 #[tokio::test]
 async fn ping_and_settings_floods_affect_only_their_connection() {
-    let desk = secured().await;
+    let desk = start_with_tls().await;
     let before = desk.memory_kib("VmRSS");
     for (case, frame) in [
         ("pings", Http2Frame::new(FrameKind::Ping, 0, 0, &[7; 8])),
         ("settings", Http2Frame::new(FrameKind::Settings, 0, 0, &[0, 4, 0, 1, 0, 0])),
         ("empty settings", Http2Frame::new(FrameKind::Settings, 0, 0, b"")),
         ("window updates", Http2Frame::new(FrameKind::WindowUpdate, 0, 0, &[0, 0, 0, 1])),
-        ("frames of no known kind", Http2Frame::new(FrameKind::Other(0x42), 0, 0, &[7; 8])),
+        ("frames of an unknown type", Http2Frame::new(FrameKind::Other(0x42), 0, 0, &[7; 8])),
     ] {
         let mut frames = Http2Connection::open(&desk).await;
-        // Nothing is read meanwhile: whatever is answered has to wait somewhere.
+        // The client reads nothing meanwhile, so the gateway would have to buffer its replies.
         let thousand = frame.bytes().repeat(1_000);
-        tokio::join!(frames.flood(&thousand, 200, STUCK), others_are_served(&desk, case));
-        others_are_served(&desk, case).await;
-        let grown = desk.memory_kib("VmRSS").saturating_sub(before);
-        assert!(grown < 16 * 1024, "{case}: {grown} KiB");
+        tokio::join!(frames.flood(&thousand, 200, WRITE_TIMEOUT), expect_others_served(&desk, case));
+        expect_others_served(&desk, case).await;
+        let growth = desk.memory_kib("VmRSS").saturating_sub(before);
+        assert!(growth < 16 * 1024, "{case}: {growth} KiB");
     }
 }
 
 #[tokio::test]
 async fn malformed_frames_close_the_connection() {
-    let desk = secured().await;
+    let desk = start_with_tls().await;
     for (case, frame) in [
         ("a request on stream 0", Http2Frame::request(0, &HeaderBlock::get(&desk, "/public/x"))),
         ("a request on an even stream", Http2Frame::request(2, &HeaderBlock::get(&desk, "/public/x"))),
         ("data on a stream that is not open", Http2Frame::last_data(1, b"x")),
-        ("a frame larger than agreed on", Http2Frame::new(FrameKind::Ping, 0, 0, &[0; 20_000])),
-        ("settings of half a length", Http2Frame::new(FrameKind::Settings, 0, 0, &[0; 5])),
-        ("a ping of half a length", Http2Frame::new(FrameKind::Ping, 0, 0, &[0; 4])),
-        ("the end of a block that has not begun", Http2Frame::new(FrameKind::Continuation, END_HEADERS, 1, b"")),
-        ("a block that cannot be read", Http2Frame::new(FrameKind::Headers, END_HEADERS | END_STREAM, 1, &[0xff; 40])),
+        ("a frame above the maximum size", Http2Frame::new(FrameKind::Ping, 0, 0, &[0; 20_000])),
+        ("settings of an invalid length", Http2Frame::new(FrameKind::Settings, 0, 0, &[0; 5])),
+        ("a ping of an invalid length", Http2Frame::new(FrameKind::Ping, 0, 0, &[0; 4])),
+        ("a continuation without a header block", Http2Frame::new(FrameKind::Continuation, END_HEADERS, 1, b"")),
+        ("an undecodable header block", Http2Frame::new(FrameKind::Headers, END_HEADERS | END_STREAM, 1, &[0xff; 40])),
     ] {
         let mut frames = Http2Connection::open(&desk).await;
         frames.send(&frame).await;
-        let verdict = frames.connection_end().await;
-        assert!(matches!(verdict, PeerReaction::GoAway(_) | PeerReaction::Disconnected), "{case}: {verdict:?}");
+        let reaction = frames.connection_end().await;
+        assert!(matches!(reaction, PeerReaction::GoAway(_) | PeerReaction::Disconnected), "{case}: {reaction:?}");
     }
     let mut frames = Http2Connection::connect_without_preface(&desk).await;
     frames.send_bytes(b"GET /public/x HTTP/1.1\r\nHost: a\r\n\r\n").await;
     assert!(frames.ends_within(TEST_TIMEOUT).await, "no preface");
-    others_are_served(&desk, "after all of them").await;
+    expect_others_served(&desk, "afterwards").await;
     assert!(desk.upstream.requests().is_empty());
 }
 
-// ---- Time.
+// ---- Timeouts.
 
 #[tokio::test]
 async fn idle_connection_is_closed() {
@@ -691,12 +694,12 @@ async fn idle_connection_is_closed() {
     used.wait_for_end().await;
     let took = began.elapsed();
     assert!(took > Duration::from_millis(800) && took < Duration::from_secs(5), "{took:?}");
-    assert!(unused.ends_within(Duration::from_secs(5)).await, "one that was never used");
+    assert!(unused.ends_within(Duration::from_secs(5)).await, "an unused connection");
 
     let mut pinging = Http2Connection::open(&desk).await;
     let began = Instant::now();
-    // A ping is no request.
-    while pinging.flood(&Http2Frame::new(FrameKind::Ping, 0, 0, &[7; 8]).bytes(), 1, STUCK).await == 1 {
+    // Pings do not count as requests.
+    while pinging.flood(&Http2Frame::new(FrameKind::Ping, 0, 0, &[7; 8]).bytes(), 1, WRITE_TIMEOUT).await == 1 {
         assert!(began.elapsed() < Duration::from_secs(8), "kept open by pings");
         if tokio::time::timeout(Duration::from_millis(50), pinging.connection_end()).await.is_ok() {
             break;
@@ -709,13 +712,13 @@ async fn connection_with_an_open_stream_is_not_idle() {
     let desk = Gateway::setup().tls().toml("[limits]\nidle = \"1s\"").start().await;
     let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
     let (mut idle, busy) = (desk.anonymous().http2().await, desk.anonymous().http2().await);
-    let answering = async {
+    let upstream = async {
         let mut upstream_connection = upstream_connections.next().await;
         idle.wait_for_end().await;
         upstream_connection.stream.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone").await;
         upstream_connection
     };
-    let (response, _visit) = tokio::join!(busy.get("/public/x"), answering);
+    let (response, _upstream) = tokio::join!(busy.get("/public/x"), upstream);
     assert_eq!(response.expect_status(200).text(), "done");
 }
 
@@ -723,20 +726,20 @@ async fn connection_with_an_open_stream_is_not_idle() {
 async fn incomplete_head_is_timed_out() {
     let desk = Gateway::setup().tls().toml("[limits]\nidle = \"1s\"\nhead_deadline = \"500ms\"").start().await;
     let mut silent = Http2Connection::connect_without_preface(&desk).await;
-    let mut half_preface = Http2Connection::connect_without_preface(&desk).await;
-    half_preface.send_bytes(b"PRI * HTTP/2.0\r\n").await;
-    let mut half_block = Http2Connection::open(&desk).await;
-    half_block
+    let mut partial_preface = Http2Connection::connect_without_preface(&desk).await;
+    partial_preface.send_bytes(b"PRI * HTTP/2.0\r\n").await;
+    let mut partial_block = Http2Connection::open(&desk).await;
+    partial_block
         .send(&Http2Frame::new(FrameKind::Headers, END_STREAM, 1, &HeaderBlock::get(&desk, "/public/x").bytes))
         .await;
-    let mut half_frame = Http2Connection::open(&desk).await;
-    half_frame.send_bytes(&Http2Frame::request(1, &HeaderBlock::get(&desk, "/public/x")).bytes()[..20]).await;
+    let mut partial_frame = Http2Connection::open(&desk).await;
+    partial_frame.send_bytes(&Http2Frame::request(1, &HeaderBlock::get(&desk, "/public/x")).bytes()[..20]).await;
     let limit = Duration::from_secs(5);
     for (case, frames) in [
-        ("not a word", &mut silent),
-        ("half a preface", &mut half_preface),
-        ("half a header block", &mut half_block),
-        ("half a frame", &mut half_frame),
+        ("no bytes", &mut silent),
+        ("an incomplete preface", &mut partial_preface),
+        ("an incomplete header block", &mut partial_block),
+        ("an incomplete frame", &mut partial_frame),
     ] {
         assert!(frames.ends_within(limit).await, "{case}");
     }
@@ -749,9 +752,9 @@ async fn stalled_body_for_an_upstream_is_timed_out() {
     let desk = Gateway::setup().tls().toml(settings).start().await;
     let mut frames = Http2Connection::open(&desk).await;
     frames.send(&Http2Frame::head(1, &HeaderBlock::of(&desk, "POST", "/public/x"))).await;
-    let verdict = within(Duration::from_secs(5), "a response", frames.reaction(1)).await;
-    assert!(matches!(verdict, PeerReaction::Responded | PeerReaction::Reset(_)), "{verdict:?}");
-    others_are_served(&desk, "after it").await;
+    let reaction = within(Duration::from_secs(5), "a response", frames.reaction(1)).await;
+    assert!(matches!(reaction, PeerReaction::Responded | PeerReaction::Reset(_)), "{reaction:?}");
+    expect_others_served(&desk, "afterwards").await;
 }
 
 #[tokio::test]
@@ -760,7 +763,7 @@ async fn stalled_body_for_a_gateway_endpoint_is_1408() {
     let block = HeaderBlock::of(&desk, "POST", "/api/auth/verify").field("content-type", "application/json");
     let mut frames = Http2Connection::open(&desk).await;
     frames.send(&Http2Frame::head(1, &block)).await;
-    let verdict = within(Duration::from_secs(5), "a response", frames.reaction(1)).await;
-    assert!(matches!(verdict, PeerReaction::Responded | PeerReaction::Reset(_)), "{verdict:?}");
-    others_are_served(&desk, "after it").await;
+    let reaction = within(Duration::from_secs(5), "a response", frames.reaction(1)).await;
+    assert!(matches!(reaction, PeerReaction::Responded | PeerReaction::Reset(_)), "{reaction:?}");
+    expect_others_served(&desk, "afterwards").await;
 }

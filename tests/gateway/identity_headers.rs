@@ -1,4 +1,4 @@
-//! Rows 69–75 of the hardening page: upstreams believe these headers, so nobody but the gateway may write them.
+//! Identity headers (attacks 69 to 75 of `docs/threats.md`): upstreams trust them, so only the gateway may set them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use sqlx::Connection as _;
 
 use crate::support::*;
 
-/// The headers of section 5, without their prefix.
+/// The identity headers of the contract, without their prefix.
 const NAMES: [&str; 10] = [
     "Employee-Id",
     "Name",
@@ -20,23 +20,23 @@ const NAMES: [&str; 10] = [
     "Assertion",
 ];
 
-/// What a forger writes into all of them.
+/// The value of every forged header.
 const FORGED: &str = "forged";
 
-/// A way to write a header's name.
+/// A description and a function that respells a header name.
 type Spelling = (&'static str, fn(&str) -> String);
 
-/// Every way that some upstream takes for the same name.
+/// Spellings that some upstream treats as the same name.
 const SPELLINGS: [Spelling; 9] = [
-    ("as it is", |name| name.to_owned()),
+    ("unchanged", |name| name.to_owned()),
     ("lower case", |name| name.to_ascii_lowercase()),
     ("upper case", |name| name.to_ascii_uppercase()),
     ("underscores", |name| name.replace('-', "_")),
     ("lower case, underscores", |name| name.to_ascii_lowercase().replace('-', "_")),
     ("upper case, underscores", |name| name.to_ascii_uppercase().replace('-', "_")),
     ("dots", |name| name.replace('-', ".")),
-    ("the first dash an underscore", |name| name.replacen('-', "_", 1)),
-    ("a mixture", |name| name.replacen('-', "_", 1).replacen('-', ".", 1).to_ascii_lowercase()),
+    ("the first dash as underscore", |name| name.replacen('-', "_", 1)),
+    ("mixed separators", |name| name.replacen('-', "_", 1).replacen('-', ".", 1).to_ascii_lowercase()),
 ];
 
 fn forged(spell: fn(&str) -> String) -> Vec<(String, &'static str)> {
@@ -47,24 +47,24 @@ fn as_headers<'a>(lines: &'a [(String, &'a str)]) -> Vec<(&'a str, &'a str)> {
     lines.iter().map(|(name, value)| (name.as_str(), *value)).collect()
 }
 
-/// The identity headers of a request, folded as a careless upstream would.
+/// The identity headers of a request, with names normalised as a lenient upstream does.
 fn identity_of(seen: &RecordedRequest) -> BTreeMap<String, Vec<String>> {
     let mut found = BTreeMap::<String, Vec<String>>::new();
     for (name, value) in &seen.headers {
-        let folded = name.to_ascii_lowercase().replace(['_', '.', ' '], "-");
-        if let Some(short) = folded.strip_prefix("x-deskgate-") {
+        let normalised = name.to_ascii_lowercase().replace(['_', '.', ' '], "-");
+        if let Some(short) = normalised.strip_prefix("x-deskgate-") {
             found.entry(short.to_owned()).or_default().push(value.clone());
         }
     }
     found
 }
 
-/// Fails unless these are Alice's own headers, each once.
+/// Fails unless the request has exactly the identity headers of u1001, each once.
 #[track_caller]
 fn expect_xiaoming(case: &str, seen: &RecordedRequest, xiaoming: &Client) {
     let found = identity_of(seen);
     for (name, values) in &found {
-        assert_eq!(values.len(), 1, "{case}: {name} stands {} times", values.len());
+        assert_eq!(values.len(), 1, "{case}: {name} occurs {} times", values.len());
         assert!(!values[0].contains(FORGED), "{case}: {name}: {}", values[0]);
     }
     let value = |name: &str| found.get(name).map(|values| values[0].as_str());
@@ -79,13 +79,13 @@ fn expect_xiaoming(case: &str, seen: &RecordedRequest, xiaoming: &Client) {
 }
 
 #[track_caller]
-fn expect_nobody(case: &str, seen: &RecordedRequest) {
+fn expect_no_identity(case: &str, seen: &RecordedRequest) {
     let found = identity_of(seen);
     assert!(found.is_empty(), "{case}: {found:?}");
     assert!(!String::from_utf8_lossy(&seen.head).contains(FORGED), "{case}");
 }
 
-/// Opens a socket with these headers and gives what the upstream saw.
+/// Opens a WebSocket with these headers and returns the handshake as the upstream received it.
 async fn handshake(desk: &Gateway, handshake: Handshake, headers: &[(&str, &str)]) -> RecordedRequest {
     let handshake = headers.iter().fold(handshake, |handshake, (name, value)| handshake.header(name, value));
     let mut socket = handshake.open().await.unwrap_or_else(|response| panic!("{}", response.describe()));
@@ -93,7 +93,7 @@ async fn handshake(desk: &Gateway, handshake: Handshake, headers: &[(&str, &str)
     desk.upstream.last_request()
 }
 
-async fn removed(desk: &Gateway) -> f64 {
+async fn removed_headers(desk: &Gateway) -> f64 {
     desk.metric("deskgate_identity_headers_removed_total", &[]).await
 }
 
@@ -104,23 +104,23 @@ async fn forged_identity_headers_are_stripped_in_every_spelling() {
     for (spelling, spell) in SPELLINGS {
         let lines = forged(spell);
         let headers = as_headers(&lines);
-        let before = removed(&desk).await;
+        let before = removed_headers(&desk).await;
         desk.upstream.clear_requests();
 
         desk.anonymous().send("GET", "/public/x", &headers, b"").await.expect_status(200);
-        expect_nobody(&format!("{spelling}, public"), &desk.upstream.last_request());
+        expect_no_identity(&format!("{spelling}, public"), &desk.upstream.last_request());
         xiaoming.send("GET", "/api/desk/x", &headers, b"").await.expect_status(200);
         expect_xiaoming(&format!("{spelling}, signed in"), &desk.upstream.last_request(), &xiaoming);
         xiaoming.send("POST", "/api/token-too/x", &headers, b"hello").await.expect_status(200);
-        expect_xiaoming(&format!("{spelling}, token passed on"), &desk.upstream.last_request(), &xiaoming);
+        expect_xiaoming(&format!("{spelling}, token forwarded"), &desk.upstream.last_request(), &xiaoming);
         let seen = handshake(&desk, xiaoming.handshake("/ws/employee"), &headers).await;
         expect_xiaoming(&format!("{spelling}, socket"), &seen, &xiaoming);
         let seen = handshake(&desk, desk.anonymous().handshake("/ws/public"), &headers).await;
-        expect_nobody(&format!("{spelling}, public socket"), &seen);
+        expect_no_identity(&format!("{spelling}, public socket"), &seen);
 
         assert_eq!(desk.upstream.requests().len(), 5, "{spelling}");
-        let counted = removed(&desk).await - before;
-        assert_eq!(counted, 5.0 * NAMES.len() as f64, "{spelling}: counted");
+        let counted = removed_headers(&desk).await - before;
+        assert_eq!(counted, 5.0 * NAMES.len() as f64, "{spelling}: removed headers");
     }
 }
 
@@ -138,7 +138,7 @@ async fn repeated_forged_headers_are_all_stripped() {
     ]
     .to_vec();
     desk.anonymous().send("GET", "/public/x", &twice, b"").await.expect_status(200);
-    expect_nobody("public", &desk.upstream.last_request());
+    expect_no_identity("public", &desk.upstream.last_request());
     xiaoming.send("GET", "/api/desk/x", &twice, b"").await.expect_status(200);
     expect_xiaoming("signed in", &desk.upstream.last_request(), &xiaoming);
     let seen = handshake(&desk, xiaoming.handshake("/ws/employee"), &twice).await;
@@ -178,25 +178,25 @@ async fn forged_identity_headers_do_not_affect_decisions() {
 async fn connection_header_cannot_remove_identity_headers() {
     let desk = Gateway::start().await;
     let xiaoming = desk.sign_in("u1001").await;
-    let mut nominations: Vec<String> = NAMES.iter().map(|name| format!("close, X-Deskgate-{name}")).collect();
-    nominations.push(
+    let mut connection_values: Vec<String> = NAMES.iter().map(|name| format!("close, X-Deskgate-{name}")).collect();
+    connection_values.push(
         NAMES[..5].iter().map(|name| format!("x-deskgate-{name}").to_ascii_lowercase()).collect::<Vec<_>>().join(", "),
     );
-    nominations.push(NAMES[5..].iter().map(|name| format!("X-DESKGATE-{name}")).collect::<Vec<_>>().join(","));
-    nominations.push("X_Deskgate_Employee_Id, keep-alive".to_owned());
-    for nomination in &nominations {
+    connection_values.push(NAMES[5..].iter().map(|name| format!("X-DESKGATE-{name}")).collect::<Vec<_>>().join(","));
+    connection_values.push("X_Deskgate_Employee_Id, keep-alive".to_owned());
+    for value in &connection_values {
         desk.upstream.clear_requests();
-        xiaoming.send("GET", "/api/desk/x", &[("Connection", nomination)], b"").await.expect_status(200);
-        expect_xiaoming(nomination, &desk.upstream.only_request(), &xiaoming);
+        xiaoming.send("GET", "/api/desk/x", &[("Connection", value)], b"").await.expect_status(200);
+        expect_xiaoming(value, &desk.upstream.only_request(), &xiaoming);
     }
-    let upgrade = format!("Upgrade, {}", nominations[NAMES.len()]);
+    let upgrade = format!("Upgrade, {}", connection_values[NAMES.len()]);
     let handshake = xiaoming.handshake("/ws/employee").bytes();
     let text = String::from_utf8_lossy(&handshake).replace("Connection: Upgrade", &format!("Connection: {upgrade}"));
     desk.upstream.clear_requests();
     desk.send_raw(text.as_bytes()).await.expect("a response").expect_status(101);
     expect_xiaoming("socket", &desk.upstream.only_request(), &xiaoming);
 
-    // The other headers that we set may not be taken away either; to refuse the request is as good.
+    // `Connection` must not remove the gateway's other headers either; refusing the request is also correct.
     for name in [
         "X-Forwarded-For",
         "X-Forwarded-Host",
@@ -212,9 +212,10 @@ async fn connection_header_cannot_remove_identity_headers() {
             200 => {
                 let seen = desk.upstream.only_request();
                 expect_xiaoming(name, &seen, &xiaoming);
-                for ours in ["x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-request-id", "traceparent"]
+                for header in
+                    ["x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-request-id", "traceparent"]
                 {
-                    assert!(seen.header(ours).is_some(), "{ours} is gone after `Connection: {name}`");
+                    assert!(seen.header(header).is_some(), "`Connection: {name}` removed {header}");
                 }
             }
             400 => assert!(desk.upstream.requests().is_empty(), "{name}"),
@@ -238,7 +239,7 @@ async fn headers_named_by_connection_are_not_forwarded() {
     let seen = desk.upstream.last_request();
     assert_eq!((seen.header("x-hop"), seen.header("x-end")), (None, Some("kept")));
     for name in ["keep-alive", "proxy-connection"] {
-        assert_eq!(seen.header(name), None, "{name} is for one connection only");
+        assert_eq!(seen.header(name), None, "{name} is hop-by-hop");
     }
 }
 
@@ -267,50 +268,50 @@ async fn identity_headers_in_trailers_are_dropped() {
 async fn public_route_without_token_gets_no_identity() {
     let desk = Gateway::start().await;
     desk.anonymous().get("/public/x").await.expect_status(200);
-    expect_nobody("no token", &desk.upstream.last_request());
+    expect_no_identity("no token", &desk.upstream.last_request());
     let _socket = desk.anonymous().websocket("/ws/public").await;
-    expect_nobody("no token, socket", &desk.upstream.last_request());
+    expect_no_identity("no token, socket", &desk.upstream.last_request());
 }
 
 #[tokio::test]
 async fn identity_headers_describe_the_caller() {
     let desk = Gateway::start().await;
     for id in ["u1001", "a2001", "s3001", "c4001", "m5001"] {
-        let person = desk.sign_in(id).await;
-        let me = person.get("/api/auth/me").await.expect_code(0).data();
-        person.get("/api/desk/x").await.expect_status(200);
-        let plain = desk.upstream.last_request();
-        let _socket = person.websocket("/ws/employee").await;
+        let client = desk.sign_in(id).await;
+        let me = client.get("/api/auth/me").await.expect_code(0).data();
+        client.get("/api/desk/x").await.expect_status(200);
+        let request = desk.upstream.last_request();
+        let _socket = client.websocket("/ws/employee").await;
         let socket = desk.upstream.last_request();
-        for seen in [plain, socket] {
+        for seen in [request, socket] {
             let value = |name: &str| {
                 seen.header(&format!("x-deskgate-{name}")).unwrap_or_else(|| panic!("{id}: no {name}")).to_owned()
             };
             assert_eq!(value("employee-id"), id);
             assert_eq!(value("corp-id"), "wwdemo");
-            assert_eq!(decoded(&value("name")), me["name"], "{id}");
-            assert_eq!(decoded(&value("department")), me["department"], "{id}");
+            assert_eq!(percent_decode(&value("name")), me["name"], "{id}");
+            assert_eq!(percent_decode(&value("department")), me["department"], "{id}");
             let roles: BTreeSet<String> = value("roles").split(',').map(|role| role.trim().to_owned()).collect();
             assert_eq!(roles, set(&me["roles"]), "{id}");
             assert_eq!(json!(value("current-role")), me["current_role"], "{id}");
             assert_eq!(json!(value("login-source")), me["login_source"], "{id}");
-            assert_eq!(value("session-id"), jti_of(person.token()), "{id}");
+            assert_eq!(value("session-id"), jti_of(client.token()), "{id}");
         }
     }
     let head = desk.upstream.last_request().head;
     assert!(head.is_ascii(), "{}", String::from_utf8_lossy(&head));
 }
 
-/// The texts of an array, in no order.
+/// The strings of an array, without their order.
 #[track_caller]
 fn set(array: &Value) -> BTreeSet<String> {
     let texts = array.as_array().expect("an array").iter();
     texts.map(|text| text.as_str().expect("a text").to_owned()).collect()
 }
 
-/// Percent-encoded UTF-8 as text; fails on anything that is not ASCII or not well encoded.
+/// Decodes percent-encoded UTF-8; fails on other bytes than printable ASCII.
 #[track_caller]
-fn decoded(value: &str) -> String {
+fn percent_decode(value: &str) -> String {
     assert!(value.bytes().all(|byte| byte.is_ascii_graphic()), "{value}");
     let mut bytes = Vec::new();
     let mut rest = value.as_bytes();
@@ -341,16 +342,16 @@ async fn display_names_are_encoded_in_one_header_line() {
     let xiaoming = desk.sign_in("u1001").await;
     desk.upstream.clear_requests();
     xiaoming.get("/api/desk/x").await.expect_status(200);
-    let plain = desk.upstream.only_request();
+    let request = desk.upstream.only_request();
     let _socket = xiaoming.websocket("/ws/employee").await;
-    for seen in [plain, desk.upstream.last_request()] {
+    for seen in [request, desk.upstream.last_request()] {
         expect_xiaoming("a name with line breaks", &seen, &xiaoming);
         let value = seen.header("x-deskgate-name").expect("a name");
-        assert_eq!(decoded(value), name);
+        assert_eq!(percent_decode(value), name);
     }
 }
 
-/// Gives an employee another name, as the platform's profile or an operator could, while nobody looks.
+/// Changes an employee's name directly in the stopped gateway's database.
 async fn rename(desk: &Gateway, employee_id: &str, name: &str) {
     let mut changed = 0;
     for entry in std::fs::read_dir(desk.data_dir()).expect("the data directory") {

@@ -1,4 +1,4 @@
-//! `deskgate key`: keys take turns without signing anybody out, and a key that is gone takes its sessions with it.
+//! `deskgate key`: rotation keeps all sessions, and removing a key ends the sessions that it signed.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ async fn keys(desk: &Gateway) -> Vec<Value> {
 }
 
 fn in_state(keys: &[Value], state: &str) -> Vec<String> {
-    let fit = keys.iter().filter(|key| key["state"] == state);
-    fit.map(|key| key["id"].as_str().expect("an id").to_owned()).collect()
+    let matching = keys.iter().filter(|key| key["state"] == state);
+    matching.map(|key| key["id"].as_str().expect("an id").to_owned()).collect()
 }
 
 async fn published(desk: &Gateway) -> Vec<String> {
@@ -30,13 +30,13 @@ async fn new_key_is_published_before_it_signs() {
     let xiaoming = desk.sign_in("u1001").await;
     desk.command(&["key", "rotate"]).await.expect_success();
     let listed = keys(&desk).await;
-    let (waiting, signing) = (in_state(&listed, "waiting"), in_state(&listed, "signing"));
-    assert_eq!((waiting.len(), &signing), (1, &vec![kid(xiaoming.token())]), "{listed:?}");
-    assert!(published(&desk).await.contains(&waiting[0]), "whoever checks our signatures has it in time");
-    assert_eq!(kid(desk.sign_in("a2001").await.token()), signing[0], "its turn is still to come");
+    let (pending, signing) = (in_state(&listed, "waiting"), in_state(&listed, "signing"));
+    assert_eq!((pending.len(), &signing), (1, &vec![kid(xiaoming.token())]), "{listed:?}");
+    assert!(published(&desk).await.contains(&pending[0]), "verifiers have the key before it signs");
+    assert_eq!(kid(desk.sign_in("a2001").await.token()), signing[0], "the new key does not sign yet");
     let again = desk.command(&["key", "rotate"]).await;
-    assert_eq!(again.status.code(), Some(4), "one is on its way already: {}", again.output_text());
-    assert!(again.output_text().contains(&waiting[0]), "{}", again.output_text());
+    assert_eq!(again.status.code(), Some(4), "a key is pending already: {}", again.output_text());
+    assert!(again.output_text().contains(&pending[0]), "{}", again.output_text());
 }
 
 #[tokio::test]
@@ -45,16 +45,16 @@ async fn key_rotation_keeps_sessions() {
     let xiaoming = desk.sign_in("u1001").await;
     let mut socket = xiaoming.websocket("/ws/employee").await;
     desk.command(&["key", "rotate"]).await.expect_success();
-    let fresh = eventually("the new key's turn", || async {
+    let fresh = eventually("a token of the new key", || async {
         let alice = desk.sign_in("a2001").await;
         (kid(alice.token()) != kid(xiaoming.token())).then_some(alice)
     })
     .await;
-    for person in [&xiaoming, &fresh] {
-        person.get("/api/auth/me").await.expect_code(0);
-        person.get("/api/desk/x").await.expect_status(200);
+    for client in [&xiaoming, &fresh] {
+        client.get("/api/auth/me").await.expect_code(0);
+        client.get("/api/desk/x").await.expect_status(200);
     }
-    socket.echo("still here").await;
+    socket.echo("still open").await;
     let listed = keys(&desk).await;
     assert_eq!(in_state(&listed, "believed"), [kid(xiaoming.token())], "{listed:?}");
     assert_eq!(in_state(&listed, "signing"), [kid(fresh.token())], "{listed:?}");
@@ -80,19 +80,23 @@ async fn tokens_of_a_retired_key_end_after_its_grace() {
     let mut socket = xiaoming.websocket("/ws/employee").await;
     socket.echo("hello").await;
 
-    let said = desk.command(&["key", "rotate", "--now", "--json"]).await.expect_success();
-    let said: Value = serde_json::from_str(&said).expect("JSON");
-    assert_eq!(said["sessions"], 1, "whom it shortens is said: {said}");
+    let stdout = desk.command(&["key", "rotate", "--now", "--json"]).await.expect_success();
+    let output: Value = serde_json::from_str(&stdout).expect("JSON");
+    assert_eq!(output["sessions"], 1, "the sessions that end earlier: {output}");
     let alice = desk.sign_in("a2001").await;
     let verified = desk.anonymous().post_json("/api/auth/verify", &json!({ "token": xiaoming.token() })).await;
     let left = verified.expect_code(0).data()["expires_in"].as_u64().expect("seconds");
-    assert!(left <= 4, "the session's end is told truly: {left}");
+    assert!(left <= 4, "expires_in is {left}");
 
-    assert_eq!(socket.close_code_within(Duration::from_secs(10)).await, Some(4401), "sockets end with the token");
+    assert_eq!(
+        socket.close_code_within(Duration::from_secs(10)).await,
+        Some(4401),
+        "the WebSocket ends with the token"
+    );
     xiaoming.get("/api/auth/me").await.expect_invalid_token();
     xiaoming.get("/api/desk/x").await.expect_invalid_token();
     alice.get("/api/auth/me").await.expect_code(0);
-    assert!(published(&desk).await.contains(&kid(xiaoming.token())), "what it asserted a moment ago is still checked");
+    assert!(published(&desk).await.contains(&kid(xiaoming.token())), "recent assertions can still be verified");
     let listed = keys(&desk).await;
     assert_eq!(in_state(&listed, "over"), [kid(xiaoming.token())], "{listed:?}");
 }
@@ -107,11 +111,11 @@ async fn removed_key_ends_its_sessions_and_websockets() {
     socket.echo("hello").await;
 
     let refused = desk.command(&["key", "remove", &stolen, "--yes"]).await;
-    assert_eq!(refused.status.code(), Some(4), "the one that signs stays: {}", refused.output_text());
+    assert_eq!(refused.status.code(), Some(4), "the signing key cannot be removed: {}", refused.output_text());
     desk.command(&["key", "rotate", "--now"]).await.expect_success();
     let alice = desk.sign_in("a2001").await;
-    let unsure = desk.command(&["key", "remove", &stolen]).await;
-    assert_eq!(unsure.status.code(), Some(5), "it asks first: {}", unsure.output_text());
+    let unconfirmed = desk.command(&["key", "remove", &stolen]).await;
+    assert_eq!(unconfirmed.status.code(), Some(5), "removal needs --yes: {}", unconfirmed.output_text());
     xiaoming.get("/api/auth/me").await.expect_code(0);
 
     desk.command(&["key", "remove", &stolen, "--yes"]).await.expect_success();
@@ -133,7 +137,7 @@ async fn sessions_without_a_key_id_end_with_a_removed_key() {
     let url = format!("sqlite:{}", desk.data_dir().join("state.db").display());
     let mut database = <sqlx::SqliteConnection as sqlx::Connection>::connect(&url).await.expect("the store");
     let strip = sqlx::query("UPDATE sessions SET body = json_remove(body, '$.key_id')");
-    strip.execute(&mut database).await.expect("as an older version wrote it");
+    strip.execute(&mut database).await.expect("sessions of an older version");
     drop(database);
     desk.restart().await;
     xiaoming.get("/api/auth/me").await.expect_code(0);
@@ -164,14 +168,14 @@ async fn keys_rotate_without_a_running_gateway() {
 async fn added_key_file_is_loaded_on_sighup() {
     let desk = Gateway::setup().set("token.algorithm", "ES256").start().await;
     let xiaoming = desk.sign_in("u1001").await;
-    let elsewhere = Gateway::start().await;
-    let theirs = kid(elsewhere.sign_in("u1001").await.token());
-    let file = format!("{theirs}.pem");
-    // It begins when it was made: after the first one.
-    std::fs::copy(elsewhere.data_dir().join("keys").join(&file), desk.data_dir().join("keys").join(&file))
+    let other = Gateway::start().await;
+    let other_kid = kid(other.sign_in("u1001").await.token());
+    let file = format!("{other_kid}.pem");
+    // A key signs from its creation on, and this one is newer.
+    std::fs::copy(other.data_dir().join("keys").join(&file), desk.data_dir().join("keys").join(&file))
         .expect("a key file");
     desk.signal("HUP");
-    eventually("the new key", || async { published(&desk).await.contains(&theirs).then_some(()) }).await;
+    eventually("the new key", || async { published(&desk).await.contains(&other_kid).then_some(()) }).await;
     xiaoming.get("/api/auth/me").await.expect_code(0);
 }
 
@@ -188,7 +192,7 @@ async fn damaged_key_file_keeps_the_current_keys() {
     let before = files();
     let refused = desk.command(&["key", "rotate", "--now"]).await;
     assert_eq!(refused.status.code(), Some(1), "{}", refused.output_text());
-    assert_eq!(files(), before, "nothing is left behind");
+    assert_eq!(files(), before, "a failed rotation leaves a file");
     xiaoming.get("/api/auth/me").await.expect_code(0);
     assert_eq!(published(&desk).await, [kid(xiaoming.token())]);
 }
@@ -199,7 +203,7 @@ async fn token_must_be_signed_by_its_sessions_key() {
     let before = desk.sign_in("u1001").await;
     let stolen = Signer::of_gateway(&desk, before.token());
     desk.command(&["key", "rotate", "--now"]).await.expect_success();
-    let after = eventually("the new key's turn", || async {
+    let after = eventually("a token of the new key", || async {
         let after = desk.sign_in("u1001").await;
         (kid(after.token()) != kid(before.token())).then_some(after)
     })

@@ -1,4 +1,4 @@
-//! The login log: every attempt, good or not, is a line of the directory and a line of the audit log.
+//! The login log: every sign-in attempt is a row in the directory and an audit line in the log.
 
 use deskgate::directory::sql::SqlDirectory;
 use deskgate::directory::{Directory, LoginEntry};
@@ -6,14 +6,14 @@ use deskgate::domain::clock::Clock;
 
 use crate::support::*;
 
-/// The newest line.
-async fn last(desk: &Gateway) -> LoginEntry {
+/// The newest entry.
+async fn newest_entry(desk: &Gateway) -> LoginEntry {
     let file = desk.data_dir().join("directory.db");
     let directory = SqlDirectory::open(&file, Clock::system()).await.expect("the directory");
     directory.logins(None, 1).await.expect("the log").into_iter().next().expect("a line")
 }
 
-async fn lines(desk: &Gateway) -> usize {
+async fn entry_count(desk: &Gateway) -> usize {
     let file = desk.data_dir().join("directory.db");
     SqlDirectory::open(&file, Clock::system())
         .await
@@ -25,12 +25,11 @@ async fn lines(desk: &Gateway) -> usize {
 }
 
 #[track_caller]
-fn expect(entry: &LoginEntry, who: &str, how: [&str; 3], end: &str) {
-    let [method, source, client] = how;
+fn expect(entry: &LoginEntry, employee: &str, [method, source, client]: [&str; 3], outcome: &str) {
     let found = (entry.employee_id.as_str(), entry.login_method.as_str(), entry.login_source.as_str());
-    assert_eq!(found, (who, method, source), "{entry:?}");
+    assert_eq!(found, (employee, method, source), "{entry:?}");
     assert_eq!(entry.client, client, "{entry:?}");
-    let (result, reason) = if end == "success" { ("success", "") } else { ("refused", end) };
+    let (result, reason) = if outcome == "success" { ("success", "") } else { ("refused", outcome) };
     assert_eq!((entry.result.as_str(), entry.reason.as_str()), (result, reason), "{entry:?}");
 }
 
@@ -38,24 +37,24 @@ fn expect(entry: &LoginEntry, who: &str, how: [&str; 3], end: &str) {
 async fn login_log_records_oauth2_sign_ins() {
     let desk = Gateway::start().await;
     let page = desk.client_url("itagent");
-    let how = ["oauth2", "itagent", "itagent"];
-    for (member, who, end) in [
+    let origin = ["oauth2", "itagent", "itagent"];
+    for (member, employee, outcome) in [
         ("a2001", "a2001", "success"),
         ("x8001", "x8001", "disabled"),
         ("wwpartner/p7001", "p7001", "unbound"),
         ("deny", "", "declined"),
     ] {
         desk.phone(member).oauth2(&page).await.expect_status(302);
-        expect(&last(&desk).await, who, how, end);
+        expect(&newest_entry(&desk).await, employee, origin, outcome);
     }
     let phone = desk.phone("u1001");
     let callback = phone.authorize(&phone.authorize_url(&page).await).await;
     desk.anonymous().get(&callback).await;
-    expect(&last(&desk).await, "", ["oauth2", "", ""], "invalid_flow");
+    expect(&newest_entry(&desk).await, "", ["oauth2", "", ""], "invalid_flow");
 
     let query = callback.split_once("code=").expect("a code").0;
     phone.client().get(&format!("{query}code=forged&state=auth_login")).await.expect_status(302);
-    expect(&last(&desk).await, "", how, "invalid_code");
+    expect(&newest_entry(&desk).await, "", origin, "invalid_code");
 }
 
 #[tokio::test]
@@ -66,57 +65,57 @@ async fn login_log_records_a_repeated_callback_once() {
     for _ in 0..3 {
         phone.client().get(&callback).await.expect_status(302);
     }
-    assert_eq!(lines(&desk).await, 1);
+    assert_eq!(entry_count(&desk).await, 1);
 }
 
 #[tokio::test]
 async fn login_log_records_qrcode_sign_ins() {
     let desk = Gateway::start().await;
-    let how = ["qrcode", "qrcode", "itadmin"];
-    let ask = async || {
+    let origin = ["qrcode", "qrcode", "itadmin"];
+    let new_ticket = async || {
         let browser = desk.anonymous().with_header("X-Forwarded-For", "203.0.113.9");
         let data = browser.get("/api/auth/qrcode?client=itadmin").await.expect_code(0).data();
         let text = |name: &str| data[name].as_str().expect("text").to_owned();
         (browser, text("ticket"), text("qrcode_url"))
     };
-    let (browser, ticket, url) = ask().await;
+    let (browser, ticket, url) = new_ticket().await;
     desk.phone("m5001").scan_and_confirm(&url).await;
     browser.get(&format!("/api/auth/scan/status?ticket={ticket}")).await.expect_code(0);
-    let entry = last(&desk).await;
-    expect(&entry, "m5001", how, "success");
+    let entry = newest_entry(&desk).await;
+    expect(&entry, "m5001", origin, "success");
     assert_eq!(entry.ip_address, "203.0.113.9", "the browser's address, not the phone's");
 
-    let (_, _, url) = ask().await;
+    let (_, _, url) = new_ticket().await;
     let phone = desk.phone("m5001");
     let page = phone.scan_to_page(&url).await;
     phone.tap(&page, "cancel").await;
-    expect(&last(&desk).await, "m5001", how, "declined");
+    expect(&newest_entry(&desk).await, "m5001", origin, "declined");
 
     desk.phone("u1001").scan(&url).await;
-    expect(&last(&desk).await, "", ["qrcode", "qrcode", ""], "ticket_over");
+    expect(&newest_entry(&desk).await, "", ["qrcode", "qrcode", ""], "ticket_over");
 
-    let (_, _, url) = ask().await;
+    let (_, _, url) = new_ticket().await;
     desk.phone("x8001").scan(&url).await;
-    expect(&last(&desk).await, "x8001", how, "disabled");
+    expect(&newest_entry(&desk).await, "x8001", origin, "disabled");
 }
 
 #[tokio::test]
 async fn login_log_records_bindings() {
     let desk = Gateway::start().await;
-    let how = ["bind", "h5", "h5"];
+    let origin = ["bind", "h5", "h5"];
     desk.anonymous().post_json("/api/auth/bind", &json!({ "employee_id": "u1001" })).await.expect_code(1003);
-    expect(&last(&desk).await, "u1001", how, "no_proof");
+    expect(&newest_entry(&desk).await, "u1001", origin, "no_proof");
 
     let partner = desk.phone("wwpartner/p7001");
     partner.oauth2(&desk.client_url("h5")).await.expect_status(302);
-    for (employee, code, who, end) in [
+    for (employee, code, logged, outcome) in [
         ("nobody", 1003, "nobody", "employee_unknown"),
         ("n6001", 1003, "n6001", "no_role"),
         ("\u{1f600}", 1003, "", "employee_unknown"),
         ("u1001", 0, "u1001", "success"),
     ] {
         partner.client().post_json("/api/auth/bind", &json!({ "employee_id": employee })).await.expect_code(code);
-        expect(&last(&desk).await, who, how, end);
+        expect(&newest_entry(&desk).await, logged, origin, outcome);
     }
 }
 
@@ -126,12 +125,12 @@ async fn login_log_has_address_and_user_agent() {
     let browser =
         desk.anonymous().with_header("X-Forwarded-For", "203.0.113.7").with_header("User-Agent", "a\tbrowser");
     browser.post_json("/api/dev/login", &json!({ "employee_id": "u1001" })).await.expect_code(0);
-    let entry = last(&desk).await;
+    let entry = newest_entry(&desk).await;
     expect(&entry, "u1001", ["dev", "dev", ""], "success");
     assert_eq!(entry.ip_address, "203.0.113.7");
     assert!(entry.user_agent.starts_with('a') && !entry.user_agent.contains('\t'), "{entry:?}");
     browser.post_json("/api/dev/login", &json!({ "employee_id": "nobody" })).await.expect_code(1003);
-    expect(&last(&desk).await, "nobody", ["dev", "dev", ""], "employee_unknown");
+    expect(&newest_entry(&desk).await, "nobody", ["dev", "dev", ""], "employee_unknown");
 }
 
 #[tokio::test]
@@ -153,7 +152,7 @@ async fn sign_in_fails_if_the_login_log_write_fails() {
     let file = desk.data_dir().join("directory.db");
     let url = format!("sqlite:{}", file.display());
     let mut database = <sqlx::SqliteConnection as sqlx::Connection>::connect(&url).await.expect("the directory");
-    sqlx::raw_sql("DROP TABLE login_log").execute(&mut database).await.expect("a broken log");
+    sqlx::raw_sql("DROP TABLE login_log").execute(&mut database).await.expect("a dropped table");
 
     let response = desk.phone("u1001").oauth2(&desk.client_url("h5")).await.expect_status(302);
     assert!(!response.location().contains("token="), "{}", response.location());
@@ -167,30 +166,30 @@ async fn anonymous_failures_cannot_fill_the_login_log() {
     for _ in 0..200 {
         desk.anonymous().get("/api/auth/oauth2/callback").await;
     }
-    // A minute may have gone by in between.
-    let kept = lines(&desk).await;
-    assert!((1..=120).contains(&kept), "{kept}");
+    // The minute may have changed in between.
+    let count = entry_count(&desk).await;
+    assert!((1..=120).contains(&count), "{count}");
     let refused = ["method=\"oauth2\"", "result=\"refused\""];
-    assert_eq!(desk.metric("deskgate_signin_total", &refused).await, 200.0, "all are counted");
+    assert_eq!(desk.metric("deskgate_signin_total", &refused).await, 200.0, "the metric counts every attempt");
 }
 
 #[tokio::test]
 async fn unverified_names_cannot_fill_the_login_log() {
     let desk = Gateway::start().await;
     for number in 0..200 {
-        // Every address has its rate, and every name its lock.
+        // Different addresses and names, because rates and lockouts apply to each.
         let from = desk.anonymous().with_header("X-Forwarded-For", &format!("198.51.100.{number}"));
         from.post_json("/api/auth/bind", &json!({ "employee_id": format!("z{number}") })).await.expect_code(1003);
     }
-    // A minute may have gone by in between.
-    let kept = lines(&desk).await;
-    assert!((1..=120).contains(&kept), "{kept}");
+    // The minute may have changed in between.
+    let count = entry_count(&desk).await;
+    assert!((1..=120).contains(&count), "{count}");
     let refused = ["method=\"bind\"", "result=\"refused\""];
-    assert_eq!(desk.metric("deskgate_signin_total", &refused).await, 200.0, "all are counted");
+    assert_eq!(desk.metric("deskgate_signin_total", &refused).await, 200.0, "the metric counts every attempt");
     desk.wait_for_log(&["deskgate::audit", "sign-in refused", "\"z199\""]).await;
-    // What was proved is put down all the same.
+    // Attempts with a verified identity are still recorded.
     desk.phone("x8001").oauth2(&desk.client_url("h5")).await.expect_status(302);
-    expect(&last(&desk).await, "x8001", ["oauth2", "h5", "h5"], "disabled");
+    expect(&newest_entry(&desk).await, "x8001", ["oauth2", "h5", "h5"], "disabled");
 }
 
 #[tokio::test]
@@ -200,7 +199,7 @@ async fn login_log_cap_is_the_same_for_known_and_unknown_names() {
         let from = desk.anonymous().with_header("X-Forwarded-For", address);
         from.post_json("/api/agents/login", &json!({ "employee_id": name, "password": "not it" })).await
     };
-    // Sixty tries that cost no password each.
+    // Sixty attempts without a password check.
     let fill = async |round: u32| {
         for number in 0..60 {
             let from = desk.anonymous().with_header("X-Forwarded-For", &format!("198.51.{round}.{number}"));
@@ -208,20 +207,20 @@ async fn login_log_cap_is_the_same_for_known_and_unknown_names() {
         }
     };
     wrong("a2001", "203.0.113.1").await.expect_code(1011);
-    expect(&last(&desk).await, "a2001", ["password", "agent", ""], "no_password");
+    expect(&newest_entry(&desk).await, "a2001", ["password", "agent", ""], "no_password");
     wrong("nobody", "203.0.113.2").await.expect_code(1011);
-    expect(&last(&desk).await, "nobody", ["password", "agent", ""], "unknown_employee");
+    expect(&newest_entry(&desk).await, "nobody", ["password", "agent", ""], "unknown_employee");
     let minute = || Clock::system().now().seconds().div_euclid(60);
-    // A round in which a minute ends says nothing.
+    // A round in which the minute changes proves nothing and is repeated.
     for round in 0..3 {
         let before = minute();
         fill(round).await;
-        let kept = lines(&desk).await;
+        let count = entry_count(&desk).await;
         for (name, address) in [("a2001", "203.0.113.3"), ("nobody", "203.0.113.4"), ("m5001", "203.0.113.5")] {
             wrong(name, address).await.expect_code(1011);
         }
         if minute() == before {
-            assert_eq!(lines(&desk).await, kept, "beyond the cap nobody's name is written");
+            assert_eq!(entry_count(&desk).await, count, "no entry is written above the cap");
             break;
         }
     }

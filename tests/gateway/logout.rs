@@ -1,4 +1,4 @@
-//! POST /api/auth/logout: from its answer on, the token opens nothing anywhere.
+//! POST /api/auth/logout: once it has answered, the token is refused everywhere.
 
 use std::time::Duration;
 
@@ -21,9 +21,9 @@ async fn logout_revokes_the_token_on_every_route() {
     xiaoming.post_json("/api/auth/switch-role", &json!({ "role": "user" })).await.expect_invalid_token();
     let refused = xiaoming.handshake("/ws/employee").expect_refused().await;
     refused.expect_invalid_token();
-    let asked = desk.anonymous().post_json("/api/auth/verify", &json!({ "token": xiaoming.token() })).await;
-    assert_eq!(asked.expect_code(0).data()["valid"], false);
-    assert!(desk.upstream.requests().is_empty(), "nothing of this is the upstream's business");
+    let verified = desk.anonymous().post_json("/api/auth/verify", &json!({ "token": xiaoming.token() })).await;
+    assert_eq!(verified.expect_code(0).data()["valid"], false);
+    assert!(desk.upstream.requests().is_empty(), "a refused request reached the upstream");
 }
 
 #[tokio::test]
@@ -42,7 +42,7 @@ async fn logout_closes_open_websockets_with_4401() {
     for socket in &mut sockets {
         assert_eq!(socket.close_code_within(Duration::from_secs(1)).await, Some(4401));
     }
-    other.echo("another session goes on").await;
+    other.echo("another session stays open").await;
 }
 
 #[tokio::test]
@@ -66,7 +66,7 @@ async fn logout_accepts_any_case_of_the_bearer_scheme() {
 }
 
 #[tokio::test]
-async fn logout_needs_a_token() {
+async fn logout_requires_a_token() {
     let desk = Gateway::start().await;
     desk.anonymous().post("/api/auth/logout").await.expect_bare_challenge();
     desk.with_token("a.b.c").post("/api/auth/logout").await.expect_invalid_token();
@@ -79,25 +79,25 @@ async fn logout_needs_a_token() {
 #[tokio::test]
 async fn logout_ends_sessions_of_every_login_method() {
     let desk = Gateway::start().await;
-    for (way, person) in [
+    for (method, client) in [
         ("dev", desk.sign_in("u1001").await),
         ("qrcode", desk.sign_in_by_qrcode("u1001").await),
         ("oauth2", desk.sign_in_by_oauth2("u1001", "h5").await),
     ] {
-        person.post("/api/auth/logout").await.expect_code(0);
-        let response = person.get("/api/auth/me").await;
-        assert_eq!(response.status, 401, "{way}");
+        client.post("/api/auth/logout").await.expect_code(0);
+        let response = client.get("/api/auth/me").await;
+        assert_eq!(response.status, 401, "{method}");
     }
 }
 
 #[tokio::test]
 async fn logout_survives_a_restart() {
     let mut desk = Gateway::start().await;
-    let (gone, stays) = (desk.sign_in("u1001").await, desk.sign_in("u1001").await);
-    gone.post("/api/auth/logout").await.expect_code(0);
+    let (logged_out, live) = (desk.sign_in("u1001").await, desk.sign_in("u1001").await);
+    logged_out.post("/api/auth/logout").await.expect_code(0);
     desk.restart().await;
-    gone.get("/api/auth/me").await.expect_invalid_token();
-    stays.get("/api/auth/me").await.expect_code(0);
+    logged_out.get("/api/auth/me").await.expect_invalid_token();
+    live.get("/api/auth/me").await.expect_code(0);
 }
 
 #[tokio::test]

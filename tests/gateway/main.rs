@@ -1,4 +1,4 @@
-//! Integration tests against the real binary: a file per endpoint and per promise of the contract.
+//! Integration tests against the real binary: one file per endpoint or promise of the contract.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 // Tests compare with the real clock and damage databases on purpose.
 #![allow(clippy::disallowed_methods)]
@@ -26,6 +26,7 @@ mod sessions;
 mod otp;
 
 mod agents;
+
 mod agents_conceal;
 
 mod user_roles;
@@ -58,7 +59,7 @@ mod keys;
 
 mod envelope;
 
-mod description;
+mod openapi;
 
 mod tokens;
 

@@ -1,4 +1,4 @@
-//! GET /api/auth/me: the current user.
+//! GET /api/auth/me: the caller's identity.
 
 use crate::support::*;
 
@@ -38,14 +38,14 @@ async fn me_requires_a_token() {
 #[tokio::test]
 async fn me_reports_the_login_source() {
     let desk = Gateway::start().await;
-    for (source, person) in [
+    for (source, client) in [
         ("dev", desk.sign_in("m5001").await),
         ("qrcode", desk.sign_in_by_qrcode("m5001").await),
         ("h5", desk.sign_in_by_oauth2("m5001", "h5").await),
         ("itagent", desk.sign_in_by_oauth2("m5001", "itagent").await),
         ("itadmin", desk.sign_in_by_oauth2("m5001", "itadmin").await),
     ] {
-        let me = person.get("/api/auth/me").await.expect_code(0).data();
+        let me = client.get("/api/auth/me").await.expect_code(0).data();
         assert_eq!((&me["employee_id"], &me["login_source"]), (&json!("m5001"), &json!(source)));
     }
 }

@@ -1,4 +1,4 @@
-//! GET /api/auth/oauth2/url and /callback: to the platform and back, to the same browser, to our own pages only.
+//! GET /api/auth/oauth2/url and /callback: a flow is bound to its browser and redirects only to client pages.
 
 use std::collections::BTreeSet;
 
@@ -6,11 +6,11 @@ use url::Url;
 
 use crate::support::*;
 
-fn encoded(text: &str) -> String {
+fn form_encode(text: &str) -> String {
     url::form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }
 
-/// Fails when this answer signs anybody in or leads away from us; the contract's error redirect or a plain page is left.
+/// Fails unless the response is an error page or an error redirect to a client page, without a token.
 #[track_caller]
 fn expect_no_sign_in(desk: &Gateway, case: &str, response: &Response) {
     let whole = response.describe();
@@ -18,14 +18,14 @@ fn expect_no_sign_in(desk: &Gateway, case: &str, response: &Response) {
     match response.status {
         302 => {
             let location = response.location();
-            let own = format!("{}/", desk.public_url());
-            assert!(location.starts_with(&own), "{case}: an open redirect in {whole}");
+            let public_url = format!("{}/", desk.public_url());
+            assert!(location.starts_with(&public_url), "{case}: an open redirect in {whole}");
             assert!(fragment_parameter(&location, "error").is_some(), "{case}: no error in {whole}");
             assert!(fragment_parameter(&location, "error_code").is_some(), "{case}: no error_code in {whole}");
         }
         400..=499 => {
             let kind = response.header("content-type").unwrap_or_default();
-            assert!(kind.starts_with("text/html"), "{case}: people see this page: {whole}");
+            assert!(kind.starts_with("text/html"), "{case}: the error page is not HTML: {whole}");
         }
         _ => panic!("{case}: neither redirect nor error page: {whole}"),
     }
@@ -36,24 +36,24 @@ fn expect_no_sign_in(desk: &Gateway, case: &str, response: &Response) {
 async fn authorize_url_follows_the_specification() {
     let desk = Gateway::start().await;
     let target = desk.client_url("h5");
-    let response = desk.anonymous().get(&format!("/api/auth/oauth2/url?redirect_uri={}", encoded(&target))).await;
+    let response = desk.anonymous().get(&format!("/api/auth/oauth2/url?redirect_uri={}", form_encode(&target))).await;
     let data = response.expect_code(0).data();
 
-    assert_eq!(data["redirect_uri"], target, "the echo of the request");
+    assert_eq!(data["redirect_uri"], target, "the requested redirect_uri");
     let text = data["authorize_url"].as_str().expect("a URL");
     assert!(text.ends_with("#wechat_redirect"), "{text}");
     let url = Url::parse(text).expect("a URL");
     assert_eq!(url.port(), Some(desk.platform_address().port()), "the simulated platform");
     let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
-    let wanted = [
+    let expected = [
         ("appid", "wwdemo"),
         ("redirect_uri", target.as_str()),
         ("response_type", "code"),
         ("scope", "snsapi_base"),
         ("state", "auth_login"),
     ];
-    let wanted: Vec<(String, String)> = wanted.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
-    assert_eq!(pairs, wanted, "names, values and order of the specification's table");
+    let expected: Vec<(String, String)> = expected.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+    assert_eq!(pairs, expected, "names, values and order of the specification's table");
 }
 
 #[tokio::test]
@@ -66,7 +66,7 @@ async fn authorize_url_has_the_configured_agent_id() {
 #[tokio::test]
 async fn flow_cookie_is_http_only_and_lives_ten_minutes() {
     let desk = Gateway::start().await;
-    let target = format!("/api/auth/oauth2/url?redirect_uri={}", encoded(&desk.client_url("h5")));
+    let target = format!("/api/auth/oauth2/url?redirect_uri={}", form_encode(&desk.client_url("h5")));
     let response = desk.anonymous().get(&target).await.expect_code(0);
     let cookie = response.header("set-cookie").expect("one flow cookie").to_ascii_lowercase();
     let attributes: Vec<&str> = cookie.split(';').map(str::trim).skip(1).collect();
@@ -81,7 +81,8 @@ async fn redirect_uris_below_client_urls_are_accepted() {
     let desk = Gateway::start().await;
     for page in ["h5/", "h5/deep/page", "h5/page?x=1&y=2", "itagent/", "itadmin/users"] {
         let target = format!("{}/{page}", desk.public_url());
-        let response = desk.anonymous().get(&format!("/api/auth/oauth2/url?redirect_uri={}", encoded(&target))).await;
+        let response =
+            desk.anonymous().get(&format!("/api/auth/oauth2/url?redirect_uri={}", form_encode(&target))).await;
         assert_eq!(response.expect_code(0).data()["redirect_uri"], target.as_str());
     }
 }
@@ -95,9 +96,9 @@ async fn redirect_uris_outside_client_urls_are_refused() {
         ("no scheme", format!("//127.0.0.1:{port}/h5/")),
         ("a foreign host without scheme", "//evil.example/h5/".into()),
         ("a backslash", "/\\evil.example/h5/".into()),
-        ("only a path", "/h5/".into()),
-        ("script", "javascript:alert(1)//h5/".into()),
-        ("data", "data:text/html,x".into()),
+        ("a path only", "/h5/".into()),
+        ("a javascript URL", "javascript:alert(1)//h5/".into()),
+        ("a data URL", "data:text/html,x".into()),
         ("a user before a foreign host", format!("http://127.0.0.1:{port}@evil.example/h5/")),
         ("a user", format!("http://user@127.0.0.1:{port}/h5/")),
         ("a longer host", format!("http://127.0.0.1:{port}.evil.example/h5/")),
@@ -105,23 +106,24 @@ async fn redirect_uris_outside_client_urls_are_refused() {
         ("another scheme", format!("https://127.0.0.1:{port}/h5/")),
         ("another name of the same host", format!("http://localhost:{port}/h5/")),
         ("another path", format!("http://127.0.0.1:{port}/other/")),
-        ("a path that only begins alike", format!("http://127.0.0.1:{port}/h5evil/")),
-        ("the client's address without its slash", format!("http://127.0.0.1:{port}/h5")),
-        ("up and away", format!("http://127.0.0.1:{port}/h5/../other/")),
-        ("up and away, encoded", format!("http://127.0.0.1:{port}/h5/%2e%2e/other/")),
-        ("up and away with backslashes", format!("http://127.0.0.1:{port}/h5/..\\other/")),
+        ("a path with the same prefix", format!("http://127.0.0.1:{port}/h5evil/")),
+        ("the client's URL without its slash", format!("http://127.0.0.1:{port}/h5")),
+        ("a parent segment", format!("http://127.0.0.1:{port}/h5/../other/")),
+        ("an encoded parent segment", format!("http://127.0.0.1:{port}/h5/%2e%2e/other/")),
+        ("a parent segment with a backslash", format!("http://127.0.0.1:{port}/h5/..\\other/")),
         ("a fragment", format!("http://127.0.0.1:{port}/h5/#fragment")),
         ("a line break", format!("http://127.0.0.1:{port}/h5/\r\nSet-Cookie: a=b")),
         ("an encoded line break", format!("http://127.0.0.1:{port}/h5/%0d%0aSet-Cookie:%20a=b")),
         ("a tab", format!("http://127.0.0.1:{port}/h\t5/")),
-        ("a space in front", format!(" http://evil.example/?http://127.0.0.1:{port}/h5/")),
-        ("our own callback", format!("http://127.0.0.1:{port}/api/auth/oauth2/callback")),
-        ("nothing", String::new()),
+        ("a leading space", format!(" http://evil.example/?http://127.0.0.1:{port}/h5/")),
+        ("the gateway's callback", format!("http://127.0.0.1:{port}/api/auth/oauth2/callback")),
+        ("an empty value", String::new()),
     ];
     for (case, target) in table {
-        let response = desk.anonymous().get(&format!("/api/auth/oauth2/url?redirect_uri={}", encoded(target))).await;
+        let response =
+            desk.anonymous().get(&format!("/api/auth/oauth2/url?redirect_uri={}", form_encode(target))).await;
         assert_eq!(response.code(), 1400, "{case}: {target}");
-        assert!(response.header("set-cookie").is_none(), "{case}: no flow begins");
+        assert!(response.header("set-cookie").is_none(), "{case}: a flow cookie was set");
         response.expect_code(1400);
     }
     desk.anonymous().get("/api/auth/oauth2/url").await.expect_code(1400);
@@ -136,11 +138,11 @@ async fn callback_returns_to_the_requested_page_with_a_token() {
         let response = phone.oauth2(&page).await.expect_status(302);
         let location = response.location();
         let (address, _) = location.split_once('#').expect("a fragment");
-        assert_eq!(address, page, "nothing but the fragment is added");
+        assert_eq!(address, page, "only a fragment is added");
         assert_eq!(fragment_parameter(&location, "token_type").as_deref(), Some("Bearer"));
         let seconds: i64 = fragment_parameter(&location, "expires_in").expect("expires_in").parse().expect("seconds");
         assert!((28_700..=28_800).contains(&seconds), "{seconds}");
-        assert_eq!(response.header("cache-control"), Some("no-store"), "a token is in it");
+        assert_eq!(response.header("cache-control"), Some("no-store"), "the response has a token");
         assert_eq!(response.header("referrer-policy"), Some("no-referrer"));
 
         let token = fragment_parameter(&location, "token").expect("a token");
@@ -158,8 +160,8 @@ async fn callback_keeps_the_query_of_the_requested_page() {
     assert!(fragment_parameter(&location, "token").is_some(), "{location}");
 }
 
-/// Ten tabs of one browser: all have asked before the first one comes back.
-async fn ten_tabs(desk: &Gateway, pages: &[String], referer: impl Fn(&str) -> Option<String>) {
+/// Signs in on all pages in one browser: every flow starts before the first callback.
+async fn sign_in_concurrently(desk: &Gateway, pages: &[String], referer: impl Fn(&str) -> Option<String>) {
     let phone = desk.phone("a2001");
     let mut callbacks = Vec::new();
     for page in pages {
@@ -186,17 +188,17 @@ async fn ten_tabs(desk: &Gateway, pages: &[String], referer: impl Fn(&str) -> Op
 async fn ten_tabs_of_one_page_all_sign_in() {
     let desk = Gateway::start().await;
     let pages = vec![desk.client_url("itagent"); 10];
-    ten_tabs(&desk, &pages, |_| None).await;
-    ten_tabs(&desk, &pages, |page| Some(page.to_owned())).await;
+    sign_in_concurrently(&desk, &pages, |_| None).await;
+    sign_in_concurrently(&desk, &pages, |page| Some(page.to_owned())).await;
 }
 
 #[tokio::test]
 async fn ten_tabs_of_ten_pages_all_sign_in() {
     let desk = Gateway::start().await;
     let pages: Vec<String> = (0..10).map(|tab| format!("{}tab/{tab}", desk.client_url("itagent"))).collect();
-    // Pages may keep their address to themselves, and browsers cut it down to its origin.
-    ten_tabs(&desk, &pages, |_| None).await;
-    ten_tabs(&desk, &pages, |page| page.find("/itagent").map(|end| page[..=end].to_owned())).await;
+    // A page may send no Referer, and browsers may shorten it to the origin.
+    sign_in_concurrently(&desk, &pages, |_| None).await;
+    sign_in_concurrently(&desk, &pages, |page| page.find("/itagent").map(|end| page[..=end].to_owned())).await;
 }
 
 #[tokio::test]
@@ -213,9 +215,9 @@ async fn callback_without_flow_cookie_is_refused() {
     let jar = phone.client().jar();
     assert!(!jar.is_empty());
     for (case, jar) in [
-        ("a cut cookie", jar.clone().tampered(|value| value[..value.len() / 2].to_owned())),
-        ("a made-up cookie", jar.clone().tampered(|value| "A".repeat(value.len()))),
-        ("a cookie with its end changed", jar.clone().tampered(changed_at_the_end)),
+        ("a truncated cookie", jar.clone().tampered(|value| value[..value.len() / 2].to_owned())),
+        ("a forged cookie", jar.clone().tampered(|value| "A".repeat(value.len()))),
+        ("a cookie with a changed signature", jar.clone().tampered(change_near_the_end)),
         ("an empty cookie", jar.clone().tampered(|_| String::new())),
     ] {
         let browser = desk.anonymous();
@@ -224,10 +226,10 @@ async fn callback_without_flow_cookie_is_refused() {
     }
 }
 
-fn changed_at_the_end(value: &str) -> String {
-    let place = value.len().saturating_sub(3);
-    let letter = if value[place..].starts_with('x') { "y" } else { "x" };
-    format!("{}{letter}{}", &value[..place], &value[place + 1..])
+fn change_near_the_end(value: &str) -> String {
+    let index = value.len().saturating_sub(3);
+    let letter = if value[index..].starts_with('x') { "y" } else { "x" };
+    format!("{}{letter}{}", &value[..index], &value[index + 1..])
 }
 
 #[tokio::test]
@@ -261,7 +263,7 @@ async fn expired_flow_cookie_is_refused() {
     let desk = Gateway::with("[oauth2]\nflow_lifetime = \"1s\"").await;
     let phone = desk.phone("u1001");
     let authorize_url = phone.authorize_url(&desk.client_url("h5")).await;
-    // The browser of this test forgets nothing, as a hostile one would not.
+    // The test's browser keeps expired cookies, as a hostile one would.
     let jar = phone.client().jar();
     let response = eventually("the end of the flow", || async {
         phone.client().use_jar(jar.clone());
@@ -270,7 +272,7 @@ async fn expired_flow_cookie_is_refused() {
         (!response.describe().contains("token=")).then_some(response)
     })
     .await;
-    expect_no_sign_in(&desk, "an old flow cookie", &response);
+    expect_no_sign_in(&desk, "an expired flow cookie", &response);
 }
 
 #[tokio::test]
@@ -278,7 +280,7 @@ async fn callback_without_cookie_rule_returns_to_the_page_of_the_active_role() {
     let desk = Gateway::with("[oauth2]\nrequire_flow_cookie = false").await;
     for (member, client) in [("u1001", "h5"), ("a2001", "itagent"), ("m5001", "itadmin")] {
         let authorize_url = desk.phone(member).authorize_url(&desk.client_url("h5")).await;
-        // A phone that never asked us: it comes from the platform's workbench.
+        // Another phone without a flow: the link of the platform's workbench.
         let phone = desk.phone(member);
         let callback = phone.authorize(&authorize_url).await;
         let location = phone.client().get(&callback).await.expect_status(302).location();
@@ -294,7 +296,7 @@ async fn repeated_callback_gets_the_same_response() {
     let phone = desk.phone("u1001");
     let authorize_url = phone.authorize_url(&desk.client_url("h5")).await;
     let callback = phone.authorize(&authorize_url).await;
-    // The browser still sends the cookie of the first time: both requests left before either was answered.
+    // Both requests are sent before either is answered, so both carry the flow cookie.
     let (one, two) = (desk.anonymous(), desk.anonymous());
     one.use_jar(phone.client().jar());
     two.use_jar(phone.client().jar());
@@ -303,7 +305,7 @@ async fn repeated_callback_gets_the_same_response() {
     assert_eq!(fragment_parameter(&second.location(), "token").as_deref(), Some(token.as_str()));
     let third = desk.anonymous();
     third.use_jar(phone.client().jar());
-    assert_eq!(third.get(&callback).await.location(), first.location(), "and a moment later");
+    assert_eq!(third.get(&callback).await.location(), first.location(), "a later repetition");
 }
 
 #[tokio::test]
@@ -330,8 +332,8 @@ async fn callback_reports_refusals_to_the_requested_page() {
         let location = response.location();
         assert!(location.starts_with(&format!("{page}#")), "{case}: {location}");
         assert_eq!(fragment_parameter(&location, "error_code").as_deref(), Some(code), "{case}: {location}");
-        let told = fragment_parameter(&location, "error_description").unwrap_or_default();
-        assert!(told.contains(' ') && !told.contains("parameter"), "{case}: a sentence for people: {told}");
+        let message = fragment_parameter(&location, "error_description").unwrap_or_default();
+        assert!(message.contains(' ') && !message.contains("parameter"), "{case}: not a readable message: {message}");
     }
 }
 
@@ -340,31 +342,31 @@ async fn malformed_callbacks_are_refused() {
     let desk = Gateway::start().await;
     let phone = desk.phone("u1001");
     let table = [
-        ("nothing", String::new()),
-        ("a code that was never given", "?code=forged&state=auth_login".to_owned()),
+        ("no parameters", String::new()),
+        ("a forged code", "?code=forged&state=auth_login".to_owned()),
         ("an empty code", "?code=&state=auth_login".to_owned()),
         ("no code", "?state=auth_login".to_owned()),
         ("an unknown state", "?code=forged&state=other".to_owned()),
         ("no state", "?code=forged".to_owned()),
         ("two states", "?code=forged&state=auth_login&state=other".to_owned()),
         ("an array", "?code=forged&state[]=auth_login".to_owned()),
-        ("a scan id that was never given", "?code=forged&state=qrAAAAAAAAAAAAAAAAAAAAAAAA".to_owned()),
-        ("a scan id without its id", "?code=forged&state=qr".to_owned()),
+        ("an unknown scan id", "?code=forged&state=qrAAAAAAAAAAAAAAAAAAAAAAAA".to_owned()),
+        ("an empty scan id", "?code=forged&state=qr".to_owned()),
         ("a long state", format!("?code=forged&state=qr{}", "A".repeat(4000))),
         ("a long code", format!("?code={}&state=auth_login", "A".repeat(4000))),
         ("a platform error", "?errcode=40029&errmsg=invalid+code&state=auth_login".to_owned()),
-        ("an error that is no number", "?errcode=many&errmsg=x&state=auth_login".to_owned()),
+        ("an error code that is no number", "?errcode=many&errmsg=x&state=auth_login".to_owned()),
         ("a script", "?errcode=1&errmsg=%3Cscript%3Ealert(1)%3C/script%3E&state=auth_login".to_owned()),
         ("a line break", "?errcode=1&errmsg=a%0d%0aSet-Cookie:%20evil=1&state=auth_login".to_owned()),
-        ("a place to go", "?code=forged&state=auth_login&redirect_uri=http://evil.example/".to_owned()),
+        ("a redirect_uri", "?code=forged&state=auth_login&redirect_uri=http://evil.example/".to_owned()),
     ];
     for (case, query) in table {
         phone.authorize_url(&desk.client_url("h5")).await;
-        for (who, browser) in [("with a flow", phone.client().clone()), ("without", desk.anonymous())] {
+        for (flow, browser) in [("with a flow", phone.client().clone()), ("without a flow", desk.anonymous())] {
             let response = browser.get(&format!("/api/auth/oauth2/callback{query}")).await;
             let whole = response.describe();
-            expect_no_sign_in(&desk, &format!("{case}, {who}"), &response);
-            assert!(!whole.contains("<script>alert"), "{case}, {who}: {whole}");
+            expect_no_sign_in(&desk, &format!("{case}, {flow}"), &response);
+            assert!(!whole.contains("<script>alert"), "{case}, {flow}: {whole}");
             assert!(!response.header_all("set-cookie").iter().any(|cookie| cookie.contains("evil")), "{case}: {whole}");
         }
     }
@@ -382,7 +384,7 @@ async fn callback_redirects_only_to_the_page_of_its_flow() {
 }
 
 #[tokio::test]
-async fn an_employee_without_a_role_gets_the_default_one() {
+async fn employee_without_a_role_gets_the_default_role() {
     let desk = Gateway::start().await;
     let employee = desk.sign_in_by_oauth2("n6001", "h5").await;
     let me = employee.get("/api/auth/me").await.expect_code(0).data();
@@ -390,7 +392,7 @@ async fn an_employee_without_a_role_gets_the_default_one() {
 }
 
 #[tokio::test]
-async fn an_employee_without_a_role_is_refused_where_there_is_no_default() {
+async fn employee_without_a_role_is_refused_without_a_default_role() {
     let desk = Gateway::with("[directory]\ndefault_role = \"\"").await;
     let response = desk.phone("n6001").oauth2(&desk.client_url("h5")).await;
     expect_no_sign_in(&desk, "no role", &response);
@@ -401,16 +403,17 @@ async fn an_employee_without_a_role_is_refused_where_there_is_no_default() {
 async fn callback_parameters_are_never_reflected() {
     let desk = Gateway::start().await;
     let phone = desk.phone("u1001");
-    for said in ["errcode=many", "errcode=1", "errcode=99999999999999999999", "errcode=-1&errmsg="] {
-        let query =
-            format!("?{said}&errmsg=%3Cscript%3Ealert(1)%3C/script%3E%0d%0aSet-Cookie:%20evil=1&state=auth_login");
+    for parameters in ["errcode=many", "errcode=1", "errcode=99999999999999999999", "errcode=-1&errmsg="] {
+        let query = format!(
+            "?{parameters}&errmsg=%3Cscript%3Ealert(1)%3C/script%3E%0d%0aSet-Cookie:%20evil=1&state=auth_login"
+        );
         phone.authorize_url(&desk.client_url("h5")).await;
         for browser in [phone.client().clone(), desk.anonymous()] {
             let response = browser.get(&format!("/api/auth/oauth2/callback{query}")).await;
             let whole = response.describe();
             for part in ["script>alert", "script%3E", "evil", "99999"] {
-                let shown = whole.lines().skip(1).any(|line| line.contains(part));
-                assert!(!shown, "{said}: {part} in {whole}");
+                let reflected = whole.lines().skip(1).any(|line| line.contains(part));
+                assert!(!reflected, "{parameters}: {part} in {whole}");
             }
         }
     }
@@ -419,7 +422,7 @@ async fn callback_parameters_are_never_reflected() {
 #[tokio::test]
 async fn cross_site_requests_cannot_start_a_flow() {
     let desk = Gateway::start().await;
-    let target = format!("/api/auth/oauth2/url?redirect_uri={}", encoded(&desk.client_url("h5")));
+    let target = format!("/api/auth/oauth2/url?redirect_uri={}", form_encode(&desk.client_url("h5")));
     for (case, headers) in [
         ("another site's script", [("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "no-cors")]),
         ("another site's window", [("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "navigate")]),
@@ -429,8 +432,8 @@ async fn cross_site_requests_cannot_start_a_flow() {
         assert_eq!(response.code(), 1400, "{case}");
         assert!(response.header("set-cookie").is_none(), "{case}: {}", response.describe());
     }
-    let own = [("Sec-Fetch-Site", "same-origin"), ("Sec-Fetch-Mode", "cors")];
-    desk.anonymous().send("GET", &target, &own, b"").await.expect_code(0);
+    let same_origin = [("Sec-Fetch-Site", "same-origin"), ("Sec-Fetch-Mode", "cors")];
+    desk.anonymous().send("GET", &target, &same_origin, b"").await.expect_code(0);
 }
 
 #[tokio::test]
@@ -438,11 +441,11 @@ async fn flow_cookies_stay_below_the_head_limit() {
     let desk = Gateway::start().await;
     let browser = desk.anonymous();
     let long = format!("{}{}", desk.client_url("h5"), "a".repeat(1900));
-    let target = format!("/api/auth/oauth2/url?redirect_uri={}", encoded(&long));
+    let target = format!("/api/auth/oauth2/url?redirect_uri={}", form_encode(&long));
     for _ in 0..20 {
         browser.get(&target).await.expect_code(0);
-        let carried: usize = browser.jar().pairs().iter().map(|(name, value)| name.len() + value.len()).sum();
-        assert!(carried < 12 * 1024, "{carried} bytes of cookies");
+        let cookie_bytes: usize = browser.jar().pairs().iter().map(|(name, value)| name.len() + value.len()).sum();
+        assert!(cookie_bytes < 12 * 1024, "{cookie_bytes} bytes of cookies");
     }
 }
 

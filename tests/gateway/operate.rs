@@ -1,4 +1,4 @@
-//! `deskgate session` and `deskgate role`: commands that reach the running gateway, and what follows at once.
+//! `deskgate session` and `deskgate role`: commands apply to the running gateway at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,43 +10,43 @@ use crate::support::*;
 async fn sessions_are_listed_and_ended_by_command() {
     let desk = Gateway::start().await;
     let (xiaoming, alice) = (desk.sign_in("u1001").await, desk.sign_in("a2001").await);
-    let (gone, stays) = (jti_of(xiaoming.token()), jti_of(alice.token()));
+    let (ended_id, live_id) = (jti_of(xiaoming.token()), jti_of(alice.token()));
     let mut socket = xiaoming.websocket("/ws/employee").await;
     socket.echo("hello").await;
 
     let list = desk.command(&["session", "list", "--json"]).await.expect_success();
     let parsed: Value = serde_json::from_str(&list).expect("JSON");
-    assert!(parsed.to_string().contains(&gone) && parsed.to_string().contains(&stays), "{list}");
-    assert!(!list.contains(xiaoming.token()), "a list is no place for tokens");
+    assert!(parsed.to_string().contains(&ended_id) && parsed.to_string().contains(&live_id), "{list}");
+    assert!(!list.contains(xiaoming.token()), "the list has a token");
 
-    desk.command(&["session", "end", &gone]).await.expect_success();
+    desk.command(&["session", "end", &ended_id]).await.expect_success();
     assert_eq!(socket.close_code_within(Duration::from_secs(1)).await, Some(4401));
     xiaoming.get("/api/auth/me").await.expect_invalid_token();
     alice.get("/api/auth/me").await.expect_code(0);
     let list = desk.command(&["session", "list", "--json"]).await.expect_success();
-    assert!(!list.contains(&gone) && list.contains(&stays), "{list}");
+    assert!(!list.contains(&ended_id) && list.contains(&live_id), "{list}");
 }
 
 #[tokio::test]
 async fn ending_an_unknown_session_fails() {
     let desk = Gateway::start().await;
-    let output = desk.command(&["session", "end", "nobody-has-this-one"]).await;
+    let output = desk.command(&["session", "end", "unknown-session"]).await;
     assert!(!output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-    assert!(!output.stderr.is_empty(), "it says why");
+    assert!(!output.stderr.is_empty(), "no error on stderr");
 }
 
 #[tokio::test]
 async fn revoked_role_leaves_live_sessions() {
     let desk = Gateway::start().await;
     let alice = desk.sign_in("a2001").await;
-    let mut for_agents = alice.websocket("/ws/agent").await;
-    let mut for_everyone = alice.websocket("/ws/employee").await;
-    for_agents.echo("hello").await;
+    let mut agent_socket = alice.websocket("/ws/agent").await;
+    let mut employee_socket = alice.websocket("/ws/employee").await;
+    agent_socket.echo("hello").await;
     alice.get("/api/agent-desk/x").await.expect_status(200);
 
     desk.command(&["role", "take", "a2001", "agent"]).await.expect_success();
-    assert_eq!(for_agents.close_code_within(Duration::from_secs(1)).await, Some(4403));
-    for_everyone.echo("this one needs no role").await;
+    assert_eq!(agent_socket.close_code_within(Duration::from_secs(1)).await, Some(4403));
+    employee_socket.echo("this one needs no role").await;
     alice.get("/api/agent-desk/x").await.expect_code(1003);
     let me = alice.get("/api/auth/me").await.expect_code(0).data();
     assert_eq!((&me["roles"], &me["current_role"]), (&json!(["user"]), &json!("user")));
@@ -61,14 +61,14 @@ async fn losing_the_last_role_activates_the_default_role() {
                 upstream = \"helpdesk\"\nroles = [\"security\"]\n";
     let desk = Gateway::setup().more_rules(rule).start().await;
     let carlos = desk.sign_in("c4001").await;
-    let mut for_security = carlos.websocket("/ws/security").await;
-    let mut for_everyone = carlos.websocket("/ws/employee").await;
-    for_security.echo("hello").await;
-    for_everyone.echo("hello").await;
+    let mut security_socket = carlos.websocket("/ws/security").await;
+    let mut employee_socket = carlos.websocket("/ws/employee").await;
+    security_socket.echo("hello").await;
+    employee_socket.echo("hello").await;
 
     desk.command(&["role", "take", "c4001", "security"]).await.expect_success();
-    assert_eq!(for_security.close_code_within(Duration::from_secs(1)).await, Some(4403));
-    for_everyone.echo("this one needs no role").await;
+    assert_eq!(security_socket.close_code_within(Duration::from_secs(1)).await, Some(4403));
+    employee_socket.echo("this one needs no role").await;
     let me = carlos.get("/api/auth/me").await.expect_code(0).data();
     assert_eq!((&me["roles"], &me["current_role"]), (&json!(["user"]), &json!("user")));
     carlos.get("/api/desk/x").await.expect_status(200);
@@ -77,33 +77,33 @@ async fn losing_the_last_role_activates_the_default_role() {
     carlos.handshake("/ws/security").expect_refused().await.expect_code(1003);
 }
 
-/// Signs in again and again until told to stop: everybody who got in.
-async fn sign_in_on(anonymous: Client, over: Arc<AtomicBool>, signed_in: Arc<AtomicUsize>) -> Vec<Client> {
-    let mut people = Vec::new();
-    while !over.load(Ordering::SeqCst) {
+/// Signs in repeatedly until `stop` is set, and returns the signed-in clients.
+async fn sign_in_repeatedly(anonymous: Client, stop: Arc<AtomicBool>, signed_in: Arc<AtomicUsize>) -> Vec<Client> {
+    let mut clients = Vec::new();
+    while !stop.load(Ordering::SeqCst) {
         let response = anonymous.post_json("/api/dev/login", &json!({ "employee_id": "a2001" })).await;
-        // One that lost the race may be refused.
+        // A sign-in that loses the race may be refused.
         if let Some(token) = response.data()["token"].as_str() {
-            people.push(anonymous.with_token(token));
+            clients.push(anonymous.with_token(token));
             signed_in.fetch_add(1, Ordering::SeqCst);
         }
     }
-    people
+    clients
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sign_in_racing_a_revoked_role_does_not_keep_it() {
     let desk = Gateway::start().await;
     for round in 0..40 {
-        let (over, signed_in) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        let signers: Vec<_> =
-            (0..3).map(|_| tokio::spawn(sign_in_on(desk.anonymous(), over.clone(), signed_in.clone()))).collect();
+        let (stop, signed_in) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let tasks: Vec<_> = (0..3)
+            .map(|_| tokio::spawn(sign_in_repeatedly(desk.anonymous(), stop.clone(), signed_in.clone())))
+            .collect();
         eventually("a sign-in", || async { (signed_in.load(Ordering::SeqCst) > 0).then_some(()) }).await;
         desk.command(&["role", "take", "a2001", "agent"]).await.expect_success();
-        over.store(true, Ordering::SeqCst);
-        for signer in signers {
-            for alice in within(TEST_TIMEOUT, "the end of a signer", signer).await.expect("a signer that did not fail")
-            {
+        stop.store(true, Ordering::SeqCst);
+        for task in tasks {
+            for alice in within(TEST_TIMEOUT, "the end of a task", task).await.expect("a task that did not panic") {
                 let response = alice.get("/api/auth/me").await;
                 let kept = response.status == 200 && response.data()["roles"] != json!(["user"]);
                 assert!(!kept, "round {round}: {}", response.describe());
@@ -131,7 +131,7 @@ async fn unknown_employees_and_roles_are_refused() {
     {
         let output = desk.command(&args).await;
         assert!(!output.status.success(), "{args:?}");
-        assert!(!output.stderr.is_empty(), "{args:?} says why");
+        assert!(!output.stderr.is_empty(), "{args:?}: no error on stderr");
     }
 }
 

@@ -1,4 +1,4 @@
-//! /api/ready, /version, /metrics, /.well-known/jwks.json: what those who run it, and those who verify, look at.
+//! /api/ready, /version, /metrics and /.well-known/jwks.json: endpoints for operators and token verifiers.
 
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED, ED25519, UnparsedPublicKey};
 use base64::Engine;
@@ -59,7 +59,7 @@ async fn metrics_of_the_contract_exist() {
     xiaoming.post("/api/auth/logout").await.expect_code(0);
     socket.ends_within(TEST_TIMEOUT).await.expect("an end");
     desk.sign_in_by_qrcode("u1001").await;
-    eventually("the end of the socket in the metrics", || async {
+    eventually("the closed WebSocket in the metrics", || async {
         (desk.metric("deskgate_websockets_closed_total", &[]).await > 0.0).then_some(())
     })
     .await;
@@ -108,7 +108,7 @@ async fn requests_and_sign_ins_are_counted() {
     let requests = desk.metric("deskgate_requests_total", &[r#"rule="everyone signed in""#, r#"method="GET""#]).await;
     assert_eq!(requests, 1.0);
     assert_eq!(desk.metric("deskgate_sessions_issued_total", &[r#"method="dev""#]).await, 1.0);
-    // Counted by whoever hears of the end, which is just after the logout has its answer.
+    // The change feed counts the end shortly after the logout response.
     eventually("the logout is counted", || async {
         (desk.metric("deskgate_sessions_ended_total", &[r#"cause="logout""#]).await == 1.0).then_some(())
     })
@@ -119,7 +119,7 @@ async fn requests_and_sign_ins_are_counted() {
 #[tokio::test]
 async fn sessions_ended_by_an_operator_are_counted() {
     let desk = Gateway::start().await;
-    // Counted by whoever hears of the end, which is just after the command has its answer.
+    // The change feed counts the end shortly after the command's response.
     let ended = async |count: f64| {
         eventually("the session's end is counted", || async {
             (desk.metric("deskgate_sessions_ended_total", &[r#"cause="operator""#]).await == count).then_some(())
@@ -163,7 +163,7 @@ async fn metric_labels_never_come_from_requests() {
         assert_eq!(line, None, "{word} is in a label");
     }
     let after = page.lines().count();
-    assert!(after < before + 100, "the page grew from {before} to {after} lines");
+    assert!(after < before + 100, "the metrics grew from {before} to {after} lines");
 }
 
 #[tokio::test]
@@ -180,7 +180,7 @@ async fn jwks_verifies_issued_tokens() {
         let keys = set["keys"].as_array().expect("a JWK set");
         for key in keys {
             for secret in ["d", "k", "p", "q"] {
-                assert!(key.get(secret).is_none(), "a private key is out: {set}");
+                assert!(key.get(secret).is_none(), "the JWKS has private key material: {set}");
             }
         }
         let key = keys.iter().find(|key| key["kid"] == header["kid"]).expect("the token's key");
@@ -201,9 +201,9 @@ async fn jwks_verifies_issued_tokens() {
     }
 }
 
-/// What a client needs of a 304 to keep its copy, and nothing that speaks of a body.
+/// Fails unless the response is a complete 304: validators and caching headers, and no header of a body.
 #[track_caller]
-fn expect_unchanged(case: &str, response: &Response, tag: &str) {
+fn expect_not_modified(case: &str, response: &Response, tag: &str) {
     assert_eq!(response.status, 304, "{case}: {}", response.describe());
     assert_eq!(response.header("etag"), Some(tag), "{case}");
     assert_eq!(response.header("cache-control"), Some("public, max-age=300"), "{case}");
@@ -214,18 +214,18 @@ fn expect_unchanged(case: &str, response: &Response, tag: &str) {
     assert!(response.body.is_empty(), "{case}: {}", response.describe());
 }
 
-const KEYS: &str = "/.well-known/jwks.json";
+const JWKS: &str = "/.well-known/jwks.json";
 
 #[tokio::test]
 async fn jwks_is_cacheable_and_revalidated_by_etag() {
     let desk = Gateway::setup().tls().start().await;
     let anonymous = desk.anonymous();
-    let response = anonymous.get(KEYS).await.expect_status(200);
+    let response = anonymous.get(JWKS).await.expect_status(200);
     assert_eq!(response.header("cache-control"), Some("public, max-age=300"));
-    let tag = response.header("etag").expect("a tag").to_owned();
-    assert!(tag.len() > 20 && tag.starts_with('"') && tag.ends_with('"'), "a strong one: {tag}");
-    assert_eq!(anonymous.get(KEYS).await.header("etag"), Some(tag.as_str()), "as long as nothing changes");
-    let head = anonymous.send("HEAD", KEYS, &[], b"").await.expect_status(200);
+    let tag = response.header("etag").expect("an ETag").to_owned();
+    assert!(tag.len() > 20 && tag.starts_with('"') && tag.ends_with('"'), "not a strong ETag: {tag}");
+    assert_eq!(anonymous.get(JWKS).await.header("etag"), Some(tag.as_str()), "the ETag of unchanged keys");
+    let head = anonymous.send("HEAD", JWKS, &[], b"").await.expect_status(200);
     for name in ["etag", "cache-control", "content-type", "content-length"] {
         assert_eq!(head.header(name), response.header(name), "{name}");
     }
@@ -233,15 +233,17 @@ async fn jwks_is_cacheable_and_revalidated_by_etag() {
 
     let (weak, listed) = (format!("W/{tag}"), format!("\"other\", {tag}"));
     let http2 = anonymous.http2().await;
-    for (case, named) in [("the tag", tag.as_str()), ("made weak", &weak), ("in a list", &listed), ("anything", "*")] {
-        let asked = [("if-none-match", named)];
+    for (case, value) in
+        [("the ETag", tag.as_str()), ("the weak ETag", &weak), ("in a list", &listed), ("anything", "*")]
+    {
+        let headers = [("if-none-match", value)];
         for method in ["GET", "HEAD"] {
-            expect_unchanged(case, &anonymous.send(method, KEYS, &asked, b"").await, &tag);
-            expect_unchanged(case, &http2.send(method, KEYS, &asked, b"").await, &tag);
+            expect_not_modified(case, &anonymous.send(method, JWKS, &headers, b"").await, &tag);
+            expect_not_modified(case, &http2.send(method, JWKS, &headers, b"").await, &tag);
         }
     }
-    for (case, named) in [("another", "\"other\""), ("no tag", "other"), ("none", "")] {
-        let other = anonymous.send("GET", KEYS, &[("If-None-Match", named)], b"").await.expect_status(200);
+    for (case, value) in [("another ETag", "\"other\""), ("an invalid ETag", "other"), ("an empty value", "")] {
+        let other = anonymous.send("GET", JWKS, &[("If-None-Match", value)], b"").await.expect_status(200);
         assert_eq!(other.body, response.body, "{case}");
     }
     for path in ["/version", "/api/ready"] {
@@ -254,11 +256,11 @@ async fn jwks_is_cacheable_and_revalidated_by_etag() {
 async fn connection_stays_open_after_304() {
     let desk = Gateway::start().await;
     let mut connection = desk.connect().await;
-    for asked in ["", "If-None-Match: *\r\n", "If-None-Match: *\r\n", ""] {
-        let request = format!("GET {KEYS} HTTP/1.1\r\nHost: {}\r\n{asked}\r\n", desk.address());
+    for condition in ["", "If-None-Match: *\r\n", "If-None-Match: *\r\n", ""] {
+        let request = format!("GET {JWKS} HTTP/1.1\r\nHost: {}\r\n{condition}\r\n", desk.address());
         connection.send(request.as_bytes()).await;
         let response = connection.response().await.expect("a response");
-        assert_eq!(response.status, if asked.is_empty() { 200 } else { 304 }, "{}", response.describe());
+        assert_eq!(response.status, if condition.is_empty() { 200 } else { 304 }, "{}", response.describe());
         assert_ne!(response.header("connection"), Some("close"), "{}", response.describe());
     }
 }
@@ -266,14 +268,14 @@ async fn connection_stays_open_after_304() {
 #[tokio::test]
 async fn jwks_etag_changes_with_the_keys() {
     let mut desk = Gateway::with("[token]\nalgorithm = \"EdDSA\"").await;
-    let before = desk.anonymous().get(KEYS).await.expect_status(200);
-    let tag = before.header("etag").expect("a tag");
+    let before = desk.anonymous().get(JWKS).await.expect_status(200);
+    let tag = before.header("etag").expect("an ETag");
     desk.restart().await;
-    expect_unchanged("a restart", &desk.anonymous().send("GET", KEYS, &[("If-None-Match", tag)], b"").await, tag);
+    expect_not_modified("a restart", &desk.anonymous().send("GET", JWKS, &[("If-None-Match", tag)], b"").await, tag);
     let config = std::fs::read_to_string(desk.config_file()).expect("the configuration");
     std::fs::write(desk.config_file(), config.replace("EdDSA", "ES256")).expect("a new configuration");
     desk.restart().await;
-    let after = desk.anonymous().send("GET", KEYS, &[("If-None-Match", tag)], b"").await.expect_status(200);
+    let after = desk.anonymous().send("GET", JWKS, &[("If-None-Match", tag)], b"").await.expect_status(200);
     assert_ne!(after.header("etag"), Some(tag));
     assert_eq!(after.json()["keys"].as_array().map(Vec::len), Some(2), "{}", after.describe());
 }
@@ -285,7 +287,7 @@ async fn access_token_has_the_contracts_claims() {
     let claims = claims_of(zhou_min.token());
     let mut names: Vec<&str> = claims.as_object().expect("an object").keys().map(String::as_str).collect();
     names.sort_unstable();
-    let mut wanted = vec![
+    let mut expected = vec![
         "iss",
         "aud",
         "sub",
@@ -300,8 +302,8 @@ async fn access_token_has_the_contracts_claims() {
         "login_source",
         "stage",
     ];
-    wanted.sort_unstable();
-    assert_eq!(names, wanted);
+    expected.sort_unstable();
+    assert_eq!(names, expected);
     assert_eq!(claims["iss"], desk.public_url().as_str());
     assert_eq!(claims["aud"], "deskgate");
     assert_eq!((&claims["sub"], &claims["corp_id"]), (&json!("m5001"), &json!("wwdemo")));

@@ -1,4 +1,4 @@
-//! /api/auth/otp-*: a device is set up, bound and used; a code works once; wrong ones lock the account.
+//! /api/auth/otp-*: TOTP devices are set up and bound, a code is accepted once, and wrong codes lock the account.
 
 use deskgate::domain::clock::Timestamp;
 use deskgate::signin::totp::{OtpSecret, Step, TotpCode};
@@ -7,7 +7,7 @@ use crate::support::*;
 
 const STEP_UP: &str = r#"
 [[rule]]
-name = "dangerous"
+name = "step-up"
 path = "/api/danger"
 methods = ["POST"]
 upstream = "helpdesk"
@@ -44,10 +44,10 @@ async fn devices_survive_an_encryption_key_change() {
     };
     let (first, second) = (first.display(), second.display());
 
-    // From the key that the gateway has made to a configured one; once it has started, the old one can go.
+    // From the generated key to a configured one: after one start the old key is not needed.
     configure(&desk, &format!("key_file = \"{first}\""));
     desk.restart().await;
-    assert!(desk.logs().contains("remove keys/vault.key and otp.old_key_files"), "it says so");
+    assert!(desk.logs().contains("remove keys/vault.key and otp.old_key_files"), "the log does not report it");
     std::fs::remove_file(desk.data_dir().join("keys").join("vault.key")).expect("an old key");
     desk.restart().await;
     verify(&xiaoming, &device.code(0)).await.expect_code(0);
@@ -59,10 +59,10 @@ async fn devices_survive_an_encryption_key_change() {
     assert!(!desk.logs().contains("cannot decrypt some one-time-password secrets"), "no key is missing");
     verify(&xiaoming, &device.code(1)).await.expect_code(0);
 
-    // A key that is gone for good: nobody gets in with it, and operators are told at the start.
+    // A lost key: its devices are unusable, and the gateway logs that at start.
     configure(&desk, &format!("key_file = \"{first}\""));
     desk.restart().await;
-    assert!(desk.logs().contains("cannot decrypt some one-time-password secrets"), "it says so");
+    assert!(desk.logs().contains("cannot decrypt some one-time-password secrets"), "the log does not report it");
     verify(&xiaoming, &device.code(1)).await.expect_status(500);
     configure(&desk, &format!("key_file = \"{first}\"\nold_key_files = [\"nowhere.key\"]"));
     desk.terminate().await;
@@ -92,7 +92,7 @@ async fn bound_device_steps_up_a_session() {
     assert_eq!(status["bound"], true, "{status}");
     assert_eq!(status["stepped_up_until"], bound["stepped_up_until"]);
 
-    // Another session of the same person has a device, and must give a code of its own.
+    // Another session of the same employee needs its own step-up.
     let other = desk.sign_in("u1001").await;
     other.post("/api/danger").await.expect_code(1021);
     verify(&other, &device.code(1)).await.expect_code(0);
@@ -126,32 +126,32 @@ async fn only_fresh_six_digit_codes_are_accepted() {
         code.chars().map(|digit| char::from_u32(zero + digit as u32 - 48).expect("a digit")).collect()
     }
     let table: [(&str, Spelling); 20] = [
-        ("nothing", |_| String::new()),
+        ("an empty code", |_| String::new()),
         ("five digits", |device| device.code(0)[..5].to_owned()),
         ("seven digits", |device| format!("{}0", device.code(0))),
-        ("a nought before", |device| format!("0{}", device.code(0))),
-        ("a space inside", |device| format!("{} {}", &device.code(0)[..3], &device.code(0)[3..])),
-        ("a space behind", |device| format!("{} ", device.code(0))),
-        ("a space before", |device| format!(" {}", device.code(0))),
+        ("a leading zero", |device| format!("0{}", device.code(0))),
+        ("an inner space", |device| format!("{} {}", &device.code(0)[..3], &device.code(0)[3..])),
+        ("a trailing space", |device| format!("{} ", device.code(0))),
+        ("a leading space", |device| format!(" {}", device.code(0))),
         ("a line end", |device| format!("{}\n", device.code(0))),
-        ("NUL behind", |device| format!("{}\0", device.code(0))),
-        ("minus before", |device| format!("-{}", device.code(0))),
-        ("minus for a digit", |device| format!("-{}", &device.code(0)[1..])),
-        ("plus before", |device| format!("+{}", device.code(0))),
+        ("a trailing NUL", |device| format!("{}\0", device.code(0))),
+        ("a leading minus", |device| format!("-{}", device.code(0))),
+        ("a minus instead of a digit", |device| format!("-{}", &device.code(0)[1..])),
+        ("a leading plus", |device| format!("+{}", device.code(0))),
         ("a fraction", |device| format!("{}.0", device.code(0))),
         ("Arabic digits", |device| digits_from(0x0660, &device.code(0))),
         ("full-width digits", |device| digits_from(0xFF10, &device.code(0))),
         ("Devanagari digits", |device| digits_from(0x0966, &device.code(0))),
         ("ten thousand digits", |device| device.code(0).repeat(1_700)),
-        ("two steps ahead: beyond the window", |device| device.code(2)),
-        ("two steps ago: beyond the window", |device| device.code(-2)),
+        ("two steps ahead, outside the window", |device| device.code(2)),
+        ("two steps ago, outside the window", |device| device.code(-2)),
         ("the step that bound the device", |device| device.code(-1)),
     ];
     let desk = desk().await;
-    // Five wrong ones lock an account: four to each person.
-    let people = ["u1001", "a2001", "s3001", "c4001", "m5001"];
-    for (person, cases) in people.into_iter().zip(table.chunks(4)) {
-        let client = desk.sign_in(person).await;
+    // Five wrong codes lock an account, so each employee gets four.
+    let employees = ["u1001", "a2001", "s3001", "c4001", "m5001"];
+    for (employee, cases) in employees.into_iter().zip(table.chunks(4)) {
+        let client = desk.sign_in(employee).await;
         let device = OtpDevice::set_up_and_bind(&client).await;
         for (case, spell) in cases {
             assert_eq!(verify(&client, &spell(&device)).await.code(), 1022, "{case}");
@@ -172,8 +172,8 @@ async fn code_is_accepted_once_under_concurrency() {
     let device = OtpDevice::set_up_and_bind(&sessions[0]).await;
     let code = device.code(0);
     let responses = futures::future::join_all(sessions.iter().map(|session| verify(session, &code))).await;
-    let taken = responses.iter().filter(|response| response.code() == 0).count();
-    assert_eq!(taken, 1, "{:?}", responses.iter().map(Response::code).collect::<Vec<_>>());
+    let accepted = responses.iter().filter(|response| response.code() == 0).count();
+    assert_eq!(accepted, 1, "{:?}", responses.iter().map(Response::code).collect::<Vec<_>>());
 }
 
 #[tokio::test]
@@ -181,22 +181,22 @@ async fn wrong_codes_lock_the_account_across_addresses() {
     let desk = desk().await;
     let xiaoming = desk.sign_in("u1001").await;
     let device = OtpDevice::set_up_and_bind(&xiaoming).await;
-    let elsewhere = desk.sign_in("u1001").await;
+    let other_session = desk.sign_in("u1001").await;
     let wrong = device.wrong_code();
     for number in 0..5 {
-        let client = if number % 2 == 0 { &xiaoming } else { &elsewhere };
+        let client = if number % 2 == 0 { &xiaoming } else { &other_session };
         let from = format!("203.0.113.{number}");
         let body = json!({ "code": wrong }).to_string();
         let headers = [("Content-Type", "application/json"), ("X-Forwarded-For", from.as_str())];
         client.send("POST", "/api/auth/otp-verify", &headers, body.as_bytes()).await.expect_code(1022);
     }
-    for client in [&xiaoming, &elsewhere] {
+    for client in [&xiaoming, &other_session] {
         let refused = verify(client, &device.code(1)).await;
         let wait: u64 = refused.header("retry-after").expect("a time").parse().expect("seconds");
         assert!((1..=30).contains(&wait), "{wait}");
         refused.expect_code(1429);
     }
-    // It is the person who is locked, and only for codes.
+    // Only this account is locked, and only for codes.
     xiaoming.get("/api/auth/me").await.expect_code(0);
     let alice = desk.sign_in("a2001").await;
     let device = OtpDevice::set_up_and_bind(&alice).await;
@@ -204,7 +204,7 @@ async fn wrong_codes_lock_the_account_across_addresses() {
 }
 
 #[tokio::test]
-async fn device_replacement_needs_a_step_up() {
+async fn device_replacement_requires_a_step_up() {
     let desk = desk().await;
     let xiaoming = desk.sign_in("u1001").await;
     let first = OtpDevice::set_up_and_bind(&xiaoming).await;
@@ -223,7 +223,7 @@ async fn device_replacement_needs_a_step_up() {
 }
 
 #[tokio::test]
-async fn otp_endpoints_need_a_device_and_a_token() {
+async fn otp_endpoints_require_a_device_and_a_token() {
     let desk = desk().await;
     let xiaoming = desk.sign_in("u1001").await;
     verify(&xiaoming, "123456").await.expect_code(1003);

@@ -1,24 +1,28 @@
-//! Verifies tokens and assertions as an upstream would: an independent JOSE library and the published JWKS.
+//! Verifies tokens and assertions as an upstream would: with the published JWKS and a JOSE library that the gateway does
+//! not use.
 
 use std::collections::HashSet;
+use std::fmt::Debug;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use jsonwebtoken::jwk::{JwkSet, KeyAlgorithm};
-use jsonwebtoken::{Algorithm, DecodingKey, Validation};
+use jwt_compact::alg::{Ed25519, Es256};
+use jwt_compact::jwk::JsonWebKey;
+use jwt_compact::{Algorithm, AlgorithmExt, UntrustedToken};
 use serde_json::Value;
 
-use super::{Gateway, RecordedRequest};
+use super::{Gateway, RecordedRequest, claims_of};
 
 /// Verifies tokens with the keys of `/.well-known/jwks.json`.
 pub struct Verifier {
-    keys: JwkSet,
+    keys: Vec<Value>,
     issuer: String,
 }
 
 impl Verifier {
     /// Fetches the keys.
     pub async fn of(desk: &Gateway) -> Verifier {
-        let keys = desk.anonymous().get("/.well-known/jwks.json").await.expect_status(200).json();
-        Verifier { keys: serde_json::from_value(keys).expect("a JWK set"), issuer: desk.public_url() }
+        let jwks = desk.anonymous().get("/.well-known/jwks.json").await.expect_status(200).json();
+        Verifier { keys: jwks["keys"].as_array().expect("a JWK set").clone(), issuer: desk.public_url() }
     }
 
     /// The claims of an assertion for this upstream, or the reason of its rejection.
@@ -31,28 +35,58 @@ impl Verifier {
         self.read(token, "at+jwt", "deskgate")
     }
 
-    fn read(&self, token: &str, kind: &str, audience: &str) -> Result<Value, String> {
-        let header = jsonwebtoken::decode_header(token).map_err(|error| error.to_string())?;
-        if header.typ.as_deref() != Some(kind) {
-            return Err(format!("unexpected type {:?}", header.typ));
+    fn read(&self, token: &str, typ: &str, audience: &str) -> Result<Value, String> {
+        let untrusted = UntrustedToken::new(token).map_err(|error| error.to_string())?;
+        let header = untrusted.header();
+        if header.token_type.as_deref() != Some(typ) {
+            return Err(format!("unexpected type {:?}", header.token_type));
         }
-        let key = header.kid.as_deref().and_then(|kid| self.keys.find(kid)).ok_or("unknown key")?;
+        let kid = header.key_id.as_deref().ok_or("no key id")?;
+        let jwk = self.keys.iter().find(|jwk| jwk["kid"] == kid).ok_or("unknown key")?;
         // The algorithm comes from the key, never from the token.
-        let algorithm = match key.common.key_algorithm {
-            Some(KeyAlgorithm::EdDSA) => Algorithm::EdDSA,
-            Some(KeyAlgorithm::ES256) => Algorithm::ES256,
+        match jwk["alg"].as_str() {
+            Some("EdDSA") => verify_signature(Ed25519, jwk, &untrusted)?,
+            Some("ES256") => verify_signature(Es256, jwk, &untrusted)?,
             other => return Err(format!("unsupported algorithm {other:?}")),
-        };
-        let mut validation = Validation::new(algorithm);
-        validation.set_audience(&[audience]);
-        validation.set_issuer(&[&self.issuer]);
-        validation.set_required_spec_claims(&["exp", "nbf", "aud", "iss", "sub"]);
-        validation.validate_nbf = true;
-        validation.leeway = 0;
-        let key = DecodingKey::from_jwk(key).map_err(|error| error.to_string())?;
-        let read = jsonwebtoken::decode::<Value>(token, &key, &validation);
-        read.map(|read| read.claims).map_err(|error| error.to_string())
+        }
+        let claims = claims_of(token);
+        self.check_claims(&claims, audience)?;
+        Ok(claims)
     }
+
+    /// Checks audience, issuer, subject and, without leeway, `exp` and `nbf`. All of them are required.
+    fn check_claims(&self, claims: &Value, audience: &str) -> Result<(), String> {
+        let seconds = |name: &str| claims[name].as_u64().ok_or_else(|| format!("no {name}"));
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock").as_secs();
+        if claims["aud"] != audience {
+            return Err(format!("unexpected audience {}", claims["aud"]));
+        }
+        if claims["iss"] != self.issuer.as_str() {
+            return Err(format!("unexpected issuer {}", claims["iss"]));
+        }
+        if !claims["sub"].is_string() {
+            return Err("no sub".to_owned());
+        }
+        if seconds("exp")? <= now {
+            return Err("expired".to_owned());
+        }
+        if seconds("nbf")? > now {
+            return Err("not valid yet".to_owned());
+        }
+        Ok(())
+    }
+}
+
+fn verify_signature<A>(algorithm: A, jwk: &Value, token: &UntrustedToken<'_>) -> Result<(), String>
+where
+    A: Algorithm,
+    for<'a> A::VerifyingKey: TryFrom<&'a JsonWebKey<'a>, Error: Debug>,
+{
+    let text = jwk.to_string();
+    let jwk: JsonWebKey<'_> = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    let key = A::VerifyingKey::try_from(&jwk).map_err(|error| format!("{error:?}"))?;
+    let verified = algorithm.validator::<Value>(&key).validate(token);
+    verified.map(drop).map_err(|error| error.to_string())
 }
 
 /// Replay protection of an upstream: accepts only request assertions, each once.

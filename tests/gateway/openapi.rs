@@ -1,5 +1,5 @@
-//! GET /api/auth/openapi.json is complete and true: it names every endpoint and every code and nothing else, and every
-//! endpoint is really called, in every way that is easy to provoke, and answers as it says.
+//! GET /api/auth/openapi.json: it lists exactly the gateway's endpoints and error codes, and every endpoint is called to
+//! check its responses against the document.
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
@@ -13,9 +13,9 @@ mod outages;
 
 mod refusals;
 
-mod walks;
+mod endpoint_calls;
 
-/// What is described and not provoked here: the session would have to end between two steps of one request.
+/// Documented responses that the test cannot provoke: the session would have to end between two steps of one request.
 const NOT_PROVOKED: &[(&str, &str, u64)] = &[
     ("GET /api/auth/scan/status", "401", 1001),
     ("GET /api/auth/oauth2/callback", "401", 0),
@@ -24,37 +24,37 @@ const NOT_PROVOKED: &[(&str, &str, u64)] = &[
     ("POST /api/dev/login", "401", 1001),
 ];
 
-/// Faults of ours. Only where a broken platform makes one is it provoked.
-const FAULT: &str = "500";
+/// Internal errors; the test provokes only those of a failing platform.
+const INTERNAL_ERROR: &str = "500";
 
-/// A gateway, what it says of itself, and who calls it.
-struct Survey {
+/// A gateway, its OpenAPI document and the clients that call it.
+struct OpenApiFixture {
     desk: Gateway,
-    description: OpenApiDocument,
+    openapi: OpenApiDocument,
     agent: Client,
-    /// Stepped up.
+    /// An administrator with a recent step-up.
     admin: Client,
-    /// Half-authenticated.
+    /// A client with a half-authenticated token.
     half: Client,
 }
 
-impl Survey {
-    /// Of a gateway with these settings, where nothing is counted.
-    async fn of(settings: &str) -> Survey {
+impl OpenApiFixture {
+    /// Starts a gateway with these settings and without rate limits.
+    async fn with(settings: &str) -> OpenApiFixture {
         let mut paths: Vec<&str> = TABLE.iter().map(|row| row.path).collect();
         paths.dedup();
         let rates: String = paths.iter().map(|path| format!("[[endpoint]]\npath = \"{path}\"\nrate = []\n")).collect();
         let setup = Gateway::setup().more_rules(&rates).toml("[bind]\nproof = \"none\"").toml(settings);
         let desk = setup.start().await;
-        let description = OpenApiDocument::of(&desk).await;
+        let openapi = OpenApiDocument::of(&desk).await;
         let agent = desk.sign_in("a2001").await;
         let admin = desk.sign_in("m5001").await;
-        OtpDevice::set_up_and_bind(&admin).await;
+        JsonOtpDevice::set_up_and_bind(&admin).await;
         let half = half_authenticated(&desk).await;
-        Survey { desk, description, agent, admin, half }
+        OpenApiFixture { desk, openapi, agent, admin, half }
     }
 
-    /// Somebody who may call this.
+    /// A client that is allowed to call the endpoint.
     fn caller(&self, row: &OwnRoute) -> Client {
         match row.access {
             OwnAccess::Anyone => self.desk.anonymous(),
@@ -63,15 +63,15 @@ impl Survey {
         }
     }
 
-    /// Calls an endpoint, with JSON if it is given, and holds the answer against the description.
-    async fn ask(&self, row: &OwnRoute, client: &Client, query: &str, body: Option<Value>) -> Response {
+    /// Calls an endpoint, with a JSON body if there is one, and checks the response against the document.
+    async fn call(&self, row: &OwnRoute, client: &Client, query: &str, body: Option<Value>) -> Response {
         let target = format!("{}{query}", path(row));
-        // Boxed: a walk has dozens of these.
-        Box::pin(self.ask_at(row, client, target, body)).await
+        // Boxed, because one test function has dozens of these futures.
+        Box::pin(self.call_at(row, client, target, body)).await
     }
 
-    /// The same at a path with another parameter.
-    async fn ask_at(&self, row: &OwnRoute, client: &Client, target: String, body: Option<Value>) -> Response {
+    /// Like `call`, with the whole target.
+    async fn call_at(&self, row: &OwnRoute, client: &Client, target: String, body: Option<Value>) -> Response {
         let response = match body {
             None => client.send(row.method, &target, &[], b"").await,
             Some(body) => {
@@ -79,67 +79,66 @@ impl Survey {
                 client.send(row.method, &target, &json, body.to_string().as_bytes()).await
             }
         };
-        self.saw(row, response)
+        self.check(row, response)
     }
 
-    /// Holds an answer that has come against the description.
-    fn saw(&self, row: &OwnRoute, response: Response) -> Response {
-        self.description.check(row, &response);
+    /// Checks a response against the document.
+    fn check(&self, row: &OwnRoute, response: Response) -> Response {
+        self.openapi.check(row, &response);
         response
     }
 }
 
-/// A row's path; an identifier that is nobody's stands for its parameter.
+/// The path of a row, with an unknown ID as its parameter.
 fn path(row: &OwnRoute) -> String {
     row.path.replace("{id}", &"a".repeat(32))
 }
 
-/// The row of an endpoint.
 fn row_of(endpoint: Endpoint) -> &'static OwnRoute {
     TABLE.iter().find(|row| row.endpoint == endpoint).expect("every endpoint has a row")
 }
 
-/// A device for one-time passwords.
-struct OtpDevice {
+/// A TOTP device whose codes are JSON bodies.
+struct JsonOtpDevice {
     secret: deskgate::signin::totp::OtpSecret,
 }
 
-impl OtpDevice {
-    /// The one that a setup's answer offers.
-    fn of(setup: &Value) -> OtpDevice {
+impl JsonOtpDevice {
+    /// The device of an `otp-setup` response.
+    fn of(setup: &Value) -> JsonOtpDevice {
         let bytes = decode_base32(setup["secret"].as_str().expect("a secret"));
-        OtpDevice { secret: deskgate::signin::totp::OtpSecret::from_bytes(&bytes).expect("a secret") }
+        JsonOtpDevice { secret: deskgate::signin::totp::OtpSecret::from_bytes(&bytes).expect("a secret") }
     }
 
-    async fn set_up_and_bind(client: &Client) -> OtpDevice {
-        let device = OtpDevice::of(&client.post("/api/auth/otp-setup").await.expect_code(0).data());
+    async fn set_up_and_bind(client: &Client) -> JsonOtpDevice {
+        let device = JsonOtpDevice::of(&client.post("/api/auth/otp-setup").await.expect_code(0).data());
         client.post_json("/api/auth/otp-bind", &device.code(0)).await.expect_code(0);
         device
     }
 
-    /// The body with the code so many steps from now. Those of the next step are taken already.
+    /// A body with the code of the step `steps` from now.
     fn code(&self, steps: i64) -> Value {
         use deskgate::signin::totp::Step;
         let step = Step::at(deskgate::domain::clock::Clock::system().now()).number() + steps;
         json!({ "code": self.secret.code(Step::from_number(step)).text() })
     }
 
-    /// A body with a code that is none of its.
+    /// A body with a code that is valid in none of the steps around now.
     fn wrong_code(&self) -> Value {
         let near: Vec<Value> = (-3..=3).map(|steps| self.code(steps)).collect();
         let codes = (0..=near.len()).map(|digit| json!({ "code": digit.to_string().repeat(6) }));
-        codes.into_iter().find(|code| !near.contains(code)).expect("more codes than are near")
+        codes.into_iter().find(|code| !near.contains(code)).expect("a free code")
     }
 }
 
-/// A code of the platform for a member, as an agent's client would get it.
+/// A platform code for a member, as the agent client gets it.
 async fn platform_code(desk: &Gateway, member: &str) -> String {
     let phone = desk.phone(member);
     let callback = phone.authorize(&phone.authorize_url(&desk.client_url("itagent")).await).await;
     query_parameter(&callback, "code").expect("a code")
 }
 
-/// Changes the directory behind the gateway's back.
+/// Changes the directory database directly.
 async fn change_directory(desk: &Gateway, statement: &'static str) {
     change_database(desk, "directory.db", statement).await;
 }
@@ -150,7 +149,7 @@ async fn change_database(desk: &Gateway, file: &str, statement: &'static str) {
     sqlx::raw_sql(statement).execute(&mut database).await.expect("a change");
 }
 
-/// An agent who must have a device and has none.
+/// A half-authenticated client: an agent who must have a TOTP device and has none.
 async fn half_authenticated(desk: &Gateway) -> Client {
     change_directory(desk, "UPDATE agents SET otp_required = 1 WHERE employee_id = 's3001'").await;
     let body = json!({ "employee_id": "s3001", "code": platform_code(desk, "s3001").await });
@@ -161,14 +160,13 @@ async fn half_authenticated(desk: &Gateway) -> Client {
 #[tokio::test]
 async fn openapi_lists_exactly_the_gateways_endpoints() {
     let desk = Gateway::start().await;
-    let description = OpenApiDocument::of(&desk).await;
-    let described: BTreeSet<String> =
-        description.documented_responses().into_iter().map(|seen| seen.operation).collect();
+    let openapi = OpenApiDocument::of(&desk).await;
+    let documented: BTreeSet<String> = openapi.documented_responses().into_iter().map(|kind| kind.operation).collect();
     let rows: BTreeSet<String> = TABLE.iter().map(|row| format!("{} {}", row.method, row.path)).collect();
-    assert_eq!(described, rows);
+    assert_eq!(documented, rows);
     let mut ids = BTreeSet::new();
     for row in TABLE {
-        let operation = description.operation(row);
+        let operation = openapi.operation(row);
         let (access, security) = match row.access {
             OwnAccess::Anyone => ("anyone", json!([])),
             OwnAccess::SignedIn => ("signed_in", json!([{ "bearer": [] }])),
@@ -186,7 +184,7 @@ async fn openapi_lists_exactly_the_gateways_endpoints() {
 async fn openapi_names_this_gateway() {
     let desk = Gateway::start().await;
     let response = desk.anonymous().get("/api/auth/openapi.json").await.expect_status(200);
-    assert!(!response.text().contains("{{"), "something was not filled in");
+    assert!(!response.text().contains("{{"), "a placeholder is not filled in");
     let document = response.json();
     assert_eq!(document["openapi"], "3.1.0");
     assert_eq!(document["info"]["version"], env!("CARGO_PKG_VERSION"));
@@ -197,8 +195,8 @@ async fn openapi_names_this_gateway() {
 async fn openapi_lists_exactly_the_error_codes() {
     let codes: BTreeSet<u64> = Code::ALL.iter().map(|code| u64::from(code.number())).collect();
     let desk = Gateway::start().await;
-    let description = OpenApiDocument::of(&desk).await;
-    let components = &description.document()["components"];
+    let openapi = OpenApiDocument::of(&desk).await;
+    let components = &openapi.document()["components"];
     let listed = components["schemas"]["ErrorCode"]["oneOf"].as_array().expect("codes");
     let listed: BTreeSet<u64> = listed.iter().filter_map(|code| code["const"].as_u64()).collect();
     assert_eq!(listed, codes, "the ErrorCode schema");
@@ -210,61 +208,61 @@ async fn openapi_lists_exactly_the_error_codes() {
 
 #[tokio::test]
 async fn openapi_references_resolve_and_examples_validate() {
-    fn visit(description: &OpenApiDocument, value: &Value) {
+    fn visit(openapi: &OpenApiDocument, value: &Value) {
         if let Some(object) = value.as_object() {
-            description.resolve(value);
+            openapi.resolve(value);
             if let (Some(schema), Some(example)) = (object.get("schema"), object.get("example")) {
-                description.check_value(schema, example, &value.to_string());
+                openapi.check_value(schema, example, &value.to_string());
             }
-            object.values().for_each(|member| visit(description, member));
+            object.values().for_each(|member| visit(openapi, member));
         }
-        value.as_array().into_iter().flatten().for_each(|item| visit(description, item));
+        value.as_array().into_iter().flatten().for_each(|item| visit(openapi, item));
     }
     let desk = Gateway::start().await;
-    let description = OpenApiDocument::of(&desk).await;
-    visit(&description, description.document());
-    for (name, schema) in description.document()["components"]["schemas"].as_object().expect("schemas") {
+    let openapi = OpenApiDocument::of(&desk).await;
+    visit(&openapi, openapi.document());
+    for (name, schema) in openapi.document()["components"]["schemas"].as_object().expect("schemas") {
         for example in schema["examples"].as_array().into_iter().flatten() {
             let named = json!({ "$ref": format!("#/components/schemas/{name}") });
-            description.check_value(&named, example, name);
+            openapi.check_value(&named, example, name);
         }
     }
 }
 
 #[tokio::test]
 async fn every_endpoint_responds_as_documented() {
-    let survey = Survey::of("").await;
+    let fixture = OpenApiFixture::with("").await;
     for row in TABLE {
-        Box::pin(walks::walk(&survey, row)).await;
+        Box::pin(endpoint_calls::call_endpoint(&fixture, row)).await;
         let operation = format!("{} {}", row.method, row.path);
-        let succeeded = |seen: &ResponseKind| seen.operation == operation && seen.status.starts_with(['2', '3']);
+        let succeeded = |kind: &ResponseKind| kind.operation == operation && kind.status.starts_with(['2', '3']);
         assert!(
-            survey.description.observed_responses().iter().any(succeeded),
-            "{operation} was never called with success"
+            fixture.openapi.observed_responses().iter().any(succeeded),
+            "{operation} was never called successfully"
         );
     }
     for row in TABLE {
-        Box::pin(refusals::at_the_door(&survey, row)).await;
-        Box::pin(refusals::for_want_of_a_token(&survey, row)).await;
-        Box::pin(refusals::of_the_body(&survey, row)).await;
+        Box::pin(refusals::malformed_requests(&fixture, row)).await;
+        Box::pin(refusals::insufficient_tokens(&fixture, row)).await;
+        Box::pin(refusals::invalid_bodies(&fixture, row)).await;
     }
-    let description = &survey.description;
-    let elsewhere: [Pin<Box<dyn Future<Output = OpenApiDocument>>>; 7] = [
-        Box::pin(refusals::too_slow()),
-        Box::pin(refusals::too_many()),
+    let openapi = &fixture.openapi;
+    let other_gateways: [Pin<Box<dyn Future<Output = OpenApiDocument>>>; 7] = [
+        Box::pin(refusals::slow_requests()),
+        Box::pin(refusals::rate_limits()),
         Box::pin(refusals::outside_development_mode()),
-        Box::pin(walks::without_a_tap()),
-        Box::pin(outages::platform()),
-        Box::pin(outages::state()),
+        Box::pin(endpoint_calls::automatic_confirmation()),
+        Box::pin(outages::platform_failure()),
+        Box::pin(outages::storage_failure()),
         Box::pin(outages::drain()),
     ];
-    for other in futures::future::join_all(elsewhere).await {
-        description.add_observed(&other);
+    for other in futures::future::join_all(other_gateways).await {
+        openapi.add_observed(&other);
     }
 
-    // What is described and never comes would be as untrue as what comes and is not described.
-    let (came, described) = (description.observed_responses(), description.documented_responses());
-    let excused: BTreeSet<ResponseKind> = NOT_PROVOKED
+    // Every documented response must have been observed.
+    let (observed, documented) = (openapi.observed_responses(), openapi.documented_responses());
+    let exceptions: BTreeSet<ResponseKind> = NOT_PROVOKED
         .iter()
         .map(|(operation, status, code)| ResponseKind {
             operation: (*operation).into(),
@@ -272,9 +270,12 @@ async fn every_endpoint_responds_as_documented() {
             code: *code,
         })
         .collect();
-    let never: Vec<_> =
-        described.iter().filter(|one| one.status != FAULT && !came.contains(one) && !excused.contains(one)).collect();
-    assert!(never.is_empty(), "described and never seen: {never:#?}");
-    let needless: Vec<_> = excused.iter().filter(|one| came.contains(one) || !described.contains(one)).collect();
-    assert!(needless.is_empty(), "excused for nothing: {needless:#?}");
+    let missing: Vec<_> = documented
+        .iter()
+        .filter(|kind| kind.status != INTERNAL_ERROR && !observed.contains(kind) && !exceptions.contains(kind))
+        .collect();
+    assert!(missing.is_empty(), "documented and never observed: {missing:#?}");
+    let needless: Vec<_> =
+        exceptions.iter().filter(|kind| observed.contains(kind) || !documented.contains(kind)).collect();
+    assert!(needless.is_empty(), "needless exceptions: {needless:#?}");
 }
