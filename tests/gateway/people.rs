@@ -34,7 +34,7 @@ async fn agents_are_added_and_removed_by_command() {
     desk.command(&["agent", "add", "b7700", "--role", "agent"]).await.expect_success();
     let agent = find(&desk, &["agent", "list"], "b7700").await.expect("an agent");
     assert_eq!((&agent["password"], &agent["role"]), (&json!(false), &json!("agent")), "{agent}");
-    login(&desk, json!({ "employee_id": "b7700", "password": GOOD })).await.expect_code(1011);
+    login(&desk, json!({ "employee_id": "b7700", "password": GOOD })).await.expect_code(1012);
 
     desk.command_with_input(&["agent", "password", "b7700"], &format!("{GOOD}\n")).await.expect_success();
     let data = login(&desk, json!({ "employee_id": "b7700", "password": GOOD })).await.expect_code(0).data();
@@ -43,7 +43,7 @@ async fn agents_are_added_and_removed_by_command() {
     new_agent.get("/api/agent-desk/x").await.expect_status(200);
 
     desk.command(&["agent", "password", "b7700", "--clear", "--yes"]).await.expect_success();
-    login(&desk, json!({ "employee_id": "b7700", "password": GOOD })).await.expect_code(1011);
+    login(&desk, json!({ "employee_id": "b7700", "password": GOOD })).await.expect_code(1012);
     new_agent.get("/api/auth/me").await.expect_invalid_token();
     let new_agent = desk.sign_in("b7700").await;
     new_agent.get("/api/agent-desk/x").await.expect_status(200);
@@ -258,7 +258,7 @@ async fn agent_with_a_required_device_gets_a_half_authenticated_token() {
 async fn login_log_is_listed_by_command() {
     let desk = Gateway::start().await;
     desk.sign_in("u1001").await;
-    login(&desk, json!({ "employee_id": "a2001", "password": "wrong" })).await.expect_code(1011);
+    login(&desk, json!({ "employee_id": "a2001", "password": "wrong" })).await.expect_code(1012);
     let all = list(&desk, &["employee", "logins"]).await;
     assert_eq!((&all[0]["employee_id"], &all[0]["result"]), (&json!("a2001"), &json!("refused")), "{all:?}");
     let own = list(&desk, &["employee", "logins", "u1001"]).await;
@@ -342,7 +342,7 @@ async fn revoking_a_role_of_the_agent_record_is_reported() {
 
 #[tokio::test]
 async fn login_log_has_the_reason_hidden_from_the_client() {
-    let desk = Gateway::start().await;
+    let desk = Gateway::setup().set("agents.conceal", "true").start().await;
     desk.command_with_input(&["agent", "password", "a2001"], &format!("{GOOD}\n")).await.expect_success();
     desk.command_with_input(&["agent", "password", "s3001"], &format!("{GOOD}\n")).await.expect_success();
     desk.command(&["employee", "disable", "s3001"]).await.expect_success();
