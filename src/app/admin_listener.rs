@@ -80,7 +80,11 @@ pub(super) async fn serve(listener: TcpListener, page: Arc<MetricsPage>, shutdow
                     tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 }
             },
-            Some(Err(error)) = connections.join_next() => tracing::error!(%error, "admin connection failed"),
+            Some(ended) = connections.join_next() => {
+                if let Err(error) = ended {
+                    tracing::error!(%error, "admin connection failed");
+                }
+            }
         }
     }
 }

@@ -77,7 +77,11 @@ pub(super) async fn serve(listener: UnixListener, admin: Arc<Admin>) {
                     tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 }
             },
-            Some(Err(error)) = connections.join_next() => tracing::error!(%error, "a command panicked"),
+            Some(ended) = connections.join_next() => {
+                if let Err(error) = ended {
+                    tracing::error!(%error, "a command panicked");
+                }
+            }
         }
     }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::values::without_credentials;
 use super::{Faults, HumanDuration};
 use crate::domain::role::RoleName;
 
@@ -39,7 +40,10 @@ impl DirectoryConfig {
 
     pub(super) fn check(&self, faults: &mut Faults) {
         if self.file().is_none() {
-            faults.add("directory.url", format!("{:?} is not supported; use \"sqlite:FILE\"", self.url));
+            faults.add(
+                "directory.url",
+                format!("{:?} is not supported; use \"sqlite:FILE\"", without_credentials(&self.url)),
+            );
         }
         if self.login_log < HumanDuration::seconds(3600) {
             faults.add("directory.login_log", format!("\"{}\" is too short; use at least \"1h\"", self.login_log));

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Faults;
+use super::values::without_credentials;
 
 /// `[store]`
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -21,7 +22,7 @@ impl Default for StoreConfig {
 impl StoreConfig {
     pub(super) fn check(&self, faults: &mut Faults) {
         if self.url != "embedded" {
-            faults.add("store.url", format!("{:?} is not supported; use \"embedded\"", self.url));
+            faults.add("store.url", format!("{:?} is not supported; use \"embedded\"", without_credentials(&self.url)));
         }
     }
 }

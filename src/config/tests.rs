@@ -161,3 +161,15 @@ fn a_secret_never_shows_in_debug_output_or_serialised_form() {
     assert!(!format!("{config:?}").contains("hunter2"));
     assert!(!toml::to_string(&config).expect("toml").contains("hunter2"));
 }
+
+#[test]
+fn a_fault_shows_no_password_of_a_url() {
+    for change in [
+        "directory.url=postgres://desk:hunter2@db/desk",
+        "store.url=redis://:hunter2@cache",
+        "platform.api_url=http://u:hunter2@ho st/",
+    ] {
+        let found = faults(VALID, &[change]);
+        assert!(found.len() == 1 && found[0].contains("://***@") && !found[0].contains("hunter2"), "{found:#?}");
+    }
+}

@@ -1,6 +1,7 @@
 //! Deserializers that quote a bad value and name the expected form, such as `"foo" is not an address`. For use with
 //! `serde(deserialize_with)`.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
@@ -28,7 +29,16 @@ impl TextValue for Url {
 }
 
 fn parse<T: TextValue, E: Error>(text: &str) -> Result<T, E> {
-    text.parse().map_err(|_| E::custom(format_args!("{text:?} is not {}", T::FORM)))
+    text.parse().map_err(|_| E::custom(format_args!("{:?} is not {}", without_credentials(text), T::FORM)))
+}
+
+/// A configured value for a fault: user name and password of a URL are replaced, because faults go to the log.
+pub(super) fn without_credentials(value: &str) -> Cow<'_, str> {
+    let start = value.find("://").map(|at| at + "://".len());
+    match (start, value.rfind('@')) {
+        (Some(start), Some(end)) if start < end => format!("{}***{}", &value[..start], &value[end..]).into(),
+        _ => value.into(),
+    }
 }
 
 struct SingleValue<T>(std::marker::PhantomData<T>);

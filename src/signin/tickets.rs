@@ -146,14 +146,15 @@ impl Tickets {
         seen: Option<&str>,
     ) -> Result<TicketStatus, Error> {
         let id = &TicketId::new(id);
-        let (waiters, _guard) = self.long_polls.join(id);
+        let guard = self.long_polls.join(id);
+        let waiters = guard.waiters();
         let deadline = tokio::time::Instant::now() + wait.min(self.config.longest_wait.get());
         let mut seen = seen.map(str::to_owned);
         loop {
             // Subscribes before it reads the ticket, so that no change falls between the two.
             let mut changed = std::pin::pin!(waiters.changed.notified());
             changed.as_mut().enable();
-            let (status, end) = self.status(id, cookie, &waiters).await?;
+            let (status, end) = self.status(id, cookie, waiters).await?;
             let pending = matches!(status.status, "waiting" | "scanned");
             let baseline = seen.get_or_insert_with(|| status.status.to_owned());
             if !pending || status.status != *baseline || tokio::time::Instant::now() >= deadline {

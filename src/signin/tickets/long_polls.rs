@@ -22,28 +22,34 @@ pub(super) struct Waiters {
 }
 
 /// A poll's membership among the waiters of a ticket. Dropping the last one removes the waiters, also when a poll is
-/// cancelled.
+/// cancelled. It holds the poll's only reference to them: the last one is recognised by the number of references.
 pub(super) struct WaiterGuard<'a> {
     long_polls: &'a LongPolls,
     id: &'a TicketId,
-    waiters: Option<Arc<Waiters>>,
+    waiters: Arc<Waiters>,
+}
+
+impl WaiterGuard<'_> {
+    pub(super) fn waiters(&self) -> &Waiters {
+        &self.waiters
+    }
 }
 
 impl Drop for WaiterGuard<'_> {
     fn drop(&mut self) {
         let mut by_ticket = self.long_polls.by_ticket.lock().unwrap_or_else(PoisonError::into_inner);
-        self.waiters = None;
-        if by_ticket.get(self.id).is_some_and(|waiters| Arc::strong_count(waiters) == 1) {
+        // The map's reference and this one; others can join only under the lock.
+        if Arc::strong_count(&self.waiters) == 2 {
             by_ticket.remove(self.id);
         }
     }
 }
 
 impl LongPolls {
-    pub(super) fn join<'a>(&'a self, id: &'a TicketId) -> (Arc<Waiters>, WaiterGuard<'a>) {
+    pub(super) fn join<'a>(&'a self, id: &'a TicketId) -> WaiterGuard<'a> {
         let mut by_ticket = self.by_ticket.lock().unwrap_or_else(PoisonError::into_inner);
         let waiters = by_ticket.entry(id.clone()).or_default().clone();
-        (waiters.clone(), WaiterGuard { long_polls: self, id, waiters: Some(waiters) })
+        WaiterGuard { long_polls: self, id, waiters }
     }
 
     pub(super) fn wake(&self, id: &TicketId) {
@@ -60,3 +66,6 @@ impl LongPolls {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
