@@ -105,7 +105,7 @@ pub struct Api {
 pub async fn answer(api: &Api, call: &OwnCall, exchange: &mut Exchange, arrival: &Arrival) -> Result<Reply, Error> {
     let request = ApiRequest::of(exchange.req_header().as_ref(), arrival);
     let mut exchange = ApiExchange { api, call, exchange, arrival };
-    dispatch(&mut exchange, &request).await.map_err(|error| error.within(call.route.doing))
+    dispatch(&mut exchange, &request).await.map_err(|error| error.with_operation(call.route.operation))
 }
 
 /// Calls the function of an endpoint. No `_` arm: an endpoint without a function does not compile.

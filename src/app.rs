@@ -148,7 +148,7 @@ impl App {
     }
 
     /// Stops without waiting for open requests. Sockets are closed with 1001, for which they get the usual
-    /// `websocket.close_grace`. For a gateway whose revocation feed or another task is dead: serving on would accept
+    /// `websocket.close_grace`. For a gateway whose change feed or another task is dead: serving on would accept
     /// sessions that were revoked.
     pub async fn abort(self) {
         let timeout = self.reloader.config.websocket.close_grace.get();

@@ -108,7 +108,7 @@ pub struct OwnRoute {
     /// Who may call it.
     pub access: OwnAccess,
     /// The operation that its 1005 names.
-    pub doing: Operation,
+    pub operation: Operation,
 }
 
 impl OwnRoute {
@@ -133,9 +133,9 @@ const fn row(
     method: &'static str,
     path: &'static str,
     access: OwnAccess,
-    doing: Operation,
+    operation: Operation,
 ) -> OwnRoute {
-    OwnRoute { endpoint, method, path, access, doing }
+    OwnRoute { endpoint, method, path, access, operation }
 }
 
 /// Every endpoint.

@@ -206,7 +206,7 @@ impl Error {
     }
 
     /// Sets the operation of an unexpected failure; other errors do not name one.
-    pub fn within(self, operation: Operation) -> Self {
+    pub fn with_operation(self, operation: Operation) -> Self {
         match self {
             Error::Unexpected { part, cause, .. } => Error::Unexpected { operation, part, cause },
             other => other,

@@ -32,7 +32,7 @@ pub use cases::check_cases;
 pub use text::ColorChoice;
 
 use candidate::Steps;
-use counters::MomentCounters;
+use counters::FixedTimeCounters;
 
 /// The response that the client would get.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -106,7 +106,7 @@ impl<'a> Explainer<'a> {
         before: u32,
         steps: &mut Steps,
     ) -> (Option<Target>, Result<Permit, Error>) {
-        let (counters, clock) = (MomentCounters::default(), Clock::system());
+        let (counters, clock) = (FixedTimeCounters::default(), Clock::system());
         let policy = Policy {
             limits: &self.limits,
             origins: &[],

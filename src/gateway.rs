@@ -14,7 +14,7 @@ use pingora_proxy::{FailToProxy, ProxyHttp, Session as Exchange};
 use crate::api::{self, Api};
 use crate::error::{BadRequest, Error};
 use crate::pipeline::forward;
-use crate::pipeline::record::{self, AccessLogEntry, OwnMetrics};
+use crate::pipeline::record::{self, AccessLogEntry, NoRuleMetrics};
 use crate::pipeline::{self, Decision, Gate, Permit, UpstreamPermit};
 use crate::reply::Reply;
 
@@ -68,7 +68,7 @@ pub(crate) struct Gateway {
     pub(crate) connector: TransportConnector,
     pub(crate) sockets: SocketSettings,
     /// Metrics of requests that no rule matched.
-    pub(crate) own_metrics: OwnMetrics,
+    pub(crate) no_rule_metrics: NoRuleMetrics,
 }
 
 impl Gateway {
@@ -281,7 +281,7 @@ impl ProxyHttp for Gateway {
         let header = exchange.req_header();
         record::request(
             &self.gate,
-            &self.own_metrics,
+            &self.no_rule_metrics,
             &AccessLogEntry {
                 arrival,
                 method: header.method.as_str(),

@@ -50,7 +50,7 @@ impl SessionCache {
     }
 
     /// The session of a token that was verified before. Takes no lock and does not query the store.
-    pub fn known(&self, token: &str, now: Timestamp) -> Option<Arc<CachedSession>> {
+    pub fn cached(&self, token: &str, now: Timestamp) -> Option<Arc<CachedSession>> {
         let by_token = self.by_token.pin();
         let entry = by_token.get(&TokenRef(token))?;
         let cached = entry.live_session(now)?;
@@ -60,7 +60,7 @@ impl SessionCache {
 
     /// The session of a token: cached, or read from the store once the signature is verified.
     pub async fn of_token(&self, tokens: &Tokens, token: &str, now: Timestamp) -> Result<Arc<CachedSession>, Error> {
-        if let Some(cached) = self.known(token, now) {
+        if let Some(cached) = self.cached(token, now) {
             return Ok(cached);
         }
         let claims = tokens.verify(token, now).map_err(Error::InvalidToken)?;

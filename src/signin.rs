@@ -294,7 +294,7 @@ impl SignInServices {
         self.agents.measure();
     }
 
-    /// Applies a change from the revocation feed: wakes the polls of a ticket.
+    /// Applies a change from the change feed: wakes the polls of a ticket.
     pub fn apply_change(&self, change: &Change) {
         self.tickets.apply_change(change);
     }

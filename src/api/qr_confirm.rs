@@ -17,7 +17,7 @@ use crate::signin::tickets::phone::ConfirmChoice;
 /// Shows the sign-in request to the phone that scanned the code.
 pub async fn page(tickets: &Tickets, request: &ApiRequest, arrival: &Arrival) -> Reply {
     let prompt = async {
-        let (scan_id, confirm) = cookies::confirm_value(request).ok_or(BadRequest::TicketOver)?;
+        let (scan_id, confirm) = cookies::confirm_value(request).ok_or(BadRequest::TicketEnded)?;
         let prompt = tickets.confirm_prompt(&scan_id, &confirm).await?;
         let details = ConfirmDetails {
             name: &prompt.name,
@@ -31,7 +31,7 @@ pub async fn page(tickets: &Tickets, request: &ApiRequest, arrival: &Arrival) ->
     };
     match prompt.await {
         Ok(html) => Reply::page(StatusCode::OK, arrival.language, html),
-        Err(error) => error_page(arrival, &error.within(Operation::Callback)),
+        Err(error) => error_page(arrival, &error.with_operation(Operation::Callback)),
     }
 }
 
@@ -39,13 +39,13 @@ pub async fn page(tickets: &Tickets, request: &ApiRequest, arrival: &Arrival) ->
 pub async fn submit(tickets: &Tickets, request: &ApiRequest, form: &[(String, String)], arrival: &Arrival) -> Reply {
     match resolve(tickets, request, form).await {
         Ok(notice) => Reply::page(StatusCode::OK, arrival.language, pages::notice(arrival.language, notice)),
-        Err(error) => error_page(arrival, &error.within(Operation::Callback)),
+        Err(error) => error_page(arrival, &error.with_operation(Operation::Callback)),
     }
 }
 
 async fn resolve(tickets: &Tickets, request: &ApiRequest, form: &[(String, String)]) -> Result<Notice, Error> {
     let field = |name: &str| form.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str());
-    let (scan_id, confirm) = cookies::confirm_value(request).ok_or(BadRequest::TicketOver)?;
+    let (scan_id, confirm) = cookies::confirm_value(request).ok_or(BadRequest::TicketEnded)?;
     let proof = field("proof").unwrap_or_default();
     if !constant_time_eq(proof.as_bytes(), form_proof(&confirm).as_bytes()) {
         return Err(BadRequest::Parameter("proof").into());

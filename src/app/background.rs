@@ -1,4 +1,4 @@
-//! Background tasks beside requests: the revocation feed, key expiry, role reconciliation and the sweep. They only call
+//! Background tasks beside requests: the change feed, key expiry, role reconciliation and the sweep. They only call
 //! the services that do the work.
 
 use std::sync::Arc;
@@ -29,7 +29,7 @@ const RECONCILE_RETRY: Duration = Duration::from_secs(5);
 pub(super) fn start(tasks: &TaskSet, services: &Services) {
     let Services { store, gate, registry, signin, keys, roles, .. } = services;
     let changes = store.changes();
-    tasks.spawn("revocation feed", apply_changes(changes, gate.clone(), registry.clone(), signin.clone()));
+    tasks.spawn("change feed", apply_changes(changes, gate.clone(), registry.clone(), signin.clone()));
     tasks.spawn("key expiry", end_sessions_of_expired_keys(keys.clone(), gate.clone(), registry.clone()));
     tasks.spawn("sweep", sweep(store.clone(), gate.clone(), signin.clone()));
     tasks.spawn_one_shot("role reconciliation", reconcile_roles(roles.clone()));
@@ -57,7 +57,7 @@ async fn apply_changes(
                 gate.metrics.revocation_seconds.observe(delay.as_secs_f64());
             }
             Err(RecvError::Lagged(missed)) => {
-                tracing::warn!(missed, "revocation feed lagged: dropping the session cache and rechecking all sockets");
+                tracing::warn!(missed, "change feed lagged: dropping the session cache and rechecking all sockets");
                 gate.sessions.forget_all();
                 signin.wake_all_polls();
                 recheck_sockets(&gate, &registry).await;

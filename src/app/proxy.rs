@@ -22,7 +22,7 @@ use crate::gateway::accept::Acceptor;
 use crate::gateway::connection::HeadLimits;
 use crate::gateway::upstreams::Upstreams;
 use crate::gateway::{Gateway, SocketSettings};
-use crate::pipeline::record::OwnMetrics;
+use crate::pipeline::record::NoRuleMetrics;
 
 /// Idle connections kept open to all upstreams together.
 const UPSTREAM_POOL_SIZE: usize = 1024;
@@ -53,7 +53,7 @@ pub(super) fn gateway(config: &Config, services: &Services, readiness: &Arc<Read
             handshake: config.websocket.handshake.get(),
             close_grace: config.websocket.close_grace.get(),
         },
-        own_metrics: OwnMetrics::new(&services.metrics, config.log.requests),
+        no_rule_metrics: NoRuleMetrics::new(&services.metrics, config.log.requests),
     }
 }
 

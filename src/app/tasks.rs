@@ -27,7 +27,7 @@ struct Running {
 /// The background tasks of the process.
 ///
 /// A task that dies is an error, never silence: [`TaskSet::failure`] reports it and the process exits with code 1. This
-/// holds for all tasks, because each guards something that nothing else notices. Without the revocation feed, for
+/// holds for all tasks, because each guards something that nothing else notices. Without the change feed, for
 /// example, the gateway would go on accepting sessions that were revoked elsewhere.
 #[derive(Debug, Default)]
 pub(super) struct TaskSet {

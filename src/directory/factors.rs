@@ -145,7 +145,7 @@ pub trait Factors: Send + Sync {
         seen: Version,
     ) -> Result<WriteOutcome, DirectoryError>;
 
-    /// Deletes lockouts of unknown names ([`CorpId::of_nobody`]): those unchanged for `quiet`, and all but about the
+    /// Deletes lockouts of unknown names ([`CorpId::unknown`]): those unchanged for `quiet`, and all but about the
     /// `most` newest.
     async fn prune_unknown_lockouts(&self, quiet: Duration, most: usize) -> Result<(), DirectoryError>;
 }

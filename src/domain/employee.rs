@@ -39,7 +39,7 @@ impl EmployeeId {
 
 impl CorpId {
     /// The corporation under which lockouts of unknown names are stored; no corporation can have this id.
-    pub fn of_nobody() -> Self {
+    pub fn unknown() -> Self {
         Self::new("")
     }
 

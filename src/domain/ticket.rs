@@ -126,7 +126,7 @@ impl Ticket {
     pub const DELIVERY_WINDOW: Duration = Duration::from_secs(30);
 
     /// Whether the ticket has expired or was cancelled. Checked on every read, never left to a sweep.
-    pub fn is_over(&self, now: Timestamp) -> bool {
+    pub fn has_ended(&self, now: Timestamp) -> bool {
         match &self.state {
             TicketState::Cancelled => true,
             TicketState::Delivered { until, .. } => now >= *until,

@@ -59,7 +59,7 @@ pub enum BadRequest {
     SignInFlow,
     /// The QR code was used, cancelled or has expired.
     #[error("the ticket was used, cancelled or has expired")]
-    TicketOver,
+    TicketEnded,
 }
 
 impl BadRequest {
@@ -84,7 +84,7 @@ impl BadRequest {
             BadRequest::SignInDeclined => plain(Message::SIGN_IN_DECLINED),
             BadRequest::SignInCode => plain(Message::SIGN_IN_CODE),
             BadRequest::SignInFlow => plain(Message::SIGN_IN_FLOW),
-            BadRequest::TicketOver => plain(Message::TICKET_OVER),
+            BadRequest::TicketEnded => plain(Message::TICKET_OVER),
         }
     }
 }

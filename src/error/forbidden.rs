@@ -50,12 +50,12 @@ pub enum Forbidden {
     #[error("{0} is in none of the rule's networks")]
     Network(IpAddr),
     /// The rule's condition is false, or could not be evaluated.
-    #[error("{}", condition_text(.condition, .trouble.as_deref()))]
+    #[error("{}", condition_text(.condition, .error.as_deref()))]
     Condition {
         /// The expression in the rule.
         condition: Arc<str>,
         /// The evaluation error, if there was one.
-        trouble: Option<String>,
+        error: Option<String>,
     },
     /// The token is half-authenticated: it can only set up a one-time password device.
     #[error("a half-authenticated token")]
@@ -96,10 +96,10 @@ fn names(roles: &[RoleName]) -> Vec<&str> {
     roles.iter().map(RoleName::as_str).collect()
 }
 
-fn condition_text(condition: &str, trouble: Option<&str>) -> String {
-    match trouble {
+fn condition_text(condition: &str, error: Option<&str>) -> String {
+    match error {
         None => format!("the condition does not hold: {condition}"),
-        Some(trouble) => format!("the condition cannot be evaluated ({trouble}): {condition}"),
+        Some(error) => format!("the condition cannot be evaluated ({error}): {condition}"),
     }
 }
 

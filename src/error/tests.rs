@@ -125,7 +125,7 @@ fn messages_name_what_the_client_needs() {
 
 #[test]
 fn the_cause_of_a_failure_is_logged_and_not_sent_to_the_client() {
-    let error = Error::unexpected(Part::Store, "SELECT secret FROM /var/lib").within(Operation::Qrcode);
+    let error = Error::unexpected(Part::Store, "SELECT secret FROM /var/lib").with_operation(Operation::Qrcode);
     let english = "Couldn't create the QR code: session store error. Try again later.";
     assert_eq!(error.message(Language::English), english);
     assert_eq!(error.message(Language::Chinese), "二维码生成失败：会话存储故障，请稍后重试。");

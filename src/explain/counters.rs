@@ -8,9 +8,9 @@ use crate::domain::rate::{Charged, Counters, RateKey, Window};
 
 /// Counts requests of one moment. No time passes, so a count never falls.
 #[derive(Debug, Default)]
-pub(super) struct MomentCounters(Mutex<HashMap<RateKey, u32>>);
+pub(super) struct FixedTimeCounters(Mutex<HashMap<RateKey, u32>>);
 
-impl Counters for MomentCounters {
+impl Counters for FixedTimeCounters {
     fn charge(&self, key: RateKey, window: Window, _: Duration) -> Charged {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(key).or_default();

@@ -12,14 +12,14 @@ use crate::rules::evaluate::{Admitted, Check, Observer};
 use crate::rules::rate::Rate;
 use crate::rules::{Mode, Rule};
 
-/// Metrics of requests that no rule answered.
-pub struct OwnMetrics {
+/// Metrics of requests without a rule: those to the gateway's own endpoints and those refused before routing.
+pub struct NoRuleMetrics {
     own: RuleMetrics,
     none: RuleMetrics,
     lines: RequestLines,
 }
 
-impl OwnMetrics {
+impl NoRuleMetrics {
     /// Resolves the labels.
     pub fn new(metrics: &Metrics, lines: RequestLines) -> Self {
         Self { own: metrics.of_rule("(own endpoint)"), none: metrics.of_rule("(no rule)"), lines }
@@ -116,18 +116,18 @@ pub struct AccessLogEntry<'a> {
 }
 
 /// Writes the access-log line of a request and updates its metrics.
-pub fn request(gate: &Gate, own: &OwnMetrics, entry: &AccessLogEntry<'_>) {
+pub fn request(gate: &Gate, no_rule: &NoRuleMetrics, entry: &AccessLogEntry<'_>) {
     let (name, metrics) = match entry.handler {
         Handler::Rule(rule) => (&*rule.name, &rule.metrics),
-        Handler::Own(route) => (route.path, &own.own),
-        Handler::None => ("-", &own.none),
+        Handler::Own(route) => (route.path, &no_rule.own),
+        Handler::None => ("-", &no_rule.none),
     };
     metrics.count_request(MethodLabel::of(entry.method), entry.status, entry.took.as_secs_f64());
     let overhead = entry.took.saturating_sub(entry.upstream.unwrap_or_default());
     gate.metrics.overhead_seconds.observe(overhead.as_secs_f64());
 
     let failed = entry.status >= 500;
-    let wanted = entry.error.is_some() || own.lines == RequestLines::All;
+    let wanted = entry.error.is_some() || no_rule.lines == RequestLines::All;
     let enabled = if failed {
         tracing::enabled!(target: "deskgate::request", tracing::Level::WARN)
     } else {

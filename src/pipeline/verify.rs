@@ -64,9 +64,9 @@ pub async fn caller(gate: &Gate, target: &Target, credential: Credential<'_>, no
         gate.metrics.count_missing_token("refused");
         return Err(credential.missing());
     };
-    if let Some(known) = gate.sessions.known(token, now) {
+    if let Some(cached) = gate.sessions.cached(token, now) {
         gate.metrics.count_cached_token();
-        return Ok(token_use.caller(known));
+        return Ok(token_use.caller(cached));
     }
     let verified = match gate.tokens.verify(token, now) {
         // Boxed: few requests read the store, and the future of every request has room for what it awaits.

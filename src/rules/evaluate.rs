@@ -183,10 +183,10 @@ fn evaluate_condition(condition: &Condition, input: &RuleInput<'_>) -> Result<()
             })
         }
     };
-    let trouble = match condition.holds(identity.as_ref(), &request) {
+    let error = match condition.holds(identity.as_ref(), &request) {
         Ok(true) => return Ok(()),
         Ok(false) => None,
-        Err(trouble) => Some(trouble),
+        Err(error) => Some(error),
     };
-    Err(Forbidden::Condition { condition: condition.text().into(), trouble }.into())
+    Err(Forbidden::Condition { condition: condition.text().into(), error }.into())
 }

@@ -18,7 +18,7 @@ pub enum SessionUpdate {
     /// The session has ended.
     Gone,
     /// The session does not allow the change: it does not hold the role or is in another stage.
-    NotHeld,
+    NotAllowed,
 }
 
 /// How often [`SessionCache::end_those_of`] lists sessions again; bounds the work if the employee keeps signing in.
@@ -61,7 +61,7 @@ impl SessionCache {
     }
 
     /// Marks a half-authenticated session as spent: until `end` it answers `me`, and it opens nothing new. Returns
-    /// [`SessionUpdate::NotHeld`] for any other session.
+    /// [`SessionUpdate::NotAllowed`] for any other session.
     pub async fn spend(&self, id: &SessionId, end: Timestamp) -> Result<SessionUpdate, StoreError> {
         self.change(id, |session| {
             if session.stage != Stage::OtpBinding {
@@ -198,7 +198,7 @@ impl SessionCache {
             let Some(mut session) = self.store.find(id).await? else { return Ok(SessionUpdate::Gone) };
             let seen = session.version;
             if !edit(&mut session) {
-                return Ok(SessionUpdate::NotHeld);
+                return Ok(SessionUpdate::NotAllowed);
             }
             session.version = seen.next();
             if self.store.replace(&session, seen).await? == WriteOutcome::Applied {

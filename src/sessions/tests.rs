@@ -39,9 +39,9 @@ async fn a_revoked_session_leaves_the_cache_at_once_and_for_good() {
     let session = session("s1", &clock);
     cache.create(&session).await.expect("create");
     admit(&cache, "token-1", &session.id, clock.now()).await.expect("live");
-    assert!(cache.known("token-1", clock.now()).is_some());
+    assert!(cache.cached("token-1", clock.now()).is_some());
     cache.end(&session.id, EndCause::Logout).await.expect("end");
-    assert!(cache.known("token-1", clock.now()).is_none());
+    assert!(cache.cached("token-1", clock.now()).is_none());
     assert!(admit(&cache, "token-1", &session.id, clock.now()).await.is_none());
     // A late change event about the old version must not bring the session back.
     cache.apply_change(&Change::SessionChanged(Box::new(session.clone())));
@@ -56,12 +56,12 @@ async fn a_role_switch_takes_effect_for_the_same_token() {
     admit(&cache, "token-1", &session.id, clock.now()).await.expect("live");
     let user = RoleName::new("user");
     assert!(matches!(cache.switch_role(&session.id, &user).await.expect("switch"), SessionUpdate::Done(_)));
-    assert_eq!(role_of(&cache.known("token-1", clock.now()).expect("known")), "user");
+    assert_eq!(role_of(&cache.cached("token-1", clock.now()).expect("cached")), "user");
     let admin = RoleName::new("admin");
-    assert!(matches!(cache.switch_role(&session.id, &admin).await.expect("switch"), SessionUpdate::NotHeld));
+    assert!(matches!(cache.switch_role(&session.id, &admin).await.expect("switch"), SessionUpdate::NotAllowed));
     // A change event about an older version does not undo it.
     cache.apply_change(&Change::SessionChanged(Box::new(session)));
-    assert_eq!(role_of(&cache.known("token-1", clock.now()).expect("known")), "user");
+    assert_eq!(role_of(&cache.cached("token-1", clock.now()).expect("cached")), "user");
 }
 
 #[tokio::test]
@@ -72,9 +72,9 @@ async fn role_changes_apply_to_live_sessions_and_losing_all_roles_ends_them() {
     admit(&cache, "token-1", &session.id, clock.now()).await.expect("live");
     let (corp, employee) = (session.corp_id.clone(), session.employee_id.clone());
     cache.change_roles(&corp, &employee, &[RoleName::new("user")]).await.expect("change");
-    assert_eq!(role_of(&cache.known("token-1", clock.now()).expect("known")), "user");
+    assert_eq!(role_of(&cache.cached("token-1", clock.now()).expect("cached")), "user");
     cache.change_roles(&corp, &employee, &[]).await.expect("change");
-    assert!(cache.known("token-1", clock.now()).is_none());
+    assert!(cache.cached("token-1", clock.now()).is_none());
 }
 
 #[tokio::test]
@@ -84,7 +84,7 @@ async fn an_expired_session_is_not_returned_before_any_sweep() {
     cache.create(&session).await.expect("create");
     admit(&cache, "token-1", &session.id, clock.now()).await.expect("live");
     clock.advance(Duration::from_secs(61));
-    assert!(cache.known("token-1", clock.now()).is_none());
+    assert!(cache.cached("token-1", clock.now()).is_none());
     cache.sweep(clock.now());
     assert_eq!((cache.by_id.len(), cache.by_token.len()), (0, 0));
 }
@@ -128,7 +128,7 @@ async fn a_session_that_is_read_while_it_is_revoked_stays_revoked() {
         cache.end(&session.id, EndCause::Logout).await.expect("end");
         reader.await.expect("reader");
         switcher.await.expect("switcher").expect("switch");
-        if cache.known(&token, clock.now()).is_some()
+        if cache.cached(&token, clock.now()).is_some()
             || cache.session(&session.id, clock.now()).await.expect("read").is_some()
         {
             alive_after.fetch_add(1, Ordering::Relaxed);
@@ -155,7 +155,7 @@ async fn no_role_switch_that_races_a_logout_revives_the_session() {
                 };
                 let switches = [switch("user"), switch("agent")];
                 cache.end(&session.id, EndCause::Logout).await.expect("end");
-                let active = || cache.known(&token, clock.now()).is_some();
+                let active = || cache.cached(&token, clock.now()).is_some();
                 assert!(!active(), "{} right after its logout", session.id);
                 for switched in switches {
                     switched.await.expect("switcher").expect("switch");
@@ -190,13 +190,13 @@ async fn logout_invalidates_the_token_even_when_the_cache_is_full() {
         .collect();
     for session in &sessions {
         cache.end(&session.id, EndCause::Logout).await.expect("end");
-        assert!(cache.known(&format!("token-{}", session.id), clock.now()).is_none(), "right after");
+        assert!(cache.cached(&format!("token-{}", session.id), clock.now()).is_none(), "right after");
     }
     for reader in readers {
         reader.await.expect("reader");
     }
     for session in &sessions {
-        assert!(cache.known(&format!("token-{}", session.id), clock.now()).is_none(), "{} afterwards", session.id);
+        assert!(cache.cached(&format!("token-{}", session.id), clock.now()).is_none(), "{} afterwards", session.id);
     }
     assert!(cache.by_token.len() <= 2, "{} tokens", cache.by_token.len());
 }

@@ -111,7 +111,7 @@ pub(super) fn reason(error: &Error) -> &'static str {
         Error::BadRequest(BadRequest::SignInFailed) => "platform_error",
         Error::BadRequest(BadRequest::SignInCode) => "invalid_code",
         Error::BadRequest(BadRequest::SignInFlow) => "invalid_flow",
-        Error::BadRequest(BadRequest::TicketOver) => "ticket_over",
+        Error::BadRequest(BadRequest::TicketEnded) => "ticket_over",
         Error::BadRequest(_) => "bad_request",
         Error::Forbidden(Forbidden::EmployeeUnknown | Forbidden::NotAnEmployee) => "employee_unknown",
         Error::Forbidden(Forbidden::NoRole) => "no_role",

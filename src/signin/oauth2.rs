@@ -154,7 +154,7 @@ impl Oauth2Flow {
                 result
             }
             Err(error) => {
-                let error = error.within(Operation::Callback);
+                let error = error.with_operation(Operation::Callback);
                 self.login_log.record_refusal(&attempt, &error).await;
                 CallbackResult::Failed { to: flow.map(|flow| flow.redirect_uri), word: error_word(&error), error }
             }

@@ -121,7 +121,7 @@ impl OneTimePasswords {
         }
         match self.sessions.spend(&session.id, self.clock.now().plus(SPENT_SESSION_LIFETIME)).await? {
             SessionUpdate::Done(_) => self.issue_full_session(session, device).await,
-            SessionUpdate::NotHeld => Err(Forbidden::OtpBound.into()),
+            SessionUpdate::NotAllowed => Err(Forbidden::OtpBound.into()),
             SessionUpdate::Gone => {
                 // The session was revoked during the request, so the device is not the owner's and is removed.
                 self.directory.remove_otp(account(session)).await?;
@@ -185,7 +185,7 @@ impl OneTimePasswords {
         let until = self.clock.now().plus(self.step_up_lifetime);
         match self.sessions.step_up(&session.id, until).await? {
             SessionUpdate::Done(_) => Ok(until),
-            SessionUpdate::NotHeld | SessionUpdate::Gone => Err(Error::InvalidToken(TokenFault::Revoked)),
+            SessionUpdate::NotAllowed | SessionUpdate::Gone => Err(Error::InvalidToken(TokenFault::Revoked)),
         }
     }
 }

@@ -109,7 +109,7 @@ impl UserSessions {
         let role = RoleName::new(role);
         let switched = match self.sessions.switch_role(&caller.session.id, &role).await {
             Ok(SessionUpdate::Done(_)) => Ok(role),
-            Ok(SessionUpdate::NotHeld) => Err(Forbidden::RoleNotHeld(role).into()),
+            Ok(SessionUpdate::NotAllowed) => Err(Forbidden::RoleNotHeld(role).into()),
             Ok(SessionUpdate::Gone) => Err(Error::InvalidToken(TokenFault::Revoked)),
             Err(error) => Err(error.into()),
         };

@@ -178,7 +178,7 @@ impl Tickets {
         let now = self.clock.now();
         let expired = || Ok((TicketStatus::EXPIRED, now));
         let Some(ticket) = self.store.ticket(id).await? else { return expired() };
-        if ticket.is_over(now) || !may_poll(&ticket, cookie) {
+        if ticket.has_ended(now) || !may_poll(&ticket, cookie) {
             return expired();
         }
         let end = ticket.expires_at;
@@ -204,7 +204,7 @@ impl Tickets {
     async fn deliver(&self, id: &TicketId) -> Result<Option<(Scanner, Session)>, Error> {
         loop {
             let now = self.clock.now();
-            let Some(ticket) = self.store.ticket(id).await?.filter(|ticket| !ticket.is_over(now)) else {
+            let Some(ticket) = self.store.ticket(id).await?.filter(|ticket| !ticket.has_ended(now)) else {
                 return Ok(None);
             };
             let by = match &ticket.state {
@@ -268,8 +268,8 @@ impl Tickets {
     /// The ticket of a scan id; refuses one that has expired or was used.
     pub(super) async fn open_ticket(&self, scan_id: &ScanId) -> Result<Ticket, Error> {
         let found = self.store.ticket_of_scan(scan_id).await?;
-        let open = found.filter(|ticket| !ticket.is_over(self.clock.now()));
-        open.ok_or(Error::BadRequest(BadRequest::TicketOver))
+        let open = found.filter(|ticket| !ticket.has_ended(self.clock.now()));
+        open.ok_or(Error::BadRequest(BadRequest::TicketEnded))
     }
 
     async fn advance(&self, ticket: &Ticket, state: TicketState) -> Result<WriteOutcome, Error> {

@@ -150,7 +150,7 @@ impl Registry {
         }
     }
 
-    /// Applies a change from the revocation feed.
+    /// Applies a change from the change feed.
     pub(crate) fn apply_change(&self, change: &Change) {
         match change {
             Change::SessionEnded { id, cause } => self.close_session(id, (*cause).into()),

@@ -380,7 +380,7 @@ async fn by_name_ignores_case_and_width(Subject { directory, .. }: &Subject) {
 }
 
 async fn lockouts_of_unknown_names_are_pruned_by_age_and_count(Subject { directory, clock, .. }: &Subject) {
-    let unknown = CorpId::of_nobody();
+    let unknown = CorpId::unknown();
     let fail_once = |corp_id: &CorpId, name: &str| {
         let (corp_id, name) = (corp_id.clone(), id(name));
         async move {

@@ -1,4 +1,4 @@
-//! The structure of the crate, read from its sources: layers, import circles and type names.
+//! The structure of the crate, read from its sources: layers, import cycles and type names.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod source;
@@ -54,20 +54,20 @@ fn modules_import_only_what_the_architecture_page_allows() {
 }
 
 #[test]
-fn the_layers_have_no_circle() {
-    assert_eq!(circle_in(&documented_layers()), None);
+fn the_layers_have_no_cycle() {
+    assert_eq!(cycle_in(&documented_layers()), None);
 }
 
-/// A module and its own submodules may use each other; modules of the same folder must not do so in a circle.
+/// A module and its own submodules may use each other; modules of the same folder must not do so in a cycle.
 #[test]
-fn modules_of_one_folder_do_not_import_each_other_in_a_circle() {
+fn modules_of_one_folder_do_not_import_each_other_in_a_cycle() {
     let modules = modules();
     let folders: BTreeSet<&[String]> = modules
         .iter()
         .filter(|module| !module.path.is_empty())
         .map(|module| &module.path[..module.path.len() - 1])
         .collect();
-    let mut circles = Vec::new();
+    let mut cycles = Vec::new();
     for folder in folders {
         let depth = folder.len();
         let mut graph = Graph::new();
@@ -79,22 +79,22 @@ fn modules_of_one_folder_do_not_import_each_other_in_a_circle() {
             let siblings = module.imports.iter().filter(|path| path.len() > depth && path[..depth] == *folder);
             imports.extend(siblings.map(|path| path[depth].clone()).filter(|name| *name != module.path[depth]));
         }
-        circles.extend(circle_in(&graph).map(|circle| format!("{}: {}", folder.join("::"), circle.join(" → "))));
+        cycles.extend(cycle_in(&graph).map(|cycle| format!("{}: {}", folder.join("::"), cycle.join(" → "))));
     }
-    assert!(circles.is_empty(), "{}", circles.join("\n"));
+    assert!(cycles.is_empty(), "{}", cycles.join("\n"));
 }
 
 #[test]
-fn a_circle_is_found() {
+fn a_cycle_is_found() {
     let graph = |edges: &[(&str, &str)]| {
         edges.iter().map(|(from, to)| ((*from).to_owned(), BTreeSet::from([(*to).to_owned()]))).collect::<Graph>()
     };
-    assert_eq!(circle_in(&graph(&[("a", "b"), ("b", "c")])), None);
-    assert_eq!(circle_in(&graph(&[("a", "b"), ("b", "c"), ("c", "b")])).map(|circle| circle.len()), Some(3));
+    assert_eq!(cycle_in(&graph(&[("a", "b"), ("b", "c")])), None);
+    assert_eq!(cycle_in(&graph(&[("a", "b"), ("b", "c"), ("c", "b")])).map(|cycle| cycle.len()), Some(3));
 }
 
-/// The first circle of a graph, its first node repeated at its end.
-fn circle_in(graph: &Graph) -> Option<Vec<String>> {
+/// The first cycle of a graph, its first node repeated at its end.
+fn cycle_in(graph: &Graph) -> Option<Vec<String>> {
     fn visit(graph: &Graph, node: &str, path: &mut Vec<String>, done: &mut BTreeSet<String>) -> Option<Vec<String>> {
         if let Some(start) = path.iter().position(|other| other == node) {
             return Some(path[start..].iter().cloned().chain([node.to_owned()]).collect());

@@ -15,17 +15,17 @@ async fn failure_of(tasks: &TaskSet) -> String {
 async fn a_task_that_panics_is_reported_with_its_name_and_message() {
     let tasks = TaskSet::default();
     tasks.spawn("sweep", std::future::pending());
-    tasks.spawn("revocation feed", async { panic!("the feed is corrupt") });
+    tasks.spawn("change feed", async { panic!("the feed is corrupt") });
     let failure = failure_of(&tasks).await;
-    assert!(failure.contains("`revocation feed`") && failure.contains("the feed is corrupt"), "{failure}");
+    assert!(failure.contains("`change feed`") && failure.contains("the feed is corrupt"), "{failure}");
 }
 
 #[tokio::test]
 async fn a_task_that_returns_before_shutdown_is_reported() {
     let tasks = TaskSet::default();
     tasks.spawn("sweep", std::future::pending());
-    tasks.spawn("revocation feed", async {});
-    assert_eq!(failure_of(&tasks).await, "background task `revocation feed` ended unexpectedly");
+    tasks.spawn("change feed", async {});
+    assert_eq!(failure_of(&tasks).await, "background task `change feed` ended unexpectedly");
 }
 
 #[tokio::test]

@@ -206,7 +206,7 @@ impl Factors for SqlDirectory {
              (SELECT changed_at FROM lockouts WHERE corp_id = $1 ORDER BY changed_at DESC LIMIT 1 OFFSET $3))";
         let quiet = i64::try_from(quiet.as_millis()).unwrap_or(i64::MAX);
         sqlx::query(FORGET)
-            .bind(CorpId::of_nobody().as_str())
+            .bind(CorpId::unknown().as_str())
             .bind(self.clock.now().millis().saturating_sub(quiet))
             .bind(i64::try_from(most).unwrap_or(i64::MAX))
             .execute(&self.pool)

@@ -32,5 +32,5 @@ fn what_is_too_long_is_cut_but_never_becomes_somebody() {
 
 #[test]
 fn nobody_is_no_corporation() {
-    assert!(!CorpId::is_well_formed(CorpId::of_nobody().as_str()));
+    assert!(!CorpId::is_well_formed(CorpId::unknown().as_str()));
 }

@@ -91,7 +91,7 @@ impl AgentSignIn {
             if EmployeeId::is_well_formed(&folded) {
                 attempt.set_claimed(&corp_id, &EmployeeId::new(folded));
             }
-            return Ok(LookedUpName { corp_id: CorpId::of_nobody(), employee_id: hashed, standing: None, agent: None });
+            return Ok(LookedUpName { corp_id: CorpId::unknown(), employee_id: hashed, standing: None, agent: None });
         };
         attempt.set_claimed(&corp_id, &employee.employee_id);
         let employee_id = employee.employee_id.clone();

@@ -114,7 +114,7 @@ pub(super) fn error_word(error: &Error) -> &'static str {
     match error {
         Error::BadRequest(BadRequest::SignInCode) => "invalid_code",
         Error::BadRequest(BadRequest::SignInFlow) => "invalid_flow",
-        Error::BadRequest(BadRequest::TicketOver) => "ticket_over",
+        Error::BadRequest(BadRequest::TicketEnded) => "ticket_over",
         Error::BadRequest(_) => "invalid_state",
         Error::Forbidden(_) => "access_denied",
         Error::Unexpected { .. } => "server_error",

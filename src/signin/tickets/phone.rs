@@ -61,7 +61,7 @@ impl Tickets {
     pub(in crate::signin) async fn scan(&self, scan_id: &ScanId, by: Scanner) -> Result<ScanResult, Error> {
         let ticket = self.open_ticket(scan_id).await?;
         if ticket.state != TicketState::Waiting {
-            return Err(BadRequest::TicketOver.into());
+            return Err(BadRequest::TicketEnded.into());
         }
         let confirm = ConfirmId::new(random_name(32));
         let (state, result) = match self.confirm {
@@ -77,7 +77,7 @@ impl Tickets {
         };
         match self.advance(&ticket, state).await? {
             WriteOutcome::Applied => Ok(result),
-            WriteOutcome::Conflict => Err(BadRequest::TicketOver.into()),
+            WriteOutcome::Conflict => Err(BadRequest::TicketEnded.into()),
         }
     }
 
@@ -129,7 +129,7 @@ impl Tickets {
                 Ok(())
             }
             WriteOutcome::Applied => Ok(()),
-            WriteOutcome::Conflict => Err(BadRequest::TicketOver.into()),
+            WriteOutcome::Conflict => Err(BadRequest::TicketEnded.into()),
         }
     }
 }
@@ -142,6 +142,6 @@ fn scanner(ticket: &Ticket, confirm: &ConfirmId) -> Result<Scanner, Error> {
         {
             Ok(by.clone())
         }
-        _ => Err(BadRequest::TicketOver.into()),
+        _ => Err(BadRequest::TicketEnded.into()),
     }
 }
