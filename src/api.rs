@@ -1,8 +1,7 @@
 //! The gateway's own endpoints: parses the request, calls the endpoint's function and builds the reply.
 //!
-//! Each endpoint or small family has a file with typed bodies in and typed data out; the files know no status, header or
-//! JSON. A new endpoint needs a row in [`crate::endpoints::TABLE`], its file here, an arm in `dispatch` and its
-//! description in `openapi.json`.
+//! Each endpoint or small family has a file with typed bodies in and typed data out; status, headers and
+//! JSON are written here, except for pages and redirects. docs/architecture.md says how to add an endpoint.
 
 use std::sync::Arc;
 
@@ -256,8 +255,8 @@ impl ApiExchange<'_> {
         body::json(&self.read_body().await?, request)
     }
 
-    /// Reads the body, also one that is not used, so that the connection stays usable, and then checks the caller again:
-    /// a slow body leaves time for the session to be revoked.
+    /// Reads the body, also one that is not used, so that the connection stays usable, and then checks the caller
+    /// again: a slow body leaves time for the session to be revoked.
     async fn read_body_and_reauthorize(&mut self) -> Result<(Arc<CachedSession>, Bytes), Error> {
         let body = self.read_body().await?;
         let caller = self.api.signin.sessions.reload(self.caller()?).await?;

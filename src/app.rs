@@ -45,7 +45,7 @@ mod drain;
 
 mod error;
 
-// Without a start.
+// For `deskgate check`.
 mod check;
 
 pub use check::{FileCheck, check_files};
@@ -148,8 +148,8 @@ impl App {
     }
 
     /// Stops without waiting for open requests. Sockets are closed with 1001, for which they get the usual
-    /// `websocket.close_grace`. For a gateway whose change feed or another task is dead: serving on would accept
-    /// sessions that were revoked.
+    /// `websocket.close_grace`. For a gateway whose change feed or another task is dead: continuing to serve would
+    /// accept sessions that were revoked.
     pub async fn abort(self) {
         let timeout = self.reloader.config.websocket.close_grace.get();
         self.shut_down(timeout).await;

@@ -1,5 +1,6 @@
-//! The specification's nouns as types: employees, roles, sessions, tickets, rates, paths and the clock. Imports no other
-//! module of the crate.
+//! The specification's nouns as types: employees, roles, sessions, tickets, rates, paths and the clock. Imports no
+//! other module of the crate. "The specification" is the unified authentication service specification that deskgate
+//! implements.
 
 pub mod client;
 

@@ -1,8 +1,9 @@
 //! Errors and their client-facing messages.
 //!
 //! To find what raises a code: [`Error::code`] lists the variants of each code, and a variant is constructed where the
-//! error is raised (grep for `Error::NoCredentials`). 1003 and 1400 have one variant with a reason each: grep for
-//! `Forbidden::` and `BadRequest::`. A new variant does not compile until it has a code and a message.
+//! error is raised: grep for the variant. For 1005 grep for `Error::unexpected`, for 1003 `Forbidden::`, for 1400
+//! `BadRequest::` and `PathFault::`, for 1001 also `TokenFault::`. A new variant does not compile until it has a code
+//! and a message.
 
 use std::time::Duration;
 
@@ -51,7 +52,7 @@ pub enum Error {
     /// The request is malformed or ambiguous.
     #[error("bad request: {0}")]
     BadRequest(BadRequest),
-    /// No rule matches the path.
+    /// No rule or endpoint has the path.
     #[error("no rule matches the path")]
     NotFound,
     /// The caller has no session with this ID.

@@ -1,7 +1,7 @@
 //! Explains how a request would be answered, and why: every check of every rule whose path matches.
 //!
-//! Runs the phases of `pipeline` with an observer, so that it cannot disagree with them. Only one phase is replaced:
-//! the caller comes from a sample session instead of a token.
+//! Runs the phases of `pipeline` with an observer, so that it cannot disagree with them. A sample session replaces
+//! `credentials` and `verify`; `assertion` is not run.
 
 use std::sync::Arc;
 
@@ -81,7 +81,7 @@ impl<'a> Explainer<'a> {
         Self { rules, limits: config.limits.clone(), development: config.server.development_mode() }
     }
 
-    /// Explains the answer to a request that follows `before` equal ones at the same moment.
+    /// Explains the answer to a request that follows `before` identical requests at the same instant.
     pub fn explain(&self, sample: &SampleRequest, before: u32) -> Explanation {
         let mut steps = Steps::default();
         let (target, verdict) = self.decide(sample, before, &mut steps);
@@ -128,12 +128,12 @@ impl<'a> Explainer<'a> {
             Ok(located) => located,
             Err(error) => return (None, Err(error)),
         };
-        // The replaced phase: a sample session takes the place of `credentials::read` and `verify::caller`.
+        // A sample session replaces `credentials::read` and `verify::caller`.
         let caller = verify::caller_of_session(&target, sample.session());
         let now = clock.now();
         for _ in 0..before {
             let earlier = pipeline::admit(&policy, target.clone(), caller.clone(), &request, &arrival, now, &mut ());
-            // All requests come at one moment: after the first refusal every further one is refused as well.
+            // All requests come at the same instant: after the first refusal every further one is refused as well.
             if earlier.is_err() {
                 break;
             }

@@ -1,5 +1,5 @@
-//! Carries requests: Pingora's callbacks, each a few lines that call the pipeline, the API or one of the lanes below.
-//! It takes no decision: `pipeline` authorizes requests, `connect` chooses upstream peers and decides about retries.
+//! Carries requests: Pingora's callbacks, each a few lines that call the pipeline and then one of the four lanes.
+//! Authorizes nothing: `pipeline` authorizes requests, `connect` chooses upstream peers and decides about retries.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ pub(crate) struct Gateway {
     pub(crate) gate: Arc<Gate>,
     pub(crate) api: Api,
     pub(crate) upstreams: Upstreams,
-    /// Connects the fast path and WebSockets, and pools the fast path's idle connections. Pingora's lane has its own.
+    /// Connects the fast path and WebSockets, and pools the fast path's idle connections. Pingora's proxy has its own.
     pub(crate) connector: TransportConnector,
     pub(crate) sockets: SocketSettings,
     /// Metrics of requests that no rule matched.

@@ -1,5 +1,5 @@
-//! deskgate is a reverse-proxy authentication gateway for an IT help desk. The modules stand in the order in which a
-//! request meets them; `pipeline` and `gateway` show its lifecycle.
+//! deskgate is a reverse-proxy authentication gateway for an IT help desk. The modules are listed from
+//! the outside in; `pipeline` and `gateway` show the lifecycle of a request.
 
 // Parses arguments and runs one command per file.
 pub mod cli;
@@ -13,13 +13,13 @@ pub mod explain;
 // Accepts connections, runs Pingora's callbacks and forwards to upstreams.
 pub mod gateway;
 
-// Decides about a request, one phase per file, and knows no Pingora type.
+// Decides about a request, one phase per file, independent of Pingora's session types.
 pub mod pipeline;
 
 // Matches a path to its rule and decides who may use it.
 pub mod rules;
 
-// Lists our own endpoints as data: method, path, access and rates.
+// Lists our own endpoints as data: method, path, access and operation.
 pub mod endpoints;
 
 // Signs and verifies tokens, assertions and cookies, and encrypts secrets at rest.

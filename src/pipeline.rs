@@ -1,6 +1,6 @@
 //! The request lifecycle: [`decide`] runs the phases over a borrowed view of a request's head and either permits
-//! or refuses the request. The phases use no proxy type, so that every connection path of the gateway and
-//! `explain` share them.
+//! or refuses the request. The phases do not depend on Pingora's session types, so that every lane of the gateway
+//! and `explain` share them.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -34,10 +34,10 @@ pub mod subprotocol;
 // What a decision reports while it is made.
 pub mod observe;
 
-// The phases, in request order.
-pub mod upgrade;
-
+// The phases of `decide`, in order. `upgrade` is the last step of `arrive`.
 pub mod arrive;
+
+pub mod upgrade;
 
 pub mod route;
 
@@ -51,6 +51,7 @@ pub mod limit;
 
 pub mod assertion;
 
+// Called by `gateway`: before a request is sent upstream, and at its end.
 pub mod forward;
 
 pub mod record;

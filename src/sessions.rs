@@ -1,9 +1,9 @@
 //! The session cache in front of the store, and every change to a session. It caches identities, never decisions.
 //!
-//! A cached token costs one lookup and no lock. Consistency rests on an order. A read inserts a pending entry *before* it
-//! queries the store; a revocation writes to the store *before* it looks for the entry. So the revocation always finds
-//! the entry of a read that saw the old record. An entry that leaves the cache, for whatever reason, is retired: it is
-//! never filled again, and no token can be attached to it.
+//! A cached token costs one lookup and no lock. Consistency depends on the order of writes. A read inserts a pending
+//! entry *before* it queries the store; a revocation writes to the store *before* it looks for the entry. So the
+//! revocation always finds the entry of a read that saw the old record. An entry that leaves the cache, for whatever
+//! reason, is retired: it is never filled again, and no token can be attached to it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,7 +70,7 @@ impl SessionCache {
     /// The session that the claims of a verified token name.
     pub async fn of_claims(&self, claims: &Claims, token: &str, now: Timestamp) -> Result<Arc<CachedSession>, Error> {
         let found = self.find(claims.session_id(), now).await?;
-        // The record must belong to the employee that the token names, in case the store mixes up its answers.
+        // The record must belong to the employee that the token names, in case the store returns a wrong record.
         let matching = found.filter(|(_, cached)| claims.matches(&cached.session));
         let (entry, cached) = matching.ok_or(Error::InvalidToken(TokenFault::Revoked))?;
         self.index_token(token, &entry);
@@ -146,7 +146,7 @@ impl SessionCache {
         self.store.note_seen(&unsaved).await
     }
 
-    /// Applies a change of the feed, made by this gateway or another.
+    /// Applies a change of the change feed, made by this gateway or another.
     pub fn apply_change(&self, change: &Change) {
         match change {
             Change::SessionEnded { id, .. } => self.remove(id),

@@ -1,4 +1,5 @@
-//! The sign-in services. They know no HTTP: typed requests in, typed results or [`Error`](crate::error::Error) out.
+//! The sign-in services. They do not depend on HTTP: typed requests in, typed results or [`Error`](crate::error::Error)
+//! out.
 //!
 //! Each service is a struct with the dependencies that it needs; [`SignInServices::new`] builds them all.
 

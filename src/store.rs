@@ -1,8 +1,8 @@
-//! Traits for sessions, the deny list, tickets and the change feed, and the backends that implement them. Which changes a
-//! session may see is decided in `sessions`.
+//! Traits for sessions, the deny list, tickets and the change feed, and the backends that implement them. Which changes
+//! a session may see is decided in `sessions`.
 //!
 //! The traits suit a store that several gateways share: every conditional write names the version that it read, and
-//! every change is published on the feed.
+//! every change is published on the change feed. Today one gateway uses a store.
 
 use std::time::Duration;
 

@@ -37,7 +37,7 @@ const MAX_FLOWS: usize = 16;
 /// Most bytes of flow cookies of a browser: more would not fit into a request head.
 const MAX_FLOW_BYTES: usize = 8 * 1024;
 
-/// How long a completed flow's cookie lives on: the platform's clients may repeat a callback.
+/// How long a completed flow's cookie stays valid: the platform's clients may repeat a callback.
 const COMPLETED_FLOW_LIFETIME: u64 = 60;
 
 /// The value of the browser cookie.

@@ -1,4 +1,4 @@
-//! The error page, for browsers that no web client's page can take over.
+//! Renders the error page when there is no client page to redirect to.
 
 use crate::error::Error;
 use crate::pages;

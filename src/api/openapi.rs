@@ -1,7 +1,8 @@
 //! `GET /api/auth/openapi.json`
 //!
-//! The description is a file, written by hand in the order of [`crate::endpoints::TABLE`]; the test `gateway::description`
-//! calls every endpoint and checks its responses against it. Only what differs between gateways is filled in here.
+//! The description is a file, written by hand in the order of [`crate::endpoints::TABLE`]; the test
+//! `tests/gateway/openapi.rs` calls every endpoint and checks its responses against it. Only what differs between
+//! gateways is filled in here.
 
 use super::site::Site;
 use crate::domain::client::Client;

@@ -36,7 +36,7 @@ pub(super) fn start(tasks: &TaskSet, services: &Services) {
 }
 
 /// Applies every change event, including this process's own, to the session cache, the sockets and the long polls.
-/// Returns only when the store has closed the feed, which ends the process: see [`TaskSet`].
+/// Returns only when the store has closed the change feed, which ends the process: see [`TaskSet`].
 async fn apply_changes(
     mut changes: broadcast::Receiver<ChangeEvent>,
     gate: Arc<Gate>,

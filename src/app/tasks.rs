@@ -26,7 +26,7 @@ struct Running {
 
 /// The background tasks of the process.
 ///
-/// A task that dies is an error, never silence: [`TaskSet::failure`] reports it and the process exits with code 1. This
+/// A task that dies is never ignored: [`TaskSet::failure`] reports it and the process exits with code 1. This
 /// holds for all tasks, because each guards something that nothing else notices. Without the change feed, for
 /// example, the gateway would go on accepting sessions that were revoked elsewhere.
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ impl TaskSet {
         self.add(name, Lifetime::OneShot, task);
     }
 
-    /// Resolves when a task has died. Pending as long as all tasks are well.
+    /// Resolves when a task has died. Pending as long as all tasks are running.
     pub(super) async fn failure(&self) -> TaskFailure {
         poll_fn(|context| self.lock().poll_failure(context)).await
     }

@@ -27,9 +27,9 @@ impl EmployeeId {
             && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"_.@-".contains(&byte))
     }
 
-    /// Folds all spellings of an id into one: compatibility forms such as full-width letters are normalised, and case is
-    /// ignored, because platform ids are case-insensitive. Failed attempts are counted under the folded id; otherwise
-    /// each spelling would have attempts of its own.
+    /// Folds all spellings of an id into one: compatibility forms such as full-width letters are normalised, and case
+    /// is ignored, because platform ids are case-insensitive. Failed attempts are counted under the folded id;
+    /// otherwise each spelling would have attempts of its own.
     ///
     /// A longer text is cut, but stays too long to be an id.
     pub fn folded(typed: &str) -> String {

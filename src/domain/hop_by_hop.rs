@@ -1,7 +1,7 @@
 //! Hop-by-hop headers (RFC 9110, section 7.6.1): the only list of them. Headers that `Connection` nominates are left to
 //! the lane that forwards the request.
 
-/// The names of all hop-by-hop headers, in lower case. Pingora's own lane removes the same ones.
+/// The names of all hop-by-hop headers, in lower case. Pingora's proxy removes the same ones.
 pub const HOP_BY_HOP: [&str; 10] = [
     "connection",
     "http2-settings",

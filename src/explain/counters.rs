@@ -1,4 +1,4 @@
-//! Rate-limit counters of one explanation, in which all requests come at the same moment.
+//! Rate-limit counters of one explanation, in which all requests come at the same instant.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::domain::rate::{Charged, Counters, RateKey, Window};
 
-/// Counts requests of one moment. No time passes, so a count never falls.
+/// Counts requests of one instant. No time passes, so a count never falls.
 #[derive(Debug, Default)]
 pub(super) struct FixedTimeCounters(Mutex<HashMap<RateKey, u32>>);
 

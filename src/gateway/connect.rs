@@ -1,5 +1,6 @@
-//! Upstream connections and retries for every lane: which peer is tried, how often, and whether a request may be sent
-//! again. What is sent over a connection is left to the lanes; Pingora's own lane connects by itself and asks here.
+//! Upstream connections and retries for every lane to an upstream: which peer is tried, how often, and whether a
+//! request may be sent again. What is sent over a connection is left to the lanes; Pingora's proxy connects by itself
+//! and asks here.
 
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! A client's connection: wraps the accepted transport that Pingora reads from and writes to.
 //!
 //! Pingora limits single reads only, answers heads that it cannot parse with an empty 400, repairs request lines and
-//! accepts sloppy chunks. This wrapper puts a deadline and a size limit on whole heads, replaces Pingora's early
+//! accepts malformed chunks. This wrapper puts a deadline and a size limit on whole heads, replaces Pingora's early
 //! responses by the gateway's refusals, keeps the raw head for the pipeline, validates chunked framing and hands the
 //! transport over to WebSocket tunnels. Decisions about complete heads are left to the pipeline.
 

@@ -55,7 +55,8 @@ pub(super) enum UpgradeResult {
 }
 
 impl Gateway {
-    /// Opens a permitted socket. The client gets its 101 only after the upstream's 101 and a second look at the session.
+    /// Opens a permitted socket. The client gets its 101 only after the upstream's 101 and a second check of the
+    /// session.
     pub(super) async fn open_socket(
         &self,
         exchange: &mut Exchange,

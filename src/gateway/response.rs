@@ -1,4 +1,5 @@
-//! Rewrites an upstream's response header for the client, in every lane. Relaying the body is left to the lanes.
+//! Rewrites an upstream's response header for the client, in every lane to an upstream. Relaying the body is left to
+//! the lanes.
 
 use pingora_core::ErrorType;
 use pingora_http::ResponseHeader;

@@ -1,4 +1,5 @@
-//! Rewrites a request's head for the upstream: strips spoofable headers, adds identity, assertion and tracing headers.
+//! Rewrites the head of a permitted request for the upstream: strips spoofable headers, adds identity, assertion and
+//! tracing headers. Called by `gateway`.
 
 use std::net::IpAddr;
 

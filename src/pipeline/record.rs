@@ -1,4 +1,5 @@
-//! Metrics and log lines: those of each decision, and at the end of each request one access-log line.
+//! Metrics and log lines: those of each decision, and one access-log line, which `gateway` writes at the end of each
+//! request.
 
 use std::time::Duration;
 

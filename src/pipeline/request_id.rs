@@ -1,4 +1,4 @@
-//! Request ids: taken over from a trusted proxy, or generated without an allocation.
+//! Request ids: accepted from a trusted proxy, or generated without an allocation.
 
 use std::fmt;
 use std::sync::LazyLock;

@@ -42,7 +42,8 @@ pub fn find(rules: &RuleSet, development: Development, request: &CheckedRequest<
         EndpointMatch::Endpoint(route) => {
             return Ok(Target::Own { route, rates: rules.rates_of(route.endpoint) });
         }
-        // Outside development mode these paths are forbidden with every method: a 405 would promise another one.
+        // Outside development mode these paths are forbidden with every method: a 405 would imply that another
+        // method works.
         EndpointMatch::OtherMethods(_)
             if development == Development::Off && endpoints::is_for_development(&request.path) =>
         {

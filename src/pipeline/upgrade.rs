@@ -1,5 +1,5 @@
-//! WebSocket handshakes (RFC 6455): validation, the subprotocols offered to the upstream, and the one that the client
-//! gets.
+//! WebSocket handshakes (RFC 6455): validation (the last step of phase 1), the subprotocols offered to the upstream,
+//! and the one that the client gets.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -55,7 +55,7 @@ pub enum Negotiated<'a> {
 }
 
 impl Handshake {
-    /// Takes over the client's entries. Tokens are not offered to the upstream unless the rule forwards them.
+    /// Copies the client's entries. Tokens are not offered to the upstream unless the rule forwards them.
     pub(super) fn offer<'a>(&mut self, entries: impl Iterator<Item = &'a [u8]>, forwards_token: bool) {
         for entry in entries {
             // A subprotocol is a token of RFC 9110 and therefore ASCII; anything else cannot be selected.

@@ -22,8 +22,8 @@ use crate::error::{Error, Forbidden, Part, TokenFault};
 use crate::qr;
 use crate::sessions::{CachedSession, SessionCache, SessionUpdate};
 
-/// How long a half-authenticated session lives on after it has bound a device, so that its client gets 1003 and not an
-/// invalid token.
+/// How long a half-authenticated session stays valid after it has bound a device, so that its client gets 1003 and not
+/// an invalid token.
 const SPENT_SESSION_LIFETIME: Duration = Duration::from_secs(60);
 
 /// A new secret for the user's device. It has no `Debug`: it holds the secret.
@@ -94,8 +94,8 @@ impl OneTimePasswords {
         })
     }
 
-    /// Puts the offered secret into use. A half-authenticated session is replaced by a full one, because a token's stage
-    /// never changes.
+    /// Puts the offered secret into use. A half-authenticated session is replaced by a full one, because a token's
+    /// stage never changes.
     pub async fn bind(&self, caller: &CachedSession, code: &str, device: &ClientDevice) -> Result<BoundDevice, Error> {
         let session = &caller.session;
         let in_use = self.check_may_bind(session).await?;
@@ -169,8 +169,8 @@ impl OneTimePasswords {
         self.audit.finish(written, stepped_up).await
     }
 
-    /// Allows the first device always, and a replacement only for a stepped-up session. Returns the secret that would be
-    /// replaced.
+    /// Allows the first device always, and a replacement only for a stepped-up session. Returns the secret that would
+    /// be replaced.
     async fn check_may_bind(&self, session: &Session) -> Result<Option<String>, Error> {
         let in_use = self.devices.state(account(session)).await?.secret;
         match (&in_use, session.stage) {

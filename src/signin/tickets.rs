@@ -1,5 +1,5 @@
-//! QR-code sign-in: a ticket for the browser, a scan id for the phone. This file issues and polls tickets; the phone's part
-//! is in [`phone`].
+//! QR-code sign-in: a ticket for the browser, a scan id for the phone. This file issues and polls tickets; the phone's
+//! part is in [`phone`].
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -47,7 +47,7 @@ const SCHEMA: &str = "
 const NOTE_SEEN: &str = "INSERT INTO seen SELECT id, $2 FROM sessions WHERE id = $1
      ON CONFLICT (id) DO UPDATE SET at = max(at, excluded.at)";
 
-/// How many changes a feed receiver may lag.
+/// How many changes a receiver of the change feed may lag.
 const FEED_CAPACITY: usize = 4096;
 
 /// How long the result of a write probe is cached.

@@ -5,7 +5,7 @@
 //! seconds accepts each one once. A retry on a new connection carries the same assertion, so an upstream that received
 //! both has received one request.
 //!
-//! The method is `htm` (the name is RFC 9449's); `path` is the path that was matched and that stands in the request
+//! The method is `htm` (the name is RFC 9449's); `path` is the path that was matched and that is in the request
 //! line. It is not that RFC's `htu`, a whole URI, because upstreams do not know which scheme and host clients use. The
 //! query is not bound: no rule reads it, upstreams see it parsed and would hash another spelling, and a rule with
 //! `forward_token` leaves a token in it.
