@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use deskgate::endpoints::{OwnAccess, TABLE};
 use deskgate::explain::check_cases;
 use deskgate::metrics::Metrics;
 use deskgate::rules::case::SampleRequest;
@@ -74,6 +75,19 @@ fn every_shipped_rule_has_a_case_that_allows_and_one_that_denies() {
         assert!(*denied > 0, "rule `{rule}` has no case that it denies");
     }
     assert!(tried.len() > 30 && rules.cases() >= 2 * tried.len(), "{} rules, {} cases", tried.len(), rules.cases());
+}
+
+#[test]
+fn every_anonymous_sign_in_endpoint_has_a_rate() {
+    let rules = shipped();
+    let is_asset = |path: &str| path.ends_with(".css") || path.ends_with(".js");
+    let is_sign_in = |path: &str| path.starts_with("/api/auth/") || path.starts_with("/api/agents/");
+    let anonymous = TABLE.iter().filter(|row| row.access == OwnAccess::Anyone && is_sign_in(row.path));
+    let unlimited: Vec<&str> = anonymous
+        .filter(|row| !is_asset(row.path) && rules.rates_of(row.endpoint).is_empty())
+        .map(|row| row.path)
+        .collect();
+    assert!(unlimited.is_empty(), "without a rate: {unlimited:?}");
 }
 
 #[test]
