@@ -45,7 +45,7 @@ impl TaskSet {
         self.add(name, Lifetime::OneShot, task);
     }
 
-    /// Resolves when a task has died. Pending as long as all tasks are running.
+    /// Resolves when a task has died. Pending as long as no task has died.
     pub(super) async fn failure(&self) -> TaskFailure {
         poll_fn(|context| self.lock().poll_failure(context)).await
     }
