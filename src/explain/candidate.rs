@@ -88,7 +88,7 @@ impl Candidate {
         let mut checks = vec![hit("path", path.to_owned()), hit("methods", method.to_owned())];
         checks.extend(with_unreached(evaluated, all.collect()));
         let rule = format!("the gateway's own {path}");
-        Self { rule, place: "built in".to_owned(), decides: true, shadow: false, checks }
+        Self { rule, place: "endpoints".to_owned(), decides: true, shadow: false, checks }
     }
 
     fn of_rule(rule: &Rule, decides: Decides, method: CheckOutcome, rest: Vec<ExplainedCheck>) -> Self {
