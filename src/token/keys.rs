@@ -1,13 +1,15 @@
 //! One signing key: signs and verifies JWTs with the `jsonwebtoken` crate and describes its public half as a JWK.
 //!
-//! The private key stays in PKCS#8 form: the crate's signers are not `Send` and are made for each signature. Which key
-//! signs when is decided in [`super::ring`].
+//! Which key signs when is decided in [`super::ring`].
+
+use std::cell::RefCell;
 
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jsonwebtoken::crypto::{self, JwtSigner, aws_lc};
 use jsonwebtoken::jwk::{Jwk, PublicKeyUse};
-use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, crypto};
+use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey};
 use serde::Serialize;
 
 use crate::config::TokenAlgorithm;
@@ -31,6 +33,15 @@ impl Purpose {
             Purpose::Assertion => "deskgate-assertion+jwt",
         }
     }
+}
+
+/// The signer of the key that signed last, and that key's public key.
+type CachedSigner = (Vec<u8>, Box<dyn JwtSigner>);
+
+thread_local! {
+    /// A signer parses and checks the private key when it is made, which costs more than the signature, and is not
+    /// `Send`; so every thread keeps one.
+    static SIGNER: RefCell<Option<CachedSigner>> = const { RefCell::new(None) };
 }
 
 /// A key pair that signs and verifies tokens and assertions.
@@ -108,12 +119,27 @@ impl SigningKey {
     /// Signs these claims as a JWT.
     pub fn sign(&self, purpose: Purpose, claims: &impl Serialize) -> String {
         let mut token = format!("{}.{}", self.header(purpose), encode_segment(claims));
-        let signature = crypto::sign(token.as_bytes(), &self.private, jose_algorithm(self.algorithm));
+        let signature = self.signature(token.as_bytes());
         token.push('.');
         // Signing was tried when the key was loaded; it can fail only without randomness, and then the token has an
         // empty signature, which every reader refuses.
-        token.push_str(&signature.unwrap_or_default());
+        URL_SAFE_NO_PAD.encode_string(signature.unwrap_or_default(), &mut token);
         token
+    }
+
+    fn signature(&self, message: &[u8]) -> Option<Vec<u8>> {
+        let public = self.public.try_get_as_bytes().ok()?;
+        SIGNER.with_borrow_mut(|cached| {
+            let signer = match cached {
+                Some((key, signer)) if key == public => signer,
+                other => {
+                    let new_signer = aws_lc::DEFAULT_PROVIDER.signer_factory;
+                    let signer = new_signer(&jose_algorithm(self.algorithm), &self.private).ok()?;
+                    &mut other.insert((public.to_vec(), signer)).1
+                }
+            };
+            signer.try_sign(message).ok()
+        })
     }
 
     /// Verifies the base64url signature of `message`, the header and payload segments of a JWT.
