@@ -18,8 +18,6 @@ pub mod path;
 
 mod platform;
 
-mod faults;
-
 mod authorize;
 
 mod hosted;
@@ -28,13 +26,9 @@ mod control;
 
 mod api;
 
-mod redirect;
+mod link;
 
 mod pages;
-
-mod query;
-
-mod errcode;
 
 mod state;
 
@@ -45,9 +39,6 @@ mod switches;
 mod members;
 
 pub mod helpdesk;
-
-#[cfg(test)]
-pub(crate) mod test_browser;
 
 pub use members::{AGENT_ID, CORP_ID, Member, MemberKind, PARTNER_CORP_ID, SECRET, members};
 pub use platform::SimulatedPlatform;
@@ -130,4 +121,4 @@ fn operator_config(data: &Path, rules: &Path, helpdesk: SocketAddr) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -5,10 +5,9 @@ use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::Response;
 
+use super::link::{CallbackTarget, LinkFault, Parameters};
 use super::members::{Application, CORP_ID, EffectiveMember};
 use super::pages::{self, PlatformNotice};
-use super::query::Parameters;
-use super::redirect::{CallbackTarget, LinkFault};
 use super::state::credentials::{AuthorizeScope, CodeGrant};
 use super::state::{PlatformState, SharedState};
 

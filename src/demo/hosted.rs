@@ -13,11 +13,10 @@ use minijinja::context;
 use tokio::time::timeout;
 
 use super::authorize::{AS, DENY};
+use super::link::{CallbackTarget, LinkFault, Parameters};
 use super::members::{Application, CORP_ID, EffectiveMember};
 use super::pages::{self, PlatformNotice};
 use super::path;
-use super::query::Parameters;
-use super::redirect::{CallbackTarget, LinkFault};
 use super::state::credentials::{AuthorizeScope, CodeGrant};
 use super::state::{HostedSignIn, PlatformState, ScanStatus, SharedState};
 use crate::domain::language::Language;

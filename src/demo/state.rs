@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use self::credentials::{AuthCodes, IssuedTokens};
+use super::link::CallbackTarget;
 use super::members::Application;
-use super::redirect::CallbackTarget;
 use super::switches::Switches;
 use crate::domain::clock::{Clock, Timestamp};
 use crate::domain::secret::random_name;

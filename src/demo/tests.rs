@@ -8,12 +8,13 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use url::Url;
 
+use self::browser::{Seen, authorize_url, code_of, code_with, open, unescape};
 use super::members::{APPLICATIONS, ROOT};
-use super::test_browser::{Seen, authorize_url, code_of, code_with, open, unescape};
 use super::*;
 use crate::domain::clock::Clock;
 
 mod authorize;
+pub(crate) mod browser;
 mod connected;
 mod contacts;
 mod control;

@@ -183,8 +183,8 @@ pub struct Session {
 
 impl Session {
     /// A session of the agent `a2001` for tests, which change what they are about. It never expires.
-    #[cfg(test)]
-    pub(crate) fn sample() -> Self {
+    #[cfg(any(test, feature = "demo"))]
+    pub fn sample() -> Self {
         Self {
             id: SessionId::new("s1"),
             version: Version::FIRST,

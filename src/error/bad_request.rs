@@ -84,7 +84,7 @@ impl BadRequest {
             BadRequest::SignInDeclined => plain(Message::SIGN_IN_DECLINED),
             BadRequest::SignInCode => plain(Message::SIGN_IN_CODE),
             BadRequest::SignInFlow => plain(Message::SIGN_IN_FLOW),
-            BadRequest::TicketEnded => plain(Message::TICKET_OVER),
+            BadRequest::TicketEnded => plain(Message::TICKET_ENDED),
         }
     }
 }

@@ -28,7 +28,7 @@ impl Explanation {
             }
         }
         if self.candidates.is_empty() {
-            text.push_str("\nno rule has a path that fits\n");
+            text.push_str("\nno rule matches the path\n");
         }
         let answer = &self.answer;
         let _ = match (answer.code, &answer.upstream) {

@@ -150,7 +150,7 @@ messages! {
     SIGN_IN_FLOW
         "This sign-in was started in another browser or has expired. Sign in again."
         "本次登录不是在此浏览器中发起的，或已过期，请重新登录。"
-    TICKET_OVER
+    TICKET_ENDED
         "This code has expired. Show a new one on your computer and scan it."
         "二维码已失效，请在电脑上刷新后重新扫码。"
 

@@ -36,8 +36,8 @@ fn values_are_escaped() {
 
 #[test]
 fn the_confirm_page_describes_the_browser_that_asks() {
-    let page = confirm(Language::Chinese, &details("林小雨"), "p");
-    for shown in [">林<", "林小雨", "203.0.113.7", "WeCom", "00:00:00 UTC · 12 秒前", ">42<"] {
+    let page = confirm(Language::Chinese, &details("王小明"), "p");
+    for shown in [">王<", "王小明", "203.0.113.7", "WeCom", "00:00:00 UTC · 12 秒前", ">42<"] {
         assert!(page.contains(shown), "{shown}");
     }
 }

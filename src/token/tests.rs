@@ -16,8 +16,8 @@ const ISSUER: &str = "https://desk.example";
 fn session() -> Session {
     Session {
         employee_id: EmployeeId::new("u1001"),
-        name: "林小雨".to_owned(),
-        department: "财务部".to_owned(),
+        name: "王小明".to_owned(),
+        department: "Sales".to_owned(),
         roles: vec![RoleName::new("user")],
         current_role: RoleName::new("user"),
         issued_at: NOW,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use deskgate::domain::clock::Clock;
 use deskgate::domain::employee::{CorpId, EmployeeId};
 use deskgate::domain::role::RoleName;
-use deskgate::domain::session::{EndCause, LoginMethod, LoginSource, Session, SessionId, Stage, Version};
+use deskgate::domain::session::{EndCause, Session, SessionId, Version};
 use deskgate::domain::ticket::{ScanId, Ticket, TicketId, TicketState};
 use deskgate::domain::write::WriteOutcome;
 use deskgate::store::embedded::EmbeddedStore;
@@ -32,25 +32,11 @@ async fn embedded() -> Subject {
 fn session(id: &str, clock: &Clock) -> Session {
     Session {
         id: SessionId::new(id),
-        version: Version::FIRST,
-        corp_id: CorpId::new("wwdemo"),
-        employee_id: EmployeeId::new("u1001"),
-        name: "林小雨".to_owned(),
-        department: "财务部".to_owned(),
-        avatar: String::new(),
-        roles: vec![RoleName::new("agent"), RoleName::new("user")],
-        current_role: RoleName::new("agent"),
-        login_method: LoginMethod::Qrcode,
-        login_source: LoginSource::Qrcode,
-        stage: Stage::Full,
-        stepped_up_until: None,
-        key_id: None,
-        password_id: None,
-        new_device: false,
         issued_at: clock.now(),
         expires_at: clock.now().plus(LIFETIME),
         address: "203.0.113.7".to_owned(),
         user_agent: "a \"browser\"\r\n".to_owned(),
+        ..Session::sample()
     }
 }
 

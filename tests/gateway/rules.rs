@@ -246,9 +246,9 @@ async fn explain_shows_every_condition() {
         (vec!["GET", "/r/when/a", "--role", "user"], "miss         when       identity.department", "1003"),
         (vec!["GET", "/r/otp", "--role", "user"], "miss         step_up", "401 with code 1021"),
         (vec!["GET", "/r/otp", "--role", "user", "--stepped-up"], "hit          step_up", "forwarded to `helpdesk`"),
-        (vec!["GET", "/nowhere"], "no rule has a path that fits", "404 with code 1404"),
+        (vec!["GET", "/nowhere"], "no rule matches the path", "404 with code 1404"),
         (vec!["DELETE", "/r/matrix", "--role", "user"], "miss         methods    GET", "405 with code 1405"),
-        (vec!["GET", "/r/../x"], "no rule has a path that fits", "400 with code 1400"),
+        (vec!["GET", "/r/../x"], "no rule matches the path", "400 with code 1400"),
         (vec!["GET", "/api/auth/me"], "miss         signed_in", "401 with code 1001"),
     ] {
         let mut command = vec!["explain"];

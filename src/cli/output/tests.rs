@@ -6,10 +6,10 @@ fn row(cells: &[&str]) -> Vec<String> {
 
 #[test]
 fn columns_are_aligned_by_display_width() {
-    let rows = [row(&["u1001", "林小雨", "user"]), row(&["a2001", "Anton", "agent"])];
+    let rows = [row(&["u1001", "王小明", "user"]), row(&["a2001", "Alice Chen", "agent"])];
     assert_eq!(
         table_lines(&["EMPLOYEE", "NAME", "ROLE"], &rows),
-        ["EMPLOYEE  NAME    ROLE", "u1001     林小雨  user", "a2001     Anton   agent"]
+        ["EMPLOYEE  NAME        ROLE", "u1001     王小明      user", "a2001     Alice Chen  agent"]
     );
 }
 

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::{ApiCall, ApiResult, authenticate, authenticate_own, private_fields};
-use crate::demo::errcode::{
+use super::{
     AGENTID_MISSING, CORPID_MISSING, DEPARTMENT_NOT_FOUND, INVALID_AGENTID, INVALID_CORPID, INVALID_PARAMETER,
     INVALID_USERID, NO_PRIVILEGE, SimulatedError, USERID_MISSING, USERID_NOT_FOUND, USERID_OUT_OF_RANGE,
 };
+use super::{ApiCall, ApiResult, authenticate, authenticate_own, private_fields};
 use crate::demo::members::{CorpDepartment, DEPARTMENTS, EffectiveMember, MemberKind, PARTNER_CORP_ID, ROOT};
 use crate::demo::state::PlatformState;
 use crate::demo::state::credentials::TokenHolder;

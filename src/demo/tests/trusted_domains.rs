@@ -1,7 +1,7 @@
 //! Trusted domains and denied client addresses.
 
 use super::*;
-use crate::demo::redirect::domain;
+use crate::demo::link::domain;
 
 #[test]
 fn a_trusted_domain_matches_exactly_with_its_port() {

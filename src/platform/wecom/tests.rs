@@ -3,12 +3,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use futures::future::join_all;
 
 use super::*;
-use crate::demo::test_browser::{code_of, open};
+use crate::demo::tests::browser::{code_of, open};
 use crate::demo::{self, AGENT_ID, CORP_ID, MemberKind, SECRET, SimulatedPlatform, path};
 
 mod odd_responses;
 
-mod trouble;
+mod outages;
 
 /// The client and the simulator that it talks to, each on its own clock.
 struct Pair {

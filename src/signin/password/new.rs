@@ -119,7 +119,7 @@ fn text_for_zxcvbn(text: &str) -> String {
     scored
 }
 
-/// The words that users make passwords of: `Lin Xiaoyu` is also `Lin`, `Xiaoyu` and `LinXiaoyu`.
+/// The words that users make passwords of: `Alice Chen` is also `Alice`, `Chen` and `AliceChen`.
 fn words_of(hints: &[&str]) -> Vec<String> {
     let mut words = Vec::new();
     for hint in hints.iter().take(MAX_HINTS) {

@@ -2,7 +2,7 @@ use super::*;
 use crate::domain::language::Language;
 
 const GOOD: &str = "copper-lantern-drizzle";
-const HINTS: &[&str] = &["a2001", "Lin Xiaoyu", "林小雨", "wwdemo", "deskgate"];
+const HINTS: &[&str] = &["a2001", "Alice Chen", "wwdemo", "deskgate"];
 
 fn fault(text: &str) -> Option<PasswordFault> {
     NewPassword::check(text, HINTS).err()
@@ -83,7 +83,7 @@ fn a_weak_password_is_rejected_with_fitting_advice() {
         ("abcdefghijk", Advice::NoSequence),
         ("13.05.1987", Advice::NoDates),
         ("partisanship", Advice::NoSingleWord),
-        ("linxiaoyu", Advice::NothingAboutYou),
+        ("alicechen", Advice::NothingAboutYou),
     ];
     for (text, advice) in table {
         assert_eq!(fault(text), Some(PasswordFault::TooWeak(advice)), "{text}");
@@ -106,7 +106,7 @@ fn hints_do_not_count_as_strength() {
         ("the name", "Zbigniewska9", &["Zbigniewska"]),
         ("a part of the name", "Zbigniewska9", &["Halina Zbigniewska"]),
         ("the name without its space", "halinazbigniewska", &["Halina Zbigniewska"]),
-        ("the chinese name", "欧阳慕容雪林小雨", &["欧阳慕容雪林小雨"]),
+        ("the chinese name", "欧阳慕容雪王小明", &["欧阳慕容雪王小明"]),
         ("the product", "deskgate2026", &["deskgate"]),
     ];
     for (case, text, hints) in table {

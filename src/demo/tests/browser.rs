@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use axum::http::{HeaderMap, StatusCode, header};
 use url::Url;
 
-use super::{CORP_ID, SimulatedPlatform};
+use crate::demo::{CORP_ID, SimulatedPlatform};
 
 /// A response with its body as text.
 pub struct Seen {

@@ -1,6 +1,11 @@
-//! Redirects the browser to the application's callback.
+//! Links to the platform's pages: their query parameters, read as the platform reads them, and the redirect to the
+//! application's callback.
 
-use axum::http::{HeaderValue, StatusCode, header};
+use std::convert::Infallible;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use url::Url;
 use url::form_urlencoded::Serializer;
@@ -8,11 +13,47 @@ use url::form_urlencoded::Serializer;
 use super::members::CORP_ID;
 use super::pages::{self, PlatformNotice};
 use super::path;
-use super::query::Parameters;
 use super::switches::Switches;
 
 /// The longest `state` that the platform accepts.
 const LONGEST_STATE: usize = 128;
+
+/// The query parameters of a request: of two with the same name the first counts, and an empty value is absent.
+pub struct Parameters {
+    pairs: Vec<(String, String)>,
+}
+
+impl Parameters {
+    pub fn of(uri: &Uri) -> Self {
+        let query = uri.query().unwrap_or_default();
+        Self { pairs: url::form_urlencoded::parse(query.as_bytes()).into_owned().collect() }
+    }
+
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let (_, value) = self.pairs.iter().find(|(key, _)| key == name)?;
+        (!value.is_empty()).then_some(value.as_str())
+    }
+
+    /// Builds a link to the same page with one parameter set and others removed.
+    pub fn link(&self, name: &str, value: &str, without: &[&str]) -> String {
+        let kept = self.pairs.iter().filter(|(key, _)| key != name && !without.contains(&key.as_str()));
+        format!("?{}", Serializer::new(String::new()).extend_pairs(kept).append_pair(name, value).finish())
+    }
+
+    /// Builds a link to the same page with one parameter removed.
+    pub fn link_without(&self, name: &str) -> String {
+        let kept = self.pairs.iter().filter(|(key, _)| key != name);
+        format!("?{}", Serializer::new(String::new()).extend_pairs(kept).finish())
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Parameters {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Self::of(&parts.uri))
+    }
+}
 
 /// Why a page of the platform rejects its link.
 pub enum LinkFault {
