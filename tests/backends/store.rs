@@ -165,7 +165,7 @@ async fn of_employee_lists_only_that_employees_sessions(Subject { store, clock, 
     let elsewhere = Session { corp_id: CorpId::new("wwother"), ..session("s3", clock) };
     store.create(&other).await.expect("create");
     store.create(&elsewhere).await.expect("create");
-    let found = store.of_employee(&CorpId::new("wwdemo"), &EmployeeId::new("u1001")).await.expect("list");
+    let found = store.of_employee(&CorpId::new("wwdemo"), &EmployeeId::new("a2001")).await.expect("list");
     assert_eq!(found.iter().map(|session| session.id.as_str()).collect::<Vec<_>>(), ["s1"]);
     assert_eq!(store.all(10).await.expect("all").len(), 3);
 }

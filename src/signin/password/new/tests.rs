@@ -83,7 +83,7 @@ fn a_weak_password_is_rejected_with_fitting_advice() {
         ("abcdefghijk", Advice::NoSequence),
         ("13.05.1987", Advice::NoDates),
         ("partisanship", Advice::NoSingleWord),
-        ("alicechen", Advice::NothingAboutYou),
+        ("a2001chen", Advice::NothingAboutYou),
     ];
     for (text, advice) in table {
         assert_eq!(fault(text), Some(PasswordFault::TooWeak(advice)), "{text}");
