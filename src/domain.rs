@@ -26,6 +26,8 @@ pub mod rate;
 
 pub mod role;
 
+pub mod scope;
+
 pub mod secret;
 
 pub mod session;
@@ -62,3 +64,34 @@ macro_rules! identifier {
     };
 }
 pub(crate) use identifier;
+
+/// Defines a closed set of words, which rule files and headers spell alike.
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum $name { $($(#[$of])* $variant),+ }
+
+        impl $name {
+            /// Every value, as rule files spell it.
+            pub const WORDS: &'static [&'static str] = &[$($word),+];
+
+            /// Parses the value of a rule file.
+            pub fn parse(word: &str) -> Option<Self> {
+                match word { $($word => Some(Self::$variant),)+ _ => None }
+            }
+
+            /// The value as rule files and headers spell it.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word),+ }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    };
+}
+pub(crate) use words;

@@ -2,8 +2,8 @@
 
 use super::{ExplainedAnswer, Explainer};
 use crate::config::Config;
+use crate::domain::scope::Scope;
 use crate::rules::case::CaseOutcome;
-use crate::rules::matrix::Scope;
 use crate::rules::{RuleFault, RuleSet};
 
 /// Runs the cases of a set of rules, under the default configuration. The faults have the explanation of each case that

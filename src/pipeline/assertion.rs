@@ -28,14 +28,15 @@ pub enum Assertion {
 pub fn sign(gate: &Gate, permit: &mut Permit, request: &CheckedRequest<'_>, now: Timestamp) {
     let Permit::Upstream(permit) = permit else { return };
     let Caller::SignedIn(known) = &permit.caller else { return };
-    let (session, upstream) = (&known.session, &permit.rule.upstream.name);
+    let (session, upstream, scope) = (&known.session, &permit.rule.upstream.name, permit.scope);
     permit.assertion = match permit.rule.assertion {
         AssertionKind::Session => {
-            let sign = || gate.tokens.assert_identity(session, upstream, now);
-            known.assertion(upstream, now, assertion::FRESH, sign).map(Assertion::Session)
+            let sign = || gate.tokens.assert_identity(session, upstream, scope, now);
+            known.assertion(upstream, scope, now, assertion::FRESH, sign).map(Assertion::Session)
         }
         AssertionKind::Request => {
-            let signed = gate.tokens.assert_request(session, upstream, request.head.method, &request.path, now);
+            let method = request.head.method;
+            let signed = gate.tokens.assert_request(session, upstream, scope, method, &request.path, now);
             HeaderValue::from_maybe_shared(Bytes::from(signed)).ok().map(Assertion::Request)
         }
         AssertionKind::Off => Some(Assertion::Off),

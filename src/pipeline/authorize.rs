@@ -13,11 +13,11 @@ use super::{Arrival, Caller, OwnCall, Permit, Policy, UpstreamPermit, subprotoco
 use crate::config::Development;
 use crate::domain::clock::Timestamp;
 use crate::domain::role::RoleName;
+use crate::domain::scope::Scope;
 use crate::domain::session::Session;
 use crate::endpoints::{OwnAccess, OwnRoute};
 use crate::error::{Error, Forbidden};
 use crate::rules::evaluate::{Check, RuleInput, evaluate};
-use crate::rules::matrix::Scope;
 use crate::rules::{ForwardToken, Mode, Rule};
 
 /// Private to this file, so that no other module can create a permit.

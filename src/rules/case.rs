@@ -6,10 +6,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use serde::Deserialize;
 
 use super::evaluate::RuleInput;
-use super::matrix::{Matrix, Scope};
+use super::matrix::Matrix;
 use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::role::RoleName;
+use crate::domain::scope::Scope;
 use crate::domain::session::{LoginMethod, LoginSource, Session, SessionId, Stage, Version};
 
 /// The end of time, for sample sessions that never expire.

@@ -4,11 +4,12 @@
 use std::net::IpAddr;
 
 use super::condition::{Condition, IdentityVariables, RequestVariables};
-use super::matrix::{MatrixAccess, Scope};
+use super::matrix::MatrixAccess;
 use super::{Access, Rule};
 use crate::config::Development;
 use crate::domain::clock::Timestamp;
 use crate::domain::role::RoleName;
+use crate::domain::scope::Scope;
 use crate::domain::session::{Session, Stage};
 use crate::error::{Error, Forbidden};
 

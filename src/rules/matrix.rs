@@ -3,41 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use http::HeaderValue;
-
 use crate::domain::role::RoleName;
+use crate::domain::scope::Scope;
+use crate::domain::words;
 
 /// The built-in roles; `[matrix.<role>]` defines further ones.
 pub const ROLES: [&str; 5] = ["user", "agent", "supervisor", "security", "admin"];
-
-macro_rules! words {
-    ($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum $name { $($(#[$of])* $variant),+ }
-
-        impl $name {
-            /// Every value, as rule files spell it.
-            pub const WORDS: &'static [&'static str] = &[$($word),+];
-
-            /// Parses the value of a rule file.
-            pub fn parse(word: &str) -> Option<Self> {
-                match word { $($word => Some(Self::$variant),)+ _ => None }
-            }
-
-            /// The value as rule files and headers spell it.
-            pub fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $word),+ }
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(self.as_str())
-            }
-        }
-    };
-}
 
 words! {
     /// What a request acts on.
@@ -64,25 +35,6 @@ words! {
         Update = "update",
         /// Deletes.
         Delete = "delete",
-    }
-}
-
-words! {
-    /// Whose records a grant covers; the upstream applies it.
-    Scope {
-        /// The caller's.
-        Own = "own",
-        /// The caller's department.
-        Department = "department",
-        /// Every employee.
-        All = "all",
-    }
-}
-
-impl Scope {
-    /// The value of `X-Deskgate-Scope`.
-    pub fn to_value(self) -> HeaderValue {
-        HeaderValue::from_static(self.as_str())
     }
 }
 

@@ -9,6 +9,7 @@ use http::HeaderValue;
 
 use crate::domain::clock::Timestamp;
 use crate::domain::identity::{self, IdentityLines};
+use crate::domain::scope::Scope;
 use crate::domain::session::Session;
 
 /// A session at one version, with the headers that requests need already encoded.
@@ -18,11 +19,11 @@ pub struct CachedSession {
     pub session: Session,
     /// The encoded identity headers.
     pub lines: IdentityLines,
-    /// The newest assertion, linked to those for other upstreams.
+    /// The newest assertion, linked to those for other upstreams and scopes.
     assertions: ArcSwapOption<CachedAssertion>,
 }
 
-/// A signed session assertion for one upstream, reused while it is fresh.
+/// A signed session assertion for one upstream and scope, reused while it is fresh.
 #[derive(Debug)]
 pub struct CachedAssertion {
     /// The header value.
@@ -31,18 +32,25 @@ pub struct CachedAssertion {
     /// the cost is in cache misses.
     pub block: Bytes,
     upstream: Arc<str>,
+    scope: Option<Scope>,
     fresh_until: Timestamp,
     next: Option<Arc<CachedAssertion>>,
 }
 
 impl CachedAssertion {
-    fn new(lines: &IdentityLines, signed: &str, upstream: &Arc<str>, fresh_until: Timestamp) -> Option<Self> {
+    fn new(
+        lines: &IdentityLines,
+        signed: &str,
+        upstream: &Arc<str>,
+        scope: Option<Scope>,
+        fresh_until: Timestamp,
+    ) -> Option<Self> {
         let name = identity::ASSERTION;
         let start = lines.block().len() + name.as_str().len() + 2;
         let pieces = [lines.block(), name.as_str().as_bytes(), b": ", signed.as_bytes(), b"\r\n"];
         let block = Bytes::from(pieces.concat());
         let value = HeaderValue::from_maybe_shared(block.slice(start..start + signed.len())).ok()?;
-        Some(Self { value, block, upstream: upstream.clone(), fresh_until, next: None })
+        Some(Self { value, block, upstream: upstream.clone(), scope, fresh_until, next: None })
     }
 
     fn linked_to(&self, next: Option<Arc<CachedAssertion>>) -> Arc<Self> {
@@ -50,9 +58,14 @@ impl CachedAssertion {
             value: self.value.clone(),
             block: self.block.clone(),
             upstream: self.upstream.clone(),
+            scope: self.scope,
             fresh_until: self.fresh_until,
             next,
         })
+    }
+
+    fn is_for(&self, upstream: &Arc<str>, scope: Option<Scope>) -> bool {
+        self.scope == scope && self.upstream == *upstream
     }
 }
 
@@ -62,23 +75,24 @@ impl CachedSession {
         Self { lines: IdentityLines::of(&session), session, assertions: ArcSwapOption::empty() }
     }
 
-    /// Returns the fresh assertion for an upstream, or signs a new one.
+    /// Returns the fresh assertion for an upstream and scope, or signs a new one.
     pub fn assertion(
         &self,
         upstream: &Arc<str>,
+        scope: Option<Scope>,
         now: Timestamp,
         fresh: Duration,
         sign: impl FnOnce() -> String,
     ) -> Option<Arc<CachedAssertion>> {
         let newest = self.assertions.load_full();
         let all = || std::iter::successors(newest.as_ref(), |one| one.next.as_ref());
-        if let Some(found) = all().find(|one| one.upstream == *upstream && now < one.fresh_until) {
+        if let Some(found) = all().find(|one| one.is_for(upstream, scope) && now < one.fresh_until) {
             return Some(found.clone());
         }
         let others = all()
-            .filter(|one| one.upstream != *upstream && now < one.fresh_until)
+            .filter(|one| !one.is_for(upstream, scope) && now < one.fresh_until)
             .fold(None, |next, one| Some(one.linked_to(next)));
-        let signed = CachedAssertion::new(&self.lines, &sign(), upstream, now.plus(fresh))?;
+        let signed = CachedAssertion::new(&self.lines, &sign(), upstream, scope, now.plus(fresh))?;
         let latest = Arc::new(CachedAssertion { next: others, ..signed });
         // Two requests may both sign one; either is valid.
         self.assertions.store(Some(latest.clone()));

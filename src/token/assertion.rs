@@ -1,6 +1,6 @@
 //! Identity assertions: short-lived JWTs that tell one upstream who the caller is.
 //!
-//! There are two kinds. A session assertion is signed once and reused while it is fresh. A request assertion also
+//! There are two kinds. A session assertion is signed once per upstream and scope and reused while it is fresh. A request assertion also
 //! binds the method and the path, lives a few seconds and has a `jti`: an upstream that remembers the ids of these
 //! seconds accepts each one once. A retry on a new connection carries the same assertion, so an upstream that received
 //! both has received one request.
@@ -20,6 +20,7 @@ use serde::Serialize;
 use super::Tokens;
 use super::keys::Purpose;
 use crate::domain::clock::Timestamp;
+use crate::domain::scope::Scope;
 use crate::domain::secret::random_name;
 use crate::domain::session::Session;
 
@@ -47,6 +48,9 @@ struct AssertionClaims<'a> {
     roles: Vec<&'a str>,
     current_role: &'a str,
     login_source: &'a str,
+    /// What the matrix granted; absent for rules without `access`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scope: Option<&'static str>,
     #[serde(flatten)]
     request: Option<RequestClaims<'a>>,
 }
@@ -60,9 +64,9 @@ struct RequestClaims<'a> {
 }
 
 impl Tokens {
-    /// Signs the session assertion for one upstream.
-    pub fn assert_identity(&self, session: &Session, upstream: &str, now: Timestamp) -> String {
-        self.assert(session, upstream, None, LIFETIME, now)
+    /// Signs the session assertion for one upstream and scope.
+    pub fn assert_identity(&self, session: &Session, upstream: &str, scope: Option<Scope>, now: Timestamp) -> String {
+        self.assert(session, upstream, scope, None, LIFETIME, now)
     }
 
     /// Signs the assertion of one request, with a `jti` of its own.
@@ -70,18 +74,20 @@ impl Tokens {
         &self,
         session: &Session,
         upstream: &str,
+        scope: Option<Scope>,
         method: &str,
         path: &str,
         now: Timestamp,
     ) -> String {
         let request = RequestClaims { jti: random_name(22), htm: method, path };
-        self.assert(session, upstream, Some(request), REQUEST_LIFETIME, now)
+        self.assert(session, upstream, scope, Some(request), REQUEST_LIFETIME, now)
     }
 
     fn assert(
         &self,
         session: &Session,
         upstream: &str,
+        scope: Option<Scope>,
         request: Option<RequestClaims<'_>>,
         lifetime: Duration,
         now: Timestamp,
@@ -100,6 +106,7 @@ impl Tokens {
             roles: session.roles.iter().map(|role| role.as_str()).collect(),
             current_role: session.current_role.as_str(),
             login_source: session.login_source.as_str(),
+            scope: scope.map(Scope::as_str),
             request,
         };
         self.keys().active(now).sign(Purpose::Assertion, &claims)

@@ -53,8 +53,12 @@ fn an_independent_library_verifies_tokens_and_assertions() {
         let (tokens, _folder) = tokens(algorithm);
         for (token, audience, typ) in [
             (tokens.mint(&session(), NOW), "deskgate", "at+jwt"),
-            (tokens.assert_identity(&session(), "helpdesk", NOW), "helpdesk", "deskgate-assertion+jwt"),
-            (tokens.assert_request(&session(), "helpdesk", "GET", "/", NOW), "helpdesk", "deskgate-assertion+jwt"),
+            (tokens.assert_identity(&session(), "helpdesk", None, NOW), "helpdesk", "deskgate-assertion+jwt"),
+            (
+                tokens.assert_request(&session(), "helpdesk", None, "GET", "/", NOW),
+                "helpdesk",
+                "deskgate-assertion+jwt",
+            ),
         ] {
             let (token_type, claims) = match algorithm {
                 TokenAlgorithm::EdDSA => verify_independently(Ed25519, &tokens, &token),
@@ -81,7 +85,7 @@ fn an_issued_token_verifies_and_matches_only_its_own_session() {
 #[test]
 fn an_assertion_is_refused_as_access_token() {
     let (tokens, _folder) = tokens(TokenAlgorithm::EdDSA);
-    let assertion = tokens.assert_identity(&session(), "deskgate", NOW);
+    let assertion = tokens.assert_identity(&session(), "deskgate", None, NOW);
     assert_eq!(tokens.verify(&assertion, NOW).err(), Some(TokenFault::Header));
 }
 

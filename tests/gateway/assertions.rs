@@ -286,6 +286,63 @@ async fn session_assertion_is_reused_until_stale_or_changed() {
     assert_eq!(claims["current_role"], "user");
 }
 
+/// One rule per scope of a supervisor and one without, for both kinds of assertions.
+fn scope_rules() -> String {
+    let mut rules =
+        "[matrix.auditor]\nconversations = { read = \"own\", create = \"department\", update = \"all\" }\n".to_owned();
+    for kind in ["session", "request"] {
+        for (name, access) in [
+            ("none", "signed_in = true"),
+            ("own", "access = \"conversations:read\""),
+            ("department", "access = \"conversations:create\""),
+            ("all", "access = \"conversations:update\""),
+        ] {
+            rules.push_str(&format!(
+                "\n[[rule]]\nname = \"{kind} {name}\"\npath = \"/scoped/{kind}/{name}\"\nupstream = \"helpdesk\"\n{access}\n\
+                 assertion = \"{kind}\"\n"
+            ));
+        }
+    }
+    rules
+}
+
+#[tokio::test]
+async fn assertion_carries_the_granted_scope_and_no_other() {
+    let desk = Gateway::setup().tls().more_rules(&scope_rules()).start().await;
+    let verifier = Verifier::of(&desk).await;
+    desk.command(&["role", "grant", "u1001", "auditor"]).await.expect_success();
+    let auditor = desk.sign_in("u1001").await;
+    auditor.post_json("/api/auth/switch-role", &json!({ "role": "auditor" })).await.expect_code(0);
+    for request_kind in REQUEST_KINDS {
+        for kind in ["session", "request"] {
+            // Twice: the second round must not reuse the assertion of the scope before.
+            for scope in ["none", "own", "department", "all", "none", "own", "department", "all"] {
+                let seen = send(&desk, &auditor, request_kind, &format!("/scoped/{kind}/{scope}")).await;
+                let expected = (scope != "none").then_some(scope);
+                assert_eq!(seen.header("x-deskgate-scope"), expected, "{request_kind:?} {kind} {scope}");
+                let claims = verified_claims(&verifier, &seen);
+                assert_eq!(claims.get("scope").and_then(Value::as_str), expected, "{request_kind:?} {kind} {scope}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn session_assertion_is_signed_once_per_scope() {
+    let desk = Gateway::setup().more_rules(&scope_rules()).start().await;
+    desk.command(&["role", "grant", "u1001", "auditor"]).await.expect_success();
+    let auditor = desk.sign_in("u1001").await;
+    auditor.post_json("/api/auth/switch-role", &json!({ "role": "auditor" })).await.expect_code(0);
+    let mut distinct = BTreeSet::new();
+    for _ in 0..3 {
+        for scope in ["none", "own", "department", "all"] {
+            let seen = send(&desk, &auditor, RequestKind::BodylessGet, &format!("/scoped/session/{scope}")).await;
+            distinct.insert(seen.header(HEADER).expect("an assertion").to_owned());
+        }
+    }
+    assert_eq!(distinct.len(), 4);
+}
+
 // ---- Request assertions.
 
 #[tokio::test]

@@ -5,7 +5,8 @@ use toml::de::DeValue;
 use super::{Loader, Table};
 use crate::config::line_of;
 use crate::domain::role::RoleName;
-use crate::rules::matrix::{DuplicateGrant, MatrixOperation, Resource, Scope};
+use crate::domain::scope::Scope;
+use crate::rules::matrix::{DuplicateGrant, MatrixOperation, Resource};
 
 impl Loader<'_> {
     /// Reads the grants of every role.
