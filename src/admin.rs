@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::directory::Directory;
 use crate::domain::employee::CorpId;
 use crate::domain::role::RoleName;
+use crate::domain::session::Session;
 use crate::sessions::SessionCache;
 use crate::signin::audit::Audit;
 use crate::signin::devices::Devices;
@@ -117,8 +118,9 @@ impl Admin {
         }
     }
 
-    /// Checks the form of an employee's ID and corporation, which defaults to the main one.
-    pub(crate) fn account(&self, employee_id: &str, corp_id: Option<&str>) -> Result<AccountId, AdminError> {
-        self.accounts.parse(employee_id, corp_id)
+    /// The account that an administrator names by its employee ID. Always of the administrator's own corporation: over
+    /// HTTP nobody acts on another one.
+    pub(crate) fn colleague(&self, administrator: &Session, employee_id: &str) -> Result<AccountId, AdminError> {
+        self.accounts.parse(employee_id, Some(administrator.corp_id.as_str()))
     }
 }

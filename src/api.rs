@@ -160,7 +160,7 @@ async fn dispatch(call: &mut ApiExchange<'_>, request: &ApiRequest) -> Result<Re
             let (caller, _) = call.read_body_and_reauthorize().await?;
             call.data(&sessions::end(&signin.sessions, &caller, &id).await?)
         }
-        Endpoint::UserRoles => call.data(&admin::user_roles(&api.admin, &request.query).await?),
+        Endpoint::UserRoles => call.data(&admin::user_roles(&api.admin, call.caller()?, &request.query).await?),
         Endpoint::GrantRole => {
             let (caller, body) = call.caller_and_json(request).await?;
             call.data(&admin::grant_role(&api.admin, &caller, body).await?)

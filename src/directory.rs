@@ -142,6 +142,8 @@ pub enum RoleChange {
 /// Filter and page of a role-assignment query.
 #[derive(Debug, Clone, Copy)]
 pub struct AssignmentQuery<'a> {
+    /// Only employees of this corporation.
+    pub corp_id: Option<&'a CorpId>,
     /// Only this role.
     pub role: Option<&'a str>,
     /// Only this employee.

@@ -165,7 +165,7 @@ impl Admin {
     }
 
     fn account_named(&self, employee: &EmployeeRef) -> Result<AccountId, AdminError> {
-        self.account(&employee.employee_id, employee.corp_id.as_deref())
+        self.accounts.parse(&employee.employee_id, employee.corp_id.as_deref())
     }
 
     /// Parses the role that a command names. The audit log records a command that is refused for its role name.

@@ -1,4 +1,4 @@
-//! `/api/admin/…`: role assignments, other employees' sessions and devices.
+//! `/api/admin/…`: role assignments, other employees' sessions and devices, within the caller's own corporation.
 
 use serde::{Deserialize, Serialize};
 
@@ -75,8 +75,8 @@ pub struct UserRoleUpdate {
     roles: Vec<RoleName>,
 }
 
-/// Lists role assignments, paged and filtered by role or employee.
-pub async fn user_roles(admin: &Admin, query: &Query) -> Result<UserRoles, Error> {
+/// Lists the role assignments of the caller's corporation, paged and filtered by role or employee.
+pub async fn user_roles(admin: &Admin, caller: &CachedSession, query: &Query) -> Result<UserRoles, Error> {
     let number = |name: &'static str, default: usize, max: usize| match query.optional(name)? {
         None => Ok(default),
         Some(text) => text.parse().ok().filter(|number| (1..=max).contains(number)).ok_or(BadRequest::Parameter(name)),
@@ -86,6 +86,7 @@ pub async fn user_roles(admin: &Admin, query: &Query) -> Result<UserRoles, Error
     let assignments = admin
         .roles
         .list(AssignmentQuery {
+            corp_id: Some(&caller.session.corp_id),
             role: query.optional("role")?,
             employee_id: query.optional("employee_id")?,
             skip: (page - 1) * page_size,
@@ -95,19 +96,19 @@ pub async fn user_roles(admin: &Admin, query: &Query) -> Result<UserRoles, Error
     Ok(UserRoles { items: assignments.items, total: assignments.total, page, page_size })
 }
 
-/// Grants a role to an employee of the main corporation.
+/// Grants a role to an employee of the caller's corporation.
 pub async fn grant_role(admin: &Admin, caller: &CachedSession, body: UserRole) -> Result<UserRoleUpdate, Error> {
     let role = body.role_name()?;
-    let account = admin.account(&body.employee_id, None)?;
+    let account = admin.colleague(&caller.session, &body.employee_id)?;
     let actor = Actor::Administrator(&caller.session);
     let effect = admin.roles.grant(actor, account.as_account(), &role).await?;
     Ok(role_update(effect, admin.roles.effective(account.as_account()).await?))
 }
 
-/// Takes a role from an employee of the main corporation.
+/// Takes a role from an employee of the caller's corporation.
 pub async fn take_role(admin: &Admin, caller: &CachedSession, body: UserRole) -> Result<UserRoleUpdate, Error> {
     let role = body.role_name()?;
-    let account = admin.account(&body.employee_id, None)?;
+    let account = admin.colleague(&caller.session, &body.employee_id)?;
     let actor = Actor::Administrator(&caller.session);
     let effect = admin.roles.take(actor, account.as_account(), &role).await?;
     Ok(role_update(effect, admin.roles.effective(account.as_account()).await?))
@@ -117,16 +118,16 @@ fn role_update(effect: Effect, roles: Vec<RoleName>) -> UserRoleUpdate {
     UserRoleUpdate { success: true, changed: effect.changed, sessions: effect.sessions, roles }
 }
 
-/// Ends every session of an employee.
+/// Ends every session of an employee of the caller's corporation.
 pub async fn end_sessions(admin: &Admin, caller: &CachedSession, query: &Query) -> Result<AccountUpdate, Error> {
-    let account = admin.account(query.required("employee_id")?, None)?;
+    let account = admin.colleague(&caller.session, query.required("employee_id")?)?;
     let effect = admin.sessions.end_all(Actor::Administrator(&caller.session), account.as_account()).await?;
     Ok(AccountUpdate { success: true, changed: effect.changed, sessions: effect.sessions })
 }
 
-/// Removes an employee's one-time-password device.
+/// Removes the one-time-password device of an employee of the caller's corporation.
 pub async fn reset_otp(admin: &Admin, caller: &CachedSession, query: &Query) -> Result<AccountUpdate, Error> {
-    let account = admin.account(query.required("employee_id")?, None)?;
+    let account = admin.colleague(&caller.session, query.required("employee_id")?)?;
     let effect = admin.devices.reset(Actor::Administrator(&caller.session), account.as_account()).await?;
     Ok(AccountUpdate { success: true, changed: effect.changed, sessions: 0 })
 }

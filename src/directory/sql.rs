@@ -190,21 +190,25 @@ impl Directory for SqlDirectory {
     async fn assignments_page(&self, query: AssignmentQuery<'_>) -> Result<Assignments, DirectoryError> {
         const FROM: &str = "FROM user_roles JOIN roles ON roles.id = user_roles.role_id
              JOIN employees ON employees.corp_id = user_roles.corp_id AND employees.employee_id = user_roles.employee_id
-             WHERE ($1 = '' OR roles.name = $1) AND ($2 = '' OR user_roles.employee_id = $2)";
+             WHERE ($1 = '' OR roles.name = $1) AND ($2 = '' OR user_roles.employee_id = $2)
+             AND ($3 = '' OR user_roles.corp_id = $3)";
         let (role, employee_id) = (query.role.unwrap_or_default(), query.employee_id.unwrap_or_default());
+        let corp_id = query.corp_id.map_or("", CorpId::as_str);
         let total: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(format!("SELECT count(*) {FROM}")))
             .bind(role)
             .bind(employee_id)
+            .bind(corp_id)
             .fetch_one(&self.pool)
             .await
             .map_err(unavailable)?;
         let page = format!(
             "SELECT user_roles.corp_id, user_roles.employee_id, employees.name, roles.name {FROM}
-             ORDER BY user_roles.corp_id, user_roles.employee_id, roles.name LIMIT $3 OFFSET $4"
+             ORDER BY user_roles.corp_id, user_roles.employee_id, roles.name LIMIT $4 OFFSET $5"
         );
         let rows = sqlx::query(sqlx::AssertSqlSafe(page))
             .bind(role)
             .bind(employee_id)
+            .bind(corp_id)
             .bind(i64::try_from(query.limit).unwrap_or(i64::MAX))
             .bind(i64::try_from(query.skip).unwrap_or(i64::MAX))
             .fetch_all(&self.pool)

@@ -283,3 +283,69 @@ async fn administrator_resets_a_lost_device() {
     assert_eq!(data["changed"], true);
     desk.sign_in("u1001").await.post("/api/auth/otp-setup").await.expect_code(0);
 }
+
+/// The administrator of a partner corporation that is connected to the main one, stepped up.
+async fn partner_administrator(desk: &Gateway) -> Client {
+    let partner = ["--corp", "wwpartner"];
+    desk.command(&[&["employee", "add", "p7001", "--name", "Pat"][..], &partner].concat()).await.expect_success();
+    desk.command(&[&["role", "grant", "p7001", "admin"][..], &partner].concat()).await.expect_success();
+    let admin = desk.sign_in_by_oauth2("wwpartner/p7001", "itadmin").await;
+    wait_for_otp_step_with_time_left().await;
+    let device = OtpDevice::set_up_and_bind(&admin).await;
+    admin.post_json("/api/auth/otp-verify", &json!({ "code": device.code(0) })).await.expect_code(0);
+    admin
+}
+
+#[tokio::test]
+async fn administrators_act_on_their_own_corporation_only() {
+    let desk = Gateway::start().await;
+    let admin = partner_administrator(&desk).await;
+    let xiaoming = desk.sign_in("u1001").await;
+    let bound = OtpDevice::set_up_and_bind(&xiaoming).await;
+    desk.command(&["employee", "add", "p7002", "--corp", "wwpartner"]).await.expect_success();
+
+    // An employee of another corporation is refused exactly as one who does not exist.
+    let role = |employee: &str| json!({ "employee_id": employee, "role": "agent" });
+    for (method, target) in [
+        ("PUT", ROLES.to_owned()),
+        ("DELETE", ROLES.to_owned()),
+        ("DELETE", "/api/admin/sessions?employee_id=EMPLOYEE".to_owned()),
+        ("DELETE", "/api/admin/otp?employee_id=EMPLOYEE".to_owned()),
+    ] {
+        let mut answers = Vec::new();
+        for employee in ["u1001", "z9999"] {
+            let response = send(&admin, method, &target.replace("EMPLOYEE", employee), role(employee)).await;
+            let refusal = response.expect_code(1003);
+            answers.push(refusal.json()["message"].as_str().expect("a message").replace(employee, "EMPLOYEE"));
+        }
+        assert_eq!(answers[0], answers[1], "{method} {target}");
+    }
+    xiaoming.get("/api/auth/me").await.expect_code(0);
+    assert_eq!(xiaoming.get("/api/auth/otp-status").await.expect_code(0).data()["bound"], true, "{}", bound.code(0));
+
+    // Lists name no one of another corporation, whatever the filter says.
+    let listed = admin.get(ROLES).await.expect_code(0).data();
+    assert_eq!((pairs(&listed), &listed["total"]), (vec![("p7001".to_owned(), "admin".to_owned())], &json!(1)));
+    let filtered = admin.get(&format!("{ROLES}?employee_id=m5001")).await.expect_code(0).data();
+    assert_eq!((pairs(&filtered), &filtered["total"]), (vec![], &json!(0)));
+    let main_admin = desk.sign_in("m5001").await;
+    let listed = main_admin.get(ROLES).await.expect_code(0).data();
+    assert!(pairs(&listed).iter().all(|(employee, _)| employee != "p7001"), "{listed}");
+
+    // Within the own corporation everything works.
+    send(&admin, "PUT", ROLES, role("p7002")).await.expect_code(0);
+    send(&admin, "DELETE", ROLES, role("p7002")).await.expect_code(0);
+    admin.send("DELETE", "/api/admin/sessions?employee_id=p7002", &[], b"").await.expect_code(0);
+    admin.send("DELETE", "/api/admin/otp?employee_id=p7002", &[], b"").await.expect_code(0);
+}
+
+#[tokio::test]
+async fn operators_name_any_corporation() {
+    let desk = Gateway::start().await;
+    let partner = partner_administrator(&desk).await;
+    desk.command(&["role", "grant", "p7001", "agent", "--corp", "wwpartner"]).await.expect_success();
+    let listed = desk.command(&["role", "list", "--employee", "p7001"]).await.expect_success();
+    assert!(listed.contains("agent") && listed.contains("wwpartner"), "{listed}");
+    desk.command(&["session", "end", "--employee", "p7001", "--corp", "wwpartner"]).await.expect_success();
+    partner.get("/api/auth/me").await.expect_invalid_token();
+}

@@ -47,7 +47,7 @@ impl Admin {
         match command {
             RoleCommand::List { role, employee_id } => {
                 let (role, employee_id) = (role.as_deref(), employee_id.as_deref());
-                let query = AssignmentQuery { role, employee_id, skip: 0, limit: MAX_ROWS };
+                let query = AssignmentQuery { corp_id: None, role, employee_id, skip: 0, limit: MAX_ROWS };
                 let assignments = self.roles.list(query).await?.items;
                 if assignments.is_empty() {
                     self.employees.check_exists(employee_id).await?;
