@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::domain::role::RoleName;
+use crate::domain::session::{Session, Stage};
 use crate::endpoints::{self, Endpoint};
 use crate::metrics::RuleMetrics;
 
@@ -148,8 +149,10 @@ pub struct Rule {
     pub step_up: bool,
     /// The rate limits.
     pub rates: Vec<Rate>,
-    /// Whether the rule is enforced.
+    /// Whether the rule is enforced; for a given caller see [`mode_for`](Self::mode_for).
     pub mode: Mode,
+    /// Whether shadow mode also lets callers pass who are not signed in.
+    pub shadow_anonymous: bool,
     /// The most WebSockets that one employee may have open.
     pub most_sockets: Option<usize>,
     /// Whether the upstream gets the token.
@@ -167,6 +170,13 @@ impl Rule {
             return METHODS.contains(&method);
         }
         self.methods.iter().any(|own| own == method || (own == "GET" && method == "HEAD"))
+    }
+
+    /// The mode that applies to a caller. Shadow mode tries a policy out, it does not switch sign-in off: without a full
+    /// session the rule is enforced, unless it is public or says `shadow_anonymous`.
+    pub fn mode_for(&self, session: Option<&Session>) -> Mode {
+        let is_signed_in = session.is_some_and(|session| session.stage == Stage::Full);
+        if is_signed_in || self.access == Access::Public || self.shadow_anonymous { self.mode } else { Mode::Enforce }
     }
 
     fn allowed_methods(&self) -> Vec<&str> {

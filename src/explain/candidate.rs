@@ -181,8 +181,8 @@ impl Observer for Steps {
 }
 
 impl DecisionObserver for Steps {
-    fn on_rule(&mut self, rule: &Rule, outcome: &Result<Admitted, Error>) {
-        if let (Err(error), Mode::Shadow) = (outcome, rule.mode) {
+    fn on_rule(&mut self, _: &Rule, mode: Mode, outcome: &Result<Admitted, Error>) {
+        if let (Err(error), Mode::Shadow) = (outcome, mode) {
             self.keep_shadow(error);
         }
     }

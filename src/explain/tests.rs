@@ -163,18 +163,22 @@ fn the_reason_names_the_fault_of_a_path() {
 }
 
 #[test]
-fn shadow_mode_allows_and_says_what_it_would_refuse() {
-    let rules = load(&rule("roles = [\"admin\"]\nmode = \"shadow\""));
-    for (role, reason) in [
-        (None, Some("shadow: would be refused with 1001: no credentials")),
-        (Some("user"), Some("shadow: would be refused with 1003: ")),
-        (Some("admin"), None),
+fn shadow_mode_allows_signed_in_callers_and_says_what_it_would_refuse() {
+    let anonymous = "shadow: would be refused with 1001: no credentials";
+    let user = "shadow: would be refused with 1003: ";
+    for (keys, role, code, reason) in [
+        ("", None, 1001, Some("no credentials")),
+        ("", Some("user"), 0, Some(user)),
+        ("", Some("admin"), 0, None),
+        ("\nshadow_anonymous = true", None, 0, Some(anonymous)),
+        ("\nshadow_anonymous = true", Some("user"), 0, Some(user)),
     ] {
+        let rules = load(&rule(&format!("roles = [\"admin\"]\nmode = \"shadow\"{keys}")));
         let answer = explain(&rules, &sample("GET", "/a", role), 0).answer;
-        assert_eq!(answer.code, 0, "{role:?}");
+        assert_eq!(answer.code, code, "{keys} {role:?}");
         match (answer.reason.as_deref(), reason) {
             (Some(found), Some(expected)) => assert!(found.starts_with(expected), "{found}"),
-            (found, expected) => assert_eq!(found, expected, "{role:?}"),
+            (found, expected) => assert_eq!(found, expected, "{keys} {role:?}"),
         }
     }
 }

@@ -52,8 +52,9 @@ pub(crate) fn check(
                 check_origin(policy.origins, request).inspect_err(|_| observer.on_refused_origin(&rule))?;
             }
             let outcome = rule.evaluate(&input, observer);
-            observer.on_rule(&rule, &outcome);
-            let scope = match (outcome, rule.mode) {
+            let mode = rule.mode_for(session);
+            observer.on_rule(&rule, mode, &outcome);
+            let scope = match (outcome, mode) {
                 (Ok(admitted), _) => admitted.scope,
                 (Err(_), Mode::Shadow) => None,
                 (Err(error), Mode::Enforce) => return Err(error),

@@ -56,8 +56,8 @@ impl DecisionObserver for Recorder<'_> {
         rule.metrics.denied.inc();
     }
 
-    fn on_rule(&mut self, rule: &Rule, outcome: &Result<Admitted, Error>) {
-        match (outcome, rule.mode) {
+    fn on_rule(&mut self, rule: &Rule, mode: Mode, outcome: &Result<Admitted, Error>) {
+        match (outcome, mode) {
             (Ok(_), Mode::Enforce) => rule.metrics.allowed.inc(),
             (Err(_), Mode::Enforce) => rule.metrics.denied.inc(),
             (Ok(_), Mode::Shadow) => rule.metrics.shadow_allowed.inc(),

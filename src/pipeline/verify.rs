@@ -29,8 +29,9 @@ impl TokenUse {
     fn of(target: &Target) -> Self {
         match target {
             Target::Own { route, .. } if route.access == OwnAccess::Anyone => TokenUse::Ignored,
-            // A rule in shadow mode refuses no request, not even one without a token.
-            Target::Rule(rule) if rule.access == Access::Public || rule.mode == Mode::Shadow => TokenUse::Optional,
+            Target::Rule(rule) if rule.access == Access::Public || rule.mode_for(None) == Mode::Shadow => {
+                TokenUse::Optional
+            }
             Target::Own { .. } | Target::Rule(_) => TokenUse::Required,
         }
     }

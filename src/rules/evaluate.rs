@@ -101,7 +101,7 @@ pub fn evaluate<'a>(
 }
 
 impl Rule {
-    /// Evaluates the rule's checks. Does not consider its mode: in shadow mode the pipeline lets the request pass.
+    /// Evaluates the rule's checks. Does not consider its mode; see [`mode_for`](Self::mode_for).
     pub fn evaluate(&self, input: &RuleInput<'_>, observer: &mut impl Observer) -> Result<Admitted, Error> {
         evaluate(self.checks(), input, observer)?;
         let scope = match (&self.access, input.session) {

@@ -137,6 +137,16 @@ fn every_mistake_in_a_rule_is_a_fault_with_its_line() {
         ("a bad condition", "signed_in = true\nwhen = 'identity.dept == \"IT\"'", "0.toml:6: when: "),
         ("no such mode", "signed_in = true\nmode = \"audit\"", "0.toml:6: mode: `audit` is not one of enforce, shadow"),
         (
+            "anonymous callers of an enforced rule",
+            "signed_in = true\nshadow_anonymous = true",
+            "0.toml:6: shadow_anonymous: only for a rule with `mode = \"shadow\"`",
+        ),
+        (
+            "anonymous callers of a public rule",
+            "public = true\nmode = \"shadow\"\nshadow_anonymous = true",
+            "0.toml:7: shadow_anonymous: a public rule lets everyone pass",
+        ),
+        (
             "no such assertion",
             "signed_in = true\nassertion = \"always\"",
             "0.toml:6: assertion: `always` is not one of session, request, off",

@@ -104,10 +104,10 @@ impl SocketHandle {
         self.rule.load().metrics.websockets_open.dec();
     }
 
-    /// Refuses if the rule in force does not admit the session. A rule in shadow mode admits every session.
+    /// Refuses if the rule in force does not admit the session. In shadow mode it admits every session.
     pub(crate) fn check_admitted(&self, session: Option<&Session>) -> Result<(), Error> {
         let rule = self.rule.load();
-        match rule.mode {
+        match rule.mode_for(session) {
             Mode::Shadow => Ok(()),
             Mode::Enforce => rule.evaluate(&self.owner.input(session), &mut ()).map(|_| ()),
         }

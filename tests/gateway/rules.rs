@@ -64,6 +64,22 @@ roles = ["admin"]
 mode = "shadow"
 
 [[rule]]
+name = "watched, also without a token"
+path = "/r/shadow-anonymous"
+upstream = "helpdesk"
+roles = ["admin"]
+mode = "shadow"
+shadow_anonymous = true
+
+[[rule]]
+name = "watched and public"
+path = "/r/shadow-public"
+upstream = "helpdesk"
+public = true
+networks = ["10.0.0.0/8"]
+mode = "shadow"
+
+[[rule]]
 name = "few sockets"
 path = "/r/socket"
 methods = ["GET"]
@@ -173,14 +189,63 @@ async fn step_up_challenge_follows_rfc_9470() {
 async fn shadow_mode_counts_and_logs_without_refusing() {
     let desk = desk().await;
     let shadow = |verdict: &'static str| desk_metric(&desk, "deskgate_shadow_total", ["rule=\"watched\"", verdict]);
-    for person in [desk.sign_in("u1001").await, desk.anonymous(), desk.with_token("not.a.token")] {
-        person.get("/r/shadow").await.expect_status(200);
+    for person in ["u1001", "a2001", "s3001"] {
+        desk.sign_in(person).await.get("/r/shadow").await.expect_status(200);
     }
     assert_eq!(shadow("verdict=\"deny\"").await, 3.0);
     desk.sign_in("m5001").await.get("/r/shadow").await.expect_status(200);
     assert_eq!(shadow("verdict=\"allow\"").await, 1.0);
     let line = desk.wait_for_log(&["would be refused with 1003", "\"rule.name\":\"watched\""]).await;
     assert!(line.contains("request.id"), "{line}");
+}
+
+#[tokio::test]
+async fn shadow_mode_needs_a_valid_token_unless_the_rule_is_public() {
+    let desk = desk().await;
+    let logged_out = desk.sign_in("u1001").await;
+    logged_out.post("/api/auth/logout").await.expect_code(0);
+    desk.upstream.clear_requests();
+    for method in ["GET", "POST"] {
+        desk.anonymous().send(method, "/r/shadow", &[], b"").await.expect_bare_challenge();
+        desk.with_token("not.a.token").send(method, "/r/shadow", &[], b"").await.expect_invalid_token();
+        logged_out.send(method, "/r/shadow", &[], b"").await.expect_invalid_token();
+    }
+    let refused = desk.anonymous().handshake("/r/shadow").open().await.err().expect("a refusal");
+    refused.expect_bare_challenge();
+    assert!(desk.upstream.requests().is_empty());
+    assert_eq!(desk.metric("deskgate_shadow_total", &["rule=\"watched\"", "verdict=\"deny\""]).await, 0.0);
+
+    desk.anonymous().get("/r/shadow-public").await.expect_status(200);
+    desk.with_token("not.a.token").get("/r/shadow-public").await.expect_status(200);
+}
+
+#[tokio::test]
+async fn shadow_anonymous_forwards_requests_without_a_token_and_without_identity() {
+    let desk = desk().await;
+    let denied = ["rule=\"watched, also without a token\"", "verdict=\"deny\""];
+    desk.upstream.clear_requests();
+    desk.anonymous().get("/r/shadow-anonymous").await.expect_status(200);
+    desk.with_token("not.a.token").post("/r/shadow-anonymous").await.expect_status(200);
+    desk.anonymous().websocket("/r/shadow-anonymous").await.echo("hello").await;
+    assert_eq!(desk.upstream.requests().len(), 3);
+    for seen in desk.upstream.requests() {
+        assert!(seen.headers.iter().all(|(name, _)| !name.starts_with("x-deskgate")), "{:?}", seen.headers);
+    }
+    assert_eq!(desk.metric("deskgate_shadow_total", &denied).await, 3.0);
+    desk.sign_in("u1001").await.get("/r/shadow-anonymous").await.expect_status(200);
+    assert_eq!(desk.upstream.last_request().header("x-deskgate-employee-id"), Some("u1001"));
+}
+
+/// The socket of an anonymous client ends when a reload takes `shadow_anonymous` away.
+#[tokio::test]
+async fn reload_without_shadow_anonymous_closes_anonymous_websockets() {
+    let desk = desk().await;
+    let mut socket = desk.anonymous().websocket("/r/shadow-anonymous").await;
+    socket.echo("hello").await;
+    let text = std::fs::read_to_string(desk.rules_file()).expect("the rules");
+    std::fs::write(desk.rules_file(), text.replace("shadow_anonymous = true\n", "")).expect("written");
+    desk.signal("HUP");
+    assert_eq!(socket.close_code_within(Duration::from_secs(5)).await, Some(4403));
 }
 
 async fn desk_metric(desk: &Gateway, name: &str, labels: [&'static str; 2]) -> f64 {
@@ -214,8 +279,18 @@ async fn decision_log_has_the_reason_and_request_id() {
 async fn explain_agrees_with_live_responses() {
     let desk = desk().await;
     let people = [("u1001", "user", "Sales"), ("a2001", "agent", "IT"), ("s3001", "supervisor", "IT"), ("", "", "")];
-    let paths =
-        ["/r/matrix", "/r/network", "/r/when/yes", "/r/when/not", "/r/both", "/r/otp", "/r/shadow", "/r/nothing"];
+    let paths = [
+        "/r/matrix",
+        "/r/network",
+        "/r/when/yes",
+        "/r/when/not",
+        "/r/both",
+        "/r/otp",
+        "/r/shadow",
+        "/r/shadow-anonymous",
+        "/r/shadow-public",
+        "/r/nothing",
+    ];
     for (id, role, department) in people {
         let client = if id.is_empty() { desk.anonymous() } else { desk.sign_in(id).await };
         for path in paths {
@@ -387,7 +462,13 @@ async fn half_authenticated_token_is_anonymous_on_public_rules() {
     edit(&desk, halve).await;
     desk.restart().await;
     let xiaoming = desk.with_token(xiaoming.token());
-    for (path, status) in [("/public/x", 200), ("/r/shadow", 200), ("/r/matrix", 403), ("/api/auth/me", 200)] {
+    for (path, status) in [
+        ("/public/x", 200),
+        ("/r/shadow", 403),
+        ("/r/shadow-anonymous", 200),
+        ("/r/matrix", 403),
+        ("/api/auth/me", 200),
+    ] {
         desk.upstream.clear_requests();
         xiaoming.get(path).await.expect_status(status);
         for seen in desk.upstream.requests() {

@@ -10,7 +10,7 @@ use crate::domain::role::RoleName;
 use crate::rules::condition::Condition;
 use crate::rules::matrix::{MatrixAccess, MatrixOperation, Resource};
 use crate::rules::tree::Segment;
-use crate::rules::{Access, AssertionKind, ForwardToken, METHODS, Rule, UpstreamRef, pattern};
+use crate::rules::{Access, AssertionKind, ForwardToken, METHODS, Mode, Rule, UpstreamRef, pattern};
 
 /// A `[[rule]]` as the file has it.
 #[derive(Debug, Default, Deserialize)]
@@ -29,6 +29,7 @@ struct RuleTable {
     step_up: bool,
     rate: Vec<RateTable>,
     mode: Option<String>,
+    shadow_anonymous: bool,
     websocket: SocketsTable,
     forward_token: bool,
     assertion: Option<String>,
@@ -62,6 +63,7 @@ impl Loader<'_> {
         let when = when.map_err(|why| self.fault(file, found.at("when"), format!("when: {why}"))).ok().flatten();
         let rates = self.rates(file, found.at("rate"), &written.name, &written.rate);
         let mode = self.mode(file, found.at("mode"), "mode", written.mode.as_deref());
+        self.check_shadow_anonymous(file, &found, mode);
         let assertion = self.assertion(file, &found);
         if written.websocket.max_per_employee == Some(0) {
             self.fault(file, found.at("websocket"), "websocket.max_per_employee: must be greater than 0");
@@ -95,6 +97,7 @@ impl Loader<'_> {
             step_up: written.step_up,
             rates,
             mode,
+            shadow_anonymous: written.shadow_anonymous,
             most_sockets: written.websocket.max_per_employee,
             forward_token: if written.forward_token { ForwardToken::AsSent } else { ForwardToken::Never },
             assertion,
@@ -197,6 +200,17 @@ impl Loader<'_> {
             }
         }
         networks
+    }
+
+    /// Reports `shadow_anonymous` where it has no effect.
+    fn check_shadow_anonymous(&mut self, file: &str, found: &ReadTable<RuleTable>, mode: Mode) {
+        let why = match found.value {
+            RuleTable { shadow_anonymous: false, .. } => return,
+            RuleTable { public: true, .. } => "a public rule lets everyone pass; leave the key out",
+            _ if mode == Mode::Enforce => "only for a rule with `mode = \"shadow\"`",
+            _ => return,
+        };
+        self.fault(file, found.at("shadow_anonymous"), format!("shadow_anonymous: {why}"));
     }
 
     fn assertion(&mut self, file: &str, found: &ReadTable<RuleTable>) -> AssertionKind {
