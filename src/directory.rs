@@ -124,6 +124,25 @@ pub struct Assignment {
     pub role: RoleName,
 }
 
+/// The roles that the directory holds for an employee.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RecordedRoles {
+    /// What is left of the assigned roles, by priority, then by name. Nothing replaces an assignment that was removed.
+    Assigned(Vec<RoleName>),
+    /// No role was ever assigned; the role of the agent record, if there is one.
+    NeverAssigned(Option<RoleName>),
+}
+
+impl RecordedRoles {
+    /// The roles; `default` for an employee who has no agent record and never had an assignment.
+    pub fn or_default(self, default: Option<&RoleName>) -> Vec<RoleName> {
+        match self {
+            RecordedRoles::Assigned(roles) => roles,
+            RecordedRoles::NeverAssigned(role) => role.or_else(|| default.cloned()).into_iter().collect(),
+        }
+    }
+}
+
 /// The result of a change that could affect roles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RoleChange {
@@ -173,8 +192,9 @@ pub trait Directory: AuditLog + Factors + People {
     /// employee is disabled.
     async fn upsert_employee(&self, profile: EmployeeProfile<'_>) -> Result<Employee, DirectoryError>;
 
-    /// The roles assigned to an employee, else the role of the agent record, else none; by priority, then by name.
-    async fn roles(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<Vec<RoleName>, DirectoryError>;
+    /// The roles assigned to an employee; the role of the agent record if none was ever assigned. An unknown employee has
+    /// none.
+    async fn roles(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<RecordedRoles, DirectoryError>;
 
     /// The roles from role assignments alone, which binding requires.
     async fn assigned_roles(&self, corp_id: &CorpId, employee_id: &EmployeeId)
@@ -186,7 +206,7 @@ pub trait Directory: AuditLog + Factors + People {
     /// One page of the matching role assignments.
     async fn assignments_page(&self, query: AssignmentQuery<'_>) -> Result<Assignments, DirectoryError>;
 
-    /// Assigns a role.
+    /// Assigns a role. From then on, the role of the agent record and the default role do not apply.
     async fn grant(
         &self,
         corp_id: &CorpId,
@@ -194,7 +214,8 @@ pub trait Directory: AuditLog + Factors + People {
         role: &RoleName,
     ) -> Result<RoleChange, DirectoryError>;
 
-    /// Removes a role assignment, except the last administrator's.
+    /// Removes a role assignment, except the last administrator's. The employee keeps the other assigned roles and gets
+    /// none in its place.
     async fn take(
         &self,
         corp_id: &CorpId,

@@ -27,7 +27,7 @@ pub struct EmployeeRow {
     /// The directory's record.
     #[serde(flatten)]
     pub employee: Employee,
-    /// Assigned roles, or else the role of the agent record.
+    /// Assigned roles; the role of the agent record if none was ever assigned.
     pub roles: Vec<String>,
     /// Whether they have an agent record.
     pub agent: bool,
@@ -56,14 +56,15 @@ impl EmployeeAdmin {
         }
         let agents = self.directory.agents(usize::MAX).await?;
         let agents: BTreeMap<_, _> =
-            agents.into_iter().map(|agent| ((agent.corp_id, agent.employee_id), agent.role)).collect();
+            agents.into_iter().map(|agent| ((agent.corp_id.clone(), agent.employee_id.clone()), agent)).collect();
         let devices: BTreeSet<_> = self.directory.otp_owners(usize::MAX).await?.into_iter().collect();
         let locked = self.directory.locked(usize::MAX).await?;
         let locked: BTreeMap<_, _> = locked.into_iter().map(|(corp, id, until)| ((corp, id), until)).collect();
         let rows = employees.into_iter().map(|employee| {
             let key = (employee.corp_id.clone(), employee.employee_id.clone());
             let agent = agents.get(&key);
-            let roles = roles.remove(&key).or_else(|| agent.map(|role| vec![role.to_string()]));
+            let fallback = || agent.filter(|agent| agent.role_applies).map(|agent| vec![agent.role.to_string()]);
+            let roles = roles.remove(&key).or_else(fallback);
             EmployeeRow {
                 employee,
                 roles: roles.unwrap_or_default(),

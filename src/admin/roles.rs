@@ -7,7 +7,7 @@ use super::audit::{Action, AuditTrail};
 use super::effect::{Effect, accepted};
 use super::{Actor, AdminError};
 use crate::directory::factors::Account;
-use crate::directory::{AssignmentQuery, Assignments, Directory, RoleChange};
+use crate::directory::{AssignmentQuery, Assignments, Directory, RecordedRoles, RoleChange};
 use crate::domain::role::RoleName;
 use crate::signin::roles::{RoleAction, Roles};
 
@@ -56,13 +56,13 @@ impl RoleAdmin {
         Ok(Effect { changed: changed == RoleChange::Done, sessions })
     }
 
-    /// The roles that a new session of this account gets: those on record, or else the default role.
+    /// The roles that a new session of this account gets.
     pub(crate) async fn effective(&self, account: Account<'_>) -> Result<Vec<RoleName>, AdminError> {
         Ok(self.roles.effective(account.corp_id, account.employee_id).await?)
     }
 
-    /// The roles on record: assigned ones, or else the role of the agent record.
-    pub(crate) async fn on_record(&self, account: Account<'_>) -> Result<Vec<RoleName>, AdminError> {
+    /// The assigned roles, or the role of the agent record.
+    pub(crate) async fn on_record(&self, account: Account<'_>) -> Result<RecordedRoles, AdminError> {
         Ok(self.directory.roles(account.corp_id, account.employee_id).await?)
     }
 }

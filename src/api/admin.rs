@@ -71,7 +71,7 @@ pub struct UserRoleUpdate {
     success: bool,
     changed: bool,
     sessions: usize,
-    /// The roles that the employee has now: an agent record may still give the one that was taken.
+    /// The roles that the employee has now; without any, they cannot sign in.
     roles: Vec<RoleName>,
 }
 

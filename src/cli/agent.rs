@@ -28,7 +28,7 @@ enum AgentSubcommand {
     Add {
         #[command(flatten)]
         target: EmployeeRefArgs,
-        /// Role of the agent while no role is assigned to them.
+        /// Role of the agent until a role is assigned to them.
         #[arg(long, default_value = "agent")]
         role: String,
         /// Require a one-time-password device; until one is bound, a password sign-in allows nothing else.
@@ -42,7 +42,7 @@ enum AgentSubcommand {
     Change {
         #[command(flatten)]
         target: EmployeeRefArgs,
-        /// Role of the agent while no role is assigned to them.
+        /// Role of the agent until a role is assigned to them.
         #[arg(long, group = "what")]
         role: Option<String>,
         /// Whether a one-time-password device is required.

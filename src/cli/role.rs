@@ -17,7 +17,7 @@ pub(super) struct RoleArgs {
 enum RoleSubcommand {
     /// List role assignments.
     ///
-    /// Agents without an assignment have the role of their agent record, which `deskgate employee list` shows.
+    /// Agents who never had an assignment have the role of their agent record, which `deskgate employee list` shows.
     List {
         /// Show only this role.
         #[arg(long)]
@@ -32,6 +32,8 @@ enum RoleSubcommand {
     #[command(visible_alias = "add")]
     Grant(AssignmentArgs),
     /// Take a role away; live sessions lose it at once, and WebSockets that require it close.
+    ///
+    /// No other role takes its place: an employee who loses the last one cannot sign in.
     #[command(visible_alias = "remove")]
     Take(AssignmentArgs),
 }

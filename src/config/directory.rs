@@ -14,7 +14,7 @@ use crate::domain::role::RoleName;
 pub struct DirectoryConfig {
     /// `sqlite:FILE`, relative to `server.data_dir`.
     pub url: String,
-    /// Role of employees who have none; if empty, they cannot sign in (1003).
+    /// Role of employees who have no agent record and were never assigned a role; if empty, they cannot sign in (1003).
     pub default_role: String,
     /// Retention of the login log and the audit log.
     pub login_log: HumanDuration,
@@ -33,7 +33,7 @@ impl DirectoryConfig {
         self.url.strip_prefix("sqlite:").filter(|file| !file.is_empty()).map(PathBuf::from)
     }
 
-    /// The role of employees who have none, if one is set.
+    /// The default role, if one is set.
     pub fn fallback_role(&self) -> Option<RoleName> {
         (!self.default_role.is_empty()).then(|| RoleName::new(self.default_role.as_str()))
     }

@@ -56,7 +56,7 @@ pub enum ExpectedPassword<'a> {
 /// An agent record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agent {
-    /// The role that applies if none is assigned.
+    /// The role that applies if none was ever assigned.
     pub role: RoleName,
     /// The local password, if set.
     pub password: Option<LocalPassword>,

@@ -25,7 +25,7 @@ pub struct EmployeeEdit<'a> {
 /// A partial update of an agent record; absent fields stay.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AgentEdit<'a> {
-    /// The role that applies if none is assigned.
+    /// The role that applies if none was ever assigned.
     pub role: Option<&'a RoleName>,
     /// Whether the agent must have a one-time-password device.
     pub otp_required: Option<bool>,
@@ -42,8 +42,10 @@ pub struct AgentEntry {
     pub name: String,
     /// Whether the employee may sign in.
     pub standing: Standing,
-    /// The role that applies if none is assigned.
+    /// The role that applies if none was ever assigned.
     pub role: RoleName,
+    /// Whether no role was ever assigned.
+    pub role_applies: bool,
     /// Whether a local password is set.
     pub password: bool,
     /// Whether the agent must have a one-time-password device.

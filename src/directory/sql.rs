@@ -12,7 +12,7 @@ use sqlx::{ConnectOptions, Row, SqlitePool};
 
 use super::{
     Assignment, AssignmentQuery, Assignments, Directory, DirectoryError, EmployeeProfile, LoginEntry, LoginRecord,
-    LoginResult, RoleChange, development,
+    LoginResult, RecordedRoles, RoleChange, development,
 };
 use crate::domain::client::Client;
 use crate::domain::clock::{Clock, Timestamp};
@@ -139,19 +139,28 @@ impl Directory for SqlDirectory {
         Ok(employee_of(&row))
     }
 
-    async fn roles(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<Vec<RoleName>, DirectoryError> {
-        let assigned = self.assigned_roles(corp_id, employee_id).await?;
-        if !assigned.is_empty() {
-            return Ok(assigned);
+    async fn roles(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<RecordedRoles, DirectoryError> {
+        // One statement: between two, a grant could hide both the agent record's role and the assigned one.
+        let rows = sqlx::query(
+            "SELECT roles.name, 1 FROM user_roles JOIN roles ON roles.id = user_roles.role_id
+             WHERE user_roles.corp_id = $1 AND user_roles.employee_id = $2
+             UNION ALL
+             SELECT agents.role, 0 FROM employees LEFT JOIN agents
+                 ON agents.corp_id = employees.corp_id AND agents.employee_id = employees.employee_id
+             WHERE employees.corp_id = $1 AND employees.employee_id = $2 AND employees.ever_assigned = 0",
+        )
+        .bind(corp_id.as_str())
+        .bind(employee_id.as_str())
+        .fetch_all(&self.pool)
+        .await
+        .map_err(unavailable)?;
+        let role = |row: &SqliteRow| row.get::<Option<String>, _>(0).map(RoleName::new);
+        if let [row] = rows.as_slice()
+            && row.get::<i64, _>(1) == 0
+        {
+            return Ok(RecordedRoles::NeverAssigned(role(row)));
         }
-        let agent: Option<String> =
-            sqlx::query_scalar("SELECT role FROM agents WHERE corp_id = $1 AND employee_id = $2")
-                .bind(corp_id.as_str())
-                .bind(employee_id.as_str())
-                .fetch_optional(&self.pool)
-                .await
-                .map_err(unavailable)?;
-        Ok(agent.map(RoleName::new).into_iter().collect())
+        Ok(RecordedRoles::Assigned(by_priority(rows.iter().filter_map(role).collect())))
     }
 
     async fn assigned_roles(
@@ -168,9 +177,7 @@ impl Directory for SqlDirectory {
         .fetch_all(&self.pool)
         .await
         .map_err(unavailable)?;
-        let mut roles: Vec<RoleName> = names.into_iter().map(RoleName::new).collect();
-        roles.sort_by(|a, b| b.priority().cmp(&a.priority()).then_with(|| a.cmp(b)));
-        Ok(roles)
+        Ok(by_priority(names.into_iter().map(RoleName::new).collect()))
     }
 
     async fn assignments(&self, limit: usize) -> Result<Vec<Assignment>, DirectoryError> {
@@ -249,6 +256,14 @@ impl Directory for SqlDirectory {
         .execute(&mut *change)
         .await
         .map_err(unavailable)?;
+        if inserted.rows_affected() > 0 {
+            sqlx::query("UPDATE employees SET ever_assigned = 1 WHERE corp_id = $1 AND employee_id = $2")
+                .bind(corp_id.as_str())
+                .bind(employee_id.as_str())
+                .execute(&mut *change)
+                .await
+                .map_err(unavailable)?;
+        }
         change.commit().await.map_err(unavailable)?;
         if inserted.rows_affected() > 0 {
             return Ok(RoleChange::Done);
@@ -373,6 +388,11 @@ impl Directory for SqlDirectory {
     async fn ready(&self) -> Result<(), DirectoryError> {
         sqlx::query("SELECT 1").fetch_one(&self.pool).await.map(|_| ()).map_err(unavailable)
     }
+}
+
+fn by_priority(mut roles: Vec<RoleName>) -> Vec<RoleName> {
+    roles.sort_by(|a, b| b.priority().cmp(&a.priority()).then_with(|| a.cmp(b)));
+    roles
 }
 
 fn assignment_of(row: &SqliteRow) -> Assignment {

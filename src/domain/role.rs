@@ -32,8 +32,16 @@ impl RoleName {
     }
 }
 
+/// The role in which a session continues after it lost its active role `lost`: the highest of the remaining ones that is
+/// not above it. `None` if only higher ones remain: losing a role must not activate `admin` or `agent`.
+pub fn highest_after_losing<'a>(lost: &RoleName, remaining: &'a [RoleName]) -> Option<&'a RoleName> {
+    // Roles of the operator's own rules have priority 0, but `user` is not above them.
+    let ceiling = lost.priority().max(RoleName::new("user").priority());
+    highest(remaining.iter().filter(|role| role.priority() <= ceiling))
+}
+
 /// The role in which a new token starts: the one of highest priority, the first of equals.
-pub fn highest(roles: &[RoleName]) -> Option<&RoleName> {
+pub fn highest<'a>(roles: impl IntoIterator<Item = &'a RoleName>) -> Option<&'a RoleName> {
     let mut best: Option<&RoleName> = None;
     for role in roles {
         if best.is_none_or(|found| role.priority() > found.priority()) {

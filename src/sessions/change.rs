@@ -145,8 +145,8 @@ impl SessionCache {
         Ok(sessions.len())
     }
 
-    /// Sets the roles of an employee's sessions. A session that lost its active role continues in the highest remaining
-    /// one; without any role it ends. Returns how many sessions differed.
+    /// Sets the roles of an employee's sessions. A session that lost its active role continues in another one or ends
+    /// ([`active_role_with`]). Returns how many sessions differed.
     pub async fn change_roles(
         &self,
         corp_id: &CorpId,
@@ -158,20 +158,19 @@ impl SessionCache {
         let mut changed = 0;
         for session in differing {
             changed += 1;
-            let Some(highest) = role::highest(roles) else {
-                self.end(&session.id, EndCause::RolesLost).await?;
-                continue;
-            };
-            self.change(&session.id, |session| {
-                session.roles = roles.to_vec();
-                if !session.holds(session.current_role.as_str()) {
-                    session.current_role = highest.clone();
+            let update = self.change(&session.id, |session| {
+                let Some(active) = active_role_with(roles, session).cloned() else { return false };
+                if active != session.current_role {
+                    session.current_role = active;
                     // As with a role switch: a step-up is valid for one active role only.
                     session.stepped_up_until = None;
                 }
+                session.roles = roles.to_vec();
                 true
-            })
-            .await?;
+            });
+            if let SessionUpdate::NotAllowed = update.await? {
+                self.end(&session.id, EndCause::RolesLost).await?;
+            }
         }
         Ok(changed)
     }
@@ -206,5 +205,17 @@ impl SessionCache {
                 return Ok(SessionUpdate::Done(Arc::new(CachedSession::new(session))));
             }
         }
+    }
+}
+
+/// The active role of a session whose roles become `roles`: its own if it keeps that, the highest if the session gains a
+/// role, else the highest that is not above the lost one. `None` if the session ends.
+fn active_role_with<'a>(roles: &'a [RoleName], session: &Session) -> Option<&'a RoleName> {
+    let active = &session.current_role;
+    let gains = || roles.iter().any(|role| !session.holds(role.as_str()));
+    match roles.iter().find(|role| *role == active) {
+        Some(kept) => Some(kept),
+        None if gains() => role::highest(roles),
+        None => role::highest_after_losing(active, roles),
     }
 }

@@ -57,7 +57,7 @@ pub struct Roles {
 }
 
 impl Roles {
-    /// `default_role` is the role of employees who have none in the directory.
+    /// `default_role` is the role of employees who have no agent record and never had an assignment.
     pub fn new(sessions: Arc<SessionCache>, directory: Arc<dyn Directory>, default_role: Option<RoleName>) -> Self {
         Self { sessions, directory, default_role }
     }
@@ -102,11 +102,11 @@ impl Roles {
         }
     }
 
-    /// The roles that a new sign-in would get: those in the directory, else the default role, else none. An employee
-    /// who lost their last role gets the default role like anyone else.
+    /// The roles that a new sign-in would get: the assigned ones; if none was ever assigned, the role of the agent
+    /// record, else the default role. An employee whose last assignment was removed has none: taking a role must not
+    /// yield another.
     pub async fn effective(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<Vec<RoleName>, RoleFault> {
-        let roles = self.directory.roles(corp_id, employee_id).await?;
-        Ok(if roles.is_empty() { self.default_role.clone().into_iter().collect() } else { roles })
+        Ok(self.directory.roles(corp_id, employee_id).await?.or_default(self.default_role.as_ref()))
     }
 
     /// Updates every live session from the directory. Runs at start, because a crash may have hit between a directory
@@ -144,3 +144,6 @@ impl Roles {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

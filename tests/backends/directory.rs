@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use deskgate::directory::audit::{AuditRecord, Event};
 use deskgate::directory::factors::{Account, ExpectedPassword, FactorKind, OtpDevice};
-use deskgate::directory::people::AgentEdit;
 use deskgate::directory::sql::SqlDirectory;
-use deskgate::directory::{Directory, EmployeeProfile, LoginRecord, LoginResult, RoleChange};
+use deskgate::directory::{Directory, EmployeeProfile, LoginRecord, LoginResult, RecordedRoles, RoleChange};
 use deskgate::domain::client::Client;
 use deskgate::domain::clock::Clock;
 use deskgate::domain::employee::{CorpId, EmployeeId, Standing};
@@ -55,7 +54,7 @@ async fn development_employees_match_the_contract(Subject { directory, .. }: &Su
     ] {
         let found = directory.employee(&corp(), &id(employee)).await.expect("find").expect(employee);
         assert_eq!(found.standing, Standing::Active);
-        let held = directory.roles(&corp(), &id(employee)).await.expect("roles");
+        let held = directory.roles(&corp(), &id(employee)).await.expect("roles").or_default(None);
         assert_eq!(names(&held), roles, "{employee}, in order of priority");
     }
     assert!(directory.employee(&corp(), &id("U1001")).await.expect("find").is_none(), "IDs are compared exactly");
@@ -84,7 +83,7 @@ async fn repeated_role_changes_are_unchanged(Subject { directory, .. }: &Subject
     let grant = || directory.grant(&corp, &employee, &auditor);
     assert_eq!(grant().await.expect("grant"), RoleChange::Done);
     assert_eq!(grant().await.expect("grant"), RoleChange::Unchanged);
-    let held = directory.roles(&corp, &employee).await.expect("roles");
+    let held = directory.roles(&corp, &employee).await.expect("roles").or_default(None);
     assert_eq!(names(&held), ["user", "auditor"]);
     let take = || directory.take(&corp, &employee, &auditor);
     assert_eq!(take().await.expect("take"), RoleChange::Done);
@@ -94,10 +93,75 @@ async fn repeated_role_changes_are_unchanged(Subject { directory, .. }: &Subject
     assert_eq!(directory.take(&corp, &unknown, &auditor).await.expect("take"), RoleChange::NoEmployee);
 }
 
-async fn agent_record_supplies_the_role_without_assignments(Subject { directory, .. }: &Subject) {
-    directory.take(&corp(), &id("s3001"), &RoleName::new("supervisor")).await.expect("take");
-    assert!(directory.assigned_roles(&corp(), &id("s3001")).await.expect("roles").is_empty());
-    assert_eq!(names(&directory.roles(&corp(), &id("s3001")).await.expect("roles")), ["supervisor"]);
+async fn agent_record_supplies_the_role_only_before_any_assignment(Subject { directory, .. }: &Subject) {
+    let (corp, employee, supervisor) = (corp(), id("n6001"), RoleName::new("supervisor"));
+    let roles = || async { directory.roles(&corp, &employee).await.expect("roles") };
+    assert_eq!(roles().await, RecordedRoles::NeverAssigned(None));
+    let account = Account { corp_id: &corp, employee_id: &employee };
+    directory.add_agent(account, &supervisor, false).await.expect("add");
+    assert_eq!(roles().await, RecordedRoles::NeverAssigned(Some(supervisor)));
+    let user = RoleName::new("user");
+    directory.grant(&corp, &employee, &user).await.expect("grant");
+    assert_eq!(roles().await, RecordedRoles::Assigned(vec![user.clone()]));
+    directory.take(&corp, &employee, &user).await.expect("take");
+    assert_eq!(roles().await, RecordedRoles::Assigned(Vec::new()));
+    let unknown = directory.roles(&corp, &id("z9999")).await.expect("roles");
+    assert_eq!(unknown, RecordedRoles::Assigned(Vec::new()), "an unknown employee has no default role");
+}
+
+/// Applies the migrations that come before the one whose name contains `name`.
+async fn migrate_up_to(file: &std::path::Path, name: &str) -> sqlx::SqliteConnection {
+    let folder = tempfile::tempdir().expect("folder");
+    let mut migrations: Vec<_> = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/directory/migrations"))
+        .expect("migrations")
+        .map(|entry| entry.expect("a file").path())
+        .collect();
+    migrations.sort();
+    for path in migrations.iter().take_while(|path| !path.display().to_string().contains(name)) {
+        std::fs::copy(path, folder.path().join(path.file_name().expect("a name"))).expect("copy");
+    }
+    let url = format!("sqlite:{}?mode=rwc", file.display());
+    let mut connection = <sqlx::SqliteConnection as sqlx::Connection>::connect(&url).await.expect("database");
+    let migrator = sqlx::migrate::Migrator::new(folder.path()).await.expect("migrations");
+    migrator.run(&mut connection).await.expect("migrate");
+    connection
+}
+
+#[tokio::test]
+async fn upgrade_finds_former_assignments_in_the_audit_log() {
+    let folder = tempfile::tempdir().expect("folder");
+    let file = folder.path().join("directory.db");
+    let mut old = migrate_up_to(&file, "ever_assigned").await;
+    sqlx::raw_sql(
+        "INSERT INTO roles VALUES (1, 'user');
+         INSERT INTO employees (corp_id, employee_id, name, department, avatar, created_at)
+             SELECT 'wwdemo', column1, column1, '', '', 100
+             FROM (VALUES ('never'), ('held'), ('taken'), ('command'), ('refused'), ('again'));
+         INSERT INTO agents (corp_id, employee_id, role) SELECT corp_id, employee_id, 'admin' FROM employees;
+         INSERT INTO user_roles VALUES ('wwdemo', 'held', 1);
+         INSERT INTO audit_log VALUES
+             ('1', 200, 'wwdemo', 'taken', 'take_role', 'm5001', '', 'user', ''),
+             ('2', 200, 'wwdemo', 'command', 'order', 'uid 1', '', 'role take user', ''),
+             ('3', 200, 'wwdemo', 'refused', 'grant_role', 'm5001', '', 'user', 'last_admin'),
+             ('4', 50, 'wwdemo', 'again', 'grant_role', 'm5001', '', 'user', '')",
+    )
+    .execute(&mut old)
+    .await
+    .expect("records");
+    drop(old);
+
+    let directory = SqlDirectory::open(&file, Clock::system()).await.expect("directory");
+    for (employee, expected) in [
+        ("never", &["admin"][..]),
+        ("held", &["user"]),
+        ("taken", &[]),
+        ("command", &[]),
+        ("refused", &["admin"]),
+        ("again", &["admin"]),
+    ] {
+        let roles = directory.roles(&corp(), &id(employee)).await.expect("roles").or_default(None);
+        assert_eq!(names(&roles), expected, "{employee}");
+    }
 }
 
 async fn successful_login_updates_the_last_address(Subject { directory, .. }: &Subject) {
@@ -307,23 +371,18 @@ async fn concurrent_attempt_does_not_undo_an_unlock(Subject { directory, clock, 
 }
 
 async fn grant_cannot_remove_the_last_administrator(Subject { directory, .. }: &Subject) {
-    let (corp, admin, other) = (corp(), id("m5001"), id("s3001"));
+    let (corp, admin, other) = (corp(), id("m5001"), id("n6001"));
     let grant = |employee: EmployeeId, role: &'static str| {
         let corp = corp.clone();
         async move { directory.grant(&corp, &employee, &RoleName::new(role)).await.expect("grant") }
     };
     let account = Account { corp_id: &corp, employee_id: &other };
-    for role in directory.assigned_roles(&corp, &other).await.expect("read") {
-        directory.take(&corp, &other, &role).await.expect("take");
-    }
-    directory
-        .change_agent(account, AgentEdit { role: Some(&RoleName::new("admin")), ..AgentEdit::default() })
-        .await
-        .expect("change");
+    directory.add_agent(account, &RoleName::new("admin"), false).await.expect("add");
     assert_eq!(directory.take(&corp, &admin, &RoleName::new("admin")).await.expect("take"), RoleChange::Done);
     // An assignment overrides the agent record, which makes this employee the last administrator.
     assert_eq!(grant(other.clone(), "user").await, RoleChange::LastAdmin);
-    assert_eq!(directory.roles(&corp, &other).await.expect("read"), [RoleName::new("admin")]);
+    let held = directory.roles(&corp, &other).await.expect("read");
+    assert_eq!(held, RecordedRoles::NeverAssigned(Some(RoleName::new("admin"))));
     assert_eq!(grant(other.clone(), "admin").await, RoleChange::Done);
     assert_eq!(grant(other.clone(), "user").await, RoleChange::Done);
     assert_eq!(grant(id("unknown"), "user").await, RoleChange::NoEmployee);
@@ -340,7 +399,7 @@ async fn removed_employee_leaves_no_records(Subject { directory, .. }: &Subject)
     directory.offer_otp(account, "another").await.expect("offer");
     let profile = EmployeeProfile { corp_id: &corp, employee_id: &id, name: "", department: "", avatar: "" };
     directory.upsert_employee(profile).await.expect("upsert_employee");
-    assert!(directory.roles(&corp, &id).await.expect("read").is_empty());
+    assert_eq!(directory.roles(&corp, &id).await.expect("read"), RecordedRoles::NeverAssigned(None));
     assert_eq!(directory.agent(account).await.expect("read"), None);
     assert_eq!(directory.otp_device(account).await.expect("read"), OtpDevice::default());
 }
@@ -436,7 +495,7 @@ suite!(
     sqlite: development_employees_match_the_contract,
     upsert_creates_and_refreshes_an_employee,
     repeated_role_changes_are_unchanged,
-    agent_record_supplies_the_role_without_assignments,
+    agent_record_supplies_the_role_only_before_any_assignment,
     successful_login_updates_the_last_address,
     login_log_is_newest_first_and_pruned_by_age,
     audit_log_is_newest_first_and_pruned_by_age,

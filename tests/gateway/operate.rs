@@ -56,25 +56,36 @@ async fn revoked_role_leaves_live_sessions() {
 }
 
 #[tokio::test]
-async fn losing_the_last_role_activates_the_default_role() {
-    let rule = "[[rule]]\nname = \"security socket\"\npath = \"/ws/security\"\nmethods = [\"GET\"]\n\
-                upstream = \"helpdesk\"\nroles = [\"security\"]\n";
-    let desk = Gateway::setup().more_rules(rule).start().await;
+async fn losing_the_last_role_ends_sessions_and_refuses_sign_in() {
+    let desk = Gateway::start().await;
     let carlos = desk.sign_in("c4001").await;
-    let mut security_socket = carlos.websocket("/ws/security").await;
-    let mut employee_socket = carlos.websocket("/ws/employee").await;
-    security_socket.echo("hello").await;
-    employee_socket.echo("hello").await;
+    let mut socket = carlos.websocket("/ws/employee").await;
+    socket.echo("hello").await;
 
-    desk.command(&["role", "take", "c4001", "security"]).await.expect_success();
-    assert_eq!(security_socket.close_code_within(Duration::from_secs(1)).await, Some(4403));
-    employee_socket.echo("this one needs no role").await;
-    let me = carlos.get("/api/auth/me").await.expect_code(0).data();
-    assert_eq!((&me["roles"], &me["current_role"]), (&json!(["user"]), &json!("user")));
-    carlos.get("/api/desk/x").await.expect_status(200);
-    let seen = desk.upstream.last_request();
-    assert_eq!((seen.header("x-deskgate-roles"), seen.header("x-deskgate-current-role")), (Some("user"), Some("user")));
-    carlos.handshake("/ws/security").expect_refused().await.expect_code(1003);
+    let note = desk.command(&["role", "take", "c4001", "security"]).await.expect_success();
+    assert!(note.contains("no role left"), "{note}");
+    assert_eq!(socket.close_code_within(Duration::from_secs(1)).await, Some(4401));
+    carlos.get("/api/auth/me").await.expect_invalid_token();
+    let refused = desk.phone("c4001").oauth2(&desk.client_url("h5")).await.location();
+    assert_eq!(fragment_parameter(&refused, "error_code").as_deref(), Some("1003"), "no default role: {refused}");
+
+    desk.command(&["role", "grant", "c4001", "user"]).await.expect_success();
+    let me = desk.sign_in_by_oauth2("c4001", "h5").await.get("/api/auth/me").await.expect_code(0).data();
+    assert_eq!(me["roles"], json!(["user"]));
+}
+
+#[tokio::test]
+async fn taking_the_last_assigned_role_does_not_revive_the_agent_record() {
+    let desk = Gateway::start().await;
+    desk.command(&["agent", "add", "u1001", "--role", "admin"]).await.expect_success();
+    let xiaoming = desk.sign_in("u1001").await;
+    assert_eq!(xiaoming.get("/api/auth/me").await.expect_code(0).data()["roles"], json!(["user"]));
+    desk.command(&["role", "take", "u1001", "user"]).await.expect_success();
+    xiaoming.get("/api/auth/me").await.expect_invalid_token();
+    desk.anonymous().post_json("/api/dev/login", &json!({ "employee_id": "u1001" })).await.expect_code(1003);
+    let list = desk.command(&["employee", "list", "u1001", "--json"]).await.expect_success();
+    let list: Value = serde_json::from_str(&list).expect("JSON");
+    assert_eq!(list[0]["roles"], json!([]), "{list}");
 }
 
 /// Signs in repeatedly until `stop` is set, and returns the signed-in clients.

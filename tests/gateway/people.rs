@@ -332,10 +332,11 @@ fn shell_completions_are_generated() {
 #[tokio::test]
 async fn revoking_a_role_of_the_agent_record_is_reported() {
     let desk = Gateway::start().await;
-    let stdout = desk.command(&["role", "take", "s3001", "supervisor"]).await.expect_success();
-    assert!(stdout.contains("agent record"), "{stdout}");
-    let again = desk.command(&["role", "take", "s3001", "supervisor"]).await;
-    assert_eq!(again.status.code(), Some(4), "{}", again.output_text());
+    desk.command(&["employee", "add", "b7700", "--name", "Berta Keller"]).await.expect_success();
+    desk.command(&["agent", "add", "b7700", "--role", "supervisor"]).await.expect_success();
+    let refused = desk.command(&["role", "take", "b7700", "supervisor"]).await;
+    assert_eq!(refused.status.code(), Some(4), "{}", refused.output_text());
+    assert!(refused.output_text().contains("agent record"), "{}", refused.output_text());
     let unusual_role = desk.command(&["role", "grant", "u1001", "Admin"]).await.expect_success();
     assert!(unusual_role.contains("not one of user, agent"), "{unusual_role}");
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{CommandOutput, EmployeeRef};
 use crate::admin::audit::Action;
 use crate::admin::{AccountId, Actor, Admin, AdminError, MAX_ROWS};
-use crate::directory::AssignmentQuery;
+use crate::directory::{AssignmentQuery, RecordedRoles};
 use crate::domain::role::RoleName;
 
 /// The roles that the shipped rules know.
@@ -79,15 +79,22 @@ impl Admin {
         Ok(CommandOutput::Changed { sessions: effect.sessions, note })
     }
 
-    /// Takes a role away, with a note (or an error, if nothing changed) if the agent record still gives it.
+    /// Takes a role away, with a note if it was the last one. A role that the agent record gives cannot be taken.
     async fn take(&self, actor: Actor<'_>, account: &AccountId, role: RoleName) -> Result<CommandOutput, AdminError> {
         let effect = self.roles.take(actor, account.as_account(), &role).await?;
-        let is_still_held = self.roles.on_record(account.as_account()).await?.contains(&role);
-        let still_held = is_still_held.then(|| AdminError::RoleFromAgentRecord(account.employee_id.clone(), role));
-        match still_held {
-            Some(error) if effect.is_unchanged() => Err(error),
-            None if effect.is_unchanged() => Ok(CommandOutput::Unchanged),
-            note => Ok(CommandOutput::Changed { sessions: effect.sessions, note: note.map(|error| error.to_string()) }),
+        let note = match self.roles.on_record(account.as_account()).await? {
+            RecordedRoles::NeverAssigned(Some(given)) if given == role => {
+                return Err(AdminError::RoleFromAgentRecord(account.employee_id.clone(), role));
+            }
+            RecordedRoles::Assigned(left) if left.is_empty() => Some(format!(
+                "{id} has no role left and cannot sign in; to let them in again, run `deskgate role grant {id} user`",
+                id = account.employee_id
+            )),
+            _ => None,
+        };
+        if effect.is_unchanged() {
+            return Ok(CommandOutput::Unchanged);
         }
+        Ok(CommandOutput::Changed { sessions: effect.sessions, note })
     }
 }

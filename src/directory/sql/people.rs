@@ -13,8 +13,8 @@ use crate::domain::lockout::Lockout;
 use crate::domain::role::RoleName;
 use crate::domain::write::WriteOutcome;
 
-/// SQL condition: an employee other than `$1`, `$2` is an administrator who may sign in, by assignment or, if none is
-/// assigned, by the agent record. Part of the changing statement, so that of two administrators who remove each other
+/// SQL condition: an employee other than `$1`, `$2` is an administrator who may sign in, by assignment or, if none was
+/// ever assigned, by the agent record. Part of the changing statement, so that of two administrators who remove each other
 /// one remains.
 macro_rules! another_admin {
     () => {
@@ -23,10 +23,9 @@ macro_rules! another_admin {
              AND (EXISTS (SELECT 1 FROM user_roles AS held JOIN roles ON roles.id = held.role_id
                      WHERE held.corp_id = other.corp_id AND held.employee_id = other.employee_id
                      AND roles.name = 'admin')
-                 OR (EXISTS (SELECT 1 FROM agents AS record WHERE record.corp_id = other.corp_id
-                         AND record.employee_id = other.employee_id AND record.role = 'admin')
-                     AND NOT EXISTS (SELECT 1 FROM user_roles AS held WHERE held.corp_id = other.corp_id
-                         AND held.employee_id = other.employee_id))))"
+                 OR (other.ever_assigned = 0
+                     AND EXISTS (SELECT 1 FROM agents AS record WHERE record.corp_id = other.corp_id
+                         AND record.employee_id = other.employee_id AND record.role = 'admin'))))"
     };
 }
 pub(super) use another_admin;
@@ -38,10 +37,9 @@ macro_rules! is_admin {
              AND self.corp_id = $1 AND self.employee_id = $2
              AND (EXISTS (SELECT 1 FROM user_roles AS held JOIN roles ON roles.id = held.role_id
                      WHERE held.corp_id = $1 AND held.employee_id = $2 AND roles.name = 'admin')
-                 OR (EXISTS (SELECT 1 FROM agents AS record WHERE record.corp_id = $1 AND record.employee_id = $2
-                         AND record.role = 'admin')
-                     AND NOT EXISTS (SELECT 1 FROM user_roles AS held WHERE held.corp_id = $1
-                         AND held.employee_id = $2))))"
+                 OR (self.ever_assigned = 0
+                     AND EXISTS (SELECT 1 FROM agents AS record WHERE record.corp_id = $1 AND record.employee_id = $2
+                         AND record.role = 'admin'))))"
     };
 }
 
@@ -133,7 +131,8 @@ impl People for SqlDirectory {
     async fn agents(&self, limit: usize) -> Result<Vec<AgentEntry>, DirectoryError> {
         let rows = sqlx::query(
             "SELECT agents.corp_id, agents.employee_id, employees.name, employees.disabled, agents.role,
-                 agents.password_hash IS NOT NULL, agents.otp_required, otp_devices.secret IS NOT NULL
+                 agents.password_hash IS NOT NULL, agents.otp_required, otp_devices.secret IS NOT NULL,
+                 employees.ever_assigned = 0
              FROM agents
              JOIN employees ON employees.corp_id = agents.corp_id AND employees.employee_id = agents.employee_id
              LEFT JOIN otp_devices
@@ -153,6 +152,7 @@ impl People for SqlDirectory {
             password: row.get(5),
             otp_required: row.get::<i64, _>(6) != 0,
             otp_bound: row.get(7),
+            role_applies: row.get(8),
         });
         Ok(entries.collect())
     }
