@@ -74,10 +74,12 @@ pub enum TicketState {
     },
     /// Cancelled on the phone.
     Cancelled,
+    /// The platform or the directory refused the person who scanned.
+    Refused,
 }
 
 impl TicketState {
-    /// The name in poll responses and in `tickets_total`.
+    /// The name in `tickets_total`.
     pub fn as_str(&self) -> &'static str {
         match self {
             TicketState::Waiting => "waiting",
@@ -85,6 +87,7 @@ impl TicketState {
             TicketState::Confirmed { .. } => "confirmed",
             TicketState::Delivered { .. } => "delivered",
             TicketState::Cancelled => "cancelled",
+            TicketState::Refused => "refused",
         }
     }
 }
@@ -125,14 +128,16 @@ impl Ticket {
     /// How long the token is delivered again after its first delivery.
     pub const DELIVERY_WINDOW: Duration = Duration::from_secs(30);
 
-    /// Whether the ticket has expired or was cancelled. Checked on every read, never left to a sweep.
+    /// Whether the ticket has expired, was cancelled or was refused. Checked on every read, never left to a sweep.
     pub fn has_ended(&self, now: Timestamp) -> bool {
+        matches!(self.state, TicketState::Cancelled | TicketState::Refused) || now >= self.last_moment()
+    }
+
+    /// When the ticket expires.
+    pub fn last_moment(&self) -> Timestamp {
         match &self.state {
-            TicketState::Cancelled => true,
-            TicketState::Delivered { until, .. } => now >= *until,
-            TicketState::Waiting | TicketState::Scanned { .. } | TicketState::Confirmed { .. } => {
-                now >= self.expires_at
-            }
+            TicketState::Delivered { until, .. } => *until,
+            _ => self.expires_at,
         }
     }
 }

@@ -85,6 +85,9 @@ pub(crate) const PAGE_MESSAGES: &[Message] = rows! {
     signin_cancelled
         "You cancelled on your phone."
         "已在手机上取消登录。"
+    signin_refused
+        "The sign-in was refused. Your phone shows why."
+        "登录被拒绝，原因请查看手机。"
     signin_lost
         "Connection lost. Retrying…"
         "网络连接已断开，正在重试…"

@@ -148,9 +148,8 @@ async function poll(mine) {
     const scan = await requestWithRetry(mine, path, LONG_POLL + REQUEST_TIMEOUT);
     if (!scan) return;
     if (scan.status === "expired") {
-      // The server reports a cancelled ticket as expired too. One that was scanned and has time left was cancelled.
-      const cancelled = ticket.seen === "scanned" && now() + EXPIRY_GRACE < ticket.ends;
-      return end("expired", cancelled ? texts.cancelled : texts.expired);
+      const reasons = { cancelled: texts.cancelled, refused: texts.refused };
+      return end("expired", reasons[scan.reason] || texts.expired);
     }
     if (scan.status === "confirmed") {
       round++;

@@ -98,6 +98,9 @@ impl Oauth2Flow {
             let flow = flow.filter(|_| kind == FlowKind::Redirect);
             let error = Error::from(fault);
             self.login_log.record_refusal(&kind.attempt(flow.as_ref(), device), &error).await;
+            if let (FlowKind::Scan(scan_id), "access_denied") = (kind, word) {
+                self.refuse_scan(&ScanId::new(scan_id)).await;
+            }
             return Arc::new(CallbackResult::Failed { to: flow.map(|flow| flow.redirect_uri), word, error });
         }
         let flow = match kind {
@@ -143,7 +146,14 @@ impl Oauth2Flow {
     ) -> CallbackResult {
         let mut attempt = kind.attempt(flow.as_ref(), device);
         let result = match kind {
-            FlowKind::Scan(scan_id) => self.complete_scan(code, &ScanId::new(scan_id), &mut attempt).await,
+            FlowKind::Scan(scan_id) => {
+                let scan_id = ScanId::new(scan_id);
+                let result = self.complete_scan(code, &scan_id, &mut attempt).await;
+                if let Ok(CallbackResult::BindFirst { .. }) | Err(Error::Forbidden(_)) = &result {
+                    self.refuse_scan(&scan_id).await;
+                }
+                result
+            }
             FlowKind::Redirect | FlowKind::Unknown => self.complete_redirect(code, flow.as_ref(), &mut attempt).await,
         };
         match result {
@@ -212,6 +222,14 @@ impl Oauth2Flow {
         let Employee { corp_id, employee_id, name, .. } = employee;
         let by = Scanner { corp_id, employee_id, name, address: attempt.device.address.clone() };
         Ok(CallbackResult::Scanned(self.tickets.scan(scan_id, by).await?))
+    }
+
+    /// Tells the waiting browser that the scan was refused. The phone's answer does not depend on it: without it the
+    /// browser waits until the ticket expires.
+    async fn refuse_scan(&self, scan_id: &ScanId) {
+        if let Err(error) = self.tickets.refuse(scan_id).await {
+            tracing::debug!(%error, "the refused ticket was not ended");
+        }
     }
 
     fn bind_first(&self, member: UnregisteredMember, home: &str) -> CallbackResult {

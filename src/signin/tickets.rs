@@ -71,13 +71,31 @@ pub struct TicketStatus {
     employee_id: Option<String>,
     name: Option<String>,
     token: Option<String>,
+    /// Why an `expired` ticket ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<EndReason>,
+}
+
+/// Why a ticket ended. All that the requesting browser learns: it may not know who scanned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum EndReason {
+    /// Cancelled on the phone.
+    Cancelled,
+    /// The person who scanned may not sign in.
+    Refused,
+    /// Anything else; unknown tickets, too.
+    Expired,
 }
 
 impl TicketStatus {
-    const EXPIRED: TicketStatus = TicketStatus { status: "expired", employee_id: None, name: None, token: None };
-
     fn new(status: &'static str, by: Option<&Scanner>, token: Option<String>) -> Self {
-        Self { status, employee_id: by.map(|by| by.employee_id.to_string()), name: by.map(|by| by.name.clone()), token }
+        let (employee_id, name) = (by.map(|by| by.employee_id.to_string()), by.map(|by| by.name.clone()));
+        Self { status, employee_id, name, token, reason: None }
+    }
+
+    fn ended(reason: EndReason) -> Self {
+        Self { reason: Some(reason), ..Self::new("expired", None, None) }
     }
 }
 
@@ -176,24 +194,26 @@ impl Tickets {
         waiters: &Waiters,
     ) -> Result<(TicketStatus, Timestamp), Error> {
         let now = self.clock.now();
-        let expired = || Ok((TicketStatus::EXPIRED, now));
-        let Some(ticket) = self.store.ticket(id).await? else { return expired() };
-        if ticket.has_ended(now) || !may_poll(&ticket, cookie) {
-            return expired();
-        }
+        let ended = |reason| Ok((TicketStatus::ended(reason), now));
+        let found =
+            self.store.ticket(id).await?.filter(|ticket| may_poll(ticket, cookie) && now < ticket.last_moment());
+        let Some(ticket) = found else { return ended(EndReason::Expired) };
         let end = ticket.expires_at;
         match &ticket.state {
             TicketState::Waiting => Ok((TicketStatus::new("waiting", None, None), end)),
             TicketState::Scanned { by, .. } => Ok((TicketStatus::new("scanned", Some(by), None), end)),
-            TicketState::Cancelled => expired(),
+            TicketState::Cancelled => ended(EndReason::Cancelled),
+            TicketState::Refused => ended(EndReason::Refused),
             TicketState::Confirmed { .. } | TicketState::Delivered { .. } => {
                 let _delivery = waiters.delivery.lock().await;
-                match self.deliver(id).await? {
-                    Some((by, session)) => {
+                match self.deliver(id).await {
+                    Ok(Some((by, session))) => {
                         let token = self.issuer.mint(&session);
                         Ok((TicketStatus::new("confirmed", Some(&by), Some(token)), end))
                     }
-                    None => expired(),
+                    Ok(None) => ended(EndReason::Expired),
+                    Err(Error::Forbidden(_)) => ended(EndReason::Refused),
+                    Err(error) => Err(error),
                 }
             }
         }
@@ -215,7 +235,13 @@ impl Tickets {
                 TicketState::Confirmed { by } => by.clone(),
                 _ => return Ok(None),
             };
-            let session = self.create_session(&ticket, &by).await?;
+            let session = match self.create_session(&ticket, &by).await {
+                Err(refusal @ Error::Forbidden(_)) => {
+                    self.advance(&ticket, TicketState::Refused).await?;
+                    return Err(refusal);
+                }
+                created => created?,
+            };
             let until = now.plus(Ticket::DELIVERY_WINDOW);
             let state = TicketState::Delivered { by: by.clone(), session: session.id.clone(), until };
             if self.advance(&ticket, state).await? == WriteOutcome::Applied {

@@ -109,6 +109,19 @@ async fn cancelled_qr_code_can_be_renewed() {
 }
 
 #[tokio::test]
+async fn refused_scan_is_shown_on_the_waiting_desktop() {
+    let demo = Demo::start().await;
+    let chinese = BrowserProfile { language: "zh-CN", ..DESKTOP };
+    let (desktop, phone) = tokio::join!(Browser::start("desktop", chinese), Browser::start("phone", PHONE));
+    desktop.open(&demo.sign_in_page("h5")).await;
+    phone.open(&desktop.qr_code("#code").await).await;
+    choose_member(&phone, "x8001").await;
+    desktop.wait_for_text("#status", "登录被拒绝").await;
+    desktop.click("#renew").await;
+    desktop.wait_for_text("#status", "等待扫码").await;
+}
+
+#[tokio::test]
 async fn expired_qr_code_is_renewed_by_keyboard() {
     let demo = Demo::with(&["ticket.lifetime=4s", "ticket.longest_wait=1s"]).await;
     let desktop = Browser::start("desktop", DESKTOP).await;

@@ -79,6 +79,12 @@ async fn scan_confirms_when_confirmation_is_disabled() {
     desk.with_token(state["token"].as_str().expect("a token")).get("/api/desk/x").await.expect_status(200);
 }
 
+#[track_caller]
+fn expect_ended(state: &Value, reason: &str) {
+    expect_status_only(state, "expired");
+    assert_eq!(state["reason"], reason, "{state}");
+}
+
 #[tokio::test]
 async fn cancel_on_the_phone_expires_the_ticket() {
     let desk = Gateway::start().await;
@@ -86,10 +92,10 @@ async fn cancel_on_the_phone_expires_the_ticket() {
     let phone = desk.phone("u1001");
     let page = phone.scan_to_page(&ticket_browser.qrcode_url).await;
     phone.tap(&page, "cancel").await;
-    expect_status_only(&ticket_browser.poll().await, "expired");
+    expect_ended(&ticket_browser.poll().await, "cancelled");
 
     phone.tap(&page, "confirm").await;
-    expect_status_only(&ticket_browser.poll().await, "expired");
+    expect_ended(&ticket_browser.poll().await, "cancelled");
 }
 
 #[tokio::test]
@@ -195,10 +201,49 @@ async fn refused_member_cannot_confirm_a_ticket() {
         let ticket_browser = TicketBrowser::open(&desk).await;
         let response = desk.phone(member).scan(&ticket_browser.qrcode_url).await;
         assert!(response.status < 500, "{case}: {}", response.describe());
-        let state = ticket_browser.poll().await;
-        assert!(state["status"] == "waiting" || state["status"] == "expired", "{case}: {state}");
-        assert!(state["token"].is_null(), "{case}: {state}");
+        expect_ended(&ticket_browser.poll_with("&wait=10&seen=waiting").await, "refused");
+        let later = desk.phone("u1001").scan(&ticket_browser.qrcode_url).await;
+        assert!(later.status >= 400, "{case}: {}", later.describe());
+        expect_ended(&ticket_browser.poll().await, "refused");
     }
+}
+
+#[tokio::test]
+async fn refused_phone_does_not_end_the_ticket_of_the_first_scanner() {
+    let desk = Gateway::start().await;
+    let ticket_browser = TicketBrowser::open(&desk).await;
+    let first = desk.phone("u1001");
+    let page = first.scan_to_page(&ticket_browser.qrcode_url).await;
+    for member in ["x8001", "deny"] {
+        desk.phone(member).scan(&ticket_browser.qrcode_url).await;
+        assert_eq!(ticket_browser.poll().await["status"], "scanned", "{member}");
+    }
+    first.tap(&page, "confirm").await;
+    assert_eq!(ticket_browser.poll().await["status"], "confirmed");
+}
+
+#[tokio::test]
+async fn employee_disabled_after_the_confirmation_is_refused() {
+    let desk = Gateway::start().await;
+    let ticket_browser = TicketBrowser::open(&desk).await;
+    let phone = desk.phone("u1001");
+    let page = phone.scan_to_page(&ticket_browser.qrcode_url).await;
+    phone.tap(&page, "confirm").await;
+    desk.command(&["employee", "disable", "u1001"]).await.expect_success();
+    for _ in 0..2 {
+        expect_ended(&ticket_browser.poll().await, "refused");
+    }
+}
+
+#[tokio::test]
+async fn only_the_requesting_browser_learns_why_its_ticket_ended() {
+    let desk = Gateway::start().await;
+    let browser = || desk.anonymous().with_header("Sec-Fetch-Site", "same-origin");
+    let ticket_browser = TicketBrowser::with(browser()).await;
+    desk.phone("x8001").scan(&ticket_browser.qrcode_url).await;
+    expect_ended(&ticket_browser.poll().await, "refused");
+    let target = format!("/api/auth/scan/status?ticket={}", ticket_browser.ticket);
+    expect_ended(&browser().get(&target).await.expect_code(0).data(), "expired");
 }
 
 #[tokio::test]
@@ -209,7 +254,7 @@ async fn unknown_ticket_looks_like_an_expired_one() {
         Some(ticket_browser.poll().await).filter(|state| state["status"] == "expired")
     })
     .await;
-    expect_status_only(&old, "expired");
+    expect_ended(&old, "expired");
 
     let long = "x".repeat(10_240);
     for (case, guess) in [
@@ -270,7 +315,7 @@ async fn invalid_codes_per_ticket_are_limited() {
         expect_status_only(&ticket_browser.poll().await, "waiting");
     }
     desk.anonymous().get(&format!("/api/auth/oauth2/callback?code=forged5&state={state}")).await;
-    expect_status_only(&ticket_browser.poll().await, "expired");
+    expect_ended(&ticket_browser.poll().await, "refused");
 }
 
 #[tokio::test]

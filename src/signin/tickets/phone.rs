@@ -11,7 +11,7 @@ use crate::domain::ticket::{ConfirmId, ScanId, Scanner, Ticket, TicketState};
 use crate::domain::write::WriteOutcome;
 use crate::error::{BadRequest, Error};
 
-/// Invalid platform codes that a ticket accepts before it is cancelled.
+/// Invalid platform codes that a ticket accepts before it is refused.
 const MAX_INVALID_CODES: u8 = 5;
 
 /// The next step after a scan.
@@ -81,11 +81,22 @@ impl Tickets {
         }
     }
 
+    /// Ends a ticket whose code was scanned by someone who may not sign in, so that the waiting browser learns it. A
+    /// ticket that another phone has scanned stays with that phone.
+    pub(in crate::signin) async fn refuse(&self, scan_id: &ScanId) -> Result<(), Error> {
+        let ticket = self.open_ticket(scan_id).await?;
+        if ticket.state == TicketState::Waiting {
+            // If another change came first, it stands.
+            self.advance(&ticket, TicketState::Refused).await?;
+        }
+        Ok(())
+    }
+
     /// Counts a code that the platform rejected. A phone sends one occasionally; a client that keeps sending them is
-    /// guessing codes, and each guess costs a call to the platform, so the ticket is cancelled.
+    /// guessing codes, and each guess costs a call to the platform, so the ticket is refused.
     pub(in crate::signin) async fn count_invalid_code(&self, ticket: &Ticket) -> Result<(), Error> {
         let misses = ticket.misses.saturating_add(1);
-        let state = if misses >= MAX_INVALID_CODES { TicketState::Cancelled } else { ticket.state.clone() };
+        let state = if misses >= MAX_INVALID_CODES { TicketState::Refused } else { ticket.state.clone() };
         let counted = Ticket { version: ticket.version.next(), state, misses, ..ticket.clone() };
         // If another change came first, it stands and this miss is not counted.
         self.store.advance(&counted, ticket.version).await?;
