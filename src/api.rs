@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use crate::admin::Admin;
 use crate::config::LimitsConfig;
 use crate::domain::clock::Clock;
+use crate::domain::own_cookie::CookieScope;
 use crate::endpoints::Endpoint;
 use crate::error::Error;
 use crate::pages;
@@ -96,13 +97,13 @@ pub struct Api {
     pub site: Site,
     /// The limits of request bodies.
     pub limits: LimitsConfig,
-    /// Whether cookies have the `Secure` attribute.
-    pub secure_cookies: bool,
+    /// How cookies are named and restricted.
+    pub cookie_scope: CookieScope,
 }
 
 /// Answers a call of one of the gateway's own endpoints.
 pub async fn answer(api: &Api, call: &OwnCall, exchange: &mut Exchange, arrival: &Arrival) -> Result<Reply, Error> {
-    let request = ApiRequest::of(exchange.req_header().as_ref(), arrival);
+    let request = ApiRequest::of(exchange.req_header().as_ref(), arrival, api.cookie_scope);
     let mut exchange = ApiExchange { api, call, exchange, arrival };
     dispatch(&mut exchange, &request).await.map_err(|error| error.with_operation(call.route.operation))
 }
@@ -204,7 +205,7 @@ async fn dispatch(call: &mut ApiExchange<'_>, request: &ApiRequest) -> Result<Re
             call.data(&otp::verify(&signin.otp, &caller, body).await?)
         }
         Endpoint::OtpStatus => call.data(&otp::status(&signin.otp, call.caller()?).await?),
-        Endpoint::SignInPage => signin_page::page(&api.site, request, language)?,
+        Endpoint::SignInPage => signin_page::page(&api.site, request, arrival),
         Endpoint::PageStyle => Reply::asset("text/css; charset=utf-8", pages::STYLE),
         Endpoint::SignInScript => Reply::asset("text/javascript; charset=utf-8", pages::SIGN_IN_SCRIPT),
         Endpoint::BindScript => Reply::asset("text/javascript; charset=utf-8", pages::BIND_SCRIPT),
@@ -277,6 +278,6 @@ impl ApiExchange<'_> {
     }
 
     fn with_cookies(&self, reply: Reply, cookies: impl IntoIterator<Item = Cookie>) -> Reply {
-        cookies.into_iter().fold(reply, |reply, cookie| reply.cookie(&cookie, self.api.secure_cookies))
+        cookies.into_iter().fold(reply, |reply, cookie| reply.cookie(&cookie, self.api.cookie_scope))
     }
 }

@@ -20,6 +20,10 @@ pub mod language;
 
 pub mod lockout;
 
+pub mod network;
+
+pub mod own_cookie;
+
 pub mod path;
 
 pub mod rate;

@@ -35,6 +35,7 @@ pub struct Metrics {
     authn: IntCounterVec,
     authn_cached: IntCounter,
     identity_headers_removed: IntCounterVec,
+    limit_reached: IntCounterVec,
     pub(crate) signin: IntCounterVec,
     pub(crate) tickets: IntCounterVec,
     pub(crate) sessions_issued: IntCounterVec,
@@ -148,6 +149,11 @@ impl Metrics {
                 "Spoofed identity headers removed from requests, by spelling.",
                 &["kind"],
             )?,
+            limit_reached: counters(
+                "limit_reached_total",
+                "Connections, polls and codes that were over a limit, by limit.",
+                &["limit"],
+            )?,
             signin: counters(
                 "signin_total",
                 "Sign-in attempts, by method, client and result.",
@@ -247,6 +253,11 @@ impl Metrics {
     /// Counts a removed header that looks like an identity header.
     pub(crate) fn count_removed_identity_header(&self, kind: &str) {
         self.identity_headers_removed.with_label_values(&[kind]).inc();
+    }
+
+    /// Counts a connection, a poll or a code over a limit.
+    pub(crate) fn count_limit_reached(&self, limit: &str) {
+        self.limit_reached.with_label_values(&[limit]).inc();
     }
 
     /// Renders all metrics in the Prometheus text format.

@@ -14,6 +14,7 @@ use pingora_proxy::Session as Exchange;
 use serde::Serialize;
 
 use crate::domain::language::Language;
+use crate::domain::own_cookie::{CookieScope, HOST_PREFIX};
 use crate::domain::rate::{Exceeded, retry_after_seconds};
 use crate::error::{Code, Error};
 use crate::pipeline::Arrival;
@@ -48,6 +49,7 @@ pub struct Cookie {
     pub(crate) name: String,
     /// Only characters that need no quoting.
     pub(crate) value: String,
+    /// Used on plain HTTP only: `__Host-` cookies are sent to all paths.
     pub(crate) path: &'static str,
     /// Seconds; 0 deletes the cookie.
     pub(crate) max_age: u64,
@@ -182,11 +184,14 @@ impl Reply {
         reply
     }
 
-    /// Adds a cookie; `secure` restricts it to HTTPS.
-    pub(crate) fn cookie(mut self, cookie: &Cookie, secure: bool) -> Self {
+    /// Adds a cookie.
+    pub(crate) fn cookie(mut self, cookie: &Cookie, scope: CookieScope) -> Self {
         let Cookie { name, value, path, max_age } = cookie;
-        let secure = if secure { "; Secure" } else { "" };
-        let text = format!("{name}={value}; Path={path}; Max-Age={max_age}; HttpOnly; SameSite=Lax{secure}");
+        let (prefix, path, secure) = match scope {
+            CookieScope::Host => (HOST_PREFIX, "/", "; Secure"),
+            CookieScope::Plain => ("", *path, ""),
+        };
+        let text = format!("{prefix}{name}={value}; Path={path}; Max-Age={max_age}; HttpOnly; SameSite=Lax{secure}");
         self.headers.extend(HeaderValue::from_str(&text).ok().map(|value| (SET_COOKIE, value)));
         self
     }

@@ -23,6 +23,7 @@ use audit::Audit;
 use backends::Backends;
 use bind_proofs::{BindProofs, UsedProofs};
 use binding::AccountBinding;
+use codes::AuthorizationCodes;
 use development::DevelopmentSignIn;
 use devices::Devices;
 use identity_provider::IdentityProvider;
@@ -60,6 +61,10 @@ pub mod backends;
 mod attempt;
 
 mod bind_proofs;
+
+mod bounded_table;
+
+mod codes;
 
 mod identity_provider;
 
@@ -172,8 +177,10 @@ impl SignInServices {
         let roles = Roles::new(sessions.clone(), directory.clone(), settings.default_role.clone());
         let lockouts = Lockouts::new(directory.clone(), clock.clone());
         let login_log = Arc::new(LoginLog::new(directory.clone(), clock.clone(), metrics.clone()));
+        let codes = Arc::new(AuthorizationCodes::new(clock.clone(), metrics.clone()));
         let provider = Arc::new(IdentityProvider {
             platform,
+            codes: codes.clone(),
             directory: directory.clone(),
             metrics: metrics.clone(),
             main_corp: settings.main_corp.clone(),
@@ -212,6 +219,7 @@ impl SignInServices {
         Self {
             oauth2: Oauth2Flow {
                 provider: provider.clone(),
+                codes,
                 tickets: tickets.clone(),
                 roles: roles.clone(),
                 issuer: issuer.clone(),
@@ -279,7 +287,7 @@ impl SignInServices {
         }
     }
 
-    /// Evicts expired callback results and bind proofs, and prunes the login log, the audit log and the lockouts of
+    /// Evicts expired callback results, codes and bind proofs, and prunes the login log, the audit log and the lockouts of
     /// unknown names. Runs periodically.
     pub async fn sweep(&self) {
         self.oauth2.sweep();

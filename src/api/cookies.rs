@@ -1,4 +1,6 @@
-//! The cookies of the sign-in endpoints: their names, paths and lifetimes.
+//! The cookies of the sign-in endpoints: their names, paths and lifetimes. Where the public URL is https the names
+//! begin with `__Host-`; `reply` writes the prefix and `request` removes it. Every name begins with
+//! [`own_cookie::PREFIX`](crate::domain::own_cookie::PREFIX), so that no upstream gets one.
 
 use std::time::Duration;
 

@@ -23,7 +23,7 @@ pub fn start(oauth2: &Oauth2Flow, request: &ApiRequest) -> Result<(AuthorizeUrl,
     if is_navigation || request.fetch_site.as_deref() == Some("cross-site") {
         return Err(BadRequest::ScriptOnly.into());
     }
-    let flow = oauth2.start(redirect_uri)?;
+    let flow = oauth2.start(redirect_uri, &request.device)?;
     let cookies = cookies::start_flow(&flow, request);
     Ok((AuthorizeUrl { authorize_url: flow.authorize_url, redirect_uri: redirect_uri.to_owned() }, cookies))
 }

@@ -17,7 +17,7 @@ const BROWSER_ID_LENGTH: usize = 32;
 pub async fn issue(tickets: &Tickets, request: &ApiRequest) -> Result<(IssuedTicket, Option<Cookie>), Error> {
     let client = match request.query.optional("client")? {
         None => None,
-        Some(name) => Some(Client::named(name).ok_or(BadRequest::Parameter("client"))?),
+        Some(name) => Some(Client::named(name).ok_or(BadRequest::UnknownClient)?),
     };
     let known = cookies::browser_value(request).filter(|value| is_browser_id(value));
     let browser = match (known, &request.fetch_site) {

@@ -3,6 +3,7 @@
 use http::request::Parts;
 
 use crate::domain::device::ClientDevice;
+use crate::domain::own_cookie::{self, CookieScope};
 use crate::error::{BadRequest, Error};
 use crate::pipeline::Arrival;
 use crate::pipeline::record::shown;
@@ -65,7 +66,7 @@ impl Query {
 pub struct ApiRequest {
     /// The query parameters.
     pub query: Query,
-    /// The cookies, in the order of the headers.
+    /// The gateway's cookies without their `__Host-`, in the order of the headers.
     pub cookies: Vec<(String, String)>,
     /// The device that sent the request.
     pub device: ClientDevice,
@@ -83,7 +84,7 @@ pub struct ApiRequest {
 
 impl ApiRequest {
     /// Reads a request head.
-    pub fn of(header: &Parts, arrival: &Arrival) -> Self {
+    pub fn of(header: &Parts, arrival: &Arrival, scope: CookieScope) -> Self {
         let text = |name: &str| header.headers.get(name).and_then(|value| value.to_str().ok());
         let user_agent = header.headers.get("user-agent").map(|value| String::from_utf8_lossy(value.as_bytes()));
         let cookies = header
@@ -93,7 +94,7 @@ impl ApiRequest {
             .filter_map(|line| line.to_str().ok())
             .flat_map(|line| line.split(';'))
             .filter_map(|pair| pair.trim().split_once('='))
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .filter_map(|(name, value)| Some((own_name(name, scope)?.to_owned(), value.to_owned())))
             .take(MAX_COOKIES)
             .collect();
         let content_type = text("content-type").map(|value| value.split(';').next().unwrap_or_default());
@@ -117,4 +118,14 @@ impl ApiRequest {
     pub fn cookie(&self, name: &str) -> Option<&str> {
         self.cookies.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
     }
+}
+
+/// The name of one of the gateway's cookies without its `__Host-`. On HTTPS a cookie without the prefix is not read:
+/// another host of the domain may have planted it.
+fn own_name(name: &str, scope: CookieScope) -> Option<&str> {
+    let name = match scope {
+        CookieScope::Host => name.strip_prefix(own_cookie::HOST_PREFIX)?,
+        CookieScope::Plain => name,
+    };
+    name.starts_with(own_cookie::PREFIX).then_some(name)
 }

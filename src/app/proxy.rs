@@ -18,6 +18,7 @@ use crate::api::Api;
 use crate::api::ready::Readiness;
 use crate::api::site::Site;
 use crate::config::{Config, LimitsConfig};
+use crate::domain::own_cookie::CookieScope;
 use crate::gateway::accept::Acceptor;
 use crate::gateway::connection::HeadLimits;
 use crate::gateway::upstreams::Upstreams;
@@ -44,7 +45,10 @@ pub(super) fn gateway(config: &Config, services: &Services, readiness: &Arc<Read
                 platform: config.platform.kind,
             },
             limits: config.limits.clone(),
-            secure_cookies: config.server.public_url.scheme() == "https",
+            cookie_scope: match config.server.public_url.scheme() {
+                "https" => CookieScope::Host,
+                _ => CookieScope::Plain,
+            },
         },
         upstreams: Upstreams::new(&config.upstreams, &services.metrics),
         connector: TransportConnector::new(Some(ConnectorOptions::new(UPSTREAM_POOL_SIZE))),

@@ -85,25 +85,43 @@ function signInAddress() {
   return "/api/auth/signin?" + query;
 }
 
+/** Set before this tab leaves to sign in, here and on the sign-in page, which shares this page's origin. */
+const BEGAN = "deskgate.sign_in_began";
+/** How long a sign-in may take, in milliseconds; as long as the gateway's flow cookie lives. */
+const SIGN_IN_TIME = 600_000;
+
+function goToSignIn(reason = "") {
+  sessionStorage.setItem(BEGAN, String(Date.now()));
+  location.replace(signInAddress() + reason);
+}
+
+/** Whether this tab began a sign-in. The answer uses the mark up, so that it admits one token. */
+function tookBegun() {
+  const began = Number(sessionStorage.getItem(BEGAN));
+  sessionStorage.removeItem(BEGAN);
+  return began > 0 && Date.now() - began < SIGN_IN_TIME;
+}
+
 /** Reads token, error or code from the address. Returns false if the page navigates away. */
 function readAddress() {
   const query = new URLSearchParams(location.search);
   const fragment = new URLSearchParams(location.hash.slice(1));
   if (fragment.has("token")) {
-    sessionStorage.setItem("token", fragment.get("token"));
+    // A token that this tab did not ask for is another person's: a planted link would sign the user in as its sender.
+    if (tookBegun()) sessionStorage.setItem("token", fragment.get("token"));
     // A token in the address would end up in bookmarks and in the history.
     history.replaceState(null, "", location.pathname);
   } else if (fragment.has("error")) {
     const reason = fragment.get("error");
     const plain = /^[a-z_]{1,40}$/.test(reason) ? reason : "other";
-    location.replace(signInAddress() + "#error=" + plain);
+    goToSignIn("#error=" + plain);
     return false;
   } else if (query.has("code") || query.has("state")) {
     location.replace("/api/auth/oauth2/callback" + location.search);
     return false;
   }
   token = sessionStorage.getItem("token");
-  if (!token) location.replace(signInAddress());
+  if (!token) goToSignIn();
   return token !== null;
 }
 
@@ -412,7 +430,7 @@ element("language").addEventListener("click", () => {
 element("logout").addEventListener("click", async () => {
   if (await data("/api/auth/logout", "POST")) leave("left");
 });
-element("again").addEventListener("click", () => location.assign(signInAddress()));
+element("again").addEventListener("click", () => goToSignIn());
 element("open").addEventListener("click", () => {
   if (socket && socket.readyState <= WebSocket.OPEN) socket.close(1000);
   else connect();

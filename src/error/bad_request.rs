@@ -36,6 +36,9 @@ pub enum BadRequest {
     /// A query parameter has an invalid value.
     #[error("the parameter `{0}` is invalid")]
     Parameter(&'static str),
+    /// `client` is none of the web clients' names.
+    #[error("the parameter `client` names no web client")]
+    UnknownClient,
     /// The redirect target is not under the URL of a configured client.
     #[error("redirect_uri is not under the URL of a configured client")]
     RedirectUri,
@@ -48,6 +51,9 @@ pub enum BadRequest {
     /// The user declined the sign-in on the platform.
     #[error("the user declined the sign-in on the platform")]
     SignInDeclined,
+    /// The user declined on the phone that scanned a QR code.
+    #[error("the user declined the sign-in on the phone")]
+    ScanDeclined,
     /// The platform reported an error instead of a code.
     #[error("the platform reported an error instead of a code")]
     SignInFailed,
@@ -78,10 +84,12 @@ impl BadRequest {
             BadRequest::Framing => plain(Message::FRAMING),
             BadRequest::Upgrade => plain(Message::UPGRADE),
             BadRequest::TwoTokens => plain(Message::TWO_TOKENS),
+            BadRequest::UnknownClient => plain(Message::UNKNOWN_CLIENT),
             BadRequest::RedirectUri => plain(Message::REDIRECT_URI),
             BadRequest::ScriptOnly => plain(Message::SCRIPT_ONLY),
             BadRequest::SignInFailed => plain(Message::SIGN_IN_FAILED),
             BadRequest::SignInDeclined => plain(Message::SIGN_IN_DECLINED),
+            BadRequest::ScanDeclined => plain(Message::SCAN_DECLINED),
             BadRequest::SignInCode => plain(Message::SIGN_IN_CODE),
             BadRequest::SignInFlow => plain(Message::SIGN_IN_FLOW),
             BadRequest::TicketEnded => plain(Message::TICKET_ENDED),

@@ -130,6 +130,9 @@ messages! {
     TWO_TOKENS
         "The request has two different tokens. Send one."
         "请求携带了两个不同的令牌，请只发送一个。"
+    UNKNOWN_CLIENT
+        "There is no such client. Use client=h5, client=itagent or client=itadmin."
+        "没有这个客户端，请使用 client=h5、client=itagent 或 client=itadmin。"
     REDIRECT_URI
         "redirect_uri must be under the URL of a configured client."
         "redirect_uri 必须位于已配置的客户端地址之下。"
@@ -144,6 +147,9 @@ messages! {
     SIGN_IN_DECLINED
         "The sign-in was cancelled in WeCom. Sign in again to continue."
         "登录已在企业微信中取消，如需继续请重新登录。"
+    SCAN_DECLINED
+        "The sign-in was cancelled in WeCom. To try again, show a new code on your computer and scan it."
+        "登录已在企业微信中取消。如需登录，请在电脑上刷新二维码后重新扫码。"
     SIGN_IN_CODE
         "This sign-in has expired or was already used. Sign in again."
         "本次登录已过期或已使用，请重新登录。"

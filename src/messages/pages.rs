@@ -115,8 +115,8 @@ pub(crate) const PAGE_MESSAGES: &[Message] = rows! {
 
     // Why a redirect came back without a token; the suffix is the `error` word in the fragment.
     signin_error_access_denied
-        "Access denied. If you didn't cancel, ask your administrator for access."
-        "登录被拒绝。如非您本人取消，请联系管理员开通权限。"
+        "Access denied. If you cancelled, sign in again below. If not, ask your administrator for access."
+        "登录被拒绝。如果是您本人取消，请在下方重新登录；否则请联系管理员开通权限。"
     signin_error_invalid_code
         "This sign-in has expired or was already used. Start again."
         "本次登录已过期或已使用，请重新登录。"

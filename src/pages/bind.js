@@ -63,6 +63,8 @@ form.addEventListener("submit", async (event) => {
   if (envelope && envelope.code === 0) {
     submitLabel.textContent = status.textContent = texts.done;
     const { token, expires_in } = envelope.data;
+    // The mark by which a client on this origin knows that this tab began the sign-in.
+    sessionStorage.setItem("deskgate.sign_in_began", String(Date.now()));
     location.replace(texts.home + "#" + new URLSearchParams({ token, expires_in, token_type: "Bearer" }));
     return;
   }

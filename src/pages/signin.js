@@ -45,6 +45,15 @@ let autoRenewed = false; // Whether an expired code was replaced automatically s
 /** The wall clock, in seconds. Monotonic clocks stop while a laptop sleeps. */
 const now = () => Date.now() / 1000;
 
+/** Leaves the mark by which a client on this origin knows that this tab began the sign-in. */
+function markBegun() {
+  try {
+    sessionStorage.setItem("deskgate.sign_in_began", String(Date.now()));
+  } catch {
+    // Storage is turned off: a client that asks for the mark has none either.
+  }
+}
+
 /** Fetches JSON and returns the envelope's data. */
 async function fetchData(path, control, timeout) {
   const timer = setTimeout(() => control.abort(), timeout * 1000);
@@ -155,6 +164,7 @@ async function poll(mine) {
       round++;
       scanner.textContent = scan.name || scanner.textContent;
       show("confirmed", texts.done);
+      markBegun();
       location.replace(home + "#token=" + encodeURIComponent(scan.token) + "&token_type=Bearer");
       return;
     }
@@ -268,7 +278,9 @@ redirect.addEventListener("click", async () => {
   showProblem("");
   try {
     const path = "/api/auth/oauth2/url?" + new URLSearchParams({ redirect_uri: home });
-    location.assign((await fetchData(path, new AbortController(), REQUEST_TIMEOUT)).authorize_url);
+    const { authorize_url } = await fetchData(path, new AbortController(), REQUEST_TIMEOUT);
+    markBegun();
+    location.assign(authorize_url);
   } catch (error) {
     setRedirecting(false);
     showProblem(error instanceof ErrorResponse ? error.message : texts.offline);

@@ -12,6 +12,7 @@ use super::head::{RequestHead, is_forwarding};
 use super::trace::traceparent;
 use super::{Arrival, Caller, Gate, UpstreamPermit};
 use crate::domain::identity::{self, IdentityLines, is_look_alike};
+use crate::domain::own_cookie;
 use crate::error::{Error, Part};
 use crate::metrics::Metrics;
 use crate::rules::ForwardToken;
@@ -156,7 +157,10 @@ pub fn write_head(
         if name == HOST.as_str() {
             host = value;
         }
-        if !is_stripped(name, permit, &gate.metrics) {
+        if permit.unwanted.own_cookies && name.eq_ignore_ascii_case("cookie") {
+            let others = own_cookie::remove_from(value);
+            others.into_iter().for_each(|others| write_line(&mut out, name, &others));
+        } else if !is_stripped(name, permit, &gate.metrics) {
             write_line(&mut out, name, value);
         }
     });
@@ -206,6 +210,9 @@ fn strip(headers: &mut HeaderMap, permit: &UpstreamPermit, metrics: &Metrics) {
     if permit.unwanted.cookie_crumbs {
         join_cookies(headers);
     }
+    if permit.unwanted.own_cookies {
+        remove_own_cookies(headers);
+    }
 }
 
 /// Joins the `Cookie` lines of HTTP/2 into one (RFC 9113, section 8.2.3): HTTP/1.1 servers read only the first line, or
@@ -215,6 +222,16 @@ fn join_cookies(headers: &mut HeaderMap) {
     // Valid header values joined with `; ` are a valid header value.
     if let Ok(whole) = HeaderValue::from_bytes(&lines.join(&b"; "[..])) {
         headers.insert(COOKIE, whole);
+    }
+}
+
+/// Removes the gateway's own cookies: they prove a browser to the gateway, and are no upstream's business.
+fn remove_own_cookies(headers: &mut HeaderMap) {
+    let others = headers.get(COOKIE).and_then(|line| own_cookie::remove_from(line.as_bytes()));
+    headers.remove(COOKIE);
+    // A valid header value without some of its cookies is a valid header value.
+    if let Some(others) = others.and_then(|others| HeaderValue::from_bytes(&others).ok()) {
+        headers.insert(COOKIE, others);
     }
 }
 

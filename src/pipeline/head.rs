@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use crate::domain::hop_by_hop::is_hop_by_hop;
-use crate::domain::identity;
+use crate::domain::{identity, own_cookie};
 
 /// The HTTP version of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +50,8 @@ pub struct UnwantedHeaders {
     pub subprotocol: bool,
     /// Several `Cookie` lines, as HTTP/2 allows.
     pub cookie_crumbs: bool,
+    /// Cookies of the gateway.
+    pub own_cookies: bool,
 }
 
 /// The header fields that decisions depend on, collected in one pass.
@@ -130,6 +132,7 @@ impl<'a> Fields<'a> {
             b'c' if is("content-type") => once(&mut self.content_type, value, "Content-Type", &mut self.repeated),
             b'c' if is("cookie") => {
                 self.unwanted.cookie_crumbs |= !self.cookies.is_empty();
+                self.unwanted.own_cookies |= own_cookie::is_in(value);
                 self.cookies.push(value);
             }
             b'e' if is("expect") => once(&mut self.expect, value, "Expect", &mut self.repeated),

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::Mode;
 use crate::config::HumanDuration;
+use crate::domain::network::Network;
 use crate::domain::rate::{Charged, Counters, Exceeded, RateKey, Window};
 use crate::domain::session::Session;
 use crate::error::Error;
@@ -109,18 +110,9 @@ impl Rate {
             }
             (RateBy::Role, Some(session)) => fingerprint(("role", session.current_role.as_str())),
             (RateBy::Session, Some(session)) => fingerprint(("session", session.id.as_str())),
-            (RateBy::Address, _) | (_, None) => network(address),
+            (RateBy::Address, _) | (_, None) => Network::of(address).number(),
         };
         RateKey { rate: self.id, subject }
-    }
-}
-
-/// The part of an address that one client cannot change at will.
-fn network(address: IpAddr) -> u128 {
-    match address.to_canonical() {
-        // Bit 127 keeps it apart from every /64, which has the lower 64 bits only.
-        IpAddr::V4(address) => 1 << 127 | 1 << 64 | u128::from(u32::from(address)),
-        IpAddr::V6(address) => u128::from(address) >> 64,
     }
 }
 

@@ -107,7 +107,7 @@ impl<'a> Attempt<'a> {
 /// The reason word of an error in the login log and the audit log.
 pub(super) fn reason(error: &Error) -> &'static str {
     match error {
-        Error::BadRequest(BadRequest::SignInDeclined) => "declined",
+        Error::BadRequest(BadRequest::SignInDeclined | BadRequest::ScanDeclined) => "declined",
         Error::BadRequest(BadRequest::SignInFailed) => "platform_error",
         Error::BadRequest(BadRequest::SignInCode) => "invalid_code",
         Error::BadRequest(BadRequest::SignInFlow) => "invalid_flow",

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::attempt::Attempt;
+use super::codes::{AuthorizationCodes, CodeUse};
 use crate::directory::{Directory, EmployeeProfile};
 use crate::domain::employee::{CorpId, Employee, EmployeeId, Standing};
 use crate::error::{BadRequest, Error, Forbidden, Part};
@@ -27,6 +28,7 @@ pub(super) struct UnregisteredMember {
 /// The messaging platform as an identity provider.
 pub(super) struct IdentityProvider {
     pub(super) platform: Arc<dyn Platform>,
+    pub(super) codes: Arc<AuthorizationCodes>,
     pub(super) directory: Arc<dyn Directory>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) main_corp: CorpId,
@@ -53,7 +55,8 @@ impl IdentityProvider {
 
     /// Exchanges a code for the user. Creates or updates the employee of a member of the main corporation.
     pub(super) async fn identify(&self, code: &str, attempt: &mut Attempt<'_>) -> Result<PlatformUser, Error> {
-        let person = self.call("identify", self.platform.identify(code)).await?;
+        let identify = self.call("identify", self.platform.identify(code));
+        let person = self.codes.exchange(code, attempt.device, identify).await?;
         let (corp_id, employee_id) = match &person {
             Person::Member { employee_id } => (&self.main_corp, employee_id),
             Person::Linked { corp_id, employee_id } => (corp_id, employee_id),
@@ -85,8 +88,9 @@ impl IdentityProvider {
         require_active(self.directory.upsert_employee(profile).await?).map(PlatformUser::Employee)
     }
 
-    /// Exchanges a code for an employee; refuses a member without an employee account.
+    /// Exchanges a code of an agent's sign-in for an employee; refuses a member without an employee account.
     pub(super) async fn identify_employee(&self, code: &str, attempt: &mut Attempt<'_>) -> Result<Employee, Error> {
+        self.codes.claim(code, CodeUse::Agent, attempt.device)?;
         match self.identify(code, attempt).await? {
             PlatformUser::Employee(employee) => Ok(employee),
             PlatformUser::Unbound(_) => Err(Forbidden::NotAnEmployee.into()),

@@ -8,6 +8,7 @@ use url::Url;
 
 use super::attempt::Attempt;
 use super::bind_proofs::BindProofs;
+use super::codes::AuthorizationCodes;
 use super::identity_provider::{IdentityProvider, PlatformUser, UnregisteredMember};
 use super::issuer::{SessionIssuer, SignInGrant};
 use super::login_log::LoginLog;
@@ -18,6 +19,7 @@ use crate::domain::client::Client;
 use crate::domain::clock::Clock;
 use crate::domain::device::ClientDevice;
 use crate::domain::employee::Employee;
+use crate::domain::network::Network;
 use crate::domain::role;
 use crate::domain::ticket::{ScanId, Scanner};
 use crate::error::{BadRequest, Error, Operation};
@@ -48,6 +50,7 @@ pub struct StartedFlow {
 /// Sign-in by redirect.
 pub struct Oauth2Flow {
     pub(super) provider: Arc<IdentityProvider>,
+    pub(super) codes: Arc<AuthorizationCodes>,
     pub(super) tickets: Arc<Tickets>,
     pub(super) roles: Roles,
     pub(super) issuer: Arc<SessionIssuer>,
@@ -63,10 +66,10 @@ pub struct Oauth2Flow {
 
 impl Oauth2Flow {
     /// Starts a flow that returns to `redirect_uri`, which must be under one of the web clients' URLs.
-    pub fn start(&self, redirect_uri: &str) -> Result<StartedFlow, Error> {
+    pub fn start(&self, redirect_uri: &str, device: &ClientDevice) -> Result<StartedFlow, Error> {
         let client = client_of(&self.clients, redirect_uri).ok_or(BadRequest::RedirectUri)?;
         self.provider.check_available()?;
-        let (flow, signed) = self.flow_cookies.start(redirect_uri, client);
+        let (flow, signed) = self.flow_cookies.start(redirect_uri, client, device);
         let request = AuthorizeRequest { redirect_uri, state: STATE };
         Ok(StartedFlow {
             authorize_url: self.provider.authorize_url(request),
@@ -78,17 +81,22 @@ impl Oauth2Flow {
 
     /// Completes a flow. A repeated callback gets the result of the first.
     pub async fn callback(&self, callback: Callback<'_>, device: &ClientDevice) -> Arc<CallbackResult> {
-        let now = self.clock.now();
-        let mut flows = self.flow_cookies.verify(callback.flows);
+        let (now, network) = (self.clock.now(), Network::of_text(&device.address));
+        let mut flows = self.flow_cookies.verify(callback.flows, device);
         if self.is_from_foreign_page(&callback) {
             // Another site's page sent the browser here, perhaps with an attacker's code.
             flows.clear();
         }
         let page = callback.referer.map(|referer| referer.split(['?', '#']).next().unwrap_or_default());
-        let kind = FlowKind::of(callback.state);
+        let kind = match FlowKind::of(callback.state) {
+            // The platform sends the phone here itself; a page of ours would only pass on a redirect's code.
+            FlowKind::Scan(_) if callback.fetch_site == Some("same-origin") => FlowKind::Unknown,
+            kind => kind,
+        };
         let (code, word, fault) = match self.provider.consent(callback.parameter) {
             Consent::Granted { code } if kind != FlowKind::Unknown => (code, "", BadRequest::SignInCode),
             Consent::Granted { .. } => ("", "invalid_state", BadRequest::Parameter("state")),
+            Consent::Denied if matches!(kind, FlowKind::Scan(_)) => ("", "access_denied", BadRequest::ScanDeclined),
             Consent::Denied => ("", "access_denied", BadRequest::SignInDeclined),
             Consent::Failed => ("", "platform_error", BadRequest::SignInFailed),
         };
@@ -104,7 +112,7 @@ impl Oauth2Flow {
             return Arc::new(CallbackResult::Failed { to: flow.map(|flow| flow.redirect_uri), word, error });
         }
         let flow = match kind {
-            FlowKind::Redirect => self.dedup.choose_flow(flows, page, code, now),
+            FlowKind::Redirect => self.dedup.choose_flow(flows, page, code, now, network),
             _ => None,
         };
         // The flow distinguishes the browser that repeats its callback from another client that got hold of the URL;
@@ -115,11 +123,13 @@ impl Oauth2Flow {
             None => [device.address.as_str(), &device.user_agent],
         };
         let key = [code, callback.state.unwrap_or_default(), client[0], client[1]];
-        let cell = self.dedup.cell(&key, now);
+        let cell = self.dedup.cell(&key, now, network);
         let result = cell.get_or_init(|| async { Arc::new(self.complete(code, kind, flow, device).await) }).await;
         if result.is_temporary() {
             // The code is still unused, so a repeated request may try it again.
             self.dedup.forget(&key);
+        } else if result.is_success() {
+            self.dedup.prove(&key, nonce.as_deref());
         }
         result.clone()
     }
@@ -145,16 +155,9 @@ impl Oauth2Flow {
         device: &ClientDevice,
     ) -> CallbackResult {
         let mut attempt = kind.attempt(flow.as_ref(), device);
-        let result = match kind {
-            FlowKind::Scan(scan_id) => {
-                let scan_id = ScanId::new(scan_id);
-                let result = self.complete_scan(code, &scan_id, &mut attempt).await;
-                if let Ok(CallbackResult::BindFirst { .. }) | Err(Error::Forbidden(_)) = &result {
-                    self.refuse_scan(&scan_id).await;
-                }
-                result
-            }
-            FlowKind::Redirect | FlowKind::Unknown => self.complete_redirect(code, flow.as_ref(), &mut attempt).await,
+        let result = match self.codes.claim(code, kind.code_use(flow.as_ref()), device) {
+            Ok(()) => self.exchange(code, kind, flow.as_ref(), &mut attempt).await,
+            Err(refusal) => Err(refusal),
         };
         match result {
             Ok(result) => {
@@ -169,6 +172,22 @@ impl Oauth2Flow {
                 CallbackResult::Failed { to: flow.map(|flow| flow.redirect_uri), word: error_word(&error), error }
             }
         }
+    }
+
+    async fn exchange(
+        &self,
+        code: &str,
+        kind: FlowKind<'_>,
+        flow: Option<&Flow>,
+        attempt: &mut Attempt<'_>,
+    ) -> Result<CallbackResult, Error> {
+        let FlowKind::Scan(scan_id) = kind else { return self.complete_redirect(code, flow, attempt).await };
+        let scan_id = ScanId::new(scan_id);
+        let result = self.complete_scan(code, &scan_id, attempt).await;
+        if let Ok(CallbackResult::BindFirst { .. }) | Err(Error::Forbidden(_)) = &result {
+            self.refuse_scan(&scan_id).await;
+        }
+        result
     }
 
     async fn complete_redirect(
@@ -237,8 +256,9 @@ impl Oauth2Flow {
         CallbackResult::BindFirst { proof, lifetime: self.bind_proofs.lifetime }
     }
 
-    /// Evicts expired callback results.
+    /// Evicts expired callback results and codes.
     pub(super) fn sweep(&self) {
         self.dedup.sweep(self.clock.now());
+        self.codes.sweep();
     }
 }

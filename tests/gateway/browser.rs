@@ -299,7 +299,8 @@ async fn forged_callback(demo: &Demo) -> String {
         200 => query_parameter(response.data()["qrcode_url"].as_str().expect("a URL"), "state").expect("a state"),
         _ => "none".to_owned(),
     };
-    format!("/api/auth/oauth2/callback?code=forged&state={state}")
+    // Each ticket gets a code of its own: the gateway refuses one that arrived for another ticket.
+    format!("/api/auth/oauth2/callback?code=forged{state}&state={state}")
 }
 
 #[tokio::test]
@@ -346,4 +347,35 @@ async fn pages_have_both_languages_and_no_layout_shift() {
     }
     desktop.click("a.language").await;
     desktop.wait_for_text("h1", "使用企业微信登录").await;
+}
+
+#[tokio::test]
+async fn client_takes_no_token_that_its_tab_did_not_ask_for() {
+    let demo = Demo::start().await;
+    let planted = demo.desk.sign_in("a2001").await;
+    let link = format!("{}#token={}&token_type=Bearer", demo.page("h5"), planted.token());
+    let desktop = Browser::start("desktop", DESKTOP).await;
+    desktop.open(&link).await;
+    desktop.wait_for_url(&demo.sign_in_page("h5")).await;
+    let stored = desktop.evaluate("sessionStorage.getItem('token')").await;
+    assert!(stored.is_null(), "the planted token was kept");
+
+    demo.redirect(&desktop, "h5", "u1001").await;
+    desktop.open("about:blank").await;
+    desktop.open(&link).await;
+    desktop.wait_for_text("#who", "u1001").await;
+    assert!(!desktop.url().await.contains("token"), "the planted token stays in the address bar");
+}
+
+#[tokio::test]
+async fn client_takes_the_token_of_a_qr_code_that_its_tab_asked_for() {
+    let demo = Demo::start().await;
+    let (desktop, phone) = tokio::join!(Browser::start("desktop", DESKTOP), Browser::start("phone", PHONE));
+    desktop.open(&demo.page("h5")).await;
+    desktop.wait_for_url(&demo.sign_in_page("h5")).await;
+    phone.open(&desktop.qr_code("#code").await).await;
+    choose_member(&phone, "u1001").await;
+    phone.click("button[value=confirm]").await;
+    desktop.wait_for_url(&demo.page("h5")).await;
+    desktop.wait_for_text("#who", "u1001").await;
 }

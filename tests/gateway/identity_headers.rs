@@ -369,3 +369,20 @@ async fn rename(desk: &Gateway, employee_id: &str, name: &str) {
     }
     assert_eq!(changed, 1, "the employee {employee_id}");
 }
+
+#[tokio::test]
+async fn the_gateways_cookies_never_reach_an_upstream() {
+    let desk = Gateway::start().await;
+    let xiaoming = desk.sign_in("u1001").await;
+    for (case, sent, expected) in [
+        ("ours alone", "__Host-deskgate_flow_x=1; deskgate_browser=2", None),
+        ("beside others", "a=1; __Host-deskgate_bind=secret; b=2", Some("a=1; b=2")),
+        ("none of ours", "a=1; b=deskgate_", Some("a=1; b=deskgate_")),
+    ] {
+        for method in ["GET", "POST"] {
+            xiaoming.send(method, "/api/desk/x", &[("Cookie", sent)], b"").await.expect_status(200);
+            let request = desk.upstream.last_request();
+            assert_eq!(request.header("cookie"), expected, "{case}, {method}");
+        }
+    }
+}

@@ -457,3 +457,119 @@ async fn error_page_shows_the_request_id_of_the_log() {
     assert!(response.text().contains(&id), "{}", response.describe());
     desk.wait_for_log(&["sign-in refused: invalid_flow", &id]).await;
 }
+
+#[tokio::test]
+async fn flow_cookie_works_only_in_the_browser_that_started_the_flow() {
+    let desk = Gateway::start().await;
+    let browser = |user_agent: &str| Phone::new(desk.anonymous().with_header("User-Agent", user_agent), "u1001");
+    let started = |network: &str| format!("Mozilla/5.0 (Linux; Android 14) wxwork/4.1 NetType/{network} Language/zh");
+    let another = "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0".to_owned();
+    for (case, returning, signs_in) in [
+        ("the same browser", started("WIFI"), true),
+        ("the same browser on another network", started("5G"), true),
+        ("a copy in another browser", another, false),
+    ] {
+        let phone = browser(&started("WIFI"));
+        let callback = phone.authorize(&phone.authorize_url(&desk.client_url("h5")).await).await;
+        let other = browser(&returning);
+        other.client().use_jar(phone.client().jar());
+        let response = other.client().get(&callback).await;
+        if signs_in {
+            assert!(response.location().contains("#token="), "{case}: {}", response.describe());
+        } else {
+            expect_no_sign_in(&desk, case, &response);
+        }
+    }
+}
+
+/// Signs an agent in with a platform code.
+async fn login_with(desk: &Gateway, employee: &str, code: &str) -> Response {
+    desk.anonymous().post_json("/api/agents/login", &json!({ "employee_id": employee, "code": code })).await
+}
+
+#[tokio::test]
+async fn code_of_one_way_is_refused_in_another() {
+    let desk = Gateway::start().await;
+    let code_of = |callback: &str| query_parameter(callback, "code").expect("a code");
+    let scan_state = |qrcode_url: &str| query_parameter(qrcode_url, "state").expect("a state");
+    let qrcode_url = || async {
+        let ticket = desk.anonymous().get("/api/auth/qrcode").await.expect_code(0).data();
+        ticket["qrcode_url"].as_str().expect("a URL").to_owned()
+    };
+    let redirect_with = |phone: &Phone, code: &str| {
+        let (client, target) =
+            (phone.client().clone(), format!("/api/auth/oauth2/callback?code={code}&state=auth_login"));
+        async move { client.get(&target).await }
+    };
+
+    // A scan that was refused because its ticket is unknown: the platform still takes the code.
+    let phone = desk.phone("a2001");
+    let code = code_of(&phone.authorize(&qrcode_url().await).await);
+    let unknown = format!("/api/auth/oauth2/callback?code={code}&state=qr{}", "A".repeat(32));
+    expect_no_sign_in(&desk, "an unknown ticket", &phone.client().get(&unknown).await);
+    phone.authorize_url(&desk.client_url("h5")).await;
+    expect_no_sign_in(&desk, "a scan's code at a redirect", &redirect_with(&phone, &code).await);
+    login_with(&desk, "a2001", &code).await.expect_code(1400);
+    let other_scan = format!("/api/auth/oauth2/callback?code={code}&state={}", scan_state(&qrcode_url().await));
+    expect_no_sign_in(&desk, "a scan's code at another scan", &desk.phone("a2001").client().get(&other_scan).await);
+
+    // A redirect that was refused because the browser had no flow.
+    let phone = desk.phone("a2001");
+    let code = code_of(&phone.authorize(&phone.authorize_url(&desk.client_url("h5")).await).await);
+    expect_no_sign_in(&desk, "no flow", &redirect_with(&desk.phone("a2001"), &code).await);
+    login_with(&desk, "a2001", &code).await.expect_code(1400);
+    let scan = format!("/api/auth/oauth2/callback?code={code}&state={}", scan_state(&qrcode_url().await));
+    expect_no_sign_in(&desk, "a redirect's code at a scan", &phone.client().get(&scan).await);
+    expect_no_sign_in(&desk, "a refused code in its own flow", &redirect_with(&phone, &code).await);
+
+    // An agent's sign-in that was refused because the code is another employee's.
+    let phone = desk.phone("a2001");
+    let code = code_of(&phone.authorize(&phone.authorize_url(&desk.client_url("h5")).await).await);
+    login_with(&desk, "u1001", &code).await.expect_code(1003);
+    expect_no_sign_in(&desk, "an agent's code at a redirect", &redirect_with(&phone, &code).await);
+
+    // Each way still works with a code of its own.
+    desk.sign_in_by_oauth2("a2001", "h5").await;
+    desk.sign_in_by_qrcode("a2001").await;
+    let code = code_of(&phone.authorize(&phone.authorize_url(&desk.client_url("itagent")).await).await);
+    login_with(&desk, "a2001", &code).await.expect_code(0);
+}
+
+#[tokio::test]
+async fn scan_callback_sent_by_a_page_of_this_site_is_refused() {
+    let desk = Gateway::start().await;
+    let ticket = desk.anonymous().get("/api/auth/qrcode").await.expect_code(0).data();
+    let phone = desk.phone("u1001");
+    let callback = phone.authorize(ticket["qrcode_url"].as_str().expect("a URL")).await;
+    let response = phone.client().with_header("Sec-Fetch-Site", "same-origin").get(&callback).await;
+    expect_no_sign_in(&desk, "a client's page with a scan's state", &response);
+}
+
+#[tokio::test]
+async fn unknown_client_is_answered_with_the_known_ones() {
+    let desk = Gateway::start().await;
+    for (language, advice) in [("en", "There is no such client"), ("zh-CN", "没有这个客户端")] {
+        let browser = desk.anonymous().with_header("Accept-Language", language);
+        let page = browser.get("/api/auth/signin?client=zzz").await.expect_status(400);
+        assert!(page.header("content-type").is_some_and(|kind| kind.starts_with("text/html")), "{}", page.describe());
+        let json = browser.get("/api/auth/qrcode?client=zzz").await.expect_code(1400);
+        for response in [page, json] {
+            let text = response.text();
+            assert!([advice, "h5", "itagent", "itadmin"].iter().all(|part| text.contains(part)), "{text}");
+            assert!(!text.contains("zzz"), "{text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn refusal_at_the_platform_says_what_to_do_next() {
+    let desk = Gateway::start().await;
+    let response = desk.phone("deny").oauth2(&desk.client_url("h5")).await.expect_status(302);
+    let message = fragment_parameter(&response.location(), "error_description").expect("a message");
+    assert!(message.contains("Sign in again"), "{message}");
+
+    let ticket = desk.anonymous().get("/api/auth/qrcode").await.expect_code(0).data();
+    let page = desk.phone("deny").scan(ticket["qrcode_url"].as_str().expect("a URL")).await.expect_status(400);
+    assert!(page.text().contains("show a new code on your computer"), "{}", page.describe());
+    assert!(page.text().contains("/api/auth/signin"), "{}", page.describe());
+}

@@ -222,3 +222,29 @@ async fn codes_and_tokens_are_absent_from_urls_and_logs() {
     let logs = desk.logs();
     assert!(!logs.contains(&token) && !logs.contains(&code), "a secret is in the log");
 }
+
+#[tokio::test]
+async fn flood_of_junk_codes_affects_only_its_sender() {
+    let desk = Gateway::start().await;
+    let flood = Phone::new(desk.anonymous().with_header("X-Forwarded-For", "203.0.113.7"), "u1001");
+    let mut refused = 0;
+    for number in 0..150 {
+        flood.authorize_url(&desk.client_url("h5")).await;
+        let response =
+            flood.client().get(&format!("/api/auth/oauth2/callback?code=junk{number}&state=auth_login")).await;
+        match fragment_parameter(&response.location(), "error_code").as_deref() {
+            Some("1400") => {}
+            Some("1429") => refused += 1,
+            other => panic!("{other:?}: {}", response.describe()),
+        }
+    }
+    let calls = desk.metric("deskgate_platform_errors_total", &["call=\"identify\"", "class=\"invalid_code\""]).await;
+    assert_eq!((calls, refused), (120.0, 30), "the platform is asked no more often");
+    assert_eq!(desk.metric("deskgate_limit_reached_total", &["limit=\"invalid_codes\""]).await, 30.0);
+    let body = json!({ "employee_id": "a2001", "code": "junk" });
+    flood.client().post_json("/api/agents/login", &body).await.expect_code(1429);
+
+    desk.anonymous().get("/api/auth/qrcode").await.expect_code(0);
+    desk.sign_in_by_oauth2("u1001", "h5").await;
+    desk.sign_in_by_qrcode("a2001").await;
+}

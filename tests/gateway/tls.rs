@@ -98,16 +98,18 @@ async fn large_bodies_are_relayed_both_ways() {
 }
 
 #[tokio::test]
-async fn cookies_are_secure() {
+async fn cookies_are_for_this_host_only() {
     let desk = tls_gateway().await;
     let secure = |response: &Response| {
         let cookies = response.header_all("set-cookie");
         assert!(!cookies.is_empty(), "no cookie in {}", response.describe());
         for cookie in cookies {
             let attributes: Vec<String> = cookie.split(';').map(|part| part.trim().to_ascii_lowercase()).collect();
-            for wanted in ["secure", "httponly", "samesite=lax"] {
+            assert!(cookie.starts_with("__Host-deskgate_"), "{cookie}");
+            for wanted in ["secure", "httponly", "samesite=lax", "path=/"] {
                 assert!(attributes.iter().any(|attribute| attribute == wanted), "no {wanted}: {cookie}");
             }
+            assert!(!attributes.iter().any(|attribute| attribute.starts_with("domain")), "{cookie}");
         }
     };
     let page: String = url::form_urlencoded::byte_serialize(desk.client_url("h5").as_bytes()).collect();
@@ -116,6 +118,19 @@ async fn cookies_are_secure() {
     let ticket = desk.anonymous().get("/api/auth/qrcode").await.expect_code(0).data();
     let phone = desk.phone("u1001");
     secure(&phone.scan(ticket["qrcode_url"].as_str().expect("a URL")).await.expect_status(302));
+}
+
+#[tokio::test]
+async fn cookie_without_the_host_prefix_is_not_read() {
+    let desk = tls_gateway().await;
+    let phone = desk.phone("u1001");
+    let authorize_url = phone.authorize_url(&desk.client_url("h5")).await;
+    let callback = phone.authorize(&authorize_url).await;
+    let (name, value) = phone.client().jar().pairs().remove(0);
+    let plain = name.strip_prefix("__Host-").expect("the prefix");
+    let planted = desk.anonymous().with_header("Cookie", &format!("{plain}={value}"));
+    let response = planted.get(&callback).await;
+    assert!(response.status == 400 && !response.describe().contains("token="), "{}", response.describe());
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use crate::domain::session::{LoginMethod, LoginSource};
 use crate::error::{BadRequest, Error};
 use crate::platform::Parameter;
 use crate::signin::attempt::Attempt;
+use crate::signin::codes::CodeUse;
 use crate::signin::tickets::STATE_PREFIX;
 use crate::signin::tickets::phone::ScanResult;
 
@@ -65,12 +66,16 @@ pub enum CallbackResult {
 }
 
 impl CallbackResult {
+    /// Whether the platform confirmed the code.
+    pub(super) fn is_success(&self) -> bool {
+        !matches!(self, CallbackResult::Failed { .. })
+    }
+
     /// Whether a retry with the same code may succeed, because the code was not used up.
     pub(super) fn is_temporary(&self) -> bool {
-        matches!(
-            self,
-            CallbackResult::Failed { error: Error::PlatformCircuitOpen { .. } | Error::Unavailable { .. }, .. }
-        )
+        use Error::{PlatformCircuitOpen, RateLimited, Unavailable};
+        let CallbackResult::Failed { error, .. } = self else { return false };
+        matches!(error, PlatformCircuitOpen { .. } | Unavailable { .. } | RateLimited { .. })
     }
 }
 
@@ -95,6 +100,14 @@ impl<'a> FlowKind<'a> {
                 state.strip_prefix(STATE_PREFIX).filter(is_scan_id).map_or(FlowKind::Unknown, FlowKind::Scan)
             }
             None => FlowKind::Unknown,
+        }
+    }
+
+    /// The way in which the callback's code arrived.
+    pub(super) fn code_use(self, flow: Option<&'a Flow>) -> CodeUse<'a> {
+        match self {
+            FlowKind::Scan(scan_id) => CodeUse::Scan { scan_id },
+            FlowKind::Redirect | FlowKind::Unknown => CodeUse::Redirect { flow: flow.map(|flow| flow.nonce.as_str()) },
         }
     }
 

@@ -9,8 +9,9 @@ use url::Url;
 use crate::config::ClientsConfig;
 use crate::domain::client::Client;
 use crate::domain::clock::{Clock, Timestamp};
+use crate::domain::device::ClientDevice;
 use crate::domain::path;
-use crate::domain::secret::random_name;
+use crate::domain::secret::{Digest, random_name};
 use crate::token::cookie::{CookieKind, CookieSigner};
 
 /// Longest `redirect_uri` in bytes.
@@ -22,6 +23,8 @@ pub(super) struct Flow {
     pub(super) nonce: String,
     pub(super) redirect_uri: String,
     pub(super) client: Client,
+    /// The digest of the browser's `User-Agent`: a cookie that was copied into another browser is worth nothing there.
+    browser: Digest,
     /// When the flow expires.
     pub(super) end: Timestamp,
 }
@@ -42,21 +45,29 @@ pub(in crate::signin) struct FlowCookies {
 
 impl FlowCookies {
     /// A new flow, and the value of its cookie.
-    pub(super) fn start(&self, redirect_uri: &str, client: Client) -> (Flow, String) {
+    pub(super) fn start(&self, redirect_uri: &str, client: Client, device: &ClientDevice) -> (Flow, String) {
         let end = self.clock.now().plus(self.lifetime);
-        let flow = Flow { nonce: random_name(22), redirect_uri: redirect_uri.to_owned(), client, end };
+        let (redirect_uri, browser) = (redirect_uri.to_owned(), browser_digest(device));
+        let flow = Flow { nonce: random_name(22), redirect_uri, client, browser, end };
         let signed = self.cookies.sign(CookieKind::Flow, end, &flow);
         (flow, signed)
     }
 
-    /// The flows of those cookies that are valid, oldest first.
-    pub(super) fn verify(&self, values: &[String]) -> Vec<Flow> {
-        let now = self.clock.now();
-        let mut flows: Vec<Flow> =
-            values.iter().filter_map(|value| self.cookies.verify(CookieKind::Flow, value, now)).collect();
+    /// The flows of those cookies that are valid in this browser, oldest first.
+    pub(super) fn verify(&self, values: &[String], device: &ClientDevice) -> Vec<Flow> {
+        let (now, browser) = (self.clock.now(), browser_digest(device));
+        let valid = values.iter().filter_map(|value| self.cookies.verify(CookieKind::Flow, value, now));
+        let mut flows: Vec<Flow> = valid.filter(|flow: &Flow| flow.browser == browser).collect();
         flows.sort_by_key(|flow| flow.end);
         flows
     }
+}
+
+/// Identifies a browser by its `User-Agent`, without the word for the phone's network: WeCom's client changes it when
+/// the phone moves from Wi-Fi to mobile data.
+fn browser_digest(device: &ClientDevice) -> Digest {
+    let stable = device.user_agent.split(' ').filter(|word| !word.starts_with("NetType/"));
+    Digest::of(&stable.collect::<Vec<&str>>())
 }
 
 /// The web client that a `redirect_uri` belongs to: same origin, and a path below the client's.

@@ -133,7 +133,7 @@ impl Tickets {
         };
         match self.advance(&ticket, state).await? {
             WriteOutcome::Applied if choice == ConfirmChoice::Cancel => {
-                let error = BadRequest::SignInDeclined.into();
+                let error = BadRequest::ScanDeclined.into();
                 let mut attempt = attempt_for(&ticket, device);
                 attempt.set_proved(&by.corp_id, &by.employee_id);
                 self.login_log.record_refusal(&attempt, &error).await;

@@ -1,0 +1,59 @@
+//! The network of a client's address: what one client cannot change at will.
+
+use std::net::IpAddr;
+
+/// An IPv4 address, or the leading bits of an IPv6 one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Network(u128);
+
+/// Set in the networks of IPv4 addresses, which keeps them apart from every prefix of an IPv6 address.
+const IPV4: u128 = 1 << 127 | 1 << 64;
+
+impl Network {
+    /// The network of one client: IPv6 by /64, which one client controls entirely.
+    pub fn of(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V4(address) => Self(IPV4 | u128::from(u32::from(address))),
+            IpAddr::V6(address) => Self(u128::from(address) >> 64),
+        }
+    }
+
+    /// The /48 of an IPv6 address, which one subscriber may hold with all its /64 networks.
+    pub fn site(address: IpAddr) -> Option<Self> {
+        match address.to_canonical() {
+            IpAddr::V4(_) => None,
+            // Bit 126 keeps it apart from every /64.
+            IpAddr::V6(address) => Some(Self(1 << 126 | u128::from(address) >> 80)),
+        }
+    }
+
+    /// The network of an address in text; text that is no address is one network of its own.
+    pub fn of_text(address: &str) -> Self {
+        address.parse().map_or(Self(u128::MAX), Self::of)
+    }
+
+    /// A number that identifies the network.
+    pub fn number(self) -> u128 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_one_client_share_a_network() {
+        let of = |text: &str| Network::of(text.parse().expect("an address"));
+        let site = |text: &str| Network::site(text.parse().expect("an address"));
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:ffff:ffff:ffff"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_eq!(site("2001:db8::1"), site("2001:db8:0:ffff::1"));
+        assert_ne!(site("2001:db8::1"), site("2001:db8:1::1"));
+        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
+        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+        assert_eq!(site("192.0.2.1"), None);
+        assert_ne!(Some(of("::")), site("::"));
+        assert_ne!(Network::of_text("192.0.2.1"), Network::of_text("?"));
+    }
+}

@@ -1,0 +1,76 @@
+use super::*;
+
+const NOW: Timestamp = Timestamp::from_millis(1_000_000);
+
+fn key(name: &str) -> Digest {
+    Digest::of(&[name])
+}
+
+fn network(last: u8) -> Network {
+    Network::of([192, 0, 2, last].into())
+}
+
+fn later() -> Timestamp {
+    NOW.plus(std::time::Duration::from_secs(60))
+}
+
+#[test]
+fn a_flood_evicts_its_own_entries_and_no_others() {
+    let mut table = BoundedTable::new(100);
+    for number in 0..5 {
+        table.insert(key(&format!("honest {number}")), number, later(), network(number));
+    }
+    for number in 0..10_000 {
+        table.insert(key(&format!("flood {number}")), 0, later(), network(200));
+    }
+    assert_eq!(table.entries.len(), 100);
+    for number in 0..5 {
+        assert_eq!(table.get(&key(&format!("honest {number}")), NOW), Some(&number));
+    }
+    assert_eq!(table.get(&key("flood 0"), NOW), None);
+    assert_eq!(table.get(&key("flood 9999"), NOW), Some(&0));
+}
+
+#[test]
+fn unproven_entries_are_evicted_before_proven_ones() {
+    let mut table = BoundedTable::new(10);
+    for number in 0..9 {
+        table.insert(key(&format!("proven {number}")), number, later(), network(1));
+        table.prove(&key(&format!("proven {number}")));
+    }
+    for number in 0..1000_u32 {
+        table.insert(key(&format!("flood {number}")), 0, later(), Network::of(number.to_be_bytes().into()));
+    }
+    for number in 0..9 {
+        assert_eq!(table.get(&key(&format!("proven {number}")), NOW), Some(&number));
+    }
+    for number in 0..20 {
+        table.insert(key(&format!("more {number}")), number, later(), network(2));
+        table.prove(&key(&format!("more {number}")));
+    }
+    assert_eq!(table.entries.len(), 10, "proven entries are bounded as well");
+}
+
+#[test]
+fn expired_and_removed_entries_are_gone() {
+    let mut table = BoundedTable::new(10);
+    table.insert(key("a"), 1, later(), network(1));
+    table.insert(key("b"), 2, later(), network(1));
+    table.prove(&key("b"));
+    assert_eq!(table.get(&key("a"), later()), None, "not before a sweep either");
+    table.remove(&key("a"));
+    table.sweep(later());
+    assert!(table.entries.is_empty() && table.unproven.by_size.is_empty() && table.proven.by_size.is_empty());
+    assert!(table.unproven.by_network.is_empty() && table.proven.by_network.is_empty());
+}
+
+#[test]
+fn a_replaced_entry_counts_once() {
+    let mut table = BoundedTable::new(2);
+    table.insert(key("kept"), 0, later(), network(1));
+    for number in 0..10 {
+        table.insert(key("replaced"), number, later(), network(1));
+    }
+    assert_eq!(table.get(&key("kept"), NOW), Some(&0));
+    assert_eq!(table.get(&key("replaced"), NOW), Some(&9));
+}

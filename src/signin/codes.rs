@@ -1,0 +1,112 @@
+//! Authorization codes: each works in the one way of signing in that it arrived by, and a network that sends invalid
+//! ones is stopped before the platform is asked.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::bounded_table::BoundedTable;
+use crate::domain::clock::Clock;
+use crate::domain::device::ClientDevice;
+use crate::domain::network::Network;
+use crate::domain::rate::{Charged, Counters, Exceeded, RateKey, Window};
+use crate::domain::secret::Digest;
+use crate::error::{BadRequest, Error};
+use crate::metrics::Metrics;
+use crate::store::rate_counters::InMemoryRateCounters;
+
+/// How long the platform's codes live.
+const CODE_LIFETIME: Duration = Duration::from_secs(300);
+
+/// Most codes remembered; more than users bring within their lifetime.
+const MAX_CODES: usize = 100_000;
+
+/// Invalid codes of one network. Users rarely bring one, a whole office may share an address.
+const INVALID_CODES: Window = Window { limit: 120, per: Duration::from_secs(60) };
+
+/// Most networks whose invalid codes are counted.
+const MAX_NETWORKS: usize = 10_000;
+
+/// The counter of invalid codes; no other rate is counted here.
+const RATE: u64 = 0;
+
+/// The way in which a code arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CodeUse<'a> {
+    /// The callback of a redirect, with the nonce of its flow.
+    Redirect { flow: Option<&'a str> },
+    /// The callback of a scanned QR code.
+    Scan { scan_id: &'a str },
+    /// An agent's sign-in.
+    Agent,
+}
+
+impl CodeUse<'_> {
+    fn digest(self) -> Digest {
+        match self {
+            CodeUse::Redirect { flow } => Digest::of(&["redirect", flow.unwrap_or_default()]),
+            CodeUse::Scan { scan_id } => Digest::of(&["scan", scan_id]),
+            CodeUse::Agent => Digest::of(&["agent"]),
+        }
+    }
+}
+
+/// The codes of the last five minutes, as digests, and the number of invalid ones of each network.
+pub(super) struct AuthorizationCodes {
+    seen: Mutex<BoundedTable<Digest>>,
+    invalid: InMemoryRateCounters,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+}
+
+impl AuthorizationCodes {
+    pub(super) fn new(clock: Clock, metrics: Arc<Metrics>) -> Self {
+        let (seen, invalid) = (BoundedTable::new(MAX_CODES), InMemoryRateCounters::new(MAX_NETWORKS));
+        Self { seen: Mutex::new(seen), invalid, clock, metrics }
+    }
+
+    /// Ties a code to its use; refuses one that arrived in another way before, also if it was refused there: the
+    /// platform does not say for which way it issued a code.
+    pub(super) fn claim(&self, code: &str, way: CodeUse<'_>, device: &ClientDevice) -> Result<(), Error> {
+        let (now, key, way) = (self.clock.now(), Digest::of(&[code]), way.digest());
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        match seen.get(&key, now) {
+            Some(first) if *first == way => Ok(()),
+            Some(_) => Err(BadRequest::SignInCode.into()),
+            None => {
+                seen.insert(key, way, now.plus(CODE_LIFETIME), Network::of_text(&device.address));
+                Ok(())
+            }
+        }
+    }
+
+    /// Exchanges a code by `exchange`, which asks the platform, unless the network has sent too many invalid ones.
+    pub(super) async fn exchange<T>(
+        &self,
+        code: &str,
+        device: &ClientDevice,
+        exchange: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let key = RateKey { rate: RATE, subject: Network::of_text(&device.address).number() };
+        let at = self.clock.running();
+        // Counted before the platform answers, so that a flood does not wait side by side; taken back if the code was valid.
+        if let Charged::Refused { retry_after } = self.invalid.charge(key, INVALID_CODES, at) {
+            self.metrics.count_limit_reached("invalid_codes");
+            let exceeded = Exceeded { by: "address", window: INVALID_CODES };
+            return Err(Error::RateLimited { retry_after, exceeded });
+        }
+        let result = exchange.await;
+        if !matches!(result, Err(Error::BadRequest(BadRequest::SignInCode))) {
+            self.invalid.refund(key, INVALID_CODES, at);
+        }
+        if result.is_ok() {
+            self.seen.lock().unwrap_or_else(PoisonError::into_inner).prove(&Digest::of(&[code]));
+        }
+        result
+    }
+
+    /// Removes what has expired.
+    pub(super) fn sweep(&self) {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).sweep(self.clock.now());
+        self.invalid.sweep(self.clock.running());
+    }
+}
