@@ -93,7 +93,7 @@ impl App {
         reload::record_load(&metrics, &services.gate.clock, rule_count);
         warn_about_unsafe_settings(&config, &metrics);
 
-        let readiness = Arc::new(Readiness::new(config.server.development_mode()));
+        let readiness = Arc::new(Readiness::new(config.server.development_mode(), services.gate.clock.clone()));
         let gateway = proxy::gateway(&config, &services, &readiness);
         let acceptor = proxy::acceptor(&config, gateway, certificate.as_ref());
         let page = admin_listener::MetricsPage { metrics, signin: services.signin.clone() };

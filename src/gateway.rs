@@ -23,6 +23,8 @@ pub(crate) mod accept;
 
 pub(crate) mod connection;
 
+pub(crate) mod connection_limits;
+
 mod chunks;
 
 mod keepalive;

@@ -1,19 +1,38 @@
 //! `GET /api/ready`
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use serde::Serialize;
+use tokio::sync::Mutex;
 
 use crate::config::Development;
+use crate::domain::clock::Clock;
 use crate::error::{Error, Part};
 use crate::pipeline::Arrival;
 use crate::reply::Reply;
 use crate::signin::backends::Backends;
 
+/// How long the backends' state is reused: a flood of requests costs one check a second.
+const STATE_LIFETIME: Duration = Duration::from_secs(1);
+
+/// A backend that takes longer to answer is unavailable.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// The state of this process that load balancers ask for.
 pub struct Readiness {
     development: Development,
     draining: AtomicBool,
+    clock: Clock,
+    /// When the backends were asked, and their state. Locked while one request asks; the others wait for its result.
+    checked: Mutex<Option<(Duration, BackendState)>>,
+}
+
+/// Whether each backend answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct BackendState {
+    store: bool,
+    directory: bool,
 }
 
 #[derive(Serialize)]
@@ -26,8 +45,23 @@ struct ReadyReport {
 
 impl Readiness {
     /// Ready until [`Readiness::drain`].
-    pub fn new(development: Development) -> Self {
-        Self { development, draining: AtomicBool::new(false) }
+    pub fn new(development: Development, clock: Clock) -> Self {
+        Self { development, draining: AtomicBool::new(false), clock, checked: Mutex::new(None) }
+    }
+
+    /// The state of the last second, or a new one from `check`.
+    async fn state(&self, check: impl Future<Output = BackendState>) -> BackendState {
+        let mut checked = self.checked.lock().await;
+        let now = self.clock.running();
+        if let Some((at, state)) = *checked
+            && now < at + STATE_LIFETIME
+        {
+            return state;
+        }
+        let unavailable = BackendState { store: false, directory: false };
+        let state = tokio::time::timeout(CHECK_TIMEOUT, check).await.unwrap_or(unavailable);
+        *checked = Some((self.clock.running(), state));
+        state
     }
 
     /// Reports 503 from now on, so that load balancers send no new requests.
@@ -38,8 +72,11 @@ impl Readiness {
 
 /// The state of each part; 503 if one of them is unavailable.
 pub async fn ready(readiness: &Readiness, backends: &Backends, arrival: &Arrival) -> Reply {
-    let status = backends.status().await;
-    let (store, directory) = (status.store.is_ok(), status.directory.is_ok());
+    let check = async {
+        let status = backends.status().await;
+        BackendState { store: status.store.is_ok(), directory: status.directory.is_ok() }
+    };
+    let BackendState { store, directory } = readiness.state(check).await;
     let draining = readiness.draining.load(Ordering::Acquire);
     let word = |ok: bool| if ok { "ok" } else { "unavailable" };
     let report = ReadyReport {
@@ -56,3 +93,6 @@ pub async fn ready(readiness: &Readiness, backends: &Backends, arrival: &Arrival
     };
     Reply::refusal_with(arrival, &Error::Unavailable { part, cause: None }, Some(&report))
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::cookies;
 use super::request::ApiRequest;
 use crate::error::{BadRequest, Error};
-use crate::signin::tickets::{TicketStatus, Tickets};
+use crate::signin::tickets::{TicketPoll, TicketStatus, Tickets};
 
 /// Longest `wait` parameter, in seconds.
 const MAX_WAIT: u64 = 25;
@@ -20,6 +20,12 @@ pub async fn poll(tickets: &Tickets, request: &ApiRequest) -> Result<TicketStatu
         None => 0,
         Some(text) => text.parse().ok().filter(|wait| *wait <= MAX_WAIT).ok_or(BadRequest::Parameter("wait"))?,
     };
-    let seen = query.optional("seen")?;
-    tickets.poll(ticket, cookies::browser_value(request), Duration::from_secs(wait), seen).await
+    let poll = TicketPoll {
+        ticket,
+        cookie: cookies::browser_value(request),
+        wait: Duration::from_secs(wait),
+        seen: query.optional("seen")?,
+        address: &request.device.address,
+    };
+    tickets.poll(poll).await
 }

@@ -21,6 +21,7 @@ use crate::config::{Config, LimitsConfig};
 use crate::domain::own_cookie::CookieScope;
 use crate::gateway::accept::Acceptor;
 use crate::gateway::connection::HeadLimits;
+use crate::gateway::connection_limits::ConnectionLimits;
 use crate::gateway::upstreams::Upstreams;
 use crate::gateway::{Gateway, SocketSettings};
 use crate::pipeline::record::NoRuleMetrics;
@@ -62,7 +63,10 @@ pub(super) fn gateway(config: &Config, services: &Services, readiness: &Arc<Read
 }
 
 pub(super) fn acceptor(config: &Config, gateway: Gateway, certificate: Option<&Certificate>) -> Acceptor {
+    let (per_address, proxies) = (config.limits.connections_per_address, config.server.trusted_proxies.clone());
     Acceptor {
+        connection_limits: Arc::new(ConnectionLimits::new(per_address, proxies)),
+        metrics: gateway.gate.metrics.clone(),
         proxy: Arc::new(proxy(gateway, config)),
         tls: certificate.map(Certificate::acceptor),
         limits: HeadLimits {

@@ -26,6 +26,9 @@ pub struct LimitsConfig {
     pub stalled: HumanDuration,
     /// Most open client connections, WebSockets included; more wait in the kernel's accept queue.
     pub connections: usize,
+    /// Most open connections of one address, IPv6 by /64, and four times as many by /48; more are closed at once. 0: no
+    /// limit. `server.trusted_proxies` are exempt: they carry many clients.
+    pub connections_per_address: usize,
     /// Most keys (employees, addresses, …) with a rate-limit counter.
     pub rate_keys: usize,
 }
@@ -42,6 +45,7 @@ impl Default for LimitsConfig {
             idle: HumanDuration::seconds(60),
             stalled: HumanDuration::seconds(60),
             connections: 100_000,
+            connections_per_address: 10_000,
             rate_keys: 200_000,
         }
     }

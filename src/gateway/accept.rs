@@ -1,7 +1,7 @@
 //! Accepts client connections, completes the TLS handshake where TLS is configured and passes them to Pingora. Reading
 //! requests is left to Pingora and to [`connection`](super::connection).
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +16,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::Gateway;
 use super::connection::{Connection, HeadLimits};
+use super::connection_limits::{ConnectionLimits, ConnectionSlot};
 use super::keepalive::tcp_keepalive;
+use crate::metrics::Metrics;
 
 /// A slower client would hold a connection slot without sending a request.
 const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -32,6 +34,9 @@ pub(crate) struct Acceptor {
     pub(crate) limits: HeadLimits,
     /// One permit per open client connection, WebSockets included.
     pub(crate) connection_slots: Arc<Semaphore>,
+    /// The connections of each address.
+    pub(crate) connection_limits: Arc<ConnectionLimits>,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 impl Acceptor {
@@ -42,17 +47,18 @@ impl Acceptor {
         mut shutdown: watch::Receiver<bool>,
     ) {
         loop {
-            let slot = tokio::select! {
-                slot = self.connection_slots.clone().acquire_owned() => slot,
+            let permit = tokio::select! {
+                permit = self.connection_slots.clone().acquire_owned() => permit,
                 _ = shutdown.wait_for(|stop| *stop) => return,
             };
-            let Ok(slot) = slot else { return };
+            let Ok(permit) = permit else { return };
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
                 _ = shutdown.wait_for(|stop| *stop) => return,
             };
             match accepted {
                 Ok((stream, address)) => {
+                    let Some(slot) = self.slot(permit, address.ip()) else { continue };
                     let (acceptor, shutdown) = (self.clone(), shutdown.clone());
                     tokio::spawn(async move {
                         acceptor.serve(stream, address, slot, &shutdown).await;
@@ -66,11 +72,22 @@ impl Acceptor {
         }
     }
 
+    /// The slot of a connection. None if its address has too many: the connection is then closed at once, before a TLS
+    /// handshake or a byte of a request is read.
+    fn slot(&self, permit: OwnedSemaphorePermit, address: IpAddr) -> Option<ConnectionSlot> {
+        let counted = self.connection_limits.open(address);
+        if counted.is_none() {
+            self.metrics.count_limit_reached("connections_per_address");
+            tracing::debug!(client.address = %address, "connection closed: limits.connections_per_address is reached");
+        }
+        counted.map(|counted| ConnectionSlot::new(permit, counted))
+    }
+
     async fn serve(
         &self,
         stream: TcpStream,
         address: SocketAddr,
-        slot: OwnedSemaphorePermit,
+        slot: ConnectionSlot,
         shutdown: &watch::Receiver<bool>,
     ) {
         // Small responses must not wait for Nagle's algorithm; the connection also works without the option.

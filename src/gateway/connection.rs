@@ -13,9 +13,9 @@ use std::task::{Context, Poll, ready};
 
 use pingora_core::protocols::{ALPN, Stream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::chunks::{ChunkValidator, InvalidChunk};
+use super::connection_limits::ConnectionSlot;
 use super::context::unknown_arrival;
 use crate::error::Error;
 use crate::reply::Reply;
@@ -58,7 +58,7 @@ pub(super) struct Connection {
     is_http2: bool,
     preface_left: usize,
     /// Counts against the limit on open connections.
-    slot: Option<OwnedSemaphorePermit>,
+    slot: Option<ConnectionSlot>,
 }
 
 /// A refusal that the connection writes by itself, before a request reaches the callbacks.
@@ -71,7 +71,7 @@ enum EarlyRefusal {
 }
 
 impl Connection {
-    pub(super) fn new(inner: Stream, limits: HeadLimits, slot: OwnedSemaphorePermit) -> Self {
+    pub(super) fn new(inner: Stream, limits: HeadLimits, slot: ConnectionSlot) -> Self {
         let is_http2 = matches!(inner.selected_alpn_proto(), Some(ALPN::H2));
         Self {
             inner: Some(inner),

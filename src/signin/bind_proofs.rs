@@ -75,14 +75,37 @@ pub(super) struct UsedProofs {
 }
 
 impl UsedProofs {
-    /// Adds a nonce. `false` if it is there already, or if the set is full: an untracked proof could be replayed.
+    /// Adds a nonce. `false` if it is there already. A full set forgets the proof that expires first: its member could
+    /// use it once more, and could as well get a new one by signing in again, while no one else is locked out.
     fn insert(&self, nonce: &str, end: Timestamp, now: Timestamp) -> bool {
         self.sweep(now);
         let mut until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
-        until.len() < MAX_USED_PROOFS && until.insert(nonce.to_owned(), end).is_none()
+        if until.len() >= MAX_USED_PROOFS
+            && let Some(first) = until.iter().min_by_key(|(_, end)| **end).map(|(nonce, _)| nonce.clone())
+        {
+            until.remove(&first);
+        }
+        until.insert(nonce.to_owned(), end).is_none()
     }
 
     fn sweep(&self, now: Timestamp) {
         self.until.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, end| now < *end);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_set_of_used_proofs_locks_no_one_out() {
+        let (used, now) = (UsedProofs::default(), Timestamp::from_seconds(1_000_000));
+        let end = |number: usize| now.plus(Duration::from_secs(600) + Duration::from_millis(number as u64));
+        for number in 0..MAX_USED_PROOFS {
+            assert!(used.insert(&format!("flood {number}"), end(number), now));
+        }
+        assert!(used.insert("another member's", end(MAX_USED_PROOFS), now));
+        assert!(!used.insert("another member's", end(MAX_USED_PROOFS), now), "a proof works once");
+        assert!(!used.insert("flood 9999", end(9999), now), "the newest stay");
     }
 }

@@ -18,6 +18,7 @@ use crate::directory::Directory;
 use crate::domain::client::Client;
 use crate::domain::clock::{Clock, Timestamp};
 use crate::domain::device::ClientDevice;
+use crate::domain::network::Network;
 use crate::domain::secret::{Digest, constant_time_eq, random_below, random_name};
 use crate::domain::session::{EndCause, LoginMethod, LoginSource, Session, Version};
 use crate::domain::ticket::{BrowserId, ScanId, Scanner, Ticket, TicketId, TicketState};
@@ -28,7 +29,7 @@ use crate::platform::AuthorizeRequest;
 use crate::qr;
 use crate::sessions::SessionCache;
 use crate::store::{Change, Store};
-use long_polls::{LongPolls, Waiters};
+use long_polls::{LongPolls, Patience, Waiters};
 
 mod long_polls;
 
@@ -46,6 +47,21 @@ pub struct TicketRequest<'a> {
     pub browser: Option<&'a BrowserId>,
     /// The web client whose page shows the code, if known.
     pub client: Option<Client>,
+}
+
+/// A poll of a ticket.
+#[derive(Debug, Clone, Copy)]
+pub struct TicketPoll<'a> {
+    /// The ticket, unchecked.
+    pub ticket: &'a str,
+    /// The browser's cookie.
+    pub cookie: Option<&'a str>,
+    /// How long to wait for a change.
+    pub wait: Duration,
+    /// The status that the client has seen.
+    pub seen: Option<&'a str>,
+    /// The client's address.
+    pub address: &'a str,
 }
 
 /// A new ticket, as the requesting browser gets it.
@@ -154,19 +170,23 @@ impl Tickets {
         })
     }
 
-    /// Returns a ticket's status. Waits up to `wait` for it to differ from `seen`, or from the current one if `seen` is
-    /// absent. An unknown ticket is reported as expired.
-    pub async fn poll(
-        &self,
-        id: &str,
-        cookie: Option<&str>,
-        wait: Duration,
-        seen: Option<&str>,
-    ) -> Result<TicketStatus, Error> {
-        let id = &TicketId::new(id);
-        let guard = self.long_polls.join(id);
+    /// Returns a ticket's status. Waits for it to differ from `seen`, or from the current one if `seen` is absent. An
+    /// unknown ticket is reported as expired; a poll beside too many waiting ones is answered at once.
+    pub async fn poll(&self, poll: TicketPoll<'_>) -> Result<TicketStatus, Error> {
+        let TicketPoll { ticket, cookie, wait, seen, address } = poll;
+        let id = &TicketId::new(ticket);
+        let asks = if wait.is_zero() { Patience::AtOnce } else { Patience::Wait };
+        let guard = self.long_polls.join(id, Network::of_text(address), asks);
+        let longest_wait = match guard.patience {
+            Patience::Wait => wait.min(self.config.longest_wait.get()),
+            Patience::AtOnce => Duration::ZERO,
+            Patience::Crowded => {
+                self.metrics.count_limit_reached("waiting_polls");
+                Duration::ZERO
+            }
+        };
         let waiters = guard.waiters();
-        let deadline = tokio::time::Instant::now() + wait.min(self.config.longest_wait.get());
+        let deadline = tokio::time::Instant::now() + longest_wait;
         let mut seen = seen.map(str::to_owned);
         loop {
             // Subscribes before it reads the ticket, so that no change falls between the two.

@@ -314,3 +314,34 @@ async fn concurrent_clients_get_their_own_responses() {
     });
     within(Duration::from_secs(60), "150 answers", futures::future::join_all(requests)).await;
 }
+
+/// Opens a connection from this loopback address and sends a request; `None` if the gateway closes it unanswered.
+async fn connect_from(desk: &Gateway, source: &str) -> Option<tokio::net::TcpStream> {
+    let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+    socket.bind(format!("{source}:0").parse().expect("an address")).expect("a loopback address");
+    let mut stream = socket.connect(desk.address()).await.expect("a connection");
+    let request = format!("GET /version HTTP/1.1\r\nHost: {}\r\n\r\n", desk.address());
+    let mut first = [0; 12];
+    tokio::io::AsyncWriteExt::write_all(&mut stream, request.as_bytes()).await.ok()?;
+    tokio::io::AsyncReadExt::read_exact(&mut stream, &mut first).await.ok()?;
+    assert_eq!(&first, b"HTTP/1.1 200");
+    Some(stream)
+}
+
+#[tokio::test]
+async fn connections_of_one_address_are_limited() {
+    let settings = "[limits]\nconnections_per_address = 3\n[server]\ntrusted_proxies = [\"127.0.0.1/32\"]";
+    let desk = Gateway::with(settings).await;
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        held.push(connect_from(&desk, "127.0.0.5").await.expect("a connection within the limit"));
+    }
+    assert!(connect_from(&desk, "127.0.0.5").await.is_none(), "a fourth connection");
+    assert!(connect_from(&desk, "127.0.0.6").await.is_some(), "another address");
+    assert_eq!(desk.metric("deskgate_limit_reached_total", &["limit=\"connections_per_address\""]).await, 1.0);
+    for _ in 0..5 {
+        held.push(connect_from(&desk, "127.0.0.1").await.expect("a trusted proxy is exempt"));
+    }
+    held.remove(0);
+    eventually("room after a connection was closed", || connect_from(&desk, "127.0.0.5")).await;
+}

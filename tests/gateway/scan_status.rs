@@ -418,3 +418,31 @@ async fn poll_requires_a_ticket_and_numeric_wait() {
         response.expect_code(1400);
     }
 }
+
+#[tokio::test]
+async fn polls_beyond_the_limit_of_a_ticket_are_answered_at_once() {
+    const POLLS: usize = 400;
+    const HELD: usize = 8;
+    let unlimited = "[[endpoint]]\npath = \"/api/auth/scan/status\"\nrate = []\n";
+    let desk = Gateway::setup().more_rules(unlimited).start().await;
+    let (crowded, other) = (TicketBrowser::open(&desk).await, TicketBrowser::open(&desk).await);
+    let target = format!("/api/auth/scan/status?ticket={}&wait=25&seen=waiting", crowded.ticket);
+    let (sender, mut answers) = tokio::sync::mpsc::unbounded_channel();
+    for _ in 0..POLLS {
+        let (browser, target, sender) = (desk.anonymous(), target.clone(), sender.clone());
+        tokio::spawn(async move { sender.send(browser.get(&target).await.expect_code(0).data()) });
+    }
+    for _ in 0..POLLS - HELD {
+        expect_status_only(&answers.recv().await.expect("an answer"), "waiting");
+    }
+    assert!(desk.metric("deskgate_limit_reached_total", &["limit=\"waiting_polls\""]).await >= (POLLS - HELD) as f64);
+
+    let phone = desk.phone("u1001");
+    let (state, _) = tokio::join!(other.poll_with("&wait=25&seen=waiting"), phone.scan_to_page(&other.qrcode_url));
+    assert_eq!(state["status"], "scanned", "the poll of another ticket");
+    assert!(answers.try_recv().is_err(), "the others are held");
+    desk.phone("a2001").scan_to_page(&crowded.qrcode_url).await;
+    for _ in 0..HELD {
+        assert_eq!(answers.recv().await.expect("an answer")["status"], "scanned");
+    }
+}

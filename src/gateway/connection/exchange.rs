@@ -6,9 +6,10 @@ use std::sync::{Mutex, PoisonError};
 
 use pingora_core::protocols::Stream;
 use pingora_proxy::Session as Exchange;
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::oneshot;
 
 use super::super::chunks::ChunkValidator;
+use super::super::connection_limits::ConnectionSlot;
 use super::Connection;
 
 /// The phases of a connection. The callbacks write the phase, the transport reads it.
@@ -47,7 +48,7 @@ impl ExchangeState {
 pub(in super::super) struct DetachedStream {
     pub(in super::super) stream: Stream,
     /// The connection slot, to be held as long as the tunnel runs.
-    pub(in super::super) slot: Option<OwnedSemaphorePermit>,
+    pub(in super::super) slot: Option<ConnectionSlot>,
 }
 
 fn connection(exchange: &Exchange) -> Option<&Connection> {

@@ -1,16 +1,51 @@
 //! Long polls that wait for a ticket to change.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 
+use crate::domain::network::Network;
 use crate::domain::ticket::TicketId;
+
+/// Most polls that wait for one ticket. A page has one, and some more while it reconnects.
+const MAX_PER_TICKET: usize = 8;
+
+/// Most polls that wait for clients of one network. A whole office may share an address.
+const MAX_PER_NETWORK: usize = 1000;
 
 /// The waiters of all tickets that are being polled.
 #[derive(Default)]
 pub(in crate::signin) struct LongPolls {
-    by_ticket: Mutex<HashMap<TicketId, Arc<Waiters>>>,
+    state: Mutex<PollState>,
+}
+
+#[derive(Default)]
+struct PollState {
+    by_ticket: HashMap<TicketId, TicketPolls>,
+    /// The waiting polls of each network.
+    by_network: HashMap<Network, usize>,
+}
+
+impl PollState {
+    /// Removes a waiting poll from the counts.
+    fn leave(&mut self, id: &TicketId, network: Network) {
+        if let Some(polls) = self.by_ticket.get_mut(id) {
+            polls.waiting -= 1;
+        }
+        match self.by_network.get_mut(&network) {
+            Some(waiting) if *waiting > 1 => *waiting -= 1,
+            _ => drop(self.by_network.remove(&network)),
+        }
+    }
+}
+
+/// The polls of one ticket.
+#[derive(Default)]
+struct TicketPolls {
+    waiters: Arc<Waiters>,
+    /// How many of them may wait.
+    waiting: usize,
 }
 
 /// The polls that wait for one ticket.
@@ -21,12 +56,25 @@ pub(super) struct Waiters {
     pub(super) delivery: AsyncMutex<()>,
 }
 
+/// Whether a poll may wait for a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// The poll may wait.
+    Wait,
+    /// The poll is answered at once: it does not ask to wait.
+    AtOnce,
+    /// The poll is answered at once: its ticket or its network has as many waiting polls as it may.
+    Crowded,
+}
+
 /// A poll's membership among the waiters of a ticket. Dropping the last one removes the waiters, also when a poll is
 /// cancelled. It holds the poll's only reference to them: the last one is recognised by the number of references.
 pub(super) struct WaiterGuard<'a> {
     long_polls: &'a LongPolls,
     id: &'a TicketId,
+    network: Network,
     waiters: Arc<Waiters>,
+    pub(super) patience: Patience,
 }
 
 impl WaiterGuard<'_> {
@@ -37,33 +85,47 @@ impl WaiterGuard<'_> {
 
 impl Drop for WaiterGuard<'_> {
     fn drop(&mut self) {
-        let mut by_ticket = self.long_polls.by_ticket.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.long_polls.state();
+        if self.patience == Patience::Wait {
+            state.leave(self.id, self.network);
+        }
         // The map's reference and this one; others can join only under the lock.
         if Arc::strong_count(&self.waiters) == 2 {
-            by_ticket.remove(self.id);
+            state.by_ticket.remove(self.id);
         }
     }
 }
 
 impl LongPolls {
-    pub(super) fn join<'a>(&'a self, id: &'a TicketId) -> WaiterGuard<'a> {
-        let mut by_ticket = self.by_ticket.lock().unwrap_or_else(PoisonError::into_inner);
-        let waiters = by_ticket.entry(id.clone()).or_default().clone();
-        WaiterGuard { long_polls: self, id, waiters }
+    /// Joins the polls of a ticket. `asks` is what the client asks for; it gets less where too many wait already.
+    pub(super) fn join<'a>(&'a self, id: &'a TicketId, network: Network, asks: Patience) -> WaiterGuard<'a> {
+        let mut state = self.state();
+        let PollState { by_ticket, by_network } = &mut *state;
+        let polls = by_ticket.entry(id.clone()).or_default();
+        let in_network = by_network.get(&network).copied().unwrap_or_default();
+        let crowded = polls.waiting >= MAX_PER_TICKET || in_network >= MAX_PER_NETWORK;
+        let patience = if asks == Patience::Wait && crowded { Patience::Crowded } else { asks };
+        if patience == Patience::Wait {
+            polls.waiting += 1;
+            by_network.insert(network, in_network + 1);
+        }
+        WaiterGuard { long_polls: self, id, network, waiters: polls.waiters.clone(), patience }
     }
 
     pub(super) fn wake(&self, id: &TicketId) {
-        let by_ticket = self.by_ticket.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(waiters) = by_ticket.get(id) {
-            waiters.changed.notify_waiters();
+        if let Some(polls) = self.state().by_ticket.get(id) {
+            polls.waiters.changed.notify_waiters();
         }
     }
 
     pub(super) fn wake_all(&self) {
-        let by_ticket = self.by_ticket.lock().unwrap_or_else(PoisonError::into_inner);
-        for waiters in by_ticket.values() {
-            waiters.changed.notify_waiters();
+        for polls in self.state().by_ticket.values() {
+            polls.waiters.changed.notify_waiters();
         }
+    }
+
+    fn state(&self) -> MutexGuard<'_, PollState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
