@@ -27,6 +27,8 @@ pub(crate) mod connection_limits;
 
 mod chunks;
 
+mod deadline;
+
 mod keepalive;
 
 // The request as the pipeline and the callbacks see it.
@@ -38,6 +40,11 @@ mod context;
 mod fast_path;
 
 mod handshake;
+
+// The end of exchanges whose session ends.
+pub(crate) mod cut;
+
+pub(crate) mod proxy_app;
 
 // The upstream's side, and failures.
 pub(crate) mod upstreams;
@@ -70,7 +77,7 @@ pub(crate) struct Gateway {
     pub(crate) connector: TransportConnector,
     pub(crate) sockets: SocketSettings,
     /// Metrics of requests that no rule matched.
-    pub(crate) no_rule_metrics: NoRuleMetrics,
+    pub(crate) no_rule_metrics: Arc<NoRuleMetrics>,
 }
 
 impl Gateway {
@@ -163,6 +170,7 @@ impl ProxyHttp for Gateway {
             Ok(Some(reply)) => self.write(exchange, context, reply).await?,
             Ok(None) => match &context.permit {
                 Some(UpstreamPermit { is_bodyless_get: true, .. }) => {
+                    cut::begin(exchange, context);
                     let proxied =
                         catch_panic(&self.gate.metrics, Box::pin(self.proxy_bodyless_get(exchange, context))).await;
                     // `fail_to_proxy` answers 1005, or closes the connection if the response has begun.
@@ -175,6 +183,7 @@ impl ProxyHttp for Gateway {
                     }
                 }
                 _ => {
+                    cut::begin(exchange, context);
                     drop_header_case(exchange.req_header_mut());
                     return Ok(GO_ON);
                 }
@@ -292,10 +301,12 @@ impl ProxyHttp for Gateway {
                 caller: &context.caller,
                 status: exchange.response_written().map_or(0, |response| response.status.as_u16()),
                 error: context.error.as_ref(),
+                cut: None,
                 took: context.started.elapsed(),
                 upstream: context.upstream_took,
             },
         );
+        cut::end();
         connection::end_exchange(exchange);
     }
 

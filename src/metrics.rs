@@ -30,6 +30,7 @@ pub struct Metrics {
     rate: IntCounterVec,
     own_rate: OnceLock<RateMetrics>,
     websockets_open: IntGaugeVec,
+    exchanges_open: IntGaugeVec,
     pub(crate) overhead_seconds: Histogram,
     pub(crate) requests_in_flight: IntGauge,
     authn: IntCounterVec,
@@ -47,6 +48,7 @@ pub struct Metrics {
     pub(crate) websockets_closed: IntCounterVec,
     pub(crate) websocket_close_seconds: Histogram,
     pub(crate) websocket_query_tokens: IntCounter,
+    pub(crate) exchanges_cut: IntCounterVec,
     pub(crate) platform_seconds: HistogramVec,
     pub(crate) platform_errors: IntCounterVec,
     pub(crate) platform_token_age: Gauge,
@@ -94,6 +96,11 @@ impl Metrics {
 
         let websockets_open = IntGaugeVec::new(Opts::new("websockets_open", "Open WebSockets, by rule."), &["rule"])?;
         registry.register(Box::new(websockets_open.clone()))?;
+        let exchanges_open = IntGaugeVec::new(
+            Opts::new("exchanges_open", "Proxied requests of sessions that have run longer than a second, by rule."),
+            &["rule"],
+        )?;
+        registry.register(Box::new(exchanges_open.clone()))?;
         let password_checks = IntGaugeVec::new(
             Opts::new("password_checks", "Agent password hashes running (19 MiB of memory each) or queued."),
             &["state"],
@@ -178,6 +185,11 @@ impl Metrics {
                 "websocket_query_tokens_total",
                 "WebSocket handshakes with the token in the query string (deprecated).",
             )?,
+            exchanges_cut: counters(
+                "exchanges_cut_total",
+                "Proxied requests cut because their session ended or is no longer admitted, by cause.",
+                &["cause"],
+            )?,
             platform_seconds: histograms(
                 "platform_seconds",
                 "Duration of messaging platform calls, by call, in seconds.",
@@ -212,6 +224,7 @@ impl Metrics {
             development_mode: gauge("development_mode", "1 in development mode.")?,
             bind_without_proof: gauge("bind_without_proof", "1 if accounts can be bound without proof of identity.")?,
             websockets_open,
+            exchanges_open,
             registry,
         })
     }

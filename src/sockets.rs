@@ -1,5 +1,5 @@
-//! Open WebSockets: relays their frames and closes them when their session, token or rule ends. Handshakes are left to
-//! `gateway`.
+//! Open WebSockets and exchanges: knows them by their session and closes them when their session, token or rule ends.
+//! Relays the frames of WebSockets; handshakes and exchanges themselves are left to `gateway`.
 //!
 //! The tunnel does not run in Pingora's proxy: that one may take the end of the handshake's empty body for the end of
 //! the tunnel, cannot close an idle tunnel, and needs twenty times the memory.
@@ -18,7 +18,7 @@ mod relay;
 
 pub(crate) mod tunnel;
 
-/// Why the gateway closes a socket.
+/// Why the gateway closes a WebSocket or cuts an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CloseReason {
     /// The session was ended: 4401.
@@ -42,7 +42,17 @@ impl CloseReason {
         }
     }
 
-    /// The label of `websockets_closed_total`.
+    /// What the log says about an exchange that was cut.
+    pub(crate) fn explanation(self) -> &'static str {
+        match self {
+            CloseReason::Revoked => "the session ended",
+            CloseReason::Expired => "the token expired",
+            CloseReason::Forbidden => "the rule no longer admits the session",
+            CloseReason::Drain => "the gateway shuts down",
+        }
+    }
+
+    /// The label of `websockets_closed_total` and `exchanges_cut_total`.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             CloseReason::Revoked => "revoked",

@@ -35,7 +35,7 @@ pub(super) fn start(tasks: &TaskSet, services: &Services) {
     tasks.spawn_one_shot("role reconciliation", reconcile_roles(roles.clone()));
 }
 
-/// Applies every change event, including this process's own, to the session cache, the sockets and the long polls.
+/// Applies every change event, including this process's own, to the session cache, what is open and the long polls.
 /// Returns only when the store has closed the change feed, which ends the process: see [`TaskSet`].
 async fn apply_changes(
     mut changes: broadcast::Receiver<ChangeEvent>,
@@ -57,10 +57,10 @@ async fn apply_changes(
                 gate.metrics.revocation_seconds.observe(delay.as_secs_f64());
             }
             Err(RecvError::Lagged(missed)) => {
-                tracing::warn!(missed, "change feed lagged: dropping the session cache and rechecking all sockets");
+                tracing::warn!(missed, "change feed lagged: dropping the session cache and rechecking everything open");
                 gate.sessions.forget_all();
                 signin.wake_all_polls();
-                recheck_sockets(&gate, &registry).await;
+                recheck_open(&gate, &registry).await;
             }
             Err(RecvError::Closed) => return,
         }
@@ -91,14 +91,14 @@ async fn reconcile_roles(roles: Roles) {
     }
 }
 
-/// Ends sessions, and their sockets, when the key that signed their token expires or is removed.
+/// Ends sessions, and what they have open, when the key that signed their token expires or is removed.
 async fn end_sessions_of_expired_keys(keys: Arc<KeyRotation>, gate: Arc<Gate>, registry: Arc<Registry>) {
     loop {
         // Also right after the start: an operator may have removed a key while the gateway was down.
         if let Err(error) = keys.update_sessions().await {
             tracing::warn!(%error, "could not end the sessions of removed keys; their tokens are refused all the same");
         }
-        recheck_sockets(&gate, &registry).await;
+        recheck_open(&gate, &registry).await;
         let now = gate.clock.now();
         let next = gate.tokens.keys().next_end(now);
         let expiry = async {
@@ -114,9 +114,9 @@ async fn end_sessions_of_expired_keys(keys: Arc<KeyRotation>, gate: Arc<Gate>, r
     }
 }
 
-/// Checks the session of every open socket again, after missed events or new rules. A socket whose session cannot be
-/// read is closed.
-pub(super) async fn recheck_sockets(gate: &Gate, registry: &Registry) {
+/// Checks the session of every open WebSocket and exchange again, after missed events or new rules. What belongs to a
+/// session that cannot be read is closed.
+pub(super) async fn recheck_open(gate: &Gate, registry: &Registry) {
     for id in registry.sessions() {
         match gate.sessions.session(&id, gate.clock.now()).await {
             Ok(Some(cached)) => registry.recheck_session(&cached.session),

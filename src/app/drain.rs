@@ -18,12 +18,12 @@ pub(super) async fn drain(readiness: &Readiness, registry: &Registry, metrics: &
     registry.drain();
     let idle = async {
         let mut tick = tokio::time::interval(POLL_INTERVAL);
-        while metrics.requests_in_flight.get() > 0 || registry.count() > 0 {
+        while metrics.requests_in_flight.get() > 0 || registry.count_sockets() > 0 {
             tick.tick().await;
         }
     };
     if timeout_at(deadline, idle).await.is_err() {
-        let (requests, sockets) = (metrics.requests_in_flight.get(), registry.count());
+        let (requests, sockets) = (metrics.requests_in_flight.get(), registry.count_sockets());
         tracing::warn!(requests, sockets, "drain timeout: closing the connections that are still open");
     }
 }

@@ -22,6 +22,8 @@ use crate::domain::own_cookie::CookieScope;
 use crate::gateway::accept::Acceptor;
 use crate::gateway::connection::HeadLimits;
 use crate::gateway::connection_limits::ConnectionLimits;
+use crate::gateway::cut::ExchangeCutter;
+use crate::gateway::proxy_app::ProxyApp;
 use crate::gateway::upstreams::Upstreams;
 use crate::gateway::{Gateway, SocketSettings};
 use crate::pipeline::record::NoRuleMetrics;
@@ -58,16 +60,21 @@ pub(super) fn gateway(config: &Config, services: &Services, readiness: &Arc<Read
             handshake: config.websocket.handshake.get(),
             close_grace: config.websocket.close_grace.get(),
         },
-        no_rule_metrics: NoRuleMetrics::new(&services.metrics, config.log.requests),
+        no_rule_metrics: Arc::new(NoRuleMetrics::new(&services.metrics, config.log.requests)),
     }
 }
 
 pub(super) fn acceptor(config: &Config, gateway: Gateway, certificate: Option<&Certificate>) -> Acceptor {
+    let cutter = Arc::new(ExchangeCutter {
+        gate: gateway.gate.clone(),
+        registry: gateway.sockets.registry.clone(),
+        no_rule_metrics: gateway.no_rule_metrics.clone(),
+    });
     let (per_address, proxies) = (config.limits.connections_per_address, config.server.trusted_proxies.clone());
     Acceptor {
         connection_limits: Arc::new(ConnectionLimits::new(per_address, proxies)),
         metrics: gateway.gate.metrics.clone(),
-        proxy: Arc::new(proxy(gateway, config)),
+        app: Arc::new(ProxyApp { proxy: Arc::new(proxy(gateway, config)), cutter }),
         tls: certificate.map(Certificate::acceptor),
         limits: HeadLimits {
             deadline: config.limits.head_deadline.get(),

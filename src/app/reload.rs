@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::StartError;
-use super::background::recheck_sockets;
+use super::background::recheck_open;
 use super::rule_watcher::{self, Fingerprint};
 use super::tls::Certificate;
 use crate::admin::keys::KeyRotation;
@@ -81,16 +81,16 @@ pub(super) struct Reloader {
 }
 
 impl Reloader {
-    /// Reloads everything and checks open sockets against the new rules. Returns the number of rules.
+    /// Reloads everything and checks what is open against the new rules. Returns the number of rules.
     pub(super) async fn reload(&self) -> Result<usize, StartError> {
         // Otherwise a key that a command removes meanwhile would come back with the ring that was read before.
         let _exclusive = self.keys.lock_folder().await;
         let reloaded = self.replace();
         self.gate.metrics.config_reload_success.set(i64::from(reloaded.is_ok()));
         if reloaded.is_ok() {
-            // A handshake that is still running checks the new rules itself once it is registered.
+            // A handshake or exchange that is not registered yet checks the new rules itself once it is.
             self.registry.apply_rules(&self.gate.rules.load());
-            recheck_sockets(&self.gate, &self.registry).await;
+            recheck_open(&self.gate, &self.registry).await;
         }
         reloaded
     }

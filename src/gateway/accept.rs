@@ -10,14 +10,13 @@ use pingora_core::listeners::tls::Acceptor as TlsAcceptor;
 use pingora_core::protocols::l4::socket::SocketAddr as PingoraAddress;
 use pingora_core::protocols::l4::stream::Stream as TcpTransport;
 use pingora_core::protocols::{GetSocketDigest, SocketDigest, Stream};
-use pingora_proxy::HttpProxy;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use super::Gateway;
 use super::connection::{Connection, HeadLimits};
 use super::connection_limits::{ConnectionLimits, ConnectionSlot};
 use super::keepalive::tcp_keepalive;
+use super::proxy_app::ProxyApp;
 use crate::metrics::Metrics;
 
 /// A slower client would hold a connection slot without sending a request.
@@ -28,7 +27,7 @@ const ACCEPT_ERROR_BACKOFF: Duration = Duration::from_millis(50);
 
 /// Accepts the connections of all listeners.
 pub(crate) struct Acceptor {
-    pub(crate) proxy: Arc<HttpProxy<Gateway>>,
+    pub(crate) app: Arc<ProxyApp>,
     /// None on plain HTTP.
     pub(crate) tls: Option<Arc<TlsAcceptor>>,
     pub(crate) limits: HeadLimits,
@@ -111,6 +110,7 @@ impl Acceptor {
             },
         };
         let connection: Stream = Box::new(Connection::new(transport, self.limits, slot));
-        self.proxy.process_new(connection, shutdown).await;
+        // A connection whose exchange is cut closes here.
+        self.app.cutter.run(self.app.process_new(connection, shutdown)).await;
     }
 }

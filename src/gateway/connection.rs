@@ -17,10 +17,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::chunks::{ChunkValidator, InvalidChunk};
 use super::connection_limits::ConnectionSlot;
 use super::context::unknown_arrival;
+use super::deadline::Deadline;
 use crate::error::Error;
 use crate::reply::Reply;
-
-mod deadline;
 
 mod exchange;
 
@@ -28,7 +27,6 @@ mod head;
 
 mod pingora_traits;
 
-use deadline::Deadline;
 pub(super) use exchange::{DetachedStream, begin_exchange, detach, end_exchange, is_body_invalid, raw_head};
 use exchange::{ExchangeState, phase};
 use head::HeadBuffer;

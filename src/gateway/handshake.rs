@@ -25,7 +25,7 @@ use crate::pipeline::upgrade::{Handshake, Negotiated};
 use crate::pipeline::{Arrival, Caller, UpstreamPermit};
 use crate::pipeline::{forward, record};
 use crate::rules::Mode;
-use crate::sockets::handle::SocketOwner;
+use crate::sockets::handle::{OpenKind, Opener};
 use crate::sockets::registry::{Capacity, Registration, Registry};
 use crate::sockets::tunnel::{self, UpstreamEnd};
 
@@ -70,13 +70,15 @@ impl Gateway {
         };
         let session = permit.caller.session();
         let session_id = session.map(|session| session.id.clone());
-        let owner = SocketOwner {
+        let opener = Opener {
+            kind: OpenKind::WebSocket,
             session: session_id.clone(),
             employee: session.map(|session| (session.corp_id.clone(), session.employee_id.clone())),
+            method: http::Method::GET,
             path: offer.path.as_str().into(),
             address: arrival.client,
         };
-        let registration = match self.sockets.registry.register(owner, &permit.rule) {
+        let registration = match self.sockets.registry.register(opener, &permit.rule) {
             (registration, Capacity::Available) => registration,
             (registration, Capacity::Exhausted) if permit.rule.mode == Mode::Shadow => {
                 permit.rule.metrics.shadow_denied.inc();

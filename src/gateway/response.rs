@@ -6,6 +6,7 @@ use pingora_http::ResponseHeader;
 
 use super::Gateway;
 use super::context::RequestContext;
+use super::cut;
 use crate::error::Error;
 use crate::pipeline::Arrival;
 use crate::pipeline::forward::{self, REQUEST_ID};
@@ -25,6 +26,9 @@ impl Gateway {
         if let (Some(elapsed), Some(permit)) = (context.attempts.take_elapsed(), &context.permit) {
             self.upstreams.observe_response_time(&permit.rule.upstream, elapsed);
             context.upstream_took = Some(elapsed);
+        }
+        if !response.status.is_informational() {
+            cut::note_response(response.status, context.upstream_took);
         }
         sanitize_response(response, context.arrival.as_ref())
     }

@@ -63,6 +63,8 @@ pub struct RuleMetrics {
     pub rate: RateMetrics,
     /// Its open WebSockets.
     pub websockets_open: IntGauge,
+    /// Its exchanges that have run longer than a second.
+    pub exchanges_open: IntGauge,
 }
 
 /// Rate limit metrics of a rule, or of the gateway's own endpoints.
@@ -101,6 +103,7 @@ impl RuleMetrics {
             shadow_denied: metrics.shadow.with_label_values(&[rule, "deny"]),
             rate: RateMetrics::resolve(metrics, rule),
             websockets_open: metrics.websockets_open.with_label_values(&[rule]),
+            exchanges_open: metrics.exchanges_open.with_label_values(&[rule]),
         }
     }
 

@@ -110,6 +110,8 @@ pub struct AccessLogEntry<'a> {
     pub status: u16,
     /// Why the request was refused or failed.
     pub error: Option<&'a Error>,
+    /// Why the exchange was cut.
+    pub cut: Option<&'static str>,
     /// The time from the head to the end of the response.
     pub took: Duration,
     /// The part of it spent waiting for the upstream.
@@ -128,7 +130,7 @@ pub fn request(gate: &Gate, no_rule: &NoRuleMetrics, entry: &AccessLogEntry<'_>)
     gate.metrics.overhead_seconds.observe(overhead.as_secs_f64());
 
     let failed = entry.status >= 500;
-    let wanted = entry.error.is_some() || no_rule.lines == RequestLines::All;
+    let wanted = entry.error.is_some() || entry.cut.is_some() || no_rule.lines == RequestLines::All;
     let enabled = if failed {
         tracing::enabled!(target: "deskgate::request", tracing::Level::WARN)
     } else {
@@ -158,13 +160,14 @@ fn write_line(name: &str, entry: &AccessLogEntry<'_>, failed: bool) {
     let duration_ms = entry.took.as_secs_f64() * 1000.0;
     let request_id = entry.arrival.request_id.as_str();
     let (method, path, status) = (shown(entry.method, 16), shown(entry.path, 512), entry.status);
-    let (code, line) = match entry.error {
-        None if status == 0 => (0, "the client went away before its answer".to_owned()),
-        None => (0, "answered".to_owned()),
-        Some(error) => {
+    let (code, line) = match (entry.error, entry.cut) {
+        (Some(error), _) => {
             let code = error.code().number();
             (code, format!("refused with {code}: {}", shown(&crate::error::chain(error), 512)))
         }
+        (None, Some(reason)) => (0, format!("cut: {reason}")),
+        (None, None) if status == 0 => (0, "the client went away before its answer".to_owned()),
+        (None, None) => (0, "answered".to_owned()),
     };
     // Dotted field names need `{ … }` around the fields.
     macro_rules! line {

@@ -1,13 +1,16 @@
-//! The handle of one open socket: closes it, and checks it against its rule. The tunnel polls the handle and sends the
-//! close frames; the registry keeps the handles.
+//! The handle of one open WebSocket or exchange: closes it, and checks it against its rule. The tunnel or the exchange's
+//! task polls the handle and ends the connections; the registry keeps the handles.
 
+use std::future::poll_fn;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::task::Poll;
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use futures::task::AtomicWaker;
+use prometheus::IntGauge;
 
 use super::CloseReason;
 use crate::domain::employee::{CorpId, EmployeeId};
@@ -16,51 +19,78 @@ use crate::error::Error;
 use crate::rules::evaluate::{RuleInput, StepUp};
 use crate::rules::{Mode, Rule, RuleMatch, RuleSet};
 
-/// Who opened a socket, from where and at which path: what its rule is checked against.
+/// What a handle closes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OpenKind {
+    /// A WebSocket, from its handshake on.
+    WebSocket,
+    /// A proxied request that has run for a while: a download, an upload, server-sent events.
+    Exchange,
+}
+
+/// Who opened a WebSocket or exchange, from where and how: what its rule is checked against.
 #[derive(Debug, Clone)]
-pub(crate) struct SocketOwner {
+pub(crate) struct Opener {
+    pub(crate) kind: OpenKind,
     /// None on a public rule.
     pub(crate) session: Option<SessionId>,
+    /// Whose limit on open WebSockets it counts against.
     pub(crate) employee: Option<(CorpId, EmployeeId)>,
+    pub(crate) method: http::Method,
     pub(crate) path: Box<str>,
     pub(crate) address: IpAddr,
 }
 
-impl SocketOwner {
+impl Opener {
     fn input<'a>(&'a self, session: Option<&'a Session>) -> RuleInput<'a> {
-        // A rule that requires a one-time password requires it when the socket is opened, and it was fresh then.
-        RuleInput { method: "GET", path: &self.path, address: self.address, session, step_up: StepUp::Fresh }
+        // A rule that requires a one-time password requires it when the request arrives, and it was fresh then.
+        RuleInput {
+            method: self.method.as_str(),
+            path: &self.path,
+            address: self.address,
+            session,
+            step_up: StepUp::Fresh,
+        }
+    }
+
+    /// The gauge of a rule that counts this kind.
+    fn gauge<'a>(&self, rule: &'a Rule) -> &'a IntGauge {
+        match self.kind {
+            OpenKind::WebSocket => &rule.metrics.websockets_open,
+            OpenKind::Exchange => &rule.metrics.exchanges_open,
+        }
     }
 }
 
-/// Closes one socket. The first reason wins; later ones are ignored.
+/// Closes one WebSocket or exchange. The first reason wins; later ones are ignored.
 #[derive(Debug)]
-pub(crate) struct SocketHandle {
-    /// 0 while the socket is open, otherwise the code of its close reason.
+pub(crate) struct CloseHandle {
+    /// 0 while it is open, otherwise the code of its close reason.
     closing: AtomicU8,
     closing_since: OnceLock<Instant>,
     waker: AtomicWaker,
     /// The rule in force; a reload may replace it.
     rule: ArcSwap<Rule>,
-    owner: SocketOwner,
+    opener: Opener,
 }
 
-impl SocketHandle {
-    pub(super) fn new(owner: SocketOwner, rule: Arc<Rule>) -> Self {
+impl CloseHandle {
+    pub(super) fn new(opener: Opener, rule: Arc<Rule>) -> Self {
+        opener.gauge(&rule).inc();
         Self {
             closing: AtomicU8::new(0),
             closing_since: OnceLock::new(),
             waker: AtomicWaker::new(),
             rule: ArcSwap::new(rule),
-            owner,
+            opener,
         }
     }
 
-    pub(super) fn owner(&self) -> &SocketOwner {
-        &self.owner
+    pub(super) fn opener(&self) -> &Opener {
+        &self.opener
     }
 
-    /// Tells the tunnel to close the socket.
+    /// Tells the task that polls the handle to close what is open.
     pub(super) fn close(&self, reason: CloseReason) {
         let code = match reason {
             CloseReason::Revoked => 1,
@@ -74,7 +104,7 @@ impl SocketHandle {
         }
     }
 
-    /// The close reason, if the socket is to be closed. Otherwise `waker` is woken when it is.
+    /// The close reason, if it is to be closed. Otherwise `waker` is woken when it is.
     pub(super) fn poll_close(&self, waker: &std::task::Waker) -> Option<CloseReason> {
         self.waker.register(waker);
         match self.closing.load(Ordering::Acquire) {
@@ -86,11 +116,16 @@ impl SocketHandle {
         }
     }
 
+    /// Waits until it is to be closed.
+    pub(crate) async fn closed(&self) -> CloseReason {
+        poll_fn(|cx| self.poll_close(cx.waker()).map_or(Poll::Pending, Poll::Ready)).await
+    }
+
     pub(super) fn closing_since(&self) -> Option<Instant> {
         self.closing_since.get().copied()
     }
 
-    /// The rule in force for the socket.
+    /// The rule in force.
     pub(crate) fn rule(&self) -> Arc<Rule> {
         self.rule.load_full()
     }
@@ -99,9 +134,9 @@ impl SocketHandle {
         &*self.rule.load().name == name
     }
 
-    /// Counts the socket as closed in the metrics of its rule.
+    /// Counts it as closed in the metrics of its rule.
     pub(super) fn count_closed(&self) {
-        self.rule.load().metrics.websockets_open.dec();
+        self.opener.gauge(&self.rule.load()).dec();
     }
 
     /// Refuses if the rule in force does not admit the session. In shadow mode it admits every session.
@@ -109,29 +144,29 @@ impl SocketHandle {
         let rule = self.rule.load();
         match rule.mode_for(session) {
             Mode::Shadow => Ok(()),
-            Mode::Enforce => rule.evaluate(&self.owner.input(session), &mut ()).map(|_| ()),
+            Mode::Enforce => rule.evaluate(&self.opener.input(session), &mut ()).map(|_| ()),
         }
     }
 
-    /// Closes the socket if its rule no longer admits the session.
+    /// Closes it if its rule no longer admits the session.
     pub(super) fn close_unless_admitted(&self, session: Option<&Session>) {
         if self.check_admitted(session).is_err() {
             self.close(CloseReason::Forbidden);
         }
     }
 
-    /// Assigns the rule that now matches the socket's path; closes the socket if none does.
+    /// Assigns the rule that now matches the path; closes what is open if none does.
     pub(super) fn apply_rules(&self, rules: &RuleSet) -> Result<(), Error> {
-        let RuleMatch::Rule(rule) = rules.find("GET", &self.owner.path) else {
+        let RuleMatch::Rule(rule) = rules.find(self.opener.method.as_str(), &self.opener.path) else {
             self.close(CloseReason::Forbidden);
             return Err(Error::NotFound);
         };
-        rule.metrics.websockets_open.inc();
-        self.rule.swap(rule.clone()).metrics.websockets_open.dec();
+        self.opener.gauge(rule).inc();
+        self.opener.gauge(&self.rule.swap(rule.clone())).dec();
         Ok(())
     }
 
-    /// Closes the socket because its token has expired.
+    /// Closes it because its token has expired.
     pub(super) fn expire(&self) {
         self.close(CloseReason::Expired);
     }

@@ -1,5 +1,5 @@
-//! All open sockets of this process, by session and employee: closes the right ones after a revocation, a role change,
-//! a reload or a drain. Sending the close frames is left to the tunnels.
+//! All open WebSockets of this process and its exchanges that have run for a while, by session: closes the right ones
+//! after a revocation, a role change, a reload or a drain. Ending the connections is left to the tasks that hold them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,36 +7,40 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::ArcSwap;
 
 use super::CloseReason;
-use super::handle::{SocketHandle, SocketOwner};
+use super::handle::{CloseHandle, OpenKind, Opener};
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::session::{Session, SessionId};
 use crate::error::Error;
 use crate::rules::{Rule, RuleSet};
 use crate::store::Change;
 
-/// All open sockets of this process.
+/// The open WebSockets and exchanges of this process.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
-    sockets: Mutex<OpenSockets>,
+    open: Mutex<OpenHandles>,
 }
 
 #[derive(Debug, Default)]
-struct OpenSockets {
-    by_session: HashMap<SessionId, Vec<Arc<SocketHandle>>>,
-    /// The same sockets by employee, for the limit on sockets per employee.
-    by_employee: HashMap<(CorpId, EmployeeId), Vec<Arc<SocketHandle>>>,
-    /// Sockets of public rules.
-    anonymous: Vec<Arc<SocketHandle>>,
+struct OpenHandles {
+    by_session: HashMap<SessionId, Vec<Arc<CloseHandle>>>,
+    /// The WebSockets of signed-in employees, for the limit per employee.
+    by_employee: HashMap<(CorpId, EmployeeId), Vec<Arc<CloseHandle>>>,
+    /// WebSockets of public rules.
+    anonymous: Vec<Arc<CloseHandle>>,
     draining: bool,
 }
 
-impl OpenSockets {
-    fn all(&self) -> impl Iterator<Item = &Arc<SocketHandle>> {
+impl OpenHandles {
+    fn all(&self) -> impl Iterator<Item = &Arc<CloseHandle>> {
         self.by_session.values().flatten().chain(&self.anonymous)
     }
 
-    fn of_session(&self, id: &SessionId) -> impl Iterator<Item = &Arc<SocketHandle>> {
+    fn of_session(&self, id: &SessionId) -> impl Iterator<Item = &Arc<CloseHandle>> {
         self.by_session.get(id).into_iter().flatten()
+    }
+
+    fn sockets(&self) -> impl Iterator<Item = &Arc<CloseHandle>> {
+        self.all().filter(|handle| handle.opener().kind == OpenKind::WebSocket)
     }
 
     /// The number of sockets that an employee has open under a rule.
@@ -53,52 +57,48 @@ pub(crate) enum Capacity {
     Exhausted,
 }
 
-/// The entry of a socket. Dropping it removes the socket, also after a panic or when the task is cancelled.
+/// The entry of a WebSocket or exchange. Dropping it removes the entry, also after a panic or when the task is cancelled.
 #[derive(Debug)]
 pub(crate) struct Registration {
     registry: Arc<Registry>,
-    handle: Arc<SocketHandle>,
+    handle: Arc<CloseHandle>,
 }
 
 impl Registration {
-    /// Assigns the rule that now matches the socket's path; refuses if none does.
+    /// Assigns the rule that now matches the path; refuses if none does.
     pub(crate) fn apply_rules(&self, rules: &ArcSwap<RuleSet>) -> Result<(), Error> {
-        let _sockets = self.registry.lock();
+        let _open = self.registry.lock();
         // The rules are loaded under the lock; otherwise a concurrent reload could be overwritten by older rules.
         self.handle.apply_rules(&rules.load())
     }
 
-    pub(crate) fn handle(&self) -> &Arc<SocketHandle> {
+    pub(crate) fn handle(&self) -> &Arc<CloseHandle> {
         &self.handle
     }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        let mut sockets = self.registry.lock();
+        let mut open = self.registry.lock();
         // Under the lock, because a reload replaces rules under it.
         self.handle.count_closed();
-        let owner = self.handle.owner();
-        match &owner.session {
-            Some(id) => remove(&mut sockets.by_session, id, &self.handle),
+        let opener = self.handle.opener();
+        match &opener.session {
+            Some(id) => remove(&mut open.by_session, id, &self.handle),
             None => {
-                if let Some(index) = sockets.anonymous.iter().position(|other| Arc::ptr_eq(other, &self.handle)) {
-                    sockets.anonymous.swap_remove(index);
+                if let Some(index) = open.anonymous.iter().position(|other| Arc::ptr_eq(other, &self.handle)) {
+                    open.anonymous.swap_remove(index);
                 }
             }
         }
-        if let Some(employee) = &owner.employee {
-            remove(&mut sockets.by_employee, employee, &self.handle);
+        if let Some(employee) = &opener.employee {
+            remove(&mut open.by_employee, employee, &self.handle);
         }
     }
 }
 
-/// Removes a socket from the list of `key`, and the list if it is then empty.
-fn remove<K: Eq + std::hash::Hash>(
-    lists: &mut HashMap<K, Vec<Arc<SocketHandle>>>,
-    key: &K,
-    handle: &Arc<SocketHandle>,
-) {
+/// Removes a handle from the list of `key`, and the list if it is then empty.
+fn remove<K: Eq + std::hash::Hash>(lists: &mut HashMap<K, Vec<Arc<CloseHandle>>>, key: &K, handle: &Arc<CloseHandle>) {
     let Some(list) = lists.get_mut(key) else { return };
     if let Some(index) = list.iter().position(|other| Arc::ptr_eq(other, handle)) {
         list.swap_remove(index);
@@ -109,43 +109,43 @@ fn remove<K: Eq + std::hash::Hash>(
 }
 
 impl Registry {
-    fn lock(&self) -> MutexGuard<'_, OpenSockets> {
-        self.sockets.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, OpenHandles> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers a socket. The caller must check the session again afterwards: a revocation before the registration did
-    /// not reach the socket.
-    pub(crate) fn register(self: &Arc<Self>, owner: SocketOwner, rule: &Arc<Rule>) -> (Registration, Capacity) {
-        let mut sockets = self.lock();
-        let capacity = match (rule.most_sockets, &owner.employee) {
-            (Some(most), Some(employee)) if sockets.count_of(employee, rule) >= most => Capacity::Exhausted,
+    /// Registers a WebSocket or exchange. The caller must check the session again afterwards: a revocation before the
+    /// registration did not reach the handle.
+    pub(crate) fn register(self: &Arc<Self>, opener: Opener, rule: &Arc<Rule>) -> (Registration, Capacity) {
+        let mut open = self.lock();
+        let capacity = match (rule.most_sockets, &opener.employee) {
+            (Some(most), Some(employee)) if open.count_of(employee, rule) >= most => Capacity::Exhausted,
             _ => Capacity::Available,
         };
-        let (session, employee) = (owner.session.clone(), owner.employee.clone());
-        let handle = Arc::new(SocketHandle::new(owner, rule.clone()));
-        rule.metrics.websockets_open.inc();
+        let handle = Arc::new(CloseHandle::new(opener, rule.clone()));
+        let Opener { kind, session, employee, .. } = handle.opener();
         if let Some(employee) = employee {
-            sockets.by_employee.entry(employee).or_default().push(handle.clone());
+            open.by_employee.entry(employee.clone()).or_default().push(handle.clone());
         }
         match session {
-            Some(id) => sockets.by_session.entry(id).or_default().push(handle.clone()),
-            None => sockets.anonymous.push(handle.clone()),
+            Some(id) => open.by_session.entry(id.clone()).or_default().push(handle.clone()),
+            None => open.anonymous.push(handle.clone()),
         }
-        if sockets.draining {
+        // Requests may finish during a drain, however long they have run.
+        if open.draining && *kind == OpenKind::WebSocket {
             handle.close(CloseReason::Drain);
         }
         (Registration { registry: self.clone(), handle }, capacity)
     }
 
-    /// Assigns new rules to all sockets and closes those that they do not admit. Sockets of sessions are left to
-    /// [`recheck_session`](Self::recheck_session), because their sessions must be read first.
+    /// Assigns new rules to everything open and closes what they do not admit. What belongs to a session is left to
+    /// [`recheck_session`](Self::recheck_session), because the session must be read first.
     pub(crate) fn apply_rules(&self, rules: &RuleSet) {
-        let sockets = self.lock();
-        for handle in sockets.all() {
+        let open = self.lock();
+        for handle in open.all() {
             // On an error the handle is already closing.
             let _ = handle.apply_rules(rules);
         }
-        for handle in &sockets.anonymous {
+        for handle in &open.anonymous {
             handle.close_unless_admitted(None);
         }
     }
@@ -159,36 +159,36 @@ impl Registry {
         }
     }
 
-    /// Closes every socket of a session.
+    /// Closes every WebSocket and exchange of a session.
     pub(crate) fn close_session(&self, id: &SessionId, reason: CloseReason) {
         for handle in self.lock().of_session(id) {
             handle.close(reason);
         }
     }
 
-    /// Closes the sockets of a session whose rules no longer admit it.
+    /// Closes the WebSockets and exchanges of a session whose rules no longer admit it.
     pub(crate) fn recheck_session(&self, session: &Session) {
         for handle in self.lock().of_session(&session.id) {
             handle.close_unless_admitted(Some(session));
         }
     }
 
-    /// Closes all sockets, and every socket that is registered later.
+    /// Closes all WebSockets, and every one that is registered later. Exchanges may finish.
     pub(crate) fn drain(&self) {
-        let mut sockets = self.lock();
-        sockets.draining = true;
-        for handle in sockets.all() {
+        let mut open = self.lock();
+        open.draining = true;
+        for handle in open.sockets() {
             handle.close(CloseReason::Drain);
         }
     }
 
-    /// The sessions that have open sockets.
+    /// The sessions that have open WebSockets or exchanges.
     pub(crate) fn sessions(&self) -> Vec<SessionId> {
         self.lock().by_session.keys().cloned().collect()
     }
 
-    /// The number of open sockets.
-    pub(crate) fn count(&self) -> usize {
-        self.lock().all().count()
+    /// The number of open WebSockets.
+    pub(crate) fn count_sockets(&self) -> usize {
+        self.lock().sockets().count()
     }
 }

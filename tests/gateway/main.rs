@@ -85,6 +85,8 @@ mod websocket_relay;
 
 mod websocket_revocation;
 
+mod exchanges;
+
 mod identity_headers;
 
 mod assertions;

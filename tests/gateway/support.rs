@@ -36,7 +36,7 @@ pub use client::{Client, CookieJar};
 pub use command::CommandOutput;
 pub use connection::{Connection, raw_request};
 pub use gateway::Gateway;
-pub use http2::Http2Client;
+pub use http2::{Http2Client, Http2Stream};
 pub use http2_frames::{END_HEADERS, END_STREAM, FrameKind, HeaderBlock, Http2Connection, Http2Frame, PeerReaction};
 pub use jwks_verifier::{ReplayGuard, Verifier};
 pub use openapi::{OpenApiDocument, ResponseKind, schema_codes};

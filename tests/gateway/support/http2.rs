@@ -1,7 +1,8 @@
 //! A conforming HTTP/2 client.
 
 use bytes::Bytes;
-use h2::client::SendRequest;
+use h2::client::{ResponseFuture, SendRequest};
+use h2::{RecvStream, SendStream};
 use http::{HeaderMap, Request};
 use tokio::task::JoinHandle;
 
@@ -86,8 +87,50 @@ impl Http2Client {
         Ok(Response { request_line: format!("{method} {target} HTTP/2"), status: head.status.as_u16(), headers, body })
     }
 
+    /// Begins a request with another token, whose body may follow and whose response is read piece by piece.
+    pub async fn begin(&self, method: &str, target: &str, token: &str) -> Http2Stream {
+        let request = Request::builder().method(method).uri(format!("{}{target}", self.origin));
+        let request = request.header("authorization", format!("Bearer {token}")).body(()).expect("a request");
+        let ready = within(TEST_TIMEOUT, "a free stream", self.requests.clone().ready()).await;
+        let sent = ready.expect("a connection").send_request(request, method == "GET");
+        let (response, sending) = sent.expect("a stream");
+        Http2Stream { response: Some(response), sending, pieces: None }
+    }
+
     /// Waits for the end of the connection.
     pub async fn wait_for_end(&mut self) {
         within(TEST_TIMEOUT, "the end of the connection", &mut self.driver).await.expect("a connection");
+    }
+}
+
+/// A stream whose body and response are in progress.
+pub struct Http2Stream {
+    response: Option<ResponseFuture>,
+    sending: SendStream<Bytes>,
+    pieces: Option<RecvStream>,
+}
+
+impl Http2Stream {
+    /// Sends a piece of the body, which does not end here.
+    pub async fn send(&mut self, piece: &[u8]) {
+        if !piece.is_empty() {
+            self.sending.send_data(Bytes::copy_from_slice(piece), false).expect("an open stream");
+        }
+    }
+
+    /// Waits for the response if necessary and reads the next piece of its body; empty at its end.
+    pub async fn next_piece(&mut self) -> Result<Vec<u8>, h2::Error> {
+        if let Some(response) = self.response.take() {
+            self.pieces = Some(within(TEST_TIMEOUT, "a response", response).await?.into_body());
+        }
+        let pieces = self.pieces.as_mut().expect("a response");
+        match within(TEST_TIMEOUT, "the response body", pieces.data()).await {
+            Some(piece) => {
+                let piece = piece?;
+                pieces.flow_control().release_capacity(piece.len())?;
+                Ok(piece.to_vec())
+            }
+            None => Ok(Vec::new()),
+        }
     }
 }

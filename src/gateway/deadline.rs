@@ -19,6 +19,14 @@ impl Deadline {
         Self { due: Some(Instant::now() + timeout), timer: None }
     }
 
+    pub(super) fn none() -> Self {
+        Self { due: None, timer: None }
+    }
+
+    pub(super) fn set_at(&mut self, due: std::time::Instant) {
+        self.due = Some(due.into());
+    }
+
     pub(super) fn set(&mut self, timeout: Duration) {
         self.due = Some(Instant::now() + timeout);
     }

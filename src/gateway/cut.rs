@@ -1,0 +1,249 @@
+//! Cuts proxied exchanges whose session ends, in every lane and HTTP version. An exchange that runs longer than a second
+//! is entered in the registry of `sockets`, which decides when it is closed.
+//!
+//! Pingora's proxy cannot be told to give up an exchange: while a body stalls it calls none of our callbacks. So the
+//! future around it is dropped: that of the connection on HTTP/1.1, that of the stream on HTTP/2. Both connections go
+//! with it: the client's ends without the final chunk or its stream is reset, and the upstream's never returns to the
+//! pool.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::{Method, StatusCode};
+use pingora_proxy::Session as Exchange;
+
+use super::context::RequestContext;
+use super::deadline::Deadline;
+use crate::pipeline::record::{self, AccessLogEntry, NoRuleMetrics};
+use crate::pipeline::{Arrival, Caller, Gate, Handler};
+use crate::rules::Rule;
+use crate::sockets::CloseReason;
+use crate::sockets::handle::{OpenKind, Opener};
+use crate::sockets::registry::Registry;
+
+/// The age at which an exchange is registered. Nearly all end sooner, and those pay for no entry and no timer.
+const REGISTERED_AFTER: Duration = Duration::from_secs(1);
+
+tokio::task_local! {
+    /// The exchange that this task carries. Pingora creates the request's context, so it cannot be passed in.
+    static CURRENT: Arc<CurrentExchange>;
+}
+
+/// What the callbacks tell about the exchange that a task carries.
+#[derive(Default)]
+struct CurrentExchange {
+    /// A number of its own for each watched exchange; 0 while there is none.
+    number: AtomicU64,
+    details: Mutex<ExchangeDetails>,
+}
+
+#[derive(Default)]
+struct ExchangeDetails {
+    last_number: u64,
+    /// The canonical path and the query. Outlives the exchange, so that the next one needs no allocation.
+    target: String,
+    watched: Option<WatchedExchange>,
+}
+
+/// A permitted exchange of a session, as far as registering and logging it need.
+struct WatchedExchange {
+    arrival: Arrival,
+    caller: Caller,
+    rule: Arc<Rule>,
+    method: Method,
+    started: Instant,
+    /// The status that was sent to the client; 0 before.
+    status: u16,
+    upstream_took: Option<Duration>,
+}
+
+impl CurrentExchange {
+    fn details(&self) -> MutexGuard<'_, ExchangeDetails> {
+        self.details.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(&self, target: &[u8], watched: WatchedExchange) {
+        let mut details = self.details();
+        details.last_number += 1;
+        details.target.clear();
+        // The pipeline has validated the target, so it is ASCII.
+        details.target.push_str(std::str::from_utf8(target).unwrap_or_default());
+        details.watched = Some(watched);
+        self.number.store(details.last_number, Ordering::Release);
+    }
+
+    fn end(&self) {
+        if self.number.swap(0, Ordering::AcqRel) != 0 {
+            self.details().watched = None;
+        }
+    }
+
+    /// When the exchange becomes old enough to be registered.
+    fn registered_at(&self) -> Option<Instant> {
+        self.details().watched.as_ref().map(|watched| watched.started + REGISTERED_AFTER)
+    }
+}
+
+/// Watches a permitted exchange until [`end`]. One without a session has nothing that could be revoked.
+pub(super) fn begin(exchange: &Exchange, context: &RequestContext) {
+    let (Some(permit), Some(arrival)) = (&context.permit, &context.arrival) else { return };
+    let Caller::SignedIn(_) = &permit.caller else { return };
+    let header = exchange.req_header();
+    let _ = CURRENT.try_with(|current| {
+        let target = permit.target.as_deref().map_or(header.raw_path(), str::as_bytes);
+        let watched = WatchedExchange {
+            arrival: arrival.clone(),
+            caller: permit.caller.clone(),
+            rule: permit.rule.clone(),
+            method: header.method.clone(),
+            started: context.started,
+            status: 0,
+            upstream_took: None,
+        };
+        current.begin(target, watched);
+    });
+}
+
+/// Notes the response header, for the log line of an exchange that is cut later.
+pub(super) fn note_response(status: StatusCode, upstream_took: Option<Duration>) {
+    let _ = CURRENT.try_with(|current| {
+        if let Some(watched) = &mut current.details().watched {
+            watched.status = status.as_u16();
+            watched.upstream_took = upstream_took;
+        }
+    });
+}
+
+/// Ends the watch: the exchange is complete and logged.
+pub(super) fn end() {
+    let _ = CURRENT.try_with(|current| current.end());
+}
+
+/// Runs exchanges and cuts those whose session ends.
+pub(crate) struct ExchangeCutter {
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) no_rule_metrics: Arc<NoRuleMetrics>,
+}
+
+impl ExchangeCutter {
+    /// Runs the exchanges of a connection or stream, one after the other. Returns None if one was cut.
+    pub(super) async fn run<T>(self: &Arc<Self>, exchanges: impl Future<Output = T>) -> Option<T> {
+        let current = Arc::<CurrentExchange>::default();
+        let mut exchanges = pin!(CURRENT.scope(current.clone(), exchanges));
+        let mut observer =
+            CutObserver { cutter: self, current: &current, number: 0, age: Deadline::none(), open: None };
+        poll_fn(|cx| match exchanges.as_mut().poll(cx) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            // The callbacks ran in the poll above, so what they told is seen here without a wake-up.
+            Poll::Pending => observer.poll_cut(cx).map(|reason| {
+                self.record(&current, reason);
+                None
+            }),
+        })
+        .await
+    }
+
+    /// Registers an exchange and waits until it must be cut.
+    async fn until_closed(self: Arc<Self>, opener: Opener, caller: Caller, rule: Arc<Rule>) -> CloseReason {
+        let Some(session) = caller.session() else { return CloseReason::Revoked };
+        let (registration, _) = self.registry.register(opener, &rule);
+        // What happened before the registration did not reach the handle, so everything is checked once more.
+        let now = self.gate.clock.now();
+        if session.is_expired(now) {
+            return CloseReason::Expired;
+        }
+        let Ok(Some(cached)) = self.gate.sessions.session(&session.id, now).await else { return CloseReason::Revoked };
+        let handle = registration.handle();
+        if registration.apply_rules(&self.gate.rules).is_err() || handle.check_admitted(Some(&cached.session)).is_err()
+        {
+            return CloseReason::Forbidden;
+        }
+        tokio::select! {
+            reason = handle.closed() => reason,
+            () = tokio::time::sleep(now.until(cached.session.expires_at)) => CloseReason::Expired,
+        }
+    }
+
+    fn record(&self, current: &CurrentExchange, reason: CloseReason) {
+        self.gate.metrics.exchanges_cut.with_label_values(&[reason.as_str()]).inc();
+        let details = current.details();
+        let Some(watched) = &details.watched else { return };
+        record::request(
+            &self.gate,
+            &self.no_rule_metrics,
+            &AccessLogEntry {
+                arrival: &watched.arrival,
+                method: watched.method.as_str(),
+                path: path_of(&details.target),
+                handler: &Handler::Rule(watched.rule.clone()),
+                caller: &watched.caller,
+                status: watched.status,
+                error: None,
+                cut: Some(reason.explanation()),
+                took: watched.started.elapsed(),
+                upstream: watched.upstream_took,
+            },
+        );
+    }
+}
+
+fn path_of(target: &str) -> &str {
+    target.split('?').next().unwrap_or_default()
+}
+
+/// Follows the exchanges of one task and reports when the current one must be cut.
+struct CutObserver<'a> {
+    cutter: &'a Arc<ExchangeCutter>,
+    current: &'a CurrentExchange,
+    /// The number of the exchange that the other fields are about.
+    number: u64,
+    age: Deadline,
+    /// Set once the exchange is registered.
+    open: Option<BoxFuture<'static, CloseReason>>,
+}
+
+impl CutObserver<'_> {
+    fn poll_cut(&mut self, cx: &mut Context<'_>) -> Poll<CloseReason> {
+        let number = self.current.number.load(Ordering::Acquire);
+        if number != self.number {
+            self.number = number;
+            self.open = None;
+            if let Some(due) = self.current.registered_at() {
+                self.age.set_at(due);
+            }
+        }
+        if number == 0 {
+            return Poll::Pending;
+        }
+        if self.open.is_none() {
+            ready!(self.age.poll(cx, REGISTERED_AFTER));
+            self.open = self.register();
+        }
+        match &mut self.open {
+            Some(open) => open.poll_unpin(cx),
+            None => Poll::Pending,
+        }
+    }
+
+    fn register(&self) -> Option<BoxFuture<'static, CloseReason>> {
+        let details = self.current.details();
+        let watched = details.watched.as_ref()?;
+        let opener = Opener {
+            kind: OpenKind::Exchange,
+            session: watched.caller.session().map(|session| session.id.clone()),
+            employee: None,
+            method: watched.method.clone(),
+            path: path_of(&details.target).into(),
+            address: watched.arrival.client,
+        };
+        let cutter = self.cutter.clone();
+        Some(cutter.until_closed(opener, watched.caller.clone(), watched.rule.clone()).boxed())
+    }
+}

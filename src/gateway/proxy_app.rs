@@ -1,0 +1,47 @@
+//! Pingora's proxy as the acceptor runs it. Each HTTP/2 stream, which Pingora carries in a task of its own, can be cut;
+//! on HTTP/1.1 the acceptor does the same for the whole connection.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use pingora_core::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream};
+use pingora_core::protocols::http::ServerSession;
+use pingora_core::protocols::http::v2::server::H2Options;
+use pingora_core::server::ShutdownWatch;
+use pingora_proxy::HttpProxy;
+
+use super::Gateway;
+use super::cut::ExchangeCutter;
+
+/// Pingora's proxy, and what cuts its exchanges.
+pub(crate) struct ProxyApp {
+    pub(crate) proxy: Arc<HttpProxy<Gateway>>,
+    pub(crate) cutter: Arc<ExchangeCutter>,
+}
+
+impl HttpServerApp for ProxyApp {
+    /// Written without `async_trait`, which would allocate a second future for every HTTP/1.1 request.
+    fn process_new_http<'app, 'shutdown, 'future>(
+        self: &'app Arc<Self>,
+        exchange: ServerSession,
+        shutdown: &'shutdown ShutdownWatch,
+    ) -> Pin<Box<dyn Future<Output = Option<ReusedHttpStream>> + Send + 'future>>
+    where
+        'app: 'future,
+        'shutdown: 'future,
+        Self: 'future,
+    {
+        if !exchange.is_http2() {
+            return self.proxy.process_new_http(exchange, shutdown);
+        }
+        Box::pin(async move { self.cutter.run(self.proxy.process_new_http(exchange, shutdown)).await.flatten() })
+    }
+
+    fn h2_options(&self) -> Option<H2Options> {
+        self.proxy.h2_options()
+    }
+
+    fn server_options(&self) -> Option<&HttpServerOptions> {
+        self.proxy.server_options()
+    }
+}
