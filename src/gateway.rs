@@ -126,11 +126,19 @@ impl Gateway {
     ) -> pingora_core::Result<()> {
         let arrival = context.arrival.get_or_insert_with(unknown_arrival);
         let reply = Reply::refusal(arrival, &error);
-        let is_ambiguous =
-            matches!(error, Error::BadRequest(BadRequest::Head | BadRequest::Framing | BadRequest::Repeated(_)));
+        let is_ambiguous = matches!(
+            error,
+            Error::BadRequest(
+                BadRequest::Head
+                    | BadRequest::Framing
+                    | BadRequest::Repeated(_)
+                    | BadRequest::Header(_)
+                    | BadRequest::Upgrade
+            )
+        );
         context.error = Some(error);
         if is_ambiguous {
-            // The start of the next request on this connection is unknown.
+            // What follows on this connection may be another request for the client than for us.
             exchange.set_keepalive(None);
         }
         self.write(exchange, context, reply).await

@@ -56,8 +56,12 @@ impl ChunkValidator {
         Self { state: ChunkState::Size { digits: 0 }, size: 0, extra: 0 }
     }
 
-    /// Validates the next bytes and ignores what follows the end of the body.
-    pub(super) fn validate(&mut self, bytes: &[u8]) -> Result<(), InvalidChunk> {
+    pub(super) fn is_done(&self) -> bool {
+        self.state == ChunkState::Done
+    }
+
+    /// Validates the next bytes. Returns how many of them belong to the body.
+    pub(super) fn validate(&mut self, bytes: &[u8]) -> Result<usize, InvalidChunk> {
         let mut at = 0;
         while at < bytes.len() && self.state != ChunkState::Done {
             if let ChunkState::Data { left } = self.state {
@@ -71,7 +75,7 @@ impl ChunkValidator {
                 at += 1;
             }
         }
-        Ok(())
+        Ok(at)
     }
 
     fn next_state(&mut self, byte: u8) -> Result<ChunkState, InvalidChunk> {

@@ -2,10 +2,11 @@
 //!
 //! Pingora limits single reads only, answers heads that it cannot parse with an empty 400, repairs request lines and
 //! accepts malformed chunks. This wrapper puts a deadline and a size limit on whole heads, replaces Pingora's early
-//! responses by the gateway's refusals, keeps the raw head for the pipeline, validates chunked framing and hands the
-//! transport over to WebSocket tunnels. Decisions about complete heads are left to the pipeline.
+//! responses by the gateway's refusals, keeps the raw head for the pipeline, validates chunked framing, keeps pipelined
+//! requests until the one before is answered and hands the transport over to WebSocket tunnels. Decisions about complete heads are left to the pipeline.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,7 +29,7 @@ mod head;
 mod pingora_traits;
 
 pub(super) use exchange::{DetachedStream, begin_exchange, detach, end_exchange, is_body_invalid, raw_head};
-use exchange::{ExchangeState, phase};
+use exchange::{ExchangeState, announced, phase};
 use head::HeadBuffer;
 pub(crate) use head::HeadLimits;
 
@@ -38,6 +39,9 @@ const HTTP2_PREFACE: usize = 24;
 /// The size of the write buffer: a small response leaves in one write together with its header.
 const WRITE_BUFFER: usize = 4096;
 
+/// The most bytes of one read of a pipelined request.
+const READ_AHEAD: usize = 2048;
+
 /// A client's connection.
 pub(super) struct Connection {
     /// None once a tunnel has taken the transport.
@@ -45,8 +49,7 @@ pub(super) struct Connection {
     state: Arc<ExchangeState>,
     limits: HeadLimits,
     head: HeadBuffer,
-    /// Validates the current request body, if it is chunked.
-    chunks: Option<ChunkValidator>,
+    body: RequestBody,
     head_deadline: Deadline,
     write_buffer: Vec<u8>,
     /// How much of the write buffer has been written.
@@ -57,6 +60,36 @@ pub(super) struct Connection {
     preface_left: usize,
     /// Counts against the limit on open connections.
     slot: Option<ConnectionSlot>,
+}
+
+/// What is left of the body of the current request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RequestBody {
+    Length(u64),
+    Chunked(ChunkValidator),
+}
+
+impl RequestBody {
+    const COMPLETE: Self = Self::Length(0);
+
+    fn is_complete(&self) -> bool {
+        match self {
+            RequestBody::Length(left) => *left == 0,
+            RequestBody::Chunked(chunks) => chunks.is_done(),
+        }
+    }
+
+    /// Takes bytes that the client sent. Returns how many of them belong to the body.
+    fn take(&mut self, bytes: &[u8]) -> Result<usize, InvalidChunk> {
+        match self {
+            RequestBody::Length(left) => {
+                let count = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
+                *left -= count as u64;
+                Ok(count)
+            }
+            RequestBody::Chunked(chunks) => chunks.validate(bytes),
+        }
+    }
 }
 
 /// A refusal that the connection writes by itself, before a request reaches the callbacks.
@@ -76,7 +109,7 @@ impl Connection {
             state: Arc::default(),
             limits,
             head: HeadBuffer::default(),
-            chunks: None,
+            body: RequestBody::COMPLETE,
             head_deadline: Deadline::after(limits.deadline),
             write_buffer: Vec::new(),
             written: 0,
@@ -108,23 +141,30 @@ impl Connection {
 
     /// Prepares for the next request on this connection.
     fn reset(&mut self) {
-        self.head.clear();
+        self.head.begin_next();
         // A large head or response must not occupy memory as long as the connection lives.
         self.head.shrink_to(WRITE_BUFFER);
         self.write_buffer.shrink_to(WRITE_BUFFER);
-        self.chunks = None;
-        self.head_deadline.set(self.limits.idle);
+        if self.head.is_empty() {
+            self.head_deadline.set(self.limits.idle);
+        } else {
+            self.head_deadline.clear();
+        }
     }
 
     /// Reads while a head is expected.
     fn poll_head(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.head.give_head(buffer) {
+            return Poll::Ready(Ok(()));
+        }
         let before = buffer.filled().len();
         match self.inner()?.poll_read(cx, buffer) {
             Poll::Ready(result) => {
                 if self.head.is_empty() {
                     self.head_deadline.clear();
                 }
-                self.head.extend(&buffer.filled()[before..]);
+                let of_head = self.head.extend(&buffer.filled()[before..]);
+                buffer.set_filled(before + of_head);
                 if self.head.exceeds(&self.limits) {
                     buffer.set_filled(before);
                     self.refuse(&self.head.error(&self.limits));
@@ -143,28 +183,47 @@ impl Connection {
         }
     }
 
-    /// Reads while a request is being answered, which can only be its body.
+    /// Reads while a request is being answered: its body, and then the next request.
+    fn poll_exchange(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.state.announced_body.swap(announced::SEEN, Ordering::AcqRel) {
+            announced::SEEN => {}
+            announced::CHUNKED => self.body = RequestBody::Chunked(ChunkValidator::new()),
+            length => self.body = RequestBody::Length(length),
+        }
+        if self.body.is_complete() { self.poll_read_ahead(cx) } else { self.poll_body(cx, buffer) }
+    }
+
+    /// Reads the body: what was read together with the head, and then from the transport.
     fn poll_body(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if self.state.chunked_body.swap(false, Ordering::AcqRel) {
-            self.chunks = Some(ChunkValidator::new());
-            let body = self.head.take_body();
-            self.validate_chunks(&body)?;
+        let read_ahead = self.head.read_ahead();
+        if !read_ahead.is_empty() {
+            let fitting = &read_ahead[..read_ahead.len().min(buffer.remaining())];
+            let count = take_body(&mut self.body, &self.state, fitting)?;
+            buffer.put_slice(&fitting[..count]);
+            self.head.mark_given(count);
+            return Poll::Ready(Ok(()));
         }
         let before = buffer.filled().len();
         ready!(self.inner()?.poll_read(cx, buffer))?;
-        if self.chunks.is_some() {
-            self.validate_chunks(&buffer.filled()[before..])?;
-        }
+        let count = take_body(&mut self.body, &self.state, &buffer.filled()[before..])?;
+        self.head.keep(&buffer.filled()[before + count..]);
+        buffer.set_filled(before + count);
         Poll::Ready(Ok(()))
     }
 
-    /// Validates bytes of a chunked body; Pingora gets a read error where the framing is invalid.
-    fn validate_chunks(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let Some(chunks) = &mut self.chunks else { return Ok(()) };
-        chunks.validate(bytes).map_err(|InvalidChunk| {
-            self.state.invalid_body.store(true, Ordering::Release);
-            io::ErrorKind::InvalidData.into()
-        })
+    /// Reads the next request while this one is answered, up to the size of a head: only a read shows that the client has
+    /// disconnected, which an empty read tells Pingora. A client that sends more is read again after the answer.
+    fn poll_read_ahead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.head.read_ahead().len() < self.limits.bytes {
+            let mut bytes = [const { MaybeUninit::uninit() }; READ_AHEAD];
+            let mut buffer = ReadBuf::uninit(&mut bytes);
+            ready!(self.inner()?.poll_read(cx, &mut buffer))?;
+            if buffer.filled().is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+            self.head.keep(buffer.filled());
+        }
+        Poll::Pending
     }
 
     /// Reads HTTP/2. Pingora waits for the preface without a timeout, so the head deadline covers it; after the preface
@@ -208,6 +267,14 @@ impl Connection {
     }
 }
 
+/// Takes bytes of a body; Pingora gets a read error where the chunked framing is invalid.
+fn take_body(body: &mut RequestBody, state: &ExchangeState, bytes: &[u8]) -> io::Result<usize> {
+    body.take(bytes).map_err(|InvalidChunk| {
+        state.invalid_body.store(true, Ordering::Release);
+        io::ErrorKind::InvalidData.into()
+    })
+}
+
 impl AsyncRead for Connection {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let me = &mut *self;
@@ -218,7 +285,7 @@ impl AsyncRead for Connection {
             return me.poll_refusal(cx);
         }
         match me.state.phase.load(Ordering::Acquire) {
-            phase::EXCHANGE => me.poll_body(cx, buffer),
+            phase::EXCHANGE => me.poll_exchange(cx, buffer),
             phase::DONE => {
                 me.state.phase.store(phase::HEAD, Ordering::Release);
                 me.reset();
@@ -269,7 +336,8 @@ impl Drop for Connection {
     fn drop(&mut self) {
         if let (Some(tunnel), Some(stream)) = (self.state.take_tunnel(), self.inner.take()) {
             // Fails only if the tunnel's task is gone; then the transport closes here.
-            let _ = tunnel.send(DetachedStream { stream, slot: self.slot.take() });
+            let read_ahead = self.head.take_read_ahead();
+            let _ = tunnel.send(DetachedStream { stream, slot: self.slot.take(), read_ahead });
         }
     }
 }

@@ -27,7 +27,7 @@ use crate::pipeline::{forward, record};
 use crate::rules::Mode;
 use crate::sockets::handle::{OpenKind, Opener};
 use crate::sockets::registry::{Capacity, Registration, Registry};
-use crate::sockets::tunnel::{self, UpstreamEnd};
+use crate::sockets::tunnel::{self, ClientEnd, UpstreamEnd};
 
 /// Longest body of an upstream's response that declines a handshake.
 const MAX_DECLINE_BODY: usize = 1024 * 1024;
@@ -105,13 +105,10 @@ impl Gateway {
             Caller::Anonymous => None,
         };
         exchange.write_response_header(Box::new(response), false).await.map_err(client_gone)?;
-        // Takes the bytes that were read together with the two heads; later ones wait for the tunnel.
-        let from_client =
-            exchange.read_request_body().now_or_never().and_then(Result::ok).flatten().unwrap_or_default();
-        let from_upstream =
-            upstream.read_body_bytes().now_or_never().and_then(Result::ok).flatten().unwrap_or_default();
+        // Takes the bytes that were read together with the head; later ones wait for the tunnel.
+        let read_ahead = upstream.read_body_bytes().now_or_never().and_then(Result::ok).flatten().unwrap_or_default();
         let client = connection::detach(exchange).ok_or_else(|| Error::unexpected(Part::Gateway, "no transport"))?;
-        let upstream = UpstreamEnd { stream: upstream.into_inner(), from_client, from_upstream };
+        let upstream = UpstreamEnd { stream: upstream.into_inner(), read_ahead };
         self.spawn_tunnel(client, upstream, registration, lifetime, arrival);
         Ok(UpgradeResult::Upgraded)
     }
@@ -185,7 +182,8 @@ impl Gateway {
         let (metrics, grace) = (self.gate.metrics.clone(), self.sockets.close_grace);
         let request_id = arrival.request_id;
         tokio::spawn(async move {
-            let Ok(DetachedStream { stream: client, slot }) = client.await else { return };
+            let Ok(DetachedStream { stream, slot, read_ahead }) = client.await else { return };
+            let client = ClientEnd { stream, read_ahead: read_ahead.into() };
             let rule = registration.handle().rule().name.clone();
             let opened = std::time::Instant::now();
             let end = tunnel::run(client, upstream, registration, lifetime, grace, metrics).await;

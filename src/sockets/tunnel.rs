@@ -43,11 +43,18 @@ impl TunnelEnd {
     }
 }
 
-/// The upstream's end of a tunnel, and the bytes that were read together with the handshakes.
+/// The client's end of a tunnel.
+pub(crate) struct ClientEnd {
+    pub(crate) stream: Stream,
+    /// What was read behind the handshake.
+    pub(crate) read_ahead: Bytes,
+}
+
+/// The upstream's end of a tunnel.
 pub(crate) struct UpstreamEnd {
     pub(crate) stream: Stream,
-    pub(crate) from_client: Bytes,
-    pub(crate) from_upstream: Bytes,
+    /// What was read together with the 101.
+    pub(crate) read_ahead: Bytes,
 }
 
 /// Both ends of a running tunnel and what is in transit.
@@ -65,7 +72,7 @@ struct Tunnel {
 ///
 /// `lifetime` is the remaining lifetime of the token, `grace` the longest time for closing in order.
 pub(crate) async fn run(
-    client: Stream,
+    client: ClientEnd,
     upstream: UpstreamEnd,
     registration: Registration,
     lifetime: Option<Duration>,
@@ -73,10 +80,10 @@ pub(crate) async fn run(
     metrics: Arc<Metrics>,
 ) -> TunnelEnd {
     let mut tunnel = Tunnel {
-        client,
+        client: client.stream,
         upstream: upstream.stream,
-        to_upstream: Direction::starting_with(upstream.from_client),
-        to_client: Direction::starting_with(upstream.from_upstream),
+        to_upstream: Direction::starting_with(client.read_ahead),
+        to_client: Direction::starting_with(upstream.read_ahead),
         registration,
         expiry: lifetime.map(|lifetime| Box::pin(tokio::time::sleep(lifetime))),
     };

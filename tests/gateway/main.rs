@@ -95,6 +95,8 @@ mod paths;
 
 mod framing;
 
+mod pipelining;
+
 mod tls;
 
 mod http2;

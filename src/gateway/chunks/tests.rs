@@ -4,7 +4,7 @@ use super::*;
 
 fn validated(body: &str) -> Result<bool, InvalidChunk> {
     let mut chunks = ChunkValidator::new();
-    chunks.validate(body.as_bytes()).map(|()| chunks.state == ChunkState::Done)
+    chunks.validate(body.as_bytes()).map(|_| chunks.is_done())
 }
 
 #[test]
@@ -37,6 +37,13 @@ fn ambiguous_chunk_framing_is_invalid() {
 }
 
 #[test]
+fn bytes_behind_the_body_do_not_belong_to_it() {
+    let mut chunks = ChunkValidator::new();
+    assert_eq!(chunks.validate(b"5\r\nhello\r\n0\r\n\r\nGET / HTTP/1.1\r\n"), Ok(15));
+    assert_eq!(chunks.validate(b"Host: a\r\n"), Ok(0));
+}
+
+#[test]
 fn long_extensions_and_trailers_are_invalid() {
     assert_eq!(validated(&format!("5;{}\r\n", "a".repeat(MAX_EXTRA + 1))), Err(InvalidChunk));
     assert_eq!(validated(&format!("0\r\nA: {}\r\n", "a".repeat(MAX_EXTRA + 1))), Err(InvalidChunk));
@@ -57,9 +64,9 @@ proptest! {
         body.extend_from_slice(b"0\r\n\r\n");
         let mut chunks = ChunkValidator::new();
         for part in body.chunks(cut) {
-            prop_assert_eq!(chunks.validate(part), Ok(()));
+            prop_assert_eq!(chunks.validate(part), Ok(part.len()));
         }
-        prop_assert_eq!(chunks.state, ChunkState::Done);
+        prop_assert!(chunks.is_done());
     }
 
     #[test]

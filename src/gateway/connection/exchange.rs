@@ -1,9 +1,10 @@
 //! What Pingora's callbacks tell a connection and ask it about the current exchange. Reading and writing are left to
 //! the [`Connection`] itself, which shares an [`ExchangeState`] with the callbacks.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use pingora_core::protocols::Stream;
 use pingora_proxy::Session as Exchange;
 use tokio::sync::oneshot;
@@ -22,12 +23,21 @@ pub(super) mod phase {
     pub(in super::super) const DONE: u8 = 2;
 }
 
+/// Marks in place of the length of a body.
+pub(super) mod announced {
+    /// The transport has seen what was announced.
+    pub(in super::super) const SEEN: u64 = u64::MAX;
+    pub(in super::super) const CHUNKED: u64 = u64::MAX - 1;
+    /// A length that cannot be read, which the pipeline refuses.
+    pub(in super::super) const UNKNOWN: u64 = u64::MAX - 2;
+}
+
 /// The state that the callbacks and the transport share.
 #[derive(Default)]
 pub(super) struct ExchangeState {
     pub(super) phase: AtomicU8,
-    /// The body of the current request is chunked and has not been read yet.
-    pub(super) chunked_body: AtomicBool,
+    /// The length of a body of which nothing has been read yet, or one of the marks of [`announced`].
+    pub(super) announced_body: AtomicU64,
     /// The chunked framing of the current body is invalid.
     pub(super) invalid_body: AtomicBool,
     /// The tunnel that waits for the transport.
@@ -49,6 +59,8 @@ pub(in super::super) struct DetachedStream {
     pub(in super::super) stream: Stream,
     /// The connection slot, to be held as long as the tunnel runs.
     pub(in super::super) slot: Option<ConnectionSlot>,
+    /// What the client has sent behind the handshake.
+    pub(in super::super) read_ahead: Vec<u8>,
 }
 
 fn connection(exchange: &Exchange) -> Option<&Connection> {
@@ -58,10 +70,19 @@ fn connection(exchange: &Exchange) -> Option<&Connection> {
 /// Marks that a request has reached the callbacks. Its chunked body is validated from the first byte.
 pub(in super::super) fn begin_exchange(exchange: &Exchange) {
     let Some(connection) = connection(exchange) else { return };
-    let is_chunked = exchange.req_header().headers.contains_key(http::header::TRANSFER_ENCODING);
+    let headers = &exchange.req_header().headers;
+    let is_chunked = headers.contains_key(TRANSFER_ENCODING);
     let is_invalid = is_chunked && ChunkValidator::new().validate(connection.head.body()).is_err();
-    // Both are set for every request: the previous one on this connection may have been chunked.
-    connection.state.chunked_body.store(is_chunked, Ordering::Release);
+    let announced = match headers.get(CONTENT_LENGTH) {
+        _ if is_chunked => announced::CHUNKED,
+        Some(length) => {
+            let length = length.to_str().ok().and_then(|length| length.parse().ok());
+            length.filter(|length| *length < announced::UNKNOWN).unwrap_or(announced::UNKNOWN)
+        }
+        None => 0,
+    };
+    // Both are set for every request: the previous one on this connection may have had a body.
+    connection.state.announced_body.store(announced, Ordering::Release);
     connection.state.invalid_body.store(is_invalid, Ordering::Release);
     connection.state.phase.store(phase::EXCHANGE, Ordering::Release);
 }

@@ -1,10 +1,11 @@
-//! The raw bytes of a request head: where it ends, and how a head that Pingora cannot parse is refused. Judging a
-//! parsed head is left to the pipeline.
+//! The raw bytes of a request head and what was read behind it: where the head ends, what Pingora has been given, and how
+//! a head that Pingora cannot parse is refused. Judging a parsed head is left to the pipeline.
 
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use memchr::memmem::Finder;
+use tokio::io::ReadBuf;
 
 use crate::error::{BadRequest, Error};
 
@@ -25,12 +26,19 @@ pub(crate) struct HeadLimits {
 /// The method and the version are short, so a longer request line has a target that is too long.
 const METHOD_AND_VERSION: usize = 64;
 
-/// A head as the client sent it, and the bytes that were read together with it.
+/// A head as the client sent it, and the bytes that were read ahead: the body's first ones, or the next request's.
 #[derive(Debug, Default)]
 pub(super) struct HeadBuffer {
     bytes: Vec<u8>,
     /// The offset behind the empty line.
     end: Option<usize>,
+    /// How many bytes Pingora has been given.
+    given: usize,
+}
+
+fn find_empty_line(bytes: &[u8]) -> Option<usize> {
+    static EMPTY_LINE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\r\n\r\n"));
+    EMPTY_LINE.find(bytes).map(|offset| offset + 4)
 }
 
 impl HeadBuffer {
@@ -38,14 +46,51 @@ impl HeadBuffer {
         self.bytes.is_empty()
     }
 
-    pub(super) fn extend(&mut self, bytes: &[u8]) {
-        static EMPTY_LINE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\r\n\r\n"));
-        // The empty line may have begun at the end of the previous read.
-        let from = self.bytes.len().saturating_sub(3);
+    /// Adds the bytes of a read. Returns how many of them belong to the head, which Pingora is given; later ones are
+    /// kept for the body or the next request.
+    pub(super) fn extend(&mut self, bytes: &[u8]) -> usize {
+        let before = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
         if self.end.is_none() {
-            self.end = EMPTY_LINE.find(&self.bytes[from..]).map(|offset| from + offset + 4);
+            // The empty line may have begun at the end of the previous read.
+            let from = before.saturating_sub(3);
+            self.end = find_empty_line(&self.bytes[from..]).map(|offset| from + offset);
         }
+        self.given = self.head().len();
+        self.given.saturating_sub(before)
+    }
+
+    /// Gives Pingora bytes of the head that were read ahead. Returns whether there were any.
+    pub(super) fn give_head(&mut self, buffer: &mut ReadBuf<'_>) -> bool {
+        if self.end == Some(self.given) {
+            // Pingora reads on: what looked like the end was an empty line in front of the head.
+            self.end = find_empty_line(&self.bytes[self.given..]).map(|offset| self.given + offset);
+        }
+        let rest = &self.bytes[self.given..self.end.unwrap_or(self.bytes.len())];
+        let rest = &rest[..rest.len().min(buffer.remaining())];
+        buffer.put_slice(rest);
+        self.given += rest.len();
+        !rest.is_empty()
+    }
+
+    /// The bytes that were read ahead and that Pingora has not been given.
+    pub(super) fn read_ahead(&self) -> &[u8] {
+        &self.bytes[self.given..]
+    }
+
+    /// Keeps bytes that belong to the next request.
+    pub(super) fn keep(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Marks bytes that were read ahead as given to Pingora.
+    pub(super) fn mark_given(&mut self, count: usize) {
+        self.given += count;
+    }
+
+    /// Removes and returns the bytes that were read ahead.
+    pub(super) fn take_read_ahead(&mut self) -> Vec<u8> {
+        self.bytes.split_off(self.given)
     }
 
     /// Whether an unfinished head is twice as long as allowed. A slightly longer one is left to the pipeline, which
@@ -63,14 +108,11 @@ impl HeadBuffer {
         &self.bytes[self.end.unwrap_or(self.bytes.len())..]
     }
 
-    /// Removes and returns the part of the body that was read together with the head.
-    pub(super) fn take_body(&mut self) -> Vec<u8> {
-        self.bytes.split_off(self.end.unwrap_or(self.bytes.len()))
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.bytes.clear();
-        self.end = None;
+    /// Begins the next head with the bytes that were read ahead.
+    pub(super) fn begin_next(&mut self) {
+        self.bytes.drain(..self.given);
+        self.given = 0;
+        self.end = find_empty_line(&self.bytes);
     }
 
     pub(super) fn shrink_to(&mut self, capacity: usize) {
@@ -79,11 +121,12 @@ impl HeadBuffer {
 
     /// Why Pingora cannot parse the head: target too long, head too large, or not HTTP.
     pub(super) fn error(&self, limits: &HeadLimits) -> Error {
-        let lines = memchr::memchr_iter(b'\n', &self.bytes).count();
-        let first_line = memchr::memchr(b'\n', &self.bytes).unwrap_or(self.bytes.len());
+        let head = self.head();
+        let lines = memchr::memchr_iter(b'\n', head).count();
+        let first_line = memchr::memchr(b'\n', head).unwrap_or(head.len());
         if first_line > limits.target + METHOD_AND_VERSION {
             Error::TargetTooLong
-        } else if lines > limits.lines || self.bytes.len() > limits.bytes {
+        } else if lines > limits.lines || head.len() > limits.bytes {
             Error::HeadTooLarge
         } else {
             BadRequest::Head.into()

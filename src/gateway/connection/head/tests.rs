@@ -8,14 +8,45 @@ fn the_end_of_the_head_is_found_however_the_reads_are_cut() {
     let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\nbody\r\n\r\n";
     for cut in 1..request.len() {
         let mut buffer = HeadBuffer::default();
-        for read in request.chunks(cut) {
-            buffer.extend(read);
-        }
+        let of_head: usize = request.chunks(cut).map(|read| buffer.extend(read)).sum();
         assert_eq!(buffer.head(), b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "{cut}");
+        assert_eq!(of_head, buffer.head().len(), "{cut}");
         assert_eq!(buffer.body(), b"body\r\n\r\n", "{cut}");
-        assert_eq!(buffer.take_body(), b"body\r\n\r\n", "{cut}");
+        assert_eq!(buffer.read_ahead(), b"body\r\n\r\n", "{cut}");
+        assert_eq!(buffer.take_read_ahead(), b"body\r\n\r\n", "{cut}");
         assert!(buffer.body().is_empty(), "{cut}");
     }
+}
+
+#[test]
+fn a_pipelined_head_is_given_after_the_one_before() {
+    let (first, second) = (b"GET /1 HTTP/1.1\r\n\r\n", b"GET /2 HTTP/1.1\r\n\r\n");
+    for room in [1, 7, 100] {
+        let mut buffer = HeadBuffer::default();
+        assert_eq!(buffer.extend(&[&first[..], second, b"GET /3"].concat()), first.len());
+        buffer.begin_next();
+        assert_eq!(buffer.head(), second);
+        let mut given = Vec::new();
+        while given.len() < second.len() {
+            let mut bytes = vec![0; room];
+            let mut read = ReadBuf::new(&mut bytes);
+            assert!(buffer.give_head(&mut read), "{room}");
+            given.extend_from_slice(read.filled());
+        }
+        assert_eq!(given, second, "{room}");
+        assert_eq!(buffer.read_ahead(), b"GET /3", "{room}");
+    }
+}
+
+#[test]
+fn an_empty_line_in_front_of_a_head_does_not_end_it() {
+    let mut buffer = HeadBuffer::default();
+    assert_eq!(buffer.extend(b"\r\n\r\nGET / HTTP/1.1\r\n\r\nrest"), 4);
+    let mut bytes = [0; 100];
+    let mut read = ReadBuf::new(&mut bytes);
+    assert!(buffer.give_head(&mut read));
+    assert_eq!(read.filled(), b"GET / HTTP/1.1\r\n\r\n");
+    assert_eq!(buffer.read_ahead(), b"rest");
 }
 
 #[test]
