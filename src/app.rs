@@ -40,6 +40,8 @@ mod reload;
 
 mod rule_watcher;
 
+mod warnings;
+
 // Stop.
 mod drain;
 

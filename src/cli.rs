@@ -146,6 +146,11 @@ fn print_error(text: impl std::fmt::Display) -> Failed {
     Failed(Exit::Failure)
 }
 
+/// Prints a warning to standard error.
+fn print_warning(text: impl std::fmt::Display) {
+    eprintln!("warning: {text}");
+}
+
 /// Prints every fault of a configuration or of rules to standard error, one per line.
 fn print_faults(faults: &[impl std::fmt::Display]) -> Failed {
     for fault in faults {

@@ -43,7 +43,7 @@ pub use load::{Override, ReadConfig, load, load_text, read};
 pub use log::{LogConfig, LogFormat, RequestLines};
 pub use platform::{PlatformConfig, PlatformKind};
 pub use rules::RulesConfig;
-pub use server::{Development, ServerConfig, TlsConfig};
+pub use server::{ClientAddress, Development, ServerConfig, TlsConfig};
 pub use sign_in::{
     AgentsConfig, BindConfig, BindProof, Concealment, FlowCookie, Oauth2Config, OtpConfig, QrConfig, QrConfirm,
     TicketConfig, TokenAlgorithm, TokenConfig,

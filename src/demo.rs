@@ -53,6 +53,7 @@ data_dir = "DATA"
 development = true
 admin_listen = "127.0.0.1:0"
 public_url = "http://127.0.0.1:0"
+client_address = "rightmost"
 
 [clients]
 h5 = "http://127.0.0.1:0/h5/"
@@ -113,7 +114,7 @@ impl Drop for Workspace {
 
 fn operator_config(data: &Path, rules: &Path, helpdesk: SocketAddr) -> String {
     format!(
-        "[server]\ndata_dir = {:?}\ndevelopment = true\n\n[platform]\nkind = \"simulated\"\n\n\
+        "[server]\ndata_dir = {:?}\ndevelopment = true\nclient_address = \"rightmost\"\n\n[platform]\nkind = \"simulated\"\n\n\
          [rules]\ndir = {:?}\n\n[upstreams.helpdesk]\naddresses = [\"{helpdesk}\"]\n",
         data.display(),
         rules.display()

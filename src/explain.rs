@@ -13,6 +13,7 @@ use crate::domain::language::Language;
 use crate::domain::path;
 use crate::domain::rate::retry_after_seconds;
 use crate::error::Error;
+use crate::pipeline::client_address::TrustedProxies;
 use crate::pipeline::head::{Fields, HeaderLines, HttpVersion, RequestHead};
 use crate::pipeline::route::Target;
 use crate::pipeline::{self, Permit, Policy, arrive, authorize, verify};
@@ -123,7 +124,7 @@ impl<'a> Explainer<'a> {
             peer: sample.address,
         };
         let fields = Fields::of(head.lines);
-        let arrival = arrive::describe(&[], Language::English, &head, &fields);
+        let arrival = arrive::describe(&TrustedProxies::NONE, Language::English, &head, &fields);
         let (request, target) = match pipeline::locate(&policy, self.rules, &head, &fields) {
             Ok(located) => located,
             Err(error) => return (None, Err(error)),

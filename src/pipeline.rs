@@ -34,7 +34,9 @@ pub mod subprotocol;
 // What a decision reports while it is made.
 pub mod observe;
 
-// The phases of `decide`, in order. `upgrade` is the last step of `arrive`.
+// The phases of `decide`, in order. `client_address` is the first step of `arrive`, `upgrade` its last.
+pub mod client_address;
+
 pub mod arrive;
 
 pub mod upgrade;
@@ -58,6 +60,7 @@ pub mod record;
 
 use arrive::CheckedRequest;
 use assertion::Assertion;
+use client_address::TrustedProxies;
 use head::{Fields, RequestHead, UnwantedHeaders};
 use observe::DecisionObserver;
 use record::Recorder;
@@ -70,8 +73,8 @@ use upgrade::Handshake;
 pub struct Gate {
     /// The wall clock.
     pub clock: Clock,
-    /// Peers whose `X-Forwarded-For` and `X-Request-Id` are trusted.
-    pub trusted_proxies: Vec<ipnet::IpNet>,
+    /// The proxies in front of the gateway.
+    pub proxies: TrustedProxies,
     /// Size limits of request heads.
     pub limits: LimitsConfig,
     /// The rules in force; a reload replaces the whole set.
@@ -242,7 +245,7 @@ pub struct Decision {
 /// Decides about a request. Requests to the gateway's own endpoints go through the same phases.
 pub async fn decide(gate: &Gate, head: &RequestHead<'_>) -> Decision {
     let fields = Fields::of(head.lines);
-    let arrival = arrive::describe(&gate.trusted_proxies, gate.language, head, &fields);
+    let arrival = arrive::describe(&gate.proxies, gate.language, head, &fields);
     // Denied until every phase has passed.
     let mut decision =
         Decision { arrival, handler: Handler::None, caller: Caller::Anonymous, verdict: Err(Error::NotFound) };
@@ -257,6 +260,7 @@ async fn run_phases<'a>(
     fields: &'a Fields<'a>,
     decision: &mut Decision,
 ) -> Result<Permit, Error> {
+    decision.arrival.client = arrive::client(&gate.proxies, &decision.arrival, fields)?;
     let policy = gate.policy();
     let (request, target) = locate(&policy, &gate.rules.load(), head, fields)?;
     decision.handler = target.handler();

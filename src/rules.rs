@@ -199,7 +199,7 @@ pub enum RuleMatch<'a> {
 #[derive(Debug)]
 pub struct RuleSet {
     tree: Tree,
-    count: usize,
+    all: Vec<Arc<Rule>>,
     cases: Vec<Case>,
     /// By endpoint number.
     own_rates: Vec<Arc<[Rate]>>,
@@ -208,7 +208,12 @@ pub struct RuleSet {
 impl RuleSet {
     /// The number of rules.
     pub fn count(&self) -> usize {
-        self.count
+        self.all.len()
+    }
+
+    /// All rules, in the order of the files.
+    pub fn all(&self) -> &[Arc<Rule>] {
+        &self.all
     }
 
     /// The number of cases.

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use super::{RuleSource, StartError, lock, tls, vault_key, wire};
+use super::{RuleSource, StartError, lock, tls, vault_key, warnings, wire};
 use crate::config::Config;
 use crate::domain::clock::Clock;
 use crate::metrics::Metrics;
@@ -14,6 +14,8 @@ use crate::token::ring::{KeyFault, KeyRing};
 pub struct FileCheck {
     /// One message per fault.
     pub faults: Vec<String>,
+    /// One message per setting that leaves a rule weaker than it looks.
+    pub warnings: Vec<String>,
     /// The number of valid rules; 0 if there are faults in the rule files.
     pub rules: usize,
     /// The number of cases that passed.
@@ -68,7 +70,10 @@ impl FileCheck {
             Err(error) => return self.faults.push(error.to_string()),
         };
         match RuleSource::Folder(config.rules.dir.clone()).load(&config.upstream_names(), &metrics) {
-            Ok(rules) => (self.rules, self.cases) = (rules.count(), rules.cases()),
+            Ok(rules) => {
+                (self.rules, self.cases) = (rules.count(), rules.cases());
+                self.warnings = warnings::of(config, &rules);
+            }
             Err(faults) => self.faults.extend(faults.iter().map(ToString::to_string)),
         }
     }

@@ -8,6 +8,7 @@ use super::StartError;
 use super::background::recheck_open;
 use super::rule_watcher::{self, Fingerprint};
 use super::tls::Certificate;
+use super::warnings;
 use crate::admin::keys::KeyRotation;
 use crate::config::Config;
 use crate::domain::clock::Clock;
@@ -62,7 +63,11 @@ impl RuleFiles {
 
     pub(super) fn load(&self, config: &Config, metrics: &Metrics) -> Result<RuleSet, StartError> {
         *self.loaded() = self.source.fingerprint();
-        self.source.load(&config.upstream_names(), metrics).map_err(StartError::Rules)
+        let rules = self.source.load(&config.upstream_names(), metrics).map_err(StartError::Rules)?;
+        for warning in warnings::of(config, &rules) {
+            tracing::warn!("{warning}");
+        }
+        Ok(rules)
     }
 
     fn loaded(&self) -> MutexGuard<'_, Fingerprint> {

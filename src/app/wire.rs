@@ -18,6 +18,7 @@ use crate::domain::client::Client;
 use crate::domain::clock::Clock;
 use crate::metrics::Metrics;
 use crate::pipeline::Gate;
+use crate::pipeline::client_address::TrustedProxies;
 use crate::platform::Platform;
 use crate::platform::wecom::{WecomPlatform, WecomSettings};
 use crate::rules::RuleSet;
@@ -236,7 +237,7 @@ fn gate(config: &Config, rules: RuleSet, core: &Core, metrics: Arc<Metrics>) -> 
     let origins = clients.chain(&config.websocket.origins).map(|url| url.origin().ascii_serialization()).collect();
     Gate {
         clock: core.clock.clone(),
-        trusted_proxies: server.trusted_proxies.clone(),
+        proxies: TrustedProxies { networks: server.trusted_proxies.clone(), client_address: server.client_address },
         limits: config.limits.clone(),
         rules: ArcSwap::from_pointee(rules),
         tokens: core.tokens.clone(),

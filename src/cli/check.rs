@@ -1,7 +1,7 @@
 //! `deskgate check`: reports the faults of the configuration, the key files, the certificate, the rules and their cases,
 //! all at once. Starts nothing and writes nothing.
 
-use super::{ConfigArgs, Failed, print, print_faults};
+use super::{ConfigArgs, Failed, print, print_faults, print_warning};
 use crate::app;
 use crate::config::{self, ConfigFault};
 
@@ -14,6 +14,9 @@ pub(super) fn run(args: &ConfigArgs) -> Result<(), Failed> {
     let faults: Vec<String> = read.faults.iter().map(ConfigFault::to_string).chain(files.faults).collect();
     if !faults.is_empty() {
         return Err(print_faults(&faults));
+    }
+    for warning in files.warnings {
+        print_warning(warning);
     }
     let upstreams = count(config.upstreams.len(), "upstream");
     print(format_args!("ok: {upstreams}, {}, {}", count(files.rules, "rule"), count(files.cases, "case")))

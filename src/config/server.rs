@@ -26,6 +26,8 @@ pub struct ServerConfig {
     /// Proxies whose `X-Forwarded-For` and `X-Request-Id` are trusted.
     #[serde(deserialize_with = "values::networks")]
     pub trusted_proxies: Vec<IpNet>,
+    /// Which address in the `X-Forwarded-For` of a trusted proxy is the client's.
+    pub client_address: ClientAddress,
     /// Enables the development routes and allows the simulated platform. Requires loopback addresses.
     pub development: bool,
     /// Directory of keys and embedded databases. Only one gateway can use it.
@@ -51,6 +53,17 @@ pub struct TlsConfig {
     pub key_file: PathBuf,
 }
 
+/// Which address of an `X-Forwarded-For` is the client's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClientAddress {
+    /// The first, as the specification says. Only right if the outermost proxy replaces the header: one that appends to it
+    /// lets clients choose their address.
+    First,
+    /// The first from the right that is no trusted proxy.
+    Rightmost,
+}
+
 /// Whether the development routes are enabled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Development {
@@ -71,6 +84,7 @@ impl Default for ServerConfig {
                 .filter_map(|octets| IpNet::new(octets.into(), 8).ok())
                 .chain(IpNet::new(std::net::Ipv6Addr::LOCALHOST.into(), 128))
                 .collect(),
+            client_address: ClientAddress::First,
             development: false,
             data_dir: PathBuf::from("data"),
             language: Language::English,

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use super::Arrival;
+use super::client_address::TrustedProxies;
 use super::head::{Fields, HttpVersion, RequestHead};
 use super::request_id::RequestId;
 use super::upgrade::{self, Handshake};
@@ -13,31 +14,28 @@ use crate::domain::language::Language;
 use crate::domain::path::{self, PathFault};
 use crate::error::{BadRequest, Error};
 
-/// Describes a request. Never fails: a refusal needs a request id and a language, too.
+/// Describes a request. Never fails: a refusal needs a request id and a language, too. Until [`client`] has found another
+/// one, the client's address is the peer's.
 pub fn describe(
-    trusted_proxies: &[ipnet::IpNet],
+    proxies: &TrustedProxies,
     default_language: Language,
     head: &RequestHead<'_>,
     fields: &Fields<'_>,
 ) -> Arrival {
     let peer = head.peer.to_canonical();
-    let trusted = trusted_proxies.iter().any(|net| net.contains(&peer));
-    let client = fields.forwarded_for.filter(|_| trusted).and_then(first_address).unwrap_or(peer);
-    let request_id = fields.request_id.filter(|_| trusted).and_then(RequestId::parse);
+    let request_id = fields.request_id.filter(|_| proxies.contains(peer)).and_then(RequestId::parse);
     let accept_language = fields.accept_language.and_then(|value| std::str::from_utf8(value).ok());
     Arrival {
         request_id: request_id.unwrap_or_else(RequestId::fresh),
-        client,
+        client: peer,
         peer,
         language: Language::negotiate(accept_language, default_language),
     }
 }
 
-/// The first address of an `X-Forwarded-For`, with or without a port.
-fn first_address(value: &[u8]) -> Option<IpAddr> {
-    let first = std::str::from_utf8(value).ok()?.split(',').next()?.trim();
-    let address = first.parse().ok().or_else(|| first.parse::<std::net::SocketAddr>().ok().map(|socket| socket.ip()));
-    address.map(|address: IpAddr| address.to_canonical())
+/// Returns the client's address: the peer's, or the one that a trusted proxy forwarded.
+pub fn client(proxies: &TrustedProxies, arrival: &Arrival, fields: &Fields<'_>) -> Result<IpAddr, Error> {
+    proxies.client_of(arrival.peer, &fields.forwarded_for)
 }
 
 /// A request whose head passed [`check`].

@@ -54,6 +54,42 @@ pub struct UnwantedHeaders {
     pub own_cookies: bool,
 }
 
+/// A header whose value is a list. Several lines are one list (RFC 9110, section 5.3); one line needs no allocation.
+#[derive(Debug, Default)]
+pub struct ListField<'a> {
+    first: Option<&'a [u8]>,
+    more: Vec<&'a [u8]>,
+}
+
+impl<'a> ListField<'a> {
+    fn push(&mut self, line: &'a [u8]) {
+        match self.first {
+            None => self.first = Some(line),
+            Some(_) => self.more.push(line),
+        }
+    }
+
+    fn lines(&self) -> impl Iterator<Item = &'a [u8]> {
+        self.first.into_iter().chain(self.more.iter().copied())
+    }
+
+    /// Whether the request has no such header. An empty one is present.
+    pub(super) fn is_absent(&self) -> bool {
+        self.first.is_none()
+    }
+
+    /// Bytes of all lines.
+    pub(super) fn bytes(&self) -> usize {
+        self.lines().map(<[u8]>::len).sum()
+    }
+
+    /// The elements in order, without empty ones and without spaces around them.
+    pub(super) fn elements(&self) -> impl Iterator<Item = &'a [u8]> {
+        let elements = self.lines().flat_map(|line| line.split(|byte| *byte == b','));
+        elements.map(<[u8]>::trim_ascii).filter(|element| !element.is_empty())
+    }
+}
+
 /// The header fields that decisions depend on, collected in one pass.
 #[derive(Debug, Default)]
 pub struct Fields<'a> {
@@ -81,8 +117,8 @@ pub struct Fields<'a> {
     pub transfer_encoding: Option<&'a [u8]>,
     /// `Expect`
     pub expect: Option<&'a [u8]>,
-    /// The first `X-Forwarded-For`.
-    pub forwarded_for: Option<&'a [u8]>,
+    /// `X-Forwarded-For`
+    pub forwarded_for: ListField<'a>,
     /// `X-Request-Id`
     pub request_id: Option<&'a [u8]>,
     /// `traceparent`
@@ -165,8 +201,8 @@ impl<'a> Fields<'a> {
             self.unwanted.look_alikes = true;
         } else if is_forwarding(name) {
             self.unwanted.forwarding = true;
-            if self.forwarded_for.is_none() && name.eq_ignore_ascii_case("x-forwarded-for") {
-                self.forwarded_for = Some(value);
+            if name.eq_ignore_ascii_case("x-forwarded-for") {
+                self.forwarded_for.push(value);
             }
         }
     }

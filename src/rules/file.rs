@@ -91,11 +91,12 @@ pub fn load_texts(
     for table in tables.matrix {
         loader.matrix(table);
     }
-    let mut rules = RuleSet { tree: Tree::default(), count: 0, cases: Vec::new(), own_rates: Vec::new() };
+    let mut rules = RuleSet { tree: Tree::default(), all: Vec::new(), cases: Vec::new(), own_rates: Vec::new() };
     for table in tables.rules {
         if let Some((pattern, rule)) = loader.rule(table) {
-            rules.tree.insert(&pattern, rule.into());
-            rules.count += 1;
+            let rule = Arc::new(rule);
+            rules.tree.insert(&pattern, rule.clone());
+            rules.all.push(rule);
         }
     }
     for table in tables.endpoints {

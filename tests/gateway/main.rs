@@ -91,6 +91,8 @@ mod identity_headers;
 
 mod assertions;
 
+mod client_address;
+
 mod paths;
 
 mod framing;

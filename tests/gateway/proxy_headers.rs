@@ -185,14 +185,8 @@ async fn trusted_peers_supply_only_the_client_address() {
     }
     for nonsense in ["", "evil.example", "unknown", "203.0.113.7.9", "evil, 203.0.113.7", "999.1.1.1"] {
         desk.upstream.clear_requests();
-        let response = desk.anonymous().with_header("X-Forwarded-For", nonsense).get("/public/x").await;
-        if response.status == 400 {
-            assert!(desk.upstream.requests().is_empty());
-            continue;
-        }
-        let seen = desk.upstream.only_request();
-        assert!(first_of(&seen).parse::<std::net::IpAddr>().is_ok(), "{nonsense}: {}", first_of(&seen));
-        assert!(!String::from_utf8_lossy(&seen.head).contains("evil"), "{nonsense}");
+        desk.anonymous().with_header("X-Forwarded-For", nonsense).get("/public/x").await.expect_code(1400);
+        assert!(desk.upstream.requests().is_empty(), "{nonsense}");
     }
 }
 
