@@ -27,15 +27,18 @@ pub enum PathFault {
     /// `\` or `%5C`, which some upstreams read as a slash.
     #[error("the path has a backslash")]
     Backslash,
-    /// `%2E`, which hides a dot segment.
-    #[error("the path has an encoded dot")]
+    /// A `.` or `..` segment with an encoded dot.
+    #[error("the path has an encoded dot segment")]
     EncodedDot,
     /// `%25`, which hides another escape.
     #[error("the path is encoded twice")]
     EncodedPercent,
-    /// `;`, which some upstreams cut off together with the rest of the segment.
+    /// `;`, bare or encoded, which some upstreams cut off together with the rest of the segment.
     #[error("the path has `;`")]
     Semicolon,
+    /// An encoded blank at the start or the end of a segment, which some upstreams trim.
+    #[error("a segment of the path begins or ends with a blank")]
+    Blank,
     /// A NUL byte, raw or encoded.
     #[error("the path has a NUL")]
     Nul,
@@ -56,11 +59,11 @@ pub enum PathFault {
     Query,
 }
 
-/// Returns the canonical form of a path: escaped unreserved characters are decoded, other escapes are written in
-/// upper case. Borrows the input if it is canonical already.
+/// Returns the canonical form of a path: escapes of characters that may stand bare in a path are decoded, other escapes
+/// are written in upper case. Borrows the input if it is canonical already.
 ///
-/// Refuses dot segments, empty segments, encoded slashes, backslashes, `;`, control characters, malformed or
-/// double escapes and bytes that are not UTF-8.
+/// Refuses dot segments, empty segments, encoded slashes, backslashes, `;`, blanks around a segment, control characters,
+/// malformed or double escapes and bytes that are not UTF-8.
 pub fn canonical(path: &[u8]) -> Result<Cow<'_, str>, PathFault> {
     if path.first() != Some(&b'/') {
         return Err(PathFault::NotAPath);
@@ -114,6 +117,16 @@ fn check_segment(segment: &[u8]) -> Result<(), PathFault> {
     }
 }
 
+/// Checks what the segment of a path with escapes stands for. Bare dot segments were refused before.
+fn check_decoded_segment(segment: &str) -> Result<(), PathFault> {
+    if matches!(segment, "." | "..") {
+        return Err(PathFault::EncodedDot);
+    }
+    // JavaScript's `trim` counts the byte order mark as a blank, too.
+    let is_blank = |letter: char| letter.is_whitespace() || letter == '\u{feff}';
+    if segment.starts_with(is_blank) || segment.ends_with(is_blank) { Err(PathFault::Blank) } else { Ok(()) }
+}
+
 fn borrow(path: &[u8]) -> Result<Cow<'_, str>, PathFault> {
     std::str::from_utf8(path).map(Cow::Borrowed).map_err(|_| PathFault::Utf8)
 }
@@ -133,10 +146,9 @@ fn rewrite(path: &[u8]) -> Result<Cow<'_, str>, PathFault> {
         let byte = escape(path.get(at + 1..at + 3))?;
         match byte {
             b'/' => return Err(PathFault::EncodedSlash),
-            b'.' => return Err(PathFault::EncodedDot),
             b'%' => return Err(PathFault::EncodedPercent),
-            b'\\' | 0..=0x1f | 0x7f => return Err(fault_of(byte)),
-            byte if byte.is_ascii_alphanumeric() || b"-_~".contains(&byte) => out.push(byte),
+            b'\\' | b';' | 0..=0x1f | 0x7f => return Err(fault_of(byte)),
+            byte if is_path_byte(byte) => out.push(byte),
             byte => {
                 const HEX: &[u8; 16] = b"0123456789ABCDEF";
                 out.extend_from_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
@@ -145,9 +157,8 @@ fn rewrite(path: &[u8]) -> Result<Cow<'_, str>, PathFault> {
         decoded.push(byte);
         at += 3;
     }
-    if std::str::from_utf8(&decoded).is_err() {
-        return Err(PathFault::Utf8);
-    }
+    let decoded = std::str::from_utf8(&decoded).map_err(|_| PathFault::Utf8)?;
+    decoded.split('/').try_for_each(check_decoded_segment)?;
     if out == path {
         return borrow(path);
     }

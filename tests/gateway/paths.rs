@@ -63,6 +63,15 @@ async fn ambiguous_paths_are_refused() {
         ("a percent sign in the middle", b"/public/100%/x"),
         ("IIS %u escape", b"/public/%u002e%u002e/x"),
         ("a tab", b"/public/a\tb"),
+        ("a semicolon", b"/public/a;b"),
+        ("an encoded semicolon", b"/public/a%3bb"),
+        ("an encoded semicolon behind dots", b"/public/..%3B/api/admin-desk/x"),
+        ("an encoded blank before a segment", b"/public/%20closed/x"),
+        ("an encoded blank after a segment", b"/public/closed%20/x"),
+        ("an encoded blank at the end", b"/public/x%20"),
+        ("an encoded blank alone", b"/public/%20"),
+        ("a no-break space after a segment", b"/public/closed%C2%A0/x"),
+        ("an ideographic space before a segment", b"/public/%E3%80%80closed/x"),
     ];
     for (case, target) in table {
         let response = get(&desk, target).await.unwrap_or_else(|| panic!("{case}: closed without a response"));
@@ -197,6 +206,68 @@ async fn equivalent_percent_encodings_match_the_same_rule() {
             _ => {
                 response.expect_code(1400);
             }
+        }
+    }
+}
+
+/// A guarded literal inside an open tail.
+const LITERAL_RULES: &str = r#"
+[[rule]]
+name = "purge"
+path = "/v1/jobs:purge"
+upstream = "helpdesk"
+roles = ["admin"]
+
+[[rule]]
+name = "socket of the queue"
+path = "/v1/queue@main"
+upstream = "helpdesk"
+roles = ["admin"]
+
+[[rule]]
+name = "the rest of version 1"
+path = "/v1/{*rest}"
+upstream = "helpdesk"
+public = true
+"#;
+
+#[tokio::test]
+async fn escapes_of_bare_characters_are_decoded_before_matching_and_forwarding() {
+    let desk = Gateway::setup().more_rules(LITERAL_RULES).start().await;
+    let administrator = desk.sign_in("m5001").await;
+    for target in [
+        "/v1/jobs:purge",
+        "/v1/jobs%3Apurge",
+        "/v1/jobs%3apurge",
+        "/v1/%6Aobs%3A%70urge",
+        "/%761/jobs%3Apurge",
+        "/v1/queue%40main",
+    ] {
+        desk.upstream.clear_requests();
+        for method in ["GET", "POST"] {
+            desk.anonymous().send(method, target, &[], b"").await.expect_bare_challenge();
+        }
+        let refused = desk.anonymous().handshake(target).open().await.err();
+        refused.unwrap_or_else(|| panic!("{target}: a socket")).expect_code(1001);
+        assert!(desk.upstream.requests().is_empty(), "{target}");
+
+        let decoded = if target.contains("queue") { "/v1/queue@main" } else { "/v1/jobs:purge" };
+        for method in ["GET", "POST"] {
+            administrator.send(method, target, &[], b"").await.expect_status(200);
+            assert_eq!(desk.upstream.last_request().target, decoded, "{method} {target}");
+        }
+        let _socket = administrator.websocket(target).await;
+        assert_eq!(desk.upstream.last_request().target, decoded, "the handshake of {target}");
+    }
+    for (target, forwarded) in [
+        ("/v1/a%21%24%26%27%28%29%2A%2B%2C%3D%3A%40%2D%2E%5F%7Eb", "/v1/a!$&'()*+,=:@-._~b"),
+        ("/v1/file%2Etxt?q=%3A", "/v1/file.txt?q=%3A"),
+        ("/v1/a%20b%3Fc%23d%5Be%5D", "/v1/a%20b%3Fc%23d%5Be%5D"),
+        ("/v1/caf%c3%a9", "/v1/caf%C3%A9"),
+    ] {
+        for method in ["GET", "POST"] {
+            desk.anonymous().send(method, target, &[], b"").await.expect_status(200);
+            assert_eq!(desk.upstream.last_request().target, forwarded, "{method} {target}");
         }
     }
 }
