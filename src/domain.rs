@@ -36,6 +36,8 @@ pub mod secret;
 
 pub mod session;
 
+pub mod spoofable;
+
 pub mod ticket;
 
 pub mod write;

@@ -153,7 +153,7 @@ impl Metrics {
             authn,
             identity_headers_removed: counters(
                 "identity_headers_removed_total",
-                "Spoofed identity headers removed from requests, by spelling.",
+                "Spoofed headers removed from requests: identity headers (exact, folded), client addresses, Proxy.",
                 &["kind"],
             )?,
             limit_reached: counters(
@@ -263,7 +263,7 @@ impl Metrics {
         }
     }
 
-    /// Counts a removed header that looks like an identity header.
+    /// Counts a removed header that the client must not choose.
     pub(crate) fn count_removed_identity_header(&self, kind: &str) {
         self.identity_headers_removed.with_label_values(&[kind]).inc();
     }

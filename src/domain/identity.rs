@@ -98,11 +98,15 @@ pub fn is_look_alike(name: &[u8]) -> bool {
     if name.len() < prefix.len() - 1 {
         return false;
     }
-    let folded = |byte: u8| match byte {
+    name.iter().zip(prefix).all(|(&byte, &expected)| folded(byte) == expected)
+}
+
+/// One byte of a header name, as lenient upstreams compare it.
+pub(super) fn folded(byte: u8) -> u8 {
+    match byte {
         b'_' | b'.' => b'-',
         other => other.to_ascii_lowercase(),
-    };
-    name.iter().zip(prefix).all(|(&byte, &expected)| folded(byte) == expected)
+    }
 }
 
 #[cfg(test)]

@@ -8,11 +8,12 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora_http::RequestHeader;
 
 use super::assertion::Assertion;
-use super::head::{RequestHead, is_forwarding};
+use super::head::RequestHead;
 use super::trace::traceparent;
 use super::{Arrival, Caller, Gate, UpstreamPermit};
 use crate::domain::identity::{self, IdentityLines, is_look_alike};
 use crate::domain::own_cookie;
+use crate::domain::spoofable::SpoofableHeader;
 use crate::error::{Error, Part};
 use crate::metrics::Metrics;
 use crate::rules::ForwardToken;
@@ -176,16 +177,17 @@ fn is_stripped(name: &str, permit: &UpstreamPermit, metrics: &Metrics) -> bool {
         "sec-websocket-protocol" => permit.unwanted.subprotocol,
         // The gateway writes the first two itself; `Connection` is hop-by-hop.
         "x-request-id" | "traceparent" | "connection" => true,
-        name if permit.unwanted.look_alikes && is_look_alike(name.as_bytes()) => {
-            count_look_alike(name, metrics);
-            true
-        }
-        name => permit.unwanted.forwarding && is_forwarding(name),
+        name => permit.unwanted.spoofable && is_spoofable(name, metrics),
     }
 }
 
-fn count_look_alike(name: &str, metrics: &Metrics) {
-    metrics.count_removed_identity_header(if name.starts_with(identity::PREFIX) { "exact" } else { "folded" });
+/// Whether a client must not choose a header; counts it, because the caller removes it.
+fn is_spoofable(name: &str, metrics: &Metrics) -> bool {
+    let kind = SpoofableHeader::of(name);
+    if let Some(label) = kind.and_then(SpoofableHeader::label) {
+        metrics.count_removed_identity_header(label);
+    }
+    kind.is_some()
 }
 
 /// Strips spoofable headers. `permit.unwanted` lists the kinds that are present, so most requests are not searched.
@@ -196,14 +198,8 @@ fn strip(headers: &mut HeaderMap, permit: &UpstreamPermit, metrics: &Metrics) {
     if permit.unwanted.subprotocol {
         headers.remove(SEC_WEBSOCKET_PROTOCOL);
     }
-    if permit.unwanted.look_alikes {
-        for name in names(headers, |name| is_look_alike(name.as_bytes())) {
-            count_look_alike(name.as_str(), metrics);
-            headers.remove(name);
-        }
-    }
-    if permit.unwanted.forwarding {
-        for name in names(headers, is_forwarding) {
+    if permit.unwanted.spoofable {
+        for name in names(headers, |name| is_spoofable(name, metrics)) {
             headers.remove(name);
         }
     }

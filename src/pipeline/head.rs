@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use crate::domain::hop_by_hop::is_hop_by_hop;
-use crate::domain::{identity, own_cookie};
+use crate::domain::own_cookie;
+use crate::domain::spoofable::SpoofableHeader;
 
 /// The HTTP version of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,10 +43,8 @@ pub struct RequestHead<'a> {
 /// Kinds of headers to remove or rewrite before forwarding; most requests have none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UnwantedHeaders {
-    /// Names that an upstream could read as an identity header.
-    pub look_alikes: bool,
-    /// `X-Forwarded-*`, and overrides of method or path.
-    pub forwarding: bool,
+    /// Headers that a client must not choose.
+    pub spoofable: bool,
     /// `Sec-WebSocket-Protocol` outside a handshake.
     pub subprotocol: bool,
     /// Several `Cookie` lines, as HTTP/2 allows.
@@ -172,7 +171,6 @@ impl<'a> Fields<'a> {
                 self.cookies.push(value);
             }
             b'e' if is("expect") => once(&mut self.expect, value, "Expect", &mut self.repeated),
-            b'f' if is("forwarded") => self.unwanted.forwarding = true,
             b'h' if is("host") => once(&mut self.host, value, "Host", &mut self.repeated),
             b'o' if is("origin") => once(&mut self.origin, value, "Origin", &mut self.repeated),
             b's' if is("sec-websocket-key") => {
@@ -190,21 +188,19 @@ impl<'a> Fields<'a> {
             b'u' if is("user-agent") => self.user_agent = Some(value),
             b'x' => self.take_extension(name, value),
             b'h' | b'k' | b'p' | b't' if is_hop_by_hop(name) => self.hop_by_hop = true,
-            _ => {}
+            _ => self.unwanted.spoofable |= SpoofableHeader::of(name).is_some(),
         }
     }
 
     fn take_extension(&mut self, name: &'a str, value: &'a [u8]) {
         if name.eq_ignore_ascii_case("x-request-id") {
             self.request_id = Some(value);
-        } else if identity::is_look_alike(name.as_bytes()) {
-            self.unwanted.look_alikes = true;
-        } else if is_forwarding(name) {
-            self.unwanted.forwarding = true;
-            if name.eq_ignore_ascii_case("x-forwarded-for") {
-                self.forwarded_for.push(value);
-            }
+            return;
         }
+        if name.eq_ignore_ascii_case("x-forwarded-for") {
+            self.forwarded_for.push(value);
+        }
+        self.unwanted.spoofable |= SpoofableHeader::of(name).is_some();
     }
 }
 
@@ -212,22 +208,6 @@ fn once<'a>(slot: &mut Option<&'a [u8]>, value: &'a [u8], name: &'static str, re
     if slot.replace(value).is_some() {
         *repeated = Some(name);
     }
-}
-
-/// Whether a header is `Forwarded`, `X-Forwarded-*` or an override of method or path, which upstreams may act on.
-/// The gateway replaces or removes them all.
-pub fn is_forwarding(name: &str) -> bool {
-    let starts = |prefix: &str| {
-        let name = name.as_bytes();
-        name.len() >= prefix.len()
-            && name.iter().zip(prefix.as_bytes()).all(|(byte, expected)| {
-                let folded = if matches!(byte, b'_' | b'.') { b'-' } else { byte.to_ascii_lowercase() };
-                folded == *expected
-            })
-    };
-    ["x-forwarded", "x-original-", "x-rewrite-", "x-http-method", "x-method-override", "x-real-ip", "forwarded"]
-        .iter()
-        .any(|prefix| starts(prefix))
 }
 
 /// Whether a comma-separated list has an entry, in any case.

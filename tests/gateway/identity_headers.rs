@@ -124,6 +124,50 @@ async fn forged_identity_headers_are_stripped_in_every_spelling() {
     }
 }
 
+/// Headers that upstreams read as the client's address.
+const ADDRESS_HEADERS: [&str; 5] =
+    ["True-Client-IP", "X-Client-IP", "CF-Connecting-IP", "X-Cluster-Client-IP", "X-Real-IP"];
+
+#[tokio::test]
+async fn address_proxy_and_request_id_headers_are_stripped_in_every_spelling() {
+    let desk = Gateway::start().await;
+    let xiaoming = desk.sign_in("u1001").await;
+    for (spelling, spell) in SPELLINGS {
+        // As the gateway reads an id, this one is too short to be kept from a trusted proxy.
+        let names = ADDRESS_HEADERS.iter().chain(&["Proxy", "X-Request-Id"]);
+        let lines: Vec<(String, &str)> = names.map(|name| (spell(name), FORGED)).collect();
+        let headers = as_headers(&lines);
+        let count = async |kind: &str| desk.metric("deskgate_identity_headers_removed_total", &[kind]).await;
+        let before = [count("kind=\"address\"").await, count("kind=\"proxy\"").await, count("kind=\"folded\"").await];
+        desk.upstream.clear_requests();
+
+        desk.anonymous().send("GET", "/public/x", &headers, b"").await.expect_status(200);
+        xiaoming.send("GET", "/api/desk/x", &headers, b"").await.expect_status(200);
+        xiaoming.send("POST", "/api/desk/x", &headers, b"hello").await.expect_status(200);
+        handshake(&desk, xiaoming.handshake("/ws/employee"), &headers).await;
+
+        let seen = desk.upstream.requests();
+        assert_eq!(seen.len(), 4, "{spelling}");
+        for request in seen {
+            let head = String::from_utf8_lossy(&request.head).into_owned();
+            assert!(!head.contains(FORGED), "{spelling}: {head}");
+            assert!(request.header("x-request-id").is_some(), "{spelling}: {head}");
+        }
+        let after = [count("kind=\"address\"").await, count("kind=\"proxy\"").await, count("kind=\"folded\"").await];
+        let look_alikes = if spell("X-Request-Id").eq_ignore_ascii_case("X-Request-Id") { 0.0 } else { 4.0 };
+        let counted = [after[0] - before[0], after[1] - before[1], after[2] - before[2]];
+        assert_eq!(counted, [4.0 * ADDRESS_HEADERS.len() as f64, 4.0, look_alikes], "{spelling}");
+    }
+    let kept = [("X-Client-Version", "7"), ("X-Request-Ids", "8"), ("Proxies", "9")];
+    xiaoming.send("GET", "/api/desk/x", &kept, b"").await.expect_status(200);
+    let seen = desk.upstream.last_request();
+    assert!(
+        kept.iter().all(|(name, value)| seen.header(name) == Some(value)),
+        "{}",
+        String::from_utf8_lossy(&seen.head)
+    );
+}
+
 #[tokio::test]
 async fn repeated_forged_headers_are_all_stripped() {
     let desk = Gateway::start().await;
