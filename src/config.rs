@@ -33,7 +33,9 @@ mod upstream;
 
 mod websocket;
 
+use crate::domain::client::Client;
 pub use crate::domain::duration::HumanDuration;
+use crate::domain::host::{AllowedHosts, LoopbackHosts};
 pub use clients::ClientsConfig;
 pub use directory::DirectoryConfig;
 pub use faults::{ConfigFault, Faults};
@@ -98,6 +100,17 @@ impl Config {
     /// The names of all upstreams in alphabetical order, which is the order of their indexes in rules.
     pub fn upstream_names(&self) -> Vec<&str> {
         self.upstreams.keys().map(String::as_str).collect()
+    }
+
+    /// The hosts that requests may name: `server.hosts`, otherwise those of our own URLs, and loopback in development mode.
+    pub fn allowed_hosts(&self) -> AllowedHosts {
+        if !self.server.hosts.is_empty() {
+            return AllowedHosts { entries: self.server.hosts.clone(), loopback: LoopbackHosts::NotAllowed };
+        }
+        let urls = Client::ALL.iter().map(|client| self.clients.url(*client)).chain([&self.server.public_url]);
+        let entries = urls.filter_map(|url| url.host_str()?.parse().ok()).collect();
+        let loopback = if self.server.development { LoopbackHosts::Allowed } else { LoopbackHosts::NotAllowed };
+        AllowedHosts { entries, loopback }
     }
 
     /// Adds faults that single values do not show: values out of range and settings that contradict each other. Skips

@@ -14,6 +14,8 @@ pub mod employee;
 
 pub mod hop_by_hop;
 
+pub mod host;
+
 pub mod identity;
 
 pub mod language;

@@ -206,6 +206,11 @@ pub fn is_for_development(path: &str) -> bool {
     path.starts_with("/api/dev/")
 }
 
+/// Whether a path answers under every host name: health checkers call it by address.
+pub fn answers_any_host(path: &str) -> bool {
+    path == "/api/ready"
+}
+
 /// Finds the endpoint of a method and path.
 pub fn find(method: &str, path: &str) -> EndpointMatch {
     // Most requests are for upstreams; a few comparisons rule them out.

@@ -76,6 +76,9 @@ pub enum Error {
     /// The body's content type is not JSON.
     #[error("unsupported media type")]
     UnsupportedMediaType,
+    /// `Host` is not one of the gateway's.
+    #[error("the host is not one of server.hosts")]
+    UnknownHost,
     /// A WebSocket version other than 13.
     #[error("unsupported websocket version")]
     WebSocketVersion,
@@ -180,6 +183,7 @@ impl Error {
             Error::BodyTooLarge => Code::BodyTooLarge,                              // 1413
             Error::TargetTooLong => Code::TargetTooLong,                            // 1414
             Error::UnsupportedMediaType => Code::UnsupportedMediaType,              // 1415
+            Error::UnknownHost => Code::UnknownHost,                                // 1421
             Error::WebSocketVersion => Code::WebSocketVersion,                      // 1426
             Error::RateLimited { .. } => Code::RateLimited,                         // 1429
             Error::TooManySockets { .. } => Code::RateLimited,                      // 1429

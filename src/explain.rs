@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::config::{Config, Development, LimitsConfig};
 use crate::domain::clock::Clock;
+use crate::domain::host::AllowedHosts;
 use crate::domain::language::Language;
 use crate::domain::path;
 use crate::domain::rate::retry_after_seconds;
@@ -110,6 +111,7 @@ impl<'a> Explainer<'a> {
         let (counters, clock) = (FixedTimeCounters::default(), Clock::system());
         let policy = Policy {
             limits: &self.limits,
+            hosts: &AllowedHosts::LOOPBACK,
             origins: &[],
             development: self.development,
             counters: &counters,
@@ -119,6 +121,7 @@ impl<'a> Explainer<'a> {
             method: &sample.method,
             target: sample.path.as_bytes(),
             version: HttpVersion::Http11,
+            authority: None,
             lines: &SampleLines,
             raw: None,
             peer: sample.address,

@@ -10,6 +10,7 @@ use http::HeaderValue;
 
 use crate::config::{Development, LimitsConfig, QueryToken};
 use crate::domain::clock::{Clock, Timestamp};
+use crate::domain::host::AllowedHosts;
 use crate::domain::language::Language;
 use crate::domain::rate::Counters;
 use crate::domain::scope::Scope;
@@ -87,6 +88,8 @@ pub struct Gate {
     pub counters: Arc<dyn Counters>,
     /// The metrics.
     pub metrics: Arc<Metrics>,
+    /// Hosts that requests may name.
+    pub hosts: AllowedHosts,
     /// Origins whose pages may open WebSockets.
     pub origins: Vec<String>,
     /// Whether WebSocket handshakes may carry `?token=`.
@@ -95,8 +98,6 @@ pub struct Gate {
     pub development: Development,
     /// The language of clients that send no `Accept-Language`.
     pub language: Language,
-    /// The `Host` for upstreams when the client sent none.
-    pub host: HeaderValue,
     /// The value of `X-Forwarded-Proto`.
     pub scheme: HeaderValue,
 }
@@ -105,6 +106,7 @@ impl Gate {
     fn policy(&self) -> Policy<'_> {
         Policy {
             limits: &self.limits,
+            hosts: &self.hosts,
             origins: &self.origins,
             development: self.development,
             counters: &*self.counters,
@@ -117,6 +119,7 @@ impl Gate {
 #[derive(Clone, Copy)]
 pub(crate) struct Policy<'a> {
     pub limits: &'a LimitsConfig,
+    pub hosts: &'a AllowedHosts,
     pub origins: &'a [String],
     pub development: Development,
     pub counters: &'a dyn Counters,
@@ -281,7 +284,7 @@ pub(crate) fn locate<'a>(
     head: &'a RequestHead<'a>,
     fields: &'a Fields<'a>,
 ) -> Result<(CheckedRequest<'a>, Target), Error> {
-    let request = arrive::check(policy.limits, head, fields)?;
+    let request = arrive::check(policy.limits, policy.hosts, head, fields)?;
     let target = route::find(rules, policy.development, &request)?;
     Ok((request, target))
 }

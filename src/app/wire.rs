@@ -244,11 +244,11 @@ fn gate(config: &Config, rules: RuleSet, core: &Core, metrics: Arc<Metrics>) -> 
         sessions: core.sessions.clone(),
         counters: Arc::new(InMemoryRateCounters::new(config.limits.rate_keys)),
         metrics,
+        hosts: config.allowed_hosts(),
         origins,
         query_token: config.websocket.query_token,
         development: server.development_mode(),
         language: server.language,
-        host: HeaderValue::from_str(server.public_url.authority()).unwrap_or(HeaderValue::from_static("localhost")),
         scheme: HeaderValue::from_static(if server.public_url.scheme() == "https" { "https" } else { "http" }),
     }
 }

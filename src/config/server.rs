@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::{Faults, HumanDuration, values};
+use crate::domain::host::HostEntry;
 use crate::domain::language::Language;
 
 /// `[server]`
@@ -23,6 +24,10 @@ pub struct ServerConfig {
     /// URL under which browsers and phones reach the gateway; used in QR codes and redirects.
     #[serde(deserialize_with = "values::url")]
     pub public_url: Url,
+    /// Hosts that requests may name; others get 1421. If empty: those of `public_url` and `[clients]`, and loopback in
+    /// development mode.
+    #[serde(deserialize_with = "values::hosts")]
+    pub hosts: Vec<HostEntry>,
     /// Proxies whose `X-Forwarded-For` and `X-Request-Id` are trusted.
     #[serde(deserialize_with = "values::networks")]
     pub trusted_proxies: Vec<IpNet>,
@@ -79,6 +84,7 @@ impl Default for ServerConfig {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], 8080))],
             admin_listen: SocketAddr::from(([127, 0, 0, 1], 9090)),
             public_url: local_url("http://127.0.0.1:8080"),
+            hosts: Vec::new(),
             trusted_proxies: [[127, 0, 0, 0]]
                 .into_iter()
                 .filter_map(|octets| IpNet::new(octets.into(), 8).ok())

@@ -10,6 +10,8 @@ use ipnet::IpNet;
 use serde::de::{Deserializer, Error, SeqAccess, Unexpected, Visitor};
 use url::Url;
 
+use crate::domain::host::HostEntry;
+
 /// A type of values that are written as strings.
 trait TextValue: FromStr {
     /// What a value is and an example of it.
@@ -22,6 +24,10 @@ impl TextValue for SocketAddr {
 
 impl TextValue for IpNet {
     const FORM: &'static str = "a network, such as \"10.0.0.0/24\"";
+}
+
+impl TextValue for HostEntry {
+    const FORM: &'static str = "a host with an optional port, such as \"desk.example.com\"";
 }
 
 impl TextValue for Url {
@@ -81,6 +87,10 @@ pub(super) fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Sock
 }
 
 pub(super) fn addresses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<SocketAddr>, D::Error> {
+    deserializer.deserialize_seq(ValueList(std::marker::PhantomData))
+}
+
+pub(super) fn hosts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<HostEntry>, D::Error> {
     deserializer.deserialize_seq(ValueList(std::marker::PhantomData))
 }
 

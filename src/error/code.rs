@@ -23,6 +23,7 @@ pub enum Code {
     BodyTooLarge = 1413,
     TargetTooLong = 1414,
     UnsupportedMediaType = 1415,
+    UnknownHost = 1421,
     WebSocketVersion = 1426,
     RateLimited = 1429,
     HeadTooLarge = 1431,
@@ -33,7 +34,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, by number.
-    pub const ALL: [Code; 22] = [
+    pub const ALL: [Code; 23] = [
         Code::Unauthenticated,
         Code::Forbidden,
         Code::Unexpected,
@@ -50,6 +51,7 @@ impl Code {
         Code::BodyTooLarge,
         Code::TargetTooLong,
         Code::UnsupportedMediaType,
+        Code::UnknownHost,
         Code::WebSocketVersion,
         Code::RateLimited,
         Code::HeadTooLarge,
@@ -78,6 +80,7 @@ impl Code {
             Code::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Code::TargetTooLong => StatusCode::URI_TOO_LONG,
             Code::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Code::UnknownHost => StatusCode::MISDIRECTED_REQUEST,
             Code::WebSocketVersion => StatusCode::UPGRADE_REQUIRED,
             Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
             Code::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,

@@ -87,6 +87,9 @@ pub enum Forbidden {
     /// The `Origin` of a WebSocket handshake is not allowed.
     #[error("the origin is not allowed")]
     Origin,
+    /// A development route, called from another machine or under a host name that is not loopback.
+    #[error("the client or the host is not loopback")]
+    NotThisMachine,
     /// A development route outside development mode.
     #[error("development mode is off")]
     Development,
@@ -133,6 +136,7 @@ impl Forbidden {
             Forbidden::OtpBound => Message::OTP_BOUND,
             Forbidden::BindProof => Message::BIND_PROOF,
             Forbidden::Origin => Message::ORIGIN,
+            Forbidden::NotThisMachine => Message::NOT_THIS_MACHINE,
             Forbidden::Development => Message::DEVELOPMENT,
         };
         Cow::Borrowed(message.text(language))

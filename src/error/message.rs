@@ -19,6 +19,7 @@ impl Error {
             Error::BodyTooLarge => Message::BODY_TOO_LARGE,
             Error::TargetTooLong => Message::TARGET_TOO_LONG,
             Error::UnsupportedMediaType => Message::UNSUPPORTED_MEDIA_TYPE,
+            Error::UnknownHost => Message::UNKNOWN_HOST,
             Error::WebSocketVersion => Message::WEBSOCKET_VERSION,
             Error::StepUpRequired => Message::STEP_UP_REQUIRED,
             Error::PasswordWrong => Message::PASSWORD_WRONG,

@@ -34,6 +34,7 @@ fn contract() -> Vec<(Error, u16, u16)> {
         (Error::BodyTooLarge, 1413, 413),
         (Error::TargetTooLong, 1414, 414),
         (Error::UnsupportedMediaType, 1415, 415),
+        (Error::UnknownHost, 1421, 421),
         (Error::WebSocketVersion, 1426, 426),
         (rate_limited(), 1429, 429),
         (Error::TooManySockets { retry_after: WAIT }, 1429, 429),

@@ -138,6 +138,7 @@ const RATE: &str = "rate";
 fn explained(check: Check<'_>) -> ExplainedCheck {
     let (check, wants) = match check {
         Check::Development(_) => ("development", "development mode".to_owned()),
+        Check::ThisMachine => ("this_machine", "a loopback client and host".to_owned()),
         Check::Token => ("signed_in", "a valid token".to_owned()),
         Check::Stage => ("stage", "a token that is not half-authenticated".to_owned()),
         Check::Networks(networks) => {

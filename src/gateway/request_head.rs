@@ -28,11 +28,13 @@ pub(super) fn request_head<'a>(exchange: &'a Exchange, lines: &'a HeaderMapLines
         http::Version::HTTP_11 => HttpVersion::Http11,
         _ => HttpVersion::Http10,
     };
+    let authority = header.uri.authority().filter(|_| version == HttpVersion::Http2);
     let peer = exchange.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
     RequestHead {
         method: header.method.as_str(),
         target: header.raw_path(),
         version,
+        authority: authority.map(|authority| authority.as_str().as_bytes()),
         lines,
         raw: connection::raw_head(exchange),
         peer: peer.unwrap_or(NO_ADDRESS),

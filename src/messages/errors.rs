@@ -67,6 +67,9 @@ messages! {
     ORIGIN
         "This page isn't allowed to open a WebSocket here. Ask your administrator to allow its origin."
         "不允许从该页面建立 WebSocket 连接，请联系管理员将其来源加入白名单。"
+    NOT_THIS_MACHINE
+        "This is available on the gateway's own machine only. Open it there, as localhost or 127.0.0.1."
+        "仅限在网关所在的机器上访问，请在本机通过 localhost 或 127.0.0.1 打开。"
     DEVELOPMENT
         "This is available in development mode only."
         "仅在开发模式下可用。"
@@ -182,6 +185,9 @@ messages! {
     UNSUPPORTED_MEDIA_TYPE
         "Send JSON with Content-Type: application/json."
         "请以 Content-Type: application/json 发送 JSON。"
+    UNKNOWN_HOST
+        "The gateway doesn't answer under this host name. Use its own address, or ask your administrator to add the host to server.hosts."
+        "网关不通过该主机名提供服务，请使用网关自己的地址，或联系管理员将该主机名加入 server.hosts。"
     WEBSOCKET_VERSION
         "Unsupported WebSocket version. Use version 13."
         "不支持该 WebSocket 版本，请使用版本 13。"

@@ -10,8 +10,10 @@ use super::head::{Fields, HttpVersion, RequestHead};
 use super::request_id::RequestId;
 use super::upgrade::{self, Handshake};
 use crate::config::LimitsConfig;
+use crate::domain::host::{AllowedHosts, RequestHost};
 use crate::domain::language::Language;
 use crate::domain::path::{self, PathFault};
+use crate::endpoints;
 use crate::error::{BadRequest, Error};
 
 /// Describes a request. Never fails: a refusal needs a request id and a language, too. Until [`client`] has found another
@@ -42,6 +44,8 @@ pub fn client(proxies: &TrustedProxies, arrival: &Arrival, fields: &Fields<'_>) 
 pub struct CheckedRequest<'a> {
     pub(super) head: &'a RequestHead<'a>,
     pub(super) fields: &'a Fields<'a>,
+    /// The host that the request names; only `/api/ready` answers without one.
+    pub(super) host: Option<RequestHost<'a>>,
     /// The path in canonical form.
     pub(super) path: Cow<'a, str>,
     pub(super) query: Option<&'a str>,
@@ -58,9 +62,10 @@ pub enum TargetForm {
     Rewritten,
 }
 
-/// Rejects ambiguous heads and heads that are too large.
+/// Rejects ambiguous heads, heads that are too large, and hosts that are not ours.
 pub fn check<'a>(
     limits: &LimitsConfig,
+    hosts: &AllowedHosts,
     head: &'a RequestHead<'a>,
     fields: &'a Fields<'a>,
 ) -> Result<CheckedRequest<'a>, Error> {
@@ -75,13 +80,16 @@ pub fn check<'a>(
     }
     check_lines(head)?;
     check_framing(head, fields)?;
-    let host = check_host(head, fields)?;
-    let SplitTarget { path, query, form } = split_target(head.target, host)?;
+    let host = read_host(head, fields)?;
+    let SplitTarget { path, query, form } = split_target(head.target, host.as_ref())?;
     if path.len() > path::LONGEST {
         return Err(Error::TargetTooLong);
     }
+    if !hosts.allows(host.as_ref()) && !endpoints::answers_any_host(&path) {
+        return Err(Error::UnknownHost);
+    }
     let handshake = upgrade::handshake(head, fields)?;
-    Ok(CheckedRequest { head, fields, path, query, target_form: form, handshake })
+    Ok(CheckedRequest { head, fields, host, path, query, target_form: form, handshake })
 }
 
 /// Rejects bare line feeds, which end a line for some servers only, and request lines with extra spaces, which
@@ -132,39 +140,16 @@ fn has_content_length(raw: &[u8]) -> bool {
     })
 }
 
-/// Returns the value of `Host`, which only HTTP/1.0 and HTTP/2 may omit.
-fn check_host<'a>(head: &RequestHead<'a>, fields: &Fields<'a>) -> Result<Option<&'a [u8]>, Error> {
-    match fields.host {
-        Some(host) if is_host(host) => Ok(Some(host)),
-        Some(_) => Err(BadRequest::Header("Host").into()),
-        // HTTP/2 has `:authority` instead, which Pingora validates.
-        None if head.version == HttpVersion::Http11 => Err(BadRequest::Header("Host").into()),
-        None => Ok(None),
-    }
-}
-
-/// Whether a `Host` is a name or an address with an optional port.
-fn is_host(host: &[u8]) -> bool {
-    let (name, port) = match host.strip_prefix(b"[") {
-        Some(rest) => match memchr::memchr(b']', rest) {
-            Some(end) => (&rest[..end], &rest[end + 1..]),
-            None => return false,
+/// Reads `Host`, or the `:authority` of HTTP/2. Only HTTP/1.0 may omit it.
+fn read_host<'a>(head: &RequestHead<'a>, fields: &Fields<'a>) -> Result<Option<RequestHost<'a>>, Error> {
+    match fields.host.or(head.authority) {
+        Some(host) => match RequestHost::parse(host) {
+            Some(host) => Ok(Some(host)),
+            None => Err(BadRequest::Header("Host").into()),
         },
-        None => host.split_at(memchr::memchr(b':', host).unwrap_or(host.len())),
-    };
-    let in_brackets = host.starts_with(b"[");
-    let allowed = |byte: &u8| match byte {
-        b':' => in_brackets,
-        byte => byte.is_ascii_alphanumeric() || b".-_".contains(byte),
-    };
-    let port_fits = match port.strip_prefix(b":") {
-        Some(digits) => {
-            let number = std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'));
-            number.and_then(|digits| digits.parse::<u16>().ok()).is_some_and(|port| port > 0)
-        }
-        None => port.is_empty(),
-    };
-    !name.is_empty() && name.iter().all(allowed) && port_fits
+        None if head.version == HttpVersion::Http10 => Ok(None),
+        None => Err(BadRequest::Header("Host").into()),
+    }
 }
 
 #[derive(Debug)]
@@ -174,7 +159,7 @@ struct SplitTarget<'a> {
     form: TargetForm,
 }
 
-fn split_target<'a>(target: &'a [u8], host: Option<&[u8]>) -> Result<SplitTarget<'a>, Error> {
+fn split_target<'a>(target: &'a [u8], host: Option<&RequestHost<'_>>) -> Result<SplitTarget<'a>, Error> {
     let origin_form = strip_authority(target, host)?;
     let (path, query) = match memchr::memchr(b'?', origin_form) {
         Some(mark) => (&origin_form[..mark], Some(&origin_form[mark + 1..])),
@@ -191,7 +176,7 @@ fn split_target<'a>(target: &'a [u8], host: Option<&[u8]>) -> Result<SplitTarget
 }
 
 /// Returns the origin form of a target. An absolute target must have the same authority as `Host`.
-fn strip_authority<'a>(target: &'a [u8], host: Option<&[u8]>) -> Result<&'a [u8], Error> {
+fn strip_authority<'a>(target: &'a [u8], host: Option<&RequestHost<'_>>) -> Result<&'a [u8], Error> {
     if target.first() == Some(&b'/') {
         return Ok(target);
     }
@@ -200,7 +185,7 @@ fn strip_authority<'a>(target: &'a [u8], host: Option<&[u8]>) -> Result<&'a [u8]
     let rest = start.map(|start| &target[start..]).ok_or(PathFault::NotAPath)?;
     let slash = memchr::memchr(b'/', rest).ok_or(PathFault::NotAPath)?;
     let (authority, origin_form) = rest.split_at(slash);
-    if !host.is_some_and(|host| host.eq_ignore_ascii_case(authority)) {
+    if !host.is_some_and(|host| host.as_bytes().eq_ignore_ascii_case(authority)) {
         return Err(BadRequest::Header("Host").into());
     }
     Ok(origin_form)

@@ -39,6 +39,7 @@ pub(crate) fn check(
         method: request.head.method,
         path: &request.path,
         address: arrival.client,
+        host: request.host,
         session,
         step_up: RuleInput::step_up_of(session, now),
     };
@@ -66,8 +67,8 @@ pub(crate) fn check(
 
 /// The checks of one of the gateway's own endpoints, in order.
 pub(crate) fn own_checks(route: &OwnRoute, development: Development) -> impl Iterator<Item = Check<'static>> {
-    let development = route.is_for_development().then_some(Check::Development(development));
-    development.into_iter().chain(access_checks(route.access))
+    let development = route.is_for_development().then_some([Check::Development(development), Check::ThisMachine]);
+    development.into_iter().flatten().chain(access_checks(route.access))
 }
 
 fn access_checks(access: OwnAccess) -> impl Iterator<Item = Check<'static>> {
@@ -95,6 +96,7 @@ pub fn check_own(access: OwnAccess, session: &Session, now: Timestamp) -> Result
         method: "",
         path: "",
         address: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        host: None,
         session: Some(session),
         step_up: RuleInput::step_up_of(Some(session), now),
     };

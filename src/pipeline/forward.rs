@@ -134,8 +134,8 @@ pub fn rewrite_request(
     let headers = &mut parts.headers;
     strip(headers, permit, &gate.metrics);
     headers.reserve(16);
-    // HTTP/1.0 clients may omit `Host`, which HTTP/1.1 upstreams require.
-    let host = headers.entry(HOST).or_insert_with(|| gate.host.clone()).clone();
+    let no_host = || Error::unexpected(Part::Gateway, "a request without a host");
+    let host = headers.get(HOST).cloned().ok_or_else(no_host)?;
     write_gateway_headers(headers, gate, permit, arrival, host.as_bytes())?;
     *request = RequestHeader::from(parts);
     Ok(())
@@ -153,7 +153,7 @@ pub fn write_head(
     for piece in [head.method.as_bytes(), b" ", target, b" HTTP/1.1\r\n"] {
         out.extend_from_slice(piece);
     }
-    let mut host = gate.host.as_bytes();
+    let mut host: &[u8] = b"";
     head.lines.each(&mut |name, value| {
         if name == HOST.as_str() {
             host = value;

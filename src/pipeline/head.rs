@@ -32,6 +32,8 @@ pub struct RequestHead<'a> {
     pub target: &'a [u8],
     /// The HTTP version.
     pub version: HttpVersion,
+    /// The `:authority` of HTTP/2, which takes the place of `Host`.
+    pub authority: Option<&'a [u8]>,
     /// The header lines.
     pub lines: &'a dyn HeaderLines,
     /// The raw bytes of an HTTP/1 head.

@@ -98,7 +98,7 @@ impl SampleRequest {
     /// The input of rules. `session` is [`SampleRequest::session`].
     pub fn input<'a>(&'a self, session: Option<&'a Session>) -> RuleInput<'a> {
         let step_up = RuleInput::step_up_of(session, Timestamp::from_millis(0));
-        RuleInput { method: &self.method, path: &self.path, address: self.address, session, step_up }
+        RuleInput { method: &self.method, path: &self.path, address: self.address, host: None, session, step_up }
     }
 }
 

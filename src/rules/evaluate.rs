@@ -8,6 +8,7 @@ use super::matrix::MatrixAccess;
 use super::{Access, Rule};
 use crate::config::Development;
 use crate::domain::clock::Timestamp;
+use crate::domain::host::RequestHost;
 use crate::domain::role::RoleName;
 use crate::domain::scope::Scope;
 use crate::domain::session::{Session, Stage};
@@ -22,6 +23,8 @@ pub struct RuleInput<'a> {
     pub path: &'a str,
     /// The client's address.
     pub address: IpAddr,
+    /// The host that the request names; `None` where no rule can depend on it.
+    pub host: Option<RequestHost<'a>>,
     /// The caller's session; `None` without a valid token.
     pub session: Option<&'a Session>,
     /// Whether the caller has given a one-time password recently.
@@ -53,6 +56,9 @@ pub enum StepUp {
 pub enum Check<'a> {
     /// Development mode is on.
     Development(Development),
+    /// The client is on this machine and names it by a loopback host. Otherwise a page of another site could call a
+    /// development route through its visitor's browser (DNS rebinding).
+    ThisMachine,
     /// The token is valid.
     Token,
     /// The session is not half-authenticated.
@@ -131,6 +137,10 @@ impl Check<'_> {
         match self {
             Check::Development(Development::On) => Ok(()),
             Check::Development(Development::Off) => Err(Forbidden::Development.into()),
+            Check::ThisMachine => {
+                let is_local = input.address.is_loopback() && input.host.is_some_and(|host| host.is_loopback());
+                if is_local { Ok(()) } else { Err(Forbidden::NotThisMachine.into()) }
+            }
             Check::Token => input.require_session().map(|_| ()),
             Check::Stage => match input.require_session()?.stage {
                 Stage::Full => Ok(()),

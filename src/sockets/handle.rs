@@ -48,6 +48,7 @@ impl Opener {
             method: self.method.as_str(),
             path: &self.path,
             address: self.address,
+            host: None,
             session,
             step_up: StepUp::Fresh,
         }

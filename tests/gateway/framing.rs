@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::support::*;
 
 /// The hidden request.
-const SMUGGLED: &str = "GET /public/smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
+const SMUGGLED: &str = "GET /public/smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 /// A proxied path and an endpoint of the gateway.
 const TARGETS: [&str; 2] = ["/public/x", "/api/auth/verify"];

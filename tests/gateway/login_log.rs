@@ -123,11 +123,11 @@ async fn login_log_records_bindings() {
 async fn login_log_has_address_and_user_agent() {
     let desk = Gateway::start().await;
     let browser =
-        desk.anonymous().with_header("X-Forwarded-For", "203.0.113.7").with_header("User-Agent", "a\tbrowser");
+        desk.anonymous().with_header("X-Forwarded-For", "127.0.113.7").with_header("User-Agent", "a\tbrowser");
     browser.post_json("/api/dev/login", &json!({ "employee_id": "u1001" })).await.expect_code(0);
     let entry = newest_entry(&desk).await;
     expect(&entry, "u1001", ["dev", "dev", ""], "success");
-    assert_eq!(entry.ip_address, "203.0.113.7");
+    assert_eq!(entry.ip_address, "127.0.113.7");
     assert!(entry.user_agent.starts_with('a') && !entry.user_agent.contains('\t'), "{entry:?}");
     browser.post_json("/api/dev/login", &json!({ "employee_id": "nobody" })).await.expect_code(1003);
     expect(&newest_entry(&desk).await, "nobody", ["dev", "dev", ""], "employee_unknown");

@@ -93,6 +93,8 @@ mod assertions;
 
 mod client_address;
 
+mod hosts;
+
 mod paths;
 
 mod framing;

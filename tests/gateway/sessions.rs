@@ -19,7 +19,7 @@ async fn sessions_lists_only_the_callers_sessions() {
     let desk = Gateway::start().await;
     let firefox = "Mozilla/5.0 (Windows NT 10.0) Gecko/20100101 Firefox/128.0";
     let first = desk.sign_in("u1001").await;
-    let second = desk.anonymous().with_header("User-Agent", firefox).with_header("X-Forwarded-For", "203.0.113.9");
+    let second = desk.anonymous().with_header("User-Agent", firefox).with_header("X-Forwarded-For", "127.0.113.9");
     let login = second.post_json("/api/dev/login", &json!({ "employee_id": "u1001" })).await.expect_code(0).data();
     let second = second.with_token(login["token"].as_str().expect("a token"));
     desk.sign_in("a2001").await;
@@ -28,7 +28,7 @@ async fn sessions_lists_only_the_callers_sessions() {
     assert_eq!(items.len(), 2, "sessions of another employee are listed");
     let own = items.iter().find(|item| item["current"] == true).expect("the current session");
     assert_eq!(own["id"], jti_of(second.token()).as_str());
-    assert_eq!((&own["device"], &own["address"]), (&json!("Firefox · Windows"), &json!("203.0.113.9")));
+    assert_eq!((&own["device"], &own["address"]), (&json!("Firefox · Windows"), &json!("127.0.113.9")));
     assert_eq!((&own["login_method"], &own["login_source"]), (&json!("dev"), &json!("dev")));
     for member in ["since", "last_seen", "expires_at"] {
         let text = own[member].as_str().expect("a time");

@@ -263,7 +263,7 @@ async fn refused_upgrade_opens_no_tunnel() {
     ] {
         let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
         let mut bytes = xiaoming.handshake("/ws/employee").bytes();
-        let early = Frame::new(TEXT, b"GET /public/smuggled HTTP/1.1\r\nHost: a\r\n\r\n").bytes();
+        let early = Frame::new(TEXT, b"GET /public/smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n").bytes();
         bytes.extend_from_slice(&early);
         let mut connection = desk.connect().await;
         connection.send(&bytes).await;
@@ -273,7 +273,7 @@ async fn refused_upgrade_opens_no_tunnel() {
         assert_eq!((relayed.text().as_str(), relayed.header("x-own")), ("hello", Some("kept")));
         assert!(relayed.header("x-request-id").is_some(), "{}", relayed.describe());
         let mut client = BufferedStream::from_connection(connection);
-        client.try_send(b"GET /public/smuggled HTTP/1.1\r\nHost: a\r\n\r\n").await.ok();
+        client.try_send(b"GET /public/smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n").await.ok();
         assert_eq!(client.read_to_end_within(TEST_TIMEOUT).await, b"", "{status}: the connection is closed");
         let seen = upstream_connection.stream.read_until_idle(Duration::from_millis(200)).await;
         assert_eq!(seen, b"", "{status}: bytes were forwarded to the upstream");

@@ -14,6 +14,7 @@ use super::{Connection, Handshake, Http2Client, Response, ServerAddress, WebSock
 pub struct Client {
     server: ServerAddress,
     token: Option<String>,
+    host: Option<String>,
     headers: Vec<(String, String)>,
     jar: Arc<Mutex<CookieJar>>,
 }
@@ -21,12 +22,17 @@ pub struct Client {
 impl Client {
     /// A client without token or cookies.
     pub fn new(server: impl Into<ServerAddress>) -> Client {
-        Client { server: server.into(), token: None, headers: Vec::new(), jar: Arc::default() }
+        Client { server: server.into(), token: None, host: None, headers: Vec::new(), jar: Arc::default() }
     }
 
     /// The same client with this token.
     pub fn with_token(&self, token: &str) -> Client {
         Client { token: Some(token.to_owned()), ..self.clone() }
+    }
+
+    /// The same client with this `Host` instead of the server's address.
+    pub fn with_host(&self, host: &str) -> Client {
+        Client { host: Some(host.to_owned()), ..self.clone() }
     }
 
     /// The same client with a header on every request.
@@ -130,6 +136,10 @@ impl Client {
     pub fn handshake(&self, target: &str) -> Handshake {
         let (server, target) = self.resolve(target);
         let handshake = Handshake::new(server, &target);
+        let handshake = match &self.host {
+            Some(host) => handshake.host(host),
+            None => handshake,
+        };
         let handshake = self.headers.iter().fold(handshake, |handshake, (name, value)| handshake.header(name, value));
         match &self.token {
             Some(token) => handshake.protocols(&[&format!("bearer.{token}")]),
@@ -143,7 +153,8 @@ impl Client {
     }
 
     fn head(&self, method: &str, address: SocketAddr, target: &str, headers: &[(&str, &str)]) -> String {
-        let mut head = format!("{method} {target} HTTP/1.1\r\nHost: {address}\r\n");
+        let host = self.host.clone().unwrap_or_else(|| address.to_string());
+        let mut head = format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n");
         if let Some(token) = &self.token {
             head.push_str(&format!("Authorization: Bearer {token}\r\n"));
         }

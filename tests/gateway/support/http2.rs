@@ -31,6 +31,16 @@ impl Http2Client {
         Http2Client { requests, origin: format!("https://{}", server.address), token, driver }
     }
 
+    /// The same connection with another `:authority`.
+    pub fn with_authority(&self, authority: &str) -> Http2Client {
+        Http2Client {
+            requests: self.requests.clone(),
+            origin: format!("https://{authority}"),
+            token: self.token.clone(),
+            driver: tokio::spawn(async {}),
+        }
+    }
+
     pub async fn get(&self, target: &str) -> Response {
         self.send("GET", target, &[], b"").await
     }

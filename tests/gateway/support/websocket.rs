@@ -16,6 +16,7 @@ const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 #[derive(Clone)]
 pub struct Handshake {
     server: ServerAddress,
+    host: Option<String>,
     target: String,
     method: String,
     protocols: Vec<String>,
@@ -28,6 +29,7 @@ impl Handshake {
     pub fn new(server: impl Into<ServerAddress>, target: &str) -> Handshake {
         Handshake {
             server: server.into(),
+            host: None,
             target: target.to_owned(),
             method: "GET".to_owned(),
             protocols: Vec::new(),
@@ -45,6 +47,12 @@ impl Handshake {
     /// Offers further subprotocols.
     pub fn also_protocols(mut self, protocols: &[&str]) -> Handshake {
         self.protocols.extend(protocols.iter().map(|protocol| (*protocol).to_owned()));
+        self
+    }
+
+    /// Names this `Host` instead of the server's address.
+    pub fn host(mut self, host: &str) -> Handshake {
+        self.host = Some(host.to_owned());
         self
     }
 
@@ -68,10 +76,11 @@ impl Handshake {
 
     /// The request head.
     pub fn bytes(&self) -> Vec<u8> {
+        let host = self.host.clone().unwrap_or_else(|| self.server.address.to_string());
         let mut head = format!(
-            "{} {} HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+            "{} {} HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
              Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {KEY}\r\n",
-            self.method, self.target, self.server.address
+            self.method, self.target
         );
         if !self.protocols.is_empty() {
             head.push_str(&format!("Sec-WebSocket-Protocol: {}\r\n", self.protocols.join(", ")));
