@@ -33,7 +33,7 @@ fn rules(count: usize, access: &str) -> RuleSet {
         );
     }
     let metrics = Metrics::new().expect("metrics");
-    load_texts(&[("bench.toml".to_owned(), text)], &["desk"], &metrics).expect("valid rules")
+    load_texts(&[("bench.toml".to_owned(), text)], &["desk".into()], &metrics).expect("valid rules")
 }
 
 fn decide(criterion: &mut Criterion) {

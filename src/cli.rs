@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use crate::app::RuleSource;
-use crate::config::{self, Config, ConfigFault, Override};
+use crate::config::{self, Config, ConfigFault, NamedUpstream, Override};
 use crate::metrics::Metrics;
 use crate::rules::RuleSet;
 
@@ -160,7 +160,7 @@ fn print_faults(faults: &[impl std::fmt::Display]) -> Failed {
 }
 
 /// Loads rules and runs their cases.
-fn load_rules(source: &RuleSource, upstreams: &[&str]) -> Result<RuleSet, Failed> {
+fn load_rules(source: &RuleSource, upstreams: &[NamedUpstream<'_>]) -> Result<RuleSet, Failed> {
     let metrics = Metrics::new().map_err(print_error)?;
     source.load(upstreams, &metrics).map_err(|faults| print_faults(&faults))
 }

@@ -51,7 +51,7 @@ pub use sign_in::{
     TicketConfig, TokenAlgorithm, TokenConfig,
 };
 pub use store::StoreConfig;
-pub use upstream::UpstreamConfig;
+pub use upstream::{NamedUpstream, PathCase, UpstreamConfig};
 pub use websocket::{QueryToken, WebSocketConfig};
 
 /// All settings.
@@ -97,9 +97,10 @@ pub struct Config {
 type SectionCheck<'a> = (&'static str, &'a dyn Fn(&mut Faults));
 
 impl Config {
-    /// The names of all upstreams in alphabetical order, which is the order of their indexes in rules.
-    pub fn upstream_names(&self) -> Vec<&str> {
-        self.upstreams.keys().map(String::as_str).collect()
+    /// All upstreams in alphabetical order, which is the order of their indexes in rules.
+    pub fn named_upstreams(&self) -> Vec<NamedUpstream<'_>> {
+        let upstreams = self.upstreams.iter();
+        upstreams.map(|(name, upstream)| NamedUpstream { name, path_case: upstream.path_case }).collect()
     }
 
     /// The hosts that requests may name: `server.hosts`, otherwise those of our own URLs, and loopback in development mode.

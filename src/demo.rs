@@ -115,7 +115,7 @@ impl Drop for Workspace {
 fn operator_config(data: &Path, rules: &Path, helpdesk: SocketAddr) -> String {
     format!(
         "[server]\ndata_dir = {:?}\ndevelopment = true\nclient_address = \"rightmost\"\n\n[platform]\nkind = \"simulated\"\n\n\
-         [rules]\ndir = {:?}\n\n[upstreams.helpdesk]\naddresses = [\"{helpdesk}\"]\n",
+         [rules]\ndir = {:?}\n\n[upstreams.helpdesk]\naddresses = [\"{helpdesk}\"]\npath_case = \"sensitive\"\n",
         data.display(),
         rules.display()
     )

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::config::PathCase;
 use crate::domain::role::RoleName;
 use crate::domain::session::{Session, Stage};
 use crate::endpoints::{self, Endpoint};
@@ -14,6 +15,8 @@ mod file;
 mod pattern;
 
 mod tree;
+
+mod routes;
 
 // What rules require.
 pub mod condition;
@@ -32,7 +35,9 @@ use condition::Condition;
 pub use file::{RuleFault, load_dir, load_texts};
 use matrix::MatrixAccess;
 use rate::Rate;
-use tree::Tree;
+pub use routes::CaseGap;
+use routes::Routes;
+use tree::Segment;
 
 /// The rule files in the repository, for the demo.
 pub const SHIPPED: &[(&str, &str)] = &[
@@ -122,6 +127,8 @@ pub struct UpstreamRef {
     pub name: Arc<str>,
     /// The index among the configured upstreams, so that requests need no lookup by name.
     pub index: usize,
+    /// Whether its rules tell upper from lower case.
+    pub path_case: PathCase,
 }
 
 /// A compiled rule.
@@ -131,6 +138,8 @@ pub struct Rule {
     pub name: Arc<str>,
     /// The path pattern, as the file has it.
     pub path: Box<str>,
+    /// The compiled pattern.
+    pattern: Box<[Segment]>,
     /// File and line.
     pub place: String,
     /// The methods; empty means all of [`METHODS`].
@@ -198,7 +207,7 @@ pub enum RuleMatch<'a> {
 /// All rules, compiled.
 #[derive(Debug)]
 pub struct RuleSet {
-    tree: Tree,
+    routes: Routes,
     all: Vec<Arc<Rule>>,
     cases: Vec<Case>,
     /// By endpoint number.
@@ -209,6 +218,11 @@ impl RuleSet {
     /// The number of rules.
     pub fn count(&self) -> usize {
         self.all.len()
+    }
+
+    /// Rules that a service which ignores case would let clients bypass, unless `path_case` says that it does not.
+    pub fn case_gaps(&self) -> impl Iterator<Item = CaseGap<'_>> {
+        routes::case_gaps(&self.all)
     }
 
     /// All rules, in the order of the files.
@@ -233,19 +247,15 @@ impl RuleSet {
 
     /// Every rule whose path matches, most specific first; none for a reserved path.
     pub fn candidates(&self, path: &str) -> Vec<&Arc<Rule>> {
-        let mut found = Vec::new();
-        if endpoints::is_reserved(path) {
-            return found;
+        match path.strip_prefix('/') {
+            Some(rest) if !endpoints::is_reserved(path) => self.routes.all(rest),
+            _ => Vec::new(),
         }
-        if let Some(path) = path.strip_prefix('/') {
-            self.tree.all(path, &mut found);
-        }
-        found
     }
 
     /// The rule for a method and a canonical path. The most specific path wins, whatever the order of the files.
     pub fn find(&self, method: &str, path: &str) -> RuleMatch<'_> {
-        let found = path.strip_prefix('/').and_then(|path| self.tree.find(path));
+        let found = path.strip_prefix('/').and_then(|path| self.routes.find(path));
         let Some(rules) = found else { return RuleMatch::NotFound };
         match rules.iter().find(|rule| rule.allows_method(method)) {
             Some(rule) => RuleMatch::Rule(rule),

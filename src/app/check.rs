@@ -69,7 +69,7 @@ impl FileCheck {
             Ok(metrics) => metrics,
             Err(error) => return self.faults.push(error.to_string()),
         };
-        match RuleSource::Folder(config.rules.dir.clone()).load(&config.upstream_names(), &metrics) {
+        match RuleSource::Folder(config.rules.dir.clone()).load(&config.named_upstreams(), &metrics) {
             Ok(rules) => {
                 (self.rules, self.cases) = (rules.count(), rules.cases());
                 self.warnings = warnings::of(config, &rules);

@@ -10,7 +10,7 @@ use super::rule_watcher::{self, Fingerprint};
 use super::tls::Certificate;
 use super::warnings;
 use crate::admin::keys::KeyRotation;
-use crate::config::Config;
+use crate::config::{Config, NamedUpstream};
 use crate::domain::clock::Clock;
 use crate::explain;
 use crate::metrics::Metrics;
@@ -29,7 +29,7 @@ pub enum RuleSource {
 
 impl RuleSource {
     /// Reads and compiles the rules and runs their cases.
-    pub fn load(&self, upstreams: &[&str], metrics: &Metrics) -> Result<RuleSet, Vec<RuleFault>> {
+    pub fn load(&self, upstreams: &[NamedUpstream<'_>], metrics: &Metrics) -> Result<RuleSet, Vec<RuleFault>> {
         let loaded = match self {
             RuleSource::Folder(folder) => rules::load_dir(folder, upstreams, metrics)?,
             RuleSource::Shipped => {
@@ -63,7 +63,7 @@ impl RuleFiles {
 
     pub(super) fn load(&self, config: &Config, metrics: &Metrics) -> Result<RuleSet, StartError> {
         *self.loaded() = self.source.fingerprint();
-        let rules = self.source.load(&config.upstream_names(), metrics).map_err(StartError::Rules)?;
+        let rules = self.source.load(&config.named_upstreams(), metrics).map_err(StartError::Rules)?;
         for warning in warnings::of(config, &rules) {
             tracing::warn!("{warning}");
         }

@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::{Failed, log, print_error, print_faults, runtime, serve};
 use crate::app::{App, RuleSource};
-use crate::config::{self, Config, Override, UpstreamConfig};
+use crate::config::{self, Config, Override, PathCase, UpstreamConfig};
 use crate::demo::{Workspace, helpdesk};
 use crate::rules::SHIPPED;
 
@@ -43,7 +43,8 @@ async fn serve_demo(mut config: Config, workspace: &Workspace) -> Result<(), Fai
     let signals = serve::Signals::listen()?;
     let helpdesk =
         helpdesk::start().await.map_err(|error| print_error(format!("cannot start the demo help desk: {error}")))?;
-    let upstream = UpstreamConfig { addresses: vec![helpdesk], ..UpstreamConfig::default() };
+    let upstream =
+        UpstreamConfig { addresses: vec![helpdesk], path_case: PathCase::Sensitive, ..UpstreamConfig::default() };
     config.upstreams.insert("helpdesk".to_owned(), upstream);
     let app = App::start(config, RuleSource::Shipped).await.map_err(print_error)?;
     let file = workspace.config_file();

@@ -80,11 +80,11 @@ impl ExplainArgs {
             let config = Config::default();
             let folder = config.rules.dir.clone();
             let source = if folder.is_dir() { RuleSource::Folder(folder) } else { RuleSource::Shipped };
-            let rules = load_rules(&source, &["helpdesk"])?;
+            let rules = load_rules(&source, &["helpdesk".into()])?;
             return Ok((config, rules));
         }
         let config = self.config.load().map_err(|faults| print_faults(&faults))?;
-        let rules = load_rules(&RuleSource::Folder(config.rules.dir.clone()), &config.upstream_names())?;
+        let rules = load_rules(&RuleSource::Folder(config.rules.dir.clone()), &config.named_upstreams())?;
         Ok((config, rules))
     }
 }

@@ -6,6 +6,34 @@ use serde::{Deserialize, Serialize};
 
 use super::{Faults, HumanDuration, values};
 
+/// Whether a service tells upper from lower case in paths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PathCase {
+    /// Not known: rules match by case, and `deskgate check` warns where that may let clients bypass one.
+    #[default]
+    Undeclared,
+    /// It does, as RFC 3986 says.
+    Sensitive,
+    /// It answers `/Admin` as it answers `/admin`, so rules must match both.
+    Insensitive,
+}
+
+/// An upstream as rules see it.
+#[derive(Debug, Clone, Copy)]
+pub struct NamedUpstream<'a> {
+    /// The name.
+    pub name: &'a str,
+    /// Whether its rules tell upper from lower case.
+    pub path_case: PathCase,
+}
+
+impl<'a> From<&'a str> for NamedUpstream<'a> {
+    fn from(name: &'a str) -> Self {
+        Self { name, path_case: PathCase::Undeclared }
+    }
+}
+
 /// `[upstreams.NAME]`
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -13,6 +41,8 @@ pub struct UpstreamConfig {
     /// Addresses of the service; requests are distributed round-robin.
     #[serde(deserialize_with = "values::addresses")]
     pub addresses: Vec<SocketAddr>,
+    /// Whether the service tells upper from lower case in paths.
+    pub path_case: PathCase,
     /// Timeout to connect (1502).
     pub connect_timeout: HumanDuration,
     /// Timeout until the response head, and between two reads of the body (1504).
@@ -27,6 +57,7 @@ impl Default for UpstreamConfig {
     fn default() -> Self {
         Self {
             addresses: Vec::new(),
+            path_case: PathCase::Undeclared,
             connect_timeout: HumanDuration::seconds(2),
             answer_timeout: HumanDuration::seconds(60),
             idle: HumanDuration::seconds(60),

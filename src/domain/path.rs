@@ -176,6 +176,42 @@ fn escape(digits: Option<&[u8]>) -> Result<u8, PathFault> {
     }
 }
 
+/// Folds the case of a canonical path, to compare paths as services do that ignore it: decoded, and character by character
+/// like Java's `equalsIgnoreCase` and Go's `EqualFold`, not for ASCII alone. Borrows a path without capitals and escapes.
+pub fn fold_case(path: &str) -> Cow<'_, str> {
+    if !path.bytes().any(|byte| byte == b'%' || byte.is_ascii_uppercase()) {
+        return Cow::Borrowed(path);
+    }
+    decoded(path).chars().map(fold_letter).collect::<String>().into()
+}
+
+/// By way of the capital: letters such as `ſ` and `s` have only that in common.
+fn fold_letter(letter: char) -> char {
+    let mut upper = letter.to_uppercase();
+    let capital = if upper.len() == 1 { upper.next().unwrap_or(letter) } else { letter };
+    capital.to_lowercase().next().unwrap_or(capital)
+}
+
+/// Decodes every escape of a canonical path.
+fn decoded(path: &str) -> Cow<'_, str> {
+    let mut out = Vec::with_capacity(path.len());
+    let mut rest = path.as_bytes();
+    while let [first, tail @ ..] = rest {
+        rest = match escape(tail.get(..2)) {
+            Ok(byte) if *first == b'%' => {
+                out.push(byte);
+                &tail[2..]
+            }
+            _ => {
+                out.push(*first);
+                tail
+            }
+        };
+    }
+    // The escapes of a canonical path are UTF-8.
+    String::from_utf8(out).map_or(Cow::Borrowed(path), Cow::Owned)
+}
+
 /// Whether a query has only characters that a URI allows: printable ASCII without `#`.
 pub fn is_valid_query(query: &[u8]) -> bool {
     query.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'#')

@@ -8,7 +8,7 @@ use crate::rules::{METHODS, RuleMatch, SHIPPED, load_texts, matrix};
 
 fn load(text: &str) -> RuleSet {
     let texts = [("0.toml".to_owned(), text.to_owned())];
-    load_texts(&texts, &["desk"], &Metrics::new().expect("metrics")).expect("valid rules")
+    load_texts(&texts, &["desk".into()], &Metrics::new().expect("metrics")).expect("valid rules")
 }
 
 fn rule(keys: &str) -> String {
@@ -31,7 +31,7 @@ fn sample(method: &str, path: &str, role: Option<&str>) -> SampleRequest {
 static SHIPPED_RULES: LazyLock<RuleSet> = LazyLock::new(|| {
     let texts: Vec<(String, String)> =
         SHIPPED.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
-    load_texts(&texts, &["helpdesk"], &Metrics::new().expect("metrics")).expect("valid rules")
+    load_texts(&texts, &["helpdesk".into()], &Metrics::new().expect("metrics")).expect("valid rules")
 });
 
 proptest! {

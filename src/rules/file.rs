@@ -11,9 +11,10 @@ use toml::de::{DeTable, DeValue};
 
 use super::case::CaseTable;
 use super::matrix::Matrix;
-use super::tree::{Segment, Tree};
+use super::routes::Routes;
+use super::tree::Segment;
 use super::{Case, Rate, RuleSet, SHIPPED_RATES};
-use crate::config::line_of;
+use crate::config::{NamedUpstream, line_of};
 use crate::metrics::Metrics;
 
 mod endpoint;
@@ -45,7 +46,7 @@ impl fmt::Display for RuleFault {
 }
 
 /// Loads every `*.toml` of a folder, in the order of their names.
-pub fn load_dir(dir: &Path, upstreams: &[&str], metrics: &Metrics) -> Result<RuleSet, Vec<RuleFault>> {
+pub fn load_dir(dir: &Path, upstreams: &[NamedUpstream<'_>], metrics: &Metrics) -> Result<RuleSet, Vec<RuleFault>> {
     let whole = |why: String| vec![RuleFault { file: dir.display().to_string(), line: 0, why }];
     let entries = std::fs::read_dir(dir).map_err(|error| whole(format!("cannot be read: {error}")))?;
     let mut files = Vec::new();
@@ -71,7 +72,7 @@ pub fn load_dir(dir: &Path, upstreams: &[&str], metrics: &Metrics) -> Result<Rul
 /// Compiles rules from texts; their names appear in faults. `explain::check_cases` runs the cases.
 pub fn load_texts(
     texts: &[(String, String)],
-    upstreams: &[&str],
+    upstreams: &[NamedUpstream<'_>],
     metrics: &Metrics,
 ) -> Result<RuleSet, Vec<RuleFault>> {
     let mut loader = Loader {
@@ -91,11 +92,11 @@ pub fn load_texts(
     for table in tables.matrix {
         loader.matrix(table);
     }
-    let mut rules = RuleSet { tree: Tree::default(), all: Vec::new(), cases: Vec::new(), own_rates: Vec::new() };
+    let mut rules = RuleSet { routes: Routes::default(), all: Vec::new(), cases: Vec::new(), own_rates: Vec::new() };
     for table in tables.rules {
-        if let Some((pattern, rule)) = loader.rule(table) {
+        if let Some(rule) = loader.rule(table) {
             let rule = Arc::new(rule);
-            rules.tree.insert(&pattern, rule.clone());
+            rules.routes.insert(rule.clone());
             rules.all.push(rule);
         }
     }
@@ -145,14 +146,14 @@ impl<T> ReadTable<T> {
 }
 
 struct Loader<'a> {
-    upstreams: &'a [&'a str],
+    upstreams: &'a [NamedUpstream<'a>],
     metrics: &'a Metrics,
     faults: Vec<RuleFault>,
     matrix: Matrix,
     /// File and line of each rule name.
     names: HashMap<String, (String, usize)>,
-    /// The rule of each path and method.
-    paths: HashMap<(Vec<Segment>, String), String>,
+    /// The rules of each path, by its pattern with folded case.
+    paths: HashMap<Vec<Segment>, Vec<rule::ClaimedPath>>,
     /// File and line of each endpoint's rates.
     endpoints: HashMap<String, (String, usize)>,
 }

@@ -1,13 +1,27 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::config::NamedUpstream;
 use crate::metrics::Metrics;
 
 fn load(texts: &[&str]) -> Result<RuleSet, Vec<String>> {
     let texts: Vec<(String, String)> =
         texts.iter().enumerate().map(|(i, text)| (format!("{i}.toml"), (*text).to_owned())).collect();
     let metrics = Metrics::new().expect("metrics");
-    load_texts(&texts, &["desk"], &metrics).map_err(|faults| faults.iter().map(ToString::to_string).collect())
+    load_texts(&texts, &["desk".into()], &metrics).map_err(|faults| faults.iter().map(ToString::to_string).collect())
+}
+
+/// Loads rules of `desk`, which tells upper from lower case, and of `loose`, which does not.
+fn load_both(text: &str) -> Result<RuleSet, Vec<String>> {
+    let upstreams = [("desk", PathCase::Sensitive), ("loose", PathCase::Insensitive)]
+        .map(|(name, path_case)| NamedUpstream { name, path_case });
+    let texts = [("0.toml".to_owned(), text.to_owned())];
+    let metrics = Metrics::new().expect("metrics");
+    load_texts(&texts, &upstreams, &metrics).map_err(|faults| faults.iter().map(ToString::to_string).collect())
+}
+
+fn loose(name: &str, path: &str) -> String {
+    rule(name, path).replace("desk", "loose")
 }
 
 fn rule(name: &str, path: &str) -> String {
@@ -39,6 +53,62 @@ fn the_most_specific_path_wins_whatever_the_order() {
             ("/", "404"),
         ] {
             assert_eq!(decider(&rules, "GET", path), expected, "{path}");
+        }
+    }
+}
+
+#[test]
+fn the_most_specific_path_wins_among_upstreams_of_both_kinds() {
+    let rules = [
+        rule("everything", "/{*rest}"),
+        rule("exact tail", "/a/{*rest}"),
+        rule("exact", "/a/B"),
+        loose("literal", "/A/Admin"),
+        loose("deep", "/a/{id}/c"),
+        loose("umlaut", "/%C3%84rger"),
+        loose("loose tail", "/b/{*rest}"),
+    ];
+    let backwards: String = rules.iter().rev().cloned().collect();
+    for text in [rules.concat(), backwards] {
+        let rules = load_both(&text).expect("valid rules");
+        for (path, expected) in [
+            ("/a/admin", "literal"),
+            ("/A/ADMIN", "literal"),
+            ("/a/B", "exact"),
+            ("/a/b", "exact tail"),
+            ("/a/x/C", "deep"),
+            ("/A/x/c", "deep"),
+            ("/a/x/d", "exact tail"),
+            ("/A/x/d", "everything"),
+            ("/B/x", "loose tail"),
+            ("/%C3%A4RGER", "umlaut"),
+        ] {
+            assert_eq!(decider(&rules, "GET", path), expected, "{path}");
+            let first = rules.candidates(path).first().map(|rule| rule.name.to_string());
+            assert_eq!(first.as_deref(), Some(expected), "{path}: candidates");
+        }
+    }
+}
+
+#[test]
+fn paths_that_differ_only_in_case_conflict_if_an_upstream_ignores_it() {
+    let post = |text: String| text + "methods = [\"POST\"]\n";
+    let get = |text: String| text + "methods = [\"GET\"]\n";
+    for (case, text, valid) in [
+        ("both tell them apart", rule("a", "/x") + &rule("b", "/X"), true),
+        ("both ignore it", loose("a", "/x") + &loose("b", "/X"), false),
+        ("only one ignores it", rule("a", "/x/{id}") + &loose("b", "/X/{id}"), false),
+        ("the same path, only one ignores it", get(rule("a", "/x")) + &post(loose("b", "/x")), false),
+        ("other methods", get(loose("a", "/x")) + &post(loose("b", "/X")), true),
+        ("not ASCII", loose("a", "/%C3%A4") + &loose("b", "/%C3%84"), false),
+    ] {
+        let loaded = load_both(&text);
+        assert_eq!(loaded.is_ok(), valid, "{case}");
+        if let Err(faults) = loaded {
+            assert!(
+                faults.len() == 1 && faults[0].contains("path: ") && faults[0].contains("`a`"),
+                "{case}: {faults:?}"
+            );
         }
     }
 }
@@ -97,7 +167,7 @@ fn ambiguous_and_unreachable_rules_are_faults() {
 fn the_shipped_rules_load() {
     let texts: Vec<(String, String)> =
         SHIPPED.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
-    let rules = load_texts(&texts, &["helpdesk"], &Metrics::new().expect("metrics")).expect("valid rules");
+    let rules = load_texts(&texts, &["helpdesk".into()], &Metrics::new().expect("metrics")).expect("valid rules");
     assert_eq!(decider(&rules, "GET", "/h5/app.js"), "employee client");
     assert_eq!(decider(&rules, "GET", "/ws/agent"), "agent socket");
     assert_eq!(decider(&rules, "GET", "/nothing"), "404");

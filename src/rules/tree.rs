@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Rule;
+use crate::domain::path::fold_case;
 
 /// One segment of a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -17,6 +18,30 @@ pub(super) enum Segment {
     Any,
     /// The rest of the path, which may be empty.
     Tail,
+}
+
+impl Segment {
+    /// The segment for paths whose case is folded.
+    pub(super) fn folded(&self) -> Self {
+        match self {
+            Segment::Literal(text) => Segment::Literal(fold_case(text).into()),
+            Segment::Any | Segment::Tail => self.clone(),
+        }
+    }
+
+    /// How specific the segment is; a smaller number is tried first.
+    pub(super) fn rank(&self) -> u8 {
+        match self {
+            Segment::Literal(_) => 0,
+            Segment::Any => 1,
+            Segment::Tail => 2,
+        }
+    }
+
+    /// Whether it is a literal that has another spelling in upper or lower case.
+    pub(super) fn has_letters(&self) -> bool {
+        matches!(self, Segment::Literal(text) if text.bytes().any(|byte| byte.is_ascii_alphabetic() || byte == b'%'))
+    }
 }
 
 /// A node of the tree.

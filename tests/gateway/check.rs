@@ -70,6 +70,32 @@ async fn rule_faults_are_reported_with_their_location() {
 }
 
 #[tokio::test]
+async fn check_warns_about_literals_beside_a_tail_of_an_undeclared_upstream() {
+    let literal =
+        "[[rule]]\nname = \"purge\"\npath = \"/public/jobs/purge\"\nupstream = \"helpdesk\"\nroles = [\"admin\"]\n";
+    let digits = literal.replace("jobs/purge", "{id}/7");
+    for (case, rules, path_case, warns) in [
+        ("undeclared", literal, None, true),
+        ("declared", literal, Some("sensitive"), false),
+        ("ignores case", literal, Some("insensitive"), false),
+        ("no letters", &digits, None, false),
+        ("no literal", "", None, false),
+    ] {
+        let setup = Gateway::setup().more_rules(rules);
+        let setup = match path_case {
+            Some(word) => setup.toml(&format!("[upstreams.helpdesk]\npath_case = \"{word}\"")),
+            None => setup,
+        };
+        let output = setup.write_files().await.command(&["check"]).await;
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{case}: {stderr}");
+        let warned = ["warning: ", "upstreams.helpdesk.path_case", "`purge`", "`anyone`"];
+        assert_eq!(warned.iter().all(|word| stderr.contains(word)), warns, "{case}: {stderr}");
+        assert_eq!(stderr.is_empty(), !warns, "{case}: {stderr}");
+    }
+}
+
+#[tokio::test]
 async fn check_writes_no_files() {
     let files = Gateway::setup().write_files().await;
     files.command(&["check"]).await;

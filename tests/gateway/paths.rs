@@ -285,6 +285,48 @@ async fn path_match_is_case_sensitive_and_complete() {
 }
 
 #[tokio::test]
+async fn rules_of_an_upstream_that_ignores_case_match_every_spelling() {
+    let settings = "[upstreams.helpdesk]\npath_case = \"insensitive\"";
+    let desk = Gateway::setup().more_rules(INNER_RULE).toml(settings).start().await;
+    let administrator = desk.sign_in("m5001").await;
+    for target in
+        ["/public/closed/x", "/public/CLOSED/x", "/PUBLIC/Closed/X", "/Public/%43losed/x", "/public/c%4COSED/x"]
+    {
+        desk.upstream.clear_requests();
+        for method in ["GET", "POST"] {
+            desk.anonymous().send(method, target, &[], b"").await.expect_bare_challenge();
+        }
+        assert!(desk.upstream.requests().is_empty(), "{target}");
+        administrator.get(target).await.expect_status(200);
+        let forwarded = target.replace("%43", "C").replace("%4C", "L");
+        assert_eq!(desk.upstream.only_request().target, forwarded, "forwarded as it was sent");
+        let explained = desk.command(&["explain", "GET", target]).await;
+        let explained = String::from_utf8_lossy(&explained.stdout).into_owned();
+        assert!(
+            explained.contains("rule `protected path inside a public one`") && explained.contains("1001"),
+            "{explained}"
+        );
+    }
+    desk.anonymous().get("/PUBLIC/other").await.expect_status(200);
+    desk.anonymous().handshake("/WS/Employee").open().await.err().expect("a refusal").expect_code(1001);
+    administrator.websocket("/WS/Employee").await.echo("hello").await;
+}
+
+#[tokio::test]
+async fn rules_that_differ_only_in_case_are_refused_if_the_upstream_ignores_it() {
+    let rule = INNER_RULE.replace("/public/closed/", "/public/CLOSED/").replace("inside a", "inside the same");
+    let settings = "[upstreams.helpdesk]\npath_case = \"insensitive\"";
+    let rules = format!("{INNER_RULE}{rule}");
+    let refused = Gateway::setup().more_rules(&rules).toml(settings).try_start().await.err().expect("a refusal");
+    assert!(
+        refused.stderr.contains("already belongs to rule `protected path inside a public one`"),
+        "{}",
+        refused.stderr
+    );
+    Gateway::setup().more_rules(&rules).start().await;
+}
+
+#[tokio::test]
 async fn absolute_target_must_name_the_gateways_host() {
     let desk = desk_with_inner_rule().await;
     let address = desk.address();

@@ -21,7 +21,7 @@ fn shipped() -> RuleSet {
     let fail = |faults: Vec<RuleFault>| -> RuleSet {
         panic!("{}", faults.iter().map(|fault| format!("{fault}\n")).collect::<String>())
     };
-    let rules = load_dir(&folder(), &["helpdesk"], &Metrics::new().expect("metrics")).unwrap_or_else(fail);
+    let rules = load_dir(&folder(), &["helpdesk".into()], &Metrics::new().expect("metrics")).unwrap_or_else(fail);
     match check_cases(&rules) {
         Ok(()) => rules,
         Err(faults) => fail(faults),

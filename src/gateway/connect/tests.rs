@@ -3,14 +3,14 @@ use std::collections::BTreeMap;
 use pingora_core::ErrorType;
 
 use super::*;
-use crate::config::UpstreamConfig;
+use crate::config::{PathCase, UpstreamConfig};
 use crate::metrics::Metrics;
 
 fn upstreams(retries: usize) -> (Upstreams, UpstreamRef) {
     let addresses = ["127.0.0.1:1", "127.0.0.1:2"].map(|address| address.parse().expect("an address")).to_vec();
     let config = BTreeMap::from([("desk".to_owned(), UpstreamConfig { addresses, retries, ..Default::default() })]);
     let metrics = Metrics::new().expect("metrics");
-    (Upstreams::new(&config, &metrics), UpstreamRef { name: "desk".into(), index: 0 })
+    (Upstreams::new(&config, &metrics), UpstreamRef { name: "desk".into(), index: 0, path_case: PathCase::Undeclared })
 }
 
 #[test]

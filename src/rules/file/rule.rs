@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::rate::RateTable;
 use super::{Loader, ReadTable, Table};
+use crate::config::PathCase;
 use crate::domain::role::RoleName;
 use crate::rules::condition::Condition;
 use crate::rules::matrix::{MatrixAccess, MatrixOperation, Resource};
@@ -43,13 +44,13 @@ struct SocketsTable {
 }
 
 impl Loader<'_> {
-    /// Compiles a rule and its pattern; `None` if it has a fault.
-    pub(super) fn rule(&mut self, table: Table<'_>) -> Option<(Vec<Segment>, Rule)> {
+    /// Compiles a rule; `None` if it has a fault.
+    pub(super) fn rule(&mut self, table: Table<'_>) -> Option<Rule> {
         let (file, before) = (table.file, self.faults.len());
         let found = self.read::<RuleTable>(table);
         self.name(file, &found);
         let written = &found.value;
-        let path = pattern::compile(&written.path)
+        let pattern = pattern::compile(&written.path)
             .map_err(|why| self.fault(file, found.at("path"), format!("path: {why}")))
             .unwrap_or_default();
         for method in written.methods.iter().filter(|method| !METHODS.contains(&method.as_str())) {
@@ -68,8 +69,8 @@ impl Loader<'_> {
         if written.websocket.max_per_employee == Some(0) {
             self.fault(file, found.at("websocket"), "websocket.max_per_employee: must be greater than 0");
         }
-        if !path.is_empty() {
-            self.check_unique(file, &found, &path);
+        if let Some(upstream) = upstream.as_ref().filter(|_| !pattern.is_empty()) {
+            self.check_unique(file, &found, &pattern, upstream.path_case);
         }
         for (key, empty) in [
             ("methods", written.methods.is_empty()),
@@ -87,9 +88,10 @@ impl Loader<'_> {
             metrics: self.metrics.of_rule(&written.name),
             name: written.name.as_str().into(),
             path: written.path.as_str().into(),
+            pattern: pattern.into(),
             place: place(file, found.line),
             methods: written.methods.clone(),
-            upstream: UpstreamRef { name: written.upstream.as_str().into(), index: upstream? },
+            upstream: upstream?,
             access: access?,
             roles,
             networks,
@@ -102,7 +104,7 @@ impl Loader<'_> {
             forward_token: if written.forward_token { ForwardToken::AsSent } else { ForwardToken::Never },
             assertion,
         };
-        Some((path, rule))
+        Some(rule)
     }
 
     fn name(&mut self, file: &str, found: &ReadTable<RuleTable>) {
@@ -116,15 +118,17 @@ impl Loader<'_> {
         }
     }
 
-    fn upstream(&mut self, file: &str, found: &ReadTable<RuleTable>) -> Option<usize> {
+    fn upstream(&mut self, file: &str, found: &ReadTable<RuleTable>) -> Option<UpstreamRef> {
         let wanted = &found.value.upstream;
-        let index = self.upstreams.iter().position(|name| name == wanted);
-        if index.is_none() {
-            let known = if self.upstreams.is_empty() { "none".to_owned() } else { self.upstreams.join(", ") };
+        let configured = self.upstreams.iter().enumerate().find(|(_, upstream)| upstream.name == wanted);
+        if configured.is_none() {
+            let names: Vec<&str> = self.upstreams.iter().map(|upstream| upstream.name).collect();
+            let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
             let why = format!("upstream: there is no `{wanted}`; configured: {known}");
             self.fault(file, found.at("upstream"), why);
         }
-        index
+        let (index, upstream) = configured?;
+        Some(UpstreamRef { name: upstream.name.into(), index, path_case: upstream.path_case })
     }
 
     /// Reads who may use the rule. `access` and `roles` imply `signed_in`.
@@ -221,20 +225,53 @@ impl Loader<'_> {
         })
     }
 
-    /// Reports a second rule for the same path and method.
-    fn check_unique(&mut self, file: &str, found: &ReadTable<RuleTable>, path: &[Segment]) {
+    /// Reports a second rule for the same path and method. Patterns that differ in case are the same for upstreams that
+    /// ignore it.
+    fn check_unique(&mut self, file: &str, found: &ReadTable<RuleTable>, pattern: &[Segment], path_case: PathCase) {
         let written = &found.value;
         // GET includes HEAD.
         let allows = |method: &&str| {
             let own = |word: &str| written.methods.iter().any(|own| own == word);
             written.methods.is_empty() || own(method) || (*method == "HEAD" && own("GET"))
         };
-        for method in METHODS.into_iter().filter(allows) {
-            if let Some(other) = self.paths.insert((path.to_vec(), method.to_owned()), written.name.clone()) {
-                let why = format!("path: {method} {} already belongs to rule `{other}`", written.path);
-                return self.fault(file, found.at("path"), why);
-            }
+        let claim = ClaimedPath {
+            rule: written.name.clone(),
+            pattern: pattern.to_vec(),
+            methods: METHODS.into_iter().filter(allows).collect(),
+            ignores_case: path_case == PathCase::Insensitive,
+        };
+        let others = self.paths.entry(pattern.iter().map(Segment::folded).collect()).or_default();
+        let conflict = others.iter().find_map(|other| claim.conflict(&written.path, other));
+        others.push(claim);
+        if let Some(why) = conflict {
+            self.fault(file, found.at("path"), format!("path: {why}"));
         }
+    }
+}
+
+/// A rule's path and methods.
+pub(super) struct ClaimedPath {
+    rule: String,
+    pattern: Vec<Segment>,
+    methods: Vec<&'static str>,
+    ignores_case: bool,
+}
+
+impl ClaimedPath {
+    /// Why the two cannot stand side by side; their patterns are the same but for case.
+    fn conflict(&self, path: &str, other: &Self) -> Option<String> {
+        let rule = &other.rule;
+        if self.ignores_case != other.ignores_case {
+            // Neither would be more specific than the other.
+            return Some(format!(
+                "{path} is also the path of rule `{rule}`, but for case, and only one of their upstreams ignores case"
+            ));
+        }
+        if !self.ignores_case && self.pattern != other.pattern {
+            return None;
+        }
+        let method = self.methods.iter().find(|method| other.methods.contains(method))?;
+        Some(format!("{method} {path} already belongs to rule `{rule}`"))
     }
 }
 
