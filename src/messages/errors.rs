@@ -122,8 +122,8 @@ messages! {
         "The request isn't valid HTTP. Check its request line and headers."
         "请求不是有效的 HTTP，请检查请求行和请求头。"
     PATH
-        "The path is ambiguous. Remove dot segments, double or encoded slashes, and invalid escapes."
-        "路径有歧义，请去掉“.”或“..”路径段、重复或经过编码的斜杠，以及无效的转义。"
+        "The path is ambiguous. Remove dot segments, double or encoded slashes, semicolons, blanks around segments, and invalid escapes."
+        "路径有歧义，请去掉“.”或“..”路径段、重复或经过编码的斜杠、分号、路径段首尾的空白，以及无效的转义。"
     FRAMING
         "The body length is ambiguous. Send one Content-Length or Transfer-Encoding header."
         "请求体长度有歧义，请只发送一个 Content-Length 或 Transfer-Encoding 请求头。"
