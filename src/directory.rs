@@ -13,6 +13,7 @@ use crate::domain::session::{LoginMethod, LoginSource};
 use crate::error::{Error, Part};
 use audit::AuditLog;
 use factors::Factors;
+use membership::MembershipRecords;
 use people::People;
 
 mod development;
@@ -20,6 +21,8 @@ mod development;
 pub mod audit;
 
 pub mod factors;
+
+pub mod membership;
 
 pub mod people;
 
@@ -184,7 +187,7 @@ pub struct Assignments {
 
 /// Employees, their roles and factors, the login log and the audit log.
 #[async_trait]
-pub trait Directory: AuditLog + Factors + People {
+pub trait Directory: AuditLog + Factors + MembershipRecords + People {
     /// The employee with this corporation and id.
     async fn employee(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<Option<Employee>, DirectoryError>;
 

@@ -52,6 +52,8 @@ pub struct Metrics {
     pub(crate) platform_seconds: HistogramVec,
     pub(crate) platform_errors: IntCounterVec,
     pub(crate) platform_token_age: Gauge,
+    pub(crate) platform_rechecks: IntCounterVec,
+    pub(crate) platform_recheck_overdue: Gauge,
     password_checks: IntGaugeVec,
     pub(crate) password_checks_most: IntGauge,
     pub(crate) upstream_seconds: HistogramVec,
@@ -203,6 +205,15 @@ impl Metrics {
             platform_token_age: seconds(
                 "platform_token_age_seconds",
                 "Age of the messaging platform access token in seconds; 0 without a token.",
+            )?,
+            platform_rechecks: counters(
+                "platform_rechecks_total",
+                "Employees whose membership was rechecked at the messaging platform, by result.",
+                &["result"],
+            )?,
+            platform_recheck_overdue: seconds(
+                "platform_recheck_overdue_seconds",
+                "How far the membership recheck is behind platform.recheck, in seconds.",
             )?,
             password_checks,
             password_checks_most: gauge(

@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use url::Url;
 
-use crate::domain::employee::{CorpId, EmployeeId};
+use crate::domain::employee::{CorpId, EmployeeId, InactiveReason};
 
 mod breaker;
 
@@ -36,13 +36,15 @@ pub enum Person {
     Outsider,
 }
 
-/// Whether a member's platform account is active.
+/// What the platform says about a member's account. A platform that says nothing is a [`PlatformError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemberStatus {
     /// Active.
     Active,
-    /// Disabled, not activated or deleted.
-    Inactive,
+    /// Not active, or no member at all.
+    Inactive(InactiveReason),
+    /// The application may not see the member: neither active nor inactive.
+    OutOfSight,
 }
 
 /// A member's profile. Fields that the platform does not disclose are empty.
@@ -59,9 +61,9 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// An active member whose profile the platform does not disclose.
-    pub fn unnamed() -> Self {
-        Self { name: String::new(), department: String::new(), avatar: String::new(), status: MemberStatus::Active }
+    /// A profile of which the platform discloses the status alone.
+    pub fn undisclosed(status: MemberStatus) -> Self {
+        Self { name: String::new(), department: String::new(), avatar: String::new(), status }
     }
 }
 
@@ -148,8 +150,11 @@ pub trait Platform: Send + Sync {
     /// Identifies the person of an authorization code. A code works once, so the caller keeps the result.
     async fn identify(&self, code: &str) -> Result<Person, PlatformError>;
 
-    /// Fetches the profile of an identified person.
+    /// Fetches the profile of an identified person. A member who is gone or out of sight has a profile with that status.
     async fn profile(&self, person: &Person) -> Result<Profile, PlatformError>;
+
+    /// Asks for a member's status alone: one call.
+    async fn status(&self, person: &Person) -> Result<MemberStatus, PlatformError>;
 
     /// The remaining time for which the circuit is open, if it is. Users should not be sent to the platform meanwhile.
     fn circuit_open_for(&self) -> Option<Duration>;

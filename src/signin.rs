@@ -30,10 +30,12 @@ use identity_provider::IdentityProvider;
 use issuer::SessionIssuer;
 use lockouts::Lockouts;
 use login_log::LoginLog;
+use membership::Membership;
 use oauth2::Oauth2Flow;
 use oauth2::flow::FlowCookies;
 use otp::OneTimePasswords;
 use password::Passwords;
+use recheck::Recheck;
 use roles::Roles;
 use sessions::UserSessions;
 use tickets::Tickets;
@@ -74,6 +76,12 @@ mod lockouts;
 
 mod login_log;
 
+mod membership;
+
+mod platform_call;
+
+pub mod recheck;
+
 pub mod audit;
 
 pub mod devices;
@@ -107,6 +115,8 @@ pub struct Settings {
     pub flow_lifetime: Duration,
     /// `otp.valid_for`
     pub step_up_lifetime: Duration,
+    /// `platform.recheck`
+    pub recheck: Duration,
     /// How long the login log and the audit log are kept.
     pub log_retention: Duration,
     /// `bind.proof`
@@ -157,6 +167,8 @@ pub struct SignInServices {
     pub otp: OneTimePasswords,
     /// Development sign-in.
     pub development: DevelopmentSignIn,
+    /// The recheck of employees at the platform.
+    pub recheck: Recheck,
     /// The health of the backends.
     pub backends: Backends,
     provider: Arc<IdentityProvider>,
@@ -178,10 +190,20 @@ impl SignInServices {
         let lockouts = Lockouts::new(directory.clone(), clock.clone());
         let login_log = Arc::new(LoginLog::new(directory.clone(), clock.clone(), metrics.clone()));
         let codes = Arc::new(AuthorizationCodes::new(clock.clone(), metrics.clone()));
+        let membership = Arc::new(Membership {
+            platform: platform.clone(),
+            directory: directory.clone(),
+            sessions: sessions.clone(),
+            audit: audit.clone(),
+            metrics: metrics.clone(),
+            main_corp: settings.main_corp.clone(),
+            open_questions: Default::default(),
+        });
         let provider = Arc::new(IdentityProvider {
             platform,
             codes: codes.clone(),
             directory: directory.clone(),
+            membership: membership.clone(),
             metrics: metrics.clone(),
             main_corp: settings.main_corp.clone(),
         });
@@ -245,6 +267,7 @@ impl SignInServices {
                 directory: directory.clone(),
                 sessions: sessions.clone(),
                 provider: provider.clone(),
+                membership: membership.clone(),
                 passwords,
                 devices: devices.clone(),
                 lockouts: lockouts.clone(),
@@ -254,7 +277,7 @@ impl SignInServices {
                 audit: audit.clone(),
                 vault,
                 clock: clock.clone(),
-                metrics,
+                metrics: metrics.clone(),
                 main_corp: settings.main_corp.clone(),
                 conceal: settings.conceal,
                 step_up_lifetime: settings.step_up_lifetime,
@@ -266,8 +289,16 @@ impl SignInServices {
                 roles: roles.clone(),
                 issuer: issuer.clone(),
                 audit: audit.clone(),
-                clock,
+                clock: clock.clone(),
                 step_up_lifetime: settings.step_up_lifetime,
+            },
+            recheck: Recheck {
+                membership,
+                directory: directory.clone(),
+                sessions: sessions.clone(),
+                clock,
+                metrics,
+                interval: settings.recheck,
             },
             development: DevelopmentSignIn {
                 directory: directory.clone(),

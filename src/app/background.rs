@@ -1,5 +1,5 @@
-//! Background tasks beside requests: the change feed, key expiry, role reconciliation and the sweep. They only call
-//! the services that do the work.
+//! Background tasks beside requests: the change feed, key expiry, role reconciliation, the platform recheck and the
+//! sweep. They only call the services that do the work.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +32,10 @@ pub(super) fn start(tasks: &TaskSet, services: &Services) {
     tasks.spawn("change feed", apply_changes(changes, gate.clone(), registry.clone(), signin.clone()));
     tasks.spawn("key expiry", end_sessions_of_expired_keys(keys.clone(), gate.clone(), registry.clone()));
     tasks.spawn("sweep", sweep(store.clone(), gate.clone(), signin.clone()));
+    if signin.recheck.is_on() {
+        let signin = signin.clone();
+        tasks.spawn("platform recheck", async move { signin.recheck.run().await });
+    }
     tasks.spawn_one_shot("role reconciliation", reconcile_roles(roles.clone()));
 }
 

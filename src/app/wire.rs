@@ -199,6 +199,7 @@ fn signin(
             flow_cookie: config.oauth2.require_flow_cookie,
             flow_lifetime: config.oauth2.flow_lifetime.get(),
             step_up_lifetime: config.otp.valid_for.get(),
+            recheck: config.platform.recheck.get(),
             log_retention: config.directory.login_log.get(),
             bind_proof: config.bind.proof,
             conceal: config.agents.conceal,

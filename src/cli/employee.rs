@@ -59,6 +59,8 @@ enum EmployeeSubcommand {
     /// Block an employee from signing in and end their sessions.
     Disable(SingleEmployeeArgs),
     /// Let a disabled employee sign in again.
+    ///
+    /// An employee whom the messaging platform calls inactive is disabled again when it is next asked about them.
     Enable(SingleEmployeeArgs),
     /// Remove an employee with their roles, agent record, device and sessions.
     ///

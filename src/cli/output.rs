@@ -107,7 +107,10 @@ fn employee(row: &EmployeeRow) -> Vec<String> {
         person.employee_id.to_string(),
         person.name.clone(),
         person.department.clone(),
-        yes_no(person.standing == Standing::Active),
+        match person.inactive {
+            Some(reason) => format!("no ({})", reason.as_str()),
+            None => yes_no(person.standing == Standing::Active),
+        },
         row.roles.join(","),
         yes_no(row.agent),
         yes_no(row.otp_bound),

@@ -44,6 +44,9 @@ pub struct PlatformConfig {
     pub api_url: Url,
     /// Timeout of one API call.
     pub timeout: HumanDuration,
+    /// How often the platform is asked whether everyone with a live session or a local password is still a member;
+    /// 0: never.
+    pub recheck: HumanDuration,
     /// Address of the simulated platform; port 0 picks a free port.
     #[serde(deserialize_with = "values::address")]
     pub simulated_listen: SocketAddr,
@@ -60,6 +63,7 @@ impl Default for PlatformConfig {
             authorize_url: local_url("https://open.weixin.qq.com/connect/oauth2/authorize"),
             api_url: local_url("https://qyapi.weixin.qq.com/"),
             timeout: HumanDuration::seconds(5),
+            recheck: HumanDuration::seconds(3600),
             simulated_listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         }
     }
@@ -67,6 +71,9 @@ impl Default for PlatformConfig {
 
 impl PlatformConfig {
     pub(super) fn check(&self, development: bool, faults: &mut Faults) {
+        if !self.recheck.get().is_zero() && self.recheck < HumanDuration::seconds(1) {
+            faults.add("platform.recheck", format!("\"{}\" is too short; set 0 or at least 1s", self.recheck));
+        }
         match self.kind {
             PlatformKind::Simulated => {
                 if cfg!(not(feature = "demo")) {

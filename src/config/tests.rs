@@ -44,6 +44,12 @@ fn a_section_with_a_bad_key_is_not_checked_with_the_default_in_its_place() {
 }
 
 #[test]
+fn zero_needs_no_unit() {
+    let loaded = |text: &str| faults(&format!("{text}\n{VALID}"), &[]);
+    assert_eq!(loaded("[server]\ndrain = 0\n"), Vec::<String>::new());
+}
+
+#[test]
 fn faults_quote_the_value() {
     let table: &[(&str, &str)] = &[
         ("[server]\nlisten = [\"foo\"]\n", "server.listen: \"foo\" is not an address"),
@@ -54,6 +60,7 @@ fn faults_quote_the_value() {
         ("[server]\ntrusted_proxies = [\"lan\"]\n", "server.trusted_proxies: \"lan\" is not a network"),
         ("[server]\nthreads = \"many\"\n", "server.threads: invalid type: string \"many\""),
         ("[server]\ndrain = 30\n", "server.drain: 30 has no unit; write \"30s\""),
+        ("[server]\ndrain = \"0\"\n", "server.drain: \"0\" is not a duration"),
         ("[limits]\nheaders = 5\n", "limits.headers: 5 is not between 10 and 256"),
         ("[limits]\nidle = \"10ms\"\n", "limits.idle: \"10ms\" is too short"),
         ("[token]\nleeway = \"1h\"\n", "token.leeway: \"1h\" is too long"),

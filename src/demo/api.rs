@@ -211,9 +211,12 @@ pub fn legacy_user_info(state: &mut PlatformState, call: &ApiCall) -> ApiResult 
 
 fn identifiers(person: &EffectiveMember, userid_key: &str, openid_key: &str) -> Value {
     match person.kind {
-        MemberKind::Active | MemberKind::Disabled | MemberKind::NotActivated | MemberKind::Linked => {
-            json!({ userid_key: person.identifier() })
-        }
+        MemberKind::Active
+        | MemberKind::Disabled
+        | MemberKind::NotActivated
+        | MemberKind::Left
+        | MemberKind::Deleted
+        | MemberKind::Linked => json!({ userid_key: person.identifier() }),
         MemberKind::Outsider => json!({ openid_key: person.openid() }),
         MemberKind::Customer => json!({ openid_key: person.openid(), "external_userid": person.external_userid() }),
     }

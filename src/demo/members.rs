@@ -74,6 +74,10 @@ pub enum MemberKind {
     Disabled,
     /// A member who has never opened the client.
     NotActivated,
+    /// A member who left, whose record is still there.
+    Left,
+    /// A member who was deleted: codes issued before still name them, the contacts do not know them.
+    Deleted,
     /// A member of the connected corporation, identified as `corporation/userid`.
     Linked,
     /// Not a member of either corporation.
@@ -126,9 +130,9 @@ impl EffectiveMember {
     /// The corporation that lists this person, if one does.
     pub fn corp_id(&self) -> Option<&'static str> {
         match self.kind {
-            MemberKind::Active | MemberKind::Disabled | MemberKind::NotActivated => Some(CORP_ID),
+            MemberKind::Active | MemberKind::Disabled | MemberKind::NotActivated | MemberKind::Left => Some(CORP_ID),
             MemberKind::Linked => Some(PARTNER_CORP_ID),
-            MemberKind::Outsider | MemberKind::Customer => None,
+            MemberKind::Deleted | MemberKind::Outsider | MemberKind::Customer => None,
         }
     }
 
@@ -137,7 +141,11 @@ impl EffectiveMember {
         match self.kind {
             MemberKind::Linked => format!("{PARTNER_CORP_ID}/{}", self.member.userid),
             MemberKind::Outsider | MemberKind::Customer => self.openid(),
-            MemberKind::Active | MemberKind::Disabled | MemberKind::NotActivated => self.member.userid.to_owned(),
+            MemberKind::Active
+            | MemberKind::Disabled
+            | MemberKind::NotActivated
+            | MemberKind::Left
+            | MemberKind::Deleted => self.member.userid.to_owned(),
         }
     }
 
@@ -162,9 +170,14 @@ impl EffectiveMember {
     /// `status` of a profile.
     pub fn status(&self) -> i64 {
         match self.kind {
-            MemberKind::Active | MemberKind::Linked | MemberKind::Outsider | MemberKind::Customer => 1,
+            MemberKind::Active
+            | MemberKind::Linked
+            | MemberKind::Deleted
+            | MemberKind::Outsider
+            | MemberKind::Customer => 1,
             MemberKind::Disabled => 2,
             MemberKind::NotActivated => 4,
+            MemberKind::Left => 5,
         }
     }
 }

@@ -52,6 +52,8 @@ fn card(person: &EffectiveMember, href: String) -> Value {
         MemberKind::Active => ("", ""),
         MemberKind::Disabled => ("disabled", "已禁用"),
         MemberKind::NotActivated => ("not activated", "未激活"),
+        MemberKind::Left => ("left", "已退出"),
+        MemberKind::Deleted => ("deleted", "已删除"),
         MemberKind::Linked => ("connected corporation", "互联企业"),
         MemberKind::Outsider => ("not a member", "非企业成员"),
         MemberKind::Customer => ("external contact", "外部联系人"),

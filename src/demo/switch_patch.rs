@@ -99,7 +99,7 @@ pub static SWITCHES: [SwitchInfo; 17] = [
     info(
         "members",
         "Changes what kind of member a person is.",
-        "an object: a userid to active, disabled, not_activated, linked, outsider or customer",
+        "an object: a userid to active, disabled, not_activated, left, deleted, linked, outsider or customer",
         SwitchInput::Json(r#"{"u1001": "disabled"}"#),
     ),
     info(

@@ -32,6 +32,10 @@ pub enum Event {
     TakeRole,
     /// An administrator ended every session of an employee.
     EndSessions,
+    /// The platform reported the member as inactive or gone, and the employee was disabled; the detail says which.
+    MemberInactive,
+    /// The platform reported the member as active again at a sign-in, and the employee was enabled.
+    MemberReturned,
     /// An operator's command; the detail names it.
     OperatorCommand,
 }
@@ -51,6 +55,8 @@ impl Event {
             Event::GrantRole => "administrator granted a role",
             Event::TakeRole => "administrator revoked a role",
             Event::EndSessions => "administrator ended all sessions",
+            Event::MemberInactive => "the platform reports the member as inactive: employee disabled",
+            Event::MemberReturned => "the platform reports the member as active again: employee enabled",
             Event::OperatorCommand => "operator command",
         }
     }
@@ -69,6 +75,8 @@ impl Event {
             Event::GrantRole => "grant_role",
             Event::TakeRole => "take_role",
             Event::EndSessions => "end_sessions",
+            Event::MemberInactive => "member_inactive",
+            Event::MemberReturned => "member_returned",
             Event::OperatorCommand => "order",
         }
     }
@@ -83,7 +91,7 @@ pub struct AuditRecord<'a> {
     pub employee_id: &'a str,
     /// The action.
     pub event: Event,
-    /// The actor: an employee id, or `uid 1000` for an operator.
+    /// The actor: an employee id, `uid 1000` for an operator, or `platform`.
     pub by: &'a str,
     /// The actor's session; empty for an operator.
     pub session_id: &'a str,

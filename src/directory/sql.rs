@@ -16,13 +16,15 @@ use super::{
 };
 use crate::domain::client::Client;
 use crate::domain::clock::{Clock, Timestamp};
-use crate::domain::employee::{CorpId, Employee, EmployeeId, Standing};
+use crate::domain::employee::{CorpId, Employee, EmployeeId, InactiveReason, Standing};
 use crate::domain::role::{self, RoleName};
 use crate::domain::session::LoginSource;
 
 mod audit;
 
 mod factors;
+
+mod membership;
 
 mod people;
 
@@ -89,7 +91,8 @@ impl SqlDirectory {
     }
 }
 
-const EMPLOYEE: &str = "SELECT corp_id, employee_id, name, department, avatar, disabled, last_login_ip FROM employees
+const EMPLOYEE: &str =
+    "SELECT corp_id, employee_id, name, department, avatar, disabled, last_login_ip, inactive FROM employees
      WHERE corp_id = $1 AND employee_id = $2";
 
 const LOG_LOGIN: &str = "INSERT INTO login_log
@@ -125,7 +128,7 @@ impl Directory for SqlDirectory {
                  name = CASE WHEN $3 = '' THEN employees.name ELSE $3 END,
                  department = CASE WHEN $4 = '' THEN employees.department ELSE $4 END,
                  avatar = CASE WHEN $5 = '' THEN employees.avatar ELSE $5 END
-             RETURNING corp_id, employee_id, name, department, avatar, disabled, last_login_ip",
+             RETURNING corp_id, employee_id, name, department, avatar, disabled, last_login_ip, inactive",
         )
         .bind(profile.corp_id.as_str())
         .bind(profile.employee_id.as_str())
@@ -311,7 +314,7 @@ impl Directory for SqlDirectory {
 
     async fn employees(&self, text: Option<&str>, limit: usize) -> Result<Vec<Employee>, DirectoryError> {
         let rows = sqlx::query(
-            "SELECT corp_id, employee_id, name, department, avatar, disabled, last_login_ip FROM employees
+            "SELECT corp_id, employee_id, name, department, avatar, disabled, last_login_ip, inactive FROM employees
              WHERE lower(employee_id) LIKE $1 ESCAPE '!' OR lower(name) LIKE $1 ESCAPE '!'
                  OR lower(department) LIKE $1 ESCAPE '!'
              ORDER BY corp_id, employee_id LIMIT $2",
@@ -413,6 +416,7 @@ fn employee_of(row: &SqliteRow) -> Employee {
         avatar: row.get(4),
         standing: standing_of(row.get(5)),
         last_login_ip: row.get(6),
+        inactive: row.get::<Option<&str>, _>(7).and_then(InactiveReason::parse),
     }
 }
 

@@ -89,6 +89,9 @@ impl de::Visitor<'_> for DurationVisitor {
     }
 
     fn visit_i64<E: de::Error>(self, number: i64) -> Result<HumanDuration, E> {
+        if number == 0 {
+            return Ok(HumanDuration::millis(0));
+        }
         Err(E::custom(format_args!("{number} has no unit; write \"{number}s\" for seconds")))
     }
 }

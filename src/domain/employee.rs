@@ -61,6 +61,40 @@ pub enum Standing {
     Disabled,
 }
 
+/// Why the messaging platform says that a member is not active.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InactiveReason {
+    /// The corporation disabled the account.
+    Disabled,
+    /// The account was never activated, or must be activated again.
+    NotActivated,
+    /// The member left the corporation.
+    Left,
+    /// The corporation has no such member any more.
+    Gone,
+}
+
+impl InactiveReason {
+    /// Every reason.
+    pub const ALL: [InactiveReason; 4] = [Self::Disabled, Self::NotActivated, Self::Left, Self::Gone];
+
+    /// Parses the spelling of [`InactiveReason::as_str`].
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.as_str() == word)
+    }
+
+    /// The name in the directory and in the logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            InactiveReason::Disabled => "disabled",
+            InactiveReason::NotActivated => "not_activated",
+            InactiveReason::Left => "left",
+            InactiveReason::Gone => "gone",
+        }
+    }
+}
+
 /// An employee of one corporation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Employee {
@@ -76,6 +110,10 @@ pub struct Employee {
     pub avatar: String,
     /// Whether the employee may sign in.
     pub standing: Standing,
+    /// Why the platform's word disabled the employee; `None` for an active employee and for one whom an operator
+    /// disabled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inactive: Option<InactiveReason>,
     /// Address of the last sign-in.
     pub last_login_ip: Option<String>,
 }

@@ -15,7 +15,7 @@ use super::breaker::{CallOutcome, CircuitBreaker};
 use super::http::{HttpClient, HttpError};
 use super::{AuthorizeRequest, Consent, MemberStatus, Parameter, Person, Platform, PlatformError, Profile};
 use crate::domain::clock::Clock;
-use crate::domain::employee::{CorpId, EmployeeId};
+use crate::domain::employee::{CorpId, EmployeeId, InactiveReason};
 use crate::domain::secret::Secret;
 use app_token::{AppToken, AppTokens, FreshToken};
 use departments::DepartmentCache;
@@ -41,8 +41,8 @@ const USER: &str = "cgi-bin/user/get";
 /// Longest authorization code that WeCom issues; longer ones are rejected without a call.
 const MAX_CODE_LENGTH: usize = 512;
 
-/// `status` of an active member.
-const ACTIVE: i64 = 1;
+/// Fetches the profile of a connected corporation's member.
+const LINKED_USER: &str = "cgi-bin/linkedcorp/user/get";
 
 /// Retries of a call that failed because WeCom was busy; its documentation asks for three.
 const BUSY_RETRIES: u32 = 3;
@@ -263,36 +263,58 @@ impl WecomPlatform {
         }
     }
 
-    async fn member_profile(&self, employee_id: &EmployeeId) -> Result<Profile, PlatformError> {
+    /// A member's record, if WeCom discloses it, and the status that the answer means.
+    async fn member(&self, employee_id: &EmployeeId) -> Result<(MemberStatus, Option<MemberResponse>), PlatformError> {
         let requested = employee_id.as_str();
         let query = [("userid", requested)];
-        let member: MemberResponse = match self.call(USER, Payload::Query(&query), WhenBusy::Retry).await? {
-            Ok(member) => member,
-            // The member can still sign in, without a name.
-            Err(Errcode::NO_PRIVILEGE) => return Ok(Profile::unnamed()),
-            Err(errcode) => return Err(errcode.into()),
-        };
-        if !member.userid.eq_ignore_ascii_case(requested) {
+        let answer: WecomResult<MemberResponse> = self.call(USER, Payload::Query(&query), WhenBusy::Retry).await?;
+        if answer.as_ref().is_ok_and(|member| !member.userid.eq_ignore_ascii_case(requested)) {
             return Err(PlatformError::Unavailable("the profile of another member".to_owned()));
         }
+        Ok((member_status(answer.as_ref().map(|member| member.status).map_err(|errcode| *errcode))?, answer.ok()))
+    }
+
+    async fn member_profile(&self, employee_id: &EmployeeId) -> Result<Profile, PlatformError> {
+        let (status, member) = self.member(employee_id).await?;
+        let Some(member) = member else { return Ok(Profile::undisclosed(status)) };
         let department = match member.main_department() {
             Some(id) => self.department(id).await,
             None => String::new(),
         };
-        let status = if member.status == Some(ACTIVE) { MemberStatus::Active } else { MemberStatus::Inactive };
         Ok(Profile { name: member.name, department, avatar: member.avatar, status })
     }
 
-    /// The profile of a connected corporation's member: a name at most. That WeCom exchanged the member's code shows
-    /// that the account is active.
+    /// The profile of a connected corporation's member: a name at most. WeCom lists active members only; an answer that
+    /// discloses nothing says nothing about the status.
     async fn linked_profile(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<Profile, PlatformError> {
         let body = json!({ "userid": format!("{corp_id}/{employee_id}") });
-        let path = "cgi-bin/linkedcorp/user/get";
-        match self.call::<LinkedMemberResponse>(path, Payload::Json(&body), WhenBusy::Retry).await? {
-            Ok(LinkedMemberResponse { user_info }) => Ok(Profile { name: user_info.name, ..Profile::unnamed() }),
-            Err(errcode) if errcode.outcome() == CallOutcome::Success => Ok(Profile::unnamed()),
+        match self.call::<LinkedMemberResponse>(LINKED_USER, Payload::Json(&body), WhenBusy::Retry).await? {
+            Ok(LinkedMemberResponse { user_info }) => {
+                Ok(Profile { name: user_info.name, ..Profile::undisclosed(MemberStatus::Active) })
+            }
+            Err(errcode) if errcode.outcome() == CallOutcome::Success => {
+                Ok(Profile::undisclosed(member_status(Err(errcode)).unwrap_or(MemberStatus::OutOfSight)))
+            }
             Err(errcode) => Err(errcode.into()),
         }
+    }
+}
+
+/// What an answer about a member means for the account: the `status` of a disclosed member, or WeCom's error number.
+/// A status that WeCom does not document is no word about the member, so it disables no one and lets no one in.
+fn member_status(answer: WecomResult<Option<i64>>) -> Result<MemberStatus, PlatformError> {
+    match answer {
+        Ok(Some(1)) => Ok(MemberStatus::Active),
+        Ok(Some(2)) => Ok(MemberStatus::Inactive(InactiveReason::Disabled)),
+        Ok(Some(4)) => Ok(MemberStatus::Inactive(InactiveReason::NotActivated)),
+        Ok(Some(5)) => Ok(MemberStatus::Inactive(InactiveReason::Left)),
+        Ok(_) => Err(PlatformError::Unavailable("a member without a known status".to_owned())),
+        Err(Errcode::NO_PRIVILEGE) => Ok(MemberStatus::OutOfSight),
+        Err(errcode) => match errcode.into() {
+            PlatformError::UnknownMember => Ok(MemberStatus::Inactive(InactiveReason::Gone)),
+            PlatformError::NotVisible => Ok(MemberStatus::OutOfSight),
+            error => Err(error),
+        },
     }
 }
 
@@ -342,6 +364,14 @@ impl Platform for WecomPlatform {
         match person {
             Person::Member { employee_id } => self.member_profile(employee_id).await,
             Person::Linked { corp_id, employee_id } => self.linked_profile(corp_id, employee_id).await,
+            Person::Outsider => Err(PlatformError::UnknownMember),
+        }
+    }
+
+    async fn status(&self, person: &Person) -> Result<MemberStatus, PlatformError> {
+        match person {
+            Person::Member { employee_id } => Ok(self.member(employee_id).await?.0),
+            Person::Linked { corp_id, employee_id } => Ok(self.linked_profile(corp_id, employee_id).await?.status),
             Person::Outsider => Err(PlatformError::UnknownMember),
         }
     }

@@ -14,6 +14,7 @@ use super::identity_provider::IdentityProvider;
 use super::issuer::{SessionIssuer, SignInGrant};
 use super::lockouts::Lockouts;
 use super::login_log::LoginLog;
+use super::membership::Membership;
 use super::password::{self, Passwords};
 use super::roles::Roles;
 use crate::config::Concealment;
@@ -80,6 +81,7 @@ pub struct AgentSignIn {
     pub(super) directory: Arc<dyn Directory>,
     pub(super) sessions: Arc<SessionCache>,
     pub(super) provider: Arc<IdentityProvider>,
+    pub(super) membership: Arc<Membership>,
     pub(super) passwords: Arc<Passwords>,
     pub(super) devices: Devices,
     pub(super) lockouts: Lockouts,
@@ -126,6 +128,8 @@ impl AgentSignIn {
         let password = login.password.ok_or(BadRequest::Missing("password"))?;
         password::check_length(password).map_err(|fault| BadRequest::NewPassword(fault.message()))?;
         let (agent, bound, failed_attempts) = self.verify_password(login, password, attempt).await?;
+        // Only now: a question before the right password would show in the response time which agents exist.
+        self.membership.admit_by_password(&agent.employee).await?;
         let issued = self.issue(&agent, bound, Some(failed_attempts), attempt).await?;
         if let Err(error) = self.recheck_factors(&agent, bound).await {
             self.sessions.end(&issued.session_id, EndCause::Operator).await?;

@@ -1,10 +1,11 @@
 //! Identifies users at the messaging platform: turns a code into a member and a member into an employee of the directory.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::attempt::Attempt;
 use super::codes::{AuthorizationCodes, CodeUse};
+use super::membership::{self, Membership};
+use super::platform_call::measured;
 use crate::directory::{Directory, EmployeeProfile};
 use crate::domain::employee::{CorpId, Employee, EmployeeId, Standing};
 use crate::error::{BadRequest, Error, Forbidden, Part};
@@ -30,6 +31,7 @@ pub(super) struct IdentityProvider {
     pub(super) platform: Arc<dyn Platform>,
     pub(super) codes: Arc<AuthorizationCodes>,
     pub(super) directory: Arc<dyn Directory>,
+    pub(super) membership: Arc<Membership>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) main_corp: CorpId,
 }
@@ -53,7 +55,8 @@ impl IdentityProvider {
         self.platform.consent(parameter)
     }
 
-    /// Exchanges a code for the user. Creates or updates the employee of a member of the main corporation.
+    /// Exchanges a code for the user. Creates or updates the employee of a member of the main corporation, and disables
+    /// one whom the platform calls inactive.
     pub(super) async fn identify(&self, code: &str, attempt: &mut Attempt<'_>) -> Result<PlatformUser, Error> {
         let identify = self.call("identify", self.platform.identify(code));
         let person = self.codes.exchange(code, attempt.device, identify).await?;
@@ -66,18 +69,19 @@ impl IdentityProvider {
         let profile = self.call("profile", self.platform.profile(&person)).await;
         let profile = match &person {
             // The platform reveals little or nothing about members of connected corporations: no reason to refuse.
-            Person::Linked { .. } => profile.unwrap_or_else(|_| Profile::unnamed()),
+            Person::Linked { .. } => profile.unwrap_or_else(|_| Profile::undisclosed(MemberStatus::OutOfSight)),
             _ => profile?,
         };
-        if let Person::Linked { corp_id, employee_id } = &person
-            && self.directory.employee(corp_id, employee_id).await?.is_none()
-        {
-            let (corp_id, employee_id) = (corp_id.clone(), employee_id.clone());
-            return Ok(PlatformUser::Unbound(UnregisteredMember { corp_id, employee_id, name: profile.name }));
+        let known = self.directory.employee(corp_id, employee_id).await?;
+        match (&person, &known) {
+            (Person::Linked { corp_id, employee_id }, None) => {
+                let (corp_id, employee_id) = (corp_id.clone(), employee_id.clone());
+                return Ok(PlatformUser::Unbound(UnregisteredMember { corp_id, employee_id, name: profile.name }));
+            }
+            (_, Some(employee)) => self.membership.admit(employee, profile.status).await?,
+            (_, None) => membership::admit_new(profile.status)?,
         }
-        if profile.status == MemberStatus::Inactive {
-            return Err(Forbidden::Disabled.into());
-        }
+        let status = profile.status;
         let profile = EmployeeProfile {
             corp_id,
             employee_id,
@@ -85,7 +89,11 @@ impl IdentityProvider {
             department: &profile.department,
             avatar: &profile.avatar,
         };
-        require_active(self.directory.upsert_employee(profile).await?).map(PlatformUser::Employee)
+        let employee = require_active(self.directory.upsert_employee(profile).await?)?;
+        if known.is_none() {
+            self.membership.apply(&employee, status).await?;
+        }
+        Ok(PlatformUser::Employee(employee))
     }
 
     /// Exchanges a code of an agent's sign-in for an employee; refuses a member without an employee account.
@@ -97,28 +105,12 @@ impl IdentityProvider {
         }
     }
 
-    /// Awaits a platform call and records its duration and its error.
     async fn call<T>(
         &self,
         name: &'static str,
         call: impl Future<Output = Result<T, PlatformError>>,
     ) -> Result<T, Error> {
-        let start = Instant::now();
-        let result = call.await;
-        self.metrics.platform_seconds.with_label_values(&[name]).observe(start.elapsed().as_secs_f64());
-        result.map_err(|error| {
-            self.metrics.platform_errors.with_label_values(&[name, error.class()]).inc();
-            match &error {
-                // No one can sign in until an operator fixes the setting.
-                PlatformError::Configuration { .. } => tracing::error!(call = name, "{error}"),
-                PlatformError::Unavailable(_) => tracing::warn!(call = name, "{error}"),
-                PlatformError::InvalidCode
-                | PlatformError::UnknownMember
-                | PlatformError::NotVisible
-                | PlatformError::CircuitOpen { .. } => {}
-            }
-            client_error(error)
-        })
+        measured(&self.metrics, name, call).await.map_err(client_error)
     }
 
     /// Updates the metric of the platform access token's age.

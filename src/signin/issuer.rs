@@ -84,6 +84,7 @@ impl SessionIssuer {
     /// the change.
     async fn recheck_employee(&self, session: Session) -> Result<Session, Error> {
         let (corp_id, employee_id) = (&session.corp_id, &session.employee_id);
+        self.directory.queue_recheck(Account { corp_id, employee_id }).await?;
         let employee = self.directory.employee(corp_id, employee_id).await?;
         let roles = self.roles.effective(corp_id, employee_id).await?;
         let disabled = employee.is_none_or(|employee| employee.standing == Standing::Disabled);

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use deskgate::directory::audit::{AuditRecord, Event};
 use deskgate::directory::factors::{Account, ExpectedPassword, FactorKind, OtpDevice};
+use deskgate::directory::people::EmployeeEdit;
 use deskgate::directory::sql::SqlDirectory;
 use deskgate::directory::{Directory, EmployeeProfile, LoginRecord, LoginResult, RecordedRoles, RoleChange};
 use deskgate::domain::client::Client;
 use deskgate::domain::clock::Clock;
-use deskgate::domain::employee::{CorpId, EmployeeId, Standing};
+use deskgate::domain::employee::{CorpId, EmployeeId, InactiveReason, Standing};
 use deskgate::domain::lockout::Lockout;
 use deskgate::domain::role::RoleName;
 use deskgate::domain::session::{LoginMethod, LoginSource};
@@ -478,6 +479,68 @@ async fn lockouts_of_unknown_names_are_pruned_by_age_and_count(Subject { directo
     assert!(is_kept(&corp(), "a2001").await, "the lockout of a known account is kept");
 }
 
+async fn recheck_queue_is_ordered_by_the_last_check(Subject { directory, clock, .. }: &Subject) {
+    let (corp, first, second) = (corp(), id("u1001"), id("a2001"));
+    let account = |employee_id| Account { corp_id: &corp, employee_id };
+    assert_eq!(directory.next_recheck().await.expect("next"), None);
+    directory.queue_recheck(account(&first)).await.expect("queue");
+    clock.advance(Duration::from_secs(1));
+    directory.set_password(account(&second), "hash", ExpectedPassword::Any).await.expect("set_password");
+    directory.queue_recheck(account(&first)).await.expect("queue");
+    let head = directory.next_recheck().await.expect("next").expect("an entry");
+    assert_eq!((&head.employee_id, head.queued), (&first, 2), "queued once, at the first time");
+
+    clock.advance(Duration::from_secs(1));
+    let moved = directory.move_recheck(&head, Some(clock.now())).await.expect("move");
+    assert_eq!(moved, WriteOutcome::Applied);
+    let moved = directory.move_recheck(&head, None).await.expect("move");
+    assert_eq!(moved, WriteOutcome::Conflict, "another gateway was faster");
+    let head = directory.next_recheck().await.expect("next").expect("an entry");
+    assert_eq!(head.employee_id, second);
+    clock.advance(Duration::from_secs(1));
+    directory.record_active(account(&second)).await.expect("record");
+    let head = directory.next_recheck().await.expect("next").expect("an entry");
+    assert_eq!(head.employee_id, first, "the platform spoke about the other one");
+    directory.move_recheck(&head, None).await.expect("move");
+    directory.record_active(account(&first)).await.expect("record");
+    let head = directory.next_recheck().await.expect("next").expect("an entry");
+    assert_eq!((&head.employee_id, head.queued), (&second, 1), "a word of the platform queues no one");
+}
+
+async fn platforms_word_is_undone_only_if_no_operator_spoke(Subject { directory, .. }: &Subject) {
+    let (corp_id, employee_id) = (corp(), id("m5001"));
+    let admin = Account { corp_id: &corp_id, employee_id: &employee_id };
+    let standing = |standing| EmployeeEdit { standing: Some(standing), ..EmployeeEdit::default() };
+    let read = async || {
+        let employee = directory.employee(&corp(), &id("m5001")).await.expect("find").expect("an employee");
+        (employee.standing, employee.inactive)
+    };
+    assert!(!directory.is_member(admin).await.expect("is_member"));
+    directory.record_active(admin).await.expect("record");
+    assert!(directory.is_member(admin).await.expect("is_member"));
+
+    assert_eq!(directory.enable_returned(admin).await.expect("enable"), WriteOutcome::Conflict, "never disabled");
+    for reason in InactiveReason::ALL {
+        assert_eq!(directory.disable_inactive(admin, reason).await.expect("disable"), WriteOutcome::Applied);
+        assert_eq!(read().await, (Standing::Disabled, Some(reason)), "the last administrator too");
+        let again = directory.disable_inactive(admin, InactiveReason::Left).await.expect("disable");
+        assert_eq!(again, WriteOutcome::Conflict);
+        assert_eq!(directory.enable_returned(admin).await.expect("enable"), WriteOutcome::Applied);
+        assert_eq!(read().await, (Standing::Active, None));
+    }
+    directory.disable_inactive(admin, InactiveReason::Left).await.expect("disable");
+    directory
+        .change_employee(admin, EmployeeEdit { name: Some("Min"), ..EmployeeEdit::default() })
+        .await
+        .expect("change");
+    assert_eq!(read().await, (Standing::Disabled, Some(InactiveReason::Left)));
+    directory.change_employee(admin, standing(Standing::Disabled)).await.expect("change");
+    assert_eq!(read().await, (Standing::Disabled, None));
+    assert_eq!(directory.enable_returned(admin).await.expect("enable"), WriteOutcome::Conflict, "an operator spoke");
+    directory.change_employee(admin, standing(Standing::Active)).await.expect("change");
+    assert_eq!(read().await, (Standing::Active, None));
+}
+
 macro_rules! suite {
     ($make:ident: $($test:ident),* $(,)?) => {
         mod $make {
@@ -508,4 +571,6 @@ suite!(
     employees_are_found_by_substring,
     by_name_ignores_case_and_width,
     lockouts_of_unknown_names_are_pruned_by_age_and_count,
+    recheck_queue_is_ordered_by_the_last_check,
+    platforms_word_is_undone_only_if_no_operator_spoke,
 );

@@ -37,6 +37,8 @@ mod audit_log;
 
 mod platform_faults;
 
+mod leaving;
+
 mod browser;
 
 mod dev;

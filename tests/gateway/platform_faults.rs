@@ -7,15 +7,6 @@ use tokio::net::TcpListener;
 
 use crate::support::*;
 
-/// Sets switches of the simulated platform and resets all others.
-async fn set_switches(desk: &Gateway, switches: Value) {
-    let platform = Client::new(desk.platform_address());
-    platform.send("DELETE", "/simulator/switches", &[], b"").await;
-    let json = [("Content-Type", "application/json")];
-    let response = platform.send("PATCH", "/simulator/switches", &json, switches.to_string().as_bytes()).await;
-    assert_eq!(response.status, 200, "{}", response.describe());
-}
-
 async fn sign_in_error(desk: &Gateway, member: &str) -> (String, String) {
     let response = desk.phone(member).oauth2(&desk.client_url("h5")).await.expect_status(302);
     let location = response.location();
@@ -47,7 +38,7 @@ async fn platform_outage_affects_only_sign_ins() {
     let desk = Gateway::setup().more_rules(unlimited).start().await;
     let xiaoming = desk.sign_in("u1001").await;
     let server_error = ("server_error".to_owned(), "1005".to_owned());
-    set_switches(&desk, json!({ "bad_gateway": { "*": "all" } })).await;
+    desk.set_platform_switches(json!({ "bad_gateway": { "*": "all" } })).await;
     for _ in 0..5 {
         assert_eq!(sign_in_error(&desk, "u1001").await, server_error, "a 502 that is no JSON");
     }
@@ -65,7 +56,7 @@ async fn platform_outage_affects_only_sign_ins() {
     let errors = |class| desk.metric("deskgate_platform_errors_total", class);
     assert_eq!(errors(&["call=\"identify\"", "class=\"unavailable\""]).await, 5.0);
 
-    set_switches(&desk, json!({})).await;
+    desk.set_platform_switches(json!({})).await;
     eventually("a call after the circuit closed", || async {
         let response = desk.anonymous().get("/api/auth/qrcode").await;
         (response.status == 200).then_some(())
@@ -80,7 +71,7 @@ async fn slow_platform_delays_only_sign_ins() {
     let xiaoming = desk.sign_in("u1001").await;
     let phone = desk.phone("u1001");
     let callback = phone.authorize(&phone.authorize_url(&desk.client_url("h5")).await).await;
-    set_switches(&desk, json!({ "slow_milliseconds": { "*": 30_000 } })).await;
+    desk.set_platform_switches(json!({ "slow_milliseconds": { "*": 30_000 } })).await;
     let start = Instant::now();
     let waiting = phone.client().get(&callback);
     let others = async {
@@ -176,11 +167,12 @@ async fn malformed_platform_responses_sign_nobody_in() {
         ("a code that is too old", json!({ "code_lifetime_seconds": 0 }), "invalid_code", "1400"),
         ("refused at the scan", json!({ "deny_at_scan": true }), "access_denied", "1400"),
     ] {
-        set_switches(&desk, switches).await;
+        desk.set_platform_switches(switches).await;
         assert_eq!(sign_in_error(&desk, "u1001").await, (error.to_owned(), code.to_owned()), "{case}");
     }
     desk.wait_for_log(&["trusted IP addresses"]).await;
-    set_switches(&desk, json!({ "return_appid": true, "bad_gateway": { "/cgi-bin/department/get": "all" } })).await;
+    desk.set_platform_switches(json!({ "return_appid": true, "bad_gateway": { "/cgi-bin/department/get": "all" } }))
+        .await;
     desk.sign_in_by_oauth2("u1001", "h5").await.get("/api/auth/me").await.expect_code(0);
 }
 

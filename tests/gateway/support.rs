@@ -14,6 +14,7 @@ mod jwks_verifier;
 mod openapi;
 mod otp_device;
 mod phone;
+mod platform;
 mod process;
 mod response;
 mod setup;

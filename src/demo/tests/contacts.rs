@@ -18,6 +18,8 @@ async fn a_profile_has_the_status_of_the_members_kind() {
         (MemberKind::Active, Ok(1)),
         (MemberKind::Disabled, Ok(2)),
         (MemberKind::NotActivated, Ok(4)),
+        (MemberKind::Left, Ok(5)),
+        (MemberKind::Deleted, Err(60111)),
         (MemberKind::Linked, Err(60111)),
         (MemberKind::Outsider, Err(60111)),
         (MemberKind::Customer, Err(60111)),

@@ -9,6 +9,7 @@ use sqlx::sqlite::SqliteRow;
 use super::{SqlDirectory, employee_of, unavailable};
 use crate::directory::DirectoryError;
 use crate::directory::factors::{Account, Agent, ExpectedPassword, FactorKind, Factors, LocalPassword, OtpDevice};
+use crate::directory::membership::MembershipRecords;
 use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, Employee, EmployeeId};
 use crate::domain::lockout::Lockout;
@@ -40,7 +41,7 @@ impl Factors for SqlDirectory {
         // Ids are ASCII, which SQL folds; a name that folds to anything else matches no employee.
         let row = sqlx::query(
             "SELECT employees.corp_id, employees.employee_id, name, department, avatar, disabled, last_login_ip,
-                 agents.role, password_hash, otp_required, password_id
+                 inactive, agents.role, password_hash, otp_required, password_id
              FROM employees LEFT JOIN agents
                  ON agents.corp_id = employees.corp_id AND agents.employee_id = employees.employee_id
              WHERE employees.corp_id = $1 AND lower(employees.employee_id) = $2
@@ -52,7 +53,7 @@ impl Factors for SqlDirectory {
         .fetch_optional(&self.pool)
         .await
         .map_err(unavailable)?;
-        Ok(row.map(|row| (employee_of(&row), agent_of(&row, 7))))
+        Ok(row.map(|row| (employee_of(&row), agent_of(&row, 8))))
     }
 
     async fn agent(&self, whose: Account<'_>) -> Result<Option<Agent>, DirectoryError> {
@@ -88,7 +89,11 @@ impl Factors for SqlDirectory {
             ExpectedPassword::Only(seen) => (0, seen.unwrap_or_default().to_owned()),
         };
         let set = self.change(SET, whose, |query| query.bind(hash).bind(id.clone()).bind(any).bind(only)).await?;
-        Ok((set == WriteOutcome::Applied).then_some(id))
+        if set == WriteOutcome::Conflict {
+            return Ok(None);
+        }
+        self.queue_recheck(whose).await?;
+        Ok(Some(id))
     }
 
     async fn otp_device(&self, whose: Account<'_>) -> Result<OtpDevice, DirectoryError> {

@@ -79,7 +79,8 @@ impl People for SqlDirectory {
     async fn change_employee(&self, whose: Account<'_>, edit: EmployeeEdit<'_>) -> Result<RoleChange, DirectoryError> {
         const CHANGE: &str = concat!(
             "UPDATE employees SET name = coalesce($3, name), department = coalesce($4, department),
-                 avatar = coalesce($5, avatar), disabled = coalesce($6, disabled)
+                 avatar = coalesce($5, avatar), disabled = coalesce($6, disabled),
+                 inactive = CASE WHEN $6 IS NULL THEN inactive END
              WHERE corp_id = $1 AND employee_id = $2 AND (coalesce($6, 0) = 0 OR NOT ",
             is_admin!(),
             " OR ",

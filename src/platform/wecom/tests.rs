@@ -153,7 +153,7 @@ async fn a_profile_has_name_department_and_status() {
     for known in demo::members() {
         let status = match known.kind {
             MemberKind::Active => MemberStatus::Active,
-            MemberKind::Disabled => MemberStatus::Inactive,
+            MemberKind::Disabled => MemberStatus::Inactive(InactiveReason::Disabled),
             _ => continue,
         };
         let profile = pair.profile(known.userid).await.unwrap();
@@ -161,7 +161,8 @@ async fn a_profile_has_name_department_and_status() {
         assert_eq!((profile.avatar.as_str(), profile.status), ("", status), "{}", known.userid);
     }
     for stranger in ["z9999", "p7001", "wwpartner/p7001"] {
-        assert_eq!(pair.profile(stranger).await, Err(PlatformError::UnknownMember), "{stranger}");
+        let gone = Profile::undisclosed(MemberStatus::Inactive(InactiveReason::Gone));
+        assert_eq!(pair.profile(stranger).await, Ok(gone), "{stranger}");
     }
 }
 

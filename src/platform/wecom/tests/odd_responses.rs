@@ -133,10 +133,13 @@ async fn a_profile_may_be_undisclosed() {
         status: MemberStatus::Active,
     };
     let pictured = Profile { avatar: "https://a.example/p".to_owned(), ..active("Ann") };
-    let inactive = Profile { status: MemberStatus::Inactive, ..active("Ann") };
+    let inactive = |reason| Ok(Profile { status: MemberStatus::Inactive(reason), ..active("Ann") });
+    let undisclosed = |status| Ok(Profile::undisclosed(status));
     let unavailable = |why: &str| Err(PlatformError::Unavailable(why.to_owned()));
     let table: &[(&str, Value, Result<Profile, PlatformError>)] = &[
-        ("no privilege", json!({ "errcode": 60011 }), Ok(active(""))),
+        ("no privilege", json!({ "errcode": 60011 }), undisclosed(MemberStatus::OutOfSight)),
+        ("out of range", json!({ "errcode": 60021 }), undisclosed(MemberStatus::OutOfSight)),
+        ("no such member", json!({ "errcode": 60111 }), undisclosed(MemberStatus::Inactive(InactiveReason::Gone))),
         ("no name", json!({ "userid": "u1001", "status": 1 }), Ok(active(""))),
         ("another spelling", json!({ "userid": "U1001", "name": "Ann", "status": 1 }), Ok(active("Ann"))),
         (
@@ -144,9 +147,20 @@ async fn a_profile_may_be_undisclosed() {
             json!({ "userid": "u1001", "name": "Ann", "status": 1, "avatar": "https://a.example/p" }),
             Ok(pictured),
         ),
-        ("not activated", json!({ "userid": "u1001", "name": "Ann", "status": 4 }), Ok(inactive.clone())),
-        ("gone", json!({ "userid": "u1001", "name": "Ann", "status": 5 }), Ok(inactive.clone())),
-        ("no status", json!({ "userid": "u1001", "name": "Ann" }), Ok(inactive)),
+        ("disabled", json!({ "userid": "u1001", "name": "Ann", "status": 2 }), inactive(InactiveReason::Disabled)),
+        (
+            "not activated",
+            json!({ "userid": "u1001", "name": "Ann", "status": 4 }),
+            inactive(InactiveReason::NotActivated),
+        ),
+        ("left", json!({ "userid": "u1001", "name": "Ann", "status": 5 }), inactive(InactiveReason::Left)),
+        // No word about the member: it lets no one in, and disables no one either.
+        ("no status", json!({ "userid": "u1001", "name": "Ann" }), unavailable("a member without a known status")),
+        (
+            "an unknown status",
+            json!({ "userid": "u1001", "name": "Ann", "status": 3 }),
+            unavailable("a member without a known status"),
+        ),
         (
             "another member",
             json!({ "userid": "m5001", "name": "Ann", "status": 1 }),

@@ -133,19 +133,29 @@ async fn an_untrusted_domain_names_the_setting_to_check() {
 #[tokio::test]
 async fn each_kind_of_member_has_its_person_and_status() {
     let pair = Pair::start().await;
+    let inactive = |reason| Ok(MemberStatus::Inactive(reason));
     for (kind, person, status) in [
-        (MemberKind::Active, Some(member("u1001")), Ok(MemberStatus::Active)),
-        (MemberKind::Disabled, Some(member("u1001")), Ok(MemberStatus::Inactive)),
-        (MemberKind::NotActivated, Some(member("u1001")), Ok(MemberStatus::Inactive)),
-        (MemberKind::Outsider, Some(Person::Outsider), Err("unknown_member")),
-        (MemberKind::Customer, Some(Person::Outsider), Err("unknown_member")),
+        (MemberKind::Active, member("u1001"), Ok(MemberStatus::Active)),
+        (MemberKind::Disabled, member("u1001"), inactive(InactiveReason::Disabled)),
+        (MemberKind::NotActivated, member("u1001"), inactive(InactiveReason::NotActivated)),
+        (MemberKind::Left, member("u1001"), inactive(InactiveReason::Left)),
+        (MemberKind::Deleted, member("u1001"), inactive(InactiveReason::Gone)),
+        (MemberKind::Outsider, Person::Outsider, Err("unknown_member")),
+        (MemberKind::Customer, Person::Outsider, Err("unknown_member")),
     ] {
         pair.simulator.switches(|switches| switches.members = [("u1001".to_owned(), kind)].into());
-        let found = pair.identify("u1001").await.ok();
-        assert_eq!(found, person, "{kind:?}");
-        let profile = pair.client.profile(&found.unwrap()).await;
-        assert_eq!(profile.map(|profile| profile.status).map_err(|error| error.class()), status, "{kind:?}");
+        assert_eq!(pair.identify("u1001").await, Ok(person.clone()), "{kind:?}");
+        let profile = pair.client.profile(&person).await.map(|profile| profile.status);
+        assert_eq!(profile.map_err(|error| error.class()), status, "{kind:?}");
+        assert_eq!(pair.client.status(&person).await.map_err(|error| error.class()), status, "{kind:?}");
     }
+}
+
+#[tokio::test]
+async fn a_status_costs_one_call() {
+    let pair = Pair::start().await;
+    assert_eq!(pair.client.status(&member("a2001")).await, Ok(MemberStatus::Active));
+    assert_eq!((pair.simulator.calls(path::USER), pair.simulator.calls(path::DEPARTMENT)), (1, 0));
 }
 
 #[tokio::test]
@@ -153,7 +163,8 @@ async fn a_member_outside_the_visible_range_has_no_profile() {
     let pair = Pair::start().await;
     let range = [(AGENT_ID.to_owned(), vec!["a2001".to_owned()])];
     pair.simulator.switches(|switches| switches.visible_range = range.into());
-    assert_eq!(pair.profile("u1001").await, Ok(Profile::unnamed()));
+    assert_eq!(pair.profile("u1001").await, Ok(Profile::undisclosed(MemberStatus::OutOfSight)));
+    assert_eq!(pair.client.status(&member("u1001")).await, Ok(MemberStatus::OutOfSight));
     assert_eq!(pair.profile("a2001").await.unwrap().name, "Alice Chen");
 }
 
@@ -161,11 +172,17 @@ async fn a_member_outside_the_visible_range_has_no_profile() {
 async fn a_connected_corporations_member_has_only_a_name() {
     let pair = Pair::start().await;
     let linked = pair.identify("wwpartner/p7001").await.unwrap();
-    let named = Profile { name: "Paula Novak".to_owned(), ..Profile::unnamed() };
+    let named = Profile { name: "Paula Novak".to_owned(), ..Profile::undisclosed(MemberStatus::Active) };
     assert_eq!(pair.client.profile(&linked).await, Ok(named));
+    assert_eq!(pair.client.status(&linked).await, Ok(MemberStatus::Active));
     let range = [(AGENT_ID.to_owned(), vec!["a2001".to_owned()])];
     pair.simulator.switches(|switches| switches.visible_range = range.into());
-    assert_eq!(pair.client.profile(&linked).await, Ok(Profile::unnamed()));
+    assert_eq!(pair.client.profile(&linked).await, Ok(Profile::undisclosed(MemberStatus::OutOfSight)));
+    pair.simulator.switches(|switches| {
+        switches.visible_range.clear();
+        switches.members = [("p7001".to_owned(), MemberKind::Deleted)].into();
+    });
+    assert_eq!(pair.client.status(&linked).await, Ok(MemberStatus::Inactive(InactiveReason::Gone)));
 }
 
 #[tokio::test]

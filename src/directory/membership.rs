@@ -1,0 +1,64 @@
+//! What the platform last said about employees, and the queue of those who are to be asked about again.
+
+use async_trait::async_trait;
+
+use super::DirectoryError;
+use super::factors::Account;
+use crate::domain::clock::Timestamp;
+use crate::domain::employee::{CorpId, EmployeeId, InactiveReason};
+use crate::domain::write::WriteOutcome;
+
+/// The employee whom the platform was asked about the longest ago.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecheckEntry {
+    /// The employee's corporation.
+    pub corp_id: CorpId,
+    /// The employee.
+    pub employee_id: EmployeeId,
+    /// When the platform was last asked.
+    pub checked_at: Timestamp,
+    /// How many employees are in the queue.
+    pub queued: usize,
+}
+
+impl RecheckEntry {
+    /// The account of the employee.
+    pub fn account(&self) -> Account<'_> {
+        Account { corp_id: &self.corp_id, employee_id: &self.employee_id }
+    }
+}
+
+/// The platform's word about employees. Sessions are not touched.
+#[async_trait]
+pub trait MembershipRecords: Send + Sync {
+    /// Records that the platform called the employee active now.
+    async fn record_active(&self, whose: Account<'_>) -> Result<(), DirectoryError>;
+
+    /// Whether the platform has ever called the employee active.
+    async fn is_member(&self, whose: Account<'_>) -> Result<bool, DirectoryError>;
+
+    /// Disables an employee on the platform's word, the last administrator too: operators can appoint another one.
+    /// Conflicts if the employee is disabled already.
+    async fn disable_inactive(
+        &self,
+        whose: Account<'_>,
+        reason: InactiveReason,
+    ) -> Result<WriteOutcome, DirectoryError>;
+
+    /// Enables an employee whom the platform's word disabled. Conflicts if an operator disabled them, or no one did.
+    async fn enable_returned(&self, whose: Account<'_>) -> Result<WriteOutcome, DirectoryError>;
+
+    /// Adds an employee to the recheck queue, at its end; unchanged if they are in it.
+    async fn queue_recheck(&self, whose: Account<'_>) -> Result<(), DirectoryError>;
+
+    /// The head of the recheck queue; `None` if it is empty.
+    async fn next_recheck(&self) -> Result<Option<RecheckEntry>, DirectoryError>;
+
+    /// Moves an entry of the recheck queue as if the platform had been asked at `checked_at`; `None` removes it.
+    /// Conflicts if the entry was moved meanwhile.
+    async fn move_recheck(
+        &self,
+        entry: &RecheckEntry,
+        checked_at: Option<Timestamp>,
+    ) -> Result<WriteOutcome, DirectoryError>;
+}

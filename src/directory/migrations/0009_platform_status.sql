@@ -1,0 +1,21 @@
+-- Why the platform's word disabled an employee; NULL: it did not.
+ALTER TABLE employees ADD COLUMN inactive TEXT;
+
+-- When the platform last called the employee active; NULL: never.
+ALTER TABLE employees ADD COLUMN platform_active_at BIGINT;
+
+-- The recheck queue: when the platform was last asked; NULL: not in the queue.
+ALTER TABLE employees ADD COLUMN platform_checked_at BIGINT;
+
+CREATE INDEX employees_by_platform_check ON employees (platform_checked_at, corp_id, employee_id)
+    WHERE platform_checked_at IS NOT NULL;
+
+UPDATE employees SET platform_checked_at = 0;
+
+-- Everyone came through the platform, except those whom an operator added and who have not signed in through it.
+UPDATE employees SET platform_active_at = created_at WHERE
+    EXISTS (SELECT 1 FROM login_log WHERE login_log.corp_id = employees.corp_id
+        AND login_log.employee_id = employees.employee_id
+        AND result = 'success' AND login_method IN ('oauth2', 'qrcode'))
+    OR NOT EXISTS (SELECT 1 FROM audit_log WHERE audit_log.corp_id = employees.corp_id
+        AND audit_log.employee_id = employees.employee_id AND detail = 'employee add' AND refused = '');

@@ -1,0 +1,83 @@
+//! The platform's word about employees in SQL.
+
+use async_trait::async_trait;
+use sqlx::Row;
+
+use super::{SqlDirectory, unavailable};
+use crate::directory::DirectoryError;
+use crate::directory::factors::Account;
+use crate::directory::membership::{MembershipRecords, RecheckEntry};
+use crate::domain::clock::Timestamp;
+use crate::domain::employee::{CorpId, EmployeeId, InactiveReason};
+use crate::domain::write::WriteOutcome;
+
+#[async_trait]
+impl MembershipRecords for SqlDirectory {
+    async fn record_active(&self, whose: Account<'_>) -> Result<(), DirectoryError> {
+        const RECORD: &str = "UPDATE employees SET platform_active_at = $3,
+                 platform_checked_at = CASE WHEN platform_checked_at IS NULL THEN NULL ELSE $3 END
+             WHERE corp_id = $1 AND employee_id = $2";
+        let now = self.clock.now().millis();
+        self.change(RECORD, whose, |query| query.bind(now)).await.map(|_| ())
+    }
+
+    async fn is_member(&self, whose: Account<'_>) -> Result<bool, DirectoryError> {
+        const MEMBER: &str = "SELECT count(*) FROM employees
+             WHERE corp_id = $1 AND employee_id = $2 AND platform_active_at IS NOT NULL";
+        let found: i64 = sqlx::query_scalar(MEMBER)
+            .bind(whose.corp_id.as_str())
+            .bind(whose.employee_id.as_str())
+            .fetch_one(&self.pool)
+            .await
+            .map_err(unavailable)?;
+        Ok(found > 0)
+    }
+
+    async fn disable_inactive(
+        &self,
+        whose: Account<'_>,
+        reason: InactiveReason,
+    ) -> Result<WriteOutcome, DirectoryError> {
+        const DISABLE: &str = "UPDATE employees SET disabled = 1, inactive = $3
+             WHERE corp_id = $1 AND employee_id = $2 AND disabled = 0";
+        self.change(DISABLE, whose, |query| query.bind(reason.as_str())).await
+    }
+
+    async fn enable_returned(&self, whose: Account<'_>) -> Result<WriteOutcome, DirectoryError> {
+        const ENABLE: &str = "UPDATE employees SET disabled = 0, inactive = NULL
+             WHERE corp_id = $1 AND employee_id = $2 AND inactive IS NOT NULL";
+        self.change(ENABLE, whose, |query| query).await
+    }
+
+    async fn queue_recheck(&self, whose: Account<'_>) -> Result<(), DirectoryError> {
+        const QUEUE: &str = "UPDATE employees SET platform_checked_at = $3
+             WHERE corp_id = $1 AND employee_id = $2 AND platform_checked_at IS NULL";
+        let now = self.clock.now().millis();
+        self.change(QUEUE, whose, |query| query.bind(now)).await.map(|_| ())
+    }
+
+    async fn next_recheck(&self) -> Result<Option<RecheckEntry>, DirectoryError> {
+        const NEXT: &str = "SELECT corp_id, employee_id, platform_checked_at,
+                 (SELECT count(*) FROM employees WHERE platform_checked_at IS NOT NULL)
+             FROM employees WHERE platform_checked_at IS NOT NULL
+             ORDER BY platform_checked_at, corp_id, employee_id LIMIT 1";
+        let row = sqlx::query(NEXT).fetch_optional(&self.pool).await.map_err(unavailable)?;
+        Ok(row.map(|row| RecheckEntry {
+            corp_id: CorpId::new(row.get::<String, _>(0)),
+            employee_id: EmployeeId::new(row.get::<String, _>(1)),
+            checked_at: Timestamp::from_millis(row.get(2)),
+            queued: usize::try_from(row.get::<i64, _>(3)).unwrap_or(0),
+        }))
+    }
+
+    async fn move_recheck(
+        &self,
+        entry: &RecheckEntry,
+        checked_at: Option<Timestamp>,
+    ) -> Result<WriteOutcome, DirectoryError> {
+        const MOVE: &str = "UPDATE employees SET platform_checked_at = $3
+             WHERE corp_id = $1 AND employee_id = $2 AND platform_checked_at = $4";
+        let (to, seen) = (checked_at.map(Timestamp::millis), entry.checked_at.millis());
+        self.change(MOVE, entry.account(), |query| query.bind(to).bind(seen)).await
+    }
+}

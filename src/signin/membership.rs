@@ -1,0 +1,204 @@
+//! Whether employees are still members at the messaging platform, and what follows when they are not.
+//!
+//! The platform's word disables an employee, whoever asked: a sign-in or the recheck. Its silence changes nothing. An
+//! employee whom its word disabled is enabled by a sign-in for which it says active; one whom an operator disabled
+//! stays disabled.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::OnceCell;
+
+use super::audit::{Audit, UNCHANGED};
+use super::platform_call::measured;
+use crate::directory::Directory;
+use crate::directory::audit::{AuditRecord, Event};
+use crate::directory::factors::Account;
+use crate::domain::employee::{CorpId, Employee, EmployeeId, InactiveReason, Standing};
+use crate::domain::session::EndCause;
+use crate::domain::write::WriteOutcome;
+use crate::error::{Error, Forbidden};
+use crate::metrics::Metrics;
+use crate::platform::{MemberStatus, Person, Platform, PlatformError};
+use crate::sessions::SessionCache;
+
+/// The label of the call in metrics.
+const STATUS: &str = "status";
+
+/// The `by` of the audit records.
+const ACTOR: &str = "platform";
+
+/// How long a password sign-in waits for the status. Short: passwords are for the time when the platform is down.
+const PASSWORD_SIGN_IN_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What a status means for an employee of the directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Finding {
+    /// The platform calls the member active.
+    Active,
+    /// The platform calls the member inactive: the employee is disabled and has no session.
+    Inactive,
+    /// The application may not see the member: the last known status, the directory's, stays.
+    OutOfSight,
+    /// The platform has no such member and never called them active: an operator added the employee, who has not left.
+    NotAMember,
+}
+
+/// A question that may have several askers; the first one's call answers all.
+type StatusCell = Arc<OnceCell<Result<MemberStatus, PlatformError>>>;
+
+/// Asks the platform about employees and applies what it says.
+pub(super) struct Membership {
+    pub(super) platform: Arc<dyn Platform>,
+    pub(super) directory: Arc<dyn Directory>,
+    pub(super) sessions: Arc<SessionCache>,
+    pub(super) audit: Audit,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) main_corp: CorpId,
+    pub(super) open_questions: Mutex<HashMap<(CorpId, EmployeeId), StatusCell>>,
+}
+
+impl Membership {
+    /// Asks the platform for an employee's status. Concurrent questions about one employee are one call.
+    pub(super) async fn ask(&self, employee: &Employee) -> Result<MemberStatus, PlatformError> {
+        let key = (employee.corp_id.clone(), employee.employee_id.clone());
+        let cell = self.open_questions().entry(key.clone()).or_default().clone();
+        let person = self.person(employee);
+        let call = || measured(&self.metrics, STATUS, self.platform.status(&person));
+        let answer = cell.get_or_init(call).await.clone();
+        let mut open = self.open_questions();
+        if open.get(&key).is_some_and(|current| Arc::ptr_eq(current, &cell)) {
+            open.remove(&key);
+        }
+        answer
+    }
+
+    /// The platform account behind an employee.
+    fn person(&self, employee: &Employee) -> Person {
+        let employee_id = employee.employee_id.clone();
+        if employee.corp_id == self.main_corp {
+            Person::Member { employee_id }
+        } else {
+            Person::Linked { corp_id: employee.corp_id.clone(), employee_id }
+        }
+    }
+
+    /// Applies what the platform says about an employee: disables one who is inactive and ends all their sessions.
+    pub(super) async fn apply(&self, employee: &Employee, status: MemberStatus) -> Result<Finding, Error> {
+        let account = account_of(employee);
+        match status {
+            MemberStatus::Active => {
+                self.directory.record_active(account).await?;
+                Ok(Finding::Active)
+            }
+            MemberStatus::OutOfSight => {
+                log_undecided(employee, "the platform does not show this member to the application");
+                Ok(Finding::OutOfSight)
+            }
+            MemberStatus::Inactive(InactiveReason::Gone) if !self.directory.is_member(account).await? => {
+                log_undecided(employee, "the platform has never known this employee");
+                Ok(Finding::NotAMember)
+            }
+            MemberStatus::Inactive(reason) => {
+                self.disable(employee, reason).await?;
+                Ok(Finding::Inactive)
+            }
+        }
+    }
+
+    /// Refuses the platform sign-in of an employee unless the platform's word, or without one the directory's, is
+    /// active. Enables an employee who has returned.
+    pub(super) async fn admit(&self, employee: &Employee, status: MemberStatus) -> Result<(), Error> {
+        match self.apply(employee, status).await? {
+            Finding::Active if employee.inactive.is_some() => self.enable(employee).await,
+            Finding::Active | Finding::OutOfSight => Ok(()),
+            Finding::Inactive => Err(Forbidden::Disabled.into()),
+            // The platform's contacts may never disclose a member of a connected corporation.
+            Finding::NotAMember if employee.corp_id != self.main_corp => Ok(()),
+            Finding::NotAMember => Err(Forbidden::NotAnEmployee.into()),
+        }
+    }
+
+    /// Refuses the password sign-in of an employee whom the platform calls inactive. A platform that does not answer
+    /// soon changes nothing.
+    pub(super) async fn admit_by_password(&self, employee: &Employee) -> Result<(), Error> {
+        let Ok(asked) = tokio::time::timeout(PASSWORD_SIGN_IN_PATIENCE, self.ask(employee)).await else {
+            tracing::warn!(call = STATUS, "the platform does not answer: the password decides alone");
+            self.metrics.platform_errors.with_label_values(&[STATUS, "unavailable"]).inc();
+            return Ok(());
+        };
+        let Ok(status) = asked else { return Ok(()) };
+        match self.apply(employee, status).await? {
+            Finding::Inactive => Err(Forbidden::Disabled.into()),
+            Finding::Active | Finding::OutOfSight | Finding::NotAMember => Ok(()),
+        }
+    }
+
+    async fn disable(&self, employee: &Employee, reason: InactiveReason) -> Result<(), Error> {
+        let account = account_of(employee);
+        if employee.standing == Standing::Active {
+            let record = record(employee, Event::MemberInactive, reason.as_str());
+            let written = self.audit.record(record).await?;
+            match self.directory.disable_inactive(account, reason).await {
+                Ok(WriteOutcome::Applied) => {}
+                Ok(WriteOutcome::Conflict) => self.audit.mark_failed(written, UNCHANGED).await,
+                Err(error) => return self.audit.finish(written, Err(error.into())).await,
+            }
+        }
+        self.end_sessions(account).await
+    }
+
+    async fn enable(&self, employee: &Employee) -> Result<(), Error> {
+        let written = self.audit.record(record(employee, Event::MemberReturned, "")).await?;
+        match self.directory.enable_returned(account_of(employee)).await {
+            Ok(WriteOutcome::Applied) => Ok(()),
+            Ok(WriteOutcome::Conflict) => {
+                self.audit.mark_failed(written, UNCHANGED).await;
+                Ok(())
+            }
+            Err(error) => self.audit.finish(written, Err(error.into())).await,
+        }
+    }
+
+    /// Ends every session of an account.
+    pub(super) async fn end_sessions(&self, account: Account<'_>) -> Result<(), Error> {
+        self.sessions.end_all_of(account.corp_id, account.employee_id, EndCause::RolesLost).await?;
+        Ok(())
+    }
+
+    fn open_questions(&self) -> MutexGuard<'_, HashMap<(CorpId, EmployeeId), StatusCell>> {
+        self.open_questions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Refuses the first sign-in of a member unless the platform calls them active: there is no earlier word to go by.
+pub(super) fn admit_new(status: MemberStatus) -> Result<(), Error> {
+    match status {
+        MemberStatus::Active => Ok(()),
+        MemberStatus::Inactive(InactiveReason::Gone) => Err(Forbidden::NotAnEmployee.into()),
+        MemberStatus::Inactive(_) => Err(Forbidden::Disabled.into()),
+        MemberStatus::OutOfSight => Err(Forbidden::NotVisible.into()),
+    }
+}
+
+fn account_of(employee: &Employee) -> Account<'_> {
+    Account { corp_id: &employee.corp_id, employee_id: &employee.employee_id }
+}
+
+fn record<'a>(employee: &'a Employee, event: Event, detail: &'a str) -> AuditRecord<'a> {
+    let Account { corp_id, employee_id } = account_of(employee);
+    let (corp_id, employee_id) = (corp_id.as_str(), employee_id.as_str());
+    AuditRecord { corp_id, employee_id, event, by: ACTOR, session_id: "", detail }
+}
+
+fn log_undecided(employee: &Employee, why: &str) {
+    let last_known = match employee.standing {
+        Standing::Active => "active",
+        Standing::Disabled => "disabled",
+    };
+    tracing::info!(
+        { employee.id = employee.employee_id.as_str(), corp.id = employee.corp_id.as_str(), last_known = last_known },
+        "{why}: the last known status stays"
+    );
+}

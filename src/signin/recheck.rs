@@ -1,0 +1,195 @@
+//! The recheck: asks the platform again and again about everyone who has a live session or a local password.
+//!
+//! The directory holds the queue, in the order in which the platform was last asked, so a restart goes on where the
+//! last process stopped. One employee is asked about at a time, at a pace that spreads the queue over the interval: a
+//! backlog, such as after an outage, is worked off at the same pace and never in a burst.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::membership::{Finding, Membership};
+use crate::directory::Directory;
+use crate::directory::membership::RecheckEntry;
+use crate::domain::clock::Clock;
+use crate::domain::employee::{Employee, Standing};
+use crate::domain::write::WriteOutcome;
+use crate::error::{Error, chain};
+use crate::metrics::Metrics;
+use crate::platform::PlatformError;
+use crate::sessions::SessionCache;
+
+/// The shortest time between two questions: 600 a minute, where the platform allows 10,000.
+const MIN_PACE: Duration = Duration::from_millis(100);
+
+/// A short queue is looked at this often within the interval, so that no one is asked about much too late.
+const LOOKS_PER_INTERVAL: u32 = 60;
+
+/// An employee about whom the platform did not answer is asked about again after this part of the interval.
+const RETRY_PART: u32 = 12;
+
+/// The result of one step; the label of `platform_rechecks_total`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RecheckResult {
+    Active,
+    Inactive,
+    OutOfSight,
+    NotAMember,
+    /// The platform did not answer, or refused the question.
+    Unreachable,
+    /// The circuit is open: no call was made.
+    Paused,
+    /// The directory or the store failed.
+    Failed,
+}
+
+impl RecheckResult {
+    const ALL: [RecheckResult; 7] = [
+        Self::Active,
+        Self::Inactive,
+        Self::OutOfSight,
+        Self::NotAMember,
+        Self::Unreachable,
+        Self::Paused,
+        Self::Failed,
+    ];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            RecheckResult::Active => "active",
+            RecheckResult::Inactive => "inactive",
+            RecheckResult::OutOfSight => "out_of_sight",
+            RecheckResult::NotAMember => "not_a_member",
+            RecheckResult::Unreachable => "unreachable",
+            RecheckResult::Paused => "paused",
+            RecheckResult::Failed => "failed",
+        }
+    }
+}
+
+impl From<Finding> for RecheckResult {
+    fn from(finding: Finding) -> Self {
+        match finding {
+            Finding::Active => RecheckResult::Active,
+            Finding::Inactive => RecheckResult::Inactive,
+            Finding::OutOfSight => RecheckResult::OutOfSight,
+            Finding::NotAMember => RecheckResult::NotAMember,
+        }
+    }
+}
+
+/// Asks the platform about employees in the background.
+pub struct Recheck {
+    pub(super) membership: Arc<Membership>,
+    pub(super) directory: Arc<dyn Directory>,
+    pub(super) sessions: Arc<SessionCache>,
+    pub(super) clock: Clock,
+    pub(super) metrics: Arc<Metrics>,
+    /// `platform.recheck`; zero: off.
+    pub(super) interval: Duration,
+}
+
+impl Recheck {
+    /// Whether `platform.recheck` is on.
+    pub fn is_on(&self) -> bool {
+        !self.interval.is_zero()
+    }
+
+    /// Runs until the task is cancelled.
+    pub async fn run(&self) {
+        for result in RecheckResult::ALL {
+            self.metrics.platform_rechecks.with_label_values(&[result.as_str()]);
+        }
+        loop {
+            let queued = match self.step().await {
+                Ok(queued) => queued,
+                Err(error) => {
+                    self.count(RecheckResult::Failed);
+                    tracing::warn!(error = %chain(&error), "could not recheck an employee at the platform; retrying");
+                    0
+                }
+            };
+            tokio::time::sleep(pace(self.interval, queued)).await;
+        }
+    }
+
+    /// Asks about the head of the queue, if it is due. Returns the length of the queue.
+    async fn step(&self) -> Result<usize, Error> {
+        let Some(entry) = self.directory.next_recheck().await? else {
+            self.metrics.platform_recheck_overdue.set(0.0);
+            return Ok(0);
+        };
+        let (now, due) = (self.clock.now(), entry.checked_at.plus(self.interval));
+        self.metrics.platform_recheck_overdue.set(due.until(now).as_secs_f64());
+        if now < due {
+            return Ok(entry.queued);
+        }
+        if let Some(employee) = self.employee_to_ask_about(&entry).await? {
+            self.ask_about(&employee, &entry).await?;
+        }
+        Ok(entry.queued)
+    }
+
+    /// The employee of an entry. Removes the entry of an employee who cannot sign in or has nothing to lose.
+    async fn employee_to_ask_about(&self, entry: &RecheckEntry) -> Result<Option<Employee>, Error> {
+        let employee = self.directory.employee(&entry.corp_id, &entry.employee_id).await?;
+        let active = employee.filter(|employee| employee.standing == Standing::Active);
+        if active.is_none() {
+            // Whatever disabled the employee may have failed before it ended the sessions.
+            self.membership.end_sessions(entry.account()).await?;
+        } else if self.has_access(entry).await? {
+            return Ok(active);
+        }
+        self.directory.move_recheck(entry, None).await?;
+        // A sign-in queues the employee after its session is stored, and so may have come before the removal.
+        if self.has_access(entry).await? {
+            self.directory.queue_recheck(entry.account()).await?;
+        }
+        Ok(None)
+    }
+
+    /// Whether an employee has a live session or a local password.
+    async fn has_access(&self, entry: &RecheckEntry) -> Result<bool, Error> {
+        let agent = self.directory.agent(entry.account()).await?;
+        if agent.is_some_and(|agent| agent.password.is_some()) {
+            return Ok(true);
+        }
+        Ok(!self.sessions.store().of_employee(&entry.corp_id, &entry.employee_id).await?.is_empty())
+    }
+
+    /// Moves the entry to the end of the queue, so that no other gateway asks too, and asks.
+    async fn ask_about(&self, employee: &Employee, entry: &RecheckEntry) -> Result<(), Error> {
+        let now = self.clock.now();
+        if self.directory.move_recheck(entry, Some(now)).await? == WriteOutcome::Conflict {
+            return Ok(());
+        }
+        let moved = RecheckEntry { checked_at: now, ..entry.clone() };
+        let result = match self.membership.ask(employee).await {
+            Ok(status) => self.membership.apply(employee, status).await?.into(),
+            Err(PlatformError::CircuitOpen { .. }) => {
+                self.directory.move_recheck(&moved, Some(entry.checked_at)).await?;
+                RecheckResult::Paused
+            }
+            Err(_) => {
+                // Behind the others: an employee about whom the platform never answers must not hold them up.
+                let retry = now.plus(self.interval / RETRY_PART).minus(self.interval);
+                self.directory.move_recheck(&moved, Some(retry)).await?;
+                RecheckResult::Unreachable
+            }
+        };
+        self.count(result);
+        Ok(())
+    }
+
+    fn count(&self, result: RecheckResult) {
+        self.metrics.platform_rechecks.with_label_values(&[result.as_str()]).inc();
+    }
+}
+
+/// The time between two steps: the interval divided among the queue, within limits.
+fn pace(interval: Duration, queued: usize) -> Duration {
+    let looks = u32::try_from(queued).unwrap_or(u32::MAX).max(LOOKS_PER_INTERVAL);
+    (interval / looks).max(MIN_PACE)
+}
+
+#[cfg(test)]
+mod tests;
