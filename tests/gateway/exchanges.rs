@@ -7,6 +7,9 @@ use crate::support::*;
 /// For slow machines; the median of the times is held to the contract's bound.
 const CUT_DEADLINE: Duration = Duration::from_secs(5);
 
+/// Where there is only one time to measure, which a busy machine may delay.
+const CUT_AT_ONCE: Duration = Duration::from_secs(1);
+
 const EVENTS: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n8\r\nevent 1\n\r\n";
 
@@ -193,7 +196,7 @@ async fn disabling_an_employee_cuts_exchanges() {
     let answered = Instant::now();
     download.expect_cut().await;
     upload.expect_cut().await;
-    assert_within_revocation_bound(vec![answered.elapsed()]);
+    assert!(answered.elapsed() < CUT_AT_ONCE, "{:?}", answered.elapsed());
     expect_cut_count(&desk, "revoked", 2.0).await;
 }
 
@@ -223,7 +226,7 @@ async fn lost_role_cuts_the_exchanges_that_need_it() {
     let answered = Instant::now();
     upload.expect_cut().await;
     download.expect_cut().await;
-    assert_within_revocation_bound(vec![answered.elapsed()]);
+    assert!(answered.elapsed() < CUT_AT_ONCE, "{:?}", answered.elapsed());
     needs_none.relays_events().await;
     in_shadow_mode.relays_events().await;
     expect_cut_count(&desk, "forbidden", 2.0).await;
@@ -348,7 +351,7 @@ async fn logout_resets_only_the_http2_streams_of_its_session() {
     for upstream in [&mut download_upstream, &mut upload_upstream, &mut waiting_upstream] {
         upstream.read_to_end_within(CUT_DEADLINE).await;
     }
-    assert_within_revocation_bound(vec![answered.elapsed()]);
+    assert!(answered.elapsed() < CUT_AT_ONCE, "{:?}", answered.elapsed());
     stays_upstream.send(b"8\r\nevent 2\n\r\n").await;
     assert_eq!(stays.next_piece().await.expect("an event"), b"event 2\n");
     desk.upstream.set_behaviour(Behaviour::Echo);
