@@ -118,7 +118,7 @@ pub async fn call_endpoint(fixture: &OpenApiFixture, row: &'static OwnRoute) {
         Endpoint::SignInPage => {
             fixture.call(row, &anonymous, "", None).await.expect_status(200);
             fixture.call(row, &anonymous, "?client=itadmin&lang=zh-CN", None).await.expect_status(200);
-            fixture.call(row, &anonymous, "?lang=fr", None).await.expect_code(1400);
+            fixture.call(row, &anonymous, "?lang=fr", None).await.expect_status(400);
         }
         Endpoint::BindPage => {
             fixture.call(row, &anonymous, "", None).await.expect_status(403);
@@ -185,8 +185,19 @@ async fn callback(fixture: &OpenApiFixture, row: &'static OwnRoute) {
     }
     let (_, code) = ticket(fixture).await;
     fixture.check(row, fixture.desk.phone("x8001").scan(&code).await.expect_status(403));
+    // The refused scan ended the ticket.
+    let (_, code) = ticket(fixture).await;
     fixture.check(row, fixture.desk.phone("u1001").scan(&code).await.expect_status(302));
     fixture.call(row, &fixture.desk.anonymous(), "", None).await.expect_status(400);
+
+    // An address that has sent too many invalid codes.
+    let flood = Phone::new(fixture.desk.anonymous().with_header("X-Forwarded-For", "203.0.113.7"), "u1001");
+    for number in 0..120 {
+        flood.authorize_url(&page).await;
+        flood.client().get(&format!("/api/auth/oauth2/callback?code=junk{number}&state=auth_login")).await;
+    }
+    let (_, code) = ticket(fixture).await;
+    fixture.check(row, flood.scan(&code).await.expect_status(429));
 }
 
 async fn confirm(fixture: &OpenApiFixture) {
