@@ -36,6 +36,8 @@ mod error;
 
 pub mod keys;
 
+pub mod links;
+
 pub mod roles;
 
 pub mod sessions;
@@ -51,6 +53,7 @@ pub(crate) use effect::Effect;
 use employees::EmployeeAdmin;
 pub(crate) use error::{AdminError, AdminErrorKind};
 use keys::{KeyAdmin, KeyRotation};
+use links::LinkAdmin;
 use roles::RoleAdmin;
 use sessions::SessionAdmin;
 
@@ -65,6 +68,7 @@ pub struct Admin {
     pub(crate) sessions: SessionAdmin,
     pub(crate) devices: DeviceAdmin,
     pub(crate) keys: KeyAdmin,
+    pub(crate) links: LinkAdmin,
     accounts: Accounts,
     audit: AuditTrail,
 }
@@ -91,7 +95,7 @@ impl Admin {
     /// Builds the services on these backends.
     pub fn new(parts: AdminParts) -> Self {
         let AdminParts { sessions, directory, default_role, main_corp, devices, passwords, keys } = parts;
-        let accounts = Accounts::new(directory.clone(), main_corp);
+        let accounts = Accounts::new(directory.clone(), main_corp.clone());
         let audit = AuditTrail::new(Audit::new(directory.clone()));
         let roles = Roles::new(sessions.clone(), directory.clone(), default_role);
         Self {
@@ -108,6 +112,14 @@ impl Admin {
                 passwords,
                 accounts: accounts.clone(),
                 audit: audit.clone(),
+            },
+            links: LinkAdmin {
+                directory: directory.clone(),
+                sessions: sessions.clone(),
+                roles: roles.clone(),
+                accounts: accounts.clone(),
+                audit: audit.clone(),
+                main_corp,
             },
             roles: RoleAdmin { directory: directory.clone(), roles, accounts: accounts.clone(), audit: audit.clone() },
             sessions: SessionAdmin { sessions: sessions.clone(), accounts: accounts.clone(), audit: audit.clone() },

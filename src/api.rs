@@ -53,6 +53,8 @@ mod sessions;
 
 mod admin;
 
+mod links;
+
 mod agents;
 
 mod otp;
@@ -150,7 +152,8 @@ async fn dispatch(call: &mut ApiExchange<'_>, request: &ApiRequest) -> Result<Re
             let issued = bind::bind(&signin.binding, body, request).await?;
             call.with_cookies(call.data(&issued), [cookies::remove_bind_proof()])
         }
-        Endpoint::BindPage => bind::page(&signin.binding, request, arrival),
+        Endpoint::BindStatus => call.data(&bind::status(&signin.binding, request).await?),
+        Endpoint::BindPage => bind::page(&signin.binding, request, arrival).await,
         Endpoint::Sessions => call.data(&sessions::list(&signin.sessions, call.caller()?).await?),
         Endpoint::EndOtherSessions => {
             let (caller, _) = call.read_body_and_reauthorize().await?;
@@ -183,6 +186,15 @@ async fn dispatch(call: &mut ApiExchange<'_>, request: &ApiRequest) -> Result<Re
         Endpoint::ResetOtp => {
             let (caller, _) = call.read_body_and_reauthorize().await?;
             call.data(&admin::reset_otp(&api.admin, &caller, &request.query).await?)
+        }
+        Endpoint::Links => call.data(&links::list(&api.admin, call.caller()?, &request.query).await?),
+        Endpoint::ApproveLink => {
+            let (caller, body) = call.caller_and_json(request).await?;
+            call.data(&links::approve(&api.admin, &caller, body).await?)
+        }
+        Endpoint::RemoveLink => {
+            let (caller, _) = call.read_body_and_reauthorize().await?;
+            call.data(&links::remove(&api.admin, &caller, &request.query).await?)
         }
         Endpoint::AgentLogin => {
             let body = call.json(request).await?;

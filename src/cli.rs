@@ -28,6 +28,8 @@ mod explain;
 
 mod key;
 
+mod link;
+
 mod log;
 
 mod output;

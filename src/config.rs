@@ -47,8 +47,8 @@ pub use platform::{PlatformConfig, PlatformKind};
 pub use rules::RulesConfig;
 pub use server::{ClientAddress, Development, ServerConfig, TlsConfig};
 pub use sign_in::{
-    AgentsConfig, BindConfig, BindProof, Concealment, FlowCookie, Oauth2Config, OtpConfig, QrConfig, QrConfirm,
-    TicketConfig, TokenAlgorithm, TokenConfig,
+    AgentsConfig, BindApproval, BindConfig, BindProof, Concealment, FlowCookie, Oauth2Config, OtpConfig, QrConfig,
+    QrConfirm, TicketConfig, TokenAlgorithm, TokenConfig,
 };
 pub use store::StoreConfig;
 pub use upstream::{NamedUpstream, PathCase, UpstreamConfig};

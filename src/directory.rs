@@ -1,5 +1,5 @@
-//! The directory of employees, roles, agents and second factors, with the login log and the audit log. It does not touch
-//! sessions: `admin` and `signin` apply its changes to them.
+//! The directory of employees, roles, agents, links and second factors, with the login log and the audit log. It does not
+//! touch sessions: `admin` and `signin` apply its changes to them.
 
 use std::time::Duration;
 
@@ -8,11 +8,13 @@ use async_trait::async_trait;
 use crate::domain::client::Client;
 use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, Employee, EmployeeId};
+use crate::domain::link::PlatformAccount;
 use crate::domain::role::RoleName;
 use crate::domain::session::{LoginMethod, LoginSource};
 use crate::error::{Error, Part};
 use audit::AuditLog;
 use factors::Factors;
+use links::Links;
 use membership::MembershipRecords;
 use people::People;
 
@@ -21,6 +23,8 @@ mod development;
 pub mod audit;
 
 pub mod factors;
+
+pub mod links;
 
 pub mod membership;
 
@@ -85,6 +89,8 @@ pub struct LoginRecord<'a> {
     pub address: &'a str,
     /// The `User-Agent` header.
     pub user_agent: &'a str,
+    /// The account of a connected corporation that signs in as the employee.
+    pub platform_account: Option<&'a PlatformAccount>,
     /// The result.
     pub result: LoginResult,
 }
@@ -112,6 +118,9 @@ pub struct LoginEntry {
     pub result: String,
     /// The reason of a refusal; empty on success.
     pub reason: String,
+    /// The account of a connected corporation that signed in as the employee; empty without one.
+    #[serde(default)]
+    pub platform_account: String,
 }
 
 /// A role assignment.
@@ -187,7 +196,7 @@ pub struct Assignments {
 
 /// Employees, their roles and factors, the login log and the audit log.
 #[async_trait]
-pub trait Directory: AuditLog + Factors + MembershipRecords + People {
+pub trait Directory: AuditLog + Factors + Links + MembershipRecords + People {
     /// The employee with this corporation and id.
     async fn employee(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<Option<Employee>, DirectoryError>;
 

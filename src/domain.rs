@@ -20,6 +20,8 @@ pub mod identity;
 
 pub mod language;
 
+pub mod link;
+
 pub mod lockout;
 
 pub mod network;

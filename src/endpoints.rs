@@ -27,6 +27,8 @@ pub enum Endpoint {
     SwitchRole,
     /// Binds an employee account.
     Bind,
+    /// Tells whether the caller's link is approved.
+    BindStatus,
     /// Lists the caller's sessions.
     Sessions,
     /// Ends all of the caller's sessions but this one.
@@ -43,6 +45,12 @@ pub enum Endpoint {
     EndSessionsOf,
     /// Resets an employee's one-time-password device.
     ResetOtp,
+    /// Lists links of connected corporations' members.
+    Links,
+    /// Approves or adds a link.
+    ApproveLink,
+    /// Removes a link.
+    RemoveLink,
     /// Signs an agent in.
     AgentLogin,
     /// Sets an agent's password.
@@ -90,9 +98,13 @@ pub enum OwnAccess {
     SignedIn,
     /// Callers with a valid token, also a half-authenticated one.
     SignedInAnyStage,
-    /// Callers whose active role is `admin`.
+    /// Callers with a valid token of a session that began with more than an employee ID.
+    Proven,
+    /// Like `Proven`, also with a half-authenticated token.
+    ProvenAnyStage,
+    /// Callers whose active role is `admin`, in a session that began with more than an employee ID.
     Admin,
-    /// Callers whose active role is `admin`, after a recent step-up.
+    /// Like `Admin`, after a recent step-up.
     SteppedUpAdmin,
 }
 
@@ -152,6 +164,7 @@ pub const TABLE: &[OwnRoute] = &[
     row(Endpoint::Me,               "GET",    "/api/auth/me",                  OwnAccess::SignedInAnyStage, Operation::Request),
     row(Endpoint::SwitchRole,       "POST",   "/api/auth/switch-role",         OwnAccess::SignedIn,         Operation::SwitchRole),
     row(Endpoint::Bind,             "POST",   "/api/auth/bind",                OwnAccess::Anyone,           Operation::Bind),
+    row(Endpoint::BindStatus,       "GET",    "/api/auth/bind/status",         OwnAccess::Anyone,           Operation::Bind),
     row(Endpoint::Sessions,         "GET",    "/api/auth/sessions",            OwnAccess::SignedIn,         Operation::Sessions),
     row(Endpoint::EndOtherSessions, "DELETE", "/api/auth/sessions",            OwnAccess::SignedIn,         Operation::Sessions),
     row(Endpoint::EndSession,       "DELETE", "/api/auth/sessions/{id}",       OwnAccess::SignedIn,         Operation::Sessions),
@@ -160,10 +173,13 @@ pub const TABLE: &[OwnRoute] = &[
     row(Endpoint::TakeRole,         "DELETE", "/api/admin/roles/user-roles",   OwnAccess::SteppedUpAdmin,   Operation::Admin),
     row(Endpoint::EndSessionsOf,    "DELETE", "/api/admin/sessions",           OwnAccess::SteppedUpAdmin,   Operation::Admin),
     row(Endpoint::ResetOtp,         "DELETE", "/api/admin/otp",                OwnAccess::SteppedUpAdmin,   Operation::Admin),
+    row(Endpoint::Links,            "GET",    "/api/admin/links",              OwnAccess::Admin,            Operation::Admin),
+    row(Endpoint::ApproveLink,      "PUT",    "/api/admin/links",              OwnAccess::SteppedUpAdmin,   Operation::Admin),
+    row(Endpoint::RemoveLink,       "DELETE", "/api/admin/links",              OwnAccess::SteppedUpAdmin,   Operation::Admin),
     row(Endpoint::AgentLogin,       "POST",   "/api/agents/login",             OwnAccess::Anyone,           Operation::Agent),
-    row(Endpoint::AgentPassword,    "POST",   "/api/agents/password",          OwnAccess::SignedIn,         Operation::Agent),
-    row(Endpoint::OtpSetup,         "POST",   "/api/auth/otp-setup",           OwnAccess::SignedInAnyStage, Operation::Otp),
-    row(Endpoint::OtpBind,          "POST",   "/api/auth/otp-bind",            OwnAccess::SignedInAnyStage, Operation::Otp),
+    row(Endpoint::AgentPassword,    "POST",   "/api/agents/password",          OwnAccess::Proven,           Operation::Agent),
+    row(Endpoint::OtpSetup,         "POST",   "/api/auth/otp-setup",           OwnAccess::ProvenAnyStage,   Operation::Otp),
+    row(Endpoint::OtpBind,          "POST",   "/api/auth/otp-bind",            OwnAccess::ProvenAnyStage,   Operation::Otp),
     row(Endpoint::OtpVerify,        "POST",   "/api/auth/otp-verify",          OwnAccess::SignedInAnyStage, Operation::Otp),
     row(Endpoint::OtpStatus,        "GET",    "/api/auth/otp-status",          OwnAccess::SignedInAnyStage, Operation::Otp),
     row(Endpoint::SignInPage,       "GET",    "/api/auth/signin",              OwnAccess::Anyone,           Operation::Request),

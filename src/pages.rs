@@ -105,17 +105,21 @@ pub struct UnboundMember<'a> {
     /// The corporation's ID.
     pub corp_id: &'a str,
     /// The member's ID there.
-    pub employee_id: &'a str,
+    pub user_id: &'a str,
     /// The member's name; empty if the platform does not tell it.
     pub name: &'a str,
     /// The client's URL, to return to.
     pub home: &'a str,
+    /// The employee ID that the member has asked for before.
+    pub requested: Option<&'a str>,
+    /// That employee's corporation.
+    pub requested_corp: Option<&'a str>,
 }
 
-/// The page on which a member enters the ID of their employee account.
+/// The page on which a member enters the ID of their employee account and waits for the approval.
 pub fn bind(language: Language, member: &UnboundMember<'_>) -> String {
-    let UnboundMember { corp_id, employee_id, name, home } = *member;
-    render("bind.html", language, context! { corp_id, employee_id, name, home })
+    let UnboundMember { corp_id, user_id, name, home, requested, requested_corp } = *member;
+    render("bind.html", language, context! { corp_id, user_id, name, home, requested, requested_corp })
 }
 
 /// The last page of a QR-code sign-in on the phone.

@@ -6,7 +6,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::{BindProof, ClientsConfig, Concealment, Development, FlowCookie, QrConfirm, TicketConfig};
+use crate::config::{
+    BindApproval, BindProof, ClientsConfig, Concealment, Development, FlowCookie, QrConfirm, TicketConfig,
+};
 use crate::directory::Directory;
 use crate::domain::clock::Clock;
 use crate::domain::employee::CorpId;
@@ -121,6 +123,8 @@ pub struct Settings {
     pub log_retention: Duration,
     /// `bind.proof`
     pub bind_proof: BindProof,
+    /// `bind.approval`
+    pub bind_approval: BindApproval,
     /// `agents.conceal`
     pub conceal: Concealment,
     /// `server.development`
@@ -204,6 +208,7 @@ impl SignInServices {
             codes: codes.clone(),
             directory: directory.clone(),
             membership: membership.clone(),
+            roles: roles.clone(),
             metrics: metrics.clone(),
             main_corp: settings.main_corp.clone(),
         });
@@ -257,10 +262,13 @@ impl SignInServices {
             sessions: UserSessions { sessions: sessions.clone(), tokens, audit: audit.clone(), clock: clock.clone() },
             binding: AccountBinding {
                 directory: directory.clone(),
+                roles: roles.clone(),
                 issuer: issuer.clone(),
                 login_log: login_log.clone(),
+                audit: audit.clone(),
                 proofs: bind_proofs.clone(),
                 required_proof: settings.bind_proof,
+                approval: settings.bind_approval,
                 main_corp: settings.main_corp.clone(),
             },
             agents: AgentSignIn {
@@ -318,14 +326,15 @@ impl SignInServices {
         }
     }
 
-    /// Evicts expired callback results, codes and bind proofs, and prunes the login log, the audit log and the lockouts of
-    /// unknown names. Runs periodically.
+    /// Evicts expired callback results, codes and bind proofs, and prunes the login log, the audit log, the lockouts of
+    /// unknown names and old requests for links. Runs periodically.
     pub async fn sweep(&self) {
         self.oauth2.sweep();
         self.bind_proofs.sweep();
         self.login_log.prune(self.log_retention).await;
         self.audit.prune(self.log_retention).await;
         self.lockouts.prune().await;
+        self.binding.prune().await;
     }
 
     /// Updates the gauges that change without a request.

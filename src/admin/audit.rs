@@ -15,6 +15,11 @@ pub(super) enum Action<'a> {
     TakeRole(&'a str),
     EndSessions,
     ResetOtp,
+    /// Links this platform account to the employee.
+    AddLink(&'a str),
+    ApproveLink(&'a str),
+    RefuseLink(&'a str),
+    RemoveLink(&'a str),
     /// An action that only the command line offers; holds the subcommand and its arguments.
     Command(Cow<'a, str>),
 }
@@ -27,6 +32,9 @@ impl Action<'_> {
             Action::TakeRole(role) => (Event::TakeRole, loggable_name(role)),
             Action::EndSessions => (Event::EndSessions, ""),
             Action::ResetOtp => (Event::OtpReset, ""),
+            Action::AddLink(account) | Action::ApproveLink(account) => (Event::ApproveLink, account),
+            Action::RefuseLink(account) => (Event::RefuseLink, account),
+            Action::RemoveLink(account) => (Event::RemoveLink, account),
             Action::Command(command) => (Event::OperatorCommand, command),
         }
     }
@@ -38,6 +46,10 @@ impl Action<'_> {
             Action::TakeRole(role) => format!("role take {}", loggable_name(role)).into(),
             Action::EndSessions => "session end --employee".into(),
             Action::ResetOtp => "employee otp-remove".into(),
+            Action::AddLink(account) => format!("employee link add {account}").into(),
+            Action::ApproveLink(account) => format!("employee link approve {account}").into(),
+            Action::RefuseLink(account) => format!("employee link refuse {account}").into(),
+            Action::RemoveLink(account) => format!("employee link remove {account}").into(),
             Action::Command(command) => command.as_ref().into(),
         }
     }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::audit::Action;
 use super::employees::EmployeeRow;
 use super::keys::KeyRow;
+use super::links::LinkRow;
 use super::sessions::SessionRow;
 use super::{AccountId, Actor, Admin, AdminError, AdminErrorKind, Effect};
 use crate::directory::audit::AuditEntry;
@@ -19,6 +20,8 @@ mod employee;
 
 mod key;
 
+mod link;
+
 mod role;
 
 mod session;
@@ -26,6 +29,7 @@ mod session;
 pub use agent::AgentCommand;
 pub use employee::EmployeeCommand;
 pub use key::KeyCommand;
+pub use link::{LinkCommand, PlatformAccountRef};
 pub use role::RoleCommand;
 pub use session::SessionCommand;
 
@@ -79,6 +83,15 @@ pub enum CommandOutput {
     Agents(Vec<AgentEntry>),
     /// Signing keys.
     Keys(Vec<KeyRow>),
+    /// Links.
+    Links(Vec<LinkRow>),
+    /// The links of a file were added.
+    LinksAdded {
+        /// How many were added or approved.
+        added: usize,
+        /// How many had been approved before.
+        unchanged: usize,
+    },
     /// Entries of the login log.
     Logins(Vec<LoginEntry>),
     /// Entries of the audit log.

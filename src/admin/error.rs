@@ -2,7 +2,8 @@
 
 use super::Actor;
 use crate::directory::DirectoryError;
-use crate::domain::employee::EmployeeId;
+use crate::domain::employee::{CorpId, EmployeeId};
+use crate::domain::link::{Link, PlatformAccount};
 use crate::domain::role::{self, RoleName};
 use crate::domain::session::{KeyId, SessionId};
 use crate::error::{BadRequest, Code, Error, Forbidden, Part};
@@ -21,6 +22,27 @@ pub(crate) enum AdminError {
     InvalidCorpId(String),
     #[error("invalid role name `{0}`: use letters, digits, `_` and `-`; 64 characters at most")]
     InvalidRoleName(String),
+    #[error("invalid corporation ID `{0}`: use letters, digits, `_` and `-`; 64 characters at most")]
+    InvalidConnectedCorp(String),
+    #[error(
+        "invalid platform user `{0}`: use a letter or digit, then letters, digits, `_`, `.`, `@` or `-`; 64 characters at most"
+    )]
+    InvalidPlatformUser(String),
+    #[error(
+        "{0} is the main corporation, whose members sign in by their own ID; link members of connected corporations only"
+    )]
+    MainCorpLink(CorpId),
+    #[error("{0} has no link; `deskgate employee link list` shows all links")]
+    NoSuchLink(PlatformAccount),
+    #[error("{0} is linked to another employee; to remove that link, run `deskgate employee link remove {0}`")]
+    LinkedToAnother(PlatformAccount),
+    #[error("the link of {0} is approved; to remove it, run `deskgate employee link remove {0}`")]
+    LinkApproved(PlatformAccount),
+    #[error("{} asks for employee {} of {}, not for {named}", link.account, link.employee_id, link.corp_id)]
+    OtherEmployeeRequested { link: Box<Link>, named: EmployeeId },
+    /// The faults of a link file, a line each.
+    #[error("{0}")]
+    InvalidLinkFile(String),
     #[error("the name must not be empty")]
     EmptyName,
     #[error("the {field} must have at most {max} characters and no control characters")]
@@ -61,7 +83,7 @@ pub(crate) enum AdminError {
     PasswordsBusy,
     #[error("key {0} was created, but it is missing from the key folder")]
     KeyMissing(KeyId),
-    #[error("the employee was changed, but some of their sessions may still be open; run the command again")]
+    #[error("the change was made, but some sessions may still be open; run the command again")]
     SessionsNotEnded(#[source] StoreError),
     #[error(transparent)]
     Keys(#[from] KeyFault),
@@ -103,10 +125,18 @@ impl AdminError {
             AdminError::NoSuchEmployee { .. }
             | AdminError::NotAnAgent(_)
             | AdminError::NoSuchSession(_)
+            | AdminError::NoSuchLink(_)
             | AdminError::NoSuchKey(_) => AdminErrorKind::NotFound,
             AdminError::InvalidEmployeeId(_)
             | AdminError::InvalidCorpId(_)
             | AdminError::InvalidRoleName(_)
+            | AdminError::InvalidConnectedCorp(_)
+            | AdminError::InvalidPlatformUser(_)
+            | AdminError::MainCorpLink(_)
+            | AdminError::LinkedToAnother(_)
+            | AdminError::LinkApproved(_)
+            | AdminError::OtherEmployeeRequested { .. }
+            | AdminError::InvalidLinkFile(_)
             | AdminError::EmptyName
             | AdminError::InvalidText { .. }
             | AdminError::EmployeeExists(_)
@@ -138,6 +168,7 @@ impl AdminError {
             (Actor::Administrator(_), AdminError::NoSuchEmployee { .. }) => "no_such_employee",
             (Actor::Administrator(_), AdminError::LastAdmin(_)) => "last_admin",
             (Actor::Administrator(_), AdminError::TooManyRoles(_)) => "too_many_roles",
+            (Actor::Administrator(_), AdminError::LinkedToAnother(_)) => "linked_to_another",
             (Actor::Administrator(_), AdminError::Directory(_) | AdminError::Roles(RoleFault::Directory(_))) => {
                 "directory_unavailable"
             }
@@ -165,6 +196,11 @@ impl From<AdminError> for Error {
                 Forbidden::NoSuchEmployee.into()
             }
             AdminError::InvalidRoleName(_) => BadRequest::Parameter("role").into(),
+            AdminError::InvalidConnectedCorp(_) | AdminError::MainCorpLink(_) => {
+                BadRequest::Parameter("corp_id").into()
+            }
+            AdminError::InvalidPlatformUser(_) => BadRequest::Parameter("platform_user").into(),
+            AdminError::LinkedToAnother(_) => Forbidden::LinkedToAnother.into(),
             AdminError::LastAdmin(_) => Forbidden::LastAdmin.into(),
             AdminError::TooManyRoles(_) => Forbidden::TooManyRoles.into(),
             AdminError::NotAnAgent(_) => Forbidden::NotAnAgent.into(),
@@ -180,6 +216,10 @@ impl From<AdminError> for Error {
             | AdminError::AgentExists(_)
             | AdminError::RoleFromAgentRecord(..)
             | AdminError::NoSuchSession(_)
+            | AdminError::NoSuchLink(_)
+            | AdminError::LinkApproved(_)
+            | AdminError::OtherEmployeeRequested { .. }
+            | AdminError::InvalidLinkFile(_)
             | AdminError::NoSuchKey(_)
             | AdminError::KeySigning(_)
             | AdminError::KeyPending { .. }

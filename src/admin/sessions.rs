@@ -26,6 +26,9 @@ pub struct SessionRow {
     pub current_role: String,
     /// How the employee signed in.
     pub login_method: String,
+    /// The account of a connected corporation that signed in as the employee.
+    #[serde(default)]
+    pub platform_account: Option<String>,
     /// The browser or program, from its `User-Agent`.
     pub device: String,
     /// Whether the employee had never signed in from such a device before.
@@ -46,6 +49,7 @@ impl SessionRow {
             corp_id: session.corp_id.to_string(),
             current_role: session.current_role.to_string(),
             login_method: session.login_method.as_str().to_owned(),
+            platform_account: session.platform_account.map(|account| account.to_string()),
             device: device::describe(&session.user_agent),
             new_device: session.new_device,
             address: session.address,

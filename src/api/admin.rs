@@ -15,6 +15,32 @@ const DEFAULT_PAGE_SIZE: usize = 50;
 
 const MAX_PAGE: usize = 1_000_000;
 
+/// The page that a query asks for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ListPage {
+    pub(super) number: usize,
+    pub(super) size: usize,
+}
+
+impl ListPage {
+    /// Reads `page` and `page_size`.
+    pub(super) fn of(query: &Query) -> Result<Self, Error> {
+        let number = |name: &'static str, default: usize, max: usize| match query.optional(name)? {
+            None => Ok(default),
+            Some(text) => {
+                text.parse().ok().filter(|number| (1..=max).contains(number)).ok_or(BadRequest::Parameter(name))
+            }
+        };
+        let size = number("page_size", DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
+        Ok(Self { number: number("page", 1, MAX_PAGE)?, size })
+    }
+
+    /// How many rows come before it.
+    pub(super) fn skip(self) -> usize {
+        (self.number - 1) * self.size
+    }
+}
+
 /// A page of role assignments.
 #[derive(Debug, Serialize)]
 pub struct UserRoles {
@@ -57,12 +83,18 @@ impl UserRole {
     }
 }
 
-/// The answer to ending sessions or resetting a device.
+/// The answer to ending sessions, resetting a device or changing a link.
 #[derive(Debug, Serialize)]
 pub struct AccountUpdate {
     success: bool,
     changed: bool,
     sessions: usize,
+}
+
+impl From<Effect> for AccountUpdate {
+    fn from(effect: Effect) -> Self {
+        Self { success: true, changed: effect.changed, sessions: effect.sessions }
+    }
 }
 
 /// The answer to a role change.
@@ -77,23 +109,18 @@ pub struct UserRoleUpdate {
 
 /// Lists the role assignments of the caller's corporation, paged and filtered by role or employee.
 pub async fn user_roles(admin: &Admin, caller: &CachedSession, query: &Query) -> Result<UserRoles, Error> {
-    let number = |name: &'static str, default: usize, max: usize| match query.optional(name)? {
-        None => Ok(default),
-        Some(text) => text.parse().ok().filter(|number| (1..=max).contains(number)).ok_or(BadRequest::Parameter(name)),
-    };
-    let page = number("page", 1, MAX_PAGE)?;
-    let page_size = number("page_size", DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
+    let page = ListPage::of(query)?;
     let assignments = admin
         .roles
         .list(AssignmentQuery {
             corp_id: Some(&caller.session.corp_id),
             role: query.optional("role")?,
             employee_id: query.optional("employee_id")?,
-            skip: (page - 1) * page_size,
-            limit: page_size,
+            skip: page.skip(),
+            limit: page.size,
         })
         .await?;
-    Ok(UserRoles { items: assignments.items, total: assignments.total, page, page_size })
+    Ok(UserRoles { items: assignments.items, total: assignments.total, page: page.number, page_size: page.size })
 }
 
 /// Grants a role to an employee of the caller's corporation.
@@ -121,8 +148,7 @@ fn role_update(effect: Effect, roles: Vec<RoleName>) -> UserRoleUpdate {
 /// Ends every session of an employee of the caller's corporation.
 pub async fn end_sessions(admin: &Admin, caller: &CachedSession, query: &Query) -> Result<AccountUpdate, Error> {
     let account = admin.colleague(&caller.session, query.required("employee_id")?)?;
-    let effect = admin.sessions.end_all(Actor::Administrator(&caller.session), account.as_account()).await?;
-    Ok(AccountUpdate { success: true, changed: effect.changed, sessions: effect.sessions })
+    Ok(admin.sessions.end_all(Actor::Administrator(&caller.session), account.as_account()).await?.into())
 }
 
 /// Removes the one-time-password device of an employee of the caller's corporation.

@@ -21,8 +21,8 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 /// Longest wait for a command's result; ending all sessions of a key takes longest.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Largest command in bytes.
-const MAX_COMMAND_BYTES: u64 = 64 * 1024;
+/// Largest command in bytes; the largest file of links fits.
+const MAX_COMMAND_BYTES: u64 = 2 * 1024 * 1024;
 
 /// Why a command did not reach a running gateway, or why its result is unknown.
 #[derive(Debug, thiserror::Error)]

@@ -202,6 +202,7 @@ fn signin(
             recheck: config.platform.recheck.get(),
             log_retention: config.directory.login_log.get(),
             bind_proof: config.bind.proof,
+            bind_approval: config.bind.approval,
             conceal: config.agents.conceal,
             development: config.server.development_mode(),
         },

@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 
 use super::client::{ClientArgs, ConfirmArgs, EmployeeRefArgs, read_line};
+use super::link::{self, LinkArgs};
 use super::output::{self, OutputFormat};
 use super::{Exit, Failed, print, print_error, terminal_qr};
 use crate::admin::command::{EmployeeCommand, PlaintextSecret};
@@ -62,7 +63,7 @@ enum EmployeeSubcommand {
     ///
     /// An employee whom the messaging platform calls inactive is disabled again when it is next asked about them.
     Enable(SingleEmployeeArgs),
-    /// Remove an employee with their roles, agent record, device and sessions.
+    /// Remove an employee with their roles, agent record, links, device and sessions.
     ///
     /// The login log is kept. An employee who can still sign in through the messaging platform is added again by
     /// their next sign-in; use `disable` to keep them out.
@@ -91,6 +92,8 @@ enum EmployeeSubcommand {
         #[command(flatten)]
         confirm: ConfirmArgs,
     },
+    /// Link accounts of connected corporations to employees.
+    Link(LinkArgs),
     /// Show the login log: who signed in or was refused, when, from where and why.
     Logins(LogArgs),
     /// Show the audit log: changes to accounts and sessions, when and by whom.
@@ -152,7 +155,7 @@ pub(super) fn run(args: &EmployeeArgs) -> Result<(), Failed> {
         EmployeeSubcommand::Remove { single, confirm } => {
             let id = single.target.employee_id();
             confirm.confirm(&format!(
-                "Employee {id} will be removed, along with their roles, agent record, device and sessions"
+                "Employee {id} will be removed, along with their roles, agent record, links, device and sessions"
             ))?;
             single.run(EmployeeCommand::Remove { employee: single.target.employee() })
         }
@@ -165,6 +168,7 @@ pub(super) fn run(args: &EmployeeArgs) -> Result<(), Failed> {
             confirm.confirm(&format!("The one-time-password device of {id} will stop working"))?;
             single.run(EmployeeCommand::OtpRemove { employee: single.target.employee() })
         }
+        EmployeeSubcommand::Link(args) => link::run(args),
         EmployeeSubcommand::Logins(LogArgs { employee_id, limit, client }) => {
             let (employee_id, limit) = (employee_id.clone(), usize::from(*limit));
             client.run(AdminCommand::Employee(EmployeeCommand::Logins { employee_id, limit }))

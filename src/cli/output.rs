@@ -5,6 +5,7 @@ use unicode_width::UnicodeWidthStr;
 use super::{Failed, print, print_error};
 use crate::admin::employees::EmployeeRow;
 use crate::admin::keys::KeyRow;
+use crate::admin::links::LinkRow;
 use crate::admin::sessions::SessionRow;
 use crate::admin::{CommandOutput, MAX_ROWS};
 use crate::directory::audit::AuditEntry;
@@ -34,6 +35,8 @@ fn json(output: &CommandOutput) -> serde_json::Value {
         CommandOutput::Employees(rows) => serde_json::json!(rows),
         CommandOutput::Agents(rows) => serde_json::json!(rows),
         CommandOutput::Keys(rows) => serde_json::json!(rows),
+        CommandOutput::Links(rows) => serde_json::json!(rows),
+        CommandOutput::LinksAdded { added, unchanged } => serde_json::json!({ "added": added, "unchanged": unchanged }),
         CommandOutput::Logins(rows) => rows.iter().map(|row| with_iso_time(row, row.at)).collect(),
         CommandOutput::AuditEntries(rows) => rows.iter().map(|row| with_iso_time(row, row.at)).collect(),
         CommandOutput::Changed { sessions, note } => {
@@ -55,6 +58,11 @@ fn print_text(output: &CommandOutput) -> Result<(), Failed> {
         CommandOutput::Employees(rows) => print_table(EMPLOYEE, rows.iter().map(employee).collect()),
         CommandOutput::Agents(rows) => print_table(AGENT, rows.iter().map(agent).collect()),
         CommandOutput::Keys(rows) => print_table(KEY, rows.iter().map(key).collect()),
+        CommandOutput::Links(rows) => print_table(LINK, rows.iter().map(link).collect()),
+        CommandOutput::LinksAdded { added, unchanged } => match unchanged {
+            0 => print(format_args!("done; {} added", count_links(*added))),
+            unchanged => print(format_args!("done; {} added, {unchanged} already there", count_links(*added))),
+        },
         CommandOutput::Logins(rows) => print_table(LOGIN, rows.iter().map(login).collect()),
         CommandOutput::AuditEntries(rows) => print_table(EVENT, rows.iter().map(event).collect()),
         CommandOutput::Changed { sessions, note } => {
@@ -80,6 +88,10 @@ fn print_text(output: &CommandOutput) -> Result<(), Failed> {
 
 fn count_sessions(count: usize) -> String {
     if count == 1 { "1 session".to_owned() } else { format!("{count} sessions") }
+}
+
+fn count_links(count: usize) -> String {
+    if count == 1 { "1 link".to_owned() } else { format!("{count} links") }
 }
 
 const SESSION: &[&str] = &["SESSION", "CORP", "EMPLOYEE", "ROLE", "METHOD", "DEVICE", "ADDRESS", "SINCE", "UNTIL"];
@@ -134,6 +146,20 @@ fn agent(row: &AgentEntry) -> Vec<String> {
     ]
 }
 
+const LINK: &[&str] = &["ACCOUNT", "CORP", "EMPLOYEE", "STATE", "REQUESTED", "APPROVED BY", "APPROVED"];
+
+fn link(row: &LinkRow) -> Vec<String> {
+    vec![
+        format!("{}/{}", row.corp_id, row.platform_user),
+        row.employee_corp_id.clone(),
+        row.employee_id.clone(),
+        row.state.as_str().to_owned(),
+        seconds(&row.requested_at),
+        row.approved_by.clone().unwrap_or_default(),
+        row.approved_at.as_deref().map(seconds).unwrap_or_default(),
+    ]
+}
+
 const KEY: &[&str] = &["KEY", "ALGORITHM", "STATE", "SIGNS FROM", "VALID UNTIL"];
 
 fn key(row: &KeyRow) -> Vec<String> {
@@ -147,7 +173,8 @@ fn key(row: &KeyRow) -> Vec<String> {
     vec![row.id.clone(), row.algorithm.clone(), state.to_owned(), seconds(&row.signs_from), until]
 }
 
-const LOGIN: &[&str] = &["WHEN", "CORP", "EMPLOYEE", "METHOD", "SOURCE", "RESULT", "REASON", "ADDRESS", "DEVICE"];
+const LOGIN: &[&str] =
+    &["WHEN", "CORP", "EMPLOYEE", "METHOD", "SOURCE", "RESULT", "REASON", "ADDRESS", "DEVICE", "PLATFORM ACCOUNT"];
 
 fn login(row: &LoginEntry) -> Vec<String> {
     vec![
@@ -160,6 +187,7 @@ fn login(row: &LoginEntry) -> Vec<String> {
         row.reason.clone(),
         row.ip_address.clone(),
         crate::domain::device::describe(&row.user_agent),
+        row.platform_account.clone(),
     ]
 }
 

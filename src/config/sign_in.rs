@@ -180,17 +180,30 @@ pub enum BindProof {
     Platform,
 }
 
+/// Who lets a proven platform account in as the employee that it names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BindApproval {
+    /// An administrator or operator approves the link.
+    Admin,
+    /// Nobody has to, if the employee's only role is `user`.
+    None,
+}
+
 /// `[bind]`
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BindConfig {
     /// `platform`, or `none` as the specification says, for closed networks and development only.
     pub proof: BindProof,
+    /// `admin`: an administrator approves each new link. `none` lets it in at once, but only as an employee whose only
+    /// role is `user`.
+    pub approval: BindApproval,
 }
 
 impl Default for BindConfig {
     fn default() -> Self {
-        Self { proof: BindProof::Platform }
+        Self { proof: BindProof::Platform, approval: BindApproval::Admin }
     }
 }
 

@@ -36,6 +36,16 @@ pub enum Event {
     MemberInactive,
     /// The platform reported the member as active again at a sign-in, and the employee was enabled.
     MemberReturned,
+    /// A member of a connected corporation asked for a link to an employee.
+    RequestLink,
+    /// An administrator, or `bind.approval = "none"`, approved or added a link.
+    ApproveLink,
+    /// An administrator refused a requested link.
+    RefuseLink,
+    /// An administrator removed a link.
+    RemoveLink,
+    /// An automatically approved link became pending, because its employee got another role than `user`.
+    WithdrawLink,
     /// An operator's command; the detail names it.
     OperatorCommand,
 }
@@ -57,6 +67,11 @@ impl Event {
             Event::EndSessions => "administrator ended all sessions",
             Event::MemberInactive => "the platform reports the member as inactive: employee disabled",
             Event::MemberReturned => "the platform reports the member as active again: employee enabled",
+            Event::RequestLink => "requested a link to an employee",
+            Event::ApproveLink => "approved a link",
+            Event::RefuseLink => "administrator refused a link",
+            Event::RemoveLink => "administrator removed a link",
+            Event::WithdrawLink => "an automatically approved link needs approval now",
             Event::OperatorCommand => "operator command",
         }
     }
@@ -77,6 +92,11 @@ impl Event {
             Event::EndSessions => "end_sessions",
             Event::MemberInactive => "member_inactive",
             Event::MemberReturned => "member_returned",
+            Event::RequestLink => "request_link",
+            Event::ApproveLink => "approve_link",
+            Event::RefuseLink => "refuse_link",
+            Event::RemoveLink => "remove_link",
+            Event::WithdrawLink => "withdraw_link",
             Event::OperatorCommand => "order",
         }
     }
@@ -91,7 +111,7 @@ pub struct AuditRecord<'a> {
     pub employee_id: &'a str,
     /// The action.
     pub event: Event,
-    /// The actor: an employee id, `uid 1000` for an operator, or `platform`.
+    /// The actor: an employee id, `uid 1000` for an operator, `corporation/user` for a platform account, or `platform`.
     pub by: &'a str,
     /// The actor's session; empty for an operator.
     pub session_id: &'a str,

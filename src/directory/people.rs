@@ -63,7 +63,7 @@ pub trait People: Send + Sync {
     /// Changes an employee. The last administrator cannot be disabled.
     async fn change_employee(&self, whose: Account<'_>, edit: EmployeeEdit<'_>) -> Result<RoleChange, DirectoryError>;
 
-    /// Removes an employee with roles, agent record, device and lockouts; the logs stay. The last administrator cannot be
+    /// Removes an employee with roles, agent record, links, device and lockouts; the logs stay. The last administrator cannot be
     /// removed.
     async fn remove_employee(&self, whose: Account<'_>) -> Result<RoleChange, DirectoryError>;
 

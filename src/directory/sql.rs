@@ -17,12 +17,15 @@ use super::{
 use crate::domain::client::Client;
 use crate::domain::clock::{Clock, Timestamp};
 use crate::domain::employee::{CorpId, Employee, EmployeeId, InactiveReason, Standing};
+use crate::domain::link::PlatformAccount;
 use crate::domain::role::{self, RoleName};
 use crate::domain::session::LoginSource;
 
 mod audit;
 
 mod factors;
+
+mod links;
 
 mod membership;
 
@@ -96,8 +99,9 @@ const EMPLOYEE: &str =
      WHERE corp_id = $1 AND employee_id = $2";
 
 const LOG_LOGIN: &str = "INSERT INTO login_log
-     (at, corp_id, employee_id, login_method, login_source, client, ip_address, user_agent, result, reason)
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+     (at, corp_id, employee_id, login_method, login_source, client, ip_address, user_agent, result, reason,
+      platform_account)
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
 
 impl SqlDirectory {
     /// Runs a DELETE statement whose `$1` is the oldest time to keep.
@@ -344,6 +348,7 @@ impl Directory for SqlDirectory {
             .bind(record.user_agent)
             .bind(result)
             .bind(reason)
+            .bind(record.platform_account.map(PlatformAccount::to_string).unwrap_or_default())
             .execute(&mut *change)
             .await
             .map_err(unavailable)?;
@@ -361,7 +366,8 @@ impl Directory for SqlDirectory {
 
     async fn logins(&self, employee_id: Option<&str>, limit: usize) -> Result<Vec<LoginEntry>, DirectoryError> {
         let rows = sqlx::query(
-            "SELECT at, corp_id, employee_id, login_method, login_source, client, ip_address, user_agent, result, reason
+            "SELECT at, corp_id, employee_id, login_method, login_source, client, ip_address, user_agent, result, reason,
+                 platform_account
              FROM login_log WHERE $1 = '' OR employee_id = $1 ORDER BY at DESC LIMIT $2",
         )
         .bind(employee_id.unwrap_or_default())
@@ -380,6 +386,7 @@ impl Directory for SqlDirectory {
             user_agent: row.get(7),
             result: row.get(8),
             reason: row.get(9),
+            platform_account: row.get(10),
         });
         Ok(entries.collect())
     }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::clock::Timestamp;
 use super::employee::{CorpId, EmployeeId};
 use super::identifier;
+use super::link::PlatformAccount;
 use super::role::RoleName;
 
 identifier! {
@@ -172,6 +173,9 @@ pub struct Session {
     /// The local password used at sign-in; the session ends with it.
     #[serde(default)]
     pub password_id: Option<String>,
+    /// The account of a connected corporation that signed in as the employee; the session ends with its link.
+    #[serde(default)]
+    pub platform_account: Option<PlatformAccount>,
     /// Whether the employee had not signed in with such a device before.
     #[serde(default)]
     pub new_device: bool,
@@ -203,6 +207,7 @@ impl Session {
             expires_at: Timestamp::from_millis(i64::MAX),
             key_id: None,
             password_id: None,
+            platform_account: None,
             new_device: false,
             address: String::new(),
             user_agent: String::new(),
@@ -212,6 +217,11 @@ impl Session {
     /// Whether the session holds this role.
     pub fn holds(&self, role: &str) -> bool {
         self.roles.iter().any(|held| held.as_str() == role)
+    }
+
+    /// Whether the session began with nothing but an employee id: `bind` with `bind.proof = "none"`.
+    pub fn is_unproven(&self) -> bool {
+        self.login_method == LoginMethod::Bind && self.platform_account.is_none()
     }
 
     /// Whether the session is stepped up now.

@@ -8,6 +8,7 @@ use super::client::Client;
 use super::clock::Timestamp;
 use super::employee::{CorpId, EmployeeId};
 use super::identifier;
+use super::link::PlatformAccount;
 use super::secret::Digest;
 use super::session::{SessionId, Version};
 
@@ -43,6 +44,9 @@ pub struct Scanner {
     /// The phone's address.
     #[serde(default)]
     pub address: String,
+    /// The account of a connected corporation whose link leads to the employee.
+    #[serde(default)]
+    pub platform_account: Option<PlatformAccount>,
 }
 
 /// The state of a ticket; it only moves forward.

@@ -84,6 +84,18 @@ pub enum Forbidden {
     /// Binding needs a recent platform sign-in in this browser.
     #[error("no proof of a recent platform sign-in")]
     BindProof,
+    /// The platform account's link to the employee waits for approval.
+    #[error("the link waits for approval")]
+    LinkPending,
+    /// The platform account has an approved link to another employee.
+    #[error("the platform account is linked to another employee")]
+    LinkedToAnother,
+    /// Too many members of the corporation wait for approval.
+    #[error("too many links of the corporation wait for approval")]
+    TooManyLinkRequests,
+    /// The session began with nothing but an employee ID.
+    #[error("the session began without proof")]
+    UnprovenSession,
     /// The `Origin` of a WebSocket handshake is not allowed.
     #[error("the origin is not allowed")]
     Origin,
@@ -120,7 +132,8 @@ impl Forbidden {
             Forbidden::NotGranted { access, .. } => {
                 return Message::NOT_GRANTED.fill(language, &[("access", access)]).into();
             }
-            Forbidden::EmployeeUnknown | Forbidden::NoSuchEmployee => Message::NO_SUCH_EMPLOYEE,
+            Forbidden::EmployeeUnknown => Message::EMPLOYEE_UNKNOWN,
+            Forbidden::NoSuchEmployee => Message::NO_SUCH_EMPLOYEE,
             Forbidden::NotAnEmployee => Message::NOT_AN_EMPLOYEE,
             Forbidden::NoRole => Message::NO_ROLE,
             Forbidden::Disabled => Message::DISABLED,
@@ -135,6 +148,10 @@ impl Forbidden {
             Forbidden::OtpNotOffered => Message::OTP_NOT_OFFERED,
             Forbidden::OtpBound => Message::OTP_BOUND,
             Forbidden::BindProof => Message::BIND_PROOF,
+            Forbidden::LinkPending => Message::LINK_PENDING,
+            Forbidden::LinkedToAnother => Message::LINKED_TO_ANOTHER,
+            Forbidden::TooManyLinkRequests => Message::TOO_MANY_LINK_REQUESTS,
+            Forbidden::UnprovenSession => Message::UNPROVEN_SESSION,
             Forbidden::Origin => Message::ORIGIN,
             Forbidden::NotThisMachine => Message::NOT_THIS_MACHINE,
             Forbidden::Development => Message::DEVELOPMENT,

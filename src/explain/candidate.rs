@@ -141,6 +141,7 @@ fn explained(check: Check<'_>) -> ExplainedCheck {
         Check::ThisMachine => ("this_machine", "a loopback client and host".to_owned()),
         Check::Token => ("signed_in", "a valid token".to_owned()),
         Check::Stage => ("stage", "a token that is not half-authenticated".to_owned()),
+        Check::Proven => ("proven", "a session that began with more than an employee ID".to_owned()),
         Check::Networks(networks) => {
             ("networks", networks.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
         }

@@ -19,6 +19,9 @@ messages! {
     NOT_GRANTED
         "Your active role doesn't have this permission: {access}. Switch roles, or ask your administrator."
         "当前角色没有 {access} 权限，请切换角色或联系管理员。"
+    EMPLOYEE_UNKNOWN
+        "No employee has this ID. Check it and try again. If it's correct, ask your administrator to add you."
+        "没有该编号的员工，请核对后重试。如编号无误，请联系管理员添加。"
     NO_SUCH_EMPLOYEE
         "No employee has this ID. Check it and try again."
         "没有该编号的员工，请核对后重试。"
@@ -64,6 +67,18 @@ messages! {
     BIND_PROOF
         "Sign in with WeCom in this browser, then link your account."
         "请先在此浏览器中用企业微信登录，再绑定账号。"
+    LINK_PENDING
+        "An administrator must approve the link between your WeCom account and this employee. Ask them to, then sign in again."
+        "您的企业微信账号与该员工的绑定需要管理员批准，请联系管理员，批准后重新登录。"
+    LINKED_TO_ANOTHER
+        "This WeCom account is linked to another employee. An administrator must remove that link first."
+        "该企业微信账号已绑定其他员工，需由管理员先解除绑定。"
+    TOO_MANY_LINK_REQUESTS
+        "Too many link requests from your company are waiting for approval. Ask your administrator to process them, then try again."
+        "贵企业等待批准的绑定申请过多，请联系管理员处理后重试。"
+    UNPROVEN_SESSION
+        "This session was started with an employee ID alone and can't be used here. Sign in with WeCom and try again."
+        "当前会话仅凭员工编号建立，不能执行此操作，请用企业微信登录后重试。"
     ORIGIN
         "This page isn't allowed to open a WebSocket here. Ask your administrator to allow its origin."
         "不允许从该页面建立 WebSocket 连接，请联系管理员将其来源加入白名单。"

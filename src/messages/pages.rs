@@ -231,6 +231,21 @@ pub(crate) const PAGE_MESSAGES: &[Message] = rows! {
     bind_empty
         "Enter your employee ID."
         "请输入员工编号。"
+    bind_wait_title
+        "Waiting for approval"
+        "等待批准"
+    bind_wait_text
+        "An administrator must approve the link. Keep this page open: you'll be signed in once it's approved."
+        "绑定需要管理员批准。请保持本页面打开，批准后将自动登录。"
+    bind_wait_change
+        "Use another ID"
+        "更换员工编号"
+    bind_refused
+        "Your request was refused. Check the ID, or ask your administrator."
+        "绑定申请未获批准，请核对员工编号或联系管理员。"
+    bind_expired
+        "This page has expired, but your request hasn't. Sign in again once an administrator has approved it."
+        "本页面已过期，绑定申请仍然有效。管理员批准后请重新登录。"
     bind_lost
         "Connection lost. Your entries are still here. Try again."
         "网络连接已断开，填写的内容已保留，请重试。"

@@ -15,7 +15,14 @@ fn details(name: &str) -> ConfirmDetails<'_> {
 }
 
 fn member(name: &str) -> UnboundMember<'_> {
-    UnboundMember { corp_id: "wwpartner", employee_id: "p7001", name, home: "https://desk.example/h5/" }
+    UnboundMember {
+        corp_id: "wwpartner",
+        user_id: "p7001",
+        name,
+        home: "https://desk.example/h5/",
+        requested: None,
+        requested_corp: None,
+    }
 }
 
 /// The sign-in page in a browser and in the WeCom app.

@@ -73,16 +73,19 @@ pub(crate) fn own_checks(route: &OwnRoute, development: Development) -> impl Ite
 
 fn access_checks(access: OwnAccess) -> impl Iterator<Item = Check<'static>> {
     static ADMIN: LazyLock<[RoleName; 1]> = LazyLock::new(|| [RoleName::new("admin")]);
-    let (token, stage, admin, step_up) = match access {
-        OwnAccess::Anyone => (false, false, false, false),
-        OwnAccess::SignedInAnyStage => (true, false, false, false),
-        OwnAccess::SignedIn => (true, true, false, false),
-        OwnAccess::Admin => (true, true, true, false),
-        OwnAccess::SteppedUpAdmin => (true, true, true, true),
+    let (token, stage, proven, admin, step_up) = match access {
+        OwnAccess::Anyone => (false, false, false, false, false),
+        OwnAccess::SignedInAnyStage => (true, false, false, false, false),
+        OwnAccess::SignedIn => (true, true, false, false, false),
+        OwnAccess::ProvenAnyStage => (true, false, true, false, false),
+        OwnAccess::Proven => (true, true, true, false, false),
+        OwnAccess::Admin => (true, true, true, true, false),
+        OwnAccess::SteppedUpAdmin => (true, true, true, true, true),
     };
     let checks = [
         token.then_some(Check::Token),
         stage.then_some(Check::Stage),
+        proven.then_some(Check::Proven),
         admin.then(|| Check::Roles(&*ADMIN)),
         step_up.then_some(Check::StepUp),
     ];

@@ -87,6 +87,7 @@ impl SampleRequest {
             stepped_up_until: self.stepped_up.then_some(NEVER),
             key_id: None,
             password_id: None,
+            platform_account: None,
             new_device: false,
             issued_at: Timestamp::from_millis(0),
             expires_at: NEVER,

@@ -63,6 +63,8 @@ pub enum Check<'a> {
     Token,
     /// The session is not half-authenticated.
     Stage,
+    /// The session began with more than an employee ID.
+    Proven,
     /// The client's address is in one of these networks.
     Networks(&'a [ipnet::IpNet]),
     /// The active role is one of these.
@@ -145,6 +147,10 @@ impl Check<'_> {
             Check::Stage => match input.require_session()?.stage {
                 Stage::Full => Ok(()),
                 Stage::OtpBinding | Stage::Spent => Err(Forbidden::OtpBindingOnly.into()),
+            },
+            Check::Proven => match input.require_session()?.is_unproven() {
+                false => Ok(()),
+                true => Err(Forbidden::UnprovenSession.into()),
             },
             Check::Networks(networks) => {
                 let address = input.address.to_canonical();

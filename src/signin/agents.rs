@@ -122,7 +122,7 @@ impl AgentSignIn {
                 }
                 Err(error) if login.password.is_none() || is_final(&error) => return Err(error),
                 // The platform could not identify the agent, so the password is checked.
-                Err(_) => {}
+                Err(_) => attempt.platform_account = None,
             }
         }
         let password = login.password.ok_or(BadRequest::Missing("password"))?;

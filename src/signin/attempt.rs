@@ -5,6 +5,7 @@ use crate::domain::client::Client;
 use crate::domain::clock::Timestamp;
 use crate::domain::device::ClientDevice;
 use crate::domain::employee::{CorpId, EmployeeId};
+use crate::domain::link::PlatformAccount;
 use crate::domain::session::{LoginMethod, LoginSource, Stage};
 use crate::error::{BadRequest, Error, Forbidden, Part};
 
@@ -23,6 +24,8 @@ pub(super) struct Attempt<'a> {
     pub(super) stepped_up_until: Option<Timestamp>,
     /// The id of the local password that was verified.
     pub(super) password_id: Option<String>,
+    /// The account of a connected corporation that signs in as the employee.
+    pub(super) platform_account: Option<PlatformAccount>,
     /// The login log's reason where the client gets a less specific error.
     pub(super) internal_reason: Option<&'static str>,
     identity: Option<(CorpId, EmployeeId)>,
@@ -49,6 +52,7 @@ impl<'a> Attempt<'a> {
             stage: Stage::Full,
             stepped_up_until: None,
             password_id: None,
+            platform_account: None,
             internal_reason: None,
             identity: None,
             evidence: Evidence::Claimed,
@@ -99,6 +103,7 @@ impl<'a> Attempt<'a> {
             client: self.client,
             address: &self.device.address,
             user_agent: &self.device.user_agent,
+            platform_account: self.platform_account.as_ref(),
             result,
         }
     }
@@ -119,6 +124,9 @@ pub(super) fn reason(error: &Error) -> &'static str {
         Error::Forbidden(Forbidden::NotAnAgent) => "no_agent",
         Error::Forbidden(Forbidden::NotVisible) => "not_visible",
         Error::Forbidden(Forbidden::BindProof) => "no_proof",
+        Error::Forbidden(Forbidden::LinkPending) => "link_pending",
+        Error::Forbidden(Forbidden::LinkedToAnother) => "linked_to_another",
+        Error::Forbidden(Forbidden::TooManyLinkRequests) => "too_many_link_requests",
         Error::Forbidden(Forbidden::LastAdmin) => "last_admin",
         Error::Forbidden(Forbidden::TooManyRoles) => "too_many_roles",
         Error::Forbidden(Forbidden::NoSuchEmployee) => "no_such_employee",

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::identity_provider::UnregisteredMember;
 use crate::domain::clock::{Clock, Timestamp};
-use crate::domain::employee::{CorpId, EmployeeId};
+use crate::domain::link::PlatformAccount;
 use crate::domain::secret::{Secret, random_name};
 use crate::error::Forbidden;
 use crate::token::cookie::{CookieKind, CookieSigner};
@@ -16,14 +16,12 @@ use crate::token::cookie::{CookieKind, CookieSigner};
 /// Most used proofs remembered; more than users bind within a proof's lifetime.
 const MAX_USED_PROOFS: usize = 10_000;
 
-/// The claims of a bind proof: a member of a connected corporation who has just signed in at the platform and has no
-/// employee account yet.
+/// The claims of a bind proof: a member of a connected corporation who has just signed in at the platform and is not
+/// linked to an employee.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BindClaim {
-    /// The member's corporation.
-    pub corp_id: CorpId,
-    /// The member's id there.
-    pub employee_id: EmployeeId,
+    /// The member's account.
+    pub account: PlatformAccount,
     /// The member's name; empty if the platform does not reveal it.
     pub name: String,
     /// The page that the member wanted to reach.
@@ -45,9 +43,9 @@ pub(super) struct BindProofs {
 impl BindProofs {
     /// A proof for a member who wanted to reach `home`.
     pub(super) fn sign(&self, member: UnregisteredMember, home: &str) -> Secret<String> {
-        let UnregisteredMember { corp_id, employee_id, name } = member;
+        let UnregisteredMember { account, name } = member;
         let end = self.clock.now().plus(self.lifetime);
-        let claim = BindClaim { corp_id, employee_id, name, home: home.to_owned(), nonce: random_name(22), end };
+        let claim = BindClaim { account, name, home: home.to_owned(), nonce: random_name(22), end };
         Secret::new(self.cookies.sign(CookieKind::BindProof, end, &claim))
     }
 

@@ -6,8 +6,10 @@ use super::attempt::Attempt;
 use super::codes::{AuthorizationCodes, CodeUse};
 use super::membership::{self, Membership};
 use super::platform_call::measured;
+use super::roles::Roles;
 use crate::directory::{Directory, EmployeeProfile};
-use crate::domain::employee::{CorpId, Employee, EmployeeId, Standing};
+use crate::domain::employee::{CorpId, Employee, InactiveReason, Standing};
+use crate::domain::link::{Link, PlatformAccount, PlatformUserId};
 use crate::error::{BadRequest, Error, Forbidden, Part};
 use crate::metrics::Metrics;
 use crate::platform::{AuthorizeRequest, Consent, MemberStatus, Parameter, Person, Platform, PlatformError, Profile};
@@ -15,14 +17,13 @@ use crate::platform::{AuthorizeRequest, Consent, MemberStatus, Parameter, Person
 /// The user behind a platform code.
 pub(super) enum PlatformUser {
     Employee(Employee),
-    /// A member of a connected corporation who has no employee account yet.
+    /// A member of a connected corporation who is not linked to an employee.
     Unbound(UnregisteredMember),
 }
 
-/// A member of a connected corporation who is not in the directory.
+/// A member of a connected corporation who has neither an approved link nor a record in the directory.
 pub(super) struct UnregisteredMember {
-    pub(super) corp_id: CorpId,
-    pub(super) employee_id: EmployeeId,
+    pub(super) account: PlatformAccount,
     pub(super) name: String,
 }
 
@@ -32,6 +33,7 @@ pub(super) struct IdentityProvider {
     pub(super) codes: Arc<AuthorizationCodes>,
     pub(super) directory: Arc<dyn Directory>,
     pub(super) membership: Arc<Membership>,
+    pub(super) roles: Roles,
     pub(super) metrics: Arc<Metrics>,
     pub(super) main_corp: CorpId,
 }
@@ -72,14 +74,20 @@ impl IdentityProvider {
             Person::Linked { .. } => profile.unwrap_or_else(|_| Profile::undisclosed(MemberStatus::OutOfSight)),
             _ => profile?,
         };
-        let known = self.directory.employee(corp_id, employee_id).await?;
-        match (&person, &known) {
-            (Person::Linked { corp_id, employee_id }, None) => {
-                let (corp_id, employee_id) = (corp_id.clone(), employee_id.clone());
-                return Ok(PlatformUser::Unbound(UnregisteredMember { corp_id, employee_id, name: profile.name }));
+        if let Person::Linked { corp_id, employee_id } = &person {
+            let user_id = PlatformUserId::new(employee_id.as_str());
+            let account = PlatformAccount { corp_id: corp_id.clone(), user_id };
+            if let Some(link) = self.roles.approved_link(&account).await? {
+                return self.linked_employee(link, profile.status, attempt).await.map(PlatformUser::Employee);
             }
-            (_, Some(employee)) => self.membership.admit(employee, profile.status).await?,
-            (_, None) => membership::admit_new(profile.status)?,
+            if self.directory.employee(corp_id, employee_id).await?.is_none() {
+                return Ok(PlatformUser::Unbound(UnregisteredMember { account, name: profile.name }));
+            }
+        }
+        let known = self.directory.employee(corp_id, employee_id).await?;
+        match &known {
+            Some(employee) => self.membership.admit(employee, profile.status).await?,
+            None => membership::admit_new(profile.status)?,
         }
         let status = profile.status;
         let profile = EmployeeProfile {
@@ -94,6 +102,24 @@ impl IdentityProvider {
             self.membership.apply(&employee, status).await?;
         }
         Ok(PlatformUser::Employee(employee))
+    }
+
+    /// The employee of an approved link. The platform's profile and status describe the account, so the employee's stay.
+    async fn linked_employee(
+        &self,
+        link: Link,
+        status: MemberStatus,
+        attempt: &mut Attempt<'_>,
+    ) -> Result<Employee, Error> {
+        attempt.set_proved(&link.corp_id, &link.employee_id);
+        attempt.platform_account = Some(link.account);
+        match status {
+            // The contacts may never disclose a member of a connected corporation.
+            MemberStatus::Active | MemberStatus::OutOfSight | MemberStatus::Inactive(InactiveReason::Gone) => {}
+            MemberStatus::Inactive(_) => return Err(Forbidden::Disabled.into()),
+        }
+        let employee = self.directory.employee(&link.corp_id, &link.employee_id).await?;
+        require_active(employee.ok_or(Forbidden::NotAnEmployee)?)
     }
 
     /// Exchanges a code of an agent's sign-in for an employee; refuses a member without an employee account.

@@ -79,9 +79,9 @@ impl SessionIssuer {
         Ok(session)
     }
 
-    /// Reads the employee again after the session is stored. A role revoked or an employee disabled while the session
-    /// was being created did not reach it; both change the directory before they look for sessions, so this read sees
-    /// the change.
+    /// Reads the employee again after the session is stored. A role revoked, an employee disabled or a link removed while
+    /// the session was being created did not reach it; all change the directory before they look for sessions, so this
+    /// read sees the change.
     async fn recheck_employee(&self, session: Session) -> Result<Session, Error> {
         let (corp_id, employee_id) = (&session.corp_id, &session.employee_id);
         self.directory.queue_recheck(Account { corp_id, employee_id }).await?;
@@ -91,6 +91,13 @@ impl SessionIssuer {
         if disabled || roles.is_empty() {
             self.sessions.end(&session.id, EndCause::RolesLost).await?;
             return Err(if disabled { Forbidden::Disabled } else { Forbidden::NoRole }.into());
+        }
+        if let Some(account) = &session.platform_account {
+            let link = self.roles.approved_link(account).await?;
+            if !link.is_some_and(|link| link.leads_to(corp_id, employee_id)) {
+                self.sessions.end(&session.id, EndCause::Operator).await?;
+                return Err(Forbidden::NotAnEmployee.into());
+            }
         }
         if roles == session.roles {
             return Ok(session);
@@ -133,6 +140,7 @@ impl SessionIssuer {
             expires_at: key_end.map_or(end, |key_end| end.min(key_end)),
             key_id: Some(key_id),
             password_id: attempt.password_id.clone(),
+            platform_account: attempt.platform_account.clone(),
             new_device: self.is_new_device(employee, device).await?,
             address: device.address.clone(),
             user_agent: device.user_agent.clone(),
@@ -143,7 +151,8 @@ impl SessionIssuer {
         tracing::info!(
             target: "deskgate::audit",
             { employee.id = session.employee_id.as_str(), corp.id = session.corp_id.as_str(), session.id = session.id.as_str(),
-              login.method = method.as_str(), login.source = source.as_str(), client.address = &*device.address },
+              login.method = method.as_str(), login.source = source.as_str(), client.address = &*device.address,
+              platform.account = session.platform_account.as_ref().map(tracing::field::display) },
             "signed in"
         );
         Ok(session)

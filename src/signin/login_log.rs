@@ -81,7 +81,8 @@ impl LoginLog {
         tracing::info!(
             target: "deskgate::audit",
             { request.id = &*attempt.device.request_id, employee.id = record.employee_id, corp.id = record.corp_id, login.method = record.method.as_str(),
-              login.client = attempt.client_label(), client.address = record.address, reason = detail },
+              login.client = attempt.client_label(), platform.account = record.platform_account.map(tracing::field::display),
+              client.address = record.address, reason = detail },
             "sign-in refused: {reason}"
         );
         self.count(attempt, "refused");

@@ -239,7 +239,8 @@ impl Oauth2Flow {
         // Checked now, while the user still looks at the phone, and not when the browser collects the token.
         self.roles.for_sign_in(&employee).await?;
         let Employee { corp_id, employee_id, name, .. } = employee;
-        let by = Scanner { corp_id, employee_id, name, address: attempt.device.address.clone() };
+        let address = attempt.device.address.clone();
+        let by = Scanner { corp_id, employee_id, name, address, platform_account: attempt.platform_account.clone() };
         Ok(CallbackResult::Scanned(self.tickets.scan(scan_id, by).await?))
     }
 

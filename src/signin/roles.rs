@@ -13,6 +13,8 @@ use crate::error::{Error, Forbidden};
 use crate::sessions::SessionCache;
 use crate::store::StoreError;
 
+mod links;
+
 /// What to do with a role assignment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RoleAction {
@@ -87,11 +89,13 @@ impl Roles {
         }
     }
 
-    /// Updates the roles of an employee's live sessions from the directory. Returns how many changed.
+    /// Updates the roles of an employee's live sessions from the directory, after ending those whose link does not admit
+    /// them to these roles. Returns how many changed.
     pub async fn sync_sessions(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<usize, RoleFault> {
         let mut changed = 0;
         let mut roles = self.effective(corp_id, employee_id).await?;
         loop {
+            changed += self.end_unlinked_sessions(corp_id, employee_id).await?;
             changed += self.sessions.change_roles(corp_id, employee_id, &roles).await?;
             // Of two concurrent changes the slower must not leave roles that it read before the other wrote.
             let newer = self.effective(corp_id, employee_id).await?;

@@ -280,6 +280,7 @@ impl Tickets {
         };
         let mut attempt = attempt_for(ticket, &device);
         attempt.set_proved(&by.corp_id, &by.employee_id);
+        attempt.platform_account.clone_from(&by.platform_account);
         let created = async {
             let employee = self.directory.employee(&by.corp_id, &by.employee_id).await?;
             let employee = employee.ok_or(Forbidden::EmployeeUnknown)?;

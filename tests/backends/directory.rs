@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use deskgate::directory::audit::{AuditRecord, Event};
 use deskgate::directory::factors::{Account, ExpectedPassword, FactorKind, OtpDevice};
+use deskgate::directory::links::{LinkApproval, LinkQuery, LinkRequestOutcome};
 use deskgate::directory::people::EmployeeEdit;
 use deskgate::directory::sql::SqlDirectory;
 use deskgate::directory::{Directory, EmployeeProfile, LoginRecord, LoginResult, RecordedRoles, RoleChange};
 use deskgate::domain::client::Client;
 use deskgate::domain::clock::Clock;
 use deskgate::domain::employee::{CorpId, EmployeeId, InactiveReason, Standing};
+use deskgate::domain::link::{Approval, LinkState, PlatformAccount};
 use deskgate::domain::lockout::Lockout;
 use deskgate::domain::role::RoleName;
 use deskgate::domain::session::{LoginMethod, LoginSource};
@@ -174,6 +176,7 @@ async fn successful_login_updates_the_last_address(Subject { directory, .. }: &S
         client: Some(Client::Itagent),
         address,
         user_agent: "'; DROP TABLE login_log; --",
+        platform_account: None,
         result,
     };
     directory.record_login(record(LoginResult::Success, "203.0.113.7")).await.expect("record");
@@ -191,6 +194,7 @@ async fn login_log_is_newest_first_and_pruned_by_age(Subject { directory, clock,
         client: None,
         address: "203.0.113.7",
         user_agent: "a browser",
+        platform_account: None,
         result,
     };
     directory.record_login(record(LoginResult::Success, "u1001")).await.expect("record");
@@ -541,6 +545,115 @@ async fn platforms_word_is_undone_only_if_no_operator_spoke(Subject { directory,
     assert_eq!(read().await, (Standing::Active, None));
 }
 
+fn platform_account(text: &str) -> PlatformAccount {
+    PlatformAccount::parse(text).expect("an account")
+}
+
+async fn account_has_one_link_and_its_request_can_change(Subject { directory, .. }: &Subject) {
+    let (p1, corp_id) = (platform_account("wwp/p1"), corp());
+    assert_eq!(directory.link(&p1).await.expect("link"), None);
+    for employee in ["u1001", "m5001"] {
+        let employee_id = id(employee);
+        let target = Account { corp_id: &corp_id, employee_id: &employee_id };
+        let outcome = directory.request_link(&p1, target, 10).await.expect("request");
+        assert_eq!(outcome, LinkRequestOutcome::Requested);
+        let link = directory.link(&p1).await.expect("link").expect("there");
+        assert!(link.leads_to(&corp_id, &employee_id) && link.state() == LinkState::Pending, "{link:?}");
+    }
+    let unknown = id("z9999");
+    let target = Account { corp_id: &corp_id, employee_id: &unknown };
+    assert_eq!(directory.request_link(&p1, target, 10).await.expect("request"), LinkRequestOutcome::NoEmployee);
+    assert_eq!(directory.approve_link(&p1, target, "uid 0").await.expect("approve"), LinkApproval::NoEmployee);
+    assert_eq!(directory.remove_link(&p1, Some(LinkState::Approved)).await.expect("remove"), WriteOutcome::Conflict);
+    assert_eq!(directory.remove_link(&p1, Some(LinkState::Pending)).await.expect("remove"), WriteOutcome::Applied);
+    assert_eq!(directory.remove_link(&p1, None).await.expect("remove"), WriteOutcome::Conflict);
+}
+
+async fn approved_link_is_not_replaced(Subject { directory, .. }: &Subject) {
+    let (p1, corp_id) = (platform_account("wwp/p1"), corp());
+    let (user, admin) = (id("u1001"), id("m5001"));
+    let user = Account { corp_id: &corp_id, employee_id: &user };
+    let admin = Account { corp_id: &corp_id, employee_id: &admin };
+    assert_eq!(directory.request_link(&p1, admin, 10).await.expect("request"), LinkRequestOutcome::Requested);
+    assert_eq!(directory.approve_link(&p1, user, "uid 0").await.expect("approve"), LinkApproval::Done);
+    assert_eq!(directory.approve_link(&p1, user, "m5001").await.expect("approve"), LinkApproval::Unchanged);
+    assert_eq!(directory.approve_link(&p1, admin, "m5001").await.expect("approve"), LinkApproval::LinkedToAnother);
+    assert_eq!(directory.request_link(&p1, admin, 10).await.expect("request"), LinkRequestOutcome::AlreadyLinked);
+    let link = directory.link(&p1).await.expect("link").expect("there");
+    assert!(link.leads_to(user.corp_id, user.employee_id), "{link:?}");
+    assert_eq!(link.approval.map(|approval| approval.by).as_deref(), Some("uid 0"));
+}
+
+async fn pending_links_are_limited_per_corporation(Subject { directory, .. }: &Subject) {
+    let (corp_id, employee_id) = (corp(), id("u1001"));
+    let user = Account { corp_id: &corp_id, employee_id: &employee_id };
+    for (account, expected) in [
+        ("wwp/p1", LinkRequestOutcome::Requested),
+        ("wwp/p2", LinkRequestOutcome::Requested),
+        ("wwp/p3", LinkRequestOutcome::TooMany),
+        ("wwp/p2", LinkRequestOutcome::Requested),
+        ("wwq/p3", LinkRequestOutcome::Requested),
+    ] {
+        let outcome = directory.request_link(&platform_account(account), user, 2).await.expect("request");
+        assert_eq!(outcome, expected, "{account}");
+    }
+    directory.approve_link(&platform_account("wwp/p1"), user, "uid 0").await.expect("approve");
+    let freed = directory.request_link(&platform_account("wwp/p3"), user, 2).await.expect("request");
+    assert_eq!(freed, LinkRequestOutcome::Requested, "an approved link does not count");
+}
+
+async fn automatic_approval_can_be_withdrawn_or_confirmed(Subject { directory, .. }: &Subject) {
+    let (p1, corp_id, employee_id) = (platform_account("wwp/p1"), corp(), id("u1001"));
+    let user = Account { corp_id: &corp_id, employee_id: &employee_id };
+    let approve = async |by| directory.approve_link(&p1, user, by).await.expect("approve");
+    assert_eq!(approve(Approval::AUTOMATIC).await, LinkApproval::Done);
+    assert_eq!(approve(Approval::AUTOMATIC).await, LinkApproval::Unchanged);
+    assert_eq!(directory.withdraw_automatic_approval(&p1).await.expect("withdraw"), WriteOutcome::Applied);
+    assert_eq!(directory.link(&p1).await.expect("link").map(|link| link.state()), Some(LinkState::Pending));
+    assert_eq!(approve(Approval::AUTOMATIC).await, LinkApproval::Done);
+    assert_eq!(approve("m5001").await, LinkApproval::Done, "a person confirms it");
+    assert_eq!(directory.withdraw_automatic_approval(&p1).await.expect("withdraw"), WriteOutcome::Conflict);
+}
+
+async fn links_are_filtered_and_paged(Subject { directory, .. }: &Subject) {
+    let (corp_id, user, agent) = (corp(), id("u1001"), id("a2001"));
+    for (account, employee_id) in [("wwp/p1", &user), ("wwp/p2", &user), ("wwq/p1", &agent)] {
+        let target = Account { corp_id: &corp_id, employee_id };
+        directory.request_link(&platform_account(account), target, 10).await.expect("request");
+    }
+    let target = Account { corp_id: &corp_id, employee_id: &user };
+    directory.approve_link(&platform_account("wwp/p1"), target, "uid 0").await.expect("approve");
+    let all = LinkQuery { limit: 10, ..LinkQuery::default() };
+    let other = CorpId::new("wwother");
+    for (case, query, expected) in [
+        ("all, pending first", all, &["wwp/p2", "wwq/p1", "wwp/p1"][..]),
+        ("pending", LinkQuery { state: Some(LinkState::Pending), ..all }, &["wwp/p2", "wwq/p1"]),
+        ("approved", LinkQuery { state: Some(LinkState::Approved), ..all }, &["wwp/p1"]),
+        ("an employee", LinkQuery { employee_id: Some("a2001"), ..all }, &["wwq/p1"]),
+        ("a partner", LinkQuery { corp_id: Some("wwq"), ..all }, &["wwq/p1"]),
+        ("employees of another corporation", LinkQuery { employee_corp_id: Some(&other), ..all }, &[]),
+        ("the second page", LinkQuery { skip: 1, limit: 1, ..all }, &["wwq/p1"]),
+    ] {
+        let page = directory.links(query).await.expect("links");
+        let found: Vec<String> = page.items.iter().map(|link| link.account.to_string()).collect();
+        assert_eq!(found, expected, "{case}");
+    }
+    assert_eq!(directory.links(LinkQuery { limit: 1, ..all }).await.expect("links").total, 3);
+}
+
+async fn old_link_requests_are_pruned(Subject { directory, clock, .. }: &Subject) {
+    let (corp_id, employee_id) = (corp(), id("u1001"));
+    let user = Account { corp_id: &corp_id, employee_id: &employee_id };
+    directory.request_link(&platform_account("wwp/p1"), user, 10).await.expect("request");
+    directory.approve_link(&platform_account("wwp/p2"), user, "uid 0").await.expect("approve");
+    clock.advance(Duration::from_secs(3600));
+    directory.request_link(&platform_account("wwp/p3"), user, 10).await.expect("request");
+    directory.prune_link_requests(Duration::from_secs(1800)).await.expect("prune");
+    let left = directory.links(LinkQuery { limit: 10, ..LinkQuery::default() }).await.expect("links");
+    let left: Vec<String> = left.items.iter().map(|link| link.account.to_string()).collect();
+    assert_eq!(left, ["wwp/p3", "wwp/p2"]);
+}
+
 macro_rules! suite {
     ($make:ident: $($test:ident),* $(,)?) => {
         mod $make {
@@ -573,4 +686,10 @@ suite!(
     lockouts_of_unknown_names_are_pruned_by_age_and_count,
     recheck_queue_is_ordered_by_the_last_check,
     platforms_word_is_undone_only_if_no_operator_spoke,
+    account_has_one_link_and_its_request_can_change,
+    approved_link_is_not_replaced,
+    pending_links_are_limited_per_corporation,
+    automatic_approval_can_be_withdrawn_or_confirmed,
+    links_are_filtered_and_paged,
+    old_link_requests_are_pruned,
 );

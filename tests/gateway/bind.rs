@@ -7,6 +7,8 @@ use crate::support::*;
 
 const NO_PROOF: &str = "[bind]\nproof = \"none\"";
 
+const NO_APPROVAL: &str = "[bind]\napproval = \"none\"";
+
 #[tokio::test]
 async fn bind_returns_the_login_result() {
     let desk = Gateway::with(NO_PROOF).await;
@@ -113,7 +115,7 @@ async fn bind_requires_proof_by_default() {
 
 #[tokio::test]
 async fn bind_accepts_a_fresh_platform_sign_in_as_proof() {
-    let desk = Gateway::start().await;
+    let desk = Gateway::with(NO_APPROVAL).await;
     let partner = desk.phone("wwpartner/p7001");
     let response = partner.oauth2(&desk.client_url("h5")).await;
     let cookies: Vec<String> = response.header_all("set-cookie").iter().map(|line| line.to_ascii_lowercase()).collect();
@@ -132,7 +134,7 @@ async fn bind_accepts_a_fresh_platform_sign_in_as_proof() {
 
 #[tokio::test]
 async fn callback_redirects_unlinked_members_to_the_bind_page() {
-    let desk = Gateway::start().await;
+    let desk = Gateway::with(NO_APPROVAL).await;
     let partner = desk.phone("wwpartner/p7001");
     let page = format!("{}orders?x=1", desk.client_url("h5"));
     let response = partner.oauth2(&page).await.expect_status(302);

@@ -196,10 +196,52 @@ async fn member_of_a_connected_corporation_binds_and_signs_in() {
     let kept = phone.evaluate("document.querySelector('#employee_id').value").await;
     assert_eq!(kept, "nobody", "the input is kept");
     phone.evaluate("document.querySelector('#employee_id').value = ''").await;
+    phone.type_text("#employee_id", "m5001").await;
+    phone.click("#submit").await;
+    phone.wait_for_text("#waiting", "An administrator must approve").await;
+    assert!(phone.text("#waiting").await.contains("m5001"));
+
+    wait_for_otp_step_with_time_left().await;
+    let admin = demo.desk.sign_in("m5001").await;
+    let device = OtpDevice::set_up_and_bind(&admin).await;
+    admin.post_json("/api/auth/otp-verify", &json!({ "code": device.code(0) })).await.expect_code(0);
+    let link = "/api/admin/links?corp_id=wwpartner&platform_user=p7001";
+    admin.send("DELETE", link, &[], b"").await.expect_code(0);
+    phone.wait_for_text("#problem", "Your request was refused").await;
+
+    phone.evaluate("document.querySelector('#employee_id').value = ''").await;
     phone.type_text("#employee_id", "u1001").await;
     phone.click("#submit").await;
+    phone.wait_for_text("#asked", "u1001").await;
+    // The page of a member who comes back waits, too.
+    phone.open(&format!("{}/api/auth/bind/page", demo.desk.public_url())).await;
+    phone.wait_for_text("#asked", "u1001").await;
+    let body = json!({ "corp_id": "wwpartner", "platform_user": "p7001", "employee_id": "u1001" }).to_string();
+    let headers = [("Content-Type", "application/json")];
+    admin.send("PUT", "/api/admin/links", &headers, body.as_bytes()).await.expect_code(0);
     phone.wait_for_url(&demo.page("h5")).await;
     phone.wait_for_text("#who", "u1001").await;
+
+    // The next sign-in needs no bind page.
+    let again = Browser::start("phone", PHONE).await;
+    again.open(&demo.sign_in_page("h5")).await;
+    again.click("#redirect").await;
+    choose_member(&again, "p7001").await;
+    again.wait_for_text("#who", "u1001").await;
+}
+
+#[tokio::test]
+async fn bind_page_says_when_it_has_expired() {
+    let demo = Demo::with(&["bind.proof=platform", "oauth2.flow_lifetime=8s"]).await;
+    let phone = Browser::start("phone", PHONE).await;
+    phone.open(&demo.sign_in_page("h5")).await;
+    phone.click("#redirect").await;
+    choose_member(&phone, "p7001").await;
+    phone.wait_for_text("h1", "Link your account").await;
+    phone.type_text("#employee_id", "m5001").await;
+    phone.click("#submit").await;
+    phone.wait_for_text("#waiting", "This page has expired").await;
+    phone.wait_for_value("the way back", "!document.querySelector('#again').hidden").await;
 }
 
 #[tokio::test]

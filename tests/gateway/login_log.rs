@@ -101,7 +101,7 @@ async fn login_log_records_qrcode_sign_ins() {
 
 #[tokio::test]
 async fn login_log_records_bindings() {
-    let desk = Gateway::start().await;
+    let desk = Gateway::with("[bind]\napproval = \"none\"").await;
     let origin = ["bind", "h5", "h5"];
     desk.anonymous().post_json("/api/auth/bind", &json!({ "employee_id": "u1001" })).await.expect_code(1003);
     expect(&newest_entry(&desk).await, "u1001", origin, "no_proof");
@@ -112,6 +112,7 @@ async fn login_log_records_bindings() {
         ("nobody", 1003, "nobody", "employee_unknown"),
         ("n6001", 1003, "n6001", "no_role"),
         ("\u{1f600}", 1003, "", "employee_unknown"),
+        ("m5001", 1003, "m5001", "link_pending"),
         ("u1001", 0, "u1001", "success"),
     ] {
         partner.client().post_json("/api/auth/bind", &json!({ "employee_id": employee })).await.expect_code(code);

@@ -31,6 +31,8 @@ mod agents_conceal;
 
 mod user_roles;
 
+mod links;
+
 mod login_log;
 
 mod audit_log;

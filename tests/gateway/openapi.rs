@@ -58,7 +58,9 @@ impl OpenApiFixture {
     fn caller(&self, row: &OwnRoute) -> Client {
         match row.access {
             OwnAccess::Anyone => self.desk.anonymous(),
-            OwnAccess::SignedIn | OwnAccess::SignedInAnyStage => self.agent.clone(),
+            OwnAccess::SignedIn | OwnAccess::SignedInAnyStage | OwnAccess::Proven | OwnAccess::ProvenAnyStage => {
+                self.agent.clone()
+            }
             OwnAccess::Admin | OwnAccess::SteppedUpAdmin => self.admin.clone(),
         }
     }
@@ -171,6 +173,8 @@ async fn openapi_lists_exactly_the_gateways_endpoints() {
             OwnAccess::Anyone => ("anyone", json!([])),
             OwnAccess::SignedIn => ("signed_in", json!([{ "bearer": [] }])),
             OwnAccess::SignedInAnyStage => ("signed_in_any_stage", json!([{ "bearer": [] }])),
+            OwnAccess::Proven => ("proven", json!([{ "bearer": [] }])),
+            OwnAccess::ProvenAnyStage => ("proven_any_stage", json!([{ "bearer": [] }])),
             OwnAccess::Admin => ("admin", json!([{ "bearer": [] }])),
             OwnAccess::SteppedUpAdmin => ("stepped_up_admin", json!([{ "bearer": [] }])),
         };

@@ -46,6 +46,8 @@ async fn collect_secrets(desk: &Gateway) -> Vec<(String, String)> {
     for (_, value) in partner.client().jar().pairs() {
         keep("proof cookie", &value);
     }
+    partner.client().post_json("/api/auth/bind", &json!({ "employee_id": "u1001" })).await.expect_code(1003);
+    desk.command(&["employee", "link", "approve", "wwpartner/p7001", "u1001"]).await.expect_success();
     let bound = partner.client().post_json("/api/auth/bind", &json!({ "employee_id": "u1001" })).await;
     let by_bind = desk.with_token(bound.expect_code(0).data()["token"].as_str().expect("a token"));
 

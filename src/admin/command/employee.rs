@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{CommandOutput, EmployeeRef, PlaintextSecret};
+use super::{CommandOutput, EmployeeRef, LinkCommand, PlaintextSecret};
 use crate::admin::{Actor, Admin, AdminError};
 use crate::domain::employee::Standing;
 
@@ -72,6 +72,8 @@ pub enum EmployeeCommand {
         /// The employee.
         employee: EmployeeRef,
     },
+    /// `deskgate employee link …`
+    Link(LinkCommand),
     /// Reads the audit log.
     Events {
         /// Only this employee's entries.
@@ -104,6 +106,7 @@ impl Admin {
             EmployeeCommand::Events { employee_id, limit } => {
                 return Ok(CommandOutput::AuditEntries(self.employees.audit_log(employee_id.as_deref(), limit).await?));
             }
+            EmployeeCommand::Link(command) => return self.execute_link(actor, command).await,
             EmployeeCommand::OtpStatus { employee } => {
                 let account = self.account_named(&employee)?;
                 return Ok(CommandOutput::OtpBound(self.devices.is_bound(account.as_account()).await?));

@@ -106,11 +106,12 @@ impl People for SqlDirectory {
             another_admin!(),
             ")"
         );
-        const REST: [&str; 4] = [
+        const REST: [&str; 5] = [
             "DELETE FROM user_roles WHERE corp_id = $1 AND employee_id = $2",
             "DELETE FROM agents WHERE corp_id = $1 AND employee_id = $2",
             "DELETE FROM otp_devices WHERE corp_id = $1 AND employee_id = $2",
             "DELETE FROM lockouts WHERE corp_id = $1 AND employee_id = $2",
+            "DELETE FROM platform_links WHERE employee_corp_id = $1 AND employee_id = $2",
         ];
         let mut change = self.pool.begin().await.map_err(unavailable)?;
         for query in [REMOVE].into_iter().chain(REST) {

@@ -136,6 +136,7 @@ impl Tickets {
                 let error = BadRequest::ScanDeclined.into();
                 let mut attempt = attempt_for(&ticket, device);
                 attempt.set_proved(&by.corp_id, &by.employee_id);
+                attempt.platform_account.clone_from(&by.platform_account);
                 self.login_log.record_refusal(&attempt, &error).await;
                 Ok(())
             }

@@ -55,6 +55,33 @@ pub async fn call_endpoint(fixture: &OpenApiFixture, row: &'static OwnRoute) {
             fixture.call(row, &anonymous, "", Some(with_corp_id)).await.expect_code(0);
             fixture.call(row, &anonymous, "", Some(json!({ "employee_id": "z9999" }))).await.expect_code(1003);
         }
+        Endpoint::BindStatus => {
+            fixture.call(row, &anonymous, "", None).await.expect_code(1003);
+            let member = fixture.desk.phone("p7001");
+            member.oauth2(&fixture.desk.client_url("h5")).await;
+            assert_eq!(fixture.call(row, member.client(), "", None).await.expect_code(0).data()["state"], "none");
+        }
+        Endpoint::Links => {
+            let link = ["employee", "link", "add", "wwpartner/q1", "u1001"];
+            fixture.desk.command(&link).await.expect_success();
+            fixture.call(row, &caller, "", None).await.expect_code(0);
+            let filtered = "?page=1&page_size=3&state=approved&employee_id=u1001&corp_id=wwpartner";
+            assert_eq!(fixture.call(row, &caller, filtered, None).await.expect_code(0).data()["total"], 1);
+            fixture.call(row, &caller, "?state=other", None).await.expect_code(1400);
+        }
+        Endpoint::ApproveLink => {
+            let body = |user: &str, employee: &str| {
+                Some(json!({ "corp_id": "wwpartner", "platform_user": user, "employee_id": employee }))
+            };
+            fixture.call(row, &caller, "", body("q1", "u1001")).await.expect_code(0);
+            fixture.call(row, &caller, "", body("q1", "a2001")).await.expect_code(1003);
+            fixture.call(row, &caller, "", body("q2", "z9999")).await.expect_code(1003);
+            fixture.call(row, &caller, "", body("a b", "u1001")).await.expect_code(1400);
+        }
+        Endpoint::RemoveLink => {
+            fixture.call(row, &caller, "?corp_id=wwpartner&platform_user=q1", None).await.expect_code(0);
+            fixture.call(row, &caller, "?corp_id=wwpartner", None).await.expect_code(1400);
+        }
         Endpoint::Sessions => {
             let data = fixture.call(row, &caller, "", None).await.expect_code(0).data();
             assert!(!data["items"].as_array().expect("items").is_empty());

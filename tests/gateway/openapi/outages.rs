@@ -37,7 +37,7 @@ pub async fn platform_failure() -> OpenApiDocument {
 const DROP_STORE: &str = "DROP TABLE sessions; DROP TABLE denied; DROP TABLE seen; DROP TABLE tickets";
 
 const DROP_DIRECTORY: &str = "DROP TABLE user_roles; DROP TABLE roles; DROP TABLE agents; DROP TABLE employees; \
-    DROP TABLE login_log; DROP TABLE otp_devices; DROP TABLE lockouts";
+    DROP TABLE login_log; DROP TABLE otp_devices; DROP TABLE lockouts; DROP TABLE platform_links";
 
 /// Store and directory fail.
 pub async fn storage_failure() -> OpenApiDocument {
@@ -45,6 +45,8 @@ pub async fn storage_failure() -> OpenApiDocument {
     let phone = fixture.desk.phone("u1001");
     let ticket = fixture.desk.anonymous().get("/api/auth/qrcode").await.expect_code(0).data();
     let page = phone.scan_to_page(ticket["qrcode_url"].as_str().expect("a code")).await;
+    let member = fixture.desk.phone("p7001");
+    member.oauth2(&fixture.desk.client_url("h5")).await.expect_status(302);
     let uncached = fixture.desk.sign_in("u1001").await;
     // The restart empties the session cache; the two sessions below are cached again, `uncached` is not.
     fixture.desk.restart().await;
@@ -66,6 +68,12 @@ pub async fn storage_failure() -> OpenApiDocument {
             Endpoint::EndSessionsOf | Endpoint::ResetOtp => {
                 fixture.call(row, &caller, "?employee_id=u1001", None).await
             }
+            Endpoint::BindPage | Endpoint::BindStatus => fixture.call(row, member.client(), "", None).await,
+            Endpoint::ApproveLink => {
+                let link = json!({ "corp_id": "wwpartner", "platform_user": "q1", "employee_id": "u1001" });
+                fixture.call(row, &caller, "", Some(link)).await
+            }
+            Endpoint::RemoveLink => fixture.call(row, &caller, "?corp_id=wwpartner&platform_user=q1", None).await,
             Endpoint::Me => fixture.call(row, &uncached, "", None).await,
             Endpoint::Verify => fixture.call(row, &caller, "", Some(json!({ "token": uncached.token() }))).await,
             Endpoint::AgentPassword => fixture.call(row, &caller, "", Some(json!({ "new_password": "a" }))).await,

@@ -1,0 +1,293 @@
+//! Links between accounts of connected corporations and employees.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::accounts::{AccountId, Accounts};
+use super::audit::{Action, AuditTrail};
+use super::effect::Effect;
+use super::{Actor, AdminError};
+use crate::directory::Directory;
+use crate::directory::factors::Account;
+use crate::directory::links::{LinkApproval, LinkQuery};
+use crate::domain::employee::CorpId;
+use crate::domain::link::{Link, LinkState, PlatformAccount, PlatformUserId};
+use crate::domain::session::EndCause;
+use crate::domain::write::WriteOutcome;
+use crate::sessions::SessionCache;
+use crate::signin::roles::{RoleFault, Roles};
+use csv::CsvLine;
+
+mod csv;
+
+/// A link, as lists show it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LinkRow {
+    /// The connected corporation.
+    pub corp_id: String,
+    /// The member's ID there.
+    pub platform_user: String,
+    /// The employee's corporation.
+    pub employee_corp_id: String,
+    /// The employee whom the member signs in as.
+    pub employee_id: String,
+    /// `pending` or `approved`.
+    pub state: LinkState,
+    /// When it was requested or added.
+    pub requested_at: String,
+    /// An employee ID, `uid 1000` for an operator, or `setting bind.approval`.
+    pub approved_by: Option<String>,
+    /// When it was approved.
+    pub approved_at: Option<String>,
+}
+
+impl LinkRow {
+    fn of(link: Link) -> Self {
+        let state = link.state();
+        let (approved_by, approved_at) = link.approval.map(|approval| (approval.by, approval.at.iso8601())).unzip();
+        Self {
+            corp_id: link.account.corp_id.to_string(),
+            platform_user: link.account.user_id.to_string(),
+            employee_corp_id: link.corp_id.to_string(),
+            employee_id: link.employee_id.to_string(),
+            state,
+            requested_at: link.requested_at.iso8601(),
+            approved_by,
+            approved_at,
+        }
+    }
+}
+
+/// A page of links.
+pub(crate) struct LinkRows {
+    pub(crate) items: Vec<LinkRow>,
+    /// The number of matching links.
+    pub(crate) total: usize,
+}
+
+/// How many links of a file were added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ImportResult {
+    pub(crate) added: usize,
+    /// Links that had been approved before.
+    pub(crate) unchanged: usize,
+}
+
+/// Administers links.
+pub(crate) struct LinkAdmin {
+    pub(super) directory: Arc<dyn Directory>,
+    pub(super) sessions: Arc<SessionCache>,
+    pub(super) roles: Roles,
+    pub(super) accounts: Accounts,
+    pub(super) audit: AuditTrail,
+    pub(super) main_corp: CorpId,
+}
+
+impl LinkAdmin {
+    /// Checks the form of a platform account. Members of the main corporation are employees by their own ID.
+    pub(crate) fn parse(&self, corp_id: &str, platform_user: &str) -> Result<PlatformAccount, AdminError> {
+        if !CorpId::is_well_formed(corp_id) {
+            return Err(AdminError::InvalidConnectedCorp(corp_id.to_owned()));
+        }
+        if !PlatformUserId::is_well_formed(platform_user) {
+            return Err(AdminError::InvalidPlatformUser(platform_user.to_owned()));
+        }
+        if corp_id == self.main_corp.as_str() {
+            return Err(AdminError::MainCorpLink(self.main_corp.clone()));
+        }
+        Ok(PlatformAccount { corp_id: CorpId::new(corp_id), user_id: PlatformUserId::new(platform_user) })
+    }
+
+    /// Lists a page of links.
+    pub(crate) async fn list(&self, query: LinkQuery<'_>) -> Result<LinkRows, AdminError> {
+        let page = self.directory.links(query).await?;
+        Ok(LinkRows { items: page.items.into_iter().map(LinkRow::of).collect(), total: page.total })
+    }
+
+    /// Links an account to an employee, whether or not the account asked for it.
+    pub(crate) async fn add(
+        &self,
+        actor: Actor<'_>,
+        account: &PlatformAccount,
+        employee: Account<'_>,
+    ) -> Result<Effect, AdminError> {
+        let change = self.approve_as(actor, account, employee);
+        self.audit.run(actor, Some(employee), Action::AddLink(&account.to_string()), change).await
+    }
+
+    /// Approves the link that an account asked for. The employee is named again: the account may ask for another one
+    /// while the operator reads the list.
+    pub(crate) async fn approve(
+        &self,
+        actor: Actor<'_>,
+        account: &PlatformAccount,
+        employee: Account<'_>,
+    ) -> Result<Effect, AdminError> {
+        let change = async {
+            let link = self.find(account).await?;
+            if !link.leads_to(employee.corp_id, employee.employee_id) {
+                let named = employee.employee_id.clone();
+                return Err(AdminError::OtherEmployeeRequested { link: Box::new(link), named });
+            }
+            self.approve_as(actor, account, employee).await
+        };
+        self.audit.run(actor, Some(employee), Action::ApproveLink(&account.to_string()), change).await
+    }
+
+    async fn approve_as(
+        &self,
+        actor: Actor<'_>,
+        account: &PlatformAccount,
+        employee: Account<'_>,
+    ) -> Result<Effect, AdminError> {
+        match self.directory.approve_link(account, employee, &actor.name()).await? {
+            LinkApproval::Done => Ok(Effect::changed(0)),
+            LinkApproval::Unchanged => Ok(Effect::unchanged()),
+            LinkApproval::LinkedToAnother => Err(AdminError::LinkedToAnother(account.clone())),
+            LinkApproval::NoEmployee => Err(self.accounts.not_found(employee).await),
+        }
+    }
+
+    /// Refuses a link that waits for approval.
+    pub(crate) async fn refuse(&self, actor: Actor<'_>, account: &PlatformAccount) -> Result<Effect, AdminError> {
+        let link = self.directory.link(account).await?;
+        let change = async {
+            match self.directory.remove_link(account, Some(LinkState::Pending)).await? {
+                WriteOutcome::Applied => Ok(Effect::changed(0)),
+                WriteOutcome::Conflict => {
+                    self.find(account).await?;
+                    Err(AdminError::LinkApproved(account.clone()))
+                }
+            }
+        };
+        let employee = link.as_ref().map(employee_of);
+        self.audit.run(actor, employee, Action::RefuseLink(&account.to_string()), change).await
+    }
+
+    /// Removes a link and ends the sessions that came through it.
+    pub(crate) async fn remove(&self, actor: Actor<'_>, account: &PlatformAccount) -> Result<Effect, AdminError> {
+        let link = self.directory.link(account).await?;
+        let change = async {
+            let effect = self.remove_and_end(account, link.as_ref(), None).await?;
+            if effect.is_unchanged() { Err(AdminError::NoSuchLink(account.clone())) } else { Ok(effect) }
+        };
+        let employee = link.as_ref().map(employee_of);
+        self.audit.run(actor, employee, Action::RemoveLink(&account.to_string()), change).await
+    }
+
+    /// Refuses or removes the link of an account to an employee of this corporation. No link is no error.
+    pub(crate) async fn delete(
+        &self,
+        actor: Actor<'_>,
+        account: &PlatformAccount,
+        employee_corp: &CorpId,
+    ) -> Result<Effect, AdminError> {
+        let link = self.directory.link(account).await?.filter(|link| link.corp_id == *employee_corp);
+        let name = account.to_string();
+        let action = match link.as_ref().map(Link::state) {
+            Some(LinkState::Pending) => Action::RefuseLink(&name),
+            Some(LinkState::Approved) | None => Action::RemoveLink(&name),
+        };
+        let change = self.remove_and_end(account, link.as_ref(), Some(employee_corp));
+        self.audit.run(actor, link.as_ref().map(employee_of), action, change).await
+    }
+
+    /// Links the accounts of a CSV file. Checks every line before it writes any.
+    pub(crate) async fn import(
+        &self,
+        actor: Actor<'_>,
+        text: &str,
+        employee_corp: Option<&str>,
+    ) -> Result<ImportResult, AdminError> {
+        let links = self.check_file(text, employee_corp).await?;
+        let mut result = ImportResult { added: 0, unchanged: 0 };
+        for (account, employee) in &links {
+            let effect = self.add(actor, account, employee.as_account()).await?;
+            if effect.changed { result.added += 1 } else { result.unchanged += 1 }
+        }
+        Ok(result)
+    }
+
+    async fn check_file(
+        &self,
+        text: &str,
+        employee_corp: Option<&str>,
+    ) -> Result<Vec<(PlatformAccount, AccountId)>, AdminError> {
+        let mut faults = Vec::new();
+        let mut first_lines = BTreeMap::new();
+        let mut links = Vec::new();
+        for (number, line) in csv::read(text).map_err(AdminError::InvalidLinkFile)? {
+            match self.check_line(line, employee_corp).await {
+                Err(error @ (AdminError::Directory(_) | AdminError::Store(_))) => return Err(error),
+                Err(error) => faults.push(format!("line {number}: {error}")),
+                Ok((account, employee)) => match first_lines.insert(account.clone(), number) {
+                    Some(first) => faults.push(format!("line {number}: {account} is already on line {first}")),
+                    None => links.push((account, employee)),
+                },
+            }
+        }
+        if faults.is_empty() { Ok(links) } else { Err(AdminError::InvalidLinkFile(csv::summary(&faults))) }
+    }
+
+    async fn check_line(
+        &self,
+        line: Result<CsvLine<'_>, String>,
+        employee_corp: Option<&str>,
+    ) -> Result<(PlatformAccount, AccountId), AdminError> {
+        let line = line.map_err(AdminError::InvalidLinkFile)?;
+        let account = self.parse(line.corp_id, line.platform_user)?;
+        let employee = self.accounts.parse(line.employee_id, employee_corp)?;
+        self.accounts.employee(employee.as_account()).await?;
+        let link = self.directory.link(&account).await?;
+        let elsewhere = |link: &Link| !link.leads_to(&employee.corp_id, &employee.employee_id);
+        if link.is_some_and(|link| link.approval.is_some() && elsewhere(&link)) {
+            return Err(AdminError::LinkedToAnother(account));
+        }
+        Ok((account, employee))
+    }
+
+    async fn find(&self, account: &PlatformAccount) -> Result<Link, AdminError> {
+        self.directory.link(account).await?.ok_or_else(|| AdminError::NoSuchLink(account.clone()))
+    }
+
+    async fn remove_and_end(
+        &self,
+        account: &PlatformAccount,
+        link: Option<&Link>,
+        employee_corp: Option<&CorpId>,
+    ) -> Result<Effect, AdminError> {
+        let Some(link) = link else {
+            // An interrupted command may have removed the link and left the sessions.
+            return Ok(Effect::unchanged().and_sessions(self.end_leftover_sessions(account, employee_corp).await?));
+        };
+        let removed = self.directory.remove_link(account, None).await?;
+        let ended = self.roles.end_unlinked_sessions(&link.corp_id, &link.employee_id).await;
+        let ended = ended.map_err(|fault| match fault {
+            RoleFault::Store(error) => AdminError::SessionsNotEnded(error),
+            RoleFault::Directory(error) => AdminError::Directory(error),
+        })?;
+        Ok(Effect::from(removed).and_sessions(ended))
+    }
+
+    async fn end_leftover_sessions(
+        &self,
+        account: &PlatformAccount,
+        employee_corp: Option<&CorpId>,
+    ) -> Result<usize, AdminError> {
+        let mut sessions = self.sessions.store().all(usize::MAX).await?;
+        sessions.retain(|session| {
+            session.platform_account.as_ref() == Some(account)
+                && employee_corp.is_none_or(|corp_id| session.corp_id == *corp_id)
+        });
+        for session in &sessions {
+            self.sessions.end(&session.id, EndCause::Operator).await.map_err(AdminError::SessionsNotEnded)?;
+        }
+        Ok(sessions.len())
+    }
+}
+
+fn employee_of(link: &Link) -> Account<'_> {
+    Account { corp_id: &link.corp_id, employee_id: &link.employee_id }
+}
