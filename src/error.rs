@@ -85,6 +85,12 @@ pub enum Error {
     /// The rule requires a recent one-time password.
     #[error("a one-time password is needed, and the session has no recent one")]
     StepUpRequired,
+    /// Enrolling a first factor requires a more recent platform sign-in.
+    #[error("the session has no platform sign-in of the last {} s", .max_age.as_secs())]
+    SignInTooOld {
+        /// For `max_age` of the challenge.
+        max_age: Duration,
+    },
     /// The password is wrong, or there is no such agent.
     #[error("the local password is wrong")]
     PasswordWrong,
@@ -174,7 +180,7 @@ impl Error {
             Error::PasswordNotSet => Code::PasswordNotSet,                          // 1012
             Error::OldPasswordMissing => Code::OldPasswordMissing,                  // 1015
             Error::OldPasswordWrong => Code::OldPasswordWrong,                      // 1016
-            Error::StepUpRequired => Code::StepUpRequired,                          // 1021
+            Error::StepUpRequired | Error::SignInTooOld { .. } => Code::StepUpRequired, // 1021
             Error::OtpWrong => Code::OtpWrong,                                      // 1022
             Error::BadRequest(_) => Code::BadRequest,                               // 1400
             Error::NotFound | Error::NoSession => Code::NotFound,                   // 1404

@@ -28,6 +28,7 @@ use binding::AccountBinding;
 use codes::AuthorizationCodes;
 use development::DevelopmentSignIn;
 use devices::Devices;
+use enrolment::Enrolment;
 use identity_provider::IdentityProvider;
 use issuer::SessionIssuer;
 use lockouts::Lockouts;
@@ -69,6 +70,8 @@ mod bind_proofs;
 mod bounded_table;
 
 mod codes;
+
+mod enrolment;
 
 mod identity_provider;
 
@@ -119,6 +122,8 @@ pub struct Settings {
     pub step_up_lifetime: Duration,
     /// `platform.recheck`
     pub recheck: Duration,
+    /// `otp.enrol_within`
+    pub enrol_within: Duration,
     /// How long the login log and the audit log are kept.
     pub log_retention: Duration,
     /// `bind.proof`
@@ -192,6 +197,7 @@ impl SignInServices {
         let audit = Audit::new(directory.clone());
         let roles = Roles::new(sessions.clone(), directory.clone(), settings.default_role.clone());
         let lockouts = Lockouts::new(directory.clone(), clock.clone());
+        let enrolment = Enrolment { within: settings.enrol_within };
         let login_log = Arc::new(LoginLog::new(directory.clone(), clock.clone(), metrics.clone()));
         let codes = Arc::new(AuthorizationCodes::new(clock.clone(), metrics.clone()));
         let membership = Arc::new(Membership {
@@ -289,6 +295,7 @@ impl SignInServices {
                 main_corp: settings.main_corp.clone(),
                 conceal: settings.conceal,
                 step_up_lifetime: settings.step_up_lifetime,
+                enrolment,
             },
             otp: OneTimePasswords {
                 devices,
@@ -299,6 +306,7 @@ impl SignInServices {
                 audit: audit.clone(),
                 clock: clock.clone(),
                 step_up_lifetime: settings.step_up_lifetime,
+                enrolment,
             },
             recheck: Recheck {
                 membership,

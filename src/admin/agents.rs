@@ -118,7 +118,7 @@ impl AgentAdmin {
             if self.directory.agent(account).await?.is_none() {
                 return Err(AdminError::NotAnAgent(account.employee_id.clone()));
             }
-            let effect = Effect::from(self.directory.clear_password(account).await?);
+            let effect = Effect::from(self.directory.clear_password(account, ExpectedPassword::Any).await?);
             Ok(effect.and_sessions(self.end_password_sessions(account).await?))
         };
         self.audit.run(actor, Some(account), Action::Command("agent password --clear".into()), change).await

@@ -25,8 +25,7 @@ pub struct SteppedUp {
 /// The device was bound.
 #[derive(Serialize)]
 pub struct OtpBound {
-    #[serde(flatten)]
-    stepped_up: SteppedUp,
+    success: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     login: Option<SignInGrant>,
 }
@@ -52,13 +51,13 @@ pub async fn bind(
     body: OtpCodeBody,
     device: &ClientDevice,
 ) -> Result<OtpBound, Error> {
-    let bound = otp.bind(caller, &body.code, device).await?;
-    Ok(OtpBound { stepped_up: stepped_up(bound.stepped_up_until), login: bound.login })
+    Ok(OtpBound { success: true, login: otp.bind(caller, &body.code, device).await? })
 }
 
 /// Steps the session up.
 pub async fn verify(otp: &OneTimePasswords, caller: &CachedSession, body: OtpCodeBody) -> Result<SteppedUp, Error> {
-    otp.verify(caller, &body.code).await.map(stepped_up)
+    let until = otp.verify(caller, &body.code).await?;
+    Ok(SteppedUp { success: true, stepped_up_until: until.iso8601() })
 }
 
 /// Describes the caller's device.
@@ -71,8 +70,4 @@ pub async fn status(otp: &OneTimePasswords, caller: &CachedSession) -> Result<Ot
         last_verified_at: device.last_verified_at.map(Timestamp::iso8601),
         stepped_up_until: status.stepped_up_until.map(Timestamp::iso8601),
     })
-}
-
-fn stepped_up(until: Timestamp) -> SteppedUp {
-    SteppedUp { success: true, stepped_up_until: until.iso8601() }
 }

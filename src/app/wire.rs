@@ -200,6 +200,7 @@ fn signin(
             flow_lifetime: config.oauth2.flow_lifetime.get(),
             step_up_lifetime: config.otp.valid_for.get(),
             recheck: config.platform.recheck.get(),
+            enrol_within: config.otp.enrol_within.get(),
             log_retention: config.directory.login_log.get(),
             bind_proof: config.bind.proof,
             bind_approval: config.bind.approval,

@@ -245,6 +245,9 @@ pub struct AgentsConfig {
 pub struct OtpConfig {
     /// How long a session stays stepped up after a one-time password.
     pub valid_for: HumanDuration,
+    /// How old a platform sign-in may be when an employee sets up the first device or the first local password. `0s`
+    /// leaves both to operators.
+    pub enrol_within: HumanDuration,
     /// Name of this service in the authenticator app.
     pub issuer: String,
     /// File with the key, 32 bytes in base64, that encrypts secrets at rest; if empty, a key is generated in `data_dir`.
@@ -257,6 +260,7 @@ impl Default for OtpConfig {
     fn default() -> Self {
         Self {
             valid_for: HumanDuration::seconds(300),
+            enrol_within: HumanDuration::seconds(300),
             issuer: "IT Help Desk".to_owned(),
             key_file: PathBuf::new(),
             old_key_files: Vec::new(),
@@ -272,6 +276,13 @@ impl OtpConfig {
                 self.valid_for
             );
             faults.add("otp.valid_for", why);
+        }
+        if self.enrol_within > HumanDuration::seconds(3600) {
+            let why = format!(
+                "\"{}\" is too long; use at most \"1h\", because a stolen session could set up a device of its own",
+                self.enrol_within
+            );
+            faults.add("otp.enrol_within", why);
         }
         if self.issuer.trim().is_empty() {
             faults.add("otp.issuer", "must not be empty: authenticator apps show it beside the code");

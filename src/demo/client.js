@@ -22,6 +22,9 @@ const WORDS = {
     you: "You", name: "Name", employee_id: "Employee ID", department: "Department", roles: "Roles", login_source: "Signed in from",
     sessions: "Your sessions", sessions_hint: "All devices where you are signed in.", here: "This device", end: "Sign out", end_this: "Sign out on %",
     end_others: "Sign out everywhere else", since: "signed in %", seen: "active %", unknown_device: "Unknown device", none: "—",
+    device: "One-time password", device_none: "No device is set up.", device_bound: "Your device is set up. Enter its code to confirm it's you.",
+    device_stepped_up: "Confirmed until %", device_set_up: "Set up a device", device_replace: "Replace the device",
+    device_scan: "Scan this code with your authenticator app, then enter the code that the app shows.", device_code: "6-digit code", device_confirm: "Confirm",
     ended: "Your session has ended", ended_text: "It expired, or you signed out on another device.",
     left: "You are signed out", left_text: "This session has ended in all its tabs. Your other sessions stay signed in.",
     again: "Sign in again", lost: "No connection. Try again in a moment.",
@@ -45,6 +48,9 @@ const WORDS = {
     you: "我的信息", name: "姓名", employee_id: "员工编号", department: "部门", roles: "角色", login_source: "登录来源",
     sessions: "我的会话", sessions_hint: "您已登录的所有设备。", here: "本设备", end: "退出登录", end_this: "退出登录：%",
     end_others: "退出其他所有设备", since: "%登录", seen: "%活跃", unknown_device: "未知设备", none: "—",
+    device: "动态口令", device_none: "尚未绑定设备。", device_bound: "设备已绑定。请输入口令，确认是您本人。",
+    device_stepped_up: "已验证，有效期至 %", device_set_up: "绑定设备", device_replace: "更换设备",
+    device_scan: "请用身份验证器应用扫描二维码，然后输入应用显示的口令。", device_code: "6 位口令", device_confirm: "确认",
     ended: "会话已结束", ended_text: "会话已过期，或已在其他设备上退出。",
     left: "您已退出登录", left_text: "本次会话在所有标签页中均已退出，其他会话不受影响。",
     again: "重新登录", lost: "网络已断开，请稍后重试。",
@@ -62,6 +68,8 @@ let me = null;
 let socket = null;
 let socketState = ["idle"];
 let sessions = [];
+let device = null;
+let offer = null;
 let endedBecause = null;
 
 const word = (key, ...values) => {
@@ -127,7 +135,12 @@ function readAddress() {
 
 // Requests.
 
-/** Returns the response, or null if there was none or the session has ended. */
+/** Whether the gateway wants a more recent sign-in for this request (RFC 9470). */
+function needsNewSignIn(answer) {
+  return answer.status === 401 && /\bmax_age=/.test(answer.headers.get("WWW-Authenticate") || "");
+}
+
+/** Returns the response, or null if there was none, the session has ended or the employee has to sign in again. */
 async function call(path, method = "GET", body) {
   const headers = { Authorization: "Bearer " + token, "Accept-Language": language };
   if (body) headers["Content-Type"] = "application/json";
@@ -137,6 +150,10 @@ async function call(path, method = "GET", body) {
     showProblem("");
     if (answer.status === 401 && json.code === 1001) {
       leave("ended");
+      return null;
+    }
+    if (needsNewSignIn(answer)) {
+      goToSignIn();
       return null;
     }
     return { status: answer.status, json, id: answer.headers.get("X-Request-Id") || json.request_id || "" };
@@ -358,6 +375,47 @@ async function ask() {
     make("details", {}, make("summary", { textContent: word("rest") + " (" + rest.length + ")" }), headerTable("", rest)));
 }
 
+// The one-time-password device.
+
+async function loadDevice() {
+  const loaded = await data("/api/auth/otp-status");
+  if (!loaded) return;
+  device = loaded;
+  drawDevice();
+}
+
+function drawDevice() {
+  if (!device) return;
+  const until = device.stepped_up_until && moment(device.stepped_up_until);
+  const confirmed = until > new Date();
+  const state = confirmed ? word("device_stepped_up", clockTime(until)) : word(device.bound ? "device_bound" : "device_none");
+  element("device-state").textContent = state;
+  element("set-up").textContent = word(device.bound ? "device_replace" : "device_set_up");
+  element("set-up").hidden = offer !== null || (device.bound && !confirmed);
+  element("offer").hidden = offer === null;
+  element("confirm").hidden = offer === null && (!device.bound || confirmed);
+  element("device-code").alt = word("device_scan");
+  if (offer) {
+    element("device-code").src = "data:image/png;base64," + offer.qrcode_png_base64;
+    element("device-secret").textContent = offer.secret;
+  }
+}
+
+async function setUpDevice() {
+  offer = await data("/api/auth/otp-setup", "POST");
+  drawDevice();
+  if (offer) element("code").focus();
+}
+
+/** Binds the offered device with its first code, or confirms the employee with a later one. */
+async function confirmCode() {
+  const code = element("code").value;
+  element("code").value = "";
+  if (!await data(offer ? "/api/auth/otp-bind" : "/api/auth/otp-verify", "POST", { code })) return;
+  offer = null;
+  await loadDevice();
+}
+
 // Sessions.
 
 async function loadSessions() {
@@ -417,6 +475,7 @@ function draw() {
   element("language").lang = language === "en" ? "zh-CN" : "en";
   drawMe();
   drawSocket();
+  drawDevice();
   drawSessions();
   drawEnded();
 }
@@ -447,6 +506,11 @@ element("asking").addEventListener("submit", (event) => {
   event.preventDefault();
   ask();
 });
+element("set-up").addEventListener("click", setUpDevice);
+element("confirm").addEventListener("submit", (event) => {
+  event.preventDefault();
+  confirmCode();
+});
 element("end-others").addEventListener("click", async () => {
   await data("/api/auth/sessions", "DELETE");
   if (token) await loadSessions();
@@ -461,7 +525,7 @@ document.addEventListener("visibilitychange", () => {
 draw();
 if (readAddress()) {
   // Shown when complete, so that nothing moves under the pointer.
-  Promise.all([loadMe(), loadSessions()]).then(() => {
+  Promise.all([loadMe(), loadDevice(), loadSessions()]).then(() => {
     element("loading").hidden = true;
     element("desk").hidden = element("logout").hidden = !token;
   });

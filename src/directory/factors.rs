@@ -44,13 +44,23 @@ pub struct LocalPassword {
     pub hash: Secret<String>,
 }
 
-/// Which password a new one may replace.
+/// Which password may be replaced or removed.
 #[derive(Debug, Clone, Copy)]
 pub enum ExpectedPassword<'a> {
     /// Any password, or none.
     Any,
     /// Only the password with this id; `None`: only if no password is set.
     Only(Option<&'a str>),
+}
+
+impl ExpectedPassword<'_> {
+    /// Whether any password is expected (1 or 0), and the expected id, empty for no password; for SQL.
+    pub(in crate::directory) fn parameters(self) -> (i64, String) {
+        match self {
+            ExpectedPassword::Any => (1, String::new()),
+            ExpectedPassword::Only(id) => (0, id.unwrap_or_default().to_owned()),
+        }
+    }
 }
 
 /// An agent record.
@@ -118,6 +128,15 @@ pub trait Factors: Send + Sync {
         pending: &str,
         in_use: Option<&str>,
         step: i64,
+    ) -> Result<WriteOutcome, DirectoryError>;
+
+    /// Puts `replaced` back in the place of the secret `bound`; without `replaced`, the account has no device again.
+    /// Conflicts if another secret is bound. Used time steps stay used.
+    async fn unbind_otp(
+        &self,
+        whose: Account<'_>,
+        bound: &str,
+        replaced: Option<&str>,
     ) -> Result<WriteOutcome, DirectoryError>;
 
     /// Marks a time step of the bound secret as used. Conflicts if this step or a later one was used, or if another

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::factors::{Account, FactorKind};
+use super::factors::{Account, ExpectedPassword, FactorKind};
 use super::{DirectoryError, EmployeeProfile, RoleChange};
 use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, EmployeeId, Standing};
@@ -88,8 +88,12 @@ pub trait People: Send + Sync {
     /// removed.
     async fn remove_agent(&self, whose: Account<'_>) -> Result<RoleChange, DirectoryError>;
 
-    /// Removes an agent's local password. Conflicts if none is set.
-    async fn clear_password(&self, whose: Account<'_>) -> Result<WriteOutcome, DirectoryError>;
+    /// Removes an agent's local password. Conflicts if none is set, or another than the expected one.
+    async fn clear_password(
+        &self,
+        whose: Account<'_>,
+        expected: ExpectedPassword<'_>,
+    ) -> Result<WriteOutcome, DirectoryError>;
 
     /// Removes the lockout of one factor or of all. Conflicts if nothing was counted.
     async fn unlock(&self, whose: Account<'_>, tried: Option<FactorKind>) -> Result<WriteOutcome, DirectoryError>;

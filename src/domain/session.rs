@@ -66,6 +66,14 @@ impl LoginMethod {
         Self::ALL.into_iter().find(|method| method.as_str() == word)
     }
 
+    /// Whether the messaging platform identified the employee at this sign-in. A development sign-in stands in for it.
+    pub fn is_platform_sign_in(self) -> bool {
+        match self {
+            LoginMethod::Oauth2 | LoginMethod::Qrcode | LoginMethod::Dev => true,
+            LoginMethod::Bind | LoginMethod::Password => false,
+        }
+    }
+
     /// The name in responses and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -158,6 +166,9 @@ pub struct Session {
     pub login_method: LoginMethod,
     /// Where the employee signed in.
     pub login_source: LoginSource,
+    /// When the platform identified the employee. `None` for a password or a bind, and in records of older versions.
+    #[serde(default)]
+    pub platform_sign_in_at: Option<Timestamp>,
     /// What the token gives access to.
     pub stage: Stage,
     /// Until when the session is stepped up.
@@ -201,6 +212,7 @@ impl Session {
             current_role: RoleName::new("agent"),
             login_method: LoginMethod::Qrcode,
             login_source: LoginSource::Qrcode,
+            platform_sign_in_at: None,
             stage: Stage::Full,
             stepped_up_until: None,
             issued_at: Timestamp::from_seconds(0),

@@ -22,6 +22,7 @@ impl Error {
             Error::UnknownHost => Message::UNKNOWN_HOST,
             Error::WebSocketVersion => Message::WEBSOCKET_VERSION,
             Error::StepUpRequired => Message::STEP_UP_REQUIRED,
+            Error::SignInTooOld { .. } => Message::SIGN_IN_TOO_OLD,
             Error::PasswordWrong => Message::PASSWORD_WRONG,
             Error::PasswordNotSet => Message::PASSWORD_NOT_SET,
             Error::OldPasswordMissing => Message::OLD_PASSWORD_MISSING,

@@ -25,6 +25,7 @@ fn contract() -> Vec<(Error, u16, u16)> {
         (Error::OldPasswordMissing, 1015, 400),
         (Error::OldPasswordWrong, 1016, 400),
         (Error::StepUpRequired, 1021, 401),
+        (Error::SignInTooOld { max_age: Duration::from_secs(300) }, 1021, 401),
         (Error::OtpWrong, 1022, 401),
         (Error::BadRequest(BadRequest::Path(PathFault::ParentSegment)), 1400, 400),
         (Error::NotFound, 1404, 404),

@@ -113,6 +113,9 @@ messages! {
     STEP_UP_REQUIRED
         "Enter a one-time password, then try again."
         "请先验证动态口令，然后重试。"
+    SIGN_IN_TOO_OLD
+        "Sign in with WeCom again, then try again. If you can't, ask your administrator to set it up."
+        "请用企业微信重新登录，然后重试。如果无法登录，请联系管理员代为设置。"
     OTP_WRONG
         "This one-time password is incorrect or was already used. Wait for the next one."
         "动态口令错误或已使用，请等待下一个口令。"

@@ -83,6 +83,7 @@ impl SampleRequest {
             current_role,
             login_method: self.login_method,
             login_source: self.login_source,
+            platform_sign_in_at: None,
             stage: Stage::Full,
             stepped_up_until: self.stepped_up.then_some(NEVER),
             key_id: None,

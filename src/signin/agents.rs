@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::attempt::Attempt;
 use super::audit::Audit;
 use super::devices::Devices;
+use super::enrolment::Enrolment;
 use super::identity_provider::IdentityProvider;
 use super::issuer::{SessionIssuer, SignInGrant};
 use super::lockouts::Lockouts;
@@ -96,6 +97,7 @@ pub struct AgentSignIn {
     pub(super) conceal: Concealment,
     /// How long a session stays stepped up after a one-time password.
     pub(super) step_up_lifetime: Duration,
+    pub(super) enrolment: Enrolment,
 }
 
 impl AgentSignIn {
@@ -175,7 +177,8 @@ impl AgentSignIn {
         Ok(())
     }
 
-    /// Issues the token; a half-authenticated one if a device is required and none is bound.
+    /// Issues the token; a half-authenticated one if a device is required and none is bound. Only after a platform
+    /// sign-in can it bind one: a password alone enrols no factor.
     async fn issue(
         &self,
         agent: &AgentAccount,

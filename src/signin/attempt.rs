@@ -20,6 +20,8 @@ pub(super) struct Attempt<'a> {
     pub(super) device: &'a ClientDevice,
     /// The stage of the token to be issued.
     pub(super) stage: Stage,
+    /// When the platform identified the employee, if that was before this attempt.
+    pub(super) platform_sign_in_at: Option<Timestamp>,
     /// Set if the session starts stepped up.
     pub(super) stepped_up_until: Option<Timestamp>,
     /// The id of the local password that was verified.
@@ -50,6 +52,7 @@ impl<'a> Attempt<'a> {
             client: None,
             device,
             stage: Stage::Full,
+            platform_sign_in_at: None,
             stepped_up_until: None,
             password_id: None,
             platform_account: None,
@@ -137,6 +140,7 @@ pub(super) fn reason(error: &Error) -> &'static str {
         Error::OldPasswordMissing => "old_password_missing",
         Error::OldPasswordWrong => "old_password_wrong",
         Error::StepUpRequired => "otp_missing",
+        Error::SignInTooOld { .. } => "sign_in_too_old",
         Error::OtpWrong => "wrong_otp",
         Error::Locked { .. } => "locked",
         Error::Overloaded { .. } => "overloaded",

@@ -91,24 +91,37 @@ impl Devices {
         Ok(OfferedSecret { secret: secret.base32(), otpauth_url: secret.url(&self.issuer, &name) })
     }
 
-    /// Puts the offered secret into use. `in_use` is the secret that the caller saw in use, which it replaces.
-    pub async fn bind(&self, account: Account<'_>, in_use: Option<&str>, code: &str) -> Result<(), Error> {
+    /// Puts the offered secret into use and returns it, encrypted. `in_use` is the secret that the caller saw in use,
+    /// which it replaces.
+    pub async fn bind(&self, account: Account<'_>, in_use: Option<&str>, code: &str) -> Result<String, Error> {
         let pending = self.state(account).await?.pending.ok_or(Forbidden::OtpNotOffered)?;
         let step = self.try_code(account, &pending, code).await?;
         if self.directory.bind_otp(account, &pending, in_use, step.number()).await? == WriteOutcome::Conflict {
             return Err(Forbidden::OtpNotOffered.into());
         }
-        self.lockouts.clear(FactorKind::Otp, account).await
+        self.lockouts.clear(FactorKind::Otp, account).await?;
+        Ok(pending)
     }
 
-    /// Verifies a code of the bound device and uses it up.
-    pub async fn verify(&self, account: Account<'_>, code: &str) -> Result<(), Error> {
+    /// Undoes a bind: `bound` gives way to the secret that it had replaced, if any.
+    pub(super) async fn unbind(
+        &self,
+        account: Account<'_>,
+        bound: &str,
+        replaced: Option<&str>,
+    ) -> Result<WriteOutcome, Error> {
+        Ok(self.directory.unbind_otp(account, bound, replaced).await?)
+    }
+
+    /// Verifies a code of the bound device, uses it up, and returns the device's encrypted secret.
+    pub async fn verify(&self, account: Account<'_>, code: &str) -> Result<String, Error> {
         let secret = self.state(account).await?.secret.ok_or(Forbidden::OtpNotBound)?;
         let step = self.try_code(account, &secret, code).await?;
         match self.directory.use_otp(account, &secret, step.number()).await? {
-            WriteOutcome::Conflict => Err(Error::OtpWrong),
-            WriteOutcome::Applied => self.lockouts.clear(FactorKind::Otp, account).await,
+            WriteOutcome::Conflict => return Err(Error::OtpWrong),
+            WriteOutcome::Applied => self.lockouts.clear(FactorKind::Otp, account).await?,
         }
+        Ok(secret)
     }
 
     /// Whether a code fits the bound device's encrypted secret; uses it up if so. Does not charge the account: for

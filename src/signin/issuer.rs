@@ -134,6 +134,7 @@ impl SessionIssuer {
             current_role,
             login_method: method,
             login_source: source,
+            platform_sign_in_at: method.is_platform_sign_in().then(|| attempt.platform_sign_in_at.unwrap_or(now)),
             stage: attempt.stage,
             stepped_up_until: attempt.stepped_up_until,
             issued_at: now,

@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::attempt::{Attempt, reason};
 use super::audit::{Audit, own_action};
 use super::devices::Devices;
+use super::enrolment::Enrolment;
 use super::issuer::{SessionIssuer, SignInGrant};
 use super::roles::Roles;
 use crate::directory::Directory;
@@ -17,7 +18,7 @@ use crate::directory::audit::Event;
 use crate::directory::factors::{Account, OtpDevice};
 use crate::domain::clock::{Clock, Timestamp};
 use crate::domain::device::ClientDevice;
-use crate::domain::session::{EndCause, Session, Stage};
+use crate::domain::session::{Session, Stage};
 use crate::error::{Error, Forbidden, Part, TokenFault};
 use crate::qr;
 use crate::sessions::{CachedSession, SessionCache, SessionUpdate};
@@ -43,14 +44,6 @@ pub struct OtpStatus {
     pub stepped_up_until: Option<Timestamp>,
 }
 
-/// A device that was just bound.
-pub struct BoundDevice {
-    /// How long the session is stepped up.
-    pub stepped_up_until: Timestamp,
-    /// The full token that replaces a half-authenticated one.
-    pub login: Option<SignInGrant>,
-}
-
 /// One-time passwords of signed-in users.
 pub struct OneTimePasswords {
     pub(super) devices: Devices,
@@ -62,6 +55,7 @@ pub struct OneTimePasswords {
     pub(super) clock: Clock,
     /// How long a session stays stepped up.
     pub(super) step_up_lifetime: Duration,
+    pub(super) enrolment: Enrolment,
 }
 
 fn account(session: &Session) -> Account<'_> {
@@ -77,11 +71,10 @@ impl OneTimePasswords {
         Ok(OtpStatus { device, stepped_up_until })
     }
 
-    /// Offers a new secret for the caller's device. A bound device stays in use until the new one's first code, and
-    /// replacing it requires a stepped-up session.
+    /// Offers a new secret for the caller's device. A bound device stays in use until the new one's first code.
     pub async fn set_up(&self, caller: &CachedSession) -> Result<OtpSetup, Error> {
         let session = &caller.session;
-        self.check_may_bind(session).await?;
+        self.check_may_bind(session, Event::OtpSetup).await?;
         let written = self.audit.record(own_action(session, Event::OtpSetup, "")).await?;
         let offered = self.devices.offer(account(session), &session.name).await;
         let offered = self.audit.finish(written, offered).await?;
@@ -94,11 +87,16 @@ impl OneTimePasswords {
         })
     }
 
-    /// Puts the offered secret into use. A half-authenticated session is replaced by a full one, because a token's
-    /// stage never changes.
-    pub async fn bind(&self, caller: &CachedSession, code: &str, device: &ClientDevice) -> Result<BoundDevice, Error> {
+    /// Puts the offered secret into use. It does not step the session up: the device's next code does. Returns the full
+    /// session that replaces a half-authenticated one, because a token's stage never changes.
+    pub async fn bind(
+        &self,
+        caller: &CachedSession,
+        code: &str,
+        device: &ClientDevice,
+    ) -> Result<Option<SignInGrant>, Error> {
         let session = &caller.session;
-        let in_use = self.check_may_bind(session).await?;
+        let in_use = self.check_may_bind(session, Event::OtpBind).await?;
         let written = self.audit.record(own_action(session, Event::OtpBind, "")).await?;
         let bound = self.bind_and_upgrade(session, in_use.as_deref(), code, device).await;
         self.audit.finish(written, bound).await
@@ -110,45 +108,46 @@ impl OneTimePasswords {
         in_use: Option<&str>,
         code: &str,
         device: &ClientDevice,
-    ) -> Result<BoundDevice, Error> {
-        self.devices.bind(account(session), in_use, code).await?;
+    ) -> Result<Option<SignInGrant>, Error> {
+        let bound = self.devices.bind(account(session), in_use, code).await?;
+        if let Err(error) = self.recheck_session(session).await {
+            // A session that was revoked during the request may not be the owner's, nor is the device.
+            self.devices.unbind(account(session), &bound, in_use).await?;
+            return Err(error);
+        }
         if in_use.is_some() {
             // Step-ups by the replaced device end with it.
             self.sessions.step_down(&session.corp_id, &session.employee_id).await?;
         }
-        if session.stage == Stage::Full {
-            return Ok(BoundDevice { stepped_up_until: self.step_up(session).await?, login: None });
-        }
-        match self.sessions.spend(&session.id, self.clock.now().plus(SPENT_SESSION_LIFETIME)).await? {
-            SessionUpdate::Done(_) => self.issue_full_session(session, device).await,
-            SessionUpdate::NotAllowed => Err(Forbidden::OtpBound.into()),
-            SessionUpdate::Gone => {
-                // The session was revoked during the request, so the device is not the owner's and is removed.
-                self.directory.remove_otp(account(session)).await?;
-                Err(Error::InvalidToken(TokenFault::Revoked))
-            }
+        match session.stage {
+            Stage::Full => Ok(None),
+            Stage::OtpBinding | Stage::Spent => self.issue_full_session(session, device).await.map(Some),
         }
     }
 
-    /// Issues the full session that replaces a spent half-authenticated one.
-    async fn issue_full_session(&self, half: &Session, device: &ClientDevice) -> Result<BoundDevice, Error> {
+    /// Refuses if the session has ended by the time the device is bound. A half-authenticated one is spent by that.
+    async fn recheck_session(&self, session: &Session) -> Result<(), Error> {
+        if session.stage == Stage::Full {
+            return self.sessions.check_live(&session.id).await;
+        }
+        let end = self.clock.now().plus(SPENT_SESSION_LIFETIME);
+        match self.sessions.spend(&session.id, end).await? {
+            SessionUpdate::Done(_) => Ok(()),
+            SessionUpdate::NotAllowed | SessionUpdate::Gone => Err(Error::InvalidToken(TokenFault::Revoked)),
+        }
+    }
+
+    /// Issues the full session that replaces a spent half-authenticated one. Half-authenticated sessions that bind a
+    /// device began at the platform, so no password ends the new one.
+    async fn issue_full_session(&self, half: &Session, device: &ClientDevice) -> Result<SignInGrant, Error> {
         let employee = self.directory.employee(&half.corp_id, &half.employee_id).await?;
         let employee = employee.ok_or(Error::InvalidToken(TokenFault::Revoked))?;
-        let stepped_up_until = self.clock.now().plus(self.step_up_lifetime);
         let mut attempt = Attempt::new(half.login_method, device).with_source(half.login_source);
-        attempt.stepped_up_until = Some(stepped_up_until);
-        attempt.password_id.clone_from(&half.password_id);
+        attempt.platform_sign_in_at = half.platform_sign_in_at;
+        attempt.platform_account.clone_from(&half.platform_account);
         let roles = self.roles.for_sign_in(&employee).await?;
         let full = self.issuer.create(&employee, roles, &mut attempt).await?;
-        // A password that was replaced meanwhile did not end this new session.
-        if half.password_id.is_some() {
-            let agent = self.directory.agent(account(half)).await?;
-            if agent.and_then(|agent| agent.password).map(|password| password.id) != half.password_id {
-                self.sessions.end(&full.id, EndCause::Operator).await?;
-                return Err(Error::InvalidToken(TokenFault::Revoked));
-            }
-        }
-        Ok(BoundDevice { stepped_up_until, login: Some(self.issuer.issue(&full)) })
+        Ok(self.issuer.issue(&full))
     }
 
     /// Verifies a code of the bound device and steps the session up.
@@ -160,32 +159,47 @@ impl OneTimePasswords {
             return Err(Forbidden::OtpBound.into());
         }
         let record = own_action(session, Event::StepUp, "");
-        if let Err(error) = self.devices.verify(account(session), code).await {
-            self.audit.refuse(record, reason(&error)).await;
-            return Err(error);
-        }
+        let secret = match self.devices.verify(account(session), code).await {
+            Ok(secret) => secret,
+            Err(error) => {
+                self.audit.refuse(record, reason(&error)).await;
+                return Err(error);
+            }
+        };
         let written = self.audit.record(record).await?;
-        let stepped_up = self.step_up(session).await;
+        let stepped_up = self.step_up(session, &secret).await;
         self.audit.finish(written, stepped_up).await
     }
 
-    /// Allows the first device always, and a replacement only for a stepped-up session. Returns the secret that would
-    /// be replaced.
-    async fn check_may_bind(&self, session: &Session) -> Result<Option<String>, Error> {
+    /// Checks whether the session may bind a device, and records a refusal. Returns the secret that would be replaced.
+    async fn check_may_bind(&self, session: &Session, event: Event) -> Result<Option<String>, Error> {
         let in_use = self.devices.state(account(session)).await?.secret;
-        match (&in_use, session.stage) {
+        let checked = match (&in_use, session.stage) {
             (_, Stage::Spent) | (Some(_), Stage::OtpBinding) => Err(Forbidden::OtpBound.into()),
-            (None, Stage::Full | Stage::OtpBinding) => Ok(in_use),
-            (Some(_), Stage::Full) if session.is_stepped_up(self.clock.now()) => Ok(in_use),
+            (None, Stage::Full | Stage::OtpBinding) => self.enrolment.check(session, self.clock.now()),
+            // Only a code of the device in use steps a session up, so this is the old device's code.
+            (Some(_), Stage::Full) if session.is_stepped_up(self.clock.now()) => Ok(()),
             (Some(_), Stage::Full) => Err(Error::StepUpRequired),
+        };
+        if let Err(error) = checked {
+            self.audit.refuse(own_action(session, event, ""), reason(&error)).await;
+            return Err(error);
         }
+        Ok(in_use)
     }
 
-    async fn step_up(&self, session: &Session) -> Result<Timestamp, Error> {
+    /// Steps a session up by a code of the device with this secret.
+    async fn step_up(&self, session: &Session, secret: &str) -> Result<Timestamp, Error> {
         let until = self.clock.now().plus(self.step_up_lifetime);
         match self.sessions.step_up(&session.id, until).await? {
-            SessionUpdate::Done(_) => Ok(until),
-            SessionUpdate::NotAllowed | SessionUpdate::Gone => Err(Error::InvalidToken(TokenFault::Revoked)),
+            SessionUpdate::Done(_) => {}
+            SessionUpdate::NotAllowed | SessionUpdate::Gone => return Err(Error::InvalidToken(TokenFault::Revoked)),
         }
+        // A replacement that was bound meanwhile did not end this step-up.
+        if self.devices.state(account(session)).await?.secret.as_deref() != Some(secret) {
+            self.sessions.step_down(&session.corp_id, &session.employee_id).await?;
+            return Err(Error::OtpWrong);
+        }
+        Ok(until)
     }
 }

@@ -308,6 +308,15 @@ async fn one_time_code_is_accepted_once(Subject { directory, .. }: &Subject) {
         "the used steps are kept"
     );
 
+    let unbind = |bound, replaced| directory.unbind_otp(account, bound, replaced);
+    assert_eq!(unbind("first", None).await.expect("unbind"), WriteOutcome::Conflict, "another secret is bound");
+    assert_eq!(unbind("second re-encrypted", Some("first")).await.expect("unbind"), WriteOutcome::Applied);
+    assert_eq!(directory.use_otp(account, "first", 9).await.expect("use"), WriteOutcome::Conflict, "a used step");
+    assert_eq!(directory.use_otp(account, "first", 10).await.expect("use"), WriteOutcome::Applied);
+    assert_eq!(unbind("first", None).await.expect("unbind"), WriteOutcome::Applied);
+    let device = directory.otp_device(account).await.expect("read");
+    assert_eq!((device.secret, device.bound_at), (None, None));
+
     assert_eq!(directory.remove_otp(account).await.expect("remove"), WriteOutcome::Applied);
     assert_eq!(directory.remove_otp(account).await.expect("remove"), WriteOutcome::Conflict);
 }
@@ -326,7 +335,9 @@ async fn password_is_replaced_only_if_the_expected_one_is_set(Subject { director
     assert_eq!((&password.id, password.hash.reveal().as_str()), (&first, "h1 better"), "the same password ID");
     let second = directory.set_password(account, "h2", ExpectedPassword::Only(Some(&first))).await.expect("set");
     assert!(second.is_some_and(|second| second != first));
-    assert_eq!(directory.clear_password(account).await.expect("clear"), WriteOutcome::Applied);
+    let stale = directory.clear_password(account, ExpectedPassword::Only(Some(&first))).await.expect("clear");
+    assert_eq!(stale, WriteOutcome::Conflict, "another password is set");
+    assert_eq!(directory.clear_password(account, ExpectedPassword::Any).await.expect("clear"), WriteOutcome::Applied);
     assert_eq!(directory.agent(account).await.expect("read").expect("an agent").password, None);
     let stale = directory.set_password(account, "h3", ExpectedPassword::Only(Some(&first))).await.expect("set");
     assert_eq!(stale, None, "the password was cleared");

@@ -40,6 +40,7 @@ simulated_listen = "127.0.0.1:0"
 proof = "none"
 [otp]
 valid_for = "1h"
+enrol_within = "1h"
 [ticket]
 longest_wait = "1s"
 [log]
@@ -64,9 +65,9 @@ def call(base, method, path, token=None, body=None):
         return json.load(response)["data"]
 
 
-def one_time_password(secret):
-    """The current code of a device with this secret (RFC 6238)."""
-    step = struct.pack(">Q", int(time.time()) // 30)
+def one_time_password(secret, steps=0):
+    """The code of a device with this secret (RFC 6238), `steps` steps from now."""
+    step = struct.pack(">Q", int(time.time()) // 30 + steps)
     digest = hmac.new(base64.b32decode(secret), step, hashlib.sha1).digest()
     offset = digest[-1] & 15
     number = struct.unpack(">I", digest[offset:offset + 4])[0] & 0x7FFFFFFF
@@ -78,6 +79,7 @@ def stepped_up_administrator(base):
     token = call(base, "POST", "/api/dev/login", body={"employee_id": "m5001"})["token"]
     secret = call(base, "POST", "/api/auth/otp-setup", token)["secret"]
     call(base, "POST", "/api/auth/otp-bind", token, {"code": one_time_password(secret)})
+    call(base, "POST", "/api/auth/otp-verify", token, {"code": one_time_password(secret, 1)})
     return token
 
 

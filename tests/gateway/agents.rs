@@ -334,14 +334,72 @@ async fn username_spellings_sign_in_the_same_agent() {
     login(&desk, json!({ "employee_id": "Ａ2001", "code": code })).await.expect_code(0);
 }
 
+/// Signs an agent in with a platform code. With a device required and none bound, the token is half-authenticated.
+async fn half_authenticated(desk: &Gateway, employee: &str) -> Client {
+    let code = platform_code(desk, employee).await;
+    let data = login(desk, json!({ "employee_id": employee, "code": code })).await.expect_code(0).data();
+    assert_eq!(data["stage"], "otp_binding", "{data}");
+    desk.with_token(data["token"].as_str().expect("a token"))
+}
+
+#[tokio::test]
+async fn first_password_requires_a_recent_platform_sign_in() {
+    let desk = Gateway::start().await;
+    let thief = desk.sign_in_an_hour_ago("a2001").await;
+    let refused = set_password(&thief, None, GOOD).await;
+    let challenge = refused.header("www-authenticate").unwrap_or_default().to_owned();
+    assert!(challenge.contains("insufficient_user_authentication"), "{challenge}");
+    assert!(challenge.contains("max_age=\"300\""), "RFC 9470: {challenge}");
+    refused.expect_code(1021).expect_status(401);
+    login(&desk, json!({ "employee_id": "a2001", "password": GOOD })).await.expect_code(1012);
+    // Replacing a password takes the old one, however old the sign-in is.
+    set_password(&desk.sign_in_by_oauth2("a2001", "itagent").await, None, GOOD).await.expect_code(0);
+    set_password(&thief, None, BETTER).await.expect_code(1015);
+    set_password(&thief, Some(GOOD), BETTER).await.expect_code(0);
+}
+
+#[tokio::test]
+async fn first_password_racing_a_logout_does_not_stay() {
+    let desk = Gateway::start().await;
+    for round in 0..8 {
+        let session = desk.sign_in("a2001").await;
+        let (set, _) =
+            futures::future::join(set_password(&session, None, GOOD), session.post("/api/auth/logout")).await;
+        let signed_in = login(&desk, json!({ "employee_id": "a2001", "password": GOOD })).await;
+        let expected = if set.code() == 0 { 0 } else { 1012 };
+        assert_eq!(signed_in.code(), expected, "round {round}: {}", set.describe());
+        desk.command(&["agent", "password", "a2001", "--clear", "--yes"]).await;
+        desk.command(&["employee", "unlock", "a2001"]).await;
+    }
+}
+
+#[tokio::test]
+async fn password_alone_enrols_no_device() {
+    let desk = with_password().await;
+    for required in ["a device is optional", "a device is required"] {
+        let data = login(&desk, json!({ "employee_id": "a2001", "password": GOOD })).await.expect_code(0).data();
+        let agent = desk.with_token(data["token"].as_str().expect("a token"));
+        for (endpoint, body) in [("otp-setup", json!({})), ("otp-bind", json!({ "code": "000000" }))] {
+            let refused = agent.post_json(&format!("/api/auth/{endpoint}"), &body).await;
+            let challenge = refused.header("www-authenticate").unwrap_or_default().to_owned();
+            assert!(challenge.contains("max_age=\"300\""), "{required}: {challenge}");
+            assert!(refused.json()["message"].as_str().unwrap_or_default().contains("WeCom"), "{}", refused.describe());
+            refused.expect_code(1021);
+        }
+        require_device(&desk, "a2001").await;
+    }
+    bound_device(&half_authenticated(&desk, "a2001").await).await;
+}
+
 #[tokio::test]
 async fn missing_required_device_gives_a_half_authenticated_token() {
     let desk = with_password().await;
     require_device(&desk, "a2001").await;
-    let data = login(&desk, json!({ "employee_id": "a2001", "password": GOOD })).await.expect_code(0).data();
-    let token = data["token"].as_str().expect("a token");
+    let by_password = login(&desk, json!({ "employee_id": "a2001", "password": GOOD })).await.expect_code(0).data();
+    assert_eq!(by_password["stage"], "otp_binding", "{by_password}");
+    let half = half_authenticated(&desk, "a2001").await;
+    let token = half.token();
     assert_eq!(claims_of(token)["stage"], "otp_binding");
-    let half = desk.with_token(token);
     half.get("/api/auth/me").await.expect_code(0);
     half.get("/api/auth/otp-status").await.expect_code(0);
     half.get("/api/desk/x").await.expect_code(1003);
@@ -362,10 +420,8 @@ async fn missing_required_device_gives_a_half_authenticated_token() {
     assert_eq!(claims_of(full)["stage"], "full");
     let full = desk.with_token(full);
     full.get("/api/desk/x").await.expect_status(200);
-    assert_eq!(
-        full.get("/api/auth/otp-status").await.expect_code(0).data()["stepped_up_until"],
-        bound["stepped_up_until"]
-    );
+    let status = full.get("/api/auth/otp-status").await.expect_code(0).data();
+    assert_eq!((&status["bound"], &status["stepped_up_until"]), (&json!(true), &json!(null)));
     // The half-authenticated token stays limited after the binding.
     half.get("/api/auth/me").await.expect_code(0);
     half.get("/api/desk/x").await.expect_code(1003);
@@ -390,9 +446,7 @@ async fn sign_in_racing_a_device_binding_gives_no_full_token() {
     require_device(&desk, "a2001").await;
     let password = json!({ "employee_id": "a2001", "password": GOOD });
     for round in 0..6 {
-        let token =
-            login(&desk, password.clone()).await.expect_code(0).data()["token"].as_str().expect("text").to_owned();
-        let owner = desk.with_token(&token);
+        let owner = half_authenticated(&desk, "a2001").await;
         let logins = futures::future::join_all((0..4).map(|_| login(&desk, password.clone())));
         let (responses, _) = tokio::join!(logins, bound_device(&owner));
         for response in responses.iter().filter(|response| response.code() == 0) {
@@ -407,8 +461,7 @@ async fn sign_in_racing_a_device_binding_gives_no_full_token() {
 async fn half_authenticated_token_binds_one_device() {
     let desk = with_password().await;
     require_device(&desk, "a2001").await;
-    let data = login(&desk, json!({ "employee_id": "a2001", "password": GOOD })).await.expect_code(0).data();
-    let half = desk.with_token(data["token"].as_str().expect("a token"));
+    let half = half_authenticated(&desk, "a2001").await;
     bound_device(&half).await;
     desk.command(&["employee", "otp-remove", "a2001", "--yes"]).await.expect_success();
     half.post("/api/auth/otp-setup").await.expect_code(1003);
@@ -416,38 +469,18 @@ async fn half_authenticated_token_binds_one_device() {
 }
 
 #[tokio::test]
-async fn password_change_ends_sessions_that_bind_a_device_meanwhile() {
-    let desk = with_password().await;
+async fn sessions_ended_while_they_bind_a_device_leave_none() {
+    let desk = Gateway::start().await;
     require_device(&desk, "a2001").await;
-    for round in 0..3 {
-        let password = format!("{GOOD} {round}");
-        desk.command_with_input(&["agent", "password", "a2001"], &format!("{password}\n")).await.expect_success();
-        let mut halves = Vec::new();
-        for _ in 0..12 {
-            let data =
-                login(&desk, json!({ "employee_id": "a2001", "password": password })).await.expect_code(0).data();
-            halves.push(desk.with_token(data["token"].as_str().expect("a token")));
-        }
-        let oldest = &halves[0];
-        let data = oldest.post("/api/auth/otp-setup").await.expect_code(0).data();
+    for round in 0..5 {
+        let half = half_authenticated(&desk, "a2001").await;
+        let data = half.post("/api/auth/otp-setup").await.expect_code(0).data();
         let device = OtpSecret::from_bytes(&decode_base32(data["secret"].as_str().expect("text"))).expect("a secret");
-        let binding = async {
-            // The command ends the newest session first.
-            let newest = halves.last().expect("a client");
-            eventually("the end of the newest session", || async {
-                (newest.get("/api/auth/me").await.code() == 1001).then_some(())
-            })
-            .await;
-            oldest.post_json("/api/auth/otp-bind", &json!({ "code": code_of(&device, 0) })).await
-        };
-        let command = desk.command_with_input(&["agent", "password", "a2001"], "tidal meadow 47 envelope\n");
-        let (bound, output) = tokio::join!(binding, command);
-        output.expect_success();
-        if bound.code() == 0 {
-            let data = bound.data();
-            let full = desk.with_token(data["login"]["token"].as_str().expect("a token"));
-            full.get("/api/auth/me").await.expect_invalid_token();
-        }
+        let code = json!({ "code": code_of(&device, 0) });
+        let (bound, _) =
+            futures::future::join(half.post_json("/api/auth/otp-bind", &code), half.post("/api/auth/logout")).await;
+        let status = desk.sign_in("a2001").await.get("/api/auth/otp-status").await.expect_code(0).data();
+        assert_eq!(status["bound"], bound.code() == 0, "round {round}: {}", bound.describe());
         desk.command(&["employee", "otp-remove", "a2001", "--yes"]).await;
     }
 }
@@ -456,11 +489,7 @@ async fn password_change_ends_sessions_that_bind_a_device_meanwhile() {
 async fn half_authenticated_token_cannot_replace_a_device() {
     let desk = with_password().await;
     require_device(&desk, "a2001").await;
-    let halves = [
-        login(&desk, json!({ "employee_id": "a2001", "password": GOOD })).await.expect_code(0).data(),
-        login(&desk, json!({ "employee_id": "a2001", "password": GOOD })).await.expect_code(0).data(),
-    ];
-    let [owner, thief] = halves.map(|data| desk.with_token(data["token"].as_str().expect("a token")));
+    let (owner, thief) = (half_authenticated(&desk, "a2001").await, half_authenticated(&desk, "a2001").await);
     let secret =
         owner.post("/api/auth/otp-setup").await.expect_code(0).data()["secret"].as_str().expect("text").to_owned();
     let device = OtpSecret::from_bytes(&decode_base32(&secret)).expect("a secret");

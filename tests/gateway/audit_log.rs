@@ -101,7 +101,7 @@ async fn audit_log_omits_secrets_pasted_as_names() {
 async fn audit_log_records_changes_by_administrators_and_operators() {
     let desk = Gateway::start().await;
     let admin = desk.sign_in("m5001").await;
-    bind_device(&admin).await;
+    OtpDevice::step_up(&admin).await;
     let roles = async |method: &str, body: Value| {
         let json = [("Content-Type", "application/json")];
         admin.send(method, "/api/admin/roles/user-roles", &json, body.to_string().as_bytes()).await

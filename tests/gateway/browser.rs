@@ -421,3 +421,40 @@ async fn client_takes_the_token_of_a_qr_code_that_its_tab_asked_for() {
     desktop.wait_for_url(&demo.page("h5")).await;
     desktop.wait_for_text("#who", "u1001").await;
 }
+
+/// The current code of the device whose `otpauth:` URL is in a QR code.
+fn one_time_code(otpauth_url: &str, steps: i64) -> String {
+    use deskgate::domain::clock::Clock;
+    use deskgate::signin::totp::{OtpSecret, Step};
+    let secret = query_parameter(otpauth_url, "secret").expect("a secret");
+    let secret = OtpSecret::from_bytes(&decode_base32(&secret)).expect("a secret");
+    secret.code(Step::from_number(Step::at(Clock::system().now()).number() + steps)).text()
+}
+
+#[tokio::test]
+async fn device_is_set_up_in_the_client_and_its_next_code_steps_up() {
+    let demo = Demo::start().await;
+    let desktop = Browser::start("desktop", DESKTOP).await;
+    demo.sign_in(&desktop, "h5", "u1001").await;
+    desktop.wait_for_text("#device-state", "No device").await;
+    desktop.click("#set-up").await;
+    desktop.wait_for_value("a QR code", "document.querySelector('#device-code').naturalWidth > 0").await;
+    let url = desktop.qr_code("#device-code").await;
+    desktop.type_text("#code", &one_time_code(&url, 0)).await;
+    desktop.click("#confirm button").await;
+    desktop.wait_for_text("#device-state", "Enter its code").await;
+    desktop.type_text("#code", &one_time_code(&url, 1)).await;
+    desktop.click("#confirm button").await;
+    desktop.wait_for_text("#device-state", "Confirmed until").await;
+    expect_no_console_errors(&desktop).await;
+}
+
+#[tokio::test]
+async fn client_sends_the_employee_to_sign_in_again_for_a_first_device() {
+    let demo = Demo::with(&["otp.enrol_within=0s"]).await;
+    let desktop = Browser::start("desktop", DESKTOP).await;
+    demo.sign_in(&desktop, "h5", "u1001").await;
+    desktop.click("#set-up").await;
+    desktop.wait_for_url(&demo.sign_in_page("h5")).await;
+    demo.redirect(&desktop, "h5", "u1001").await;
+}

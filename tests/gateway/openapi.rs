@@ -49,7 +49,8 @@ impl OpenApiFixture {
         let openapi = OpenApiDocument::of(&desk).await;
         let agent = desk.sign_in("a2001").await;
         let admin = desk.sign_in("m5001").await;
-        JsonOtpDevice::set_up_and_bind(&admin).await;
+        let device = JsonOtpDevice::set_up_and_bind(&admin).await;
+        admin.post_json("/api/auth/otp-verify", &device.code(1)).await.expect_code(0);
         let half = half_authenticated(&desk).await;
         OpenApiFixture { desk, openapi, agent, admin, half }
     }

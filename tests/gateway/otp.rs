@@ -71,7 +71,7 @@ async fn devices_survive_an_encryption_key_change() {
 }
 
 #[tokio::test]
-async fn bound_device_steps_up_a_session() {
+async fn binding_a_device_does_not_step_up_and_its_next_code_does() {
     let desk = desk().await;
     let xiaoming = desk.sign_in("u1001").await;
     let status = xiaoming.get("/api/auth/otp-status").await.expect_code(0).data();
@@ -83,14 +83,18 @@ async fn bound_device_steps_up_a_session() {
     refused.expect_code(1021);
 
     let device = OtpDevice::set_up(&xiaoming).await;
-    xiaoming.post("/api/danger").await.expect_code(1021);
     let bound =
-        xiaoming.post_json("/api/auth/otp-bind", &json!({ "code": device.code(0) })).await.expect_code(0).data();
-    assert_eq!(bound["success"], true);
+        xiaoming.post_json("/api/auth/otp-bind", &json!({ "code": device.code(-1) })).await.expect_code(0).data();
+    assert_eq!(bound, json!({ "success": true }));
+    let status = xiaoming.get("/api/auth/otp-status").await.expect_code(0).data();
+    assert_eq!((&status["bound"], &status["stepped_up_until"]), (&json!(true), &json!(null)));
+    xiaoming.post("/api/danger").await.expect_code(1021);
+    // The code that bound the device is used up; the next one steps up.
+    verify(&xiaoming, &device.code(-1)).await.expect_code(1022);
+    let verified = verify(&xiaoming, &device.code(0)).await.expect_code(0).data();
     xiaoming.post("/api/danger").await.expect_status(200);
     let status = xiaoming.get("/api/auth/otp-status").await.expect_code(0).data();
-    assert_eq!(status["bound"], true, "{status}");
-    assert_eq!(status["stepped_up_until"], bound["stepped_up_until"]);
+    assert_eq!(status["stepped_up_until"], verified["stepped_up_until"]);
 
     // Another session of the same employee needs its own step-up.
     let other = desk.sign_in("u1001").await;
@@ -103,7 +107,7 @@ async fn bound_device_steps_up_a_session() {
 async fn step_up_ends_in_time_and_on_role_switch() {
     let desk = desk_with("[otp]\nvalid_for = \"1s\"").await;
     let alice = desk.sign_in("a2001").await;
-    OtpDevice::set_up_and_bind(&alice).await;
+    OtpDevice::step_up(&alice).await;
     eventually("the end of the step-up", || async { (alice.post("/api/danger").await.status == 401).then_some(()) })
         .await;
     let refused = alice.post("/api/danger").await;
@@ -113,7 +117,7 @@ async fn step_up_ends_in_time_and_on_role_switch() {
 
     let desk = self::desk().await;
     let alice = desk.sign_in("a2001").await;
-    OtpDevice::set_up_and_bind(&alice).await;
+    OtpDevice::step_up(&alice).await;
     alice.post("/api/danger").await.expect_status(200);
     alice.post_json("/api/auth/switch-role", &json!({ "role": "user" })).await.expect_code(0);
     alice.post("/api/danger").await.expect_code(1021);
@@ -204,22 +208,126 @@ async fn wrong_codes_lock_the_account_across_addresses() {
 }
 
 #[tokio::test]
-async fn device_replacement_requires_a_step_up() {
+async fn device_replacement_requires_a_code_of_the_old_device() {
     let desk = desk().await;
     let xiaoming = desk.sign_in("u1001").await;
     let first = OtpDevice::set_up_and_bind(&xiaoming).await;
-    let thief = desk.sign_in("u1001").await;
-    thief.post("/api/auth/otp-setup").await.expect_code(1021);
-    thief.post_json("/api/auth/otp-bind", &json!({ "code": first.code(0) })).await.expect_code(1021);
+    // A recent platform sign-in is not enough once there is a device, not even for the session that bound it.
+    for session in [&xiaoming, &desk.sign_in("u1001").await] {
+        let refused = session.post("/api/auth/otp-setup").await;
+        let challenge = refused.header("www-authenticate").unwrap_or_default().to_owned();
+        assert!(challenge.contains("acr_values=\"otp\"") && !challenge.contains("max_age"), "{challenge}");
+        refused.expect_code(1021);
+        session.post_json("/api/auth/otp-bind", &json!({ "code": first.code(0) })).await.expect_code(1021);
+    }
+    verify(&xiaoming, &first.wrong_code()).await.expect_code(1022);
+    xiaoming.post("/api/auth/otp-setup").await.expect_code(1021);
 
+    verify(&xiaoming, &first.code(0)).await.expect_code(0);
     let second = OtpDevice::set_up(&xiaoming).await;
-    verify(&thief, &first.code(0)).await.expect_code(0);
-    thief.post("/api/danger").await.expect_status(200);
+    // The old device works until the new one is bound; its step-ups end with it.
+    let other = desk.sign_in("u1001").await;
+    verify(&other, &first.code(1)).await.expect_code(0);
+    other.post("/api/danger").await.expect_status(200);
     xiaoming.post_json("/api/auth/otp-bind", &json!({ "code": second.code(0) })).await.expect_code(0);
+    for session in [&xiaoming, &other] {
+        session.post("/api/danger").await.expect_code(1021);
+        session.post("/api/auth/otp-setup").await.expect_code(1021);
+    }
+    verify(&other, &first.code(1)).await.expect_code(1022);
+    verify(&other, &second.code(1)).await.expect_code(0);
+}
+
+/// Checks that a response demands a platform sign-in of the last five minutes.
+#[track_caller]
+fn expect_recent_sign_in_required(response: Response) {
+    let challenge = response.header("www-authenticate").unwrap_or_default().to_owned();
+    assert!(challenge.contains("error=\"insufficient_user_authentication\""), "{challenge}");
+    assert!(challenge.contains("max_age=\"300\"") && !challenge.contains("acr_values"), "{challenge}");
+    response.expect_code(1021).expect_status(401);
+}
+
+#[tokio::test]
+async fn first_device_requires_a_recent_platform_sign_in() {
+    let desk = desk().await;
+    let thief = desk.sign_in_an_hour_ago("u1001").await;
+    expect_recent_sign_in_required(thief.post("/api/auth/otp-setup").await);
+    // Not with a secret that the owner has just requested, either.
+    let owner = desk.sign_in("u1001").await;
+    let device = OtpDevice::set_up(&owner).await;
+    let bind = json!({ "code": device.code(0) });
+    expect_recent_sign_in_required(thief.post_json("/api/auth/otp-bind", &bind).await);
     thief.post("/api/danger").await.expect_code(1021);
-    xiaoming.post("/api/danger").await.expect_status(200);
-    verify(&thief, &first.code(1)).await.expect_code(1022);
-    verify(&thief, &second.code(1)).await.expect_code(0);
+    let events = desk.command(&["employee", "events", "u1001", "--json"]).await.expect_success();
+    assert_eq!(events.matches("sign_in_too_old").count(), 2, "{events}");
+
+    owner.post_json("/api/auth/otp-bind", &bind).await.expect_code(0);
+    verify(&thief, &device.code(1)).await.expect_code(0);
+}
+
+#[tokio::test]
+async fn every_platform_sign_in_may_set_up_the_first_device() {
+    let desk = desk().await;
+    desk.sign_in("u1001").await.post("/api/auth/otp-setup").await.expect_code(0);
+    desk.sign_in_by_oauth2("u1001", "h5").await.post("/api/auth/otp-setup").await.expect_code(0);
+    desk.sign_in_by_qrcode("u1001").await.post("/api/auth/otp-setup").await.expect_code(0);
+}
+
+#[tokio::test]
+async fn enrolment_can_be_left_to_operators() {
+    let desk = desk_with("[otp]\nenrol_within = \"0s\"").await;
+    let alice = desk.sign_in("a2001").await;
+    let refused = alice.post("/api/auth/otp-setup").await;
+    assert!(refused.header("www-authenticate").unwrap_or_default().contains("max_age=\"0\""), "{}", refused.describe());
+    refused.expect_code(1021);
+    let password = "tidal meadow 47 envelope";
+    alice.post_json("/api/agents/password", &json!({ "new_password": password })).await.expect_code(1021);
+    desk.command_with_input(&["agent", "password", "a2001"], &format!("{password}\n")).await.expect_success();
+    let body = json!({ "employee_id": "a2001", "password": password });
+    desk.anonymous().post_json("/api/agents/login", &body).await.expect_code(0);
+}
+
+#[tokio::test]
+async fn concurrent_first_enrolments_bind_one_device() {
+    let desk = desk().await;
+    for round in 0..4 {
+        let sessions = [desk.sign_in("u1001").await, desk.sign_in("u1001").await];
+        let enrol = async |session: &Client| {
+            let device = OtpDevice::set_up(session).await;
+            let bound = session.post_json("/api/auth/otp-bind", &json!({ "code": device.code(0) })).await;
+            (device, bound.code())
+        };
+        let enrolled = futures::future::join(enrol(&sessions[0]), enrol(&sessions[1])).await;
+        let enrolled = [enrolled.0, enrolled.1];
+        let bound: Vec<&OtpDevice> = enrolled.iter().filter(|(_, code)| *code == 0).map(|(device, _)| device).collect();
+        assert!(bound.len() <= 1, "round {round}: two devices are bound");
+        if let [device] = bound[..] {
+            verify(&sessions[0], &device.code(1)).await.expect_code(0);
+        }
+        desk.command(&["employee", "otp-remove", "u1001", "--yes"]).await.expect_success();
+    }
+}
+
+#[tokio::test]
+async fn enrolment_racing_a_logout_leaves_no_device_after_it() {
+    wait_for_otp_step_with_time_left().await;
+    let unlimited = "[[endpoint]]\npath = \"/api/auth/otp-setup\"\nrate = []\n";
+    let desk = Gateway::setup().more_rules(unlimited).start().await;
+    let (mut refused, rounds) = (0, 15);
+    for round in 0..rounds {
+        let session = desk.sign_in("u1001").await;
+        let device = OtpDevice::set_up(&session).await;
+        let body = json!({ "code": device.code(0) });
+        let (bound, _) =
+            futures::future::join(session.post_json("/api/auth/otp-bind", &body), session.post("/api/auth/logout"))
+                .await;
+        let owner = desk.sign_in("u1001").await;
+        let status = owner.get("/api/auth/otp-status").await.expect_code(0).data();
+        assert_eq!(status["bound"], bound.code() == 0, "round {round}: {}", bound.describe());
+        refused += usize::from(bound.code() != 0);
+        desk.command(&["employee", "otp-remove", "u1001", "--yes"]).await;
+    }
+    eprintln!("{refused} of {rounds} enrolments lost the race");
 }
 
 #[tokio::test]
@@ -274,13 +382,13 @@ fn codes_match_rfc_6238() {
 async fn step_up_ends_with_its_device_and_role() {
     let desk = desk().await;
     let alice = desk.sign_in("a2001").await;
-    OtpDevice::set_up_and_bind(&alice).await;
+    OtpDevice::step_up(&alice).await;
     alice.post("/api/danger").await.expect_status(200);
     desk.command(&["role", "take", "a2001", "agent"]).await.expect_success();
     alice.post("/api/danger").await.expect_code(1021);
 
     let zhou_min = desk.sign_in("m5001").await;
-    OtpDevice::set_up_and_bind(&zhou_min).await;
+    OtpDevice::step_up(&zhou_min).await;
     zhou_min.post("/api/danger").await.expect_status(200);
     desk.command(&["employee", "otp-remove", "m5001", "--yes"]).await.expect_success();
     zhou_min.post("/api/danger").await.expect_code(1021);

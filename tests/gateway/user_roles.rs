@@ -2,9 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use deskgate::domain::clock::Clock;
-use deskgate::signin::totp::{OtpSecret, Step};
-
 use crate::support::*;
 
 const ROLES: &str = "/api/admin/roles/user-roles";
@@ -12,10 +9,7 @@ const ROLES: &str = "/api/admin/roles/user-roles";
 /// Signs an administrator in and steps the session up.
 async fn stepped_up(desk: &Gateway) -> Client {
     let admin = desk.sign_in("m5001").await;
-    let data = admin.post("/api/auth/otp-setup").await.expect_code(0).data();
-    let secret = OtpSecret::from_bytes(&decode_base32(data["secret"].as_str().expect("text"))).expect("a secret");
-    let code = secret.code(Step::at(Clock::system().now())).text();
-    admin.post_json("/api/auth/otp-bind", &json!({ "code": code })).await.expect_code(0);
+    OtpDevice::step_up(&admin).await;
     admin
 }
 
@@ -274,10 +268,7 @@ async fn administrator_resets_a_lost_device() {
     let desk = Gateway::start().await;
     let admin = stepped_up(&desk).await;
     let xiaoming = desk.sign_in("u1001").await;
-    let data = xiaoming.post("/api/auth/otp-setup").await.expect_code(0).data();
-    let secret = OtpSecret::from_bytes(&decode_base32(data["secret"].as_str().expect("text"))).expect("a secret");
-    let code = secret.code(Step::at(Clock::system().now())).text();
-    xiaoming.post_json("/api/auth/otp-bind", &json!({ "code": code })).await.expect_code(0);
+    OtpDevice::step_up(&xiaoming).await;
     desk.sign_in("u1001").await.post("/api/auth/otp-setup").await.expect_code(1021);
     let data = admin.send("DELETE", "/api/admin/otp?employee_id=u1001", &[], b"").await.expect_code(0).data();
     assert_eq!(data["changed"], true);

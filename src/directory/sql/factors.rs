@@ -84,10 +84,7 @@ impl Factors for SqlDirectory {
         const SET: &str = "UPDATE agents SET password_hash = $3, password_id = $4
              WHERE corp_id = $1 AND employee_id = $2 AND ($5 <> 0 OR coalesce(password_id, '') = $6)";
         let (hash, id) = (hash.to_owned(), random_name(16));
-        let (any, only) = match expected {
-            ExpectedPassword::Any => (1, String::new()),
-            ExpectedPassword::Only(seen) => (0, seen.unwrap_or_default().to_owned()),
-        };
+        let (any, only) = expected.parameters();
         let set = self.change(SET, whose, |query| query.bind(hash).bind(id.clone()).bind(any).bind(only)).await?;
         if set == WriteOutcome::Conflict {
             return Ok(None);
@@ -137,6 +134,19 @@ impl Factors for SqlDirectory {
         let (pending, now) = (pending.to_owned(), self.clock.now().millis());
         let in_use = in_use.unwrap_or_default().to_owned();
         self.change(BIND, whose, |query| query.bind(pending).bind(step).bind(now).bind(in_use)).await
+    }
+
+    async fn unbind_otp(
+        &self,
+        whose: Account<'_>,
+        bound: &str,
+        replaced: Option<&str>,
+    ) -> Result<WriteOutcome, DirectoryError> {
+        const UNBIND: &str =
+            "UPDATE otp_devices SET secret = $4, bound_at = CASE WHEN $4 IS NULL THEN NULL ELSE bound_at END
+             WHERE corp_id = $1 AND employee_id = $2 AND secret = $3";
+        let (bound, replaced) = (bound.to_owned(), replaced.map(str::to_owned));
+        self.change(UNBIND, whose, |query| query.bind(bound).bind(replaced)).await
     }
 
     async fn use_otp(&self, whose: Account<'_>, secret: &str, step: i64) -> Result<WriteOutcome, DirectoryError> {

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use sqlx::Row;
 
 use super::{SqlDirectory, standing_of, unavailable};
-use crate::directory::factors::{Account, FactorKind};
+use crate::directory::factors::{Account, ExpectedPassword, FactorKind};
 use crate::directory::people::{AgentEdit, AgentEntry, EmployeeEdit, People};
 use crate::directory::{DirectoryError, EmployeeProfile, RoleChange};
 use crate::domain::clock::Timestamp;
@@ -221,10 +221,16 @@ impl People for SqlDirectory {
         }
     }
 
-    async fn clear_password(&self, whose: Account<'_>) -> Result<WriteOutcome, DirectoryError> {
+    async fn clear_password(
+        &self,
+        whose: Account<'_>,
+        expected: ExpectedPassword<'_>,
+    ) -> Result<WriteOutcome, DirectoryError> {
         const CLEAR: &str = "UPDATE agents SET password_hash = NULL, password_id = NULL
-             WHERE corp_id = $1 AND employee_id = $2 AND password_hash IS NOT NULL";
-        self.change(CLEAR, whose, |query| query).await
+             WHERE corp_id = $1 AND employee_id = $2 AND password_hash IS NOT NULL
+             AND ($3 <> 0 OR password_id = $4)";
+        let (any, only) = expected.parameters();
+        self.change(CLEAR, whose, |query| query.bind(any).bind(only)).await
     }
 
     async fn unlock(&self, whose: Account<'_>, tried: Option<FactorKind>) -> Result<WriteOutcome, DirectoryError> {

@@ -12,7 +12,7 @@ use crate::signin::audit::own_action;
 use crate::signin::password::{NewPassword, PasswordHash, PasswordMatch, QueueSlot};
 
 impl AgentSignIn {
-    /// Sets the caller's local password; replacing one requires the old one.
+    /// Sets the caller's local password. Replacing one requires the old one, the first one a recent platform sign-in.
     pub async fn set_password(&self, caller: &CachedSession, old: Option<&str>, new: &str) -> Result<(), Error> {
         let session = &caller.session;
         let account = Account { corp_id: &session.corp_id, employee_id: &session.employee_id };
@@ -25,6 +25,9 @@ impl AgentSignIn {
                 self.audit.refuse(record, reason(&error)).await;
                 return Err(error);
             }
+        } else if let Err(error) = self.enrolment.check(session, self.clock.now()) {
+            self.audit.refuse(record, reason(&error)).await;
+            return Err(error);
         }
         let hints = [session.employee_id.as_str(), &session.name, session.corp_id.as_str(), "deskgate"];
         let new = NewPassword::check(new, &hints).map_err(|fault| BadRequest::NewPassword(fault.message()))?;
@@ -56,7 +59,8 @@ impl AgentSignIn {
     }
 
     /// Replaces the password that was checked and returns the new one's id. Hashing waits in the queue, so the session
-    /// is read again: it may have ended meanwhile. A concurrent change that was faster wins.
+    /// is read again: it may have ended meanwhile, and then a first password does not stay. A concurrent change that
+    /// was faster wins.
     async fn replace_password(
         &self,
         caller: &CachedSession,
@@ -68,6 +72,13 @@ impl AgentSignIn {
         let account = Account { corp_id: &caller.session.corp_id, employee_id: &caller.session.employee_id };
         let expected = old.map(|password| password.id.as_str());
         let set = self.directory.set_password(account, &hash.phc(), ExpectedPassword::Only(expected)).await?;
-        set.ok_or(if expected.is_some() { Error::OldPasswordWrong } else { Error::OldPasswordMissing })
+        let id = set.ok_or(if expected.is_some() { Error::OldPasswordWrong } else { Error::OldPasswordMissing })?;
+        if expected.is_none()
+            && let Err(error) = self.sessions.check_live(&caller.session.id).await
+        {
+            self.directory.clear_password(account, ExpectedPassword::Only(Some(&id))).await?;
+            return Err(error);
+        }
+        Ok(id)
     }
 }

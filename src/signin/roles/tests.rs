@@ -15,7 +15,7 @@ const ROLES: [&str; 4] = ["admin", "agent", "user", "supervisor"];
 
 /// A change to the account, its agent record or its sessions. The number is an index of [`ROLES`].
 #[derive(Debug, Clone, Copy)]
-enum Step {
+enum AccountChange {
     Grant(usize),
     Take(usize),
     SetAgentRole(usize),
@@ -23,14 +23,14 @@ enum Step {
     SwitchRole(usize),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn change() -> impl Strategy<Value = AccountChange> {
     let role = 0..ROLES.len();
     prop_oneof![
-        2 => role.clone().prop_map(Step::Grant),
-        4 => role.clone().prop_map(Step::Take),
-        1 => role.clone().prop_map(Step::SetAgentRole),
-        1 => Just(Step::SignIn),
-        2 => role.prop_map(Step::SwitchRole),
+        2 => role.clone().prop_map(AccountChange::Grant),
+        4 => role.clone().prop_map(AccountChange::Take),
+        1 => role.clone().prop_map(AccountChange::SetAgentRole),
+        1 => Just(AccountChange::SignIn),
+        2 => role.prop_map(AccountChange::SwitchRole),
     ]
 }
 
@@ -117,13 +117,13 @@ impl Subject {
         }
     }
 
-    async fn run(&self, number: usize, step: Step) {
-        match step {
-            Step::Grant(role) => self.change(role, RoleAction::Grant).await,
-            Step::Take(role) => self.take(role).await,
-            Step::SetAgentRole(role) => self.set_agent_role(role).await,
-            Step::SignIn => self.sign_in(number).await,
-            Step::SwitchRole(role) => self.switch_roles(role).await,
+    async fn run(&self, number: usize, change: AccountChange) {
+        match change {
+            AccountChange::Grant(role) => self.change(role, RoleAction::Grant).await,
+            AccountChange::Take(role) => self.take(role).await,
+            AccountChange::SetAgentRole(role) => self.set_agent_role(role).await,
+            AccountChange::SignIn => self.sign_in(number).await,
+            AccountChange::SwitchRole(role) => self.switch_roles(role).await,
         }
         let effective = self.effective().await;
         for session in self.live_sessions().await {
@@ -139,14 +139,14 @@ proptest! {
     #[test]
     fn taking_a_role_never_yields_another(
         default_role in proptest::option::of(0..ROLES.len()),
-        steps in vec(step(), 1..16),
+        changes in vec(change(), 1..16),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
         runtime.block_on(async {
             let subject = Subject::new(default_role.map(|role| ROLES[role])).await;
             subject.sign_in(usize::MAX).await;
-            for (number, step) in steps.into_iter().enumerate() {
-                subject.run(number, step).await;
+            for (number, change) in changes.into_iter().enumerate() {
+                subject.run(number, change).await;
             }
         });
     }

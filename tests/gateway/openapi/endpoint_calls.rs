@@ -117,6 +117,8 @@ pub async fn call_endpoint(fixture: &OpenApiFixture, row: &'static OwnRoute) {
         Endpoint::AgentLogin => agent_login(fixture, row).await,
         Endpoint::AgentPassword => {
             let body = |old: Value, new: &str| Some(json!({ "old_password": old, "new_password": new }));
+            let stale = fixture.desk.sign_in_an_hour_ago("s3001").await;
+            fixture.call(row, &stale, "", body(json!(null), GOOD)).await.expect_code(1021);
             // `agent_login` has set the first password.
             fixture.call(row, &caller, "", body(json!(null), BETTER)).await.expect_code(1015);
             fixture.call(row, &caller, "", body(json!("wrong one"), BETTER)).await.expect_code(1016);

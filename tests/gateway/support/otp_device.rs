@@ -41,6 +41,14 @@ impl OtpDevice {
         device
     }
 
+    /// Sets a device up, binds it with the current code and steps the session up with the next one.
+    pub async fn step_up(client: &Client) -> OtpDevice {
+        let device = OtpDevice::set_up(client).await;
+        client.post_json("/api/auth/otp-bind", &json!({ "code": device.code(0) })).await.expect_code(0);
+        client.post_json("/api/auth/otp-verify", &json!({ "code": device.code(1) })).await.expect_code(0);
+        device
+    }
+
     /// The code of the step `steps` from now.
     pub fn code(&self, steps: i64) -> String {
         let step = Step::at(Clock::system().now()).number() + steps;

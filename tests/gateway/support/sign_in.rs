@@ -16,6 +16,21 @@ impl Gateway {
         anonymous.with_token(data["token"].as_str().expect("a token"))
     }
 
+    /// Signs an employee in as `sign_in` does, an hour ago as far as the session's platform sign-in is concerned.
+    pub async fn sign_in_an_hour_ago(&self, employee_id: &str) -> Client {
+        let client = self.sign_in(employee_id).await;
+        let url = format!("sqlite:{}", self.data_dir().join("state.db").display());
+        let mut store = <sqlx::SqliteConnection as sqlx::Connection>::connect(&url).await.expect("the store");
+        // The gateway reads the record when the token is first used.
+        let aged = sqlx::query(
+            "UPDATE sessions SET body = json_set(body, '$.platform_sign_in_at', body ->> '$.platform_sign_in_at' - 3600000)
+             WHERE id = $1",
+        );
+        let aged = aged.bind(super::jti_of(client.token())).execute(&mut store).await.expect("a change");
+        assert_eq!(aged.rows_affected(), 1);
+        client
+    }
+
     /// A client with this token, valid or not.
     pub fn with_token(&self, token: &str) -> Client {
         self.anonymous().with_token(token)
