@@ -42,6 +42,15 @@ function markInvalid(text) {
   employee.focus();
 }
 
+/** Leaves the mark by which a client on this origin knows that this tab began the sign-in. */
+function markBegun() {
+  try {
+    sessionStorage.setItem("deskgate.sign_in_began", String(Date.now()));
+  } catch {
+    // Storage is turned off: a client that asks for the mark has none either.
+  }
+}
+
 /** Sends a request. Returns the response's envelope, or null if there was no response. */
 async function call(method, path, body) {
   const control = new AbortController();
@@ -75,8 +84,7 @@ async function bind(request) {
   if (envelope && envelope.code === 0) {
     submitLabel.textContent = status.textContent = texts.done;
     const { token, expires_in } = envelope.data;
-    // The mark by which a client on this origin knows that this tab began the sign-in.
-    sessionStorage.setItem("deskgate.sign_in_began", String(Date.now()));
+    markBegun();
     location.replace(texts.home + "#" + new URLSearchParams({ token, expires_in, token_type: "Bearer" }));
     return new Promise(() => {});
   }
