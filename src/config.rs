@@ -7,6 +7,8 @@ use serde::Serialize;
 
 mod clients;
 
+mod cors;
+
 mod faults;
 
 mod load;
@@ -37,6 +39,7 @@ use crate::domain::client::Client;
 pub use crate::domain::duration::HumanDuration;
 use crate::domain::host::{AllowedHosts, LoopbackHosts};
 pub use clients::ClientsConfig;
+pub use cors::CorsConfig;
 pub use directory::DirectoryConfig;
 pub use faults::{ConfigFault, Faults};
 pub use limits::LimitsConfig;
@@ -79,6 +82,8 @@ pub struct Config {
     pub agents: AgentsConfig,
     /// `[otp]`
     pub otp: OtpConfig,
+    /// `[cors]`
+    pub cors: CorsConfig,
     /// `[websocket]`
     pub websocket: WebSocketConfig,
     /// `[store]`
@@ -117,7 +122,7 @@ impl Config {
     /// Adds faults that single values do not show: values out of range and settings that contradict each other. Skips
     /// a section whose keys have faults, because it holds defaults that the operator did not choose.
     fn check(&self, faults: &mut Faults) {
-        let sections: [SectionCheck<'_>; 11] = [
+        let sections: [SectionCheck<'_>; 12] = [
             ("server", &|faults| self.server.check(faults)),
             ("limits", &|faults| self.limits.check(faults)),
             ("platform", &|faults| self.platform.check(self.server.development, faults)),
@@ -126,6 +131,7 @@ impl Config {
             ("ticket", &|faults| self.ticket.check(faults)),
             ("oauth2", &|faults| self.oauth2.check(faults)),
             ("otp", &|faults| self.otp.check(faults)),
+            ("cors", &|faults| self.cors.check(faults)),
             ("store", &|faults| self.store.check(faults)),
             ("directory", &|faults| self.directory.check(faults)),
             ("log", &|faults| self.log.check(faults)),

@@ -235,13 +235,22 @@ pub fn find(method: &str, path: &str) -> EndpointMatch {
     if !may_be_reserved || !is_reserved(path) {
         return EndpointMatch::NotReserved;
     }
-    let here = || TABLE.iter().filter(|row| row.matches(path));
+    let here = || rows_of(path);
     let has_method = |row: &&OwnRoute| row.method == method || (row.method == "GET" && method == "HEAD");
     match here().find(has_method) {
         Some(row) => EndpointMatch::Endpoint(row),
-        None if here().next().is_some() => EndpointMatch::OtherMethods(allow(here().map(|row| row.method))),
+        None if here().next().is_some() => EndpointMatch::OtherMethods(methods(path)),
         None => EndpointMatch::NotFound,
     }
+}
+
+fn rows_of(path: &str) -> impl Iterator<Item = &'static OwnRoute> {
+    TABLE.iter().filter(move |row| row.matches(path))
+}
+
+/// The methods of a path's endpoints, as `Allow` lists them.
+pub fn methods(path: &str) -> String {
+    allow(rows_of(path).map(|row| row.method))
 }
 
 /// The value of `Allow` for these methods; GET includes HEAD.

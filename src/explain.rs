@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use http::StatusCode;
 use serde::Serialize;
 
 use crate::config::{Config, Development, LimitsConfig};
@@ -15,6 +16,7 @@ use crate::domain::path;
 use crate::domain::rate::retry_after_seconds;
 use crate::error::Error;
 use crate::pipeline::client_address::TrustedProxies;
+use crate::pipeline::cors::{CorsPolicy, PreflightAnswer};
 use crate::pipeline::head::{Fields, HeaderLines, HttpVersion, RequestHead};
 use crate::pipeline::route::Target;
 use crate::pipeline::{self, Permit, Policy, arrive, authorize, verify};
@@ -74,13 +76,19 @@ pub struct Explanation {
 pub struct Explainer<'a> {
     rules: &'a RuleSet,
     limits: LimitsConfig,
+    cors: CorsPolicy,
     development: Development,
 }
 
 impl<'a> Explainer<'a> {
     /// Explains under a configuration; the default one has development mode off.
     pub fn new(rules: &'a RuleSet, config: &Config) -> Self {
-        Self { rules, limits: config.limits.clone(), development: config.server.development_mode() }
+        Self {
+            rules,
+            limits: config.limits.clone(),
+            cors: CorsPolicy::new(config),
+            development: config.server.development_mode(),
+        }
     }
 
     /// Explains the answer to a request that follows `before` identical requests at the same instant.
@@ -90,14 +98,18 @@ impl<'a> Explainer<'a> {
         let candidates = self.candidates(sample, target.as_ref(), steps.checks);
         let decides = candidates.iter().find(|candidate| candidate.decides);
         let answer = match verdict {
+            Ok(Permit::Preflight(answer)) => preflight(&answer),
             Ok(permit) => ExplainedAnswer { reason: steps.shadow, ..allowed(&permit, decides) },
             Err(error) => refused(&error, decides),
         };
+        let origin = sample.origin.as_ref().map(|origin| format!(", by a page of {origin}")).unwrap_or_default();
+        let announced = sample.requested_method.as_ref().map(|method| format!(", preflight for {method}"));
+        let announced = announced.unwrap_or_default();
         let caller = match &sample.role {
             Some(role) => format!("{} as `{role}`", sample.employee_id),
             None => "not signed in".to_owned(),
         };
-        let request = format!("{} {} from {}, {caller}", sample.method, sample.path, sample.address);
+        let request = format!("{} {} from {}, {caller}{origin}{announced}", sample.method, sample.path, sample.address);
         Explanation { request, candidates, answer }
     }
 
@@ -113,6 +125,7 @@ impl<'a> Explainer<'a> {
             limits: &self.limits,
             hosts: &AllowedHosts::LOOPBACK,
             origins: &[],
+            cors: &self.cors,
             development: self.development,
             counters: &counters,
             clock: &clock,
@@ -122,12 +135,12 @@ impl<'a> Explainer<'a> {
             target: sample.path.as_bytes(),
             version: HttpVersion::Http11,
             authority: None,
-            lines: &SampleLines,
+            lines: &SampleLines(sample),
             raw: None,
             peer: sample.address,
         };
         let fields = Fields::of(head.lines);
-        let arrival = arrive::describe(&TrustedProxies::NONE, Language::English, &head, &fields);
+        let arrival = arrive::describe(&TrustedProxies::NONE, Language::English, &self.cors, &head, &fields);
         let (request, target) = match pipeline::locate(&policy, self.rules, &head, &fields) {
             Ok(located) => located,
             Err(error) => return (None, Err(error)),
@@ -163,7 +176,11 @@ impl<'a> Explainer<'a> {
                 candidates.push(Candidate::deciding(rule, checks));
                 decides = Some(rule);
             }
-            None => {}
+            Some(Target::UpstreamPreflight(rule)) => {
+                candidates.push(Candidate::preflight(rule, checks));
+                decides = Some(rule);
+            }
+            Some(Target::Preflight { .. }) | None => {}
         }
         if let Ok(path) = path::canonical(sample.path.as_bytes()) {
             let rules = self.rules.candidates(&path).into_iter();
@@ -176,7 +193,7 @@ impl<'a> Explainer<'a> {
 
 fn allowed(permit: &Permit, decides: Option<&Candidate>) -> ExplainedAnswer {
     let forwarded = match permit {
-        Permit::Own(_) => None,
+        Permit::Own(_) | Permit::Preflight(_) => None,
         Permit::Upstream(permit) => Some(permit),
     };
     ExplainedAnswer {
@@ -187,6 +204,21 @@ fn allowed(permit: &Permit, decides: Option<&Candidate>) -> ExplainedAnswer {
         scope: forwarded.and_then(|permit| permit.scope).map(|scope| scope.to_string()),
         assertion: forwarded.filter(|permit| permit.caller.session().is_some()).map(|p| p.rule.assertion.as_str()),
         reason: None,
+        by: None,
+        retry_after: None,
+    }
+}
+
+/// The gateway's own answer to a preflight: no rule decides, the path's methods are listed.
+fn preflight(answer: &PreflightAnswer) -> ExplainedAnswer {
+    ExplainedAnswer {
+        code: 0,
+        status: Some(StatusCode::NO_CONTENT.as_u16()),
+        rule: None,
+        upstream: None,
+        scope: None,
+        assertion: None,
+        reason: Some(format!("the answer to a preflight, which allows {}", answer.methods)),
         by: None,
         retry_after: None,
     }
@@ -212,12 +244,18 @@ fn refused(error: &Error, decides: Option<&Candidate>) -> ExplainedAnswer {
     }
 }
 
-/// The header lines of a sample request: only `Host`, which HTTP/1.1 requires.
-struct SampleLines;
+/// The header lines of a sample request: `Host`, which HTTP/1.1 requires, and those of a page.
+struct SampleLines<'s>(&'s SampleRequest);
 
-impl HeaderLines for SampleLines {
+impl HeaderLines for SampleLines<'_> {
     fn each<'a>(&'a self, visit: &mut dyn FnMut(&'a str, &'a [u8])) {
         visit("host", b"localhost");
+        if let Some(origin) = &self.0.origin {
+            visit("origin", origin.as_bytes());
+        }
+        if let Some(method) = &self.0.requested_method {
+            visit("access-control-request-method", method.as_bytes());
+        }
     }
 }
 

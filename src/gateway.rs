@@ -105,6 +105,7 @@ impl Gateway {
                 context.permit = Some(permit);
                 Ok(None)
             }
+            Permit::Preflight(answer) => Ok(Some(Reply::preflight(&answer))),
         }
     }
 

@@ -32,6 +32,9 @@ pub mod trace;
 
 pub mod subprotocol;
 
+// What browsers are told about other origins.
+pub mod cors;
+
 // What a decision reports while it is made.
 pub mod observe;
 
@@ -62,6 +65,7 @@ pub mod record;
 use arrive::CheckedRequest;
 use assertion::Assertion;
 use client_address::TrustedProxies;
+use cors::{CorsPolicy, CrossOrigin, PreflightAnswer};
 use head::{Fields, RequestHead, UnwantedHeaders};
 use observe::DecisionObserver;
 use record::Recorder;
@@ -92,6 +96,8 @@ pub struct Gate {
     pub hosts: AllowedHosts,
     /// Origins whose pages may open WebSockets.
     pub origins: Vec<String>,
+    /// Origins whose pages may call the gateway.
+    pub cors: CorsPolicy,
     /// Whether WebSocket handshakes may carry `?token=`.
     pub query_token: QueryToken,
     /// Whether the development routes answer.
@@ -108,6 +114,7 @@ impl Gate {
             limits: &self.limits,
             hosts: &self.hosts,
             origins: &self.origins,
+            cors: &self.cors,
             development: self.development,
             counters: &*self.counters,
             clock: &self.clock,
@@ -121,6 +128,7 @@ pub(crate) struct Policy<'a> {
     pub limits: &'a LimitsConfig,
     pub hosts: &'a AllowedHosts,
     pub origins: &'a [String],
+    pub cors: &'a CorsPolicy,
     pub development: Development,
     pub counters: &'a dyn Counters,
     pub clock: &'a Clock,
@@ -137,6 +145,8 @@ pub struct Arrival {
     pub peer: IpAddr,
     /// The language of the response.
     pub language: Language,
+    /// What the response says about other origins.
+    pub cross_origin: CrossOrigin,
 }
 
 /// Who sends a request, as far as a token proves it.
@@ -178,6 +188,8 @@ pub enum Permit {
     Own(OwnCall),
     /// An upstream answers.
     Upstream(UpstreamPermit),
+    /// The gateway answers a preflight; no endpoint is called.
+    Preflight(PreflightAnswer),
 }
 
 impl Permit {
@@ -186,6 +198,7 @@ impl Permit {
         match self {
             Permit::Own(call) => &call.rates,
             Permit::Upstream(permit) => &permit.rule.rates,
+            Permit::Preflight(_) => &[],
         }
     }
 
@@ -193,6 +206,7 @@ impl Permit {
         match self {
             Permit::Own(call) => &call.caller,
             Permit::Upstream(permit) => &permit.caller,
+            Permit::Preflight(_) => &Caller::Anonymous,
         }
     }
 }
@@ -248,7 +262,7 @@ pub struct Decision {
 /// Decides about a request. Requests to the gateway's own endpoints go through the same phases.
 pub async fn decide(gate: &Gate, head: &RequestHead<'_>) -> Decision {
     let fields = Fields::of(head.lines);
-    let arrival = arrive::describe(&gate.proxies, gate.language, head, &fields);
+    let arrival = arrive::describe(&gate.proxies, gate.language, &gate.cors, head, &fields);
     // Denied until every phase has passed.
     let mut decision =
         Decision { arrival, handler: Handler::None, caller: Caller::Anonymous, verdict: Err(Error::NotFound) };
@@ -285,7 +299,7 @@ pub(crate) fn locate<'a>(
     fields: &'a Fields<'a>,
 ) -> Result<(CheckedRequest<'a>, Target), Error> {
     let request = arrive::check(policy.limits, policy.hosts, head, fields)?;
-    let target = route::find(rules, policy.development, &request)?;
+    let target = route::find(policy, rules, &request)?;
     Ok((request, target))
 }
 

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, LOCATION, REFERRER_POLICY,
-    RETRY_AFTER, SET_COOKIE, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_MAX_AGE, ALLOW, CACHE_CONTROL,
+    CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, LOCATION, REFERRER_POLICY, RETRY_AFTER, SET_COOKIE,
+    VARY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use pingora_http::ResponseHeader;
@@ -18,6 +19,7 @@ use crate::domain::own_cookie::{CookieScope, HOST_PREFIX};
 use crate::domain::rate::{Exceeded, retry_after_seconds};
 use crate::error::{Code, Error};
 use crate::pipeline::Arrival;
+use crate::pipeline::cors::PreflightAnswer;
 use crate::pipeline::forward::REQUEST_ID;
 
 mod etag;
@@ -27,6 +29,10 @@ const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 
 /// Caches may reuse the response for five minutes without revalidation.
 const CACHEABLE: HeaderValue = HeaderValue::from_static("public, max-age=300");
+
+/// What the answer to a preflight depends on.
+const PREFLIGHT_VARY: HeaderValue =
+    HeaderValue::from_static("Origin, Access-Control-Request-Method, Access-Control-Request-Headers");
 
 /// Nothing from other origins and nothing inline; the QR code is a `data:` image.
 const PAGE_POLICY: HeaderValue = HeaderValue::from_static(
@@ -184,6 +190,21 @@ impl Reply {
         reply
     }
 
+    /// The answer to a preflight. `write` adds the allowed origin, as to every response.
+    pub(crate) fn preflight(answer: &PreflightAnswer) -> Self {
+        let listed = |name: HeaderName, list: &str| {
+            let value = HeaderValue::from_str(list).ok().filter(|value| !value.is_empty());
+            value.map(|value| (name, value))
+        };
+        let headers = [
+            Some((VARY, PREFLIGHT_VARY)),
+            listed(ACCESS_CONTROL_ALLOW_METHODS, &answer.methods),
+            listed(ACCESS_CONTROL_ALLOW_HEADERS, &answer.headers),
+            Some((ACCESS_CONTROL_MAX_AGE, answer.max_age.clone())),
+        ];
+        Self { status: StatusCode::NO_CONTENT, headers: headers.into_iter().flatten().collect(), body: Bytes::new() }
+    }
+
     /// Adds a cookie.
     pub(crate) fn cookie(mut self, cookie: &Cookie, scope: CookieScope) -> Self {
         let Cookie { name, value, path, max_age } = cookie;
@@ -211,11 +232,12 @@ impl Reply {
         for (name, value) in reply.headers {
             parts.headers.append(name, value);
         }
-        // In a 304 it would be the length of the response that the client has cached.
-        if reply.status != StatusCode::NOT_MODIFIED {
+        // In a 304 it would be the length of the response that the client has cached; a 204 must not have it.
+        if !matches!(reply.status, StatusCode::NOT_MODIFIED | StatusCode::NO_CONTENT) {
             parts.headers.insert(CONTENT_LENGTH, reply.body.len().into());
         }
         parts.headers.insert(REQUEST_ID, arrival.request_id.to_value());
+        arrival.cross_origin.write(&mut parts.headers);
         let header = ResponseHeader::from(parts);
         let bodyless = head_only || reply.body.is_empty();
         exchange.write_response_header(Box::new(header), bodyless).await?;

@@ -89,6 +89,30 @@ pub enum ForwardToken {
     AsSent,
 }
 
+/// Who answers preflights and writes the CORS headers of responses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CorsHandling {
+    /// The gateway, for the origins of its configuration. Those of the upstream are removed.
+    #[default]
+    Gateway,
+    /// The upstream.
+    Upstream,
+}
+
+impl CorsHandling {
+    /// Every value, as rule files spell it.
+    pub const WORDS: [&str; 2] = ["gateway", "upstream"];
+
+    /// Parses the value of a rule file.
+    pub fn parse(word: &str) -> Option<Self> {
+        match word {
+            "gateway" => Some(Self::Gateway),
+            "upstream" => Some(Self::Upstream),
+            _ => None,
+        }
+    }
+}
+
 /// Which signed assertion the upstream gets beside the identity headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AssertionKind {
@@ -168,6 +192,8 @@ pub struct Rule {
     pub forward_token: ForwardToken,
     /// Which assertion the upstream gets.
     pub assertion: AssertionKind,
+    /// Who handles CORS.
+    pub cors: CorsHandling,
     /// The rule's metrics.
     pub metrics: RuleMetrics,
 }
@@ -259,9 +285,18 @@ impl RuleSet {
         let Some(rules) = found else { return RuleMatch::NotFound };
         match rules.iter().find(|rule| rule.allows_method(method)) {
             Some(rule) => RuleMatch::Rule(rule),
-            None => RuleMatch::OtherMethods(endpoints::allow(rules.iter().flat_map(|rule| rule.allowed_methods()))),
+            None => RuleMatch::OtherMethods(methods_of(rules)),
         }
     }
+
+    /// The methods of the rules for a canonical path, as `Allow` lists them.
+    pub fn methods(&self, path: &str) -> String {
+        path.strip_prefix('/').and_then(|path| self.routes.find(path)).map(methods_of).unwrap_or_default()
+    }
+}
+
+fn methods_of(rules: &[Arc<Rule>]) -> String {
+    endpoints::allow(rules.iter().flat_map(|rule| rule.allowed_methods()))
 }
 
 #[cfg(test)]

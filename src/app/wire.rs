@@ -19,6 +19,7 @@ use crate::domain::clock::Clock;
 use crate::metrics::Metrics;
 use crate::pipeline::Gate;
 use crate::pipeline::client_address::TrustedProxies;
+use crate::pipeline::cors::CorsPolicy;
 use crate::platform::Platform;
 use crate::platform::wecom::{WecomPlatform, WecomSettings};
 use crate::rules::RuleSet;
@@ -249,6 +250,7 @@ fn gate(config: &Config, rules: RuleSet, core: &Core, metrics: Arc<Metrics>) -> 
         metrics,
         hosts: config.allowed_hosts(),
         origins,
+        cors: CorsPolicy::new(config),
         query_token: config.websocket.query_token,
         development: server.development_mode(),
         language: server.language,

@@ -54,6 +54,12 @@ pub(super) struct ExplainArgs {
     /// Number of equal requests just before this one, for rate limits
     #[arg(long, default_value_t = 0, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     after: u32,
+    /// Origin of the page that sends the request, such as https://desk.example.com
+    #[arg(long)]
+    origin: Option<String>,
+    /// With OPTIONS: explain the preflight that a browser sends before a request with this method
+    #[arg(long, value_name = "METHOD", requires = "origin")]
+    preflight: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -105,6 +111,8 @@ pub(super) fn run(args: ExplainArgs) -> Result<(), Failed> {
         login_source: args.login_source,
         login_method: args.login_method,
         stepped_up: args.stepped_up,
+        origin: args.origin,
+        requested_method: args.preflight,
     };
     let explanation = Explainer::new(&rules, &config).explain(&sample, args.after);
     let text = if args.json {
@@ -113,5 +121,9 @@ pub(super) fn run(args: ExplainArgs) -> Result<(), Failed> {
         let color = if std::io::stdout().is_terminal() { ColorChoice::Always } else { ColorChoice::Never };
         explanation.render(color)
     };
-    print(text.trim_end_matches('\n'))
+    print(text.trim_end_matches('\n'))?;
+    if sample.method == "OPTIONS" && sample.requested_method.is_none() && !args.json {
+        print("note: a browser's preflight is answered differently; add --origin and --preflight to explain one")?;
+    }
+    Ok(())
 }

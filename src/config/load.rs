@@ -114,6 +114,7 @@ impl<'a> ConfigReader<'a> {
             bind: self.section(&mut root, "bind"),
             agents: self.section(&mut root, "agents"),
             otp: self.section(&mut root, "otp"),
+            cors: self.section(&mut root, "cors"),
             websocket: self.section(&mut root, "websocket"),
             store: self.section(&mut root, "store"),
             directory: self.section(&mut root, "directory"),

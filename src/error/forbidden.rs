@@ -102,6 +102,9 @@ pub enum Forbidden {
     /// A development route, called from another machine or under a host name that is not loopback.
     #[error("the client or the host is not loopback")]
     NotThisMachine,
+    /// A preflight from an origin that is not allowed.
+    #[error("the origin is not one of [clients] or cors.origins")]
+    CrossOrigin,
     /// A development route outside development mode.
     #[error("development mode is off")]
     Development,
@@ -154,6 +157,7 @@ impl Forbidden {
             Forbidden::UnprovenSession => Message::UNPROVEN_SESSION,
             Forbidden::Origin => Message::ORIGIN,
             Forbidden::NotThisMachine => Message::NOT_THIS_MACHINE,
+            Forbidden::CrossOrigin => Message::CROSS_ORIGIN,
             Forbidden::Development => Message::DEVELOPMENT,
         };
         Cow::Borrowed(message.text(language))

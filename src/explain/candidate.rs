@@ -69,6 +69,12 @@ impl Candidate {
         Self::of_rule(rule, Decides::Yes, CheckOutcome::Hit, checks)
     }
 
+    /// The rule whose upstream answers a preflight.
+    pub(super) fn preflight(rule: &Rule, evaluated: Vec<ExplainedCheck>) -> Self {
+        let checks = with_unreached(evaluated, rule.preflight_checks().map(explained).collect());
+        Self::of_rule(rule, Decides::Yes, CheckOutcome::Hit, checks)
+    }
+
     /// A rule that does not decide: a more specific path does, or the rule has other methods.
     pub(super) fn passed_over(rule: &Rule, method: &str) -> Self {
         let outcome = if rule.allows_method(method) { CheckOutcome::NotReached } else { CheckOutcome::Miss };

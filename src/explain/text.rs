@@ -39,7 +39,10 @@ impl Explanation {
                 let assertion = other.map(|kind| format!(", assertion {kind}")).unwrap_or_default();
                 write!(text, "\nanswer: forwarded to `{upstream}`{scope}{assertion}")
             }
-            (0, None) => write!(text, "\nanswer: by the gateway itself"),
+            (0, None) => match answer.status {
+                Some(status) => write!(text, "\nanswer: {status} by the gateway itself"),
+                None => write!(text, "\nanswer: by the gateway itself"),
+            },
             (code, _) => write!(text, "\nanswer: {} with code {code}", answer.status.unwrap_or_default()),
         };
         if let Some(wait) = answer.retry_after {

@@ -9,6 +9,7 @@ use super::connect::UpstreamAttempts;
 use crate::domain::language::Language;
 use crate::error::Error;
 use crate::metrics::Metrics;
+use crate::pipeline::cors::CrossOrigin;
 use crate::pipeline::request_id::RequestId;
 use crate::pipeline::{Arrival, Caller, Handler, UpstreamPermit};
 
@@ -56,5 +57,11 @@ impl Drop for InFlight {
 
 /// The arrival of a request that failed before the pipeline described it.
 pub(super) fn unknown_arrival() -> Arrival {
-    Arrival { request_id: RequestId::fresh(), client: NO_ADDRESS, peer: NO_ADDRESS, language: Language::English }
+    Arrival {
+        request_id: RequestId::fresh(),
+        client: NO_ADDRESS,
+        peer: NO_ADDRESS,
+        language: Language::English,
+        cross_origin: CrossOrigin::Off,
+    }
 }

@@ -24,7 +24,7 @@ use crate::error::{Error, Part, TokenFault};
 use crate::pipeline::upgrade::{Handshake, Negotiated};
 use crate::pipeline::{Arrival, Caller, UpstreamPermit};
 use crate::pipeline::{forward, record};
-use crate::rules::Mode;
+use crate::rules::{CorsHandling, Mode};
 use crate::sockets::handle::{OpenKind, Opener};
 use crate::sockets::registry::{Capacity, Registration, Registry};
 use crate::sockets::tunnel::{self, ClientEnd, UpstreamEnd};
@@ -94,11 +94,11 @@ impl Gateway {
             return Err(Error::UpstreamFailed(None));
         };
         if response.status != StatusCode::SWITCHING_PROTOCOLS {
-            let declined = relay_decline(exchange, &mut upstream, response, arrival);
+            let declined = relay_decline(exchange, &mut upstream, response, permit.rule.cors, arrival);
             tokio::time::timeout(self.sockets.handshake, declined).await.map_err(|_| Error::UpstreamTimeout)??;
             return Ok(UpgradeResult::Declined);
         }
-        let response = switching_protocols(response, offer, arrival)?;
+        let response = switching_protocols(response, offer, permit.rule.cors, arrival)?;
         self.recheck(session_id.as_ref(), &registration).await?;
         let lifetime = match &permit.caller {
             Caller::SignedIn(known) => Some(self.gate.clock.now().until(known.session.expires_at)),
@@ -210,6 +210,7 @@ fn upstream_failed(error: &pingora_core::Error) -> Error {
 fn switching_protocols(
     mut response: ResponseHeader,
     offer: &Handshake,
+    cors: CorsHandling,
     arrival: &Arrival,
 ) -> Result<ResponseHeader, Error> {
     let not_offered = || Error::UpstreamFailed(Some("the upstream chose a subprotocol that was not offered".into()));
@@ -223,7 +224,7 @@ fn switching_protocols(
         }
         Negotiated::NotOffered => return Err(not_offered()),
     }
-    sanitize_response(&mut response, Some(arrival)).map_err(invalid)?;
+    sanitize_response(&mut response, cors, arrival).map_err(invalid)?;
     Ok(response)
 }
 
@@ -232,6 +233,7 @@ async fn relay_decline(
     exchange: &mut Exchange,
     upstream: &mut UpstreamExchange,
     mut response: ResponseHeader,
+    cors: CorsHandling,
     arrival: &Arrival,
 ) -> Result<(), Error> {
     let mut body = Vec::new();
@@ -244,7 +246,7 @@ async fn relay_decline(
     for name in HOP_BY_HOP {
         response.remove_header(name);
     }
-    sanitize_response(&mut response, Some(arrival)).map_err(client_gone)?;
+    sanitize_response(&mut response, cors, arrival).map_err(client_gone)?;
     response.insert_header(CONTENT_LENGTH, body.len()).map_err(client_gone)?;
     exchange.set_keepalive(None);
     exchange.write_response_header(Box::new(response), body.is_empty()).await.map_err(client_gone)?;

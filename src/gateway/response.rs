@@ -10,6 +10,7 @@ use super::cut;
 use crate::error::Error;
 use crate::pipeline::Arrival;
 use crate::pipeline::forward::{self, REQUEST_ID};
+use crate::rules::CorsHandling;
 
 impl Gateway {
     /// Rewrites the upstream's response header for the client and records the response time.
@@ -30,21 +31,29 @@ impl Gateway {
         if !response.status.is_informational() {
             cut::note_response(response.status, context.upstream_took);
         }
-        sanitize_response(response, context.arrival.as_ref())
+        let (Some(permit), Some(arrival)) = (&context.permit, &context.arrival) else {
+            return pingora_core::Error::e_explain(ErrorType::InternalError, "no permit");
+        };
+        sanitize_response(response, permit.rule.cors, arrival)
     }
 }
 
-/// Removes identity headers from an upstream's response and sets the request id.
-pub(super) fn sanitize_response(response: &mut ResponseHeader, arrival: Option<&Arrival>) -> pingora_core::Result<()> {
+/// Removes identity headers from an upstream's response and sets the request id and the CORS headers.
+pub(super) fn sanitize_response(
+    response: &mut ResponseHeader,
+    cors: CorsHandling,
+    arrival: &Arrival,
+) -> pingora_core::Result<()> {
     let reason = custom_reason(response).map(str::to_owned);
     // Rebuilding the header drops the map of original header names, as for requests.
     let empty = ResponseHeader::from(http::Response::new(()).into_parts().0);
     let mut parts = http::response::Parts::from(std::mem::replace(response, empty));
-    for name in forward::clean_answer(&parts.headers) {
+    for name in forward::removed_from_response(&parts.headers, cors) {
         parts.headers.remove(name);
     }
-    if let Some(arrival) = arrival {
-        parts.headers.insert(REQUEST_ID, arrival.request_id.to_value());
+    parts.headers.insert(REQUEST_ID, arrival.request_id.to_value());
+    if cors == CorsHandling::Gateway {
+        arrival.cross_origin.write(&mut parts.headers);
     }
     *response = ResponseHeader::from(parts);
     if reason.is_some() {

@@ -85,6 +85,9 @@ messages! {
     NOT_THIS_MACHINE
         "This is available on the gateway's own machine only. Open it there, as localhost or 127.0.0.1."
         "仅限在网关所在的机器上访问，请在本机通过 localhost 或 127.0.0.1 打开。"
+    CROSS_ORIGIN
+        "Pages of this origin may not call this service. Ask your administrator to allow the origin."
+        "不允许该来源的页面调用本服务，请联系管理员将其来源加入白名单。"
     DEVELOPMENT
         "This is available in development mode only."
         "仅在开发模式下可用。"

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 use super::Arrival;
 use super::client_address::TrustedProxies;
+use super::cors::CorsPolicy;
 use super::head::{Fields, HttpVersion, RequestHead};
 use super::request_id::RequestId;
 use super::upgrade::{self, Handshake};
@@ -21,6 +22,7 @@ use crate::error::{BadRequest, Error};
 pub fn describe(
     proxies: &TrustedProxies,
     default_language: Language,
+    cors: &CorsPolicy,
     head: &RequestHead<'_>,
     fields: &Fields<'_>,
 ) -> Arrival {
@@ -32,6 +34,7 @@ pub fn describe(
         client: peer,
         peer,
         language: Language::negotiate(accept_language, default_language),
+        cross_origin: cors.cross_origin(fields.origin),
     }
 }
 

@@ -62,6 +62,11 @@ pub(crate) fn check(
             };
             Ok(Permit::Upstream(upstream_permit(rule, caller, scope, request)))
         }
+        Target::Preflight { answer, .. } => Ok(Permit::Preflight(answer)),
+        Target::UpstreamPreflight(rule) => {
+            evaluate(rule.preflight_checks(), &input, observer)?;
+            Ok(Permit::Upstream(upstream_permit(rule, Caller::Anonymous, None, request)))
+        }
     }
 }
 

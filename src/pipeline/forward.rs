@@ -16,7 +16,7 @@ use crate::domain::own_cookie;
 use crate::domain::spoofable::SpoofableHeader;
 use crate::error::{Error, Part};
 use crate::metrics::Metrics;
-use crate::rules::ForwardToken;
+use crate::rules::{CorsHandling, ForwardToken};
 
 /// `X-Request-Id`.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -235,9 +235,11 @@ fn names(headers: &HeaderMap, unwanted: impl Fn(&str) -> bool) -> Vec<HeaderName
     headers.keys().filter(|name| unwanted(name.as_str())).cloned().collect()
 }
 
-/// The identity headers of an upstream's response, which the client must not see.
-pub fn clean_answer(headers: &HeaderMap) -> Vec<HeaderName> {
-    names(headers, |name| is_look_alike(name.as_bytes()))
+/// The headers of an upstream's response that the client must not see: identity headers, and CORS headers unless the rule
+/// leaves them to the upstream.
+pub fn removed_from_response(headers: &HeaderMap, cors: CorsHandling) -> Vec<HeaderName> {
+    let is_foreign_cors = |name: &str| cors == CorsHandling::Gateway && name.starts_with("access-control-");
+    names(headers, |name| is_look_alike(name.as_bytes()) || is_foreign_cors(name))
 }
 
 /// Formats an address. Hand-written for IPv4, because `fmt` takes as long for one address as three headers do.

@@ -110,6 +110,10 @@ pub struct Fields<'a> {
     pub websocket_protocols: Vec<&'a [u8]>,
     /// `Origin`
     pub origin: Option<&'a [u8]>,
+    /// `Access-Control-Request-Method`
+    pub requested_method: Option<&'a [u8]>,
+    /// `Access-Control-Request-Headers`, line by line.
+    pub requested_headers: Vec<&'a [u8]>,
     /// `Content-Length`
     pub content_length: Option<&'a [u8]>,
     /// `Content-Type`
@@ -159,6 +163,10 @@ impl<'a> Fields<'a> {
         match first {
             b'a' if is("authorization") => once(&mut self.authorization, value, "Authorization", &mut self.repeated),
             b'a' if is("accept-language") => self.accept_language = Some(value),
+            b'a' if is("access-control-request-method") => {
+                once(&mut self.requested_method, value, "Access-Control-Request-Method", &mut self.repeated);
+            }
+            b'a' if is("access-control-request-headers") => self.requested_headers.push(value),
             b'c' if is("connection") => {
                 self.connection_upgrade |= lists(value, "upgrade");
                 self.hop_by_hop |= !value.eq_ignore_ascii_case(b"keep-alive") && !value.eq_ignore_ascii_case(b"close");

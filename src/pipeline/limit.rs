@@ -24,6 +24,6 @@ pub(crate) fn charge(
     observer.on_limit(permit, &charged);
     match permit {
         Permit::Upstream(permit) if permit.rule.mode == Mode::Shadow => Ok(()),
-        Permit::Upstream(_) | Permit::Own(_) => charged,
+        Permit::Upstream(_) | Permit::Own(_) | Permit::Preflight(_) => charged,
     }
 }

@@ -43,6 +43,8 @@ impl<'a> Recorder<'a> {
         match permit {
             Permit::Own(call) => (self.metrics.own_rate(), call.route.path),
             Permit::Upstream(permit) => (&permit.rule.metrics.rate, &permit.rule.name),
+            // Has no rates.
+            Permit::Preflight(_) => (self.metrics.own_rate(), "preflight"),
         }
     }
 }
@@ -89,7 +91,7 @@ impl DecisionObserver for Recorder<'_> {
                 metrics.shadow_denied.inc();
                 shadow(self.arrival, name, error);
             }
-            Permit::Upstream(_) | Permit::Own(_) => metrics.denied.inc(),
+            Permit::Upstream(_) | Permit::Own(_) | Permit::Preflight(_) => metrics.denied.inc(),
         }
     }
 }

@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 
-use super::Handler;
 use super::arrive::CheckedRequest;
+use super::cors::{PreflightAnswer, PreflightRequest};
+use super::{Handler, Policy};
 use crate::config::Development;
 use crate::endpoints::{self, EndpointMatch, OwnRoute};
 use crate::error::{Error, Forbidden};
 use crate::rules::rate::Rate;
-use crate::rules::{Rule, RuleMatch, RuleSet};
+use crate::rules::{CorsHandling, Rule, RuleMatch, RuleSet};
 
 /// What answers a request, if the caller may send it.
 #[derive(Debug, Clone)]
@@ -23,6 +24,15 @@ pub enum Target {
     },
     /// The upstream of a rule.
     Rule(Arc<Rule>),
+    /// A preflight, which the gateway answers.
+    Preflight {
+        /// The answer.
+        answer: PreflightAnswer,
+        /// What would answer the announced request.
+        handler: Handler,
+    },
+    /// A preflight, which the upstream of a rule with `cors = "upstream"` answers.
+    UpstreamPreflight(Arc<Rule>),
 }
 
 impl Target {
@@ -30,13 +40,17 @@ impl Target {
     pub fn handler(&self) -> Handler {
         match self {
             Target::Own { route, .. } => Handler::Own(route),
-            Target::Rule(rule) => Handler::Rule(rule.clone()),
+            Target::Rule(rule) | Target::UpstreamPreflight(rule) => Handler::Rule(rule.clone()),
+            Target::Preflight { handler, .. } => handler.clone(),
         }
     }
 }
 
 /// Finds the target of a request.
-pub fn find(rules: &RuleSet, development: Development, request: &CheckedRequest<'_>) -> Result<Target, Error> {
+pub(crate) fn find(policy: &Policy<'_>, rules: &RuleSet, request: &CheckedRequest<'_>) -> Result<Target, Error> {
+    if let Some(preflight) = PreflightRequest::of(request.head, request.fields) {
+        return find_preflight(policy, rules, &request.path, &preflight);
+    }
     let method = request.head.method;
     match endpoints::find(method, &request.path) {
         EndpointMatch::Endpoint(route) => {
@@ -45,7 +59,7 @@ pub fn find(rules: &RuleSet, development: Development, request: &CheckedRequest<
         // Outside development mode these paths are forbidden with every method: a 405 would imply that another
         // method works.
         EndpointMatch::OtherMethods(_)
-            if development == Development::Off && endpoints::is_for_development(&request.path) =>
+            if policy.development == Development::Off && endpoints::is_for_development(&request.path) =>
         {
             return Err(Forbidden::Development.into());
         }
@@ -58,4 +72,35 @@ pub fn find(rules: &RuleSet, development: Development, request: &CheckedRequest<
         RuleMatch::OtherMethods(allow) => Err(Error::MethodNotAllowed { allow }),
         RuleMatch::NotFound => Err(Error::NotFound),
     }
+}
+
+/// Finds what answers a preflight. The methods are those of the path, whatever the announced one is; the browser
+/// compares them.
+fn find_preflight(
+    policy: &Policy<'_>,
+    rules: &RuleSet,
+    path: &str,
+    preflight: &PreflightRequest<'_>,
+) -> Result<Target, Error> {
+    let own = endpoints::find(preflight.method, path);
+    let rule = match own {
+        EndpointMatch::NotReserved => rules.find(preflight.method, path),
+        _ => RuleMatch::NotFound,
+    };
+    if let RuleMatch::Rule(rule) = &rule
+        && rule.cors == CorsHandling::Upstream
+    {
+        return Ok(Target::UpstreamPreflight((*rule).clone()));
+    }
+    preflight.check_origin(policy.cors)?;
+    if policy.development == Development::Off && endpoints::is_for_development(path) {
+        return Err(Forbidden::Development.into());
+    }
+    let (methods, handler) = match (own, rule) {
+        (EndpointMatch::Endpoint(route), _) => (endpoints::methods(path), Handler::Own(route)),
+        (_, RuleMatch::Rule(rule)) => (rules.methods(path), Handler::Rule(rule.clone())),
+        (EndpointMatch::OtherMethods(allow), _) | (_, RuleMatch::OtherMethods(allow)) => (allow, Handler::None),
+        (EndpointMatch::NotFound | EndpointMatch::NotReserved, RuleMatch::NotFound) => return Err(Error::NotFound),
+    };
+    Ok(Target::Preflight { answer: preflight.answer(policy.cors, methods), handler })
 }

@@ -29,6 +29,7 @@ impl TokenUse {
     fn of(target: &Target) -> Self {
         match target {
             Target::Own { route, .. } if route.access == OwnAccess::Anyone => TokenUse::Ignored,
+            Target::Preflight { .. } | Target::UpstreamPreflight(_) => TokenUse::Ignored,
             Target::Rule(rule) if rule.access == Access::Public || rule.mode_for(None) == Mode::Shadow => {
                 TokenUse::Optional
             }

@@ -44,6 +44,12 @@ pub struct SampleRequest {
     pub login_method: LoginMethod,
     /// Whether the employee has given a one-time password recently.
     pub stepped_up: bool,
+    /// `Origin`. Only for `deskgate explain`: cases run without the configuration that lists the allowed ones.
+    #[serde(skip)]
+    pub origin: Option<String>,
+    /// `Access-Control-Request-Method`, which makes an OPTIONS a preflight.
+    #[serde(skip)]
+    pub requested_method: Option<String>,
 }
 
 impl Default for SampleRequest {
@@ -61,6 +67,8 @@ impl Default for SampleRequest {
             login_source: LoginSource::H5,
             login_method: LoginMethod::Oauth2,
             stepped_up: false,
+            origin: None,
+            requested_method: None,
         }
     }
 }

@@ -119,6 +119,11 @@ impl Rule {
         Ok(Admitted { scope })
     }
 
+    /// The checks that a preflight for the upstream must pass. It carries no token, so nothing else can be evaluated.
+    pub fn preflight_checks(&self) -> impl Iterator<Item = Check<'_>> {
+        (!self.networks.is_empty()).then_some(Check::Networks(&self.networks)).into_iter()
+    }
+
     /// The rule's checks, in evaluation order.
     pub fn checks(&self) -> impl Iterator<Item = Check<'_>> {
         let signed_in = (self.access != Access::Public).then_some([Check::Token, Check::Stage]);

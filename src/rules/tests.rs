@@ -216,6 +216,7 @@ fn every_mistake_in_a_rule_is_a_fault_with_its_line() {
             "public = true\nmode = \"shadow\"\nshadow_anonymous = true",
             "0.toml:7: shadow_anonymous: a public rule lets everyone pass",
         ),
+        ("no such cors", "signed_in = true\ncors = \"*\"", "0.toml:6: cors: `*` is not one of gateway, upstream"),
         (
             "no such assertion",
             "signed_in = true\nassertion = \"always\"",

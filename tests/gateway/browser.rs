@@ -458,3 +458,68 @@ async fn client_sends_the_employee_to_sign_in_again_for_a_first_device() {
     desktop.wait_for_url(&demo.sign_in_page("h5")).await;
     demo.redirect(&desktop, "h5", "u1001").await;
 }
+
+/// Serves a page with this script at every path.
+fn serve_page(server: &Upstream, script: &str) {
+    let page = format!("<!doctype html><title>Client</title><h1>Client</h1><script>{script}</script>");
+    server.set_behaviour(Behaviour::Respond(ok_response("Content-Type: text/html\r\n", page.as_bytes())));
+}
+
+/// Sends a request from the script of the current page. Returns what the script can read of the response, or the name
+/// of the error.
+async fn fetch(browser: &Browser, url: &str, options: &Value) -> Value {
+    let read = "async r => ({ status: r.status, body: await r.json(), id: r.headers.get('X-Request-Id') })";
+    let script = format!(
+        "(fetched = null, fetch('{url}', {options}).then({read}).catch(e => ({{ error: e.name }})) \
+         .then(result => fetched = result), true)"
+    );
+    browser.evaluate(&script).await;
+    browser.wait_for_value("the result of a request", "fetched").await
+}
+
+#[tokio::test]
+async fn client_on_another_origin_signs_in_and_calls_the_gateway() {
+    let (client, foreign) = (Upstream::start().await, Upstream::start().await);
+    let page = format!("http://{}/h5/", client.address());
+    let desk = Gateway::setup().toml(&format!("[clients]\nh5 = \"{page}\"")).start().await;
+    let gateway = desk.public_url();
+    let hand_on = "if (location.search) location.replace(`GATEWAY/api/auth/oauth2/callback${location.search}`)";
+    serve_page(&client, &hand_on.replace("GATEWAY", &gateway));
+    serve_page(&foreign, "");
+    let browser = Browser::start("desktop", DESKTOP).await;
+    browser.open(&format!("{gateway}/api/auth/signin?client=h5")).await;
+    browser.click("#redirect").await;
+    choose_member(&browser, "u1001").await;
+    browser.wait_for_url(&format!("{page}#")).await;
+    let token = fragment_parameter(&browser.url().await, "token").expect("a token");
+    let signed_in = json!({ "Authorization": format!("Bearer {token}") });
+    let with = |method: &str, headers: &Value| json!({ "method": method, "headers": headers });
+    let json_body = json!({ "Authorization": signed_in["Authorization"], "Content-Type": "application/json" });
+
+    let me = fetch(&browser, &format!("{gateway}/api/auth/me"), &with("GET", &signed_in)).await;
+    assert_eq!((&me["status"], &me["body"]["data"]["employee_id"]), (&json!(200), &json!("u1001")), "{me}");
+    assert_eq!(me["id"], me["body"]["request_id"], "the request id can be read");
+    let proxied = fetch(&browser, &format!("{gateway}/api/desk/x"), &with("PUT", &json_body)).await;
+    assert_eq!((&proxied["status"], &proxied["body"]["method"]), (&json!(200), &json!("PUT")), "{proxied}");
+    let refused = fetch(&browser, &format!("{gateway}/api/agent-desk/x"), &with("GET", &signed_in)).await;
+    assert_eq!((&refused["status"], &refused["body"]["code"]), (&json!(403), &json!(1003)), "{refused}");
+    let anonymous = fetch(&browser, &format!("{gateway}/api/desk/x"), &json!({})).await;
+    assert_eq!((&anonymous["status"], &anonymous["body"]["code"]), (&json!(401), &json!(1001)), "{anonymous}");
+
+    desk.upstream.clear_requests();
+    let blocked = json!({ "error": "TypeError" });
+    let forged = json!({ "Authorization": signed_in["Authorization"], "X-Deskgate-Roles": "admin" });
+    assert_eq!(fetch(&browser, &format!("{gateway}/api/desk/x"), &with("GET", &forged)).await, blocked);
+    assert_eq!(fetch(&browser, &format!("{gateway}/api/read-only/x"), &with("DELETE", &signed_in)).await, blocked);
+
+    browser.open(&format!("http://{}/", foreign.address())).await;
+    for (path, options) in [
+        ("/api/auth/me", with("GET", &signed_in)),
+        ("/api/desk/x", with("PUT", &json_body)),
+        ("/public/x", with("DELETE", &json!({}))),
+        ("/version", json!({})),
+    ] {
+        assert_eq!(fetch(&browser, &format!("{gateway}{path}"), &options).await, blocked, "{path}");
+    }
+    assert!(desk.upstream.requests().is_empty(), "no request followed a refused preflight");
+}

@@ -81,6 +81,8 @@ mod proxy_connections;
 
 mod proxy_headers;
 
+mod cors;
+
 mod websocket_tokens;
 
 mod websocket_handshake;

@@ -11,7 +11,7 @@ use crate::domain::role::RoleName;
 use crate::rules::condition::Condition;
 use crate::rules::matrix::{MatrixAccess, MatrixOperation, Resource};
 use crate::rules::tree::Segment;
-use crate::rules::{Access, AssertionKind, ForwardToken, METHODS, Mode, Rule, UpstreamRef, pattern};
+use crate::rules::{Access, AssertionKind, CorsHandling, ForwardToken, METHODS, Mode, Rule, UpstreamRef, pattern};
 
 /// A `[[rule]]` as the file has it.
 #[derive(Debug, Default, Deserialize)]
@@ -34,6 +34,7 @@ struct RuleTable {
     websocket: SocketsTable,
     forward_token: bool,
     assertion: Option<String>,
+    cors: Option<String>,
 }
 
 /// `websocket = { max_per_employee = 5 }`
@@ -66,6 +67,7 @@ impl Loader<'_> {
         let mode = self.mode(file, found.at("mode"), "mode", written.mode.as_deref());
         self.check_shadow_anonymous(file, &found, mode);
         let assertion = self.assertion(file, &found);
+        let cors = self.cors(file, &found);
         if written.websocket.max_per_employee == Some(0) {
             self.fault(file, found.at("websocket"), "websocket.max_per_employee: must be greater than 0");
         }
@@ -103,6 +105,7 @@ impl Loader<'_> {
             most_sockets: written.websocket.max_per_employee,
             forward_token: if written.forward_token { ForwardToken::AsSent } else { ForwardToken::Never },
             assertion,
+            cors,
         };
         Some(rule)
     }
@@ -222,6 +225,14 @@ impl Loader<'_> {
         AssertionKind::parse(word).unwrap_or_else(|| {
             self.unknown(file, found.at("assertion"), "assertion", word, &AssertionKind::WORDS);
             AssertionKind::default()
+        })
+    }
+
+    fn cors(&mut self, file: &str, found: &ReadTable<RuleTable>) -> CorsHandling {
+        let Some(word) = found.value.cors.as_deref() else { return CorsHandling::default() };
+        CorsHandling::parse(word).unwrap_or_else(|| {
+            self.unknown(file, found.at("cors"), "cors", word, &CorsHandling::WORDS);
+            CorsHandling::default()
         })
     }
 
