@@ -34,6 +34,8 @@ pub enum Event {
     EndSessions,
     /// The platform reported the member as inactive or gone, and the employee was disabled; the detail says which.
     MemberInactive,
+    /// The platform reported the account of a link as gone, and the sessions that came through it ended.
+    LinkedMemberInactive,
     /// The platform reported the member as active again at a sign-in, and the employee was enabled.
     MemberReturned,
     /// A member of a connected corporation asked for a link to an employee.
@@ -66,6 +68,7 @@ impl Event {
             Event::TakeRole => "administrator revoked a role",
             Event::EndSessions => "administrator ended all sessions",
             Event::MemberInactive => "the platform reports the member as inactive: employee disabled",
+            Event::LinkedMemberInactive => "the platform reports a linked account as inactive: its sessions ended",
             Event::MemberReturned => "the platform reports the member as active again: employee enabled",
             Event::RequestLink => "requested a link to an employee",
             Event::ApproveLink => "approved a link",
@@ -91,6 +94,7 @@ impl Event {
             Event::TakeRole => "take_role",
             Event::EndSessions => "end_sessions",
             Event::MemberInactive => "member_inactive",
+            Event::LinkedMemberInactive => "linked_member_inactive",
             Event::MemberReturned => "member_returned",
             Event::RequestLink => "request_link",
             Event::ApproveLink => "approve_link",

@@ -6,6 +6,7 @@ use super::DirectoryError;
 use super::factors::Account;
 use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, EmployeeId, InactiveReason};
+use crate::domain::link::PlatformAccount;
 use crate::domain::write::WriteOutcome;
 
 /// The employee whom the platform was asked about the longest ago.
@@ -36,6 +37,12 @@ pub trait MembershipRecords: Send + Sync {
 
     /// Whether the platform has ever called the employee active.
     async fn is_member(&self, whose: Account<'_>) -> Result<bool, DirectoryError>;
+
+    /// Records that the platform called the account of a link active now.
+    async fn record_link_active(&self, account: &PlatformAccount) -> Result<(), DirectoryError>;
+
+    /// Whether the platform has ever called the account of a link active.
+    async fn is_linked_member(&self, account: &PlatformAccount) -> Result<bool, DirectoryError>;
 
     /// Disables an employee on the platform's word, the last administrator too: operators can appoint another one.
     /// Conflicts if the employee is disabled already.

@@ -8,7 +8,7 @@ use super::membership::{self, Membership};
 use super::platform_call::measured;
 use super::roles::Roles;
 use crate::directory::{Directory, EmployeeProfile};
-use crate::domain::employee::{CorpId, Employee, InactiveReason, Standing};
+use crate::domain::employee::{CorpId, Employee, Standing};
 use crate::domain::link::{Link, PlatformAccount, PlatformUserId};
 use crate::error::{BadRequest, Error, Forbidden, Part};
 use crate::metrics::Metrics;
@@ -104,7 +104,7 @@ impl IdentityProvider {
         Ok(PlatformUser::Employee(employee))
     }
 
-    /// The employee of an approved link. The platform's profile and status describe the account, so the employee's stay.
+    /// The employee of an approved link. The platform's profile describes the account, so the employee's stays.
     async fn linked_employee(
         &self,
         link: Link,
@@ -112,14 +112,12 @@ impl IdentityProvider {
         attempt: &mut Attempt<'_>,
     ) -> Result<Employee, Error> {
         attempt.set_proved(&link.corp_id, &link.employee_id);
-        attempt.platform_account = Some(link.account);
-        match status {
-            // The contacts may never disclose a member of a connected corporation.
-            MemberStatus::Active | MemberStatus::OutOfSight | MemberStatus::Inactive(InactiveReason::Gone) => {}
-            MemberStatus::Inactive(_) => return Err(Forbidden::Disabled.into()),
-        }
-        let employee = self.directory.employee(&link.corp_id, &link.employee_id).await?;
-        require_active(employee.ok_or(Forbidden::NotAnEmployee)?)
+        attempt.platform_account = Some(link.account.clone());
+        let find = || self.directory.employee(&link.corp_id, &link.employee_id);
+        let employee = find().await?.ok_or(Forbidden::NotAnEmployee)?;
+        self.membership.admit_linked(&link, &employee, status).await?;
+        // Read again: the platform's word may have enabled the employee.
+        require_active(find().await?.ok_or(Forbidden::NotAnEmployee)?)
     }
 
     /// Exchanges a code of an agent's sign-in for an employee; refuses a member without an employee account.

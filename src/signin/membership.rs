@@ -15,8 +15,10 @@ use super::platform_call::measured;
 use crate::directory::Directory;
 use crate::directory::audit::{AuditRecord, Event};
 use crate::directory::factors::Account;
+use crate::directory::links::LinkQuery;
 use crate::domain::employee::{CorpId, Employee, EmployeeId, InactiveReason, Standing};
-use crate::domain::session::EndCause;
+use crate::domain::link::{Link, LinkState, PlatformAccount};
+use crate::domain::session::{EndCause, Session};
 use crate::domain::write::WriteOutcome;
 use crate::error::{Error, Forbidden};
 use crate::metrics::Metrics;
@@ -31,6 +33,9 @@ const ACTOR: &str = "platform";
 
 /// How long a password sign-in waits for the status. Short: passwords are for the time when the platform is down.
 const PASSWORD_SIGN_IN_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Most links of an employee that are asked about; hardly anyone has more than one.
+const MAX_LINKS: usize = 8;
 
 /// What a status means for an employee of the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,11 +65,25 @@ pub(super) struct Membership {
 }
 
 impl Membership {
-    /// Asks the platform for an employee's status. Concurrent questions about one employee are one call.
+    /// Asks the platform for an employee's status.
     pub(super) async fn ask(&self, employee: &Employee) -> Result<MemberStatus, PlatformError> {
-        let key = (employee.corp_id.clone(), employee.employee_id.clone());
+        let (corp_id, employee_id) = (employee.corp_id.clone(), employee.employee_id.clone());
+        if corp_id == self.main_corp {
+            self.ask_about((corp_id, employee_id.clone()), Person::Member { employee_id }).await
+        } else {
+            self.ask_about((corp_id.clone(), employee_id.clone()), Person::Linked { corp_id, employee_id }).await
+        }
+    }
+
+    /// Asks the platform for the status of a connected corporation's member.
+    async fn ask_linked(&self, account: &PlatformAccount) -> Result<MemberStatus, PlatformError> {
+        let (corp_id, employee_id) = (account.corp_id.clone(), EmployeeId::new(account.user_id.as_str()));
+        self.ask_about((corp_id.clone(), employee_id.clone()), Person::Linked { corp_id, employee_id }).await
+    }
+
+    /// Concurrent questions about one account are one call.
+    async fn ask_about(&self, key: (CorpId, EmployeeId), person: Person) -> Result<MemberStatus, PlatformError> {
         let cell = self.open_questions().entry(key.clone()).or_default().clone();
-        let person = self.person(employee);
         let call = || measured(&self.metrics, STATUS, self.platform.status(&person));
         let answer = cell.get_or_init(call).await.clone();
         let mut open = self.open_questions();
@@ -72,16 +91,6 @@ impl Membership {
             open.remove(&key);
         }
         answer
-    }
-
-    /// The platform account behind an employee.
-    fn person(&self, employee: &Employee) -> Person {
-        let employee_id = employee.employee_id.clone();
-        if employee.corp_id == self.main_corp {
-            Person::Member { employee_id }
-        } else {
-            Person::Linked { corp_id: employee.corp_id.clone(), employee_id }
-        }
     }
 
     /// Applies what the platform says about an employee: disables one who is inactive and ends all their sessions.
@@ -118,6 +127,86 @@ impl Membership {
             Finding::NotAMember if employee.corp_id != self.main_corp => Ok(()),
             Finding::NotAMember => Err(Forbidden::NotAnEmployee.into()),
         }
+    }
+
+    /// Asks about the accounts that sign in as an employee through approved links, and applies what the platform says.
+    pub(super) async fn recheck_links(&self, employee: &Employee) -> Result<Option<Finding>, Error> {
+        let query = LinkQuery {
+            employee_corp_id: Some(&employee.corp_id),
+            employee_id: Some(employee.employee_id.as_str()),
+            state: Some(LinkState::Approved),
+            limit: MAX_LINKS,
+            ..LinkQuery::default()
+        };
+        let mut found = None;
+        for link in self.directory.links(query).await?.items {
+            let Ok(status) = self.ask_linked(&link.account).await else { continue };
+            let finding = self.apply_to_link(&link, employee, status).await?;
+            if found != Some(Finding::Inactive) {
+                found = Some(finding);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Refuses the sign-in through an approved link of an account that the platform calls inactive. Enables an employee
+    /// who has returned.
+    pub(super) async fn admit_linked(
+        &self,
+        link: &Link,
+        employee: &Employee,
+        status: MemberStatus,
+    ) -> Result<(), Error> {
+        match self.apply_to_link(link, employee, status).await? {
+            Finding::Active if employee.inactive.is_some() => self.enable(employee).await,
+            Finding::Inactive => Err(Forbidden::Disabled.into()),
+            Finding::Active | Finding::OutOfSight | Finding::NotAMember => Ok(()),
+        }
+    }
+
+    /// Applies what the platform says about the account of a link. Whoever leaves the connected corporation must not go
+    /// on with the employee's password, so the employee is disabled, unless they are a member in their own right. The
+    /// contacts may never disclose a member, so only one whom they have disclosed can be gone.
+    async fn apply_to_link(&self, link: &Link, employee: &Employee, status: MemberStatus) -> Result<Finding, Error> {
+        match status {
+            MemberStatus::Active => {
+                self.directory.record_link_active(&link.account).await?;
+                Ok(Finding::Active)
+            }
+            MemberStatus::OutOfSight => Ok(Finding::OutOfSight),
+            MemberStatus::Inactive(_) if !self.directory.is_linked_member(&link.account).await? => {
+                Ok(Finding::NotAMember)
+            }
+            MemberStatus::Inactive(reason) => {
+                if self.directory.is_member(account_of(employee)).await? {
+                    self.end_sessions_of_link(link, reason).await?;
+                } else {
+                    self.disable(employee, reason).await?;
+                }
+                Ok(Finding::Inactive)
+            }
+        }
+    }
+
+    /// Ends the sessions that came through a link, of an employee who is a member in their own right.
+    async fn end_sessions_of_link(&self, link: &Link, reason: InactiveReason) -> Result<(), Error> {
+        let Link { account, corp_id, employee_id, .. } = link;
+        let of_link = |session: &Session| session.platform_account.as_ref() == Some(account);
+        if self.sessions.store().of_employee(corp_id, employee_id).await?.iter().any(of_link) {
+            let detail = format!("{} {account}", reason.as_str());
+            let record = AuditRecord {
+                corp_id: corp_id.as_str(),
+                employee_id: employee_id.as_str(),
+                event: Event::LinkedMemberInactive,
+                by: ACTOR,
+                session_id: "",
+                detail: &detail,
+            };
+            let written = self.audit.record(record).await?;
+            let ended = self.sessions.end_those_of(corp_id, employee_id, EndCause::RolesLost, of_link).await;
+            self.audit.finish(written, ended.map_err(Error::from)).await?;
+        }
+        Ok(())
     }
 
     /// Refuses the password sign-in of an employee whom the platform calls inactive. A platform that does not answer

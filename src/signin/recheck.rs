@@ -164,7 +164,11 @@ impl Recheck {
         }
         let moved = RecheckEntry { checked_at: now, ..entry.clone() };
         let result = match self.membership.ask(employee).await {
-            Ok(status) => self.membership.apply(employee, status).await?.into(),
+            Ok(status) => match self.membership.apply(employee, status).await? {
+                Finding::Inactive => RecheckResult::Inactive,
+                // The employee may be a member of a connected corporation, or of both.
+                own => self.membership.recheck_links(employee).await?.unwrap_or(own).into(),
+            },
             Err(PlatformError::CircuitOpen { .. }) => {
                 self.directory.move_recheck(&moved, Some(entry.checked_at)).await?;
                 RecheckResult::Paused

@@ -101,9 +101,9 @@ async fn sign_in_of_an_inactive_member_ends_every_session_and_disables_the_emplo
                 (&json!("member_inactive"), &json!("platform"), &json!(reason), &json!("")),
                 "{way}, {kind}"
             );
-            login(&desk, json!({ "employee_id": "a2001", "password": GOOD })).await.expect_code(1011);
             desk.anonymous().post_json("/api/dev/login", &json!({ "employee_id": "a2001" })).await.expect_code(1003);
         }
+        login(&desk, json!({ "employee_id": "a2001", "password": GOOD })).await.expect_code(1011);
     }
     assert_within_revocation_bound(times);
 }
@@ -197,7 +197,7 @@ async fn recheck_changes_nothing_while_the_platform_cannot_be_reached() {
     assert_eq!(row(&desk, "u1001").await["standing"], "active");
     desk.set_platform_switches(only("u1001", "left")).await;
     wait_until_disabled(&desk, "u1001").await;
-    xiaoming.get("/api/auth/me").await.expect_invalid_token();
+    wait_until_signed_out(&xiaoming).await;
 }
 
 #[tokio::test]
@@ -279,7 +279,50 @@ async fn recheck_asks_about_members_of_connected_corporations() {
     paula.get("/api/auth/me").await.expect_code(0);
     desk.set_platform_switches(only("p7001", "deleted")).await;
     assert_eq!(wait_until_disabled(&desk, "p7001").await["inactive"], "gone");
-    paula.get("/api/auth/me").await.expect_invalid_token();
+    wait_until_signed_out(&paula).await;
+}
+
+/// The employee is disabled a moment before the sessions end.
+async fn wait_until_signed_out(client: &Client) {
+    eventually("the end of the session", || async { (client.get("/api/auth/me").await.status == 401).then_some(()) })
+        .await;
+}
+
+/// Signs a member of a connected corporation in as this employee, through a link.
+async fn linked_session(desk: &Gateway, employee: &str) -> Client {
+    desk.command(&["employee", "link", "add", "wwpartner/p7001", employee]).await.expect_success();
+    desk.sign_in_by_oauth2("wwpartner/p7001", "h5").await
+}
+
+#[tokio::test]
+async fn employee_is_disabled_when_the_account_of_their_link_is_gone() {
+    let desk = Gateway::with(EVERY_SECOND).await;
+    desk.command(&["employee", "add", "e9001"]).await.expect_success();
+    let paula = linked_session(&desk, "e9001").await;
+    wait_for_rechecks(&desk, "active", 1.0).await;
+    paula.get("/api/auth/me").await.expect_code(0);
+    desk.set_platform_switches(only("p7001", "deleted")).await;
+    assert_eq!(wait_until_disabled(&desk, "e9001").await["inactive"], "gone");
+    wait_until_signed_out(&paula).await;
+    desk.set_platform_switches(json!({})).await;
+    desk.sign_in_by_oauth2("wwpartner/p7001", "h5").await.get("/api/auth/me").await.expect_code(0);
+    assert_eq!(newest_event(&desk, "e9001").await["event"], "member_returned");
+}
+
+#[tokio::test]
+async fn only_the_sessions_of_a_link_end_when_the_employee_is_a_member_too() {
+    let desk = Gateway::with(EVERY_SECOND).await;
+    let xiaoming = desk.sign_in_by_oauth2("u1001", "h5").await;
+    let paula = linked_session(&desk, "u1001").await;
+    desk.set_platform_switches(only("p7001", "deleted")).await;
+    wait_until_signed_out(&paula).await;
+    let event = newest_event(&desk, "u1001").await;
+    assert_eq!(
+        (&event["event"], &event["by"], &event["detail"]),
+        (&json!("linked_member_inactive"), &json!("platform"), &json!("gone wwpartner/p7001"))
+    );
+    xiaoming.get("/api/auth/me").await.expect_code(0);
+    assert_eq!(row(&desk, "u1001").await["standing"], "active");
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use crate::directory::factors::Account;
 use crate::directory::membership::{MembershipRecords, RecheckEntry};
 use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, EmployeeId, InactiveReason};
+use crate::domain::link::PlatformAccount;
 use crate::domain::write::WriteOutcome;
 
 #[async_trait]
@@ -27,6 +28,29 @@ impl MembershipRecords for SqlDirectory {
         let found: i64 = sqlx::query_scalar(MEMBER)
             .bind(whose.corp_id.as_str())
             .bind(whose.employee_id.as_str())
+            .fetch_one(&self.pool)
+            .await
+            .map_err(unavailable)?;
+        Ok(found > 0)
+    }
+
+    async fn record_link_active(&self, account: &PlatformAccount) -> Result<(), DirectoryError> {
+        sqlx::query("UPDATE platform_links SET platform_active_at = $3 WHERE corp_id = $1 AND user_id = $2")
+            .bind(account.corp_id.as_str())
+            .bind(account.user_id.as_str())
+            .bind(self.clock.now().millis())
+            .execute(&self.pool)
+            .await
+            .map(|_| ())
+            .map_err(unavailable)
+    }
+
+    async fn is_linked_member(&self, account: &PlatformAccount) -> Result<bool, DirectoryError> {
+        const MEMBER: &str = "SELECT count(*) FROM platform_links
+             WHERE corp_id = $1 AND user_id = $2 AND platform_active_at IS NOT NULL";
+        let found: i64 = sqlx::query_scalar(MEMBER)
+            .bind(account.corp_id.as_str())
+            .bind(account.user_id.as_str())
             .fetch_one(&self.pool)
             .await
             .map_err(unavailable)?;
