@@ -99,6 +99,8 @@ mod assertions;
 
 mod client_address;
 
+mod load_balancer;
+
 mod hosts;
 
 mod paths;
