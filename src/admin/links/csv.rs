@@ -18,9 +18,12 @@ pub(super) struct CsvLine<'a> {
     pub(super) employee_id: &'a str,
 }
 
-/// Reads a file into numbered lines; a line that is not valid CSV carries its fault. Fails if the header is missing, or
+/// Lines with their numbers; a line that is not valid CSV carries its fault.
+type NumberedLines<'a> = Vec<(usize, Result<CsvLine<'a>, String>)>;
+
+/// Reads a file into numbered lines. Fails if the header is missing, or
 /// if there are no or too many links.
-pub(super) fn read(text: &str) -> Result<Vec<(usize, Result<CsvLine<'_>, String>)>, String> {
+pub(super) fn read(text: &str) -> Result<NumberedLines<'_>, String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
     let header = lines.next().map_or("", |(_, header)| header);
