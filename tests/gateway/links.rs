@@ -255,7 +255,8 @@ async fn link_removed_before_the_token_is_collected_signs_nobody_in() {
     desk.phone(MEMBER).scan_and_confirm(ticket["qrcode_url"].as_str().expect("a URL")).await;
     desk.command(&["employee", "link", "remove", MEMBER, "--yes"]).await.expect_success();
     let poll = format!("/api/auth/scan/status?ticket={}", ticket["ticket"].as_str().expect("a ticket"));
-    browser.get(&poll).await.expect_code(1003);
+    let status = browser.get(&poll).await.expect_code(0).data();
+    assert_eq!((&status["status"], &status["reason"]), (&json!("expired"), &json!("refused")), "{status}");
     assert!(list(&desk, &["session", "list"]).await.is_empty());
 }
 
