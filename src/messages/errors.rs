@@ -29,8 +29,8 @@ messages! {
         "This WeCom account doesn't belong to an employee. Ask your administrator for access."
         "该企业微信账号未关联员工，请联系管理员开通权限。"
     NO_ROLE
-        "This employee doesn't have a role yet. Ask your administrator for one."
-        "该员工还没有角色，请联系管理员分配。"
+        "This employee has no role. Ask your administrator for one."
+        "该员工没有角色，请联系管理员分配。"
     DISABLED
         "This account is disabled. Contact your administrator."
         "该账号已停用，请联系管理员。"
