@@ -12,7 +12,7 @@ use super::{Actor, AdminError};
 use crate::directory::Directory;
 use crate::directory::factors::Account;
 use crate::directory::links::{LinkApproval, LinkQuery};
-use crate::domain::employee::CorpId;
+use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::link::{Link, LinkState, PlatformAccount, PlatformUserId};
 use crate::domain::session::EndCause;
 use crate::domain::write::WriteOutcome;
@@ -113,7 +113,10 @@ impl LinkAdmin {
         account: &PlatformAccount,
         employee: Account<'_>,
     ) -> Result<Effect, AdminError> {
-        let change = self.approve_as(actor, account, employee);
+        let change = async {
+            self.check_own(actor, account, employee).await?;
+            self.approve_as(actor, account, employee).await
+        };
         self.audit.run(actor, Some(employee), Action::AddLink(&account.to_string()), change).await
     }
 
@@ -134,6 +137,22 @@ impl LinkAdmin {
             self.approve_as(actor, account, employee).await
         };
         self.audit.run(actor, Some(employee), Action::ApproveLink(&account.to_string()), change).await
+    }
+
+    /// Keeps an administrator from taking an account that asks for, or is, an employee of another corporation.
+    async fn check_own(
+        &self,
+        actor: Actor<'_>,
+        account: &PlatformAccount,
+        employee: Account<'_>,
+    ) -> Result<(), AdminError> {
+        let Actor::Administrator(_) = actor else { return Ok(()) };
+        let elsewhere = |corp_id: &CorpId| corp_id != employee.corp_id;
+        let requested = self.directory.link(account).await?.is_some_and(|link| elsewhere(&link.corp_id));
+        let user = EmployeeId::new(account.user_id.as_str());
+        let registered =
+            elsewhere(&account.corp_id) && self.directory.employee(&account.corp_id, &user).await?.is_some();
+        if requested || registered { Err(AdminError::LinkedToAnother(account.clone())) } else { Ok(()) }
     }
 
     async fn approve_as(

@@ -93,6 +93,9 @@ pub enum Forbidden {
     /// Too many members of the corporation wait for approval.
     #[error("too many links of the corporation wait for approval")]
     TooManyLinkRequests,
+    /// The session came through a link, which must not leave factors behind.
+    #[error("the session came through a link")]
+    LinkedSession,
     /// The session began with nothing but an employee ID.
     #[error("the session began without proof")]
     UnprovenSession,
@@ -154,6 +157,7 @@ impl Forbidden {
             Forbidden::LinkPending => Message::LINK_PENDING,
             Forbidden::LinkedToAnother => Message::LINKED_TO_ANOTHER,
             Forbidden::TooManyLinkRequests => Message::TOO_MANY_LINK_REQUESTS,
+            Forbidden::LinkedSession => Message::LINKED_SESSION,
             Forbidden::UnprovenSession => Message::UNPROVEN_SESSION,
             Forbidden::Origin => Message::ORIGIN,
             Forbidden::NotThisMachine => Message::NOT_THIS_MACHINE,

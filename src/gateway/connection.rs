@@ -19,7 +19,7 @@ use super::chunks::{ChunkValidator, InvalidChunk};
 use super::connection_limits::ConnectionSlot;
 use super::context::unknown_arrival;
 use super::deadline::Deadline;
-use crate::error::Error;
+use crate::error::{BadRequest, Error};
 use crate::reply::Reply;
 
 mod exchange;
@@ -154,6 +154,11 @@ impl Connection {
 
     /// Reads while a head is expected.
     fn poll_head(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.head.is_given() {
+            // No empty line may precede the request line, and looking for the next one would take quadratic time.
+            self.refuse(&BadRequest::Head.into());
+            return self.poll_refusal(cx);
+        }
         if self.head.give_head(buffer) {
             return Poll::Ready(Ok(()));
         }

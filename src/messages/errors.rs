@@ -76,6 +76,9 @@ messages! {
     TOO_MANY_LINK_REQUESTS
         "Too many link requests from your company are waiting for approval. Ask your administrator to process them, then try again."
         "贵企业等待批准的绑定申请过多，请联系管理员处理后重试。"
+    LINKED_SESSION
+        "You're signed in through a linked account, which can't set up a device or password. Ask your administrator to do it."
+        "当前通过绑定的账号登录，不能设置动态口令设备或密码，请联系管理员设置。"
     UNPROVEN_SESSION
         "This session was started with an employee ID alone and can't be used here. Sign in with WeCom and try again."
         "当前会话仅凭员工编号建立，不能执行此操作，请用企业微信登录后重试。"

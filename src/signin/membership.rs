@@ -131,16 +131,28 @@ impl Membership {
 
     /// Asks about the accounts that sign in as an employee through approved links, and applies what the platform says.
     pub(super) async fn recheck_links(&self, employee: &Employee) -> Result<Option<Finding>, Error> {
-        let query = LinkQuery {
-            employee_corp_id: Some(&employee.corp_id),
-            employee_id: Some(employee.employee_id.as_str()),
-            state: Some(LinkState::Approved),
-            limit: MAX_LINKS,
-            ..LinkQuery::default()
-        };
+        let asked = self.ask_links(employee).await?;
+        self.apply_to_links(employee, asked).await
+    }
+
+    /// The accounts of approved links about which the platform answers.
+    async fn ask_links(&self, employee: &Employee) -> Result<Vec<(Link, MemberStatus)>, Error> {
+        let mut asked = Vec::new();
+        for link in self.directory.links(approved_links(employee)).await?.items {
+            if let Ok(status) = self.ask_linked(&link.account).await {
+                asked.push((link, status));
+            }
+        }
+        Ok(asked)
+    }
+
+    async fn apply_to_links(
+        &self,
+        employee: &Employee,
+        asked: Vec<(Link, MemberStatus)>,
+    ) -> Result<Option<Finding>, Error> {
         let mut found = None;
-        for link in self.directory.links(query).await?.items {
-            let Ok(status) = self.ask_linked(&link.account).await else { continue };
+        for (link, status) in asked {
             let finding = self.apply_to_link(&link, employee, status).await?;
             if found != Some(Finding::Inactive) {
                 found = Some(finding);
@@ -150,7 +162,7 @@ impl Membership {
     }
 
     /// Refuses the sign-in through an approved link of an account that the platform calls inactive. Enables an employee
-    /// who has returned.
+    /// who has returned, but not one who is a member in their own right: only their own sign-in shows that.
     pub(super) async fn admit_linked(
         &self,
         link: &Link,
@@ -158,14 +170,19 @@ impl Membership {
         status: MemberStatus,
     ) -> Result<(), Error> {
         match self.apply_to_link(link, employee, status).await? {
-            Finding::Active if employee.inactive.is_some() => self.enable(employee).await,
+            Finding::Active if employee.inactive.is_some() => {
+                match self.directory.is_member(account_of(employee)).await? {
+                    true => Ok(()),
+                    false => self.enable(employee).await,
+                }
+            }
             Finding::Inactive => Err(Forbidden::Disabled.into()),
             Finding::Active | Finding::OutOfSight | Finding::NotAMember => Ok(()),
         }
     }
 
     /// Applies what the platform says about the account of a link. Whoever leaves the connected corporation must not go
-    /// on with the employee's password, so the employee is disabled, unless they are a member in their own right. The
+    /// on with the employee's password, so the employee is disabled, unless others sign in as the employee too. The
     /// contacts may never disclose a member, so only one whom they have disclosed can be gone.
     async fn apply_to_link(&self, link: &Link, employee: &Employee, status: MemberStatus) -> Result<Finding, Error> {
         match status {
@@ -178,7 +195,7 @@ impl Membership {
                 Ok(Finding::NotAMember)
             }
             MemberStatus::Inactive(reason) => {
-                if self.directory.is_member(account_of(employee)).await? {
+                if self.is_shared(link, employee).await? {
                     self.end_sessions_of_link(link, reason).await?;
                 } else {
                     self.disable(employee, reason).await?;
@@ -188,7 +205,16 @@ impl Membership {
         }
     }
 
-    /// Ends the sessions that came through a link, of an employee who is a member in their own right.
+    /// Whether others than the account of a link sign in as its employee: a member in their own right, or the accounts of
+    /// other links. An automatic link counts for nobody: its account chose the employee.
+    async fn is_shared(&self, link: &Link, employee: &Employee) -> Result<bool, Error> {
+        if link.is_automatic() || self.directory.is_member(account_of(employee)).await? {
+            return Ok(true);
+        }
+        Ok(self.directory.links(LinkQuery { limit: 1, ..approved_links(employee) }).await?.total > 1)
+    }
+
+    /// Ends the sessions that came through a link, of an employee whom others sign in as too.
     async fn end_sessions_of_link(&self, link: &Link, reason: InactiveReason) -> Result<(), Error> {
         let Link { account, corp_id, employee_id, .. } = link;
         let of_link = |session: &Session| session.platform_account.as_ref() == Some(account);
@@ -212,15 +238,23 @@ impl Membership {
     /// Refuses the password sign-in of an employee whom the platform calls inactive. A platform that does not answer
     /// soon changes nothing.
     pub(super) async fn admit_by_password(&self, employee: &Employee) -> Result<(), Error> {
-        let Ok(asked) = tokio::time::timeout(PASSWORD_SIGN_IN_PATIENCE, self.ask(employee)).await else {
+        let ask = async { (self.ask(employee).await, self.ask_links(employee).await) };
+        let Ok((own, linked)) = tokio::time::timeout(PASSWORD_SIGN_IN_PATIENCE, ask).await else {
             tracing::warn!(call = STATUS, "the platform does not answer: the password decides alone");
             self.metrics.platform_errors.with_label_values(&[STATUS, "unavailable"]).inc();
             return Ok(());
         };
-        let Ok(status) = asked else { return Ok(()) };
-        match self.apply(employee, status).await? {
-            Finding::Inactive => Err(Forbidden::Disabled.into()),
-            Finding::Active | Finding::OutOfSight | Finding::NotAMember => Ok(()),
+        if let Ok(status) = own
+            && self.apply(employee, status).await? == Finding::Inactive
+        {
+            return Err(Forbidden::Disabled.into());
+        }
+        self.apply_to_links(employee, linked?).await?;
+        // An account that is gone may have disabled the employee.
+        let current = self.directory.employee(&employee.corp_id, &employee.employee_id).await?;
+        match current {
+            Some(employee) if employee.standing == Standing::Active => Ok(()),
+            _ => Err(Forbidden::Disabled.into()),
         }
     }
 
@@ -268,6 +302,16 @@ pub(super) fn admit_new(status: MemberStatus) -> Result<(), Error> {
         MemberStatus::Inactive(InactiveReason::Gone) => Err(Forbidden::NotAnEmployee.into()),
         MemberStatus::Inactive(_) => Err(Forbidden::Disabled.into()),
         MemberStatus::OutOfSight => Err(Forbidden::NotVisible.into()),
+    }
+}
+
+fn approved_links(employee: &Employee) -> LinkQuery<'_> {
+    LinkQuery {
+        employee_corp_id: Some(&employee.corp_id),
+        employee_id: Some(employee.employee_id.as_str()),
+        state: Some(LinkState::Approved),
+        limit: MAX_LINKS,
+        ..LinkQuery::default()
     }
 }
 

@@ -15,7 +15,7 @@ use crate::domain::employee::{Employee, Standing};
 use crate::domain::write::WriteOutcome;
 use crate::error::{Error, chain};
 use crate::metrics::Metrics;
-use crate::platform::PlatformError;
+use crate::platform::{MemberStatus, PlatformError};
 use crate::sessions::SessionCache;
 
 /// The shortest time between two questions: 600 a minute, where the platform allows 10,000.
@@ -163,25 +163,37 @@ impl Recheck {
             return Ok(());
         }
         let moved = RecheckEntry { checked_at: now, ..entry.clone() };
+        // Behind the others: an employee about whom the platform never answers must not hold them up.
+        let retry = now.plus(self.interval / RETRY_PART).minus(self.interval);
         let result = match self.membership.ask(employee).await {
-            Ok(status) => match self.membership.apply(employee, status).await? {
-                Finding::Inactive => RecheckResult::Inactive,
-                // The employee may be a member of a connected corporation, or of both.
-                own => self.membership.recheck_links(employee).await?.unwrap_or(own).into(),
+            Ok(status) => match self.apply(employee, status).await {
+                Ok(finding) => finding.into(),
+                Err(error) => {
+                    // The employee may be disabled already, and the sessions not ended.
+                    self.directory.move_recheck(&moved, Some(retry)).await?;
+                    return Err(error);
+                }
             },
             Err(PlatformError::CircuitOpen { .. }) => {
                 self.directory.move_recheck(&moved, Some(entry.checked_at)).await?;
                 RecheckResult::Paused
             }
             Err(_) => {
-                // Behind the others: an employee about whom the platform never answers must not hold them up.
-                let retry = now.plus(self.interval / RETRY_PART).minus(self.interval);
                 self.directory.move_recheck(&moved, Some(retry)).await?;
                 RecheckResult::Unreachable
             }
         };
         self.count(result);
         Ok(())
+    }
+
+    /// Applies what the platform says about an employee and then, unless that disabled them, about their links.
+    async fn apply(&self, employee: &Employee, status: MemberStatus) -> Result<Finding, Error> {
+        match self.membership.apply(employee, status).await? {
+            Finding::Inactive => Ok(Finding::Inactive),
+            // The employee may be a member of a connected corporation, or of both.
+            own => Ok(self.membership.recheck_links(employee).await?.unwrap_or(own)),
+        }
     }
 
     fn count(&self, result: RecheckResult) {

@@ -310,6 +310,36 @@ async fn employee_is_disabled_when_the_account_of_their_link_is_gone() {
 }
 
 #[tokio::test]
+async fn link_does_not_enable_a_member_who_left() {
+    let desk = Gateway::start().await;
+    desk.sign_in_by_oauth2("m5001", "itadmin").await;
+    linked_session(&desk, "m5001").await;
+    desk.set_platform_switches(only("m5001", "left")).await;
+    desk.phone("m5001").oauth2(&desk.client_url("h5")).await;
+    assert_eq!(row(&desk, "m5001").await["inactive"], "left");
+    let refused = desk.phone("wwpartner/p7001").oauth2(&desk.client_url("h5")).await.expect_status(302);
+    assert_eq!(fragment_parameter(&refused.location(), "error_code").as_deref(), Some("1003"));
+    assert_eq!(row(&desk, "m5001").await["standing"], "disabled");
+}
+
+#[tokio::test]
+async fn password_sign_in_asks_about_the_account_of_a_link() {
+    let desk = Gateway::with("[platform]\nrecheck = 0").await;
+    desk.command(&["employee", "add", "e9001"]).await.expect_success();
+    desk.command(&["agent", "add", "e9001"]).await.expect_success();
+    linked_session(&desk, "e9001").await;
+    desk.command_with_input(&["agent", "password", "e9001"], "ventilator sandwich moth\n").await.expect_success();
+    let login = || async {
+        let body = json!({ "employee_id": "e9001", "password": "ventilator sandwich moth" });
+        desk.anonymous().post_json("/api/agents/login", &body).await
+    };
+    login().await.expect_code(0);
+    desk.set_platform_switches(only("p7001", "deleted")).await;
+    assert_ne!(login().await.code(), 0);
+    assert_eq!(row(&desk, "e9001").await["standing"], "disabled");
+}
+
+#[tokio::test]
 async fn only_the_sessions_of_a_link_end_when_the_employee_is_a_member_too() {
     let desk = Gateway::with(EVERY_SECOND).await;
     let xiaoming = desk.sign_in_by_oauth2("u1001", "h5").await;

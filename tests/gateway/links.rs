@@ -274,6 +274,17 @@ async fn sessions_of_a_link_removed_while_the_gateway_was_down_end_at_start() {
 }
 
 #[tokio::test]
+async fn linked_session_sets_up_no_device_and_no_first_password() {
+    let desk = Gateway::start().await;
+    add(&desk, "a2001").await;
+    let linked = desk.sign_in_by_oauth2(MEMBER, "itagent").await;
+    let refused = linked.post("/api/auth/otp-setup").await.expect_code(1003);
+    assert!(refused.text().contains("linked account"), "{}", refused.describe());
+    let password = json!({ "new_password": "ventilator sandwich moth" });
+    linked.post_json("/api/agents/password", &password).await.expect_code(1003);
+}
+
+#[tokio::test]
 async fn administrators_list_approve_and_remove_links() {
     let desk = Gateway::start().await;
     let phone = proven(&desk).await;

@@ -1,5 +1,7 @@
 //! Requests that are sent before the one in front of them is answered (RFC 9112, section 9.3.2).
 
+use std::time::{Duration, Instant};
+
 use crate::support::*;
 
 /// The upstream closes each connection, so that every request arrives on one of its own.
@@ -115,6 +117,26 @@ async fn garbage_behind_a_slow_request_is_refused_after_its_response() {
         client.response().await.expect("a refusal").expect_code(1400);
         assert!(client.closes_within(TEST_TIMEOUT).await);
     }
+}
+
+#[tokio::test]
+async fn empty_lines_are_refused_at_once_however_many() {
+    let desk = Gateway::start().await;
+    let lines = b"\r\n\r\n".repeat(16 * 1024);
+    for first in [Vec::new(), get(&desk, "/public/x")] {
+        let mut client = desk.connect().await;
+        client.send(&first).await;
+        if !first.is_empty() {
+            client.response().await.expect("a response").expect_status(200);
+        }
+        let sent = Instant::now();
+        client.send(&lines).await;
+        assert!(client.closes_within(TEST_TIMEOUT).await);
+        assert!(sent.elapsed() < Duration::from_secs(2), "{:?}", sent.elapsed());
+    }
+    let mut client = desk.connect().await;
+    client.send(b"\r\n\r\nGET / HTTP/1.1\r\n").await;
+    client.response().await.expect("a refusal").expect_code(1400);
 }
 
 #[tokio::test]

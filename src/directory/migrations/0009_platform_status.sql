@@ -12,10 +12,11 @@ CREATE INDEX employees_by_platform_check ON employees (platform_checked_at, corp
 
 UPDATE employees SET platform_checked_at = 0;
 
--- Everyone came through the platform, except those whom an operator added and who have not signed in through it.
+-- Those who have signed in through the platform, as far as the logs tell. Who was created before the first audit record
+-- may have been added by an operator: the platform's first "active" decides.
 UPDATE employees SET platform_active_at = created_at WHERE
     EXISTS (SELECT 1 FROM login_log WHERE login_log.corp_id = employees.corp_id
         AND login_log.employee_id = employees.employee_id
         AND result = 'success' AND login_method IN ('oauth2', 'qrcode'))
-    OR NOT EXISTS (SELECT 1 FROM audit_log WHERE audit_log.corp_id = employees.corp_id
+    OR created_at >= (SELECT min(at) FROM audit_log) AND NOT EXISTS (SELECT 1 FROM audit_log WHERE audit_log.corp_id = employees.corp_id
         AND audit_log.employee_id = employees.employee_id AND detail = 'employee add' AND refused = '');

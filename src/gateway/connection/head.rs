@@ -60,12 +60,13 @@ impl HeadBuffer {
         self.given.saturating_sub(before)
     }
 
+    /// Whether Pingora has been given a whole head. If it reads on, the head was nothing but empty lines.
+    pub(super) fn is_given(&self) -> bool {
+        self.end == Some(self.given)
+    }
+
     /// Gives Pingora bytes of the head that were read ahead. Returns whether there were any.
     pub(super) fn give_head(&mut self, buffer: &mut ReadBuf<'_>) -> bool {
-        if self.end == Some(self.given) {
-            // Pingora reads on: what looked like the end was an empty line in front of the head.
-            self.end = find_empty_line(&self.bytes[self.given..]).map(|offset| self.given + offset);
-        }
         let rest = &self.bytes[self.given..self.end.unwrap_or(self.bytes.len())];
         let rest = &rest[..rest.len().min(buffer.remaining())];
         buffer.put_slice(rest);
