@@ -1,10 +1,13 @@
 """Long polls of QR-code tickets, each on its own connection."""
 
 import asyncio
+import itertools
 import json
 
 CONCURRENCY = 64
 WAIT_SECONDS = 25
+# The gateway holds 1000 polls of one address.
+SOURCES = [f"127.0.0.{number}" for number in range(1, 5)]
 
 
 class Poll(asyncio.Protocol):
@@ -32,10 +35,10 @@ class Poll(asyncio.Protocol):
             self.answer.set_result(None)
 
 
-async def send(server, target):
+async def send(server, target, source="127.0.0.1"):
     """Sends one request and does not wait for its response."""
     _, poll = await asyncio.get_running_loop().create_connection(
-        lambda: Poll(server.address, target), "127.0.0.1", server.port)
+        lambda: Poll(server.address, target), "127.0.0.1", server.port, local_addr=(source, 0))
     return poll
 
 
@@ -61,7 +64,8 @@ async def open_polls(server, ids):
     for start in range(0, len(ids), CONCURRENCY):
         targets = [f"/api/auth/scan/status?ticket={ticket}&wait={WAIT_SECONDS}&seen=waiting"
                    for ticket in ids[start:start + CONCURRENCY]]
-        opened += await asyncio.gather(*(send(server, target) for target in targets))
+        sources = itertools.cycle(SOURCES)
+        opened += await asyncio.gather(*(send(server, *poll) for poll in zip(targets, sources)))
     # Lets the server read the last requests and start waiting.
     await asyncio.sleep(1)
     return opened
