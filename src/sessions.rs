@@ -83,8 +83,8 @@ impl SessionCache {
         Ok(self.find(id, now).await?.map(|(_, cached)| cached))
     }
 
-    /// Refuses a session that the store does not have. Reads past the cache, which hears of another gateway's revocation a
-    /// moment later.
+    /// Refuses a session that the store does not have. Reads the store, because the cache learns of another
+    /// gateway's revocation a moment later.
     pub async fn check_live(&self, id: &SessionId) -> Result<(), Error> {
         self.store.find(id).await?.map(|_| ()).ok_or(Error::InvalidToken(TokenFault::Revoked))
     }

@@ -29,7 +29,7 @@ impl RecheckEntry {
     }
 }
 
-/// The platform's word about employees. Sessions are not touched.
+/// What the platform says about employees. Does not change sessions.
 #[async_trait]
 pub trait MembershipRecords: Send + Sync {
     /// Records that the platform called the employee active now.
@@ -44,7 +44,7 @@ pub trait MembershipRecords: Send + Sync {
     /// Whether the platform has ever called the account of a link active.
     async fn is_linked_member(&self, account: &PlatformAccount) -> Result<bool, DirectoryError>;
 
-    /// Disables an employee on the platform's word, the last administrator too: operators can appoint another one.
+    /// Disables an employee whom the platform calls inactive, even the last administrator: operators can appoint another one.
     /// Conflicts if the employee is disabled already.
     async fn disable_inactive(
         &self,
@@ -52,7 +52,7 @@ pub trait MembershipRecords: Send + Sync {
         reason: InactiveReason,
     ) -> Result<WriteOutcome, DirectoryError>;
 
-    /// Enables an employee whom the platform's word disabled. Conflicts if an operator disabled them, or no one did.
+    /// Enables an employee who was disabled because of the platform. Conflicts if an operator disabled them, or no one did.
     async fn enable_returned(&self, whose: Account<'_>) -> Result<WriteOutcome, DirectoryError>;
 
     /// Adds an employee to the recheck queue, at its end; unchanged if they are in it.

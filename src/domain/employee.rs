@@ -110,7 +110,7 @@ pub struct Employee {
     pub avatar: String,
     /// Whether the employee may sign in.
     pub standing: Standing,
-    /// Why the platform's word disabled the employee; `None` for an active employee and for one whom an operator
+    /// Why the employee was disabled because of the platform; `None` for an active employee and for one whom an operator
     /// disabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inactive: Option<InactiveReason>,

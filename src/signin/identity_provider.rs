@@ -116,7 +116,7 @@ impl IdentityProvider {
         let find = || self.directory.employee(&link.corp_id, &link.employee_id);
         let employee = find().await?.ok_or(Forbidden::NotAnEmployee)?;
         self.membership.admit_linked(&link, &employee, status).await?;
-        // Read again: the platform's word may have enabled the employee.
+        // Read again: `admit_linked` may have enabled the employee.
         require_active(find().await?.ok_or(Forbidden::NotAnEmployee)?)
     }
 

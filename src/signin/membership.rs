@@ -1,8 +1,8 @@
 //! Whether employees are still members at the messaging platform, and what follows when they are not.
 //!
-//! The platform's word disables an employee, whoever asked: a sign-in or the recheck. Its silence changes nothing. An
-//! employee whom its word disabled is enabled by a sign-in for which it says active; one whom an operator disabled
-//! stays disabled.
+//! An employee whom the platform calls inactive is disabled, at a sign-in and at the recheck alike. If the platform does
+//! not answer, nothing changes. A sign-in for which the platform says "active" enables an employee who was disabled in
+//! this way; an employee whom an operator disabled stays disabled.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -116,8 +116,8 @@ impl Membership {
         }
     }
 
-    /// Refuses the platform sign-in of an employee unless the platform's word, or without one the directory's, is
-    /// active. Enables an employee who has returned.
+    /// Refuses the platform sign-in of an employee unless the platform calls them active, or, if it does not say, the
+    /// directory does. Enables an employee who has returned.
     pub(super) async fn admit(&self, employee: &Employee, status: MemberStatus) -> Result<(), Error> {
         match self.apply(employee, status).await? {
             Finding::Active if employee.inactive.is_some() => self.enable(employee).await,
@@ -181,8 +181,8 @@ impl Membership {
         }
     }
 
-    /// Applies what the platform says about the account of a link. Whoever leaves the connected corporation must not go
-    /// on with the employee's password, so the employee is disabled, unless others sign in as the employee too. The
+    /// Applies what the platform says about the account of a link. A member who leaves the connected corporation might
+    /// know the employee's password, so the employee is disabled, unless others sign in as the employee too. The
     /// contacts may never disclose a member, so only one whom they have disclosed can be gone.
     async fn apply_to_link(&self, link: &Link, employee: &Employee, status: MemberStatus) -> Result<Finding, Error> {
         match status {

@@ -1,4 +1,4 @@
-//! An employee leaves: the platform's word disables the employee and ends every session, whoever asked.
+//! An employee leaves: once the platform calls them inactive, the employee is disabled and every session ends.
 
 use std::time::{Duration, Instant};
 
@@ -59,7 +59,7 @@ async fn refused_sign_in(desk: &Gateway, way: &str, member: &str) {
             let phone = desk.phone(member);
             let callback = phone.authorize(&phone.authorize_url(&desk.client_url("itagent")).await).await;
             let code = query_parameter(&callback, "code").expect("a code");
-            // The password is right, and must not override the platform's word.
+            // The password is right, and must not override what the platform says.
             login(desk, json!({ "employee_id": member, "code": code, "password": GOOD })).await.expect_code(1003);
         }
         "agent with a password" => {
@@ -251,7 +251,7 @@ async fn employee_disabled_by_an_operator_stays_disabled() {
 
     desk.set_platform_switches(only("a2001", "left")).await;
     assert_eq!(oauth2_error(&desk, "a2001").await, "1003");
-    // The operator's word takes the place of the platform's.
+    // The operator's decision replaces the platform's.
     desk.command(&["employee", "disable", "a2001"]).await.expect_success();
     desk.set_platform_switches(json!({})).await;
     assert_eq!(oauth2_error(&desk, "a2001").await, "1003");

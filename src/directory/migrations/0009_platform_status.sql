@@ -1,4 +1,4 @@
--- Why the platform's word disabled an employee; NULL: it did not.
+-- Why an employee was disabled because of the platform; NULL: it was not the reason.
 ALTER TABLE employees ADD COLUMN inactive TEXT;
 
 -- When the platform last called the employee active; NULL: never.

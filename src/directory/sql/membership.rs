@@ -1,4 +1,4 @@
-//! The platform's word about employees in SQL.
+//! What the platform says about employees, in SQL.
 
 use async_trait::async_trait;
 use sqlx::Row;
