@@ -137,6 +137,7 @@ impl<'a> Explainer<'a> {
             authority: None,
             lines: &SampleLines(sample),
             raw: None,
+            stream_goes_on: false,
             peer: sample.address,
         };
         let fields = Fields::of(head.lines);

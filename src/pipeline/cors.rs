@@ -106,10 +106,7 @@ impl<'a> PreflightRequest<'a> {
     /// an OPTIONS with either is an ordinary request.
     pub fn of(head: &RequestHead<'_>, fields: &'a Fields<'a>) -> Option<Self> {
         let (origin, method) = (fields.origin?, fields.requested_method?);
-        let is_bare = fields.authorization.is_none()
-            && fields.cookies.is_empty()
-            && fields.transfer_encoding.is_none()
-            && fields.content_length.is_none_or(|length| length == b"0");
+        let is_bare = fields.authorization.is_none() && fields.cookies.is_empty() && !head.has_body(fields);
         let method = std::str::from_utf8(method).unwrap_or_default();
         (head.method == "OPTIONS" && is_bare).then_some(Self { origin, method, headers: &fields.requested_headers })
     }

@@ -38,8 +38,19 @@ pub struct RequestHead<'a> {
     pub lines: &'a dyn HeaderLines,
     /// The raw bytes of an HTTP/1 head.
     pub raw: Option<&'a [u8]>,
+    /// Whether the HTTP/2 stream goes on after the head. HTTP/1 announces a body in its headers instead.
+    pub stream_goes_on: bool,
     /// The address of the connection's other end.
     pub peer: IpAddr,
+}
+
+impl RequestHead<'_> {
+    /// Whether a body follows. On HTTP/2 no header needs to announce it.
+    pub(super) fn has_body(&self, fields: &Fields<'_>) -> bool {
+        self.stream_goes_on
+            || fields.transfer_encoding.is_some()
+            || fields.content_length.is_some_and(|length| length != b"0")
+    }
 }
 
 /// Kinds of headers to remove or rewrite before forwarding; most requests have none.

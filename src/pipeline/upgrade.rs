@@ -26,8 +26,7 @@ pub fn handshake(head: &RequestHead<'_>, fields: &Fields<'_>) -> Result<Option<H
         && fields.connection_upgrade
         && head.version == HttpVersion::Http11
         && head.method == "GET"
-        && fields.transfer_encoding.is_none()
-        && fields.content_length.is_none_or(|length| length == b"0");
+        && !head.has_body(fields);
     if !is_websocket {
         return Err(BadRequest::Upgrade.into());
     }

@@ -225,6 +225,32 @@ async fn options_that_is_no_preflight_is_an_ordinary_request() {
     assert_eq!(desk.upstream.only_request().header("x-deskgate-employee-id"), Some("u1001"));
 }
 
+/// HTTP/2 needs no header to announce a body: the stream goes on after the head.
+#[tokio::test]
+async fn http2_options_with_a_body_is_an_ordinary_request() {
+    let desk = setup().tls().toml(SETTINGS).start().await;
+    let http2 = desk.anonymous().http2().await;
+    let lines = preflight(DESK, "GET", "authorization");
+    let with_length = [&lines[..], &[("content-length", "6")]].concat();
+    for headers in [&lines, &with_length] {
+        http2.send("OPTIONS", "/c/upstream/x", headers, b"a body").await.expect_code(1405);
+        http2.send("OPTIONS", "/c/items/7", headers, b"a body").await.expect_code(1405);
+        http2.send("OPTIONS", "/api/auth/me", headers, b"a body").await.expect_code(1405);
+        http2.send("OPTIONS", "/api/desk/x", headers, b"a body").await.expect_bare_challenge();
+    }
+    let trailers = http::HeaderMap::from_iter([(http::header::ETAG, http::HeaderValue::from_static("x"))]);
+    let with_trailers = http2.try_send("OPTIONS", "/c/upstream/x", &lines, b"", Some(trailers)).await;
+    with_trailers.expect("a response").expect_code(1405);
+    assert!(desk.upstream.requests().is_empty());
+    let no_length = [&lines[..], &[("content-length", "0")]].concat();
+    for headers in [&lines, &no_length] {
+        http2.send("OPTIONS", "/c/upstream/x", headers, b"").await.expect_status(200);
+    }
+    // A body in spite of the header is an error of the stream.
+    let _ = http2.try_send("OPTIONS", "/c/upstream/x", &no_length, b"a body", None).await;
+    assert!(desk.upstream.requests().iter().all(|request| request.body.is_empty()));
+}
+
 // ---- Responses.
 
 #[tokio::test]
