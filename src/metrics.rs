@@ -99,7 +99,7 @@ impl Metrics {
         let websockets_open = IntGaugeVec::new(Opts::new("websockets_open", "Open WebSockets, by rule."), &["rule"])?;
         registry.register(Box::new(websockets_open.clone()))?;
         let exchanges_open = IntGaugeVec::new(
-            Opts::new("exchanges_open", "Proxied requests of sessions that have run longer than a second, by rule."),
+            Opts::new("exchanges_open", "Proxied requests that have run longer than a second, by rule."),
             &["rule"],
         )?;
         registry.register(Box::new(exchanges_open.clone()))?;
@@ -189,7 +189,7 @@ impl Metrics {
             )?,
             exchanges_cut: counters(
                 "exchanges_cut_total",
-                "Proxied requests cut because their session ended or is no longer admitted, by cause.",
+                "Proxied requests cut because their session ended or their rule no longer admits them, by cause.",
                 &["cause"],
             )?,
             platform_seconds: histograms(

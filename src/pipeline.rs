@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use http::HeaderValue;
+use http::{HeaderValue, Method};
 
 use crate::config::{Development, LimitsConfig, QueryToken};
 use crate::domain::clock::{Clock, Timestamp};
@@ -244,6 +244,8 @@ pub struct UpstreamPermit {
     pub trace: Option<TraceId>,
     /// The WebSocket handshake, if it is one.
     pub handshake: Option<Handshake>,
+    /// The method that a preflight announces, if it is one.
+    pub announced_method: Option<Method>,
     _proof: authorize::Proof,
 }
 

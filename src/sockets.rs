@@ -1,4 +1,5 @@
-//! Open WebSockets and exchanges: knows them by their session and closes them when their session, token or rule ends.
+//! Open WebSockets and exchanges: knows them by their session and closes them when their session or token ends or their
+//! rule no longer admits them.
 //! Relays the frames of WebSockets; handshakes and exchanges themselves are left to `gateway`.
 //!
 //! The tunnel does not run in Pingora's proxy: that one may take the end of the handshake's empty body for the end of
@@ -25,7 +26,7 @@ pub(crate) enum CloseReason {
     Revoked,
     /// The token expired: 4401.
     Expired,
-    /// The rule no longer admits the session: 4403.
+    /// The rule no longer admits the caller: 4403.
     Forbidden,
     /// The gateway shuts down: 1001.
     Drain,
@@ -47,7 +48,7 @@ impl CloseReason {
         match self {
             CloseReason::Revoked => "the session ended",
             CloseReason::Expired => "the token expired",
-            CloseReason::Forbidden => "the rule no longer admits the session",
+            CloseReason::Forbidden => "the rule no longer admits the caller",
             CloseReason::Drain => "the gateway shuts down",
         }
     }

@@ -1,5 +1,5 @@
-//! Cuts proxied exchanges whose session ends, in every lane and HTTP version. An exchange that runs longer than a second
-//! is entered in the registry of `sockets`, which decides when it is closed.
+//! Cuts proxied exchanges whose session ends or whose rule no longer admits them, in every lane and HTTP version. An
+//! exchange that runs longer than a second is entered in the registry of `sockets`, which decides when it is closed.
 //!
 //! Pingora's proxy cannot be told to give up an exchange: while a body stalls it calls none of our callbacks. So the
 //! future around it is dropped: that of the connection on HTTP/1.1, that of the stream on HTTP/2. Both connections go
@@ -51,12 +51,14 @@ struct ExchangeDetails {
     watched: Option<WatchedExchange>,
 }
 
-/// A permitted exchange of a session, as far as registering and logging it need.
+/// A permitted exchange, as far as registering and logging it need.
 struct WatchedExchange {
     arrival: Arrival,
     caller: Caller,
     rule: Arc<Rule>,
     method: Method,
+    /// The method that a preflight announces.
+    announced_method: Option<Method>,
     started: Instant,
     /// The status that was sent to the client; 0 before.
     status: u16,
@@ -90,10 +92,9 @@ impl CurrentExchange {
     }
 }
 
-/// Watches a permitted exchange until [`end`]. One without a session has nothing that could be revoked.
+/// Watches a permitted exchange until [`end`].
 pub(super) fn begin(exchange: &Exchange, context: &RequestContext) {
     let (Some(permit), Some(arrival)) = (&context.permit, &context.arrival) else { return };
-    let Caller::SignedIn(_) = &permit.caller else { return };
     let header = exchange.req_header();
     let _ = CURRENT.try_with(|current| {
         let target = permit.target.as_deref().map_or(header.raw_path(), str::as_bytes);
@@ -102,6 +103,7 @@ pub(super) fn begin(exchange: &Exchange, context: &RequestContext) {
             caller: permit.caller.clone(),
             rule: permit.rule.clone(),
             method: header.method.clone(),
+            announced_method: permit.announced_method.clone(),
             started: context.started,
             status: 0,
             upstream_took: None,
@@ -125,7 +127,7 @@ pub(super) fn end() {
     let _ = CURRENT.try_with(|current| current.end());
 }
 
-/// Runs exchanges and cuts those whose session ends.
+/// Runs exchanges and cuts those whose session ends or whose rule no longer admits them.
 pub(crate) struct ExchangeCutter {
     pub(crate) gate: Arc<Gate>,
     pub(crate) registry: Arc<Registry>,
@@ -152,22 +154,26 @@ impl ExchangeCutter {
 
     /// Registers an exchange and waits until it must be cut.
     async fn until_closed(self: Arc<Self>, opener: Opener, caller: Caller, rule: Arc<Rule>) -> CloseReason {
-        let Some(session) = caller.session() else { return CloseReason::Revoked };
         let (registration, _) = self.registry.register(opener, &rule);
         // What happened before the registration did not reach the handle, so everything is checked once more.
         let now = self.gate.clock.now();
-        if session.is_expired(now) {
-            return CloseReason::Expired;
-        }
-        let Ok(Some(cached)) = self.gate.sessions.session(&session.id, now).await else { return CloseReason::Revoked };
+        let cached = match caller.session() {
+            None => None,
+            Some(session) if session.is_expired(now) => return CloseReason::Expired,
+            Some(session) => match self.gate.sessions.session(&session.id, now).await {
+                Ok(Some(cached)) => Some(cached),
+                Ok(None) | Err(_) => return CloseReason::Revoked,
+            },
+        };
+        let session = cached.as_ref().map(|cached| &cached.session);
         let handle = registration.handle();
-        if registration.apply_rules(&self.gate.rules).is_err() || handle.check_admitted(Some(&cached.session)).is_err()
-        {
+        if registration.apply_rules(&self.gate.rules).is_err() || handle.check_admitted(session).is_err() {
             return CloseReason::Forbidden;
         }
+        let Some(session) = session else { return handle.closed().await };
         tokio::select! {
             reason = handle.closed() => reason,
-            () = tokio::time::sleep(now.until(cached.session.expires_at)) => CloseReason::Expired,
+            () = tokio::time::sleep(now.until(session.expires_at)) => CloseReason::Expired,
         }
     }
 
@@ -235,11 +241,15 @@ impl CutObserver<'_> {
     fn register(&self) -> Option<BoxFuture<'static, CloseReason>> {
         let details = self.current.details();
         let watched = details.watched.as_ref()?;
+        let (kind, method) = match &watched.announced_method {
+            Some(announced) => (OpenKind::Preflight, announced),
+            None => (OpenKind::Exchange, &watched.method),
+        };
         let opener = Opener {
-            kind: OpenKind::Exchange,
+            kind,
             session: watched.caller.session().map(|session| session.id.clone()),
             employee: None,
-            method: watched.method.clone(),
+            method: method.clone(),
             path: path_of(&details.target).into(),
             address: watched.arrival.client,
         };

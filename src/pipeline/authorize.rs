@@ -3,6 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, LazyLock};
 
+use http::Method;
+
 use super::arrive::{CheckedRequest, TargetForm};
 use super::credentials;
 use super::head::{HttpVersion, UnwantedHeaders};
@@ -65,7 +67,9 @@ pub(crate) fn check(
         Target::Preflight { answer, .. } => Ok(Permit::Preflight(answer)),
         Target::UpstreamPreflight(rule) => {
             evaluate(rule.preflight_checks(), &input, observer)?;
-            Ok(Permit::Upstream(upstream_permit(rule, Caller::Anonymous, None, request)))
+            let permit = upstream_permit(rule, Caller::Anonymous, None, request);
+            let announced_method = request.fields.requested_method.and_then(|method| Method::from_bytes(method).ok());
+            Ok(Permit::Upstream(UpstreamPermit { announced_method, ..permit }))
         }
     }
 }
@@ -153,6 +157,7 @@ fn upstream_permit(
         is_bodyless_get: is_bodyless_get(request),
         trace: request.fields.traceparent.and_then(TraceId::parse),
         handshake,
+        announced_method: None,
         rule,
         _proof: Proof(()),
     }

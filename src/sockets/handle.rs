@@ -15,9 +15,9 @@ use prometheus::IntGauge;
 use super::CloseReason;
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::session::{Session, SessionId};
-use crate::error::Error;
-use crate::rules::evaluate::{RuleInput, StepUp};
-use crate::rules::{Mode, Rule, RuleMatch, RuleSet};
+use crate::error::{Error, Forbidden};
+use crate::rules::evaluate::{RuleInput, StepUp, evaluate};
+use crate::rules::{CorsHandling, Mode, Rule, RuleMatch, RuleSet};
 
 /// What a handle closes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,16 +26,19 @@ pub(crate) enum OpenKind {
     WebSocket,
     /// A proxied request that has run for a while: a download, an upload, server-sent events.
     Exchange,
+    /// A preflight that an upstream has been answering for a while.
+    Preflight,
 }
 
 /// Who opened a WebSocket or exchange, from where and how: what its rule is checked against.
 #[derive(Debug, Clone)]
 pub(crate) struct Opener {
     pub(crate) kind: OpenKind,
-    /// None on a public rule.
+    /// None if the caller is anonymous.
     pub(crate) session: Option<SessionId>,
     /// Whose limit on open WebSockets it counts against.
     pub(crate) employee: Option<(CorpId, EmployeeId)>,
+    /// The method that the rule admits; a preflight's is the announced one.
     pub(crate) method: http::Method,
     pub(crate) path: Box<str>,
     pub(crate) address: IpAddr,
@@ -58,7 +61,7 @@ impl Opener {
     fn gauge<'a>(&self, rule: &'a Rule) -> &'a IntGauge {
         match self.kind {
             OpenKind::WebSocket => &rule.metrics.websockets_open,
-            OpenKind::Exchange => &rule.metrics.exchanges_open,
+            OpenKind::Exchange | OpenKind::Preflight => &rule.metrics.exchanges_open,
         }
     }
 }
@@ -140,16 +143,19 @@ impl CloseHandle {
         self.opener.gauge(&self.rule.load()).dec();
     }
 
-    /// Refuses if the rule in force does not admit the session. In shadow mode it admits every session.
+    /// Refuses if the rule in force does not admit the caller. In shadow mode it admits every session.
     pub(crate) fn check_admitted(&self, session: Option<&Session>) -> Result<(), Error> {
         let rule = self.rule.load();
-        match rule.mode_for(session) {
-            Mode::Shadow => Ok(()),
-            Mode::Enforce => rule.evaluate(&self.opener.input(session), &mut ()).map(|_| ()),
+        let input = self.opener.input(session);
+        match (self.opener.kind, rule.mode_for(session)) {
+            (OpenKind::Preflight, _) if rule.cors == CorsHandling::Gateway => Err(Forbidden::CrossOrigin.into()),
+            (OpenKind::Preflight, _) => evaluate(rule.preflight_checks(), &input, &mut ()),
+            (_, Mode::Shadow) => Ok(()),
+            (_, Mode::Enforce) => rule.evaluate(&input, &mut ()).map(|_| ()),
         }
     }
 
-    /// Closes it if its rule no longer admits the session.
+    /// Closes it if its rule no longer admits the caller.
     pub(super) fn close_unless_admitted(&self, session: Option<&Session>) {
         if self.check_admitted(session).is_err() {
             self.close(CloseReason::Forbidden);

@@ -25,14 +25,14 @@ struct OpenHandles {
     by_session: HashMap<SessionId, Vec<Arc<CloseHandle>>>,
     /// The WebSockets of signed-in employees, for the limit per employee.
     by_employee: HashMap<(CorpId, EmployeeId), Vec<Arc<CloseHandle>>>,
-    /// WebSockets of public rules.
-    anonymous: Vec<Arc<CloseHandle>>,
+    /// Those without a session, by the address of the handle: there may be many, and each end removes one.
+    anonymous: HashMap<usize, Arc<CloseHandle>>,
     draining: bool,
 }
 
 impl OpenHandles {
     fn all(&self) -> impl Iterator<Item = &Arc<CloseHandle>> {
-        self.by_session.values().flatten().chain(&self.anonymous)
+        self.by_session.values().flatten().chain(self.anonymous.values())
     }
 
     fn of_session(&self, id: &SessionId) -> impl Iterator<Item = &Arc<CloseHandle>> {
@@ -85,16 +85,17 @@ impl Drop for Registration {
         let opener = self.handle.opener();
         match &opener.session {
             Some(id) => remove(&mut open.by_session, id, &self.handle),
-            None => {
-                if let Some(index) = open.anonymous.iter().position(|other| Arc::ptr_eq(other, &self.handle)) {
-                    open.anonymous.swap_remove(index);
-                }
-            }
+            None => drop(open.anonymous.remove(&address_of(&self.handle))),
         }
         if let Some(employee) = &opener.employee {
             remove(&mut open.by_employee, employee, &self.handle);
         }
     }
+}
+
+/// Identifies a handle as long as it lives.
+fn address_of(handle: &Arc<CloseHandle>) -> usize {
+    Arc::as_ptr(handle).addr()
 }
 
 /// Removes a handle from the list of `key`, and the list if it is then empty.
@@ -128,7 +129,7 @@ impl Registry {
         }
         match session {
             Some(id) => open.by_session.entry(id.clone()).or_default().push(handle.clone()),
-            None => open.anonymous.push(handle.clone()),
+            None => drop(open.anonymous.insert(address_of(&handle), handle.clone())),
         }
         // Requests may finish during a drain, however long they have run.
         if open.draining && *kind == OpenKind::WebSocket {
@@ -145,7 +146,7 @@ impl Registry {
             // On an error the handle is already closing.
             let _ = handle.apply_rules(rules);
         }
-        for handle in &open.anonymous {
+        for handle in open.anonymous.values() {
             handle.close_unless_admitted(None);
         }
     }

@@ -65,6 +65,32 @@ fn post(desk: &Gateway, client: &Client, target: &str, length: usize, body: &[u8
     raw_request(desk, &format!("POST {target}"), &headers, body)
 }
 
+/// A preflight, which the upstream of a rule with `cors = "upstream"` answers.
+fn preflight(desk: &Gateway, target: &str) -> Vec<u8> {
+    let headers = "Origin: https://desk.example\r\nAccess-Control-Request-Method: PUT\r\n";
+    raw_request(desk, &format!("OPTIONS {target}"), headers, b"")
+}
+
+/// Edits every rule, drops those for which `edit` returns false, and reloads.
+async fn reload_rules(desk: &Gateway, mut edit: impl FnMut(&str, &mut toml::Table) -> bool) {
+    let rules: toml::Table = std::fs::read_to_string(desk.rules_file()).expect("rules").parse().expect("TOML");
+    let mut rules = rules["rule"].as_array().expect("rules").clone();
+    rules.retain_mut(|rule| {
+        let name = rule["name"].as_str().expect("a name").to_owned();
+        edit(&name, rule.as_table_mut().expect("a table"))
+    });
+    let rules = toml::Table::from_iter([("rule".to_owned(), rules.into())]);
+    std::fs::write(desk.rules_file(), rules.to_string()).expect("new rules");
+    desk.signal("HUP");
+    desk.wait_for_log(&["reloaded"]).await;
+}
+
+fn require_admin(rule: &mut toml::Table) {
+    rule.remove("public");
+    rule.remove("signed_in");
+    rule.insert("roles".to_owned(), vec!["admin"].into());
+}
+
 async fn wait_for_open(desk: &Gateway, count: f64) {
     eventually(&format!("{count} open exchanges"), || async {
         (desk.metric("deskgate_exchanges_open", &[]).await == count).then_some(())
@@ -149,7 +175,7 @@ async fn logout_cuts_only_the_exchanges_of_its_session() {
     let mut ended = OpenExchange::events(&desk, &xiaoming, "/api/desk/x").await;
     let mut of_other_session = OpenExchange::events(&desk, &other, "/api/desk/x").await;
     let mut anonymous = OpenExchange::events(&desk, &desk.anonymous(), "/public/x").await;
-    wait_for_open(&desk, 2.0).await;
+    wait_for_open(&desk, 3.0).await;
     xiaoming.post("/api/auth/logout").await.expect_code(0);
     ended.expect_cut().await;
     of_other_session.relays_events().await;
@@ -230,7 +256,7 @@ async fn lost_role_cuts_the_exchanges_that_need_it() {
     needs_none.relays_events().await;
     in_shadow_mode.relays_events().await;
     expect_cut_count(&desk, "forbidden", 2.0).await;
-    desk.wait_for_log(&["cut: the rule no longer admits the session"]).await;
+    desk.wait_for_log(&["cut: the rule no longer admits the caller"]).await;
     alice.post("/api/auth/logout").await.expect_code(0);
     needs_none.expect_cut().await;
     in_shadow_mode.expect_cut().await;
@@ -247,24 +273,15 @@ async fn reload_cuts_exchanges_that_it_no_longer_admits() {
     let mut stricter = OpenExchange::events(&desk, &xiaoming, "/api/read-only/x").await;
     let mut stays = OpenExchange::events(&desk, &xiaoming, "/api/desk/x").await;
     wait_for_open(&desk, 4.0).await;
-    let rules: toml::Table = std::fs::read_to_string(desk.rules_file()).expect("rules").parse().expect("TOML");
-    let mut rules = rules["rule"].as_array().expect("rules").clone();
-    rules.retain(|rule| rule["name"].as_str() != Some("token passed on"));
-    for rule in rules.iter_mut().filter_map(toml::Value::as_table_mut) {
-        match rule["name"].as_str() {
-            Some("everyone signed in") => {
-                rule.insert("methods".to_owned(), vec!["GET"].into());
-            }
-            Some("readers") => {
-                rule.remove("signed_in");
-                rule.insert("roles".to_owned(), vec!["admin"].into());
-            }
+    reload_rules(&desk, |name, rule| {
+        match name {
+            "everyone signed in" => drop(rule.insert("methods".to_owned(), vec!["GET"].into())),
+            "readers" => require_admin(rule),
             _ => {}
         }
-    }
-    let rules = toml::Table::from_iter([("rule".to_owned(), rules.into())]);
-    std::fs::write(desk.rules_file(), rules.to_string()).expect("new rules");
-    desk.signal("HUP");
+        name != "token passed on"
+    })
+    .await;
     for exchange in [&mut rule_is_gone, &mut method_is_gone, &mut stricter] {
         exchange.expect_cut().await;
     }
@@ -272,18 +289,132 @@ async fn reload_cuts_exchanges_that_it_no_longer_admits() {
     expect_cut_count(&desk, "forbidden", 3.0).await;
 }
 
+const ANONYMOUS_RULES: &str = r#"
+[[rule]]
+name = "anyone, for now"
+path = "/gone/{*rest}"
+upstream = "helpdesk"
+public = true
+
+[[rule]]
+name = "shadow for anyone"
+path = "/shadow/{*rest}"
+upstream = "helpdesk"
+roles = ["agent"]
+mode = "shadow"
+shadow_anonymous = true
+
+[[rule]]
+name = "shadow for anyone, still"
+path = "/shadow-still/{*rest}"
+upstream = "helpdesk"
+roles = ["agent"]
+mode = "shadow"
+shadow_anonymous = true
+
+[[rule]]
+name = "preflights for the upstream"
+path = "/cors/{*rest}"
+methods = ["PUT"]
+upstream = "helpdesk"
+signed_in = true
+cors = "upstream"
+
+[[rule]]
+name = "preflights for the upstream, still"
+path = "/cors-still/{*rest}"
+methods = ["PUT"]
+upstream = "helpdesk"
+signed_in = true
+cors = "upstream"
+"#;
+
+fn admits_fewer_anonymous(name: &str, rule: &mut toml::Table) -> bool {
+    match name {
+        "anyone" => require_admin(rule),
+        "shadow for anyone" => drop(rule.remove("shadow_anonymous")),
+        "preflights for the upstream" => drop(rule.remove("cors")),
+        _ => {}
+    }
+    name != "anyone, for now"
+}
+
+#[tokio::test]
+async fn reload_cuts_anonymous_exchanges_that_it_no_longer_admits() {
+    let desk = Gateway::setup().more_rules(ANONYMOUS_RULES).start().await;
+    let anonymous = desk.anonymous();
+    let upload = post(&desk, &anonymous, "/public/x", 1_000_000, b"part");
+    let mut cut = vec![
+        OpenExchange::events(&desk, &anonymous, "/public/x?a=1").await,
+        OpenExchange::begin(&desk, &upload, "", "").await,
+        OpenExchange::events(&desk, &desk.with_token("not.a.token"), "/gone/x").await,
+        OpenExchange::events(&desk, &anonymous, "/shadow/x").await,
+        OpenExchange::begin(&desk, &preflight(&desk, "/cors/x"), EVENTS, "event 1\n\r\n").await,
+    ];
+    let mut stay = vec![
+        OpenExchange::events(&desk, &anonymous, "/shadow-still/x").await,
+        OpenExchange::begin(&desk, &preflight(&desk, "/cors-still/x"), EVENTS, "event 1\n\r\n").await,
+    ];
+    wait_for_open(&desk, 7.0).await;
+    for exchange in cut.iter_mut().skip(2).chain(&mut stay) {
+        exchange.relays_events().await;
+    }
+    reload_rules(&desk, admits_fewer_anonymous).await;
+    let reloaded = Instant::now();
+    for exchange in &mut cut {
+        assert_eq!(exchange.expect_cut().await, b"", "no final chunk and no error follows");
+    }
+    assert!(reloaded.elapsed() < CUT_AT_ONCE, "{:?}", reloaded.elapsed());
+    for exchange in &mut stay {
+        exchange.relays_events().await;
+    }
+    wait_for_open(&desk, 2.0).await;
+    expect_cut_count(&desk, "forbidden", 5.0).await;
+    desk.wait_for_log(&["cut: the rule no longer admits the caller", "/public/x"]).await;
+}
+
+#[tokio::test]
+async fn reload_before_the_registration_cuts_the_anonymous_exchange_after_a_second() {
+    let desk = Gateway::setup().more_rules(ANONYMOUS_RULES).start().await;
+    let mut exchange = OpenExchange::events(&desk, &desk.anonymous(), "/public/x").await;
+    reload_rules(&desk, admits_fewer_anonymous).await;
+    exchange.expect_cut().await;
+    expect_cut_count(&desk, "forbidden", 1.0).await;
+}
+
+#[tokio::test]
+async fn reload_resets_anonymous_http2_streams_that_it_no_longer_admits() {
+    let desk = Gateway::setup().tls().more_rules(ANONYMOUS_RULES).start().await;
+    let streams = desk.anonymous().http2().await;
+    let mut connections = UpstreamConnections::intercept(&desk.upstream);
+    let mut cut = streams.begin("GET", "/public/x", "not.a.token").await;
+    let mut cut_upstream = connections.next().await.stream;
+    let mut stays = streams.begin("GET", "/shadow-still/x", "not.a.token").await;
+    let mut stays_upstream = connections.next().await.stream;
+    wait_for_open(&desk, 2.0).await;
+    reload_rules(&desk, admits_fewer_anonymous).await;
+    assert!(cut.next_piece().await.expect_err("a reset stream").is_reset());
+    cut_upstream.read_to_end_within(CUT_DEADLINE).await;
+    stays_upstream.send(EVENTS.as_bytes()).await;
+    assert_eq!(stays.next_piece().await.expect("an event"), b"event 1\n");
+    expect_cut_count(&desk, "forbidden", 1.0).await;
+}
+
 #[tokio::test]
 async fn exchanges_shorter_than_a_second_are_not_registered() {
     let desk = Gateway::start().await;
     let xiaoming = desk.sign_in("u1001").await;
+    let anonymous = desk.anonymous();
     let mut connection = desk.connect().await;
     let began = Instant::now();
     // The age counts for each exchange, not for its connection.
     while began.elapsed() < Duration::from_millis(1500) {
-        connection.send(&get(&desk, &xiaoming, "/api/desk/x")).await;
-        connection.response().await.expect("a response").expect_status(200);
-        connection.send(&post(&desk, &xiaoming, "/api/desk/x", 2, b"{}")).await;
-        connection.response().await.expect("a response").expect_status(200);
+        for (client, target) in [(&xiaoming, "/api/desk/x"), (&anonymous, "/public/x")] {
+            connection.send(&get(&desk, client, target)).await;
+            connection.response().await.expect("a response").expect_status(200);
+            connection.send(&post(&desk, client, target, 2, b"{}")).await;
+            connection.response().await.expect("a response").expect_status(200);
+        }
         assert_eq!(desk.metric("deskgate_exchanges_open", &[]).await, 0.0);
     }
 }
