@@ -30,6 +30,9 @@ use crate::sockets::registry::Registry;
 /// The age at which an exchange is registered. Nearly all end sooner, and those pay for no entry and no timer.
 const REGISTERED_AFTER: Duration = Duration::from_secs(1);
 
+/// The most bytes that a connection keeps for the path of its next exchange.
+const KEPT_PATH: usize = 256;
+
 tokio::task_local! {
     /// The exchange that this task carries. Pingora creates the request's context, so it cannot be passed in.
     static CURRENT: Arc<CurrentExchange>;
@@ -46,8 +49,8 @@ struct CurrentExchange {
 #[derive(Default)]
 struct ExchangeDetails {
     last_number: u64,
-    /// The canonical path and the query. Outlives the exchange, so that the next one needs no allocation.
-    target: String,
+    /// The canonical path. A short one outlives the exchange, so that the next one needs no allocation.
+    path: String,
     watched: Option<WatchedExchange>,
 }
 
@@ -73,16 +76,20 @@ impl CurrentExchange {
     fn begin(&self, target: &[u8], watched: WatchedExchange) {
         let mut details = self.details();
         details.last_number += 1;
-        details.target.clear();
+        details.path.clear();
+        let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
         // The pipeline has validated the target, so it is ASCII.
-        details.target.push_str(std::str::from_utf8(target).unwrap_or_default());
+        details.path.push_str(std::str::from_utf8(path).unwrap_or_default());
         details.watched = Some(watched);
         self.number.store(details.last_number, Ordering::Release);
     }
 
     fn end(&self) {
         if self.number.swap(0, Ordering::AcqRel) != 0 {
-            self.details().watched = None;
+            let mut details = self.details();
+            details.watched = None;
+            details.path.clear();
+            details.path.shrink_to(KEPT_PATH);
         }
     }
 
@@ -187,7 +194,7 @@ impl ExchangeCutter {
             &AccessLogEntry {
                 arrival: &watched.arrival,
                 method: watched.method.as_str(),
-                path: path_of(&details.target),
+                path: &details.path,
                 handler: &Handler::Rule(watched.rule.clone()),
                 caller: &watched.caller,
                 status: watched.status,
@@ -198,10 +205,6 @@ impl ExchangeCutter {
             },
         );
     }
-}
-
-fn path_of(target: &str) -> &str {
-    target.split('?').next().unwrap_or_default()
 }
 
 /// Follows the exchanges of one task and reports when the current one must be cut.
@@ -250,10 +253,13 @@ impl CutObserver<'_> {
             session: watched.caller.session().map(|session| session.id.clone()),
             employee: None,
             method: method.clone(),
-            path: path_of(&details.target).into(),
+            path: details.path.as_str().into(),
             address: watched.arrival.client,
         };
         let cutter = self.cutter.clone();
         Some(cutter.until_closed(opener, watched.caller.clone(), watched.rule.clone()).boxed())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,39 @@
+use super::*;
+use crate::gateway::context::unknown_arrival;
+use crate::metrics::Metrics;
+use crate::rules::{RuleMatch, load_texts};
+
+fn watched() -> WatchedExchange {
+    let rule = "[[rule]]\nname = \"a\"\npath = \"/a\"\nupstream = \"desk\"\npublic = true\n";
+    let texts = [("0.toml".to_owned(), rule.to_owned())];
+    let rules = load_texts(&texts, &["desk".into()], &Metrics::new().expect("metrics")).expect("valid rules");
+    let RuleMatch::Rule(rule) = rules.find("GET", "/a") else { panic!("the rule") };
+    WatchedExchange {
+        arrival: unknown_arrival(),
+        caller: Caller::Anonymous,
+        rule: rule.clone(),
+        method: Method::GET,
+        announced_method: None,
+        started: Instant::now(),
+        status: 0,
+        upstream_took: None,
+    }
+}
+
+#[test]
+fn idle_connection_does_not_keep_a_long_path() {
+    let current = CurrentExchange::default();
+    for length in [16 * 1024, 10, 8 * 1024] {
+        current.begin(&vec![b'x'; length], watched());
+        current.end();
+        let kept = current.details().path.capacity();
+        assert!(kept <= KEPT_PATH, "{kept} bytes after a path of {length}");
+    }
+}
+
+#[test]
+fn query_is_not_copied() {
+    let current = CurrentExchange::default();
+    current.begin(b"/a/b?token=secret?c", watched());
+    assert_eq!(current.details().path, "/a/b");
+}
