@@ -22,9 +22,14 @@ impl Network {
     pub fn site(address: IpAddr) -> Option<Self> {
         match address.to_canonical() {
             IpAddr::V4(_) => None,
-            // Bit 126 keeps it apart from every /64.
-            IpAddr::V6(address) => Some(Self(1 << 126 | u128::from(address) >> 80)),
+            IpAddr::V6(_) => Some(Self::of(address).widened()),
         }
+    }
+
+    /// The /48 around the /64 of an IPv6 address; an IPv4 address has nothing around it.
+    pub fn widened(self) -> Self {
+        // Bit 126 keeps it apart from every /64.
+        if self.0 >> 64 == 0 { Self(1 << 126 | self.0 >> 16) } else { self }
     }
 
     /// The network of an address in text; text that is no address is one network of its own.
@@ -53,6 +58,9 @@ mod tests {
         assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
         assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
         assert_eq!(site("192.0.2.1"), None);
+        assert_eq!(Some(of("2001:db8:0:ffff::1").widened()), site("2001:db8::1"));
+        assert_eq!(of("192.0.2.1").widened(), of("192.0.2.1"));
+        assert_eq!(Network::of_text("?").widened(), Network::of_text("?"));
         assert_ne!(Some(of("::")), site("::"));
         assert_ne!(Network::of_text("192.0.2.1"), Network::of_text("?"));
     }

@@ -1,5 +1,6 @@
 //! A map of bounded size that no client can fill for the others.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::domain::clock::Timestamp;
@@ -22,8 +23,8 @@ struct TableEntry<V> {
     proof: EntryProof,
 }
 
-/// Entries that expire. A full table evicts the oldest entry of the network that has most of them: unproven entries
-/// first, proven ones only if there is no other.
+/// Entries that expire. A full table evicts the oldest entry of the network that has most of them, in the IPv6 /48 that
+/// has most of them: unproven entries first, proven ones only if there is no other.
 pub(super) struct BoundedTable<V> {
     capacity: usize,
     entries: HashMap<Digest, TableEntry<V>>,
@@ -87,12 +88,10 @@ impl<V> BoundedTable<V> {
     }
 }
 
-/// The entries of each network, oldest first, and the networks by their number of entries.
+/// The entries of each site, and within it of each network. One subscriber may hold a whole IPv6 /48: without sites, its
+/// 65536 networks would look like as many clients.
 #[derive(Default)]
-struct EvictionOrder {
-    by_network: HashMap<Network, BTreeMap<u64, Digest>>,
-    by_size: BTreeSet<(usize, Network)>,
-}
+struct EvictionOrder(BySize<BySize<BTreeMap<u64, Digest>>>);
 
 impl EvictionOrder {
     fn add(&mut self, network: Network, place: u64, key: Digest) {
@@ -108,21 +107,75 @@ impl EvictionOrder {
     }
 
     fn change(&mut self, network: Network, change: impl FnOnce(&mut BTreeMap<u64, Digest>)) {
-        let entries = self.by_network.entry(network).or_default();
-        self.by_size.remove(&(entries.len(), network));
-        change(entries);
-        if entries.is_empty() {
-            self.by_network.remove(&network);
-        } else {
-            self.by_size.insert((entries.len(), network));
-        }
+        self.0.change(network.widened(), |site| site.change(network, change));
     }
 
-    /// The oldest entry of the network that has most.
     fn first(&self) -> Option<&Digest> {
-        let (_, network) = self.by_size.last()?;
-        self.by_network.get(network)?.values().next()
+        self.0.first().map(|(_, key)| key)
     }
+}
+
+/// Entries, of which one is evicted first.
+trait Evictable: Default {
+    fn count(&self) -> usize;
+
+    /// The place and key of the entry that is evicted first.
+    fn first(&self) -> Option<(u64, &Digest)>;
+}
+
+/// The entries of one network, oldest first.
+impl Evictable for BTreeMap<u64, Digest> {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn first(&self) -> Option<(u64, &Digest)> {
+        self.first_key_value().map(|(place, key)| (*place, key))
+    }
+}
+
+/// Groups of entries. The largest group is evicted from; among equally large ones, the one with the older entry.
+#[derive(Default)]
+struct BySize<G> {
+    groups: HashMap<Network, G>,
+    ranks: BTreeSet<(usize, Reverse<u64>, Network)>,
+    count: usize,
+}
+
+impl<G: Evictable> BySize<G> {
+    fn change(&mut self, network: Network, change: impl FnOnce(&mut G)) {
+        let group = self.groups.entry(network).or_default();
+        self.count -= group.count();
+        if let Some(rank) = rank(network, group) {
+            self.ranks.remove(&rank);
+        }
+        change(group);
+        self.count += group.count();
+        match rank(network, group) {
+            Some(rank) => {
+                self.ranks.insert(rank);
+            }
+            None => {
+                self.groups.remove(&network);
+            }
+        }
+    }
+}
+
+impl<G: Evictable> Evictable for BySize<G> {
+    fn count(&self) -> usize {
+        self.count
+    }
+
+    fn first(&self) -> Option<(u64, &Digest)> {
+        let (_, _, network) = self.ranks.last()?;
+        self.groups.get(network)?.first()
+    }
+}
+
+/// `None` for an empty group.
+fn rank<G: Evictable>(network: Network, group: &G) -> Option<(usize, Reverse<u64>, Network)> {
+    group.first().map(|(place, _)| (group.count(), Reverse(place), network))
 }
 
 #[cfg(test)]
