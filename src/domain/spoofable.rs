@@ -3,25 +3,15 @@
 
 use super::identity::{self, folded};
 
-/// Addresses of clients, under the names that proxies and content networks give them.
-const ADDRESSES: [&[u8]; 12] = [
-    b"x-real-ip",
-    b"x-client-ip",
-    b"x-cluster-client-ip",
-    b"x-originating-ip",
-    b"x-remote-ip",
-    b"x-remote-addr",
-    b"true-client-ip",
-    b"cf-connecting-ip",
-    b"cf-connecting-ipv6",
-    b"fastly-client-ip",
-    b"client-ip",
-    b"proxy-client-ip",
-];
-
 /// Beginnings of headers that describe the request as a proxy received it, or override its method or path.
 const FORWARDING: [&[u8]; 6] =
     [b"x-forwarded", b"x-original-", b"x-rewrite-", b"x-http-method", b"x-method-override", b"forwarded"];
+
+/// CGI and its heirs give a program the header `Client-IP` as the variable `HTTP_CLIENT_IP`. Services that look for the
+/// variable's name among the headers find what a client sends under that name.
+const VARIABLE_PREFIX: &[u8] = b"http-";
+
+const REQUEST_ID: &[u8] = b"x-request-id";
 
 /// Why a request header is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,25 +32,14 @@ impl SpoofableHeader {
     /// Classifies a header by its name; `_` and `.` count as `-`. `None` for headers that are forwarded.
     pub fn of(name: &str) -> Option<Self> {
         let name = name.as_bytes();
-        // Most names are ruled out by their first letter.
-        if !matches!(name.first()?.to_ascii_lowercase(), b'c' | b'f' | b'p' | b't' | b'x') {
-            return None;
+        if starts_folded(name, VARIABLE_PREFIX) {
+            return classify(name.get(VARIABLE_PREFIX.len()..)?);
         }
-        if identity::is_look_alike(name) {
-            let is_exact = starts_with_ignoring_case(name, identity::PREFIX.as_bytes());
-            return Some(if is_exact { Self::Identity } else { Self::LookAlike });
+        match classify(name)? {
+            Self::LookAlike if starts_with_ignoring_case(name, identity::PREFIX.as_bytes()) => Some(Self::Identity),
+            Self::LookAlike if name.eq_ignore_ascii_case(REQUEST_ID) => None,
+            kind => Some(kind),
         }
-        if ADDRESSES.iter().any(|address| is_folded(name, address)) {
-            return Some(Self::Address);
-        }
-        if FORWARDING.iter().any(|start| starts_folded(name, start)) {
-            return Some(Self::Forwarding);
-        }
-        const REQUEST_ID: &[u8] = b"x-request-id";
-        if is_folded(name, REQUEST_ID) && !name.eq_ignore_ascii_case(REQUEST_ID) {
-            return Some(Self::LookAlike);
-        }
-        is_folded(name, b"proxy").then_some(Self::Proxy)
     }
 
     /// The label in `identity_headers_removed_total`. Proxies send forwarding headers with every request; those are not
@@ -73,6 +52,47 @@ impl SpoofableHeader {
             Self::Proxy => Some("proxy"),
             Self::Forwarding => None,
         }
+    }
+}
+
+/// Classifies a name whatever its spelling. Its first letter rules most names out, and leaves few to compare with.
+fn classify(name: &[u8]) -> Option<SpoofableHeader> {
+    let first = name.first()?.to_ascii_lowercase();
+    if addresses(first).iter().any(|address| is_folded(name, address)) {
+        return Some(SpoofableHeader::Address);
+    }
+    match first {
+        b'x' if identity::is_look_alike(name) || is_folded(name, REQUEST_ID) => Some(SpoofableHeader::LookAlike),
+        b'f' | b'x' if FORWARDING.iter().any(|start| starts_folded(name, start)) => Some(SpoofableHeader::Forwarding),
+        b'p' if is_folded(name, b"proxy") => Some(SpoofableHeader::Proxy),
+        _ => None,
+    }
+}
+
+/// Names that proxies, application servers and content networks give to a client's address, by their first letter.
+fn addresses(first: u8) -> &'static [&'static [u8]] {
+    match first {
+        b'a' => &[b"ali-cdn-real-ip"],
+        b'c' => &[b"client-ip", b"cf-connecting-ip", b"cf-connecting-ipv6"],
+        b'f' => &[b"fastly-client-ip"],
+        b'p' => &[b"proxy-client-ip"],
+        b'r' => &[b"remote-addr"],
+        b't' => &[b"true-client-ip"],
+        b'w' => &[b"wl-proxy-client-ip"],
+        b'x' => &[
+            b"x-real-ip",
+            b"x-client-ip",
+            b"x-cluster-client-ip",
+            b"x-originating-ip",
+            b"x-remote-ip",
+            b"x-remote-addr",
+            b"x-proxyuser-ip",
+            b"x-envoy-external-address",
+            b"x-azure-clientip",
+            b"x-azure-socketip",
+            b"x-appengine-user-ip",
+        ],
+        _ => &[],
     }
 }
 

@@ -125,8 +125,25 @@ async fn forged_identity_headers_are_stripped_in_every_spelling() {
 }
 
 /// Headers that upstreams read as the client's address.
-const ADDRESS_HEADERS: [&str; 5] =
-    ["True-Client-IP", "X-Client-IP", "CF-Connecting-IP", "X-Cluster-Client-IP", "X-Real-IP"];
+const ADDRESS_HEADERS: [&str; 17] = [
+    "True-Client-IP",
+    "X-Client-IP",
+    "CF-Connecting-IP",
+    "X-Cluster-Client-IP",
+    "X-Real-IP",
+    "WL-Proxy-Client-IP",
+    "Proxy-Client-IP",
+    "HTTP-Client-IP",
+    "Remote-Addr",
+    "X-Remote-Addr",
+    "X-Remote-IP",
+    "X-ProxyUser-Ip",
+    "X-Envoy-External-Address",
+    "Ali-CDN-Real-IP",
+    "X-Azure-ClientIP",
+    "X-Azure-SocketIP",
+    "X-Appengine-User-IP",
+];
 
 #[tokio::test]
 async fn address_proxy_and_request_id_headers_are_stripped_in_every_spelling() {
@@ -134,7 +151,7 @@ async fn address_proxy_and_request_id_headers_are_stripped_in_every_spelling() {
     let xiaoming = desk.sign_in("u1001").await;
     for (spelling, spell) in SPELLINGS {
         // As the gateway reads an id, this one is too short to be kept from a trusted proxy.
-        let names = ADDRESS_HEADERS.iter().chain(&["Proxy", "X-Request-Id"]);
+        let names = ADDRESS_HEADERS.iter().chain(&["Proxy", "X-Request-Id", "HTTP-X-Forwarded-For"]);
         let lines: Vec<(String, &str)> = names.map(|name| (spell(name), FORGED)).collect();
         let headers = as_headers(&lines);
         let count = async |kind: &str| desk.metric("deskgate_identity_headers_removed_total", &[kind]).await;
