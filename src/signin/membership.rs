@@ -34,8 +34,9 @@ const ACTOR: &str = "platform";
 /// How long a password sign-in waits for the status. Short: passwords are for the time when the platform is down.
 const PASSWORD_SIGN_IN_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Most links of an employee that are asked about; hardly anyone has more than one.
-const MAX_LINKS: usize = 8;
+/// Most links of an employee that a password sign-in asks about, so that it stays short. Only the account of a single link
+/// can decide about the sign-in; the recheck asks about all.
+const MAX_LINKS_AT_SIGN_IN: usize = 8;
 
 /// What a status means for an employee of the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,36 +130,30 @@ impl Membership {
         }
     }
 
-    /// Asks about the accounts that sign in as an employee through approved links, and applies what the platform says.
-    pub(super) async fn recheck_links(&self, employee: &Employee) -> Result<Option<Finding>, Error> {
-        let asked = self.ask_links(employee).await?;
-        self.apply_to_links(employee, asked).await
-    }
-
-    /// The accounts of approved links about which the platform answers.
-    async fn ask_links(&self, employee: &Employee) -> Result<Vec<(Link, MemberStatus)>, Error> {
-        let mut asked = Vec::new();
-        for link in self.directory.links(approved_links(employee)).await?.items {
-            if let Ok(status) = self.ask_linked(&link.account).await {
-                asked.push((link, status));
-            }
-        }
-        Ok(asked)
-    }
-
-    async fn apply_to_links(
-        &self,
-        employee: &Employee,
-        asked: Vec<(Link, MemberStatus)>,
-    ) -> Result<Option<Finding>, Error> {
+    /// Asks about every account that signs in as an employee through an approved link, one per `pace`, and applies what
+    /// the platform says.
+    pub(super) async fn recheck_links(&self, employee: &Employee, pace: Duration) -> Result<Option<Finding>, Error> {
         let mut found = None;
-        for (link, status) in asked {
+        for link in self.directory.links(approved_links(employee, usize::MAX)).await?.items {
+            tokio::time::sleep(pace).await;
+            let Ok(status) = self.ask_linked(&link.account).await else { continue };
             let finding = self.apply_to_link(&link, employee, status).await?;
             if found != Some(Finding::Inactive) {
                 found = Some(finding);
             }
         }
         Ok(found)
+    }
+
+    /// The accounts of approved links about which the platform answers at a password sign-in.
+    async fn ask_links(&self, employee: &Employee) -> Result<Vec<(Link, MemberStatus)>, Error> {
+        let mut asked = Vec::new();
+        for link in self.directory.links(approved_links(employee, MAX_LINKS_AT_SIGN_IN)).await?.items {
+            if let Ok(status) = self.ask_linked(&link.account).await {
+                asked.push((link, status));
+            }
+        }
+        Ok(asked)
     }
 
     /// Refuses the sign-in through an approved link of an account that the platform calls inactive. Enables an employee
@@ -211,7 +206,7 @@ impl Membership {
         if link.is_automatic() || self.directory.is_member(account_of(employee)).await? {
             return Ok(true);
         }
-        Ok(self.directory.links(LinkQuery { limit: 1, ..approved_links(employee) }).await?.total > 1)
+        Ok(self.directory.links(approved_links(employee, 1)).await?.total > 1)
     }
 
     /// Ends the sessions that came through a link, of an employee whom others sign in as too.
@@ -249,7 +244,9 @@ impl Membership {
         {
             return Err(Forbidden::Disabled.into());
         }
-        self.apply_to_links(employee, linked?).await?;
+        for (link, status) in linked? {
+            self.apply_to_link(&link, employee, status).await?;
+        }
         // An account that is gone may have disabled the employee.
         let current = self.directory.employee(&employee.corp_id, &employee.employee_id).await?;
         match current {
@@ -305,12 +302,12 @@ pub(super) fn admit_new(status: MemberStatus) -> Result<(), Error> {
     }
 }
 
-fn approved_links(employee: &Employee) -> LinkQuery<'_> {
+fn approved_links(employee: &Employee, limit: usize) -> LinkQuery<'_> {
     LinkQuery {
         employee_corp_id: Some(&employee.corp_id),
         employee_id: Some(employee.employee_id.as_str()),
         state: Some(LinkState::Approved),
-        limit: MAX_LINKS,
+        limit,
         ..LinkQuery::default()
     }
 }

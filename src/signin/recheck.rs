@@ -192,7 +192,7 @@ impl Recheck {
         match self.membership.apply(employee, status).await? {
             Finding::Inactive => Ok(Finding::Inactive),
             // The employee may be a member of a connected corporation, or of both.
-            own => Ok(self.membership.recheck_links(employee).await?.unwrap_or(own)),
+            own => Ok(self.membership.recheck_links(employee, MIN_PACE).await?.unwrap_or(own)),
         }
     }
 

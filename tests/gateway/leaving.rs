@@ -355,6 +355,28 @@ async fn only_the_sessions_of_a_link_end_when_the_employee_is_a_member_too() {
     assert_eq!(row(&desk, "u1001").await["standing"], "active");
 }
 
+/// Links accounts to an employee that come before `p7001` in the order of the directory.
+async fn link_many(desk: &Gateway, employee: &str) {
+    let rows: String = (0..20).map(|number| format!("wwpartner,a{number:02},{employee}\n")).collect();
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("links.csv");
+    std::fs::write(&file, format!("corp_id,platform_user,employee_id\n{rows}")).expect("a file");
+    let file = file.to_str().expect("a path");
+    desk.command(&["employee", "link", "add", "--file", file]).await.expect_success();
+}
+
+#[tokio::test]
+async fn recheck_asks_about_every_link_of_an_employee() {
+    let desk = Gateway::with(EVERY_SECOND).await;
+    let xiaoming = desk.sign_in_by_oauth2("u1001", "h5").await;
+    link_many(&desk, "u1001").await;
+    let paula = linked_session(&desk, "u1001").await;
+    desk.set_platform_switches(only("p7001", "deleted")).await;
+    wait_until_signed_out(&paula).await;
+    assert_eq!(newest_event(&desk, "u1001").await["detail"], "gone wwpartner/p7001");
+    xiaoming.get("/api/auth/me").await.expect_code(0);
+}
+
 #[tokio::test]
 async fn recheck_stops_asking_after_the_last_logout() {
     let desk = Gateway::with(EVERY_SECOND).await;
