@@ -27,7 +27,7 @@ fn forgeable_networks(config: &Config, rules: &RuleSet) -> Option<String> {
 fn undeclared_path_cases(rules: &RuleSet) -> Vec<String> {
     let mut upstreams = Vec::new();
     let mut warnings = Vec::new();
-    for CaseGap { literal, tail } in rules.case_gaps() {
+    for CaseGap { literal, other } in rules.case_gaps() {
         let upstream = &literal.upstream.name;
         if upstreams.contains(&upstream) {
             continue;
@@ -36,7 +36,7 @@ fn undeclared_path_cases(rules: &RuleSet) -> Vec<String> {
         warnings.push(format!(
             "upstreams.{upstream}.path_case is not set: if the service ignores case, \"{}\" in capitals bypasses rule `{}` \
              ({}) and matches rule `{}` ({}); set \"insensitive\", or \"sensitive\" if the service does not",
-            literal.path, literal.name, literal.place, tail.name, tail.place
+            literal.path, literal.name, literal.place, other.name, other.place
         ));
     }
     warnings

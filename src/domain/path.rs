@@ -176,10 +176,11 @@ fn escape(digits: Option<&[u8]>) -> Result<u8, PathFault> {
     }
 }
 
-/// Folds the case of a canonical path, to compare paths as services do that ignore it: decoded, and character by character
-/// like Java's `equalsIgnoreCase` and Go's `EqualFold`, not for ASCII alone. Borrows a path without capitals and escapes.
+/// Folds the case of a canonical path, or of a text to compare it with, as services do that ignore case: decoded, and
+/// character by character like Java's `equalsIgnoreCase` and Go's `EqualFold`, not for ASCII alone. Borrows ASCII without
+/// capitals and escapes.
 pub fn fold_case(path: &str) -> Cow<'_, str> {
-    if !path.bytes().any(|byte| byte == b'%' || byte.is_ascii_uppercase()) {
+    if !path.bytes().any(|byte| byte == b'%' || byte.is_ascii_uppercase() || !byte.is_ascii()) {
         return Cow::Borrowed(path);
     }
     decoded(path).chars().map(fold_letter).collect::<String>().into()

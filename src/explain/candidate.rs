@@ -153,6 +153,9 @@ fn explained(check: Check<'_>) -> ExplainedCheck {
         }
         Check::Roles(roles) => ("roles", roles.iter().map(RoleName::as_str).collect::<Vec<_>>().join(", ")),
         Check::Matrix(access) => ("access", access.to_string()),
+        Check::When(condition) if condition.ignores_case() => {
+            ("when", format!("{} (paths ignoring case)", condition.text()))
+        }
         Check::When(condition) => ("when", condition.text().to_owned()),
         Check::StepUp => ("step_up", "a fresh one-time password".to_owned()),
     };

@@ -8,7 +8,8 @@
 //! The language:
 //! - the strings `identity.employee_id`, `.name`, `.corp_id`, `.department`, `.current_role`,
 //!   `.login_source`, `.login_method`; the list of strings `identity.roles`;
-//! - the strings `request.method`, `.path` and `.address` (IPv4-mapped addresses are written as IPv4);
+//! - the strings `request.method`, `.path` and `.address` (IPv4-mapped addresses are written as IPv4); the path of an
+//!   upstream that ignores case is folded, and so is what it is compared with;
 //! - the literals `true`, `false`, strings, integers and lists of strings;
 //! - `!`, `&&`, `||`, `?:` on booleans, `==`, `!=`, `<`, `<=`, `>`, `>=`, and `in` for lists;
 //! - `size(x)`, `x.contains(y)`, `x.startsWith(y)`, `x.endsWith(y)`, `x.matches("literal")`;
@@ -19,10 +20,12 @@
 //! string is false without `has()`. Negative conditions are the trap: `identity.department != "IT"` holds for every
 //! anonymous request.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 use std::thread;
 
+use crate::config::PathCase;
 use crate::domain::{path, role};
 
 mod pattern;
@@ -86,7 +89,7 @@ pub struct IdentityVariables<'a> {
 pub struct RequestVariables<'a> {
     /// `request.method`
     pub method: &'a str,
-    /// `request.path`
+    /// `request.path`, in canonical form
     pub path: &'a str,
     /// `request.address`
     pub address: IpAddr,
@@ -99,6 +102,7 @@ pub struct Condition {
     /// The fields that it reads; only these are checked against the length limits.
     fields: Vec<Field>,
     roles: RolesUse,
+    path_case: PathCase,
 }
 
 /// Whether a condition reads `identity.roles`.
@@ -109,15 +113,16 @@ enum RolesUse {
 }
 
 impl Condition {
-    /// Compiles a condition. The error names what was found and what is allowed.
-    pub fn compile(text: &str) -> Result<Condition, String> {
+    /// Compiles a condition of a rule whose upstream has this `path_case`. The error names what was found and what is
+    /// allowed.
+    pub fn compile(text: &str, path_case: PathCase) -> Result<Condition, String> {
         if text.len() > LONGEST_TEXT {
             return Err(format!("the condition has {} bytes; at most {LONGEST_TEXT} are allowed", text.len()));
         }
         // A thread of its own, for its stack and to contain a panic of the parser.
         thread::scope(|scope| {
             let reading = thread::Builder::new().name("condition".to_owned()).stack_size(PARSER_STACK);
-            match reading.spawn_scoped(scope, || read::condition(text)) {
+            match reading.spawn_scoped(scope, || read::condition(text, path_case)) {
                 Ok(reading) => reading.join().unwrap_or_else(|_| Err(read::UNREADABLE.to_owned())),
                 Err(error) => Err(format!("the condition cannot be parsed: {error}")),
             }
@@ -127,6 +132,11 @@ impl Condition {
     /// The source text.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// Whether it reads the path and ignores its case, as the upstream does.
+    pub fn ignores_case(&self) -> bool {
+        self.path_case == PathCase::Insensitive && self.fields.contains(&Field::Path)
     }
 
     /// Evaluates the condition. Fails if a field exceeds the limits of this module, which bound the cost; the caller must
@@ -142,7 +152,8 @@ impl Condition {
             String::new()
         };
         let identity = identity.copied().unwrap_or_default();
-        let variables = Variables { identity, method: request.method, path: request.path, address: &address };
+        let path = if self.ignores_case() { path::fold_case(request.path) } else { Cow::Borrowed(request.path) };
+        let variables = Variables { identity, method: request.method, path: &path, address: &address };
         for field in &self.fields {
             let length = field.read(&variables).len();
             if length > field.longest() {

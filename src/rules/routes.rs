@@ -62,13 +62,13 @@ fn ranks(rule: &Rule) -> impl Iterator<Item = u8> {
     rule.pattern.iter().map(Segment::rank)
 }
 
-/// A rule whose literal another spelling would miss, and the rule with `{*rest}` that would match instead.
+/// A rule whose literal another spelling would miss, and the rule that would match instead.
 #[derive(Debug, Clone, Copy)]
 pub struct CaseGap<'a> {
     /// The rule with the literal.
     pub literal: &'a Rule,
-    /// The rule with `{*rest}`.
-    pub tail: &'a Rule,
+    /// The rule that matches the other spelling, with a `{name}` or `{*rest}` there.
+    pub other: &'a Rule,
 }
 
 /// The gaps of upstreams that do not declare their `path_case`.
@@ -76,18 +76,35 @@ pub(super) fn case_gaps(rules: &[Arc<Rule>]) -> impl Iterator<Item = CaseGap<'_>
     let undeclared = rules.iter().filter(|rule| rule.upstream.path_case == PathCase::Undeclared);
     undeclared.filter_map(move |literal| {
         let beside =
-            |tail: &&Arc<Rule>| tail.upstream == literal.upstream && is_beside(&literal.pattern, &tail.pattern);
-        rules.iter().find(beside).map(|tail| CaseGap { literal, tail })
+            |other: &&Arc<Rule>| other.upstream == literal.upstream && is_beside(&literal.pattern, &other.pattern);
+        rules.iter().find(beside).map(|other| CaseGap { literal, other })
     })
 }
 
-/// Whether a pattern has a literal with letters where the other one has its `{*rest}`.
-fn is_beside(literal: &[Segment], tail: &[Segment]) -> bool {
-    let Some((Segment::Tail, prefix)) = tail.split_last() else { return false };
-    let Some((same, inside)) = literal.split_at_checked(prefix.len()) else { return false };
-    let overlaps = |(one, other): (&Segment, &Segment)| match (one, other) {
-        (Segment::Literal(one), Segment::Literal(other)) => one == other,
-        _ => true,
-    };
-    same.iter().zip(prefix).all(overlaps) && inside.iter().any(Segment::has_letters)
+/// Whether a path that the first pattern decides has another spelling that misses it and matches the second one.
+fn is_beside(literal: &[Segment], other: &[Segment]) -> bool {
+    let mut is_missed = false;
+    let mut decides = false;
+    for (place, segments) in literal.iter().zip(other).enumerate() {
+        match segments {
+            (_, Segment::Tail) => return is_missed || literal.iter().skip(place).any(Segment::has_letters),
+            (Segment::Tail, _) => return is_missed,
+            (Segment::Literal(one), Segment::Literal(other)) if one == other => {}
+            (Segment::Literal(one), Segment::Literal(other)) if fold_case(one) == fold_case(other) => {
+                (is_missed, decides) = (true, true);
+            }
+            (Segment::Literal(_), Segment::Literal(_)) => return false,
+            (Segment::Literal(text), Segment::Any) | (Segment::Any, Segment::Literal(text)) if text.is_empty() => {
+                return false;
+            }
+            (one @ Segment::Literal(_), Segment::Any) => {
+                is_missed |= one.has_letters();
+                decides = true;
+            }
+            // The second pattern is the more specific one.
+            (Segment::Any, Segment::Literal(_)) if !decides => return false,
+            (Segment::Any, Segment::Any | Segment::Literal(_)) => {}
+        }
+    }
+    is_missed && literal.len() == other.len()
 }

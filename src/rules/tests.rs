@@ -114,6 +114,90 @@ fn paths_that_differ_only_in_case_conflict_if_an_upstream_ignores_it() {
 }
 
 #[test]
+fn a_literal_that_another_spelling_misses_is_a_gap_if_another_rule_matches_it() {
+    for (literal, other, is_gap) in [
+        ("/a/purge", "/a/{*rest}", true),
+        ("/users/admin", "/users/{id}", true),
+        ("/users/admin", "/users/{*rest}", true),
+        ("/users/admin", "/{kind}/{id}", true),
+        ("/a/{x}/b", "/a/{y}/{*rest}", true),
+        ("/a/{x}/b", "/a/{y}/{z}", true),
+        ("/a/{x}/b", "/{y}/{*rest}", true),
+        ("/a/b/{x}", "/a/{y}/c", true),
+        ("/admin/{*rest}", "/{x}/users", true),
+        ("/admin/{*rest}", "/{x}/{*rest}", true),
+        ("/a/7/{x}/b", "/a/{y}/c/{*rest}", true),
+        ("/admin", "/Admin", true),
+        ("/admin/x", "/ADMIN/{*rest}", true),
+        ("/caf%C3%A9", "/{name}", true),
+        ("/users/7", "/users/{id}", false),
+        ("/users/admin", "/users/root", false),
+        ("/users/admin", "/groups/{id}", false),
+        ("/users/admin", "/users/{id}/name", false),
+        ("/users/admin/name", "/users/{id}", false),
+        ("/users/admin", "/{x}/admin/{*rest}", false),
+        ("/admin/{*rest}", "/{x}", false),
+        ("/users/", "/users/{id}", false),
+        // Another rule decides, whatever the spelling of `b`.
+        ("/7/{x}/b", "/7/c/{*rest}", false),
+    ] {
+        let rules = load(&[&[rule("literal", literal), rule("other", other)].concat()]).expect("valid rules");
+        let found = rules.case_gaps().any(|gap| &*gap.literal.name == "literal");
+        assert_eq!(found, is_gap, "{literal} beside {other}");
+    }
+}
+
+/// Whether the rule of a path admits an anonymous request.
+fn admits(rules: &RuleSet, path: &str) -> bool {
+    let sample = case::SampleRequest { path: path.to_owned(), ..case::SampleRequest::default() };
+    match rules.find("GET", path) {
+        RuleMatch::Rule(rule) => rule.evaluate(&sample.input(None), &mut ()).is_ok(),
+        RuleMatch::OtherMethods(_) | RuleMatch::NotFound => panic!("no rule for {path}"),
+    }
+}
+
+#[test]
+fn conditions_compare_paths_as_the_upstream_does() {
+    const SPELLINGS: [&str; 5] = ["/x/admin/y", "/x/ADMIN/y", "/X/Admin/y", "/x/adm%C4%B1n/y", "/x/%C3%89t%C3%A9"];
+    // The dotless i in the fourth has the same capital as `i`.
+    let table: &[(&str, [bool; 5])] = &[
+        ("request.path.startsWith('/x/admin')", [true, true, true, true, false]),
+        ("request.path.startsWith('/X/Admin')", [true, true, true, true, false]),
+        ("!request.path.startsWith('/X/ADMIN')", [false, false, false, false, true]),
+        ("request.path.contains('ADMIN')", [true, true, true, true, false]),
+        ("request.path.endsWith('/Y')", [true, true, true, true, false]),
+        ("request.path == '/x/Admin/Y'", [true, true, true, true, false]),
+        ("'/x/Admin/Y' != request.path", [false, false, false, false, true]),
+        ("request.path in ['/other', '/X/ADMIN/y']", [true, true, true, true, false]),
+        ("['/X/Admin', '/z'].exists(start, request.path.startsWith(start))", [true, true, true, true, false]),
+        ("request.path.matches('^/X/Admin/')", [true, true, true, true, false]),
+        ("request.path.matches('[A-Z]{5}/')", [true, true, true, true, false]),
+        ("request.path.endsWith('/%C3%A9t%C3%A9')", [false, false, false, false, true]),
+        ("request.path.endsWith('/ÉTÉ')", [false, false, false, false, true]),
+        ("'/X/ADMIN/Y/Z'.startsWith(request.path)", [true, true, true, true, false]),
+        ("request.method == 'get'", [false; 5]),
+    ];
+    for (condition, expected) in table {
+        let text = format!("{}when = \"{condition}\"\n", loose("a", "/x/{*rest}"));
+        let rules = load_both(&text).unwrap_or_else(|faults| panic!("{condition}: {faults:?}"));
+        assert_eq!(SPELLINGS.map(|path| admits(&rules, path)), *expected, "{condition}");
+    }
+    let text = format!("{}when = \"request.path.startsWith('/x/admin')\"\n", rule("a", "/{*rest}"));
+    let rules = load_both(&text).expect("valid rules");
+    assert_eq!(SPELLINGS.map(|path| admits(&rules, path)), [true, false, false, false, false], "tells case apart");
+}
+
+#[test]
+fn conditions_that_cannot_ignore_case_are_faults_if_the_upstream_does() {
+    for condition in ["[request.path].exists(path, path == '/X')", "!request.path.matches('/%C3%A9')"] {
+        let when = format!("when = \"{condition}\"\n");
+        let faults = load_both(&format!("{}{when}", loose("a", "/x"))).expect_err(condition);
+        assert!(faults.concat().contains("`request.path`"), "{faults:?}");
+        load_both(&format!("{}{when}", rule("a", "/x"))).expect("valid rules");
+    }
+}
+
+#[test]
 fn rules_of_one_path_are_told_apart_by_method_and_get_includes_head() {
     let text = "[[rule]]\nname=\"r\"\npath=\"/a\"\nmethods=[\"GET\"]\nupstream=\"desk\"\npublic=true\n\
                 [[rule]]\nname=\"w\"\npath=\"/a\"\nmethods=[\"POST\"]\nupstream=\"desk\"\nsigned_in=true\n";

@@ -81,17 +81,40 @@ async fn check_warns_about_literals_beside_a_tail_of_an_undeclared_upstream() {
         ("no letters", &digits, None, false),
         ("no literal", "", None, false),
     ] {
-        let setup = Gateway::setup().more_rules(rules);
-        let setup = match path_case {
-            Some(word) => setup.toml(&format!("[upstreams.helpdesk]\npath_case = \"{word}\"")),
-            None => setup,
-        };
-        let output = setup.write_files().await.command(&["check"]).await;
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{case}: {stderr}");
-        let warned = ["warning: ", "upstreams.helpdesk.path_case", "`purge`", "`anyone`"];
-        assert_eq!(warned.iter().all(|word| stderr.contains(word)), warns, "{case}: {stderr}");
-        assert_eq!(stderr.is_empty(), !warns, "{case}: {stderr}");
+        expect_case_warning(case, rules, path_case, warns.then_some(["`purge`", "`anyone`"])).await;
+    }
+}
+
+#[tokio::test]
+async fn check_warns_about_literals_beside_a_parameter_of_an_undeclared_upstream() {
+    let literal = "[[rule]]\nname = \"purge\"\npath = \"/users/admin\"\nupstream = \"helpdesk\"\nroles = [\"admin\"]\n";
+    let parameter = "[[rule]]\nname = \"profile\"\npath = \"/users/{id}\"\nupstream = \"helpdesk\"\nsigned_in = true\n";
+    let rules = format!("{literal}{parameter}");
+    let deeper = rules.replace("/users/admin", "/users/{id}/keys").replace("/users/{id}\"", "/users/{name}/{*rest}\"");
+    let warned = Some(["`purge`", "`profile`"]);
+    expect_case_warning("beside a parameter", &rules, None, warned).await;
+    expect_case_warning("behind a parameter", &deeper, None, warned).await;
+    expect_case_warning("declared", &rules, Some("sensitive"), None).await;
+    expect_case_warning("ignores case", &rules, Some("insensitive"), None).await;
+    expect_case_warning("alone", literal, None, None).await;
+}
+
+/// Expects `check` to warn about the two rules, or not at all.
+async fn expect_case_warning(case: &str, rules: &str, path_case: Option<&str>, warned: Option<[&str; 2]>) {
+    let setup = Gateway::setup().more_rules(rules);
+    let setup = match path_case {
+        Some(word) => setup.toml(&format!("[upstreams.helpdesk]\npath_case = \"{word}\"")),
+        None => setup,
+    };
+    let output = setup.write_files().await.command(&["check"]).await;
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{case}: {stderr}");
+    match warned {
+        Some(names) => {
+            let words = ["warning: ", "upstreams.helpdesk.path_case"].into_iter().chain(names);
+            words.for_each(|word| assert!(stderr.contains(word), "{case}: {word} in {stderr}"));
+        }
+        None => assert!(stderr.is_empty(), "{case}: {stderr}"),
     }
 }
 

@@ -313,6 +313,26 @@ async fn rules_of_an_upstream_that_ignores_case_match_every_spelling() {
 }
 
 #[tokio::test]
+async fn conditions_ignore_the_case_of_paths_if_the_upstream_does() {
+    let rule = "[[rule]]\nname = \"all but secrets\"\npath = \"/files/{*rest}\"\nupstream = \"helpdesk\"\npublic = true\n\
+        when = '!request.path.startsWith(\"/files/Secret\")'\n";
+    let settings = "[upstreams.helpdesk]\npath_case = \"insensitive\"";
+    let desk = Gateway::setup().more_rules(rule).toml(settings).start().await;
+    for target in ["/files/secret/x", "/files/SECRET/x", "/FILES/Secret/X", "/files/s%45cret", "/files/%C5%BFecret"] {
+        desk.upstream.clear_requests();
+        desk.anonymous().get(target).await.expect_code(1003);
+        desk.anonymous().handshake(target).open().await.err().expect("a refusal").expect_code(1003);
+        assert!(desk.upstream.requests().is_empty(), "{target}");
+        let explained = desk.command(&["explain", "GET", target]).await;
+        let explained = String::from_utf8_lossy(&explained.stdout).into_owned();
+        assert!(explained.contains("1003") && explained.contains("(paths ignoring case)"), "{explained}");
+    }
+    desk.upstream.clear_requests();
+    desk.anonymous().get("/Files/Open").await.expect_status(200);
+    assert_eq!(desk.upstream.only_request().target, "/Files/Open", "forwarded as it was sent");
+}
+
+#[tokio::test]
 async fn rules_that_differ_only_in_case_are_refused_if_the_upstream_ignores_it() {
     let rule = INNER_RULE.replace("/public/closed/", "/public/CLOSED/").replace("inside a", "inside the same");
     let settings = "[upstreams.helpdesk]\npath_case = \"insensitive\"";

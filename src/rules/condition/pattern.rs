@@ -5,6 +5,8 @@ use regex_automata::dfa::{Automaton, StartKind, dense};
 use regex_automata::nfa::thompson;
 use regex_automata::{Input, util::syntax};
 
+use crate::config::PathCase;
+
 /// The largest compiled pattern, in bytes; it bounds the compile time as well.
 const LARGEST: usize = 1 << 20;
 
@@ -12,9 +14,10 @@ const LARGEST: usize = 1 << 20;
 pub(super) struct Regex(dense::DFA<Vec<u32>>);
 
 impl Regex {
-    pub(super) fn compile(text: &str) -> Result<Self, String> {
+    pub(super) fn compile(text: &str, case: PathCase) -> Result<Self, String> {
+        let flags = syntax::Config::new().case_insensitive(case == PathCase::Insensitive);
         // Parsed separately first: the builders' errors do not say what is wrong with the syntax.
-        if let Err(error) = syntax::parse(text) {
+        if let Err(error) = syntax::parse_with(text, &flags) {
             return Err(format!("`{text}` is not a valid pattern: {}", last_line(&error.to_string())));
         }
         let too_large = || {
@@ -24,6 +27,7 @@ impl Regex {
         };
         let states = thompson::Compiler::new()
             .configure(thompson::Config::new().nfa_size_limit(Some(LARGEST)))
+            .syntax(flags)
             .build(text)
             .map_err(|_| too_large())?;
         let limits = dense::Config::new()

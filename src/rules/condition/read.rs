@@ -6,6 +6,7 @@ use cel::common::ast::{CallExpr, Expr, IdedExpr, ListExpr, LiteralValue, SelectE
 use super::pattern::Regex;
 use super::tree::{Field, List, Number, Relation, Test, Text, TextPart};
 use super::{Condition, DEEPEST, HIGHEST_COST, RolesUse};
+use crate::config::PathCase;
 
 /// The functions and their signatures.
 const FUNCTIONS: [(&str, &str); 8] = [
@@ -23,7 +24,7 @@ const FUNCTIONS: [(&str, &str); 8] = [
 pub(super) const UNREADABLE: &str = "the condition is not valid CEL";
 
 /// Compiles a condition. Needs a large stack, and panics if the parser does.
-pub(super) fn condition(text: &str) -> Result<Condition, String> {
+pub(super) fn condition(text: &str, path_case: PathCase) -> Result<Condition, String> {
     // Without macros `exists`, `all` and `has` are parsed as calls.
     let parser = Env::default().with_optional_support(false).parser().max_recursion_depth(DEEPEST);
     let expression = parser.parse(text).map_err(|errors| match errors.errors.first() {
@@ -32,7 +33,8 @@ pub(super) fn condition(text: &str) -> Result<Condition, String> {
         Some(error) => format!("line {}, column {}: {}", error.pos.0.max(1), error.pos.1.max(1), error.msg),
         None => UNREADABLE.to_owned(),
     })?;
-    let mut checker = TypeChecker { names: Vec::new(), fields: Vec::new(), roles: RolesUse::Unread, depth: 0 };
+    let mut checker =
+        TypeChecker { names: Vec::new(), fields: Vec::new(), roles: RolesUse::Unread, depth: 0, path_case };
     let test = match checker.value(&expression)? {
         TypedExpression::Test(test) => test,
         other => {
@@ -46,7 +48,7 @@ pub(super) fn condition(text: &str) -> Result<Condition, String> {
              `contains`, `matches` and `size` by the longest possible value)"
         ));
     }
-    Ok(Condition { text: text.into(), test, fields: checker.fields, roles: checker.roles })
+    Ok(Condition { text: text.into(), test, fields: checker.fields, roles: checker.roles, path_case })
 }
 
 /// An expression of any type.
@@ -74,6 +76,7 @@ struct TypeChecker {
     fields: Vec<Field>,
     roles: RolesUse,
     depth: u16,
+    path_case: PathCase,
 }
 
 impl TypeChecker {
@@ -157,7 +160,59 @@ impl TypeChecker {
 
     fn texts(&mut self, list: &ListExpr) -> Result<TypedExpression, String> {
         let texts: Result<Vec<Text>, String> = list.elements.iter().map(|element| self.text(element)).collect();
-        Ok(TypedExpression::List(List::Texts(texts?)))
+        let texts = texts?;
+        // What is compared with an element would have to be folded for this one only.
+        if texts.iter().any(|text| self.is_folded_path(text)) {
+            return Err("a list cannot have `request.path`, because the upstream ignores case".to_owned());
+        }
+        Ok(TypedExpression::List(List::Texts(texts)))
+    }
+
+    /// Whether a text is the path of an upstream that ignores case.
+    fn is_folded_path(&self, text: &Text) -> bool {
+        self.path_case == PathCase::Insensitive && matches!(text, Text::Field(Field::Path))
+    }
+
+    /// Two texts that are compared. What is compared with a folded path is folded as well.
+    fn compared(&mut self, one: &IdedExpr, other: &IdedExpr) -> Result<(Text, Text), String> {
+        let (one, other) = (self.text(one)?, self.text(other)?);
+        Ok(self.folded(one, other))
+    }
+
+    fn folded(&self, one: Text, other: Text) -> (Text, Text) {
+        let has_path = self.is_folded_path(&one) || self.is_folded_path(&other);
+        if has_path { (one.folded(), other.folded()) } else { (one, other) }
+    }
+
+    fn part(&mut self, part: TextPart, text: &IdedExpr, wanted: &IdedExpr) -> Result<Test, String> {
+        let (text, wanted) = self.compared(text, wanted)?;
+        Ok(Test::Part(part, text, wanted))
+    }
+
+    fn among(&mut self, element: &IdedExpr, list: &IdedExpr) -> Result<Test, String> {
+        let (element, list) = (self.text(element)?, self.list(list)?);
+        let list = if self.is_folded_path(&element) { list.folded() } else { list };
+        Ok(Test::Among(element, list))
+    }
+
+    fn matches(&mut self, text: &IdedExpr, pattern: &IdedExpr) -> Result<Test, String> {
+        let Text::Literal(literal) = self.text(pattern)? else {
+            return Err(format!(
+                "the pattern of `matches` is `{}`; only a literal string is allowed, so that it can be checked at load",
+                shown(pattern)
+            ));
+        };
+        let text = self.text(text)?;
+        if !self.is_folded_path(&text) {
+            return Ok(Test::Matches(text, Box::new(Regex::compile(&literal, PathCase::Sensitive)?)));
+        }
+        if literal.contains('%') {
+            return Err(format!(
+                "`{literal}` never matches: `request.path` is decoded, because the upstream ignores case; write the \
+                 character itself instead of its escape"
+            ));
+        }
+        Ok(Test::Matches(text, Box::new(Regex::compile(&literal, PathCase::Insensitive)?)))
     }
 
     fn call(&mut self, call: &CallExpr) -> Result<TypedExpression, String> {
@@ -171,7 +226,7 @@ impl TypeChecker {
             (operators::CONDITIONAL, [condition, then, otherwise], _) => {
                 Test::Choice(Box::new([self.test(condition)?, self.test(then)?, self.test(otherwise)?]))
             }
-            (operators::IN, [element, list], _) => Test::Among(self.text(element)?, self.list(list)?),
+            (operators::IN, [element, list], _) => self.among(element, list)?,
             ("size", [value], _) => {
                 return Ok(TypedExpression::Number(match self.value(value)? {
                     TypedExpression::Text(text) => Number::Length(text),
@@ -179,18 +234,10 @@ impl TypeChecker {
                     other => return Err(mismatch(value, &other, "a string or a list")),
                 }));
             }
-            ("contains", [text, part], true) => Test::Part(TextPart::Anywhere, self.text(text)?, self.text(part)?),
-            ("startsWith", [text, part], true) => Test::Part(TextPart::Start, self.text(text)?, self.text(part)?),
-            ("endsWith", [text, part], true) => Test::Part(TextPart::End, self.text(text)?, self.text(part)?),
-            ("matches", [text, pattern], _) => match self.text(pattern)? {
-                Text::Literal(pattern) => Test::Matches(self.text(text)?, Box::new(Regex::compile(&pattern)?)),
-                Text::Field(_) | Text::Element { .. } => {
-                    return Err(format!(
-                        "the pattern of `matches` is `{}`; only a literal string is allowed, so that it can be checked at load",
-                        shown(pattern)
-                    ));
-                }
-            },
+            ("contains", [text, part], true) => self.part(TextPart::Anywhere, text, part)?,
+            ("startsWith", [text, part], true) => self.part(TextPart::Start, text, part)?,
+            ("endsWith", [text, part], true) => self.part(TextPart::End, text, part)?,
+            ("matches", [text, pattern], _) => self.matches(text, pattern)?,
             ("has", [IdedExpr { expr: Expr::Select(select), .. }], false) => match self.field(select)? {
                 TypedExpression::List(list) => Test::Numbers(Relation::Above, Number::Count(list), Number::Literal(0)),
                 TypedExpression::Text(text) => Test::Texts(Relation::Unequal, text, Text::Literal("".into())),
@@ -215,7 +262,10 @@ impl TypeChecker {
     fn comparison(&mut self, relation: Relation, left: &IdedExpr, right: &IdedExpr) -> Result<Test, String> {
         let orders = !matches!(relation, Relation::Equal | Relation::Unequal);
         match (self.value(left)?, self.value(right)?) {
-            (TypedExpression::Text(left), TypedExpression::Text(right)) => Ok(Test::Texts(relation, left, right)),
+            (TypedExpression::Text(left), TypedExpression::Text(right)) => {
+                let (left, right) = self.folded(left, right);
+                Ok(Test::Texts(relation, left, right))
+            }
             (TypedExpression::Number(left), TypedExpression::Number(right)) => Ok(Test::Numbers(relation, left, right)),
             (TypedExpression::Test(left), TypedExpression::Test(right)) if !orders => {
                 Ok(Test::Truths(relation, Box::new([left, right])))

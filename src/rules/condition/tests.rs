@@ -8,6 +8,10 @@ use proptest::prelude::*;
 
 use super::*;
 
+fn compile(text: &str) -> Result<Condition, String> {
+    Condition::compile(text, PathCase::Sensitive)
+}
+
 const ALICE: IdentityVariables<'static> = IdentityVariables {
     employee_id: "E1001",
     name: "Zoë",
@@ -67,7 +71,7 @@ fn conditions_evaluate_as_cel_defines() {
         ("\n  identity.department == \"IT\"\n  && true\n", true, false),
     ];
     for (text, alice, anonymous) in table {
-        let condition = Condition::compile(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        let condition = compile(text).unwrap_or_else(|error| panic!("{text}: {error}"));
         assert_eq!(condition.text(), *text);
         assert_eq!(condition.holds(Some(&ALICE), &request()), Ok(*alice), "{text}, for Alice");
         assert_eq!(condition.holds(None, &request()), Ok(*anonymous), "{text}, anonymous");
@@ -156,7 +160,7 @@ fn invalid_conditions_are_refused_with_a_message_in_one_line() {
         (&comparisons, &["nested too deep", "32"]),
     ];
     for (text, words) in table {
-        let error = Condition::compile(text).expect_err(text);
+        let error = compile(text).expect_err(text);
         for word in *words {
             assert!(error.contains(word), "{text}: `{word}` is not in: {error}");
         }
@@ -179,18 +183,18 @@ fn variables_beyond_the_limits_are_an_error() {
         ("a long path", "request.path != ''", &ALICE, &longest, "request.path has 8193 bytes"),
     ];
     for (case, text, identity, path, words) in table {
-        let condition = Condition::compile(text).unwrap();
+        let condition = compile(text).unwrap();
         let error = condition.holds(Some(identity), &RequestVariables { path, ..request() }).expect_err(case);
         assert!(error.contains(words), "{case}: {error}");
     }
-    let other = Condition::compile("identity.department == 'IT'").unwrap();
+    let other = compile("identity.department == 'IT'").unwrap();
     let request = RequestVariables { path: &longest, ..request() };
     assert_eq!(other.holds(Some(&many), &request), Ok(true), "a field that is not read is not checked");
 }
 
 #[test]
 fn an_ipv4_mapped_address_is_compared_as_ipv4() {
-    let condition = Condition::compile("request.address == '10.1.2.3'").unwrap();
+    let condition = compile("request.address == '10.1.2.3'").unwrap();
     let mapped = RequestVariables { address: "::ffff:10.1.2.3".parse().unwrap(), ..request() };
     assert_eq!(condition.holds(None, &mapped), Ok(true));
 }
@@ -223,15 +227,14 @@ fn deep_nesting_is_refused_without_a_stack_overflow() {
     ] {
         let repeats = (LONGEST_TEXT - start.len() - end.len()) / middle.len();
         let text = format!("{start}{}{end}", middle.repeat(repeats));
-        assert!(Condition::compile(&text).is_err(), "{text:.40}");
+        assert!(compile(&text).is_err(), "{text:.40}");
     }
 }
 
 /// The condition that repeats `one` as often as the cost limit allows, and its cost.
 fn most_expensive(around: (&str, &str), one: &str) -> (Condition, u64) {
-    let conditions = (1..).map_while(|times| {
-        Condition::compile(&format!("{}{}{}", around.0, vec![one; times].join("||"), around.1)).ok()
-    });
+    let conditions =
+        (1..).map_while(|times| compile(&format!("{}{}{}", around.0, vec![one; times].join("||"), around.1)).ok());
     let condition = conditions.last().unwrap_or_else(|| panic!("{one} is never accepted"));
     let cost = condition.test.cost();
     (condition, cost)
@@ -363,7 +366,7 @@ proptest! {
     ) {
         let roles: Vec<&str> = roles.iter().map(String::as_str).collect();
         let identity = IdentityVariables { name: &name, department: &department, roles: &roles, ..ALICE };
-        match Condition::compile(&text) {
+        match compile(&text) {
             Ok(condition) => {
                 let holds = condition.holds(Some(&identity), &request());
                 prop_assert_eq!(holds.map(cel::Value::Bool), Ok(interpreted(&text, &identity, &request())), "{}", text);
@@ -374,13 +377,13 @@ proptest! {
 
     #[test]
     fn compile_never_panics_on_any_text(text in any::<String>()) {
-        let _ = Condition::compile(&text);
+        let _ = compile(&text);
     }
 
     #[test]
     fn compile_never_panics_on_any_sequence_of_tokens(tokens in prop::collection::vec(prop::sample::select(TOKENS), 0..24)) {
         for separator in ["", " "] {
-            if let Ok(condition) = Condition::compile(&tokens.join(separator)) {
+            if let Ok(condition) = compile(&tokens.join(separator)) {
                 prop_assert!(condition.holds(Some(&ALICE), &request()).is_ok());
             }
         }
@@ -390,7 +393,7 @@ proptest! {
     fn no_variables_make_a_condition_panic(text in conditions(), value in any::<String>(), path in any::<String>()) {
         let roles = [value.as_str(), "a"];
         let identity = IdentityVariables { name: &value, department: &value, roles: &roles, current_role: &value, ..ALICE };
-        if let Ok(condition) = Condition::compile(&text) {
+        if let Ok(condition) = compile(&text) {
             let _ = condition.holds(Some(&identity), &RequestVariables { path: &path, ..request() });
             prop_assert!(condition.holds(None, &request()).is_ok());
         }
@@ -464,6 +467,6 @@ const TOKENS: &[&str] = &[
 fn conditions_are_send_and_sync() {
     fn shared<T: Send + Sync + fmt::Debug>() {}
     shared::<Condition>();
-    let condition = Condition::compile("true").unwrap();
+    let condition = compile("true").unwrap();
     assert_eq!(format!("{condition:?}"), "Condition(\"true\")");
 }

@@ -1,10 +1,12 @@
 //! The tree of a condition. It is typed, so that only a pattern can fail at evaluation.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
 
 use super::pattern::Regex;
 use super::{IdentityVariables, LONGEST_FIELD, LONGEST_PATH, LONGEST_ROLE, MOST_ROLES};
+use crate::domain::path::fold_case;
 
 /// The bytes of a string that cost as much as one node.
 const BYTES_PER_UNIT: usize = 8;
@@ -104,20 +106,32 @@ pub(super) enum Text {
         outward: usize,
         longest: usize,
     },
+    /// What is compared with a path whose case is folded.
+    Folded(Box<Text>),
 }
 
 impl Text {
-    fn read<'a>(&'a self, bindings: Bindings<'a>) -> &'a str {
+    /// The text with its case folded, for comparisons with the path.
+    pub(super) fn folded(self) -> Self {
         match self {
-            Text::Literal(text) => text,
-            Text::Field(field) => field.read(bindings.variables),
+            Text::Literal(text) => Text::Literal(fold_case(&text).into()),
+            path @ Text::Field(Field::Path) => path,
+            other => Text::Folded(Box::new(other)),
+        }
+    }
+
+    fn read<'a>(&'a self, bindings: Bindings<'a>) -> Cow<'a, str> {
+        match self {
+            Text::Literal(text) => Cow::Borrowed(text),
+            Text::Field(field) => Cow::Borrowed(field.read(bindings.variables)),
+            Text::Folded(text) => Cow::Owned(fold_case(&text.read(bindings)).into_owned()),
             Text::Element { outward, .. } => {
                 let mut element = bindings.element;
                 for _ in 0..*outward {
                     element = element.and_then(|element| element.around);
                 }
                 // Always present: the compiler resolves names inside their `exists` or `all` only.
-                element.map_or("", |element| element.value)
+                Cow::Borrowed(element.map_or("", |element| element.value))
             }
         }
     }
@@ -127,6 +141,8 @@ impl Text {
             Text::Literal(text) => text.len(),
             Text::Field(field) => field.longest(),
             Text::Element { longest, .. } => *longest,
+            // Folding copies the text, and may lengthen it by half.
+            Text::Folded(text) => text.longest() * 2,
         }
     }
 }
@@ -166,9 +182,18 @@ pub(super) enum List {
 }
 
 impl List {
-    fn elements<'a>(&'a self, bindings: Bindings<'a>) -> impl Iterator<Item = &'a str> {
+    /// The list with the case of its texts folded, for comparisons with the path.
+    pub(super) fn folded(self) -> Self {
+        match self {
+            // No role begins with a slash.
+            List::Roles => List::Roles,
+            List::Texts(texts) => List::Texts(texts.into_iter().map(Text::folded).collect()),
+        }
+    }
+
+    fn elements<'a>(&'a self, bindings: Bindings<'a>) -> impl Iterator<Item = Cow<'a, str>> {
         (0..).map_while(move |index: usize| match self {
-            List::Roles => bindings.variables.identity.roles.get(index).copied(),
+            List::Roles => bindings.variables.identity.roles.get(index).map(|role| Cow::Borrowed(*role)),
             List::Texts(texts) => texts.get(index).map(|text| text.read(bindings)),
         })
     }
@@ -255,17 +280,17 @@ impl Test {
             }
             Test::Texts(Relation::Equal, left, right) => left.read(bindings) == right.read(bindings),
             Test::Texts(Relation::Unequal, left, right) => left.read(bindings) != right.read(bindings),
-            Test::Texts(relation, left, right) => relation.fits(left.read(bindings).cmp(right.read(bindings))),
+            Test::Texts(relation, left, right) => relation.fits(left.read(bindings).cmp(&right.read(bindings))),
             Test::Numbers(relation, left, right) => relation.fits(left.read(bindings).cmp(&right.read(bindings))),
             Test::Truths(relation, tests) => relation.fits(tests[0].holds(bindings)?.cmp(&tests[1].holds(bindings)?)),
             Test::Among(text, list) => {
                 let text = text.read(bindings);
                 list.elements(bindings).any(|element| element == text)
             }
-            Test::Part(TextPart::Start, text, part) => text.read(bindings).starts_with(part.read(bindings)),
-            Test::Part(TextPart::End, text, part) => text.read(bindings).ends_with(part.read(bindings)),
-            Test::Part(TextPart::Anywhere, text, part) => text.read(bindings).contains(part.read(bindings)),
-            Test::Matches(text, pattern) => pattern.is_match(text.read(bindings))?,
+            Test::Part(TextPart::Start, text, part) => text.read(bindings).starts_with(&*part.read(bindings)),
+            Test::Part(TextPart::End, text, part) => text.read(bindings).ends_with(&*part.read(bindings)),
+            Test::Part(TextPart::Anywhere, text, part) => text.read(bindings).contains(&*part.read(bindings)),
+            Test::Matches(text, pattern) => pattern.is_match(&text.read(bindings))?,
             Test::Exists(list, body) => any(list, bindings, |bindings| body.holds(bindings))?,
             Test::All(list, body) => !any(list, bindings, |bindings| body.holds(bindings).map(|holds| !holds))?,
         })
@@ -302,7 +327,7 @@ fn any(
     body: impl Fn(Bindings<'_>) -> Result<bool, String>,
 ) -> Result<bool, String> {
     for value in list.elements(bindings) {
-        let element = Element { value, around: bindings.element };
+        let element = Element { value: &value, around: bindings.element };
         if body(Bindings { variables: bindings.variables, element: Some(&element) })? {
             return Ok(true);
         }

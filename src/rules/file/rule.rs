@@ -61,7 +61,8 @@ impl Loader<'_> {
         let access = self.access(file, &found);
         let roles = self.roles(file, &found);
         let networks = self.networks(file, &found);
-        let when = written.when.as_deref().map(Condition::compile).transpose();
+        let path_case = upstream.as_ref().map(|upstream| upstream.path_case).unwrap_or_default();
+        let when = written.when.as_deref().map(|text| Condition::compile(text, path_case)).transpose();
         let when = when.map_err(|why| self.fault(file, found.at("when"), format!("when: {why}"))).ok().flatten();
         let rates = self.rates(file, found.at("rate"), &written.name, &written.rate);
         let mode = self.mode(file, found.at("mode"), "mode", written.mode.as_deref());
