@@ -116,7 +116,6 @@ impl Admin {
             links: LinkAdmin {
                 directory: directory.clone(),
                 sessions: sessions.clone(),
-                roles: roles.clone(),
                 accounts: accounts.clone(),
                 audit: audit.clone(),
                 main_corp,

@@ -36,6 +36,10 @@ pub(crate) enum AdminError {
     NoSuchLink(PlatformAccount),
     #[error("{0} is linked to another employee; to remove that link, run `deskgate employee link remove {0}`")]
     LinkedToAnother(PlatformAccount),
+    #[error(
+        "{0} is linked to another employee by now, so nothing was removed; `deskgate employee link list` shows the link"
+    )]
+    LinkReplaced(PlatformAccount),
     #[error("the link of {0} is approved; to remove it, run `deskgate employee link remove {0}`")]
     LinkApproved(PlatformAccount),
     #[error("{} asks for employee {} of {}, not for {named}", link.account, link.employee_id, link.corp_id)]
@@ -134,6 +138,7 @@ impl AdminError {
             | AdminError::InvalidPlatformUser(_)
             | AdminError::MainCorpLink(_)
             | AdminError::LinkedToAnother(_)
+            | AdminError::LinkReplaced(_)
             | AdminError::LinkApproved(_)
             | AdminError::OtherEmployeeRequested { .. }
             | AdminError::InvalidLinkFile(_)
@@ -169,6 +174,7 @@ impl AdminError {
             (Actor::Administrator(_), AdminError::LastAdmin(_)) => "last_admin",
             (Actor::Administrator(_), AdminError::TooManyRoles(_)) => "too_many_roles",
             (Actor::Administrator(_), AdminError::LinkedToAnother(_)) => "linked_to_another",
+            (Actor::Administrator(_), AdminError::LinkReplaced(_)) => "link_replaced",
             (Actor::Administrator(_), AdminError::Directory(_) | AdminError::Roles(RoleFault::Directory(_))) => {
                 "directory_unavailable"
             }
@@ -201,6 +207,7 @@ impl From<AdminError> for Error {
             }
             AdminError::InvalidPlatformUser(_) => BadRequest::Parameter("platform_user").into(),
             AdminError::LinkedToAnother(_) => Forbidden::LinkedToAnother.into(),
+            AdminError::LinkReplaced(_) => Forbidden::LinkReplaced.into(),
             AdminError::LastAdmin(_) => Forbidden::LastAdmin.into(),
             AdminError::TooManyRoles(_) => Forbidden::TooManyRoles.into(),
             AdminError::NotAnAgent(_) => Forbidden::NotAnAgent.into(),

@@ -14,10 +14,9 @@ use crate::directory::factors::Account;
 use crate::directory::links::{LinkApproval, LinkQuery};
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::link::{Link, LinkState, PlatformAccount, PlatformUserId};
-use crate::domain::session::EndCause;
+use crate::domain::session::{EndCause, Session};
 use crate::domain::write::WriteOutcome;
 use crate::sessions::SessionCache;
-use crate::signin::roles::{RoleFault, Roles};
 use csv::CsvLine;
 
 mod csv;
@@ -75,11 +74,17 @@ pub(crate) struct ImportResult {
     pub(crate) unchanged: usize,
 }
 
+/// The link that an account is to have.
+#[derive(Clone, Copy)]
+pub(crate) struct NewLink<'a> {
+    pub(crate) account: &'a PlatformAccount,
+    pub(crate) employee: Account<'a>,
+}
+
 /// Administers links.
 pub(crate) struct LinkAdmin {
     pub(super) directory: Arc<dyn Directory>,
     pub(super) sessions: Arc<SessionCache>,
-    pub(super) roles: Roles,
     pub(super) accounts: Accounts,
     pub(super) audit: AuditTrail,
     pub(super) main_corp: CorpId,
@@ -107,45 +112,25 @@ impl LinkAdmin {
     }
 
     /// Links an account to an employee, whether or not the account asked for it.
-    pub(crate) async fn add(
-        &self,
-        actor: Actor<'_>,
-        account: &PlatformAccount,
-        employee: Account<'_>,
-    ) -> Result<Effect, AdminError> {
+    pub(crate) async fn add(&self, actor: Actor<'_>, link: NewLink<'_>) -> Result<Effect, AdminError> {
         let change = async {
-            self.check_own(actor, account, employee).await?;
-            self.approve_as(actor, account, employee).await
+            self.check_own(actor, link).await?;
+            self.approve_as(actor, link).await
         };
-        self.audit.run(actor, Some(employee), Action::AddLink(&account.to_string()), change).await
+        self.audit.run(actor, Some(link.employee), Action::AddLink(&link.account.to_string()), change).await
     }
 
-    /// Approves the link that an account asked for. The employee is named again: the account may ask for another one
-    /// while the operator reads the list.
-    pub(crate) async fn approve(
-        &self,
-        actor: Actor<'_>,
-        account: &PlatformAccount,
-        employee: Account<'_>,
-    ) -> Result<Effect, AdminError> {
+    /// Approves the link that an account asked for.
+    pub(crate) async fn approve(&self, actor: Actor<'_>, link: NewLink<'_>) -> Result<Effect, AdminError> {
         let change = async {
-            let link = self.find(account).await?;
-            if !link.leads_to(employee.corp_id, employee.employee_id) {
-                let named = employee.employee_id.clone();
-                return Err(AdminError::OtherEmployeeRequested { link: Box::new(link), named });
-            }
-            self.approve_as(actor, account, employee).await
+            self.check_requested(link).await?;
+            self.approve_as(actor, link).await
         };
-        self.audit.run(actor, Some(employee), Action::ApproveLink(&account.to_string()), change).await
+        self.audit.run(actor, Some(link.employee), Action::ApproveLink(&link.account.to_string()), change).await
     }
 
     /// Keeps an administrator from taking an account that asks for, or is, an employee of another corporation.
-    async fn check_own(
-        &self,
-        actor: Actor<'_>,
-        account: &PlatformAccount,
-        employee: Account<'_>,
-    ) -> Result<(), AdminError> {
+    async fn check_own(&self, actor: Actor<'_>, NewLink { account, employee }: NewLink<'_>) -> Result<(), AdminError> {
         let Actor::Administrator(_) = actor else { return Ok(()) };
         let elsewhere = |corp_id: &CorpId| corp_id != employee.corp_id;
         let requested = self.directory.link(account).await?.is_some_and(|link| elsewhere(&link.corp_id));
@@ -155,11 +140,20 @@ impl LinkAdmin {
         if requested || registered { Err(AdminError::LinkedToAnother(account.clone())) } else { Ok(()) }
     }
 
+    /// Checks that an account's link leads to the employee whom the operator read in the list: the account may ask for
+    /// another one meanwhile.
+    async fn check_requested(&self, NewLink { account, employee }: NewLink<'_>) -> Result<(), AdminError> {
+        let link = self.directory.link(account).await?.ok_or_else(|| AdminError::NoSuchLink(account.clone()))?;
+        if link.leads_to(employee.corp_id, employee.employee_id) {
+            return Ok(());
+        }
+        Err(AdminError::OtherEmployeeRequested { link: Box::new(link), named: employee.employee_id.clone() })
+    }
+
     async fn approve_as(
         &self,
         actor: Actor<'_>,
-        account: &PlatformAccount,
-        employee: Account<'_>,
+        NewLink { account, employee }: NewLink<'_>,
     ) -> Result<Effect, AdminError> {
         match self.directory.approve_link(account, employee, &actor.name()).await? {
             LinkApproval::Done => Ok(Effect::changed(0)),
@@ -172,16 +166,17 @@ impl LinkAdmin {
     /// Refuses a link that waits for approval.
     pub(crate) async fn refuse(&self, actor: Actor<'_>, account: &PlatformAccount) -> Result<Effect, AdminError> {
         let link = self.directory.link(account).await?;
+        let employee = link.as_ref().map(employee_of);
         let change = async {
-            match self.directory.remove_link(account, Some(LinkState::Pending)).await? {
+            let employee = employee.ok_or_else(|| AdminError::NoSuchLink(account.clone()))?;
+            match self.directory.remove_link(account, employee, Some(LinkState::Pending)).await? {
                 WriteOutcome::Applied => Ok(Effect::changed(0)),
                 WriteOutcome::Conflict => {
-                    self.find(account).await?;
+                    self.check_requested(NewLink { account, employee }).await?;
                     Err(AdminError::LinkApproved(account.clone()))
                 }
             }
         };
-        let employee = link.as_ref().map(employee_of);
         self.audit.run(actor, employee, Action::RefuseLink(&account.to_string()), change).await
     }
 
@@ -223,7 +218,7 @@ impl LinkAdmin {
         let links = self.check_file(text, employee_corp).await?;
         let mut result = ImportResult { added: 0, unchanged: 0 };
         for (account, employee) in &links {
-            let effect = self.add(actor, account, employee.as_account()).await?;
+            let effect = self.add(actor, NewLink { account, employee: employee.as_account() }).await?;
             if effect.changed { result.added += 1 } else { result.unchanged += 1 }
         }
         Ok(result)
@@ -267,10 +262,8 @@ impl LinkAdmin {
         Ok((account, employee))
     }
 
-    async fn find(&self, account: &PlatformAccount) -> Result<Link, AdminError> {
-        self.directory.link(account).await?.ok_or_else(|| AdminError::NoSuchLink(account.clone()))
-    }
-
+    /// Removes the link that was read, and ends its sessions. A link that has replaced it meanwhile stays: it is not the
+    /// one that was to be removed.
     async fn remove_and_end(
         &self,
         account: &PlatformAccount,
@@ -281,13 +274,13 @@ impl LinkAdmin {
             // An interrupted command may have removed the link and left the sessions.
             return Ok(Effect::unchanged().and_sessions(self.end_leftover_sessions(account, employee_corp).await?));
         };
-        let removed = self.directory.remove_link(account, None).await?;
-        let ended = self.roles.end_unlinked_sessions(&link.corp_id, &link.employee_id).await;
-        let ended = ended.map_err(|fault| match fault {
-            RoleFault::Store(error) => AdminError::SessionsNotEnded(error),
-            RoleFault::Directory(error) => AdminError::Directory(error),
-        })?;
-        Ok(Effect::from(removed).and_sessions(ended))
+        let removed = self.directory.remove_link(account, employee_of(link), None).await?;
+        if removed == WriteOutcome::Conflict && self.directory.link(account).await?.is_some() {
+            return Err(AdminError::LinkReplaced(account.clone()));
+        }
+        let of_link = |session: &Session| session.platform_account.as_ref() == Some(account);
+        let ended = self.sessions.end_those_of(&link.corp_id, &link.employee_id, EndCause::Operator, of_link).await;
+        Ok(Effect::from(removed).and_sessions(ended.map_err(AdminError::SessionsNotEnded)?))
     }
 
     async fn end_leftover_sessions(

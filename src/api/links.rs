@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::admin::{AccountUpdate, ListPage};
 use super::request::Query;
-use crate::admin::links::LinkRow;
+use crate::admin::links::{LinkRow, NewLink};
 use crate::admin::{Actor, Admin};
 use crate::directory::links::LinkQuery;
 use crate::domain::link::{LinkState, PlatformAccount};
@@ -53,8 +53,8 @@ pub async fn list(admin: &Admin, caller: &CachedSession, query: &Query) -> Resul
 pub async fn approve(admin: &Admin, caller: &CachedSession, body: LinkBody) -> Result<AccountUpdate, Error> {
     let platform_account = account(admin, &body.corp_id, &body.platform_user)?;
     let employee = admin.colleague(&caller.session, &body.employee_id)?;
-    let actor = Actor::Administrator(&caller.session);
-    Ok(admin.links.add(actor, &platform_account, employee.as_account()).await?.into())
+    let link = NewLink { account: &platform_account, employee: employee.as_account() };
+    Ok(admin.links.add(Actor::Administrator(&caller.session), link).await?.into())
 }
 
 /// Refuses a pending link or removes an approved one, which ends its sessions.

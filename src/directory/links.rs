@@ -92,10 +92,11 @@ pub trait Links: Send + Sync {
     /// Makes an automatically approved link pending. Conflicts if it is none.
     async fn withdraw_automatic_approval(&self, account: &PlatformAccount) -> Result<WriteOutcome, DirectoryError>;
 
-    /// Removes a link, only one in `state` if given. Conflicts if there is none.
+    /// Removes the link from this account to this employee, only one in `state` if given. Conflicts if there is none.
     async fn remove_link(
         &self,
         account: &PlatformAccount,
+        employee: Account<'_>,
         state: Option<LinkState>,
     ) -> Result<WriteOutcome, DirectoryError>;
 

@@ -90,6 +90,9 @@ pub enum Forbidden {
     /// The platform account has an approved link to another employee.
     #[error("the platform account is linked to another employee")]
     LinkedToAnother,
+    /// The link leads to another employee than the one for whom it was to be removed.
+    #[error("the link was replaced meanwhile")]
+    LinkReplaced,
     /// Too many members of the corporation wait for approval.
     #[error("too many links of the corporation wait for approval")]
     TooManyLinkRequests,
@@ -156,6 +159,7 @@ impl Forbidden {
             Forbidden::BindProof => Message::BIND_PROOF,
             Forbidden::LinkPending => Message::LINK_PENDING,
             Forbidden::LinkedToAnother => Message::LINKED_TO_ANOTHER,
+            Forbidden::LinkReplaced => Message::LINK_REPLACED,
             Forbidden::TooManyLinkRequests => Message::TOO_MANY_LINK_REQUESTS,
             Forbidden::LinkedSession => Message::LINKED_SESSION,
             Forbidden::UnprovenSession => Message::UNPROVEN_SESSION,

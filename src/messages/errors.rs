@@ -73,6 +73,9 @@ messages! {
     LINKED_TO_ANOTHER
         "This WeCom account is linked to another employee. An administrator must remove that link first."
         "该企业微信账号已绑定其他员工，需由管理员先解除绑定。"
+    LINK_REPLACED
+        "This account is linked to another employee by now, so nothing was removed. Check the list of links and try again."
+        "该账号现已绑定其他员工，未作任何更改。请查看绑定列表后重试。"
     TOO_MANY_LINK_REQUESTS
         "Too many link requests from your company are waiting for approval. Ask your administrator to process them, then try again."
         "贵企业等待批准的绑定申请过多，请联系管理员处理后重试。"

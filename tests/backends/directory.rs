@@ -575,9 +575,16 @@ async fn account_has_one_link_and_its_request_can_change(Subject { directory, ..
     let target = Account { corp_id: &corp_id, employee_id: &unknown };
     assert_eq!(directory.request_link(&p1, target, 10).await.expect("request"), LinkRequestOutcome::NoEmployee);
     assert_eq!(directory.approve_link(&p1, target, "uid 0").await.expect("approve"), LinkApproval::NoEmployee);
-    assert_eq!(directory.remove_link(&p1, Some(LinkState::Approved)).await.expect("remove"), WriteOutcome::Conflict);
-    assert_eq!(directory.remove_link(&p1, Some(LinkState::Pending)).await.expect("remove"), WriteOutcome::Applied);
-    assert_eq!(directory.remove_link(&p1, None).await.expect("remove"), WriteOutcome::Conflict);
+    let (user, admin) = (id("u1001"), id("m5001"));
+    let account = |employee_id| Account { corp_id: &corp_id, employee_id };
+    for (case, employee, state, expected) in [
+        ("another state", &admin, Some(LinkState::Approved), WriteOutcome::Conflict),
+        ("another employee", &user, None, WriteOutcome::Conflict),
+        ("the link", &admin, Some(LinkState::Pending), WriteOutcome::Applied),
+        ("no link", &admin, None, WriteOutcome::Conflict),
+    ] {
+        assert_eq!(directory.remove_link(&p1, account(employee), state).await.expect("remove"), expected, "{case}");
+    }
 }
 
 async fn approved_link_is_not_replaced(Subject { directory, .. }: &Subject) {

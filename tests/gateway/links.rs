@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use deskgate::directory::factors::Account;
 use deskgate::directory::links::Links;
 use deskgate::directory::sql::SqlDirectory;
 use deskgate::directory::{Directory, LoginEntry};
 use deskgate::domain::clock::Clock;
+use deskgate::domain::employee::{CorpId, EmployeeId};
 use deskgate::domain::link::PlatformAccount;
 
 use crate::people::list;
@@ -64,10 +66,6 @@ async fn directory(desk: &Gateway) -> SqlDirectory {
 
 async fn newest_login(desk: &Gateway) -> LoginEntry {
     directory(desk).await.logins(None, 1).await.expect("the log").pop().expect("an entry")
-}
-
-fn account() -> PlatformAccount {
-    PlatformAccount::parse(MEMBER).expect("an account")
 }
 
 #[tokio::test]
@@ -246,6 +244,56 @@ async fn removed_link_ends_its_sessions_and_sockets_only() {
     }
 }
 
+/// Replaces the link as soon as an audit record is written: after the link was read, before it is removed.
+const REPLACE_LINK: &str = "CREATE TRIGGER replace_link AFTER INSERT ON audit_log BEGIN
+     UPDATE platform_links SET employee_id = 's3001'; END";
+
+/// Checks that the link which has replaced the other is there, and makes room for the next one.
+async fn expect_replaced(desk: &Gateway, case: &str) {
+    let left: Vec<Value> = links(desk).await.into_iter().map(|link| link["employee_id"].clone()).collect();
+    assert_eq!(left, ["s3001"], "{case}");
+    desk.change_database("directory.db", "DROP TRIGGER replace_link; DELETE FROM platform_links").await;
+}
+
+#[tokio::test]
+async fn link_replaced_while_it_is_removed_or_refused_stays() {
+    let desk = Gateway::start().await;
+    let admin = stepped_up(&desk).await;
+    let phone = proven(&desk).await;
+    let remove: &[&str] = &["employee", "link", "remove", MEMBER, "--yes"];
+    let refuse: &[&str] = &["employee", "link", "refuse", MEMBER];
+    for (command, expected) in [(remove, "is linked to another employee"), (refuse, "asks for employee s3001")] {
+        match command == remove {
+            true => add(&desk, "u1001").await,
+            false => drop(bind(&phone, "u1001").await.expect_code(1003)),
+        }
+        desk.change_database("directory.db", REPLACE_LINK).await;
+        let output = desk.command(command).await;
+        assert_eq!(output.status.code(), Some(4), "{}", output.output_text());
+        assert!(output.output_text().contains(expected), "{}", output.output_text());
+        expect_replaced(&desk, expected).await;
+    }
+    bind(&phone, "u1001").await.expect_code(1003);
+    desk.change_database("directory.db", REPLACE_LINK).await;
+    let delete = format!("{LINKS}?corp_id=wwpartner&platform_user=p7001");
+    let refused = admin.send("DELETE", &delete, &[], b"").await.expect_code(1003);
+    assert!(refused.message().contains("nothing was removed"), "{}", refused.describe());
+    expect_replaced(&desk, "DELETE").await;
+}
+
+#[tokio::test]
+async fn removed_link_ends_its_sessions_even_if_it_is_added_again_at_once() {
+    let desk = Gateway::start().await;
+    add(&desk, "u1001").await;
+    let linked = desk.sign_in_by_oauth2(MEMBER, "h5").await;
+    let add_again = "CREATE TRIGGER add_again AFTER DELETE ON platform_links BEGIN INSERT INTO platform_links
+         VALUES (OLD.corp_id, OLD.user_id, OLD.employee_corp_id, OLD.employee_id, 1, 'm5001', 1, NULL); END";
+    desk.change_database("directory.db", add_again).await;
+    let output = desk.command(&["employee", "link", "remove", MEMBER, "--yes"]).await.expect_success();
+    assert!(output.contains("1 session"), "{output}");
+    linked.get("/api/auth/me").await.expect_invalid_token();
+}
+
 #[tokio::test]
 async fn link_removed_before_the_token_is_collected_signs_nobody_in() {
     let desk = Gateway::start().await;
@@ -266,7 +314,7 @@ async fn sessions_of_a_link_removed_while_the_gateway_was_down_end_at_start() {
     add(&desk, "u1001").await;
     let (linked, own) = (desk.sign_in_by_oauth2(MEMBER, "h5").await, desk.sign_in("u1001").await);
     desk.terminate().await;
-    directory(&desk).await.remove_link(&account(), None).await.expect("removed");
+    desk.change_database("directory.db", "DELETE FROM platform_links").await;
     desk.restart().await;
     eventually("the end of the session", || async { (linked.get("/api/auth/me").await.status == 401).then_some(()) })
         .await;
@@ -339,6 +387,26 @@ async fn administrators_see_and_change_links_of_their_own_corporation_only() {
     put(&partner, ("wwother", "q2"), "u1001").await.expect_code(1003);
     put(&partner, ("wwother", "q2"), "p7001").await.expect_code(0);
     assert_eq!(partner.get(LINKS).await.expect_code(0).data()["items"][0]["employee_corp_id"], "wwpartner");
+}
+
+#[tokio::test]
+async fn administrators_take_no_account_of_another_corporation() {
+    let desk = Gateway::start().await;
+    for (corp, employee) in [("wwpartner", "p7001"), ("wwother", "q2")] {
+        desk.command(&["employee", "add", employee, "--corp", corp]).await.expect_success();
+    }
+    desk.command(&["role", "grant", "p7001", "admin", "--corp", "wwpartner"]).await.expect_success();
+    let (corp_id, employee_id) = (CorpId::new("wwdemo"), EmployeeId::new("u1001"));
+    let requested = PlatformAccount::parse("wwother/q1").expect("an account");
+    let employee = Account { corp_id: &corp_id, employee_id: &employee_id };
+    directory(&desk).await.request_link(&requested, employee, 10).await.expect("a request");
+    wait_for_otp_step_with_time_left().await;
+    let partner = desk.sign_in_by_oauth2(MEMBER, "itadmin").await;
+    step_up(&partner).await;
+    put(&partner, ("wwother", "q1"), "p7001").await.expect_code(1003);
+    put(&partner, ("wwother", "q2"), "p7001").await.expect_code(1003);
+    let left = links(&desk).await;
+    assert_eq!((left.len(), &left[0]["employee_id"], &left[0]["state"]), (1, &json!("u1001"), &json!("pending")));
 }
 
 #[tokio::test]

@@ -143,13 +143,7 @@ async fn platform_code(desk: &Gateway, member: &str) -> String {
 
 /// Changes the directory database directly.
 async fn change_directory(desk: &Gateway, statement: &'static str) {
-    change_database(desk, "directory.db", statement).await;
-}
-
-async fn change_database(desk: &Gateway, file: &str, statement: &'static str) {
-    let url = format!("sqlite:{}", desk.data_dir().join(file).display());
-    let mut database = <sqlx::SqliteConnection as sqlx::Connection>::connect(&url).await.expect("a database");
-    sqlx::raw_sql(statement).execute(&mut database).await.expect("a change");
+    desk.change_database("directory.db", statement).await;
 }
 
 /// A half-authenticated client: an agent who must have a TOTP device and has none.

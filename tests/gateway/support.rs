@@ -7,6 +7,7 @@ mod buffered_stream;
 mod client;
 mod command;
 mod connection;
+mod database;
 mod gateway;
 mod http2;
 mod http2_frames;

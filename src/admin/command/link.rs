@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{CommandOutput, EmployeeRef};
+use crate::admin::links::NewLink;
 use crate::admin::{Actor, Admin, AdminError, MAX_ROWS};
 use crate::directory::links::LinkQuery;
 use crate::domain::link::{LinkState, PlatformAccount};
@@ -80,11 +81,11 @@ impl Admin {
             }
             LinkCommand::Add { account, employee } => {
                 let (account, employee) = (self.platform_account(&account)?, self.account_named(&employee)?);
-                self.links.add(actor, &account, employee.as_account()).await?
+                self.links.add(actor, NewLink { account: &account, employee: employee.as_account() }).await?
             }
             LinkCommand::Approve { account, employee } => {
                 let (account, employee) = (self.platform_account(&account)?, self.account_named(&employee)?);
-                self.links.approve(actor, &account, employee.as_account()).await?
+                self.links.approve(actor, NewLink { account: &account, employee: employee.as_account() }).await?
             }
             LinkCommand::Refuse { account } => self.links.refuse(actor, &self.platform_account(&account)?).await?,
             LinkCommand::Remove { account } => self.links.remove(actor, &self.platform_account(&account)?).await?,

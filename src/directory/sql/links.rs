@@ -18,15 +18,16 @@ use crate::domain::write::WriteOutcome;
 const COLUMNS: &str = "corp_id, user_id, employee_corp_id, employee_id, requested_at, approved_by, approved_at";
 
 impl SqlDirectory {
-    /// Runs an UPDATE or DELETE whose `$1` and `$2` are the platform account, and `$3` a value of its condition.
+    /// Runs an UPDATE or DELETE whose `$1` and `$2` are the platform account, followed by the values of its condition.
     async fn change_link(
         &self,
         statement: &'static str,
         account: &PlatformAccount,
-        condition: &str,
+        condition: &[&str],
     ) -> Result<WriteOutcome, DirectoryError> {
         let query = sqlx::query(statement).bind(account.corp_id.as_str()).bind(account.user_id.as_str());
-        let done = query.bind(condition).execute(&self.pool).await.map_err(unavailable)?;
+        let query = condition.iter().fold(query, |query, value| query.bind(*value));
+        let done = query.execute(&self.pool).await.map_err(unavailable)?;
         Ok(if done.rows_affected() == 0 { WriteOutcome::Conflict } else { WriteOutcome::Applied })
     }
 }
@@ -155,17 +156,20 @@ impl Links for SqlDirectory {
     async fn withdraw_automatic_approval(&self, account: &PlatformAccount) -> Result<WriteOutcome, DirectoryError> {
         const WITHDRAW: &str = "UPDATE platform_links SET approved_by = NULL, approved_at = NULL
              WHERE corp_id = $1 AND user_id = $2 AND approved_by = $3";
-        self.change_link(WITHDRAW, account, Approval::AUTOMATIC).await
+        self.change_link(WITHDRAW, account, &[Approval::AUTOMATIC]).await
     }
 
     async fn remove_link(
         &self,
         account: &PlatformAccount,
+        employee: Account<'_>,
         state: Option<LinkState>,
     ) -> Result<WriteOutcome, DirectoryError> {
         const REMOVE: &str = "DELETE FROM platform_links WHERE corp_id = $1 AND user_id = $2
-             AND ($3 = '' OR ($3 = 'approved') = (approved_at IS NOT NULL))";
-        self.change_link(REMOVE, account, state.map_or("", LinkState::as_str)).await
+             AND employee_corp_id = $3 AND employee_id = $4
+             AND ($5 = '' OR ($5 = 'approved') = (approved_at IS NOT NULL))";
+        let state = state.map_or("", LinkState::as_str);
+        self.change_link(REMOVE, account, &[employee.corp_id.as_str(), employee.employee_id.as_str(), state]).await
     }
 
     async fn prune_link_requests(&self, kept: Duration) -> Result<(), DirectoryError> {

@@ -2,7 +2,7 @@
 
 use deskgate::endpoints::{Endpoint, TABLE};
 
-use super::{OpenApiFixture, change_database, platform_code, row_of};
+use super::{OpenApiFixture, platform_code, row_of};
 use crate::support::*;
 
 /// The platform fails until the circuit opens.
@@ -53,8 +53,8 @@ pub async fn storage_failure() -> OpenApiDocument {
     for cached in [&fixture.agent, &fixture.admin] {
         cached.get("/api/auth/me").await.expect_code(0);
     }
-    change_database(&fixture.desk, "state.db", DROP_STORE).await;
-    change_database(&fixture.desk, "directory.db", DROP_DIRECTORY).await;
+    fixture.desk.change_database("state.db", DROP_STORE).await;
+    fixture.desk.change_database("directory.db", DROP_DIRECTORY).await;
     let covered_elsewhere = [Endpoint::Oauth2Url, Endpoint::Oauth2Callback, Endpoint::Ready];
     let rows = TABLE
         .iter()
