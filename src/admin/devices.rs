@@ -49,10 +49,8 @@ impl DeviceAdmin {
             self.accounts.employee(account).await?;
             let in_use = self.devices.state(account).await?.secret;
             self.devices.bind(account, in_use.as_deref(), code).await?;
-            if in_use.is_some() {
-                // Sessions stepped up with the old device lose that.
-                self.sessions.step_down(account.corp_id, account.employee_id).await?;
-            }
+            // Also without an old device: its removal may have been interrupted before it reached the sessions.
+            self.sessions.step_down(account.corp_id, account.employee_id).await?;
             Ok(Effect::changed(0))
         };
         self.audit.run(actor, Some(account), Action::Command("employee otp-bind".into()), change).await

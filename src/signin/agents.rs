@@ -20,7 +20,7 @@ use super::password::{self, Passwords};
 use super::roles::Roles;
 use crate::config::Concealment;
 use crate::directory::Directory;
-use crate::directory::factors::{Account, Agent, OtpDevice};
+use crate::directory::factors::{Account, Agent};
 use crate::domain::clock::Clock;
 use crate::domain::device::ClientDevice;
 use crate::domain::employee::{CorpId, Employee, EmployeeId};
@@ -64,17 +64,14 @@ impl AgentAccount {
     }
 }
 
-/// Whether an agent had a one-time-password device at the time of the check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum DeviceBound {
-    Yes,
-    No,
-}
-
-impl DeviceBound {
-    fn of(device: &OtpDevice) -> Self {
-        if device.secret.is_some() { Self::Yes } else { Self::No }
-    }
+/// What was known of an agent's one-time-password device when the session was issued.
+enum DeviceCheck {
+    /// No device was bound.
+    NoDevice,
+    /// A device was bound, and the platform's word was enough.
+    NotAsked,
+    /// A code of the device with this encrypted secret was right.
+    Passed(String),
 }
 
 /// Agent sign-in and agents' local passwords.
@@ -116,11 +113,12 @@ impl AgentSignIn {
             match self.identify_agent(login.employee_id, code, attempt).await {
                 Ok(agent) => {
                     attempt.method = LoginMethod::Oauth2;
-                    let bound = DeviceBound::of(&self.devices.state(agent.account()).await?);
-                    if let (Some(otp), DeviceBound::Yes) = (login.otp, bound) {
-                        self.verify_otp(&agent, otp, attempt).await?;
-                    }
-                    return self.issue(&agent, bound, None, attempt).await;
+                    let device = match (self.devices.state(agent.account()).await?.secret, login.otp) {
+                        (None, _) => DeviceCheck::NoDevice,
+                        (Some(_), None) => DeviceCheck::NotAsked,
+                        (Some(_), Some(otp)) => self.verify_otp(&agent, otp, attempt).await?,
+                    };
+                    return self.issue(&agent, &device, None, attempt).await;
                 }
                 Err(error) if login.password.is_none() || is_final(&error) => return Err(error),
                 // The platform could not identify the agent, so the password is checked.
@@ -129,27 +127,32 @@ impl AgentSignIn {
         }
         let password = login.password.ok_or(BadRequest::Missing("password"))?;
         password::check_length(password).map_err(|fault| BadRequest::NewPassword(fault.message()))?;
-        let (agent, bound, failed_attempts) = self.verify_password(login, password, attempt).await?;
+        let (agent, device, failed_attempts) = self.verify_password(login, password, attempt).await?;
         // Only now: a question before the right password would show in the response time which agents exist.
         self.membership.admit_by_password(&agent.employee).await?;
-        let issued = self.issue(&agent, bound, Some(failed_attempts), attempt).await?;
-        if let Err(error) = self.recheck_factors(&agent, bound).await {
-            self.sessions.end(&issued.session_id, EndCause::Operator).await?;
-            return Err(error);
-        }
-        Ok(issued)
+        self.issue(&agent, &device, Some(failed_attempts), attempt).await
     }
 
     /// Reads password and device again after the session is stored. A password that was removed during the check did
-    /// not end the new session, and a device that was bound meanwhile was not asked for a code.
-    async fn recheck_factors(&self, agent: &AgentAccount, bound: DeviceBound) -> Result<(), Error> {
-        let password = self.directory.agent(agent.account()).await?.and_then(|agent| agent.password);
-        if password.as_ref().map(|password| password.id.as_str()) != agent.password_id() {
-            return Err(Error::PasswordWrong);
+    /// not end the new session, a device that was bound meanwhile was not asked for a code, and a device that was
+    /// replaced or removed did not end the step-up by its code.
+    async fn recheck_factors(
+        &self,
+        agent: &AgentAccount,
+        device: &DeviceCheck,
+        attempt: &Attempt<'_>,
+    ) -> Result<(), Error> {
+        if attempt.password_id.is_some() {
+            let password = self.directory.agent(agent.account()).await?.and_then(|agent| agent.password);
+            if password.map(|password| password.id) != attempt.password_id {
+                return Err(Error::PasswordWrong);
+            }
         }
-        match (bound, DeviceBound::of(&self.devices.state(agent.account()).await?)) {
-            (DeviceBound::No, DeviceBound::Yes) => Err(Error::StepUpRequired),
-            (DeviceBound::Yes, _) | (_, DeviceBound::No) => Ok(()),
+        let in_use = self.devices.state(agent.account()).await?.secret;
+        match device {
+            DeviceCheck::NoDevice if attempt.password_id.is_some() && in_use.is_some() => Err(Error::StepUpRequired),
+            DeviceCheck::Passed(secret) if in_use.as_ref() != Some(secret) => Err(Error::OtpWrong),
+            DeviceCheck::NoDevice | DeviceCheck::NotAsked | DeviceCheck::Passed(_) => Ok(()),
         }
     }
 
@@ -171,26 +174,35 @@ impl AgentSignIn {
 
     /// Verifies a one-time password and starts the session stepped up. A code works once, so the agent would otherwise
     /// have to wait for the next one to reach a step-up rule.
-    async fn verify_otp(&self, agent: &AgentAccount, otp: &str, attempt: &mut Attempt<'_>) -> Result<(), Error> {
-        self.devices.verify(agent.account(), otp).await?;
+    async fn verify_otp(
+        &self,
+        agent: &AgentAccount,
+        otp: &str,
+        attempt: &mut Attempt<'_>,
+    ) -> Result<DeviceCheck, Error> {
+        let secret = self.devices.verify(agent.account(), otp).await?;
         attempt.stepped_up_until = Some(self.clock.now().plus(self.step_up_lifetime));
-        Ok(())
+        Ok(DeviceCheck::Passed(secret))
     }
 
     /// Issues the token; a half-authenticated one if a device is required and none is bound. Only after a platform
-    /// sign-in can it bind one: a password alone enrols no factor.
+    /// sign-in can it bind one: a password alone enrols no factor. Ends the session if a factor changed meanwhile.
     async fn issue(
         &self,
         agent: &AgentAccount,
-        bound: DeviceBound,
+        device: &DeviceCheck,
         failed_attempts: Option<FailedAttempts>,
         attempt: &mut Attempt<'_>,
     ) -> Result<SignInGrant, Error> {
-        if agent.agent.otp_required && bound == DeviceBound::No {
+        if agent.agent.otp_required && matches!(device, DeviceCheck::NoDevice) {
             attempt.stage = Stage::OtpBinding;
         }
         let roles = self.roles.for_sign_in(&agent.employee).await?;
         let session = self.issuer.create(&agent.employee, roles, attempt).await?;
+        if let Err(error) = self.recheck_factors(agent, device, attempt).await {
+            self.sessions.end(&session.id, EndCause::Operator).await?;
+            return Err(error);
+        }
         let mut issued = self.issuer.issue(&session);
         issued.failed_tries =
             failed_attempts.map(|failed| failed.failures_since_last_success).filter(|count| *count > 0);

@@ -27,8 +27,6 @@ const MAX_KNOWN_BROWSERS: usize = 200;
 /// A new access token and the identity that it stands for.
 #[derive(Debug, Clone, Serialize)]
 pub struct SignInGrant {
-    #[serde(skip)]
-    pub(crate) session_id: SessionId,
     /// The access token.
     #[serde(serialize_with = "Secret::hand_out")]
     pub token: Secret<String>,
@@ -176,7 +174,6 @@ impl SessionIssuer {
     /// Mints the token of a new session and describes its identity.
     pub(super) fn issue(&self, session: &Session) -> SignInGrant {
         SignInGrant {
-            session_id: session.id.clone(),
             token: Secret::new(self.mint(session)),
             token_type: "Bearer",
             expires_in: self.clock.now().seconds_until(session.expires_at),

@@ -113,16 +113,21 @@ impl OneTimePasswords {
         if let Err(error) = self.recheck_session(session).await {
             // A session that was revoked during the request may not be the owner's, nor is the device.
             self.devices.unbind(account(session), &bound, in_use).await?;
+            self.step_down(session).await?;
             return Err(error);
         }
-        if in_use.is_some() {
-            // Step-ups by the replaced device end with it.
-            self.sessions.step_down(&session.corp_id, &session.employee_id).await?;
-        }
+        self.step_down(session).await?;
         match session.stage {
             Stage::Full => Ok(None),
             Stage::OtpBinding | Stage::Spent => self.issue_full_session(session, device).await.map(Some),
         }
+    }
+
+    /// Ends the step-ups of all sessions of the employee once the device in use has changed: by the device that was
+    /// replaced or whose binding was undone, and by one whose removal was interrupted before it reached the sessions.
+    async fn step_down(&self, session: &Session) -> Result<(), Error> {
+        self.sessions.step_down(&session.corp_id, &session.employee_id).await?;
+        Ok(())
     }
 
     /// Refuses if the session has ended by the time the device is bound. A half-authenticated one is spent by that.
@@ -197,7 +202,7 @@ impl OneTimePasswords {
         }
         // A replacement that was bound meanwhile did not end this step-up.
         if self.devices.state(account(session)).await?.secret.as_deref() != Some(secret) {
-            self.sessions.step_down(&session.corp_id, &session.employee_id).await?;
+            self.step_down(session).await?;
             return Err(Error::OtpWrong);
         }
         Ok(until)

@@ -5,6 +5,7 @@ use std::time::Duration;
 use deskgate::domain::clock::Clock;
 use deskgate::signin::totp::{OtpSecret, Step};
 
+use crate::people::list;
 use crate::support::*;
 
 const GOOD: &str = "correct horse battery staple";
@@ -454,6 +455,29 @@ async fn sign_in_racing_a_device_binding_gives_no_full_token() {
             assert_eq!(data["stage"], "otp_binding", "round {round}");
         }
         desk.command(&["employee", "otp-remove", "a2001", "--yes"]).await.expect_success();
+    }
+}
+
+#[tokio::test]
+async fn sign_in_with_a_code_of_a_device_replaced_meanwhile_is_refused() {
+    let desk = with_password().await;
+    let device = bound_device(&desk.sign_in("a2001").await).await;
+    let sessions = list(&desk, &["session", "list"]).await.len();
+    // The login log is written after the code was accepted and before the session is stored.
+    let replace = "CREATE TRIGGER replace_device AFTER INSERT ON login_log BEGIN
+         UPDATE otp_devices SET secret = secret || '~'; END";
+    let platform_code = platform_code(&desk, "a2001").await;
+    for (way, mut body, steps) in
+        [("password", json!({ "password": GOOD }), 0), ("code", json!({ "code": platform_code }), 1)]
+    {
+        body["employee_id"] = json!("a2001");
+        body["otp"] = json!(code_of(&device, steps));
+        desk.change_database("directory.db", replace).await;
+        let refused = login(&desk, body).await;
+        assert_eq!(refused.code(), 1022, "{way}: {}", refused.describe());
+        assert_eq!(list(&desk, &["session", "list"]).await.len(), sessions, "{way}: a session is left");
+        let restore = "DROP TRIGGER replace_device; UPDATE otp_devices SET secret = rtrim(secret, '~')";
+        desk.change_database("directory.db", restore).await;
     }
 }
 

@@ -238,6 +238,35 @@ async fn device_replacement_requires_a_code_of_the_old_device() {
     verify(&other, &second.code(1)).await.expect_code(0);
 }
 
+#[tokio::test]
+async fn step_up_of_a_removed_device_ends_when_another_is_bound() {
+    let desk = desk().await;
+    let (xiaoming, other) = (desk.sign_in("u1001").await, desk.sign_in("u1001").await);
+    OtpDevice::step_up(&xiaoming).await;
+    // As a removal leaves it that was interrupted before it reached the sessions.
+    desk.change_database("directory.db", "DELETE FROM otp_devices").await;
+    xiaoming.post("/api/danger").await.expect_status(200);
+    OtpDevice::set_up_and_bind(&other).await;
+    xiaoming.post("/api/danger").await.expect_code(1021);
+}
+
+#[tokio::test]
+async fn step_ups_end_when_the_binding_of_a_revoked_session_is_undone() {
+    let desk = desk().await;
+    let (revoked, other) = (desk.sign_in("u1001").await, desk.sign_in("u1001").await);
+    let first = OtpDevice::set_up_and_bind(&revoked).await;
+    verify(&revoked, &first.code(0)).await.expect_code(0);
+    let second = OtpDevice::set_up(&revoked).await;
+    // In place of a code of the second device, which works from the binding until it is undone.
+    verify(&other, &first.code(1)).await.expect_code(0);
+    // The gateway still has the session in its cache, as when it is revoked during the request.
+    let revoke = format!("DELETE FROM sessions WHERE id = '{}'", jti_of(revoked.token()));
+    desk.change_database("state.db", &revoke).await;
+    revoked.post_json("/api/auth/otp-bind", &json!({ "code": second.code(0) })).await.expect_invalid_token();
+    other.post("/api/danger").await.expect_code(1021);
+    verify(&other, &second.code(1)).await.expect_code(1022);
+}
+
 /// Checks that a response demands a platform sign-in of the last five minutes.
 #[track_caller]
 fn expect_recent_sign_in_required(response: Response) {

@@ -108,6 +108,18 @@ async fn otp_bind_replaces_a_device_only_with_yes() {
 }
 
 #[tokio::test]
+async fn otp_bind_ends_the_step_up_of_a_removed_device() {
+    let desk = Gateway::start().await;
+    wait_for_otp_step_with_time_left().await;
+    let alice = desk.sign_in("a2001").await;
+    OtpDevice::step_up(&alice).await;
+    desk.change_database("directory.db", "DELETE FROM otp_devices").await;
+    bind_in_terminal(&desk).await;
+    let status = alice.get("/api/auth/otp-status").await.expect_code(0).data();
+    assert_eq!((&status["bound"], &status["stepped_up_until"]), (&json!(true), &json!(null)));
+}
+
+#[tokio::test]
 async fn otp_bind_refuses_wrong_codes() {
     let desk = Gateway::start().await;
     let output = desk.command_with_input(&["employee", "otp-bind", "a2001"], "000 000\n111111\n222222\n").await;

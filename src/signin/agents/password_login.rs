@@ -1,6 +1,6 @@
 //! Sign-in with a local password. Every name takes the same path: one lookup, one charge, one hash.
 
-use super::{AgentAccount, AgentLogin, AgentSignIn, DeviceBound};
+use super::{AgentAccount, AgentLogin, AgentSignIn, DeviceCheck};
 use crate::config::Concealment;
 use crate::directory::factors::{Account, FactorKind, LocalPassword};
 use crate::domain::employee::{CorpId, EmployeeId, Standing};
@@ -50,7 +50,7 @@ impl AgentSignIn {
         login: AgentLogin<'_>,
         password: &str,
         attempt: &mut Attempt<'_>,
-    ) -> Result<(AgentAccount, DeviceBound, FailedAttempts), Error> {
+    ) -> Result<(AgentAccount, DeviceCheck, FailedAttempts), Error> {
         let name = self.look_up(login.employee_id, attempt).await?;
         // Before anything is written: under a flood, only attempts with a slot in the queue cost directory writes.
         let slot = self.passwords.reserve().map_err(overloaded)?;
@@ -69,13 +69,13 @@ impl AgentSignIn {
             // The password was right and only the code is missing: the owner should not see it as a failed attempt.
             self.lockouts.refund(agent.account(), &charge).await?;
         }
-        let bound = second_factor?;
+        let device = second_factor?;
         self.lockouts.clear(FactorKind::Password, agent.account()).await?;
         if let (Some(rehashed), Some(password)) = (rehashed, &agent.agent.password) {
             self.directory.renew_password(agent.account(), password.hash.reveal(), &rehashed.phc()).await?;
         }
         attempt.password_id = agent.password_id().map(str::to_owned);
-        Ok((agent, bound, charge.failed_attempts))
+        Ok((agent, device, charge.failed_attempts))
     }
 
     /// Looks a typed name up, with the same single query for every name.
@@ -148,12 +148,11 @@ impl AgentSignIn {
         agent: &AgentAccount,
         otp: Option<&str>,
         attempt: &mut Attempt<'_>,
-    ) -> Result<DeviceBound, Error> {
-        if DeviceBound::of(&self.devices.state(agent.account()).await?) == DeviceBound::No {
-            return Ok(DeviceBound::No);
+    ) -> Result<DeviceCheck, Error> {
+        if self.devices.state(agent.account()).await?.secret.is_none() {
+            return Ok(DeviceCheck::NoDevice);
         }
-        self.verify_otp(agent, otp.ok_or(Error::StepUpRequired)?, attempt).await?;
-        Ok(DeviceBound::Yes)
+        self.verify_otp(agent, otp.ok_or(Error::StepUpRequired)?, attempt).await
     }
 }
 

@@ -5,7 +5,6 @@ use crate::signin::oauth2::callback::CallbackResult;
 fn an_issued_token_is_serialized_but_never_in_debug_output() {
     let token = "header.claims.signature";
     let issued = SignInGrant {
-        session_id: SessionId::new("s"),
         token: Secret::new(token.to_owned()),
         token_type: "Bearer",
         expires_in: 1,
