@@ -29,14 +29,23 @@ impl RecheckEntry {
     }
 }
 
+/// What shows that an employee is, or was, a member at the platform.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemberEvidence {
+    /// They signed in through the platform before the directory recorded what it says about them.
+    SignedIn,
+    /// The platform has called them active.
+    CalledActive,
+}
+
 /// What the platform says about employees. Does not change sessions.
 #[async_trait]
 pub trait MembershipRecords: Send + Sync {
     /// Records that the platform called the employee active now.
     async fn record_active(&self, whose: Account<'_>) -> Result<(), DirectoryError>;
 
-    /// Whether the platform has ever called the employee active.
-    async fn is_member(&self, whose: Account<'_>) -> Result<bool, DirectoryError>;
+    /// What shows that the employee is, or was, a member at the platform; `None` for one whom only an operator added.
+    async fn member_evidence(&self, whose: Account<'_>) -> Result<Option<MemberEvidence>, DirectoryError>;
 
     /// Records that the platform called the account of a link active now.
     async fn record_link_active(&self, account: &PlatformAccount) -> Result<(), DirectoryError>;

@@ -16,6 +16,7 @@ use crate::directory::Directory;
 use crate::directory::audit::{AuditRecord, Event};
 use crate::directory::factors::Account;
 use crate::directory::links::LinkQuery;
+use crate::directory::membership::MemberEvidence;
 use crate::domain::employee::{CorpId, Employee, EmployeeId, InactiveReason, Standing};
 use crate::domain::link::{Link, LinkState, PlatformAccount};
 use crate::domain::session::{EndCause, Session};
@@ -106,7 +107,7 @@ impl Membership {
                 log_undecided(employee, "the platform does not show this member to the application");
                 Ok(Finding::OutOfSight)
             }
-            MemberStatus::Inactive(InactiveReason::Gone) if !self.directory.is_member(account).await? => {
+            MemberStatus::Inactive(InactiveReason::Gone) if !self.was_disclosed(employee).await? => {
                 log_undecided(employee, "the platform has never known this employee");
                 Ok(Finding::NotAMember)
             }
@@ -115,6 +116,21 @@ impl Membership {
                 Ok(Finding::Inactive)
             }
         }
+    }
+
+    /// Whether the platform's contacts have shown an employee. They may never disclose a member of a connected
+    /// corporation, so there a sign-in alone does not show that one who is not found is gone.
+    async fn was_disclosed(&self, employee: &Employee) -> Result<bool, Error> {
+        Ok(match self.directory.member_evidence(account_of(employee)).await? {
+            Some(MemberEvidence::CalledActive) => true,
+            Some(MemberEvidence::SignedIn) => employee.corp_id == self.main_corp,
+            None => false,
+        })
+    }
+
+    /// Whether an employee signs in in their own right, not only through links.
+    async fn is_member(&self, employee: &Employee) -> Result<bool, Error> {
+        Ok(self.directory.member_evidence(account_of(employee)).await?.is_some())
     }
 
     /// Refuses the platform sign-in of an employee unless the platform calls them active, or, if it does not say, the
@@ -165,11 +181,8 @@ impl Membership {
         status: MemberStatus,
     ) -> Result<(), Error> {
         match self.apply_to_link(link, employee, status).await? {
-            Finding::Active if employee.inactive.is_some() => {
-                match self.directory.is_member(account_of(employee)).await? {
-                    true => Ok(()),
-                    false => self.enable(employee).await,
-                }
+            Finding::Active if employee.inactive.is_some() && !self.is_member(employee).await? => {
+                self.enable(employee).await
             }
             Finding::Inactive => Err(Forbidden::Disabled.into()),
             Finding::Active | Finding::OutOfSight | Finding::NotAMember => Ok(()),
@@ -203,7 +216,7 @@ impl Membership {
     /// Whether others than the account of a link sign in as its employee: a member in their own right, or the accounts of
     /// other links. An automatic link counts for nobody: its account chose the employee.
     async fn is_shared(&self, link: &Link, employee: &Employee) -> Result<bool, Error> {
-        if link.is_automatic() || self.directory.is_member(account_of(employee)).await? {
+        if link.is_automatic() || self.is_member(employee).await? {
             return Ok(true);
         }
         Ok(self.directory.links(approved_links(employee, 1)).await?.total > 1)

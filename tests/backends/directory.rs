@@ -6,6 +6,7 @@ use std::time::Duration;
 use deskgate::directory::audit::{AuditRecord, Event};
 use deskgate::directory::factors::{Account, ExpectedPassword, FactorKind, OtpDevice};
 use deskgate::directory::links::{LinkApproval, LinkQuery, LinkRequestOutcome};
+use deskgate::directory::membership::{MemberEvidence, MembershipRecords};
 use deskgate::directory::people::EmployeeEdit;
 use deskgate::directory::sql::SqlDirectory;
 use deskgate::directory::{Directory, EmployeeProfile, LoginRecord, LoginResult, RecordedRoles, RoleChange};
@@ -164,6 +165,53 @@ async fn upgrade_finds_former_assignments_in_the_audit_log() {
     ] {
         let roles = directory.roles(&corp(), &id(employee)).await.expect("roles").or_default(None);
         assert_eq!(names(&roles), expected, "{employee}");
+    }
+}
+
+#[tokio::test]
+async fn upgrade_takes_platform_sign_ins_for_membership() {
+    let folder = tempfile::tempdir().expect("folder");
+    let file = folder.path().join("directory.db");
+    let mut old = migrate_up_to(&file, "platform_status").await;
+    sqlx::raw_sql(
+        "INSERT INTO employees (corp_id, employee_id, name, department, avatar, created_at)
+             SELECT column1, column2, column2, '', '', column3 FROM (VALUES
+                 ('wwdemo', 'before the audit log', 100), ('wwdemo', 'by redirect', 100), ('wwdemo', 'by QR code', 100),
+                 ('wwdemo', 'by password', 100), ('wwdemo', 'refused', 100), ('wwpartner', 'by redirect', 100),
+                 ('wwdemo', 'added', 300), ('wwdemo', 'addition refused', 300), ('wwdemo', 'came by themselves', 300));
+         INSERT INTO audit_log VALUES
+             ('1', 200, '', '', 'order', 'uid 1', '', 'key rotate', ''),
+             ('2', 300, 'wwdemo', 'added', 'order', 'uid 1', '', 'employee add', ''),
+             ('3', 400, 'wwdemo', 'addition refused', 'order', 'uid 1', '', 'employee add', 'refused');
+         INSERT INTO login_log (at, corp_id, employee_id, login_method, login_source, ip_address, user_agent, result, reason)
+             SELECT 150, column1, column2, column3, 'h5', '', '', column4, '' FROM (VALUES
+                 ('wwdemo', 'by redirect', 'oauth2', 'success'), ('wwdemo', 'by QR code', 'qrcode', 'success'),
+                 ('wwdemo', 'by password', 'password', 'success'), ('wwdemo', 'refused', 'oauth2', 'failure'),
+                 ('wwpartner', 'by redirect', 'oauth2', 'success'))",
+    )
+    .execute(&mut old)
+    .await
+    .expect("records");
+    drop(old);
+
+    let directory = SqlDirectory::open(&file, Clock::system()).await.expect("directory");
+    for (corp, employee, expected) in [
+        ("wwdemo", "before the audit log", None),
+        ("wwdemo", "by redirect", Some(MemberEvidence::SignedIn)),
+        ("wwdemo", "by QR code", Some(MemberEvidence::SignedIn)),
+        ("wwdemo", "by password", None),
+        ("wwdemo", "refused", None),
+        ("wwpartner", "by redirect", Some(MemberEvidence::SignedIn)),
+        ("wwdemo", "added", None),
+        ("wwdemo", "addition refused", Some(MemberEvidence::SignedIn)),
+        ("wwdemo", "came by themselves", Some(MemberEvidence::SignedIn)),
+    ] {
+        let (corp_id, employee_id) = (CorpId::new(corp), id(employee));
+        let account = Account { corp_id: &corp_id, employee_id: &employee_id };
+        assert_eq!(directory.member_evidence(account).await.expect("evidence"), expected, "{corp} {employee}");
+        directory.record_active(account).await.expect("record");
+        let known = directory.member_evidence(account).await.expect("evidence");
+        assert_eq!(known, Some(MemberEvidence::CalledActive), "{corp} {employee}");
     }
 }
 
@@ -530,9 +578,9 @@ async fn platforms_word_is_undone_only_if_no_operator_spoke(Subject { directory,
         let employee = directory.employee(&corp(), &id("m5001")).await.expect("find").expect("an employee");
         (employee.standing, employee.inactive)
     };
-    assert!(!directory.is_member(admin).await.expect("is_member"));
+    assert_eq!(directory.member_evidence(admin).await.expect("evidence"), None);
     directory.record_active(admin).await.expect("record");
-    assert!(directory.is_member(admin).await.expect("is_member"));
+    assert_eq!(directory.member_evidence(admin).await.expect("evidence"), Some(MemberEvidence::CalledActive));
 
     assert_eq!(directory.enable_returned(admin).await.expect("enable"), WriteOutcome::Conflict, "never disabled");
     for reason in InactiveReason::ALL {

@@ -150,6 +150,9 @@ async fn preflight_allows_only_headers_that_are_let_through() {
         ("x-deskgate-roles,authorization,x-forwarded-for", Some("authorization")),
         ("x_deskgate_roles,x-request-id,x-http-method-override,forwarded,x-real-ip", None),
         ("a b,c", Some("c")),
+        // A header name by its syntax, and a wildcard in the response.
+        ("*", None),
+        ("authorization, *", Some("authorization")),
     ];
     for (requested, allowed) in table {
         for path in ["/api/auth/me", "/api/desk/x"] {

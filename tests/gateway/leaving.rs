@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use deskgate::domain::clock::Clock;
+
 use crate::people::{GOOD, find, login};
 use crate::support::*;
 
@@ -282,6 +284,26 @@ async fn recheck_asks_about_members_of_connected_corporations() {
     wait_until_signed_out(&paula).await;
 }
 
+/// Leaves employees as the upgrade does, whatever the platform says: they have signed in, and no more is known.
+const SIGNED_IN_BEFORE_THE_UPGRADE: &str =
+    "CREATE TRIGGER forget AFTER UPDATE OF platform_active_at ON employees WHEN NEW.platform_active_at <> 0
+     BEGIN UPDATE employees SET platform_active_at = 0 WHERE rowid = NEW.rowid; END";
+
+#[tokio::test]
+async fn earlier_sign_in_shows_that_a_member_is_gone_in_the_main_corporation_only() {
+    let desk = Gateway::with(EVERY_SECOND).await;
+    desk.change_database("directory.db", SIGNED_IN_BEFORE_THE_UPGRADE).await;
+    desk.command(&["employee", "add", "p7001", "--corp", "wwpartner"]).await.expect_success();
+    let paula = desk.sign_in_by_oauth2("wwpartner/p7001", "h5").await;
+    let xiaoming = desk.sign_in_by_oauth2("u1001", "h5").await;
+    desk.set_platform_switches(json!({ "members": { "p7001": "deleted", "u1001": "deleted" } })).await;
+    assert_eq!(wait_until_disabled(&desk, "u1001").await["inactive"], "gone");
+    wait_until_signed_out(&xiaoming).await;
+    wait_for_rechecks(&desk, "not_a_member", 1.0).await;
+    paula.get("/api/auth/me").await.expect_code(0);
+    assert_eq!(row(&desk, "p7001").await["standing"], "active");
+}
+
 /// The employee is disabled a moment before the sessions end.
 async fn wait_until_signed_out(client: &Client) {
     eventually("the end of the session", || async { (client.get("/api/auth/me").await.status == 401).then_some(()) })
@@ -375,6 +397,41 @@ async fn recheck_asks_about_every_link_of_an_employee() {
     wait_until_signed_out(&paula).await;
     assert_eq!(newest_event(&desk, "u1001").await["detail"], "gone wwpartner/p7001");
     xiaoming.get("/api/auth/me").await.expect_code(0);
+}
+
+#[tokio::test]
+async fn only_the_sessions_of_a_link_end_when_other_accounts_are_linked_too() {
+    let desk = Gateway::with(EVERY_SECOND).await;
+    desk.command(&["employee", "add", "e9001"]).await.expect_success();
+    desk.command(&["agent", "add", "e9001"]).await.expect_success();
+    desk.command_with_input(&["agent", "password", "e9001"], &format!("{GOOD}\n")).await.expect_success();
+    desk.command(&["employee", "link", "add", "wwpartner/p7002", "e9001"]).await.expect_success();
+    let paula = linked_session(&desk, "e9001").await;
+    desk.set_platform_switches(only("p7001", "deleted")).await;
+    wait_until_signed_out(&paula).await;
+    assert_eq!(newest_event(&desk, "e9001").await["event"], "linked_member_inactive");
+    assert_eq!(row(&desk, "e9001").await["standing"], "active");
+    login(&desk, json!({ "employee_id": "e9001", "password": GOOD })).await.expect_code(0);
+}
+
+#[tokio::test]
+async fn recheck_that_could_not_be_applied_is_retried_soon() {
+    let desk = Gateway::with("[platform]\nrecheck = \"24s\"").await;
+    let xiaoming = desk.sign_in("u1001").await;
+    desk.set_platform_switches(only("u1001", "left")).await;
+    let before = Clock::system().now().millis();
+    let fail = "CREATE TRIGGER fail BEFORE UPDATE OF disabled ON employees BEGIN SELECT RAISE(ABORT, 'no'); END;
+         UPDATE employees SET platform_checked_at = 0 WHERE employee_id = 'u1001'";
+    desk.change_database("directory.db", fail).await;
+    wait_for_rechecks(&desk, "failed", 1.0).await;
+    xiaoming.get("/api/auth/me").await.expect_code(0);
+    // As if last asked 22 s ago: due again in 2 s, not in 24.
+    let query = "SELECT platform_checked_at FROM employees WHERE employee_id = 'u1001'";
+    let checked_at = desk.read_database("directory.db", query).await;
+    assert!(0 < checked_at && checked_at < before, "{checked_at}, and the test began at {before}");
+    desk.change_database("directory.db", "DROP TRIGGER fail").await;
+    wait_until_disabled(&desk, "u1001").await;
+    wait_until_signed_out(&xiaoming).await;
 }
 
 #[tokio::test]

@@ -6,11 +6,22 @@ use sqlx::Row;
 use super::{SqlDirectory, unavailable};
 use crate::directory::DirectoryError;
 use crate::directory::factors::Account;
-use crate::directory::membership::{MembershipRecords, RecheckEntry};
+use crate::directory::membership::{MemberEvidence, MembershipRecords, RecheckEntry};
 use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, EmployeeId, InactiveReason};
 use crate::domain::link::PlatformAccount;
 use crate::domain::write::WriteOutcome;
+
+/// The `platform_active_at` of an employee of whom migration 0012 knew nothing but a sign-in.
+const SIGNED_IN: i64 = 0;
+
+impl SqlDirectory {
+    /// The `platform_active_at` that a query finds whose `$1` and `$2` are a corporation and an ID there.
+    async fn active_at(&self, query: &'static str, corp_id: &str, id: &str) -> Result<Option<i64>, DirectoryError> {
+        let found = sqlx::query_scalar(query).bind(corp_id).bind(id).fetch_optional(&self.pool).await;
+        Ok(found.map_err(unavailable)?.flatten())
+    }
+}
 
 #[async_trait]
 impl MembershipRecords for SqlDirectory {
@@ -22,16 +33,10 @@ impl MembershipRecords for SqlDirectory {
         self.change(RECORD, whose, |query| query.bind(now)).await.map(|_| ())
     }
 
-    async fn is_member(&self, whose: Account<'_>) -> Result<bool, DirectoryError> {
-        const MEMBER: &str = "SELECT count(*) FROM employees
-             WHERE corp_id = $1 AND employee_id = $2 AND platform_active_at IS NOT NULL";
-        let found: i64 = sqlx::query_scalar(MEMBER)
-            .bind(whose.corp_id.as_str())
-            .bind(whose.employee_id.as_str())
-            .fetch_one(&self.pool)
-            .await
-            .map_err(unavailable)?;
-        Ok(found > 0)
+    async fn member_evidence(&self, whose: Account<'_>) -> Result<Option<MemberEvidence>, DirectoryError> {
+        const EMPLOYEE: &str = "SELECT platform_active_at FROM employees WHERE corp_id = $1 AND employee_id = $2";
+        let active_at = self.active_at(EMPLOYEE, whose.corp_id.as_str(), whose.employee_id.as_str()).await?;
+        Ok(active_at.map(|at| if at == SIGNED_IN { MemberEvidence::SignedIn } else { MemberEvidence::CalledActive }))
     }
 
     async fn record_link_active(&self, account: &PlatformAccount) -> Result<(), DirectoryError> {
@@ -46,15 +51,8 @@ impl MembershipRecords for SqlDirectory {
     }
 
     async fn is_linked_member(&self, account: &PlatformAccount) -> Result<bool, DirectoryError> {
-        const MEMBER: &str = "SELECT count(*) FROM platform_links
-             WHERE corp_id = $1 AND user_id = $2 AND platform_active_at IS NOT NULL";
-        let found: i64 = sqlx::query_scalar(MEMBER)
-            .bind(account.corp_id.as_str())
-            .bind(account.user_id.as_str())
-            .fetch_one(&self.pool)
-            .await
-            .map_err(unavailable)?;
-        Ok(found > 0)
+        const LINK: &str = "SELECT platform_active_at FROM platform_links WHERE corp_id = $1 AND user_id = $2";
+        Ok(self.active_at(LINK, account.corp_id.as_str(), account.user_id.as_str()).await?.is_some())
     }
 
     async fn disable_inactive(
