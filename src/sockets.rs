@@ -1,6 +1,6 @@
 //! Open WebSockets and exchanges: knows them by their session and closes them when their session or token ends or their
-//! rule no longer admits them.
-//! Relays the frames of WebSockets; handshakes and exchanges themselves are left to `gateway`.
+//! rule no longer admits them. Relays the frames of WebSockets; handshakes and exchanges themselves are left to
+//! `gateway`.
 //!
 //! The tunnel does not run in Pingora's proxy: that one may take the end of the handshake's empty body for the end of
 //! the tunnel, cannot close an idle tunnel, and needs twenty times the memory.

@@ -77,7 +77,7 @@ impl CurrentExchange {
         let mut details = self.details();
         details.last_number += 1;
         details.path.clear();
-        let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
+        let path = memchr::memchr(b'?', target).map_or(target, |query| &target[..query]);
         // The pipeline has validated the target, so it is ASCII.
         details.path.push_str(std::str::from_utf8(path).unwrap_or_default());
         details.watched = Some(watched);
