@@ -6,7 +6,7 @@ use super::DirectoryError;
 use super::factors::Account;
 use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, EmployeeId, InactiveReason};
-use crate::domain::link::PlatformAccount;
+use crate::domain::link::{Link, PlatformAccount};
 use crate::domain::write::WriteOutcome;
 
 /// The employee whom the platform was asked about the longest ago.
@@ -49,6 +49,13 @@ pub trait MembershipRecords: Send + Sync {
 
     /// Records that the platform called the account of a link active now.
     async fn record_link_active(&self, account: &PlatformAccount) -> Result<(), DirectoryError>;
+
+    /// Records that the platform called the account of a link inactive now.
+    async fn record_link_inactive(&self, account: &PlatformAccount) -> Result<(), DirectoryError>;
+
+    /// Whether other accounts have an approved link to the same employee. Those that the platform last called inactive do
+    /// not count.
+    async fn has_other_links(&self, link: &Link) -> Result<bool, DirectoryError>;
 
     /// Whether the platform has ever called the account of a link active.
     async fn is_linked_member(&self, account: &PlatformAccount) -> Result<bool, DirectoryError>;

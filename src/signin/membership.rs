@@ -35,8 +35,7 @@ const ACTOR: &str = "platform";
 /// How long a password sign-in waits for the status. Short: passwords are for the time when the platform is down.
 const PASSWORD_SIGN_IN_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Most links of an employee that a password sign-in asks about, so that it stays short. Only the account of a single link
-/// can decide about the sign-in; the recheck asks about all.
+/// Most links of an employee that a password sign-in asks about, so that it stays short. The recheck asks about all.
 const MAX_LINKS_AT_SIGN_IN: usize = 8;
 
 /// What a status means for an employee of the directory.
@@ -157,8 +156,17 @@ impl Membership {
             if found != Some(Finding::Inactive) {
                 found = Some(finding);
             }
+            if finding == Finding::Inactive && !self.is_active(employee).await? {
+                break;
+            }
         }
         Ok(found)
+    }
+
+    /// Whether the directory still calls an employee active: the last linked account to leave disables them.
+    async fn is_active(&self, employee: &Employee) -> Result<bool, Error> {
+        let current = self.directory.employee(&employee.corp_id, &employee.employee_id).await?;
+        Ok(current.is_some_and(|employee| employee.standing == Standing::Active))
     }
 
     /// The accounts of approved links about which the platform answers at a password sign-in.
@@ -203,6 +211,7 @@ impl Membership {
                 Ok(Finding::NotAMember)
             }
             MemberStatus::Inactive(reason) => {
+                self.directory.record_link_inactive(&link.account).await?;
                 if self.is_shared(link, employee).await? {
                     self.end_sessions_of_link(link, reason).await?;
                 } else {
@@ -214,12 +223,12 @@ impl Membership {
     }
 
     /// Whether others than the account of a link sign in as its employee: a member in their own right, or the accounts of
-    /// other links. An automatic link counts for nobody: its account chose the employee.
+    /// other links that are not gone themselves. An automatic link counts for nobody: its account chose the employee.
     async fn is_shared(&self, link: &Link, employee: &Employee) -> Result<bool, Error> {
         if link.is_automatic() || self.is_member(employee).await? {
             return Ok(true);
         }
-        Ok(self.directory.links(approved_links(employee, 1)).await?.total > 1)
+        Ok(self.directory.has_other_links(link).await?)
     }
 
     /// Ends the sessions that came through a link, of an employee whom others sign in as too.
@@ -258,14 +267,12 @@ impl Membership {
             return Err(Forbidden::Disabled.into());
         }
         for (link, status) in linked? {
-            self.apply_to_link(&link, employee, status).await?;
+            let finding = self.apply_to_link(&link, employee, status).await?;
+            if finding == Finding::Inactive && !self.is_active(employee).await? {
+                break;
+            }
         }
-        // An account that is gone may have disabled the employee.
-        let current = self.directory.employee(&employee.corp_id, &employee.employee_id).await?;
-        match current {
-            Some(employee) if employee.standing == Standing::Active => Ok(()),
-            _ => Err(Forbidden::Disabled.into()),
-        }
+        if self.is_active(employee).await? { Ok(()) } else { Err(Forbidden::Disabled.into()) }
     }
 
     async fn disable(&self, employee: &Employee, reason: InactiveReason) -> Result<(), Error> {

@@ -415,6 +415,27 @@ async fn only_the_sessions_of_a_link_end_when_other_accounts_are_linked_too() {
 }
 
 #[tokio::test]
+async fn employee_is_disabled_once_every_linked_account_is_gone() {
+    let desk = Gateway::with(EVERY_SECOND).await;
+    desk.command(&["employee", "add", "e9001"]).await.expect_success();
+    desk.command(&["employee", "link", "add", "wwpartner/p7002", "e9001"]).await.expect_success();
+    let paula = linked_session(&desk, "e9001").await;
+    // The platform has no such member, and has had one.
+    let once_active = "UPDATE platform_links SET platform_active_at = 1 WHERE user_id = 'p7002'";
+    desk.change_database("directory.db", once_active).await;
+    wait_for_rechecks(&desk, "inactive", 1.0).await;
+    paula.get("/api/auth/me").await.expect_code(0);
+    desk.set_platform_switches(only("p7001", "deleted")).await;
+    assert_eq!(wait_until_disabled(&desk, "e9001").await["inactive"], "gone");
+    wait_until_signed_out(&paula).await;
+    let events = desk.command(&["employee", "events", "e9001", "--json"]).await.expect_success();
+    assert_eq!(events.matches("\"member_inactive\"").count(), 1, "{events}");
+    // Whoever returns first enables the employee again.
+    desk.set_platform_switches(json!({})).await;
+    desk.sign_in_by_oauth2("wwpartner/p7001", "h5").await.get("/api/auth/me").await.expect_code(0);
+}
+
+#[tokio::test]
 async fn recheck_that_could_not_be_applied_is_retried_soon() {
     let desk = Gateway::with("[platform]\nrecheck = \"24s\"").await;
     let xiaoming = desk.sign_in("u1001").await;

@@ -287,7 +287,8 @@ async fn removed_link_ends_its_sessions_even_if_it_is_added_again_at_once() {
     add(&desk, "u1001").await;
     let linked = desk.sign_in_by_oauth2(MEMBER, "h5").await;
     let add_again = "CREATE TRIGGER add_again AFTER DELETE ON platform_links BEGIN INSERT INTO platform_links
-         VALUES (OLD.corp_id, OLD.user_id, OLD.employee_corp_id, OLD.employee_id, 1, 'm5001', 1, NULL); END";
+             (corp_id, user_id, employee_corp_id, employee_id, requested_at, approved_by, approved_at)
+         VALUES (OLD.corp_id, OLD.user_id, OLD.employee_corp_id, OLD.employee_id, 1, 'm5001', 1); END";
     desk.change_database("directory.db", add_again).await;
     let output = desk.command(&["employee", "link", "remove", MEMBER, "--yes"]).await.expect_success();
     assert!(output.contains("1 session"), "{output}");

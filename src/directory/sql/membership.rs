@@ -9,7 +9,7 @@ use crate::directory::factors::Account;
 use crate::directory::membership::{MemberEvidence, MembershipRecords, RecheckEntry};
 use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, EmployeeId, InactiveReason};
-use crate::domain::link::PlatformAccount;
+use crate::domain::link::{Link, PlatformAccount};
 use crate::domain::write::WriteOutcome;
 
 /// The `platform_active_at` of an employee of whom migration 0012 knew nothing but a sign-in.
@@ -20,6 +20,12 @@ impl SqlDirectory {
     async fn active_at(&self, query: &'static str, corp_id: &str, id: &str) -> Result<Option<i64>, DirectoryError> {
         let found = sqlx::query_scalar(query).bind(corp_id).bind(id).fetch_optional(&self.pool).await;
         Ok(found.map_err(unavailable)?.flatten())
+    }
+
+    /// Runs an UPDATE whose `$1` and `$2` are the account of a link, and `$3` the current time.
+    async fn record_link(&self, update: &'static str, account: &PlatformAccount) -> Result<(), DirectoryError> {
+        let query = sqlx::query(update).bind(account.corp_id.as_str()).bind(account.user_id.as_str());
+        query.bind(self.clock.now().millis()).execute(&self.pool).await.map(|_| ()).map_err(unavailable)
     }
 }
 
@@ -40,14 +46,29 @@ impl MembershipRecords for SqlDirectory {
     }
 
     async fn record_link_active(&self, account: &PlatformAccount) -> Result<(), DirectoryError> {
-        sqlx::query("UPDATE platform_links SET platform_active_at = $3 WHERE corp_id = $1 AND user_id = $2")
-            .bind(account.corp_id.as_str())
-            .bind(account.user_id.as_str())
-            .bind(self.clock.now().millis())
-            .execute(&self.pool)
+        const ACTIVE: &str = "UPDATE platform_links SET platform_active_at = $3, platform_inactive_at = NULL
+             WHERE corp_id = $1 AND user_id = $2";
+        self.record_link(ACTIVE, account).await
+    }
+
+    async fn record_link_inactive(&self, account: &PlatformAccount) -> Result<(), DirectoryError> {
+        const INACTIVE: &str =
+            "UPDATE platform_links SET platform_inactive_at = $3 WHERE corp_id = $1 AND user_id = $2";
+        self.record_link(INACTIVE, account).await
+    }
+
+    async fn has_other_links(&self, link: &Link) -> Result<bool, DirectoryError> {
+        const OTHERS: &str = "SELECT count(*) FROM platform_links WHERE employee_corp_id = $1 AND employee_id = $2
+             AND approved_at IS NOT NULL AND platform_inactive_at IS NULL AND NOT (corp_id = $3 AND user_id = $4)";
+        let others: i64 = sqlx::query_scalar(OTHERS)
+            .bind(link.corp_id.as_str())
+            .bind(link.employee_id.as_str())
+            .bind(link.account.corp_id.as_str())
+            .bind(link.account.user_id.as_str())
+            .fetch_one(&self.pool)
             .await
-            .map(|_| ())
-            .map_err(unavailable)
+            .map_err(unavailable)?;
+        Ok(others > 0)
     }
 
     async fn is_linked_member(&self, account: &PlatformAccount) -> Result<bool, DirectoryError> {
