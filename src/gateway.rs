@@ -134,6 +134,8 @@ impl Gateway {
                     | BadRequest::Framing
                     | BadRequest::Repeated(_)
                     | BadRequest::Header(_)
+                    | BadRequest::ForwardedForEntry
+                    | BadRequest::ForwardedForLength
                     | BadRequest::Upgrade
             )
         );

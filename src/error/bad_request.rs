@@ -21,6 +21,12 @@ pub enum BadRequest {
     /// A header is missing or has an invalid value.
     #[error("the header `{0}` is missing or invalid")]
     Header(&'static str),
+    /// An entry of a trusted proxy's `X-Forwarded-For` is no address.
+    #[error("an entry of X-Forwarded-For cannot be read as an address")]
+    ForwardedForEntry,
+    /// A trusted proxy's `X-Forwarded-For` is too long.
+    #[error("X-Forwarded-For is too long")]
+    ForwardedForLength,
     /// `Upgrade` names another protocol than WebSocket, or the handshake is incomplete.
     #[error("invalid WebSocket handshake")]
     Upgrade,
@@ -82,6 +88,8 @@ impl BadRequest {
             BadRequest::Head => plain(Message::HEAD),
             BadRequest::Path(_) => plain(Message::PATH),
             BadRequest::Framing => plain(Message::FRAMING),
+            BadRequest::ForwardedForEntry => plain(Message::FORWARDED_FOR_ENTRY),
+            BadRequest::ForwardedForLength => plain(Message::FORWARDED_FOR_LENGTH),
             BadRequest::Upgrade => plain(Message::UPGRADE),
             BadRequest::TwoTokens => plain(Message::TWO_TOKENS),
             BadRequest::UnknownClient => plain(Message::UNKNOWN_CLIENT),

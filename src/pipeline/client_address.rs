@@ -36,14 +36,14 @@ impl TrustedProxies {
         if forwarded_for.is_absent() || !self.contains(peer) {
             return Ok(peer);
         }
-        self.chosen_from(forwarded_for).ok_or_else(|| BadRequest::Header("X-Forwarded-For").into())
+        if forwarded_for.bytes() > LONGEST {
+            return Err(BadRequest::ForwardedForLength.into());
+        }
+        self.chosen_from(forwarded_for).ok_or_else(|| BadRequest::ForwardedForEntry.into())
     }
 
-    /// `None` if an element is no address, or if the list has no element or is too long.
+    /// `None` if an element is no address, or if the list has no element.
     fn chosen_from(&self, forwarded_for: &ListField<'_>) -> Option<IpAddr> {
-        if forwarded_for.bytes() > LONGEST {
-            return None;
-        }
         let (mut first, mut rightmost) = (None, None);
         for element in forwarded_for.elements() {
             let address = parse(element)?;
