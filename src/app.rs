@@ -93,7 +93,7 @@ impl App {
         let services = wire::services(&config, rules, metrics.clone()).await?;
         let control = control::bind(&config.server.data_dir).map_err(wire::data_error(&config.server.data_dir))?;
         reload::record_load(&metrics, &services.gate.clock, rule_count);
-        warn_about_unsafe_settings(&config, &metrics);
+        count_unsafe_settings(&config, &metrics);
 
         let readiness = Arc::new(Readiness::new(config.server.development_mode(), services.gate.clock.clone()));
         let gateway = proxy::gateway(&config, &services, &readiness);
@@ -168,15 +168,8 @@ impl App {
     }
 }
 
-/// Logs settings that are convenient and unsafe, and shows them as metrics.
-fn warn_about_unsafe_settings(config: &Config, metrics: &Metrics) {
-    let open_bind = config.bind.proof == BindProof::None;
+/// Shows unsafe settings as metrics.
+fn count_unsafe_settings(config: &Config, metrics: &Metrics) {
     metrics.development_mode.set(i64::from(config.server.development));
-    metrics.bind_without_proof.set(i64::from(open_bind));
-    if config.server.development {
-        tracing::warn!("development mode: /api/dev/login issues tokens to every user of this machine");
-    }
-    if open_bind && !config.server.development {
-        tracing::error!("bind.proof = \"none\": anyone who knows an employee ID can sign in as that employee");
-    }
+    metrics.bind_without_proof.set(i64::from(config.bind.proof == BindProof::None));
 }

@@ -14,7 +14,7 @@ use crate::token::ring::{KeyFault, KeyRing};
 pub struct FileCheck {
     /// One message per fault.
     pub faults: Vec<String>,
-    /// One message per setting that leaves a rule weaker than it looks.
+    /// One message per setting that leaves the gateway weaker than it looks.
     pub warnings: Vec<String>,
     /// The number of valid rules; 0 if there are faults in the rule files.
     pub rules: usize,

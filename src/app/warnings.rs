@@ -1,43 +1,124 @@
-//! Warns about settings that are valid and leave a rule weaker than it looks. Logged at start and at every reload, and
+//! Warns about settings that are valid and leave the gateway weaker than it looks. Logged at start and at every reload, and
 //! printed by `deskgate check`.
 
-use crate::config::{ClientAddress, Config};
-use crate::rules::{CaseGap, RuleSet};
+use std::collections::BTreeMap;
+
+use ipnet::IpNet;
+
+use crate::config::{BindProof, ClientAddress, Config, FlowCookie, QrConfirm};
+use crate::rules::condition::Condition;
+use crate::rules::{CaseGap, Rule, RuleSet};
+
+/// How many rules a warning names; the others are counted.
+const MOST_NAMES: usize = 3;
 
 /// One message per warning.
 pub(super) fn of(config: &Config, rules: &RuleSet) -> Vec<String> {
-    forgeable_networks(config, rules).into_iter().chain(undeclared_path_cases(rules)).collect()
+    let mut warnings = unsafe_settings(config);
+    warnings.extend(wide_proxies(config));
+    warnings.extend(forgeable_addresses(config, rules));
+    warnings.extend(anonymous_shadow(rules));
+    warnings.extend(undeclared_path_cases(rules));
+    warnings
+}
+
+/// Settings that are convenient and unsafe. Development mode is one itself, and has no use for the others.
+fn unsafe_settings(config: &Config) -> Vec<String> {
+    if config.server.development {
+        let why = "server.development = true: /api/dev/login issues tokens to every user of this machine";
+        return vec![why.to_owned()];
+    }
+    let settings = [
+        (
+            config.bind.proof == BindProof::None,
+            "bind.proof = \"none\": anyone who knows an employee ID can sign in as that employee; set \"platform\"",
+        ),
+        (
+            config.qr.confirm == QrConfirm::Auto,
+            "qr.confirm = \"auto\": whoever gets an employee to scan a QR code is signed in as that employee; set \"tap\"",
+        ),
+        (
+            config.oauth2.require_flow_cookie == FlowCookie::Optional,
+            "oauth2.require_flow_cookie = false: a link can sign an employee in to the account of whoever made it (login \
+             CSRF); set true",
+        ),
+    ];
+    settings.into_iter().filter(|(is_set, _)| *is_set).map(|(_, why)| why.to_owned()).collect()
+}
+
+/// Trusted networks that are so wide that clients are among them.
+fn wide_proxies(config: &Config) -> impl Iterator<Item = String> {
+    config.server.trusted_proxies.iter().filter(|network| is_wide(network)).map(|network| {
+        format!(
+            "server.trusted_proxies: {network} is wider than a site, and every client in it can choose its address with \
+             X-Forwarded-For; list only the addresses of your load balancers"
+        )
+    })
+}
+
+/// Whether a network covers more than a site. Private networks do not, however large they are: of IPv4 none is larger than
+/// 10.0.0.0/8, of IPv6 they are the unique local and the link-local addresses.
+fn is_wide(network: &IpNet) -> bool {
+    match network {
+        IpNet::V4(network) => network.prefix_len() < 8,
+        IpNet::V6(network) => {
+            let (first, length) = (network.network().segments()[0], network.prefix_len());
+            let is_private = (length >= 7 && first & 0xfe00 == 0xfc00) || (length >= 10 && first & 0xffc0 == 0xfe80);
+            length < 16 && !is_private
+        }
+    }
 }
 
 /// Rules that depend on an address which clients can choose, if the outermost proxy appends to their `X-Forwarded-For`.
-fn forgeable_networks(config: &Config, rules: &RuleSet) -> Option<String> {
+fn forgeable_addresses(config: &Config, rules: &RuleSet) -> Option<String> {
     let server = &config.server;
     if server.client_address != ClientAddress::First || server.trusted_proxies.is_empty() {
         return None;
     }
-    let rule = rules.all().iter().find(|rule| !rule.networks.is_empty())?;
+    let reads_address =
+        |rule: &Rule| !rule.networks.is_empty() || rule.when.as_ref().is_some_and(Condition::reads_address);
+    let concerned = named(rules.all().iter().map(|rule| &**rule).filter(|rule| reads_address(rule)))?;
     Some(format!(
-        "server.client_address = \"first\": rule `{}` ({}) has `networks`, and a client behind a proxy that appends to \
-         X-Forwarded-For can choose its address; set \"rightmost\"",
-        rule.name, rule.place
+        "server.client_address = \"first\": a client behind a proxy that appends to X-Forwarded-For can choose the address \
+         that `networks` and `when` check in {concerned}; set \"rightmost\""
     ))
+}
+
+/// Rules that need a token and let requests without one through.
+fn anonymous_shadow(rules: &RuleSet) -> Option<String> {
+    let concerned = named(rules.all().iter().map(|rule| &**rule).filter(|rule| rule.shadow_anonymous))?;
+    Some(format!("shadow_anonymous = true: requests without a valid token reach the upstream through {concerned}"))
 }
 
 /// One warning per upstream whose rules a client could bypass by writing a path in capitals, if the service ignores case.
 fn undeclared_path_cases(rules: &RuleSet) -> Vec<String> {
-    let mut upstreams = Vec::new();
-    let mut warnings = Vec::new();
-    for CaseGap { literal, other } in rules.case_gaps() {
-        let upstream = &literal.upstream.name;
-        if upstreams.contains(&upstream) {
-            continue;
+    let mut upstreams: BTreeMap<&str, Vec<CaseGap<'_>>> = BTreeMap::new();
+    for gap in rules.case_gaps() {
+        let gaps = upstreams.entry(&*gap.literal.upstream.name).or_default();
+        if gaps.iter().all(|known| known.literal.name != gap.literal.name) {
+            gaps.push(gap);
         }
-        upstreams.push(upstream);
-        warnings.push(format!(
-            "upstreams.{upstream}.path_case is not set: if the service ignores case, \"{}\" in capitals bypasses rule `{}` \
-             ({}) and matches rule `{}` ({}); set \"insensitive\", or \"sensitive\" if the service does not",
-            literal.path, literal.name, literal.place, other.name, other.place
-        ));
     }
-    warnings
+    let warning = |(upstream, gaps): (&str, Vec<CaseGap<'_>>)| {
+        let concerned = named(gaps.iter().map(|gap| gap.literal))?;
+        let CaseGap { literal, other } = gaps.first()?;
+        Some(format!(
+            "upstreams.{upstream}.path_case is not set: if the service ignores case, paths in capitals bypass {concerned}: \
+             \"{}\" then matches rule `{}` ({}); set \"insensitive\", or \"sensitive\" if the service does not",
+            literal.path, other.name, other.place
+        ))
+    };
+    upstreams.into_iter().filter_map(warning).collect()
+}
+
+/// The first rules by name and place, and the number of the others; `None` without any.
+fn named<'a>(rules: impl Iterator<Item = &'a Rule>) -> Option<String> {
+    let names: Vec<String> = rules.map(|rule| format!("`{}` ({})", rule.name, rule.place)).collect();
+    let listed = names.iter().take(MOST_NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match names.len() {
+        0 => None,
+        1 => Some(format!("rule {listed}")),
+        count if count <= MOST_NAMES => Some(format!("rules {listed}")),
+        count => Some(format!("rules {listed} and {} more", count - MOST_NAMES)),
+    }
 }

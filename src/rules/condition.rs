@@ -139,6 +139,11 @@ impl Condition {
         self.path_case == PathCase::Insensitive && self.fields.contains(&Field::Path)
     }
 
+    /// Whether it reads the client's address.
+    pub fn reads_address(&self) -> bool {
+        self.fields.contains(&Field::Address)
+    }
+
     /// Evaluates the condition. Fails if a field exceeds the limits of this module, which bound the cost; the caller must
     /// then refuse the request.
     pub fn holds(

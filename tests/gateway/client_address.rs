@@ -126,8 +126,16 @@ async fn start_and_check_warn_about_networks_that_clients_can_forge() {
     let desk = setup("first").start().await;
     desk.wait_for_log(&[&["WARN"][..], &warning].concat()).await;
 
+    let condition = "[[rule]]\nname = \"by condition\"\npath = \"/by-condition\"\nupstream = \"helpdesk\"\npublic = true\n\
+                     when = \"request.address.startsWith('10.')\"\n";
+    let both = setup("first").more_rules(condition).write_files().await;
+    let stderr = both.command(&["check"]).await.stderr;
+    let stderr = String::from_utf8_lossy(&stderr);
+    let names = ["`from this machine`", "`socket from this machine`", "`by condition`"];
+    assert!(names.iter().all(|name| stderr.contains(name)), "{stderr}");
+
     for quiet in [
-        setup("rightmost"),
+        setup("rightmost").more_rules(condition),
         setup("first").toml("[server]\ntrusted_proxies = []"),
         Gateway::setup().toml("[server]\nclient_address = \"first\""),
     ] {
