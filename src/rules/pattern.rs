@@ -7,6 +7,9 @@ use crate::endpoints;
 /// Splits and validates a pattern. Parameter names are dropped, so that `/a/{x}` and `/a/{y}` are the same pattern.
 pub(super) fn compile(pattern: &str) -> Result<Vec<Segment>, String> {
     let Some(inside) = pattern.strip_prefix('/') else { return Err("a path starts with `/`".to_owned()) };
+    if pattern.contains('?') {
+        return Err("a query is no part of a path: leave out `?` and what follows it".to_owned());
+    }
     let texts: Vec<&str> = inside.split('/').collect();
     let mut segments = Vec::with_capacity(texts.len());
     for (index, text) in texts.iter().enumerate() {
@@ -19,13 +22,30 @@ pub(super) fn compile(pattern: &str) -> Result<Vec<Segment>, String> {
             Segment::Any | Segment::Tail => "/x".to_owned(),
         })
         .collect();
-    if path::canonical(sample.as_bytes()).as_deref() != Ok(&*sample) {
-        return Err("not canonical: a request with this path is refused, so the rule would never match".to_owned());
+    let canonical = path::canonical(sample.as_bytes())
+        .map_err(|fault| format!("{fault}: such a request is refused, so the rule would never match"))?;
+    let spelled = canonical_texts(&canonical, &segments, &texts);
+    for (index, (text, canonical)) in std::iter::zip(&texts, &spelled).enumerate() {
+        check_foreign_parameter(text, canonical, index + 1 == texts.len())?;
+    }
+    if canonical != sample {
+        return Err(format!("requests are matched in their canonical form: write it as `/{}`", spelled.join("/")));
     }
     if endpoints::is_reserved(&sample) {
         return Err("this path is reserved for the gateway's own endpoints".to_owned());
     }
     Ok(segments)
+}
+
+/// The segments of a pattern with its literals in canonical form.
+fn canonical_texts<'a>(canonical: &'a str, segments: &[Segment], texts: &[&'a str]) -> Vec<&'a str> {
+    let written = std::iter::zip(segments, texts);
+    std::iter::zip(canonical.split('/').skip(1), written)
+        .map(|(canonical, (segment, text))| match segment {
+            Segment::Literal(_) => canonical,
+            Segment::Any | Segment::Tail => text,
+        })
+        .collect()
 }
 
 /// Whether a segment ends its pattern.
@@ -44,6 +64,25 @@ fn segment(text: &str, last: Last) -> Result<Segment, String> {
         Some(_) => Err(format!("`{text}`: a parameter is `{{name}}` or `{{*rest}}`")),
         None if text.contains(['{', '}']) => Err(format!("`{text}`: a parameter must be a whole segment")),
         None => Ok(Segment::Literal(text.into())),
+    }
+}
+
+/// Refuses a literal that other products read as a parameter: here it would match next to nothing.
+fn check_foreign_parameter(text: &str, canonical: &str, last: Last) -> Result<(), String> {
+    if let Some(name) = canonical.strip_prefix(':') {
+        let name: String =
+            name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '_' }).collect();
+        let name = if name.is_empty() { "id" } else { &name };
+        return Err(format!("`{text}`: write `{{{name}}}` for one segment"));
+    }
+    match canonical.strip_suffix('*') {
+        Some(before) if before.bytes().all(|byte| byte == b'*') => Err(if last {
+            format!("`{text}`: write `{{*rest}}` for the rest of the path")
+        } else {
+            format!("`{text}`: write `{{id}}` for one segment")
+        }),
+        Some(_) => Err(format!("`{text}`: a parameter must be a whole segment, `{{id}}` or `{{*rest}}`")),
+        None => Ok(()),
     }
 }
 

@@ -109,6 +109,7 @@ fn paths_that_differ_only_in_case_conflict_if_an_upstream_ignores_it() {
                 faults.len() == 1 && faults[0].contains("path: ") && faults[0].contains("`a`"),
                 "{case}: {faults:?}"
             );
+            assert!(faults[0].contains("case"), "{case}: {faults:?}");
         }
     }
 }
@@ -232,8 +233,21 @@ fn ambiguous_and_unreachable_rules_are_faults() {
         ("two rules for one path", rule("a", "/x/{id}") + &rule("b", "/x/{name}"), "already belongs to rule `a`"),
         ("a reserved path", rule("a", "/api/auth/me"), "reserved for the gateway's own endpoints"),
         ("a path below a reserved one", rule("a", "/api/auth/{*rest}"), "reserved for the gateway's own endpoints"),
-        ("a path that never arrives", rule("a", "/a/../b"), "would never match"),
-        ("a doubled slash", rule("a", "/a//b"), "would never match"),
+        ("a path that never arrives", rule("a", "/a/../b"), "the path has `..`: such a request is refused"),
+        ("a doubled slash", rule("a", "/a//b"), "the path has `//`: such a request is refused"),
+        ("an escape of a bare character", rule("a", "/x/%7Ejoe/{id}"), "write it as `/x/~joe/{id}`"),
+        ("an escape in lower case", rule("a", "/%c3%a4/{*rest}"), "write it as `/%C3%A4/{*rest}`"),
+        ("a query", rule("a", "/x?y=1"), "a query is no part of a path"),
+        ("a query behind a parameter", rule("a", "/x/{id}?y=1"), "a query is no part of a path"),
+        ("a star", rule("a", "/adm/*"), "`*`: write `{*rest}`"),
+        ("two stars", rule("a", "/adm/**"), "`**`: write `{*rest}`"),
+        ("a star in the middle", rule("a", "/adm/*/x"), "`*`: write `{id}`"),
+        ("a star behind a prefix", rule("a", "/adm*"), "`adm*`: "),
+        ("an encoded star", rule("a", "/adm/%2A"), "`%2A`: write `{*rest}`"),
+        ("a colon", rule("a", "/users/:id"), "`:id`: write `{id}`"),
+        ("a colon in the middle", rule("a", "/users/:user-id/x"), "`:user-id`: write `{user_id}`"),
+        ("an encoded colon", rule("a", "/users/%3Aid"), "`%3Aid`: write `{id}`"),
+        ("an empty colon", rule("a", "/users/:"), "`:`: write `{id}`"),
         ("a tail in the middle", rule("a", "/{*rest}/b"), "must be the last segment"),
         ("half a segment", rule("a", "/a{id}"), "a whole segment"),
         ("public and restricted", rule("a", "/a") + "roles = [\"admin\"]\n", "a public rule identifies no caller"),
@@ -244,6 +258,14 @@ fn ambiguous_and_unreachable_rules_are_faults() {
     for (case, text, expected) in table {
         let found = load(&[text]).expect_err(case);
         assert!(found.iter().any(|fault| fault.contains(expected)), "{case}: {found:#?}");
+    }
+}
+
+#[test]
+fn colons_and_stars_inside_a_segment_are_literal() {
+    for path in ["/v1/jobs:purge", "/v1/{id}/jobs:purge", "/a*b/c", "/*a", "/a:"] {
+        let rules = load(&[&rule("a", path)]).unwrap_or_else(|faults| panic!("{path}: {faults:?}"));
+        assert_eq!(decider(&rules, "GET", &path.replace("{id}", "7")), "a", "{path}");
     }
 }
 

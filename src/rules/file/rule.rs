@@ -283,7 +283,8 @@ impl ClaimedPath {
             return None;
         }
         let method = self.methods.iter().find(|method| other.methods.contains(method))?;
-        Some(format!("{method} {path} already belongs to rule `{rule}`"))
+        let case = if self.pattern == other.pattern { "" } else { ", but for case, which the upstream ignores" };
+        Some(format!("{method} {path} already belongs to rule `{rule}`{case}"))
     }
 }
 
