@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 use super::Faults;
 
@@ -47,8 +48,17 @@ impl Default for LogConfig {
 
 impl LogConfig {
     pub(super) fn check(&self, faults: &mut Faults) {
-        if let Err(error) = EnvFilter::try_new(&self.level) {
+        if let Some(word) = self.level.split(',').find(|directive| is_unknown_word(directive)) {
+            let why = "write \"error\", \"warn\", \"info\", \"debug\", \"trace\" or \"off\", or a filter such as \
+                       \"info,deskgate=debug\"";
+            faults.add("log.level", format!("{word:?} is not a log level; {why}"));
+        } else if let Err(error) = EnvFilter::try_new(&self.level) {
             faults.add("log.level", format!("{:?} is not a log level or filter: {error}", self.level));
         }
     }
+}
+
+/// Whether a directive is a single word and not a level. The filter would take it for a target and log nothing else.
+fn is_unknown_word(directive: &str) -> bool {
+    !directive.contains(['=', '[']) && (directive.is_empty() || directive.parse::<LevelFilter>().is_err())
 }

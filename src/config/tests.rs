@@ -17,7 +17,7 @@ fn all_faults_are_reported_at_once_with_their_lines() {
     let text = "[server]\nlisten = [\"nowhere\"]\nlistenn = 1\n\n[token]\nlifetime = \"8 hours\"\n\n[nonsense]\n\n";
     let found = faults(&format!("{text}{VALID}"), &["ticket.lifetime=soon"]);
     assert_eq!(found.len(), 5, "{found:#?}");
-    assert!(found[0].starts_with("c.toml:2: server.listen: \"nowhere\" is not an address"), "{}", found[0]);
+    assert!(found[0].starts_with("c.toml:2: server.listen: \"nowhere\" is not an IP address"), "{}", found[0]);
     assert!(found[1].starts_with("c.toml:3: server.listenn: unknown field"), "{}", found[1]);
     assert!(found[2].starts_with("c.toml:6: token.lifetime: \"8 hours\" is not a duration"), "{}", found[2]);
     assert!(found[3].starts_with("c.toml:8: nonsense: unknown section"), "{}", found[3]);
@@ -52,9 +52,9 @@ fn zero_needs_no_unit() {
 #[test]
 fn faults_quote_the_value() {
     let table: &[(&str, &str)] = &[
-        ("[server]\nlisten = [\"foo\"]\n", "server.listen: \"foo\" is not an address"),
-        ("[server]\nlisten = [8080]\n", "server.listen: invalid type: 8080, expected an address"),
-        ("[server]\nadmin_listen = \"foo\"\n", "server.admin_listen: \"foo\" is not an address"),
+        ("[server]\nlisten = [\"foo\"]\n", "server.listen: \"foo\" is not an IP address"),
+        ("[server]\nlisten = [8080]\n", "server.listen: invalid type: 8080, expected an IP address"),
+        ("[server]\nadmin_listen = \"foo\"\n", "server.admin_listen: \"foo\" is not an IP address"),
         ("[server]\npublic_url = \"desk\"\n", "server.public_url: \"desk\" is not a URL"),
         ("[server]\npublic_url = \"ftp://desk\"\n", "server.public_url: \"ftp://desk/\" is not an http or https URL"),
         ("[server]\ntrusted_proxies = [\"lan\"]\n", "server.trusted_proxies: \"lan\" is not a network"),
@@ -74,12 +74,25 @@ fn faults_quote_the_value() {
         ("[bind]\nproof = \"perhaps\"\n", "bind.proof: unknown variant `perhaps`"),
         ("[store]\nurl = \"etcd://x\"\n", "store.url: \"etcd://x\" is not supported"),
         ("[log]\nlevel = \"a=b=c\"\n", "log.level: \"a=b=c\" is not a log level"),
-        ("[upstreams.desk]\naddresses = [\"desk\"]\n", "upstreams.desk.addresses: \"desk\" is not an address"),
+        ("[log]\nlevel = \"warning\"\n", "log.level: \"warning\" is not a log level; write \"error\", \"warn\""),
+        ("[log]\nlevel = \"verbose\"\n", "log.level: \"verbose\" is not a log level"),
+        ("[log]\nlevel = \"info,verbose\"\n", "log.level: \"verbose\" is not a log level"),
+        ("[log]\nlevel = \"\"\n", "log.level: \"\" is not a log level"),
+        ("[upstreams.desk]\naddresses = [\"desk\"]\n", "upstreams.desk.addresses: \"desk\" is not an IP address"),
+        ("[upstreams.desk]\naddresses = [\"desk:80\"]\n", "\"desk:80\" is not an IP address with a port"),
         ("[upstreams.\"a b\"]\naddresses = [\"127.0.0.1:1\"]\n", "upstreams.a b: \"a b\" is not a valid name"),
     ];
     for (text, expected) in table {
         let found = faults(&format!("{text}\n{VALID}"), &[]);
         assert!(found.len() == 1 && found[0].contains(expected), "{expected}: {found:#?}");
+    }
+}
+
+#[test]
+fn log_levels_and_filters_are_valid() {
+    for level in ["error", "WARN", "info", "debug", "trace", "off", "3", "info,deskgate=debug", "deskgate=info"] {
+        let found = faults(&format!("[log]\nlevel = \"{level}\"\n{VALID}"), &[]);
+        assert!(found.is_empty(), "{level}: {found:#?}");
     }
 }
 
@@ -148,9 +161,9 @@ fn a_bare_word_or_number_on_the_command_line_sets_a_list_of_one_entry_or_a_strin
 #[test]
 fn a_bad_value_on_the_command_line_is_quoted() {
     let table: &[(&str, &str)] = &[
-        ("server.listen=foo", "--set: server.listen: \"foo\" is not an address"),
-        ("server.listen=8080", "--set: server.listen: \"8080\" is not an address"),
-        ("server.listen=[\"foo\"]", "--set: server.listen: \"foo\" is not an address"),
+        ("server.listen=foo", "--set: server.listen: \"foo\" is not an IP address"),
+        ("server.listen=8080", "--set: server.listen: \"8080\" is not an IP address"),
+        ("server.listen=[\"foo\"]", "--set: server.listen: \"foo\" is not an IP address"),
         ("server.drain=30", "--set: server.drain: 30 has no unit"),
         ("server.threads=many", "--set: server.threads: invalid type: string \"many\""),
         ("server.lisen=foo", "--set: server.lisen: unknown field"),

@@ -45,7 +45,7 @@ pub struct UpstreamConfig {
     pub path_case: PathCase,
     /// Timeout to connect (1502).
     pub connect_timeout: HumanDuration,
-    /// Timeout until the response head, and between two reads of the body (1504).
+    /// Timeout until the response head (1504), and between two reads of the body.
     pub answer_timeout: HumanDuration,
     /// Keep-alive timeout of unused connections.
     pub idle: HumanDuration,

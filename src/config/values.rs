@@ -1,4 +1,4 @@
-//! Deserializers that quote a bad value and name the expected form, such as `"foo" is not an address`. For use with
+//! Deserializers that quote a bad value and name the expected form, such as `"foo" is not a URL`. For use with
 //! `serde(deserialize_with)`.
 
 use std::borrow::Cow;
@@ -19,7 +19,7 @@ trait TextValue: FromStr {
 }
 
 impl TextValue for SocketAddr {
-    const FORM: &'static str = "an address with a port, such as \"127.0.0.1:8080\"";
+    const FORM: &'static str = "an IP address with a port, such as \"127.0.0.1:8080\"";
 }
 
 impl TextValue for IpNet {
