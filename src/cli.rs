@@ -92,12 +92,14 @@ impl ConfigArgs {
     }
 }
 
-/// Exit codes that scripts can rely on. 2 is the argument parser's.
+/// Exit codes that scripts can rely on. 2 is the argument parser's as well.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Exit {
     /// A fault was found, or a backend failed.
     Failure = 1,
+    /// Arguments that do not fit together, where the argument parser cannot tell.
+    Usage = 2,
     /// The named object does not exist.
     NotFound = 3,
     /// The command is not allowed.

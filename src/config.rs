@@ -108,6 +108,12 @@ impl Config {
         upstreams.map(|(name, upstream)| NamedUpstream { name, path_case: upstream.path_case }).collect()
     }
 
+    /// The origins whose pages may open WebSockets: our own URLs' and `websocket.origins`.
+    pub fn websocket_origins(&self) -> Vec<String> {
+        let own = Client::ALL.iter().map(|client| self.clients.url(*client)).chain([&self.server.public_url]);
+        own.chain(&self.websocket.origins).map(|url| url.origin().ascii_serialization()).collect()
+    }
+
     /// The hosts that requests may name: `server.hosts`, otherwise those of our own URLs, and loopback in development mode.
     pub fn allowed_hosts(&self) -> AllowedHosts {
         if !self.server.hosts.is_empty() {

@@ -23,6 +23,8 @@ use crate::pipeline::{self, Permit, Policy, arrive, authorize, verify};
 use crate::rules::RuleSet;
 use crate::rules::case::SampleRequest;
 
+mod browser;
+
 mod candidate;
 
 mod cases;
@@ -70,6 +72,8 @@ pub struct Explanation {
     pub candidates: Vec<Candidate>,
     /// The answer.
     pub answer: ExplainedAnswer,
+    /// What the browser of a page makes of it; empty without an `Origin`.
+    pub notes: Vec<String>,
 }
 
 /// Explains requests under one set of rules and settings.
@@ -77,6 +81,8 @@ pub struct Explainer<'a> {
     rules: &'a RuleSet,
     limits: LimitsConfig,
     cors: CorsPolicy,
+    own_origin: String,
+    websocket_origins: Vec<String>,
     development: Development,
 }
 
@@ -87,6 +93,8 @@ impl<'a> Explainer<'a> {
             rules,
             limits: config.limits.clone(),
             cors: CorsPolicy::new(config),
+            own_origin: config.server.public_url.origin().ascii_serialization(),
+            websocket_origins: config.websocket_origins(),
             development: config.server.development_mode(),
         }
     }
@@ -97,6 +105,7 @@ impl<'a> Explainer<'a> {
         let (target, verdict) = self.decide(sample, before, &mut steps);
         let candidates = self.candidates(sample, target.as_ref(), steps.checks);
         let decides = candidates.iter().find(|candidate| candidate.decides);
+        let notes = self.browser_notes(sample, target.as_ref(), &verdict);
         let answer = match verdict {
             Ok(Permit::Preflight(answer)) => preflight(&answer),
             Ok(permit) => ExplainedAnswer { reason: steps.shadow, ..allowed(&permit, decides) },
@@ -110,7 +119,7 @@ impl<'a> Explainer<'a> {
             None => "not signed in".to_owned(),
         };
         let request = format!("{} {} from {}, {caller}{origin}{announced}", sample.method, sample.path, sample.address);
-        Explanation { request, candidates, answer }
+        Explanation { request, candidates, answer, notes }
     }
 
     /// Runs the phases. Returns what answers the request, if it was found, and the verdict.

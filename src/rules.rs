@@ -289,6 +289,12 @@ impl RuleSet {
         }
     }
 
+    /// Whether a rule for a canonical path, of whatever method, leaves CORS to its upstream.
+    pub fn leaves_cors_to_upstream(&self, path: &str) -> bool {
+        let rules = path.strip_prefix('/').and_then(|path| self.routes.find(path)).unwrap_or_default();
+        rules.iter().any(|rule| rule.cors == CorsHandling::Upstream)
+    }
+
     /// The methods of the rules for a canonical path, as `Allow` lists them.
     pub fn methods(&self, path: &str) -> String {
         path.strip_prefix('/').and_then(|path| self.routes.find(path)).map(methods_of).unwrap_or_default()

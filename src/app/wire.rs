@@ -14,7 +14,6 @@ use crate::admin::{Admin, AdminParts};
 use crate::config::{Config, PlatformKind};
 use crate::directory::sql::SqlDirectory;
 use crate::directory::{Directory, DirectoryError};
-use crate::domain::client::Client;
 use crate::domain::clock::Clock;
 use crate::metrics::Metrics;
 use crate::pipeline::Gate;
@@ -237,8 +236,6 @@ fn admin(config: &Config, core: &Core) -> Admin {
 
 fn gate(config: &Config, rules: RuleSet, core: &Core, metrics: Arc<Metrics>) -> Gate {
     let server = &config.server;
-    let clients = Client::ALL.iter().map(|client| config.clients.url(*client)).chain([&server.public_url]);
-    let origins = clients.chain(&config.websocket.origins).map(|url| url.origin().ascii_serialization()).collect();
     Gate {
         clock: core.clock.clone(),
         proxies: TrustedProxies { networks: server.trusted_proxies.clone(), client_address: server.client_address },
@@ -249,7 +246,7 @@ fn gate(config: &Config, rules: RuleSet, core: &Core, metrics: Arc<Metrics>) -> 
         counters: Arc::new(InMemoryRateCounters::new(config.limits.rate_keys)),
         metrics,
         hosts: config.allowed_hosts(),
-        origins,
+        origins: config.websocket_origins(),
         cors: CorsPolicy::new(config),
         query_token: config.websocket.query_token,
         development: server.development_mode(),

@@ -5,8 +5,9 @@ use std::net::IpAddr;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use url::Url;
 
-use super::{ConfigArgs, Failed, load_rules, print, print_error, print_faults};
+use super::{ConfigArgs, Exit, Failed, load_rules, print, print_error, print_faults};
 use crate::app::RuleSource;
 use crate::config::Config;
 use crate::domain::session::{LoginMethod, LoginSource};
@@ -55,7 +56,7 @@ pub(super) struct ExplainArgs {
     #[arg(long, default_value_t = 0, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     after: u32,
     /// Origin of the page that sends the request, such as https://desk.example.com
-    #[arg(long)]
+    #[arg(long, value_parser = parse_origin)]
     origin: Option<String>,
     /// With OPTIONS: explain the preflight that a browser sends before a request with this method
     #[arg(long, value_name = "METHOD", requires = "origin")]
@@ -65,6 +66,18 @@ pub(super) struct ExplainArgs {
     json: bool,
     #[command(flatten)]
     config: ConfigArgs,
+}
+
+/// An origin as browsers write it: scheme, host and a port that is not the scheme's own; or `null`.
+fn parse_origin(text: &str) -> Result<String, String> {
+    let example = "write the scheme and the host, such as https://desk.example.com";
+    let url = match Url::parse(text) {
+        _ if text == "null" => return Ok(text.to_owned()),
+        Ok(url) if matches!(url.scheme(), "http" | "https") => url,
+        _ => return Err(format!("it is not an origin; {example}")),
+    };
+    let origin = url.origin().ascii_serialization();
+    if origin == text { Ok(origin) } else { Err(format!("browsers send {origin}; {example}")) }
 }
 
 fn login_methods() -> impl TypedValueParser<Value = LoginMethod> {
@@ -96,6 +109,14 @@ impl ExplainArgs {
 }
 
 pub(super) fn run(args: ExplainArgs) -> Result<(), Failed> {
+    if let Some(announced) = args.preflight.as_ref().filter(|_| args.method != "OPTIONS") {
+        let (method, path) = (&args.method, &args.path);
+        let why = format!(
+            "a preflight is an OPTIONS request, not {method}: write `explain OPTIONS {path} --origin … --preflight {announced}`"
+        );
+        print_error(why);
+        return Err(Failed(Exit::Usage));
+    }
     let (config, rules) = args.load()?;
     let sample = SampleRequest {
         method: args.method,

@@ -52,6 +52,9 @@ impl Explanation {
         if let Some(reason) = &answer.reason {
             let _ = writeln!(text, "reason: {reason}");
         }
+        for note in &self.notes {
+            let _ = writeln!(text, "note: {note}");
+        }
         text
     }
 }

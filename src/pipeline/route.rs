@@ -92,7 +92,13 @@ fn find_preflight(
     {
         return Ok(Target::UpstreamPreflight((*rule).clone()));
     }
-    preflight.check_origin(policy.cors)?;
+    match (preflight.check_origin(policy.cors), &rule) {
+        // Not for its origin: the upstream would decide about that if the rule had the method.
+        (Err(_), RuleMatch::OtherMethods(allow)) if rules.leaves_cors_to_upstream(path) => {
+            return Err(Error::MethodNotAllowed { allow: allow.clone() });
+        }
+        (checked, _) => checked?,
+    }
     if policy.development == Development::Off && endpoints::is_for_development(path) {
         return Err(Forbidden::Development.into());
     }

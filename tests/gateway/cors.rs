@@ -392,7 +392,7 @@ async fn preflight_for_the_upstream_is_forwarded_without_identity() {
     desk.upstream.clear_requests();
     let client = desk.anonymous();
     let other_method = client.send("OPTIONS", "/c/upstream/x", &preflight(FOREIGN, "POST", ""), b"").await;
-    expect_unreadable(&other_method.expect_code(1003));
+    expect_unreadable(&other_method.expect_code(1405));
     let outside = client.send("OPTIONS", "/c/upstream-network", &preflight(DESK, "GET", ""), b"").await;
     expect_readable(&outside.expect_code(1003), DESK);
     assert!(desk.upstream.requests().is_empty());
@@ -426,9 +426,73 @@ async fn explain_tells_preflights_from_other_options() {
         ([&ruled[..], &page(FOREIGN)].concat(), vec!["403 with code 1003", "the origin is not one of"]),
         ([&by_upstream[..], &page(FOREIGN)].concat(), vec!["rule `CORS by the upstream`", "forwarded to `helpdesk`"]),
     ] {
-        let output = files.command(&[&["explain"], &args[..]].concat()).await.expect_success();
-        for part in expected {
-            assert!(output.contains(part), "{args:?}: `{part}` is not in\n{output}");
-        }
+        expect_explained(&files, &args, &expected).await;
     }
+}
+
+/// Expects parts of an explanation; returns all of it.
+async fn expect_explained(files: &GatewayFiles, args: &[&str], expected: &[&str]) -> String {
+    let output = files.command(&[&["explain"], args].concat()).await.expect_success();
+    for part in expected {
+        assert!(output.contains(part), "{args:?}: `{part}` is not in\n{output}");
+    }
+    output
+}
+
+#[tokio::test]
+async fn explain_says_what_the_browser_makes_of_the_answer() {
+    let files = setup().write_files().await;
+    let unreadable = format!("note: a page of {FOREIGN} cannot read the response");
+    let handshake = format!("note: a WebSocket handshake from a page of {FOREIGN} is refused with 1003");
+    let get = ["GET", "/c/items/7", "--role", "user", "--origin"];
+    expect_explained(&files, &[&get[..], &[FOREIGN]].concat(), &["forwarded to", &unreadable, &handshake]).await;
+    let allowed = expect_explained(&files, &[&get[..], &[DESK]].concat(), &["forwarded to"]).await;
+    assert!(!allowed.contains("note:"), "{allowed}");
+    let own = ["GET", "/api/auth/me", "--role", "user", "--origin", FOREIGN];
+    let own = expect_explained(&files, &own, &[&unreadable]).await;
+    assert!(!own.contains("WebSocket"), "{own}");
+    let put = ["PUT", "/c/items/7", "--role", "agent", "--origin", FOREIGN];
+    let put = expect_explained(&files, &put, &[&unreadable]).await;
+    assert!(!put.contains("WebSocket"), "{put}");
+    let by_upstream = ["GET", "/c/upstream/x", "--role", "user", "--origin", FOREIGN];
+    expect_explained(&files, &by_upstream, &["note: the upstream decides whether a page", &handshake]).await;
+    let refused = ["GET", "/c/upstream/x", "--origin", FOREIGN];
+    expect_explained(&files, &refused, &["401 with code 1001", &unreadable]).await;
+
+    let preflight = |path, origin, method| ["OPTIONS", path, "--origin", origin, "--preflight", method];
+    for (args, expected) in [
+        (preflight("/c/items/7", DESK, "PATCH"), "note: the browser blocks the request: the path has no PATCH"),
+        (
+            preflight("/c/items/7", DESK, "POST"),
+            "note: the path has no POST; browsers send one all the same, and it gets 1405",
+        ),
+        (preflight("/c/upstream/x", DESK, "PATCH"), "note: the browser blocks the request: the path has no PATCH"),
+    ] {
+        expect_explained(&files, &args, &["204 by the gateway itself", expected]).await;
+    }
+    let allowed = expect_explained(&files, &preflight("/c/items/7", DESK, "PUT"), &["204 by the gateway itself"]).await;
+    assert!(!allowed.contains("note:"), "{allowed}");
+    let blocked = ["405 with code 1405", "note: the browser blocks the request: the path has no PATCH"];
+    let blocked = expect_explained(&files, &preflight("/c/upstream/x", FOREIGN, "PATCH"), &blocked).await;
+    assert!(!blocked.contains("origin is not one of"), "{blocked}");
+}
+
+#[tokio::test]
+async fn explain_refuses_preflights_and_origins_that_no_browser_sends() {
+    let files = setup().write_files().await;
+    for (args, expected) in [
+        (vec!["PUT", "/c/items/7", "--origin", DESK, "--preflight", "PUT"], "write `explain OPTIONS /c/items/7 "),
+        (vec!["GET", "/c/items/7", "--origin", "desk.example"], "such as https://desk.example.com"),
+        (vec!["GET", "/c/items/7", "--origin", "desk.example:8080"], "such as https://desk.example.com"),
+        (vec!["GET", "/c/items/7", "--origin", "https://desk.example/h5/"], "browsers send https://desk.example;"),
+        (vec!["GET", "/c/items/7", "--origin", "https://desk.example/"], "browsers send https://desk.example;"),
+        (vec!["GET", "/c/items/7", "--origin", "https://Desk.example:443"], "browsers send https://desk.example;"),
+    ] {
+        let output = files.command(&[&["explain"], &args[..]].concat()).await;
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
+        assert!(stderr.contains(expected), "{args:?}: {stderr}");
+    }
+    expect_explained(&files, &["GET", "/c/items/7", "--role", "user", "--origin", "null"], &["a page of null cannot"])
+        .await;
 }
