@@ -285,7 +285,7 @@ impl ProxyHttp for Gateway {
             exchange.set_keepalive(None);
             if exchange.response_written().is_some_and(|response| !response.status.is_informational()) {
                 // The response has begun: only closing the connection tells the client that it is incomplete.
-                context.error = Some(refusal);
+                context.incomplete = Some(refusal);
             } else if let Err(error) = self.refuse(exchange, context, refusal).await {
                 tracing::debug!(error = %error.etype().as_str(), "the refusal could not be written to the client");
             }
@@ -312,6 +312,7 @@ impl ProxyHttp for Gateway {
                 caller: &context.caller,
                 status: exchange.response_written().map_or(0, |response| response.status.as_u16()),
                 error: context.error.as_ref(),
+                incomplete: context.incomplete.as_ref(),
                 cut: None,
                 took: context.started.elapsed(),
                 upstream: context.upstream_took,

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use clap::Args;
 
-use super::{Failed, log, print_error, print_faults, runtime, serve};
+use super::serve::{ConfigFile, Signals};
+use super::{Failed, log, print_error, print_faults, runtime};
 use crate::app::{App, RuleSource};
 use crate::config::{self, Config, Override, PathCase, UpstreamConfig};
 use crate::demo::{Workspace, helpdesk};
@@ -40,7 +41,7 @@ fn free_address(wanted: SocketAddr) -> SocketAddr {
 }
 
 async fn serve_demo(mut config: Config, workspace: &Workspace) -> Result<(), Failed> {
-    let signals = serve::Signals::listen()?;
+    let signals = Signals::listen()?;
     let helpdesk =
         helpdesk::start().await.map_err(|error| print_error(format!("cannot start the demo help desk: {error}")))?;
     let upstream =
@@ -53,7 +54,8 @@ async fn serve_demo(mut config: Config, workspace: &Workspace) -> Result<(), Fai
         .write_config(helpdesk, &rule_files)
         .map_err(|error| print_error(format!("{}: {error}", file.display())))?;
     print_welcome(&app, &file);
-    signals.run(app).await
+    // The file that it wrote is for other commands.
+    signals.run(app, &ConfigFile::default()).await
 }
 
 #[allow(clippy::print_stdout)] // the command's output

@@ -24,6 +24,8 @@ pub(crate) struct RequestContext {
     pub(super) caller: Caller,
     pub(super) permit: Option<UpstreamPermit>,
     pub(super) error: Option<Error>,
+    /// Why a response that had begun did not end.
+    pub(super) incomplete: Option<Error>,
     pub(super) attempts: UpstreamAttempts,
     pub(super) upstream_took: Option<Duration>,
     _in_flight: InFlight,
@@ -39,6 +41,7 @@ impl RequestContext {
             caller: Caller::Anonymous,
             permit: None,
             error: None,
+            incomplete: None,
             attempts: UpstreamAttempts::default(),
             upstream_took: None,
             _in_flight: InFlight(metrics.requests_in_flight.clone()),

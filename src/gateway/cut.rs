@@ -199,6 +199,7 @@ impl ExchangeCutter {
                 caller: &watched.caller,
                 status: watched.status,
                 error: None,
+                incomplete: None,
                 cut: Some(reason.explanation()),
                 took: watched.started.elapsed(),
                 upstream: watched.upstream_took,

@@ -112,6 +112,8 @@ pub struct AccessLogEntry<'a> {
     pub status: u16,
     /// Why the request was refused or failed.
     pub error: Option<&'a Error>,
+    /// Why a response that had begun did not end.
+    pub incomplete: Option<&'a Error>,
     /// Why the exchange was cut.
     pub cut: Option<&'static str>,
     /// The time from the head to the end of the response.
@@ -132,7 +134,8 @@ pub fn request(gate: &Gate, no_rule: &NoRuleMetrics, entry: &AccessLogEntry<'_>)
     gate.metrics.overhead_seconds.observe(overhead.as_secs_f64());
 
     let failed = entry.status >= 500;
-    let wanted = entry.error.is_some() || entry.cut.is_some() || no_rule.lines == RequestLines::All;
+    let unusual = entry.error.is_some() || entry.incomplete.is_some() || entry.cut.is_some();
+    let wanted = unusual || no_rule.lines == RequestLines::All;
     let enabled = if failed {
         tracing::enabled!(target: "deskgate::request", tracing::Level::WARN)
     } else {
@@ -162,14 +165,16 @@ fn write_line(name: &str, entry: &AccessLogEntry<'_>, failed: bool) {
     let duration_ms = entry.took.as_secs_f64() * 1000.0;
     let request_id = entry.arrival.request_id.as_str();
     let (method, path, status) = (shown(entry.method, 16), shown(entry.path, 512), entry.status);
-    let (code, line) = match (entry.error, entry.cut) {
-        (Some(error), _) => {
-            let code = error.code().number();
-            (code, format!("refused with {code}: {}", shown(&crate::error::chain(error), 512)))
-        }
-        (None, Some(reason)) => (0, format!("cut: {reason}")),
-        (None, None) if status == 0 => (0, "the client went away before its answer".to_owned()),
-        (None, None) => (0, "answered".to_owned()),
+    let describe = |outcome: &str, error: &Error| {
+        let code = error.code().number();
+        (code, format!("{outcome} {code}: {}", shown(&crate::error::chain(error), 512)))
+    };
+    let (code, line) = match (entry.error, entry.incomplete, entry.cut) {
+        (Some(error), _, _) => describe("refused with", error),
+        (None, Some(error), _) => describe("response ended early with", error),
+        (None, None, Some(reason)) => (0, format!("cut: {reason}")),
+        (None, None, None) if status == 0 => (0, "the client went away before its answer".to_owned()),
+        (None, None, None) => (0, "answered".to_owned()),
     };
     // Dotted field names need `{ … }` around the fields.
     macro_rules! line {

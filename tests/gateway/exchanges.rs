@@ -104,6 +104,24 @@ async fn expect_cut_count(desk: &Gateway, cause: &str, count: f64) {
 }
 
 #[tokio::test]
+async fn silent_event_stream_is_ended_and_not_logged_as_refused() {
+    let desk = Gateway::setup().toml("[upstreams.helpdesk]\nanswer_timeout = \"200ms\"").start().await;
+    let client = desk.anonymous();
+    for (lane, request) in [
+        ("fast path", get(&desk, &client, "/public/x")),
+        ("Pingora's proxy", post(&desk, &client, "/public/y", 0, b"")),
+    ] {
+        let mut stream = OpenExchange::begin(&desk, &request, EVENTS, "event 1\n\r\n").await;
+        let rest = stream.expect_cut().await;
+        assert_eq!(rest, b"", "{lane}: the stream has no end");
+    }
+    for path in ["/public/x", "/public/y"] {
+        let line = desk.wait_for_log(&[&format!(r#""http.path":"{path}""#), "response ended early with 1504"]).await;
+        assert!(!line.contains("refused") && line.contains(r#""http.status":200"#), "{line}");
+    }
+}
+
+#[tokio::test]
 async fn logout_cuts_event_streams_downloads_and_uploads() {
     let desk = Gateway::start().await;
     // Long enough that no buffer on the way holds all of it back.

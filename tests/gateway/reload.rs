@@ -43,6 +43,19 @@ async fn reload_adds_a_rule() {
 }
 
 #[tokio::test]
+async fn reload_warns_if_the_configuration_file_has_changed() {
+    let desk = Gateway::start().await;
+    append_rules(&desk, NEW_RULE);
+    desk.wait_for_log(&["reloaded"]).await;
+    assert!(!desk.logs().contains("has changed since the start"), "{}", desk.logs());
+    let file = desk.config_file();
+    let text = std::fs::read_to_string(&file).expect("the configuration");
+    std::fs::write(&file, format!("{text}\n[token]\nlifetime = \"1m\"\n")).expect("a new configuration");
+    desk.signal("HUP");
+    desk.wait_for_log(&["WARN", "deskgate.toml has changed since the start", "restart"]).await;
+}
+
+#[tokio::test]
 async fn reload_removes_a_rule() {
     let desk = Gateway::setup().more_rules(NEW_RULE).start().await;
     desk.anonymous().get("/new/x").await.expect_status(200);
