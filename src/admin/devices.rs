@@ -7,7 +7,7 @@ use super::audit::{Action, AuditTrail, AuditedResult};
 use super::effect::Effect;
 use super::{Actor, AdminError};
 use crate::directory::Directory;
-use crate::directory::factors::Account;
+use crate::directory::factors::{Account, FactorKind};
 use crate::sessions::SessionCache;
 use crate::signin::devices::{Devices, OfferedSecret};
 
@@ -48,7 +48,7 @@ impl DeviceAdmin {
         let change = async {
             self.accounts.employee(account).await?;
             let in_use = self.devices.state(account).await?.secret;
-            self.devices.bind(account, in_use.as_deref(), code).await?;
+            self.devices.bind_as_operator(account, in_use.as_deref(), code).await?;
             // Also without an old device: its removal may have been interrupted before it reached the sessions.
             self.sessions.step_down(account.corp_id, account.employee_id).await?;
             Ok(Effect::changed(0))
@@ -61,6 +61,8 @@ impl DeviceAdmin {
         let change = async {
             self.accounts.employee(account).await?;
             let removed = self.directory.remove_otp(account).await?;
+            // A lockout for wrong codes of the old device does not apply to the next one.
+            self.directory.unlock(account, Some(FactorKind::Otp)).await?;
             // Even if there was no device: an interrupted command may have left sessions stepped up.
             let sessions = self.sessions.step_down(account.corp_id, account.employee_id).await?;
             Ok(Effect::from(removed).and_sessions(sessions))

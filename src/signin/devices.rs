@@ -94,8 +94,35 @@ impl Devices {
     /// Puts the offered secret into use and returns it, encrypted. `in_use` is the secret that the caller saw in use,
     /// which it replaces.
     pub async fn bind(&self, account: Account<'_>, in_use: Option<&str>, code: &str) -> Result<String, Error> {
-        let pending = self.state(account).await?.pending.ok_or(Forbidden::OtpNotOffered)?;
+        let pending = self.pending(account).await?;
         let step = self.try_code(account, &pending, code).await?;
+        self.put_into_use(account, pending, in_use, step).await
+    }
+
+    /// As [`Devices::bind`], for an operator: wrong codes in the operator's terminal do not lock the employee, and a
+    /// lockout does not stop the operator.
+    pub async fn bind_as_operator(
+        &self,
+        account: Account<'_>,
+        in_use: Option<&str>,
+        code: &str,
+    ) -> Result<String, Error> {
+        let pending = self.pending(account).await?;
+        let step = self.step_of(account, &pending, code)?.ok_or(Error::OtpWrong)?;
+        self.put_into_use(account, pending, in_use, step).await
+    }
+
+    async fn pending(&self, account: Account<'_>) -> Result<String, Error> {
+        Ok(self.state(account).await?.pending.ok_or(Forbidden::OtpNotOffered)?)
+    }
+
+    async fn put_into_use(
+        &self,
+        account: Account<'_>,
+        pending: String,
+        in_use: Option<&str>,
+        step: Step,
+    ) -> Result<String, Error> {
         if self.directory.bind_otp(account, &pending, in_use, step.number()).await? == WriteOutcome::Conflict {
             return Err(Forbidden::OtpNotOffered.into());
         }

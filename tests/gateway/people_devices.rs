@@ -128,3 +128,31 @@ async fn otp_bind_refuses_wrong_codes() {
     assert_eq!(ended.status.code(), Some(1), "{}", ended.output_text());
     assert_eq!(find(&desk, &["employee", "list"], "a2001").await.expect("a row")["otp_bound"], false);
 }
+
+#[tokio::test]
+async fn wrong_codes_in_the_terminal_do_not_lock_the_employee() {
+    let desk = Gateway::start().await;
+    for _ in 0..3 {
+        let output = desk.command_with_input(&["employee", "otp-bind", "a2001"], "000000\n111111\n222222\n").await;
+        assert_eq!(output.status.code(), Some(4), "{}", output.output_text());
+        assert!(!output.output_text().contains("Too many failed attempts"), "{}", output.output_text());
+    }
+    assert_eq!(find(&desk, &["employee", "list"], "a2001").await.expect("a row")["locked_until"], json!(null));
+}
+
+#[tokio::test]
+async fn otp_remove_ends_the_lockout_of_wrong_codes() {
+    let desk = Gateway::start().await;
+    wait_for_otp_step_with_time_left().await;
+    let alice = desk.sign_in("a2001").await;
+    let device = OtpDevice::set_up_and_bind(&alice).await;
+    let wrong = if device.code(0) == "000000" { "111111" } else { "000000" };
+    for _ in 0..6 {
+        alice.post_json("/api/auth/otp-verify", &json!({ "code": wrong })).await;
+    }
+    let locked = || async { find(&desk, &["employee", "list"], "a2001").await.expect("a row")["locked_until"].clone() };
+    assert!(locked().await.is_string());
+    desk.command(&["employee", "otp-remove", "a2001", "--yes"]).await.expect_success();
+    assert_eq!(locked().await, json!(null));
+    OtpDevice::set_up_and_bind(&alice).await;
+}
