@@ -124,7 +124,7 @@ pub(super) fn reason(error: &Error) -> &'static str {
         Error::Forbidden(Forbidden::EmployeeUnknown | Forbidden::NotAnEmployee) => "employee_unknown",
         Error::Forbidden(Forbidden::NoRole) => "no_role",
         Error::Forbidden(Forbidden::Disabled) => "disabled",
-        Error::Forbidden(Forbidden::NotAnAgent) => "no_agent",
+        Error::Forbidden(Forbidden::NotAnAgent) => "not_an_agent",
         Error::Forbidden(Forbidden::NotVisible) => "not_visible",
         Error::Forbidden(Forbidden::BindProof) => "no_proof",
         Error::Forbidden(Forbidden::LinkPending) => "link_pending",

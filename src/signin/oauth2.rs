@@ -94,8 +94,11 @@ impl Oauth2Flow {
             kind => kind,
         };
         let (code, word, fault) = match self.provider.consent(callback.parameter) {
-            Consent::Granted { code } if kind != FlowKind::Unknown => (code, "", BadRequest::SignInCode),
-            Consent::Granted { .. } => ("", "invalid_state", BadRequest::Parameter("state")),
+            // Without a state of ours, a missing code does not show that anyone declined.
+            Consent::Granted { .. } | Consent::Denied if kind == FlowKind::Unknown => {
+                ("", "invalid_state", BadRequest::Parameter("state"))
+            }
+            Consent::Granted { code } => (code, "", BadRequest::SignInCode),
             Consent::Denied if matches!(kind, FlowKind::Scan(_)) => ("", "access_denied", BadRequest::ScanDeclined),
             Consent::Denied => ("", "access_denied", BadRequest::SignInDeclined),
             Consent::Failed => ("", "platform_error", BadRequest::SignInFailed),

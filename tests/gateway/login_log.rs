@@ -58,6 +58,16 @@ async fn login_log_records_oauth2_sign_ins() {
 }
 
 #[tokio::test]
+async fn callback_that_wecom_did_not_send_was_declined_by_nobody() {
+    let desk = Gateway::start().await;
+    for query in ["", "?state=", "?state=other"] {
+        let response = desk.anonymous().get(&format!("/api/auth/oauth2/callback{query}")).await.expect_status(400);
+        assert!(!response.text().contains("cancelled in WeCom"), "{query}: {}", response.describe());
+        expect(&newest_entry(&desk).await, "", ["oauth2", "", ""], "bad_request");
+    }
+}
+
+#[tokio::test]
 async fn login_log_records_a_repeated_callback_once() {
     let desk = Gateway::start().await;
     let phone = desk.phone("u1001");
@@ -210,7 +220,7 @@ async fn login_log_cap_is_the_same_for_known_and_unknown_names() {
     wrong("a2001", "203.0.113.1").await.expect_code(1011);
     expect(&newest_entry(&desk).await, "a2001", ["password", "agent", ""], "no_password");
     wrong("nobody", "203.0.113.2").await.expect_code(1011);
-    expect(&newest_entry(&desk).await, "nobody", ["password", "agent", ""], "unknown_employee");
+    expect(&newest_entry(&desk).await, "nobody", ["password", "agent", ""], "employee_unknown");
     let minute = || Clock::system().now().seconds().div_euclid(60);
     // A round in which the minute changes proves nothing and is repeated.
     for round in 0..3 {

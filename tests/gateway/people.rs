@@ -352,7 +352,7 @@ async fn login_log_has_the_reason_hidden_from_the_client() {
         ("m5001", "no_password"),
         ("s3001", "disabled"),
         ("u1001", "not_an_agent"),
-        ("z9999", "unknown_employee"),
+        ("z9999", "employee_unknown"),
     ] {
         login(&desk, json!({ "employee_id": employee, "password": "wrong" })).await.expect_code(1011);
         let line = list(&desk, &["employee", "logins", "--limit", "1"]).await.remove(0);

@@ -33,7 +33,7 @@ impl LookedUpName {
             (Some(agent), _) => agent.agent.password.is_none().then_some("no_password"),
             (None, Some(Standing::Disabled)) => Some("disabled"),
             (None, Some(Standing::Active)) => Some("not_an_agent"),
-            (None, None) => Some("unknown_employee"),
+            (None, None) => Some("employee_unknown"),
         }
     }
 
