@@ -120,8 +120,8 @@ messages! {
         "The old password is incorrect. Try again."
         "旧密码错误，请重试。"
     STEP_UP_REQUIRED
-        "Enter a one-time password, then try again."
-        "请先验证动态口令，然后重试。"
+        "Enter a one-time password, then try again. If you have no one-time password device, set one up first."
+        "请先验证动态口令，然后重试。如尚未绑定动态口令设备，请先绑定。"
     SIGN_IN_TOO_OLD
         "Sign in with WeCom again, then try again. If you can't, ask your administrator to set it up."
         "请用企业微信重新登录，然后重试。如果无法登录，请联系管理员代为设置。"

@@ -80,7 +80,8 @@ async fn binding_a_device_does_not_step_up_and_its_next_code_does() {
     let challenge = refused.header("www-authenticate").unwrap_or_default().to_owned();
     assert!(challenge.contains("insufficient_user_authentication"), "{challenge}");
     assert!(challenge.contains("acr_values=\"otp\""), "RFC 9470: {challenge}");
-    refused.expect_code(1021);
+    let refused = refused.expect_code(1021);
+    assert!(refused.text().contains("set one up first"), "there is no code to enter: {}", refused.describe());
 
     let device = OtpDevice::set_up(&xiaoming).await;
     let bound =
