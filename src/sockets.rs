@@ -67,9 +67,15 @@ impl CloseReason {
 impl From<EndCause> for CloseReason {
     fn from(cause: EndCause) -> Self {
         match cause {
-            EndCause::Logout | EndCause::Owner | EndCause::Operator | EndCause::RolesLost | EndCause::KeyRemoved => {
-                CloseReason::Revoked
-            }
+            EndCause::Logout
+            | EndCause::Owner
+            | EndCause::Operator
+            | EndCause::RolesLost
+            | EndCause::Disabled
+            | EndCause::Left
+            | EndCause::Removed
+            | EndCause::Unlinked
+            | EndCause::KeyRemoved => CloseReason::Revoked,
             EndCause::Expired => CloseReason::Expired,
         }
     }

@@ -91,6 +91,9 @@ pub enum CommandOutput {
         added: usize,
         /// How many had been approved before.
         unchanged: usize,
+        /// What the operator may not expect.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        note: Option<String>,
     },
     /// Entries of the login log.
     Logins(Vec<LoginEntry>),
@@ -130,6 +133,16 @@ impl From<Effect> for CommandOutput {
             return Self::Unchanged;
         }
         Self::Changed { sessions: effect.sessions, note: None }
+    }
+}
+
+impl CommandOutput {
+    /// Adds a note to a change that was made.
+    fn with_note(self, note: Option<String>) -> Self {
+        match self {
+            Self::Changed { sessions, .. } => Self::Changed { sessions, note },
+            other => other,
+        }
     }
 }
 

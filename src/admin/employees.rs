@@ -132,6 +132,19 @@ impl EmployeeAdmin {
         self.audit.run(actor, Some(account), Action::Command(command.into()), change).await
     }
 
+    /// A note about enabling an employee whom the platform calls inactive: it decides again when it is next asked.
+    pub(crate) async fn note_on_enabling(&self, account: Account<'_>) -> Result<Option<String>, AdminError> {
+        let Account { corp_id, employee_id } = account;
+        let employee = self.directory.employee(corp_id, employee_id).await?;
+        Ok(employee.and_then(|employee| employee.inactive).map(|reason| {
+            format!(
+                "WeCom last called {employee_id} {}; if it still does when it is next asked, at the latest at their next \
+                 sign-in, they are disabled again",
+                reason.as_str()
+            )
+        }))
+    }
+
     /// Removes an employee with all their records but the logs, and ends their sessions.
     pub(crate) async fn remove(&self, actor: Actor<'_>, account: Account<'_>) -> Result<Effect, AdminError> {
         let change = async {
@@ -140,7 +153,7 @@ impl EmployeeAdmin {
                 return Err(AdminError::LastAdmin(account.employee_id.clone()));
             }
             // Even if the record was gone: an interrupted command may have removed it and left the sessions.
-            let sessions = self.end_sessions(account).await?;
+            let sessions = self.end_sessions(account, EndCause::Removed).await?;
             if removed == RoleChange::NoEmployee && sessions == 0 {
                 return Err(self.accounts.not_found(account).await);
             }
@@ -200,7 +213,7 @@ impl EmployeeAdmin {
         loop {
             sessions += match employee.standing {
                 Standing::Active => self.sessions.change_profile(&employee).await?,
-                Standing::Disabled => self.end_sessions(account).await?,
+                Standing::Disabled => self.end_sessions(account, EndCause::of_barred(Some(&employee))).await?,
             };
             // Reads again: of two concurrent changes, the slower must not write an outdated record to sessions.
             let newer = self.accounts.employee(account).await?;
@@ -212,8 +225,8 @@ impl EmployeeAdmin {
         Ok(Effect { changed: employee != before, sessions })
     }
 
-    async fn end_sessions(&self, account: Account<'_>) -> Result<usize, AdminError> {
-        let ended = self.sessions.end_all_of(account.corp_id, account.employee_id, EndCause::RolesLost).await;
+    async fn end_sessions(&self, account: Account<'_>, cause: EndCause) -> Result<usize, AdminError> {
+        let ended = self.sessions.end_all_of(account.corp_id, account.employee_id, cause).await;
         ended.map_err(AdminError::SessionsNotEnded)
     }
 }

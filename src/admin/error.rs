@@ -40,6 +40,10 @@ pub(crate) enum AdminError {
         "{0} is linked to another employee by now, so nothing was removed; `deskgate employee link list` shows the link"
     )]
     LinkReplaced(PlatformAccount),
+    #[error(
+        "{typed} is another spelling of {existing}, which is linked; write it as WeCom does, and remove the wrong one"
+    )]
+    SimilarAccountLinked { typed: PlatformAccount, existing: PlatformAccount },
     #[error("the link of {0} is approved; to remove it, run `deskgate employee link remove {0}`")]
     LinkApproved(PlatformAccount),
     #[error("{} asks for employee {} of {}, not for {named}", link.account, link.employee_id, link.corp_id)]
@@ -139,6 +143,7 @@ impl AdminError {
             | AdminError::MainCorpLink(_)
             | AdminError::LinkedToAnother(_)
             | AdminError::LinkReplaced(_)
+            | AdminError::SimilarAccountLinked { .. }
             | AdminError::LinkApproved(_)
             | AdminError::OtherEmployeeRequested { .. }
             | AdminError::InvalidLinkFile(_)
@@ -205,7 +210,9 @@ impl From<AdminError> for Error {
             AdminError::InvalidConnectedCorp(_) | AdminError::MainCorpLink(_) => {
                 BadRequest::Parameter("corp_id").into()
             }
-            AdminError::InvalidPlatformUser(_) => BadRequest::Parameter("platform_user").into(),
+            AdminError::InvalidPlatformUser(_) | AdminError::SimilarAccountLinked { .. } => {
+                BadRequest::Parameter("platform_user").into()
+            }
             AdminError::LinkedToAnother(_) => Forbidden::LinkedToAnother.into(),
             AdminError::LinkReplaced(_) => Forbidden::LinkReplaced.into(),
             AdminError::LastAdmin(_) => Forbidden::LastAdmin.into(),

@@ -1,6 +1,6 @@
 //! Links between accounts of connected corporations and employees.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -40,6 +40,9 @@ pub struct LinkRow {
     pub approved_by: Option<String>,
     /// When it was approved.
     pub approved_at: Option<String>,
+    /// When the platform last said that the account is gone; `None` unless it did.
+    #[serde(default)]
+    pub gone_at: Option<String>,
 }
 
 impl LinkRow {
@@ -55,6 +58,7 @@ impl LinkRow {
             requested_at: link.requested_at.iso8601(),
             approved_by,
             approved_at,
+            gone_at: link.gone_at.map(|at| at.iso8601()),
         }
     }
 }
@@ -67,11 +71,13 @@ pub(crate) struct LinkRows {
 }
 
 /// How many links of a file were added.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ImportResult {
     pub(crate) added: usize,
     /// Links that had been approved before.
     pub(crate) unchanged: usize,
+    /// What the operator may not expect.
+    pub(crate) note: Option<String>,
 }
 
 /// The link that an account is to have.
@@ -115,6 +121,7 @@ impl LinkAdmin {
     pub(crate) async fn add(&self, actor: Actor<'_>, link: NewLink<'_>) -> Result<Effect, AdminError> {
         let change = async {
             self.check_own(actor, link).await?;
+            self.check_spelling(link.account).await?;
             self.approve_as(actor, link).await
         };
         self.audit.run(actor, Some(link.employee), Action::AddLink(&link.account.to_string()), change).await
@@ -138,6 +145,34 @@ impl LinkAdmin {
         let registered =
             elsewhere(&account.corp_id) && self.directory.employee(&account.corp_id, &user).await?.is_some();
         if requested || registered { Err(AdminError::LinkedToAnother(account.clone())) } else { Ok(()) }
+    }
+
+    /// Refuses another spelling of a linked account: user IDs are unique whatever their case, and the platform names each
+    /// in one way.
+    async fn check_spelling(&self, account: &PlatformAccount) -> Result<(), AdminError> {
+        match self.directory.other_spelling(account).await? {
+            None => Ok(()),
+            Some(existing) => Err(AdminError::SimilarAccountLinked { typed: account.clone(), existing }),
+        }
+    }
+
+    /// A note about corporations that have no link yet. Only the platform knows which corporations are connected, so this
+    /// is all that shows a typing error.
+    pub(crate) async fn note_on_new_corps(&self, corps: BTreeSet<&CorpId>) -> Result<Option<String>, AdminError> {
+        let known = self.directory.linked_corps().await?;
+        let new: Vec<&str> = corps.into_iter().filter(|corp| !known.contains(corp)).map(CorpId::as_str).collect();
+        if new.is_empty() {
+            return Ok(None);
+        }
+        let known = match &known[..] {
+            [] => String::new(),
+            known => format!(" (linked so far: {})", known.iter().map(CorpId::as_str).collect::<Vec<_>>().join(", ")),
+        };
+        Ok(Some(format!(
+            "no other account of {} is linked; check the corporation ID, because only WeCom knows which corporations are \
+             connected{known}",
+            new.join(", ")
+        )))
     }
 
     /// Checks that an account's link leads to the employee whom the operator read in the list: the account may ask for
@@ -216,7 +251,8 @@ impl LinkAdmin {
         employee_corp: Option<&str>,
     ) -> Result<ImportResult, AdminError> {
         let links = self.check_file(text, employee_corp).await?;
-        let mut result = ImportResult { added: 0, unchanged: 0 };
+        let note = self.note_on_new_corps(links.iter().map(|(account, _)| &account.corp_id).collect()).await?;
+        let mut result = ImportResult { added: 0, unchanged: 0, note };
         for (account, employee) in &links {
             let effect = self.add(actor, NewLink { account, employee: employee.as_account() }).await?;
             if effect.changed { result.added += 1 } else { result.unchanged += 1 }
@@ -236,10 +272,12 @@ impl LinkAdmin {
             match self.check_line(line, employee_corp).await {
                 Err(error @ (AdminError::Directory(_) | AdminError::Store(_))) => return Err(error),
                 Err(error) => faults.push(format!("line {number}: {error}")),
-                Ok((account, employee)) => match first_lines.insert(account.clone(), number) {
-                    Some(first) => faults.push(format!("line {number}: {account} is already on line {first}")),
-                    None => links.push((account, employee)),
-                },
+                Ok((account, employee)) => {
+                    match first_lines.insert((account.corp_id.clone(), account.user_id.folded()), number) {
+                        Some(first) => faults.push(format!("line {number}: {account} is already on line {first}")),
+                        None => links.push((account, employee)),
+                    }
+                }
             }
         }
         if faults.is_empty() { Ok(links) } else { Err(AdminError::InvalidLinkFile(csv::summary(&faults))) }
@@ -254,6 +292,7 @@ impl LinkAdmin {
         let account = self.parse(line.corp_id, line.platform_user)?;
         let employee = self.accounts.parse(line.employee_id, employee_corp)?;
         self.accounts.employee(employee.as_account()).await?;
+        self.check_spelling(&account).await?;
         let link = self.directory.link(&account).await?;
         let elsewhere = |link: &Link| !link.leads_to(&employee.corp_id, &employee.employee_id);
         if link.is_some_and(|link| link.approval.is_some() && elsewhere(&link)) {
@@ -279,7 +318,7 @@ impl LinkAdmin {
             return Err(AdminError::LinkReplaced(account.clone()));
         }
         let of_link = |session: &Session| session.platform_account.as_ref() == Some(account);
-        let ended = self.sessions.end_those_of(&link.corp_id, &link.employee_id, EndCause::Operator, of_link).await;
+        let ended = self.sessions.end_those_of(&link.corp_id, &link.employee_id, EndCause::Unlinked, of_link).await;
         Ok(Effect::from(removed).and_sessions(ended.map_err(AdminError::SessionsNotEnded)?))
     }
 
@@ -294,7 +333,7 @@ impl LinkAdmin {
                 && employee_corp.is_none_or(|corp_id| session.corp_id == *corp_id)
         });
         for session in &sessions {
-            self.sessions.end(&session.id, EndCause::Operator).await.map_err(AdminError::SessionsNotEnded)?;
+            self.sessions.end(&session.id, EndCause::Unlinked).await.map_err(AdminError::SessionsNotEnded)?;
         }
         Ok(sessions.len())
     }

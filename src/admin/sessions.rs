@@ -26,6 +26,9 @@ pub struct SessionRow {
     pub current_role: String,
     /// How the employee signed in.
     pub login_method: String,
+    /// `full`, or `otp_binding` or `spent` of a half-authenticated session.
+    #[serde(default)]
+    pub stage: String,
     /// The account of a connected corporation that signed in as the employee.
     #[serde(default)]
     pub platform_account: Option<String>,
@@ -49,6 +52,7 @@ impl SessionRow {
             corp_id: session.corp_id.to_string(),
             current_role: session.current_role.to_string(),
             login_method: session.login_method.as_str().to_owned(),
+            stage: session.stage.as_str().to_owned(),
             platform_account: session.platform_account.map(|account| account.to_string()),
             device: device::describe(&session.user_agent),
             new_device: session.new_device,

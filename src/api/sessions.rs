@@ -4,7 +4,8 @@ use serde::Serialize;
 
 use crate::domain::clock::Timestamp;
 use crate::domain::device;
-use crate::domain::session::{LoginMethod, LoginSource, Session};
+use crate::domain::link::PlatformAccount;
+use crate::domain::session::{LoginMethod, LoginSource, Session, Stage};
 use crate::error::Error;
 use crate::sessions::CachedSession;
 use crate::signin::sessions::UserSessions;
@@ -24,6 +25,8 @@ struct SessionItem {
     address: String,
     login_method: LoginMethod,
     login_source: LoginSource,
+    platform_account: Option<String>,
+    stage: Stage,
     since: String,
     last_seen: String,
     expires_at: String,
@@ -39,6 +42,8 @@ impl SessionItem {
             address: session.address.clone(),
             login_method: session.login_method,
             login_source: session.login_source,
+            platform_account: session.platform_account.as_ref().map(PlatformAccount::to_string),
+            stage: session.stage,
             since: session.issued_at.iso8601(),
             last_seen: last_seen.iso8601(),
             expires_at: session.expires_at.iso8601(),

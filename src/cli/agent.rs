@@ -7,8 +7,8 @@ use clap::{Args, Subcommand};
 use super::client::{ClientArgs, ConfirmArgs, EmployeeRefArgs, read_hidden_line};
 use super::output::{self, OutputFormat};
 use super::{Failed, print, print_error};
-use crate::admin::AdminCommand;
 use crate::admin::command::{AgentCommand, PlaintextSecret};
+use crate::admin::{AdminCommand, CommandOutput};
 use crate::domain::secret::random_name;
 
 #[derive(Args)]
@@ -58,7 +58,7 @@ enum AgentSubcommand {
     Password {
         #[command(flatten)]
         target: EmployeeRefArgs,
-        /// Generate a password and print it.
+        /// Generate a password and print it alone on standard output.
         #[arg(long, conflicts_with = "clear")]
         generate: bool,
         /// Remove the password instead.
@@ -108,7 +108,10 @@ pub(super) fn run(args: &AgentArgs) -> Result<(), Failed> {
             match (generate, client.format()) {
                 (true, OutputFormat::Json) => print(serde_json::json!({ "changed": true, "password": password })),
                 (true, OutputFormat::Table) => {
-                    output::print_output(&done, OutputFormat::Table)?;
+                    // On standard error: a script takes the password from standard output.
+                    if let CommandOutput::Changed { sessions, .. } = done {
+                        eprintln!("{}", output::done(sessions));
+                    }
                     print(&password)
                 }
                 (false, format) => output::print_output(&done, format),

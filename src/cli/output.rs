@@ -36,7 +36,9 @@ fn json(output: &CommandOutput) -> serde_json::Value {
         CommandOutput::Agents(rows) => serde_json::json!(rows),
         CommandOutput::Keys(rows) => serde_json::json!(rows),
         CommandOutput::Links(rows) => serde_json::json!(rows),
-        CommandOutput::LinksAdded { added, unchanged } => serde_json::json!({ "added": added, "unchanged": unchanged }),
+        CommandOutput::LinksAdded { added, unchanged, note } => {
+            serde_json::json!({ "added": added, "unchanged": unchanged, "note": note })
+        }
         CommandOutput::Logins(rows) => rows.iter().map(|row| with_iso_time(row, row.at)).collect(),
         CommandOutput::AuditEntries(rows) => rows.iter().map(|row| with_iso_time(row, row.at)).collect(),
         CommandOutput::Changed { sessions, note } => {
@@ -59,18 +61,18 @@ fn print_text(output: &CommandOutput) -> Result<(), Failed> {
         CommandOutput::Agents(rows) => print_table(AGENT, rows.iter().map(agent).collect()),
         CommandOutput::Keys(rows) => print_table(KEY, rows.iter().map(key).collect()),
         CommandOutput::Links(rows) => print_table(LINK, rows.iter().map(link).collect()),
-        CommandOutput::LinksAdded { added, unchanged } => match unchanged {
-            0 => print(format_args!("done; {} added", count_links(*added))),
-            unchanged => print(format_args!("done; {} added, {unchanged} already there", count_links(*added))),
-        },
+        CommandOutput::LinksAdded { added, unchanged, note } => {
+            match unchanged {
+                0 => print(format_args!("done; {} added", count_links(*added)))?,
+                unchanged => print(format_args!("done; {} added, {unchanged} already there", count_links(*added)))?,
+            }
+            print_note(note.as_deref())
+        }
         CommandOutput::Logins(rows) => print_table(LOGIN, rows.iter().map(login).collect()),
         CommandOutput::AuditEntries(rows) => print_table(EVENT, rows.iter().map(event).collect()),
         CommandOutput::Changed { sessions, note } => {
-            match sessions {
-                0 => print("done")?,
-                sessions => print(format_args!("done; {} affected", count_sessions(*sessions)))?,
-            }
-            note.as_ref().map_or(Ok(()), |note| print(format_args!("note: {note}")))
+            print(done(*sessions))?;
+            print_note(note.as_deref())
         }
         CommandOutput::Unchanged => print("nothing to change"),
         // `employee otp-bind` prints these itself.
@@ -86,6 +88,18 @@ fn print_text(output: &CommandOutput) -> Result<(), Failed> {
     }
 }
 
+fn print_note(note: Option<&str>) -> Result<(), Failed> {
+    note.map_or(Ok(()), |note| print(format_args!("note: {note}")))
+}
+
+/// What was done; the sessions are those that it affected.
+pub(super) fn done(sessions: usize) -> String {
+    match sessions {
+        0 => "done".to_owned(),
+        sessions => format!("done; {} affected", count_sessions(sessions)),
+    }
+}
+
 fn count_sessions(count: usize) -> String {
     if count == 1 { "1 session".to_owned() } else { format!("{count} sessions") }
 }
@@ -94,13 +108,35 @@ fn count_links(count: usize) -> String {
     if count == 1 { "1 link".to_owned() } else { format!("{count} links") }
 }
 
-const SESSION: &[&str] = &["SESSION", "CORP", "EMPLOYEE", "ROLE", "METHOD", "DEVICE", "ADDRESS", "SINCE", "UNTIL"];
+const SESSION: &[&str] = &[
+    "SESSION",
+    "CORP",
+    "EMPLOYEE",
+    "ROLE",
+    "METHOD",
+    "STAGE",
+    "DEVICE",
+    "ADDRESS",
+    "SINCE",
+    "UNTIL",
+    "PLATFORM ACCOUNT",
+];
 
 fn session(row: &SessionRow) -> Vec<String> {
     let device = if row.new_device { format!("{} (new)", row.device) } else { row.device.clone() };
-    let [id, corp, employee, role, method, address] =
-        [&row.id, &row.corp_id, &row.employee_id, &row.current_role, &row.login_method, &row.address].map(Clone::clone);
-    vec![id, corp, employee, role, method, device, address, seconds(&row.since), seconds(&row.until)]
+    vec![
+        row.id.clone(),
+        row.corp_id.clone(),
+        row.employee_id.clone(),
+        row.current_role.clone(),
+        row.login_method.clone(),
+        row.stage.clone(),
+        device,
+        row.address.clone(),
+        seconds(&row.since),
+        seconds(&row.until),
+        row.platform_account.clone().unwrap_or_default(),
+    ]
 }
 
 const ASSIGNMENT: &[&str] = &["CORP", "EMPLOYEE", "NAME", "ROLE"];
@@ -153,7 +189,10 @@ fn link(row: &LinkRow) -> Vec<String> {
         format!("{}/{}", row.corp_id, row.platform_user),
         row.employee_corp_id.clone(),
         row.employee_id.clone(),
-        row.state.as_str().to_owned(),
+        match &row.gone_at {
+            Some(_) => format!("{} (gone)", row.state.as_str()),
+            None => row.state.as_str().to_owned(),
+        },
         seconds(&row.requested_at),
         row.approved_by.clone().unwrap_or_default(),
         row.approved_at.as_deref().map(seconds).unwrap_or_default(),

@@ -68,6 +68,12 @@ pub trait Links: Send + Sync {
     /// The link of a platform account.
     async fn link(&self, account: &PlatformAccount) -> Result<Option<Link>, DirectoryError>;
 
+    /// An account with a link whose id is another spelling of this account's.
+    async fn other_spelling(&self, account: &PlatformAccount) -> Result<Option<PlatformAccount>, DirectoryError>;
+
+    /// The connected corporations that have links, in order.
+    async fn linked_corps(&self) -> Result<Vec<CorpId>, DirectoryError>;
+
     /// One page of the matching links.
     async fn links(&self, query: LinkQuery<'_>) -> Result<LinkPage, DirectoryError>;
 

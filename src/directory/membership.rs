@@ -60,6 +60,9 @@ pub trait MembershipRecords: Send + Sync {
     /// Whether the platform has ever called the account of a link active.
     async fn is_linked_member(&self, account: &PlatformAccount) -> Result<bool, DirectoryError>;
 
+    /// Whether the employee is the only administrator who may sign in.
+    async fn is_last_admin(&self, whose: Account<'_>) -> Result<bool, DirectoryError>;
+
     /// Disables an employee whom the platform calls inactive, even the last administrator: operators can appoint another one.
     /// Conflicts if the employee is disabled already.
     async fn disable_inactive(

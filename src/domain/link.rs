@@ -16,6 +16,11 @@ impl PlatformUserId {
     pub fn is_well_formed(text: &str) -> bool {
         EmployeeId::is_well_formed(text)
     }
+
+    /// Folds all spellings into one: the platform's ids are unique whatever their case.
+    pub fn folded(&self) -> String {
+        EmployeeId::folded(self.as_str())
+    }
 }
 
 /// A member of a connected corporation, as the messaging platform identifies them.
@@ -95,6 +100,8 @@ pub struct Link {
     pub requested_at: Timestamp,
     /// The approval; `None` while the link is pending.
     pub approval: Option<Approval>,
+    /// When the platform called the account inactive; `None` if it has not, or has called it active since.
+    pub gone_at: Option<Timestamp>,
 }
 
 impl Link {

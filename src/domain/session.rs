@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::clock::Timestamp;
-use super::employee::{CorpId, EmployeeId};
+use super::employee::{CorpId, Employee, EmployeeId};
 use super::identifier;
 use super::link::PlatformAccount;
 use super::role::RoleName;
@@ -255,10 +255,18 @@ pub enum EndCause {
     Logout,
     /// The employee ended it from another session.
     Owner,
-    /// An operator or administrator ended it.
+    /// An operator or administrator ended it, or the gateway because the sign-in's password or device changed.
     Operator,
-    /// The employee lost the last role or was disabled.
+    /// The employee lost the last role, or the session its last one that is not above the lost one.
     RolesLost,
+    /// An operator disabled the employee.
+    Disabled,
+    /// The platform called the employee, or the account of the session's link, inactive.
+    Left,
+    /// The employee was removed.
+    Removed,
+    /// The link that the session came through was removed, or its automatic approval withdrawn.
+    Unlinked,
     /// The key that signed its token was removed.
     KeyRemoved,
     /// The session expired.
@@ -267,8 +275,27 @@ pub enum EndCause {
 
 impl EndCause {
     /// Every cause.
-    pub const ALL: [EndCause; 6] =
-        [Self::Logout, Self::Owner, Self::Operator, Self::RolesLost, Self::KeyRemoved, Self::Expired];
+    pub const ALL: [EndCause; 10] = [
+        Self::Logout,
+        Self::Owner,
+        Self::Operator,
+        Self::RolesLost,
+        Self::Disabled,
+        Self::Left,
+        Self::Removed,
+        Self::Unlinked,
+        Self::KeyRemoved,
+        Self::Expired,
+    ];
+
+    /// Why an employee who cannot sign in has no session; `None` for one who was removed.
+    pub fn of_barred(employee: Option<&Employee>) -> Self {
+        match employee {
+            None => EndCause::Removed,
+            Some(employee) if employee.inactive.is_some() => EndCause::Left,
+            Some(_) => EndCause::Disabled,
+        }
+    }
 
     /// The label value.
     pub fn as_str(self) -> &'static str {
@@ -277,6 +304,10 @@ impl EndCause {
             EndCause::Owner => "owner",
             EndCause::Operator => "operator",
             EndCause::RolesLost => "roles_lost",
+            EndCause::Disabled => "disabled",
+            EndCause::Left => "left",
+            EndCause::Removed => "removed",
+            EndCause::Unlinked => "unlinked",
             EndCause::KeyRemoved => "key_removed",
             EndCause::Expired => "expired",
         }

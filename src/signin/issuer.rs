@@ -85,15 +85,18 @@ impl SessionIssuer {
         self.directory.queue_recheck(Account { corp_id, employee_id }).await?;
         let employee = self.directory.employee(corp_id, employee_id).await?;
         let roles = self.roles.effective(corp_id, employee_id).await?;
-        let disabled = employee.is_none_or(|employee| employee.standing == Standing::Disabled);
-        if disabled || roles.is_empty() {
+        if !employee.as_ref().is_some_and(|employee| employee.standing == Standing::Active) {
+            self.sessions.end(&session.id, EndCause::of_barred(employee.as_ref())).await?;
+            return Err(Forbidden::Disabled.into());
+        }
+        if roles.is_empty() {
             self.sessions.end(&session.id, EndCause::RolesLost).await?;
-            return Err(if disabled { Forbidden::Disabled } else { Forbidden::NoRole }.into());
+            return Err(Forbidden::NoRole.into());
         }
         if let Some(account) = &session.platform_account {
             let link = self.roles.approved_link(account).await?;
             if !link.is_some_and(|link| link.leads_to(corp_id, employee_id)) {
-                self.sessions.end(&session.id, EndCause::Operator).await?;
+                self.sessions.end(&session.id, EndCause::Unlinked).await?;
                 return Err(Forbidden::NotAnEmployee.into());
             }
         }

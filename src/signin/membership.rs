@@ -111,7 +111,7 @@ impl Membership {
                 Ok(Finding::NotAMember)
             }
             MemberStatus::Inactive(reason) => {
-                self.disable(employee, reason).await?;
+                self.disable(employee, reason, None).await?;
                 Ok(Finding::Inactive)
             }
         }
@@ -136,7 +136,7 @@ impl Membership {
     /// directory does. Enables an employee who has returned.
     pub(super) async fn admit(&self, employee: &Employee, status: MemberStatus) -> Result<(), Error> {
         match self.apply(employee, status).await? {
-            Finding::Active if employee.inactive.is_some() => self.enable(employee).await,
+            Finding::Active if employee.inactive.is_some() => self.enable(employee, None).await,
             Finding::Active | Finding::OutOfSight => Ok(()),
             Finding::Inactive => Err(Forbidden::Disabled.into()),
             // The platform's contacts may never disclose a member of a connected corporation.
@@ -190,7 +190,7 @@ impl Membership {
     ) -> Result<(), Error> {
         match self.apply_to_link(link, employee, status).await? {
             Finding::Active if employee.inactive.is_some() && !self.is_member(employee).await? => {
-                self.enable(employee).await
+                self.enable(employee, Some(&link.account)).await
             }
             Finding::Inactive => Err(Forbidden::Disabled.into()),
             Finding::Active | Finding::OutOfSight | Finding::NotAMember => Ok(()),
@@ -215,7 +215,7 @@ impl Membership {
                 if self.is_shared(link, employee).await? {
                     self.end_sessions_of_link(link, reason).await?;
                 } else {
-                    self.disable(employee, reason).await?;
+                    self.disable(employee, reason, Some(&link.account)).await?;
                 }
                 Ok(Finding::Inactive)
             }
@@ -236,7 +236,7 @@ impl Membership {
         let Link { account, corp_id, employee_id, .. } = link;
         let of_link = |session: &Session| session.platform_account.as_ref() == Some(account);
         if self.sessions.store().of_employee(corp_id, employee_id).await?.iter().any(of_link) {
-            let detail = format!("{} {account}", reason.as_str());
+            let detail = detail(reason, Some(account));
             let record = AuditRecord {
                 corp_id: corp_id.as_str(),
                 employee_id: employee_id.as_str(),
@@ -246,7 +246,7 @@ impl Membership {
                 detail: &detail,
             };
             let written = self.audit.record(record).await?;
-            let ended = self.sessions.end_those_of(corp_id, employee_id, EndCause::RolesLost, of_link).await;
+            let ended = self.sessions.end_those_of(corp_id, employee_id, EndCause::Left, of_link).await;
             self.audit.finish(written, ended.map_err(Error::from)).await?;
         }
         Ok(())
@@ -275,22 +275,32 @@ impl Membership {
         if self.is_active(employee).await? { Ok(()) } else { Err(Forbidden::Disabled.into()) }
     }
 
-    async fn disable(&self, employee: &Employee, reason: InactiveReason) -> Result<(), Error> {
+    /// Disables an employee because of their own status, or of that of the account of their link.
+    async fn disable(
+        &self,
+        employee: &Employee,
+        reason: InactiveReason,
+        linked: Option<&PlatformAccount>,
+    ) -> Result<(), Error> {
         let account = account_of(employee);
         if employee.standing == Standing::Active {
-            let record = record(employee, Event::MemberInactive, reason.as_str());
-            let written = self.audit.record(record).await?;
+            let last_admin = self.directory.is_last_admin(account).await?;
+            let detail = detail(reason, linked);
+            let written = self.audit.record(record(employee, Event::MemberInactive, &detail)).await?;
             match self.directory.disable_inactive(account, reason).await {
+                Ok(WriteOutcome::Applied) if last_admin => warn_of_no_admin(employee),
                 Ok(WriteOutcome::Applied) => {}
                 Ok(WriteOutcome::Conflict) => self.audit.mark_failed(written, UNCHANGED).await,
                 Err(error) => return self.audit.finish(written, Err(error.into())).await,
             }
         }
-        self.end_sessions(account).await
+        self.end_sessions(account, EndCause::Left).await
     }
 
-    async fn enable(&self, employee: &Employee) -> Result<(), Error> {
-        let written = self.audit.record(record(employee, Event::MemberReturned, "")).await?;
+    /// Enables an employee who has returned, in their own right or through a link.
+    async fn enable(&self, employee: &Employee, linked: Option<&PlatformAccount>) -> Result<(), Error> {
+        let detail = linked.map(PlatformAccount::to_string).unwrap_or_default();
+        let written = self.audit.record(record(employee, Event::MemberReturned, &detail)).await?;
         match self.directory.enable_returned(account_of(employee)).await {
             Ok(WriteOutcome::Applied) => Ok(()),
             Ok(WriteOutcome::Conflict) => {
@@ -302,8 +312,8 @@ impl Membership {
     }
 
     /// Ends every session of an account.
-    pub(super) async fn end_sessions(&self, account: Account<'_>) -> Result<(), Error> {
-        self.sessions.end_all_of(account.corp_id, account.employee_id, EndCause::RolesLost).await?;
+    pub(super) async fn end_sessions(&self, account: Account<'_>, cause: EndCause) -> Result<(), Error> {
+        self.sessions.end_all_of(account.corp_id, account.employee_id, cause).await?;
         Ok(())
     }
 
@@ -340,6 +350,18 @@ fn record<'a>(employee: &'a Employee, event: Event, detail: &'a str) -> AuditRec
     let Account { corp_id, employee_id } = account_of(employee);
     let (corp_id, employee_id) = (corp_id.as_str(), employee_id.as_str());
     AuditRecord { corp_id, employee_id, event, by: ACTOR, session_id: "", detail }
+}
+
+/// The detail of the audit records: the reason, and the account of a link that it is about.
+fn detail(reason: InactiveReason, linked: Option<&PlatformAccount>) -> String {
+    linked.map_or_else(|| reason.as_str().to_owned(), |account| format!("{} {account}", reason.as_str()))
+}
+
+fn warn_of_no_admin(employee: &Employee) {
+    tracing::warn!(
+        { employee.id = employee.employee_id.as_str(), corp.id = employee.corp_id.as_str() },
+        "no administrator is left: the platform calls the last one inactive; run `deskgate role grant ID admin`"
+    );
 }
 
 fn log_undecided(employee: &Employee, why: &str) {

@@ -12,6 +12,7 @@ use crate::directory::Directory;
 use crate::directory::membership::RecheckEntry;
 use crate::domain::clock::Clock;
 use crate::domain::employee::{Employee, Standing};
+use crate::domain::session::EndCause;
 use crate::domain::write::WriteOutcome;
 use crate::error::{Error, chain};
 use crate::metrics::Metrics;
@@ -132,12 +133,11 @@ impl Recheck {
     /// The employee of an entry. Removes the entry of an employee who cannot sign in or has nothing to lose.
     async fn employee_to_ask_about(&self, entry: &RecheckEntry) -> Result<Option<Employee>, Error> {
         let employee = self.directory.employee(&entry.corp_id, &entry.employee_id).await?;
-        let active = employee.filter(|employee| employee.standing == Standing::Active);
-        if active.is_none() {
+        if !employee.as_ref().is_some_and(|employee| employee.standing == Standing::Active) {
             // Whatever disabled the employee may have failed before it ended the sessions.
-            self.membership.end_sessions(entry.account()).await?;
+            self.membership.end_sessions(entry.account(), EndCause::of_barred(employee.as_ref())).await?;
         } else if self.has_access(entry).await? {
-            return Ok(active);
+            return Ok(employee);
         }
         self.directory.move_recheck(entry, None).await?;
         // A sign-in queues the employee after its session is stored, and so may have come before the removal.

@@ -134,8 +134,8 @@ impl Roles {
     async fn sync_employee(&self, account: Account<'_>, sessions: &[Session]) -> Result<(), RoleFault> {
         let Account { corp_id, employee_id } = account;
         let employee = self.directory.employee(corp_id, employee_id).await?;
-        if !employee.is_some_and(|employee| employee.standing == Standing::Active) {
-            self.sessions.end_all_of(corp_id, employee_id, EndCause::RolesLost).await?;
+        if !employee.as_ref().is_some_and(|employee| employee.standing == Standing::Active) {
+            self.sessions.end_all_of(corp_id, employee_id, EndCause::of_barred(employee.as_ref())).await?;
             return Ok(());
         }
         self.sync_sessions(corp_id, employee_id).await?;

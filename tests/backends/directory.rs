@@ -650,6 +650,46 @@ async fn approved_link_is_not_replaced(Subject { directory, .. }: &Subject) {
     assert_eq!(link.approval.map(|approval| approval.by).as_deref(), Some("uid 0"));
 }
 
+async fn link_has_the_time_of_the_request_for_its_employee(Subject { directory, clock, .. }: &Subject) {
+    let (p1, corp_id, user, admin) = (platform_account("wwp/p1"), corp(), id("u1001"), id("m5001"));
+    let account = |employee_id| Account { corp_id: &corp_id, employee_id };
+    let requested_at = async || directory.link(&p1).await.expect("link").expect("there").requested_at;
+    directory.request_link(&p1, account(&user), 10).await.expect("request");
+    clock.advance(Duration::from_secs(60));
+    directory.request_link(&p1, account(&admin), 10).await.expect("request");
+    let requested = requested_at().await;
+    assert!(clock.now().seconds() - requested.seconds() < 30, "a request for another employee is a new one");
+    clock.advance(Duration::from_secs(60));
+    directory.approve_link(&p1, account(&admin), Approval::AUTOMATIC).await.expect("approve");
+    assert_eq!(requested_at().await, requested);
+    directory.withdraw_automatic_approval(&p1).await.expect("withdraw");
+    directory.approve_link(&p1, account(&user), "uid 0").await.expect("approve");
+    assert!(clock.now().seconds() - requested_at().await.seconds() < 30, "nobody asked for this employee");
+}
+
+async fn other_spellings_of_linked_accounts_are_found(Subject { directory, .. }: &Subject) {
+    let (corp_id, employee_id) = (corp(), id("u1001"));
+    let user = Account { corp_id: &corp_id, employee_id: &employee_id };
+    directory.approve_link(&platform_account("wwp/p1"), user, "uid 0").await.expect("approve");
+    for (account, expected) in [("wwp/P1", Some("wwp/p1")), ("wwp/p1", None), ("wwq/P1", None), ("wwp/P2", None)] {
+        let found = directory.other_spelling(&platform_account(account)).await.expect("links");
+        assert_eq!(found.map(|found| found.to_string()).as_deref(), expected, "{account}");
+    }
+    assert_eq!(directory.linked_corps().await.expect("links"), [CorpId::new("wwp")]);
+}
+
+async fn account_is_gone_until_it_is_active_again(Subject { directory, .. }: &Subject) {
+    let (p1, corp_id, employee_id) = (platform_account("wwp/p1"), corp(), id("u1001"));
+    let user = Account { corp_id: &corp_id, employee_id: &employee_id };
+    directory.approve_link(&p1, user, "uid 0").await.expect("approve");
+    let gone_at = async || directory.link(&p1).await.expect("link").expect("there").gone_at;
+    assert_eq!(gone_at().await, None);
+    directory.record_link_inactive(&p1).await.expect("record");
+    assert!(gone_at().await.is_some());
+    directory.record_link_active(&p1).await.expect("record");
+    assert_eq!(gone_at().await, None);
+}
+
 async fn pending_links_are_limited_per_corporation(Subject { directory, .. }: &Subject) {
     let (corp_id, employee_id) = (corp(), id("u1001"));
     let user = Account { corp_id: &corp_id, employee_id: &employee_id };
@@ -754,6 +794,9 @@ suite!(
     platforms_word_is_undone_only_if_no_operator_spoke,
     account_has_one_link_and_its_request_can_change,
     approved_link_is_not_replaced,
+    link_has_the_time_of_the_request_for_its_employee,
+    other_spellings_of_linked_accounts_are_found,
+    account_is_gone_until_it_is_active_again,
     pending_links_are_limited_per_corporation,
     automatic_approval_can_be_withdrawn_or_confirmed,
     links_are_filtered_and_paged,

@@ -129,6 +129,7 @@ async fn platform_disables_the_last_administrator_too() {
     desk.set_platform_switches(only("m5001", "disabled")).await;
     assert_eq!(oauth2_error(&desk, "m5001").await, "1003");
     admin.get("/api/auth/me").await.expect_invalid_token();
+    desk.wait_for_log(&["\"WARN\"", "no administrator is left", "m5001", "deskgate role grant"]).await;
     // Operators need no administrator to appoint another one.
     desk.command(&["role", "grant", "s3001", "admin"]).await.expect_success();
 }
@@ -326,9 +327,32 @@ async fn employee_is_disabled_when_the_account_of_their_link_is_gone() {
     desk.set_platform_switches(only("p7001", "deleted")).await;
     assert_eq!(wait_until_disabled(&desk, "e9001").await["inactive"], "gone");
     wait_until_signed_out(&paula).await;
+    let event = newest_event(&desk, "e9001").await;
+    assert_eq!((&event["event"], &event["detail"]), (&json!("member_inactive"), &json!("gone wwpartner/p7001")));
+    let table = desk.command(&["employee", "link", "list"]).await.expect_success();
+    assert!(table.contains("approved (gone)"), "{table}");
+    let link = find(&desk, &["employee", "link", "list"], "e9001").await.expect("a link");
+    assert_eq!((&link["state"], link["gone_at"].is_string()), (&json!("approved"), true), "{link}");
+
     desk.set_platform_switches(json!({})).await;
     desk.sign_in_by_oauth2("wwpartner/p7001", "h5").await.get("/api/auth/me").await.expect_code(0);
-    assert_eq!(newest_event(&desk, "e9001").await["event"], "member_returned");
+    let event = newest_event(&desk, "e9001").await;
+    assert_eq!((&event["event"], &event["detail"]), (&json!("member_returned"), &json!("wwpartner/p7001")));
+    let link = find(&desk, &["employee", "link", "list"], "e9001").await.expect("a link");
+    assert_eq!((&link["state"], &link["gone_at"]), (&json!("approved"), &json!(null)), "{link}");
+}
+
+#[tokio::test]
+async fn enabling_an_employee_who_left_says_for_how_long() {
+    let desk = Gateway::start().await;
+    desk.sign_in_by_oauth2("a2001", "itagent").await;
+    desk.set_platform_switches(only("a2001", "left")).await;
+    assert_eq!(oauth2_error(&desk, "a2001").await, "1003");
+    let enabled = desk.command(&["employee", "enable", "a2001"]).await.expect_success();
+    assert!(enabled.contains("note: WeCom last called a2001 left"), "{enabled}");
+    desk.command(&["employee", "disable", "a2001"]).await.expect_success();
+    let enabled = desk.command(&["employee", "enable", "a2001"]).await.expect_success();
+    assert!(!enabled.contains("note:"), "{enabled}");
 }
 
 #[tokio::test]

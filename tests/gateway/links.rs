@@ -437,7 +437,7 @@ async fn links_of_a_whole_partner_are_added_from_a_file() {
     assert!(links(&desk).await.is_empty(), "no line is written if one is wrong");
 
     let good = "corp_id,platform_user,employee_id\r\nwwpartner,p7001,u1001\r\n\"wwpartner\",\"p7002\",\"u1001\"\r\n";
-    assert_eq!(add(good).await.expect_success().trim(), "done; 2 links added");
+    assert_eq!(add(good).await.expect_success().lines().next(), Some("done; 2 links added"));
     assert_eq!(add(good).await.expect_success().trim(), "done; 0 links added, 2 already there");
     desk.sign_in_by_oauth2(MEMBER, "h5").await.get("/api/auth/me").await.expect_code(0);
     let other = add("corp_id,platform_user,employee_id\nwwpartner,p7001,a2001\n").await;
@@ -550,4 +550,70 @@ async fn linked_administrator_opens_admin_endpoints() {
     let data = bind(&phone, "m5001").await.expect_code(0).data();
     let session = desk.with_token(data["token"].as_str().expect("a token"));
     session.get("/api/admin/roles/user-roles").await.expect_code(0);
+}
+
+#[tokio::test]
+async fn session_lists_name_the_platform_account() {
+    let desk = Gateway::start().await;
+    add(&desk, "u1001").await;
+    let linked = desk.sign_in_by_oauth2(MEMBER, "h5").await;
+    desk.sign_in("u1001").await;
+    let items = linked.get("/api/auth/sessions").await.expect_code(0).data()["items"].clone();
+    let accounts = |current: bool| {
+        let found = items.as_array().expect("items").iter().find(|item| item["current"] == current);
+        let item = found.expect("a session");
+        (item["platform_account"].clone(), item["stage"].clone())
+    };
+    assert_eq!(accounts(true), (json!(MEMBER), json!("full")));
+    assert_eq!(accounts(false), (json!(null), json!("full")));
+    let table = desk.command(&["session", "list"]).await.expect_success();
+    let mut lines = table.lines();
+    assert!(lines.next().is_some_and(|header| header.contains("PLATFORM ACCOUNT")), "{table}");
+    assert_eq!(lines.filter(|line| line.contains(MEMBER)).count(), 1, "{table}");
+}
+
+#[tokio::test]
+async fn link_of_another_spelling_is_refused() {
+    let desk = Gateway::start().await;
+    add(&desk, "u1001").await;
+    let refused = desk.command(&["employee", "link", "add", "wwpartner/P7001", "a2001"]).await;
+    assert_eq!(refused.status.code(), Some(4), "{}", refused.output_text());
+    assert!(refused.output_text().contains("another spelling of wwpartner/p7001"), "{}", refused.output_text());
+    let folder = tempfile::tempdir().expect("a folder");
+    for (lines, fault) in [
+        ("wwpartner,P7001,a2001\n", "line 2: wwpartner/P7001 is another spelling of wwpartner/p7001"),
+        ("wwpartner,q1,a2001\nwwpartner,Q1,a2001\n", "line 3: wwpartner/Q1 is already on line 2"),
+    ] {
+        let file = folder.path().join("links.csv");
+        std::fs::write(&file, format!("corp_id,platform_user,employee_id\n{lines}")).expect("a file");
+        let refused = desk.command(&["employee", "link", "add", "--file", file.to_str().expect("a path")]).await;
+        assert_eq!(refused.status.code(), Some(4), "{}", refused.output_text());
+        assert!(refused.output_text().contains(fault), "{}", refused.output_text());
+    }
+    let admin = stepped_up(&desk).await;
+    put(&admin, ("wwpartner", "P7001"), "u1001").await.expect_code(1400);
+    assert_eq!(links(&desk).await.len(), 1);
+}
+
+#[tokio::test]
+async fn first_link_of_a_corporation_is_noted() {
+    let desk = Gateway::start().await;
+    let first = desk.command(&["employee", "link", "add", "foo/p1", "u1001"]).await.expect_success();
+    assert!(first.contains("note: no other account of foo is linked"), "{first}");
+    add(&desk, "u1001").await;
+    let second = desk.command(&["employee", "link", "add", "wwpartner/p7002", "u1001"]).await.expect_success();
+    assert!(!second.contains("note:"), "{second}");
+    let third = desk.command(&["employee", "link", "add", "foo2/p1", "u1001"]).await.expect_success();
+    assert!(third.contains("linked so far: foo, wwpartner"), "{third}");
+}
+
+#[tokio::test]
+async fn request_for_another_employee_has_its_own_time() {
+    let desk = Gateway::start().await;
+    let phone = proven(&desk).await;
+    bind(&phone, "m5001").await.expect_code(1003);
+    desk.change_database("directory.db", "UPDATE platform_links SET requested_at = 0").await;
+    assert!(links(&desk).await[0]["requested_at"].as_str().is_some_and(|at| at.starts_with("1970")));
+    bind(&phone, "a2001").await.expect_code(1003);
+    assert!(links(&desk).await[0]["requested_at"].as_str().is_some_and(|at| at.starts_with("20")));
 }

@@ -136,6 +136,43 @@ async fn sessions_ended_by_an_operator_are_counted() {
 }
 
 #[tokio::test]
+async fn sessions_ended_total_says_why_a_session_ended() {
+    let desk = Gateway::start().await;
+    let partner = "wwpartner/p7001";
+    let link = async || {
+        desk.command(&["employee", "link", "add", partner, "s3001"]).await.expect_success();
+        desk.sign_in_by_oauth2(partner, "h5").await
+    };
+    for (cause, employee, command) in [
+        ("disabled", "u1001", &["employee", "disable", "u1001"][..]),
+        ("removed", "c4001", &["employee", "remove", "c4001", "--yes"]),
+        ("roles_lost", "a2001", &["role", "take", "a2001", "agent"]),
+        ("unlinked", partner, &["employee", "link", "remove", partner, "--yes"]),
+        ("left", "m5001", &[]),
+    ] {
+        let client = if employee == partner { link().await } else { desk.sign_in(employee).await };
+        match command {
+            [] => {
+                desk.set_platform_switches(json!({ "members": { employee: "left" } })).await;
+                desk.phone(employee).oauth2(&desk.client_url("h5")).await.expect_status(302);
+            }
+            _ if cause == "roles_lost" => {
+                desk.command(&["role", "take", "a2001", "user"]).await.expect_success();
+                desk.command(command).await.expect_success();
+            }
+            _ => drop(desk.command(command).await.expect_success()),
+        }
+        client.get("/api/auth/me").await.expect_invalid_token();
+        // The change feed counts the end shortly after the response.
+        eventually(cause, || async {
+            let label = format!("cause=\"{cause}\"");
+            (desk.metric("deskgate_sessions_ended_total", &[&label]).await == 1.0).then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
 async fn refusals_of_gateway_endpoints_are_logged_with_their_path() {
     let desk = Gateway::start().await;
     desk.anonymous().get("/api/auth/me").await.expect_bare_challenge();

@@ -66,6 +66,13 @@ async fn generated_password_is_printed_and_works() {
     let password = stdout["password"].as_str().expect("a password").to_owned();
     login(&desk, json!({ "employee_id": "a2001", "password": password })).await.expect_code(0);
     assert!(!desk.logs().contains(&password), "a password is in the log");
+
+    let output = desk.command(&["agent", "password", "a2001", "--generate"]).await;
+    let stdout = output.expect_success();
+    let password = stdout.trim_end();
+    assert!(!password.contains(char::is_whitespace), "more than the password: {stdout}");
+    assert!(output.output_text().contains("done"), "{}", output.output_text());
+    login(&desk, json!({ "employee_id": "a2001", "password": password })).await.expect_code(0);
 }
 
 #[tokio::test]

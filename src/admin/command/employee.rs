@@ -129,7 +129,12 @@ impl Admin {
             }
             EmployeeCommand::SetStanding { employee, standing } => {
                 let account = self.account_named(&employee)?;
-                self.employees.set_standing(actor, account.as_account(), standing).await?
+                let note = match standing {
+                    Standing::Active => self.employees.note_on_enabling(account.as_account()).await?,
+                    Standing::Disabled => None,
+                };
+                let effect = self.employees.set_standing(actor, account.as_account(), standing).await?;
+                return Ok(CommandOutput::from(effect).with_note(note));
             }
             EmployeeCommand::Remove { employee } => {
                 let account = self.account_named(&employee)?;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{CommandOutput, EmployeeRef};
-use crate::admin::links::NewLink;
+use crate::admin::links::{ImportResult, NewLink};
 use crate::admin::{Actor, Admin, AdminError, MAX_ROWS};
 use crate::directory::links::LinkQuery;
 use crate::domain::link::{LinkState, PlatformAccount};
@@ -76,12 +76,16 @@ impl Admin {
                 return Ok(CommandOutput::Links(self.links.list(query).await?.items));
             }
             LinkCommand::Import { text, corp_id } => {
-                let result = self.links.import(actor, &text, corp_id.as_deref()).await?;
-                return Ok(CommandOutput::LinksAdded { added: result.added, unchanged: result.unchanged });
+                let ImportResult { added, unchanged, note } =
+                    self.links.import(actor, &text, corp_id.as_deref()).await?;
+                return Ok(CommandOutput::LinksAdded { added, unchanged, note });
             }
             LinkCommand::Add { account, employee } => {
                 let (account, employee) = (self.platform_account(&account)?, self.account_named(&employee)?);
-                self.links.add(actor, NewLink { account: &account, employee: employee.as_account() }).await?
+                let note = self.links.note_on_new_corps([&account.corp_id].into()).await?;
+                let link = NewLink { account: &account, employee: employee.as_account() };
+                let effect = self.links.add(actor, link).await?;
+                return Ok(CommandOutput::from(effect).with_note(note));
             }
             LinkCommand::Approve { account, employee } => {
                 let (account, employee) = (self.platform_account(&account)?, self.account_named(&employee)?);

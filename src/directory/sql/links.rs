@@ -15,7 +15,8 @@ use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::link::{Approval, Link, LinkState, PlatformAccount, PlatformUserId};
 use crate::domain::write::WriteOutcome;
 
-const COLUMNS: &str = "corp_id, user_id, employee_corp_id, employee_id, requested_at, approved_by, approved_at";
+const COLUMNS: &str = "corp_id, user_id, employee_corp_id, employee_id, requested_at, approved_by, approved_at,
+     platform_inactive_at";
 
 impl SqlDirectory {
     /// Runs an UPDATE or DELETE whose `$1` and `$2` are the platform account, followed by the values of its condition.
@@ -43,6 +44,21 @@ impl Links for SqlDirectory {
             .await
             .map_err(unavailable)?;
         Ok(row.as_ref().map(link_of))
+    }
+
+    async fn other_spelling(&self, account: &PlatformAccount) -> Result<Option<PlatformAccount>, DirectoryError> {
+        const OTHER: &str = "SELECT user_id FROM platform_links
+             WHERE corp_id = $1 AND lower(user_id) = lower($2) AND user_id <> $2 LIMIT 1";
+        let query = sqlx::query_scalar(OTHER).bind(account.corp_id.as_str()).bind(account.user_id.as_str());
+        let found: Option<String> = query.fetch_optional(&self.pool).await.map_err(unavailable)?;
+        let with_id = |id| PlatformAccount { corp_id: account.corp_id.clone(), user_id: PlatformUserId::new(id) };
+        Ok(found.map(with_id))
+    }
+
+    async fn linked_corps(&self) -> Result<Vec<CorpId>, DirectoryError> {
+        let query = sqlx::query_scalar("SELECT DISTINCT corp_id FROM platform_links ORDER BY corp_id");
+        let corps: Vec<String> = query.fetch_all(&self.pool).await.map_err(unavailable)?;
+        Ok(corps.into_iter().map(CorpId::new).collect())
     }
 
     async fn links(&self, query: LinkQuery<'_>) -> Result<LinkPage, DirectoryError> {
@@ -125,7 +141,9 @@ impl Links for SqlDirectory {
              SELECT $1, $2, $3, $4, $5, $6, $5
              WHERE EXISTS (SELECT 1 FROM employees WHERE corp_id = $3 AND employee_id = $4)
              ON CONFLICT (corp_id, user_id) DO UPDATE
-             SET employee_corp_id = $3, employee_id = $4, approved_by = $6, approved_at = $5
+             SET employee_corp_id = $3, employee_id = $4, approved_by = $6, approved_at = $5,
+                 requested_at = CASE WHEN platform_links.employee_corp_id = $3 AND platform_links.employee_id = $4
+                     THEN platform_links.requested_at ELSE $5 END
              WHERE platform_links.approved_at IS NULL
                  OR (platform_links.approved_by = $7 AND $6 <> $7
                      AND platform_links.employee_corp_id = $3 AND platform_links.employee_id = $4)";
@@ -188,5 +206,6 @@ fn link_of(row: &SqliteRow) -> Link {
         employee_id: EmployeeId::new(row.get::<String, _>(3)),
         requested_at: Timestamp::from_millis(row.get(4)),
         approval: row.get::<Option<i64>, _>(6).map(approval),
+        gone_at: row.get::<Option<i64>, _>(7).map(Timestamp::from_millis),
     }
 }

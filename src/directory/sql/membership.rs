@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use sqlx::Row;
 
-use super::{SqlDirectory, unavailable};
+use super::{SqlDirectory, people, unavailable};
 use crate::directory::DirectoryError;
 use crate::directory::factors::Account;
 use crate::directory::membership::{MemberEvidence, MembershipRecords, RecheckEntry};
@@ -74,6 +74,12 @@ impl MembershipRecords for SqlDirectory {
     async fn is_linked_member(&self, account: &PlatformAccount) -> Result<bool, DirectoryError> {
         const LINK: &str = "SELECT platform_active_at FROM platform_links WHERE corp_id = $1 AND user_id = $2";
         Ok(self.active_at(LINK, account.corp_id.as_str(), account.user_id.as_str()).await?.is_some())
+    }
+
+    async fn is_last_admin(&self, whose: Account<'_>) -> Result<bool, DirectoryError> {
+        const LAST: &str = concat!("SELECT ", people::is_admin!(), " AND NOT ", people::another_admin!());
+        let last = sqlx::query_scalar(LAST).bind(whose.corp_id.as_str()).bind(whose.employee_id.as_str());
+        last.fetch_one(&self.pool).await.map_err(unavailable)
     }
 
     async fn disable_inactive(

@@ -46,7 +46,7 @@ impl Roles {
             let link = self.approved_link(&account).await?;
             if !link.is_some_and(|link| link.leads_to(corp_id, employee_id)) {
                 let of_account = |session: &Session| session.platform_account.as_ref() == Some(&account);
-                ended += self.sessions.end_those_of(corp_id, employee_id, EndCause::Operator, of_account).await?;
+                ended += self.sessions.end_those_of(corp_id, employee_id, EndCause::Unlinked, of_account).await?;
             }
         }
         Ok(ended)
