@@ -70,14 +70,16 @@ pub(super) struct ExplainArgs {
 
 /// An origin as browsers write it: scheme, host and a port that is not the scheme's own; or `null`.
 fn parse_origin(text: &str) -> Result<String, String> {
+    if text == "null" {
+        return Ok(text.to_owned());
+    }
     let example = "write the scheme and the host, such as https://desk.example.com";
-    let url = match Url::parse(text) {
-        _ if text == "null" => return Ok(text.to_owned()),
-        Ok(url) if matches!(url.scheme(), "http" | "https") => url,
-        _ => return Err(format!("it is not an origin; {example}")),
-    };
-    let origin = url.origin().ascii_serialization();
-    if origin == text { Ok(origin) } else { Err(format!("browsers send {origin}; {example}")) }
+    match Url::parse(text).map(|url| url.origin()) {
+        Ok(origin) if !origin.is_tuple() => Err(format!("it is not an origin; {example}")),
+        Ok(origin) if origin.ascii_serialization() == text => Ok(text.to_owned()),
+        Ok(origin) => Err(format!("browsers send {}; {example}", origin.ascii_serialization())),
+        Err(_) => Err(format!("it is not an origin; {example}")),
+    }
 }
 
 fn login_methods() -> impl TypedValueParser<Value = LoginMethod> {

@@ -7,8 +7,9 @@ use crate::endpoints;
 /// Splits and validates a pattern. Parameter names are dropped, so that `/a/{x}` and `/a/{y}` are the same pattern.
 pub(super) fn compile(pattern: &str) -> Result<Vec<Segment>, String> {
     let Some(inside) = pattern.strip_prefix('/') else { return Err("a path starts with `/`".to_owned()) };
-    if pattern.contains('?') {
-        return Err("a query is no part of a path: leave out `?` and what follows it".to_owned());
+    if let Some(mark) = pattern.chars().find(|letter| matches!(letter, '?' | '#')) {
+        let part = if mark == '?' { "query" } else { "fragment" };
+        return Err(format!("a {part} is no part of a path: leave out `{mark}` and what follows it"));
     }
     let texts: Vec<&str> = inside.split('/').collect();
     let mut segments = Vec::with_capacity(texts.len());
@@ -22,7 +23,8 @@ pub(super) fn compile(pattern: &str) -> Result<Vec<Segment>, String> {
             Segment::Any | Segment::Tail => "/x".to_owned(),
         })
         .collect();
-    let canonical = path::canonical(sample.as_bytes())
+    let encoded = percent_encoded(&sample);
+    let canonical = path::canonical(encoded.as_bytes())
         .map_err(|fault| format!("{fault}: such a request is refused, so the rule would never match"))?;
     let spelled = canonical_texts(&canonical, &segments, &texts);
     for (index, (text, canonical)) in std::iter::zip(&texts, &spelled).enumerate() {
@@ -35,6 +37,19 @@ pub(super) fn compile(pattern: &str) -> Result<Vec<Segment>, String> {
         return Err("this path is reserved for the gateway's own endpoints".to_owned());
     }
     Ok(segments)
+}
+
+/// A path with escapes for the characters that may not stand bare in one, so that a fault can show its canonical form.
+fn percent_encoded(path: &str) -> String {
+    let mut encoded = String::with_capacity(path.len());
+    for byte in path.bytes() {
+        if byte.is_ascii_graphic() && !b"\"<>[]^`|".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
 }
 
 /// The segments of a pattern with its literals in canonical form.
