@@ -16,13 +16,27 @@ fn address(text: &str) -> IpAddr {
     text.parse().expect("an address")
 }
 
-/// The client's address, or `None` for a 1400.
-fn client_of(setting: ClientAddress, peer: &str, lines: &[&str]) -> Option<String> {
+fn decide(setting: ClientAddress, peer: &str, lines: &[&str]) -> Result<IpAddr, Error> {
     let networks = ["127.0.0.0/8", "10.0.0.0/8", "fd00::/8"].map(|network| network.parse().expect("a network"));
     let proxies = TrustedProxies { networks: networks.to_vec(), client_address: setting };
     let lines = Lines(lines);
-    let client = proxies.client_of(address(peer), &Fields::of(&lines).forwarded_for);
-    client.ok().map(|client| client.to_string())
+    proxies.client_of(address(peer), &Fields::of(&lines).forwarded_for)
+}
+
+/// The client's address, or `None` for a 1400.
+fn client_of(setting: ClientAddress, peer: &str, lines: &[&str]) -> Option<String> {
+    decide(setting, peer, lines).ok().map(|client| client.to_string())
+}
+
+#[test]
+fn the_refusal_says_whether_an_entry_or_the_length_is_at_fault() {
+    let long = vec!["203.0.113.7"; LONGEST / 11].join(",");
+    for (line, expected) in
+        [("203.0.113.9, garbage", BadRequest::ForwardedForEntry), (&long, BadRequest::ForwardedForLength)]
+    {
+        let refused = decide(ClientAddress::First, "127.0.0.1", &[line]);
+        assert!(matches!(&refused, Err(Error::BadRequest(fault)) if *fault == expected), "{expected}: {refused:?}");
+    }
 }
 
 #[test]
