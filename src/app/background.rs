@@ -10,6 +10,7 @@ use tokio::sync::broadcast::error::RecvError;
 use super::tasks::TaskSet;
 use super::wire::Services;
 use crate::admin::keys::KeyRotation;
+use crate::domain::session::EndCause;
 use crate::error::chain;
 use crate::metrics::Metrics;
 use crate::pipeline::Gate;
@@ -28,6 +29,9 @@ const RECONCILE_RETRY: Duration = Duration::from_secs(5);
 /// Starts all background tasks. Called before the first request is accepted, so that no revocation is missed.
 pub(super) fn start(tasks: &TaskSet, services: &Services) {
     let Services { store, gate, registry, signin, keys, roles, .. } = services;
+    for cause in EndCause::ALL {
+        gate.metrics.sessions_ended.with_label_values(&[cause.as_str()]);
+    }
     let changes = store.changes();
     tasks.spawn("change feed", apply_changes(changes, gate.clone(), registry.clone(), signin.clone()));
     tasks.spawn("key expiry", end_sessions_of_expired_keys(keys.clone(), gate.clone(), registry.clone()));

@@ -274,7 +274,7 @@ pub enum EndCause {
 }
 
 impl EndCause {
-    /// Every cause.
+    /// Every cause; metrics exist before the first session ends.
     pub const ALL: [EndCause; 10] = [
         Self::Logout,
         Self::Owner,

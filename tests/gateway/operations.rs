@@ -138,6 +138,8 @@ async fn sessions_ended_by_an_operator_are_counted() {
 #[tokio::test]
 async fn sessions_ended_total_says_why_a_session_ended() {
     let desk = Gateway::start().await;
+    let causes = desk.metrics().await.matches("deskgate_sessions_ended_total{cause=").count();
+    assert_eq!(causes, 10, "every cause is there before the first session ends");
     let partner = "wwpartner/p7001";
     let link = async || {
         desk.command(&["employee", "link", "add", partner, "s3001"]).await.expect_success();
