@@ -25,7 +25,8 @@ pub(super) fn of(config: &Config, rules: &RuleSet) -> Vec<String> {
 /// Settings that are convenient and unsafe. Development mode is one itself, and has no use for the others.
 fn unsafe_settings(config: &Config) -> Vec<String> {
     if config.server.development {
-        let why = "server.development = true: /api/dev/login issues tokens to every user of this machine";
+        let why =
+            "development mode (server.development = true): /api/dev/login issues tokens to every user of this machine";
         return vec![why.to_owned()];
     }
     let settings = [

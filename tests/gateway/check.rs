@@ -164,7 +164,7 @@ async fn start_and_check_warn_about_the_same_unsafe_settings() {
         assert!(!stderr.contains(warning), "in development: {stderr}");
     }
     let stderr = warnings_of(Gateway::setup()).await;
-    assert!(stderr.contains("warning: server.development = true"), "{stderr}");
+    assert!(stderr.contains("warning: development mode (server.development = true)"), "{stderr}");
     Gateway::start().await.wait_for_log(&["WARN", "server.development = true"]).await;
     assert_eq!(warnings_of(Gateway::setup().production()).await, "");
 }
