@@ -47,9 +47,12 @@ mod drain;
 
 mod error;
 
-// For `deskgate check`.
+// For `deskgate check` and `deskgate backup`.
 mod check;
 
+mod backup;
+
+pub use backup::{BackupError, back_up};
 pub use check::{FileCheck, check_files};
 pub use control::{ControlError, send_command};
 pub use error::StartError;
@@ -60,7 +63,8 @@ use reload::{Reloader, RuleFiles};
 pub use simulator::Simulator;
 pub use tasks::TaskFailure;
 use tasks::TaskSet;
-pub use wire::open_offline;
+use wire::Databases;
+pub use wire::{Offline, open_offline};
 
 /// A running gateway.
 pub struct App {
@@ -68,6 +72,7 @@ pub struct App {
     readiness: Arc<Readiness>,
     tasks: TaskSet,
     shutdown: watch::Sender<bool>,
+    databases: Databases,
     /// The first client address.
     pub listen: SocketAddr,
     /// The address of `/metrics`.
@@ -111,6 +116,7 @@ impl App {
             readiness,
             tasks,
             shutdown,
+            databases: services.databases,
             listen,
             admin,
             platform: services.simulator,
@@ -165,6 +171,7 @@ impl App {
         if let Some(platform) = self.platform {
             platform.stop().await;
         }
+        self.databases.close().await;
     }
 }
 

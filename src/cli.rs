@@ -13,6 +13,8 @@ use crate::rules::RuleSet;
 
 mod agent;
 
+mod backup;
+
 mod check;
 
 mod client;
@@ -71,6 +73,8 @@ enum CliCommand {
     Key(key::KeyArgs),
     /// List and end sessions.
     Session(session::SessionArgs),
+    /// Copy the data directory to a new folder while the gateway runs.
+    Backup(backup::BackupArgs),
     /// Print a completion script, e.g. `deskgate completions bash > /etc/bash_completion.d/deskgate`.
     Completions(completions::CompletionsArgs),
 }
@@ -127,6 +131,7 @@ pub fn run() -> ExitCode {
         CliCommand::Agent(args) => agent::run(&args),
         CliCommand::Key(args) => key::run(&args),
         CliCommand::Session(args) => session::run(&args),
+        CliCommand::Backup(args) => backup::run(&args),
         CliCommand::Completions(args) => completions::run(&args),
     };
     match result {

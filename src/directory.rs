@@ -12,6 +12,7 @@ use crate::domain::link::PlatformAccount;
 use crate::domain::role::RoleName;
 use crate::domain::session::{LoginMethod, LoginSource};
 use crate::error::{Error, Part};
+use crate::sqlite::SqliteFileError;
 use audit::AuditLog;
 use factors::Factors;
 use links::Links;
@@ -38,12 +39,25 @@ pub enum DirectoryError {
     /// The directory cannot be reached or written.
     #[error("the directory is unavailable")]
     Unavailable(#[source] crate::error::Cause),
+    /// Its contents are not what was written.
+    #[error("the directory is damaged")]
+    Damaged(#[source] crate::error::Cause),
 }
 
 impl From<DirectoryError> for Error {
     fn from(error: DirectoryError) -> Self {
         match error {
             DirectoryError::Unavailable(cause) => Error::Unavailable { part: Part::Directory, cause: Some(cause) },
+            DirectoryError::Damaged(cause) => Error::unexpected(Part::Directory, cause),
+        }
+    }
+}
+
+impl From<SqliteFileError> for DirectoryError {
+    fn from(error: SqliteFileError) -> Self {
+        match error {
+            SqliteFileError::Unavailable(cause) => DirectoryError::Unavailable(cause),
+            SqliteFileError::Damaged(cause) => DirectoryError::Damaged(cause),
         }
     }
 }
@@ -248,6 +262,9 @@ pub trait Directory: AuditLog + Factors + Links + MembershipRecords + People {
     /// Deletes login-log records older than `kept`.
     async fn prune_login_log(&self, kept: Duration) -> Result<(), DirectoryError>;
 
-    /// Checks that the directory can be read now.
+    /// Checks that the directory can be read and written now.
     async fn ready(&self) -> Result<(), DirectoryError>;
+
+    /// Completes every write that was accepted and closes the directory. Later writes fail.
+    async fn close(&self);
 }

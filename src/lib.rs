@@ -43,6 +43,9 @@ pub mod platform;
 // Stores sessions and tickets, and publishes changes to them.
 pub mod store;
 
+// Writes and reads the SQLite files of the store and the directory.
+pub mod sqlite;
+
 // Stores employees, roles, agents, the login log and the audit log.
 pub mod directory;
 

@@ -15,6 +15,7 @@ use crate::domain::session::{EndCause, Session, SessionId, Version};
 use crate::domain::ticket::{ScanId, Ticket, TicketId};
 use crate::domain::write::WriteOutcome;
 use crate::error::{Error, Part};
+use crate::sqlite::SqliteFileError;
 
 pub mod embedded;
 
@@ -36,6 +37,15 @@ impl From<StoreError> for Error {
         match error {
             StoreError::Unavailable(cause) => Error::Unavailable { part: Part::Store, cause: Some(cause) },
             StoreError::Damaged(cause) => Error::unexpected(Part::Store, cause),
+        }
+    }
+}
+
+impl From<SqliteFileError> for StoreError {
+    fn from(error: SqliteFileError) -> Self {
+        match error {
+            SqliteFileError::Unavailable(cause) => StoreError::Unavailable(cause),
+            SqliteFileError::Damaged(cause) => StoreError::Damaged(cause),
         }
     }
 }
@@ -122,6 +132,9 @@ pub trait Store: SessionStore + TicketStore {
 
     /// Checks that the store can be read and written now.
     async fn ready(&self) -> Result<(), StoreError>;
+
+    /// Completes every write that was accepted and closes the store. Later writes fail.
+    async fn close(&self);
 
     /// Removes expired records. Saves space only: reads check the expiry.
     async fn sweep(&self) -> Result<(), StoreError>;

@@ -28,7 +28,8 @@ const RECONCILE_RETRY: Duration = Duration::from_secs(5);
 
 /// Starts all background tasks. Called before the first request is accepted, so that no revocation is missed.
 pub(super) fn start(tasks: &TaskSet, services: &Services) {
-    let Services { store, gate, registry, signin, keys, roles, .. } = services;
+    let Services { databases, gate, registry, signin, keys, roles, .. } = services;
+    let store = &databases.store;
     for cause in EndCause::ALL {
         gate.metrics.sessions_ended.with_label_values(&[cause.as_str()]);
     }

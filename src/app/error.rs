@@ -43,7 +43,7 @@ pub enum StartError {
     NoData(PathBuf),
     /// Files that the command created would be unreadable for the gateway's user.
     #[error(
-        "{}: owned by user {owner}, and no gateway is running that could execute the command; run it as that user",
+        "{}: belongs to user {owner}; run the command as that user, so that the gateway can use the files",
         .path.display()
     )]
     DataOwner { path: PathBuf, owner: u32 },

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::StartError;
+use super::wire::STORE_FILE;
 use crate::token::key_file::create_private_folder;
 
 const LOCK_FILE: &str = "lock";
@@ -46,16 +47,7 @@ impl DataLock {
     /// Locks the data directory for a command. A command creates no directory, and leaves no file behind that the
     /// gateway's user could not read.
     pub(super) fn acquire_for_command(data: &Path) -> Result<Self, StartError> {
-        let owner = match std::fs::metadata(data) {
-            Ok(data) => data.uid(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(StartError::NoData(data.to_owned()));
-            }
-            Err(source) => return Err(StartError::Data { path: data.to_owned(), source }),
-        };
-        if owner != nix::unistd::geteuid().as_raw() {
-            return Err(StartError::DataOwner { path: data.to_owned(), owner });
-        }
+        check_owner(data)?;
         check_contents(data)?;
         create_private_folder(data).map_err(|source| StartError::Data { path: data.to_owned(), source })?;
         Self::try_acquire(data)
@@ -73,6 +65,19 @@ impl DataLock {
     }
 }
 
+/// Refuses a data directory that does not exist or belongs to another user.
+pub(super) fn check_owner(data: &Path) -> Result<(), StartError> {
+    let owner = match std::fs::metadata(data) {
+        Ok(data) => data.uid(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(StartError::NoData(data.to_owned())),
+        Err(source) => return Err(StartError::Data { path: data.to_owned(), source }),
+    };
+    if owner != nix::unistd::geteuid().as_raw() {
+        return Err(StartError::DataOwner { path: data.to_owned(), owner });
+    }
+    Ok(())
+}
+
 /// Refuses a directory that holds other files than deskgate's; changes nothing.
 pub(super) fn check_contents(data: &Path) -> Result<(), StartError> {
     let foreign = |name: &OsStr| !EXPECTED_ENTRIES.iter().any(|expected| name == *expected);
@@ -81,5 +86,7 @@ pub(super) fn check_contents(data: &Path) -> Result<(), StartError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => true,
         Err(source) => return Err(StartError::Data { path: data.to_owned(), source }),
     };
-    if empty || data.join(LOCK_FILE).exists() { Ok(()) } else { Err(StartError::ForeignData(data.to_owned())) }
+    // The store's file alone: restored from a copy.
+    let ours = [LOCK_FILE, STORE_FILE].iter().any(|name| data.join(name).exists());
+    if empty || ours { Ok(()) } else { Err(StartError::ForeignData(data.to_owned())) }
 }

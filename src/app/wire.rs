@@ -36,10 +36,13 @@ use crate::token::cookie::CookieSigner;
 use crate::token::ring::{KeyFault, KeyRing};
 use crate::token::vault::Vault;
 
+/// The store's file in the data directory.
+pub(super) const STORE_FILE: &str = "state.db";
+
 /// Everything that listeners, background tasks and the control socket share.
 pub(super) struct Services {
     pub(super) metrics: Arc<Metrics>,
-    pub(super) store: Arc<dyn Store>,
+    pub(super) databases: Databases,
     pub(super) gate: Arc<Gate>,
     pub(super) signin: Arc<SignInServices>,
     pub(super) roles: Roles,
@@ -47,6 +50,36 @@ pub(super) struct Services {
     pub(super) admin: Arc<Admin>,
     pub(super) registry: Arc<Registry>,
     pub(super) simulator: Option<Simulator>,
+}
+
+/// The store and the directory.
+#[derive(Clone)]
+pub(super) struct Databases {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) directory: Arc<dyn Directory>,
+}
+
+impl Databases {
+    /// Closes both, so that their files are complete by themselves.
+    pub(super) async fn close(&self) {
+        self.store.close().await;
+        self.directory.close().await;
+    }
+}
+
+/// What a command works with while no gateway is running.
+pub struct Offline {
+    /// The services that execute commands.
+    pub admin: Admin,
+    databases: Databases,
+    _lock: DataLock,
+}
+
+impl Offline {
+    /// Closes the files. Changes that a command has acknowledged are durable without it.
+    pub async fn close(self) {
+        self.databases.close().await;
+    }
 }
 
 /// What both the gateway and an offline command open: keys, store, directory and the services on top of them.
@@ -75,17 +108,23 @@ pub(super) async fn services(config: &Config, rules: RuleSet, metrics: Arc<Metri
         registry: Arc::new(Registry::default()),
         metrics,
         signin,
-        store: core.store,
+        databases: core.databases(),
         keys: core.keys,
         simulator,
     })
 }
 
 /// Opens the backends for a command while no gateway is running, and holds the data lock meanwhile.
-pub async fn open_offline(config: &Config) -> Result<(Admin, DataLock), StartError> {
+pub async fn open_offline(config: &Config) -> Result<Offline, StartError> {
     let lock = DataLock::acquire_for_command(&config.server.data_dir)?;
     let core = core(config).await?;
-    Ok((admin(config, &core), lock))
+    Ok(Offline { admin: admin(config, &core), databases: core.databases(), _lock: lock })
+}
+
+impl Core {
+    fn databases(&self) -> Databases {
+        Databases { store: self.store.clone(), directory: self.directory.clone() }
+    }
 }
 
 async fn core(config: &Config) -> Result<Core, StartError> {
@@ -129,7 +168,7 @@ fn open_keys(settings: &KeySettings, clock: &Clock) -> Result<KeyRing, KeyFault>
 }
 
 async fn open_store(data: &Path, clock: &Clock) -> Result<Arc<dyn Store>, StartError> {
-    let path = data.join("state.db");
+    let path = data.join(STORE_FILE);
     match EmbeddedStore::open(&path, clock.clone()).await {
         Ok(store) => Ok(Arc::new(store)),
         Err(source) => Err(StartError::Store { path, source }),
@@ -145,7 +184,7 @@ async fn open_directory(config: &Config, clock: &Clock) -> Result<Arc<dyn Direct
     Ok(Arc::new(directory))
 }
 
-fn directory_file(config: &Config) -> PathBuf {
+pub(super) fn directory_file(config: &Config) -> PathBuf {
     config.server.data_dir.join(config.directory.file().unwrap_or_default())
 }
 

@@ -99,11 +99,13 @@ impl ClientArgs {
                     Err(fault) => return Err(print_error(fault)),
                 }
                 match app::open_offline(&config).await {
-                    Ok((admin, _lock)) => {
+                    Ok(offline) => {
                         // No gateway runs that would write the audit lines to its log.
                         let (audit, _guard) = log::audit(&config.log).map_err(print_error)?;
                         let actor = Actor::Operator { uid: nix::unistd::getuid().as_raw() };
-                        return admin.execute(actor, command).with_subscriber(audit).await.map_err(command_failed);
+                        let executed = offline.admin.execute(actor, command).with_subscriber(audit).await;
+                        offline.close().await;
+                        return executed.map_err(command_failed);
                     }
                     // Another command, or a starting gateway: it will finish, or accept commands, shortly.
                     Err(StartError::Locked(_)) if begun.elapsed() < LOCK_TIMEOUT => {

@@ -3,13 +3,16 @@
 #![expect(clippy::disallowed_methods, reason = "the home of the directory's SQL")]
 
 use std::path::Path;
-use std::str::FromStr;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous};
-use sqlx::{ConnectOptions, Row, SqlitePool};
+use futures::FutureExt;
+use sqlx::query::Query;
+use sqlx::sqlite::{SqliteArguments, SqliteRow};
+use sqlx::{Row, Sqlite, SqliteConnection, SqlitePool};
 
+use super::factors::Account;
+use super::people::People;
 use super::{
     Assignment, AssignmentQuery, Assignments, Directory, DirectoryError, EmployeeProfile, LoginEntry, LoginRecord,
     LoginResult, RecordedRoles, RoleChange, development,
@@ -20,6 +23,8 @@ use crate::domain::employee::{CorpId, Employee, EmployeeId, InactiveReason, Stan
 use crate::domain::link::PlatformAccount;
 use crate::domain::role::{self, RoleName};
 use crate::domain::session::LoginSource;
+use crate::domain::write::WriteOutcome;
+use crate::sqlite::{SqliteFile, SqliteFileError};
 
 mod audit;
 
@@ -33,36 +38,34 @@ mod people;
 
 /// A directory in a SQLite file.
 pub struct SqlDirectory {
-    pool: SqlitePool,
+    file: SqliteFile,
     clock: Clock,
 }
 
 impl SqlDirectory {
     /// Opens the database and runs the migrations.
-    pub async fn open(file: &Path, clock: Clock) -> Result<Self, DirectoryError> {
-        let options = SqliteConnectOptions::from_str("sqlite:")
-            .map_err(unavailable)?
-            .filename(file)
-            .create_if_missing(true)
-            .journal_mode(SqliteJournalMode::Wal)
-            .synchronous(SqliteSynchronous::Full)
-            .foreign_keys(true)
-            .busy_timeout(Duration::from_secs(5))
-            .disable_statement_logging();
-        let pool = SqlitePoolOptions::new()
-            .max_connections(4)
-            .acquire_timeout(Duration::from_secs(5))
-            .connect_with(options)
-            .await
-            .map_err(unavailable)?;
-        sqlx::migrate!("src/directory/migrations").run(&pool).await.map_err(unavailable)?;
-        Ok(Self { pool, clock })
+    pub async fn open(path: &Path, clock: Clock) -> Result<Self, DirectoryError> {
+        let file = SqliteFile::open(path, |connection| migrate(connection).boxed()).await?;
+        Ok(Self { file, clock })
+    }
+
+    /// Connections for reading.
+    fn readers(&self) -> &SqlitePool {
+        self.file.readers()
+    }
+
+    /// Executes one statement that changes rows, and returns whether it changed any.
+    async fn apply(&self, statement: Query<'static, Sqlite, SqliteArguments>) -> Result<WriteOutcome, DirectoryError> {
+        let changed = self.file.execute(statement).await?;
+        Ok(if changed == 0 { WriteOutcome::Conflict } else { WriteOutcome::Applied })
     }
 
     /// Adds the development data to an empty directory; leaves any other unchanged.
     pub async fn fill_for_development(&self) -> Result<(), DirectoryError> {
-        let people: i64 =
-            sqlx::query_scalar("SELECT count(*) FROM employees").fetch_one(&self.pool).await.map_err(unavailable)?;
+        let people: i64 = sqlx::query_scalar("SELECT count(*) FROM employees")
+            .fetch_one(self.readers())
+            .await
+            .map_err(unavailable)?;
         if people > 0 {
             return Ok(());
         }
@@ -81,13 +84,8 @@ impl SqlDirectory {
                 self.grant(&corp_id, &employee_id, &RoleName::new(*role)).await?;
             }
             if let Some(role) = person.agent {
-                sqlx::query("INSERT INTO agents (corp_id, employee_id, role) VALUES ($1, $2, $3)")
-                    .bind(corp_id.as_str())
-                    .bind(employee_id.as_str())
-                    .bind(role)
-                    .execute(&self.pool)
-                    .await
-                    .map_err(unavailable)?;
+                self.add_agent(Account { corp_id: &corp_id, employee_id: &employee_id }, &RoleName::new(role), false)
+                    .await?;
             }
         }
         Ok(())
@@ -108,7 +106,7 @@ impl SqlDirectory {
     async fn delete_older_than(&self, statement: &'static str, kept: Duration) -> Result<(), DirectoryError> {
         let kept = i64::try_from(kept.as_millis()).unwrap_or(i64::MAX);
         let oldest = self.clock.now().millis().saturating_sub(kept);
-        sqlx::query(statement).bind(oldest).execute(&self.pool).await.map(|_| ()).map_err(unavailable)
+        self.apply(sqlx::query(statement).bind(oldest)).await.map(|_| ())
     }
 }
 
@@ -118,14 +116,14 @@ impl Directory for SqlDirectory {
         let row = sqlx::query(EMPLOYEE)
             .bind(corp_id.as_str())
             .bind(employee_id.as_str())
-            .fetch_optional(&self.pool)
+            .fetch_optional(self.readers())
             .await
             .map_err(unavailable)?;
         Ok(row.as_ref().map(employee_of))
     }
 
     async fn upsert_employee(&self, profile: EmployeeProfile<'_>) -> Result<Employee, DirectoryError> {
-        let row = sqlx::query(
+        let upsert = sqlx::query(
             "INSERT INTO employees (corp_id, employee_id, name, department, avatar, created_at)
              VALUES ($1, $2, CASE WHEN $3 = '' THEN $2 ELSE $3 END, $4, $5, $6)
              ON CONFLICT (corp_id, employee_id) DO UPDATE SET
@@ -139,10 +137,8 @@ impl Directory for SqlDirectory {
         .bind(profile.name)
         .bind(profile.department)
         .bind(profile.avatar)
-        .bind(self.clock.now().millis())
-        .fetch_one(&self.pool)
-        .await
-        .map_err(unavailable)?;
+        .bind(self.clock.now().millis());
+        let row = self.file.write(move |connection| upsert.fetch_one(connection).boxed()).await?;
         Ok(employee_of(&row))
     }
 
@@ -158,7 +154,7 @@ impl Directory for SqlDirectory {
         )
         .bind(corp_id.as_str())
         .bind(employee_id.as_str())
-        .fetch_all(&self.pool)
+        .fetch_all(self.readers())
         .await
         .map_err(unavailable)?;
         let role = |row: &SqliteRow| row.get::<Option<String>, _>(0).map(RoleName::new);
@@ -181,7 +177,7 @@ impl Directory for SqlDirectory {
         )
         .bind(corp_id.as_str())
         .bind(employee_id.as_str())
-        .fetch_all(&self.pool)
+        .fetch_all(self.readers())
         .await
         .map_err(unavailable)?;
         Ok(by_priority(names.into_iter().map(RoleName::new).collect()))
@@ -195,7 +191,7 @@ impl Directory for SqlDirectory {
              ORDER BY user_roles.corp_id, user_roles.employee_id, roles.name LIMIT $1",
         )
         .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-        .fetch_all(&self.pool)
+        .fetch_all(self.readers())
         .await
         .map_err(unavailable)?;
         Ok(rows.iter().map(assignment_of).collect())
@@ -212,7 +208,7 @@ impl Directory for SqlDirectory {
             .bind(role)
             .bind(employee_id)
             .bind(corp_id)
-            .fetch_one(&self.pool)
+            .fetch_one(self.readers())
             .await
             .map_err(unavailable)?;
         let page = format!(
@@ -225,7 +221,7 @@ impl Directory for SqlDirectory {
             .bind(corp_id)
             .bind(i64::try_from(query.limit).unwrap_or(i64::MAX))
             .bind(i64::try_from(query.skip).unwrap_or(i64::MAX))
-            .fetch_all(&self.pool)
+            .fetch_all(self.readers())
             .await
             .map_err(unavailable)?;
         let items = rows.iter().map(assignment_of).collect();
@@ -238,15 +234,11 @@ impl Directory for SqlDirectory {
         employee_id: &EmployeeId,
         role: &RoleName,
     ) -> Result<RoleChange, DirectoryError> {
-        let mut change = self.pool.begin().await.map_err(unavailable)?;
-        sqlx::query("INSERT INTO roles (name) VALUES ($1) ON CONFLICT (name) DO NOTHING")
-            .bind(role.as_str())
-            .execute(&mut *change)
-            .await
-            .map_err(unavailable)?;
+        let add_role =
+            sqlx::query("INSERT INTO roles (name) VALUES ($1) ON CONFLICT (name) DO NOTHING").bind(role.as_str());
         // One statement, so that an employee who is being removed gets no role, and so that an employee who is the last
         // administrator by the agent record alone does not lose that role: an assignment overrides the agent record.
-        let inserted = sqlx::query(concat!(
+        let assign = sqlx::query(concat!(
             "INSERT INTO user_roles (corp_id, employee_id, role_id) SELECT $1, $2, id FROM roles WHERE name = $3
              AND EXISTS (SELECT 1 FROM employees WHERE corp_id = $1 AND employee_id = $2)
              AND (SELECT count(*) FROM user_roles WHERE corp_id = $1 AND employee_id = $2) < $4
@@ -259,20 +251,19 @@ impl Directory for SqlDirectory {
         .bind(corp_id.as_str())
         .bind(employee_id.as_str())
         .bind(role.as_str())
-        .bind(i64::try_from(role::MOST).unwrap_or(i64::MAX))
-        .execute(&mut *change)
-        .await
-        .map_err(unavailable)?;
-        if inserted.rows_affected() > 0 {
-            sqlx::query("UPDATE employees SET ever_assigned = 1 WHERE corp_id = $1 AND employee_id = $2")
-                .bind(corp_id.as_str())
-                .bind(employee_id.as_str())
-                .execute(&mut *change)
-                .await
-                .map_err(unavailable)?;
-        }
-        change.commit().await.map_err(unavailable)?;
-        if inserted.rows_affected() > 0 {
+        .bind(i64::try_from(role::MOST).unwrap_or(i64::MAX));
+        let mark = sqlx::query("UPDATE employees SET ever_assigned = 1 WHERE corp_id = $1 AND employee_id = $2")
+            .bind(corp_id.as_str())
+            .bind(employee_id.as_str());
+        let grant = async move |connection: &mut SqliteConnection| {
+            add_role.execute(&mut *connection).await?;
+            let assigned = assign.execute(&mut *connection).await?.rows_affected() > 0;
+            if assigned {
+                mark.execute(connection).await?;
+            }
+            Ok(assigned)
+        };
+        if self.file.write(move |connection| grant(connection).boxed()).await? {
             return Ok(RoleChange::Done);
         }
         if self.employee(corp_id, employee_id).await?.is_none() {
@@ -296,7 +287,7 @@ impl Directory for SqlDirectory {
             return Ok(RoleChange::NoEmployee);
         }
         // One statement, so that of two administrators who remove each other's role one remains.
-        let deleted = sqlx::query(concat!(
+        let delete = sqlx::query(concat!(
             "DELETE FROM user_roles WHERE corp_id = $1 AND employee_id = $2
              AND role_id IN (SELECT id FROM roles WHERE name = $3)
              AND ($3 <> 'admin' OR ",
@@ -305,11 +296,8 @@ impl Directory for SqlDirectory {
         ))
         .bind(corp_id.as_str())
         .bind(employee_id.as_str())
-        .bind(role.as_str())
-        .execute(&self.pool)
-        .await
-        .map_err(unavailable)?;
-        if deleted.rows_affected() > 0 {
+        .bind(role.as_str());
+        if self.apply(delete).await? == WriteOutcome::Applied {
             return Ok(RoleChange::Done);
         }
         let kept = role.as_str() == "admin" && self.assigned_roles(corp_id, employee_id).await?.contains(role);
@@ -325,7 +313,7 @@ impl Directory for SqlDirectory {
         )
         .bind(containing(text.unwrap_or_default()))
         .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-        .fetch_all(&self.pool)
+        .fetch_all(self.readers())
         .await
         .map_err(unavailable)?;
         Ok(rows.iter().map(employee_of).collect())
@@ -336,8 +324,7 @@ impl Directory for SqlDirectory {
             LoginResult::Success => ("success", ""),
             LoginResult::Refused(reason) => ("refused", reason),
         };
-        let mut change = self.pool.begin().await.map_err(unavailable)?;
-        sqlx::query(LOG_LOGIN)
+        let log = sqlx::query(LOG_LOGIN)
             .bind(self.clock.now().millis())
             .bind(record.corp_id)
             .bind(record.employee_id)
@@ -348,20 +335,20 @@ impl Directory for SqlDirectory {
             .bind(record.user_agent)
             .bind(result)
             .bind(reason)
-            .bind(record.platform_account.map(PlatformAccount::to_string).unwrap_or_default())
-            .execute(&mut *change)
-            .await
-            .map_err(unavailable)?;
-        if record.result == LoginResult::Success {
+            .bind(record.platform_account.map(PlatformAccount::to_string).unwrap_or_default());
+        if record.result != LoginResult::Success {
+            return self.apply(log).await.map(|_| ());
+        }
+        let note_address =
             sqlx::query("UPDATE employees SET last_login_ip = $1 WHERE corp_id = $2 AND employee_id = $3")
                 .bind(record.address)
                 .bind(record.corp_id)
-                .bind(record.employee_id)
-                .execute(&mut *change)
-                .await
-                .map_err(unavailable)?;
-        }
-        change.commit().await.map_err(unavailable)
+                .bind(record.employee_id);
+        let write = async move |connection: &mut SqliteConnection| {
+            log.execute(&mut *connection).await?;
+            note_address.execute(connection).await.map(|_| ())
+        };
+        Ok(self.file.write(move |connection| write(connection).boxed()).await?)
     }
 
     async fn logins(&self, employee_id: Option<&str>, limit: usize) -> Result<Vec<LoginEntry>, DirectoryError> {
@@ -372,7 +359,7 @@ impl Directory for SqlDirectory {
         )
         .bind(employee_id.unwrap_or_default())
         .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-        .fetch_all(&self.pool)
+        .fetch_all(self.readers())
         .await
         .map_err(unavailable)?;
         let entries = rows.iter().map(|row| LoginEntry {
@@ -396,7 +383,11 @@ impl Directory for SqlDirectory {
     }
 
     async fn ready(&self) -> Result<(), DirectoryError> {
-        sqlx::query("SELECT 1").fetch_one(&self.pool).await.map(|_| ()).map_err(unavailable)
+        Ok(self.file.probe().await?)
+    }
+
+    async fn close(&self) {
+        self.file.close().await;
     }
 }
 
@@ -435,6 +426,11 @@ fn containing(text: &str) -> String {
 
 fn standing_of(disabled: i64) -> Standing {
     if disabled == 0 { Standing::Active } else { Standing::Disabled }
+}
+
+async fn migrate(connection: &mut SqliteConnection) -> Result<(), SqliteFileError> {
+    let migrated = sqlx::migrate!("src/directory/migrations").run_direct(None, connection, false).await;
+    migrated.map_err(|error| SqliteFileError::Unavailable(error.into()))
 }
 
 fn unavailable(cause: impl Into<crate::error::Cause>) -> DirectoryError {

@@ -1,19 +1,14 @@
-//! The embedded store: a SQLite file with one writer, group commit and several readers.
-//!
-//! WAL with `synchronous = FULL`: a commit is on disk before it is acknowledged, so neither SIGKILL nor a power failure
-//! undoes a logout. Group commit keeps that affordable: changes that arrive while the disk is busy share the next sync.
+//! The embedded store: sessions and tickets in a SQLite file. How the file is written is left to `sqlite`.
 
 #![expect(clippy::disallowed_methods, reason = "a home of SQL")]
 
 use std::path::Path;
-use std::str::FromStr;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::FutureExt;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{ConnectOptions, Row, SqlitePool};
-use tokio::sync::{Mutex, broadcast};
+use sqlx::{Row, SqliteConnection};
+use tokio::sync::broadcast;
 
 use super::{Change, ChangeEvent, SessionStore, Store, StoreError, TicketStore};
 use crate::domain::clock::{Clock, Timestamp};
@@ -21,10 +16,7 @@ use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::session::{EndCause, Session, SessionId, Version};
 use crate::domain::ticket::{ScanId, Ticket, TicketId};
 use crate::domain::write::WriteOutcome;
-
-mod writer;
-
-use writer::Writer;
+use crate::sqlite::{SqliteFile, SqliteFileError};
 
 const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS sessions (
@@ -50,53 +42,22 @@ const NOTE_SEEN: &str = "INSERT INTO seen SELECT id, $2 FROM sessions WHERE id =
 /// How many changes a receiver of the change feed may lag.
 const FEED_CAPACITY: usize = 4096;
 
-/// How long the result of a write probe is cached.
-const PROBE_INTERVAL: Duration = Duration::from_secs(1);
-
 /// How long a ticket is kept after it expires; longer than the delivery window of a confirmed one.
 const TICKET_RETENTION: Duration = Duration::from_secs(120);
 
 /// Sessions and tickets in a SQLite file.
 pub struct EmbeddedStore {
-    reader: SqlitePool,
-    writer: Writer,
+    file: SqliteFile,
     feed: broadcast::Sender<ChangeEvent>,
     clock: Clock,
-    /// The result of the last write probe and until when it is cached.
-    last_probe: Mutex<Option<(Timestamp, bool)>>,
 }
 
 impl EmbeddedStore {
     /// Opens or creates the file. A damaged file is an error: replacing it with an empty one would forget every logout.
-    pub async fn open(file: &Path, clock: Clock) -> Result<Self, StoreError> {
-        let options = SqliteConnectOptions::from_str("sqlite:")
-            .map_err(unavailable)?
-            .filename(file)
-            .create_if_missing(true)
-            .journal_mode(SqliteJournalMode::Wal)
-            .synchronous(SqliteSynchronous::Full)
-            .busy_timeout(Duration::from_secs(5))
-            .disable_statement_logging();
-        let mut connection = options.connect().await.map_err(unavailable)?;
-        let integrity: String =
-            sqlx::query_scalar("PRAGMA quick_check(1)").fetch_one(&mut connection).await.map_err(damaged)?;
-        if integrity != "ok" {
-            return Err(damaged(integrity));
-        }
-        let version: i64 =
-            sqlx::query_scalar("PRAGMA user_version").fetch_one(&mut connection).await.map_err(damaged)?;
-        if version > 1 {
-            return Err(damaged(format!("it was written by a newer deskgate (schema {version})")));
-        }
-        sqlx::raw_sql(SCHEMA).execute(&mut connection).await.map_err(unavailable)?;
-        let readers = SqlitePoolOptions::new()
-            .max_connections(4)
-            .acquire_timeout(Duration::from_secs(2))
-            .connect_with(options.read_only(true))
-            .await
-            .map_err(unavailable)?;
+    pub async fn open(path: &Path, clock: Clock) -> Result<Self, StoreError> {
+        let file = SqliteFile::open(path, |connection| prepare(connection).boxed()).await?;
         let (feed, _) = broadcast::channel(FEED_CAPACITY);
-        Ok(Self { reader: readers, writer: Writer::start(connection), feed, clock, last_probe: Mutex::default() })
+        Ok(Self { file, feed, clock })
     }
 
     fn publish(&self, change: Change) {
@@ -114,19 +75,13 @@ impl EmbeddedStore {
         seen: Version,
         expires_at: Timestamp,
     ) -> Result<WriteOutcome, StoreError> {
-        let id = id.to_owned();
-        let changed = self
-            .writer
-            .run(move |connection| {
-                let change = sqlx::query(query).bind(next.0).bind(body).bind(id).bind(seen.0).bind(expires_at.millis());
-                async move { change.execute(connection).await.map(|done| done.rows_affected()) }.boxed()
-            })
-            .await?;
+        let change = sqlx::query(query).bind(next.0).bind(body).bind(id).bind(seen.0).bind(expires_at.millis());
+        let changed = self.file.execute(change).await?;
         Ok(if changed == 0 { WriteOutcome::Conflict } else { WriteOutcome::Applied })
     }
 
     async fn ticket_where(&self, query: &'static str, key: &str) -> Result<Option<Ticket>, StoreError> {
-        let row = sqlx::query(query).bind(key).fetch_optional(&self.reader).await.map_err(unavailable)?;
+        let row = sqlx::query(query).bind(key).fetch_optional(self.file.readers()).await.map_err(unavailable)?;
         row.map(|row| parse(row.get::<&str, _>(0))).transpose()
     }
 }
@@ -135,25 +90,16 @@ impl EmbeddedStore {
 impl SessionStore for EmbeddedStore {
     async fn create(&self, session: &Session) -> Result<(), StoreError> {
         let body = write(session)?;
-        let session = session.clone();
-        self.writer
-            .run(move |connection| {
-                async move {
-                    sqlx::query("INSERT INTO sessions VALUES ($1, $2, $3, $4, $5, $6, $7)")
-                        .bind(session.id.as_str())
-                        .bind(session.corp_id.as_str())
-                        .bind(session.employee_id.as_str())
-                        .bind(session.version.0)
-                        .bind(session.issued_at.millis())
-                        .bind(session.expires_at.millis())
-                        .bind(body)
-                        .execute(connection)
-                        .await
-                        .map(|_| ())
-                }
-                .boxed()
-            })
-            .await
+        let insert = sqlx::query("INSERT INTO sessions VALUES ($1, $2, $3, $4, $5, $6, $7)")
+            .bind(session.id.as_str())
+            .bind(session.corp_id.as_str())
+            .bind(session.employee_id.as_str())
+            .bind(session.version.0)
+            .bind(session.issued_at.millis())
+            .bind(session.expires_at.millis())
+            .bind(body);
+        self.file.execute(insert).await?;
+        Ok(())
     }
 
     async fn find(&self, id: &SessionId) -> Result<Option<Session>, StoreError> {
@@ -162,7 +108,7 @@ impl SessionStore for EmbeddedStore {
         let row = sqlx::query(LIVE)
             .bind(id.as_str())
             .bind(self.clock.now().millis())
-            .fetch_optional(&self.reader)
+            .fetch_optional(self.file.readers())
             .await
             .map_err(unavailable)?;
         row.map(|row| parse(row.get::<&str, _>(0))).transpose()
@@ -183,8 +129,8 @@ impl SessionStore for EmbeddedStore {
     async fn revoke(&self, id: &SessionId, lifetime: Duration, cause: EndCause) -> Result<(), StoreError> {
         let until = self.clock.now().plus(lifetime).millis();
         let denied = id.clone();
-        self.writer
-            .run(move |connection| {
+        self.file
+            .write(move |connection| {
                 async move {
                     for query in ["DELETE FROM sessions WHERE id = $1", "DELETE FROM seen WHERE id = $1"] {
                         sqlx::query(query).bind(denied.as_str()).execute(&mut *connection).await?;
@@ -210,7 +156,7 @@ impl SessionStore for EmbeddedStore {
         .bind(corp_id.as_str())
         .bind(employee_id.as_str())
         .bind(self.clock.now().millis())
-        .fetch_all(&self.reader)
+        .fetch_all(self.file.readers())
         .await
         .map_err(unavailable)?;
         rows.iter().map(|row| parse(row.get::<&str, _>(0))).collect()
@@ -221,7 +167,7 @@ impl SessionStore for EmbeddedStore {
         for id in ids {
             let at: Option<i64> = sqlx::query_scalar("SELECT at FROM seen WHERE id = $1")
                 .bind(id.as_str())
-                .fetch_optional(&self.reader)
+                .fetch_optional(self.file.readers())
                 .await
                 .map_err(unavailable)?;
             found.push(at.map(Timestamp::from_millis));
@@ -233,8 +179,8 @@ impl SessionStore for EmbeddedStore {
         // In batches, so that a logout does not wait behind ten thousand of them.
         for batch in seen.chunks(500) {
             let batch = batch.to_vec();
-            self.writer
-                .run(move |connection| {
+            self.file
+                .write(move |connection| {
                     async move {
                         for (id, at) in batch {
                             sqlx::query(NOTE_SEEN)
@@ -256,7 +202,7 @@ impl SessionStore for EmbeddedStore {
         let rows = sqlx::query("SELECT body FROM sessions WHERE expires_at > $1 ORDER BY issued_at DESC LIMIT $2")
             .bind(self.clock.now().millis())
             .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-            .fetch_all(&self.reader)
+            .fetch_all(self.file.readers())
             .await
             .map_err(unavailable)?;
         rows.iter().map(|row| parse(row.get::<&str, _>(0))).collect()
@@ -267,23 +213,14 @@ impl SessionStore for EmbeddedStore {
 impl TicketStore for EmbeddedStore {
     async fn create_ticket(&self, ticket: &Ticket) -> Result<(), StoreError> {
         let body = write(ticket)?;
-        let ticket = ticket.clone();
-        self.writer
-            .run(move |connection| {
-                async move {
-                    sqlx::query("INSERT INTO tickets VALUES ($1, $2, $3, $4, $5)")
-                        .bind(ticket.id.as_str())
-                        .bind(ticket.scan_id.as_str())
-                        .bind(ticket.version.0)
-                        .bind(ticket.expires_at.millis())
-                        .bind(body)
-                        .execute(connection)
-                        .await
-                        .map(|_| ())
-                }
-                .boxed()
-            })
-            .await
+        let insert = sqlx::query("INSERT INTO tickets VALUES ($1, $2, $3, $4, $5)")
+            .bind(ticket.id.as_str())
+            .bind(ticket.scan_id.as_str())
+            .bind(ticket.version.0)
+            .bind(ticket.expires_at.millis())
+            .bind(body);
+        self.file.execute(insert).await?;
+        Ok(())
     }
 
     async fn ticket(&self, id: &TicketId) -> Result<Option<Ticket>, StoreError> {
@@ -313,31 +250,18 @@ impl Store for EmbeddedStore {
     }
 
     async fn ready(&self) -> Result<(), StoreError> {
-        sqlx::query("SELECT 1").fetch_one(&self.reader).await.map_err(unavailable)?;
-        let now = self.clock.now();
-        let mut probed = self.last_probe.lock().await;
-        if !probed.is_some_and(|(until, _)| now < until) {
-            // Only a write detects a full disk. The result is cached because the readiness endpoint is public.
-            let written = self
-                .writer
-                .run(|connection| {
-                    let touch = sqlx::query("PRAGMA user_version = 1");
-                    async move { touch.execute(connection).await.map(|_| ()) }.boxed()
-                })
-                .await;
-            *probed = Some((now.plus(PROBE_INTERVAL), written.is_ok()));
-        }
-        match *probed {
-            Some((_, true)) => Ok(()),
-            _ => Err(unavailable("it cannot be written")),
-        }
+        Ok(self.file.probe().await?)
+    }
+
+    async fn close(&self) {
+        self.file.close().await;
     }
 
     async fn sweep(&self) -> Result<(), StoreError> {
         let now = self.clock.now();
         let old_ticket = now.millis().saturating_sub(i64::try_from(TICKET_RETENTION.as_millis()).unwrap_or(0));
-        self.writer
-            .run(move |connection| {
+        self.file
+            .write(move |connection| {
                 async move {
                     for (query, end) in [
                         ("DELETE FROM seen WHERE id IN (SELECT id FROM sessions WHERE expires_at <= $1)", now.millis()),
@@ -351,8 +275,23 @@ impl Store for EmbeddedStore {
                 }
                 .boxed()
             })
-            .await
+            .await?;
+        Ok(())
     }
+}
+
+/// Creates the tables. A file that a newer program has written is refused.
+async fn prepare(connection: &mut SqliteConnection) -> Result<(), SqliteFileError> {
+    let version: i64 = sqlx::query_scalar("PRAGMA user_version")
+        .fetch_one(&mut *connection)
+        .await
+        .map_err(|error| SqliteFileError::Damaged(error.into()))?;
+    if version > 1 {
+        let text = format!("it was written by a newer deskgate (schema {version})");
+        return Err(SqliteFileError::Damaged(text.into()));
+    }
+    let created = sqlx::raw_sql(SCHEMA).execute(connection).await;
+    created.map(|_| ()).map_err(|error| SqliteFileError::Unavailable(error.into()))
 }
 
 fn unavailable(cause: impl Into<crate::error::Cause>) -> StoreError {

@@ -119,4 +119,6 @@ mod rate;
 
 mod reload;
 
+mod disk;
+
 mod drain;

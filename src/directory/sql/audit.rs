@@ -15,7 +15,7 @@ use crate::domain::secret::random_name;
 impl AuditLog for SqlDirectory {
     async fn append_audit_record(&self, record: AuditRecord<'_>, refused: &str) -> Result<String, DirectoryError> {
         let id = random_name(22);
-        sqlx::query(
+        let append = sqlx::query(
             "INSERT INTO audit_log (at, corp_id, employee_id, event, by_whom, session_id, detail, refused, id)
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
         )
@@ -27,21 +27,13 @@ impl AuditLog for SqlDirectory {
         .bind(record.session_id)
         .bind(record.detail)
         .bind(refused)
-        .bind(&id)
-        .execute(&self.pool)
-        .await
-        .map(|_| id)
-        .map_err(unavailable)
+        .bind(&id);
+        self.apply(append).await.map(|_| id)
     }
 
     async fn mark_audit_record_failed(&self, id: &str, refused: &str) -> Result<(), DirectoryError> {
-        sqlx::query("UPDATE audit_log SET refused = $2 WHERE id = $1")
-            .bind(id)
-            .bind(refused)
-            .execute(&self.pool)
-            .await
-            .map(|_| ())
-            .map_err(unavailable)
+        let mark = sqlx::query("UPDATE audit_log SET refused = $2 WHERE id = $1").bind(id).bind(refused);
+        self.apply(mark).await.map(|_| ())
     }
 
     async fn audit_entries(&self, employee_id: Option<&str>, limit: usize) -> Result<Vec<AuditEntry>, DirectoryError> {
@@ -51,7 +43,7 @@ impl AuditLog for SqlDirectory {
         )
         .bind(employee_id.unwrap_or_default())
         .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-        .fetch_all(&self.pool)
+        .fetch_all(self.readers())
         .await
         .map_err(unavailable)?;
         let entries = rows.iter().map(|row| AuditEntry {

@@ -28,10 +28,8 @@ impl SqlDirectory {
             sqlx::query::Query<'static, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>,
         ) -> sqlx::query::Query<'static, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>,
     ) -> Result<WriteOutcome, DirectoryError> {
-        let named =
-            sqlx::query(query).bind(whose.corp_id.as_str().to_owned()).bind(whose.employee_id.as_str().to_owned());
-        let done = rest(named).execute(&self.pool).await.map_err(unavailable)?;
-        Ok(if done.rows_affected() == 0 { WriteOutcome::Conflict } else { WriteOutcome::Applied })
+        let named = sqlx::query(query).bind(whose.corp_id.as_str()).bind(whose.employee_id.as_str());
+        self.apply(rest(named)).await
     }
 }
 
@@ -50,7 +48,7 @@ impl Factors for SqlDirectory {
         .bind(corp_id.as_str())
         .bind(EmployeeId::folded(name))
         .bind(name)
-        .fetch_optional(&self.pool)
+        .fetch_optional(self.readers())
         .await
         .map_err(unavailable)?;
         Ok(row.map(|row| (employee_of(&row), agent_of(&row, 8))))
@@ -62,7 +60,7 @@ impl Factors for SqlDirectory {
         )
         .bind(whose.corp_id.as_str())
         .bind(whose.employee_id.as_str())
-        .fetch_optional(&self.pool)
+        .fetch_optional(self.readers())
         .await
         .map_err(unavailable)?;
         Ok(row.as_ref().and_then(|row| agent_of(row, 0)))
@@ -100,7 +98,7 @@ impl Factors for SqlDirectory {
         )
         .bind(whose.corp_id.as_str())
         .bind(whose.employee_id.as_str())
-        .fetch_optional(&self.pool)
+        .fetch_optional(self.readers())
         .await
         .map_err(unavailable)?;
         let time = |millis: Option<i64>| millis.map(Timestamp::from_millis);
@@ -163,7 +161,7 @@ impl Factors for SqlDirectory {
              SELECT corp_id, employee_id, pending FROM otp_devices WHERE substr(pending, 1, length($1)) <> $1",
         )
         .bind(prefix)
-        .fetch_all(&self.pool)
+        .fetch_all(self.readers())
         .await
         .map_err(unavailable)?;
         let secret =
@@ -190,7 +188,7 @@ impl Factors for SqlDirectory {
                 .bind(whose.corp_id.as_str())
                 .bind(whose.employee_id.as_str())
                 .bind(tried.as_str())
-                .fetch_optional(&self.pool)
+                .fetch_optional(self.readers())
                 .await
                 .map_err(unavailable)?;
         let Some(row) = row else { return Ok((Lockout::default(), Version(0))) };
@@ -220,14 +218,11 @@ impl Factors for SqlDirectory {
         const FORGET: &str = "DELETE FROM lockouts WHERE corp_id = $1 AND (changed_at < $2 OR changed_at <=
              (SELECT changed_at FROM lockouts WHERE corp_id = $1 ORDER BY changed_at DESC LIMIT 1 OFFSET $3))";
         let quiet = i64::try_from(quiet.as_millis()).unwrap_or(i64::MAX);
-        sqlx::query(FORGET)
+        let forget = sqlx::query(FORGET)
             .bind(CorpId::unknown().as_str())
             .bind(self.clock.now().millis().saturating_sub(quiet))
-            .bind(i64::try_from(most).unwrap_or(i64::MAX))
-            .execute(&self.pool)
-            .await
-            .map(|_| ())
-            .map_err(unavailable)
+            .bind(i64::try_from(most).unwrap_or(i64::MAX));
+        self.apply(forget).await.map(|_| ())
     }
 }
 

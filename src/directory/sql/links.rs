@@ -28,8 +28,7 @@ impl SqlDirectory {
     ) -> Result<WriteOutcome, DirectoryError> {
         let query = sqlx::query(statement).bind(account.corp_id.as_str()).bind(account.user_id.as_str());
         let query = condition.iter().fold(query, |query, value| query.bind(*value));
-        let done = query.execute(&self.pool).await.map_err(unavailable)?;
-        Ok(if done.rows_affected() == 0 { WriteOutcome::Conflict } else { WriteOutcome::Applied })
+        self.apply(query).await
     }
 }
 
@@ -40,7 +39,7 @@ impl Links for SqlDirectory {
         let row = sqlx::query(sqlx::AssertSqlSafe(select))
             .bind(account.corp_id.as_str())
             .bind(account.user_id.as_str())
-            .fetch_optional(&self.pool)
+            .fetch_optional(self.readers())
             .await
             .map_err(unavailable)?;
         Ok(row.as_ref().map(link_of))
@@ -50,14 +49,14 @@ impl Links for SqlDirectory {
         const OTHER: &str = "SELECT user_id FROM platform_links
              WHERE corp_id = $1 AND lower(user_id) = lower($2) AND user_id <> $2 LIMIT 1";
         let query = sqlx::query_scalar(OTHER).bind(account.corp_id.as_str()).bind(account.user_id.as_str());
-        let found: Option<String> = query.fetch_optional(&self.pool).await.map_err(unavailable)?;
+        let found: Option<String> = query.fetch_optional(self.readers()).await.map_err(unavailable)?;
         let with_id = |id| PlatformAccount { corp_id: account.corp_id.clone(), user_id: PlatformUserId::new(id) };
         Ok(found.map(with_id))
     }
 
     async fn linked_corps(&self) -> Result<Vec<CorpId>, DirectoryError> {
         let query = sqlx::query_scalar("SELECT DISTINCT corp_id FROM platform_links ORDER BY corp_id");
-        let corps: Vec<String> = query.fetch_all(&self.pool).await.map_err(unavailable)?;
+        let corps: Vec<String> = query.fetch_all(self.readers()).await.map_err(unavailable)?;
         Ok(corps.into_iter().map(CorpId::new).collect())
     }
 
@@ -74,7 +73,7 @@ impl Links for SqlDirectory {
             .bind(employee_id)
             .bind(corp_id)
             .bind(state)
-            .fetch_one(&self.pool)
+            .fetch_one(self.readers())
             .await
             .map_err(unavailable)?;
         let page = format!(
@@ -88,7 +87,7 @@ impl Links for SqlDirectory {
             .bind(state)
             .bind(i64::try_from(query.limit).unwrap_or(i64::MAX))
             .bind(i64::try_from(query.skip).unwrap_or(i64::MAX))
-            .fetch_all(&self.pool)
+            .fetch_all(self.readers())
             .await
             .map_err(unavailable)?;
         Ok(LinkPage { items: rows.iter().map(link_of).collect(), total: usize::try_from(total).unwrap_or(0) })
@@ -108,17 +107,14 @@ impl Links for SqlDirectory {
                      AND other.approved_at IS NULL) < $6
              ON CONFLICT (corp_id, user_id) DO UPDATE SET employee_corp_id = $3, employee_id = $4, requested_at = $5
              WHERE platform_links.approved_at IS NULL";
-        let done = sqlx::query(REQUEST)
+        let request = sqlx::query(REQUEST)
             .bind(account.corp_id.as_str())
             .bind(account.user_id.as_str())
             .bind(employee.corp_id.as_str())
             .bind(employee.employee_id.as_str())
             .bind(self.clock.now().millis())
-            .bind(i64::try_from(max_pending).unwrap_or(i64::MAX))
-            .execute(&self.pool)
-            .await
-            .map_err(unavailable)?;
-        if done.rows_affected() > 0 {
+            .bind(i64::try_from(max_pending).unwrap_or(i64::MAX));
+        if self.apply(request).await? == WriteOutcome::Applied {
             return Ok(LinkRequestOutcome::Requested);
         }
         if self.link(account).await?.is_some_and(|link| link.approval.is_some()) {
@@ -147,18 +143,15 @@ impl Links for SqlDirectory {
              WHERE platform_links.approved_at IS NULL
                  OR (platform_links.approved_by = $7 AND $6 <> $7
                      AND platform_links.employee_corp_id = $3 AND platform_links.employee_id = $4)";
-        let done = sqlx::query(APPROVE)
+        let approve = sqlx::query(APPROVE)
             .bind(account.corp_id.as_str())
             .bind(account.user_id.as_str())
             .bind(employee.corp_id.as_str())
             .bind(employee.employee_id.as_str())
             .bind(self.clock.now().millis())
             .bind(by)
-            .bind(Approval::AUTOMATIC)
-            .execute(&self.pool)
-            .await
-            .map_err(unavailable)?;
-        if done.rows_affected() > 0 {
+            .bind(Approval::AUTOMATIC);
+        if self.apply(approve).await? == WriteOutcome::Applied {
             return Ok(LinkApproval::Done);
         }
         if self.employee(employee.corp_id, employee.employee_id).await?.is_none() {

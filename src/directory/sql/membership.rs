@@ -18,14 +18,14 @@ const SIGNED_IN: i64 = 0;
 impl SqlDirectory {
     /// The `platform_active_at` that a query finds whose `$1` and `$2` are a corporation and an ID there.
     async fn active_at(&self, query: &'static str, corp_id: &str, id: &str) -> Result<Option<i64>, DirectoryError> {
-        let found = sqlx::query_scalar(query).bind(corp_id).bind(id).fetch_optional(&self.pool).await;
+        let found = sqlx::query_scalar(query).bind(corp_id).bind(id).fetch_optional(self.readers()).await;
         Ok(found.map_err(unavailable)?.flatten())
     }
 
     /// Runs an UPDATE whose `$1` and `$2` are the account of a link, and `$3` the current time.
     async fn record_link(&self, update: &'static str, account: &PlatformAccount) -> Result<(), DirectoryError> {
         let query = sqlx::query(update).bind(account.corp_id.as_str()).bind(account.user_id.as_str());
-        query.bind(self.clock.now().millis()).execute(&self.pool).await.map(|_| ()).map_err(unavailable)
+        self.apply(query.bind(self.clock.now().millis())).await.map(|_| ())
     }
 }
 
@@ -65,7 +65,7 @@ impl MembershipRecords for SqlDirectory {
             .bind(link.employee_id.as_str())
             .bind(link.account.corp_id.as_str())
             .bind(link.account.user_id.as_str())
-            .fetch_one(&self.pool)
+            .fetch_one(self.readers())
             .await
             .map_err(unavailable)?;
         Ok(others > 0)
@@ -79,7 +79,7 @@ impl MembershipRecords for SqlDirectory {
     async fn is_last_admin(&self, whose: Account<'_>) -> Result<bool, DirectoryError> {
         const LAST: &str = concat!("SELECT ", people::is_admin!(), " AND NOT ", people::another_admin!());
         let last = sqlx::query_scalar(LAST).bind(whose.corp_id.as_str()).bind(whose.employee_id.as_str());
-        last.fetch_one(&self.pool).await.map_err(unavailable)
+        last.fetch_one(self.readers()).await.map_err(unavailable)
     }
 
     async fn disable_inactive(
@@ -110,7 +110,7 @@ impl MembershipRecords for SqlDirectory {
                  (SELECT count(*) FROM employees WHERE platform_checked_at IS NOT NULL)
              FROM employees WHERE platform_checked_at IS NOT NULL
              ORDER BY platform_checked_at, corp_id, employee_id LIMIT 1";
-        let row = sqlx::query(NEXT).fetch_optional(&self.pool).await.map_err(unavailable)?;
+        let row = sqlx::query(NEXT).fetch_optional(self.readers()).await.map_err(unavailable)?;
         Ok(row.map(|row| RecheckEntry {
             corp_id: CorpId::new(row.get::<String, _>(0)),
             employee_id: EmployeeId::new(row.get::<String, _>(1)),

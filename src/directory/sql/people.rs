@@ -1,7 +1,8 @@
 //! Changes to employees and agent records in SQL.
 
 use async_trait::async_trait;
-use sqlx::Row;
+use futures::FutureExt;
+use sqlx::{Row, SqliteConnection};
 
 use super::{SqlDirectory, standing_of, unavailable};
 use crate::directory::factors::{Account, ExpectedPassword, FactorKind};
@@ -51,7 +52,7 @@ impl SqlDirectory {
         let there: i64 = sqlx::query_scalar(table)
             .bind(whose.corp_id.as_str())
             .bind(whose.employee_id.as_str())
-            .fetch_one(&self.pool)
+            .fetch_one(self.readers())
             .await
             .map_err(unavailable)?;
         Ok(if there == 0 { RoleChange::NoEmployee } else { RoleChange::LastAdmin })
@@ -113,21 +114,21 @@ impl People for SqlDirectory {
             "DELETE FROM lockouts WHERE corp_id = $1 AND employee_id = $2",
             "DELETE FROM platform_links WHERE employee_corp_id = $1 AND employee_id = $2",
         ];
-        let mut change = self.pool.begin().await.map_err(unavailable)?;
-        for query in [REMOVE].into_iter().chain(REST) {
-            let done = sqlx::query(query)
-                .bind(whose.corp_id.as_str())
-                .bind(whose.employee_id.as_str())
-                .execute(&mut *change)
-                .await
-                .map_err(unavailable)?;
-            if query == REMOVE && done.rows_affected() == 0 {
-                change.rollback().await.map_err(unavailable)?;
-                return self.why_unchanged(whose, EMPLOYEES).await;
+        let of_account = |query| sqlx::query(query).bind(whose.corp_id.as_str()).bind(whose.employee_id.as_str());
+        let (remove, rest) = (of_account(REMOVE), REST.map(of_account));
+        let remove = async move |connection: &mut SqliteConnection| {
+            if remove.execute(&mut *connection).await?.rows_affected() == 0 {
+                return Ok(false);
             }
+            for statement in rest {
+                statement.execute(&mut *connection).await?;
+            }
+            Ok(true)
+        };
+        match self.file.write(move |connection| remove(connection).boxed()).await? {
+            true => Ok(RoleChange::Done),
+            false => self.why_unchanged(whose, EMPLOYEES).await,
         }
-        change.commit().await.map_err(unavailable)?;
-        Ok(RoleChange::Done)
     }
 
     async fn agents(&self, limit: usize) -> Result<Vec<AgentEntry>, DirectoryError> {
@@ -142,7 +143,7 @@ impl People for SqlDirectory {
              ORDER BY agents.corp_id, agents.employee_id LIMIT $1",
         )
         .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-        .fetch_all(&self.pool)
+        .fetch_all(self.readers())
         .await
         .map_err(unavailable)?;
         let entries = rows.iter().map(|row| AgentEntry {
@@ -162,7 +163,7 @@ impl People for SqlDirectory {
     async fn otp_owners(&self, limit: usize) -> Result<Vec<(CorpId, EmployeeId)>, DirectoryError> {
         let rows = sqlx::query("SELECT corp_id, employee_id FROM otp_devices WHERE secret IS NOT NULL LIMIT $1")
             .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-            .fetch_all(&self.pool)
+            .fetch_all(self.readers())
             .await
             .map_err(unavailable)?;
         let owner = |row: &sqlx::sqlite::SqliteRow| {
@@ -245,7 +246,7 @@ impl People for SqlDirectory {
         // The lockout is serialised, so the filter runs here.
         let rows = sqlx::query("SELECT corp_id, employee_id, state FROM lockouts WHERE corp_id <> '' LIMIT $1")
             .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-            .fetch_all(&self.pool)
+            .fetch_all(self.readers())
             .await
             .map_err(unavailable)?;
         let now = self.clock.now();
@@ -268,7 +269,7 @@ impl People for SqlDirectory {
         .bind(whose.corp_id.as_str())
         .bind(whose.employee_id.as_str())
         .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-        .fetch_all(&self.pool)
+        .fetch_all(self.readers())
         .await
         .map_err(unavailable)
     }

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::command::{command_line, run_command};
 use super::process::{GatewayProcess, StartFailure};
 use super::{
-    CertificateAndKey, CertificateAuthority, CertificateFiles, Connection, Response, ServerAddress, Setup,
+    CertificateAndKey, CertificateAuthority, CertificateFiles, Connection, DiskFaults, Response, ServerAddress, Setup,
     TEST_TIMEOUT, Upstream,
 };
 
@@ -21,6 +21,7 @@ pub struct Gateway {
     pub(super) args: Vec<String>,
     pub(super) folder: TempDir,
     pub(super) authority: Option<CertificateAuthority>,
+    pub(super) disk: Option<DiskFaults>,
 }
 
 impl Gateway {
@@ -46,7 +47,7 @@ impl Gateway {
         let data = format!("server.data_dir={}", folder.path().join("data").display());
         let args: Vec<String> = ["demo", "--set", &data].iter().chain(args).map(|word| (*word).to_owned()).collect();
         let process = GatewayProcess::start(&args, folder.path()).await?;
-        Ok(Gateway { upstream, process, args, folder, authority: None })
+        Ok(Gateway { upstream, process, args, folder, authority: None, disk: None })
     }
 
     /// Starts `deskgate demo` without a data directory; the demo creates one under `TMPDIR`.
@@ -56,7 +57,7 @@ impl Gateway {
         let args = ["demo", "--listen", "127.0.0.1:0"].map(str::to_owned).to_vec();
         let process = GatewayProcess::start(&args, folder.path()).await;
         let process = process.unwrap_or_else(|failure| panic!("the demo did not start: {}", failure.stderr));
-        Gateway { upstream, process, args, folder, authority: None }
+        Gateway { upstream, process, args, folder, authority: None, disk: None }
     }
 
     /// The process's `TMPDIR`.
@@ -92,6 +93,11 @@ impl Gateway {
     /// `server.data_dir`.
     pub fn data_dir(&self) -> PathBuf {
         self.folder.path().join("data")
+    }
+
+    /// The faults of its disk; see [`Setup::faulty_disk`].
+    pub fn disk(&self) -> &DiskFaults {
+        self.disk.as_ref().expect("a gateway with a faulty disk")
     }
 
     pub fn config_file(&self) -> PathBuf {
@@ -186,7 +192,7 @@ impl Gateway {
         let before = self.process.stderr.text();
         let start = Instant::now();
         self.process = loop {
-            match GatewayProcess::start(&args, self.folder.path()).await {
+            match GatewayProcess::start_on(self.disk.as_ref(), &args, self.folder.path()).await {
                 Ok(process) => break process,
                 // An outgoing connection of another process may hold the port for a moment.
                 Err(failure) if failure.is_address_in_use() && start.elapsed() < TEST_TIMEOUT => {

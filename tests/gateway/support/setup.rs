@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::command::run_command;
 use super::process::{GatewayProcess, StartFailure};
-use super::{CertificateAuthority, CertificateFiles, Gateway, Upstream};
+use super::{CertificateAuthority, CertificateFiles, DiskFaults, Gateway, Upstream};
 
 /// The rules of a gateway whose test sets none.
 const RULES: &str = include_str!("rules.toml");
@@ -19,6 +19,7 @@ pub struct Setup {
     rules: String,
     shared_data_dir: Option<PathBuf>,
     authority: Option<CertificateAuthority>,
+    faulty_disk: bool,
 }
 
 impl Setup {
@@ -40,7 +41,14 @@ impl Setup {
             format = "json"
         "#;
         let settings = settings.parse().expect("valid default settings");
-        Setup { settings, sets: Vec::new(), rules: RULES.to_owned(), shared_data_dir: None, authority: None }
+        Setup {
+            settings,
+            sets: Vec::new(),
+            rules: RULES.to_owned(),
+            shared_data_dir: None,
+            authority: None,
+            faulty_disk: false,
+        }
     }
 
     /// Merges settings into the configuration file.
@@ -72,6 +80,11 @@ impl Setup {
     pub fn sharing_data_dir(mut self, other: &Gateway) -> Setup {
         self.shared_data_dir = Some(other.data_dir());
         self
+    }
+
+    /// Lets the test make the disk of the database files slow or faulty.
+    pub fn faulty_disk(self) -> Setup {
+        Setup { faulty_disk: true, ..self }
     }
 
     /// Serves HTTPS with a certificate that test clients trust.
@@ -114,10 +127,11 @@ impl Setup {
     /// Starts the gateway, or returns its exit status and stderr.
     pub async fn try_start(mut self) -> Result<Gateway, StartFailure> {
         let upstream = Upstream::start().await;
-        let authority = self.authority.take();
+        let (authority, faulty_disk) = (self.authority.take(), self.faulty_disk);
         let (folder, args) = self.write(&upstream, authority.as_ref());
-        let process = GatewayProcess::start(&args, folder.path()).await?;
-        Ok(Gateway { upstream, process, args, folder, authority })
+        let disk = faulty_disk.then(|| DiskFaults::build(folder.path()));
+        let process = GatewayProcess::start_on(disk.as_ref(), &args, folder.path()).await?;
+        Ok(Gateway { upstream, process, args, folder, authority, disk })
     }
 
     /// Writes the files without starting a gateway.
