@@ -1,6 +1,6 @@
 # Each target installs the packages that it needs on Debian, and names them on other systems.
 
-.PHONY: run test test-extra bench tools
+.PHONY: run test test-extra bench faults tools
 
 run: tools
 	cargo run -- demo
@@ -19,6 +19,10 @@ test-extra: tools
 bench: tools
 	@.ci/need nginx nginx-light wrk wrk python3 python3
 	python3 benches/compare.py
+
+faults: tools
+	@.ci/need python3 python3 faketime faketime prlimit util-linux
+	python3 tests/faults/run.py
 
 tools:
 	@.ci/need cmake cmake cc gcc
