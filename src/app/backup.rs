@@ -43,11 +43,14 @@ pub async fn back_up(config: &Config, target: &Path, mut copied: impl FnMut(&Pat
     let partial = partial_name(target);
     remove_folder(&partial)?;
     let keys = Path::new("keys");
-    for folder in [partial.clone(), partial.join(keys)] {
+    let directory = directory_file(config);
+    // A file outside of the data directory keeps its name only.
+    let outside = || directory.file_name().map(PathBuf::from).unwrap_or_default();
+    let name = directory.strip_prefix(data).map_or_else(|_| outside(), Path::to_owned);
+    for file in [keys.join("key"), name.clone()] {
+        let folder = partial.join(file.parent().unwrap_or(Path::new("")));
         create_private_folder(&folder).map_err(file_error(&folder))?;
     }
-    let directory = directory_file(config);
-    let name = directory.file_name().map(PathBuf::from).unwrap_or_default();
     copied(&name, copy_database(&directory, &partial.join(&name)).await?);
     for name in key_files(&data.join(keys))? {
         let name = keys.join(name);

@@ -23,6 +23,9 @@ pub(super) const QUEUE_CAPACITY: usize = 4096;
 /// How long a caller waits. A change that was not begun by then is not executed.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long closing waits for the disk.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// A change: runs inside the open transaction and returns the callback that reports the result after the commit. None
 /// if its caller has stopped waiting.
 type WriteJob = Box<dyn for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Option<ExecutedJob>> + Send>;
@@ -98,11 +101,17 @@ impl Writer {
         }
     }
 
-    /// Completes the waiting changes and empties the write-ahead log.
+    /// Completes the waiting changes and empties the write-ahead log. Gives up on a disk that does not answer: what was
+    /// acknowledged is durable.
     pub(super) async fn close(&self) {
         let (done, closed) = oneshot::channel();
-        if self.messages.send(WriterMessage::Close(done)).await.is_ok() {
-            let _ = closed.await;
+        let close = async {
+            if self.messages.send(WriterMessage::Close(done)).await.is_ok() {
+                let _ = closed.await;
+            }
+        };
+        if tokio::time::timeout(CLOSE_TIMEOUT, close).await.is_err() {
+            tracing::warn!("a database file could not be closed in time; the next start completes it");
         }
     }
 }
