@@ -51,7 +51,7 @@ impl HeaderSink for HeaderMap {
 
     fn set_identity(&mut self, lines: &IdentityLines, assertion: &Assertion) {
         for (name, value) in lines.lines() {
-            self.insert(name, value.clone());
+            self.insert(name, value);
         }
         match assertion {
             Assertion::Session(assertion) => self.set_value(identity::ASSERTION, &assertion.value),

@@ -103,6 +103,8 @@ impl CacheEntry {
     pub(super) fn attach_token(&self, token: TokenKey, insert: impl FnOnce(TokenKey)) {
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         if tokens.len() < TOKENS_PER_SESSION && !tokens.contains(&token) {
+            // Hardly any session has a second one.
+            tokens.reserve_exact(1);
             tokens.push(token.clone());
             insert(token);
         }

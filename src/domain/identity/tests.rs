@@ -6,9 +6,9 @@ fn session(name: &str) -> Session {
     Session { name: name.to_owned(), ..Session::sample() }
 }
 
-fn value<'a>(lines: &'a IdentityLines, name: &str) -> &'a str {
-    let found = lines.lines().iter().find(|(line, _)| line.as_str() == name);
-    found.and_then(|(_, value)| value.to_str().ok()).unwrap_or("(absent)")
+fn value(lines: &IdentityLines, name: &str) -> String {
+    let found = lines.lines().find(|(line, _)| line.as_str() == name);
+    found.and_then(|(_, value)| value.to_str().ok().map(str::to_owned)).unwrap_or("(absent)".to_owned())
 }
 
 #[test]
@@ -17,7 +17,7 @@ fn a_display_name_with_line_ends_stays_one_line() {
     assert_eq!(value(&lines, "x-deskgate-name"), "%E7%8E%8B%0D%0AX-Deskgate-Roles:%20admin%20100%25");
     assert_eq!(value(&lines, "x-deskgate-roles"), "agent,user");
     let ends = lines.block().windows(2).filter(|pair| pair == b"\r\n").count();
-    assert_eq!(ends, lines.lines().len());
+    assert_eq!(ends, lines.lines().count());
 }
 
 #[test]
