@@ -18,7 +18,7 @@ pub struct RecheckEntry {
     pub employee_id: EmployeeId,
     /// When the platform was last asked.
     pub checked_at: Timestamp,
-    /// How many employees are in the queue.
+    /// How many employees are in the queue, as far as they were counted.
     pub queued: usize,
 }
 
@@ -77,8 +77,8 @@ pub trait MembershipRecords: Send + Sync {
     /// Adds an employee to the recheck queue, at its end; unchanged if they are in it.
     async fn queue_recheck(&self, whose: Account<'_>) -> Result<(), DirectoryError>;
 
-    /// The head of the recheck queue; `None` if it is empty.
-    async fn next_recheck(&self) -> Result<Option<RecheckEntry>, DirectoryError>;
+    /// The head of the recheck queue; `None` if it is empty. Counts at most `most` employees in the queue.
+    async fn next_recheck(&self, most: usize) -> Result<Option<RecheckEntry>, DirectoryError>;
 
     /// Moves an entry of the recheck queue as if the platform had been asked at `checked_at`; `None` removes it.
     /// Conflicts if the entry was moved meanwhile.

@@ -113,9 +113,9 @@ impl Recheck {
         }
     }
 
-    /// Asks about the head of the queue, if it is due. Returns the length of the queue.
+    /// Asks about the head of the queue, if it is due. Returns the length of the queue, as far as the pace depends on it.
     async fn step(&self) -> Result<usize, Error> {
-        let Some(entry) = self.directory.next_recheck().await? else {
+        let Some(entry) = self.directory.next_recheck(most_counted(self.interval)).await? else {
             self.metrics.platform_recheck_overdue.set(0.0);
             return Ok(0);
         };
@@ -205,6 +205,12 @@ impl Recheck {
 fn pace(interval: Duration, queued: usize) -> Duration {
     let looks = u32::try_from(queued).unwrap_or(u32::MAX).max(LOOKS_PER_INTERVAL);
     (interval / looks).max(MIN_PACE)
+}
+
+/// The length from which a longer queue does not change the pace. Counting a million at each step would take a third of a
+/// core.
+fn most_counted(interval: Duration) -> usize {
+    usize::try_from(interval.as_millis().div_ceil(MIN_PACE.as_millis())).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

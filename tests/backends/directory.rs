@@ -545,28 +545,30 @@ async fn lockouts_of_unknown_names_are_pruned_by_age_and_count(Subject { directo
 async fn recheck_queue_is_ordered_by_the_last_check(Subject { directory, clock, .. }: &Subject) {
     let (corp, first, second) = (corp(), id("u1001"), id("a2001"));
     let account = |employee_id| Account { corp_id: &corp, employee_id };
-    assert_eq!(directory.next_recheck().await.expect("next"), None);
+    assert_eq!(directory.next_recheck(100).await.expect("next"), None);
     directory.queue_recheck(account(&first)).await.expect("queue");
     clock.advance(Duration::from_secs(1));
     directory.set_password(account(&second), "hash", ExpectedPassword::Any).await.expect("set_password");
     directory.queue_recheck(account(&first)).await.expect("queue");
-    let head = directory.next_recheck().await.expect("next").expect("an entry");
+    let head = directory.next_recheck(100).await.expect("next").expect("an entry");
     assert_eq!((&head.employee_id, head.queued), (&first, 2), "queued once, at the first time");
+    let head = directory.next_recheck(1).await.expect("next").expect("an entry");
+    assert_eq!((&head.employee_id, head.queued), (&first, 1), "counts no more than it is asked for");
 
     clock.advance(Duration::from_secs(1));
     let moved = directory.move_recheck(&head, Some(clock.now())).await.expect("move");
     assert_eq!(moved, WriteOutcome::Applied);
     let moved = directory.move_recheck(&head, None).await.expect("move");
     assert_eq!(moved, WriteOutcome::Conflict, "another gateway was faster");
-    let head = directory.next_recheck().await.expect("next").expect("an entry");
+    let head = directory.next_recheck(100).await.expect("next").expect("an entry");
     assert_eq!(head.employee_id, second);
     clock.advance(Duration::from_secs(1));
     directory.record_active(account(&second)).await.expect("record");
-    let head = directory.next_recheck().await.expect("next").expect("an entry");
+    let head = directory.next_recheck(100).await.expect("next").expect("an entry");
     assert_eq!(head.employee_id, first, "the platform spoke about the other one");
     directory.move_recheck(&head, None).await.expect("move");
     directory.record_active(account(&first)).await.expect("record");
-    let head = directory.next_recheck().await.expect("next").expect("an entry");
+    let head = directory.next_recheck(100).await.expect("next").expect("an entry");
     assert_eq!((&head.employee_id, head.queued), (&second, 1), "a word of the platform queues no one");
 }
 

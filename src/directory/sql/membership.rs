@@ -105,12 +105,13 @@ impl MembershipRecords for SqlDirectory {
         self.change(QUEUE, whose, |query| query.bind(now)).await.map(|_| ())
     }
 
-    async fn next_recheck(&self) -> Result<Option<RecheckEntry>, DirectoryError> {
+    async fn next_recheck(&self, most: usize) -> Result<Option<RecheckEntry>, DirectoryError> {
         const NEXT: &str = "SELECT corp_id, employee_id, platform_checked_at,
-                 (SELECT count(*) FROM employees WHERE platform_checked_at IS NOT NULL)
+                 (SELECT count(*) FROM (SELECT 1 FROM employees WHERE platform_checked_at IS NOT NULL LIMIT $1) AS counted)
              FROM employees WHERE platform_checked_at IS NOT NULL
              ORDER BY platform_checked_at, corp_id, employee_id LIMIT 1";
-        let row = sqlx::query(NEXT).fetch_optional(self.readers()).await.map_err(unavailable)?;
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let row = sqlx::query(NEXT).bind(most).fetch_optional(self.readers()).await.map_err(unavailable)?;
         Ok(row.map(|row| RecheckEntry {
             corp_id: CorpId::new(row.get::<String, _>(0)),
             employee_id: EmployeeId::new(row.get::<String, _>(1)),

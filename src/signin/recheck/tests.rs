@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::pace;
+use super::{most_counted, pace};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -15,5 +15,6 @@ fn the_queue_is_spread_over_the_interval_and_never_faster_than_the_platform_allo
         ("a short interval", Duration::from_secs(1), 5, Duration::from_millis(100)),
     ] {
         assert_eq!(pace(interval, queued), expected, "{case}");
+        assert_eq!(pace(interval, queued.min(most_counted(interval))), expected, "{case}, counted in part");
     }
 }
