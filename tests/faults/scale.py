@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""Measures a start and a key rotation with many sessions.
+
+    scale.py BINARY [--sessions N] [--used N] [--data DIR] [--seconds S]
+
+Prints one line per figure. `--data` keeps the filled data directory for the next run. `--used` sends a request with the tokens
+of so many sessions, which fills the session cache; it needs the Python package `cryptography`.
+"""
+
+import argparse
+import base64
+import http.client
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import fill
+
+FOLDER = pathlib.Path(__file__).parent
+CONFIG = """
+[server]
+listen = ["127.0.0.1:0"]
+admin_listen = "127.0.0.1:0"
+public_url = "http://127.0.0.1:0"
+development = true
+data_dir = "{data}"
+[platform]
+kind = "simulated"
+simulated_listen = "127.0.0.1:0"
+[clients]
+h5 = "http://127.0.0.1:0/h5/"
+itagent = "http://127.0.0.1:0/itagent/"
+itadmin = "http://127.0.0.1:0/itadmin/"
+[rules]
+dir = "{rules}"
+[upstreams.helpdesk]
+addresses = ["127.0.0.1:9"]
+[log]
+format = "json"
+"""
+
+
+class Gateway:
+    def __init__(self, binary, config, log):
+        self.binary, self.config = binary, config
+        start = time.monotonic()
+        self.process = subprocess.Popen(
+            [binary, "serve", "--config", config], stdout=subprocess.PIPE, stderr=log, text=True
+        )
+        for line in self.process.stdout:
+            if line.startswith("ready "):
+                self.address = line.split("listen=")[1].split()[0]
+                break
+        self.seconds_to_ready = time.monotonic() - start
+
+    def status(self, field):
+        text = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+        return next(int(line.split()[1]) / 1024 for line in text.splitlines() if line.startswith(field))
+
+    def cpu_seconds(self):
+        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / 100
+
+    def command(self, *words):
+        start = time.monotonic()
+        subprocess.run([self.binary, *words, "--config", self.config], check=True, stdout=subprocess.DEVNULL)
+        return time.monotonic() - start
+
+    def until_idle(self, limit):
+        """Waits until the gateway has used next to no CPU for three seconds. Returns the seconds since the call and the
+        largest share of one core within a second."""
+        start, before, idle, share = time.monotonic(), self.cpu_seconds(), 0, 0
+        while idle < 3 and time.monotonic() - start < limit:
+            time.sleep(1)
+            now = self.cpu_seconds()
+            idle = idle + 1 if now - before < 0.03 else 0
+            share, before = max(share, now - before), now
+        return time.monotonic() - start - idle, share
+
+    def use(self, data, numbers):
+        """Sends a request with the token of each session. Returns the seconds that it took."""
+        tokens = list(tokens_of(data, f"http://{self.address}", numbers))
+        connection = http.client.HTTPConnection(self.address)
+        start = time.monotonic()
+        for token in tokens:
+            connection.request("GET", "/api/auth/me", headers={"Authorization": f"Bearer {token}"})
+            response = connection.getresponse()
+            body = response.read()
+            if response.status != 200:
+                sys.exit(f"{response.status}: {body}")
+        return time.monotonic() - start
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        start = time.monotonic()
+        self.process.wait(60)
+        return time.monotonic() - start
+
+
+def encode(data):
+    return base64.urlsafe_b64encode(data).rstrip(b"=")
+
+
+def tokens_of(data, issuer, numbers):
+    """The tokens of sessions that fill.py has made, signed with the newest key."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    file = fill.newest_key(data)
+    pkcs8 = base64.b64decode("".join(line for line in file.read_text().splitlines() if not line.startswith("-")))
+    # PKCS#8 of the second version, which the package does not read: the seed follows the head of its octet string.
+    seed = pkcs8.index(bytes.fromhex("04220420")) + 4
+    key = Ed25519PrivateKey.from_private_bytes(pkcs8[seed : seed + 32])
+    compact = {"separators": (",", ":")}
+    header = encode(json.dumps({"typ": "at+jwt", "alg": "EdDSA", "kid": file.stem}, **compact).encode())
+    now = int(time.time())
+    for number in numbers:
+        claims = {
+            "iss": issuer, "aud": "deskgate", "sub": fill.employee_id(number), "jti": fill.session_id(number),
+            "iat": now - 1, "nbf": now - 1, "exp": now + 3600, "corp_id": fill.CORP, "name": fill.name_of(number),
+            "roles": ["user"], "current_role": "user", "login_source": "qrcode", "stage": "full",
+        }
+        signed = header + b"." + encode(json.dumps(claims, **compact).encode())
+        yield (signed + b"." + encode(key.sign(signed))).decode()
+
+
+def main():
+    arguments = argparse.ArgumentParser(description="measures a start and a key rotation with many sessions")
+    arguments.add_argument("binary")
+    arguments.add_argument("--sessions", type=int, default=1_000_000)
+    arguments.add_argument("--seconds", type=int, default=400, help="how long the start may keep the gateway busy")
+    arguments.add_argument("--used", type=int, default=0, help="how many sessions are used")
+    arguments.add_argument("--data", type=pathlib.Path)
+    options = arguments.parse_args()
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="deskgate-scale-"))
+    data = options.data or folder / "data"
+    config, log = folder / "deskgate.toml", open(folder / "log", "w")
+    config.write_text(CONFIG.format(data=data, rules=FOLDER.parents[1] / "lua-free-rules"))
+    if not (data / "state.db").exists():
+        Gateway(options.binary, config, log).stop()
+        fill = [sys.executable, FOLDER / "fill.py", data, "--sessions", str(options.sessions)]
+        subprocess.run(fill, check=True)
+    gateway = Gateway(options.binary, config, log)
+    try:
+        print(f"ready after              {gateway.seconds_to_ready:7.2f} s", flush=True)
+        first = gateway.use(data, range(1000)) if options.used else 0
+        print(f"1000 sessions' first use {first:7.2f} s, while the sessions are compared", flush=True)
+        seconds, share = gateway.until_idle(options.seconds)
+        print(f"idle after               {seconds:7.0f} s, {share * 100:.0f} % of a core at most")
+        print(f"CPU                      {gateway.cpu_seconds():7.1f} s")
+        print(f"largest resident size    {gateway.status('VmHWM:'):7.0f} MiB, now {gateway.status('VmRSS:'):.0f} MiB")
+        if options.used:
+            print(f"sessions used            {gateway.use(data, range(options.used)):7.0f} s")
+            print(f"resident size            {gateway.status('VmRSS:'):7.0f} MiB, {options.used} sessions cached")
+        print(f"key rotate --now         {gateway.command('key', 'rotate', '--now'):7.2f} s")
+        print(f"largest resident size    {gateway.status('VmHWM:'):7.0f} MiB")
+        print(f"session list             {gateway.command('session', 'list', '--json'):7.2f} s", flush=True)
+    finally:
+        print(f"stopped after            {gateway.stop():7.2f} s")
+
+
+if __name__ == "__main__":
+    main()
