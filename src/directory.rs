@@ -13,6 +13,7 @@ use crate::domain::role::RoleName;
 use crate::domain::session::{LoginMethod, LoginSource};
 use crate::error::{Error, Part};
 use crate::sqlite::SqliteFileError;
+use access::AccessRecords;
 use audit::AuditLog;
 use factors::Factors;
 use links::Links;
@@ -20,6 +21,8 @@ use membership::MembershipRecords;
 use people::People;
 
 mod development;
+
+pub mod access;
 
 pub mod audit;
 
@@ -210,7 +213,7 @@ pub struct Assignments {
 
 /// Employees, their roles and factors, the login log and the audit log.
 #[async_trait]
-pub trait Directory: AuditLog + Factors + Links + MembershipRecords + People {
+pub trait Directory: AccessRecords + AuditLog + Factors + Links + MembershipRecords + People {
     /// The employee with this corporation and id.
     async fn employee(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<Option<Employee>, DirectoryError>;
 

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use papaya::HashMap;
 
 use self::entry::{CacheEntry, TokenKey, TokenRef};
@@ -22,9 +23,11 @@ use crate::token::claims::Claims;
 mod cached;
 mod change;
 mod entry;
+mod reconcile;
 
 pub use cached::{CachedAssertion, CachedSession};
 pub use change::SessionUpdate;
+pub use reconcile::{Reconcile, Reconciled};
 
 /// A cache entry and the session that it holds.
 type FoundEntry = (Arc<CacheEntry>, Arc<CachedSession>);
@@ -36,12 +39,18 @@ pub struct SessionCache {
     by_token: HashMap<TokenKey, Arc<CacheEntry>>,
     capacity: usize,
     token_lifetime: Duration,
+    /// Set after a start, until every stored session was compared with the directory.
+    reconciler: ArcSwapOption<Box<dyn Reconcile>>,
 }
+
+/// How many entries a task visits before it yields to requests: less than a millisecond.
+const ENTRIES_PER_TURN: usize = 4096;
 
 impl SessionCache {
     /// Creates a cache of at most `capacity` sessions. A revoked session is denied for `token_lifetime`.
     pub fn new(store: Arc<dyn Store>, capacity: usize, token_lifetime: Duration) -> Self {
-        Self { store, by_id: HashMap::new(), by_token: HashMap::new(), capacity, token_lifetime }
+        let reconciler = ArcSwapOption::empty();
+        Self { store, by_id: HashMap::new(), by_token: HashMap::new(), capacity, token_lifetime, reconciler }
     }
 
     /// The store behind the cache.
@@ -79,7 +88,7 @@ impl SessionCache {
     }
 
     /// The session with this id, cached or read from the store.
-    pub async fn session(&self, id: &SessionId, now: Timestamp) -> Result<Option<Arc<CachedSession>>, StoreError> {
+    pub async fn session(&self, id: &SessionId, now: Timestamp) -> Result<Option<Arc<CachedSession>>, Error> {
         Ok(self.find(id, now).await?.map(|(_, cached)| cached))
     }
 
@@ -101,7 +110,7 @@ impl SessionCache {
     }
 
     /// Finds a session in the cache or the store, and its cache entry.
-    async fn find(&self, id: &SessionId, now: Timestamp) -> Result<Option<FoundEntry>, StoreError> {
+    async fn find(&self, id: &SessionId, now: Timestamp) -> Result<Option<FoundEntry>, Error> {
         if let Some(entry) = self.by_id.pin().get(id)
             && let Some(cached) = entry.live_session(now)
         {
@@ -112,7 +121,7 @@ impl SessionCache {
         }
         let entry = self.by_id.pin().get_or_insert_with(id.clone(), Arc::default).clone();
         // On an error the entry stays pending: another request may be reading into it.
-        let Some(session) = self.store.find(id).await? else {
+        let Some(session) = self.read(id).await? else {
             // A request that read the record just before it was removed must not bring it back.
             self.retire(id, &entry);
             return Ok(None);
@@ -143,12 +152,13 @@ impl SessionCache {
 
     /// Writes the last-seen times that changed since the previous call to the store.
     pub async fn note_seen(&self) -> Result<(), StoreError> {
-        let unsaved: Vec<(SessionId, Timestamp)> = self
-            .by_id
-            .pin()
-            .iter()
-            .filter_map(|(id, entry)| Some((id.clone(), entry.take_unsaved_last_seen()?)))
-            .collect();
+        let mut unsaved: Vec<(SessionId, Timestamp)> = Vec::new();
+        self.visit_entries(|id, entry| {
+            if let Some(seen) = entry.take_unsaved_last_seen() {
+                unsaved.push((id.clone(), seen));
+            }
+        })
+        .await;
         self.store.note_seen(&unsaved).await
     }
 
@@ -169,10 +179,22 @@ impl SessionCache {
     }
 
     /// Frees expired sessions and entries that a failing store left pending.
-    pub fn sweep(&self, now: Timestamp) {
-        for (id, entry) in &self.by_id.pin() {
+    pub async fn sweep(&self, now: Timestamp) {
+        self.visit_entries(|id, entry| {
             if entry.is_removable(now) {
                 self.retire(id, entry);
+            }
+        })
+        .await;
+    }
+
+    /// Visits all entries and yields to requests now and then.
+    async fn visit_entries(&self, mut visit: impl FnMut(&SessionId, &Arc<CacheEntry>)) {
+        let by_id = self.by_id.pin_owned();
+        for (number, (id, entry)) in by_id.iter().enumerate() {
+            visit(id, entry);
+            if number % ENTRIES_PER_TURN == ENTRIES_PER_TURN - 1 {
+                tokio::task::yield_now().await;
             }
         }
     }
@@ -185,8 +207,12 @@ impl SessionCache {
     }
 
     fn replace_cached(&self, session: &Session) {
-        if let Some(entry) = self.by_id.pin().get(&session.id) {
+        let Some(entry) = self.by_id.pin().get(&session.id).cloned() else { return };
+        if entry.is_filled() || self.trusts_store() {
             entry.update(session.clone());
+        } else {
+            // The record was not compared yet: whoever needs it reads it again.
+            self.retire(&session.id, &entry);
         }
     }
 

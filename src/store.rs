@@ -11,7 +11,8 @@ use tokio::sync::broadcast;
 
 use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, EmployeeId};
-use crate::domain::session::{EndCause, Session, SessionId, Version};
+use crate::domain::link::PlatformAccount;
+use crate::domain::session::{EndCause, KeyId, Session, SessionId, Version};
 use crate::domain::ticket::{ScanId, Ticket, TicketId};
 use crate::domain::write::WriteOutcome;
 use crate::error::{Error, Part};
@@ -75,6 +76,26 @@ pub struct ChangeEvent {
     pub change: Change,
 }
 
+/// The last record of a page; the next page begins after it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionCursor {
+    /// The employee's corporation.
+    pub corp_id: CorpId,
+    /// The employee.
+    pub employee_id: EmployeeId,
+    /// The session.
+    pub id: SessionId,
+}
+
+/// A page of live sessions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionPage {
+    /// The sessions, ordered by employee.
+    pub sessions: Vec<Session>,
+    /// Where the next page begins; `None` after the last one.
+    pub next: Option<SessionCursor>,
+}
+
 /// Sessions and the deny list.
 #[async_trait]
 pub trait SessionStore: Send + Sync {
@@ -89,9 +110,19 @@ pub trait SessionStore: Send + Sync {
     /// once that is durable. A revoked session stays revoked.
     async fn replace(&self, session: &Session, seen: Version) -> Result<WriteOutcome, StoreError>;
 
-    /// Revokes a session and denies its token for `lifetime`. Returns once that is durable: a user who has seen the
-    /// logout response stays logged out even if this process dies at once.
-    async fn revoke(&self, id: &SessionId, lifetime: Duration, cause: EndCause) -> Result<(), StoreError>;
+    /// Revokes sessions and denies their tokens for `lifetime`. Returns once that is durable: a user who has seen the
+    /// logout response stays logged out even if this process dies at once. All of them are one change: a caller with many
+    /// sessions revokes them in parts.
+    async fn revoke_all(&self, ids: &[SessionId], lifetime: Duration, cause: EndCause) -> Result<(), StoreError>;
+
+    /// Revokes one session.
+    async fn revoke(&self, id: &SessionId, lifetime: Duration, cause: EndCause) -> Result<(), StoreError> {
+        self.revoke_all(std::slice::from_ref(id), lifetime, cause).await
+    }
+
+    /// Brings the expiry of sessions forward to `end`, and returns those that expired later. Returns once that is
+    /// durable. All of them are one change.
+    async fn shorten_all(&self, ids: &[SessionId], end: Timestamp) -> Result<Vec<Session>, StoreError>;
 
     /// The live sessions of one employee.
     async fn of_employee(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<Vec<Session>, StoreError>;
@@ -102,8 +133,21 @@ pub trait SessionStore: Send + Sync {
     /// Records when sessions were last used. Called in batches, so that a request costs no write.
     async fn note_seen(&self, seen: &[(SessionId, Timestamp)]) -> Result<(), StoreError>;
 
-    /// All live sessions, newest first, at most `limit`.
-    async fn all(&self, limit: usize) -> Result<Vec<Session>, StoreError>;
+    /// At most `limit` live sessions, newest first.
+    async fn newest(&self, limit: usize) -> Result<Vec<Session>, StoreError>;
+
+    /// The live sessions among the next `limit` records, ordered by employee. A record that cannot be decoded is left
+    /// out: nobody can use its session.
+    async fn page(&self, after: Option<&SessionCursor>, limit: usize) -> Result<SessionPage, StoreError>;
+
+    /// The keys that sessions record; `None` stands for the sessions that record none.
+    async fn keys(&self) -> Result<Vec<Option<KeyId>>, StoreError>;
+
+    /// At most `limit` sessions of a key that expire after `end`.
+    async fn of_key(&self, key: Option<&KeyId>, end: Timestamp, limit: usize) -> Result<Vec<SessionId>, StoreError>;
+
+    /// The live sessions that a platform account of a connected corporation has opened.
+    async fn of_platform_account(&self, account: &PlatformAccount) -> Result<Vec<Session>, StoreError>;
 }
 
 /// QR-code tickets.
@@ -136,6 +180,7 @@ pub trait Store: SessionStore + TicketStore {
     /// Completes every write that was accepted and closes the store. Later writes fail.
     async fn close(&self);
 
-    /// Removes expired records. Saves space only: reads check the expiry.
+    /// Removes expired records, a few at a time: other writes do not wait for all of them. Saves space only: reads check
+    /// the expiry.
     async fn sweep(&self) -> Result<(), StoreError>;
 }

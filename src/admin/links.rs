@@ -14,7 +14,7 @@ use crate::directory::factors::Account;
 use crate::directory::links::{LinkApproval, LinkQuery};
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::link::{Link, LinkState, PlatformAccount, PlatformUserId};
-use crate::domain::session::{EndCause, Session};
+use crate::domain::session::{EndCause, Session, SessionId};
 use crate::domain::write::WriteOutcome;
 use crate::sessions::SessionCache;
 use csv::CsvLine;
@@ -327,15 +327,11 @@ impl LinkAdmin {
         account: &PlatformAccount,
         employee_corp: Option<&CorpId>,
     ) -> Result<usize, AdminError> {
-        let mut sessions = self.sessions.store().all(usize::MAX).await?;
-        sessions.retain(|session| {
-            session.platform_account.as_ref() == Some(account)
-                && employee_corp.is_none_or(|corp_id| session.corp_id == *corp_id)
-        });
-        for session in &sessions {
-            self.sessions.end(&session.id, EndCause::Unlinked).await.map_err(AdminError::SessionsNotEnded)?;
-        }
-        Ok(sessions.len())
+        let mut sessions = self.sessions.store().of_platform_account(account).await?;
+        sessions.retain(|session| employee_corp.is_none_or(|corp_id| session.corp_id == *corp_id));
+        let ids: Vec<SessionId> = sessions.into_iter().map(|session| session.id).collect();
+        self.sessions.end_all(&ids, EndCause::Unlinked).await.map_err(AdminError::SessionsNotEnded)?;
+        Ok(ids.len())
     }
 }
 

@@ -74,7 +74,7 @@ impl SessionAdmin {
     /// Lists the sessions of one account, or of all.
     pub(crate) async fn list(&self, account: Option<Account<'_>>) -> Result<Vec<SessionRow>, AdminError> {
         let sessions = match account {
-            None => self.sessions.store().all(MAX_ROWS).await?,
+            None => self.sessions.store().newest(MAX_ROWS).await?,
             Some(account) => {
                 let own = self.sessions.store().of_employee(account.corp_id, account.employee_id).await?;
                 if own.is_empty() {

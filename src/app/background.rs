@@ -10,21 +10,17 @@ use tokio::sync::broadcast::error::RecvError;
 use super::tasks::TaskSet;
 use super::wire::Services;
 use crate::admin::keys::KeyRotation;
-use crate::domain::session::EndCause;
-use crate::error::chain;
+use crate::domain::session::{EndCause, Session};
 use crate::metrics::Metrics;
 use crate::pipeline::Gate;
 use crate::signin::SignInServices;
-use crate::signin::roles::Roles;
 use crate::sockets::CloseReason;
 use crate::sockets::registry::Registry;
 use crate::store::{Change, ChangeEvent, Store};
+use crate::token::ring::KeyValidity;
 
 /// How often expired records are removed. Only disk space depends on it: reads check the expiry themselves.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
-
-/// Pause after a failed attempt to reconcile roles.
-const RECONCILE_RETRY: Duration = Duration::from_secs(5);
 
 /// Starts all background tasks. Called before the first request is accepted, so that no revocation is missed.
 pub(super) fn start(tasks: &TaskSet, services: &Services) {
@@ -41,7 +37,8 @@ pub(super) fn start(tasks: &TaskSet, services: &Services) {
         let signin = signin.clone();
         tasks.spawn("platform recheck", async move { signin.recheck.run().await });
     }
-    tasks.spawn_one_shot("role reconciliation", reconcile_roles(roles.clone()));
+    let roles = roles.clone();
+    tasks.spawn_one_shot("reconciliation", async move { roles.reconcile_all().await });
 }
 
 /// Applies every change event, including this process's own, to the session cache, what is open and the long polls.
@@ -92,22 +89,15 @@ impl Drop for FeedGauge {
     }
 }
 
-/// Brings sessions in line with the directory once after a start: a crash may have come between the two writes.
-async fn reconcile_roles(roles: Roles) {
-    while let Err(error) = roles.sync_all_sessions().await {
-        tracing::warn!(error = %chain(&error), "could not reconcile sessions with the directory; retrying");
-        tokio::time::sleep(RECONCILE_RETRY).await;
-    }
-}
-
 /// Ends sessions, and what they have open, when the key that signed their token expires or is removed.
 async fn end_sessions_of_expired_keys(keys: Arc<KeyRotation>, gate: Arc<Gate>, registry: Arc<Registry>) {
     loop {
+        // First what is open: with many sessions it takes a while to end all of a removed key.
+        recheck_open(&gate, &registry).await;
         // Also right after the start: an operator may have removed a key while the gateway was down.
         if let Err(error) = keys.update_sessions().await {
             tracing::warn!(%error, "could not end the sessions of removed keys; their tokens are refused all the same");
         }
-        recheck_open(&gate, &registry).await;
         let now = gate.clock.now();
         let next = gate.tokens.keys().next_end(now);
         let expiry = async {
@@ -128,9 +118,17 @@ async fn end_sessions_of_expired_keys(keys: Arc<KeyRotation>, gate: Arc<Gate>, r
 pub(super) async fn recheck_open(gate: &Gate, registry: &Registry) {
     for id in registry.sessions() {
         match gate.sessions.session(&id, gate.clock.now()).await {
-            Ok(Some(cached)) => registry.recheck_session(&cached.session),
-            Ok(None) | Err(_) => registry.close_session(&id, CloseReason::Revoked),
+            Ok(Some(cached)) if has_valid_key(gate, &cached.session) => registry.recheck_session(&cached.session),
+            Ok(_) | Err(_) => registry.close_session(&id, CloseReason::Revoked),
         }
+    }
+}
+
+fn has_valid_key(gate: &Gate, session: &Session) -> bool {
+    match gate.tokens.keys().validity_of_sessions(session.key_id.as_ref()) {
+        KeyValidity::Gone => false,
+        KeyValidity::Until(end) => gate.clock.now() < end,
+        KeyValidity::Open => true,
     }
 }
 
@@ -140,7 +138,7 @@ async fn sweep(store: Arc<dyn Store>, gate: Arc<Gate>, signin: Arc<SignInService
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
-        gate.sessions.sweep(gate.clock.now());
+        gate.sessions.sweep(gate.clock.now()).await;
         gate.counters.sweep(gate.clock.running());
         signin.sweep().await;
         let swept = match gate.sessions.note_seen().await {

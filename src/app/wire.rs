@@ -101,9 +101,12 @@ pub(super) async fn services(config: &Config, rules: RuleSet, metrics: Arc<Metri
     core.devices.renew_secrets().await.map_err(|source| directory_error(config, source))?;
     let (platform, simulator) = open_platform(config).await?;
     let signin = Arc::new(signin(config, &core, platform, metrics.clone())?);
+    let roles = Roles::new(core.sessions.clone(), core.directory.clone(), config.directory.fallback_role());
+    // Before the first request, until the background task has compared all sessions.
+    core.sessions.distrust_store(roles.clone());
     Ok(Services {
         gate: Arc::new(gate(config, rules, &core, metrics.clone())),
-        roles: Roles::new(core.sessions.clone(), core.directory.clone(), config.directory.fallback_role()),
+        roles,
         admin: Arc::new(admin(config, &core)),
         registry: Arc::new(Registry::default()),
         metrics,
@@ -132,8 +135,8 @@ async fn core(config: &Config) -> Result<Core, StartError> {
     let key_settings = key_settings(config);
     let ring = open_keys(&key_settings, &clock)?;
     let vault = vault_key::open(&config.otp, &key_settings.folder).map_err(data_error(data))?;
-    let store = open_store(data, &clock).await?;
-    let directory = open_directory(config, &clock).await?;
+    // At the same time: each checks its whole file.
+    let (store, directory) = tokio::try_join!(open_store(data, &clock), open_directory(config, &clock))?;
     let tokens = Arc::new(Tokens::new(ring, issuer(config), config.token.leeway.get()));
     let sessions = Arc::new(SessionCache::new(store.clone(), config.token.cache, config.token.lifetime.get()));
     Ok(Core {

@@ -26,6 +26,8 @@ use crate::domain::session::LoginSource;
 use crate::domain::write::WriteOutcome;
 use crate::sqlite::{SqliteFile, SqliteFileError};
 
+mod access;
+
 mod audit;
 
 mod factors;

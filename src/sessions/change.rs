@@ -21,6 +21,9 @@ pub enum SessionUpdate {
     NotAllowed,
 }
 
+/// How many sessions are revoked in one change of the store: other writes wait for it.
+const SESSIONS_PER_CHANGE: usize = 500;
+
 /// How often [`SessionCache::end_those_of`] lists sessions again; bounds the work if the employee keeps signing in.
 const MAX_ROUNDS: usize = 8;
 
@@ -34,6 +37,17 @@ impl SessionCache {
     pub async fn end(&self, id: &SessionId, cause: EndCause) -> Result<(), StoreError> {
         self.store.revoke(id, self.token_lifetime, cause).await?;
         self.remove(id);
+        Ok(())
+    }
+
+    /// Revokes several sessions, many in one change of the store.
+    pub async fn end_all(&self, ids: &[SessionId], cause: EndCause) -> Result<(), StoreError> {
+        for part in ids.chunks(SESSIONS_PER_CHANGE) {
+            self.store.revoke_all(part, self.token_lifetime, cause).await?;
+            for id in part {
+                self.remove(id);
+            }
+        }
         Ok(())
     }
 
@@ -83,13 +97,12 @@ impl SessionCache {
         .await
     }
 
-    /// Brings a session's expiry forward to `end`.
-    pub async fn shorten(&self, id: &SessionId, end: Timestamp) -> Result<SessionUpdate, StoreError> {
-        self.change(id, |session| {
-            session.expires_at = session.expires_at.min(end);
-            true
-        })
-        .await
+    /// Brings the expiry of several sessions forward to `end`, in one change of the store.
+    pub async fn shorten_all(&self, ids: &[SessionId], end: Timestamp) -> Result<(), StoreError> {
+        for session in self.store.shorten_all(ids, end).await? {
+            self.replace_cached(&session);
+        }
+        Ok(())
     }
 
     /// Ends every session of an employee. Returns their number.
@@ -118,10 +131,9 @@ impl SessionCache {
             if sessions.is_empty() {
                 break;
             }
-            for session in &sessions {
-                self.end(&session.id, cause).await?;
-            }
-            ended += sessions.len();
+            let ids: Vec<SessionId> = sessions.into_iter().map(|session| session.id).collect();
+            self.end_all(&ids, cause).await?;
+            ended += ids.len();
         }
         Ok(ended)
     }

@@ -1,4 +1,4 @@
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::*;
 use crate::domain::clock::Clock;
@@ -77,6 +77,56 @@ async fn role_changes_apply_to_live_sessions_and_losing_all_roles_ends_them() {
     assert!(cache.cached("token-1", clock.now()).is_none());
 }
 
+/// Counts the comparisons, which fail while `fails` is set.
+#[derive(Clone, Default)]
+struct Comparison {
+    count: Arc<AtomicUsize>,
+    fails: Arc<AtomicBool>,
+}
+
+#[async_trait::async_trait]
+impl Reconcile for Comparison {
+    async fn reconcile(&self, _: &Session) -> Result<Reconciled, Error> {
+        self.count.fetch_add(1, Ordering::SeqCst);
+        if self.fails.load(Ordering::SeqCst) { Err(Error::NotFound) } else { Ok(Reconciled::Unchanged) }
+    }
+}
+
+#[tokio::test]
+async fn session_is_compared_when_it_is_read_and_not_when_it_is_cached() {
+    let (cache, clock, _folder) = cache(100).await;
+    let (first, second) = (session("s1", &clock), session("s2", &clock));
+    cache.create(&first).await.expect("create");
+    cache.create(&second).await.expect("create");
+    let comparison = Comparison::default();
+    cache.distrust_store(comparison.clone());
+    for _ in 0..3 {
+        admit(&cache, "token-1", &first.id, clock.now()).await.expect("live");
+        assert!(cache.cached("token-1", clock.now()).is_some());
+    }
+    assert_eq!(comparison.count.load(Ordering::SeqCst), 1);
+    cache.trust_store();
+    admit(&cache, "token-2", &second.id, clock.now()).await.expect("live");
+    assert_eq!(comparison.count.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn changed_record_enters_the_cache_only_if_it_was_compared() {
+    let (cache, clock, _folder) = cache(100).await;
+    let session = session("s1", &clock);
+    cache.create(&session).await.expect("create");
+    let comparison = Comparison::default();
+    comparison.fails.store(true, Ordering::SeqCst);
+    cache.distrust_store(comparison.clone());
+    assert!(cache.session(&session.id, clock.now()).await.is_err());
+    let until = clock.now().plus(Duration::from_secs(30));
+    cache.step_up(&session.id, until).await.expect("a change");
+    assert!(cache.session(&session.id, clock.now()).await.is_err(), "the change has filled the pending entry");
+    comparison.fails.store(false, Ordering::SeqCst);
+    let found = cache.session(&session.id, clock.now()).await.expect("read").expect("live");
+    assert_eq!(found.session.stepped_up_until, Some(until));
+}
+
 #[tokio::test]
 async fn an_expired_session_is_not_returned_before_any_sweep() {
     let (cache, clock, _folder) = cache(100).await;
@@ -85,7 +135,7 @@ async fn an_expired_session_is_not_returned_before_any_sweep() {
     admit(&cache, "token-1", &session.id, clock.now()).await.expect("live");
     clock.advance(Duration::from_secs(61));
     assert!(cache.cached("token-1", clock.now()).is_none());
-    cache.sweep(clock.now());
+    cache.sweep(clock.now()).await;
     assert_eq!((cache.by_id.len(), cache.by_token.len()), (0, 0));
 }
 

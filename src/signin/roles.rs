@@ -1,19 +1,18 @@
 //! Role assignments: resolves an employee's roles and changes them, for administrators and operators alike. Live sessions
 //! are updated with every change.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::directory::factors::Account;
 use crate::directory::{Directory, DirectoryError, RoleChange};
-use crate::domain::employee::{CorpId, Employee, EmployeeId, Standing};
+use crate::domain::employee::{CorpId, Employee, EmployeeId};
 use crate::domain::role::RoleName;
-use crate::domain::session::{EndCause, Session};
 use crate::error::{Error, Forbidden};
 use crate::sessions::SessionCache;
 use crate::store::StoreError;
 
 mod links;
+
+mod reconcile;
 
 /// What to do with a role assignment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,41 +110,6 @@ impl Roles {
     /// yield another.
     pub async fn effective(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<Vec<RoleName>, RoleFault> {
         Ok(self.directory.roles(corp_id, employee_id).await?.or_default(self.default_role.as_ref()))
-    }
-
-    /// Updates every live session from the directory. Runs at start, because a crash may have hit between a directory
-    /// change and its sessions. Continues after a failure and returns the last one.
-    pub async fn sync_all_sessions(&self) -> Result<(), RoleFault> {
-        let sessions = self.sessions.store().all(usize::MAX).await?;
-        let mut by_employee: BTreeMap<_, Vec<Session>> = BTreeMap::new();
-        for session in sessions {
-            by_employee.entry((session.corp_id.clone(), session.employee_id.clone())).or_default().push(session);
-        }
-        let mut result = Ok(());
-        for ((corp_id, employee_id), sessions) in by_employee {
-            let account = Account { corp_id: &corp_id, employee_id: &employee_id };
-            if let Err(fault) = self.sync_employee(account, &sessions).await {
-                result = Err(fault);
-            }
-        }
-        result
-    }
-
-    async fn sync_employee(&self, account: Account<'_>, sessions: &[Session]) -> Result<(), RoleFault> {
-        let Account { corp_id, employee_id } = account;
-        let employee = self.directory.employee(corp_id, employee_id).await?;
-        if !employee.as_ref().is_some_and(|employee| employee.standing == Standing::Active) {
-            self.sessions.end_all_of(corp_id, employee_id, EndCause::of_barred(employee.as_ref())).await?;
-            return Ok(());
-        }
-        self.sync_sessions(corp_id, employee_id).await?;
-        if sessions.iter().any(|session| session.password_id.is_some()) {
-            let password = self.directory.agent(account).await?.and_then(|agent| agent.password);
-            let id = password.map(|password| password.id);
-            let of_old_password = |session: &Session| session.password_id.is_some() && session.password_id != id;
-            self.sessions.end_those_of(corp_id, employee_id, EndCause::Operator, of_old_password).await?;
-        }
-        Ok(())
     }
 }
 

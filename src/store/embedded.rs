@@ -7,43 +7,36 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::FutureExt;
-use sqlx::{Row, SqliteConnection};
+use sqlx::Row;
+use sqlx::sqlite::SqliteRow;
 use tokio::sync::broadcast;
 
-use super::{Change, ChangeEvent, SessionStore, Store, StoreError, TicketStore};
+use super::{Change, ChangeEvent, SessionCursor, SessionPage, SessionStore, Store, StoreError, TicketStore};
 use crate::domain::clock::{Clock, Timestamp};
 use crate::domain::employee::{CorpId, EmployeeId};
-use crate::domain::session::{EndCause, Session, SessionId, Version};
+use crate::domain::link::PlatformAccount;
+use crate::domain::session::{EndCause, KeyId, Session, SessionId, Version};
 use crate::domain::ticket::{ScanId, Ticket, TicketId};
 use crate::domain::write::WriteOutcome;
-use crate::sqlite::{SqliteFile, SqliteFileError};
+use crate::sqlite::SqliteFile;
 
-const SCHEMA: &str = "
-    CREATE TABLE IF NOT EXISTS sessions (
-        id TEXT PRIMARY KEY, corp_id TEXT NOT NULL, employee_id TEXT NOT NULL,
-        version INTEGER NOT NULL, issued_at INTEGER NOT NULL, expires_at INTEGER NOT NULL, body TEXT NOT NULL
-    ) STRICT, WITHOUT ROWID;
-    CREATE INDEX IF NOT EXISTS sessions_of_employee ON sessions (corp_id, employee_id);
-    CREATE INDEX IF NOT EXISTS sessions_by_end ON sessions (expires_at);
-    CREATE TABLE IF NOT EXISTS denied (id TEXT PRIMARY KEY, until INTEGER NOT NULL) STRICT, WITHOUT ROWID;
-    CREATE TABLE IF NOT EXISTS seen (id TEXT PRIMARY KEY, at INTEGER NOT NULL) STRICT, WITHOUT ROWID;
-    CREATE TABLE IF NOT EXISTS tickets (
-        id TEXT PRIMARY KEY, scan_id TEXT NOT NULL UNIQUE,
-        version INTEGER NOT NULL, expires_at INTEGER NOT NULL, body TEXT NOT NULL
-    ) STRICT, WITHOUT ROWID;
-    CREATE INDEX IF NOT EXISTS tickets_by_end ON tickets (expires_at);
-    PRAGMA user_version = 1;
-";
+mod schema;
+
+mod sweep;
+
+use schema::{key_id, platform_account};
 
 /// Inserts only for existing sessions, because the row is deleted with its session.
-const NOTE_SEEN: &str = "INSERT INTO seen SELECT id, $2 FROM sessions WHERE id = $1
+const NOTE_SEEN: &str = "INSERT INTO seen
+     SELECT sessions.id, json_extract(noted.value, '$[1]') FROM json_each($1) AS noted
+     CROSS JOIN sessions WHERE sessions.id = json_extract(noted.value, '$[0]')
      ON CONFLICT (id) DO UPDATE SET at = max(at, excluded.at)";
+
+/// How many rows of `seen` are written in one change, so that a logout does not wait behind ten thousand of them.
+const NOTE_BATCH: usize = 500;
 
 /// How many changes a receiver of the change feed may lag.
 const FEED_CAPACITY: usize = 4096;
-
-/// How long a ticket is kept after it expires; longer than the delivery window of a confirmed one.
-const TICKET_RETENTION: Duration = Duration::from_secs(120);
 
 /// Sessions and tickets in a SQLite file.
 pub struct EmbeddedStore {
@@ -55,7 +48,7 @@ pub struct EmbeddedStore {
 impl EmbeddedStore {
     /// Opens or creates the file. A damaged file is an error: replacing it with an empty one would forget every logout.
     pub async fn open(path: &Path, clock: Clock) -> Result<Self, StoreError> {
-        let file = SqliteFile::open(path, |connection| prepare(connection).boxed()).await?;
+        let file = SqliteFile::open(path, |connection| schema::prepare(connection).boxed()).await?;
         let (feed, _) = broadcast::channel(FEED_CAPACITY);
         Ok(Self { file, feed, clock })
     }
@@ -126,27 +119,43 @@ impl SessionStore for EmbeddedStore {
         Ok(outcome)
     }
 
-    async fn revoke(&self, id: &SessionId, lifetime: Duration, cause: EndCause) -> Result<(), StoreError> {
+    async fn revoke_all(&self, ids: &[SessionId], lifetime: Duration, cause: EndCause) -> Result<(), StoreError> {
+        const REVOKE: [&str; 3] = [
+            "DELETE FROM sessions WHERE id IN (SELECT value FROM json_each($1))",
+            "DELETE FROM seen WHERE id IN (SELECT value FROM json_each($1))",
+            "INSERT INTO denied SELECT value, $2 FROM json_each($1) WHERE true
+                 ON CONFLICT (id) DO UPDATE SET until = max(until, excluded.until)",
+        ];
         let until = self.clock.now().plus(lifetime).millis();
-        let denied = id.clone();
+        let list = write(&ids)?;
         self.file
             .write(move |connection| {
                 async move {
-                    for query in ["DELETE FROM sessions WHERE id = $1", "DELETE FROM seen WHERE id = $1"] {
-                        sqlx::query(query).bind(denied.as_str()).execute(&mut *connection).await?;
+                    for query in REVOKE {
+                        sqlx::query(query).bind(list.as_str()).bind(until).execute(&mut *connection).await?;
                     }
-                    sqlx::query("INSERT INTO denied VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET until = max(until, excluded.until)")
-                        .bind(denied.as_str())
-                        .bind(until)
-                        .execute(connection)
-                        .await
-                        .map(|_| ())
+                    Ok(())
                 }
                 .boxed()
             })
             .await?;
-        self.publish(Change::SessionEnded { id: id.clone(), cause });
+        for id in ids {
+            self.publish(Change::SessionEnded { id: id.clone(), cause });
+        }
         Ok(())
+    }
+
+    async fn shorten_all(&self, ids: &[SessionId], end: Timestamp) -> Result<Vec<Session>, StoreError> {
+        const SHORTEN: &str = "UPDATE sessions SET version = version + 1, expires_at = $2,
+                 body = json_set(body, '$.version', version + 1, '$.expires_at', $2)
+             WHERE id IN (SELECT value FROM json_each($1)) AND expires_at > $2 RETURNING body";
+        let shorten = sqlx::query(SHORTEN).bind(write(&ids)?).bind(end.millis());
+        let rows = self.file.write(move |connection| shorten.fetch_all(connection).boxed()).await?;
+        let shortened = sessions_of(&rows)?;
+        for session in &shortened {
+            self.publish(Change::SessionChanged(Box::new(session.clone())));
+        }
+        Ok(shortened)
     }
 
     async fn of_employee(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<Vec<Session>, StoreError> {
@@ -159,7 +168,7 @@ impl SessionStore for EmbeddedStore {
         .fetch_all(self.file.readers())
         .await
         .map_err(unavailable)?;
-        rows.iter().map(|row| parse(row.get::<&str, _>(0))).collect()
+        sessions_of(&rows)
     }
 
     async fn last_seen(&self, ids: &[SessionId]) -> Result<Vec<Option<Timestamp>>, StoreError> {
@@ -176,36 +185,92 @@ impl SessionStore for EmbeddedStore {
     }
 
     async fn note_seen(&self, seen: &[(SessionId, Timestamp)]) -> Result<(), StoreError> {
-        // In batches, so that a logout does not wait behind ten thousand of them.
-        for batch in seen.chunks(500) {
-            let batch = batch.to_vec();
-            self.file
-                .write(move |connection| {
-                    async move {
-                        for (id, at) in batch {
-                            sqlx::query(NOTE_SEEN)
-                                .bind(id.as_str())
-                                .bind(at.millis())
-                                .execute(&mut *connection)
-                                .await?;
-                        }
-                        Ok(())
-                    }
-                    .boxed()
-                })
-                .await?;
+        for batch in seen.chunks(NOTE_BATCH) {
+            self.file.execute(sqlx::query(NOTE_SEEN).bind(write(&batch)?)).await?;
         }
         Ok(())
     }
 
-    async fn all(&self, limit: usize) -> Result<Vec<Session>, StoreError> {
+    async fn newest(&self, limit: usize) -> Result<Vec<Session>, StoreError> {
         let rows = sqlx::query("SELECT body FROM sessions WHERE expires_at > $1 ORDER BY issued_at DESC LIMIT $2")
             .bind(self.clock.now().millis())
-            .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+            .bind(rows_of(limit))
             .fetch_all(self.file.readers())
             .await
             .map_err(unavailable)?;
-        rows.iter().map(|row| parse(row.get::<&str, _>(0))).collect()
+        sessions_of(&rows)
+    }
+
+    async fn page(&self, after: Option<&SessionCursor>, limit: usize) -> Result<SessionPage, StoreError> {
+        // Expired records count too: a page must not read all of them in search of a live one.
+        const PAGE: &str = "SELECT body, corp_id, employee_id, id, expires_at FROM sessions
+             WHERE (corp_id, employee_id, id) > ($1, $2, $3) ORDER BY corp_id, employee_id, id LIMIT $4";
+        let (corp_id, employee_id, id) =
+            after.map_or(("", "", ""), |after| (after.corp_id.as_str(), after.employee_id.as_str(), after.id.as_str()));
+        let rows = sqlx::query(PAGE)
+            .bind(corp_id)
+            .bind(employee_id)
+            .bind(id)
+            .bind(rows_of(limit))
+            .fetch_all(self.file.readers())
+            .await
+            .map_err(unavailable)?;
+        let now = self.clock.now().millis();
+        let live = rows.iter().filter(|row| row.get::<i64, _>(4) > now);
+        let sessions = live.filter_map(decode_or_warn).collect();
+        let next = rows.last().filter(|_| rows.len() == limit).map(|row| SessionCursor {
+            corp_id: CorpId::new(row.get::<String, _>(1)),
+            employee_id: EmployeeId::new(row.get::<String, _>(2)),
+            id: SessionId::new(row.get::<String, _>(3)),
+        });
+        Ok(SessionPage { sessions, next })
+    }
+
+    async fn keys(&self) -> Result<Vec<Option<KeyId>>, StoreError> {
+        // One step of the index per key, however many sessions it has.
+        const UNKNOWN: &str = concat!("SELECT id FROM sessions WHERE ", key_id!(), " IS NULL LIMIT 1");
+        const NEXT: &str =
+            concat!("SELECT ", key_id!(), " FROM sessions WHERE ", key_id!(), " > $1 ORDER BY ", key_id!(), " LIMIT 1");
+        let readers = self.file.readers();
+        let unknown: Option<String> = sqlx::query_scalar(UNKNOWN).fetch_optional(readers).await.map_err(unavailable)?;
+        let mut keys: Vec<Option<KeyId>> = unknown.iter().map(|_| None).collect();
+        let mut last = String::new();
+        while let Some(key) =
+            sqlx::query_scalar::<_, String>(NEXT).bind(&last).fetch_optional(readers).await.map_err(unavailable)?
+        {
+            keys.push(Some(KeyId::new(key.as_str())));
+            last = key;
+        }
+        Ok(keys)
+    }
+
+    async fn of_key(&self, key: Option<&KeyId>, end: Timestamp, limit: usize) -> Result<Vec<SessionId>, StoreError> {
+        const OF_KEY: &str = concat!("SELECT id FROM sessions WHERE ", key_id!(), " = $1 AND expires_at > $2 LIMIT $3");
+        const OF_NONE: &str = concat!(
+            "SELECT id FROM sessions WHERE ",
+            key_id!(),
+            " IS NULL AND $1 IS NULL AND expires_at > $2 LIMIT $3"
+        );
+        let ids: Vec<String> = sqlx::query_scalar(if key.is_some() { OF_KEY } else { OF_NONE })
+            .bind(key.map(KeyId::as_str))
+            .bind(end.millis())
+            .bind(rows_of(limit))
+            .fetch_all(self.file.readers())
+            .await
+            .map_err(unavailable)?;
+        Ok(ids.into_iter().map(SessionId::new).collect())
+    }
+
+    async fn of_platform_account(&self, account: &PlatformAccount) -> Result<Vec<Session>, StoreError> {
+        const OF_ACCOUNT: &str =
+            concat!("SELECT body FROM sessions WHERE ", platform_account!(), " = $1 AND expires_at > $2");
+        let rows = sqlx::query(OF_ACCOUNT)
+            .bind(write(account)?)
+            .bind(self.clock.now().millis())
+            .fetch_all(self.file.readers())
+            .await
+            .map_err(unavailable)?;
+        sessions_of(&rows)
     }
 }
 
@@ -258,40 +323,8 @@ impl Store for EmbeddedStore {
     }
 
     async fn sweep(&self) -> Result<(), StoreError> {
-        let now = self.clock.now();
-        let old_ticket = now.millis().saturating_sub(i64::try_from(TICKET_RETENTION.as_millis()).unwrap_or(0));
-        self.file
-            .write(move |connection| {
-                async move {
-                    for (query, end) in [
-                        ("DELETE FROM seen WHERE id IN (SELECT id FROM sessions WHERE expires_at <= $1)", now.millis()),
-                        ("DELETE FROM sessions WHERE expires_at <= $1", now.millis()),
-                        ("DELETE FROM denied WHERE until <= $1", now.millis()),
-                        ("DELETE FROM tickets WHERE expires_at <= $1", old_ticket),
-                    ] {
-                        sqlx::query(query).bind(end).execute(&mut *connection).await?;
-                    }
-                    Ok(())
-                }
-                .boxed()
-            })
-            .await?;
-        Ok(())
+        sweep::run(&self.file, self.clock.now()).await
     }
-}
-
-/// Creates the tables. A file that a newer program has written is refused.
-async fn prepare(connection: &mut SqliteConnection) -> Result<(), SqliteFileError> {
-    let version: i64 = sqlx::query_scalar("PRAGMA user_version")
-        .fetch_one(&mut *connection)
-        .await
-        .map_err(|error| SqliteFileError::Damaged(error.into()))?;
-    if version > 1 {
-        let text = format!("it was written by a newer deskgate (schema {version})");
-        return Err(SqliteFileError::Damaged(text.into()));
-    }
-    let created = sqlx::raw_sql(SCHEMA).execute(connection).await;
-    created.map(|_| ()).map_err(|error| SqliteFileError::Unavailable(error.into()))
 }
 
 fn unavailable(cause: impl Into<crate::error::Cause>) -> StoreError {
@@ -308,4 +341,23 @@ fn write<T: serde::Serialize>(record: &T) -> Result<String, StoreError> {
 
 fn parse<T: serde::de::DeserializeOwned>(body: &str) -> Result<T, StoreError> {
     serde_json::from_str(body).map_err(damaged)
+}
+
+fn rows_of(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+/// The sessions whose bodies are the first column.
+fn sessions_of(rows: &[SqliteRow]) -> Result<Vec<Session>, StoreError> {
+    rows.iter().map(|row| parse(row.get::<&str, _>(0))).collect()
+}
+
+fn decode_or_warn(row: &SqliteRow) -> Option<Session> {
+    match parse(row.get::<&str, _>(0)) {
+        Ok(session) => Some(session),
+        Err(error) => {
+            tracing::warn!(session.id = row.get::<&str, _>(3), %error, "a session cannot be read; nobody can use it");
+            None
+        }
+    }
 }

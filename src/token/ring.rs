@@ -152,12 +152,13 @@ impl KeyRing {
         }
     }
 
-    /// How long a session without a recorded key stays valid: as long as the tokens of the oldest key, and not at all
-    /// once a key has been removed.
-    pub fn validity_of_unknown(&self) -> KeyValidity {
-        match self.keys.last() {
-            Some(oldest) if self.start_times.len() == self.keys.len() => self.validity(oldest.id()),
-            _ => KeyValidity::Gone,
+    /// How long the sessions that record this key stay valid. Those that record none: as long as the tokens of the oldest
+    /// key, and not at all once a key has been removed.
+    pub fn validity_of_sessions(&self, key: Option<&KeyId>) -> KeyValidity {
+        match (key, self.keys.last()) {
+            (Some(id), _) => self.validity(id),
+            (None, Some(oldest)) if self.start_times.len() == self.keys.len() => self.validity(oldest.id()),
+            (None, _) => KeyValidity::Gone,
         }
     }
 

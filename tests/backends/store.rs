@@ -1,12 +1,14 @@
 //! The contract of `Store`. `suite!` runs it against one implementation.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use deskgate::domain::clock::Clock;
 use deskgate::domain::employee::{CorpId, EmployeeId};
+use deskgate::domain::link::{PlatformAccount, PlatformUserId};
 use deskgate::domain::role::RoleName;
-use deskgate::domain::session::{EndCause, Session, SessionId, Version};
+use deskgate::domain::session::{EndCause, KeyId, Session, SessionId, Version};
 use deskgate::domain::ticket::{ScanId, Ticket, TicketId, TicketState};
 use deskgate::domain::write::WriteOutcome;
 use deskgate::store::embedded::EmbeddedStore;
@@ -167,7 +169,8 @@ async fn of_employee_lists_only_that_employees_sessions(Subject { store, clock, 
     store.create(&elsewhere).await.expect("create");
     let found = store.of_employee(&CorpId::new("wwdemo"), &EmployeeId::new("a2001")).await.expect("list");
     assert_eq!(found.iter().map(|session| session.id.as_str()).collect::<Vec<_>>(), ["s1"]);
-    assert_eq!(store.all(10).await.expect("all").len(), 3);
+    assert_eq!(store.newest(10).await.expect("list").len(), 3);
+    assert_eq!(store.newest(2).await.expect("list").len(), 2);
 }
 
 async fn sweep_removes_only_expired_records(Subject { store, clock, .. }: &Subject) {
@@ -177,6 +180,110 @@ async fn sweep_removes_only_expired_records(Subject { store, clock, .. }: &Subje
     store.sweep().await.expect("sweep");
     assert!(store.find(&SessionId::new("new")).await.expect("find").is_some());
     store.create(&session("old", clock)).await.expect("the sweep removed the old record");
+}
+
+async fn sweep_of_many_records_lets_other_writes_through(Subject { store, clock, .. }: &Subject) {
+    const RECORDS: usize = 5000;
+    let old: Vec<Session> = (0..RECORDS).map(|number| session(&format!("old{number}"), clock)).collect();
+    for part in old.chunks(1000) {
+        futures::future::try_join_all(part.iter().map(|old| store.create(old))).await.expect("create");
+    }
+    let seen: Vec<_> = old.iter().map(|old| (old.id.clone(), clock.now())).collect();
+    store.note_seen(&seen).await.expect("note");
+    clock.advance(LIFETIME);
+    let (swept, sweeping) = (AtomicBool::new(false), store.sweep());
+    let sweep = async {
+        sweeping.await.expect("sweep");
+        swept.store(true, Ordering::SeqCst);
+    };
+    let others = async {
+        for number in 0..3 {
+            store.create(&session(&format!("new{number}"), clock)).await.expect("create");
+        }
+        assert!(!swept.load(Ordering::SeqCst), "the writes waited for the whole sweep");
+    };
+    futures::join!(sweep, others);
+    let ids: Vec<SessionId> = old.iter().map(|old| old.id.clone()).collect();
+    assert!(store.last_seen(&ids[..10]).await.expect("seen").iter().all(Option::is_none));
+    assert_eq!(store.page(None, 2 * RECORDS).await.expect("page").sessions.len(), 3);
+    for old in &old[..10] {
+        store.create(old).await.expect("the sweep removed the old record");
+    }
+}
+
+async fn pages_hold_every_live_session_once_ordered_by_employee(Subject { store, clock, .. }: &Subject) {
+    const SESSIONS: usize = 1000;
+    let numbered = |number: usize| Session {
+        employee_id: EmployeeId::new(format!("u{}", number * 7 % 300)),
+        corp_id: CorpId::new(if number % 3 == 0 { "wwother" } else { "wwdemo" }),
+        expires_at: clock.now().plus(if number % 10 == 0 { Duration::from_secs(1) } else { LIFETIME }),
+        ..session(&format!("s{number}"), clock)
+    };
+    let all: Vec<Session> = (0..SESSIONS).map(numbered).collect();
+    futures::future::try_join_all(all.iter().map(|one| store.create(one))).await.expect("create");
+    clock.advance(Duration::from_secs(2));
+    let (mut found, mut after) = (Vec::new(), None);
+    loop {
+        let page = store.page(after.as_ref(), 64).await.expect("page");
+        assert!(page.sessions.len() <= 64);
+        found.extend(page.sessions);
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    let key = |session: &Session| (session.corp_id.clone(), session.employee_id.clone(), session.id.clone());
+    let mut live: Vec<Session> = all.into_iter().filter(|one| !one.is_expired(clock.now())).collect();
+    live.sort_by_key(key);
+    assert_eq!(found, live);
+}
+
+async fn sessions_of_a_key_are_found_shortened_and_revoked(Subject { store, clock, .. }: &Subject) {
+    let of_key = |id: &str, key: Option<&str>| Session { key_id: key.map(KeyId::new), ..session(id, clock) };
+    for one in [of_key("a1", Some("a")), of_key("a2", Some("a")), of_key("b1", Some("b")), of_key("none", None)] {
+        store.create(&one).await.expect("create");
+    }
+    let (a, b) = (KeyId::new("a"), KeyId::new("b"));
+    assert_eq!(store.keys().await.expect("keys"), [None, Some(a.clone()), Some(b.clone())]);
+    let ids = async |key: Option<&KeyId>, end| store.of_key(key, end, 10).await.expect("of_key");
+    let (now, soon) = (clock.now(), clock.now().plus(Duration::from_secs(5)));
+    assert_eq!(ids(None, now).await, [SessionId::new("none")]);
+    assert_eq!(store.of_key(Some(&a), now, 1).await.expect("of_key").len(), 1, "a limit");
+    let mut of_a = ids(Some(&a), now).await;
+    of_a.sort();
+    assert_eq!(of_a, [SessionId::new("a1"), SessionId::new("a2")]);
+
+    let mut changes = store.changes();
+    let mut shortened = store.shorten_all(&of_a, soon).await.expect("shorten");
+    shortened.sort_by_key(|session| session.id.clone());
+    for session in &shortened {
+        assert_eq!((session.expires_at, session.version), (soon, Version::FIRST.next()));
+        assert_eq!(store.find(&session.id).await.expect("find").as_ref(), Some(session));
+        assert!(matches!(changes.recv().await.expect("a change").change, Change::SessionChanged(_)));
+    }
+    assert_eq!(shortened.len(), 2);
+    assert!(ids(Some(&a), soon).await.is_empty(), "no session of the key expires later");
+    assert!(store.shorten_all(&of_a, soon).await.expect("shorten").is_empty(), "none is shortened twice");
+
+    store.revoke_all(&of_a, LIFETIME, EndCause::KeyRemoved).await.expect("revoke");
+    assert_eq!(store.keys().await.expect("keys"), [None, Some(b)]);
+    for id in &of_a {
+        store.create(&of_key(id.as_str(), Some("a"))).await.expect("create");
+        assert_eq!(store.find(id).await.expect("find"), None, "denied");
+    }
+}
+
+async fn sessions_of_a_platform_account_are_found(Subject { store, clock, .. }: &Subject) {
+    let account = |user: &str| PlatformAccount { corp_id: CorpId::new("wwp"), user_id: PlatformUserId::new(user) };
+    let linked = |id: &str, user| Session { platform_account: Some(account(user)), ..session(id, clock) };
+    for one in [linked("s1", "wang"), linked("s2", "li"), linked("s3", "wang"), session("s4", clock)] {
+        store.create(&one).await.expect("create");
+    }
+    let found = store.of_platform_account(&account("wang")).await.expect("list");
+    let mut ids: Vec<&str> = found.iter().map(|session| session.id.as_str()).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, ["s1", "s3"]);
+    assert!(store.of_platform_account(&account("zhao")).await.expect("list").is_empty());
 }
 
 /// Runs every test against the store of one constructor.
@@ -206,6 +313,10 @@ suite!(
     changes_are_published_in_order,
     of_employee_lists_only_that_employees_sessions,
     sweep_removes_only_expired_records,
+    sweep_of_many_records_lets_other_writes_through,
+    pages_hold_every_live_session_once_ordered_by_employee,
+    sessions_of_a_key_are_found_shortened_and_revoked,
+    sessions_of_a_platform_account_are_found,
 );
 
 #[tokio::test]
@@ -265,4 +376,44 @@ async fn unwritable_store_is_not_ready() {
     sqlx::query("ROLLBACK").execute(&mut other).await.expect("unlock");
     clock.advance(Duration::from_secs(2));
     store.ready().await.expect("ready again");
+}
+
+/// The plan of a query, without its constants.
+async fn query_plan(connection: &mut sqlx::SqliteConnection, query: &str) -> String {
+    let explain = sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {query}"));
+    let rows = sqlx::query(explain).fetch_all(connection).await.expect("a plan");
+    rows.iter().map(|row| sqlx::Row::get::<String, _>(row, 3)).collect::<Vec<_>>().join("; ")
+}
+
+#[tokio::test]
+async fn file_of_an_older_version_gets_the_indexes_and_keeps_a_record_that_cannot_be_decoded() {
+    let Subject { store, clock, folder } = embedded().await;
+    store.create(&session("s1", &clock)).await.expect("create");
+    store.create(&session("s2", &clock)).await.expect("create");
+    store.close().await;
+    let path = folder.path().join("state.db");
+    let mut connection = sqlx::SqliteConnection::connect(&format!("sqlite:{}", path.display())).await.expect("connect");
+    sqlx::raw_sql(
+        "DROP INDEX sessions_by_start; DROP INDEX sessions_of_key; DROP INDEX sessions_of_platform_account; DROP INDEX denied_by_end;
+         UPDATE sessions SET body = 'no JSON' WHERE id = 's1'",
+    )
+    .execute(&mut connection)
+    .await
+    .expect("an older file");
+    connection.close().await.expect("close");
+    let store = EmbeddedStore::open(&path, clock.clone()).await.expect("open");
+    use deskgate::store::SessionStore;
+    let page = store.page(None, 10).await.expect("page");
+    assert_eq!(page.sessions.iter().map(|one| one.id.as_str()).collect::<Vec<_>>(), ["s2"]);
+    assert_eq!(store.keys().await.expect("keys"), [None]);
+    // A new connection: a plan is made from the indexes that its connection knows.
+    let mut connection = sqlx::SqliteConnection::connect(&format!("sqlite:{}", path.display())).await.expect("connect");
+    let key = "CASE WHEN json_valid(body) THEN json_extract(body, '$.key_id') END";
+    let plan =
+        query_plan(&mut connection, &format!("SELECT id FROM sessions WHERE {key} = 'a' AND expires_at > 1")).await;
+    assert!(plan.contains("sessions_of_key"), "{plan}");
+    let page = "SELECT body FROM sessions WHERE (corp_id, employee_id, id) > ('a', 'b', 'c')
+         ORDER BY corp_id, employee_id, id LIMIT 500";
+    let plan = query_plan(&mut connection, page).await;
+    assert!(plan.contains("sessions_of_employee") && !plan.contains("TEMP B-TREE"), "{plan}");
 }

@@ -73,6 +73,8 @@ mod token_sources;
 
 mod crash;
 
+mod many_sessions;
+
 mod secrets;
 
 mod proxy_http;

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::{CreatedKey, KeyRow, KeyStart};
@@ -12,14 +11,14 @@ use crate::admin::AdminError;
 use crate::admin::effect::Effect;
 use crate::config::TokenAlgorithm;
 use crate::domain::clock::{Clock, Timestamp};
-use crate::domain::session::{EndCause, KeyId, Session};
+use crate::domain::session::{EndCause, KeyId};
 use crate::sessions::SessionCache;
 use crate::store::StoreError;
 use crate::token::Tokens;
 use crate::token::ring::{self, KeyFault, KeyRing, KeyState, KeyValidity};
 
-/// How many sessions are changed concurrently after a key change; the store batches concurrent writes.
-const SESSION_CONCURRENCY: usize = 64;
+/// How many sessions are ended or shortened in one change of the store.
+const SESSIONS_PER_CHANGE: usize = 500;
 
 /// Settings of key rotation.
 #[derive(Debug, Clone)]
@@ -133,20 +132,9 @@ impl KeyRotation {
     pub async fn update_sessions(&self) -> Result<usize, StoreError> {
         let _lock = self.session_lock.lock().await;
         let ring = self.tokens.keys();
-        let sessions = self.sessions.store().all(usize::MAX).await?;
-        let changes = sessions.into_iter().filter_map(|session| {
-            let validity = session.key_id.as_ref().map_or_else(|| ring.validity_of_unknown(), |id| ring.validity(id));
-            match validity {
-                KeyValidity::Until(end) if end < session.expires_at => Some(self.end_with_key(session, validity)),
-                KeyValidity::Gone => Some(self.end_with_key(session, validity)),
-                KeyValidity::Until(_) | KeyValidity::Open => None,
-            }
-        });
-        let mut running = futures::stream::iter(changes).buffer_unordered(SESSION_CONCURRENCY);
         let mut changed = 0;
-        while let Some(result) = running.next().await {
-            result?;
-            changed += 1;
+        for key in self.sessions.store().keys().await? {
+            changed += self.apply_validity(key.as_ref(), ring.validity_of_sessions(key.as_ref())).await?;
         }
         if changed > 0 {
             tracing::info!(target: "deskgate::audit", sessions = changed, "sessions ended or shortened with their key");
@@ -154,11 +142,24 @@ impl KeyRotation {
         Ok(changed)
     }
 
-    async fn end_with_key(&self, session: Session, validity: KeyValidity) -> Result<(), StoreError> {
-        match validity {
-            KeyValidity::Gone => self.sessions.end(&session.id, EndCause::KeyRemoved).await,
-            KeyValidity::Until(end) => self.sessions.shorten(&session.id, end).await.map(|_| ()),
-            KeyValidity::Open => Ok(()),
+    /// Ends or shortens the sessions of a key, a few at a time: other writes do not wait for all of them.
+    async fn apply_validity(&self, key: Option<&KeyId>, validity: KeyValidity) -> Result<usize, StoreError> {
+        let latest = match validity {
+            KeyValidity::Gone => self.clock.now(),
+            KeyValidity::Until(end) => end,
+            KeyValidity::Open => return Ok(0),
+        };
+        let mut changed = 0;
+        loop {
+            let ids = self.sessions.store().of_key(key, latest, SESSIONS_PER_CHANGE).await?;
+            if ids.is_empty() {
+                return Ok(changed);
+            }
+            match validity {
+                KeyValidity::Gone => self.sessions.end_all(&ids, EndCause::KeyRemoved).await?,
+                KeyValidity::Until(_) | KeyValidity::Open => self.sessions.shorten_all(&ids, latest).await?,
+            }
+            changed += ids.len();
         }
     }
 }

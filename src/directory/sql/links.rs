@@ -15,7 +15,8 @@ use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::link::{Approval, Link, LinkState, PlatformAccount, PlatformUserId};
 use crate::domain::write::WriteOutcome;
 
-const COLUMNS: &str = "corp_id, user_id, employee_corp_id, employee_id, requested_at, approved_by, approved_at,
+pub(super) const COLUMNS: &str =
+    "corp_id, user_id, employee_corp_id, employee_id, requested_at, approved_by, approved_at,
      platform_inactive_at";
 
 impl SqlDirectory {
@@ -188,7 +189,7 @@ impl Links for SqlDirectory {
     }
 }
 
-fn link_of(row: &SqliteRow) -> Link {
+pub(super) fn link_of(row: &SqliteRow) -> Link {
     let approval = |at: i64| Approval { by: row.get(5), at: Timestamp::from_millis(at) };
     Link {
         account: PlatformAccount {

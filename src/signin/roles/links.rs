@@ -33,7 +33,7 @@ impl Roles {
     pub async fn is_only_user(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<bool, RoleFault> {
         let mut roles = self.effective(corp_id, employee_id).await?;
         roles.extend(self.directory.agent(Account { corp_id, employee_id }).await?.map(|agent| agent.role));
-        Ok(!roles.is_empty() && roles.iter().map(RoleName::as_str).all(|role| role == USER))
+        Ok(is_only_user(&roles))
     }
 
     /// Ends the sessions of an employee whose link is gone, pending or leads to another employee. Returns their number.
@@ -66,4 +66,10 @@ impl Roles {
         self.directory.withdraw_automatic_approval(&link.account).await?;
         Ok(())
     }
+}
+
+/// Whether these roles are `user` and no other.
+pub(super) fn is_only_user<'a>(roles: impl IntoIterator<Item = &'a RoleName>) -> bool {
+    let mut roles = roles.into_iter().map(RoleName::as_str).peekable();
+    roles.peek().is_some() && roles.all(|role| role == USER)
 }

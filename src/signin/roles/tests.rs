@@ -4,11 +4,12 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::directory::factors::Account;
 use crate::directory::people::AgentEdit;
 use crate::directory::sql::SqlDirectory;
 use crate::domain::clock::Clock;
 use crate::domain::role;
-use crate::domain::session::SessionId;
+use crate::domain::session::{Session, SessionId};
 use crate::store::embedded::EmbeddedStore;
 
 const ROLES: [&str; 4] = ["admin", "agent", "user", "supervisor"];
