@@ -9,13 +9,19 @@ use std::time::Duration;
 
 use crate::domain::session::EndCause;
 
+mod close_batch;
+
 pub mod frame;
 
 pub(crate) mod handle;
 
+mod handle_list;
+
 pub(crate) mod registry;
 
 mod relay;
+
+mod socket_counts;
 
 pub(crate) mod tunnel;
 

@@ -3,7 +3,7 @@
 
 use std::future::poll_fn;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Instant;
@@ -13,6 +13,7 @@ use futures::task::AtomicWaker;
 use prometheus::IntGauge;
 
 use super::CloseReason;
+use super::close_batch::{BatchMember, CloseBatch};
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::session::{Session, SessionId};
 use crate::error::{Error, Forbidden};
@@ -69,22 +70,31 @@ impl Opener {
 /// Closes one WebSocket or exchange. The first reason wins; later ones are ignored.
 #[derive(Debug)]
 pub(crate) struct CloseHandle {
-    /// 0 while it is open, otherwise the code of its close reason.
-    closing: AtomicU8,
-    closing_since: OnceLock<Instant>,
+    /// Set when it is to be closed.
+    closing: OnceLock<Closing>,
     waker: AtomicWaker,
+    /// Its position in the registry's list of its session; changed under the registry's lock.
+    pub(super) position: AtomicUsize,
     /// The rule in force; a reload may replace it.
     rule: ArcSwap<Rule>,
     opener: Opener,
+}
+
+#[derive(Debug)]
+struct Closing {
+    reason: CloseReason,
+    since: Instant,
+    /// None for what has no close frame to send.
+    batch: Option<BatchMember>,
 }
 
 impl CloseHandle {
     pub(super) fn new(opener: Opener, rule: Arc<Rule>) -> Self {
         opener.gauge(&rule).inc();
         Self {
-            closing: AtomicU8::new(0),
-            closing_since: OnceLock::new(),
+            closing: OnceLock::new(),
             waker: AtomicWaker::new(),
+            position: AtomicUsize::new(0),
             rule: ArcSwap::new(rule),
             opener,
         }
@@ -95,15 +105,13 @@ impl CloseHandle {
     }
 
     /// Tells the task that polls the handle to close what is open.
-    pub(super) fn close(&self, reason: CloseReason) {
-        let code = match reason {
-            CloseReason::Revoked => 1,
-            CloseReason::Expired => 2,
-            CloseReason::Forbidden => 3,
-            CloseReason::Drain => 4,
-        };
-        if self.closing.compare_exchange(0, code, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-            let _ = self.closing_since.set(Instant::now());
+    pub(super) fn close(&self, reason: CloseReason, batch: &Arc<CloseBatch>) {
+        if self.closing.get().is_some() {
+            return;
+        }
+        let batch = (self.opener.kind == OpenKind::WebSocket).then(|| batch.join());
+        // If another reason came first, the member is dropped and so leaves the batch.
+        if self.closing.set(Closing { reason, since: Instant::now(), batch }).is_ok() {
             self.waker.wake();
         }
     }
@@ -111,13 +119,12 @@ impl CloseHandle {
     /// The close reason, if it is to be closed. Otherwise `waker` is woken when it is.
     pub(super) fn poll_close(&self, waker: &std::task::Waker) -> Option<CloseReason> {
         self.waker.register(waker);
-        match self.closing.load(Ordering::Acquire) {
-            1 => Some(CloseReason::Revoked),
-            2 => Some(CloseReason::Expired),
-            3 => Some(CloseReason::Forbidden),
-            4 => Some(CloseReason::Drain),
-            _ => None,
-        }
+        self.closing.get().map(|closing| closing.reason)
+    }
+
+    /// The WebSockets that are closed together with this one.
+    pub(super) fn batch(&self) -> Option<&BatchMember> {
+        self.closing.get().and_then(|closing| closing.batch.as_ref())
     }
 
     /// Waits until it is to be closed.
@@ -126,16 +133,12 @@ impl CloseHandle {
     }
 
     pub(super) fn closing_since(&self) -> Option<Instant> {
-        self.closing_since.get().copied()
+        self.closing.get().map(|closing| closing.since)
     }
 
     /// The rule in force.
     pub(crate) fn rule(&self) -> Arc<Rule> {
         self.rule.load_full()
-    }
-
-    pub(super) fn has_rule(&self, name: &str) -> bool {
-        &*self.rule.load().name == name
     }
 
     /// Counts it as closed in the metrics of its rule.
@@ -156,25 +159,26 @@ impl CloseHandle {
     }
 
     /// Closes it if its rule no longer admits the caller.
-    pub(super) fn close_unless_admitted(&self, session: Option<&Session>) {
+    pub(super) fn close_unless_admitted(&self, session: Option<&Session>, batch: &Arc<CloseBatch>) {
         if self.check_admitted(session).is_err() {
-            self.close(CloseReason::Forbidden);
+            self.close(CloseReason::Forbidden, batch);
         }
     }
 
-    /// Assigns the rule that now matches the path; closes what is open if none does.
-    pub(super) fn apply_rules(&self, rules: &RuleSet) -> Result<(), Error> {
+    /// Assigns the rule that now matches the path; closes what is open if none does. Returns the rule before.
+    pub(super) fn apply_rules(&self, rules: &RuleSet, batch: &Arc<CloseBatch>) -> Result<Arc<Rule>, Error> {
         let RuleMatch::Rule(rule) = rules.find(self.opener.method.as_str(), &self.opener.path) else {
-            self.close(CloseReason::Forbidden);
+            self.close(CloseReason::Forbidden, batch);
             return Err(Error::NotFound);
         };
+        let before = self.rule.swap(rule.clone());
         self.opener.gauge(rule).inc();
-        self.opener.gauge(&self.rule.swap(rule.clone())).dec();
-        Ok(())
+        self.opener.gauge(&before).dec();
+        Ok(before)
     }
 
     /// Closes it because its token has expired.
     pub(super) fn expire(&self) {
-        self.close(CloseReason::Expired);
+        self.close(CloseReason::Expired, &CloseBatch::new());
     }
 }

@@ -7,8 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::ArcSwap;
 
 use super::CloseReason;
+use super::close_batch::CloseBatch;
 use super::handle::{CloseHandle, OpenKind, Opener};
-use crate::domain::employee::{CorpId, EmployeeId};
+use super::handle_list::HandleList;
+use super::socket_counts::SocketCounts;
 use crate::domain::session::{Session, SessionId};
 use crate::error::Error;
 use crate::rules::{Rule, RuleSet};
@@ -20,34 +22,85 @@ pub(crate) struct Registry {
     open: Mutex<OpenHandles>,
 }
 
+/// Adding and removing a handle takes constant time, also if its session has thousands.
 #[derive(Debug, Default)]
 struct OpenHandles {
-    by_session: HashMap<SessionId, Vec<Arc<CloseHandle>>>,
-    /// The WebSockets of signed-in employees, for the limit per employee.
-    by_employee: HashMap<(CorpId, EmployeeId), Vec<Arc<CloseHandle>>>,
-    /// Those without a session, by the address of the handle: there may be many, and each end removes one.
-    anonymous: HashMap<usize, Arc<CloseHandle>>,
+    by_session: HashMap<SessionId, HandleList>,
+    anonymous: HandleList,
+    /// For the limit per employee.
+    sockets_of_employees: SocketCounts,
+    sockets: usize,
     draining: bool,
 }
 
 impl OpenHandles {
     fn all(&self) -> impl Iterator<Item = &Arc<CloseHandle>> {
-        self.by_session.values().flatten().chain(self.anonymous.values())
+        self.by_session.values().flat_map(HandleList::iter).chain(self.anonymous.iter())
     }
 
     fn of_session(&self, id: &SessionId) -> impl Iterator<Item = &Arc<CloseHandle>> {
-        self.by_session.get(id).into_iter().flatten()
+        self.by_session.get(id).into_iter().flat_map(HandleList::iter)
     }
 
-    fn sockets(&self) -> impl Iterator<Item = &Arc<CloseHandle>> {
-        self.all().filter(|handle| handle.opener().kind == OpenKind::WebSocket)
+    fn add(&mut self, handle: &Arc<CloseHandle>) {
+        let Opener { kind, session, employee, .. } = handle.opener();
+        if let Some(employee) = employee {
+            self.sockets_of_employees.add(employee, &handle.rule().name);
+        }
+        match session {
+            Some(id) => self.by_session.entry(id.clone()).or_default().add(handle.clone()),
+            None => self.anonymous.add(handle.clone()),
+        }
+        self.sockets += usize::from(*kind == OpenKind::WebSocket);
     }
 
-    /// The number of sockets that an employee has open under a rule.
-    fn count_of(&self, employee: &(CorpId, EmployeeId), rule: &Rule) -> usize {
-        let sockets = self.by_employee.get(employee).into_iter().flatten();
-        sockets.filter(|handle| handle.has_rule(&rule.name)).count()
+    fn remove(&mut self, handle: &CloseHandle) {
+        let Opener { kind, session, employee, .. } = handle.opener();
+        if let Some(employee) = employee {
+            self.sockets_of_employees.remove(employee, &handle.rule().name);
+        }
+        match session {
+            Some(id) => self.remove_from_session(id, handle),
+            None => self.anonymous.remove(handle),
+        }
+        self.sockets -= usize::from(*kind == OpenKind::WebSocket);
     }
+
+    fn remove_from_session(&mut self, id: &SessionId, handle: &CloseHandle) {
+        let Some(list) = self.by_session.get_mut(id) else { return };
+        list.remove(handle);
+        if list.is_empty() {
+            self.by_session.remove(id);
+        }
+    }
+}
+
+/// Closes handles at once, so that every client is told before the rest of the work is done.
+fn close_each<'a>(
+    handles: impl Iterator<Item = &'a Arc<CloseHandle>>,
+    mut close: impl FnMut(&CloseHandle, &Arc<CloseBatch>),
+) {
+    let batch = CloseBatch::new();
+    // Until all are in the batch, so that the first does not take itself for the last.
+    let _filling = batch.join();
+    for handle in handles {
+        close(handle, &batch);
+    }
+}
+
+/// Assigns the rule that now matches a handle's path, and counts its employee's socket under that rule.
+fn apply_rules(
+    counts: &mut SocketCounts,
+    handle: &CloseHandle,
+    rules: &RuleSet,
+    batch: &Arc<CloseBatch>,
+) -> Result<(), Error> {
+    let before = handle.apply_rules(rules, batch)?;
+    if let Some(employee) = &handle.opener().employee {
+        counts.remove(employee, &before.name);
+        counts.add(employee, &handle.rule().name);
+    }
+    Ok(())
 }
 
 /// Whether the rule allows the employee another socket.
@@ -67,9 +120,9 @@ pub(crate) struct Registration {
 impl Registration {
     /// Assigns the rule that now matches the path; refuses if none does.
     pub(crate) fn apply_rules(&self, rules: &ArcSwap<RuleSet>) -> Result<(), Error> {
-        let _open = self.registry.lock();
+        let mut open = self.registry.lock();
         // The rules are loaded under the lock; otherwise a concurrent reload could be overwritten by older rules.
-        self.handle.apply_rules(&rules.load())
+        apply_rules(&mut open.sockets_of_employees, &self.handle, &rules.load(), &CloseBatch::new())
     }
 
     pub(crate) fn handle(&self) -> &Arc<CloseHandle> {
@@ -82,30 +135,7 @@ impl Drop for Registration {
         let mut open = self.registry.lock();
         // Under the lock, because a reload replaces rules under it.
         self.handle.count_closed();
-        let opener = self.handle.opener();
-        match &opener.session {
-            Some(id) => remove(&mut open.by_session, id, &self.handle),
-            None => drop(open.anonymous.remove(&address_of(&self.handle))),
-        }
-        if let Some(employee) = &opener.employee {
-            remove(&mut open.by_employee, employee, &self.handle);
-        }
-    }
-}
-
-/// Identifies a handle as long as it lives.
-fn address_of(handle: &Arc<CloseHandle>) -> usize {
-    Arc::as_ptr(handle).addr()
-}
-
-/// Removes a handle from the list of `key`, and the list if it is then empty.
-fn remove<K: Eq + std::hash::Hash>(lists: &mut HashMap<K, Vec<Arc<CloseHandle>>>, key: &K, handle: &Arc<CloseHandle>) {
-    let Some(list) = lists.get_mut(key) else { return };
-    if let Some(index) = list.iter().position(|other| Arc::ptr_eq(other, handle)) {
-        list.swap_remove(index);
-    }
-    if list.is_empty() {
-        lists.remove(key);
+        open.remove(&self.handle);
     }
 }
 
@@ -119,21 +149,16 @@ impl Registry {
     pub(crate) fn register(self: &Arc<Self>, opener: Opener, rule: &Arc<Rule>) -> (Registration, Capacity) {
         let mut open = self.lock();
         let capacity = match (rule.most_sockets, &opener.employee) {
-            (Some(most), Some(employee)) if open.count_of(employee, rule) >= most => Capacity::Exhausted,
+            (Some(most), Some(employee)) if open.sockets_of_employees.count(employee, &rule.name) >= most => {
+                Capacity::Exhausted
+            }
             _ => Capacity::Available,
         };
         let handle = Arc::new(CloseHandle::new(opener, rule.clone()));
-        let Opener { kind, session, employee, .. } = handle.opener();
-        if let Some(employee) = employee {
-            open.by_employee.entry(employee.clone()).or_default().push(handle.clone());
-        }
-        match session {
-            Some(id) => open.by_session.entry(id.clone()).or_default().push(handle.clone()),
-            None => drop(open.anonymous.insert(address_of(&handle), handle.clone())),
-        }
+        open.add(&handle);
         // Requests may finish during a drain, however long they have run.
-        if open.draining && *kind == OpenKind::WebSocket {
-            handle.close(CloseReason::Drain);
+        if open.draining && handle.opener().kind == OpenKind::WebSocket {
+            handle.close(CloseReason::Drain, &CloseBatch::new());
         }
         (Registration { registry: self.clone(), handle }, capacity)
     }
@@ -141,14 +166,16 @@ impl Registry {
     /// Assigns new rules to everything open and closes what they do not admit. What belongs to a session is left to
     /// [`recheck_session`](Self::recheck_session), because the session must be read first.
     pub(crate) fn apply_rules(&self, rules: &RuleSet) {
-        let open = self.lock();
-        for handle in open.all() {
+        let mut open = self.lock();
+        let OpenHandles { by_session, anonymous, sockets_of_employees, .. } = &mut *open;
+        let all = by_session.values().flat_map(HandleList::iter).chain(anonymous.iter());
+        close_each(all, |handle, batch| {
             // On an error the handle is already closing.
-            let _ = handle.apply_rules(rules);
-        }
-        for handle in open.anonymous.values() {
-            handle.close_unless_admitted(None);
-        }
+            let _ = apply_rules(sockets_of_employees, handle, rules, batch);
+            if handle.opener().session.is_none() {
+                handle.close_unless_admitted(None, batch);
+            }
+        });
     }
 
     /// Applies a change from the change feed.
@@ -162,25 +189,21 @@ impl Registry {
 
     /// Closes every WebSocket and exchange of a session.
     pub(crate) fn close_session(&self, id: &SessionId, reason: CloseReason) {
-        for handle in self.lock().of_session(id) {
-            handle.close(reason);
-        }
+        close_each(self.lock().of_session(id), |handle, batch| handle.close(reason, batch));
     }
 
     /// Closes the WebSockets and exchanges of a session whose rules no longer admit it.
     pub(crate) fn recheck_session(&self, session: &Session) {
-        for handle in self.lock().of_session(&session.id) {
-            handle.close_unless_admitted(Some(session));
-        }
+        let open = self.lock();
+        close_each(open.of_session(&session.id), |handle, batch| handle.close_unless_admitted(Some(session), batch));
     }
 
     /// Closes all WebSockets, and every one that is registered later. Exchanges may finish.
     pub(crate) fn drain(&self) {
         let mut open = self.lock();
         open.draining = true;
-        for handle in open.sockets() {
-            handle.close(CloseReason::Drain);
-        }
+        let sockets = open.all().filter(|handle| handle.opener().kind == OpenKind::WebSocket);
+        close_each(sockets, |handle, batch| handle.close(CloseReason::Drain, batch));
     }
 
     /// The sessions that have open WebSockets or exchanges.
@@ -190,6 +213,9 @@ impl Registry {
 
     /// The number of open WebSockets.
     pub(crate) fn count_sockets(&self) -> usize {
-        self.lock().sockets().count()
+        self.lock().sockets
     }
 }
+
+#[cfg(test)]
+mod tests;

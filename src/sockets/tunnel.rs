@@ -2,7 +2,8 @@
 //! closed is left to its handle.
 
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::io;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -13,6 +14,7 @@ use tokio::io::AsyncWrite;
 use tokio::time::Sleep;
 
 use super::frame::{close_frame, masked_close_frame};
+use super::handle::CloseHandle;
 use super::registry::Registration;
 use super::relay::{Direction, RelayEnd};
 use super::{CLIENT_CLOSE_TIMEOUT, CloseReason};
@@ -129,15 +131,14 @@ impl Tunnel {
     /// Sends a close frame to each side, at a frame boundary, and then closes the connections.
     async fn close(&mut self, reason: CloseReason, metrics: &Metrics) {
         let (code, text) = reason.code_and_text();
-        let at_boundary = self.to_client.finish_frame(&mut self.upstream, &mut self.client).await.is_ok();
-        // If the upstream has sent a close frame, the client gets no second one.
-        if at_boundary && self.to_client.can_send_close() {
-            let sent = self.to_client.send(close_frame(code, text), &mut self.client).await;
-            if sent.is_ok()
-                && let Some(since) = self.registration.handle().closing_since()
-            {
-                metrics.websocket_close_seconds.observe(since.elapsed().as_secs_f64());
-            }
+        let handle = self.registration.handle().clone();
+        if self.close_client(close_frame(code, text), &handle).await.is_ok()
+            && let Some(since) = handle.closing_since()
+        {
+            metrics.websocket_close_seconds.observe(since.elapsed().as_secs_f64());
+        }
+        if let Some(batch) = handle.batch() {
+            batch.all_sent().await;
         }
         if self.to_upstream.can_send_close() {
             let _ = self.to_upstream.send(masked_close_frame(code, text), &mut self.upstream).await;
@@ -147,5 +148,25 @@ impl Tunnel {
         let client_close = self.to_upstream.discard_until_close(&mut self.client);
         let _ = tokio::time::timeout(CLIENT_CLOSE_TIMEOUT, client_close).await;
         let _ = poll_fn(|cx| Pin::new(&mut self.client).poll_shutdown(cx)).await;
+    }
+
+    /// Sends a close frame to the client, unless the upstream has sent one.
+    async fn close_client(&mut self, frame: Vec<u8>, handle: &CloseHandle) -> io::Result<()> {
+        let mut sending = pin!(async {
+            self.to_client.finish_frame(&mut self.upstream, &mut self.client).await?;
+            if !self.to_client.can_send_close() {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            self.to_client.send(frame, &mut self.client).await
+        });
+        poll_fn(|cx| {
+            let polled = sending.as_mut().poll(cx);
+            // Once: the others do not wait for a client that does not read.
+            if let Some(batch) = handle.batch() {
+                batch.mark_sent();
+            }
+            polled
+        })
+        .await
     }
 }

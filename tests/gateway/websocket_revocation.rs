@@ -63,6 +63,38 @@ async fn logout_closes_twenty_websockets_with_4401() {
 }
 
 #[tokio::test]
+async fn every_client_gets_its_close_frame_before_the_first_upstream_does() {
+    const SOCKETS: usize = 300;
+    let desk = Gateway::start().await;
+    let xiaoming = desk.sign_in("u1001").await;
+    let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
+    let (mut clients, mut upstreams) = (Vec::new(), Vec::new());
+    for _ in 0..SOCKETS {
+        let (client, upstream) =
+            open_tunnel(&desk, &mut upstream_connections, &xiaoming.handshake("/ws/employee")).await;
+        clients.push(client);
+        upstreams.push(upstream);
+    }
+    let upstream_frames = upstreams.iter_mut().map(|upstream| Box::pin(upstream.read_frame()));
+    let first_upstream_frame = futures::future::select_all(upstream_frames);
+    xiaoming.post("/api/auth/logout").await.expect_code(0);
+    within(TEST_TIMEOUT, "the first upstream's close frame", first_upstream_frame).await;
+    // What has not been sent by now stays unsent.
+    desk.signal("STOP");
+    let told = clients.iter_mut().map(|client| async {
+        let frame = tokio::time::timeout(Duration::from_millis(500), client.read_frame()).await;
+        frame.ok().flatten().and_then(|frame| frame.close_code())
+    });
+    let told: Vec<Option<u16>> = futures::future::join_all(told).await;
+    desk.signal("CONT");
+    assert_eq!(told.iter().filter(|code| **code == Some(4401)).count(), SOCKETS);
+    eventually("no open sockets", || async {
+        (desk.metric("deskgate_websockets_open", &[]).await == 0.0).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn logout_closes_a_busy_websocket_between_two_frames() {
     let desk = Gateway::start().await;
     let xiaoming = desk.sign_in("u1001").await;

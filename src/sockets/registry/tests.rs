@@ -1,0 +1,93 @@
+use futures::FutureExt;
+
+use super::*;
+use crate::domain::employee::{CorpId, EmployeeId};
+use crate::metrics::Metrics;
+use crate::rules::{RuleMatch, load_texts};
+
+const PATH: &str = "/ws/desk";
+
+/// A rule for every path below `/ws`, with a limit of two sockets.
+fn rules(name: &str) -> RuleSet {
+    let text = format!(
+        "[[rule]]\nname = \"{name}\"\npath = \"/ws/{{*rest}}\"\nupstream = \"desk\"\nsigned_in = true\n\
+         websocket = {{ max_per_employee = 2 }}\n"
+    );
+    let metrics = Metrics::new().expect("metrics");
+    load_texts(&[("rules.toml".to_owned(), text)], &["desk".into()], &metrics).expect("valid rules")
+}
+
+fn rule_of(rules: &RuleSet) -> Arc<Rule> {
+    match rules.find("GET", PATH) {
+        RuleMatch::Rule(rule) => rule.clone(),
+        _ => panic!("a rule"),
+    }
+}
+
+fn socket(session: Option<&str>) -> Opener {
+    Opener {
+        kind: OpenKind::WebSocket,
+        session: session.map(SessionId::new),
+        employee: session.map(|_| (CorpId::new("wwdemo"), EmployeeId::new("u1001"))),
+        method: http::Method::GET,
+        path: PATH.into(),
+        address: [127, 0, 0, 1].into(),
+    }
+}
+
+fn close_reason(registration: &Registration) -> Option<CloseReason> {
+    registration.handle().closed().now_or_never()
+}
+
+#[test]
+fn a_closed_session_reaches_exactly_its_open_sockets() {
+    let (registry, rule) = (Arc::new(Registry::default()), rule_of(&rules("one")));
+    let open = |session| (0..100).map(|_| registry.register(socket(session), &rule).0).collect::<Vec<_>>();
+    let (mut mine, other, mut anonymous) = (open(Some("mine")), open(Some("other")), open(None));
+    // From the front, the middle and the end, so that others take their positions.
+    for position in [0, 98, 50, 0, 13, 94, 47, 1] {
+        mine.swap_remove(position);
+        anonymous.remove(position);
+    }
+    assert_eq!(registry.count_sockets(), 92 + 100 + 92);
+    registry.close_session(&SessionId::new("mine"), CloseReason::Revoked);
+    assert!(mine.iter().all(|socket| close_reason(socket) == Some(CloseReason::Revoked)));
+    assert!(other.iter().chain(&anonymous).all(|socket| close_reason(socket).is_none()));
+    registry.drain();
+    assert!(other.iter().chain(&anonymous).all(|socket| close_reason(socket) == Some(CloseReason::Drain)));
+    assert!(mine.iter().all(|socket| close_reason(socket) == Some(CloseReason::Revoked)), "the first reason wins");
+    drop((mine, other, anonymous));
+    assert_eq!((registry.count_sockets(), registry.sessions().len()), (0, 0));
+}
+
+#[test]
+fn sockets_of_an_employee_are_counted_under_the_rule_in_force() {
+    let (registry, before, after) = (Arc::new(Registry::default()), rules("before"), rules("after"));
+    let register = |session: &str, rules: &RuleSet| registry.register(socket(Some(session)), &rule_of(rules));
+    let (first, capacity) = register("one", &before);
+    assert_eq!(capacity, Capacity::Available);
+    let (_second, capacity) = register("two", &before);
+    assert_eq!(capacity, Capacity::Available);
+    assert_eq!(register("three", &before).1, Capacity::Exhausted);
+    registry.apply_rules(&after);
+    assert_eq!(register("three", &before).1, Capacity::Available, "a rule that no socket has any more");
+    assert_eq!(register("three", &after).1, Capacity::Exhausted);
+    drop(first);
+    let (third, capacity) = register("three", &before);
+    assert_eq!(capacity, Capacity::Available);
+    third.apply_rules(&ArcSwap::from_pointee(after)).expect("a rule");
+    assert_eq!(register("four", &rules("after")).1, Capacity::Exhausted);
+}
+
+/// The sockets of a session in the thousands, opened and closed in any order, cost what as many sessions cost.
+#[test]
+fn adding_and_removing_does_not_depend_on_the_number_of_sockets() {
+    const SOCKETS: usize = 200_000;
+    let (registry, rule) = (Arc::new(Registry::default()), rule_of(&rules("one")));
+    let mut open: Vec<Registration> = (0..SOCKETS).map(|_| registry.register(socket(Some("mine")), &rule).0).collect();
+    registry.close_session(&SessionId::new("mine"), CloseReason::Revoked);
+    // In the order of opening: a search from the front or the back would read all the others.
+    let middle = open.split_off(SOCKETS / 2);
+    open.into_iter().rev().chain(middle).for_each(drop);
+    assert_eq!(registry.count_sockets(), 0);
+}
