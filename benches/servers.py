@@ -192,7 +192,7 @@ class Servers:
 
     def deskgate(self, upstream):
         """deskgate with the rules of the repository, but without its access log and without the limits on sockets per
-        employee and on QR codes and polls per address."""
+        employee and on QR codes, polls and invalid tokens per address."""
         folder = self.folder / f"deskgate-{len(self.running)}"
         folder.mkdir()
         (folder / "rules").mkdir()
@@ -216,7 +216,7 @@ class Servers:
             addresses = ["{upstream}"]
             """)
         command = [self.programs[0], "serve", "--config", str(folder / "deskgate.toml")]
-        for setting in ["server.threads=1", "log.level=error", "log.requests=refused"]:
+        for setting in ["server.threads=1", "log.level=error", "log.requests=refused", "limits.invalid_tokens=0"]:
             command += ["--set", setting]
         server = self._start("deskgate", command, 0, PROXY_CORES, stdout=subprocess.PIPE)
         line = server.process.stdout.readline().decode()

@@ -160,7 +160,7 @@ impl Metrics {
             )?,
             limit_reached: counters(
                 "limit_reached_total",
-                "Connections, polls and codes that were over a limit, by limit.",
+                "Connections, polls, codes and tokens that were over a limit, by limit.",
                 &["limit"],
             )?,
             signin: counters(
@@ -279,7 +279,7 @@ impl Metrics {
         self.identity_headers_removed.with_label_values(&[kind]).inc();
     }
 
-    /// Counts a connection, a poll or a code over a limit.
+    /// Counts a connection, a poll, a code or a token over a limit.
     pub(crate) fn count_limit_reached(&self, limit: &str) {
         self.limit_reached.with_label_values(&[limit]).inc();
     }

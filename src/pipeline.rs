@@ -88,6 +88,8 @@ pub struct Gate {
     pub tokens: Arc<Tokens>,
     /// The session cache.
     pub sessions: Arc<SessionCache>,
+    /// The rate of requests with an invalid token.
+    pub invalid_tokens: Option<Rate>,
     /// Rate-limit counters.
     pub counters: Arc<dyn Counters>,
     /// The metrics.
@@ -285,7 +287,7 @@ async fn run_phases<'a>(
     decision.handler = target.handler();
     let credential = credentials::read(gate, &request)?;
     let now = gate.clock.now();
-    decision.caller = verify::caller(gate, &target, credential, now).await?;
+    decision.caller = verify::caller(gate, &target, credential, decision.arrival.client, now).await?;
     let mut recorder = Recorder::new(&gate.metrics, &decision.arrival);
     let caller = decision.caller.clone();
     let mut permit = admit(&policy, target, caller, &request, &decision.arrival, now, &mut recorder)?;

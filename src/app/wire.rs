@@ -22,6 +22,7 @@ use crate::pipeline::cors::CorsPolicy;
 use crate::platform::Platform;
 use crate::platform::wecom::{WecomPlatform, WecomSettings};
 use crate::rules::RuleSet;
+use crate::rules::rate::Rate;
 use crate::sessions::SessionCache;
 use crate::signin::devices::Devices;
 use crate::signin::password::{PasswordSettings, Passwords};
@@ -285,6 +286,7 @@ fn gate(config: &Config, rules: RuleSet, core: &Core, metrics: Arc<Metrics>) -> 
         rules: ArcSwap::from_pointee(rules),
         tokens: core.tokens.clone(),
         sessions: core.sessions.clone(),
+        invalid_tokens: Rate::of_invalid_tokens(config.limits.invalid_tokens),
         counters: Arc::new(InMemoryRateCounters::new(config.limits.rate_keys)),
         metrics,
         hosts: config.allowed_hosts(),

@@ -29,6 +29,9 @@ pub struct LimitsConfig {
     /// Most open connections of one address, IPv6 by /64, and four times as many by /48; more are closed at once. 0: no
     /// limit. `server.trusted_proxies` are exempt: they carry many clients.
     pub connections_per_address: usize,
+    /// Most requests a minute of one address (IPv6 as in the rules) with a token that the gateway can never have issued;
+    /// more are refused with 1429. Valid tokens of the same address are never refused. 0: no limit.
+    pub invalid_tokens: u32,
     /// Most keys (employees, addresses, …) with a rate-limit counter.
     pub rate_keys: usize,
 }
@@ -46,6 +49,7 @@ impl Default for LimitsConfig {
             stalled: HumanDuration::seconds(60),
             connections: 100_000,
             connections_per_address: 10_000,
+            invalid_tokens: 600,
             rate_keys: 200_000,
         }
     }

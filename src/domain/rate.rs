@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::network::Network;
+
 /// At most `limit` requests in any window of length `per`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Window {
@@ -9,6 +11,12 @@ pub struct Window {
     pub limit: u32,
     /// The length of the window.
     pub per: Duration,
+}
+
+impl Window {
+    fn times(self, factor: u32) -> Self {
+        Self { limit: self.limit.saturating_mul(factor), ..self }
+    }
 }
 
 /// The key of a counter: `rate` identifies the rate limit, `subject` is a network or the hash of a name.
@@ -68,5 +76,38 @@ pub trait Counters: Send + Sync {
     /// Whether there is no key.
     fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+/// Counts a request of a network at each of its [levels](Network::levels), or at none if one of them refuses it.
+pub fn charge_network(counters: &dyn Counters, rate: u64, network: Network, window: Window, now: Duration) -> Charged {
+    let mut fewest = u32::MAX;
+    for (level, (wider, times)) in network.levels().enumerate() {
+        let key = RateKey { rate, subject: wider.number() };
+        match counters.charge(key, window.times(times), now) {
+            Charged::Admitted { left } => fewest = fewest.min(left),
+            refused @ Charged::Refused { .. } => {
+                refund_levels(counters, rate, network.levels().take(level), window, now);
+                return refused;
+            }
+        }
+    }
+    Charged::Admitted { left: fewest }
+}
+
+/// Takes back what [`charge_network`] has admitted at `at`.
+pub fn refund_network(counters: &dyn Counters, rate: u64, network: Network, window: Window, at: Duration) {
+    refund_levels(counters, rate, network.levels(), window, at);
+}
+
+fn refund_levels(
+    counters: &dyn Counters,
+    rate: u64,
+    levels: impl Iterator<Item = (Network, u32)>,
+    window: Window,
+    at: Duration,
+) {
+    for (network, times) in levels {
+        counters.refund(RateKey { rate, subject: network.number() }, window.times(times), at);
     }
 }

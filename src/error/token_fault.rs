@@ -34,6 +34,15 @@ impl TokenFault {
         Self::Revoked,
     ];
 
+    /// Whether the gateway can never have issued the token. One that has expired or was revoked, or whose key or issuer
+    /// was replaced, may be that of a user who has yet to notice.
+    pub fn is_forged(self) -> bool {
+        match self {
+            TokenFault::Malformed | TokenFault::Header | TokenFault::Claims | TokenFault::Signature => true,
+            TokenFault::UnknownKey | TokenFault::Audience | TokenFault::Expired | TokenFault::Revoked => false,
+        }
+    }
+
     /// The label in logs and metrics.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -1,15 +1,17 @@
 //! Phase 4: finds the live session behind a token. A cached token costs one lookup; any other is verified cheapest
 //! check first, and only a valid signature causes a read of the store.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::credentials::Credential;
 use super::route::Target;
 use super::{Caller, Gate};
 use crate::domain::clock::Timestamp;
+use crate::domain::rate::Charged;
 use crate::domain::session::{Session, Stage};
 use crate::endpoints::OwnAccess;
-use crate::error::Error;
+use crate::error::{Error, TokenFault};
 use crate::rules::{Access, Mode};
 use crate::sessions::CachedSession;
 
@@ -54,7 +56,13 @@ pub(crate) fn caller_of_session(target: &Target, session: Option<Session>) -> Ca
 }
 
 /// Verifies the credential of a request and returns its caller.
-pub async fn caller(gate: &Gate, target: &Target, credential: Credential<'_>, now: Timestamp) -> Result<Caller, Error> {
+pub async fn caller(
+    gate: &Gate,
+    target: &Target,
+    credential: Credential<'_>,
+    client: IpAddr,
+    now: Timestamp,
+) -> Result<Caller, Error> {
     let token_use = TokenUse::of(target);
     if token_use == TokenUse::Ignored {
         return Ok(Caller::Anonymous);
@@ -84,6 +92,20 @@ pub async fn caller(gate: &Gate, target: &Target, credential: Credential<'_>, no
     match verified {
         Ok(known) => Ok(token_use.caller(known)),
         Err(_) if token_use == TokenUse::Optional => Ok(Caller::Anonymous),
+        Err(Error::InvalidToken(fault)) if fault.is_forged() => Err(refuse_forged(gate, client, fault)),
         Err(error) => Err(error),
+    }
+}
+
+/// The refusal of a token that the gateway can never have issued. It counts against the client's address; valid tokens
+/// of the same address are not asked about the count.
+fn refuse_forged(gate: &Gate, client: IpAddr, fault: TokenFault) -> Error {
+    let Some(rate) = &gate.invalid_tokens else { return Error::InvalidToken(fault) };
+    match rate.charge(&*gate.counters, None, client, gate.clock.running()) {
+        Charged::Admitted { .. } => Error::InvalidToken(fault),
+        Charged::Refused { retry_after } => {
+            gate.metrics.count_limit_reached("invalid_tokens");
+            rate.exceeded(retry_after)
+        }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::Mode;
 use crate::config::HumanDuration;
 use crate::domain::network::Network;
-use crate::domain::rate::{Charged, Counters, Exceeded, RateKey, Window};
+use crate::domain::rate::{Charged, Counters, Exceeded, RateKey, Window, charge_network, refund_network};
 use crate::domain::session::Session;
 use crate::error::Error;
 
@@ -20,7 +20,7 @@ pub enum RateBy {
     Employee,
     /// By active role; by address without a session.
     Role,
-    /// By address; IPv6 by /64, which one client controls entirely.
+    /// By address; IPv6 by /64, which one client controls entirely, and by the /56 and /48 around it.
     Address,
     /// By session; by address without one.
     Session,
@@ -101,19 +101,54 @@ impl Rate {
         Error::RateLimited { retry_after, exceeded: Exceeded { by: self.by.as_str(), window: self.window } }
     }
 
-    /// The counter that a request is charged to.
-    pub fn key(&self, session: Option<&Session>, address: IpAddr) -> RateKey {
-        let subject = match (self.by, session) {
-            (RateBy::Rule, _) => 0,
-            (RateBy::Employee, Some(session)) => {
-                fingerprint(("employee", session.corp_id.as_str(), session.employee_id.as_str()))
-            }
-            (RateBy::Role, Some(session)) => fingerprint(("role", session.current_role.as_str())),
-            (RateBy::Session, Some(session)) => fingerprint(("session", session.id.as_str())),
-            (RateBy::Address, _) | (_, None) => Network::of(address).number(),
-        };
-        RateKey { rate: self.id, subject }
+    /// The rate of requests with an invalid token, by address; None if there is no limit.
+    pub fn of_invalid_tokens(per_minute: u32) -> Option<Self> {
+        let window = Window { limit: per_minute, per: Duration::from_secs(60) };
+        // No rule has so many rates, so no other rate has this id.
+        let rate = Self::new("invalid tokens", RateBy::Address, usize::MAX, window, Mode::Enforce, RateScope::Local);
+        (per_minute > 0).then_some(rate)
     }
+
+    /// Counts a request unless that exceeds the limit.
+    pub fn charge(
+        &self,
+        counters: &dyn Counters,
+        session: Option<&Session>,
+        address: IpAddr,
+        now: Duration,
+    ) -> Charged {
+        match self.subject(session, address) {
+            RateSubject::Network(network) => charge_network(counters, self.id, network, self.window, now),
+            RateSubject::Name(subject) => counters.charge(RateKey { rate: self.id, subject }, self.window, now),
+        }
+    }
+
+    /// Takes back a request that was admitted at `at`.
+    fn refund(&self, counters: &dyn Counters, session: Option<&Session>, address: IpAddr, at: Duration) {
+        match self.subject(session, address) {
+            RateSubject::Network(network) => refund_network(counters, self.id, network, self.window, at),
+            RateSubject::Name(subject) => counters.refund(RateKey { rate: self.id, subject }, self.window, at),
+        }
+    }
+
+    fn subject(&self, session: Option<&Session>, address: IpAddr) -> RateSubject {
+        match (self.by, session) {
+            (RateBy::Rule, _) => RateSubject::Name(0),
+            (RateBy::Employee, Some(session)) => {
+                RateSubject::Name(fingerprint(("employee", session.corp_id.as_str(), session.employee_id.as_str())))
+            }
+            (RateBy::Role, Some(session)) => RateSubject::Name(fingerprint(("role", session.current_role.as_str()))),
+            (RateBy::Session, Some(session)) => RateSubject::Name(fingerprint(("session", session.id.as_str()))),
+            (RateBy::Address, _) | (_, None) => RateSubject::Network(Network::of(address)),
+        }
+    }
+}
+
+/// What a request is counted by.
+enum RateSubject {
+    Network(Network),
+    /// The fingerprint of a name.
+    Name(u128),
 }
 
 impl fmt::Display for Rate {
@@ -134,7 +169,7 @@ pub fn charge(
     // One bit per admitted rate; a rule has at most eight.
     let mut admitted_bits = 0_u32;
     for (place, rate) in rates.iter().enumerate() {
-        let charged = counters.charge(rate.key(session, address), rate.window, now);
+        let charged = rate.charge(counters, session, address, now);
         on_charge(rate, charged);
         match (charged, rate.mode) {
             (Charged::Admitted { .. }, _) => admitted_bits |= 1 << place,
@@ -142,7 +177,7 @@ pub fn charge(
             (Charged::Refused { retry_after }, Mode::Enforce) => {
                 let admitted = rates.iter().enumerate().filter(|(place, _)| admitted_bits >> place & 1 == 1);
                 for (_, earlier) in admitted {
-                    counters.refund(earlier.key(session, address), earlier.window, now);
+                    earlier.refund(counters, session, address, now);
                 }
                 return Err(rate.exceeded(retry_after));
             }

@@ -8,7 +8,7 @@ use super::bounded_table::BoundedTable;
 use crate::domain::clock::Clock;
 use crate::domain::device::ClientDevice;
 use crate::domain::network::Network;
-use crate::domain::rate::{Charged, Counters, Exceeded, RateKey, Window};
+use crate::domain::rate::{Charged, Counters, Exceeded, Window, charge_network, refund_network};
 use crate::domain::secret::Digest;
 use crate::error::{BadRequest, Error};
 use crate::metrics::Metrics;
@@ -20,7 +20,8 @@ const CODE_LIFETIME: Duration = Duration::from_secs(300);
 /// Most codes remembered; more than users bring within their lifetime.
 const MAX_CODES: usize = 100_000;
 
-/// Invalid codes of one network. Users rarely bring one, a whole office may share an address.
+/// Invalid codes of one network, and multiples of it for the networks around that of an IPv6 address. Users rarely
+/// bring one, a whole office may share an address.
 const INVALID_CODES: Window = Window { limit: 120, per: Duration::from_secs(60) };
 
 /// Most networks whose invalid codes are counted.
@@ -86,17 +87,16 @@ impl AuthorizationCodes {
         device: &ClientDevice,
         exchange: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        let key = RateKey { rate: RATE, subject: Network::of_text(&device.address).number() };
-        let at = self.clock.running();
+        let (network, at) = (Network::of_text(&device.address), self.clock.running());
         // Counted before the platform answers, so that a flood does not wait side by side; taken back if the code was valid.
-        if let Charged::Refused { retry_after } = self.invalid.charge(key, INVALID_CODES, at) {
+        if let Charged::Refused { retry_after } = charge_network(&self.invalid, RATE, network, INVALID_CODES, at) {
             self.metrics.count_limit_reached("invalid_codes");
             let exceeded = Exceeded { by: "address", window: INVALID_CODES };
             return Err(Error::RateLimited { retry_after, exceeded });
         }
         let result = exchange.await;
         if !matches!(result, Err(Error::BadRequest(BadRequest::SignInCode))) {
-            self.invalid.refund(key, INVALID_CODES, at);
+            refund_network(&self.invalid, RATE, network, INVALID_CODES, at);
         }
         if result.is_ok() {
             self.seen.lock().unwrap_or_else(PoisonError::into_inner).prove(&Digest::of(&[code]));
@@ -108,5 +108,46 @@ impl AuthorizationCodes {
     pub(super) fn sweep(&self) {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).sweep(self.clock.now());
         self.invalid.sweep(self.clock.running());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    fn device(address: String) -> ClientDevice {
+        ClientDevice { address, user_agent: String::new(), request_id: String::new() }
+    }
+
+    /// The result of a code that the platform calls valid or not.
+    fn exchange(codes: &AuthorizationCodes, address: String, answer: Result<(), Error>) -> Result<(), Error> {
+        let device = device(address);
+        codes.exchange("code", &device, async { answer }).now_or_never().expect("no wait")
+    }
+
+    #[test]
+    fn invalid_codes_of_many_networks_of_one_site_are_limited() {
+        let codes = AuthorizationCodes::new(Clock::system(), Arc::new(Metrics::new().expect("metrics")));
+        let address = |network: usize| format!("2001:db8:1:{network:x}::1");
+        for network in 0..1000 {
+            assert!(exchange(&codes, address(network), Ok(())).is_ok(), "valid codes do not count: {network}");
+        }
+        // Four /64 of each /56.
+        let networks = (0..5000).map(|number| number % 256 * 256 + number / 256 % 4);
+        let invalid = || Err(BadRequest::SignInCode.into());
+        let mut asked = 0;
+        for network in networks {
+            match exchange(&codes, address(network), invalid()) {
+                Err(Error::BadRequest(BadRequest::SignInCode)) => asked += 1,
+                Err(Error::RateLimited { exceeded, .. }) => assert_eq!(exceeded.window, INVALID_CODES),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(asked, 120 * 32);
+        assert!(matches!(exchange(&codes, address(0xffff), Ok(())), Err(Error::RateLimited { .. })));
+        assert!(exchange(&codes, "2001:db8:2::1".to_owned(), Ok(())).is_ok(), "another site");
+        assert!(exchange(&codes, "192.0.2.1".to_owned(), Ok(())).is_ok(), "IPv4");
     }
 }

@@ -114,6 +114,120 @@ async fn rate_key_is_the_trusted_address_or_ipv6_prefix() {
 }
 
 #[tokio::test]
+async fn many_networks_of_one_ipv6_site_share_a_rate() {
+    let desk =
+        Gateway::setup().more_rules(&rule("site", "{ by = \"address\", limit = 2, per = \"1m\" }")).start().await;
+    let anonymous = desk.anonymous();
+    let one_request =
+        async |address: &str| admitted(&anonymous, "/rate/site", 1, &[("X-Forwarded-For", address)]).await;
+    // One request of each of twenty /64 in each of five /56 of one /48.
+    let mut passed = Vec::new();
+    for block in 0..5 {
+        let mut passed_of_block = 0;
+        for network in 0..20 {
+            let (passed, refused) = one_request(&format!("2001:db8:1:{block:x}{network:02x}::1")).await;
+            passed_of_block += passed;
+            if let Some(refused) = refused {
+                assert_eq!(refused.header("ratelimit-policy"), Some("\"address\";q=2;w=60"), "the rule's own limit");
+                assert!(refused.header("retry-after").is_some());
+            }
+        }
+        passed.push(passed_of_block);
+    }
+    assert_eq!(passed, [16, 16, 16, 16, 0], "8 times the limit for a /56, 32 times for the /48");
+    for (address, expected) in [("2001:db8:2::1", 1), ("203.0.113.7", 1), ("2001:db8:1:900::1", 0)] {
+        assert_eq!(one_request(address).await.0, expected, "{address}");
+    }
+}
+
+/// The statuses of `count` requests with this token from this address.
+async fn answers(desk: &Gateway, address: &str, token: &str, count: usize) -> Vec<u16> {
+    let client = desk.with_token(token).with_header("X-Forwarded-For", address);
+    let mut codes = Vec::new();
+    for _ in 0..count {
+        let response = client.get("/api/desk/tickets").await;
+        codes.push(response.status);
+    }
+    codes
+}
+
+#[tokio::test]
+async fn junk_tokens_of_an_address_are_limited() {
+    let desk = Gateway::with("[limits]\ninvalid_tokens = 3").await;
+    let signed_in = desk.sign_in("u1001").await;
+    let (header, rest) = signed_in.token().split_once('.').expect("a header");
+    let (claims, _) = rest.split_once('.').expect("claims");
+    let office = "203.0.113.7";
+    let forged = [
+        "junk".to_owned(),
+        format!("{header}.{claims}.{}", base64url([7; 64])),
+        format!("{header}.{}.{}", base64url("{}"), base64url([7; 64])),
+        format!("{}.{claims}.", base64url("{\"alg\":\"none\"}")),
+    ];
+    let mut statuses = Vec::new();
+    for token in &forged {
+        statuses.extend(answers(&desk, office, token, 1).await);
+    }
+    assert_eq!(statuses, [401, 401, 401, 429]);
+    let junk = desk.with_token("junk").with_header("X-Forwarded-For", office);
+    let refused = junk.get("/api/auth/me").await.expect_code(1429);
+    let wait: u64 = refused.header("retry-after").expect("Retry-After").parse().expect("seconds");
+    assert!((1..=61).contains(&wait), "{wait}");
+    assert_eq!(refused.header("ratelimit-policy"), Some("\"address\";q=3;w=60"));
+    junk.handshake("/ws/employee").expect_refused().await.expect_code(1429);
+    assert_eq!(desk.metric("deskgate_limit_reached_total", &["limit=\"invalid_tokens\""]).await, 3.0);
+    assert!(desk.upstream.requests().is_empty());
+
+    // Only junk of this address is refused.
+    let neighbour = desk.sign_in("a2001").await;
+    assert_eq!(answers(&desk, office, signed_in.token(), 2).await, [200; 2]);
+    assert_eq!(answers(&desk, office, neighbour.token(), 2).await, [200; 2], "the first use of a token");
+    junk.get("/public/page").await.expect_status(200);
+    desk.anonymous().with_header("X-Forwarded-For", office).get("/api/auth/me").await.expect_code(1001);
+    assert_eq!(answers(&desk, "203.0.113.8", "junk", 1).await, [401]);
+}
+
+#[tokio::test]
+async fn tokens_that_were_valid_once_do_not_count_as_junk() {
+    let fixture = Fixture::with("[limits]\ninvalid_tokens = 3").await;
+    let office = "203.0.113.7";
+    let logged_out = fixture.desk.sign_in("u1001").await;
+    logged_out.post("/api/auth/logout").await.expect_code(0);
+    let claims = json!({ "iat": 1_000_000, "nbf": 1_000_000, "exp": 1_028_800 });
+    let mut expired = fixture.claims.clone();
+    for (name, value) in claims.as_object().expect("an object") {
+        expired[name] = value.clone();
+    }
+    for (case, token) in [
+        ("expired", fixture.signed(&fixture.header, &expired)),
+        ("logged out", logged_out.token().to_owned()),
+        ("of a removed key", fixture.signed(&fixture.header_with("kid", json!("removed")), &fixture.claims)),
+        ("of an earlier public URL", fixture.signed(&fixture.header, &fixture.claims_with("iss", json!("http://old")))),
+    ] {
+        assert_eq!(answers(&fixture.desk, office, &token, 10).await, [401; 10], "{case}");
+    }
+    assert_eq!(answers(&fixture.desk, office, "junk", 4).await, [401, 401, 401, 429], "nothing has been counted");
+}
+
+#[tokio::test]
+async fn junk_tokens_are_limited_by_default_and_can_be_unlimited() {
+    for (settings, expected) in [("", Some(600)), ("[limits]\ninvalid_tokens = 0", None)] {
+        let desk = Gateway::with(settings).await;
+        let mut connection = desk.connect().await;
+        let mut limited = None;
+        for number in 0..610 {
+            let head =
+                format!("GET /api/auth/me HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer junk\r\n\r\n", desk.address());
+            connection.send(head.as_bytes()).await;
+            if connection.response().await.expect("a response").status == 429 {
+                limited = limited.or(Some(number));
+            }
+        }
+        assert_eq!(limited, expected, "{settings}");
+    }
+}
+
+#[tokio::test]
 async fn refused_requests_charge_no_rate() {
     let two = "{ by = \"rule\", limit = 4, per = \"1m\" }, { by = \"address\", limit = 2, per = \"1m\" }";
     let desk = Gateway::setup().more_rules(&rule("two", two)).start().await;

@@ -5,6 +5,8 @@ use proptest::prelude::*;
 
 use super::sliding_window::BUCKETS;
 use super::*;
+use crate::domain::network::Network;
+use crate::domain::rate::{charge_network, refund_network};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const NANOSECOND: Duration = Duration::from_nanos(1);
@@ -526,4 +528,66 @@ fn a_sweep_removes_idle_keys_only() {
 #[test]
 fn a_counter_has_the_documented_size() {
     assert_eq!(size_of::<(CompactKey, KeyCounter)>(), 256);
+}
+
+/// The /64 network of this number in the /48 of a site.
+fn network(site: u16, number: u16) -> Network {
+    Network::of([0x2001, 0xdb8, site, number, 0, 0, 0, 1].into())
+}
+
+/// How many more requests a level admits, at the cost of one.
+fn left(counters: &InMemoryRateCounters, level: Network, limit: u32) -> Option<u32> {
+    match counters.charge(key(level.number()), window(limit, MINUTE), MINUTE) {
+        Charged::Admitted { left } => Some(left),
+        Charged::Refused { .. } => None,
+    }
+}
+
+#[test]
+fn a_request_that_a_wider_network_refuses_is_charged_to_none() {
+    let counters = InMemoryRateCounters::new(1000);
+    let limit = window(2, MINUTE);
+    let charge = |network| charge_network(&counters, 1, network, limit, MINUTE);
+    for number in 0..16 {
+        assert!(is_admitted(charge(network(1, number))), "{number}");
+    }
+    let refused = network(1, 16);
+    for _ in 0..10 {
+        assert!(matches!(charge(refused), Charged::Refused { .. }), "the /56 is used up");
+    }
+    let levels: Vec<(Network, u32)> = refused.levels().collect();
+    assert_eq!(left(&counters, levels[0].0, 2), Some(1), "the /64 was charged");
+    assert_eq!(left(&counters, levels[1].0, 2 * 8), None);
+    assert_eq!(left(&counters, levels[2].0, 2 * 32), Some(64 - 16 - 1), "the /48 was charged");
+}
+
+#[test]
+fn a_refund_reaches_every_level() {
+    let counters = InMemoryRateCounters::new(1000);
+    let limit = window(2, MINUTE);
+    for number in 0..1000 {
+        let network = network(1, number);
+        assert!(is_admitted(charge_network(&counters, 1, network, limit, MINUTE)), "{number}");
+        refund_network(&counters, 1, network, limit, MINUTE);
+    }
+}
+
+#[test]
+fn an_ipv4_address_has_one_key_and_an_ipv6_address_three() {
+    let counters = InMemoryRateCounters::new(1000);
+    let limit = window(2, MINUTE);
+    charge_network(&counters, 1, Network::of([192, 0, 2, 1].into()), limit, MINUTE);
+    assert_eq!(counters.len(), 1);
+    charge_network(&counters, 1, network(1, 1), limit, MINUTE);
+    assert_eq!(counters.len(), 4);
+}
+
+#[test]
+fn a_site_cannot_escape_its_limit_by_evicting_keys() {
+    let counters = InMemoryRateCounters::new(100);
+    let limit = window(10, MINUTE);
+    let admitted =
+        (0..60_000).filter(|number| is_admitted(charge_network(&counters, 1, network(1, *number), limit, MINUTE)));
+    assert_eq!(admitted.count(), 320);
+    assert!(counters.len() <= 100);
 }
