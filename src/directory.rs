@@ -268,6 +268,9 @@ pub trait Directory: AccessRecords + AuditLog + Factors + Links + MembershipReco
     /// Checks that the directory can be read and written now.
     async fn ready(&self) -> Result<(), DirectoryError>;
 
+    /// Resolves when a task of the directory has died, so that it cannot be written any more.
+    async fn failure(&self);
+
     /// Completes every write that was accepted and closes the directory. Later writes fail.
     async fn close(&self);
 }

@@ -123,6 +123,11 @@ impl SqliteFile {
         self.execute(sqlx::query(unchanged)).await.map(|_| ())
     }
 
+    /// Resolves when nothing can be written any more, because the writer has died or the file was closed.
+    pub(crate) async fn writer_ended(&self) {
+        self.writer.ended().await;
+    }
+
     /// Completes the waiting changes and moves the write-ahead log into the file, which is then complete by itself.
     /// Later writes fail.
     pub(crate) async fn close(&self) {

@@ -177,6 +177,9 @@ pub trait Store: SessionStore + TicketStore {
     /// Checks that the store can be read and written now.
     async fn ready(&self) -> Result<(), StoreError>;
 
+    /// Resolves when a task of the store has died, so that it cannot be written any more.
+    async fn failure(&self);
+
     /// Completes every write that was accepted and closes the store. Later writes fail.
     async fn close(&self);
 

@@ -8,7 +8,7 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::tasks::TaskSet;
-use super::wire::Services;
+use super::wire::{Databases, Services};
 use crate::admin::keys::KeyRotation;
 use crate::domain::session::{EndCause, Session};
 use crate::metrics::Metrics;
@@ -32,6 +32,9 @@ pub(super) fn start(tasks: &TaskSet, services: &Services) {
     let changes = store.changes();
     tasks.spawn("change feed", apply_changes(changes, gate.clone(), registry.clone(), signin.clone()));
     tasks.spawn("key expiry", end_sessions_of_expired_keys(keys.clone(), gate.clone(), registry.clone()));
+    let Databases { store: writing_store, directory } = databases.clone();
+    tasks.spawn("store", async move { writing_store.failure().await });
+    tasks.spawn("directory", async move { directory.failure().await });
     tasks.spawn("sweep", sweep(store.clone(), gate.clone(), signin.clone()));
     if signin.recheck.is_on() {
         let signin = signin.clone();

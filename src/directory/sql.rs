@@ -388,6 +388,10 @@ impl Directory for SqlDirectory {
         Ok(self.file.probe().await?)
     }
 
+    async fn failure(&self) {
+        self.file.writer_ended().await;
+    }
+
     async fn close(&self) {
         self.file.close().await;
     }

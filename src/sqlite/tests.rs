@@ -79,6 +79,16 @@ async fn full_queue_refuses_at_once() {
 }
 
 #[tokio::test]
+async fn dead_writer_is_reported() {
+    let folder = tempfile::tempdir().expect("folder");
+    let file = open(folder.path()).await;
+    assert!(futures::poll!(std::pin::pin!(file.writer_ended())).is_pending());
+    let failed = file.write(|_| async { panic!("a bug in a change") }.boxed()).await;
+    assert!(failed.map(|()| ()).is_err());
+    tokio::time::timeout(Duration::from_secs(5), file.writer_ended()).await.expect("an end");
+}
+
+#[tokio::test]
 async fn closed_file_is_complete_and_refuses_writes() {
     let folder = tempfile::tempdir().expect("folder");
     let file = open(folder.path()).await;

@@ -101,6 +101,11 @@ impl Writer {
         }
     }
 
+    /// Resolves when the writer task has ended, by a panic or after [`Writer::close`].
+    pub(super) async fn ended(&self) {
+        self.messages.closed().await;
+    }
+
     /// Completes the waiting changes and empties the write-ahead log. Gives up on a disk that does not answer: what was
     /// acknowledged is durable.
     pub(super) async fn close(&self) {

@@ -318,6 +318,10 @@ impl Store for EmbeddedStore {
         Ok(self.file.probe().await?)
     }
 
+    async fn failure(&self) {
+        self.file.writer_ended().await;
+    }
+
     async fn close(&self) {
         self.file.close().await;
     }
