@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use pingora_core::ErrorType;
 use pingora_core::connectors::TransportConnector;
 use pingora_core::modules::http::HttpModules;
 use pingora_core::upstreams::peer::HttpPeer;
+use pingora_core::{ErrorSource, ErrorType};
 use pingora_http::{RequestHeader, ResponseHeader};
 use pingora_proxy::{FailToProxy, ProxyHttp, Session as Exchange};
 
@@ -38,6 +38,8 @@ mod context;
 
 // Lanes beside Pingora's own.
 mod fast_path;
+
+mod short_reads;
 
 mod handshake;
 
@@ -93,13 +95,14 @@ impl Gateway {
         context.arrival = Some(arrival.clone());
         context.handler = handler;
         context.caller = caller;
-        if connection::is_body_invalid(exchange) {
-            return Err(BadRequest::Framing.into());
+        if let Some(error) = connection::body_error(exchange) {
+            return Err(error);
         }
         match verdict? {
             Permit::Own(call) => {
                 // Boxed, as the other rare lanes are, so that the future of every request stays small.
-                Box::pin(api::answer(&self.api, &call, exchange, &arrival)).await.map(Some)
+                let answer = Box::pin(api::answer(&self.api, &call, exchange, &arrival)).await;
+                answer.map(Some).map_err(|error| connection::body_error(exchange).unwrap_or(error))
             }
             Permit::Upstream(permit) => {
                 context.permit = Some(permit);
@@ -278,8 +281,11 @@ impl ProxyHttp for Gateway {
         error: &pingora_core::Error,
         context: &mut Box<RequestContext>,
     ) -> FailToProxy {
-        let invalid_body = connection::is_body_invalid(exchange).then(|| BadRequest::Framing.into());
-        let refusal = context.error.take().or(invalid_body).or_else(|| client_error(error));
+        if (error.esource(), error.etype()) == (&ErrorSource::Downstream, &ErrorType::WriteTimedout) {
+            self.gate.metrics.count_limit_reached("body_rate");
+        }
+        let body_error = || connection::body_error(exchange);
+        let refusal = context.error.take().or_else(body_error).or_else(|| client_error(error));
         let error_code = refusal.as_ref().map_or(0, |error| error.code().status().as_u16());
         if let Some(refusal) = refusal {
             exchange.set_keepalive(None);

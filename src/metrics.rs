@@ -281,7 +281,12 @@ impl Metrics {
 
     /// Counts a connection, a poll, a code or a token over a limit.
     pub(crate) fn count_limit_reached(&self, limit: &str) {
-        self.limit_reached.with_label_values(&[limit]).inc();
+        self.limit_counter(limit).inc();
+    }
+
+    /// What [`Self::count_limit_reached`] increments.
+    pub(crate) fn limit_counter(&self, limit: &str) -> IntCounter {
+        self.limit_reached.with_label_values(&[limit])
     }
 
     /// Renders all metrics in the Prometheus text format.

@@ -20,12 +20,13 @@ use crate::api::site::Site;
 use crate::config::{Config, LimitsConfig};
 use crate::domain::own_cookie::CookieScope;
 use crate::gateway::accept::Acceptor;
-use crate::gateway::connection::HeadLimits;
+use crate::gateway::connection::{ClientLimits, HeadLimits, MinRate};
 use crate::gateway::connection_limits::ConnectionLimits;
 use crate::gateway::cut::ExchangeCutter;
 use crate::gateway::proxy_app::ProxyApp;
 use crate::gateway::upstreams::Upstreams;
 use crate::gateway::{Gateway, SocketSettings};
+use crate::metrics::Metrics;
 use crate::pipeline::record::NoRuleMetrics;
 
 /// Idle connections kept open to all upstreams together.
@@ -73,17 +74,25 @@ pub(super) fn acceptor(config: &Config, gateway: Gateway, certificate: Option<&C
     let (per_address, proxies) = (config.limits.connections_per_address, config.server.trusted_proxies.clone());
     Acceptor {
         connection_limits: Arc::new(ConnectionLimits::new(per_address, proxies)),
+        limits: client_limits(&config.limits, &gateway.gate.metrics),
         metrics: gateway.gate.metrics.clone(),
         app: Arc::new(ProxyApp { proxy: Arc::new(proxy(gateway, config)), cutter }),
         tls: certificate.map(Certificate::acceptor),
-        limits: HeadLimits {
-            deadline: config.limits.head_deadline.get(),
-            idle: config.limits.idle.get(),
-            bytes: config.limits.head_bytes,
-            target: config.limits.target_bytes,
-            lines: config.limits.headers,
-        },
         connection_slots: Arc::new(Semaphore::new(config.limits.connections.min(Semaphore::MAX_PERMITS))),
+    }
+}
+
+fn client_limits(limits: &LimitsConfig, metrics: &Metrics) -> ClientLimits {
+    ClientLimits {
+        head: HeadLimits {
+            deadline: limits.head_deadline.get(),
+            idle: limits.idle.get(),
+            bytes: limits.head_bytes,
+            target: limits.target_bytes,
+            lines: limits.headers,
+        },
+        body: MinRate::new(limits, metrics),
+        frame_floods: metrics.limit_counter("http2_frames"),
     }
 }
 
@@ -108,11 +117,15 @@ fn proxy(gateway: Gateway, config: &Config) -> HttpProxy<Gateway> {
     proxy
 }
 
+/// The most bytes of a response that h2 keeps for each stream until the client takes them.
+const STREAM_SEND_BUFFER: usize = 16 * 1024;
+
 /// Leaves room for heads up to twice our limit: the pipeline answers a slightly too large one with 1431, and HTTP/2
 /// itself stops reading a far larger one.
 fn http2_options(limits: &LimitsConfig) -> H2Options {
     let mut options = default_h2_options();
     let twice = u32::try_from(limits.head_bytes * 2).unwrap_or(u32::MAX);
     options.max_header_list_size(twice.max(MIN_HEADER_LIST_BYTES));
+    options.max_send_buffer_size(STREAM_SEND_BUFFER);
     options
 }

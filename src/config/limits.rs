@@ -20,9 +20,14 @@ pub struct LimitsConfig {
     pub head_deadline: HumanDuration,
     /// Timeout for the whole request body of our own endpoints (1408).
     pub body_deadline: HumanDuration,
+    /// Minimum rate of proxied bodies in bytes a second, in both directions, while they wait for the client: an upload that
+    /// stays below is refused with 1408, a response that is not read is cut. 0: no minimum.
+    pub body_rate: u32,
+    /// How long a client may stay below `body_rate`.
+    pub body_grace: HumanDuration,
     /// Keep-alive timeout: how long a connection may be idle between requests.
     pub idle: HumanDuration,
-    /// Write timeout for clients that stop reading.
+    /// Timeout of one write to a client, of up to 64 KiB.
     pub stalled: HumanDuration,
     /// Most open client connections, WebSockets included; more wait in the kernel's accept queue.
     pub connections: usize,
@@ -45,6 +50,8 @@ impl Default for LimitsConfig {
             body_bytes: 64 * 1024,
             head_deadline: HumanDuration::seconds(10),
             body_deadline: HumanDuration::seconds(15),
+            body_rate: 240,
+            body_grace: HumanDuration::seconds(30),
             idle: HumanDuration::seconds(60),
             stalled: HumanDuration::seconds(60),
             connections: 100_000,
@@ -66,6 +73,9 @@ impl LimitsConfig {
         if self.target_bytes > self.head_bytes {
             let why = format!("{} is larger than limits.head_bytes ({})", self.target_bytes, self.head_bytes);
             faults.add("limits.target_bytes", why);
+        }
+        if self.body_rate > 0 && self.body_grace.get().is_zero() {
+            faults.add("limits.body_grace", "\"0s\" would cut every body; set limits.body_rate = 0 for no minimum");
         }
         if self.idle.get().as_secs() == 0 {
             faults.add("limits.idle", format!("\"{}\" is too short; use at least \"1s\"", self.idle));

@@ -13,7 +13,7 @@ use pingora_core::protocols::{GetSocketDigest, SocketDigest, Stream};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use super::connection::{Connection, HeadLimits};
+use super::connection::{ClientLimits, Connection};
 use super::connection_limits::{ConnectionLimits, ConnectionSlot};
 use super::keepalive::tcp_keepalive;
 use super::proxy_app::ProxyApp;
@@ -25,12 +25,17 @@ const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause after a failed accept, for example when no file descriptor is free.
 const ACCEPT_ERROR_BACKOFF: Duration = Duration::from_millis(50);
 
+/// The most bytes that the kernel keeps for a client before it can send them; without a limit it keeps megabytes, and only
+/// a write that waits shows that the client reads nothing.
+#[cfg(target_os = "linux")]
+const UNSENT: u32 = 64 * 1024;
+
 /// Accepts the connections of all listeners.
 pub(crate) struct Acceptor {
     pub(crate) app: Arc<ProxyApp>,
     /// None on plain HTTP.
     pub(crate) tls: Option<Arc<TlsAcceptor>>,
-    pub(crate) limits: HeadLimits,
+    pub(crate) limits: ClientLimits,
     /// One permit per open client connection, WebSockets included.
     pub(crate) connection_slots: Arc<Semaphore>,
     /// The connections of each address.
@@ -91,6 +96,8 @@ impl Acceptor {
     ) {
         // Small responses must not wait for Nagle's algorithm; the connection also works without the option.
         let _ = stream.set_nodelay(true);
+        #[cfg(target_os = "linux")]
+        let _ = socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT);
         let digest = SocketDigest::from_raw_fd(std::os::fd::AsRawFd::as_raw_fd(&stream));
         let _ = digest.peer_addr.set(Some(PingoraAddress::Inet(address)));
         let mut transport = TcpTransport::from(stream);
@@ -109,7 +116,7 @@ impl Acceptor {
                 }
             },
         };
-        let connection: Stream = Box::new(Connection::new(transport, self.limits, slot));
+        let connection: Stream = Box::new(Connection::new(transport, &self.limits, slot));
         // A connection whose exchange is cut closes here.
         self.app.cutter.run(self.app.process_new(connection, shutdown)).await;
     }

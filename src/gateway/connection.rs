@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
 use pingora_core::protocols::{ALPN, Stream};
+use prometheus::IntCounter;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::chunks::{ChunkValidator, InvalidChunk};
@@ -26,21 +27,37 @@ mod exchange;
 
 mod head;
 
+mod http2;
+
+mod http2_transport;
+
 mod pingora_traits;
 
-pub(super) use exchange::{DetachedStream, begin_exchange, detach, end_exchange, is_body_invalid, raw_head};
-use exchange::{ExchangeState, announced, phase};
+mod rate;
+
+pub(super) use exchange::{DetachedStream, begin_exchange, body_error, detach, end_exchange, raw_head};
+use exchange::{ExchangeState, announced, body_fault, phase};
 use head::HeadBuffer;
 pub(crate) use head::HeadLimits;
-
-/// The length of the HTTP/2 connection preface.
-const HTTP2_PREFACE: usize = 24;
+use http2_transport::Http2Connection;
+pub(crate) use rate::MinRate;
+use rate::RateGuard;
 
 /// The size of the write buffer: a small response leaves in one write together with its header.
 const WRITE_BUFFER: usize = 4096;
 
 /// The most bytes of one read of a pipelined request.
 const READ_AHEAD: usize = 2048;
+
+/// What every connection is held to.
+#[derive(Debug, Clone)]
+pub(crate) struct ClientLimits {
+    pub(crate) head: HeadLimits,
+    /// None without a minimum.
+    pub(crate) body: Option<Arc<MinRate>>,
+    /// Counts HTTP/2 connections that were closed for a flood of frames.
+    pub(crate) frame_floods: IntCounter,
+}
 
 /// A client's connection.
 pub(super) struct Connection {
@@ -51,13 +68,14 @@ pub(super) struct Connection {
     head: HeadBuffer,
     body: RequestBody,
     head_deadline: Deadline,
+    upload: RateGuard,
+    download: RateGuard,
     write_buffer: Vec<u8>,
     /// How much of the write buffer has been written.
     written: usize,
     refusal: Option<EarlyRefusal>,
-    /// HTTP/2 has frames and limits of its own, so its bytes pass unchanged.
-    is_http2: bool,
-    preface_left: usize,
+    /// None on HTTP/1.1. HTTP/2 has frames and limits of its own, so its bytes pass unchanged.
+    http2: Option<Box<Http2Connection>>,
     /// Counts against the limit on open connections.
     slot: Option<ConnectionSlot>,
 }
@@ -102,20 +120,21 @@ enum EarlyRefusal {
 }
 
 impl Connection {
-    pub(super) fn new(inner: Stream, limits: HeadLimits, slot: ConnectionSlot) -> Self {
+    pub(super) fn new(inner: Stream, limits: &ClientLimits, slot: ConnectionSlot) -> Self {
         let is_http2 = matches!(inner.selected_alpn_proto(), Some(ALPN::H2));
         Self {
             inner: Some(inner),
             state: Arc::default(),
-            limits,
+            limits: limits.head,
             head: HeadBuffer::default(),
             body: RequestBody::COMPLETE,
-            head_deadline: Deadline::after(limits.deadline),
+            head_deadline: Deadline::after(limits.head.deadline),
+            upload: RateGuard::new(limits.body.clone()),
+            download: RateGuard::new(limits.body.clone()),
             write_buffer: Vec::new(),
             written: 0,
             refusal: None,
-            is_http2,
-            preface_left: if is_http2 { HTTP2_PREFACE } else { 0 },
+            http2: is_http2.then(|| Box::new(Http2Connection::new(limits))),
             slot: Some(slot),
         }
     }
@@ -145,6 +164,7 @@ impl Connection {
         // A large head or response must not occupy memory as long as the connection lives.
         self.head.shrink_to(WRITE_BUFFER);
         self.write_buffer.shrink_to(WRITE_BUFFER);
+        self.download.restart();
         if self.head.is_empty() {
             self.head_deadline.set(self.limits.idle);
         } else {
@@ -192,8 +212,13 @@ impl Connection {
     fn poll_exchange(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.state.announced_body.swap(announced::SEEN, Ordering::AcqRel) {
             announced::SEEN => {}
-            announced::CHUNKED => self.body = RequestBody::Chunked(ChunkValidator::new()),
-            length => self.body = RequestBody::Length(length),
+            announced => {
+                self.upload.restart();
+                self.body = match announced {
+                    announced::CHUNKED => RequestBody::Chunked(ChunkValidator::new()),
+                    length => RequestBody::Length(length),
+                };
+            }
         }
         if self.body.is_complete() { self.poll_read_ahead(cx) } else { self.poll_body(cx, buffer) }
     }
@@ -209,7 +234,14 @@ impl Connection {
             return Poll::Ready(Ok(()));
         }
         let before = buffer.filled().len();
-        ready!(self.inner()?.poll_read(cx, buffer))?;
+        let read = self.inner()?.poll_read(cx, buffer).map_ok(|()| buffer.filled().len() - before);
+        let is_pending = read.is_pending();
+        if let Err(error) = ready!(self.upload.poll_progress(cx, read)) {
+            if is_pending {
+                self.state.body_fault.store(body_fault::TOO_SLOW, Ordering::Release);
+            }
+            return Poll::Ready(Err(error));
+        }
         let count = take_body(&mut self.body, &self.state, &buffer.filled()[before..])?;
         self.head.keep(&buffer.filled()[before + count..]);
         buffer.set_filled(before + count);
@@ -231,26 +263,20 @@ impl Connection {
         Poll::Pending
     }
 
-    /// Reads HTTP/2. Pingora waits for the preface without a timeout, so the head deadline covers it; after the preface
-    /// Pingora's idle timeout applies.
-    fn poll_http2(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        if let Poll::Ready(result) = self.inner()?.poll_read(cx, buffer) {
-            self.preface_left = self.preface_left.saturating_sub(buffer.filled().len() - before);
-            return Poll::Ready(result);
-        }
-        if self.preface_left == 0 {
-            self.head_deadline.drop_timer();
-            return Poll::Pending;
-        }
-        // An empty read is the end of the connection for Pingora.
-        self.head_deadline.poll(cx, self.limits.deadline).map(Ok)
+    /// Writes to the transport. Fails once the client has taken too little for too long.
+    fn poll_transport_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        // The body waits while the response does.
+        self.upload.pause();
+        let Some(inner) = &mut self.inner else { return Poll::Ready(Err(io::ErrorKind::NotConnected.into())) };
+        let wrote = Pin::new(inner).poll_write(cx, bytes);
+        self.download.poll_progress(cx, wrote)
     }
 
     fn poll_write_buffer(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.written < self.write_buffer.len() {
             let Some(inner) = self.inner.as_mut() else { return Poll::Ready(Err(io::ErrorKind::NotConnected.into())) };
-            let count = ready!(Pin::new(inner).poll_write(cx, &self.write_buffer[self.written..]))?;
+            let wrote = Pin::new(inner).poll_write(cx, &self.write_buffer[self.written..]);
+            let count = ready!(self.download.poll_progress(cx, wrote))?;
             if count == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
@@ -275,7 +301,7 @@ impl Connection {
 /// Takes bytes of a body; Pingora gets a read error where the chunked framing is invalid.
 fn take_body(body: &mut RequestBody, state: &ExchangeState, bytes: &[u8]) -> io::Result<usize> {
     body.take(bytes).map_err(|InvalidChunk| {
-        state.invalid_body.store(true, Ordering::Release);
+        state.body_fault.store(body_fault::FRAMING, Ordering::Release);
         io::ErrorKind::InvalidData.into()
     })
 }
@@ -283,7 +309,7 @@ fn take_body(body: &mut RequestBody, state: &ExchangeState, bytes: &[u8]) -> io:
 impl AsyncRead for Connection {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let me = &mut *self;
-        if me.is_http2 {
+        if me.http2.is_some() {
             return me.poll_http2(cx, buffer);
         }
         if me.refusal.is_some() {
@@ -304,8 +330,8 @@ impl AsyncRead for Connection {
 impl AsyncWrite for Connection {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let me = &mut *self;
-        if me.is_http2 {
-            return me.inner()?.poll_write(cx, bytes);
+        if me.http2.is_some() {
+            return me.poll_write_http2(cx, bytes);
         }
         if me.state.phase.load(Ordering::Acquire) == phase::HEAD || me.refusal.is_some() {
             // No request has reached the callbacks, so this is Pingora's response to a head that it cannot parse.
@@ -315,7 +341,7 @@ impl AsyncWrite for Connection {
         if me.write_buffer.len() + bytes.len() > WRITE_BUFFER {
             ready!(me.poll_write_buffer(cx))?;
             if bytes.len() >= WRITE_BUFFER {
-                return me.inner()?.poll_write(cx, bytes);
+                return me.poll_transport_write(cx, bytes);
             }
         }
         me.write_buffer.extend_from_slice(bytes);
@@ -323,16 +349,25 @@ impl AsyncWrite for Connection {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.poll_write_buffer(cx))?;
-        self.inner()?.poll_flush(cx)
+        if self.is_flooded() {
+            return Poll::Ready(Ok(()));
+        }
+        if self.http2.is_some() {
+            ready!(self.poll_own_frames(cx))?;
+        } else {
+            ready!(self.poll_write_buffer(cx))?;
+        }
+        let flushed = self.inner()?.poll_flush(cx).map_ok(|()| 0);
+        self.download.poll_progress(cx, flushed).map_ok(drop)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.poll_write_buffer(cx))?;
-        if self.state.is_detaching() {
+        ready!(self.as_mut().poll_flush(cx))?;
+        if self.state.is_detaching() || self.is_flooded() {
             return Poll::Ready(Ok(()));
         }
-        self.inner()?.poll_shutdown(cx)
+        let shut_down = self.inner()?.poll_shutdown(cx).map_ok(|()| 0);
+        self.download.poll_progress(cx, shut_down).map_ok(drop)
     }
 }
 

@@ -37,7 +37,11 @@ pub(super) fn client_error(error: &pingora_core::Error) -> Option<Error> {
         (ErrorSource::Downstream, ErrorType::ReadTimedout) => Some(Error::RequestTimeout),
         (
             ErrorSource::Downstream,
-            ErrorType::ConnectionClosed | ErrorType::ReadError | ErrorType::WriteError | ErrorType::WriteTimedout,
+            ErrorType::ConnectionClosed
+            | ErrorType::H2Error
+            | ErrorType::ReadError
+            | ErrorType::WriteError
+            | ErrorType::WriteTimedout,
         ) => None,
         (ErrorSource::Downstream, ErrorType::InvalidHTTPHeader) => Some(BadRequest::Head.into()),
         (ErrorSource::Downstream, _) => Some(BadRequest::Framing.into()),

@@ -1,5 +1,5 @@
-//! The fast path: sends a bodyless HTTP/1.1 GET as bytes and relays the response in one task, without the tasks and
-//! channels that Pingora's proxy needs for bodies in both directions. Parsing and framing are left to Pingora's HTTP/1
+//! The fast path: sends a bodyless GET as bytes and relays the response in one task, without the tasks and channels that
+//! Pingora's proxy needs for bodies in both directions. On HTTP/2 it also bounds what a stream holds that is not read. Parsing and framing are left to Pingora's HTTP/1
 //! sessions, retries to [`connect`](super::connect), failures to `fail_to_proxy`.
 
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
@@ -17,6 +17,7 @@ use super::connect::{Replay, RetryDecision, UpstreamConnection};
 use super::context::RequestContext;
 use super::request_head::{HeaderMapLines, request_head};
 use super::response::copy_response_header;
+use super::short_reads::{PIECE, ShortReads};
 use crate::pipeline::forward;
 
 impl Gateway {
@@ -38,9 +39,11 @@ impl Gateway {
             exchange.write_response_header(Box::new(header), false).await.map_err(PingoraError::into_down)?;
             while_client_connected(exchange, upstream.read_response()).await?;
         };
-        relay_response(exchange, &mut upstream, response).await?;
+        self.relay_response(exchange, &mut upstream, response).await?;
         upstream.respect_keepalive();
-        if let Some(stream) = upstream.reuse().await {
+        let stream = upstream.reuse().await;
+        let stream = if exchange.is_http2() { stream.and_then(ShortReads::unwrap) } else { stream };
+        if let Some(stream) = stream {
             self.connector.release_stream(stream, peer.reuse_hash(), peer.idle_timeout());
         }
         Ok(())
@@ -68,6 +71,7 @@ impl Gateway {
         loop {
             let connected = self.connect(&permit.rule.upstream, &mut context.attempts).await?;
             let UpstreamConnection { stream, peer, source } = connected;
+            let stream = if exchange.is_http2() { ShortReads::wrap(stream) } else { stream };
             let response = async {
                 let mut upstream = send(stream, head, peer).await?;
                 upstream.read_response().await?;
@@ -82,6 +86,47 @@ impl Gateway {
                 },
             }
         }
+    }
+
+    /// Relays the response header and then the body, one read at a time.
+    async fn relay_response(
+        &self,
+        exchange: &mut Exchange,
+        upstream: &mut UpstreamExchange,
+        mut response: ResponseHeader,
+    ) -> pingora_core::Result<()> {
+        let done = upstream.is_body_done();
+        let is_framed =
+            response.headers.contains_key(CONTENT_LENGTH) || response.headers.contains_key(TRANSFER_ENCODING);
+        if !done && !is_framed {
+            // The upstream ends this body by closing its connection; chunks let the client keep its own open.
+            response.set_version(Version::HTTP_11);
+            response.insert_header(TRANSFER_ENCODING, HeaderValue::from_static("chunked"))?;
+        }
+        exchange.write_response_header(Box::new(response), done).await.map_err(PingoraError::into_down)?;
+        let most = self.longest_write(exchange);
+        while !upstream.is_body_done() {
+            let mut bytes = while_client_connected(exchange, upstream.read_body_bytes()).await?;
+            let done = upstream.is_body_done();
+            while let Some(rest) = bytes.as_mut().filter(|rest| rest.len() > most) {
+                let piece = rest.split_to(most);
+                exchange.write_response_body(Some(piece), false).await.map_err(PingoraError::into_down)?;
+            }
+            exchange.write_response_body(bytes, done).await.map_err(PingoraError::into_down)?;
+        }
+        Ok(())
+    }
+
+    /// How much is written at once. Pingora limits the time of each write; on HTTP/2 a stream must take as much in a grace
+    /// as the minimum rate demands.
+    fn longest_write(&self, exchange: &mut Exchange) -> usize {
+        let (rate, grace) = (self.gate.limits.body_rate, self.gate.limits.body_grace.get());
+        if rate == 0 || !exchange.is_http2() {
+            return usize::MAX;
+        }
+        exchange.set_write_timeout(Some(grace));
+        let bytes = u128::from(rate) * grace.as_millis() / 1000;
+        usize::try_from(bytes).unwrap_or(PIECE).clamp(1, PIECE)
     }
 }
 
@@ -105,28 +150,6 @@ async fn send(mut stream: Stream, head: &[u8], peer: &HttpPeer) -> pingora_core:
     let mut upstream = Box::new(UpstreamExchange::new_with_options(stream, peer));
     upstream.read_timeout = peer.options.read_timeout;
     Ok(upstream)
-}
-
-/// Relays the response header and then the body, one read at a time.
-async fn relay_response(
-    exchange: &mut Exchange,
-    upstream: &mut UpstreamExchange,
-    mut response: ResponseHeader,
-) -> pingora_core::Result<()> {
-    let done = upstream.is_body_done();
-    let is_framed = response.headers.contains_key(CONTENT_LENGTH) || response.headers.contains_key(TRANSFER_ENCODING);
-    if !done && !is_framed {
-        // The upstream ends this body by closing its connection; chunks let the client keep its own open.
-        response.set_version(Version::HTTP_11);
-        response.insert_header(TRANSFER_ENCODING, HeaderValue::from_static("chunked"))?;
-    }
-    exchange.write_response_header(Box::new(response), done).await.map_err(PingoraError::into_down)?;
-    while !upstream.is_body_done() {
-        let bytes = while_client_connected(exchange, upstream.read_body_bytes()).await?;
-        let done = upstream.is_body_done();
-        exchange.write_response_body(bytes, done).await.map_err(PingoraError::into_down)?;
-    }
-    Ok(())
 }
 
 /// Runs upstream I/O and cancels it when the client disconnects, so that the upstream stops working for it.

@@ -165,13 +165,15 @@ fn upstream_permit(
 
 fn is_bodyless_get(request: &CheckedRequest<'_>) -> bool {
     let (head, fields) = (request.head, request.fields);
-    let has_body = fields.content_length.is_some() || fields.transfer_encoding.is_some() || fields.expect.is_some();
-    head.method == "GET"
-        && head.version == HttpVersion::Http11
-        && request.handshake.is_none()
-        && !has_body
-        && !fields.hop_by_hop
-        && !fields.unwanted.cookie_crumbs
+    let is_bodyless = match head.version {
+        HttpVersion::Http10 => false,
+        HttpVersion::Http11 => {
+            let has_body = fields.content_length.is_some() || fields.transfer_encoding.is_some();
+            !has_body && !fields.hop_by_hop && !fields.unwanted.cookie_crumbs
+        }
+        HttpVersion::Http2 => !head.stream_goes_on,
+    };
+    is_bodyless && head.method == "GET" && request.handshake.is_none() && fields.expect.is_none()
 }
 
 fn has_token(query: &str) -> bool {

@@ -8,9 +8,10 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora_http::RequestHeader;
 
 use super::assertion::Assertion;
-use super::head::RequestHead;
+use super::head::{HttpVersion, RequestHead};
 use super::trace::traceparent;
 use super::{Arrival, Caller, Gate, UpstreamPermit};
+use crate::domain::hop_by_hop::is_hop_by_hop;
 use crate::domain::identity::{self, IdentityLines, is_look_alike};
 use crate::domain::own_cookie;
 use crate::domain::spoofable::SpoofableHeader;
@@ -153,21 +154,41 @@ pub fn write_head(
     for piece in [head.method.as_bytes(), b" ", target, b" HTTP/1.1\r\n"] {
         out.extend_from_slice(piece);
     }
-    let mut host: &[u8] = b"";
+    let mut host: Option<&[u8]> = None;
+    let mut cookies: Vec<&[u8]> = Vec::new();
+    let rewrites_cookies = permit.unwanted.own_cookies || permit.unwanted.cookie_crumbs;
+    let is_http2 = head.version == HttpVersion::Http2;
     head.lines.each(&mut |name, value| {
         if name == HOST.as_str() {
-            host = value;
+            host = Some(value);
         }
-        if permit.unwanted.own_cookies && name.eq_ignore_ascii_case("cookie") {
-            let others = own_cookie::remove_from(value);
-            others.into_iter().for_each(|others| write_line(&mut out, name, &others));
-        } else if !is_stripped(name, permit, &gate.metrics) {
+        if rewrites_cookies && name.eq_ignore_ascii_case("cookie") {
+            cookies.push(value);
+        } else if !is_stripped(name, permit, &gate.metrics) && !(is_http2 && is_hop_by_hop(name)) {
             write_line(&mut out, name, value);
         }
     });
+    write_cookies(&mut out, permit, &cookies);
+    if let (None, Some(authority)) = (host, head.authority) {
+        write_line(&mut out, HOST.as_str(), authority);
+    }
+    let host = host.or(head.authority).unwrap_or_default();
     write_gateway_headers(&mut out, gate, permit, arrival, host)?;
     out.extend_from_slice(b"\r\n");
     Ok(out)
+}
+
+/// Writes the `Cookie` lines of HTTP/2 as one, without the gateway's own cookies.
+fn write_cookies(out: &mut Vec<u8>, permit: &UpstreamPermit, cookies: &[&[u8]]) {
+    if cookies.is_empty() {
+        return;
+    }
+    let all = cookies.join(&b"; "[..]);
+    match own_cookie::remove_from(&all) {
+        _ if !permit.unwanted.own_cookies => write_line(out, COOKIE.as_str(), &all),
+        Some(others) => write_line(out, COOKIE.as_str(), &others),
+        None => {}
+    }
 }
 
 /// Whether a header of a bodyless GET is dropped or replaced by the gateway's own.

@@ -638,23 +638,64 @@ async fn empty_data_flood_closes_the_connection() {
 }
 
 #[tokio::test]
-async fn ping_and_settings_floods_affect_only_their_connection() {
+async fn floods_of_control_frames_close_the_connection() {
     let desk = start_with_tls().await;
     let before = desk.memory_kib("VmRSS");
-    for (case, frame) in [
+    let floods = [
         ("pings", Http2Frame::new(FrameKind::Ping, 0, 0, &[7; 8])),
         ("settings", Http2Frame::new(FrameKind::Settings, 0, 0, &[0, 4, 0, 1, 0, 0])),
         ("empty settings", Http2Frame::new(FrameKind::Settings, 0, 0, b"")),
         ("window updates", Http2Frame::new(FrameKind::WindowUpdate, 0, 0, &[0, 0, 0, 1])),
+        ("priorities", Http2Frame::new(FrameKind::Other(2), 0, 1, &[0, 0, 0, 0, 16])),
         ("frames of an unknown type", Http2Frame::new(FrameKind::Other(0x42), 0, 0, &[7; 8])),
-    ] {
+    ];
+    for (number, (case, frame)) in floods.iter().enumerate() {
         let mut frames = Http2Connection::open(&desk).await;
         // The client reads nothing meanwhile, so the gateway would have to buffer its replies.
         let thousand = frame.bytes().repeat(1_000);
-        tokio::join!(frames.flood(&thousand, 200, WRITE_TIMEOUT), expect_others_served(&desk, case));
+        let (sent, ()) =
+            tokio::join!(frames.flood(&thousand, 200, Duration::from_secs(5)), expect_others_served(&desk, case));
+        // The gateway stops reading while its replies wait; now they are read.
+        let reaction = frames.connection_end().await;
+        assert!(
+            matches!(reaction, PeerReaction::GoAway(ENHANCE_YOUR_CALM) | PeerReaction::Disconnected),
+            "{case}: {reaction:?} after {sent}"
+        );
         expect_others_served(&desk, case).await;
         let growth = desk.memory_kib("VmRSS").saturating_sub(before);
         assert!(growth < 16 * 1024, "{case}: {growth} KiB");
+        let floods = desk.metric("deskgate_limit_reached_total", &["limit=\"http2_frames\""]).await;
+        assert_eq!(floods, (number + 1) as f64, "{case}");
+    }
+}
+
+#[tokio::test]
+async fn flood_of_control_frames_is_told_to_calm_down() {
+    let desk = start_with_tls().await;
+    let mut frames = Http2Connection::open(&desk).await;
+    let pings = Http2Frame::new(FrameKind::Ping, 1, 0, &[7; 8]).bytes().repeat(20_000);
+    frames.send_bytes(&pings).await;
+    assert_eq!(frames.connection_end().await, PeerReaction::GoAway(ENHANCE_YOUR_CALM));
+    assert!(frames.ends_within(TEST_TIMEOUT).await);
+}
+
+#[tokio::test]
+async fn client_that_updates_windows_for_every_frame_is_not_cut() {
+    let desk = start_with_tls().await;
+    let body = byte_pattern(96 << 20);
+    desk.upstream.set_behaviour(Behaviour::Respond(ok_response("", &body)));
+    let mut frames = Http2Connection::open(&desk).await;
+    frames.send(&Http2Frame::request(1, &HeaderBlock::get(&desk, "/public/x"))).await;
+    let mut received = 0;
+    while received < body.len() {
+        let frame = frames.next().await.expect("an open connection");
+        assert_ne!(frame.kind, FrameKind::RstStream, "after {received} bytes");
+        if frame.kind == FrameKind::Data && !frame.payload.is_empty() {
+            received += frame.payload.len();
+            let more = u32::try_from(frame.payload.len()).expect("a frame").to_be_bytes();
+            let updates = [0, 1].map(|stream| Http2Frame::new(FrameKind::WindowUpdate, 0, stream, &more));
+            frames.send_all(&updates).await;
+        }
     }
 }
 

@@ -81,6 +81,8 @@ mod proxy_http;
 
 mod proxy_connections;
 
+mod slow_clients;
+
 mod proxy_headers;
 
 mod cors;

@@ -1,7 +1,7 @@
 //! What Pingora's callbacks tell a connection and ask it about the current exchange. Reading and writing are left to
 //! the [`Connection`] itself, which shares an [`ExchangeState`] with the callbacks.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use super::super::chunks::ChunkValidator;
 use super::super::connection_limits::ConnectionSlot;
 use super::Connection;
+use crate::error::{BadRequest, Error};
 
 /// The phases of a connection. The callbacks write the phase, the transport reads it.
 pub(super) mod phase {
@@ -32,14 +33,23 @@ pub(super) mod announced {
     pub(in super::super) const UNKNOWN: u64 = u64::MAX - 2;
 }
 
+/// Why the body of a request cannot be read.
+pub(super) mod body_fault {
+    pub(in super::super) const NONE: u8 = 0;
+    /// Its chunked framing is invalid.
+    pub(in super::super) const FRAMING: u8 = 1;
+    /// It stayed below the minimum rate.
+    pub(in super::super) const TOO_SLOW: u8 = 2;
+}
+
 /// The state that the callbacks and the transport share.
 #[derive(Default)]
 pub(super) struct ExchangeState {
     pub(super) phase: AtomicU8,
     /// The length of a body of which nothing has been read yet, or one of the marks of [`announced`].
     pub(super) announced_body: AtomicU64,
-    /// The chunked framing of the current body is invalid.
-    pub(super) invalid_body: AtomicBool,
+    /// What is wrong with the current body: one of [`body_fault`].
+    pub(super) body_fault: AtomicU8,
     /// The tunnel that waits for the transport.
     tunnel: Mutex<Option<oneshot::Sender<DetachedStream>>>,
 }
@@ -83,18 +93,23 @@ pub(in super::super) fn begin_exchange(exchange: &Exchange) {
     };
     // Both are set for every request: the previous one on this connection may have had a body.
     connection.state.announced_body.store(announced, Ordering::Release);
-    connection.state.invalid_body.store(is_invalid, Ordering::Release);
+    let fault = if is_invalid { body_fault::FRAMING } else { body_fault::NONE };
+    connection.state.body_fault.store(fault, Ordering::Release);
     connection.state.phase.store(phase::EXCHANGE, Ordering::Release);
 }
 
 /// The request head as the client sent it; None on HTTP/2.
 pub(in super::super) fn raw_head(exchange: &Exchange) -> Option<&[u8]> {
-    connection(exchange).filter(|connection| !connection.is_http2).map(|connection| connection.head.head())
+    connection(exchange).filter(|connection| connection.http2.is_none()).map(|connection| connection.head.head())
 }
 
-/// Whether the chunked framing of the request body is invalid.
-pub(in super::super) fn is_body_invalid(exchange: &Exchange) -> bool {
-    connection(exchange).is_some_and(|connection| connection.state.invalid_body.load(Ordering::Acquire))
+/// Why the request body cannot be read, if it is the client's fault.
+pub(in super::super) fn body_error(exchange: &Exchange) -> Option<Error> {
+    match connection(exchange)?.state.body_fault.load(Ordering::Acquire) {
+        body_fault::FRAMING => Some(BadRequest::Framing.into()),
+        body_fault::TOO_SLOW => Some(Error::RequestTimeout),
+        _ => None,
+    }
 }
 
 /// Marks the response as complete.

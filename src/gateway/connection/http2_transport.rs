@@ -1,0 +1,146 @@
+//! The HTTP/2 side of a [`Connection`]: passes bytes between the transport and h2, ends streams whose request body is too
+//! slow and connections whose client floods them. What the bytes mean is found by [`http2`](super::http2).
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use prometheus::IntCounter;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::http2::{self, FrameFlood, Http2Frames, SlowUpload};
+use super::{ClientLimits, Connection};
+
+/// The most bytes of a flood that are discarded.
+const DISCARD_LIMIT: usize = 1 << 20;
+const DISCARD_PIECE: usize = 4096;
+
+/// What an HTTP/2 connection has besides.
+pub(super) struct Http2Connection {
+    frames: Http2Frames,
+    /// Resets of streams whose body was too slow, for h2 to read as if the client had sent them.
+    resets: Vec<u8>,
+    floods: IntCounter,
+    /// A flood has ended the connection: nothing more is read or written.
+    is_flooded: bool,
+}
+
+impl Http2Connection {
+    pub(super) fn new(limits: &ClientLimits) -> Self {
+        Self {
+            frames: Http2Frames::new(limits.body.clone()),
+            resets: Vec::new(),
+            floods: limits.frame_floods.clone(),
+            is_flooded: false,
+        }
+    }
+
+    /// Gives h2 resets to read. Returns whether there were any.
+    fn give_resets(&mut self, buffer: &mut ReadBuf<'_>) -> bool {
+        let count = self.resets.len().min(buffer.remaining());
+        buffer.put_slice(&self.resets[..count]);
+        self.resets.drain(..count);
+        count > 0
+    }
+}
+
+impl Connection {
+    pub(super) fn is_flooded(&self) -> bool {
+        self.http2.as_ref().is_some_and(|http2| http2.is_flooded)
+    }
+
+    /// Reads HTTP/2. Pingora waits for the preface without a timeout, so the head deadline covers it; after the preface
+    /// Pingora's idle timeout applies. An empty read is the end of the connection for Pingora.
+    pub(super) fn poll_http2(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let (Some(http2), Some(inner)) = (&mut self.http2, &mut self.inner) else {
+            return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
+        };
+        if http2.is_flooded || http2.give_resets(buffer) {
+            return Poll::Ready(Ok(()));
+        }
+        let before = buffer.filled().len();
+        if let Poll::Ready(result) = Pin::new(inner).poll_read(cx, buffer) {
+            if let Err(FrameFlood) = http2.frames.receive(&buffer.filled()[before..]) {
+                buffer.set_filled(before);
+                self.end_flood(cx);
+            }
+            return Poll::Ready(result);
+        }
+        if http2.frames.is_in_preface() {
+            return self.head_deadline.poll(cx, self.limits.deadline).map(Ok);
+        }
+        self.head_deadline.drop_timer();
+        let slow = http2.frames.poll_slow_upload(cx);
+        if let Poll::Ready(Err(error)) = self.poll_own_frames(cx) {
+            return Poll::Ready(Err(error));
+        }
+        match ready!(slow) {
+            SlowUpload::Connection => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            SlowUpload::Streams(streams) => {
+                self.reset_streams(&streams, buffer);
+                Poll::Ready(Ok(()))
+            }
+        }
+    }
+
+    /// Resets streams on both sides: h2 gives them up, and the client is told behind what h2 has yet to write.
+    fn reset_streams(&mut self, streams: &[u32], buffer: &mut ReadBuf<'_>) {
+        let Some(http2) = &mut self.http2 else { return };
+        http2.resets = http2::resets(streams);
+        self.write_buffer.extend_from_slice(&http2.resets);
+        http2.give_resets(buffer);
+    }
+
+    /// Writes frames of our own, which are in the write buffer, between two frames of h2.
+    pub(super) fn poll_own_frames(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let is_between_frames = self.http2.as_ref().is_none_or(|http2| http2.frames.has_sent_whole_frames());
+        if self.write_buffer.is_empty() || !is_between_frames {
+            return Poll::Ready(Ok(()));
+        }
+        ready!(self.poll_write_buffer(cx))?;
+        self.inner()?.poll_flush(cx)
+    }
+
+    /// Ends a connection whose client floods it. The GOAWAY is written if that is possible at once.
+    fn end_flood(&mut self, cx: &mut Context<'_>) {
+        let Some(http2) = &mut self.http2 else { return };
+        http2.is_flooded = true;
+        http2.floods.inc();
+        tracing::info!(target: "deskgate::request", "HTTP/2 connection closed: too many control frames");
+        if self.write_buffer.is_empty() {
+            self.write_buffer = http2.frames.go_away();
+            let _ = self.poll_own_frames(cx);
+        }
+        self.discard_received(cx);
+    }
+
+    /// Discards what has arrived, up to a limit: the kernel resets a connection that is closed with unread bytes, and the
+    /// client would lose the GOAWAY.
+    fn discard_received(&mut self, cx: &mut Context<'_>) {
+        let Some(inner) = &mut self.inner else { return };
+        let mut bytes = [const { MaybeUninit::uninit() }; DISCARD_PIECE];
+        for _ in 0..DISCARD_LIMIT / DISCARD_PIECE {
+            let mut buffer = ReadBuf::uninit(&mut bytes);
+            match Pin::new(&mut *inner).poll_read(cx, &mut buffer) {
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {}
+                _ => return,
+            }
+        }
+    }
+
+    pub(super) fn poll_write_http2(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if self.is_flooded() {
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        if self.written > 0 {
+            // A frame of our own is incomplete.
+            ready!(self.poll_write_buffer(cx))?;
+        }
+        let count = ready!(self.poll_transport_write(cx, bytes))?;
+        if let Some(http2) = &mut self.http2 {
+            http2.frames.send(&bytes[..count]);
+        }
+        Poll::Ready(Ok(count))
+    }
+}
