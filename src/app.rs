@@ -32,6 +32,8 @@ mod tasks;
 
 mod background;
 
+mod clock_watch;
+
 mod control;
 
 mod admin_listener;

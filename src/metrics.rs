@@ -49,6 +49,7 @@ pub struct Metrics {
     pub(crate) websocket_close_seconds: Histogram,
     pub(crate) websocket_query_tokens: IntCounter,
     pub(crate) exchanges_cut: IntCounterVec,
+    pub(crate) clock_jumps: IntCounterVec,
     pub(crate) platform_seconds: HistogramVec,
     pub(crate) platform_errors: IntCounterVec,
     pub(crate) platform_token_age: Gauge,
@@ -192,6 +193,7 @@ impl Metrics {
                 "Proxied requests cut because their session ended or their rule no longer admits them, by cause.",
                 &["cause"],
             )?,
+            clock_jumps: counters("clock_jumps_total", "Jumps of the wall clock, by direction.", &["direction"])?,
             platform_seconds: histograms(
                 "platform_seconds",
                 "Duration of messaging platform calls, by call, in seconds.",

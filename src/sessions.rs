@@ -41,16 +41,18 @@ pub struct SessionCache {
     token_lifetime: Duration,
     /// Set after a start, until every stored session was compared with the directory.
     reconciler: ArcSwapOption<Box<dyn Reconcile>>,
+    leeway: Duration,
 }
 
 /// How many entries a task visits before it yields to requests: less than a millisecond.
 const ENTRIES_PER_TURN: usize = 4096;
 
 impl SessionCache {
-    /// Creates a cache of at most `capacity` sessions. A revoked session is denied for `token_lifetime`.
-    pub fn new(store: Arc<dyn Store>, capacity: usize, token_lifetime: Duration) -> Self {
+    /// Creates a cache of at most `capacity` sessions. A revoked session is denied for `token_lifetime`. One that begins
+    /// more than `leeway` in the future is refused, as its token is when it is verified.
+    pub fn new(store: Arc<dyn Store>, capacity: usize, token_lifetime: Duration, leeway: Duration) -> Self {
         let reconciler = ArcSwapOption::empty();
-        Self { store, by_id: HashMap::new(), by_token: HashMap::new(), capacity, token_lifetime, reconciler }
+        Self { store, by_id: HashMap::new(), by_token: HashMap::new(), capacity, token_lifetime, reconciler, leeway }
     }
 
     /// The store behind the cache.
@@ -62,7 +64,7 @@ impl SessionCache {
     pub fn cached(&self, token: &str, now: Timestamp) -> Option<Arc<CachedSession>> {
         let by_token = self.by_token.pin();
         let entry = by_token.get(&TokenRef(token))?;
-        let cached = entry.live_session(now)?;
+        let cached = entry.live_session(now, self.leeway)?;
         entry.touch(now);
         Some(cached)
     }
@@ -112,7 +114,7 @@ impl SessionCache {
     /// Finds a session in the cache or the store, and its cache entry.
     async fn find(&self, id: &SessionId, now: Timestamp) -> Result<Option<FoundEntry>, Error> {
         if let Some(entry) = self.by_id.pin().get(id)
-            && let Some(cached) = entry.live_session(now)
+            && let Some(cached) = entry.live_session(now, self.leeway)
         {
             return Ok(Some((entry.clone(), cached)));
         }
@@ -128,8 +130,8 @@ impl SessionCache {
         };
         entry.update(session.clone());
         // An entry that was retired meanwhile stays empty; this request uses the record that it has read.
-        let cached = entry.live_session(now).unwrap_or_else(|| Arc::new(CachedSession::new(session)));
-        Ok((!cached.session.is_expired(now)).then_some((entry, cached)))
+        let cached = entry.live_session(now, self.leeway).unwrap_or_else(|| Arc::new(CachedSession::new(session)));
+        Ok(cached.session.lifetime().contains(now, self.leeway).then_some((entry, cached)))
     }
 
     /// The live sessions of an employee, newest first, each with the time of its last use.

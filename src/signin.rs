@@ -181,7 +181,6 @@ pub struct SignInServices {
     /// The health of the backends.
     pub backends: Backends,
     provider: Arc<IdentityProvider>,
-    bind_proofs: Arc<BindProofs>,
     login_log: Arc<LoginLog>,
     audit: Audit,
     lockouts: Lockouts,
@@ -259,7 +258,7 @@ impl SignInServices {
                 login_log: login_log.clone(),
                 bind_proofs: bind_proofs.clone(),
                 flow_cookies: FlowCookies { cookies, clock: clock.clone(), lifetime: settings.flow_lifetime },
-                dedup: Default::default(),
+                dedup: oauth2::CallbackDedup::new(settings.flow_lifetime),
                 clock: clock.clone(),
                 clients: settings.clients,
                 public_url: settings.public_url,
@@ -272,7 +271,7 @@ impl SignInServices {
                 issuer: issuer.clone(),
                 login_log: login_log.clone(),
                 audit: audit.clone(),
-                proofs: bind_proofs.clone(),
+                proofs: bind_proofs,
                 required_proof: settings.bind_proof,
                 approval: settings.bind_approval,
                 main_corp: settings.main_corp.clone(),
@@ -326,7 +325,6 @@ impl SignInServices {
             backends: Backends { sessions, directory },
             tickets,
             provider,
-            bind_proofs,
             login_log,
             audit,
             lockouts,
@@ -334,11 +332,15 @@ impl SignInServices {
         }
     }
 
-    /// Evicts expired callback results, codes and bind proofs, and prunes the login log, the audit log, the lockouts of
-    /// unknown names and old requests for links. Runs periodically.
+    /// Evicts expired callback results and codes from memory, and corrects rechecks after the clock was set back. Runs
+    /// periodically.
     pub async fn sweep(&self) {
         self.oauth2.sweep();
-        self.bind_proofs.sweep();
+        self.recheck.limit().await;
+    }
+
+    /// Prunes the login log, the audit log, the lockouts of unknown names and old requests for links. Runs periodically.
+    pub async fn prune(&self) {
         self.login_log.prune(self.log_retention).await;
         self.audit.prune(self.log_retention).await;
         self.lockouts.prune().await;

@@ -70,8 +70,8 @@ pub enum Change {
 /// A change with the time at which it was published.
 #[derive(Debug, Clone)]
 pub struct ChangeEvent {
-    /// When the change was published.
-    pub at: Timestamp,
+    /// When the change was published: [`Clock::running`](crate::domain::clock::Clock::running) of this process.
+    pub at: Duration,
     /// The change.
     pub change: Change,
 }

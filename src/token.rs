@@ -98,6 +98,11 @@ impl Tokens {
         &self.issuer
     }
 
+    /// How far the clocks of gateways may differ.
+    pub fn leeway(&self) -> Duration {
+        self.leeway
+    }
+
     /// Issues the token of a session, signed by the session's own key. The claims depend on the session alone.
     pub fn mint(&self, session: &Session, now: Timestamp) -> String {
         let keys = self.keys.load();

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
+use super::clock_watch::ClockWatch;
 use super::tasks::TaskSet;
 use super::wire::{Databases, Services};
 use crate::admin::keys::KeyRotation;
@@ -22,6 +23,9 @@ use crate::token::ring::KeyValidity;
 /// How often expired records are removed. Only disk space depends on it: reads check the expiry themselves.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
+/// How often the key expiry looks at the wall clock, should it have jumped unnoticed.
+const KEY_EXPIRY_INTERVAL: Duration = Duration::from_secs(60);
+
 /// Starts all background tasks. Called before the first request is accepted, so that no revocation is missed.
 pub(super) fn start(tasks: &TaskSet, services: &Services) {
     let Services { databases, gate, registry, signin, keys, roles, .. } = services;
@@ -31,11 +35,14 @@ pub(super) fn start(tasks: &TaskSet, services: &Services) {
     }
     let changes = store.changes();
     tasks.spawn("change feed", apply_changes(changes, gate.clone(), registry.clone(), signin.clone()));
-    tasks.spawn("key expiry", end_sessions_of_expired_keys(keys.clone(), gate.clone(), registry.clone()));
+    let watch = Arc::<ClockWatch>::default();
+    tasks.spawn("clock watch", watch_clock(watch.clone(), gate.clone(), registry.clone(), signin.clone()));
+    tasks
+        .spawn("key expiry", end_sessions_of_expired_keys(keys.clone(), gate.clone(), registry.clone(), watch.clone()));
     let Databases { store: writing_store, directory } = databases.clone();
     tasks.spawn("store", async move { writing_store.failure().await });
     tasks.spawn("directory", async move { directory.failure().await });
-    tasks.spawn("sweep", sweep(store.clone(), gate.clone(), signin.clone()));
+    tasks.spawn("sweep", sweep(store.clone(), gate.clone(), signin.clone(), watch));
     if signin.recheck.is_on() {
         let signin = signin.clone();
         tasks.spawn("platform recheck", async move { signin.recheck.run().await });
@@ -62,7 +69,7 @@ async fn apply_changes(
                 if let Change::SessionEnded { cause, .. } = &event.change {
                     gate.metrics.sessions_ended.with_label_values(&[cause.as_str()]).inc();
                 }
-                let delay = event.at.until(gate.clock.now());
+                let delay = gate.clock.running().saturating_sub(event.at);
                 gate.metrics.revocation_seconds.observe(delay.as_secs_f64());
             }
             Err(RecvError::Lagged(missed)) => {
@@ -92,8 +99,18 @@ impl Drop for FeedGauge {
     }
 }
 
+/// Judges again whatever waits for a time when the wall clock jumps.
+async fn watch_clock(watch: Arc<ClockWatch>, gate: Arc<Gate>, registry: Arc<Registry>, signin: Arc<SignInServices>) {
+    watch.run(&gate, &registry, &signin).await;
+}
+
 /// Ends sessions, and what they have open, when the key that signed their token expires or is removed.
-async fn end_sessions_of_expired_keys(keys: Arc<KeyRotation>, gate: Arc<Gate>, registry: Arc<Registry>) {
+async fn end_sessions_of_expired_keys(
+    keys: Arc<KeyRotation>,
+    gate: Arc<Gate>,
+    registry: Arc<Registry>,
+    watch: Arc<ClockWatch>,
+) {
     loop {
         // First what is open: with many sessions it takes a while to end all of a removed key.
         recheck_open(&gate, &registry).await;
@@ -101,19 +118,25 @@ async fn end_sessions_of_expired_keys(keys: Arc<KeyRotation>, gate: Arc<Gate>, r
         if let Err(error) = keys.update_sessions().await {
             tracing::warn!(%error, "could not end the sessions of removed keys; their tokens are refused all the same");
         }
-        let now = gate.clock.now();
-        let next = gate.tokens.keys().next_end(now);
-        let expiry = async {
-            match next {
-                Some(end) => tokio::time::sleep(now.until(end)).await,
-                None => std::future::pending().await,
-            }
-        };
+        until_keys_change(&gate, &watch).await;
+    }
+}
+
+/// Waits until a key expires by the wall clock, or the keys are replaced.
+async fn until_keys_change(gate: &Gate, watch: &ClockWatch) {
+    let mut now = gate.clock.now();
+    while let Some(end) = gate.tokens.keys().next_end(now) {
         tokio::select! {
-            () = expiry => {}
-            () = gate.tokens.keys_changed() => {}
+            () = tokio::time::sleep(now.until(end).min(KEY_EXPIRY_INTERVAL)) => {}
+            () = watch.jumped() => {}
+            () = gate.tokens.keys_changed() => return,
+        }
+        now = gate.clock.now();
+        if now >= end {
+            return;
         }
     }
+    gate.tokens.keys_changed().await;
 }
 
 /// Checks the session of every open WebSocket and exchange again, after missed events or new rules. What belongs to a
@@ -135,8 +158,8 @@ fn has_valid_key(gate: &Gate, session: &Session) -> bool {
     }
 }
 
-/// Removes expired records from memory and from the store.
-async fn sweep(store: Arc<dyn Store>, gate: Arc<Gate>, signin: Arc<SignInServices>) {
+/// Removes expired records from memory, and from the store and the directory unless the clock has just jumped forward.
+async fn sweep(store: Arc<dyn Store>, gate: Arc<Gate>, signin: Arc<SignInServices>, watch: Arc<ClockWatch>) {
     let mut tick = tokio::time::interval(SWEEP_INTERVAL);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -144,11 +167,14 @@ async fn sweep(store: Arc<dyn Store>, gate: Arc<Gate>, signin: Arc<SignInService
         gate.sessions.sweep(gate.clock.now()).await;
         gate.counters.sweep(gate.clock.running());
         signin.sweep().await;
-        let swept = match gate.sessions.note_seen().await {
-            Ok(()) => store.sweep().await,
-            failed => failed,
-        };
-        if let Err(error) = swept {
+        if let Err(error) = gate.sessions.note_seen().await {
+            tracing::warn!(%error, "could not write when sessions were last used; retrying in a minute");
+        }
+        if !watch.is_settled(&gate.clock) {
+            continue;
+        }
+        signin.prune().await;
+        if let Err(error) = store.sweep().await {
             tracing::warn!(%error, "could not remove expired records; retrying in a minute");
         }
     }

@@ -139,7 +139,8 @@ async fn core(config: &Config) -> Result<Core, StartError> {
     // At the same time: each checks its whole file.
     let (store, directory) = tokio::try_join!(open_store(data, &clock), open_directory(config, &clock))?;
     let tokens = Arc::new(Tokens::new(ring, issuer(config), config.token.leeway.get()));
-    let sessions = Arc::new(SessionCache::new(store.clone(), config.token.cache, config.token.lifetime.get()));
+    let (lifetime, leeway) = (config.token.lifetime.get(), config.token.leeway.get());
+    let sessions = Arc::new(SessionCache::new(store.clone(), config.token.cache, lifetime, leeway));
     Ok(Core {
         keys: Arc::new(KeyRotation::new(key_settings, tokens.clone(), sessions.clone(), clock.clone())),
         devices: Devices::new(directory.clone(), vault.clone(), clock.clone(), config.otp.issuer.clone()),

@@ -80,6 +80,10 @@ pub trait MembershipRecords: Send + Sync {
     /// The head of the recheck queue; `None` if it is empty. Counts at most `most` employees in the queue.
     async fn next_recheck(&self, most: usize) -> Result<Option<RecheckEntry>, DirectoryError>;
 
+    /// Moves the entries whose `checked_at` lies in the future to now: the clock was set back since, and they would not be
+    /// due for as long as it lost.
+    async fn limit_rechecks(&self) -> Result<(), DirectoryError>;
+
     /// Moves an entry of the recheck queue as if the platform had been asked at `checked_at`; `None` removes it.
     /// Conflicts if the entry was moved meanwhile.
     async fn move_recheck(

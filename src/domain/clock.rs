@@ -1,8 +1,12 @@
 //! The only reader of the wall clock, which tests can move.
+//!
+//! What is measured (a timeout, a rate, the age of something in memory) uses [`Clock::running`], which never jumps. What is
+//! compared with a token or a record, or shown to people, uses [`Clock::now`], which an administrator, NTP or a resumed
+//! machine may set.
 
 #![expect(clippy::disallowed_methods, reason = "the home of the wall clock")]
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -54,6 +58,12 @@ impl Timestamp {
         Self(self.0.saturating_sub(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
     }
 
+    /// Whether this time is more than `leeway` after `now`: written by a clock that was ahead, or that was set back since.
+    /// In whole seconds, as tokens count them.
+    pub fn is_ahead_of(self, now: Timestamp, leeway: Duration) -> bool {
+        self.seconds() > now.plus(leeway).seconds()
+    }
+
     /// `2026-01-02T03:04:05.678Z`, as responses show it: always of the same length, so that the strings sort by time.
     pub fn iso8601(self) -> String {
         let Ok(moment) = time::OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.0) * 1_000_000) else {
@@ -66,11 +76,20 @@ impl Timestamp {
     }
 }
 
-/// The injected clock. Clones share their offset, which tests can move.
+/// How far a time in a record may be ahead of the clock. Clocks are set back by less in everyday use.
+pub const RECORD_LEEWAY: Duration = Duration::from_secs(30);
+
+/// The injected clock. Clones share their offsets, which tests can move.
 #[derive(Debug, Clone, Default)]
 pub struct Clock {
-    /// Zero in production: only [`Clock::advance`] changes it.
-    offset_millis: Arc<AtomicI64>,
+    offsets: Arc<ClockOffsets>,
+}
+
+/// How far tests have moved a clock, in milliseconds. Zero in production.
+#[derive(Debug, Default)]
+struct ClockOffsets {
+    wall: AtomicI64,
+    running: AtomicU64,
 }
 
 impl Clock {
@@ -83,19 +102,41 @@ impl Clock {
     pub fn now(&self) -> Timestamp {
         let machine = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let millis = i64::try_from(machine.as_millis()).unwrap_or(i64::MAX);
-        Timestamp(millis.saturating_add(self.offset_millis.load(Ordering::Relaxed)))
+        Timestamp(millis.saturating_add(self.offsets.wall.load(Ordering::Relaxed)))
     }
 
-    /// Monotonic time since the first call in this process.
+    /// Monotonic time since the first call in this process. It stands still while the machine is suspended.
     pub fn running(&self) -> Duration {
         static STARTED: LazyLock<Instant> = LazyLock::new(Instant::now);
-        let moved = u64::try_from(self.offset_millis.load(Ordering::Relaxed)).unwrap_or(0);
-        STARTED.elapsed() + Duration::from_millis(moved)
+        STARTED.elapsed() + Duration::from_millis(self.offsets.running.load(Ordering::Relaxed))
     }
 
-    /// Moves this clock and its clones forward.
+    /// Waits until the wall clock reaches `end`, also if it is set back meanwhile. If it is set forward, the wait may end
+    /// late: `app::clock_watch` finds what a jump has ended.
+    pub async fn sleep_until(&self, end: Timestamp) {
+        loop {
+            let left = self.now().until(end);
+            if left.is_zero() {
+                return;
+            }
+            tokio::time::sleep(left).await;
+        }
+    }
+
+    /// Moves this clock and its clones forward: time passes.
     pub fn advance(&self, span: Duration) {
         let millis = i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
-        self.offset_millis.fetch_add(millis, Ordering::Relaxed);
+        self.offsets.wall.fetch_add(millis, Ordering::Relaxed);
+        self.offsets.running.fetch_add(millis.unsigned_abs(), Ordering::Relaxed);
+    }
+
+    /// Sets the wall clock of this clock and its clones forward: no time passes.
+    pub fn set_forward(&self, span: Duration) {
+        self.offsets.wall.fetch_add(i64::try_from(span.as_millis()).unwrap_or(i64::MAX), Ordering::Relaxed);
+    }
+
+    /// Sets the wall clock of this clock and its clones back.
+    pub fn set_back(&self, span: Duration) {
+        self.offsets.wall.fetch_sub(i64::try_from(span.as_millis()).unwrap_or(i64::MAX), Ordering::Relaxed);
     }
 }

@@ -66,6 +66,15 @@ impl Lockout {
         }
     }
 
+    /// Moves a lockout whose last failure lies in the future to `now`, because the clock was set back since: it lasts for
+    /// its own wait from here on, and is not longer by the time that the clock lost.
+    pub fn limit_to(&mut self, now: Timestamp) {
+        if self.last_failure_at.is_some_and(|last| now < last) {
+            self.last_failure_at = Some(now);
+            self.locked_until = wait_after(self.streak).map(|wait| now.plus(wait));
+        }
+    }
+
     /// Counts a failure.
     pub fn on_failure(&mut self, now: Timestamp) {
         if self.last_failure_at.is_some_and(|last| now >= last.plus(QUIET)) {

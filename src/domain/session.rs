@@ -1,8 +1,10 @@
 //! The session record behind each token.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
-use super::clock::Timestamp;
+use super::clock::{RECORD_LEEWAY, Timestamp};
 use super::employee::{CorpId, Employee, EmployeeId};
 use super::identifier;
 use super::link::PlatformAccount;
@@ -174,6 +176,9 @@ pub struct Session {
     /// Until when the session is stepped up.
     #[serde(default)]
     pub stepped_up_until: Option<Timestamp>,
+    /// When the session was stepped up. Absent in records of older versions.
+    #[serde(default)]
+    pub stepped_up_at: Option<Timestamp>,
     /// When the session began.
     pub issued_at: Timestamp,
     /// When the session expires.
@@ -215,6 +220,7 @@ impl Session {
             platform_sign_in_at: None,
             stage: Stage::Full,
             stepped_up_until: None,
+            stepped_up_at: None,
             issued_at: Timestamp::from_seconds(0),
             expires_at: Timestamp::from_millis(i64::MAX),
             key_id: None,
@@ -236,14 +242,35 @@ impl Session {
         self.login_method == LoginMethod::Bind && self.platform_account.is_none()
     }
 
-    /// Whether the session is stepped up now.
+    /// Whether the session is stepped up now. A clock that was set back does not extend the time.
     pub fn is_stepped_up(&self, now: Timestamp) -> bool {
         self.stepped_up_until.is_some_and(|until| now < until)
+            && !self.stepped_up_at.is_some_and(|at| at.is_ahead_of(now, RECORD_LEEWAY))
+    }
+
+    /// When the session's token is valid.
+    pub fn lifetime(&self) -> SessionLifetime {
+        SessionLifetime { issued_at: self.issued_at, expires_at: self.expires_at }
     }
 
     /// Whether the session has expired.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         now >= self.expires_at
+    }
+}
+
+/// When a session's token is valid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionLifetime {
+    issued_at: Timestamp,
+    /// When the session expires.
+    pub expires_at: Timestamp,
+}
+
+impl SessionLifetime {
+    /// Whether a request with the token is let in at `now`: it was not issued in the future, and has not expired.
+    pub fn contains(self, now: Timestamp, leeway: Duration) -> bool {
+        now < self.expires_at && !self.issued_at.is_ahead_of(now, leeway)
     }
 }
 
@@ -310,6 +337,41 @@ impl EndCause {
             EndCause::Unlinked => "unlinked",
             EndCause::KeyRemoved => "key_removed",
             EndCause::Expired => "expired",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
+
+    #[test]
+    fn a_step_up_is_not_longer_when_the_clock_is_set_back() {
+        let until = NOW.plus(Duration::from_secs(300));
+        let session = Session { stepped_up_at: Some(NOW), stepped_up_until: Some(until), ..Session::sample() };
+        assert!(session.is_stepped_up(NOW));
+        assert!(session.is_stepped_up(NOW.minus(RECORD_LEEWAY)), "a clock that is corrected");
+        assert!(!session.is_stepped_up(until));
+        assert!(!session.is_stepped_up(NOW.minus(Duration::from_secs(3600))));
+        let older = Session { stepped_up_at: None, ..session };
+        assert!(older.is_stepped_up(NOW), "a record of an older version");
+    }
+
+    #[test]
+    fn a_lifetime_ends_at_its_expiry_and_does_not_begin_in_the_future() {
+        let (leeway, end) = (Duration::from_secs(30), NOW.plus(Duration::from_secs(60)));
+        let lifetime = Session { issued_at: NOW, expires_at: end, ..Session::sample() }.lifetime();
+        for (case, now, valid) in [
+            ("at its begin", NOW, true),
+            ("within the leeway", NOW.minus(leeway), true),
+            ("in the future", NOW.minus(leeway).minus(Duration::from_millis(1)), false),
+            ("just before its end", end.minus(Duration::from_millis(1)), true),
+            ("at its end", end, false),
+            ("ten years later", NOW.plus(Duration::from_secs(315_360_000)), false),
+        ] {
+            assert_eq!(lifetime.contains(now, leeway), valid, "{case}");
         }
     }
 }

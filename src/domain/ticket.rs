@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::client::Client;
-use super::clock::Timestamp;
+use super::clock::{RECORD_LEEWAY, Timestamp};
 use super::employee::{CorpId, EmployeeId};
 use super::identifier;
 use super::link::PlatformAccount;
@@ -134,11 +134,15 @@ impl Ticket {
 
     /// Whether the ticket has expired, was cancelled or was refused. Checked on every read, never left to a sweep.
     pub fn has_ended(&self, now: Timestamp) -> bool {
-        matches!(self.state, TicketState::Cancelled | TicketState::Refused) || now >= self.last_moment()
+        matches!(self.state, TicketState::Cancelled | TicketState::Refused) || self.is_expired(now)
     }
 
-    /// When the ticket expires.
-    pub fn last_moment(&self) -> Timestamp {
+    /// Whether the ticket has expired. One from the future has too: a clock that was set back does not extend its life.
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        now >= self.last_moment() || self.created_at.is_ahead_of(now, RECORD_LEEWAY)
+    }
+
+    fn last_moment(&self) -> Timestamp {
         match &self.state {
             TicketState::Delivered { until, .. } => *until,
             _ => self.expires_at,

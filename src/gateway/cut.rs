@@ -20,6 +20,7 @@ use pingora_proxy::Session as Exchange;
 
 use super::context::RequestContext;
 use super::deadline::Deadline;
+use crate::domain::session::Session;
 use crate::pipeline::record::{self, AccessLogEntry, NoRuleMetrics};
 use crate::pipeline::{Arrival, Caller, Gate, Handler};
 use crate::rules::Rule;
@@ -180,7 +181,7 @@ impl ExchangeCutter {
         let Some(session) = session else { return handle.closed().await };
         tokio::select! {
             reason = handle.closed() => reason,
-            () = tokio::time::sleep(now.until(session.expires_at)) => CloseReason::Expired,
+            () = self.gate.clock.sleep_until(session.expires_at) => CloseReason::Expired,
         }
     }
 
@@ -252,6 +253,7 @@ impl CutObserver<'_> {
         let opener = Opener {
             kind,
             session: watched.caller.session().map(|session| session.id.clone()),
+            lifetime: watched.caller.session().map(Session::lifetime),
             employee: None,
             method: method.clone(),
             path: details.path.as_str().into(),

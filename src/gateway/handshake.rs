@@ -18,11 +18,12 @@ use super::connect::UpstreamAttempts;
 use super::connection::{self, DetachedStream};
 use super::context::RequestContext;
 use super::response::sanitize_response;
+use crate::domain::clock::Timestamp;
 use crate::domain::hop_by_hop::HOP_BY_HOP;
-use crate::domain::session::SessionId;
+use crate::domain::session::{Session, SessionId};
 use crate::error::{Error, Part, TokenFault};
 use crate::pipeline::upgrade::{Handshake, Negotiated};
-use crate::pipeline::{Arrival, Caller, UpstreamPermit};
+use crate::pipeline::{Arrival, UpstreamPermit};
 use crate::pipeline::{forward, record};
 use crate::rules::{CorsHandling, Mode};
 use crate::sockets::handle::{OpenKind, Opener};
@@ -73,6 +74,7 @@ impl Gateway {
         let opener = Opener {
             kind: OpenKind::WebSocket,
             session: session_id.clone(),
+            lifetime: session.map(Session::lifetime),
             employee: session.map(|session| (session.corp_id.clone(), session.employee_id.clone())),
             method: http::Method::GET,
             path: offer.path.as_str().into(),
@@ -100,16 +102,13 @@ impl Gateway {
         }
         let response = switching_protocols(response, offer, permit.rule.cors, arrival)?;
         self.recheck(session_id.as_ref(), &registration).await?;
-        let lifetime = match &permit.caller {
-            Caller::SignedIn(known) => Some(self.gate.clock.now().until(known.session.expires_at)),
-            Caller::Anonymous => None,
-        };
+        let expires_at = session.map(|session| session.expires_at);
         exchange.write_response_header(Box::new(response), false).await.map_err(client_gone)?;
         // Takes the bytes that were read together with the head; later ones wait for the tunnel.
         let read_ahead = upstream.read_body_bytes().now_or_never().and_then(Result::ok).flatten().unwrap_or_default();
         let client = connection::detach(exchange).ok_or_else(|| Error::unexpected(Part::Gateway, "no transport"))?;
         let upstream = UpstreamEnd { stream: upstream.into_inner(), read_ahead };
-        self.spawn_tunnel(client, upstream, registration, lifetime, arrival);
+        self.spawn_tunnel(client, upstream, registration, expires_at, arrival);
         Ok(UpgradeResult::Upgraded)
     }
 
@@ -176,17 +175,18 @@ impl Gateway {
         client: oneshot::Receiver<DetachedStream>,
         upstream: UpstreamEnd,
         registration: Registration,
-        lifetime: Option<Duration>,
+        expires_at: Option<Timestamp>,
         arrival: &Arrival,
     ) {
         let (metrics, grace) = (self.gate.metrics.clone(), self.sockets.close_grace);
-        let request_id = arrival.request_id;
+        let (request_id, clock) = (arrival.request_id, self.gate.clock.clone());
+        let expiry = expires_at.map(|end| async move { clock.sleep_until(end).await }.boxed());
         tokio::spawn(async move {
             let Ok(DetachedStream { stream, slot, read_ahead }) = client.await else { return };
             let client = ClientEnd { stream, read_ahead: read_ahead.into() };
             let rule = registration.handle().rule().name.clone();
             let opened = std::time::Instant::now();
-            let end = tunnel::run(client, upstream, registration, lifetime, grace, metrics).await;
+            let end = tunnel::run(client, upstream, registration, expiry, grace, metrics).await;
             drop(slot);
             tracing::info!(
                 target: "deskgate::socket",

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::PlatformError;
-use crate::domain::clock::{Clock, Timestamp};
+use crate::domain::clock::Clock;
 
 /// Consecutive failures that open the circuit. More than two: concurrent sign-ins fail together.
 const FAILURE_THRESHOLD: u32 = 5;
@@ -36,19 +36,19 @@ pub enum CallOutcome {
 struct BreakerState {
     consecutive_failures: u32,
     open_time: Duration,
-    /// The circuit is open until then, and half-open afterwards. None: closed.
-    open_until: Option<Timestamp>,
+    /// The circuit is open until then, and half-open afterwards. None: closed. Monotonic, as all times here.
+    open_until: Option<Duration>,
     /// When the probe call of a half-open circuit was started.
-    probe_started: Option<Timestamp>,
+    probe_started: Option<Duration>,
 }
 
 impl BreakerState {
     const CLOSED: BreakerState =
         BreakerState { consecutive_failures: 0, open_time: MIN_OPEN_TIME, open_until: None, probe_started: None };
 
-    fn open(&mut self, now: Timestamp, open_time: Duration) {
+    fn open(&mut self, now: Duration, open_time: Duration) {
         tracing::warn!({ rest_seconds = open_time.as_secs() }, "the messaging platform is failing: circuit opened");
-        *self = BreakerState { open_time, open_until: Some(now.plus(open_time)), ..BreakerState::CLOSED };
+        *self = BreakerState { open_time, open_until: Some(now + open_time), ..BreakerState::CLOSED };
     }
 }
 
@@ -69,16 +69,16 @@ impl CircuitBreaker {
 
     /// Fails if no call may be made now. In a half-open circuit, the first caller gets the probe.
     pub fn admit(&self) -> Result<(), PlatformError> {
-        let now = self.clock.now();
+        let now = self.clock.running();
         let mut state = self.state();
         let Some(open_until) = state.open_until else { return Ok(()) };
         if now < open_until {
-            return Err(PlatformError::CircuitOpen { retry_after: now.until(open_until) });
+            return Err(PlatformError::CircuitOpen { retry_after: open_until - now });
         }
         if let Some(started) = state.probe_started
-            && now < started.plus(self.probe_timeout)
+            && now < started + self.probe_timeout
         {
-            return Err(PlatformError::CircuitOpen { retry_after: now.until(started.plus(self.probe_timeout)) });
+            return Err(PlatformError::CircuitOpen { retry_after: started + self.probe_timeout - now });
         }
         state.probe_started = Some(now);
         Ok(())
@@ -86,7 +86,7 @@ impl CircuitBreaker {
 
     /// Records the outcome of a call.
     pub fn record(&self, outcome: CallOutcome) {
-        let now = self.clock.now();
+        let now = self.clock.running();
         let mut state = self.state();
         match outcome {
             CallOutcome::Success => *state = BreakerState::CLOSED,
@@ -109,8 +109,8 @@ impl CircuitBreaker {
 
     /// The remaining time for which the circuit is open, if it is.
     pub fn circuit_open_for(&self) -> Option<Duration> {
-        let now = self.clock.now();
-        self.state().open_until.filter(|until| now < *until).map(|until| now.until(until))
+        let now = self.clock.running();
+        self.state().open_until.and_then(|until| until.checked_sub(now)).filter(|left| !left.is_zero())
     }
 
     fn state(&self) -> MutexGuard<'_, BreakerState> {

@@ -94,6 +94,7 @@ impl SampleRequest {
             platform_sign_in_at: None,
             stage: Stage::Full,
             stepped_up_until: self.stepped_up.then_some(NEVER),
+            stepped_up_at: None,
             key_id: None,
             password_id: None,
             platform_account: None,

@@ -33,6 +33,7 @@ pub struct CachedAssertion {
     pub block: Bytes,
     upstream: Arc<str>,
     scope: Option<Scope>,
+    signed_at: Timestamp,
     fresh_until: Timestamp,
     next: Option<Arc<CachedAssertion>>,
 }
@@ -43,14 +44,16 @@ impl CachedAssertion {
         signed: &str,
         upstream: &Arc<str>,
         scope: Option<Scope>,
-        fresh_until: Timestamp,
+        signed_at: Timestamp,
+        fresh: Duration,
     ) -> Option<Self> {
         let name = identity::ASSERTION;
         let start = lines.block().len() + name.as_str().len() + 2;
         let pieces = [lines.block(), name.as_str().as_bytes(), b": ", signed.as_bytes(), b"\r\n"];
         let block = Bytes::from(pieces.concat());
         let value = HeaderValue::from_maybe_shared(block.slice(start..start + signed.len())).ok()?;
-        Some(Self { value, block, upstream: upstream.clone(), scope, fresh_until, next: None })
+        let fresh_until = signed_at.plus(fresh);
+        Some(Self { value, block, upstream: upstream.clone(), scope, signed_at, fresh_until, next: None })
     }
 
     fn linked_to(&self, next: Option<Arc<CachedAssertion>>) -> Arc<Self> {
@@ -59,6 +62,7 @@ impl CachedAssertion {
             block: self.block.clone(),
             upstream: self.upstream.clone(),
             scope: self.scope,
+            signed_at: self.signed_at,
             fresh_until: self.fresh_until,
             next,
         })
@@ -66,6 +70,11 @@ impl CachedAssertion {
 
     fn is_for(&self, upstream: &Arc<str>, scope: Option<Scope>) -> bool {
         self.scope == scope && self.upstream == *upstream
+    }
+
+    /// Whether it may still be sent. One from the future may not: upstreams refuse it, and it would live too long.
+    fn is_fresh(&self, now: Timestamp) -> bool {
+        now < self.fresh_until && !self.signed_at.is_ahead_of(now, Duration::ZERO)
     }
 }
 
@@ -86,13 +95,13 @@ impl CachedSession {
     ) -> Option<Arc<CachedAssertion>> {
         let newest = self.assertions.load_full();
         let all = || std::iter::successors(newest.as_ref(), |one| one.next.as_ref());
-        if let Some(found) = all().find(|one| one.is_for(upstream, scope) && now < one.fresh_until) {
+        if let Some(found) = all().find(|one| one.is_for(upstream, scope) && one.is_fresh(now)) {
             return Some(found.clone());
         }
         let others = all()
-            .filter(|one| !one.is_for(upstream, scope) && now < one.fresh_until)
+            .filter(|one| !one.is_for(upstream, scope) && one.is_fresh(now))
             .fold(None, |next, one| Some(one.linked_to(next)));
-        let signed = CachedAssertion::new(&self.lines, &sign(), upstream, scope, now.plus(fresh))?;
+        let signed = CachedAssertion::new(&self.lines, &sign(), upstream, scope, now, fresh)?;
         let latest = Arc::new(CachedAssertion { next: others, ..signed });
         // Two requests may both sign one; either is valid.
         self.assertions.store(Some(latest.clone()));

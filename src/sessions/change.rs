@@ -65,9 +65,10 @@ impl SessionCache {
         .await
     }
 
-    /// Marks a session as stepped up until `until`. A half-authenticated session stays half-authenticated.
-    pub async fn step_up(&self, id: &SessionId, until: Timestamp) -> Result<SessionUpdate, StoreError> {
+    /// Marks a session as stepped up from `at` to `until`. A half-authenticated session stays half-authenticated.
+    pub async fn step_up(&self, id: &SessionId, at: Timestamp, until: Timestamp) -> Result<SessionUpdate, StoreError> {
         self.change(id, |session| {
+            session.stepped_up_at = Some(at);
             session.stepped_up_until = Some(until);
             true
         })

@@ -3,6 +3,7 @@
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use papaya::Equivalent;
@@ -28,16 +29,16 @@ pub(super) struct CacheEntry {
 const TOKENS_PER_SESSION: usize = 4;
 
 /// Resolution of `last_seen` in milliseconds. Coarse, so that cores do not contend for its cache line.
-const LAST_SEEN_RESOLUTION: i64 = 5_000;
+const LAST_SEEN_RESOLUTION: u64 = 5_000;
 
 /// How far the stored `last_seen` may lag, in milliseconds.
-const MAX_LAST_SEEN_LAG: i64 = 60_000;
+const MAX_LAST_SEEN_LAG: u64 = 60_000;
 
 impl CacheEntry {
-    /// The session, unless it is pending, revoked or expired.
-    pub(super) fn live_session(&self, now: Timestamp) -> Option<Arc<CachedSession>> {
+    /// The session, unless it is pending, revoked, expired or from the future.
+    pub(super) fn live_session(&self, now: Timestamp, leeway: Duration) -> Option<Arc<CachedSession>> {
         let cached = self.session.load_full()?;
-        if self.is_retired() || cached.session.is_expired(now) { None } else { Some(cached) }
+        if self.is_retired() || !cached.session.lifetime().contains(now, leeway) { None } else { Some(cached) }
     }
 
     /// Whether the store has answered and the entry is not retired.
@@ -59,7 +60,7 @@ impl CacheEntry {
 
     /// Records a use of the session.
     pub(super) fn touch(&self, now: Timestamp) {
-        if now.millis().saturating_sub(self.last_seen.load(Ordering::Relaxed)) >= LAST_SEEN_RESOLUTION {
+        if now.millis().abs_diff(self.last_seen.load(Ordering::Relaxed)) >= LAST_SEEN_RESOLUTION {
             self.last_seen.store(now.millis(), Ordering::Relaxed);
         }
     }
@@ -72,7 +73,7 @@ impl CacheEntry {
     /// The `last_seen` to be written to the store, if it is due; counts as written from then on.
     pub(super) fn take_unsaved_last_seen(&self) -> Option<Timestamp> {
         let seen = self.last_seen();
-        let due = seen.millis().saturating_sub(self.saved_last_seen.load(Ordering::Relaxed)) >= MAX_LAST_SEEN_LAG;
+        let due = seen.millis().abs_diff(self.saved_last_seen.load(Ordering::Relaxed)) >= MAX_LAST_SEEN_LAG;
         due.then(|| {
             self.saved_last_seen.store(seen.millis(), Ordering::Relaxed);
             seen

@@ -6,11 +6,13 @@ use crate::domain::role::RoleName;
 use crate::domain::session::EndCause;
 use crate::store::embedded::EmbeddedStore;
 
+const LEEWAY: Duration = Duration::from_secs(30);
+
 async fn cache(capacity: usize) -> (Arc<SessionCache>, Clock, tempfile::TempDir) {
     let folder = tempfile::tempdir().expect("folder");
     let clock = Clock::system();
     let store = EmbeddedStore::open(&folder.path().join("state.db"), clock.clone()).await.expect("store");
-    (Arc::new(SessionCache::new(Arc::new(store), capacity, Duration::from_secs(60))), clock, folder)
+    (Arc::new(SessionCache::new(Arc::new(store), capacity, Duration::from_secs(60), LEEWAY)), clock, folder)
 }
 
 fn session(id: &str, clock: &Clock) -> Session {
@@ -120,7 +122,7 @@ async fn changed_record_enters_the_cache_only_if_it_was_compared() {
     cache.distrust_store(comparison.clone());
     assert!(cache.session(&session.id, clock.now()).await.is_err());
     let until = clock.now().plus(Duration::from_secs(30));
-    cache.step_up(&session.id, until).await.expect("a change");
+    cache.step_up(&session.id, clock.now(), until).await.expect("a change");
     assert!(cache.session(&session.id, clock.now()).await.is_err(), "the change has filled the pending entry");
     comparison.fails.store(false, Ordering::SeqCst);
     let found = cache.session(&session.id, clock.now()).await.expect("read").expect("live");
@@ -249,4 +251,59 @@ async fn logout_invalidates_the_token_even_when_the_cache_is_full() {
         assert!(cache.cached(&format!("token-{}", session.id), clock.now()).is_none(), "{} afterwards", session.id);
     }
     assert!(cache.by_token.len() <= 2, "{} tokens", cache.by_token.len());
+}
+
+#[tokio::test]
+async fn a_session_from_the_future_is_refused_until_its_time_comes() {
+    let (cache, clock, _folder) = cache(100).await;
+    let session = session("s1", &clock);
+    cache.create(&session).await.expect("create");
+    admit(&cache, "token-1", &session.id, clock.now()).await.expect("live");
+    clock.set_back(LEEWAY);
+    assert!(cache.cached("token-1", clock.now()).is_some(), "within the leeway");
+    clock.set_back(Duration::from_secs(3600));
+    assert!(cache.cached("token-1", clock.now()).is_none(), "cached");
+    assert!(cache.session(&session.id, clock.now()).await.expect("read").is_none(), "read from the store");
+    clock.set_forward(Duration::from_secs(3600));
+    assert!(cache.cached("token-1", clock.now()).is_some(), "the clock was set right");
+}
+
+#[tokio::test]
+async fn the_last_use_follows_a_clock_that_is_set_back() {
+    let (cache, clock, _folder) = cache(100).await;
+    let old = Session { issued_at: clock.now().minus(Duration::from_secs(7200)), ..session("s1", &clock) };
+    cache.create(&old).await.expect("create");
+    let last_seen = async || {
+        admit(&cache, "token-1", &old.id, clock.now()).await.expect("live");
+        cache.cached("token-1", clock.now()).expect("cached");
+        cache.note_seen().await.expect("a write");
+        let sessions = cache.of_employee(&old.corp_id, &old.employee_id).await.expect("sessions");
+        sessions[0].1
+    };
+    let before = last_seen().await;
+    clock.set_back(Duration::from_secs(3600));
+    let after = last_seen().await;
+    assert!(after <= clock.now() && after < before, "{after:?} after {before:?}");
+}
+
+#[test]
+fn an_assertion_is_reused_while_it_is_fresh_and_never_sent_from_the_future() {
+    let (fresh, start) = (Duration::from_secs(40), Timestamp::from_seconds(1_800_000_000));
+    let hour = Duration::from_secs(3600);
+    for (case, now, reused) in [
+        ("at once", start, true),
+        ("a moment before the end", start.plus(fresh - Duration::from_millis(1)), true),
+        ("at the end", start.plus(fresh), false),
+        ("an hour later", start.plus(hour), false),
+        ("the clock was set back by an hour", start.minus(hour), false),
+        ("the clock was set back by a second", start.minus(Duration::from_secs(1)), false),
+    ] {
+        let (cached, upstream) = (CachedSession::new(Session::sample()), Arc::from("helpdesk"));
+        let assertion = |now, text: &str| {
+            let signed = cached.assertion(&upstream, None, now, fresh, || text.to_owned()).expect("an assertion");
+            signed.value.to_str().expect("text").to_owned()
+        };
+        assert_eq!(assertion(start, "first"), "first");
+        assert_eq!(assertion(now, "second"), if reused { "first" } else { "second" }, "{case}");
+    }
 }

@@ -2,8 +2,8 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
 
-use crate::domain::clock::Timestamp;
 use crate::domain::network::Network;
 use crate::domain::secret::Digest;
 
@@ -16,14 +16,14 @@ enum EntryProof {
 
 struct TableEntry<V> {
     value: V,
-    end: Timestamp,
+    end: Duration,
     network: Network,
     /// Its place in the order of arrival.
     place: u64,
     proof: EntryProof,
 }
 
-/// Entries that expire. A full table evicts the oldest entry of the network that has most of them, in the IPv6 /48 that
+/// Entries that expire, by the monotonic clock. A full table evicts the oldest entry of the network that has most of them, in the IPv6 /48 that
 /// has most of them: unproven entries first, proven ones only if there is no other.
 pub(super) struct BoundedTable<V> {
     capacity: usize,
@@ -40,12 +40,12 @@ impl<V> BoundedTable<V> {
     }
 
     /// The value of an entry that has not expired.
-    pub(super) fn get(&self, key: &Digest, now: Timestamp) -> Option<&V> {
+    pub(super) fn get(&self, key: &Digest, now: Duration) -> Option<&V> {
         self.entries.get(key).filter(|entry| now < entry.end).map(|entry| &entry.value)
     }
 
     /// Adds an unproven entry, or replaces one.
-    pub(super) fn insert(&mut self, key: Digest, value: V, end: Timestamp, network: Network) {
+    pub(super) fn insert(&mut self, key: Digest, value: V, end: Duration, network: Network) {
         self.remove(&key);
         if self.entries.len() >= self.capacity {
             self.evict();
@@ -75,7 +75,7 @@ impl<V> BoundedTable<V> {
     }
 
     /// Removes the entries that have expired.
-    pub(super) fn sweep(&mut self, now: Timestamp) {
+    pub(super) fn sweep(&mut self, now: Duration) {
         let expired: Vec<Digest> =
             self.entries.iter().filter(|(_, entry)| now >= entry.end).map(|(key, _)| key.clone()).collect();
         expired.iter().for_each(|key| self.remove(key));

@@ -68,13 +68,13 @@ impl AuthorizationCodes {
     /// Ties a code to its use; refuses one that arrived in another way before, also if it was refused there: the
     /// platform does not say for which way it issued a code.
     pub(super) fn claim(&self, code: &str, way: CodeUse<'_>, device: &ClientDevice) -> Result<(), Error> {
-        let (now, key, way) = (self.clock.now(), Digest::of(&[code]), way.digest());
+        let (now, key, way) = (self.clock.running(), Digest::of(&[code]), way.digest());
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         match seen.get(&key, now) {
             Some(first) if *first == way => Ok(()),
             Some(_) => Err(BadRequest::SignInCode.into()),
             None => {
-                seen.insert(key, way, now.plus(CODE_LIFETIME), Network::of_text(&device.address));
+                seen.insert(key, way, now + CODE_LIFETIME, Network::of_text(&device.address));
                 Ok(())
             }
         }
@@ -106,8 +106,9 @@ impl AuthorizationCodes {
 
     /// Removes what has expired.
     pub(super) fn sweep(&self) {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).sweep(self.clock.now());
-        self.invalid.sweep(self.clock.running());
+        let now = self.clock.running();
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).sweep(now);
+        self.invalid.sweep(now);
     }
 }
 

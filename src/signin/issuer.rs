@@ -138,6 +138,7 @@ impl SessionIssuer {
             platform_sign_in_at: method.is_platform_sign_in().then(|| attempt.platform_sign_in_at.unwrap_or(now)),
             stage: attempt.stage,
             stepped_up_until: attempt.stepped_up_until,
+            stepped_up_at: attempt.stepped_up_until.map(|_| now),
             issued_at: now,
             expires_at: key_end.map_or(end, |key_end| end.min(key_end)),
             key_id: Some(key_id),

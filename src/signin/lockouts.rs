@@ -40,12 +40,20 @@ impl Lockouts {
     /// counts parallel attempts one by one.
     pub(super) async fn charge(&self, factor: FactorKind, account: Account<'_>) -> Result<AttemptCharge, Error> {
         loop {
-            let (before, seen) = self.directory.lockout(factor, account).await?;
+            let (stored, seen) = self.directory.lockout(factor, account).await?;
+            let now = self.clock.now();
+            let mut before = stored.clone();
+            before.limit_to(now);
             let mut lockout = before.clone();
-            let failed_attempts =
-                lockout.charge(self.clock.now()).map_err(|locked| Error::Locked { retry_after: locked.retry_after })?;
-            if self.directory.replace_lockout(factor, account, &lockout, seen).await? == WriteOutcome::Applied {
-                return Ok(AttemptCharge { factor, before, seen, failed_attempts });
+            let charged = lockout.charge(now).map_err(|locked| Error::Locked { retry_after: locked.retry_after });
+            // A refused attempt is not counted, so there is nothing to write unless the clock was set back.
+            let outcome = if lockout == stored {
+                WriteOutcome::Applied
+            } else {
+                self.directory.replace_lockout(factor, account, &lockout, seen).await?
+            };
+            if outcome == WriteOutcome::Applied {
+                return charged.map(|failed_attempts| AttemptCharge { factor, before, seen, failed_attempts });
             }
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::attempt::{Attempt, Evidence, reason};
 use crate::directory::{Directory, LoginResult};
-use crate::domain::clock::{Clock, Timestamp};
+use crate::domain::clock::Clock;
 use crate::error::{Error, chain};
 use crate::metrics::Metrics;
 
@@ -25,20 +25,20 @@ struct UnverifiedLogCap {
 
 #[derive(Debug, Default)]
 struct MinuteCount {
-    minute: i64,
+    minute: u64,
     count: u32,
 }
 
 impl UnverifiedLogCap {
-    /// Whether the login log takes one more failure like this one.
-    fn admit(&self, attempt: &Attempt<'_>, now: Timestamp) -> bool {
+    /// Whether the login log takes one more failure like this one at this monotonic time.
+    fn admit(&self, attempt: &Attempt<'_>, now: Duration) -> bool {
         let counter = match attempt.evidence() {
             Some(Evidence::Proved) => return true,
             Some(Evidence::Claimed) => &self.claimed,
             None => &self.nameless,
         };
         let mut counter = counter.lock().unwrap_or_else(PoisonError::into_inner);
-        let minute = now.seconds().div_euclid(60);
+        let minute = now.as_secs() / 60;
         if counter.minute != minute {
             *counter = MinuteCount { minute, count: 0 };
         }
@@ -87,7 +87,7 @@ impl LoginLog {
         );
         self.count(attempt, "refused");
         // Unauthenticated clients could fill the table, so their rows are capped; the line above is always written.
-        if !self.cap.admit(attempt, self.clock.now()) {
+        if !self.cap.admit(attempt, self.clock.running()) {
             return;
         }
         if let Err(error) = self.directory.record_login(record).await {

@@ -25,7 +25,7 @@ use crate::domain::ticket::{ScanId, Scanner};
 use crate::error::{BadRequest, Error, Operation};
 use crate::platform::{AuthorizeRequest, Consent};
 use callback::{Callback, CallbackResult, FlowKind, STATE, error_word};
-use callback_dedup::CallbackDedup;
+pub(super) use callback_dedup::CallbackDedup;
 use flow::{Flow, FlowCookies, client_of};
 
 pub mod callback;
@@ -81,7 +81,7 @@ impl Oauth2Flow {
 
     /// Completes a flow. A repeated callback gets the result of the first.
     pub async fn callback(&self, callback: Callback<'_>, device: &ClientDevice) -> Arc<CallbackResult> {
-        let (now, network) = (self.clock.now(), Network::of_text(&device.address));
+        let (now, network) = (self.clock.running(), Network::of_text(&device.address));
         let mut flows = self.flow_cookies.verify(callback.flows, device);
         if self.is_from_foreign_page(&callback) {
             // Another site's page sent the browser here, perhaps with an attacker's code.
@@ -262,7 +262,7 @@ impl Oauth2Flow {
 
     /// Evicts expired callback results and codes.
     pub(super) fn sweep(&self) {
-        self.dedup.sweep(self.clock.now());
+        self.dedup.sweep(self.clock.running());
         self.codes.sweep();
     }
 }

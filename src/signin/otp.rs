@@ -66,8 +66,8 @@ impl OneTimePasswords {
     /// The state of the caller's device.
     pub async fn status(&self, caller: &CachedSession) -> Result<OtpStatus, Error> {
         let device = self.devices.state(account(&caller.session)).await?;
-        let now = self.clock.now();
-        let stepped_up_until = caller.session.stepped_up_until.filter(|until| now < *until);
+        let session = &caller.session;
+        let stepped_up_until = session.stepped_up_until.filter(|_| session.is_stepped_up(self.clock.now()));
         Ok(OtpStatus { device, stepped_up_until })
     }
 
@@ -195,8 +195,9 @@ impl OneTimePasswords {
 
     /// Steps a session up by a code of the device with this secret.
     async fn step_up(&self, session: &Session, secret: &str) -> Result<Timestamp, Error> {
-        let until = self.clock.now().plus(self.step_up_lifetime);
-        match self.sessions.step_up(&session.id, until).await? {
+        let now = self.clock.now();
+        let until = now.plus(self.step_up_lifetime);
+        match self.sessions.step_up(&session.id, now, until).await? {
             SessionUpdate::Done(_) => {}
             SessionUpdate::NotAllowed | SessionUpdate::Gone => return Err(Error::InvalidToken(TokenFault::Revoked)),
         }

@@ -113,6 +113,15 @@ impl Recheck {
         }
     }
 
+    /// Makes rechecks due that lie far ahead because the clock was set back.
+    pub(super) async fn limit(&self) {
+        if self.is_on()
+            && let Err(error) = self.directory.limit_rechecks().await
+        {
+            tracing::warn!(error = %chain(&error), "cannot correct the times of rechecks; retrying in a minute");
+        }
+    }
+
     /// Asks about the head of the queue, if it is due. Returns the length of the queue, as far as the pace depends on it.
     async fn step(&self) -> Result<usize, Error> {
         let Some(entry) = self.directory.next_recheck(most_counted(self.interval)).await? else {

@@ -198,10 +198,10 @@ impl Tickets {
             if !pending || status.status != *baseline || tokio::time::Instant::now() >= deadline {
                 return Ok(status);
             }
-            let until_end = tokio::time::Instant::now() + self.clock.now().until(end);
             tokio::select! {
                 () = changed => {}
-                () = tokio::time::sleep_until(deadline.min(until_end)) => {}
+                () = self.clock.sleep_until(end) => {}
+                () = tokio::time::sleep_until(deadline) => {}
             }
         }
     }
@@ -215,8 +215,7 @@ impl Tickets {
     ) -> Result<(TicketStatus, Timestamp), Error> {
         let now = self.clock.now();
         let ended = |reason| Ok((TicketStatus::ended(reason), now));
-        let found =
-            self.store.ticket(id).await?.filter(|ticket| may_poll(ticket, cookie) && now < ticket.last_moment());
+        let found = self.store.ticket(id).await?.filter(|ticket| may_poll(ticket, cookie) && !ticket.is_expired(now));
         let Some(ticket) = found else { return ended(EndReason::Expired) };
         let end = ticket.expires_at;
         match &ticket.state {

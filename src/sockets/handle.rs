@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use futures::task::AtomicWaker;
@@ -14,8 +14,9 @@ use prometheus::IntGauge;
 
 use super::CloseReason;
 use super::close_batch::{BatchMember, CloseBatch};
+use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, EmployeeId};
-use crate::domain::session::{Session, SessionId};
+use crate::domain::session::{Session, SessionId, SessionLifetime};
 use crate::error::{Error, Forbidden};
 use crate::rules::evaluate::{RuleInput, StepUp, evaluate};
 use crate::rules::{CorsHandling, Mode, Rule, RuleMatch, RuleSet};
@@ -37,6 +38,8 @@ pub(crate) struct Opener {
     pub(crate) kind: OpenKind,
     /// None if the caller is anonymous.
     pub(crate) session: Option<SessionId>,
+    /// When the session's token is valid; None if the caller is anonymous.
+    pub(crate) lifetime: Option<SessionLifetime>,
     /// Whose limit on open WebSockets it counts against.
     pub(crate) employee: Option<(CorpId, EmployeeId)>,
     /// The method that the rule admits; a preflight's is the announced one.
@@ -180,5 +183,12 @@ impl CloseHandle {
     /// Closes it because its token has expired.
     pub(super) fn expire(&self) {
         self.close(CloseReason::Expired, &CloseBatch::new());
+    }
+
+    /// Closes it if its token is not valid at this time, by which a request with it would be refused.
+    pub(super) fn close_unless_valid(&self, now: Timestamp, leeway: Duration, batch: &Arc<CloseBatch>) {
+        if self.opener.lifetime.is_some_and(|lifetime| !lifetime.contains(now, leeway)) {
+            self.close(CloseReason::Expired, batch);
+        }
     }
 }

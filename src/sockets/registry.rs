@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
@@ -11,6 +12,7 @@ use super::close_batch::CloseBatch;
 use super::handle::{CloseHandle, OpenKind, Opener};
 use super::handle_list::HandleList;
 use super::socket_counts::SocketCounts;
+use crate::domain::clock::Timestamp;
 use crate::domain::session::{Session, SessionId};
 use crate::error::Error;
 use crate::rules::{Rule, RuleSet};
@@ -196,6 +198,11 @@ impl Registry {
     pub(crate) fn recheck_session(&self, session: &Session) {
         let open = self.lock();
         close_each(open.of_session(&session.id), |handle, batch| handle.close_unless_admitted(Some(session), batch));
+    }
+
+    /// Closes the WebSockets and exchanges whose token is not valid at this time.
+    pub(crate) fn close_invalid(&self, now: Timestamp, leeway: Duration) {
+        close_each(self.lock().all(), |handle, batch| handle.close_unless_valid(now, leeway, batch));
     }
 
     /// Closes all WebSockets, and every one that is registered later. Exchanges may finish.

@@ -9,9 +9,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use pingora_core::protocols::Stream;
 use tokio::io::AsyncWrite;
-use tokio::time::Sleep;
 
 use super::frame::{close_frame, masked_close_frame};
 use super::handle::CloseHandle;
@@ -67,17 +68,17 @@ struct Tunnel {
     to_client: Direction,
     registration: Registration,
     /// Fires when the token expires.
-    expiry: Option<Pin<Box<Sleep>>>,
+    expiry: Option<BoxFuture<'static, ()>>,
 }
 
 /// Relays until one side closes or the handle closes the socket.
 ///
-/// `lifetime` is the remaining lifetime of the token, `grace` the longest time for closing in order.
+/// `expiry` fires when the token expires; `grace` is the longest time for closing in order.
 pub(crate) async fn run(
     client: ClientEnd,
     upstream: UpstreamEnd,
     registration: Registration,
-    lifetime: Option<Duration>,
+    expiry: Option<BoxFuture<'static, ()>>,
     grace: Duration,
     metrics: Arc<Metrics>,
 ) -> TunnelEnd {
@@ -87,7 +88,7 @@ pub(crate) async fn run(
         to_upstream: Direction::starting_with(client.read_ahead),
         to_client: Direction::starting_with(upstream.read_ahead),
         registration,
-        expiry: lifetime.map(|lifetime| Box::pin(tokio::time::sleep(lifetime))),
+        expiry,
     };
     let end = poll_fn(|cx| tunnel.poll_relay(cx)).await;
     // The timeout cuts sockets that cannot be closed in order: an unfinished frame, or a client that does not read.
@@ -100,8 +101,9 @@ impl Tunnel {
     fn poll_relay(&mut self, cx: &mut Context<'_>) -> Poll<TunnelEnd> {
         let handle = self.registration.handle();
         if let Some(timer) = &mut self.expiry
-            && timer.as_mut().poll(cx).is_ready()
+            && timer.poll_unpin(cx).is_ready()
         {
+            self.expiry = None;
             handle.expire();
         }
         if let Some(reason) = handle.poll_close(cx.waker()) {

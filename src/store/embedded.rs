@@ -26,11 +26,12 @@ mod sweep;
 
 use schema::{key_id, platform_account};
 
-/// Inserts only for existing sessions, because the row is deleted with its session.
+/// Inserts only for existing sessions, because the row is deleted with its session. A time after `$2`, the current one, was
+/// written before the clock was set back.
 const NOTE_SEEN: &str = "INSERT INTO seen
      SELECT sessions.id, json_extract(noted.value, '$[1]') FROM json_each($1) AS noted
      CROSS JOIN sessions WHERE sessions.id = json_extract(noted.value, '$[0]')
-     ON CONFLICT (id) DO UPDATE SET at = max(at, excluded.at)";
+     ON CONFLICT (id) DO UPDATE SET at = CASE WHEN at > $2 THEN excluded.at ELSE max(at, excluded.at) END";
 
 /// How many rows of `seen` are written in one change, so that a logout does not wait behind ten thousand of them.
 const NOTE_BATCH: usize = 500;
@@ -55,7 +56,7 @@ impl EmbeddedStore {
 
     fn publish(&self, change: Change) {
         // Sending fails only without a receiver, and then there is nothing to update.
-        let _ = self.feed.send(ChangeEvent { at: self.clock.now(), change });
+        let _ = self.feed.send(ChangeEvent { at: self.clock.running(), change });
     }
 
     /// Replaces a record if it is still at version `seen`.
@@ -186,7 +187,8 @@ impl SessionStore for EmbeddedStore {
 
     async fn note_seen(&self, seen: &[(SessionId, Timestamp)]) -> Result<(), StoreError> {
         for batch in seen.chunks(NOTE_BATCH) {
-            self.file.execute(sqlx::query(NOTE_SEEN).bind(write(&batch)?)).await?;
+            let note = sqlx::query(NOTE_SEEN).bind(write(&batch)?).bind(self.clock.now().millis());
+            self.file.execute(note).await?;
         }
         Ok(())
     }

@@ -76,10 +76,8 @@ impl Claims {
 
     /// Checks `exp`, `nbf` and `iat` with the leeway.
     pub(super) fn check_time(&self, now: Timestamp, leeway: Duration) -> Result<(), TokenFault> {
-        let leeway = i64::try_from(leeway.as_secs()).unwrap_or(0);
-        let now = now.seconds();
-        let expired = now >= self.exp.saturating_add(leeway);
-        let not_yet_valid = self.nbf.max(self.iat) > now.saturating_add(leeway);
+        let expired = now.minus(leeway).seconds() >= self.exp;
+        let not_yet_valid = Timestamp::from_seconds(self.nbf.max(self.iat)).is_ahead_of(now, leeway);
         if expired || not_yet_valid || self.exp <= self.iat { Err(TokenFault::Expired) } else { Ok(()) }
     }
 

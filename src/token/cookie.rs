@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use aws_lc_rs::hmac;
 use base64::Engine;
@@ -10,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::key_file::write_private;
-use crate::domain::clock::Timestamp;
+use crate::domain::clock::{RECORD_LEEWAY, Timestamp};
 use crate::domain::secret::random_bytes;
 
 /// What a signed cookie is for; one kind cannot be used as the other.
@@ -65,14 +66,21 @@ impl CookieSigner {
         format!("{}.{}", URL_SAFE_NO_PAD.encode(body), URL_SAFE_NO_PAD.encode(tag))
     }
 
-    /// Returns the value if the signature is ours, the kind is this one and it has not expired.
-    pub fn verify<T: DeserializeOwned>(&self, kind: CookieKind, text: &str, now: Timestamp) -> Option<T> {
+    /// Returns the value if the signature is ours, the kind is this one and it has not expired. One that would still be
+    /// valid for longer than `lifetime` was signed before the clock was set back, and is refused.
+    pub fn verify<T: DeserializeOwned>(
+        &self,
+        kind: CookieKind,
+        text: &str,
+        lifetime: Duration,
+        now: Timestamp,
+    ) -> Option<T> {
         let (body, tag) = text.split_once('.')?;
         let body = URL_SAFE_NO_PAD.decode(body).ok()?;
         let tag = URL_SAFE_NO_PAD.decode(tag).ok()?;
         hmac::verify(&self.key, &message(kind, &body), &tag).ok()?;
         let (end, value): (Timestamp, T) = serde_json::from_slice(&body).ok()?;
-        (now < end).then_some(value)
+        (now < end && !end.is_ahead_of(now, lifetime + RECORD_LEEWAY)).then_some(value)
     }
 
     fn tag(&self, kind: CookieKind, body: &[u8]) -> hmac::Tag {

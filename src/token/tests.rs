@@ -231,13 +231,17 @@ fn a_damaged_key_file_is_an_error_and_is_not_replaced() {
 fn a_signed_cookie_verifies_only_for_its_kind_and_until_it_expires() {
     let folder = tempfile::tempdir().expect("folder");
     let cookies = cookie::CookieSigner::open(folder.path()).expect("cookies");
-    let end = NOW.plus(Duration::from_secs(10));
+    let lifetime = Duration::from_secs(10);
+    let end = NOW.plus(lifetime);
     let text = cookies.sign(CookieKind::Flow, end, &"/h5/");
-    assert_eq!(cookies.verify::<String>(CookieKind::Flow, &text, NOW).as_deref(), Some("/h5/"));
-    assert_eq!(cookies.verify::<String>(CookieKind::BindProof, &text, NOW), None, "another kind");
-    assert_eq!(cookies.verify::<String>(CookieKind::Flow, &text, end), None, "expired");
+    let verify = |kind, text: &str, now| cookies.verify::<String>(kind, text, lifetime, now);
+    assert_eq!(verify(CookieKind::Flow, &text, NOW).as_deref(), Some("/h5/"));
+    assert_eq!(verify(CookieKind::BindProof, &text, NOW), None, "another kind");
+    assert_eq!(verify(CookieKind::Flow, &text, end), None, "expired");
+    assert_eq!(verify(CookieKind::Flow, &text, NOW.minus(Duration::from_secs(3600))), None, "from the future");
+    assert!(verify(CookieKind::Flow, &text, NOW.minus(Duration::from_secs(5))).is_some(), "a clock that is corrected");
     let (body, tag) = text.split_once('.').expect("two parts");
-    assert_eq!(cookies.verify::<String>(CookieKind::Flow, &format!("{body}A.{tag}"), NOW), None, "changed");
+    assert_eq!(verify(CookieKind::Flow, &format!("{body}A.{tag}"), NOW), None, "changed");
     let again = cookie::CookieSigner::open(folder.path()).expect("cookies");
-    assert!(again.verify::<String>(CookieKind::Flow, &text, NOW).is_some(), "after a restart");
+    assert!(again.verify::<String>(CookieKind::Flow, &text, lifetime, NOW).is_some(), "after a restart");
 }

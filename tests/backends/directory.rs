@@ -542,6 +542,23 @@ async fn lockouts_of_unknown_names_are_pruned_by_age_and_count(Subject { directo
     assert!(is_kept(&corp(), "a2001").await, "the lockout of a known account is kept");
 }
 
+async fn rechecks_from_the_future_are_moved_to_now(Subject { directory, clock, .. }: &Subject) {
+    let (corp, first, second) = (corp(), id("u1001"), id("a2001"));
+    let account = |employee_id| Account { corp_id: &corp, employee_id };
+    let ten_years = Duration::from_secs(10 * 365 * 24 * 3600);
+    clock.set_forward(ten_years);
+    directory.queue_recheck(account(&first)).await.expect("queue");
+    clock.set_back(ten_years);
+    directory.limit_rechecks().await.expect("limit");
+    let head = directory.next_recheck(100).await.expect("next").expect("an entry");
+    assert!(head.checked_at <= clock.now(), "{head:?}");
+    clock.advance(Duration::from_secs(1));
+    directory.queue_recheck(account(&second)).await.expect("queue");
+    directory.limit_rechecks().await.expect("limit");
+    let first_of_two = directory.next_recheck(100).await.expect("next").expect("an entry");
+    assert_eq!((&first_of_two.employee_id, first_of_two.checked_at), (&first, head.checked_at), "others stay");
+}
+
 async fn recheck_queue_is_ordered_by_the_last_check(Subject { directory, clock, .. }: &Subject) {
     let (corp, first, second) = (corp(), id("u1001"), id("a2001"));
     let account = |employee_id| Account { corp_id: &corp, employee_id };
@@ -793,6 +810,7 @@ suite!(
     by_name_ignores_case_and_width,
     lockouts_of_unknown_names_are_pruned_by_age_and_count,
     recheck_queue_is_ordered_by_the_last_check,
+    rechecks_from_the_future_are_moved_to_now,
     platforms_word_is_undone_only_if_no_operator_spoke,
     account_has_one_link_and_its_request_can_change,
     approved_link_is_not_replaced,

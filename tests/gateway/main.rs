@@ -75,6 +75,8 @@ mod crash;
 
 mod many_sessions;
 
+mod clock;
+
 mod secrets;
 
 mod proxy_http;

@@ -120,6 +120,11 @@ impl MembershipRecords for SqlDirectory {
         }))
     }
 
+    async fn limit_rechecks(&self) -> Result<(), DirectoryError> {
+        const LIMIT: &str = "UPDATE employees SET platform_checked_at = $1 WHERE platform_checked_at > $1";
+        self.apply(sqlx::query(LIMIT).bind(self.clock.now().millis())).await.map(|_| ())
+    }
+
     async fn move_recheck(
         &self,
         entry: &RecheckEntry,

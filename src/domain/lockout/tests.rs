@@ -124,3 +124,20 @@ fn endless_failures_do_not_overflow() {
     assert_eq!(lockout.admit(START), Err(Locked { retry_after: seconds(15 * MINUTE) }));
     assert_eq!(lockout.on_success().failures_since_last_success, u32::MAX);
 }
+
+#[test]
+fn a_clock_that_is_set_back_does_not_make_the_wait_longer() {
+    for back in [1, 3600, 10 * 365 * DAY] {
+        let mut lockout = failed(7, START);
+        let now = START.minus(seconds(back));
+        lockout.limit_to(now);
+        assert_eq!(lockout.admit(now), Err(Locked { retry_after: seconds(2 * MINUTE) }), "{back}");
+        let again = lockout.clone();
+        lockout.limit_to(now.plus(seconds(MINUTE)));
+        assert_eq!(lockout, again, "it is moved once");
+        assert_eq!(lockout.admit(now.plus(seconds(2 * MINUTE))), Ok(()), "{back}");
+        lockout.on_failure(now.plus(seconds(2 * MINUTE)));
+        let longer = Err(Locked { retry_after: seconds(4 * MINUTE) });
+        assert_eq!(lockout.admit(now.plus(seconds(2 * MINUTE))), longer, "the failures stay counted");
+    }
+}

@@ -92,3 +92,22 @@ fn throttling_opens_the_circuit_for_a_minute_at_once() {
     breaker.record(CallOutcome::Throttled);
     assert_eq!(open_seconds(&breaker), Some(60));
 }
+
+#[test]
+fn the_open_time_is_the_same_whatever_the_wall_clock_does() {
+    let hour = Duration::from_secs(3600);
+    let jumps: [fn(&Clock, Duration); 2] = [Clock::set_back, Clock::set_forward];
+    for jump in jumps {
+        let (breaker, clock) = breaker();
+        fail(&breaker, FAILURE_THRESHOLD);
+        jump(&clock, hour);
+        assert_eq!(open_seconds(&breaker), Some(5));
+        assert!(breaker.admit().is_err());
+        clock.advance(MIN_OPEN_TIME);
+        breaker.admit().expect("the probe");
+        jump(&clock, hour);
+        assert!(breaker.admit().is_err(), "one probe");
+        clock.advance(PROBE_TIMEOUT);
+        breaker.admit().expect("another probe");
+    }
+}

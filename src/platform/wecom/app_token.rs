@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::super::PlatformError;
-use crate::domain::clock::{Clock, Timestamp};
+use crate::domain::clock::Clock;
 use crate::domain::secret::Secret;
 
 /// How long before its expiry a token is replaced: longer than any call that carries it.
@@ -28,18 +28,19 @@ pub struct FreshToken {
 /// A shared access token.
 pub type AppToken = Arc<Secret<String>>;
 
+/// A token and its times, which are monotonic.
 struct HeldToken {
     token: AppToken,
-    fetched_at: Timestamp,
-    replace_at: Timestamp,
-    expires_at: Timestamp,
+    fetched_at: Duration,
+    replace_at: Duration,
+    expires_at: Duration,
 }
 
 #[derive(Default)]
 struct AppTokenState {
     held: Option<HeldToken>,
     /// The last failure, and until when callers get it without another fetch.
-    failure: Option<(PlatformError, Timestamp)>,
+    failure: Option<(PlatformError, Duration)>,
     /// Counts fetches, so that a waiter knows whether one ended while it waited.
     fetches: u64,
 }
@@ -93,21 +94,21 @@ impl AppTokens {
         let fetched = fetch().await;
         let mut state = self.state();
         state.fetches += 1;
-        let now = self.clock.now();
+        let now = self.clock.running();
         match fetched {
             Ok(fresh) => {
                 // Half of a short lifetime: with the full margin, every call would fetch.
                 let margin = REFRESH_MARGIN.min(fresh.lifetime / 2);
                 let token = Arc::new(fresh.token);
-                let replace_at = now.plus(fresh.lifetime.saturating_sub(margin));
-                let expires_at = now.plus(fresh.lifetime);
+                let replace_at = now.saturating_add(fresh.lifetime.saturating_sub(margin));
+                let expires_at = now.saturating_add(fresh.lifetime);
                 state.held = Some(HeldToken { token: Arc::clone(&token), fetched_at: now, replace_at, expires_at });
                 state.failure = None;
                 Ok(token)
             }
             Err(failure) => match &mut state.held {
                 Some(held) if now < held.expires_at => {
-                    held.replace_at = now.plus(RETRY_PAUSE);
+                    held.replace_at = now + RETRY_PAUSE;
                     Ok(Arc::clone(&held.token))
                 }
                 _ => {
@@ -116,7 +117,7 @@ impl AppTokens {
                         PlatformError::Configuration { .. } => RETRY_PAUSE,
                         _ => Duration::ZERO,
                     };
-                    state.failure = Some((failure.clone(), now.plus(pause)));
+                    state.failure = Some((failure.clone(), now + pause));
                     Err(failure)
                 }
             },
@@ -133,11 +134,11 @@ impl AppTokens {
 
     /// The age of the current token.
     pub fn age(&self) -> Option<Duration> {
-        self.state().held.as_ref().map(|held| held.fetched_at.until(self.clock.now()))
+        self.state().held.as_ref().map(|held| self.clock.running().saturating_sub(held.fetched_at))
     }
 
     fn status(&self) -> TokenStatus {
-        let now = self.clock.now();
+        let now = self.clock.running();
         match &self.state().held {
             Some(held) if now < held.replace_at => TokenStatus::Fresh(Arc::clone(&held.token)),
             Some(held) if now < held.expires_at => TokenStatus::Ageing(Arc::clone(&held.token)),
@@ -149,7 +150,7 @@ impl AppTokens {
     fn recent_failure(&self, seen: u64) -> Option<PlatformError> {
         let state = self.state();
         let (failure, retry_at) = state.failure.as_ref()?;
-        (state.fetches != seen || self.clock.now() < *retry_at).then(|| failure.clone())
+        (state.fetches != seen || self.clock.running() < *retry_at).then(|| failure.clone())
     }
 
     fn state(&self) -> MutexGuard<'_, AppTokenState> {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::domain::clock::{Clock, Timestamp};
+use crate::domain::clock::Clock;
 
 /// How long a name is cached, and so how long a renamed department keeps its old name.
 const NAME_TTL: Duration = Duration::from_secs(600);
@@ -15,7 +15,8 @@ const MAX_NAMES: usize = 4096;
 /// Department names by ID.
 pub struct DepartmentCache {
     clock: Clock,
-    names: Mutex<HashMap<i64, (String, Timestamp)>>,
+    /// Each with the monotonic time at which it expires.
+    names: Mutex<HashMap<i64, (String, Duration)>>,
 }
 
 impl DepartmentCache {
@@ -28,7 +29,7 @@ impl DepartmentCache {
     pub fn name(&self, id: i64) -> Option<String> {
         let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         let (name, expires_at) = names.get(&id)?;
-        (self.clock.now() < *expires_at).then(|| name.clone())
+        (self.clock.running() < *expires_at).then(|| name.clone())
     }
 
     /// Caches a name.
@@ -37,6 +38,6 @@ impl DepartmentCache {
         if names.len() >= MAX_NAMES {
             names.clear();
         }
-        names.insert(id, (name.to_owned(), self.clock.now().plus(NAME_TTL)));
+        names.insert(id, (name.to_owned(), self.clock.running() + NAME_TTL));
     }
 }

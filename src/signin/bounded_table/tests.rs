@@ -1,6 +1,6 @@
 use super::*;
 
-const NOW: Timestamp = Timestamp::from_millis(1_000_000);
+const NOW: Duration = Duration::from_secs(1_000);
 
 fn key(name: &str) -> Digest {
     Digest::of(&[name])
@@ -10,8 +10,8 @@ fn network(last: u8) -> Network {
     Network::of([192, 0, 2, last].into())
 }
 
-fn later() -> Timestamp {
-    NOW.plus(std::time::Duration::from_secs(60))
+fn later() -> Duration {
+    NOW + Duration::from_secs(60)
 }
 
 #[test]

@@ -8,7 +8,6 @@ use tokio::sync::OnceCell;
 
 use super::callback::CallbackResult;
 use super::flow::Flow;
-use crate::domain::clock::Timestamp;
 use crate::domain::network::Network;
 use crate::domain::secret::Digest;
 use crate::signin::bounded_table::BoundedTable;
@@ -19,7 +18,7 @@ const RESULT_LIFETIME: Duration = Duration::from_secs(60);
 /// Most results kept; users do not make more callbacks than this in a minute.
 const MAX_RESULTS: usize = 20_000;
 
-/// Most flows remembered, each for its lifetime.
+/// Most flows remembered, each for the lifetime of its cookie.
 const MAX_FLOWS: usize = 100_000;
 
 /// The result of a callback: the first request computes it, the others wait for it.
@@ -28,6 +27,7 @@ type ResultCell = Arc<OnceCell<Arc<CallbackResult>>>;
 /// Recent results, and the code that each flow was used with. Codes are kept as digests only.
 pub(in crate::signin) struct CallbackDedup {
     state: Mutex<DedupState>,
+    flow_lifetime: Duration,
 }
 
 struct DedupState {
@@ -36,23 +36,22 @@ struct DedupState {
     flows: BoundedTable<Digest>,
 }
 
-impl Default for CallbackDedup {
-    fn default() -> Self {
-        let (results, flows) = (BoundedTable::new(MAX_RESULTS), BoundedTable::new(MAX_FLOWS));
-        Self { state: Mutex::new(DedupState { results, flows }) }
-    }
-}
-
 impl CallbackDedup {
+    /// Remembers flows for `flow_lifetime`.
+    pub(in crate::signin) fn new(flow_lifetime: Duration) -> Self {
+        let (results, flows) = (BoundedTable::new(MAX_RESULTS), BoundedTable::new(MAX_FLOWS));
+        Self { state: Mutex::new(DedupState { results, flows }), flow_lifetime }
+    }
+
     /// The cell for the result of this key (code, state, flow). The first request fills it.
-    pub(super) fn cell(&self, key: &[&str], now: Timestamp, network: Network) -> ResultCell {
+    pub(super) fn cell(&self, key: &[&str], now: Duration, network: Network) -> ResultCell {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let key = Digest::of(key);
         if let Some(cell) = state.results.get(&key, now) {
             return cell.clone();
         }
         let cell = ResultCell::default();
-        state.results.insert(key, cell.clone(), now.plus(RESULT_LIFETIME), network);
+        state.results.insert(key, cell.clone(), now + RESULT_LIFETIME, network);
         cell
     }
 
@@ -69,7 +68,7 @@ impl CallbackDedup {
     }
 
     /// Evicts expired entries. Results hold tokens, so they must not outlive their use.
-    pub(super) fn sweep(&self, now: Timestamp) {
+    pub(super) fn sweep(&self, now: Duration) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.results.sweep(now);
         state.flows.sweep(now);
@@ -83,7 +82,7 @@ impl CallbackDedup {
         flows: Vec<Flow>,
         page: Option<&str>,
         code: &str,
-        now: Timestamp,
+        now: Duration,
         network: Network,
     ) -> Option<Flow> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -98,7 +97,7 @@ impl CallbackDedup {
         }
         let from_page = unused.iter().rposition(|flow| Some(flow.page()) == page);
         let chosen = unused.swap_remove(from_page.or_else(|| unused.len().checked_sub(1))?);
-        state.flows.insert(Digest::of(&[&chosen.nonce]), code, chosen.end, network);
+        state.flows.insert(Digest::of(&[&chosen.nonce]), code, now + self.flow_lifetime, network);
         Some(chosen)
     }
 }

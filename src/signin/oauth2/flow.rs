@@ -56,7 +56,7 @@ impl FlowCookies {
     /// The flows of those cookies that are valid in this browser, oldest first.
     pub(super) fn verify(&self, values: &[String], device: &ClientDevice) -> Vec<Flow> {
         let (now, browser) = (self.clock.now(), browser_digest(device));
-        let valid = values.iter().filter_map(|value| self.cookies.verify(CookieKind::Flow, value, now));
+        let valid = values.iter().filter_map(|value| self.cookies.verify(CookieKind::Flow, value, self.lifetime, now));
         let mut flows: Vec<Flow> = valid.filter(|flow: &Flow| flow.browser == browser).collect();
         flows.sort_by_key(|flow| flow.end);
         flows

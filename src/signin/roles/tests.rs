@@ -55,7 +55,7 @@ impl Subject {
         directory.fill_for_development().await.expect("employees");
         let directory: Arc<dyn Directory> = Arc::new(directory);
         let store = EmbeddedStore::open(&folder.path().join("state.db"), clock.clone()).await.expect("store");
-        let sessions = Arc::new(SessionCache::new(Arc::new(store), 100, Duration::from_secs(60)));
+        let sessions = Arc::new(SessionCache::new(Arc::new(store), 100, Duration::from_secs(60), Duration::ZERO));
         let roles = Roles::new(sessions.clone(), directory.clone(), default_role.map(RoleName::new));
         let (corp_id, employee_id) = (CorpId::new("wwdemo"), EmployeeId::new("n6001"));
         Self { directory, sessions, roles, clock, corp_id, employee_id, _folder: folder }

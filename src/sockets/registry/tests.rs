@@ -28,6 +28,7 @@ fn socket(session: Option<&str>) -> Opener {
     Opener {
         kind: OpenKind::WebSocket,
         session: session.map(SessionId::new),
+        lifetime: None,
         employee: session.map(|_| (CorpId::new("wwdemo"), EmployeeId::new("u1001"))),
         method: http::Method::GET,
         path: PATH.into(),

@@ -39,7 +39,7 @@ impl DiskFaults {
         self.set(&[]);
     }
 
-    pub(super) fn environment(&self) -> [(&'static str, PathBuf); 2] {
-        [("LD_PRELOAD", self.library.clone()), ("DISK_FAULTS", self.control.clone())]
+    pub(super) fn environment(&self) -> Vec<(&'static str, PathBuf)> {
+        vec![("LD_PRELOAD", self.library.clone()), ("DISK_FAULTS", self.control.clone())]
     }
 }

@@ -9,9 +9,10 @@ use tempfile::TempDir;
 
 use super::command::{command_line, run_command};
 use super::process::{GatewayProcess, StartFailure};
+use super::setup::environment;
 use super::{
-    CertificateAndKey, CertificateAuthority, CertificateFiles, Connection, DiskFaults, Response, ServerAddress, Setup,
-    TEST_TIMEOUT, Upstream,
+    CertificateAndKey, CertificateAuthority, CertificateFiles, Connection, DiskFaults, MovableClock, Response,
+    ServerAddress, Setup, TEST_TIMEOUT, Upstream,
 };
 
 /// A running gateway and its upstream. The process is killed on drop.
@@ -22,6 +23,7 @@ pub struct Gateway {
     pub(super) folder: TempDir,
     pub(super) authority: Option<CertificateAuthority>,
     pub(super) disk: Option<DiskFaults>,
+    pub(super) clock: Option<MovableClock>,
 }
 
 impl Gateway {
@@ -47,7 +49,7 @@ impl Gateway {
         let data = format!("server.data_dir={}", folder.path().join("data").display());
         let args: Vec<String> = ["demo", "--set", &data].iter().chain(args).map(|word| (*word).to_owned()).collect();
         let process = GatewayProcess::start(&args, folder.path()).await?;
-        Ok(Gateway { upstream, process, args, folder, authority: None, disk: None })
+        Ok(Gateway { upstream, process, args, folder, authority: None, disk: None, clock: None })
     }
 
     /// Starts `deskgate demo` without a data directory; the demo creates one under `TMPDIR`.
@@ -57,7 +59,7 @@ impl Gateway {
         let args = ["demo", "--listen", "127.0.0.1:0"].map(str::to_owned).to_vec();
         let process = GatewayProcess::start(&args, folder.path()).await;
         let process = process.unwrap_or_else(|failure| panic!("the demo did not start: {}", failure.stderr));
-        Gateway { upstream, process, args, folder, authority: None, disk: None }
+        Gateway { upstream, process, args, folder, authority: None, disk: None, clock: None }
     }
 
     /// The process's `TMPDIR`.
@@ -98,6 +100,11 @@ impl Gateway {
     /// The faults of its disk; see [`Setup::faulty_disk`].
     pub fn disk(&self) -> &DiskFaults {
         self.disk.as_ref().expect("a gateway with a faulty disk")
+    }
+
+    /// Its wall clock; see [`Setup::movable_clock`].
+    pub fn clock(&self) -> &MovableClock {
+        self.clock.as_ref().expect("a gateway with a movable clock")
     }
 
     pub fn config_file(&self) -> PathBuf {
@@ -192,7 +199,8 @@ impl Gateway {
         let before = self.process.stderr.text();
         let start = Instant::now();
         self.process = loop {
-            match GatewayProcess::start_on(self.disk.as_ref(), &args, self.folder.path()).await {
+            let environment = environment(self.disk.as_ref(), self.clock.as_ref());
+            match GatewayProcess::start_with(environment, &args, self.folder.path()).await {
                 Ok(process) => break process,
                 // An outgoing connection of another process may hold the port for a moment.
                 Err(failure) if failure.is_address_in_use() && start.elapsed() < TEST_TIMEOUT => {

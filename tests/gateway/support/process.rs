@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use super::command::PROGRAM;
-use super::{DiskFaults, eventually};
+use super::eventually;
 
 /// Time limit for the `ready` line of a new process.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -45,19 +45,19 @@ pub(super) struct GatewayProcess {
 impl GatewayProcess {
     /// Starts the binary and waits for its `ready` line.
     pub(super) async fn start(args: &[String], folder: &Path) -> Result<GatewayProcess, StartFailure> {
-        Self::start_on(None, args, folder).await
+        Self::start_with(Vec::new(), args, folder).await
     }
 
-    /// Starts the binary on a disk that may fail.
-    pub(super) async fn start_on(
-        disk: Option<&DiskFaults>,
+    /// Starts the binary with more environment variables.
+    pub(super) async fn start_with(
+        environment: Vec<(&'static str, PathBuf)>,
         args: &[String],
         folder: &Path,
     ) -> Result<GatewayProcess, StartFailure> {
         let mut child = Command::new(PROGRAM)
             .args(args)
             .current_dir(folder)
-            .envs(disk.into_iter().flat_map(DiskFaults::environment))
+            .envs(environment)
             .env_remove("RUST_LOG")
             .env("TMPDIR", folder)
             .stdin(Stdio::null())

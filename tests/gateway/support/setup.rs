@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::command::run_command;
 use super::process::{GatewayProcess, StartFailure};
-use super::{CertificateAuthority, CertificateFiles, DiskFaults, Gateway, Upstream};
+use super::{CertificateAuthority, CertificateFiles, DiskFaults, Gateway, MovableClock, Upstream};
 
 /// The rules of a gateway whose test sets none.
 const RULES: &str = include_str!("rules.toml");
@@ -20,6 +20,7 @@ pub struct Setup {
     shared_data_dir: Option<PathBuf>,
     authority: Option<CertificateAuthority>,
     faulty_disk: bool,
+    movable_clock: bool,
 }
 
 impl Setup {
@@ -48,6 +49,7 @@ impl Setup {
             shared_data_dir: None,
             authority: None,
             faulty_disk: false,
+            movable_clock: false,
         }
     }
 
@@ -85,6 +87,11 @@ impl Setup {
     /// Lets the test make the disk of the database files slow or faulty.
     pub fn faulty_disk(self) -> Setup {
         Setup { faulty_disk: true, ..self }
+    }
+
+    /// Lets the test move the gateway's wall clock.
+    pub fn movable_clock(self) -> Setup {
+        Setup { movable_clock: true, ..self }
     }
 
     /// Serves HTTPS with a certificate that test clients trust.
@@ -127,11 +134,13 @@ impl Setup {
     /// Starts the gateway, or returns its exit status and stderr.
     pub async fn try_start(mut self) -> Result<Gateway, StartFailure> {
         let upstream = Upstream::start().await;
-        let (authority, faulty_disk) = (self.authority.take(), self.faulty_disk);
+        let (authority, faulty_disk, movable_clock) = (self.authority.take(), self.faulty_disk, self.movable_clock);
         let (folder, args) = self.write(&upstream, authority.as_ref());
         let disk = faulty_disk.then(|| DiskFaults::build(folder.path()));
-        let process = GatewayProcess::start_on(disk.as_ref(), &args, folder.path()).await?;
-        Ok(Gateway { upstream, process, args, folder, authority, disk })
+        let clock = movable_clock.then(|| MovableClock::create(folder.path()));
+        let environment = environment(disk.as_ref(), clock.as_ref());
+        let process = GatewayProcess::start_with(environment, &args, folder.path()).await?;
+        Ok(Gateway { upstream, process, args, folder, authority, disk, clock })
     }
 
     /// Writes the files without starting a gateway.
@@ -179,6 +188,12 @@ impl Setup {
         }
         (folder, args)
     }
+}
+
+/// The environment that preloads the library of one of them.
+pub(super) fn environment(disk: Option<&DiskFaults>, clock: Option<&MovableClock>) -> Vec<(&'static str, PathBuf)> {
+    assert!(disk.is_none() || clock.is_none(), "one library can be preloaded");
+    disk.map(DiskFaults::environment).or(clock.map(MovableClock::environment)).unwrap_or_default()
 }
 
 /// Merges `from` into `into`; nested tables are merged, other values replaced.

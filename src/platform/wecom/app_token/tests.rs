@@ -51,3 +51,17 @@ async fn only_the_rejected_token_is_dropped() {
     tokens.invalidate(&first);
     assert_eq!(name(&tokens.current(unexpected_fetch).await.unwrap()), name(&second));
 }
+
+#[tokio::test]
+async fn a_token_is_kept_for_its_own_lifetime_whatever_the_wall_clock_does() {
+    let clock = Clock::system();
+    let tokens = AppTokens::new(clock.clone());
+    tokens.current(|| fresh("first", 7200)).await.unwrap();
+    clock.set_forward(Duration::from_secs(24 * 3600));
+    assert_eq!(name(&tokens.current(unexpected_fetch).await.unwrap()), "first");
+    clock.set_back(Duration::from_secs(48 * 3600));
+    assert_eq!(name(&tokens.current(unexpected_fetch).await.unwrap()), "first");
+    clock.advance(Duration::from_secs(7200));
+    assert_eq!(name(&tokens.current(|| fresh("second", u64::MAX)).await.unwrap()), "second");
+    assert_eq!(name(&tokens.current(unexpected_fetch).await.unwrap()), "second", "an endless lifetime");
+}

@@ -32,7 +32,7 @@ impl Restarted {
         let directory = Arc::new(directory.expect("directory"));
         directory.fill_for_development().await.expect("employees");
         let store = EmbeddedStore::open(&folder.path().join("state.db"), clock.clone()).await.expect("store");
-        let sessions = Arc::new(SessionCache::new(Arc::new(store), 5000, Duration::from_secs(60)));
+        let sessions = Arc::new(SessionCache::new(Arc::new(store), 5000, Duration::from_secs(60), Duration::ZERO));
         let roles = Roles::new(sessions.clone(), directory.clone(), None);
         sessions.distrust_store(roles.clone());
         Self { directory, sessions, roles, clock, _folder: folder }
