@@ -215,8 +215,8 @@ async fn pages_hold_every_live_session_once_ordered_by_employee(Subject { store,
     const SESSIONS: usize = 1000;
     let numbered = |number: usize| Session {
         employee_id: EmployeeId::new(format!("u{}", number * 7 % 300)),
-        corp_id: CorpId::new(if number % 3 == 0 { "wwother" } else { "wwdemo" }),
-        expires_at: clock.now().plus(if number % 10 == 0 { Duration::from_secs(1) } else { LIFETIME }),
+        corp_id: CorpId::new(if number.is_multiple_of(3) { "wwother" } else { "wwdemo" }),
+        expires_at: clock.now().plus(if number.is_multiple_of(10) { Duration::from_secs(1) } else { LIFETIME }),
         ..session(&format!("s{number}"), clock)
     };
     let all: Vec<Session> = (0..SESSIONS).map(numbered).collect();

@@ -150,7 +150,7 @@ async fn comparison_covers_every_page() {
         let stored = part.iter().map(async |number| {
             let stale = |session: &mut Session| session.roles.push(RoleName::new("supervisor"));
             let current = |_: &mut Session| ();
-            let edit: fn(&mut Session) = if number % 97 == 0 { stale } else { current };
+            let edit: fn(&mut Session) = if number.is_multiple_of(97) { stale } else { current };
             subject.store(&format!("s{number}"), employees[number % employees.len()], edit).await
         });
         futures::future::join_all(stored).await;
