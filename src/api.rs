@@ -119,7 +119,10 @@ async fn dispatch(call: &mut ApiExchange<'_>, request: &ApiRequest) -> Result<Re
             let (ticket, cookie) = qrcode::issue(&signin.tickets, request).await?;
             call.with_cookies(call.data(&ticket), cookie)
         }
-        Endpoint::ScanStatus => call.data(&scan_status::poll(&signin.tickets, request).await?),
+        Endpoint::ScanStatus => {
+            let status = scan_status::poll(&signin.tickets, request, call.disconnected()).await?;
+            call.data(&status)
+        }
         Endpoint::Oauth2Url => {
             let (url, cookies) = oauth2_url::start(&signin.oauth2, request)?;
             call.with_cookies(call.data(&url), cookies)
@@ -262,6 +265,12 @@ impl ApiExchange<'_> {
     async fn read_body(&mut self) -> Result<Bytes, Error> {
         let limits = &self.api.limits;
         read_body(self.exchange, limits.body_bytes, limits.body_deadline.get()).await
+    }
+
+    /// Resolves when the client has disconnected.
+    async fn disconnected(&mut self) {
+        // It reports the end of the connection or stream as an error. Pipelined requests do not come this far.
+        let _ = self.exchange.read_body_or_idle(true).await;
     }
 
     async fn json<T: DeserializeOwned>(&mut self, request: &ApiRequest) -> Result<T, Error> {

@@ -5,12 +5,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
 use url::Url;
 
 use crate::api::ready::Readiness;
 use crate::config::{BindProof, Config, HumanDuration};
+use crate::gateway::drain_signal::DrainSignal;
 use crate::metrics::Metrics;
+use crate::signin::SignInServices;
 
 // Start, in this order.
 mod listen;
@@ -57,6 +58,7 @@ mod backup;
 pub use backup::{BackupError, back_up};
 pub use check::{FileCheck, check_files};
 pub use control::{ControlError, send_command};
+use drain::Drain;
 pub use error::StartError;
 use listen::Listeners;
 pub use lock::DataLock;
@@ -73,7 +75,8 @@ pub struct App {
     reloader: Reloader,
     readiness: Arc<Readiness>,
     tasks: TaskSet,
-    shutdown: watch::Sender<bool>,
+    drain: Arc<DrainSignal>,
+    signin: Arc<SignInServices>,
     databases: Databases,
     /// The first client address.
     pub listen: SocketAddr,
@@ -103,21 +106,22 @@ impl App {
         count_unsafe_settings(&config, &metrics);
 
         let readiness = Arc::new(Readiness::new(config.server.development_mode(), services.gate.clock.clone()));
-        let gateway = proxy::gateway(&config, &services, &readiness);
+        let drain = Arc::<DrainSignal>::default();
+        let gateway = proxy::gateway(&config, &services, &readiness, &drain);
         let acceptor = proxy::acceptor(&config, gateway, certificate.as_ref());
         let page = admin_listener::MetricsPage { metrics, signin: services.signin.clone() };
-        let (shutdown, on_shutdown) = watch::channel(false);
         let tasks = TaskSet::default();
         background::start(&tasks, &services);
         tasks.spawn("control socket", control::serve(control, services.admin));
-        listeners.start(&tasks, acceptor, page, &on_shutdown);
+        listeners.start(&tasks, acceptor, page);
 
         let (keys, gate, registry) = (services.keys, services.gate, services.registry);
         Ok(Self {
             reloader: Reloader { config, rule_files, keys, certificate, gate, registry },
             readiness,
             tasks,
-            shutdown,
+            drain,
+            signin: services.signin,
             databases: services.databases,
             listen,
             admin,
@@ -151,24 +155,31 @@ impl App {
         self.tasks.failure().await
     }
 
-    /// Drains for at most `server.drain`, then stops the listeners and the background tasks.
+    /// Is not ready for `server.drain_delay`, drains for at most `server.drain` and then stops the background tasks.
     pub async fn stop(self) {
-        let timeout = self.reloader.config.server.drain.get();
-        self.shut_down(timeout).await;
+        let server = &self.reloader.config.server;
+        let (delay, limit) = (server.drain_delay.get(), server.drain.get());
+        self.shut_down(delay, limit).await;
     }
 
     /// Stops without waiting for open requests. Sockets are closed with 1001, for which they get the usual
     /// `websocket.close_grace`. For a gateway whose change feed or another task is dead: continuing to serve would
     /// accept sessions that were revoked.
     pub async fn abort(self) {
-        let timeout = self.reloader.config.websocket.close_grace.get();
-        self.shut_down(timeout).await;
+        let limit = self.reloader.config.websocket.close_grace.get();
+        self.shut_down(Duration::ZERO, limit).await;
     }
 
-    async fn shut_down(self, drain_timeout: Duration) {
+    async fn shut_down(self, delay: Duration, limit: Duration) {
         let Reloader { gate, registry, .. } = &self.reloader;
-        drain::drain(&self.readiness, registry, &gate.metrics, drain_timeout).await;
-        let _ = self.shutdown.send(true);
+        let drain = Drain {
+            readiness: &self.readiness,
+            signal: &self.drain,
+            signin: &self.signin,
+            registry,
+            metrics: &gate.metrics,
+        };
+        drain.run(delay, limit).await;
         self.tasks.stop().await;
         if let Some(platform) = self.platform {
             platform.stop().await;

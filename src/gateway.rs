@@ -29,6 +29,8 @@ mod chunks;
 
 mod deadline;
 
+pub(crate) mod drain_signal;
+
 mod keepalive;
 
 // The request as the pipeline and the callbacks see it.
@@ -60,6 +62,7 @@ mod failure;
 use connect::{ConnectionSource, Replay, RetryDecision};
 pub(crate) use context::RequestContext;
 use context::unknown_arrival;
+use drain_signal::DrainSignal;
 use failure::{PANICKED, Panicked, catch_panic, client_error, panic_to_error};
 pub(crate) use handshake::SocketSettings;
 use handshake::UpgradeResult;
@@ -78,6 +81,7 @@ pub(crate) struct Gateway {
     /// Connects the fast path and WebSockets, and pools the fast path's idle connections. Pingora's proxy has its own.
     pub(crate) connector: TransportConnector,
     pub(crate) sockets: SocketSettings,
+    pub(crate) drain: Arc<DrainSignal>,
     /// Metrics of requests that no rule matched.
     pub(crate) no_rule_metrics: Arc<NoRuleMetrics>,
 }
@@ -119,7 +123,16 @@ impl Gateway {
         reply: Reply,
     ) -> pingora_core::Result<()> {
         let arrival = context.arrival.get_or_insert_with(unknown_arrival);
+        self.close_if_draining(exchange);
         reply.write(exchange, arrival).await
+    }
+
+    /// Closes an HTTP/1.1 connection after the response that is about to be written, if the gateway drains. HTTP/2
+    /// connections are told by Pingora.
+    fn close_if_draining(&self, exchange: &mut Exchange) {
+        if self.drain.has_begun() {
+            exchange.set_keepalive(None);
+        }
     }
 
     async fn refuse(
@@ -235,10 +248,11 @@ impl ProxyHttp for Gateway {
 
     async fn response_filter(
         &self,
-        _: &mut Exchange,
+        exchange: &mut Exchange,
         response: &mut ResponseHeader,
         context: &mut Box<RequestContext>,
     ) -> pingora_core::Result<()> {
+        self.close_if_draining(exchange);
         self.rewrite_response(response, context)
     }
 

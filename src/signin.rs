@@ -362,4 +362,9 @@ impl SignInServices {
     pub fn wake_all_polls(&self) {
         self.tickets.wake_all_polls();
     }
+
+    /// Answers all long polls at once from now on, with the status that their ticket has: the gateway drains.
+    pub fn end_polls(&self) {
+        self.tickets.end_polls();
+    }
 }

@@ -11,8 +11,12 @@ use crate::signin::tickets::{TicketPoll, TicketStatus, Tickets};
 const MAX_WAIT: u64 = 25;
 
 /// Returns a ticket's status, at once or when it changes. `ticket` is required; `wait` (seconds) and the status that the
-/// client has `seen` are optional.
-pub async fn poll(tickets: &Tickets, request: &ApiRequest) -> Result<TicketStatus, Error> {
+/// client has `seen` are optional. Ends when the client has `disconnected`.
+pub async fn poll(
+    tickets: &Tickets,
+    request: &ApiRequest,
+    disconnected: impl Future<Output = ()>,
+) -> Result<TicketStatus, Error> {
     let query = &request.query;
     // An empty ticket is accepted and reported as expired, like any other unknown one.
     let ticket = query.optional("ticket")?.ok_or(BadRequest::Missing("ticket"))?;
@@ -27,5 +31,5 @@ pub async fn poll(tickets: &Tickets, request: &ApiRequest) -> Result<TicketStatu
         seen: query.optional("seen")?,
         address: &request.device.address,
     };
-    tickets.poll(poll).await
+    tickets.poll(poll, disconnected).await
 }

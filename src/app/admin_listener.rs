@@ -60,7 +60,9 @@ fn empty(status: StatusCode, allow: Option<HeaderValue>) -> Response<Vec<u8>> {
 }
 
 /// Serves the page until the task is cancelled.
-pub(super) async fn serve(listener: TcpListener, page: Arc<MetricsPage>, shutdown: watch::Receiver<bool>) {
+pub(super) async fn serve(listener: TcpListener, page: Arc<MetricsPage>) {
+    // Pingora requires one. The page is served to the end of the drain.
+    let (_running, shutdown) = watch::channel(false);
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::net::TcpListener;
-use tokio::sync::watch;
 
 use super::StartError;
 use super::admin_listener::{self, MetricsPage};
@@ -39,17 +38,11 @@ impl Listeners {
     }
 
     /// Starts one accept loop per listener.
-    pub(super) fn start(
-        self,
-        tasks: &TaskSet,
-        acceptor: Acceptor,
-        metrics: MetricsPage,
-        shutdown: &watch::Receiver<bool>,
-    ) {
+    pub(super) fn start(self, tasks: &TaskSet, acceptor: Acceptor, metrics: MetricsPage) {
         let acceptor = Arc::new(acceptor);
-        tasks.spawn("admin listener", admin_listener::serve(self.admin, Arc::new(metrics), shutdown.clone()));
+        tasks.spawn("admin listener", admin_listener::serve(self.admin, Arc::new(metrics)));
         for listener in self.clients {
-            tasks.spawn("client listener", acceptor.clone().accept_connections(listener, shutdown.clone()));
+            tasks.spawn("client listener", acceptor.clone().accept_connections(listener));
         }
     }
 }

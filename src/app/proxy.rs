@@ -23,6 +23,7 @@ use crate::gateway::accept::Acceptor;
 use crate::gateway::connection::{ClientLimits, HeadLimits, MinRate};
 use crate::gateway::connection_limits::ConnectionLimits;
 use crate::gateway::cut::ExchangeCutter;
+use crate::gateway::drain_signal::DrainSignal;
 use crate::gateway::proxy_app::ProxyApp;
 use crate::gateway::upstreams::Upstreams;
 use crate::gateway::{Gateway, SocketSettings};
@@ -35,7 +36,12 @@ const UPSTREAM_POOL_SIZE: usize = 1024;
 /// Lower bound of the HTTP/2 header list: each field counts 32 bytes more than it has, and many short ones must fit.
 const MIN_HEADER_LIST_BYTES: u32 = 64 * 1024;
 
-pub(super) fn gateway(config: &Config, services: &Services, readiness: &Arc<Readiness>) -> Gateway {
+pub(super) fn gateway(
+    config: &Config,
+    services: &Services,
+    readiness: &Arc<Readiness>,
+    drain: &Arc<DrainSignal>,
+) -> Gateway {
     Gateway {
         gate: services.gate.clone(),
         api: Api {
@@ -61,6 +67,7 @@ pub(super) fn gateway(config: &Config, services: &Services, readiness: &Arc<Read
             handshake: config.websocket.handshake.get(),
             close_grace: config.websocket.close_grace.get(),
         },
+        drain: drain.clone(),
         no_rule_metrics: Arc::new(NoRuleMetrics::new(&services.metrics, config.log.requests)),
     }
 }
@@ -74,6 +81,7 @@ pub(super) fn acceptor(config: &Config, gateway: Gateway, certificate: Option<&C
     let (per_address, proxies) = (config.limits.connections_per_address, config.server.trusted_proxies.clone());
     Acceptor {
         connection_limits: Arc::new(ConnectionLimits::new(per_address, proxies)),
+        drain: gateway.drain.clone(),
         limits: client_limits(&config.limits, &gateway.gate.metrics),
         metrics: gateway.gate.metrics.clone(),
         app: Arc::new(ProxyApp { proxy: Arc::new(proxy(gateway, config)), cutter }),

@@ -41,8 +41,10 @@ pub struct ServerConfig {
     pub language: Language,
     /// Worker threads; 0 means one per core.
     pub threads: usize,
-    /// Drain timeout: how long open requests may take after SIGTERM.
+    /// Drain timeout: how long open requests may take to finish once the gateway has stopped accepting.
     pub drain: HumanDuration,
+    /// How long after SIGTERM the gateway is not ready but still accepts, until load balancers have noticed.
+    pub drain_delay: HumanDuration,
     /// Certificate and key for `listen`; without them it serves plain HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsConfig>,
@@ -96,6 +98,7 @@ impl Default for ServerConfig {
             language: Language::English,
             threads: 0,
             drain: HumanDuration::seconds(30),
+            drain_delay: HumanDuration::seconds(0),
             tls: None,
         }
     }

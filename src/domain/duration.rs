@@ -52,8 +52,11 @@ impl From<Duration> for HumanDuration {
 impl fmt::Display for HumanDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let millis = self.0.as_millis();
+        if millis == 0 {
+            return f.write_str("0s");
+        }
         for (size, unit) in [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")] {
-            if millis > 0 && millis.is_multiple_of(size) {
+            if millis.is_multiple_of(size) {
                 return write!(f, "{}{unit}", millis / size);
             }
         }

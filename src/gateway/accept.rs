@@ -1,7 +1,9 @@
 //! Accepts client connections, completes the TLS handshake where TLS is configured and passes them to Pingora. Reading
 //! requests is left to Pingora and to [`connection`](super::connection).
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,11 +12,13 @@ use pingora_core::listeners::tls::Acceptor as TlsAcceptor;
 use pingora_core::protocols::l4::socket::SocketAddr as PingoraAddress;
 use pingora_core::protocols::l4::stream::Stream as TcpTransport;
 use pingora_core::protocols::{GetSocketDigest, SocketDigest, Stream};
+use pingora_core::server::ShutdownWatch;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::connection::{ClientLimits, Connection};
 use super::connection_limits::{ConnectionLimits, ConnectionSlot};
+use super::drain_signal::DrainSignal;
 use super::keepalive::tcp_keepalive;
 use super::proxy_app::ProxyApp;
 use crate::metrics::Metrics;
@@ -40,39 +44,55 @@ pub(crate) struct Acceptor {
     pub(crate) connection_slots: Arc<Semaphore>,
     /// The connections of each address.
     pub(crate) connection_limits: Arc<ConnectionLimits>,
+    pub(crate) drain: Arc<DrainSignal>,
     pub(crate) metrics: Arc<Metrics>,
 }
 
 impl Acceptor {
-    /// Accepts connections until `shutdown` is set. Without a free slot new connections wait in the kernel's backlog.
-    pub(crate) async fn accept_connections(
-        self: Arc<Self>,
-        listener: TcpListener,
-        mut shutdown: watch::Receiver<bool>,
-    ) {
-        loop {
-            let permit = tokio::select! {
-                permit = self.connection_slots.clone().acquire_owned() => permit,
-                _ = shutdown.wait_for(|stop| *stop) => return,
-            };
-            let Ok(permit) = permit else { return };
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
-                _ = shutdown.wait_for(|stop| *stop) => return,
-            };
-            match accepted {
-                Ok((stream, address)) => {
-                    let Some(slot) = self.slot(permit, address.ip()) else { continue };
-                    let (acceptor, shutdown) = (self.clone(), shutdown.clone());
-                    tokio::spawn(async move {
-                        acceptor.serve(stream, address, slot, &shutdown).await;
-                    });
-                }
+    /// Accepts connections until the drain begins.
+    pub(crate) async fn accept_connections(self: Arc<Self>, listener: TcpListener) {
+        let mut drain = self.drain.subscribe();
+        tokio::select! {
+            () = self.accept_forever(&listener) => {}
+            _ = drain.wait_for(|begun| *begun) => {}
+        }
+        self.accept_backlog(listener);
+    }
+
+    /// Without a free slot new connections wait in the kernel's backlog.
+    async fn accept_forever(self: &Arc<Self>, listener: &TcpListener) {
+        while let Ok(permit) = self.connection_slots.clone().acquire_owned().await {
+            match listener.accept().await {
+                Ok((stream, address)) => self.start(stream, address, permit),
                 Err(error) => {
                     tracing::warn!(%error, "accept failed");
                     tokio::time::sleep(ACCEPT_ERROR_BACKOFF).await;
                 }
             }
+        }
+    }
+
+    /// Accepts the connections that wait in the kernel's backlog, which closing the listener would reset.
+    fn accept_backlog(self: &Arc<Self>, listener: TcpListener) {
+        let Ok(listener) = listener.into_std() else { return };
+        while let Ok(permit) = self.connection_slots.clone().try_acquire_owned() {
+            match listener.accept() {
+                Ok((stream, address)) => {
+                    let stream = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
+                    if let Ok(stream) = stream {
+                        self.start(stream, address, permit);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn start(self: &Arc<Self>, stream: TcpStream, address: SocketAddr, permit: OwnedSemaphorePermit) {
+        if let Some(slot) = self.slot(permit, address.ip()) {
+            let (acceptor, drain) = (self.clone(), self.drain.subscribe());
+            tokio::spawn(async move { acceptor.serve(stream, address, slot, drain).await });
         }
     }
 
@@ -87,13 +107,7 @@ impl Acceptor {
         counted.map(|counted| ConnectionSlot::new(permit, counted))
     }
 
-    async fn serve(
-        &self,
-        stream: TcpStream,
-        address: SocketAddr,
-        slot: ConnectionSlot,
-        shutdown: &watch::Receiver<bool>,
-    ) {
+    async fn serve(&self, stream: TcpStream, address: SocketAddr, slot: ConnectionSlot, drain: ShutdownWatch) {
         // Small responses must not wait for Nagle's algorithm; the connection also works without the option.
         let _ = stream.set_nodelay(true);
         #[cfg(target_os = "linux")]
@@ -116,8 +130,13 @@ impl Acceptor {
                 }
             },
         };
-        let connection: Stream = Box::new(Connection::new(transport, &self.limits, slot));
+        let connection: Stream = Box::new(Connection::new(transport, &self.limits, slot, self.drain.clone()));
+        // One poll leaves the task's waker in the channel, so that an idle connection notices the drain. Polling it
+        // with every request would take a lock each time.
+        let mut waker = drain.clone();
+        let mut drain_begins = pin!(waker.wait_for(|begun| *begun));
+        let _ = futures::poll!(drain_begins.as_mut());
         // A connection whose exchange is cut closes here.
-        self.app.cutter.run(self.app.process_new(connection, shutdown)).await;
+        self.app.cutter.run(self.app.process_new(connection, &drain)).await;
     }
 }

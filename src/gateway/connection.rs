@@ -11,6 +11,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use pingora_core::protocols::{ALPN, Stream};
 use prometheus::IntCounter;
@@ -20,6 +21,7 @@ use super::chunks::{ChunkValidator, InvalidChunk};
 use super::connection_limits::ConnectionSlot;
 use super::context::unknown_arrival;
 use super::deadline::Deadline;
+use super::drain_signal::DrainSignal;
 use crate::error::{BadRequest, Error};
 use crate::reply::Reply;
 
@@ -48,6 +50,10 @@ const WRITE_BUFFER: usize = 4096;
 
 /// The most bytes of one read of a pipelined request.
 const READ_AHEAD: usize = 2048;
+
+/// How long a connection without a request stays open when the gateway drains. A client that sends one request after the
+/// other has its next one on the way, and closing at once would cross it; its response then says `Connection: close`.
+const IDLE_WHILE_DRAINING: Duration = Duration::from_millis(500);
 
 /// What every connection is held to.
 #[derive(Debug, Clone)]
@@ -78,6 +84,7 @@ pub(super) struct Connection {
     http2: Option<Box<Http2Connection>>,
     /// Counts against the limit on open connections.
     slot: Option<ConnectionSlot>,
+    drain: Arc<DrainSignal>,
 }
 
 /// What is left of the body of the current request.
@@ -120,7 +127,7 @@ enum EarlyRefusal {
 }
 
 impl Connection {
-    pub(super) fn new(inner: Stream, limits: &ClientLimits, slot: ConnectionSlot) -> Self {
+    pub(super) fn new(inner: Stream, limits: &ClientLimits, slot: ConnectionSlot, drain: Arc<DrainSignal>) -> Self {
         let is_http2 = matches!(inner.selected_alpn_proto(), Some(ALPN::H2));
         Self {
             inner: Some(inner),
@@ -136,6 +143,7 @@ impl Connection {
             refusal: None,
             http2: is_http2.then(|| Box::new(Http2Connection::new(limits))),
             slot: Some(slot),
+            drain,
         }
     }
 
@@ -198,7 +206,7 @@ impl Connection {
                 Poll::Ready(result)
             }
             Poll::Pending => {
-                ready!(self.head_deadline.poll(cx, self.limits.deadline));
+                ready!(self.poll_head_deadline(cx));
                 if !self.head.is_empty() {
                     self.refuse(&Error::RequestTimeout);
                 }
@@ -261,6 +269,15 @@ impl Connection {
             self.head.keep(buffer.filled());
         }
         Poll::Pending
+    }
+
+    /// Ready once the client has taken too long. Only a connection on which no byte of a request has arrived has less
+    /// time during a drain.
+    fn poll_head_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.head.is_empty() && self.drain.has_begun() {
+            self.head_deadline.bring_forward(IDLE_WHILE_DRAINING);
+        }
+        self.head_deadline.poll(cx, self.limits.deadline)
     }
 
     /// Writes to the transport. Fails once the client has taken too little for too long.

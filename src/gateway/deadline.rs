@@ -31,6 +31,12 @@ impl Deadline {
         self.due = Some(Instant::now() + timeout);
     }
 
+    /// Moves the deadline to `timeout` from now, unless it is sooner already.
+    pub(super) fn bring_forward(&mut self, timeout: Duration) {
+        let latest = Instant::now() + timeout;
+        self.due = Some(self.due.map_or(latest, |due| due.min(latest)));
+    }
+
     /// Clears the deadline; the next poll starts a new one.
     pub(super) fn clear(&mut self) {
         self.due = None;

@@ -39,6 +39,7 @@ impl Gateway {
             exchange.write_response_header(Box::new(header), false).await.map_err(PingoraError::into_down)?;
             while_client_connected(exchange, upstream.read_response()).await?;
         };
+        self.close_if_draining(exchange);
         self.relay_response(exchange, &mut upstream, response).await?;
         upstream.respect_keepalive();
         let stream = upstream.reuse().await;

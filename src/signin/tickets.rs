@@ -1,6 +1,7 @@
 //! QR-code sign-in: a ticket for the browser, a scan id for the phone. This file issues and polls tickets; the phone's
 //! part is in [`phone`].
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -170,9 +171,14 @@ impl Tickets {
         })
     }
 
-    /// Returns a ticket's status. Waits for it to differ from `seen`, or from the current one if `seen` is absent. An
-    /// unknown ticket is reported as expired; a poll beside too many waiting ones is answered at once.
-    pub async fn poll(&self, poll: TicketPoll<'_>) -> Result<TicketStatus, Error> {
+    /// Returns a ticket's status. Waits for it to differ from `seen`, or from the current one if `seen` is absent, but
+    /// not for a client that has `disconnected` and not during a drain. An unknown ticket is reported as expired; a poll
+    /// beside too many waiting ones is answered at once.
+    pub async fn poll(
+        &self,
+        poll: TicketPoll<'_>,
+        disconnected: impl Future<Output = ()>,
+    ) -> Result<TicketStatus, Error> {
         let TicketPoll { ticket, cookie, wait, seen, address } = poll;
         let id = &TicketId::new(ticket);
         let asks = if wait.is_zero() { Patience::AtOnce } else { Patience::Wait };
@@ -188,20 +194,23 @@ impl Tickets {
         let waiters = guard.waiters();
         let deadline = tokio::time::Instant::now() + longest_wait;
         let mut seen = seen.map(str::to_owned);
+        let mut disconnected = pin!(disconnected);
         loop {
             // Subscribes before it reads the ticket, so that no change falls between the two.
-            let mut changed = std::pin::pin!(waiters.changed.notified());
+            let mut changed = pin!(waiters.changed.notified());
             changed.as_mut().enable();
             let (status, end) = self.status(id, cookie, waiters).await?;
             let pending = matches!(status.status, "waiting" | "scanned");
             let baseline = seen.get_or_insert_with(|| status.status.to_owned());
-            if !pending || status.status != *baseline || tokio::time::Instant::now() >= deadline {
+            let may_wait = tokio::time::Instant::now() < deadline && !self.long_polls.has_ended();
+            if !pending || status.status != *baseline || !may_wait {
                 return Ok(status);
             }
             tokio::select! {
                 () = changed => {}
                 () = self.clock.sleep_until(end) => {}
                 () = tokio::time::sleep_until(deadline) => {}
+                () = &mut disconnected => return Ok(status),
             }
         }
     }
@@ -309,6 +318,11 @@ impl Tickets {
     /// Wakes all polls, because changes may have been missed.
     pub(super) fn wake_all_polls(&self) {
         self.long_polls.wake_all();
+    }
+
+    /// Answers all polls at once from now on.
+    pub(super) fn end_polls(&self) {
+        self.long_polls.end();
     }
 
     /// The ticket of a scan id; refuses one that has expired or was used.

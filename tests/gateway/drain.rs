@@ -1,5 +1,7 @@
-//! SIGTERM: the gateway finishes open requests, closes WebSockets with 1001 and exits.
+//! SIGTERM: the gateway stops accepting, finishes open requests, closes WebSockets with 1001 and exits.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::support::*;
@@ -8,13 +10,8 @@ fn get(desk: &Gateway, target: &str) -> Vec<u8> {
     format!("GET {target} HTTP/1.1\r\nHost: {}\r\n\r\n", desk.address()).into_bytes()
 }
 
-/// Waits until `/api/ready` answers 503.
-async fn until_not_ready(desk: &Gateway) -> Response {
-    eventually("a 503 of /api/ready", || async {
-        desk.anonymous().try_send("GET", "/api/ready", &[], b"").await.ok().filter(|response| response.status == 503)
-    })
-    .await
-}
+/// The upstream's response to an open request.
+const DONE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone";
 
 #[tokio::test]
 async fn drain_finishes_open_requests() {
@@ -30,7 +27,7 @@ async fn drain_finishes_open_requests() {
     streaming.read_until(b"first").await;
 
     desk.signal("TERM");
-    until_not_ready(&desk).await;
+    desk.until_not_accepting().await;
     streaming_upstream.stream.send(b"4\r\nlast\r\n0\r\n\r\n").await;
     streaming.read_until(b"last\r\n0\r\n\r\n").await;
     silent_upstream.stream.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone").await;
@@ -40,18 +37,147 @@ async fn drain_finishes_open_requests() {
 }
 
 #[tokio::test]
-async fn ready_is_503_while_draining() {
+async fn drain_ends_keep_alive_with_the_response() {
     let mut desk = Gateway::start().await;
     let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
-    desk.anonymous().get("/api/ready").await.expect_code(0);
-    let mut connection = desk.connect().await;
-    connection.send(&get(&desk, "/public/slow")).await;
-    let mut upstream_connection = upstream_connections.next().await;
+    let upload = raw_request(&desk, "POST /public/x", "Content-Length: 4\r\n", b"body");
+    let (mut download_client, mut upload_client) = (desk.connect().await, desk.connect().await);
+    download_client.send(&get(&desk, "/public/x")).await;
+    let mut download = upstream_connections.next().await;
+    upload_client.send(&upload).await;
+    let mut upload = upstream_connections.next().await;
     desk.signal("TERM");
-    assert_eq!(until_not_ready(&desk).await.code(), 1503);
-    upstream_connection.stream.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone").await;
-    assert_eq!(connection.response().await.expect("a response").text(), "done");
+    desk.until_not_accepting().await;
+    for (client, upstream) in [(&mut download_client, &mut download), (&mut upload_client, &mut upload)] {
+        upstream.stream.send(DONE).await;
+        let response = client.response().await.expect("a response").expect_status(200);
+        assert_eq!(response.header("connection"), Some("close"), "{}", response.describe());
+        assert!(client.closes_within(TEST_TIMEOUT).await, "the connection is closed after the response");
+    }
     assert_eq!(desk.wait_for_end().await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn request_whose_head_has_begun_is_answered_during_a_drain() {
+    let mut desk = Gateway::start().await;
+    let (mut own, mut proxied) = (desk.connect().await, desk.connect().await);
+    let (ready, public) = (get(&desk, "/api/ready"), get(&desk, "/public/x"));
+    for (client, request) in [(&mut own, &ready), (&mut proxied, &public)] {
+        // A complete exchange first, so that the connection is one that is kept alive.
+        client.send(request).await;
+        client.response().await.expect("a response").expect_status(200);
+        client.send(&request[..10]).await;
+    }
+    // Holds the drain, so that its length does not depend on the two unfinished heads.
+    let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
+    let mut holding = desk.connect().await;
+    holding.send(&get(&desk, "/public/held")).await;
+    let mut held = upstream_connections.next().await;
+    desk.signal("TERM");
+    desk.until_not_accepting().await;
+    own.send(&ready[10..]).await;
+    let response = own.response().await.expect("a response");
+    assert_eq!((response.code(), response.header("connection")), (1503, Some("close")), "{}", response.describe());
+    proxied.send(&public[10..]).await;
+    let mut upstream_connection = upstream_connections.next().await;
+    for (client, upstream) in [(&mut proxied, &mut upstream_connection), (&mut holding, &mut held)] {
+        upstream.stream.send(DONE).await;
+        assert_eq!(client.response().await.expect("a response").text(), "done");
+    }
+    assert_eq!(desk.wait_for_end().await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn gateway_accepts_but_is_not_ready_during_the_drain_delay() {
+    let mut desk = Gateway::with("[server]\ndrain_delay = \"2s\"").await;
+    let xiaoming = desk.sign_in("u1001").await;
+    let mut socket = xiaoming.websocket("/ws/employee").await;
+    let began = Instant::now();
+    desk.signal("TERM");
+    let response = eventually("a 503 of /api/ready", || async {
+        let response = desk.anonymous().get("/api/ready").await;
+        (response.status == 503).then_some(response)
+    });
+    assert_eq!(response.await.code(), 1503);
+    xiaoming.get("/api/desk/x").await.expect_status(200);
+    socket.echo("still open").await;
+    assert_eq!(socket.close_code_within(TEST_TIMEOUT).await, Some(1001));
+    assert_eq!(desk.wait_for_end().await.code(), Some(0));
+    assert!(began.elapsed() >= Duration::from_secs(2), "{:?}", began.elapsed());
+}
+
+/// Sends one request after the other, on new connections where the gateway closes one, until it accepts no more.
+/// Returns how many were answered. A connection may close before the first byte of a response, never later.
+async fn send_until_refused(server: ServerAddress, request: Arc<[u8]>, answered: Arc<AtomicUsize>) {
+    while let Ok(mut connection) = Connection::try_open(server.clone()).await {
+        loop {
+            connection.send(&request).await;
+            let response = connection.try_response(BodyFraming::FromHead).await;
+            let Some(response) = response.expect("a complete response") else { break };
+            assert_eq!(response.status, 200, "{}", response.describe());
+            answered.fetch_add(1, Ordering::Relaxed);
+            if response.header("connection") == Some("close") {
+                assert!(connection.closes_within(TEST_TIMEOUT).await, "a connection that was said to close");
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn busy_clients_lose_no_request_to_a_drain() {
+    let mut desk = Gateway::start().await;
+    let answered = Arc::<AtomicUsize>::default();
+    let requests: [Arc<[u8]>; 2] =
+        [get(&desk, "/public/x").into(), raw_request(&desk, "POST /public/x", "Content-Length: 4\r\n", b"body").into()];
+    let clients: Vec<_> = (0..32)
+        .map(|number| send_until_refused(desk.server_address(), requests[number % 2].clone(), answered.clone()))
+        .map(tokio::spawn)
+        .collect();
+    eventually("200 responses", || async { (answered.load(Ordering::Relaxed) >= 200).then_some(()) }).await;
+    desk.signal("TERM");
+    for client in clients {
+        within(TEST_TIMEOUT, "the end of a client", client).await.expect("a client that lost nothing");
+    }
+    assert_eq!(desk.wait_for_end().await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn parked_polls_are_answered_when_the_drain_begins() {
+    let mut desk = Gateway::start().await;
+    let ticket = desk.anonymous().get("/api/auth/qrcode").await.expect_code(0).data()["ticket"].clone();
+    let target = format!("/api/auth/scan/status?wait=25&ticket={}", ticket.as_str().expect("a ticket"));
+    let mut polls = Vec::new();
+    for _ in 0..3 {
+        let mut poll = desk.connect().await;
+        poll.send(&get(&desk, &target)).await;
+        polls.push(poll);
+    }
+    desk.wait_for_requests_in_flight(3.0).await;
+    let began = Instant::now();
+    desk.signal("TERM");
+    for poll in &mut polls {
+        let response = poll.response().await.expect("a response").expect_code(0);
+        assert_eq!(response.header("connection"), Some("close"), "{}", response.describe());
+    }
+    assert_eq!(desk.wait_for_end().await.code(), Some(0));
+    assert!(began.elapsed() < Duration::from_secs(15), "the polls wait for 25 s: {:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn connections_without_a_request_do_not_delay_the_exit() {
+    let mut desk = Gateway::setup().tls().start().await;
+    // One never begins the TLS handshake, one sends no HTTP/2 preface, one answers no GOAWAY.
+    let _silent = tokio::net::TcpStream::connect(desk.address()).await.expect("a connection");
+    let client_tls = desk.server_address().client_tls.expect("TLS").with_alpn(&[b"h2"]);
+    let server = ServerAddress { client_tls: Some(client_tls), ..desk.server_address() };
+    let _no_preface = Stream::connect(&server).await.expect("a connection");
+    let mut deaf = BufferedStream::new(Stream::connect(&server).await.expect("a connection"), Vec::new());
+    deaf.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await;
+    deaf.read_exactly(9).await;
+    let began = Instant::now();
+    assert_eq!(desk.terminate().await.code(), Some(0));
+    assert!(began.elapsed() < Duration::from_secs(8), "the handshake may take 10 s: {:?}", began.elapsed());
 }
 
 #[tokio::test]
@@ -132,7 +258,7 @@ async fn drain_finishes_uploads_in_progress() {
     let mut upstream_connection = upstream_connections.next().await;
     assert_eq!(upstream_connection.stream.read_exactly(5).await, b"begin");
     desk.signal("TERM");
-    until_not_ready(&desk).await;
+    desk.until_not_accepting().await;
     connection.send(b"-rest").await;
     assert_eq!(upstream_connection.stream.read_exactly(5).await, b"-rest");
     upstream_connection.stream.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone").await;

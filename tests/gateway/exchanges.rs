@@ -464,7 +464,7 @@ async fn drain_lets_open_exchanges_finish() {
     let mut exchange = OpenExchange::events(&desk, &xiaoming, "/api/desk/x").await;
     wait_for_open(&desk, 1.0).await;
     desk.signal("TERM");
-    eventually("the drain", || async { (desk.anonymous().get("/api/ready").await.status == 503).then_some(()) }).await;
+    desk.until_not_accepting().await;
     exchange.relays_events().await;
     exchange.upstream.send(b"0\r\n\r\n").await;
     exchange.client.read_until(b"0\r\n\r\n").await;

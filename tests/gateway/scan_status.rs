@@ -4,6 +4,8 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use futures::future::join_all;
+
 use crate::support::*;
 
 /// A browser with a ticket.
@@ -445,4 +447,40 @@ async fn polls_beyond_the_limit_of_a_ticket_are_answered_at_once() {
     for _ in 0..HELD {
         assert_eq!(answers.recv().await.expect("an answer")["status"], "scanned");
     }
+}
+
+#[tokio::test]
+async fn poll_of_a_client_that_left_frees_its_place() {
+    const HELD: usize = 8;
+    let desk = Gateway::setup().tls().start().await;
+    let ticket_browser = TicketBrowser::open(&desk).await;
+    let target = format!("/api/auth/scan/status?ticket={}&wait=25", ticket_browser.ticket);
+    for _ in 0..2 {
+        let mut polls = Vec::new();
+        for _ in 0..HELD / 2 {
+            let mut poll = desk.connect().await;
+            poll.send(&raw_request(&desk, &format!("GET {target}"), "", b"")).await;
+            polls.push(poll);
+        }
+        let (streams, target) = (desk.anonymous().http2().await, target.clone());
+        let over_http2 = tokio::spawn(async move { join_all((0..HELD / 2).map(|_| streams.get(&target))).await });
+        desk.wait_for_requests_in_flight(HELD as f64).await;
+        over_http2.abort();
+        drop(polls);
+        desk.wait_for_requests_in_flight(0.0).await;
+    }
+    assert_eq!(desk.metric("deskgate_limit_reached_total", &["limit=\"waiting_polls\""]).await, 0.0);
+}
+
+#[tokio::test]
+async fn pipelined_request_does_not_end_a_poll() {
+    let desk = Gateway::with("[ticket]\nlongest_wait = \"1s\"").await;
+    let ticket_browser = TicketBrowser::open(&desk).await;
+    let poll = format!("GET /api/auth/scan/status?ticket={}&wait=25", ticket_browser.ticket);
+    let mut connection = desk.connect().await;
+    let start = Instant::now();
+    connection.send(&raw_request(&desk, &poll, "", &raw_request(&desk, "GET /public/x", "", b""))).await;
+    expect_status_only(&connection.response().await.expect("a response").expect_code(0).data(), "waiting");
+    assert!(start.elapsed().as_millis() >= 900, "the poll returned after {:?}", start.elapsed());
+    connection.response().await.expect("a response").expect_status(200);
 }

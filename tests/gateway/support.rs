@@ -38,7 +38,7 @@ pub use browser::{Browser, BrowserProfile, DESKTOP, FormFactor, PHONE, decode_qr
 pub use buffered_stream::{BufferedStream, byte_pattern};
 pub use client::{Client, CookieJar};
 pub use command::CommandOutput;
-pub use connection::{Connection, raw_request};
+pub use connection::{BodyFraming, Connection, raw_request};
 pub use disk_faults::DiskFaults;
 pub use gateway::Gateway;
 pub use http2::{Http2Client, Http2Stream};

@@ -68,7 +68,7 @@ impl Connection {
             return Poll::Ready(result);
         }
         if http2.frames.is_in_preface() {
-            return self.head_deadline.poll(cx, self.limits.deadline).map(Ok);
+            return self.poll_head_deadline(cx).map(Ok);
         }
         self.head_deadline.drop_timer();
         let slow = http2.frames.poll_slow_upload(cx);

@@ -1,6 +1,7 @@
 //! Long polls that wait for a ticket to change.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Mutex as AsyncMutex, Notify};
@@ -18,6 +19,8 @@ const MAX_PER_NETWORK: usize = 1000;
 #[derive(Default)]
 pub(in crate::signin) struct LongPolls {
     state: Mutex<PollState>,
+    /// No poll waits any more.
+    ended: AtomicBool,
 }
 
 #[derive(Default)]
@@ -122,6 +125,16 @@ impl LongPolls {
         for polls in self.state().by_ticket.values() {
             polls.waiters.changed.notify_waiters();
         }
+    }
+
+    /// Ends all waits, present and future ones.
+    pub(super) fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+        self.wake_all();
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
     }
 
     fn state(&self) -> MutexGuard<'_, PollState> {

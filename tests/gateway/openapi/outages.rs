@@ -90,14 +90,9 @@ pub async fn storage_failure() -> OpenApiDocument {
     fixture.openapi
 }
 
-/// The gateway drains while one request is open.
+/// The gateway is about to drain and still accepts.
 pub async fn drain() -> OpenApiDocument {
-    let fixture = OpenApiFixture::with("").await;
-    let mut upstream_connections = UpstreamConnections::intercept(&fixture.desk.upstream);
-    let mut connection = fixture.desk.connect().await;
-    let slow = format!("GET /public/slow HTTP/1.1\r\nHost: {}\r\n\r\n", fixture.desk.address());
-    connection.send(slow.as_bytes()).await;
-    let _open = upstream_connections.next().await;
+    let fixture = OpenApiFixture::with("[server]\ndrain_delay = \"1m\"").await;
     fixture.desk.signal("TERM");
     let response = eventually("a 503 of /api/ready", || async {
         fixture

@@ -6,13 +6,14 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+use tokio::net::TcpStream;
 
 use super::command::{command_line, run_command};
 use super::process::{GatewayProcess, StartFailure};
 use super::setup::environment;
 use super::{
     CertificateAndKey, CertificateAuthority, CertificateFiles, Connection, DiskFaults, MovableClock, Response,
-    ServerAddress, Setup, TEST_TIMEOUT, Upstream,
+    ServerAddress, Setup, TEST_TIMEOUT, Upstream, eventually,
 };
 
 /// A running gateway and its upstream. The process is killed on drop.
@@ -176,6 +177,11 @@ impl Gateway {
     pub async fn terminate(&mut self) -> ExitStatus {
         self.signal("TERM");
         self.process.wait_for_end().await
+    }
+
+    /// Waits until the gateway accepts no connection: it drains.
+    pub async fn until_not_accepting(&self) {
+        eventually("a refused connection", || async { TcpStream::connect(self.address()).await.err() }).await;
     }
 
     /// Waits for the exit.

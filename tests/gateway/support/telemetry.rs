@@ -18,6 +18,14 @@ impl Gateway {
         samples.map(|line| line.rsplit(' ').next().unwrap_or_default().parse::<f64>().expect("a number")).sum()
     }
 
+    /// Waits until so many requests are being answered.
+    pub async fn wait_for_requests_in_flight(&self, count: f64) {
+        eventually(&format!("{count} requests in flight"), || async {
+            (self.metric("deskgate_requests_in_flight", &[]).await == count).then_some(())
+        })
+        .await;
+    }
+
     /// The process's stderr so far.
     pub fn logs(&self) -> String {
         self.process.stderr.text()
