@@ -91,7 +91,7 @@ impl App {
     /// Opens everything and starts to accept requests. On an error nothing keeps running.
     pub async fn start(mut config: Config, rule_source: RuleSource) -> Result<Self, StartError> {
         let metrics = Arc::new(Metrics::new()?);
-        let listeners = Listeners::bind(&config.server).await?;
+        let listeners = Listeners::bind(&config.server)?;
         let (listen, admin) = (listeners.client_address(), listeners.admin_address());
         listen::fill_ports(&mut config, listen.port());
 

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
 use super::StartError;
 use super::admin_listener::{self, MetricsPage};
@@ -20,12 +20,12 @@ pub(super) struct Listeners {
 
 impl Listeners {
     /// Binds all addresses first, so that a start fails before it touches any data.
-    pub(super) async fn bind(config: &ServerConfig) -> Result<Self, StartError> {
+    pub(super) fn bind(config: &ServerConfig) -> Result<Self, StartError> {
         let mut clients = Vec::with_capacity(config.listen.len());
         for address in &config.listen {
-            clients.push(bind("server.listen", *address).await?);
+            clients.push(bind("server.listen", *address)?);
         }
-        Ok(Self { clients, admin: bind("server.admin_listen", config.admin_listen).await? })
+        Ok(Self { clients, admin: bind("server.admin_listen", config.admin_listen)? })
     }
 
     /// The first client address, with its real port.
@@ -47,8 +47,19 @@ impl Listeners {
     }
 }
 
-async fn bind(key: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
-    TcpListener::bind(address).await.map_err(|source| StartError::Listen { key, address, source })
+/// Connections that the kernel establishes before they are accepted; `net.core.somaxconn` may lower it. More clients than
+/// that at once would wait for a retransmission, which takes a second or more.
+const BACKLOG: u32 = 4096;
+
+fn bind(key: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
+    let listen = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        // Connections of a previous process that still close must not prevent a restart.
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    listen().map_err(|source| StartError::Listen { key, address, source })
 }
 
 const UNKNOWN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use futures::future::join_all;
+
 use crate::support::*;
 
 #[tokio::test]
@@ -344,4 +346,22 @@ async fn connections_of_one_address_are_limited() {
     }
     held.remove(0);
     eventually("room after a connection was closed", || connect_from(&desk, "127.0.0.5")).await;
+}
+
+/// Clients that connect while none is accepted wait in the kernel's backlog. Beyond it their handshake would be dropped
+/// and repeated a second later.
+#[tokio::test]
+async fn a_thousand_clients_at_once_fit_the_backlog() {
+    let desk = Gateway::with("[limits]\nconnections = 1").await;
+    let mut served = desk.connect().await;
+    served.send(&raw_request(&desk, "GET /public/x", "", b"")).await;
+    served.response().await.expect("a response").expect_status(200);
+    let most = std::fs::read_to_string("/proc/sys/net/core/somaxconn").expect("a limit of the kernel");
+    let most: usize = most.trim().parse().expect("a number");
+    let waiting = join_all((0..most.min(1000)).map(|_| desk.connect()));
+    let mut waiting = within(TEST_TIMEOUT, "the connections", waiting).await;
+    drop(served);
+    let next = waiting.first_mut().expect("a connection");
+    next.send(&raw_request(&desk, "GET /public/x", "", b"")).await;
+    next.response().await.expect("a response").expect_status(200);
 }
