@@ -164,7 +164,7 @@ pub fn write_head(
         }
         if rewrites_cookies && name.eq_ignore_ascii_case("cookie") {
             cookies.push(value);
-        } else if !is_stripped(name, permit, &gate.metrics) && !(is_http2 && is_hop_by_hop(name)) {
+        } else if !(is_stripped(name, permit, &gate.metrics) || is_http2 && is_hop_by_hop(name)) {
             write_line(&mut out, name, value);
         }
     });

@@ -86,7 +86,7 @@ async fn key_commands_change_thousands_of_sessions_in_parts() {
     let rotated = desk.command(&["key", "rotate", "--now", "--json"]).await.expect_success();
     let rotated: Value = serde_json::from_str(&rotated).expect("JSON");
     assert_eq!(rotated["sessions"], COPIES + 1, "all sessions expire with their key: {rotated}");
-    let later = "SELECT count(*) FROM sessions WHERE expires_at > (unixepoch() + 3600) * 1000
+    let later = "SELECT count(*) FROM sessions WHERE expires_at > (unixepoch() + 3601) * 1000
              OR expires_at <> json_extract(body, '$.expires_at') OR version <> json_extract(body, '$.version')";
     assert_eq!(desk.read_database("state.db", later).await, 0);
     xiaoming.get("/api/auth/me").await.expect_code(0);
