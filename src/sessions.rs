@@ -213,7 +213,7 @@ impl SessionCache {
         if entry.is_filled() || self.trusts_store() {
             entry.update(session.clone());
         } else {
-            // The record was not compared yet: whoever needs it reads it again.
+            // The record was not compared yet: the next request reads it again.
             self.retire(&session.id, &entry);
         }
     }

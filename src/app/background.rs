@@ -35,8 +35,8 @@ pub(super) fn start(tasks: &TaskSet, services: &Services) {
     }
     let changes = store.changes();
     tasks.spawn("change feed", apply_changes(changes, gate.clone(), registry.clone(), signin.clone()));
-    let watch = Arc::<ClockWatch>::default();
-    tasks.spawn("clock watch", watch_clock(watch.clone(), gate.clone(), registry.clone(), signin.clone()));
+    let watch = Arc::new(ClockWatch::new(&gate.clock));
+    tasks.spawn("clock watch", watch.clone().run(gate.clone(), registry.clone(), signin.clone()));
     tasks
         .spawn("key expiry", end_sessions_of_expired_keys(keys.clone(), gate.clone(), registry.clone(), watch.clone()));
     let Databases { store: writing_store, directory } = databases.clone();
@@ -97,11 +97,6 @@ impl Drop for FeedGauge {
     fn drop(&mut self) {
         self.0.revocation_feed_up.set(0);
     }
-}
-
-/// Judges again whatever waits for a time when the wall clock jumps.
-async fn watch_clock(watch: Arc<ClockWatch>, gate: Arc<Gate>, registry: Arc<Registry>, signin: Arc<SignInServices>) {
-    watch.run(&gate, &registry, &signin).await;
 }
 
 /// Ends sessions, and what they have open, when the key that signed their token expires or is removed.

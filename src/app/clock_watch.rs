@@ -2,7 +2,7 @@
 //! time is judged again: timers run by the monotonic clock, which a jump does not move and which stands still during a
 //! suspension.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -51,15 +51,19 @@ impl ClockReading {
     }
 }
 
-/// The jumps of the wall clock.
-#[derive(Default)]
+/// The jumps of the wall clock since the watch was made.
 pub(super) struct ClockWatch {
+    first: ClockReading,
     jumped: Notify,
     /// When the wall clock last jumped forward, by the monotonic clock.
     last_forward: Mutex<Option<Duration>>,
 }
 
 impl ClockWatch {
+    pub(super) fn new(clock: &Clock) -> Self {
+        Self { first: ClockReading::of(clock), jumped: Notify::new(), last_forward: Mutex::new(None) }
+    }
+
     /// Resolves after a jump; supports one waiting task.
     pub(super) async fn jumped(&self) {
         self.jumped.notified().await;
@@ -86,10 +90,10 @@ impl ClockWatch {
     }
 
     /// Watches until the task is cancelled.
-    pub(super) async fn run(&self, gate: &Gate, registry: &Registry, signin: &SignInServices) {
+    pub(super) async fn run(self: Arc<Self>, gate: Arc<Gate>, registry: Arc<Registry>, signin: Arc<SignInServices>) {
         let mut tick = tokio::time::interval(WATCH_INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut earlier = ClockReading::of(&gate.clock);
+        let mut earlier = self.first;
         let mut judged = earlier.running;
         loop {
             tick.tick().await;
@@ -126,7 +130,8 @@ mod tests {
 
     #[test]
     fn jumps_are_told_from_time_that_passes() {
-        let (watch, clock) = (ClockWatch::default(), Clock::system());
+        let clock = Clock::system();
+        let watch = ClockWatch::new(&clock);
         assert_eq!(observed(&watch, &clock, |clock| clock.advance(TEN_YEARS)), None, "time passes");
         assert_eq!(observed(&watch, &clock, |clock| clock.set_forward(Duration::from_secs(1))), None, "a correction");
         assert_eq!(observed(&watch, &clock, |clock| clock.set_back(Duration::from_secs(1))), None, "a correction");
@@ -138,7 +143,8 @@ mod tests {
 
     #[test]
     fn records_are_kept_for_an_hour_after_a_jump_forward() {
-        let (watch, clock) = (ClockWatch::default(), Clock::system());
+        let clock = Clock::system();
+        let watch = ClockWatch::new(&clock);
         observed(&watch, &clock, |clock| clock.set_back(TEN_YEARS));
         assert!(watch.is_settled(&clock), "nothing expires when the clock is set back");
         observed(&watch, &clock, |clock| clock.set_forward(TEN_YEARS));

@@ -36,11 +36,11 @@ fn unsafe_settings(config: &Config) -> Vec<String> {
         ),
         (
             config.qr.confirm == QrConfirm::Auto,
-            "qr.confirm = \"auto\": whoever gets an employee to scan a QR code is signed in as that employee; set \"tap\"",
+            "qr.confirm = \"auto\": anyone who gets an employee to scan a QR code is signed in as that employee; set \"tap\"",
         ),
         (
             config.oauth2.require_flow_cookie == FlowCookie::Optional,
-            "oauth2.require_flow_cookie = false: a link can sign an employee in to the account of whoever made it (login \
+            "oauth2.require_flow_cookie = false: an attacker's link can sign an employee in to the attacker's account (login \
              CSRF); set true",
         ),
     ];

@@ -130,7 +130,7 @@ async fn lockout_does_not_grow_when_the_clock_is_set_back() {
 }
 
 #[tokio::test]
-async fn assertion_from_the_future_is_signed_anew() {
+async fn assertion_from_the_future_is_replaced() {
     for offset in JUMPS.into_iter().chain([-30]).filter(|offset| *offset < 0 || *offset == HOUR) {
         let desk = start().await;
         let alice = sign_in_two_hours_ago(&desk, "a2001").await;

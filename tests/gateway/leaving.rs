@@ -454,7 +454,7 @@ async fn employee_is_disabled_once_every_linked_account_is_gone() {
     wait_until_signed_out(&paula).await;
     let events = desk.command(&["employee", "events", "e9001", "--json"]).await.expect_success();
     assert_eq!(events.matches("\"member_inactive\"").count(), 1, "{events}");
-    // Whoever returns first enables the employee again.
+    // The first one to return enables the employee again.
     desk.set_platform_switches(json!({})).await;
     desk.sign_in_by_oauth2("wwpartner/p7001", "h5").await.get("/api/auth/me").await.expect_code(0);
 }

@@ -42,5 +42,5 @@ fn wait_goes_on_until_bytes_arrive() {
     let began = Instant::now();
     let due = meter.wait(began);
     assert_eq!(due, began + Duration::from_secs(10));
-    assert_eq!(meter.wait(began + Duration::from_secs(5)), due, "a second poll does not begin the wait anew");
+    assert_eq!(meter.wait(began + Duration::from_secs(5)), due, "a second poll does not restart the wait");
 }
