@@ -222,6 +222,9 @@ impl Connection {
             announced::SEEN => {}
             announced => {
                 self.upload.restart();
+                if self.state.expects_continue.load(Ordering::Acquire) {
+                    self.upload.hold();
+                }
                 self.body = match announced {
                     announced::CHUNKED => RequestBody::Chunked(ChunkValidator::new()),
                     length => RequestBody::Length(length),
@@ -355,6 +358,8 @@ impl AsyncWrite for Connection {
             me.refuse(&me.head.error(&me.limits));
             return Poll::Ready(Ok(bytes.len()));
         }
+        // A 100, for which the body may have waited, or the response.
+        me.upload.release();
         if me.write_buffer.len() + bytes.len() > WRITE_BUFFER {
             ready!(me.poll_write_buffer(cx))?;
             if bytes.len() >= WRITE_BUFFER {

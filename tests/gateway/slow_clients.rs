@@ -175,6 +175,67 @@ async fn slow_answer_to_a_complete_upload_is_not_cut() {
 }
 
 #[tokio::test]
+async fn client_that_waits_for_100_is_not_cut() {
+    let desk = start().await;
+    let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
+    let mut connection = desk.connect().await;
+    let headers = "Expect: 100-continue\r\nContent-Length: 5\r\n";
+    connection.send(&raw_request(&desk, "POST /public/x", headers, b"")).await;
+    let mut upstream = upstream_connections.next().await.stream;
+    // The upstream takes several graces to decide.
+    sleep(LONG).await;
+    upstream.send(b"HTTP/1.1 100 Continue\r\n\r\n").await;
+    connection.response().await.expect("a response").expect_status(100);
+    connection.send(b"hello").await;
+    assert_eq!(upstream.read_exactly(5).await, b"hello");
+    upstream.send(&ok_response("", b"done")).await;
+    assert_eq!(connection.response().await.expect("a response").expect_status(200).text(), "done");
+    expect_cuts(&desk, 0).await;
+}
+
+#[tokio::test]
+async fn client_that_drips_after_100_is_1408() {
+    let desk = start().await;
+    let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
+    let mut connection = desk.connect().await;
+    let headers = "Expect: 100-continue\r\nContent-Length: 100000\r\n";
+    connection.send(&raw_request(&desk, "POST /public/x", headers, b"")).await;
+    let mut upstream = upstream_connections.next().await.stream;
+    upstream.send(b"HTTP/1.1 100 Continue\r\n\r\n").await;
+    connection.response().await.expect("a response").expect_status(100);
+    let (mut stream, _) = connection.into_parts();
+    let answer = drip(&mut stream, b"x").await;
+    assert!(answer.starts_with(b"HTTP/1.1 408"), "{}", String::from_utf8_lossy(&answer));
+    expect_cuts(&desk, 1).await;
+}
+
+#[tokio::test]
+async fn client_that_drips_without_its_100_is_1408() {
+    let desk = start().await;
+    let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
+    let mut connection = desk.connect().await;
+    let headers = "Expect: 100-continue\r\nContent-Length: 100000\r\n";
+    connection.send(&raw_request(&desk, "POST /public/x", headers, b"")).await;
+    let _upstream = upstream_connections.next().await;
+    let (mut stream, _) = connection.into_parts();
+    let answer = drip(&mut stream, b"x").await;
+    assert!(answer.starts_with(b"HTTP/1.1 408"), "{}", String::from_utf8_lossy(&answer));
+    expect_cuts(&desk, 1).await;
+}
+
+#[tokio::test]
+async fn client_that_waits_for_100_waits_no_longer_than_for_the_upstream() {
+    let desk = Gateway::with(&format!("{SETTINGS}\n[upstreams.helpdesk]\nanswer_timeout = \"2s\"")).await;
+    let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
+    let mut connection = desk.connect().await;
+    let headers = "Expect: 100-continue\r\nContent-Length: 5\r\n";
+    connection.send(&raw_request(&desk, "POST /public/x", headers, b"")).await;
+    let _upstream = upstream_connections.next().await;
+    connection.response().await.expect("a response").expect_status(504);
+    expect_cuts(&desk, 0).await;
+}
+
+#[tokio::test]
 async fn no_minimum_rate_cuts_nothing() {
     let desk = Gateway::with("[limits]\nbody_rate = 0\nbody_grace = \"100ms\"").await;
     let mut connection = desk.connect().await;

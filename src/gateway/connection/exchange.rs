@@ -1,10 +1,10 @@
 //! What Pingora's callbacks tell a connection and ask it about the current exchange. Reading and writing are left to
 //! the [`Connection`] itself, which shares an [`ExchangeState`] with the callbacks.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::header::{CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING};
 use pingora_core::protocols::Stream;
 use pingora_proxy::Session as Exchange;
 use tokio::sync::oneshot;
@@ -48,6 +48,8 @@ pub(super) struct ExchangeState {
     pub(super) phase: AtomicU8,
     /// The length of a body of which nothing has been read yet, or one of the marks of [`announced`].
     pub(super) announced_body: AtomicU64,
+    /// Whether the client waits for a 100 before it sends that body.
+    pub(super) expects_continue: AtomicBool,
     /// What is wrong with the current body: one of [`body_fault`].
     pub(super) body_fault: AtomicU8,
     /// The tunnel that waits for the transport.
@@ -91,7 +93,8 @@ pub(in super::super) fn begin_exchange(exchange: &Exchange) {
         }
         None => 0,
     };
-    // Both are set for every request: the previous one on this connection may have had a body.
+    // All are set for every request: the previous one on this connection may have had a body.
+    connection.state.expects_continue.store(headers.contains_key(EXPECT), Ordering::Release);
     connection.state.announced_body.store(announced, Ordering::Release);
     let fault = if is_invalid { body_fault::FRAMING } else { body_fault::NONE };
     connection.state.body_fault.store(fault, Ordering::Release);

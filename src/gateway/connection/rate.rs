@@ -85,6 +85,8 @@ pub(super) struct RateGuard {
     rate: Option<Arc<MinRate>>,
     meter: RateMeter,
     deadline: Deadline,
+    /// The client waits for a 100, which the upstream has yet to send: its silence does not count.
+    is_held: bool,
     is_too_slow: bool,
 }
 
@@ -92,7 +94,7 @@ impl RateGuard {
     pub(super) fn new(rate: Option<Arc<MinRate>>) -> Self {
         let credit = rate.as_ref().map_or(Duration::ZERO, |rate| rate.grace);
         let meter = RateMeter { credit, waiting_since: None };
-        Self { rate, meter, deadline: Deadline::none(), is_too_slow: false }
+        Self { rate, meter, deadline: Deadline::none(), is_held: false, is_too_slow: false }
     }
 
     /// Begins another body.
@@ -100,6 +102,16 @@ impl RateGuard {
         if let Some(rate) = &self.rate {
             self.meter = RateMeter::new(rate);
         }
+        self.is_held = false;
+    }
+
+    /// Holds the body to no rate until [`RateGuard::release`], or until the client sends something.
+    pub(super) fn hold(&mut self) {
+        self.is_held = true;
+    }
+
+    pub(super) fn release(&mut self) {
+        self.is_held = false;
     }
 
     pub(super) fn pause(&mut self) {
@@ -115,10 +127,12 @@ impl RateGuard {
         let Some(rate) = &self.rate else { return progress };
         match progress {
             Poll::Ready(Ok(bytes)) => {
+                self.is_held = false;
                 self.meter.record(bytes, rate);
                 Poll::Ready(Ok(bytes))
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Pending if self.is_held => Poll::Pending,
             Poll::Pending => {
                 self.deadline.set_at(self.meter.wait(Instant::now()));
                 ready!(self.deadline.poll(cx, rate.grace));
