@@ -124,6 +124,9 @@ pub enum CommandOutput {
         key: KeyRow,
         /// How many live sessions end earlier because of it.
         sessions: usize,
+        /// What the operator may not expect.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        note: Option<String>,
     },
 }
 

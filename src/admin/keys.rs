@@ -5,7 +5,6 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::audit::{Action, AuditTrail, AuditedResult, loggable_name};
-use super::effect::Effect;
 use super::{Actor, AdminError};
 use crate::domain::clock::Timestamp;
 use crate::domain::session::KeyId;
@@ -14,7 +13,7 @@ use crate::token::ring::KeyState;
 
 mod rotation;
 
-pub use rotation::{KeyRotation, KeySettings};
+pub use rotation::{KeyRotation, KeySettings, SessionUpdates, UpdateProgress};
 
 /// A signing key as `deskgate key list` shows it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -54,13 +53,24 @@ pub enum KeyStart {
     Now,
 }
 
-/// A new key, and how many sessions it shortens.
+/// A new key, and the sessions that it shortens.
 pub(crate) struct CreatedKey {
     pub(crate) key: KeyRow,
-    pub(crate) sessions: usize,
+    pub(crate) sessions: SessionUpdates,
 }
 
 impl AuditedResult for CreatedKey {
+    fn is_unchanged(&self) -> bool {
+        false
+    }
+}
+
+/// What the removal of a key did to its sessions.
+pub(crate) struct RemovedKey {
+    pub(crate) sessions: SessionUpdates,
+}
+
+impl AuditedResult for RemovedKey {
     fn is_unchanged(&self) -> bool {
         false
     }
@@ -86,8 +96,8 @@ impl KeyAdmin {
         self.audit.run(actor, None, Action::Command(command.into()), self.rotation.rotate(start)).await
     }
 
-    /// Removes a key and ends the sessions whose tokens it signed.
-    pub(crate) async fn remove(&self, actor: Actor<'_>, id: &KeyId) -> Result<Effect, AdminError> {
+    /// Removes a key, whose tokens are refused from then on, and ends the sessions of these tokens.
+    pub(crate) async fn remove(&self, actor: Actor<'_>, id: &KeyId) -> Result<RemovedKey, AdminError> {
         let action = Action::Command(format!("key remove {}", loggable_name(id.as_str())).into());
         self.audit.run(actor, None, action, self.rotation.remove(id)).await
     }

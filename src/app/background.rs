@@ -112,6 +112,8 @@ async fn end_sessions_of_expired_keys(
         // Also right after the start: an operator may have removed a key while the gateway was down.
         if let Err(error) = keys.update_sessions().await {
             tracing::warn!(%error, "could not end the sessions of removed keys; their tokens are refused all the same");
+            let _ = tokio::time::timeout(KEY_EXPIRY_INTERVAL, until_keys_change(&gate, &watch)).await;
+            continue;
         }
         until_keys_change(&gate, &watch).await;
     }

@@ -49,7 +49,9 @@ fn json(output: &CommandOutput) -> serde_json::Value {
         CommandOutput::OtpOffered { secret, otpauth_url } => {
             serde_json::json!({ "secret": secret, "otpauth_url": otpauth_url })
         }
-        CommandOutput::KeyCreated { key, sessions } => serde_json::json!({ "key": key, "sessions": sessions }),
+        CommandOutput::KeyCreated { key, sessions, note } => {
+            serde_json::json!({ "key": key, "sessions": sessions, "note": note })
+        }
     }
 }
 
@@ -77,13 +79,14 @@ fn print_text(output: &CommandOutput) -> Result<(), Failed> {
         CommandOutput::Unchanged => print("nothing to change"),
         // `employee otp-bind` prints these itself.
         CommandOutput::OtpOffered { .. } | CommandOutput::OtpBound(_) => Ok(()),
-        CommandOutput::KeyCreated { key, sessions } => {
+        CommandOutput::KeyCreated { key, sessions, note } => {
             print(format_args!("key {} created; it signs from {}", key.id, seconds(&key.signs_from)))?;
             match sessions {
-                0 => Ok(()),
-                1 => print("1 session now ends earlier"),
-                sessions => print(format_args!("{} now end earlier", count_sessions(*sessions))),
+                0 => {}
+                1 => print("1 session now ends earlier")?,
+                sessions => print(format_args!("{} now end earlier", count_sessions(*sessions)))?,
             }
+            print_note(note.as_deref())
         }
     }
 }

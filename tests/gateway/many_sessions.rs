@@ -1,6 +1,8 @@
 //! Thousands of sessions: a start compares them with the directory in the background and lets in nothing that differs, and
 //! the commands for keys and links change them in parts.
 
+use std::time::Duration;
+
 use crate::support::*;
 
 /// Sessions of employees who do not exist, and come before those of the development data. Ending them keeps the comparison
@@ -96,4 +98,28 @@ async fn key_commands_change_thousands_of_sessions_in_parts() {
     let denied = "SELECT count(*) FROM denied WHERE id LIKE 'copy%'";
     assert_eq!(desk.read_database("state.db", denied).await, COPIES);
     xiaoming.get("/api/auth/me").await.expect_invalid_token();
+}
+
+#[tokio::test]
+async fn removal_of_a_key_answers_before_its_many_sessions_have_ended() {
+    const COPIES: i64 = 20_000;
+    let desk = Gateway::setup().faulty_disk().start().await;
+    let xiaoming = desk.sign_in("u1001").await;
+    until_compared(&desk, 1).await;
+    desk.change_database("state.db", &copies(COPIES, "employee_id")).await;
+    let mut socket = xiaoming.websocket("/ws/employee").await;
+    socket.echo("hello").await;
+    desk.command(&["key", "rotate", "--now"]).await.expect_success();
+    // All changes together take far longer than a command may.
+    desk.disk().set(&["file=state.db", "sync_ms=1000"]);
+
+    let old = header_of(xiaoming.token())["kid"].as_str().expect("a kid").to_owned();
+    let removed = desk.command(&["key", "remove", &old, "--yes"]).await.expect_success();
+    xiaoming.get("/api/auth/me").await.expect_invalid_token();
+    assert!(stored_sessions(&desk).await > COPIES / 2, "the command waited for all sessions");
+    assert!(removed.contains("still ending"), "{removed}");
+    assert_eq!(socket.close_code_within(Duration::from_secs(2)).await, Some(4401));
+
+    desk.disk().clear();
+    eventually("the end of the other sessions", || async { (stored_sessions(&desk).await == 0).then_some(()) }).await;
 }

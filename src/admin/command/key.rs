@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::CommandOutput;
-use crate::admin::keys::KeyStart;
+use crate::admin::keys::{KeyStart, SessionUpdates, UpdateProgress};
 use crate::admin::{Actor, Admin, AdminError};
 use crate::domain::session::KeyId;
 
@@ -31,9 +31,21 @@ impl Admin {
             KeyCommand::List => Ok(CommandOutput::Keys(self.keys.list().await)),
             KeyCommand::Rotate { start } => {
                 let created = self.keys.rotate(actor, start).await?;
-                Ok(CommandOutput::KeyCreated { key: created.key, sessions: created.sessions })
+                let note = note(created.sessions, "the gateway is still shortening sessions of the replaced key");
+                Ok(CommandOutput::KeyCreated { key: created.key, sessions: created.sessions.count, note })
             }
-            KeyCommand::Remove { id } => Ok(self.keys.remove(actor, &KeyId::new(id)).await?.into()),
+            KeyCommand::Remove { id } => {
+                let removed = self.keys.remove(actor, &KeyId::new(id)).await?;
+                let unfinished = "the key's tokens are refused from now on; the gateway is still ending their sessions";
+                Ok(CommandOutput::Changed {
+                    sessions: removed.sessions.count,
+                    note: note(removed.sessions, unfinished),
+                })
+            }
         }
     }
+}
+
+fn note(sessions: SessionUpdates, unfinished: &str) -> Option<String> {
+    (sessions.progress == UpdateProgress::Unfinished).then(|| unfinished.to_owned())
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::{Instant, timeout_at};
 
-use super::{CreatedKey, KeyRow, KeyStart};
+use super::{CreatedKey, KeyRow, KeyStart, RemovedKey};
 use crate::admin::AdminError;
-use crate::admin::effect::Effect;
 use crate::config::TokenAlgorithm;
 use crate::domain::clock::{Clock, Timestamp};
 use crate::domain::session::{EndCause, KeyId};
@@ -19,6 +19,57 @@ use crate::token::ring::{self, KeyFault, KeyRing, KeyState, KeyValidity};
 
 /// How many sessions are ended or shortened in one change of the store.
 const SESSIONS_PER_CHANGE: usize = 500;
+
+/// How long a command waits while sessions are ended or shortened. The gateway continues afterwards; with a million
+/// sessions that takes minutes.
+const COMMAND_WAIT: Duration = Duration::from_secs(5);
+
+/// How often a long update says in the log how far it is.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How far an update of sessions has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UpdateProgress {
+    /// All sessions are as their keys require.
+    Complete,
+    /// The time was up; sessions are left.
+    Unfinished,
+}
+
+/// Sessions that were ended or shortened with their key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionUpdates {
+    /// How many were changed.
+    pub count: usize,
+    /// Whether there are more.
+    pub progress: UpdateProgress,
+}
+
+/// An update of sessions while it runs.
+struct RunningUpdate {
+    /// None: it runs until all sessions are updated.
+    deadline: Option<Instant>,
+    count: usize,
+    logged_at: Instant,
+}
+
+impl RunningUpdate {
+    fn new(deadline: Option<Instant>) -> Self {
+        Self { deadline, count: 0, logged_at: Instant::now() }
+    }
+
+    fn is_over(&self) -> bool {
+        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    fn record(&mut self, sessions: usize) {
+        self.count += sessions;
+        if self.logged_at.elapsed() >= PROGRESS_INTERVAL {
+            self.logged_at = Instant::now();
+            tracing::info!(sessions = self.count, "still ending or shortening sessions with their key");
+        }
+    }
+}
 
 /// Settings of key rotation.
 #[derive(Debug, Clone)]
@@ -104,7 +155,7 @@ impl KeyRotation {
         Ok(CreatedKey { key: key.ok_or(AdminError::KeyMissing(id))?, sessions })
     }
 
-    pub(super) async fn remove(&self, id: &KeyId) -> Result<Effect, AdminError> {
+    pub(super) async fn remove(&self, id: &KeyId) -> Result<RemovedKey, AdminError> {
         let _lock = self.folder_lock.lock().await;
         let now = self.clock.now();
         let ring = self.tokens.keys();
@@ -117,49 +168,76 @@ impl KeyRotation {
         // Fails before it removes anything if the folder cannot be read.
         self.read_folder()?;
         ring::remove(&self.settings.folder, key, now)?;
-        Ok(Effect::changed(self.reload().await?))
+        Ok(RemovedKey { sessions: self.reload().await? })
     }
 
-    async fn reload(&self) -> Result<usize, AdminError> {
+    /// Uses the keys of the folder, and waits a while for the update of the sessions. The gateway's background task, or
+    /// that of the next start, does the rest.
+    async fn reload(&self) -> Result<SessionUpdates, AdminError> {
         self.install(self.read_folder()?);
-        Ok(self.update_sessions().await?)
+        Ok(self.update_sessions_until(Some(Instant::now() + COMMAND_WAIT)).await?)
     }
 
-    /// Ends the sessions of removed keys and shortens those of replaced keys. Returns how many it changed.
+    /// Ends the sessions of removed keys and shortens those of replaced keys.
     ///
     /// Tokens are checked against their key anyway. This closes sockets that are already open and keeps the
     /// sessions' expiry times right.
-    pub async fn update_sessions(&self) -> Result<usize, StoreError> {
-        let _lock = self.session_lock.lock().await;
+    pub async fn update_sessions(&self) -> Result<(), StoreError> {
+        self.update_sessions_until(None).await.map(|_| ())
+    }
+
+    async fn update_sessions_until(&self, deadline: Option<Instant>) -> Result<SessionUpdates, StoreError> {
+        let mut update = RunningUpdate::new(deadline);
+        let lock = self.session_lock.lock();
+        let locked = match deadline {
+            Some(deadline) => timeout_at(deadline, lock).await.ok(),
+            None => Some(lock.await),
+        };
+        let Some(_lock) = locked else { return Ok(SessionUpdates { count: 0, progress: UpdateProgress::Unfinished }) };
+        let progress = self.run_update(&mut update).await?;
+        if update.count > 0 {
+            let sessions = update.count;
+            tracing::info!(target: "deskgate::audit", sessions, "sessions ended or shortened with their key");
+        }
+        Ok(SessionUpdates { count: update.count, progress })
+    }
+
+    async fn run_update(&self, update: &mut RunningUpdate) -> Result<UpdateProgress, StoreError> {
         let ring = self.tokens.keys();
-        let mut changed = 0;
         for key in self.sessions.store().keys().await? {
-            changed += self.apply_validity(key.as_ref(), ring.validity_of_sessions(key.as_ref())).await?;
+            let validity = ring.validity_of_sessions(key.as_ref());
+            if self.apply_validity(key.as_ref(), validity, update).await? == UpdateProgress::Unfinished {
+                return Ok(UpdateProgress::Unfinished);
+            }
         }
-        if changed > 0 {
-            tracing::info!(target: "deskgate::audit", sessions = changed, "sessions ended or shortened with their key");
-        }
-        Ok(changed)
+        Ok(UpdateProgress::Complete)
     }
 
     /// Ends or shortens the sessions of a key, a few at a time: other writes do not wait for all of them.
-    async fn apply_validity(&self, key: Option<&KeyId>, validity: KeyValidity) -> Result<usize, StoreError> {
+    async fn apply_validity(
+        &self,
+        key: Option<&KeyId>,
+        validity: KeyValidity,
+        update: &mut RunningUpdate,
+    ) -> Result<UpdateProgress, StoreError> {
         let latest = match validity {
             KeyValidity::Gone => self.clock.now(),
             KeyValidity::Until(end) => end,
-            KeyValidity::Open => return Ok(0),
+            KeyValidity::Open => return Ok(UpdateProgress::Complete),
         };
-        let mut changed = 0;
         loop {
             let ids = self.sessions.store().of_key(key, latest, SESSIONS_PER_CHANGE).await?;
             if ids.is_empty() {
-                return Ok(changed);
+                return Ok(UpdateProgress::Complete);
+            }
+            if update.is_over() {
+                return Ok(UpdateProgress::Unfinished);
             }
             match validity {
                 KeyValidity::Gone => self.sessions.end_all(&ids, EndCause::KeyRemoved).await?,
                 KeyValidity::Until(_) | KeyValidity::Open => self.sessions.shorten_all(&ids, latest).await?,
             }
-            changed += ids.len();
+            update.record(ids.len());
         }
     }
 }
