@@ -5,7 +5,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "a home of SQL")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -14,9 +15,13 @@ use sqlx::query::Query;
 use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, Sqlite, SqliteConnection, SqlitePool};
 
+mod checksum;
+
 mod copy;
 
 mod identity;
+
+mod structure;
 
 mod wal;
 
@@ -24,6 +29,7 @@ mod writer;
 
 pub(crate) use copy::copy;
 use identity::FileIdentity;
+use structure::Examination;
 use writer::Writer;
 
 /// How long a connection waits for another process that holds the file's lock.
@@ -48,18 +54,22 @@ pub enum SqliteFileError {
 
 /// An open SQLite file.
 pub(crate) struct SqliteFile {
+    path: PathBuf,
     readers: SqlitePool,
     writer: Writer,
+    examination: Arc<Examination>,
 }
 
 impl SqliteFile {
     /// Opens or creates the file; `prepare` brings its schema up to date. A damaged file is an error: replacing it with
-    /// an empty one would forget every logout.
+    /// an empty one would forget every logout. What a clean stop left is examined after it was opened; damage that was
+    /// there before then ends [`SqliteFile::writer_ended`].
     pub(crate) async fn open<P>(path: &Path, prepare: P) -> Result<Self, SqliteFileError>
     where
         P: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<(), SqliteFileError>>,
     {
         wal::check(path)?;
+        let is_as_left = structure::is_as_left(path).await;
         let options = SqliteConnectOptions::new()
             .filename(path)
             .journal_mode(SqliteJournalMode::Wal)
@@ -68,10 +78,8 @@ impl SqliteFile {
             .busy_timeout(BUSY_TIMEOUT)
             .disable_statement_logging();
         let mut connection = options.clone().create_if_missing(true).connect().await.map_err(open_error)?;
-        let integrity: String =
-            sqlx::query_scalar("PRAGMA quick_check(1)").fetch_one(&mut connection).await.map_err(damaged)?;
-        if integrity != "ok" {
-            return Err(damaged(integrity));
+        if !is_as_left {
+            structure::examine(&mut connection).await?;
         }
         prepare(&mut connection).await?;
         // A new log holds nothing of an earlier crash, which a later check could take for damage. Another process that
@@ -86,7 +94,12 @@ impl SqliteFile {
             .await
             .map_err(unavailable)?;
         let identity = FileIdentity::of(path).map_err(unavailable)?;
-        Ok(Self { readers, writer: Writer::start(connection, options, identity) })
+        let examination = Arc::<Examination>::default();
+        if is_as_left {
+            examination.start(path.to_owned(), options.clone().read_only(true));
+        }
+        let writer = Writer::start(connection, options, identity);
+        Ok(Self { path: path.to_owned(), readers, writer, examination })
     }
 
     /// Connections for reading. They see every change that was acknowledged before.
@@ -123,16 +136,25 @@ impl SqliteFile {
         self.execute(sqlx::query(unchanged)).await.map(|_| ())
     }
 
-    /// Resolves when nothing can be written any more, because the writer has died or the file was closed.
+    /// Resolves when the file must not be used any more: the writer has died, the file was closed or it is damaged.
     pub(crate) async fn writer_ended(&self) {
-        self.writer.ended().await;
+        tokio::select! {
+            () = self.writer.ended() => {}
+            () = self.examination.found_damage() => {}
+        }
     }
 
     /// Completes the waiting changes and moves the write-ahead log into the file, which is then complete by itself.
     /// Later writes fail.
     pub(crate) async fn close(&self) {
+        self.examination.end();
         self.readers.close().await;
         self.writer.close().await;
+        let path = self.path.clone();
+        let written = tokio::task::spawn_blocking(move || checksum::write(&path)).await;
+        if let Ok(Err(error)) = written {
+            tracing::debug!(file = %self.path.display(), %error, "no checksum was written");
+        }
     }
 }
 

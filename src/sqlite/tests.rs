@@ -112,3 +112,58 @@ async fn copy_holds_what_was_acknowledged_and_replaces_no_file() {
         sqlx::query_scalar("SELECT count(*) FROM numbers").fetch_one(&mut copied).await.expect("a count");
     assert_eq!(numbers, 1);
 }
+
+/// Overwrites the middle of a file that holds many numbers.
+fn damage(path: &Path) {
+    use std::os::unix::fs::FileExt;
+    let file = std::fs::OpenOptions::new().write(true).open(path).expect("the file");
+    let middle = file.metadata().expect("a size").len() / 2 / 4096 * 4096;
+    file.write_all_at(&[0xff; 4096], middle).expect("damage");
+}
+
+async fn closed_file(folder: &Path) -> std::path::PathBuf {
+    const MANY: &str =
+        "INSERT INTO numbers WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 9000)
+         SELECT n FROM n";
+    let file = open(folder).await;
+    file.execute(sqlx::query(MANY)).await.expect("numbers");
+    file.close().await;
+    folder.join("numbers.db")
+}
+
+async fn try_open(folder: &Path) -> Result<SqliteFile, SqliteFileError> {
+    SqliteFile::open(&folder.join("numbers.db"), |connection| create(connection).boxed()).await
+}
+
+#[tokio::test]
+async fn file_that_was_changed_after_a_clean_stop_is_examined_first() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = closed_file(folder.path()).await;
+    assert!(checksum::matches(&path), "a clean stop leaves a checksum");
+    damage(&path);
+    assert!(!checksum::matches(&path));
+    assert!(matches!(try_open(folder.path()).await, Err(SqliteFileError::Damaged(_))));
+}
+
+#[tokio::test]
+async fn damage_from_before_a_clean_stop_is_found_after_the_start_and_refused_from_then_on() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = closed_file(folder.path()).await;
+    damage(&path);
+    checksum::write(&path).expect("a checksum");
+    let file = try_open(folder.path()).await.expect("a file as a clean stop left it");
+    tokio::time::timeout(Duration::from_secs(10), file.writer_ended()).await.expect("an end");
+    drop(file);
+    assert!(matches!(try_open(folder.path()).await, Err(SqliteFileError::Damaged(_))));
+}
+
+#[tokio::test]
+async fn file_of_a_process_that_was_killed_has_no_valid_checksum() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = closed_file(folder.path()).await;
+    let file = open(folder.path()).await;
+    file.execute(insert(10_000)).await.expect("a change");
+    assert!(!checksum::matches(&path), "the write-ahead log holds a change");
+    file.close().await;
+    assert!(checksum::matches(&path));
+}
