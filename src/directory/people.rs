@@ -101,6 +101,7 @@ pub trait People: Send + Sync {
     /// At most `limit` locked accounts, each with the end of its lockout.
     async fn locked(&self, limit: usize) -> Result<Vec<(CorpId, EmployeeId, Timestamp)>, DirectoryError>;
 
-    /// At most `limit` different `User-Agent`s that an employee has signed in with, the latest first.
+    /// At most `limit` different `User-Agent`s of an employee's latest sign-ins, the latest first. How many sign-ins are read
+    /// is bounded.
     async fn browsers_of(&self, whose: Account<'_>, limit: usize) -> Result<Vec<String>, DirectoryError>;
 }

@@ -327,6 +327,31 @@ async fn login_log_marks_new_devices() {
     assert_eq!(table.matches("(new)").count(), 2, "{table}");
 }
 
+#[tokio::test]
+async fn sign_in_reads_a_bounded_part_of_the_login_log() {
+    let desk = Gateway::start().await;
+    let is_new = |browser: &'static str| {
+        let client = desk.anonymous().with_header("User-Agent", browser);
+        async move {
+            let response = client.post_json("/api/dev/login", &json!({ "employee_id": "u1001" })).await;
+            let client = client.with_token(response.expect_code(0).data()["token"].as_str().expect("a token"));
+            let items = client.get("/api/auth/sessions").await.expect_code(0).data()["items"].clone();
+            let own = items.as_array().expect("a list").iter().find(|item| item["current"] == true).cloned();
+            own.expect("mine")["new_device"] == true
+        }
+    };
+    const SEEN_BEFORE: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
+    assert!(is_new(SEEN_BEFORE).await);
+    assert!(!is_new(SEEN_BEFORE).await);
+    // A thousand sign-ins by a program.
+    let others = "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 1000)
+         INSERT INTO login_log (at, corp_id, employee_id, login_method, login_source, ip_address, user_agent, result, reason)
+         SELECT at + n, corp_id, employee_id, login_method, login_source, ip_address, 'program', result, reason
+         FROM numbers CROSS JOIN (SELECT * FROM login_log ORDER BY at DESC LIMIT 1)";
+    desk.change_database("directory.db", others).await;
+    assert!(is_new(SEEN_BEFORE).await, "all sign-ins were read");
+}
+
 #[test]
 fn shell_completions_are_generated() {
     let program = env!("CARGO_BIN_EXE_deskgate");

@@ -14,6 +14,9 @@ use crate::domain::lockout::Lockout;
 use crate::domain::role::RoleName;
 use crate::domain::write::WriteOutcome;
 
+/// How many sign-ins of an employee are searched for their browsers; more than anyone needs in half a year.
+const SIGN_INS_COMPARED: i64 = 1000;
+
 /// SQL condition: an employee other than `$1`, `$2` is an administrator who may sign in, by assignment or, if none was
 /// ever assigned, by the agent record. Part of the changing statement, so that of two administrators who remove each other
 /// one remains.
@@ -262,13 +265,17 @@ impl People for SqlDirectory {
     }
 
     async fn browsers_of(&self, whose: Account<'_>, limit: usize) -> Result<Vec<String>, DirectoryError> {
+        // The latest entries only: an account that signs in every minute has thousands.
         sqlx::query_scalar(
-            "SELECT user_agent FROM login_log WHERE corp_id = $1 AND employee_id = $2 AND result = 'success'
+            "SELECT user_agent FROM (
+                 SELECT user_agent, at FROM login_log WHERE corp_id = $1 AND employee_id = $2 AND result = 'success'
+                 ORDER BY at DESC LIMIT $4)
              GROUP BY user_agent ORDER BY max(at) DESC LIMIT $3",
         )
         .bind(whose.corp_id.as_str())
         .bind(whose.employee_id.as_str())
         .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+        .bind(SIGN_INS_COMPARED)
         .fetch_all(self.readers())
         .await
         .map_err(unavailable)
