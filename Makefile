@@ -21,7 +21,7 @@ bench: tools
 	python3 benches/compare.py
 
 faults: tools
-	@.ci/need python3 python3 faketime faketime prlimit util-linux
+	@.ci/need python3 python3 faketime faketime prlimit util-linux openssl openssl
 	python3 tests/faults/run.py
 
 tools:

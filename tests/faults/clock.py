@@ -1,10 +1,12 @@
 """The wall clock of a running gateway jumps, the monotonic one does not."""
 
+import asyncio
 import glob
 import os
+import signal
 import time
 
-from gateway import Fault, Gateway
+from gateway import Fault, Gateway, Ledger
 
 
 def movable_clock(folder):
@@ -39,12 +41,40 @@ async def jump(options, folder, seconds):
         revived = await gateway.is_live(ended)
         fresh = [await gateway.is_live(answer.data["token"]) for answer in after if answer.is_done]
         took = time.monotonic() - begun
+        set_offset(control, 0)
+        restored = [await gateway.is_live(token) for token in before]
     done = sum(answer.is_done for answer in after)
     lost = int(revived) + int(not logged_out)
+    lost += sum(not is_live for is_live in restored)
+    # A token that was issued in what is now the future is refused until the clock is right again.
+    expected = len(known) if seconds > 0 else 0
     note = (f"{done} of 10 sign-ins done, {sum(fresh)} of their tokens accepted, {sum(known)} of {len(known)} earlier "
-            f"ones, ready {ready}, in {took:.1f} s")
-    failed = lost > 0 or done < 10 or sum(fresh) < done or ready != 200
+            f"ones, ready {ready}, in {took:.1f} s; {sum(restored)} earlier ones once the clock is right again")
+    failed = lost > 0 or done < 10 or sum(fresh) < done or sum(known) != expected or ready != 200
     return {"tried": 16, "acknowledged": 6 + done, "lost": lost, "note": note, "failed": failed}
+
+
+async def suspend(options, folder, seconds=5, count=50):
+    """The process stands still while clients send requests, as a machine that is suspended or starved."""
+    with Gateway(options.program, folder) as gateway:
+        ledger = Ledger(gateway)
+        for _ in range(10):
+            await ledger.sign_in()
+        gateway.process.send_signal(signal.SIGSTOP)
+        waiting = [asyncio.create_task(ledger.sign_in(timeout=seconds + 20)) for _ in range(count)]
+        await asyncio.sleep(seconds)
+        gateway.process.send_signal(signal.SIGCONT)
+        begun = time.monotonic()
+        answers = await asyncio.gather(*waiting)
+        took = time.monotonic() - begun
+        ready = (await gateway.send("GET", "/api/ready")).status
+        gateway.kill()
+        gateway.restart()
+        lost = await ledger.lost()
+    done = sum(answer.is_done for answer in answers)
+    note = f"{done} of {count} requests that waited were answered {took:.1f} s after {seconds} s of standstill, ready {ready}"
+    return {"tried": ledger.tried, "acknowledged": ledger.acknowledged, "lost": lost, "note": note,
+            "failed": lost > 0 or done < count or ready != 200}
 
 
 async def step_back(options, folder):

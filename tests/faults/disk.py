@@ -42,12 +42,15 @@ async def break_and_mend(gateway, break_disk, mend_disk):
     for _ in range(5):
         await ledger.log_out_one()
     break_disk()
-    # The first failures may still find room in a file that is already there.
-    refused = 0
-    for _ in range(40):
-        refused += not (await ledger.sign_in()).is_done
-        await ledger.log_out_one()
-    not_ready = await until_ready(gateway, 503, seconds=5)
+    # The first ones may still find room in a file that is already there.
+    during, refused, not_ready = 0, 0, None
+    while refused < 40 and during < 2000:
+        during, answer = during + 1, await ledger.sign_in()
+        if not answer.is_done:
+            refused += 1
+            await ledger.log_out_one()
+        if refused == 20:
+            not_ready = await until_ready(gateway, 503, seconds=5)
     mend_disk()
     ready = await until_ready(gateway, 200)
     after = 0
@@ -57,10 +60,14 @@ async def break_and_mend(gateway, break_disk, mend_disk):
     gateway.kill()
     gateway.restart()
     lost = await ledger.lost()
-    note = (f"{refused} of 40 sign-ins refused during the fault, {after} of 47 done after it, "
-            f"{disabled} of 8 commands done; ready said no: {'yes' if not_ready is not None else 'no'}")
-    failed = lost > 0 or after < 47 or disabled < 8 or ready is None or refused == 0
+    note = (f"{refused} of {during} sign-ins refused during the fault, {after} of 47 done after it, "
+            f"{disabled} of 8 commands done; not ready {seconds(not_ready)}, ready again {seconds(ready)}")
+    failed = lost > 0 or after < 47 or disabled < 8 or refused < 40 or None in (not_ready, ready)
     return {"tried": ledger.tried, "acknowledged": ledger.acknowledged, "lost": lost, "note": note, "failed": failed}
+
+
+def seconds(value):
+    return "never" if value is None else f"after {value:.1f} s"
 
 
 async def full_disk(options, folder):
@@ -69,7 +76,7 @@ async def full_disk(options, folder):
         raise Fault("it needs root to mount a file system")
     volume = folder / "volume"
     volume.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "none", str(volume)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "none", str(volume)], check=True, capture_output=True)
     try:
         with Gateway(options.program, volume) as gateway:
             filler = volume / "filler"
@@ -89,7 +96,7 @@ async def full_disk(options, folder):
 
 
 async def write_error(options, folder):
-    return await injected(options, folder, "file=.db", "write_error=ENOSPC")
+    return await injected(options, folder, "file=.db", "write_error=EIO")
 
 
 async def sync_error(options, folder):

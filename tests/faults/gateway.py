@@ -7,6 +7,7 @@ import pathlib
 import re
 import signal
 import sqlite3
+import ssl
 import subprocess
 import time
 
@@ -23,6 +24,13 @@ public = true
 [[rule]]
 name = "everyone signed in"
 path = "/api/desk/{*rest}"
+upstream = "helpdesk"
+signed_in = true
+
+[[rule]]
+name = "socket"
+path = "/ws"
+methods = ["GET"]
 upstream = "helpdesk"
 signed_in = true
 """
@@ -51,19 +59,21 @@ class Answer:
 class Gateway:
     """A running gateway with a data directory of its own."""
 
-    def __init__(self, program, folder, upstream="127.0.0.1:9", environment=None, limits=None, settings=()):
+    def __init__(self, program, folder, upstream="127.0.0.1:9", environment=None, limits=None, settings=(),
+                 tls=False):
         self.program, self.folder, self.limits = program, pathlib.Path(folder), limits or []
         self.environment = {**os.environ, **(environment or {})}
         self.data = self.folder / "data"
-        self.settings, self.port = list(settings), 0
+        self.settings, self.port, self.tls, self.contexts = list(settings), 0, tls, {}
         (self.folder / "rules").mkdir(parents=True, exist_ok=True)
         (self.folder / "rules" / "test.toml").write_text(RULES)
         (self.folder / "deskgate.toml").write_text(f"""
             [server]
             admin_listen = "127.0.0.1:0"
-            public_url = "http://127.0.0.1:0"
+            public_url = "{'https' if tls else 'http'}://127.0.0.1:0"
             development = true
             data_dir = "{self.data}"
+            {self.certificate() if tls else ""}
             [platform]
             kind = "simulated"
             [rules]
@@ -73,6 +83,14 @@ class Gateway:
             """)
         self.log = open(self.folder / "log", "ab")
         self.start()
+
+    def certificate(self):
+        """Makes a certificate. Returns the setting that names it."""
+        certificate, key = self.folder / "tls.crt", self.folder / "tls.key"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                        "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2",
+                        "-out", str(certificate), "-keyout", str(key)], check=True, capture_output=True)
+        return f'tls = {{ cert_file = "{certificate}", key_file = "{key}" }}'
 
     def start(self):
         # After the first start always on the same port: tokens name it as their issuer.
@@ -120,9 +138,9 @@ class Gateway:
         self.stop()
         self.log.close()
 
-    def memory_mib(self):
-        text = pathlib.Path(f"/proc/{self.process.pid}/smaps_rollup").read_text()
-        return int(re.search(r"^Rss:\s+(\d+) kB", text, re.M).group(1)) / 1024
+    def memory_mib(self, field="VmRSS"):
+        text = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.search(rf"^{field}:\s+(\d+) kB", text, re.M).group(1)) / 1024
 
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
@@ -139,6 +157,15 @@ class Gateway:
         with sqlite3.connect(f"file:{self.data / file}?mode=ro", uri=True) as database:
             return database.execute(query).fetchone()[0]
 
+    async def connect(self, protocol="http/1.1"):
+        """Opens a connection, with TLS if the gateway serves it."""
+        if not self.tls:
+            return await asyncio.open_connection("127.0.0.1", self.port)
+        if protocol not in self.contexts:
+            self.contexts[protocol] = ssl.create_default_context(cafile=str(self.folder / "tls.crt"))
+            self.contexts[protocol].set_alpn_protocols([protocol])
+        return await asyncio.open_connection("127.0.0.1", self.port, ssl=self.contexts[protocol])
+
     async def send(self, method, path, token=None, body=None, timeout=10):
         """Sends a request on a connection of its own. No answer in time has status 0."""
         try:
@@ -154,7 +181,7 @@ class Gateway:
             head.append("Content-Type: application/json")
         if token:
             head.append(f"Authorization: Bearer {token}")
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        reader, writer = await self.connect()
         try:
             writer.write("\r\n".join(head).encode() + b"\r\n\r\n" + content)
             raw = await reader.read()

@@ -2,10 +2,10 @@
 """Fault injections on the release binary: `make faults`.
 
 Makes the disk full, slow or broken, kills the process, moves its clock and takes its descriptors and memory away, and
-compares what was acknowledged with what is left. Prints a table; exit code 1 if something acknowledged was lost or the
-gateway did not recover.
+compares what was acknowledged with what is left. Prints a table; exit code 1 if something acknowledged was lost, the
+gateway did not recover or a target was missed.
 
-    run.py [--program FILE] [--only NAME …] [--kills 20] [--soak SECONDS]
+    run.py [--program FILE] [--only NAME …] [--kills 20] [--sessions 200000] [--soak SECONDS]
 """
 
 import argparse
@@ -20,6 +20,7 @@ import time
 import clock
 import disk
 import limits
+import scale
 import soak
 from gateway import HERE, REPOSITORY, Fault
 
@@ -32,8 +33,10 @@ TRIALS = {
     "kill": disk.kill,
     "clock back": clock.step_back,
     "clock forward": clock.step_forward,
+    "suspended": clock.suspend,
     "descriptors": limits.descriptors,
     "memory": limits.memory,
+    "many sessions": scale.many_sessions,
     "soak": soak.mixed_load,
 }
 
@@ -43,6 +46,7 @@ def main():
     parser.add_argument("--program", help="the binary to test; built in release mode if omitted")
     parser.add_argument("--only", nargs="*", choices=TRIALS, help="only these trials")
     parser.add_argument("--kills", type=int, default=20, help="SIGKILLs during writes")
+    parser.add_argument("--sessions", type=int, default=200_000, help="sessions of the trial with many")
     parser.add_argument("--soak", type=int, default=0, help="seconds of mixed load; 0 leaves the soak out")
     options = parser.parse_args()
     if os.geteuid() == 0 and "DESKGATE_FAULTS_NAMESPACE" not in os.environ:

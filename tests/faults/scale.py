@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures a start and a key rotation with many sessions.
+"""Measures a start and a key rotation with many sessions: a trial of run.py, and more figures by itself.
 
     scale.py BINARY [--sessions N] [--used N] [--data DIR] [--seconds S]
 
@@ -19,8 +19,12 @@ import tempfile
 import time
 
 import fill
+import gateway
 
 FOLDER = pathlib.Path(__file__).parent
+
+# What the trial holds a gateway to, in seconds and MiB.
+READY, ROTATED, REMOVED, RESIDENT = 2, 1, 10, 400
 CONFIG = """
 [server]
 listen = ["127.0.0.1:0"]
@@ -42,6 +46,38 @@ addresses = ["127.0.0.1:9"]
 [log]
 format = "json"
 """
+
+
+async def many_sessions(options, folder):
+    """Starts with many sessions, rotates the key and removes the old one. Sessions of its own must survive the start and
+    the rotation, and end with the answer to the removal."""
+    with gateway.Gateway(options.program, folder) as desk:
+        ledger = gateway.Ledger(desk)
+        for _ in range(20):
+            await ledger.sign_in()
+        desk.stop()
+        command = [sys.executable, FOLDER / "fill.py", desk.data, "--sessions", str(options.sessions)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        desk.start()
+        ready, old = desk.started_in, fill.newest_key(desk.data).stem
+        lost = await ledger.lost()
+        rotated = timed(desk, "key", "rotate", "--now")
+        lost += await ledger.lost()
+        resident = desk.memory_mib("VmHWM")
+        removed = timed(desk, "key", "remove", old, "--yes")
+        refused = sum([not await desk.is_live(token) for token in ledger.live])
+        lost += len(ledger.live) - refused
+    note = (f"{options.sessions} sessions: ready after {ready:.2f} s, key rotated in {rotated:.2f} s, removed in "
+            f"{removed:.2f} s and {refused} of {len(ledger.live)} of its tokens refused, at most {resident:.0f} MiB resident")
+    failed = lost > 0 or ready > READY or rotated > ROTATED or removed > REMOVED or resident > RESIDENT
+    return {"tried": ledger.tried, "acknowledged": ledger.acknowledged, "lost": lost, "note": note, "failed": failed}
+
+
+def timed(desk, *command):
+    """Seconds that a command takes; infinite if it fails."""
+    begun = time.monotonic()
+    done = desk.command(*command).returncode == 0
+    return time.monotonic() - begun if done else float("inf")
 
 
 class Gateway:
