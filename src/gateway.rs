@@ -1,4 +1,4 @@
-//! Carries requests: Pingora's callbacks, each a few lines that call the pipeline and then one of the four lanes.
+//! Carries requests: Pingora's callbacks, each a few lines that call the pipeline and then one of the lanes.
 //! Authorizes nothing: `pipeline` authorizes requests, `connect` chooses upstream peers and decides about retries.
 
 use std::sync::Arc;
@@ -41,6 +41,8 @@ mod context;
 // Lanes beside Pingora's own.
 mod fast_path;
 
+mod http2_proxy;
+
 mod short_reads;
 
 mod handshake;
@@ -63,7 +65,7 @@ use connect::{ConnectionSource, Replay, RetryDecision};
 pub(crate) use context::RequestContext;
 use context::unknown_arrival;
 use drain_signal::DrainSignal;
-use failure::{PANICKED, Panicked, catch_panic, client_error, panic_to_error};
+use failure::{PANICKED, Panicked, catch_panic, client_error, internal_error, panic_to_error};
 pub(crate) use handshake::SocketSettings;
 use handshake::UpgradeResult;
 use request_head::{HeaderMapLines, drop_header_case, request_head};
@@ -78,7 +80,7 @@ pub(crate) struct Gateway {
     pub(crate) gate: Arc<Gate>,
     pub(crate) api: Api,
     pub(crate) upstreams: Upstreams,
-    /// Connects the fast path and WebSockets, and pools the fast path's idle connections. Pingora's proxy has its own.
+    /// Connects all lanes but Pingora's proxy, which has its own, and pools idle connections.
     pub(crate) connector: TransportConnector,
     pub(crate) sockets: SocketSettings,
     pub(crate) drain: Arc<DrainSignal>,
@@ -125,6 +127,11 @@ impl Gateway {
         let arrival = context.arrival.get_or_insert_with(unknown_arrival);
         self.close_if_draining(exchange);
         reply.write(exchange, arrival).await
+    }
+
+    /// Runs a lane. After a panic `fail_to_proxy` answers 1005, or closes the connection if the response has begun.
+    async fn fail_on_panic(&self, lane: impl Future<Output = pingora_core::Result<()>>) -> pingora_core::Result<()> {
+        catch_panic(&self.gate.metrics, lane).await.unwrap_or_else(|Panicked| Err(internal_error(PANICKED)))
     }
 
     /// Closes an HTTP/1.1 connection after the response that is about to be written, if the gateway drains. HTTP/2
@@ -198,16 +205,17 @@ impl ProxyHttp for Gateway {
             Ok(None) => match &context.permit {
                 Some(UpstreamPermit { is_bodyless_get: true, .. }) => {
                     cut::begin(exchange, context);
-                    let proxied =
-                        catch_panic(&self.gate.metrics, Box::pin(self.proxy_bodyless_get(exchange, context))).await;
-                    // `fail_to_proxy` answers 1005, or closes the connection if the response has begun.
-                    proxied.map_err(|Panicked| pingora_core::Error::explain(ErrorType::InternalError, PANICKED))??;
+                    self.fail_on_panic(Box::pin(self.proxy_bodyless_get(exchange, context))).await?;
                 }
                 Some(UpstreamPermit { handshake: Some(_), .. }) => {
                     match panic_to_error(&self.gate.metrics, Box::pin(self.open_socket(exchange, context))).await {
                         Ok(UpgradeResult::Upgraded | UpgradeResult::Declined) => {}
                         Err(error) => self.refuse(exchange, context, error).await?,
                     }
+                }
+                _ if exchange.is_http2() => {
+                    cut::begin(exchange, context);
+                    self.fail_on_panic(Box::pin(self.proxy_http2(exchange, context))).await?;
                 }
                 _ => {
                     cut::begin(exchange, context);
@@ -282,9 +290,7 @@ impl ProxyHttp for Gateway {
         reused: bool,
     ) -> Box<pingora_core::Error> {
         let source = if reused { ConnectionSource::Pool } else { ConnectionSource::New };
-        let is_safe = exchange.req_header().method.is_idempotent() && !exchange.as_ref().retry_buffer_truncated();
-        let replay = if is_safe { Replay::Safe } else { Replay::Unsafe };
-        let decision = context.attempts.after_failed_exchange(&error, source, replay);
+        let decision = context.attempts.after_failed_exchange(&error, source, Replay::of(exchange));
         error.set_retry(decision == RetryDecision::Retry);
         error
     }

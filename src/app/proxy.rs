@@ -135,5 +135,6 @@ fn http2_options(limits: &LimitsConfig) -> H2Options {
     let twice = u32::try_from(limits.head_bytes * 2).unwrap_or(u32::MAX);
     options.max_header_list_size(twice.max(MIN_HEADER_LIST_BYTES));
     options.max_send_buffer_size(STREAM_SEND_BUFFER);
+    options.max_concurrent_streams(limits.streams_per_connection);
     options
 }

@@ -34,6 +34,8 @@ pub struct LimitsConfig {
     /// Most open connections of one address, IPv6 by /64, and four times as many by /48; more are closed at once. 0: no
     /// limit. `server.trusted_proxies` are exempt: they carry many clients.
     pub connections_per_address: usize,
+    /// Most concurrent requests on one HTTP/2 connection; more are reset. Each may hold a connection to an upstream.
+    pub streams_per_connection: u32,
     /// Most requests a minute of one address (IPv6 as in the rules) with a token that the gateway can never have issued;
     /// more are refused with 1429. Valid tokens of the same address are never refused. 0: no limit.
     pub invalid_tokens: u32,
@@ -56,6 +58,7 @@ impl Default for LimitsConfig {
             stalled: HumanDuration::seconds(60),
             connections: 100_000,
             connections_per_address: 10_000,
+            streams_per_connection: 100,
             invalid_tokens: 600,
             rate_keys: 200_000,
         }
@@ -82,6 +85,10 @@ impl LimitsConfig {
         }
         if self.rate_keys < 1000 {
             faults.add("limits.rate_keys", format!("{} is too small; use at least 1000", self.rate_keys));
+        }
+        if !(1..=500).contains(&self.streams_per_connection) {
+            let why = format!("{} is not between 1 and 500", self.streams_per_connection);
+            faults.add("limits.streams_per_connection", why);
         }
         if self.connections == 0 {
             faults.add("limits.connections", "0 would accept no connection; use at least 1");

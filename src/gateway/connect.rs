@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use pingora_core::RetryType;
 use pingora_core::protocols::Stream;
-use pingora_core::upstreams::peer::HttpPeer;
+use pingora_core::upstreams::peer::{HttpPeer, Peer};
+use pingora_proxy::Session as Exchange;
 
 use super::Gateway;
 use super::upstreams::Upstreams;
@@ -44,6 +45,13 @@ pub(super) enum Replay {
     /// Its method is idempotent and its body, if any, is still buffered.
     Safe,
     Unsafe,
+}
+
+impl Replay {
+    pub(super) fn of(exchange: &Exchange) -> Self {
+        let is_buffered = !exchange.as_ref().retry_buffer_truncated();
+        if exchange.req_header().method.is_idempotent() && is_buffered { Self::Safe } else { Self::Unsafe }
+    }
 }
 
 /// A connection to one peer of an upstream.
@@ -118,6 +126,13 @@ impl Gateway {
                     RetryDecision::GiveUp => return Err(error.into_up()),
                 },
             }
+        }
+    }
+
+    /// Keeps a connection for later requests to the same peer, if it can serve them.
+    pub(super) fn pool(&self, stream: Option<Stream>, peer: &HttpPeer) {
+        if let Some(stream) = stream {
+            self.connector.release_stream(stream, peer.reuse_hash(), peer.idle_timeout());
         }
     }
 }

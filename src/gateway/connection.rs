@@ -3,7 +3,8 @@
 //! Pingora limits single reads only, answers heads that it cannot parse with an empty 400, repairs request lines and
 //! accepts malformed chunks. This wrapper puts a deadline and a size limit on whole heads, replaces Pingora's early
 //! responses by the gateway's refusals, keeps the raw head for the pipeline, validates chunked framing, keeps pipelined
-//! requests until the one before is answered and hands the transport over to WebSocket tunnels. Decisions about complete heads are left to the pipeline.
+//! requests until the one before is answered and hands the transport over to WebSocket tunnels. Decisions about complete
+//! heads are left to the pipeline.
 
 use std::io;
 use std::mem::MaybeUninit;

@@ -51,5 +51,10 @@ pub(super) fn client_error(error: &pingora_core::Error) -> Option<Error> {
     }
 }
 
+/// A failure that is a fault of the gateway.
+pub(super) fn internal_error(reason: &'static str) -> Box<pingora_core::Error> {
+    pingora_core::Error::explain(ErrorType::InternalError, reason)
+}
+
 #[cfg(test)]
 mod tests;

@@ -1,12 +1,14 @@
 //! The fast path: sends a bodyless GET as bytes and relays the response in one task, without the tasks and channels that
-//! Pingora's proxy needs for bodies in both directions. On HTTP/2 it also bounds what a stream holds that is not read. Parsing and framing are left to Pingora's HTTP/1
-//! sessions, retries to [`connect`](super::connect), failures to `fail_to_proxy`.
+//! Pingora's proxy needs for bodies in both directions. On HTTP/2 it also bounds what a stream holds that is not read.
+//! Parsing and framing are left to Pingora's HTTP/1 sessions, retries to [`connect`](super::connect), failures to
+//! `fail_to_proxy`.
 
+use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderValue, Version};
 use pingora_core::protocols::Stream;
 use pingora_core::protocols::http::v1::client::HttpSession as UpstreamExchange;
-use pingora_core::upstreams::peer::{HttpPeer, Peer};
+use pingora_core::upstreams::peer::HttpPeer;
 use pingora_core::{Error as PingoraError, ErrorType, RetryType};
 use pingora_http::ResponseHeader;
 use pingora_proxy::Session as Exchange;
@@ -15,6 +17,7 @@ use tokio::io::AsyncWriteExt;
 use super::Gateway;
 use super::connect::{Replay, RetryDecision, UpstreamConnection};
 use super::context::RequestContext;
+use super::failure::internal_error;
 use super::request_head::{HeaderMapLines, request_head};
 use super::response::copy_response_header;
 use super::short_reads::{PIECE, ShortReads};
@@ -43,10 +46,7 @@ impl Gateway {
         self.relay_response(exchange, &mut upstream, response).await?;
         upstream.respect_keepalive();
         let stream = upstream.reuse().await;
-        let stream = if exchange.is_http2() { stream.and_then(ShortReads::unwrap) } else { stream };
-        if let Some(stream) = stream {
-            self.connector.release_stream(stream, peer.reuse_hash(), peer.idle_timeout());
-        }
+        self.pool(if exchange.is_http2() { stream.and_then(ShortReads::unwrap) } else { stream }, peer);
         Ok(())
     }
 
@@ -107,20 +107,15 @@ impl Gateway {
         exchange.write_response_header(Box::new(response), done).await.map_err(PingoraError::into_down)?;
         let most = self.longest_write(exchange);
         while !upstream.is_body_done() {
-            let mut bytes = while_client_connected(exchange, upstream.read_body_bytes()).await?;
-            let done = upstream.is_body_done();
-            while let Some(rest) = bytes.as_mut().filter(|rest| rest.len() > most) {
-                let piece = rest.split_to(most);
-                exchange.write_response_body(Some(piece), false).await.map_err(PingoraError::into_down)?;
-            }
-            exchange.write_response_body(bytes, done).await.map_err(PingoraError::into_down)?;
+            let bytes = while_client_connected(exchange, upstream.read_body_bytes()).await?;
+            write_body(exchange, bytes, upstream.is_body_done(), most).await?;
         }
         Ok(())
     }
 
     /// How much is written at once. Pingora limits the time of each write; on HTTP/2 a stream must take as much in a grace
     /// as the minimum rate demands.
-    fn longest_write(&self, exchange: &mut Exchange) -> usize {
+    pub(super) fn longest_write(&self, exchange: &mut Exchange) -> usize {
         let (rate, grace) = (self.gate.limits.body_rate, self.gate.limits.body_grace.get());
         if rate == 0 || !exchange.is_http2() {
             return usize::MAX;
@@ -153,8 +148,22 @@ async fn send(mut stream: Stream, head: &[u8], peer: &HttpPeer) -> pingora_core:
     Ok(upstream)
 }
 
+/// Writes what was read of a response, `most` bytes at once.
+pub(super) async fn write_body(
+    exchange: &mut Exchange,
+    mut bytes: Option<Bytes>,
+    is_last: bool,
+    most: usize,
+) -> pingora_core::Result<()> {
+    while let Some(rest) = bytes.as_mut().filter(|rest| rest.len() > most) {
+        let piece = rest.split_to(most);
+        exchange.write_response_body(Some(piece), false).await.map_err(PingoraError::into_down)?;
+    }
+    exchange.write_response_body(bytes, is_last).await.map_err(PingoraError::into_down)
+}
+
 /// Runs upstream I/O and cancels it when the client disconnects, so that the upstream stops working for it.
-async fn while_client_connected<T>(
+pub(super) async fn while_client_connected<T>(
     exchange: &mut Exchange,
     upstream_io: impl Future<Output = pingora_core::Result<T>>,
 ) -> pingora_core::Result<T> {
@@ -166,8 +175,4 @@ async fn while_client_connected<T>(
             Ok(_) => Err(PingoraError::explain(ErrorType::InvalidHTTPHeader, "an unannounced request body").into_down()),
         },
     }
-}
-
-fn internal_error(reason: &'static str) -> Box<PingoraError> {
-    PingoraError::explain(ErrorType::InternalError, reason)
 }

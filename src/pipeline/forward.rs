@@ -27,7 +27,7 @@ const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto")
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// The head for the upstream: a header map for Pingora's proxy, bytes for the fast path.
+/// The head for the upstream: bytes for the fast path, otherwise a header map.
 trait HeaderSink {
     /// Sets one header.
     fn set(&mut self, name: HeaderName, value: &[u8]) -> Result<(), Error>;
@@ -118,7 +118,7 @@ fn write_gateway_headers(
     Ok(())
 }
 
-/// Rewrites the client's head for the upstream, for requests that Pingora's proxy forwards.
+/// Rewrites the client's head for the upstream, for requests outside the fast path.
 pub fn rewrite_request(
     gate: &Gate,
     permit: &UpstreamPermit,

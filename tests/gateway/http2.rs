@@ -538,16 +538,19 @@ async fn rapid_reset_closes_the_connection() {
 
 #[tokio::test]
 async fn streams_above_the_limit_are_refused() {
-    let desk = start_with_tls().await;
-    desk.upstream.set_behaviour(Behaviour::NeverRespond);
-    let block = HeaderBlock::get(&desk, "/public/x");
-    let mut frames = Http2Connection::open(&desk).await;
-    let many: Vec<Http2Frame> = (0..150).map(|number| Http2Frame::request(number * 2 + 1, &block)).collect();
-    frames.send_all(&many).await;
-    let reaction = frames.reaction(299).await;
-    assert!(matches!(reaction, PeerReaction::Reset(_) | PeerReaction::GoAway(_)), "{reaction:?}");
-    expect_others_served(&desk, "meanwhile").await;
-    assert!(desk.upstream.requests().len() <= 100, "{}", desk.upstream.requests().len());
+    for (settings, most) in [("", 100), ("[limits]\nstreams_per_connection = 20", 20)] {
+        let desk = Gateway::setup().tls().toml(settings).start().await;
+        desk.upstream.set_behaviour(Behaviour::NeverRespond);
+        let block = HeaderBlock::get(&desk, "/public/x");
+        let mut frames = Http2Connection::open(&desk).await;
+        let many: Vec<Http2Frame> = (0..most + 50).map(|number| Http2Frame::request(number * 2 + 1, &block)).collect();
+        frames.send_all(&many).await;
+        let reaction = frames.reaction((most + 49) * 2 + 1).await;
+        assert!(matches!(reaction, PeerReaction::Reset(_) | PeerReaction::GoAway(_)), "{reaction:?}");
+        expect_others_served(&desk, "meanwhile").await;
+        let seen = desk.upstream.requests().len();
+        assert!(seen <= most as usize, "{seen} of at most {most}");
+    }
 }
 
 #[tokio::test]

@@ -119,6 +119,8 @@ mod tls;
 
 mod http2;
 
+mod http2_proxy;
+
 mod rules;
 
 mod rate;

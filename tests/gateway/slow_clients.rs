@@ -247,6 +247,14 @@ async fn no_minimum_rate_cuts_nothing() {
 
 // ---- Responses over HTTP/1.1.
 
+/// Sends a GET that its upstream has yet to answer. Returns both sides.
+async fn begin_get(desk: &Gateway) -> (Connection, BufferedStream) {
+    let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
+    let mut connection = desk.connect().await;
+    connection.send(&raw_request(desk, "GET /public/x", "", b"")).await;
+    (connection, upstream_connections.next().await.stream)
+}
+
 #[tokio::test]
 async fn response_that_is_not_read_is_cut() {
     let body = byte_pattern(LARGE);
@@ -268,10 +276,7 @@ async fn response_that_is_not_read_is_cut() {
 #[tokio::test]
 async fn response_that_is_read_slowly_is_not_cut() {
     for (transport, desk) in [("plain", start().await), ("TLS", start_with_tls().await)] {
-        let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
-        let mut connection = desk.connect().await;
-        connection.send(&raw_request(&desk, "GET /public/x", "", b"")).await;
-        let mut upstream = upstream_connections.next().await.stream;
+        let (connection, mut upstream) = begin_get(&desk).await;
         let response = ok_response("", &byte_pattern(LARGE));
         let (mut stream, _) = connection.into_parts();
         let reading = async {
@@ -295,10 +300,7 @@ async fn response_that_is_read_slowly_is_not_cut() {
 #[tokio::test]
 async fn silent_event_stream_is_not_cut() {
     for (transport, desk) in [("plain", start().await), ("TLS", start_with_tls().await)] {
-        let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
-        let mut connection = desk.connect().await;
-        connection.send(&raw_request(&desk, "GET /public/x", "", b"")).await;
-        let mut upstream = upstream_connections.next().await.stream;
+        let (connection, mut upstream) = begin_get(&desk).await;
         upstream.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: first\n\n").await;
         let mut client = BufferedStream::from_connection(connection);
         client.read_until(b"data: first\n\n\r\n").await;
@@ -496,25 +498,37 @@ async fn http2_silent_event_stream_is_not_cut() {
 /// What the slow read attack costs (RFC 9113, section 10.5): a client that asks for much and takes nothing.
 #[tokio::test]
 async fn http2_streams_without_window_cost_little_memory() {
-    let desk = Gateway::setup().tls().start().await;
-    desk.upstream.set_behaviour(Behaviour::Respond(ok_response("", &byte_pattern(10 << 20))));
-    let block = HeaderBlock::get(&desk, "/public/x");
-    desk.anonymous().http2().await.get("/public/x").await.expect_status(200);
-    let before = desk.memory_kib("VmRSS");
-    let mut connections = Vec::new();
-    for _ in 0..3 {
-        let mut frames = open_without_window(&desk).await;
-        let streams: Vec<u32> = (0..100).map(|number| number * 2 + 1).collect();
-        let requests: Vec<Http2Frame> = streams.iter().map(|stream| Http2Frame::request(*stream, &block)).collect();
-        frames.send_all(&requests).await;
-        let mut responded = 0;
-        while responded < streams.len() {
-            let frame = within(TEST_TIMEOUT, "a response", frames.next()).await.expect("an open connection");
-            responded += usize::from(frame.kind == FrameKind::Headers);
+    for (method, body) in [("GET", &b""[..]), ("POST", b""), ("POST", b"{}"), ("PUT", b"{}")] {
+        let desk = Gateway::setup().tls().start().await;
+        desk.upstream.set_behaviour(Behaviour::Respond(ok_response("", &byte_pattern(10 << 20))));
+        desk.anonymous().http2().await.send(method, "/public/x", &[], body).await.expect_status(200);
+        let before = desk.memory_kib("VmRSS");
+        let mut connections = Vec::new();
+        for _ in 0..3 {
+            connections.push(open_unread_streams(&desk, method, body).await);
         }
-        connections.push(frames);
+        let growth = desk.memory_kib("VmRSS").saturating_sub(before) / connections.len();
+        // Half of it are futures, which are larger in a build without optimizations.
+        assert!(growth < 8 * 1024, "{method} {body:?}: {growth} KiB a connection of 100 streams");
     }
-    let growth = desk.memory_kib("VmRSS").saturating_sub(before) / connections.len();
-    // Half of it are futures, which are larger in a build without optimizations.
-    assert!(growth < 8 * 1024, "{growth} KiB a connection of 100 streams");
+}
+
+/// A hundred streams on which a response has begun and cannot go on.
+async fn open_unread_streams(desk: &Gateway, method: &str, body: &[u8]) -> Http2Connection {
+    let block = HeaderBlock::of(desk, method, "/public/x");
+    let mut frames = open_without_window(desk).await;
+    let streams = (0..100).map(|number| number * 2 + 1);
+    let requests: Vec<Http2Frame> = match body {
+        b"" => streams.map(|stream| Http2Frame::request(stream, &block)).collect(),
+        _ => {
+            streams.flat_map(|stream| [Http2Frame::head(stream, &block), Http2Frame::last_data(stream, body)]).collect()
+        }
+    };
+    frames.send_all(&requests).await;
+    let mut responded = 0;
+    while responded < 100 {
+        let frame = within(TEST_TIMEOUT, "a response", frames.next()).await.expect("an open connection");
+        responded += usize::from(frame.kind == FrameKind::Headers);
+    }
+    frames
 }
