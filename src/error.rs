@@ -132,6 +132,12 @@ pub enum Error {
         /// For `Retry-After`.
         retry_after: Duration,
     },
+    /// The client has the maximum number of concurrent requests on HTTP/2 connections.
+    #[error("limit of concurrent requests reached")]
+    TooManyStreams {
+        /// For `Retry-After`.
+        retry_after: Duration,
+    },
     /// The request headers are too many or too long.
     #[error("request head too large")]
     HeadTooLarge,
@@ -193,6 +199,7 @@ impl Error {
             Error::WebSocketVersion => Code::WebSocketVersion,                      // 1426
             Error::RateLimited { .. } => Code::RateLimited,                         // 1429
             Error::TooManySockets { .. } => Code::RateLimited,                      // 1429
+            Error::TooManyStreams { .. } => Code::RateLimited,                      // 1429
             Error::Locked { .. } => Code::RateLimited,                              // 1429
             Error::HeadTooLarge => Code::HeadTooLarge,                              // 1431
             Error::UpstreamFailed(_) => Code::UpstreamFailed,                       // 1502
@@ -208,6 +215,7 @@ impl Error {
         match self {
             Error::RateLimited { retry_after, .. }
             | Error::TooManySockets { retry_after }
+            | Error::TooManyStreams { retry_after }
             | Error::Locked { retry_after }
             | Error::Overloaded { retry_after }
             | Error::PlatformCircuitOpen { retry_after } => Some(*retry_after),

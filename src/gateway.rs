@@ -62,6 +62,7 @@ mod response;
 mod failure;
 
 use connect::{ConnectionSource, Replay, RetryDecision};
+use connection_limits::CountedStream;
 pub(crate) use context::RequestContext;
 use context::unknown_arrival;
 use drain_signal::DrainSignal;
@@ -111,11 +112,16 @@ impl Gateway {
                 answer.map(Some).map_err(|error| connection::body_error(exchange).unwrap_or(error))
             }
             Permit::Upstream(permit) => {
+                context.stream = self.begin_stream(exchange)?;
                 context.permit = Some(permit);
                 Ok(None)
             }
             Permit::Preflight(answer) => Ok(Some(Reply::preflight(&answer))),
         }
+    }
+
+    fn begin_stream(&self, exchange: &Exchange) -> Result<Option<CountedStream>, Error> {
+        connection::begin_stream(exchange).inspect_err(|_| self.gate.metrics.count_limit_reached("streams_per_address"))
     }
 
     async fn write(

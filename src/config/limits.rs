@@ -31,8 +31,9 @@ pub struct LimitsConfig {
     pub stalled: HumanDuration,
     /// Most open client connections, WebSockets included; more wait in the kernel's accept queue.
     pub connections: usize,
-    /// Most open connections of one address, IPv6 by /64, and four times as many by /48; more are closed at once. 0: no
-    /// limit. `server.trusted_proxies` are exempt: they carry many clients.
+    /// Most open connections of one address, IPv6 by /64, and four times as many by /48; more are closed at once. Also
+    /// the most concurrent requests to upstreams on its HTTP/2 connections; more are refused with 1429. 0: no limit.
+    /// `server.trusted_proxies` are exempt: they carry many clients.
     pub connections_per_address: usize,
     /// Most concurrent requests on one HTTP/2 connection; more are reset. Each may hold a connection to an upstream.
     pub streams_per_connection: u32,

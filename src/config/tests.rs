@@ -62,6 +62,7 @@ fn faults_quote_the_value() {
         ("[server]\ndrain = 30\n", "server.drain: 30 has no unit; write \"30s\""),
         ("[server]\ndrain = \"0\"\n", "server.drain: \"0\" is not a duration"),
         ("[limits]\nheaders = 5\n", "limits.headers: 5 is not between 10 and 256"),
+        ("[limits]\nstreams_per_connection = 0\n", "limits.streams_per_connection: 0 is not between 1 and 500"),
         ("[limits]\nidle = \"10ms\"\n", "limits.idle: \"10ms\" is too short"),
         ("[token]\nleeway = \"1h\"\n", "token.leeway: \"1h\" is too long"),
         ("[cors]\norigins = [\"*\"]\n", "cors.origins: \"*\" is not a URL"),

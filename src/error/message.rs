@@ -29,6 +29,7 @@ impl Error {
             Error::OldPasswordWrong => Message::OLD_PASSWORD_WRONG,
             Error::OtpWrong => Message::OTP_WRONG,
             Error::TooManySockets { .. } => Message::TOO_MANY_SOCKETS,
+            Error::TooManyStreams { .. } => Message::TOO_MANY_STREAMS,
             Error::HeadTooLarge => Message::HEAD_TOO_LARGE,
             Error::UpstreamFailed(_) => Message::UPSTREAM_FAILED,
             Error::UpstreamTimeout => Message::UPSTREAM_TIMEOUT,

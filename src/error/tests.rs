@@ -39,6 +39,7 @@ fn contract() -> Vec<(Error, u16, u16)> {
         (Error::WebSocketVersion, 1426, 426),
         (rate_limited(), 1429, 429),
         (Error::TooManySockets { retry_after: WAIT }, 1429, 429),
+        (Error::TooManyStreams { retry_after: WAIT }, 1429, 429),
         (Error::Locked { retry_after: WAIT }, 1429, 429),
         (Error::HeadTooLarge, 1431, 431),
         (Error::UpstreamFailed(None), 1502, 502),

@@ -38,7 +38,7 @@ mod pingora_traits;
 
 mod rate;
 
-pub(super) use exchange::{DetachedStream, begin_exchange, body_error, detach, end_exchange, raw_head};
+pub(super) use exchange::{DetachedStream, begin_exchange, begin_stream, body_error, detach, end_exchange, raw_head};
 use exchange::{ExchangeState, announced, body_fault, phase};
 use head::HeadBuffer;
 pub(crate) use head::HeadLimits;

@@ -1,8 +1,10 @@
-//! Limits the connections of one address, so that no client takes the slots of all others.
+//! Limits the connections of one address, so that no client takes the slots of all others, and the concurrent requests on
+//! its HTTP/2 connections, each of which may hold a connection to an upstream.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ipnet::IpNet;
@@ -22,27 +24,75 @@ pub(crate) struct ConnectionLimits {
     most: usize,
     /// Load balancers, which carry the connections of many clients.
     exempt: Vec<IpNet>,
-    shards: Vec<Mutex<HashMap<Network, usize>>>,
+    shards: Vec<Mutex<HashMap<Network, NetworkUse>>>,
     hasher: RandomState,
+}
+
+/// What a network has open.
+#[derive(Default)]
+struct NetworkUse {
+    connections: usize,
+    /// Shared with the network's connections, so that a request takes no lock.
+    streams: Arc<AtomicUsize>,
 }
 
 /// A connection's slot; dropping it frees the slot for another connection.
 #[derive(Debug)]
 pub(crate) struct ConnectionSlot {
     _permit: OwnedSemaphorePermit,
-    _counted: Vec<CountedConnection>,
+    counted: CountedClient,
 }
 
 impl ConnectionSlot {
-    pub(super) fn new(permit: OwnedSemaphorePermit, counted: Vec<CountedConnection>) -> Self {
-        Self { _permit: permit, _counted: counted }
+    pub(super) fn new(permit: OwnedSemaphorePermit, counted: CountedClient) -> Self {
+        Self { _permit: permit, counted }
+    }
+
+    /// The client's counts, for the streams of the connection.
+    pub(super) fn counted(&self) -> &CountedClient {
+        &self.counted
+    }
+}
+
+/// One connection in the counts of its client: none, of its address, or of its /64 and /48.
+#[derive(Debug, Clone, Default)]
+pub(super) struct CountedClient(Arc<Vec<CountedConnection>>);
+
+impl CountedClient {
+    /// Counts a request on an HTTP/2 connection. None if the client has as many as it may have connections.
+    pub(super) fn begin_stream(&self) -> Option<CountedStream> {
+        for (place, network) in self.0.iter().enumerate() {
+            if network.streams.fetch_add(1, Ordering::Relaxed) >= network.most {
+                end_stream(&self.0[..=place]);
+                return None;
+            }
+        }
+        Some(CountedStream(self.clone()))
+    }
+}
+
+/// One request in the counts of its client.
+#[derive(Debug)]
+pub(super) struct CountedStream(CountedClient);
+
+impl Drop for CountedStream {
+    fn drop(&mut self) {
+        end_stream(&self.0.0);
+    }
+}
+
+fn end_stream(networks: &[CountedConnection]) {
+    for network in networks {
+        network.streams.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// One connection in the count of its network.
-pub(super) struct CountedConnection {
+struct CountedConnection {
     limits: Arc<ConnectionLimits>,
     network: Network,
+    most: usize,
+    streams: Arc<AtomicUsize>,
 }
 
 impl std::fmt::Debug for CountedConnection {
@@ -55,7 +105,7 @@ impl Drop for CountedConnection {
     fn drop(&mut self) {
         let mut counts = self.limits.shard(self.network).lock().unwrap_or_else(PoisonError::into_inner);
         match counts.get_mut(&self.network) {
-            Some(count) if *count > 1 => *count -= 1,
+            Some(network) if network.connections > 1 => network.connections -= 1,
             _ => drop(counts.remove(&self.network)),
         }
     }
@@ -68,29 +118,30 @@ impl ConnectionLimits {
     }
 
     /// Counts a connection, unless its address has as many as it may.
-    pub(super) fn open(self: &Arc<Self>, address: IpAddr) -> Option<Vec<CountedConnection>> {
+    pub(super) fn open(self: &Arc<Self>, address: IpAddr) -> Option<CountedClient> {
         let address = address.to_canonical();
         if self.most == 0 || self.exempt.iter().any(|network| network.contains(&address)) {
-            return Some(Vec::new());
+            return Some(CountedClient::default());
         }
-        let client = self.count(Network::of(address), self.most)?;
-        let Some(site) = Network::site(address) else { return Some(vec![client]) };
-        // If the site has too many, `client` is dropped and not counted.
-        let site = self.count(site, self.most.saturating_mul(NETWORKS_PER_SITE))?;
-        Some(vec![client, site])
+        let mut counted = vec![self.count(Network::of(address), self.most)?];
+        if let Some(site) = Network::site(address) {
+            // If the site has too many, `counted` is dropped and not counted.
+            counted.push(self.count(site, self.most.saturating_mul(NETWORKS_PER_SITE))?);
+        }
+        Some(CountedClient(Arc::new(counted)))
     }
 
     fn count(self: &Arc<Self>, network: Network, most: usize) -> Option<CountedConnection> {
         let mut counts = self.shard(network).lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry(network).or_default();
-        if *count >= most {
+        let used = counts.entry(network).or_default();
+        if used.connections >= most {
             return None;
         }
-        *count += 1;
-        Some(CountedConnection { limits: self.clone(), network })
+        used.connections += 1;
+        Some(CountedConnection { limits: self.clone(), network, most, streams: used.streams.clone() })
     }
 
-    fn shard(&self, network: Network) -> &Mutex<HashMap<Network, usize>> {
+    fn shard(&self, network: Network) -> &Mutex<HashMap<Network, NetworkUse>> {
         let index = usize::try_from(self.hasher.hash_one(network) % SHARDS as u64).unwrap_or_default();
         &self.shards[index]
     }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use prometheus::IntGauge;
 
 use super::connect::UpstreamAttempts;
+use super::connection_limits::CountedStream;
 use crate::domain::language::Language;
 use crate::error::Error;
 use crate::metrics::Metrics;
@@ -28,6 +29,8 @@ pub(crate) struct RequestContext {
     pub(super) incomplete: Option<Error>,
     pub(super) attempts: UpstreamAttempts,
     pub(super) upstream_took: Option<Duration>,
+    /// The request in the counts of its client; None on HTTP/1.1.
+    pub(super) stream: Option<CountedStream>,
     _in_flight: InFlight,
 }
 
@@ -44,6 +47,7 @@ impl RequestContext {
             incomplete: None,
             attempts: UpstreamAttempts::default(),
             upstream_took: None,
+            stream: None,
             _in_flight: InFlight(metrics.requests_in_flight.clone()),
         }
     }

@@ -233,6 +233,9 @@ messages! {
     TOO_MANY_SOCKETS
         "Too many open connections. Close one first."
         "打开的连接过多，请先关闭一个。"
+    TOO_MANY_STREAMS
+        "Too many requests at the same time. Wait until one has finished."
+        "同时进行的请求过多，请等其中一个完成后重试。"
     HEAD_TOO_LARGE
         "The request headers are too large. Send fewer or shorter ones."
         "请求头过多或过大，请精简后重试。"

@@ -554,6 +554,38 @@ async fn streams_above_the_limit_are_refused() {
 }
 
 #[tokio::test]
+async fn concurrent_requests_of_one_address_are_limited() {
+    const MOST: usize = 20;
+    let settings = "[limits]\nconnections_per_address = 20\n[server]\ntrusted_proxies = []";
+    let desk = Gateway::setup().tls().toml(settings).start().await;
+    let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
+    let clients = [desk.anonymous().http2().await, desk.anonymous().http2().await];
+    let mut waiting = Vec::new();
+    for number in 0..MOST {
+        let method = if number % 2 == 0 { "GET" } else { "POST" };
+        let sending = clients[number / (MOST / 2)].send(method, "/public/x", &[], b"");
+        let mut sending = Box::pin(sending);
+        let upstream = tokio::select! {
+            response = &mut sending => panic!("{response:?}"),
+            upstream = upstream_connections.next() => upstream,
+        };
+        waiting.push((sending, upstream));
+    }
+    for client in &clients {
+        let refused = client.get("/public/x").await.expect_status(429);
+        assert_eq!(refused.code(), 1429);
+        assert!(refused.header("retry-after").is_some());
+    }
+    assert_eq!(desk.metric("deskgate_limit_reached_total", &["limit=\"streams_per_address\""]).await, 2.0);
+    for (sending, mut upstream) in waiting {
+        upstream.stream.send(&ok_response("", b"done")).await;
+        sending.await.expect_status(200);
+    }
+    desk.upstream.set_behaviour(Behaviour::Echo);
+    clients[0].get("/public/x").await.expect_status(200);
+}
+
+#[tokio::test]
 async fn provoked_resets_close_the_connection() {
     let desk = start_with_tls().await;
     desk.upstream.set_behaviour(Behaviour::NeverRespond);

@@ -508,7 +508,6 @@ async fn http2_streams_without_window_cost_little_memory() {
             connections.push(open_unread_streams(&desk, method, body).await);
         }
         let growth = desk.memory_kib("VmRSS").saturating_sub(before) / connections.len();
-        // Half of it are futures, which are larger in a build without optimizations.
         assert!(growth < 8 * 1024, "{method} {body:?}: {growth} KiB a connection of 100 streams");
     }
 }

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use http::header::{CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING};
 use pingora_core::protocols::Stream;
@@ -10,9 +11,13 @@ use pingora_proxy::Session as Exchange;
 use tokio::sync::oneshot;
 
 use super::super::chunks::ChunkValidator;
-use super::super::connection_limits::ConnectionSlot;
+use super::super::connection_limits::{ConnectionSlot, CountedClient, CountedStream};
 use super::Connection;
-use crate::error::{BadRequest, Error};
+use crate::error::{BadRequest, Error, Part};
+
+/// The refusal when a client has as many requests on HTTP/2 connections as it may have connections. One may end at any
+/// moment, so the wait is short.
+const TOO_MANY_STREAMS: Error = Error::TooManyStreams { retry_after: Duration::from_secs(1) };
 
 /// The phases of a connection. The callbacks write the phase, the transport reads it.
 pub(super) mod phase {
@@ -113,6 +118,17 @@ pub(in super::super) fn body_error(exchange: &Exchange) -> Option<Error> {
         body_fault::TOO_SLOW => Some(Error::RequestTimeout),
         _ => None,
     }
+}
+
+/// Counts a request of HTTP/2 for its client; None on HTTP/1.1, where the connections are counted.
+pub(in super::super) fn begin_stream(exchange: &Exchange) -> Result<Option<CountedStream>, Error> {
+    if !exchange.is_http2() {
+        return Ok(None);
+    }
+    let digest = exchange.digest().and_then(|digest| digest.proxy_digest.as_ref());
+    let counted = digest.and_then(|digest| digest.user_data.as_ref()?.downcast_ref::<CountedClient>());
+    let counted = counted.ok_or_else(|| Error::unexpected(Part::Gateway, "a stream without its client's counts"))?;
+    counted.begin_stream().map(Some).ok_or(TOO_MANY_STREAMS)
 }
 
 /// Marks the response as complete.

@@ -1,4 +1,4 @@
-//! The traits that Pingora requires of a transport besides reading and writing. They only delegate to the wrapped
+//! The traits that Pingora requires of a transport besides reading and writing. Most of them only delegate to the wrapped
 //! transport.
 
 use std::fmt;
@@ -11,6 +11,7 @@ use pingora_core::protocols::{
     ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, TimingDigest, UniqueID,
     UniqueIDType,
 };
+use pingora_http::ResponseHeader;
 
 use super::Connection;
 
@@ -60,9 +61,12 @@ impl GetTimingDigest for Connection {
     }
 }
 
+/// Carries the client's counts to the streams of an HTTP/2 connection: they have its digests, but not the connection.
 impl GetProxyDigest for Connection {
     fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
-        None
+        let counted = self.slot.as_ref().filter(|_| self.http2.is_some())?.counted().clone();
+        let no_response = ResponseHeader::from(http::Response::new(()).into_parts().0);
+        Some(Arc::new(ProxyDigest::new(Box::new(no_response), Some(Box::new(counted)))))
     }
 }
 

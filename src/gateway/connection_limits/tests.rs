@@ -4,12 +4,12 @@ fn limits(most: usize) -> Arc<ConnectionLimits> {
     Arc::new(ConnectionLimits::new(most, vec!["10.0.0.0/8".parse().expect("a network")]))
 }
 
-fn open(limits: &Arc<ConnectionLimits>, address: &str) -> Option<Vec<CountedConnection>> {
+fn open(limits: &Arc<ConnectionLimits>, address: &str) -> Option<CountedClient> {
     limits.open(address.parse().expect("an address"))
 }
 
 /// Opens connections until one is refused, and returns those that are open.
-fn open_all(limits: &Arc<ConnectionLimits>, address: impl Fn(usize) -> String) -> Vec<Vec<CountedConnection>> {
+fn open_all(limits: &Arc<ConnectionLimits>, address: impl Fn(usize) -> String) -> Vec<CountedClient> {
     (0..1000).map_while(|number| open(limits, &address(number))).collect()
 }
 
@@ -58,4 +58,35 @@ fn closed_connections_leave_nothing_behind() {
     let limits = limits(5);
     drop(open_all(&limits, |number| format!("2001:db8:{number:x}::1")));
     assert!(limits.shards.iter().all(|shard| shard.lock().expect("the lock").is_empty()));
+}
+
+#[test]
+fn the_connections_of_an_address_share_its_streams() {
+    let limits = limits(3);
+    let (first, second) = (open(&limits, "192.0.2.1").expect("room"), open(&limits, "192.0.2.1").expect("room"));
+    let other = open(&limits, "192.0.2.2").expect("room");
+    let mut streams = vec![first.begin_stream(), first.begin_stream(), second.begin_stream()];
+    assert!(streams.iter().all(Option::is_some));
+    assert!(first.begin_stream().is_none() && second.begin_stream().is_none());
+    assert!(other.begin_stream().is_some(), "another address");
+    streams.pop();
+    assert!(first.begin_stream().is_some(), "a finished request makes room");
+    drop(streams);
+    assert!(first.0.iter().all(|network| network.streams.load(Ordering::Relaxed) == 0), "refused ones are not counted");
+}
+
+#[test]
+fn streams_of_ipv6_are_counted_by_64_and_by_48() {
+    let limits = limits(3);
+    let clients: Vec<_> =
+        (0..5).map(|number| open(&limits, &format!("2001:db8:1:{number:x}::1")).expect("room")).collect();
+    let streams: Vec<_> = clients.iter().flat_map(|client| std::iter::from_fn(|| client.begin_stream())).collect();
+    assert_eq!(streams.len(), 3 * NETWORKS_PER_SITE);
+}
+
+#[test]
+fn streams_of_trusted_proxies_are_not_limited() {
+    let proxy = open(&limits(1), "10.1.2.3").expect("room");
+    let streams: Vec<_> = (0..1000).map_while(|_| proxy.begin_stream()).collect();
+    assert_eq!(streams.len(), 1000);
 }
