@@ -11,7 +11,8 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use papaya::HashMap;
 
-use self::entry::{CacheEntry, TokenKey, TokenRef};
+use self::entry::CacheEntry;
+use self::shared_names::SharedNames;
 use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::session::{Session, SessionId};
@@ -19,11 +20,13 @@ use crate::error::{Error, TokenFault};
 use crate::store::{Change, Store, StoreError};
 use crate::token::Tokens;
 use crate::token::claims::Claims;
+use crate::token::fingerprint::{Fingerprinter, TokenFingerprint};
 
 mod cached;
 mod change;
 mod entry;
 mod reconcile;
+mod shared_names;
 
 pub use cached::{CachedAssertion, CachedSession};
 pub use change::SessionUpdate;
@@ -36,7 +39,9 @@ type FoundEntry = (Arc<CacheEntry>, Arc<CachedSession>);
 pub struct SessionCache {
     store: Arc<dyn Store>,
     by_id: HashMap<SessionId, Arc<CacheEntry>>,
-    by_token: HashMap<TokenKey, Arc<CacheEntry>>,
+    by_token: HashMap<TokenFingerprint, Arc<CacheEntry>>,
+    fingerprinter: Fingerprinter,
+    names: SharedNames,
     capacity: usize,
     token_lifetime: Duration,
     /// Set after a start, until every stored session was compared with the directory.
@@ -51,8 +56,17 @@ impl SessionCache {
     /// Creates a cache of at most `capacity` sessions. A revoked session is denied for `token_lifetime`. One that begins
     /// more than `leeway` in the future is refused, as its token is when it is verified.
     pub fn new(store: Arc<dyn Store>, capacity: usize, token_lifetime: Duration, leeway: Duration) -> Self {
-        let reconciler = ArcSwapOption::empty();
-        Self { store, by_id: HashMap::new(), by_token: HashMap::new(), capacity, token_lifetime, reconciler, leeway }
+        Self {
+            store,
+            by_id: HashMap::new(),
+            by_token: HashMap::new(),
+            fingerprinter: Fingerprinter::new(),
+            names: SharedNames::default(),
+            capacity,
+            token_lifetime,
+            reconciler: ArcSwapOption::empty(),
+            leeway,
+        }
     }
 
     /// The store behind the cache.
@@ -63,7 +77,7 @@ impl SessionCache {
     /// The session of a token that was verified before. Takes no lock and does not query the store.
     pub fn cached(&self, token: &str, now: Timestamp) -> Option<Arc<CachedSession>> {
         let by_token = self.by_token.pin();
-        let entry = by_token.get(&TokenRef(token))?;
+        let entry = by_token.get(&self.fingerprinter.fingerprint(token)?)?;
         let cached = entry.live_session(now, self.leeway)?;
         entry.touch(now);
         Some(cached)
@@ -102,8 +116,9 @@ impl SessionCache {
 
     /// Indexes the entry by a token whose signature was verified.
     fn index_token(&self, token: &str, entry: &Arc<CacheEntry>) {
-        entry.attach_token(TokenKey::new(token), |key| {
-            self.by_token.pin().insert(key, entry.clone());
+        let Some(token) = self.fingerprinter.fingerprint(token) else { return };
+        entry.attach_token(token, || {
+            self.by_token.pin().insert(token, entry.clone());
         });
         // If the entry was retired meanwhile, the retiring task may not have seen the new token.
         if entry.is_retired() {
@@ -123,14 +138,20 @@ impl SessionCache {
         }
         let entry = self.by_id.pin().get_or_insert_with(id.clone(), Arc::default).clone();
         // On an error the entry stays pending: another request may be reading into it.
-        let Some(session) = self.read(id).await? else {
+        let Some(mut session) = self.read(id).await? else {
             // A request that read the record just before it was removed must not bring it back.
             self.retire(id, &entry);
             return Ok(None);
         };
-        entry.update(session.clone());
+        self.names.share(&mut session);
+        if session.id == *id {
+            // The key of `by_id`, unless another request inserted the entry.
+            session.id = id.clone();
+        }
+        let read = Arc::new(CachedSession::new(session));
+        entry.update(read.clone());
         // An entry that was retired meanwhile stays empty; this request uses the record that it has read.
-        let cached = entry.live_session(now, self.leeway).unwrap_or_else(|| Arc::new(CachedSession::new(session)));
+        let cached = entry.live_session(now, self.leeway).unwrap_or(read);
         Ok(cached.session.lifetime().contains(now, self.leeway).then_some((entry, cached)))
     }
 
@@ -180,11 +201,14 @@ impl SessionCache {
         }
     }
 
-    /// Frees expired sessions and entries that a failing store left pending.
+    /// Frees expired sessions, entries that a failing store left pending, and what sessions that are not in use have
+    /// encoded.
     pub async fn sweep(&self, now: Timestamp) {
         self.visit_entries(|id, entry| {
             if entry.is_removable(now) {
                 self.retire(id, entry);
+            } else {
+                entry.drop_encoded(now);
             }
         })
         .await;
@@ -209,9 +233,12 @@ impl SessionCache {
     }
 
     fn replace_cached(&self, session: &Session) {
-        let Some(entry) = self.by_id.pin().get(&session.id).cloned() else { return };
+        let found = self.by_id.pin().get_key_value(&session.id).map(|(id, entry)| (id.clone(), entry.clone()));
+        let Some((id, entry)) = found else { return };
         if entry.is_filled() || self.trusts_store() {
-            entry.update(session.clone());
+            let mut session = Session { id, ..session.clone() };
+            self.names.share(&mut session);
+            entry.update(Arc::new(CachedSession::new(session)));
         } else {
             // The record was not compared yet: the next request reads it again.
             self.retire(&session.id, &entry);

@@ -13,6 +13,8 @@ pub mod assertion;
 
 pub mod claims;
 
+pub mod fingerprint;
+
 pub mod rejected;
 
 pub(crate) mod key_file;

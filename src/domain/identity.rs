@@ -1,4 +1,4 @@
-//! The identity headers for upstreams, encoded once per session version and reused for every request.
+//! The identity headers for upstreams, encoded once and reused for the requests of a session.
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
@@ -38,63 +38,80 @@ const NAMES: [HeaderName; COUNT] =
 /// Encoded identity headers.
 ///
 /// The values are slices of one block that is valid in an HTTP/1.1 head: the fast path writes
-/// [`IdentityLines::block`], and the proxy path puts the values into a header map. Neither copies bytes. Only the places of
-/// the values are kept: a cache of 200,000 sessions holds as many of these.
+/// [`IdentityLines::block`], and the proxy path puts the values into a header map. Neither copies bytes. Only the ends of
+/// the values are kept: a cache of 200,000 sessions may hold as many of these.
 #[derive(Debug, Clone)]
 pub struct IdentityLines {
     block: Bytes,
-    /// Where each value begins and ends in the block.
-    places: [(u32, u32); COUNT],
+    /// Where each value ends in the block.
+    ends: [u32; COUNT],
 }
 
 impl IdentityLines {
     /// Encodes the headers of a session.
     pub fn of(session: &Session) -> Self {
-        let roles: Vec<&str> = session.roles.iter().map(|role| role.as_str()).collect();
-        let roles = roles.join(",");
-        let texts: [&str; COUNT] = [
-            session.employee_id.as_str(),
-            &session.name,
-            session.corp_id.as_str(),
-            &session.department,
-            &roles,
-            session.current_role.as_str(),
-            session.login_source.as_str(),
-            session.id.as_str(),
-        ];
-        let mut block = Vec::with_capacity(1024);
-        let mut places = [(0, 0); COUNT];
-        for ((name, text), place) in NAMES.iter().zip(texts).zip(&mut places) {
-            block.extend_from_slice(name.as_str().as_bytes());
-            block.extend_from_slice(b": ");
-            let start = block.len();
-            for piece in utf8_percent_encode(text, NOT_PLAIN) {
-                block.extend_from_slice(piece.as_bytes());
-            }
-            *place = (offset(start), offset(block.len()));
-            block.extend_from_slice(b"\r\n");
-        }
-        Self { block: Bytes::copy_from_slice(&block), places }
+        let (block, ends) = encode(session);
+        Self { block: Bytes::copy_from_slice(&block), ends }
     }
 
-    /// The headers as names and values.
+    /// Encodes the headers of a session with its assertion, whose value it also returns; `None` if that is not a valid
+    /// header value.
+    pub fn with_assertion(session: &Session, assertion: &str) -> Option<(Self, HeaderValue)> {
+        let (mut block, ends) = encode(session);
+        for piece in [ASSERTION.as_str(), ": ", assertion, "\r\n"] {
+            block.extend_from_slice(piece.as_bytes());
+        }
+        let block = Bytes::copy_from_slice(&block);
+        let end = block.len() - 2;
+        let value = HeaderValue::from_maybe_shared(block.slice(end - assertion.len()..end)).ok()?;
+        Some((Self { block, ends }, value))
+    }
+
+    /// The headers as names and values, without the assertion.
     pub fn lines(&self) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
-        NAMES.into_iter().zip(self.places).filter_map(|(name, (start, end))| {
+        let mut line = 0;
+        NAMES.into_iter().zip(self.ends).filter_map(move |(name, end)| {
+            let (start, end) = (line + name.as_str().len() + 2, end as usize);
+            line = end + 2;
             // Percent-encoding leaves printable ASCII only, which is always a valid header value.
-            let value = HeaderValue::from_maybe_shared(self.block.slice(start as usize..end as usize)).ok()?;
+            let value = HeaderValue::from_maybe_shared(self.block.slice_ref(self.block.get(start..end)?)).ok()?;
             Some((name, value))
         })
     }
 
-    /// The headers as bytes of an HTTP/1.1 head, line ends included.
+    /// The headers as bytes of an HTTP/1.1 head, line ends included; with the assertion if there is one.
     pub fn block(&self) -> &Bytes {
         &self.block
     }
 }
 
-/// A position in a block. Profiles are far smaller than 4 GiB; a larger one would yield empty headers.
-fn offset(position: usize) -> u32 {
-    u32::try_from(position).unwrap_or(0)
+/// Encodes the headers of a session; returns where each value ends.
+fn encode(session: &Session) -> (Vec<u8>, [u32; COUNT]) {
+    let roles: Vec<&str> = session.roles.iter().map(|role| role.as_str()).collect();
+    let roles = roles.join(",");
+    let texts: [&str; COUNT] = [
+        session.employee_id.as_str(),
+        &session.name,
+        session.corp_id.as_str(),
+        &session.department,
+        &roles,
+        session.current_role.as_str(),
+        session.login_source.as_str(),
+        session.id.as_str(),
+    ];
+    let mut block = Vec::with_capacity(2048);
+    let mut ends = [0; COUNT];
+    for ((name, text), end) in NAMES.iter().zip(texts).zip(&mut ends) {
+        block.extend_from_slice(name.as_str().as_bytes());
+        block.extend_from_slice(b": ");
+        for piece in utf8_percent_encode(text, NOT_PLAIN) {
+            block.extend_from_slice(piece.as_bytes());
+        }
+        // Profiles are far smaller than 4 GiB; a larger one would yield no header.
+        *end = u32::try_from(block.len()).unwrap_or(0);
+        block.extend_from_slice(b"\r\n");
+    }
+    (block, ends)
 }
 
 /// Whether an upstream could read a header name as one of ours.

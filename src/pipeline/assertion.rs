@@ -9,19 +9,19 @@ use http::HeaderValue;
 use super::arrive::CheckedRequest;
 use super::{Caller, Gate, Permit};
 use crate::domain::clock::Timestamp;
+use crate::domain::identity::IdentityLines;
 use crate::rules::AssertionKind;
 use crate::sessions::CachedAssertion;
-use crate::token::assertion;
 
-/// The signed form of an identity.
+/// The encoded identity of the caller, signed unless the rule says otherwise.
 #[derive(Debug)]
 pub enum Assertion {
     /// The session's assertion, which its requests share.
     Session(Arc<CachedAssertion>),
     /// An assertion of this request alone.
-    Request(HeaderValue),
+    Request(Arc<IdentityLines>, HeaderValue),
     /// None: the rule has `assertion = "off"`.
-    Off,
+    Off(Arc<IdentityLines>),
 }
 
 /// Adds the assertion to a permit. Without one `forward` refuses the request of a signed-in caller.
@@ -32,13 +32,14 @@ pub fn sign(gate: &Gate, permit: &mut Permit, request: &CheckedRequest<'_>, now:
     permit.assertion = match permit.rule.assertion {
         AssertionKind::Session => {
             let sign = || gate.tokens.assert_identity(session, upstream, scope, now);
-            known.assertion(upstream, scope, now, assertion::FRESH, sign).map(Assertion::Session)
+            known.assertion(upstream, scope, now, sign).map(Assertion::Session)
         }
         AssertionKind::Request => {
             let method = request.head.method;
             let signed = gate.tokens.assert_request(session, upstream, scope, method, &request.path, now);
-            HeaderValue::from_maybe_shared(Bytes::from(signed)).ok().map(Assertion::Request)
+            let value = HeaderValue::from_maybe_shared(Bytes::from(signed)).ok();
+            value.map(|value| Assertion::Request(known.lines(), value))
         }
-        AssertionKind::Off => Some(Assertion::Off),
+        AssertionKind::Off => Some(Assertion::Off(known.lines())),
     };
 }

@@ -12,7 +12,7 @@ use super::head::{HttpVersion, RequestHead};
 use super::trace::traceparent;
 use super::{Arrival, Caller, Gate, UpstreamPermit};
 use crate::domain::hop_by_hop::is_hop_by_hop;
-use crate::domain::identity::{self, IdentityLines, is_look_alike};
+use crate::domain::identity::{self, is_look_alike};
 use crate::domain::own_cookie;
 use crate::domain::spoofable::SpoofableHeader;
 use crate::error::{Error, Part};
@@ -36,7 +36,7 @@ trait HeaderSink {
     fn set_value(&mut self, name: HeaderName, value: &HeaderValue);
 
     /// Sets the identity headers and the assertion.
-    fn set_identity(&mut self, lines: &IdentityLines, assertion: &Assertion);
+    fn set_identity(&mut self, assertion: &Assertion);
 }
 
 impl HeaderSink for HeaderMap {
@@ -50,14 +50,17 @@ impl HeaderSink for HeaderMap {
         self.insert(name, value.clone());
     }
 
-    fn set_identity(&mut self, lines: &IdentityLines, assertion: &Assertion) {
-        for (name, value) in lines.lines() {
-            self.insert(name, value);
-        }
+    fn set_identity(&mut self, assertion: &Assertion) {
         match assertion {
-            Assertion::Session(assertion) => self.set_value(identity::ASSERTION, &assertion.value),
-            Assertion::Request(assertion) => self.set_value(identity::ASSERTION, assertion),
-            Assertion::Off => {}
+            Assertion::Session(assertion) => {
+                insert_all(self, assertion.lines());
+                self.set_value(identity::ASSERTION, &assertion.value);
+            }
+            Assertion::Request(lines, assertion) => {
+                insert_all(self, lines.lines());
+                self.set_value(identity::ASSERTION, assertion);
+            }
+            Assertion::Off(lines) => insert_all(self, lines.lines()),
         }
     }
 }
@@ -72,15 +75,21 @@ impl HeaderSink for Vec<u8> {
         write_line(self, name.as_str(), value.as_bytes());
     }
 
-    fn set_identity(&mut self, lines: &IdentityLines, assertion: &Assertion) {
+    fn set_identity(&mut self, assertion: &Assertion) {
         match assertion {
-            Assertion::Session(assertion) => self.extend_from_slice(&assertion.block),
-            Assertion::Request(assertion) => {
+            Assertion::Session(assertion) => self.extend_from_slice(assertion.block()),
+            Assertion::Request(lines, assertion) => {
                 self.extend_from_slice(lines.block());
                 self.set_value(identity::ASSERTION, assertion);
             }
-            Assertion::Off => self.extend_from_slice(lines.block()),
+            Assertion::Off(lines) => self.extend_from_slice(lines.block()),
         }
+    }
+}
+
+fn insert_all(headers: &mut HeaderMap, lines: impl Iterator<Item = (HeaderName, HeaderValue)>) {
+    for (name, value) in lines {
+        headers.insert(name, value);
     }
 }
 
@@ -108,12 +117,12 @@ fn write_gateway_headers(
     out.set(FORWARDED_FOR, forwarded_for.as_bytes())?;
     out.set_value(FORWARDED_PROTO, &gate.scheme);
     out.set(FORWARDED_HOST, host)?;
-    if let Caller::SignedIn(known) = &permit.caller {
+    if let Caller::SignedIn(_) = &permit.caller {
         if let Some(scope) = permit.scope {
             out.set_value(identity::SCOPE, &scope.to_value());
         }
         let assertion = permit.assertion.as_ref();
-        out.set_identity(&known.lines, assertion.ok_or_else(|| Error::unexpected(Part::Gateway, "no assertion"))?);
+        out.set_identity(assertion.ok_or_else(|| Error::unexpected(Part::Gateway, "no assertion"))?);
     }
     Ok(())
 }

@@ -5,67 +5,52 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
-use http::HeaderValue;
+use http::{HeaderName, HeaderValue};
 
 use crate::domain::clock::Timestamp;
-use crate::domain::identity::{self, IdentityLines};
+use crate::domain::identity::IdentityLines;
 use crate::domain::scope::Scope;
 use crate::domain::session::Session;
+use crate::token::assertion::FRESH;
 
-/// A session at one version, with the headers that requests need already encoded.
+/// A session at one version, with the headers that its requests need. They are encoded at the first request and freed
+/// when the session is no longer in use.
 #[derive(Debug)]
 pub struct CachedSession {
-    /// The session record.
+    /// The session record, without the address and user agent of the sign-in: whoever shows them reads the store.
     pub session: Session,
-    /// The encoded identity headers.
-    pub lines: IdentityLines,
+    /// The identity headers, for requests that carry no session assertion.
+    lines: ArcSwapOption<IdentityLines>,
     /// The newest assertion, linked to those for other upstreams and scopes.
     assertions: ArcSwapOption<CachedAssertion>,
 }
 
-/// A signed session assertion for one upstream and scope, reused while it is fresh.
-#[derive(Debug)]
+/// A signed session assertion for one upstream and scope with the identity headers, reused while it is fresh.
+#[derive(Debug, Clone)]
 pub struct CachedAssertion {
     /// The header value.
     pub value: HeaderValue,
-    /// All identity headers and this assertion, encoded for an HTTP/1.1 head. One contiguous block: with many sessions
-    /// the cost is in cache misses.
-    pub block: Bytes,
+    /// The identity headers and this assertion in one block: with many sessions the cost is in cache misses.
+    lines: IdentityLines,
     upstream: Arc<str>,
     scope: Option<Scope>,
     signed_at: Timestamp,
-    fresh_until: Timestamp,
     next: Option<Arc<CachedAssertion>>,
 }
 
 impl CachedAssertion {
-    fn new(
-        lines: &IdentityLines,
-        signed: &str,
-        upstream: &Arc<str>,
-        scope: Option<Scope>,
-        signed_at: Timestamp,
-        fresh: Duration,
-    ) -> Option<Self> {
-        let name = identity::ASSERTION;
-        let start = lines.block().len() + name.as_str().len() + 2;
-        let pieces = [lines.block(), name.as_str().as_bytes(), b": ", signed.as_bytes(), b"\r\n"];
-        let block = Bytes::from(pieces.concat());
-        let value = HeaderValue::from_maybe_shared(block.slice(start..start + signed.len())).ok()?;
-        let fresh_until = signed_at.plus(fresh);
-        Some(Self { value, block, upstream: upstream.clone(), scope, signed_at, fresh_until, next: None })
+    /// All identity headers and the assertion, encoded for an HTTP/1.1 head.
+    pub fn block(&self) -> &Bytes {
+        self.lines.block()
+    }
+
+    /// The identity headers as names and values, without the assertion.
+    pub fn lines(&self) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
+        self.lines.lines()
     }
 
     fn linked_to(&self, next: Option<Arc<CachedAssertion>>) -> Arc<Self> {
-        Arc::new(Self {
-            value: self.value.clone(),
-            block: self.block.clone(),
-            upstream: self.upstream.clone(),
-            scope: self.scope,
-            signed_at: self.signed_at,
-            fresh_until: self.fresh_until,
-            next,
-        })
+        Arc::new(Self { next, ..self.clone() })
     }
 
     fn is_for(&self, upstream: &Arc<str>, scope: Option<Scope>) -> bool {
@@ -74,14 +59,26 @@ impl CachedAssertion {
 
     /// Whether it may still be sent. One from the future may not: upstreams refuse it, and it would live too long.
     fn is_fresh(&self, now: Timestamp) -> bool {
-        now < self.fresh_until && !self.signed_at.is_ahead_of(now, Duration::ZERO)
+        now < self.signed_at.plus(FRESH) && !self.signed_at.is_ahead_of(now, Duration::ZERO)
     }
 }
 
 impl CachedSession {
-    /// Builds the identity headers of a session.
     pub(crate) fn new(session: Session) -> Self {
-        Self { lines: IdentityLines::of(&session), session, assertions: ArcSwapOption::empty() }
+        Self {
+            session: Session { address: String::new(), user_agent: String::new(), ..session },
+            lines: ArcSwapOption::empty(),
+            assertions: ArcSwapOption::empty(),
+        }
+    }
+
+    /// The identity headers without an assertion.
+    pub fn lines(&self) -> Arc<IdentityLines> {
+        self.lines.load_full().unwrap_or_else(|| {
+            let lines = Arc::new(IdentityLines::of(&self.session));
+            self.lines.store(Some(lines.clone()));
+            lines
+        })
     }
 
     /// Returns the fresh assertion for an upstream and scope, or signs a new one.
@@ -90,7 +87,6 @@ impl CachedSession {
         upstream: &Arc<str>,
         scope: Option<Scope>,
         now: Timestamp,
-        fresh: Duration,
         sign: impl FnOnce() -> String,
     ) -> Option<Arc<CachedAssertion>> {
         let newest = self.assertions.load_full();
@@ -98,13 +94,27 @@ impl CachedSession {
         if let Some(found) = all().find(|one| one.is_for(upstream, scope) && one.is_fresh(now)) {
             return Some(found.clone());
         }
-        let others = all()
+        let next = all()
             .filter(|one| !one.is_for(upstream, scope) && one.is_fresh(now))
             .fold(None, |next, one| Some(one.linked_to(next)));
-        let signed = CachedAssertion::new(&self.lines, &sign(), upstream, scope, now, fresh)?;
-        let latest = Arc::new(CachedAssertion { next: others, ..signed });
+        let (lines, value) = IdentityLines::with_assertion(&self.session, &sign())?;
+        let latest = CachedAssertion { value, lines, upstream: upstream.clone(), scope, signed_at: now, next };
+        let latest = Arc::new(latest);
         // Two requests may both sign one; either is valid.
         self.assertions.store(Some(latest.clone()));
         Some(latest)
+    }
+
+    /// Frees the encoded headers, except for assertions that are still fresh.
+    pub(super) fn drop_encoded(&self, now: Timestamp) {
+        if self.lines.load().is_some() {
+            self.lines.store(None);
+        }
+        // The others are hardly ever younger than the newest.
+        let is_stale = self.assertions.load().as_ref().is_some_and(|newest| !newest.is_fresh(now));
+        if is_stale {
+            // If a request has just stored another, the next one signs again.
+            self.assertions.store(None);
+        }
     }
 }

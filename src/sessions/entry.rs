@@ -1,16 +1,14 @@
 //! One cache entry: a session and the tokens that lead to it.
 
-use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use papaya::Equivalent;
 
 use super::cached::CachedSession;
 use crate::domain::clock::Timestamp;
-use crate::domain::session::Session;
+use crate::token::fingerprint::TokenFingerprint;
 
 /// A cached session, pending until the store has answered.
 #[derive(Debug, Default)]
@@ -22,7 +20,7 @@ pub(super) struct CacheEntry {
     last_seen: AtomicI64,
     /// The `last_seen` that was last written to the store.
     saved_last_seen: AtomicI64,
-    tokens: Mutex<Vec<TokenKey>>,
+    tokens: Mutex<Vec<TokenFingerprint>>,
 }
 
 /// Most token strings per session. A session has one token, but ES256 gives a new string each time it is issued.
@@ -47,8 +45,7 @@ impl CacheEntry {
     }
 
     /// Stores a record, unless a newer version is there or the entry was retired meanwhile.
-    pub(super) fn update(&self, session: Session) {
-        let newer = Arc::new(CachedSession::new(session));
+    pub(super) fn update(&self, newer: Arc<CachedSession>) {
         self.session.rcu(|current| match current {
             Some(cached) if cached.session.version >= newer.session.version => Some(cached.clone()),
             _ => Some(newer.clone()),
@@ -94,6 +91,13 @@ impl CacheEntry {
         }
     }
 
+    /// Frees the encoded headers of a session that is not in use.
+    pub(super) fn drop_encoded(&self, now: Timestamp) {
+        if let Some(cached) = &*self.session.load() {
+            cached.drop_encoded(now);
+        }
+    }
+
     /// Retires the entry for good.
     pub(super) fn retire(&self) {
         self.retired.store(true, Ordering::Release);
@@ -101,56 +105,18 @@ impl CacheEntry {
     }
 
     /// Attaches a token that is not attached yet. `insert` runs before another task can take the tokens.
-    pub(super) fn attach_token(&self, token: TokenKey, insert: impl FnOnce(TokenKey)) {
+    pub(super) fn attach_token(&self, token: TokenFingerprint, insert: impl FnOnce()) {
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         if tokens.len() < TOKENS_PER_SESSION && !tokens.contains(&token) {
             // Hardly any session has a second one.
             tokens.reserve_exact(1);
-            tokens.push(token.clone());
-            insert(token);
+            tokens.push(token);
+            insert();
         }
     }
 
     /// Detaches and returns the tokens.
-    pub(super) fn take_tokens(&self) -> Vec<TokenKey> {
+    pub(super) fn take_tokens(&self) -> Vec<TokenFingerprint> {
         std::mem::take(&mut *self.tokens.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-/// A whole token as a map key. Only its end is hashed: that is part of the signature, which clients cannot choose, and
-/// keys are inserted only after the signature was verified.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct TokenKey(Arc<str>);
-
-impl TokenKey {
-    pub(super) fn new(token: &str) -> Self {
-        Self(Arc::from(token))
-    }
-}
-
-/// The borrowed form of [`TokenKey`] for lookups.
-#[derive(PartialEq, Eq)]
-pub(super) struct TokenRef<'a>(pub(super) &'a str);
-
-fn hash_tail<H: Hasher>(token: &str, state: &mut H) {
-    let bytes = token.as_bytes();
-    state.write(&bytes[bytes.len().saturating_sub(24)..]);
-}
-
-impl Hash for TokenKey {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        hash_tail(&self.0, state);
-    }
-}
-
-impl Hash for TokenRef<'_> {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        hash_tail(self.0, state);
-    }
-}
-
-impl Equivalent<TokenKey> for TokenRef<'_> {
-    fn equivalent(&self, key: &TokenKey) -> bool {
-        self.0 == &*key.0
     }
 }

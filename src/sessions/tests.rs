@@ -5,6 +5,7 @@ use crate::domain::clock::Clock;
 use crate::domain::role::RoleName;
 use crate::domain::session::EndCause;
 use crate::store::embedded::EmbeddedStore;
+use crate::token::assertion::FRESH;
 
 const LEEWAY: Duration = Duration::from_secs(30);
 
@@ -288,7 +289,7 @@ async fn the_last_use_follows_a_clock_that_is_set_back() {
 
 #[test]
 fn an_assertion_is_reused_while_it_is_fresh_and_never_sent_from_the_future() {
-    let (fresh, start) = (Duration::from_secs(40), Timestamp::from_seconds(1_800_000_000));
+    let (fresh, start) = (FRESH, Timestamp::from_seconds(1_800_000_000));
     let hour = Duration::from_secs(3600);
     for (case, now, reused) in [
         ("at once", start, true),
@@ -300,10 +301,44 @@ fn an_assertion_is_reused_while_it_is_fresh_and_never_sent_from_the_future() {
     ] {
         let (cached, upstream) = (CachedSession::new(Session::sample()), Arc::from("helpdesk"));
         let assertion = |now, text: &str| {
-            let signed = cached.assertion(&upstream, None, now, fresh, || text.to_owned()).expect("an assertion");
+            let signed = cached.assertion(&upstream, None, now, || text.to_owned()).expect("an assertion");
             signed.value.to_str().expect("text").to_owned()
         };
         assert_eq!(assertion(start, "first"), "first");
         assert_eq!(assertion(now, "second"), if reused { "first" } else { "second" }, "{case}");
     }
+}
+
+#[tokio::test]
+async fn sweep_frees_an_assertion_that_is_no_longer_fresh_and_keeps_the_others() {
+    let (cache, clock, _folder) = cache(100).await;
+    let (used, idle, now) = (session("s1", &clock), session("s2", &clock), clock.now());
+    let upstream = Arc::from("helpdesk");
+    let assertion_of = async |session: &Session, now, text: &str| {
+        let cached = admit(&cache, session.id.as_str(), &session.id, now).await.expect("live");
+        cached.assertion(&upstream, None, now, || text.to_owned()).expect("an assertion")
+    };
+    for session in [&used, &idle] {
+        cache.create(session).await.expect("create");
+    }
+    let later = now.plus(FRESH);
+    let freed = Arc::downgrade(&assertion_of(&idle, now, "first").await);
+    let kept = assertion_of(&used, later, "first").await;
+    cache.sweep(later).await;
+    assert!(freed.upgrade().is_none(), "the assertion of a session that is not in use");
+    assert!(Arc::ptr_eq(&kept, &assertion_of(&used, later, "second").await));
+    assert_eq!(assertion_of(&idle, later, "second").await.value, "second");
+}
+
+#[tokio::test]
+async fn cached_session_holds_no_address_and_no_user_agent_and_the_list_shows_both() {
+    let (cache, clock, _folder) = cache(100).await;
+    let (address, user_agent) = ("10.1.2.3".to_owned(), "Firefox".to_owned());
+    let session = Session { address, user_agent, ..session("s1", &clock) };
+    cache.create(&session).await.expect("create");
+    let cached = cache.session(&session.id, clock.now()).await.expect("read").expect("live");
+    assert_eq!((cached.session.address.as_str(), cached.session.user_agent.as_str()), ("", ""));
+    cache.switch_role(&session.id, &RoleName::new("user")).await.expect("switch");
+    let listed = cache.of_employee(&session.corp_id, &session.employee_id).await.expect("sessions");
+    assert_eq!((listed[0].0.address.as_str(), listed[0].0.user_agent.as_str()), ("10.1.2.3", "Firefox"));
 }
