@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Measures a start and a key rotation with many sessions: a trial of run.py, and more figures by itself.
 
-    scale.py BINARY [--sessions N] [--used N] [--data DIR] [--seconds S]
+    scale.py BINARY [--sessions N] [--used N] [--data DIR] [--seconds S] [--no-wait]
 
 Prints one line per figure. `--data` keeps the filled data directory for the next run. `--used` sends a request with the tokens
-of so many sessions, which fills the session cache; it needs the Python package `cryptography`.
+of so many sessions to an upstream, which fills the session cache; it needs the Python package `cryptography`. `--no-wait` uses them
+while the gateway still compares the sessions with the directory.
 """
 
 import argparse
+import asyncio
 import base64
 import http.client
 import json
@@ -16,6 +18,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import fill
@@ -42,7 +45,7 @@ itadmin = "http://127.0.0.1:0/itadmin/"
 [rules]
 dir = "{rules}"
 [upstreams.helpdesk]
-addresses = ["127.0.0.1:9"]
+addresses = ["127.0.0.1:{upstream}"]
 [log]
 format = "json"
 """
@@ -78,6 +81,25 @@ def timed(desk, *command):
     begun = time.monotonic()
     done = desk.command(*command).returncode == 0
     return time.monotonic() - begun if done else float("inf")
+
+
+async def answer(reader, writer):
+    """Answers every request of a connection."""
+    try:
+        while True:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+            await writer.drain()
+    except (asyncio.IncompleteReadError, ConnectionError):
+        writer.close()
+
+
+def start_upstream():
+    """Starts the upstream in a thread of its own. Returns its port."""
+    loop = asyncio.new_event_loop()
+    server = loop.run_until_complete(asyncio.start_server(answer, "127.0.0.1", 0))
+    threading.Thread(target=loop.run_forever, daemon=True).start()
+    return server.sockets[0].getsockname()[1]
 
 
 class Gateway:
@@ -123,7 +145,7 @@ class Gateway:
         connection = http.client.HTTPConnection(self.address)
         start = time.monotonic()
         for token in tokens:
-            connection.request("GET", "/api/auth/me", headers={"Authorization": f"Bearer {token}"})
+            connection.request("GET", "/api/conversations", headers={"Authorization": f"Bearer {token}"})
             response = connection.getresponse()
             body = response.read()
             if response.status != 200:
@@ -170,11 +192,12 @@ def main():
     arguments.add_argument("--seconds", type=int, default=400, help="how long the start may keep the gateway busy")
     arguments.add_argument("--used", type=int, default=0, help="how many sessions are used")
     arguments.add_argument("--data", type=pathlib.Path)
+    arguments.add_argument("--no-wait", action="store_true", help="use sessions before all of them were compared")
     options = arguments.parse_args()
     folder = pathlib.Path(tempfile.mkdtemp(prefix="deskgate-scale-"))
     data = options.data or folder / "data"
     config, log = folder / "deskgate.toml", open(folder / "log", "w")
-    config.write_text(CONFIG.format(data=data, rules=FOLDER.parents[1] / "lua-free-rules"))
+    config.write_text(CONFIG.format(data=data, upstream=start_upstream(), rules=FOLDER.parents[1] / "lua-free-rules"))
     if not (data / "state.db").exists():
         Gateway(options.binary, config, log).stop()
         fill = [sys.executable, FOLDER / "fill.py", data, "--sessions", str(options.sessions)]
@@ -184,13 +207,14 @@ def main():
         print(f"ready after              {gateway.seconds_to_ready:7.2f} s", flush=True)
         first = gateway.use(data, range(1000)) if options.used else 0
         print(f"1000 sessions' first use {first:7.2f} s, while the sessions are compared", flush=True)
-        seconds, share = gateway.until_idle(options.seconds)
-        print(f"idle after               {seconds:7.0f} s, {share * 100:.0f} % of a core at most")
+        if not options.no_wait:
+            seconds, share = gateway.until_idle(options.seconds)
+            print(f"idle after               {seconds:7.0f} s, {share * 100:.0f} % of a core at most")
         print(f"CPU                      {gateway.cpu_seconds():7.1f} s")
         print(f"largest resident size    {gateway.status('VmHWM:'):7.0f} MiB, now {gateway.status('VmRSS:'):.0f} MiB")
         if options.used:
             print(f"sessions used            {gateway.use(data, range(options.used)):7.0f} s")
-            print(f"resident size            {gateway.status('VmRSS:'):7.0f} MiB, {options.used} sessions cached")
+            print(f"resident size            {gateway.status('VmRSS:'):7.0f} MiB, {options.used} sessions cached", flush=True)
         print(f"key rotate --now         {gateway.command('key', 'rotate', '--now'):7.2f} s")
         print(f"largest resident size    {gateway.status('VmHWM:'):7.0f} MiB")
         print(f"session list             {gateway.command('session', 'list', '--json'):7.2f} s", flush=True)
