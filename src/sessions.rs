@@ -12,6 +12,7 @@ use arc_swap::ArcSwapOption;
 use papaya::HashMap;
 
 use self::entry::CacheEntry;
+use self::eviction::EvictionQueue;
 use self::shared_names::SharedNames;
 use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, EmployeeId};
@@ -25,6 +26,7 @@ use crate::token::fingerprint::{Fingerprinter, TokenFingerprint};
 mod cached;
 mod change;
 mod entry;
+mod eviction;
 mod reconcile;
 mod shared_names;
 
@@ -43,6 +45,7 @@ pub struct SessionCache {
     fingerprinter: Fingerprinter,
     names: SharedNames,
     capacity: usize,
+    eviction: EvictionQueue,
     token_lifetime: Duration,
     /// Set after a start, until every stored session was compared with the directory.
     reconciler: ArcSwapOption<Box<dyn Reconcile>>,
@@ -63,6 +66,7 @@ impl SessionCache {
             fingerprinter: Fingerprinter::new(),
             names: SharedNames::default(),
             capacity,
+            eviction: EvictionQueue::default(),
             token_lifetime,
             reconciler: ArcSwapOption::empty(),
             leeway,
@@ -133,10 +137,7 @@ impl SessionCache {
         {
             return Ok(Some((entry.clone(), cached)));
         }
-        if self.by_id.len() >= self.capacity {
-            self.evict_some();
-        }
-        let entry = self.by_id.pin().get_or_insert_with(id.clone(), Arc::default).clone();
+        let entry = self.pending_entry(id, now);
         // On an error the entry stays pending: another request may be reading into it.
         let Some(mut session) = self.read(id).await? else {
             // A request that read the record just before it was removed must not bring it back.
@@ -153,6 +154,31 @@ impl SessionCache {
         // An entry that was retired meanwhile stays empty; this request uses the record that it has read.
         let cached = entry.live_session(now, self.leeway).unwrap_or(read);
         Ok(cached.session.lifetime().contains(now, self.leeway).then_some((entry, cached)))
+    }
+
+    /// The entry of a session that is about to be read. A new one takes the place of another if the cache is full.
+    fn pending_entry(&self, id: &SessionId, now: Timestamp) -> Arc<CacheEntry> {
+        let new: Arc<CacheEntry> = Arc::default();
+        let entry = self.by_id.pin().get_or_insert(id.clone(), new.clone()).clone();
+        if Arc::ptr_eq(&entry, &new) {
+            self.eviction.push(&entry, self.by_id.len());
+            self.evict(now);
+        }
+        entry
+    }
+
+    /// Evicts what exceeds the capacity: one entry, or two until entries that could not be evicted are made up for.
+    fn evict(&self, now: Timestamp) {
+        for _ in 0..2 {
+            if self.by_id.len() <= self.capacity {
+                return;
+            }
+            if let Some(entry) = self.eviction.pop(now)
+                && let Some(id) = entry.session_id()
+            {
+                self.retire(&id, &entry);
+            }
+        }
     }
 
     /// The live sessions of an employee, newest first, each with the time of its last use.
@@ -257,16 +283,6 @@ impl SessionCache {
         let by_token = self.by_token.pin();
         for token in entry.take_tokens() {
             by_token.remove(&token);
-        }
-    }
-
-    /// Evicts an arbitrary sixteenth of the entries. Pending entries stay: a revocation must find them.
-    fn evict_some(&self) {
-        let count = self.capacity / 16 + 1;
-        let by_id = self.by_id.pin();
-        let filled = by_id.iter().filter(|(_, entry)| entry.is_filled()).take(count);
-        for (id, entry) in filled {
-            self.retire(id, entry);
         }
     }
 }

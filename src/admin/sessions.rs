@@ -56,7 +56,7 @@ impl SessionRow {
             platform_account: session.platform_account.map(|account| account.to_string()),
             device: device::describe(&session.user_agent),
             new_device: session.new_device,
-            address: session.address,
+            address: session.address.into(),
             since: session.issued_at.iso8601(),
             until: session.expires_at.iso8601(),
         }

@@ -39,7 +39,7 @@ impl SessionItem {
             current: session.id == caller.session.id,
             device: device::describe(&session.user_agent),
             new_device: session.new_device,
-            address: session.address.clone(),
+            address: session.address.to_string(),
             login_method: session.login_method,
             login_source: session.login_source,
             platform_account: session.platform_account.as_ref().map(PlatformAccount::to_string),

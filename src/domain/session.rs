@@ -196,9 +196,9 @@ pub struct Session {
     #[serde(default)]
     pub new_device: bool,
     /// The device's address at sign-in.
-    pub address: String,
+    pub address: Box<str>,
     /// The device's `User-Agent` at sign-in.
-    pub user_agent: String,
+    pub user_agent: Box<str>,
 }
 
 impl Session {
@@ -227,8 +227,8 @@ impl Session {
             password_id: None,
             platform_account: None,
             new_device: false,
-            address: String::new(),
-            user_agent: String::new(),
+            address: Box::default(),
+            user_agent: Box::default(),
         }
     }
 

@@ -101,8 +101,8 @@ impl SampleRequest {
             new_device: false,
             issued_at: Timestamp::from_millis(0),
             expires_at: NEVER,
-            address: self.address.to_string(),
-            user_agent: String::new(),
+            address: self.address.to_string().into(),
+            user_agent: Box::default(),
         })
     }
 

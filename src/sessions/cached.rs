@@ -66,7 +66,7 @@ impl CachedAssertion {
 impl CachedSession {
     pub(crate) fn new(session: Session) -> Self {
         Self {
-            session: Session { address: String::new(), user_agent: String::new(), ..session },
+            session: Session { address: Box::default(), user_agent: Box::default(), ..session },
             lines: ArcSwapOption::empty(),
             assertions: ArcSwapOption::empty(),
         }

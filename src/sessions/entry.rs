@@ -8,6 +8,7 @@ use arc_swap::ArcSwapOption;
 
 use super::cached::CachedSession;
 use crate::domain::clock::Timestamp;
+use crate::domain::session::SessionId;
 use crate::token::fingerprint::TokenFingerprint;
 
 /// A cached session, pending until the store has answered.
@@ -28,6 +29,9 @@ const TOKENS_PER_SESSION: usize = 4;
 
 /// Resolution of `last_seen` in milliseconds. Coarse, so that cores do not contend for its cache line.
 const LAST_SEEN_RESOLUTION: u64 = 5_000;
+
+/// How recently a session in use was used, in milliseconds.
+const IN_USE: u64 = 60_000;
 
 /// How far the stored `last_seen` may lag, in milliseconds.
 const MAX_LAST_SEEN_LAG: u64 = 60_000;
@@ -75,6 +79,16 @@ impl CacheEntry {
             self.saved_last_seen.store(seen.millis(), Ordering::Relaxed);
             seen
         })
+    }
+
+    /// Whether the session was used within the last minute.
+    pub(super) fn is_in_use(&self, now: Timestamp) -> bool {
+        now.millis().abs_diff(self.last_seen.load(Ordering::Relaxed)) < IN_USE
+    }
+
+    /// The id of the session, unless the entry is pending or retired.
+    pub(super) fn session_id(&self) -> Option<SessionId> {
+        self.session.load().as_ref().map(|cached| cached.session.id.clone())
     }
 
     /// Whether the entry can no longer be filled or get tokens.

@@ -333,12 +333,46 @@ async fn sweep_frees_an_assertion_that_is_no_longer_fresh_and_keeps_the_others()
 #[tokio::test]
 async fn cached_session_holds_no_address_and_no_user_agent_and_the_list_shows_both() {
     let (cache, clock, _folder) = cache(100).await;
-    let (address, user_agent) = ("10.1.2.3".to_owned(), "Firefox".to_owned());
+    let (address, user_agent) = ("10.1.2.3".into(), "Firefox".into());
     let session = Session { address, user_agent, ..session("s1", &clock) };
     cache.create(&session).await.expect("create");
     let cached = cache.session(&session.id, clock.now()).await.expect("read").expect("live");
-    assert_eq!((cached.session.address.as_str(), cached.session.user_agent.as_str()), ("", ""));
+    assert_eq!((&*cached.session.address, &*cached.session.user_agent), ("", ""));
     cache.switch_role(&session.id, &RoleName::new("user")).await.expect("switch");
     let listed = cache.of_employee(&session.corp_id, &session.employee_id).await.expect("sessions");
-    assert_eq!((listed[0].0.address.as_str(), listed[0].0.user_agent.as_str()), ("10.1.2.3", "Firefox"));
+    assert_eq!((&*listed[0].0.address, &*listed[0].0.user_agent), ("10.1.2.3", "Firefox"));
+}
+
+#[tokio::test]
+async fn full_cache_evicts_the_session_that_was_cached_first_and_is_not_in_use() {
+    let (cache, clock, _folder) = cache(20).await;
+    let start = clock.now();
+    let sessions: Vec<Session> = (0..60).map(|number| session(&format!("s{number}"), &clock)).collect();
+    let token = |session: &Session| format!("token-{}", session.id);
+    let is_cached = |session: &Session| {
+        cache.by_token.pin().iter().any(|(_, entry)| entry.session_id().as_ref() == Some(&session.id))
+    };
+    let in_use = &sessions[0];
+    for (number, session) in sessions.iter().enumerate() {
+        cache.create(session).await.expect("create");
+        admit(&cache, &token(session), &session.id, start).await.expect("live");
+        assert!(cache.cached(&token(in_use), start).is_some(), "in use, after {number} others");
+        assert_eq!(cache.by_id.len(), 20.min(number + 1), "after {number}");
+        assert_eq!(cache.by_token.len(), cache.by_id.len(), "after {number}");
+    }
+    let left: Vec<usize> = (0..60).filter(|number| is_cached(&sessions[*number])).collect();
+    assert_eq!(left, [vec![0], (41..60).collect()].concat());
+}
+
+#[tokio::test]
+async fn full_cache_evicts_a_session_in_use_if_all_are() {
+    let (cache, clock, _folder) = cache(20).await;
+    let now = clock.now();
+    for number in 0..60 {
+        let session = session(&format!("s{number}"), &clock);
+        cache.create(&session).await.expect("create");
+        admit(&cache, session.id.as_str(), &session.id, now).await.expect("live");
+        assert!(cache.cached(session.id.as_str(), now).is_some());
+        assert!(cache.by_id.len() <= 20, "{} entries", cache.by_id.len());
+    }
 }

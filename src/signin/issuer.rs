@@ -145,8 +145,8 @@ impl SessionIssuer {
             password_id: attempt.password_id.clone(),
             platform_account: attempt.platform_account.clone(),
             new_device: self.is_new_device(employee, device).await?,
-            address: device.address.clone(),
-            user_agent: device.user_agent.clone(),
+            address: device.address.as_str().into(),
+            user_agent: device.user_agent.as_str().into(),
         };
         self.login_log.record_success(attempt).await?;
         self.sessions.create(&session).await?;

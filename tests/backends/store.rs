@@ -36,8 +36,8 @@ fn session(id: &str, clock: &Clock) -> Session {
         id: SessionId::new(id),
         issued_at: clock.now(),
         expires_at: clock.now().plus(LIFETIME),
-        address: "203.0.113.7".to_owned(),
-        user_agent: "a \"browser\"\r\n".to_owned(),
+        address: "203.0.113.7".into(),
+        user_agent: "a \"browser\"\r\n".into(),
         ..Session::sample()
     }
 }
