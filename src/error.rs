@@ -109,6 +109,12 @@ pub enum Error {
         /// For `Retry-After`.
         retry_after: Duration,
     },
+    /// The gateway has more requests than it can serve in time.
+    #[error("the gateway is saturated")]
+    Saturated {
+        /// For `Retry-After`.
+        retry_after: Duration,
+    },
     /// The one-time password is wrong or was already used.
     #[error("the one-time password is wrong or was already used")]
     OtpWrong,
@@ -206,6 +212,7 @@ impl Error {
             Error::Unavailable { .. } => Code::Unavailable,                         // 1503
             Error::PlatformCircuitOpen { .. } => Code::Unavailable,                 // 1503
             Error::Overloaded { .. } => Code::Unavailable,                          // 1503
+            Error::Saturated { .. } => Code::Unavailable,                           // 1503
             Error::UpstreamTimeout => Code::UpstreamTimeout,                        // 1504
         }
     }
@@ -218,6 +225,7 @@ impl Error {
             | Error::TooManyStreams { retry_after }
             | Error::Locked { retry_after }
             | Error::Overloaded { retry_after }
+            | Error::Saturated { retry_after }
             | Error::PlatformCircuitOpen { retry_after } => Some(*retry_after),
             Error::Unavailable { .. } => Some(Duration::from_secs(1)),
             _ => None,

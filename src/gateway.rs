@@ -21,6 +21,8 @@ use crate::reply::Reply;
 // Client connections.
 pub(crate) mod accept;
 
+pub(crate) mod concurrency;
+
 pub(crate) mod connection;
 
 pub(crate) mod connection_limits;

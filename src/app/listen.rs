@@ -41,6 +41,7 @@ impl Listeners {
     pub(super) fn start(self, tasks: &TaskSet, acceptor: Acceptor, metrics: MetricsPage) {
         let acceptor = Arc::new(acceptor);
         tasks.spawn("admin listener", admin_listener::serve(self.admin, Arc::new(metrics)));
+        tasks.spawn("concurrency limit", acceptor.app.concurrency.clone().adjust_forever());
         for listener in self.clients {
             tasks.spawn("client listener", acceptor.clone().accept_connections(listener));
         }

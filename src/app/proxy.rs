@@ -10,6 +10,7 @@ use pingora_core::protocols::http::v2::server::{H2Options, default_h2_options};
 use pingora_core::server::configuration::ServerConf;
 use pingora_proxy::HttpProxy;
 use pingora_timeout::fast_timeout::set_fast_timeout_to_tokio_threshold;
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use super::tls::Certificate;
@@ -20,6 +21,7 @@ use crate::api::site::Site;
 use crate::config::{Config, LimitsConfig};
 use crate::domain::own_cookie::CookieScope;
 use crate::gateway::accept::Acceptor;
+use crate::gateway::concurrency::ConcurrencyLimit;
 use crate::gateway::connection::{ClientLimits, HeadLimits, MinRate};
 use crate::gateway::connection_limits::ConnectionLimits;
 use crate::gateway::cut::ExchangeCutter;
@@ -78,13 +80,19 @@ pub(super) fn acceptor(config: &Config, gateway: Gateway, certificate: Option<&C
         registry: gateway.sockets.registry.clone(),
         no_rule_metrics: gateway.no_rule_metrics.clone(),
     });
+    let metrics = gateway.gate.metrics.clone();
     let (per_address, proxies) = (config.limits.connections_per_address, config.server.trusted_proxies.clone());
     Acceptor {
         connection_limits: Arc::new(ConnectionLimits::new(per_address, proxies)),
         drain: gateway.drain.clone(),
-        limits: client_limits(&config.limits, &gateway.gate.metrics),
-        metrics: gateway.gate.metrics.clone(),
-        app: Arc::new(ProxyApp { proxy: Arc::new(proxy(gateway, config)), cutter }),
+        limits: client_limits(&config.limits, &metrics),
+        app: Arc::new(ProxyApp {
+            proxy: Arc::new(proxy(gateway, config)),
+            cutter,
+            concurrency: Arc::new(ConcurrencyLimit::new(Handle::current().metrics().num_workers())),
+            saturated: metrics.limit_counter("saturated"),
+        }),
+        metrics,
         tls: certificate.map(Certificate::acceptor),
         connection_slots: Arc::new(Semaphore::new(config.limits.connections.min(Semaphore::MAX_PERMITS))),
     }

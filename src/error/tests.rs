@@ -46,6 +46,7 @@ fn contract() -> Vec<(Error, u16, u16)> {
         (Error::Unavailable { part: Part::Store, cause: None }, 1503, 503),
         (Error::PlatformCircuitOpen { retry_after: WAIT }, 1503, 503),
         (Error::Overloaded { retry_after: WAIT }, 1503, 503),
+        (Error::Saturated { retry_after: WAIT }, 1503, 503),
         (Error::UpstreamTimeout, 1504, 504),
     ]
 }

@@ -7,8 +7,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pingora_core::apps::ServerApp;
+use pingora_core::apps::{HttpServerApp, ServerApp};
 use pingora_core::listeners::tls::Acceptor as TlsAcceptor;
+use pingora_core::protocols::http::ServerSession;
 use pingora_core::protocols::l4::socket::SocketAddr as PingoraAddress;
 use pingora_core::protocols::l4::stream::Stream as TcpTransport;
 use pingora_core::protocols::{GetSocketDigest, SocketDigest, Stream};
@@ -25,6 +26,9 @@ use crate::metrics::Metrics;
 
 /// A slower client would hold a connection slot without sending a request.
 const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Pingora's limit on the time between two requests, in seconds. The connection has its own; any value allows reuse.
+const KEEPALIVE: u64 = 60;
 
 /// The pause after a failed accept, for example when no file descriptor is free.
 const ACCEPT_ERROR_BACKOFF: Duration = Duration::from_millis(50);
@@ -130,13 +134,34 @@ impl Acceptor {
                 }
             },
         };
-        let connection: Stream = Box::new(Connection::new(transport, &self.limits, slot, self.drain.clone()));
+        let connection = Box::new(Connection::new(transport, &self.limits, slot, self.drain.clone()));
         // One poll leaves the task's waker in the channel, so that an idle connection notices the drain. Polling it
         // with every request would take a lock each time.
         let mut waker = drain.clone();
         let mut drain_begins = pin!(waker.wait_for(|begun| *begun));
         let _ = futures::poll!(drain_begins.as_mut());
         // A connection whose exchange is cut closes here.
-        self.app.cutter.run(self.app.process_new(connection, &drain)).await;
+        self.app.cutter.run(self.serve_requests(connection, &drain)).await;
+    }
+
+    /// Serves the requests of a connection. On HTTP/1.1, Pingora gets it only once a whole head has arrived: a connection
+    /// that waits for a request then holds neither Pingora's buffers nor its futures.
+    async fn serve_requests(&self, mut connection: Box<Connection>, drain: &ShutdownWatch) {
+        if connection.is_http2() {
+            self.app.process_new(connection, drain).await;
+            return;
+        }
+        while connection.read_head().await {
+            let Ok(_slot) = self.app.concurrency.begin().await else {
+                self.metrics.count_limit_reached("saturated");
+                connection.refuse_overload().await;
+                return;
+            };
+            let mut exchange = ServerSession::new_http1(connection);
+            exchange.set_keepalive((!*drain.borrow()).then_some(KEEPALIVE));
+            let Some(reused) = self.app.process_new_http(exchange, drain).await else { return };
+            let Ok(reused) = reused.consume().0.into_any().downcast::<Connection>() else { return };
+            connection = reused;
+        }
     }
 }

@@ -6,6 +6,7 @@
 //! requests until the one before is answered and hands the transport over to WebSocket tunnels. Decisions about complete
 //! heads are left to the pipeline.
 
+use std::future::poll_fn;
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
@@ -49,12 +50,15 @@ use rate::RateGuard;
 /// The size of the write buffer: a small response leaves in one write together with its header.
 const WRITE_BUFFER: usize = 4096;
 
-/// The most bytes of one read of a pipelined request.
-const READ_AHEAD: usize = 2048;
+/// The most bytes of one read of a head.
+const LONGEST_READ: usize = 2048;
 
 /// How long a connection without a request stays open when the gateway drains. A client that sends one request after the
 /// other has its next one on the way, and closing at once would cross it; its response then says `Connection: close`.
 const IDLE_WHILE_DRAINING: Duration = Duration::from_millis(500);
+
+/// When a client may come back that was refused because the gateway was saturated.
+const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// What every connection is held to.
 #[derive(Debug, Clone)]
@@ -118,6 +122,13 @@ impl RequestBody {
     }
 }
 
+/// How reading a head ended.
+enum HeadRead {
+    Complete,
+    /// There will be no request.
+    Ended,
+}
+
 /// A refusal that the connection writes by itself, before a request reaches the callbacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EarlyRefusal {
@@ -167,12 +178,17 @@ impl Connection {
         }
     }
 
+    /// Refuses the request whose head has been read and closes the connection: the gateway is saturated.
+    pub(super) async fn refuse_overload(&mut self) {
+        self.refuse(&Error::Saturated { retry_after: RETRY_AFTER });
+        let _ = poll_fn(|cx| Pin::new(&mut *self).poll_shutdown(cx)).await;
+    }
+
     /// Prepares for the next request on this connection.
     fn reset(&mut self) {
         self.head.begin_next();
-        // A large head or response must not occupy memory as long as the connection lives.
-        self.head.shrink_to(WRITE_BUFFER);
-        self.write_buffer.shrink_to(WRITE_BUFFER);
+        // A connection that waits holds no buffers: allocating them again costs less than the cache misses of many.
+        self.write_buffer = Vec::new();
         self.download.restart();
         if self.head.is_empty() {
             self.head_deadline.set(self.limits.idle);
@@ -181,40 +197,66 @@ impl Connection {
         }
     }
 
-    /// Reads while a head is expected.
+    pub(super) fn is_http2(&self) -> bool {
+        self.http2.is_some()
+    }
+
+    /// Reads the next head. Returns false if the connection ends instead: the client has closed it, was too slow, or was
+    /// refused.
+    pub(super) async fn read_head(&mut self) -> bool {
+        match self.state.phase.swap(phase::HEAD, Ordering::AcqRel) {
+            phase::HEAD => {}
+            phase::DONE => self.reset(),
+            // The response is incomplete.
+            _ => return false,
+        }
+        let read = poll_fn(|cx| self.poll_read_head(cx)).await;
+        if self.refusal.is_some() {
+            let _ = poll_fn(|cx| Pin::new(&mut *self).poll_shutdown(cx)).await;
+        }
+        matches!(read, Ok(HeadRead::Complete))
+    }
+
+    fn poll_read_head(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<HeadRead>> {
+        while !self.head.is_complete() {
+            if self.refusal.is_some() {
+                ready!(self.poll_write_buffer(cx))?;
+                return Poll::Ready(Ok(HeadRead::Ended));
+            }
+            let mut bytes = [const { MaybeUninit::uninit() }; LONGEST_READ];
+            let mut buffer = ReadBuf::uninit(&mut bytes);
+            match self.inner()?.poll_read(cx, &mut buffer)? {
+                Poll::Ready(()) if buffer.filled().is_empty() => return Poll::Ready(Ok(HeadRead::Ended)),
+                Poll::Ready(()) => {
+                    if self.head.is_empty() {
+                        self.head_deadline.clear();
+                    }
+                    self.head.extend(buffer.filled());
+                    if self.head.exceeds(&self.limits) {
+                        self.refuse(&self.head.error(&self.limits));
+                    }
+                }
+                Poll::Pending => {
+                    ready!(self.poll_head_deadline(cx));
+                    if self.head.is_empty() {
+                        return Poll::Ready(Ok(HeadRead::Ended));
+                    }
+                    self.refuse(&Error::RequestTimeout);
+                }
+            }
+        }
+        Poll::Ready(Ok(HeadRead::Complete))
+    }
+
+    /// Gives Pingora the head, which has been read. If it reads on, the head was nothing but empty lines; none may
+    /// precede the request line, and looking for the next one would take quadratic time.
     fn poll_head(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.head.is_given() {
-            // No empty line may precede the request line, and looking for the next one would take quadratic time.
             self.refuse(&BadRequest::Head.into());
             return self.poll_refusal(cx);
         }
-        if self.head.give_head(buffer) {
-            return Poll::Ready(Ok(()));
-        }
-        let before = buffer.filled().len();
-        match self.inner()?.poll_read(cx, buffer) {
-            Poll::Ready(result) => {
-                if self.head.is_empty() {
-                    self.head_deadline.clear();
-                }
-                let of_head = self.head.extend(&buffer.filled()[before..]);
-                buffer.set_filled(before + of_head);
-                if self.head.exceeds(&self.limits) {
-                    buffer.set_filled(before);
-                    self.refuse(&self.head.error(&self.limits));
-                    return self.poll_refusal(cx);
-                }
-                Poll::Ready(result)
-            }
-            Poll::Pending => {
-                ready!(self.poll_head_deadline(cx));
-                if !self.head.is_empty() {
-                    self.refuse(&Error::RequestTimeout);
-                }
-                self.refusal.get_or_insert(EarlyRefusal::Written);
-                self.poll_refusal(cx)
-            }
-        }
+        self.head.give_head(buffer);
+        Poll::Ready(Ok(()))
     }
 
     /// Reads while a request is being answered: its body, and then the next request.
@@ -264,7 +306,7 @@ impl Connection {
     /// disconnected, which an empty read tells Pingora. A client that sends more is read again after the answer.
     fn poll_read_ahead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.head.read_ahead().len() < self.limits.bytes {
-            let mut bytes = [const { MaybeUninit::uninit() }; READ_AHEAD];
+            let mut bytes = [const { MaybeUninit::uninit() }; LONGEST_READ];
             let mut buffer = ReadBuf::uninit(&mut bytes);
             ready!(self.inner()?.poll_read(cx, &mut buffer))?;
             if buffer.filled().is_empty() {
@@ -338,11 +380,6 @@ impl AsyncRead for Connection {
         }
         match me.state.phase.load(Ordering::Acquire) {
             phase::EXCHANGE => me.poll_exchange(cx, buffer),
-            phase::DONE => {
-                me.state.phase.store(phase::HEAD, Ordering::Release);
-                me.reset();
-                me.poll_head(cx, buffer)
-            }
             _ => me.poll_head(cx, buffer),
         }
     }

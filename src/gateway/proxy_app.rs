@@ -9,14 +9,19 @@ use pingora_core::protocols::http::ServerSession;
 use pingora_core::protocols::http::v2::server::H2Options;
 use pingora_core::server::ShutdownWatch;
 use pingora_proxy::HttpProxy;
+use prometheus::IntCounter;
 
 use super::Gateway;
+use super::concurrency::ConcurrencyLimit;
 use super::cut::ExchangeCutter;
 
 /// Pingora's proxy, and what cuts its exchanges.
 pub(crate) struct ProxyApp {
     pub(crate) proxy: Arc<HttpProxy<Gateway>>,
     pub(crate) cutter: Arc<ExchangeCutter>,
+    pub(crate) concurrency: Arc<ConcurrencyLimit>,
+    /// Counts HTTP/2 streams that were reset because the gateway was saturated.
+    pub(crate) saturated: IntCounter,
 }
 
 impl HttpServerApp for ProxyApp {
@@ -34,7 +39,13 @@ impl HttpServerApp for ProxyApp {
         if !exchange.is_http2() {
             return self.proxy.process_new_http(exchange, shutdown);
         }
-        Box::pin(async move { self.cutter.run(self.proxy.process_new_http(exchange, shutdown)).await.flatten() })
+        Box::pin(async move {
+            let Ok(_slot) = self.concurrency.begin().await else {
+                self.saturated.inc();
+                return None;
+            };
+            self.cutter.run(self.proxy.process_new_http(exchange, shutdown)).await.flatten()
+        })
     }
 
     fn h2_options(&self) -> Option<H2Options> {

@@ -256,6 +256,9 @@ messages! {
     OVERLOADED
         "Too many people are signing in right now. Try again in {wait}."
         "当前登录人数过多，请 {wait}后重试。"
+    SATURATED
+        "The service is very busy right now. Try again in {wait}."
+        "当前服务繁忙，请 {wait}后重试。"
 
     // Operations, for 1005.
     OPERATION_REQUEST

@@ -24,6 +24,7 @@ mod bind;
 mod sessions;
 
 mod otp;
+mod overload;
 
 mod agents;
 

@@ -46,18 +46,19 @@ impl HeadBuffer {
         self.bytes.is_empty()
     }
 
-    /// Adds the bytes of a read. Returns how many of them belong to the head, which Pingora is given; later ones are
-    /// kept for the body or the next request.
-    pub(super) fn extend(&mut self, bytes: &[u8]) -> usize {
-        let before = self.bytes.len();
+    /// Adds the bytes of a read: of the head, and of what follows it.
+    pub(super) fn extend(&mut self, bytes: &[u8]) {
+        // The empty line may have begun at the end of the previous read.
+        let from = self.bytes.len().saturating_sub(3);
         self.bytes.extend_from_slice(bytes);
         if self.end.is_none() {
-            // The empty line may have begun at the end of the previous read.
-            let from = before.saturating_sub(3);
             self.end = find_empty_line(&self.bytes[from..]).map(|offset| from + offset);
         }
-        self.given = self.head().len();
-        self.given.saturating_sub(before)
+    }
+
+    /// Whether the head has been read to its end.
+    pub(super) fn is_complete(&self) -> bool {
+        self.end.is_some()
     }
 
     /// Whether Pingora has been given a whole head. If it reads on, the head was nothing but empty lines.
@@ -65,13 +66,12 @@ impl HeadBuffer {
         self.end == Some(self.given)
     }
 
-    /// Gives Pingora bytes of the head that were read ahead. Returns whether there were any.
-    pub(super) fn give_head(&mut self, buffer: &mut ReadBuf<'_>) -> bool {
-        let rest = &self.bytes[self.given..self.end.unwrap_or(self.bytes.len())];
+    /// Gives Pingora as much of the head as it takes.
+    pub(super) fn give_head(&mut self, buffer: &mut ReadBuf<'_>) {
+        let rest = &self.head()[self.given..];
         let rest = &rest[..rest.len().min(buffer.remaining())];
         buffer.put_slice(rest);
         self.given += rest.len();
-        !rest.is_empty()
     }
 
     /// The bytes that were read ahead and that Pingora has not been given.
@@ -111,13 +111,9 @@ impl HeadBuffer {
 
     /// Begins the next head with the bytes that were read ahead.
     pub(super) fn begin_next(&mut self) {
-        self.bytes.drain(..self.given);
+        self.bytes = self.take_read_ahead();
         self.given = 0;
         self.end = find_empty_line(&self.bytes);
-    }
-
-    pub(super) fn shrink_to(&mut self, capacity: usize) {
-        self.bytes.shrink_to(capacity);
     }
 
     /// Why Pingora cannot parse the head: target too long, head too large, or not HTTP.

@@ -1,0 +1,85 @@
+use futures::FutureExt;
+
+use super::*;
+
+fn limit() -> Arc<ConcurrencyLimit> {
+    Arc::new(ConcurrencyLimit::new(1))
+}
+
+/// Begins as many requests as one thread always carries.
+async fn fill(limit: &Arc<ConcurrencyLimit>) -> Vec<ConcurrencySlot> {
+    let mut slots = Vec::new();
+    for _ in 0..PER_THREAD {
+        slots.push(limit.begin().await.expect("room"));
+    }
+    slots
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_waits_until_one_before_it_has_ended() {
+    let limit = limit();
+    let mut slots = fill(&limit).await;
+    let mut first = Box::pin(limit.begin());
+    let mut second = Box::pin(limit.begin());
+    assert!(first.as_mut().now_or_never().is_none());
+    assert!(second.as_mut().now_or_never().is_none());
+    slots.pop();
+    assert!(second.as_mut().now_or_never().is_none(), "the first one is next");
+    let first = first.as_mut().now_or_never().expect("its turn").expect("room");
+    assert!(second.as_mut().now_or_never().is_none());
+    drop(first);
+    second.as_mut().now_or_never().expect("its turn").expect("room");
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_that_is_no_longer_young_makes_room() {
+    let limit = limit();
+    let slots = fill(&limit).await;
+    tokio::time::advance(PERIOD * YOUNG_PERIODS as u32).await;
+    let later = fill(&limit).await;
+    assert_eq!(limit.young(limit.current_period()), PER_THREAD);
+    drop(slots);
+    assert_eq!(limit.young(limit.current_period()), PER_THREAD, "the old ones were not counted any more");
+    drop(later);
+    assert_eq!(limit.young(limit.current_period()), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn limit_grows_while_requests_wait_for_an_idle_core_and_falls_when_it_is_saturated() {
+    let limit = limit();
+    let _slots = fill(&limit).await;
+    let mut waiting = Box::pin(limit.begin());
+    assert!(waiting.as_mut().now_or_never().is_none());
+    limit.adjust(true);
+    assert!(waiting.as_mut().now_or_never().is_none(), "the core has no time for it");
+    limit.adjust(false);
+    let _slot = waiting.as_mut().now_or_never().expect("its turn").expect("room");
+    assert_eq!(limit.limit.load(Ordering::Relaxed), 2 * PER_THREAD);
+    limit.adjust(false);
+    assert_eq!(limit.limit.load(Ordering::Relaxed), 2 * PER_THREAD, "nobody waits");
+    for _ in 0..20 {
+        limit.adjust(true);
+    }
+    assert_eq!(limit.limit.load(Ordering::Relaxed), PER_THREAD);
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_that_waits_too_long_is_refused() {
+    let limit = limit();
+    let _slots = fill(&limit).await;
+    assert_eq!(limit.begin().await.map(drop), Err(Saturated));
+    assert_eq!(limit.waiting.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_that_is_cancelled_while_it_waits_leaves_its_turn_to_the_next() {
+    let limit = limit();
+    let mut slots = fill(&limit).await;
+    let mut first = Box::pin(limit.begin());
+    assert!(first.as_mut().now_or_never().is_none());
+    drop(first);
+    let mut second = Box::pin(limit.begin());
+    assert!(second.as_mut().now_or_never().is_none());
+    slots.pop();
+    second.as_mut().now_or_never().expect("its turn").expect("room");
+}
