@@ -7,6 +7,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use pingora_core::apps::{HttpServerApp, ServerApp};
 use pingora_core::listeners::tls::Acceptor as TlsAcceptor;
 use pingora_core::protocols::http::ServerSession;
@@ -151,8 +152,25 @@ impl Acceptor {
             self.app.process_new(connection, drain).await;
             return;
         }
-        while connection.read_head().await {
-            let Ok(_slot) = self.app.concurrency.begin().await else {
+        loop {
+            // While requests wait, the next one is not even read before its turn: the memory of a connection that has
+            // waited is no longer cached, and so it is needed once instead of twice.
+            let mut slot = self.app.concurrency.begin_if_others_wait().await;
+            let has_head = match slot.as_ref().and_then(|_| connection.read_head().now_or_never()) {
+                Some(has_head) => has_head,
+                None => {
+                    slot = None;
+                    connection.read_head().await
+                }
+            };
+            if !has_head {
+                return;
+            }
+            let slot = match slot {
+                Some(slot) => Ok(slot),
+                None => self.app.concurrency.begin().await,
+            };
+            let Ok(_slot) = slot else {
                 self.metrics.count_limit_reached("saturated");
                 connection.refuse_overload().await;
                 return;

@@ -144,6 +144,14 @@ impl ConcurrencyLimit {
         Ok(ConcurrencySlot { limit: self.clone(), period })
     }
 
+    /// Begins a request behind those that wait; None if none does.
+    pub(super) async fn begin_if_others_wait(self: &Arc<Self>) -> Option<ConcurrencySlot> {
+        if self.waiting.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.begin().await.ok()
+    }
+
     async fn wait(&self) -> Result<(), Saturated> {
         let _waiting = Waiting::begin(&self.waiting);
         // Adjusting also begins a request that came too late to be woken by the end of another.

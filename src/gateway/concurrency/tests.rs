@@ -83,3 +83,19 @@ async fn request_that_is_cancelled_while_it_waits_leaves_its_turn_to_the_next() 
     slots.pop();
     second.as_mut().now_or_never().expect("its turn").expect("room");
 }
+
+#[tokio::test(start_paused = true)]
+async fn request_begins_early_only_behind_others_that_wait() {
+    let limit = limit();
+    let mut slots = fill(&limit).await;
+    assert!(limit.begin_if_others_wait().await.is_none(), "nobody waits");
+    let mut first = Box::pin(limit.begin());
+    assert!(first.as_mut().now_or_never().is_none());
+    let mut second = Box::pin(limit.begin_if_others_wait());
+    assert!(second.as_mut().now_or_never().is_none());
+    slots.truncate(PER_THREAD - 1);
+    assert!(second.as_mut().now_or_never().is_none(), "the first one is next");
+    let _first = first.as_mut().now_or_never().expect("its turn").expect("room");
+    slots.pop();
+    assert!(second.as_mut().now_or_never().expect("its turn").is_some());
+}
