@@ -18,6 +18,7 @@ use pingora_core::server::ShutdownWatch;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::concurrency::ConcurrencySlot;
 use super::connection::{ClientLimits, Connection};
 use super::connection_limits::{ConnectionLimits, ConnectionSlot};
 use super::drain_signal::DrainSignal;
@@ -152,34 +153,34 @@ impl Acceptor {
             self.app.process_new(connection, drain).await;
             return;
         }
-        loop {
-            // While requests wait, the next one is not even read before its turn: the memory of a connection that has
-            // waited is no longer cached, and so it is needed once instead of twice.
-            let mut slot = self.app.concurrency.begin_if_others_wait().await;
-            let has_head = match slot.as_ref().and_then(|_| connection.read_head().now_or_never()) {
-                Some(has_head) => has_head,
-                None => {
-                    slot = None;
-                    connection.read_head().await
-                }
-            };
-            if !has_head {
-                return;
-            }
-            let slot = match slot {
-                Some(slot) => Ok(slot),
-                None => self.app.concurrency.begin().await,
-            };
-            let Ok(_slot) = slot else {
-                self.metrics.count_limit_reached("saturated");
-                connection.refuse_overload().await;
-                return;
-            };
+        while let Some(_slot) = self.next_request(&mut connection).await {
             let mut exchange = ServerSession::new_http1(connection);
             exchange.set_keepalive((!*drain.borrow()).then_some(KEEPALIVE));
             let Some(reused) = self.app.process_new_http(exchange, drain).await else { return };
             let Ok(reused) = reused.consume().0.into_any().downcast::<Connection>() else { return };
             connection = reused;
         }
+    }
+
+    /// Reads the next request and waits for its turn. Returns None if the connection ends.
+    ///
+    /// While others wait, nothing is read before the turn: the memory of a connection that has waited is no longer in the
+    /// core's cache, and so it is fetched once instead of twice.
+    async fn next_request(&self, connection: &mut Connection) -> Option<ConcurrencySlot> {
+        let concurrency = &self.app.concurrency;
+        if let Some(slot) = concurrency.begin_if_others_wait().await
+            && let Some(has_head) = connection.read_head().now_or_never()
+        {
+            return has_head.then_some(slot);
+        }
+        if !connection.read_head().await {
+            return None;
+        }
+        let slot = concurrency.begin().await.ok();
+        if slot.is_none() {
+            self.metrics.count_limit_reached("saturated");
+            connection.refuse_overload().await;
+        }
+        slot
     }
 }

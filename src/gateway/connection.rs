@@ -441,3 +441,6 @@ impl Drop for Connection {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,53 @@
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::sync::Semaphore;
+
+use super::super::connection_limits::ConnectionLimits;
+use super::*;
+
+const HEAD: HeadLimits = HeadLimits {
+    deadline: Duration::from_secs(10),
+    idle: Duration::from_secs(60),
+    bytes: 32 * 1024,
+    target: 16 * 1024,
+    lines: 100,
+};
+
+fn connect() -> (DuplexStream, Connection) {
+    let (client, server) = duplex(64 * 1024);
+    let floods = IntCounter::new("floods", "floods").expect("a counter");
+    let limits = ClientLimits { head: HEAD, body: None, frame_floods: floods };
+    let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().expect("a permit");
+    let counted = Arc::new(ConnectionLimits::new(0, Vec::new())).open([127, 0, 0, 1].into()).expect("no limit");
+    let slot = ConnectionSlot::new(permit, counted);
+    (client, Connection::new(Box::new(server), &limits, slot, Arc::default()))
+}
+
+#[tokio::test]
+async fn saturated_gateway_answers_1503_and_closes() {
+    let (mut client, mut connection) = connect();
+    client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("sent");
+    assert!(connection.read_head().await);
+    connection.refuse_overload().await;
+    let mut response = String::new();
+    client.read_to_string(&mut response).await.expect("a response and the end");
+    assert!(response.starts_with("HTTP/1.1 503 "), "{response}");
+    assert!(response.to_ascii_lowercase().contains("\r\nretry-after: 2\r\n"), "{response}");
+    assert!(response.contains("\"code\":1503"), "{response}");
+}
+
+#[tokio::test]
+async fn connection_that_ends_before_its_head_is_complete_has_no_request() {
+    let (mut client, mut connection) = connect();
+    client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n").await.expect("sent");
+    drop(client);
+    assert!(!connection.read_head().await);
+}
+
+#[tokio::test]
+async fn head_is_not_read_again_before_its_response_is_complete() {
+    let (mut client, mut connection) = connect();
+    client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("sent");
+    assert!(connection.read_head().await);
+    connection.state.phase.store(phase::EXCHANGE, Ordering::Release);
+    assert!(!connection.read_head().await);
+}
