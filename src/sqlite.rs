@@ -152,7 +152,7 @@ impl SqliteFile {
     /// Completes the waiting changes and moves the write-ahead log into the file, which is then complete by itself.
     /// Later writes fail.
     pub(crate) async fn close(&self) {
-        self.examination.end();
+        self.examination.end().await;
         self.readers.close().await;
         self.writer.close().await;
         let path = self.path.clone();

@@ -1,12 +1,13 @@
 //! Examines the structure of a file: before it is used, or while it is, if a clean stop left the same bytes.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{ConnectOptions, SqliteConnection};
+use sqlx::{ConnectOptions, Connection as _, SqliteConnection};
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 
 use super::{SqliteFileError, checksum, damaged, unavailable};
 
@@ -30,13 +31,14 @@ pub(super) async fn is_as_left(path: &Path) -> bool {
 pub(super) struct Examination {
     is_ended: AtomicBool,
     damage: Notify,
+    task: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Examination {
     /// Examines the file in the background. Damage is reported, and the next start examines the file first.
     pub(super) fn start(self: &Arc<Self>, path: PathBuf, options: SqliteConnectOptions) {
         let examination = self.clone();
-        tokio::spawn(async move {
+        let task = tokio::spawn(async move {
             match examination.run(&options).await {
                 Err(SqliteFileError::Damaged(cause)) if !examination.is_ended.load(Ordering::Acquire) => {
                     tracing::error!(file = %path.display(), %cause, "the file is damaged");
@@ -49,6 +51,7 @@ impl Examination {
                 Ok(()) | Err(SqliteFileError::Damaged(_)) => {}
             }
         });
+        *self.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
     }
 
     async fn run(self: &Arc<Self>, options: &SqliteConnectOptions) -> Result<(), SqliteFileError> {
@@ -56,7 +59,10 @@ impl Examination {
         let examination = self.clone();
         let goes_on = move || !examination.is_ended.load(Ordering::Acquire);
         connection.lock_handle().await.map_err(unavailable)?.set_progress_handler(STEPS_BETWEEN_LOOKS, goes_on);
-        examine(&mut connection).await
+        let examined = examine(&mut connection).await;
+        // A connection that is dropped closes later.
+        connection.close().await.map_err(unavailable)?;
+        examined
     }
 
     /// Resolves when damage was found.
@@ -64,8 +70,14 @@ impl Examination {
         self.damage.notified().await;
     }
 
-    /// Ends the examination soon.
-    pub(super) fn end(&self) {
+    /// Ends the examination and waits for its connection to be closed: as long as one is open, the write-ahead log cannot
+    /// be moved into the file.
+    pub(super) async fn end(&self) {
         self.is_ended.store(true, Ordering::Release);
+        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(task) = task {
+            // It fails only if the examination panicked, and then its connection is gone.
+            let _ = task.await;
+        }
     }
 }
