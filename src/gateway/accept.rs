@@ -1,5 +1,6 @@
-//! Accepts client connections, completes the TLS handshake where TLS is configured and passes them to Pingora. Reading
-//! requests is left to Pingora and to [`connection`](super::connection).
+//! Accepts client connections, completes the TLS handshake where TLS is configured and passes them to Pingora: on HTTP/1.1
+//! for each request, on HTTP/2 for good. Reading heads is left to [`connection`](super::connection), their turn to
+//! [`concurrency`](super::concurrency).
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

@@ -1,6 +1,6 @@
 //! Limits how many requests are carried at once while the gateway is saturated. Each request in progress occupies memory,
 //! and with thousands of them every step of each waits for that memory: the same cores then answer half as many. So a
-//! request waits until one before it has ended. It has cost next to nothing by then: only its head has been read.
+//! request waits until one before it has ended. It has cost next to nothing by then: at most its head has been read.
 //!
 //! What waits for a slow upstream or a slow client needs no core. Requests therefore count only while they are young, and
 //! the limit grows as long as requests wait although a core is idle.
@@ -26,7 +26,7 @@ const YOUNG_PERIODS: u64 = 4;
 /// How often the limit is adjusted while it may be reached.
 const ADJUST_INTERVAL: Duration = Duration::from_millis(5);
 
-/// A thread is saturated if it was busy for this share of the time, in percent.
+/// The threads are saturated if together they were busy for this share of their time, in percent.
 const SATURATED: u32 = 90;
 
 /// How long a request waits. A client that has waited longer is told to come back.

@@ -170,7 +170,7 @@ impl Connection {
             tracing::info!(
                 target: "deskgate::request",
                 { request.id = arrival.request_id.as_str(), code = error.code().number() },
-                "refused before a request could be read: {error}"
+                "refused before a request was examined: {error}"
             );
             self.write_buffer = Reply::refusal(&arrival, error).to_bytes(&arrival);
             self.written = 0;

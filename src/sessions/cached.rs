@@ -17,7 +17,7 @@ use crate::token::assertion::FRESH;
 /// when the session is no longer in use.
 #[derive(Debug)]
 pub struct CachedSession {
-    /// The session record, without the address and user agent of the sign-in: whoever shows them reads the store.
+    /// The session record, without the address and user agent of the sign-in, which lists read from the store.
     pub session: Session,
     /// The identity headers, for requests that carry no session assertion.
     lines: ArcSwapOption<IdentityLines>,
