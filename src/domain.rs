@@ -28,6 +28,8 @@ pub mod network;
 
 pub mod own_cookie;
 
+pub mod partition;
+
 pub mod path;
 
 pub mod rate;

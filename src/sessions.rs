@@ -16,6 +16,7 @@ use self::eviction::EvictionQueue;
 use self::shared_names::SharedNames;
 use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, EmployeeId};
+use crate::domain::partition::Partition;
 use crate::domain::session::{Session, SessionId};
 use crate::error::{Error, TokenFault};
 use crate::store::{Change, Store, StoreError};
@@ -216,7 +217,17 @@ impl SessionCache {
         match change {
             Change::SessionEnded { id, .. } => self.remove(id),
             Change::SessionChanged(session) => self.replace_cached(session),
+            Change::Missed(partition) => self.forget(*partition),
             Change::TicketMoved(_) => {}
+        }
+    }
+
+    /// Retires the entries of a partition, so that its sessions are read again.
+    fn forget(&self, partition: Partition) {
+        for (id, entry) in &self.by_id.pin() {
+            if Partition::of(id.as_str()) == partition {
+                self.retire(id, entry);
+            }
         }
     }
 

@@ -12,13 +12,17 @@ use tokio::sync::broadcast;
 use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::link::PlatformAccount;
+use crate::domain::partition::Partition;
 use crate::domain::session::{EndCause, KeyId, Session, SessionId, Version};
 use crate::domain::ticket::{ScanId, Ticket, TicketId};
 use crate::domain::write::WriteOutcome;
 use crate::error::{Error, Part};
 use crate::sqlite::SqliteFileError;
+use feed_state::FeedState;
 
 pub mod embedded;
+
+pub mod feed_state;
 
 pub mod rate_counters;
 
@@ -65,6 +69,8 @@ pub enum Change {
     SessionChanged(Box<Session>),
     /// A ticket changed its state.
     TicketMoved(TicketId),
+    /// Changes of a partition may have been missed: what is cached or open of its records must be read again.
+    Missed(Partition),
 }
 
 /// A change with the time at which it was published.
@@ -173,6 +179,9 @@ pub trait Store: SessionStore + TicketStore {
     /// Subscribes to changes, including those made by this gateway. A receiver that lags gets
     /// [`broadcast::error::RecvError::Lagged`] and must read its records again.
     fn changes(&self) -> broadcast::Receiver<ChangeEvent>;
+
+    /// How current the change feed is.
+    fn feed(&self) -> &FeedState;
 
     /// Checks that the store can be read and written now.
     async fn ready(&self) -> Result<(), StoreError>;

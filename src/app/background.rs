@@ -11,7 +11,8 @@ use super::clock_watch::ClockWatch;
 use super::tasks::TaskSet;
 use super::wire::{Databases, Services};
 use crate::admin::keys::KeyRotation;
-use crate::domain::session::{EndCause, Session};
+use crate::domain::partition::Partition;
+use crate::domain::session::{EndCause, Session, SessionId};
 use crate::metrics::Metrics;
 use crate::pipeline::Gate;
 use crate::signin::SignInServices;
@@ -69,6 +70,10 @@ async fn apply_changes(
                 if let Change::SessionEnded { cause, .. } = &event.change {
                     gate.metrics.sessions_ended.with_label_values(&[cause.as_str()]).inc();
                 }
+                if let Change::Missed(partition) = &event.change {
+                    signin.wake_all_polls();
+                    recheck_open(&gate, &registry, |id| Partition::of(id.as_str()) == *partition).await;
+                }
                 let delay = gate.clock.running().saturating_sub(event.at);
                 gate.metrics.revocation_seconds.observe(delay.as_secs_f64());
             }
@@ -76,7 +81,7 @@ async fn apply_changes(
                 tracing::warn!(missed, "change feed lagged: dropping the session cache and rechecking everything open");
                 gate.sessions.forget_all();
                 signin.wake_all_polls();
-                recheck_open(&gate, &registry).await;
+                recheck_open(&gate, &registry, |_| true).await;
             }
             Err(RecvError::Closed) => return,
         }
@@ -108,7 +113,7 @@ async fn end_sessions_of_expired_keys(
 ) {
     loop {
         // First what is open: with many sessions it takes a while to end all of a removed key.
-        recheck_open(&gate, &registry).await;
+        recheck_open(&gate, &registry, |_| true).await;
         // Also right after the start: an operator may have removed a key while the gateway was down.
         if let Err(error) = keys.update_sessions().await {
             tracing::warn!(%error, "could not end the sessions of removed keys; their tokens are refused all the same");
@@ -136,10 +141,10 @@ async fn until_keys_change(gate: &Gate, watch: &ClockWatch) {
     gate.tokens.keys_changed().await;
 }
 
-/// Checks the session of every open WebSocket and exchange again, after missed events or new rules. What belongs to a
+/// Checks the sessions of open WebSockets and exchanges again, after missed events or new rules. What belongs to a
 /// session that cannot be read is closed.
-pub(super) async fn recheck_open(gate: &Gate, registry: &Registry) {
-    for id in registry.sessions() {
+pub(super) async fn recheck_open(gate: &Gate, registry: &Registry, is_concerned: impl Fn(&SessionId) -> bool) {
+    for id in registry.sessions().into_iter().filter(is_concerned) {
         match gate.sessions.session(&id, gate.clock.now()).await {
             Ok(Some(cached)) if has_valid_key(gate, &cached.session) => registry.recheck_session(&cached.session),
             Ok(_) | Err(_) => registry.close_session(&id, CloseReason::Revoked),

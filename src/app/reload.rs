@@ -95,7 +95,7 @@ impl Reloader {
         if reloaded.is_ok() {
             // A handshake or exchange that is not registered yet checks the new rules itself once it is.
             self.registry.apply_rules(&self.gate.rules.load());
-            recheck_open(&self.gate, &self.registry).await;
+            recheck_open(&self.gate, &self.registry, |_| true).await;
         }
         reloaded
     }

@@ -185,7 +185,8 @@ impl Registry {
         match change {
             Change::SessionEnded { id, cause } => self.close_session(id, (*cause).into()),
             Change::SessionChanged(session) => self.recheck_session(session),
-            Change::TicketMoved(_) => {}
+            // The sessions must be read from the store: `app::background` does it.
+            Change::Missed(_) | Change::TicketMoved(_) => {}
         }
     }
 

@@ -11,6 +11,7 @@ use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 use tokio::sync::broadcast;
 
+use super::feed_state::FeedState;
 use super::{Change, ChangeEvent, SessionCursor, SessionPage, SessionStore, Store, StoreError, TicketStore};
 use crate::domain::clock::{Clock, Timestamp};
 use crate::domain::employee::{CorpId, EmployeeId};
@@ -43,6 +44,7 @@ const FEED_CAPACITY: usize = 4096;
 pub struct EmbeddedStore {
     file: SqliteFile,
     feed: broadcast::Sender<ChangeEvent>,
+    feed_state: FeedState,
     clock: Clock,
 }
 
@@ -51,7 +53,7 @@ impl EmbeddedStore {
     pub async fn open(path: &Path, clock: Clock) -> Result<Self, StoreError> {
         let file = SqliteFile::open(path, |connection| schema::prepare(connection).boxed()).await?;
         let (feed, _) = broadcast::channel(FEED_CAPACITY);
-        Ok(Self { file, feed, clock })
+        Ok(Self { file, feed, feed_state: FeedState::within_process(), clock })
     }
 
     fn publish(&self, change: Change) {
@@ -314,6 +316,10 @@ impl TicketStore for EmbeddedStore {
 impl Store for EmbeddedStore {
     fn changes(&self) -> broadcast::Receiver<ChangeEvent> {
         self.feed.subscribe()
+    }
+
+    fn feed(&self) -> &FeedState {
+        &self.feed_state
     }
 
     async fn ready(&self) -> Result<(), StoreError> {
