@@ -35,6 +35,8 @@ mod background;
 
 mod clock_watch;
 
+mod feed_watch;
+
 mod control;
 
 mod admin_listener;

@@ -1,6 +1,9 @@
 //! The session cache in front of the store, and every change to a session. It caches identities, never decisions.
 //!
-//! A cached token costs one lookup and no lock. Consistency depends on the order of writes. A read inserts a pending
+//! A cached token costs one lookup and no lock. With a shared store it is used only while the change feed is current.
+//! Otherwise the store is asked; while it cannot answer, a known session goes on for `store.outage_grace`.
+//!
+//! Consistency depends on the order of writes. A read inserts a pending
 //! entry *before* it queries the store; a revocation writes to the store *before* it looks for the entry. So the
 //! revocation always finds the entry of a read that saw the old record. An entry that leaves the cache, for whatever
 //! reason, is retired: it is never filled again, and no token can be attached to it.
@@ -13,12 +16,14 @@ use papaya::HashMap;
 
 use self::entry::CacheEntry;
 use self::eviction::EvictionQueue;
+use self::outage::RecentOutage;
 use self::shared_names::SharedNames;
 use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::partition::Partition;
 use crate::domain::session::{Session, SessionId};
-use crate::error::{Error, TokenFault};
+use crate::error::{Error, Part, TokenFault};
+use crate::store::feed_state::FeedTrust;
 use crate::store::{Change, Store, StoreError};
 use crate::token::Tokens;
 use crate::token::claims::Claims;
@@ -28,6 +33,7 @@ mod cached;
 mod change;
 mod entry;
 mod eviction;
+mod outage;
 mod reconcile;
 mod shared_names;
 
@@ -48,6 +54,7 @@ pub struct SessionCache {
     capacity: usize,
     eviction: EvictionQueue,
     token_lifetime: Duration,
+    outage: RecentOutage,
     /// Set after a start, until every stored session was compared with the directory.
     reconciler: ArcSwapOption<Box<dyn Reconcile>>,
     leeway: Duration,
@@ -69,6 +76,7 @@ impl SessionCache {
             capacity,
             eviction: EvictionQueue::default(),
             token_lifetime,
+            outage: RecentOutage::default(),
             reconciler: ArcSwapOption::empty(),
             leeway,
         }
@@ -79,8 +87,12 @@ impl SessionCache {
         &self.store
     }
 
-    /// The session of a token that was verified before. Takes no lock and does not query the store.
+    /// The session of a token that was verified before, if every change was heard up to a moment ago. Takes no lock and
+    /// does not query the store.
     pub fn cached(&self, token: &str, now: Timestamp) -> Option<Arc<CachedSession>> {
+        if self.store.feed().trust() != FeedTrust::Current {
+            return None;
+        }
         let by_token = self.by_token.pin();
         let entry = by_token.get(&self.fingerprinter.fingerprint(token)?)?;
         let cached = entry.live_session(now, self.leeway)?;
@@ -133,14 +145,26 @@ impl SessionCache {
 
     /// Finds a session in the cache or the store, and its cache entry.
     async fn find(&self, id: &SessionId, now: Timestamp) -> Result<Option<FoundEntry>, Error> {
-        if let Some(entry) = self.by_id.pin().get(id)
-            && let Some(cached) = entry.live_session(now, self.leeway)
-        {
-            return Ok(Some((entry.clone(), cached)));
-        }
+        let known = self.by_id.pin().get(id).and_then(|entry| {
+            let cached = entry.live_session(now, self.leeway)?;
+            Some((entry.clone(), cached))
+        });
+        let known = match (known, self.store.feed().trust()) {
+            (Some(known), FeedTrust::Current) => return Ok(Some(known)),
+            (Some(known), FeedTrust::Stale) if self.outage.is_recent() => return Ok(Some(known)),
+            (known, FeedTrust::Stale) => known,
+            (_, FeedTrust::Current | FeedTrust::Lost) => None,
+        };
         let entry = self.pending_entry(id, now);
-        // On an error the entry stays pending: another request may be reading into it.
-        let Some(mut session) = self.read(id).await? else {
+        // On an error the entry stays as it is: another request may be reading into it.
+        let read = match (self.read(id).await, known) {
+            (Err(Error::Unavailable { part: Part::Store, .. }), Some(known)) => {
+                self.outage.note();
+                return Ok(Some(known));
+            }
+            (read, _) => read?,
+        };
+        let Some(mut session) = read else {
             // A request that read the record just before it was removed must not bring it back.
             self.retire(id, &entry);
             return Ok(None);
@@ -218,7 +242,7 @@ impl SessionCache {
             Change::SessionEnded { id, .. } => self.remove(id),
             Change::SessionChanged(session) => self.replace_cached(session),
             Change::Missed(partition) => self.forget(*partition),
-            Change::TicketMoved(_) => {}
+            Change::TicketMoved(_) | Change::CaughtUp => {}
         }
     }
 

@@ -36,6 +36,8 @@ pub(crate) enum CloseReason {
     Forbidden,
     /// The gateway shuts down: 1001.
     Drain,
+    /// The store has not been heard for `store.outage_grace`, so the session may have ended: 1013.
+    StoreLost,
 }
 
 impl CloseReason {
@@ -46,6 +48,7 @@ impl CloseReason {
             CloseReason::Expired => (4401, "token expired"),
             CloseReason::Forbidden => (4403, "role lost"),
             CloseReason::Drain => (1001, "going away"),
+            CloseReason::StoreLost => (1013, "try again later"),
         }
     }
 
@@ -56,6 +59,7 @@ impl CloseReason {
             CloseReason::Expired => "the token expired",
             CloseReason::Forbidden => "the rule no longer admits the caller",
             CloseReason::Drain => "the gateway shuts down",
+            CloseReason::StoreLost => "the store has been out of reach for too long",
         }
     }
 
@@ -66,6 +70,7 @@ impl CloseReason {
             CloseReason::Expired => "expired",
             CloseReason::Forbidden => "forbidden",
             CloseReason::Drain => "drain",
+            CloseReason::StoreLost => "store_lost",
         }
     }
 }

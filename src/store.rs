@@ -71,6 +71,10 @@ pub enum Change {
     TicketMoved(TicketId),
     /// Changes of a partition may have been missed: what is cached or open of its records must be read again.
     Missed(Partition),
+    /// Every change that was made before [`ChangeEvent::at`], on any gateway, was sent before this one. A shared store sends
+    /// it after each read of its feed, with the time at which the read began; of several reads, the earliest. Whoever applies
+    /// the changes tells [`FeedState::note_applied`]: the cache is current once they are applied, not once they are read.
+    CaughtUp,
 }
 
 /// A change with the time at which it was published.

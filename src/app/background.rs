@@ -8,6 +8,7 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::clock_watch::ClockWatch;
+use super::feed_watch;
 use super::tasks::TaskSet;
 use super::wire::{Databases, Services};
 use crate::admin::keys::KeyRotation;
@@ -36,6 +37,9 @@ pub(super) fn start(tasks: &TaskSet, services: &Services) {
     }
     let changes = store.changes();
     tasks.spawn("change feed", apply_changes(changes, gate.clone(), registry.clone(), signin.clone()));
+    if store.feed().is_shared() {
+        tasks.spawn("feed watch", feed_watch::run(store.clone(), gate.metrics.clone(), registry.clone()));
+    }
     let watch = Arc::new(ClockWatch::new(&gate.clock));
     tasks.spawn("clock watch", watch.clone().run(gate.clone(), registry.clone(), signin.clone()));
     tasks
@@ -67,15 +71,16 @@ async fn apply_changes(
                 gate.sessions.apply_change(&event.change);
                 registry.apply_change(&event.change);
                 signin.apply_change(&event.change);
-                if let Change::SessionEnded { cause, .. } = &event.change {
-                    gate.metrics.sessions_ended.with_label_values(&[cause.as_str()]).inc();
+                match &event.change {
+                    Change::CaughtUp => gate.sessions.store().feed().note_applied(event.at),
+                    Change::Missed(partition) => {
+                        signin.wake_all_polls();
+                        recheck_open(&gate, &registry, |id| Partition::of(id.as_str()) == *partition).await;
+                    }
+                    Change::SessionEnded { .. } | Change::SessionChanged(_) | Change::TicketMoved(_) => {
+                        count_change(&gate, &event);
+                    }
                 }
-                if let Change::Missed(partition) = &event.change {
-                    signin.wake_all_polls();
-                    recheck_open(&gate, &registry, |id| Partition::of(id.as_str()) == *partition).await;
-                }
-                let delay = gate.clock.running().saturating_sub(event.at);
-                gate.metrics.revocation_seconds.observe(delay.as_secs_f64());
             }
             Err(RecvError::Lagged(missed)) => {
                 tracing::warn!(missed, "change feed lagged: dropping the session cache and rechecking everything open");
@@ -86,6 +91,14 @@ async fn apply_changes(
             Err(RecvError::Closed) => return,
         }
     }
+}
+
+fn count_change(gate: &Gate, event: &ChangeEvent) {
+    if let Change::SessionEnded { cause, .. } = &event.change {
+        gate.metrics.sessions_ended.with_label_values(&[cause.as_str()]).inc();
+    }
+    let delay = gate.clock.running().saturating_sub(event.at);
+    gate.metrics.revocation_seconds.observe(delay.as_secs_f64());
 }
 
 /// Holds the gauge `revocation_feed_up` at 1; a panic of the task sets it to 0 as well.

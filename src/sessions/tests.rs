@@ -4,7 +4,9 @@ use super::*;
 use crate::domain::clock::Clock;
 use crate::domain::role::RoleName;
 use crate::domain::session::EndCause;
+use crate::store::SessionStore;
 use crate::store::embedded::EmbeddedStore;
+use crate::store::feed_state::FeedState;
 use crate::token::assertion::FRESH;
 
 const LEEWAY: Duration = Duration::from_secs(30);
@@ -14,6 +16,16 @@ async fn cache(capacity: usize) -> (Arc<SessionCache>, Clock, tempfile::TempDir)
     let clock = Clock::system();
     let store = EmbeddedStore::open(&folder.path().join("state.db"), clock.clone()).await.expect("store");
     (Arc::new(SessionCache::new(Arc::new(store), capacity, Duration::from_secs(60), LEEWAY)), clock, folder)
+}
+
+/// A cache of a store whose feed is stale after a second and lost after thirty, and that store.
+async fn shared_cache() -> (SessionCache, Arc<EmbeddedStore>, Clock, tempfile::TempDir) {
+    let (folder, clock) = (tempfile::tempdir().expect("folder"), Clock::system());
+    let store = EmbeddedStore::open(&folder.path().join("state.db"), clock.clone()).await.expect("store");
+    let feed = FeedState::new(clock.clone(), Duration::from_secs(1), Duration::from_secs(30));
+    let store = Arc::new(store.with_feed(feed));
+    store.feed().note_applied(clock.running());
+    (SessionCache::new(store.clone(), 100, Duration::from_secs(3600), LEEWAY), store, clock, folder)
 }
 
 fn session(id: &str, clock: &Clock) -> Session {
@@ -49,6 +61,40 @@ async fn a_revoked_session_leaves_the_cache_at_once_and_for_good() {
     // A late change event about the old version must not bring the session back.
     cache.apply_change(&Change::SessionChanged(Box::new(session.clone())));
     assert!(cache.session(&session.id, clock.now()).await.expect("read").is_none());
+}
+
+#[tokio::test]
+async fn cache_is_used_only_while_the_feed_is_current() {
+    let (cache, store, clock, _folder) = shared_cache().await;
+    let session = session("s1", &clock);
+    cache.create(&session).await.expect("create");
+    admit(&cache, "token-1", &session.id, clock.now()).await.expect("live");
+    assert!(cache.cached("token-1", clock.now()).is_some());
+    // Another gateway revokes it, and this one does not hear of it.
+    store.revoke(&session.id, Duration::from_secs(60), EndCause::Logout).await.expect("revoke");
+    clock.advance(Duration::from_secs(2));
+    assert!(cache.cached("token-1", clock.now()).is_none(), "the feed is stale");
+    assert!(admit(&cache, "token-1", &session.id, clock.now()).await.is_none(), "the store is asked");
+}
+
+#[tokio::test]
+async fn known_sessions_go_on_for_the_outage_grace_and_no_longer() {
+    let (cache, store, clock, _folder) = shared_cache().await;
+    let session = session("s1", &clock);
+    cache.create(&session).await.expect("create");
+    admit(&cache, "token-1", &session.id, clock.now()).await.expect("live");
+    store.close().await;
+    assert!(cache.cached("token-1", clock.now()).is_some(), "the feed is current");
+    clock.advance(Duration::from_secs(2));
+    for attempt in 1..=3 {
+        let known = cache.session(&session.id, clock.now()).await.expect("grace");
+        assert!(known.is_some(), "attempt {attempt}");
+        let unknown = cache.session(&SessionId::new("s2"), clock.now()).await;
+        assert!(matches!(unknown, Err(Error::Unavailable { .. })), "attempt {attempt}");
+    }
+    clock.advance(Duration::from_secs(29));
+    let known = cache.session(&session.id, clock.now()).await;
+    assert!(matches!(known, Err(Error::Unavailable { part: Part::Store, .. })), "the grace is over");
 }
 
 #[tokio::test]

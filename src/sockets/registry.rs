@@ -186,7 +186,7 @@ impl Registry {
             Change::SessionEnded { id, cause } => self.close_session(id, (*cause).into()),
             Change::SessionChanged(session) => self.recheck_session(session),
             // The sessions must be read from the store: `app::background` does it.
-            Change::Missed(_) | Change::TicketMoved(_) => {}
+            Change::Missed(_) | Change::TicketMoved(_) | Change::CaughtUp => {}
         }
     }
 
@@ -212,6 +212,12 @@ impl Registry {
         open.draining = true;
         let sockets = open.all().filter(|handle| handle.opener().kind == OpenKind::WebSocket);
         close_each(sockets, |handle, batch| handle.close(CloseReason::Drain, batch));
+    }
+
+    /// Closes what belongs to a session.
+    pub(crate) fn close_signed_in(&self, reason: CloseReason) {
+        let open = self.lock();
+        close_each(open.by_session.values().flat_map(HandleList::iter), |handle, batch| handle.close(reason, batch));
     }
 
     /// The sessions that have open WebSockets or exchanges.

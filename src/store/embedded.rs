@@ -56,6 +56,12 @@ impl EmbeddedStore {
         Ok(Self { file, feed, feed_state: FeedState::within_process(), clock })
     }
 
+    /// A store whose change feed can fall behind, for tests of what depends on it.
+    #[cfg(test)]
+    pub(crate) fn with_feed(self, feed_state: FeedState) -> Self {
+        Self { feed_state, ..self }
+    }
+
     fn publish(&self, change: Change) {
         // Sending fails only without a receiver, and then there is nothing to update.
         let _ = self.feed.send(ChangeEvent { at: self.clock.running(), change });

@@ -17,16 +17,17 @@ pub enum FeedTrust {
     Lost,
 }
 
-/// When the change feed was last read to its end.
+/// Up to when the changes of the feed were applied.
 #[derive(Debug)]
 pub struct FeedState {
     limits: Option<FeedLimits>,
     /// [`Clock::running`] in nanoseconds; 0 before the first read.
-    read_at: AtomicU64,
+    applied_at: AtomicU64,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct FeedLimits {
+    clock: Clock,
     stale: Duration,
     lost: Duration,
 }
@@ -34,33 +35,46 @@ struct FeedLimits {
 impl FeedState {
     /// The feed of a store within this process, which cannot fall behind.
     pub fn within_process() -> Self {
-        Self { limits: None, read_at: AtomicU64::new(0) }
+        Self { limits: None, applied_at: AtomicU64::new(0) }
     }
 
     /// A feed that is stale after `stale` without a read and lost after `lost`, and lost until the first read.
-    pub fn new(stale: Duration, lost: Duration) -> Self {
-        Self { limits: Some(FeedLimits { stale, lost }), read_at: AtomicU64::new(0) }
+    pub fn new(clock: Clock, stale: Duration, lost: Duration) -> Self {
+        Self { limits: Some(FeedLimits { clock, stale, lost }), applied_at: AtomicU64::new(0) }
     }
 
-    /// Records that the feed was read to its end by a read that began at `at`.
-    pub fn note_read(&self, at: Duration) {
-        self.read_at.fetch_max(u64::try_from(at.as_nanos()).unwrap_or(u64::MAX).max(1), Ordering::AcqRel);
+    /// Records that every change that was made before `at`, by [`Clock::running`], was applied. Called by the task that applies
+    /// the changes, for each [`Change::CaughtUp`](super::Change::CaughtUp); a store does not call it.
+    pub fn note_applied(&self, at: Duration) {
+        self.applied_at.fetch_max(u64::try_from(at.as_nanos()).unwrap_or(u64::MAX).max(1), Ordering::AcqRel);
     }
 
     /// What the feed allows now. A feed within this process does not read the clock.
-    pub fn trust(&self, clock: &Clock) -> FeedTrust {
-        let Some(limits) = self.limits else { return FeedTrust::Current };
-        match self.age(clock) {
+    pub fn trust(&self) -> FeedTrust {
+        let Some(limits) = &self.limits else { return FeedTrust::Current };
+        match self.age() {
             Some(age) if age <= limits.stale => FeedTrust::Current,
             Some(age) if age <= limits.lost => FeedTrust::Stale,
             Some(_) | None => FeedTrust::Lost,
         }
     }
 
-    /// How long ago the feed was last read; `None` before the first read.
-    pub fn age(&self, clock: &Clock) -> Option<Duration> {
-        let read_at = self.read_at.load(Ordering::Acquire);
-        (read_at > 0).then(|| clock.running().saturating_sub(Duration::from_nanos(read_at)))
+    /// How long ago the feed was last read: zero within this process, `None` before the first read.
+    pub fn age(&self) -> Option<Duration> {
+        let Some(limits) = &self.limits else { return Some(Duration::ZERO) };
+        let applied_at = self.applied_at.load(Ordering::Acquire);
+        (applied_at > 0).then(|| limits.clock.running().saturating_sub(Duration::from_nanos(applied_at)))
+    }
+
+    /// How long the feed must stay silent until it is lost; zero if it is.
+    pub fn time_left(&self) -> Duration {
+        let Some(limits) = &self.limits else { return Duration::MAX };
+        self.age().map_or(Duration::ZERO, |age| limits.stale.max(limits.lost).saturating_sub(age))
+    }
+
+    /// Whether the feed can fall behind.
+    pub fn is_shared(&self) -> bool {
+        self.limits.is_some()
     }
 }
 
@@ -71,32 +85,30 @@ mod tests {
     #[test]
     fn feed_is_current_then_stale_then_lost() {
         let clock = Clock::system();
-        let feed = FeedState::new(Duration::from_secs(1), Duration::from_secs(30));
-        assert_eq!(feed.trust(&clock), FeedTrust::Lost, "never read");
-        feed.note_read(clock.running());
-        assert_eq!(feed.trust(&clock), FeedTrust::Current);
+        let feed = FeedState::new(clock.clone(), Duration::from_secs(1), Duration::from_secs(30));
+        assert_eq!(feed.trust(), FeedTrust::Lost, "never read");
+        feed.note_applied(clock.running());
+        assert_eq!(feed.trust(), FeedTrust::Current);
         clock.advance(Duration::from_secs(2));
-        assert_eq!(feed.trust(&clock), FeedTrust::Stale);
+        assert_eq!(feed.trust(), FeedTrust::Stale);
         clock.advance(Duration::from_secs(29));
-        assert_eq!(feed.trust(&clock), FeedTrust::Lost);
-        feed.note_read(clock.running());
-        assert_eq!(feed.trust(&clock), FeedTrust::Current);
+        assert_eq!(feed.trust(), FeedTrust::Lost);
+        feed.note_applied(clock.running());
+        assert_eq!(feed.trust(), FeedTrust::Current);
     }
 
     #[test]
     fn without_grace_a_stale_feed_is_lost() {
         let clock = Clock::system();
-        let feed = FeedState::new(Duration::from_secs(1), Duration::ZERO);
-        feed.note_read(clock.running());
-        assert_eq!(feed.trust(&clock), FeedTrust::Current);
+        let feed = FeedState::new(clock.clone(), Duration::from_secs(1), Duration::ZERO);
+        feed.note_applied(clock.running());
+        assert_eq!(feed.trust(), FeedTrust::Current);
         clock.advance(Duration::from_secs(2));
-        assert_eq!(feed.trust(&clock), FeedTrust::Lost);
+        assert_eq!(feed.trust(), FeedTrust::Lost);
     }
 
     #[test]
     fn feed_within_the_process_is_always_current() {
-        let clock = Clock::system();
-        clock.advance(Duration::from_secs(3600));
-        assert_eq!(FeedState::within_process().trust(&clock), FeedTrust::Current);
+        assert_eq!(FeedState::within_process().trust(), FeedTrust::Current);
     }
 }
