@@ -34,6 +34,8 @@ pub mod employees;
 
 mod error;
 
+pub mod fleet;
+
 pub mod keys;
 
 pub mod links;
@@ -52,6 +54,7 @@ use devices::DeviceAdmin;
 pub(crate) use effect::Effect;
 use employees::EmployeeAdmin;
 pub(crate) use error::{AdminError, AdminErrorKind};
+use fleet::FleetAdmin;
 use keys::{KeyAdmin, KeyRotation};
 use links::LinkAdmin;
 use roles::RoleAdmin;
@@ -69,6 +72,7 @@ pub struct Admin {
     pub(crate) devices: DeviceAdmin,
     pub(crate) keys: KeyAdmin,
     pub(crate) links: LinkAdmin,
+    pub(crate) fleet: FleetAdmin,
     accounts: Accounts,
     audit: AuditTrail,
 }
@@ -120,6 +124,7 @@ impl Admin {
                 audit: audit.clone(),
                 main_corp,
             },
+            fleet: FleetAdmin { sessions: sessions.clone() },
             roles: RoleAdmin { directory: directory.clone(), roles, accounts: accounts.clone(), audit: audit.clone() },
             sessions: SessionAdmin { sessions: sessions.clone(), accounts: accounts.clone(), audit: audit.clone() },
             devices: DeviceAdmin { directory, sessions, devices, accounts: accounts.clone(), audit: audit.clone() },

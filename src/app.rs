@@ -41,6 +41,8 @@ mod control;
 
 mod admin_listener;
 
+mod announce;
+
 mod reload;
 
 mod rule_watcher;
@@ -57,6 +59,7 @@ mod check;
 
 mod backup;
 
+use announce::Announcer;
 pub use backup::{BackupError, back_up};
 pub use check::{FileCheck, check_files};
 pub use control::{ControlError, send_command};
@@ -80,6 +83,7 @@ pub struct App {
     drain: Arc<DrainSignal>,
     signin: Arc<SignInServices>,
     databases: Databases,
+    announcer: Announcer,
     /// The first client address.
     pub listen: SocketAddr,
     /// The address of `/metrics`.
@@ -116,6 +120,9 @@ impl App {
         background::start(&tasks, &services);
         tasks.spawn("control socket", control::serve(control, services.admin));
         listeners.start(&tasks, acceptor, page);
+        let store = services.databases.store.clone();
+        let announcer = Announcer::new(&config, listen, store, services.gate.clone(), services.registry.clone());
+        tasks.spawn("announcement", announcer.clone().run());
 
         let (keys, gate, registry) = (services.keys, services.gate, services.registry);
         Ok(Self {
@@ -125,6 +132,7 @@ impl App {
             drain,
             signin: services.signin,
             databases: services.databases,
+            announcer,
             listen,
             admin,
             platform: services.simulator,
@@ -183,6 +191,7 @@ impl App {
         };
         drain.run(delay, limit).await;
         self.tasks.stop().await;
+        self.announcer.withdraw().await;
         if let Some(platform) = self.platform {
             platform.stop().await;
         }

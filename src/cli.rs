@@ -28,6 +28,8 @@ mod employee;
 
 mod explain;
 
+mod fleet;
+
 mod key;
 
 mod link;
@@ -73,6 +75,8 @@ enum CliCommand {
     Key(key::KeyArgs),
     /// List and end sessions.
     Session(session::SessionArgs),
+    /// List the running gateways, and what distinguishes them.
+    Fleet(fleet::FleetArgs),
     /// Copy the data directory to a new folder while the gateway runs.
     Backup(backup::BackupArgs),
     /// Print a completion script, e.g. `deskgate completions bash > /etc/bash_completion.d/deskgate`.
@@ -129,6 +133,7 @@ pub fn run() -> ExitCode {
         CliCommand::Employee(args) => employee::run(&args),
         CliCommand::Role(args) => role::run(&args),
         CliCommand::Agent(args) => agent::run(&args),
+        CliCommand::Fleet(args) => fleet::run(&args),
         CliCommand::Key(args) => key::run(&args),
         CliCommand::Session(args) => session::run(&args),
         CliCommand::Backup(args) => backup::run(&args),

@@ -38,6 +38,7 @@ mod websocket;
 use crate::domain::client::Client;
 pub use crate::domain::duration::HumanDuration;
 use crate::domain::host::{AllowedHosts, LoopbackHosts};
+use crate::domain::secret::Digest;
 pub use clients::ClientsConfig;
 pub use cors::CorsConfig;
 pub use directory::DirectoryConfig;
@@ -123,6 +124,23 @@ impl Config {
         let entries = urls.filter_map(|url| url.host_str()?.parse().ok()).collect();
         let loopback = if self.server.development { LoopbackHosts::Allowed } else { LoopbackHosts::NotAllowed };
         AllowedHosts { entries, loopback }
+    }
+
+    /// The digest of what should be the same on all gateways of a fleet: everything but a gateway's own addresses, files
+    /// and log.
+    pub fn fleet_digest(&self) -> Digest {
+        let own = ServerConfig::default();
+        let server = ServerConfig {
+            listen: own.listen,
+            admin_listen: own.admin_listen,
+            data_dir: own.data_dir,
+            threads: own.threads,
+            tls: None,
+            ..self.server.clone()
+        };
+        let common = Config { server, rules: RulesConfig::default(), log: LogConfig::default(), ..self.clone() };
+        // A map that cannot be written is the same on all gateways.
+        Digest::of(&[&serde_json::to_string(&common).unwrap_or_default()])
     }
 
     /// Adds faults that single values do not show: values out of range and settings that contradict each other. Skips

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::config::PathCase;
 use crate::domain::role::RoleName;
+use crate::domain::secret::Digest;
 use crate::domain::session::{Session, Stage};
 use crate::endpoints::{self, Endpoint};
 use crate::metrics::RuleMetrics;
@@ -238,6 +239,7 @@ pub struct RuleSet {
     cases: Vec<Case>,
     /// By endpoint number.
     own_rates: Vec<Arc<[Rate]>>,
+    digest: Digest,
 }
 
 impl RuleSet {
@@ -254,6 +256,11 @@ impl RuleSet {
     /// All rules, in the order of the files.
     pub fn all(&self) -> &[Arc<Rule>] {
         &self.all
+    }
+
+    /// The digest of the files: gateways with the same rules have the same.
+    pub fn digest(&self) -> &Digest {
+        &self.digest
     }
 
     /// The number of cases.

@@ -19,10 +19,13 @@ use crate::domain::write::WriteOutcome;
 use crate::error::{Error, Part};
 use crate::sqlite::SqliteFileError;
 use feed_state::FeedState;
+use fleet::FleetStore;
 
 pub mod embedded;
 
 pub mod feed_state;
+
+pub mod fleet;
 
 pub mod rate_counters;
 
@@ -179,7 +182,7 @@ pub trait TicketStore: Send + Sync {
 
 /// A store with its change feed.
 #[async_trait]
-pub trait Store: SessionStore + TicketStore {
+pub trait Store: FleetStore + SessionStore + TicketStore {
     /// Subscribes to changes, including those made by this gateway. A receiver that lags gets
     /// [`broadcast::error::RecvError::Lagged`] and must read its records again.
     fn changes(&self) -> broadcast::Receiver<ChangeEvent>;

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::audit::Action;
 use super::employees::EmployeeRow;
+use super::fleet::GatewayRow;
 use super::keys::KeyRow;
 use super::links::LinkRow;
 use super::sessions::SessionRow;
@@ -47,6 +48,8 @@ pub enum AdminCommand {
     Agent(AgentCommand),
     /// `deskgate key …`
     Key(KeyCommand),
+    /// `deskgate fleet`
+    Fleet,
 }
 
 /// An employee, as the operator named them.
@@ -85,6 +88,8 @@ pub enum CommandOutput {
     Keys(Vec<KeyRow>),
     /// Links.
     Links(Vec<LinkRow>),
+    /// Running gateways.
+    Gateways(Vec<GatewayRow>),
     /// The links of a file were added.
     LinksAdded {
         /// How many were added or approved.
@@ -189,6 +194,7 @@ impl Admin {
             AdminCommand::Employee(command) => self.execute_employee(actor, command).await,
             AdminCommand::Agent(command) => self.execute_agent(actor, command).await,
             AdminCommand::Key(command) => self.execute_key(actor, command).await,
+            AdminCommand::Fleet => self.fleet.list().await.map(CommandOutput::Gateways),
         };
         result.map_err(CommandError::from)
     }

@@ -4,6 +4,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::{Failed, print, print_error};
 use crate::admin::employees::EmployeeRow;
+use crate::admin::fleet::GatewayRow;
 use crate::admin::keys::KeyRow;
 use crate::admin::links::LinkRow;
 use crate::admin::sessions::SessionRow;
@@ -36,6 +37,7 @@ fn json(output: &CommandOutput) -> serde_json::Value {
         CommandOutput::Agents(rows) => serde_json::json!(rows),
         CommandOutput::Keys(rows) => serde_json::json!(rows),
         CommandOutput::Links(rows) => serde_json::json!(rows),
+        CommandOutput::Gateways(rows) => serde_json::json!(rows),
         CommandOutput::LinksAdded { added, unchanged, note } => {
             serde_json::json!({ "added": added, "unchanged": unchanged, "note": note })
         }
@@ -63,6 +65,7 @@ fn print_text(output: &CommandOutput) -> Result<(), Failed> {
         CommandOutput::Agents(rows) => print_table(AGENT, rows.iter().map(agent).collect()),
         CommandOutput::Keys(rows) => print_table(KEY, rows.iter().map(key).collect()),
         CommandOutput::Links(rows) => print_table(LINK, rows.iter().map(link).collect()),
+        CommandOutput::Gateways(rows) => print_table(GATEWAY, rows.iter().map(gateway).collect()),
         CommandOutput::LinksAdded { added, unchanged, note } => {
             match unchanged {
                 0 => print(format_args!("done; {} added", count_links(*added)))?,
@@ -182,6 +185,26 @@ fn agent(row: &AgentEntry) -> Vec<String> {
         yes_no(row.password),
         yes_no(row.otp_required),
         yes_no(row.otp_bound),
+    ]
+}
+
+const GATEWAY: &[&str] =
+    &["GATEWAY", "HOST", "LISTEN", "VERSION", "RULES", "CONFIG", "WEBSOCKETS", "FEED LAG", "SINCE", "DIFFERS IN"];
+
+fn gateway(row: &GatewayRow) -> Vec<String> {
+    let status = &row.status;
+    let short = |digest: &str| digest.chars().take(8).collect::<String>();
+    vec![
+        status.id.to_string(),
+        status.host.clone(),
+        status.listen.clone(),
+        format!("{} ({})", status.version, status.commit),
+        short(&status.rules),
+        short(&status.config),
+        status.sockets.to_string(),
+        status.feed_lag_ms.map_or_else(|| "not read".to_owned(), |lag| format!("{lag} ms")),
+        seconds(&status.started_at.iso8601()),
+        row.differs_in.join(", "),
     ]
 }
 

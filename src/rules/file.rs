@@ -15,6 +15,7 @@ use super::routes::Routes;
 use super::tree::Segment;
 use super::{Case, Rate, RuleSet, SHIPPED_RATES};
 use crate::config::{NamedUpstream, line_of};
+use crate::domain::secret::Digest;
 use crate::metrics::Metrics;
 
 mod endpoint;
@@ -92,7 +93,13 @@ pub fn load_texts(
     for table in tables.matrix {
         loader.matrix(table);
     }
-    let mut rules = RuleSet { routes: Routes::default(), all: Vec::new(), cases: Vec::new(), own_rates: Vec::new() };
+    let mut rules = RuleSet {
+        routes: Routes::default(),
+        all: Vec::new(),
+        cases: Vec::new(),
+        own_rates: Vec::new(),
+        digest: Digest::of(&texts.iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>()),
+    };
     for table in tables.rules {
         if let Some(rule) = loader.rule(table) {
             let rule = Arc::new(rule);

@@ -12,19 +12,24 @@ use sqlx::sqlite::SqliteRow;
 use tokio::sync::broadcast;
 
 use super::feed_state::FeedState;
+use super::fleet::FleetStore;
 use super::{Change, ChangeEvent, SessionCursor, SessionPage, SessionStore, Store, StoreError, TicketStore};
 use crate::domain::clock::{Clock, Timestamp};
 use crate::domain::employee::{CorpId, EmployeeId};
+use crate::domain::gateway_status::{GatewayId, GatewayStatus};
 use crate::domain::link::PlatformAccount;
 use crate::domain::session::{EndCause, KeyId, Session, SessionId, Version};
 use crate::domain::ticket::{ScanId, Ticket, TicketId};
 use crate::domain::write::WriteOutcome;
 use crate::sqlite::SqliteFile;
 
+mod fleet;
+
 mod schema;
 
 mod sweep;
 
+use fleet::OwnStatus;
 use schema::{key_id, platform_account};
 
 /// Inserts only for existing sessions, because the row is deleted with its session. A time after `$2`, the current one, was
@@ -45,6 +50,7 @@ pub struct EmbeddedStore {
     file: SqliteFile,
     feed: broadcast::Sender<ChangeEvent>,
     feed_state: FeedState,
+    own_status: OwnStatus,
     clock: Clock,
 }
 
@@ -53,7 +59,7 @@ impl EmbeddedStore {
     pub async fn open(path: &Path, clock: Clock) -> Result<Self, StoreError> {
         let file = SqliteFile::open(path, |connection| schema::prepare(connection).boxed()).await?;
         let (feed, _) = broadcast::channel(FEED_CAPACITY);
-        Ok(Self { file, feed, feed_state: FeedState::within_process(), clock })
+        Ok(Self { file, feed, feed_state: FeedState::within_process(), own_status: OwnStatus::default(), clock })
     }
 
     /// A store whose change feed can fall behind, for tests of what depends on it.
@@ -315,6 +321,23 @@ impl TicketStore for EmbeddedStore {
             self.publish(Change::TicketMoved(ticket.id.clone()));
         }
         Ok(outcome)
+    }
+}
+
+#[async_trait]
+impl FleetStore for EmbeddedStore {
+    async fn announce(&self, status: &GatewayStatus, _lifetime: Duration) -> Result<(), StoreError> {
+        self.own_status.set(status);
+        Ok(())
+    }
+
+    async fn withdraw(&self, id: &GatewayId) -> Result<(), StoreError> {
+        self.own_status.clear(id);
+        Ok(())
+    }
+
+    async fn gateways(&self) -> Result<Vec<GatewayStatus>, StoreError> {
+        Ok(self.own_status.get().into_iter().collect())
     }
 }
 

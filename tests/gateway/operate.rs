@@ -28,6 +28,23 @@ async fn sessions_are_listed_and_ended_by_command() {
 }
 
 #[tokio::test]
+async fn fleet_lists_the_running_gateway() {
+    let desk = Gateway::start().await;
+    let alice = desk.sign_in("a2001").await;
+    let mut socket = alice.websocket("/ws/agent").await;
+    socket.echo("hello").await;
+    let gateways = eventually("the gateway is announced with its socket", || async {
+        let list = desk.command(&["fleet", "--json"]).await.expect_success();
+        let gateways: Value = serde_json::from_str(&list).expect("JSON");
+        (gateways[0]["sockets"] == 1).then_some(gateways)
+    })
+    .await;
+    assert_eq!(gateways.as_array().map(Vec::len), Some(1), "{gateways}");
+    assert_eq!(gateways[0]["listen"], json!(desk.address().to_string()));
+    assert_eq!(gateways[0]["differs_in"], json!([]));
+}
+
+#[tokio::test]
 async fn ending_an_unknown_session_fails() {
     let desk = Gateway::start().await;
     let output = desk.command(&["session", "end", "unknown-session"]).await;
