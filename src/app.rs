@@ -20,7 +20,7 @@ mod lock;
 
 mod tls;
 
-mod vault_key;
+mod secrets;
 
 mod wire;
 
@@ -107,7 +107,7 @@ impl App {
         let rule_count = rules.count();
         let certificate = config.server.tls.as_ref().map(tls::Certificate::open).transpose()?;
         let services = wire::services(&config, rules, metrics.clone()).await?;
-        let control = control::bind(&config.server.data_dir).map_err(wire::data_error(&config.server.data_dir))?;
+        let control = control::bind(&config.server.data_dir).map_err(error::data_error(&config.server.data_dir))?;
         reload::record_load(&metrics, &services.gate.clock, rule_count);
         count_unsafe_settings(&config, &metrics);
 

@@ -40,6 +40,8 @@ mod output;
 
 mod role;
 
+mod secret;
+
 mod serve;
 
 mod session;
@@ -73,6 +75,8 @@ enum CliCommand {
     Agent(agent::AgentArgs),
     /// List, rotate and remove signing keys.
     Key(key::KeyArgs),
+    /// Create the secret that the gateways of a fleet share.
+    Secret(secret::SecretArgs),
     /// List and end sessions.
     Session(session::SessionArgs),
     /// List the running gateways, and what distinguishes them.
@@ -135,6 +139,7 @@ pub fn run() -> ExitCode {
         CliCommand::Agent(args) => agent::run(&args),
         CliCommand::Fleet(args) => fleet::run(&args),
         CliCommand::Key(args) => key::run(&args),
+        CliCommand::Secret(args) => secret::run(&args),
         CliCommand::Session(args) => session::run(&args),
         CliCommand::Backup(args) => backup::run(&args),
         CliCommand::Completions(args) => completions::run(&args),

@@ -167,10 +167,19 @@ impl Config {
                 check(faults);
             }
         }
+        self.check_secrets(faults);
         for (name, upstream) in &self.upstreams {
             if !faults.any_in(&format!("upstreams.{name}")) {
                 upstream.check(name, faults);
             }
+        }
+    }
+
+    /// A fleet's secret takes the place of the key files of one gateway.
+    fn check_secrets(&self, faults: &mut Faults) {
+        if self.server.secret_file().is_some() && !self.otp.key_file.as_os_str().is_empty() {
+            let why = "the key is derived from server.secret_file; move this file to otp.old_key_files";
+            faults.add("otp.key_file", why);
         }
     }
 }

@@ -27,6 +27,8 @@ pub mod cookie;
 
 pub mod vault;
 
+pub mod root_secret;
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -3,7 +3,8 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use super::{RuleSource, StartError, lock, tls, vault_key, warnings, wire};
+use super::secrets::{self, FleetSecrets};
+use super::{RuleSource, StartError, lock, tls, warnings, wire};
 use crate::config::Config;
 use crate::domain::clock::Clock;
 use crate::metrics::Metrics;
@@ -30,6 +31,7 @@ pub fn check_files(config: &Config, is_faulty: impl Fn(&str) -> bool) -> FileChe
         check.add(data_directory(config));
     }
     check.add(config.server.tls.as_ref().map_or(Ok(()), |files| tls::Certificate::open(files).map(drop)));
+    check.add(FleetSecrets::read(&config.server).map(drop));
     check.vault_keys(config);
     check.platform_secret(config);
     if !is_faulty("rules.dir") {
@@ -48,7 +50,7 @@ impl FileCheck {
         let current = current.map(|file| ("otp.key_file", file));
         let old = config.otp.old_key_files.iter().map(|file| ("otp.old_key_files", file));
         for (key, file) in current.into_iter().chain(old) {
-            self.faults.extend(vault_key::read(file).err().map(|error| format!("{key}: {error}")));
+            self.faults.extend(secrets::read_key(file).err().map(|error| format!("{key}: {error}")));
         }
     }
 

@@ -1,7 +1,7 @@
 //! Errors that keep the gateway from starting or reloading, worded for the operator. The CLI prints them.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::directory::DirectoryError;
 use crate::error::chain;
@@ -53,6 +53,13 @@ pub enum StartError {
     Directory { path: PathBuf, source: DirectoryError },
     #[error(transparent)]
     Keys(#[from] KeyFault),
+    #[error("{key}: {source}")]
+    SecretFile {
+        /// The setting that names the file.
+        key: &'static str,
+        #[source]
+        source: std::io::Error,
+    },
     #[error("server.tls: {0}")]
     Tls(String),
     /// The build has no simulated platform.
@@ -67,6 +74,11 @@ pub enum StartError {
     Rules(Vec<RuleFault>),
     #[error(transparent)]
     Metrics(#[from] prometheus::Error),
+}
+
+/// A [`StartError::Data`] of this path.
+pub(super) fn data_error(path: &Path) -> impl Fn(std::io::Error) -> StartError {
+    move |source| StartError::Data { path: path.to_owned(), source }
 }
 
 fn lines(faults: &[RuleFault]) -> String {

@@ -2,6 +2,7 @@
 //! printed by `deskgate check`.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
 
 use ipnet::IpNet;
 
@@ -15,6 +16,7 @@ const MOST_NAMES: usize = 3;
 /// One message per warning.
 pub(super) fn of(config: &Config, rules: &RuleSet) -> Vec<String> {
     let mut warnings = unsafe_settings(config);
+    warnings.extend(readable_secrets(config));
     warnings.extend(wide_proxies(config));
     warnings.extend(forgeable_addresses(config, rules));
     warnings.extend(anonymous_shadow(rules));
@@ -45,6 +47,20 @@ fn unsafe_settings(config: &Config) -> Vec<String> {
         ),
     ];
     settings.into_iter().filter(|(is_set, _)| *is_set).map(|(_, why)| why.to_owned()).collect()
+}
+
+/// Secret files that every user of the machine can read. A missing file is an error elsewhere.
+fn readable_secrets(config: &Config) -> Vec<String> {
+    let old = config.server.old_secret_files.iter().map(|file| ("server.old_secret_files", file.as_path()));
+    let files = config.server.secret_file().map(|file| ("server.secret_file", file)).into_iter().chain(old);
+    let readable = files.filter_map(|(key, file)| {
+        let mode = std::fs::metadata(file).ok()?.permissions().mode() & 0o777;
+        (mode & 0o007 != 0).then(|| {
+            let file = file.display();
+            format!("{key}: every user of this machine can use {file} (mode {mode:04o}); run `chmod o= {file}`")
+        })
+    });
+    readable.collect()
 }
 
 /// Trusted networks that are so wide that clients are among them.

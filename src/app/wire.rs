@@ -7,8 +7,10 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use http::HeaderValue;
 
+use super::error::data_error;
+use super::secrets::{self, FleetSecrets, key_folder};
 use super::simulator::{self, Simulator};
-use super::{DataLock, StartError, vault_key};
+use super::{DataLock, StartError};
 use crate::admin::keys::{KeyRotation, KeySettings};
 use crate::admin::{Admin, AdminParts};
 use crate::config::{Config, PlatformKind};
@@ -33,7 +35,6 @@ use crate::store::Store;
 use crate::store::embedded::EmbeddedStore;
 use crate::store::rate_counters::InMemoryRateCounters;
 use crate::token::Tokens;
-use crate::token::cookie::CookieSigner;
 use crate::token::ring::{KeyFault, KeyRing};
 use crate::token::vault::Vault;
 
@@ -91,6 +92,7 @@ struct Core {
     sessions: Arc<SessionCache>,
     tokens: Arc<Tokens>,
     keys: Arc<KeyRotation>,
+    secrets: Option<FleetSecrets>,
     vault: Arc<Vault>,
     devices: Devices,
     passwords: Arc<Passwords>,
@@ -135,7 +137,8 @@ async fn core(config: &Config) -> Result<Core, StartError> {
     let (clock, data) = (Clock::system(), &config.server.data_dir);
     let key_settings = key_settings(config);
     let ring = open_keys(&key_settings, &clock)?;
-    let vault = vault_key::open(&config.otp, &key_settings.folder).map_err(data_error(data))?;
+    let secrets = FleetSecrets::read(&config.server)?;
+    let vault = secrets::vault(config, secrets.as_ref())?;
     // At the same time: each checks its whole file.
     let (store, directory) = tokio::try_join!(open_store(data, &clock), open_directory(config, &clock))?;
     let tokens = Arc::new(Tokens::new(ring, issuer(config), config.token.leeway.get()));
@@ -150,6 +153,7 @@ async fn core(config: &Config) -> Result<Core, StartError> {
         directory,
         sessions,
         tokens,
+        secrets,
         vault,
     })
 }
@@ -161,7 +165,7 @@ pub(super) fn issuer(config: &Config) -> String {
 
 pub(super) fn key_settings(config: &Config) -> KeySettings {
     KeySettings {
-        folder: config.server.data_dir.join("keys"),
+        folder: key_folder(config),
         algorithm: config.token.algorithm,
         lead: config.token.key_lead.get(),
         grace: config.token.key_grace.get(),
@@ -197,10 +201,6 @@ fn directory_error(config: &Config, source: DirectoryError) -> StartError {
     StartError::Directory { path: directory_file(config), source }
 }
 
-pub(super) fn data_error(data: &Path) -> impl Fn(std::io::Error) -> StartError {
-    move |source| StartError::Data { path: data.to_owned(), source }
-}
-
 /// Connects to WeCom, or to the simulator in development.
 async fn open_platform(config: &Config) -> Result<(Arc<dyn Platform>, Option<Simulator>), StartError> {
     let platform = &config.platform;
@@ -230,7 +230,7 @@ fn signin(
     platform: Arc<dyn Platform>,
     metrics: Arc<Metrics>,
 ) -> Result<SignInServices, StartError> {
-    let cookies = CookieSigner::open(&key_settings(config).folder).map_err(data_error(&config.server.data_dir))?;
+    let cookies = secrets::cookies(config, core.secrets.as_ref())?;
     Ok(SignInServices::new(
         Settings {
             main_corp: config.platform.main_corp(),

@@ -1,7 +1,7 @@
 //! `[server]`: addresses, public URL, data directory and TLS.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -37,6 +37,11 @@ pub struct ServerConfig {
     pub development: bool,
     /// Directory of keys and embedded databases. Only one gateway can use it.
     pub data_dir: PathBuf,
+    /// File with the secret of a fleet. The keys of cookies, of one-time-password secrets and of the signing keys are
+    /// derived from it; if empty, they are generated in `data_dir`.
+    pub secret_file: PathBuf,
+    /// Secrets that `secret_file` has replaced, or will: what they signed or encrypted stays valid.
+    pub old_secret_files: Vec<PathBuf>,
     /// Language of messages for clients that do not ask for one.
     pub language: Language,
     /// Worker threads; 0 means one per core.
@@ -95,6 +100,8 @@ impl Default for ServerConfig {
             client_address: ClientAddress::First,
             development: false,
             data_dir: PathBuf::from("data"),
+            secret_file: PathBuf::new(),
+            old_secret_files: Vec::new(),
             language: Language::English,
             threads: 0,
             drain: HumanDuration::seconds(30),
@@ -117,7 +124,15 @@ impl ServerConfig {
         if self.development { Development::On } else { Development::Off }
     }
 
+    /// The file of the fleet's secret, if one is set.
+    pub fn secret_file(&self) -> Option<&Path> {
+        Some(self.secret_file.as_path()).filter(|file| !file.as_os_str().is_empty())
+    }
+
     pub(super) fn check(&self, faults: &mut Faults) {
+        if self.secret_file().is_none() && !self.old_secret_files.is_empty() {
+            faults.add("server.old_secret_files", "requires server.secret_file");
+        }
         if self.listen.is_empty() {
             faults.add("server.listen", "[] has no address; set at least one");
         }

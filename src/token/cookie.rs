@@ -1,7 +1,5 @@
 //! Signed cookies: the OAuth2 flow and the bind proof. The values are readable; the HMAC makes them unforgeable.
 
-use std::io;
-use std::path::Path;
 use std::time::Duration;
 
 use aws_lc_rs::hmac;
@@ -10,9 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::key_file::write_private;
 use crate::domain::clock::{RECORD_LEEWAY, Timestamp};
-use crate::domain::secret::random_bytes;
 
 /// What a signed cookie is for; one kind cannot be used as the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,31 +28,17 @@ impl CookieKind {
     }
 }
 
-/// Signs and verifies cookie values with HMAC-SHA256.
+/// Signs cookie values with HMAC-SHA256; verifies them with the current and the previous keys.
 pub struct CookieSigner {
-    key: hmac::Key,
+    current: hmac::Key,
+    previous: Vec<hmac::Key>,
 }
 
 impl CookieSigner {
-    /// Reads the key from the key folder; creates it on the first start.
-    pub fn open(folder: &Path) -> io::Result<Self> {
-        let path = folder.join("seal.key");
-        let bytes = match std::fs::read(&path) {
-            Ok(bytes) if bytes.len() == 32 => bytes,
-            Ok(_) => {
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    format!("{}: must hold 32 bytes", path.display()),
-                ));
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let fresh = random_bytes::<32>();
-                write_private(&path, &fresh)?;
-                fresh.to_vec()
-            }
-            Err(error) => return Err(error),
-        };
-        Ok(Self { key: hmac::Key::new(hmac::HMAC_SHA256, &bytes) })
+    /// Signs with `current`; verifies with `current` and `previous`.
+    pub fn new(current: &[u8; 32], previous: &[[u8; 32]]) -> Self {
+        let key = |bytes: &[u8; 32]| hmac::Key::new(hmac::HMAC_SHA256, bytes);
+        Self { current: key(current), previous: previous.iter().map(key).collect() }
     }
 
     /// Signs a value that is valid until `end`.
@@ -78,13 +60,15 @@ impl CookieSigner {
         let (body, tag) = text.split_once('.')?;
         let body = URL_SAFE_NO_PAD.decode(body).ok()?;
         let tag = URL_SAFE_NO_PAD.decode(tag).ok()?;
-        hmac::verify(&self.key, &message(kind, &body), &tag).ok()?;
+        let message = message(kind, &body);
+        let mut keys = std::iter::once(&self.current).chain(&self.previous);
+        keys.find(|key| hmac::verify(key, &message, &tag).is_ok())?;
         let (end, value): (Timestamp, T) = serde_json::from_slice(&body).ok()?;
         (now < end && !end.is_ahead_of(now, lifetime + RECORD_LEEWAY)).then_some(value)
     }
 
     fn tag(&self, kind: CookieKind, body: &[u8]) -> hmac::Tag {
-        hmac::sign(&self.key, &message(kind, body))
+        hmac::sign(&self.current, &message(kind, body))
     }
 }
 

@@ -2,7 +2,7 @@ use jwt_compact::alg::{Ed25519, Es256};
 use jwt_compact::jwk::JsonWebKey;
 use jwt_compact::{Algorithm, AlgorithmExt, UntrustedToken};
 
-use super::cookie::{self, CookieKind};
+use super::cookie::{CookieKind, CookieSigner};
 use super::ring::{KeyFault, KeyRing};
 use super::*;
 use crate::config::TokenAlgorithm;
@@ -229,8 +229,7 @@ fn a_damaged_key_file_is_an_error_and_is_not_replaced() {
 
 #[test]
 fn a_signed_cookie_verifies_only_for_its_kind_and_until_it_expires() {
-    let folder = tempfile::tempdir().expect("folder");
-    let cookies = cookie::CookieSigner::open(folder.path()).expect("cookies");
+    let cookies = CookieSigner::new(&[1; 32], &[]);
     let lifetime = Duration::from_secs(10);
     let end = NOW.plus(lifetime);
     let text = cookies.sign(CookieKind::Flow, end, &"/h5/");
@@ -242,6 +241,13 @@ fn a_signed_cookie_verifies_only_for_its_kind_and_until_it_expires() {
     assert!(verify(CookieKind::Flow, &text, NOW.minus(Duration::from_secs(5))).is_some(), "a clock that is corrected");
     let (body, tag) = text.split_once('.').expect("two parts");
     assert_eq!(verify(CookieKind::Flow, &format!("{body}A.{tag}"), NOW), None, "changed");
-    let again = cookie::CookieSigner::open(folder.path()).expect("cookies");
-    assert!(again.verify::<String>(CookieKind::Flow, &text, lifetime, NOW).is_some(), "after a restart");
+    for (case, current, previous, accepted) in [
+        ("after a restart", [1; 32], vec![], true),
+        ("the key beside a new one", [2; 32], vec![[3; 32], [1; 32]], true),
+        ("another key", [2; 32], vec![[3; 32]], false),
+    ] {
+        let other = CookieSigner::new(&current, &previous);
+        let verified = other.verify::<String>(CookieKind::Flow, &text, lifetime, NOW);
+        assert_eq!(verified.is_some(), accepted, "{case}");
+    }
 }

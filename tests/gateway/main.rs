@@ -62,6 +62,8 @@ mod people_recovery;
 
 mod keys;
 
+mod fleet_secret;
+
 mod envelope;
 
 mod openapi;
