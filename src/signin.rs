@@ -17,13 +17,14 @@ use crate::metrics::Metrics;
 use crate::platform::Platform;
 use crate::sessions::SessionCache;
 use crate::store::Change;
+use crate::store::work_leases::{LeaseOutcome, Work, WorkLeases};
 use crate::token::Tokens;
 use crate::token::cookie::CookieSigner;
 use crate::token::vault::Vault;
 use agents::AgentSignIn;
 use audit::Audit;
 use backends::Backends;
-use bind_proofs::{BindProofs, UsedProofs};
+use bind_proofs::BindProofs;
 use binding::AccountBinding;
 use codes::AuthorizationCodes;
 use development::DevelopmentSignIn;
@@ -34,8 +35,8 @@ use issuer::SessionIssuer;
 use lockouts::Lockouts;
 use login_log::LoginLog;
 use membership::Membership;
-use oauth2::Oauth2Flow;
 use oauth2::flow::FlowCookies;
+use oauth2::{CallbackDedup, Oauth2Flow};
 use otp::OneTimePasswords;
 use password::Passwords;
 use recheck::Recheck;
@@ -67,8 +68,6 @@ mod attempt;
 
 mod bind_proofs;
 
-mod bounded_table;
-
 mod codes;
 
 mod enrolment;
@@ -96,6 +95,9 @@ pub mod password;
 pub mod roles;
 
 pub mod totp;
+
+/// How long one gateway prunes before another may: longer than the minute between two runs.
+const PRUNING_LEASE: Duration = Duration::from_secs(150);
 
 /// The settings of all services.
 #[derive(Debug, Clone)]
@@ -181,9 +183,11 @@ pub struct SignInServices {
     /// The health of the backends.
     pub backends: Backends,
     provider: Arc<IdentityProvider>,
+    codes: Arc<AuthorizationCodes>,
     login_log: Arc<LoginLog>,
     audit: Audit,
     lockouts: Lockouts,
+    leases: Arc<dyn WorkLeases>,
     log_retention: Duration,
 }
 
@@ -198,7 +202,8 @@ impl SignInServices {
         let lockouts = Lockouts::new(directory.clone(), clock.clone());
         let enrolment = Enrolment { within: settings.enrol_within };
         let login_log = Arc::new(LoginLog::new(directory.clone(), clock.clone(), metrics.clone()));
-        let codes = Arc::new(AuthorizationCodes::new(clock.clone(), metrics.clone()));
+        let (claims, leases) = (sessions.store().claims(), sessions.store().leases());
+        let codes = Arc::new(AuthorizationCodes::new(claims.clone(), clock.clone(), metrics.clone()));
         let membership = Arc::new(Membership {
             platform: platform.clone(),
             directory: directory.clone(),
@@ -231,7 +236,7 @@ impl SignInServices {
             cookies: cookies.clone(),
             clock: clock.clone(),
             lifetime: settings.flow_lifetime,
-            used: UsedProofs::default(),
+            claims: claims.clone(),
         });
         let tickets = Arc::new(Tickets {
             store: sessions.store().clone(),
@@ -251,15 +256,14 @@ impl SignInServices {
         Self {
             oauth2: Oauth2Flow {
                 provider: provider.clone(),
-                codes,
+                codes: codes.clone(),
                 tickets: tickets.clone(),
                 roles: roles.clone(),
                 issuer: issuer.clone(),
                 login_log: login_log.clone(),
                 bind_proofs: bind_proofs.clone(),
                 flow_cookies: FlowCookies { cookies, clock: clock.clone(), lifetime: settings.flow_lifetime },
-                dedup: oauth2::CallbackDedup::new(settings.flow_lifetime),
-                clock: clock.clone(),
+                dedup: CallbackDedup { claims, vault: vault.clone(), flow_lifetime: settings.flow_lifetime },
                 clients: settings.clients,
                 public_url: settings.public_url,
                 flow_cookie: settings.flow_cookie,
@@ -311,6 +315,7 @@ impl SignInServices {
                 membership,
                 directory: directory.clone(),
                 sessions: sessions.clone(),
+                leases: leases.clone(),
                 clock,
                 metrics,
                 interval: settings.recheck,
@@ -325,22 +330,29 @@ impl SignInServices {
             backends: Backends { sessions, directory },
             tickets,
             provider,
+            codes,
             login_log,
             audit,
             lockouts,
+            leases,
             log_retention: settings.log_retention,
         }
     }
 
-    /// Evicts expired callback results and codes from memory, and corrects rechecks after the clock was set back. Runs
-    /// periodically.
+    /// Removes expired counts from memory, and corrects rechecks after the clock was set back. Runs periodically.
     pub async fn sweep(&self) {
-        self.oauth2.sweep();
+        self.codes.sweep();
         self.recheck.limit().await;
     }
 
-    /// Prunes the login log, the audit log, the lockouts of unknown names and old requests for links. Runs periodically.
+    /// Prunes the login log, the audit log, the lockouts of unknown names and old requests for links. Runs periodically,
+    /// on one gateway at a time.
     pub async fn prune(&self) {
+        match self.leases.acquire(Work::Pruning, PRUNING_LEASE).await {
+            Ok(LeaseOutcome::Granted) => {}
+            Ok(LeaseOutcome::HeldElsewhere) => return,
+            Err(error) => return tracing::warn!(%error, "cannot prune the directory; retrying in a minute"),
+        }
         self.login_log.prune(self.log_retention).await;
         self.audit.prune(self.log_retention).await;
         self.lockouts.prune().await;

@@ -21,6 +21,8 @@ pub(crate) mod registry;
 
 mod relay;
 
+mod shared_slots;
+
 mod socket_counts;
 
 pub(crate) mod tunnel;
@@ -90,6 +92,13 @@ impl From<EndCause> for CloseReason {
             EndCause::Expired => CloseReason::Expired,
         }
     }
+}
+
+/// Whether the rule allows the employee another socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Capacity {
+    Available,
+    Exhausted,
 }
 
 /// Longest wait for the client's close frame before the connection is closed.

@@ -4,6 +4,7 @@
 //! The traits suit a store that several gateways share: every conditional write names the version that it read, and
 //! every change is published on the change feed. Today one gateway uses a store.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -20,6 +21,11 @@ use crate::error::{Error, Part};
 use crate::sqlite::SqliteFileError;
 use feed_state::FeedState;
 use fleet::FleetStore;
+use once::OnceStore;
+use socket_slots::SocketSlots;
+use work_leases::WorkLeases;
+
+mod bounded_table;
 
 pub mod embedded;
 
@@ -27,7 +33,17 @@ pub mod feed_state;
 
 pub mod fleet;
 
+pub mod in_memory_claims;
+
+pub mod once;
+
 pub mod rate_counters;
+
+pub mod socket_slots;
+
+pub mod sole_gateway;
+
+pub mod work_leases;
 
 /// Why a store operation failed.
 #[derive(Debug, thiserror::Error)]
@@ -189,6 +205,15 @@ pub trait Store: FleetStore + SessionStore + TicketStore {
 
     /// How current the change feed is.
     fn feed(&self) -> &FeedState;
+
+    /// Single-use claims.
+    fn claims(&self) -> Arc<dyn OnceStore>;
+
+    /// Leases of background work.
+    fn leases(&self) -> Arc<dyn WorkLeases>;
+
+    /// The WebSockets of each employee; `None` if no other gateway shares the store.
+    fn socket_slots(&self) -> Option<Arc<dyn SocketSlots>>;
 
     /// Checks that the store can be read and written now.
     async fn ready(&self) -> Result<(), StoreError>;

@@ -29,27 +29,27 @@ pub async fn complete(oauth2: &Oauth2Flow, request: &ApiRequest, arrival: &Arriv
         referer: request.referer.as_deref(),
         fetch_site: request.fetch_site.as_deref(),
     };
-    match &*oauth2.callback(callback, &request.device).await {
-        CallbackResult::SignedIn { to, token, expires_in, flow } => {
+    match oauth2.callback(callback, &request.device).await {
+        CallbackResult::SignedIn { to, token, expires_in, flow, .. } => {
             let expires_in = expires_in.to_string();
             let fragment = [("token", token.reveal().as_str()), ("expires_in", &expires_in), ("token_type", "Bearer")];
             let cookie = flow.as_deref().and_then(|nonce| cookies::complete_flow(nonce, request));
-            (Reply::redirect(&with_fragment(to, &fragment)), cookie)
+            (Reply::redirect(&with_fragment(&to, &fragment)), cookie)
         }
         CallbackResult::Scanned(ScanResult::NeedsConfirmation { scan_id, confirm, lifetime }) => {
-            (Reply::redirect(cookies::CONFIRM_PATH), Some(cookies::confirm(scan_id, confirm, *lifetime)))
+            (Reply::redirect(cookies::CONFIRM_PATH), Some(cookies::confirm(&scan_id, &confirm, lifetime)))
         }
         CallbackResult::Scanned(ScanResult::Confirmed) => {
             let html = pages::notice(arrival.language, Notice::Confirmed);
             (Reply::page(StatusCode::OK, arrival.language, html), None)
         }
         CallbackResult::BindFirst { proof, lifetime } => {
-            (Reply::redirect(BIND_PAGE), Some(cookies::bind_proof(proof.reveal(), *lifetime)))
+            (Reply::redirect(BIND_PAGE), Some(cookies::bind_proof(proof.reveal(), lifetime)))
         }
         CallbackResult::Failed { to: Some(to), word, error } => {
-            (Reply::redirect(&with_error(to, word, error, arrival)), None)
+            (Reply::redirect(&with_error(&to, word, &error, arrival)), None)
         }
-        CallbackResult::Failed { to: None, error, .. } => (error_page(arrival, error), None),
+        CallbackResult::Failed { to: None, error, .. } => (error_page(arrival, &error), None),
     }
 }
 

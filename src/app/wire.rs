@@ -111,7 +111,7 @@ pub(super) async fn services(config: &Config, rules: RuleSet, metrics: Arc<Metri
         gate: Arc::new(gate(config, rules, &core, metrics.clone())),
         roles,
         admin: Arc::new(admin(config, &core)),
-        registry: Arc::new(Registry::default()),
+        registry: Arc::new(Registry::new(core.store.socket_slots())),
         metrics,
         signin,
         databases: core.databases(),

@@ -5,12 +5,15 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::domain::language::Language;
 use crate::domain::role::RoleName;
 use crate::messages::{self, Message};
 
 /// Why a request is forbidden (1003).
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Forbidden {
     /// The ID that the caller claims is no employee's.
     #[error("no such employee")]

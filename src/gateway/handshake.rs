@@ -26,8 +26,9 @@ use crate::pipeline::upgrade::{Handshake, Negotiated};
 use crate::pipeline::{Arrival, UpstreamPermit};
 use crate::pipeline::{forward, record};
 use crate::rules::{CorsHandling, Mode};
+use crate::sockets::Capacity;
 use crate::sockets::handle::{OpenKind, Opener};
-use crate::sockets::registry::{Capacity, Registration, Registry};
+use crate::sockets::registry::{Registration, Registry};
 use crate::sockets::tunnel::{self, ClientEnd, UpstreamEnd};
 
 /// Longest body of an upstream's response that declines a handshake.
@@ -80,7 +81,7 @@ impl Gateway {
             path: offer.path.as_str().into(),
             address: arrival.client,
         };
-        let registration = match self.sockets.registry.register(opener, &permit.rule) {
+        let registration = match self.sockets.registry.register_socket(opener, &permit.rule).await {
             (registration, Capacity::Available) => registration,
             (registration, Capacity::Exhausted) if permit.rule.mode == Mode::Shadow => {
                 permit.rule.metrics.shadow_denied.inc();

@@ -1,20 +1,22 @@
 //! Bind proofs: signed cookies that let a member of a connected corporation bind an employee account, once.
 
-use std::collections::{HashSet, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::identity_provider::UnregisteredMember;
 use crate::domain::clock::Clock;
+use crate::domain::device::ClientDevice;
 use crate::domain::link::PlatformAccount;
-use crate::domain::secret::{Secret, random_name};
-use crate::error::Forbidden;
+use crate::domain::network::Network;
+use crate::domain::secret::{Digest, Secret, random_name};
+use crate::error::{Error, Forbidden};
+use crate::store::once::{ClaimKey, ClaimKind, ClaimOutcome, OnceStore};
 use crate::token::cookie::{CookieKind, CookieSigner};
 
-/// Most used proofs remembered; far more than users bind within a proof's lifetime.
-const MAX_USED_PROOFS: usize = 10_000;
+/// How long a used proof is remembered. Far longer than it is valid: a clock that is set back makes it valid again.
+const USED_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
 /// The claims of a bind proof: a member of a connected corporation who has just signed in at the platform and is not
 /// linked to an employee.
@@ -35,7 +37,7 @@ pub(super) struct BindProofs {
     pub(super) cookies: Arc<CookieSigner>,
     pub(super) clock: Clock,
     pub(super) lifetime: Duration,
-    pub(super) used: UsedProofs,
+    pub(super) claims: Arc<dyn OnceStore>,
 }
 
 impl BindProofs {
@@ -53,56 +55,12 @@ impl BindProofs {
     }
 
     /// Uses a proof up; refuses one that was used before.
-    pub(super) fn use_up(&self, claim: &BindClaim) -> Result<(), Forbidden> {
-        if self.used.insert(&claim.nonce) { Ok(()) } else { Err(Forbidden::BindProof) }
-    }
-}
-
-/// The nonces of the proofs that were used last. They are not forgotten when they expire: a clock that is set back would
-/// make them valid again.
-#[derive(Default)]
-pub(super) struct UsedProofs {
-    nonces: Mutex<UsedNonces>,
-}
-
-#[derive(Default)]
-struct UsedNonces {
-    known: HashSet<String>,
-    /// Oldest first.
-    order: VecDeque<String>,
-}
-
-impl UsedProofs {
-    /// Adds a nonce. `false` if it is there already. A full set forgets the proof that was used first: its member could
-    /// use it once more, and could as well get a new one by signing in again, while no one else is locked out.
-    fn insert(&self, nonce: &str) -> bool {
-        let mut nonces = self.nonces.lock().unwrap_or_else(PoisonError::into_inner);
-        if !nonces.known.insert(nonce.to_owned()) {
-            return false;
+    pub(super) async fn use_up(&self, claim: &BindClaim, device: &ClientDevice) -> Result<(), Error> {
+        let network = Network::of_text(&device.address);
+        let key = ClaimKey { kind: ClaimKind::BindProof, digest: Digest::of(&[&claim.nonce]), network };
+        match self.claims.claim(&key, "", USED_LIFETIME).await? {
+            ClaimOutcome::First => Ok(()),
+            ClaimOutcome::Taken(_) => Err(Forbidden::BindProof.into()),
         }
-        nonces.order.push_back(nonce.to_owned());
-        if nonces.order.len() > MAX_USED_PROOFS
-            && let Some(first) = nonces.order.pop_front()
-        {
-            nonces.known.remove(&first);
-        }
-        true
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_full_set_of_used_proofs_locks_no_one_out() {
-        let used = UsedProofs::default();
-        for number in 0..MAX_USED_PROOFS {
-            assert!(used.insert(&format!("flood {number}")));
-        }
-        assert!(used.insert("another member's"));
-        assert!(!used.insert("another member's"), "a proof works once");
-        assert!(!used.insert("flood 9999"), "the newest stay");
-        assert!(used.insert("flood 0"), "the oldest was forgotten");
     }
 }

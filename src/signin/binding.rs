@@ -97,7 +97,7 @@ impl AccountBinding {
         }
         if let Some((claim, link)) = &claim {
             self.require_link(&claim.account, link.as_ref(), &employee).await?;
-            self.proofs.use_up(claim)?;
+            self.proofs.use_up(claim, attempt.device).await?;
         }
         self.issue(&employee, roles, attempt).await
     }

@@ -1,24 +1,21 @@
 //! Authorization codes: each works in the one way of signing in that it arrived by, and a network that sends invalid
 //! ones is stopped before the platform is asked.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::bounded_table::BoundedTable;
 use crate::domain::clock::Clock;
 use crate::domain::device::ClientDevice;
 use crate::domain::network::Network;
 use crate::domain::rate::{Charged, Counters, Exceeded, Window, charge_network, refund_network};
 use crate::domain::secret::Digest;
-use crate::error::{BadRequest, Error};
+use crate::error::{BadRequest, Error, chain};
 use crate::metrics::Metrics;
+use crate::store::once::{ClaimKey, ClaimKind, ClaimOutcome, OnceStore};
 use crate::store::rate_counters::InMemoryRateCounters;
 
 /// How long the platform's codes live.
 const CODE_LIFETIME: Duration = Duration::from_secs(300);
-
-/// Most codes remembered; more than users bring within their lifetime.
-const MAX_CODES: usize = 100_000;
 
 /// Invalid codes of one network, and multiples of it for the networks around that of an IPv6 address. Users rarely
 /// bring one, a whole office may share an address.
@@ -53,30 +50,26 @@ impl CodeUse<'_> {
 
 /// The codes of the last five minutes, as digests, and the number of invalid ones of each network.
 pub(super) struct AuthorizationCodes {
-    seen: Mutex<BoundedTable<Digest>>,
+    claims: Arc<dyn OnceStore>,
+    /// Counted in each gateway separately: it bounds what one gateway asks the platform.
     invalid: InMemoryRateCounters,
     clock: Clock,
     metrics: Arc<Metrics>,
 }
 
 impl AuthorizationCodes {
-    pub(super) fn new(clock: Clock, metrics: Arc<Metrics>) -> Self {
-        let (seen, invalid) = (BoundedTable::new(MAX_CODES), InMemoryRateCounters::new(MAX_NETWORKS));
-        Self { seen: Mutex::new(seen), invalid, clock, metrics }
+    pub(super) fn new(claims: Arc<dyn OnceStore>, clock: Clock, metrics: Arc<Metrics>) -> Self {
+        Self { claims, invalid: InMemoryRateCounters::new(MAX_NETWORKS), clock, metrics }
     }
 
     /// Ties a code to its use; refuses one that arrived in another way before, also if it was refused there: the
     /// platform does not say for which way it issued a code.
-    pub(super) fn claim(&self, code: &str, way: CodeUse<'_>, device: &ClientDevice) -> Result<(), Error> {
-        let (now, key, way) = (self.clock.running(), Digest::of(&[code]), way.digest());
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        match seen.get(&key, now) {
-            Some(first) if *first == way => Ok(()),
-            Some(_) => Err(BadRequest::SignInCode.into()),
-            None => {
-                seen.insert(key, way, now + CODE_LIFETIME, Network::of_text(&device.address));
-                Ok(())
-            }
+    pub(super) async fn claim(&self, code: &str, way: CodeUse<'_>, device: &ClientDevice) -> Result<(), Error> {
+        let way = way.digest();
+        match self.claims.claim(&claim_key(code, device), way.as_str(), CODE_LIFETIME).await? {
+            ClaimOutcome::First => Ok(()),
+            ClaimOutcome::Taken(first) if first == way.as_str() => Ok(()),
+            ClaimOutcome::Taken(_) => Err(BadRequest::SignInCode.into()),
         }
     }
 
@@ -98,18 +91,23 @@ impl AuthorizationCodes {
         if !matches!(result, Err(Error::BadRequest(BadRequest::SignInCode))) {
             refund_network(&self.invalid, RATE, network, INVALID_CODES, at);
         }
-        if result.is_ok() {
-            self.seen.lock().unwrap_or_else(PoisonError::into_inner).prove(&Digest::of(&[code]));
+        if result.is_ok()
+            && let Err(error) = self.claims.prove(&claim_key(code, device)).await
+        {
+            // Only the order in which claims are forgotten depends on it.
+            tracing::debug!(error = %chain(&error), "cannot mark a code as confirmed");
         }
         result
     }
 
-    /// Removes what has expired.
+    /// Removes the counts of networks that have expired.
     pub(super) fn sweep(&self) {
-        let now = self.clock.running();
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).sweep(now);
-        self.invalid.sweep(now);
+        self.invalid.sweep(self.clock.running());
     }
+}
+
+fn claim_key(code: &str, device: &ClientDevice) -> ClaimKey {
+    ClaimKey { kind: ClaimKind::Code, digest: Digest::of(&[code]), network: Network::of_text(&device.address) }
 }
 
 #[cfg(test)]
@@ -117,6 +115,7 @@ mod tests {
     use futures::FutureExt;
 
     use super::*;
+    use crate::store::in_memory_claims::InMemoryClaims;
 
     fn device(address: String) -> ClientDevice {
         ClientDevice { address, user_agent: String::new(), request_id: String::new() }
@@ -130,7 +129,8 @@ mod tests {
 
     #[test]
     fn invalid_codes_of_many_networks_of_one_site_are_limited() {
-        let codes = AuthorizationCodes::new(Clock::system(), Arc::new(Metrics::new().expect("metrics")));
+        let (clock, metrics) = (Clock::system(), Arc::new(Metrics::new().expect("metrics")));
+        let codes = AuthorizationCodes::new(Arc::new(InMemoryClaims::new(clock.clone())), clock, metrics);
         let address = |network: usize| format!("2001:db8:1:{network:x}::1");
         for network in 0..1000 {
             assert!(exchange(&codes, address(network), Ok(())).is_ok(), "valid codes do not count: {network}");

@@ -122,7 +122,7 @@ impl IdentityProvider {
 
     /// Exchanges a code of an agent's sign-in for an employee; refuses a member without an employee account.
     pub(super) async fn identify_employee(&self, code: &str, attempt: &mut Attempt<'_>) -> Result<Employee, Error> {
-        self.codes.claim(code, CodeUse::Agent, attempt.device)?;
+        self.codes.claim(code, CodeUse::Agent, attempt.device).await?;
         match self.identify(code, attempt).await? {
             PlatformUser::Employee(employee) => Ok(employee),
             PlatformUser::Unbound(_) => Err(Forbidden::NotAnEmployee.into()),

@@ -175,6 +175,12 @@ impl SessionIssuer {
         self.tokens.mint(session, self.clock.now())
     }
 
+    /// Mints the token of a session that another request created; `None` if the session has ended.
+    pub(super) async fn mint_again(&self, id: &SessionId) -> Result<Option<Secret<String>>, Error> {
+        let cached = self.sessions.session(id, self.clock.now()).await?;
+        Ok(cached.map(|cached| Secret::new(self.mint(&cached.session))))
+    }
+
     /// Mints the token of a new session and describes its identity.
     pub(super) fn issue(&self, session: &Session) -> SignInGrant {
         SignInGrant {

@@ -14,25 +14,30 @@ use super::issuer::{SessionIssuer, SignInGrant};
 use super::login_log::LoginLog;
 use super::roles::Roles;
 use super::tickets::Tickets;
+use super::tickets::phone::ScanResult;
 use crate::config::{ClientsConfig, FlowCookie};
 use crate::domain::client::Client;
-use crate::domain::clock::Clock;
 use crate::domain::device::ClientDevice;
 use crate::domain::employee::Employee;
 use crate::domain::network::Network;
 use crate::domain::role;
+use crate::domain::secret::Secret;
 use crate::domain::ticket::{ScanId, Scanner};
 use crate::error::{BadRequest, Error, Operation};
 use crate::platform::{AuthorizeRequest, Consent};
 use callback::{Callback, CallbackResult, FlowKind, STATE, error_word};
 pub(super) use callback_dedup::CallbackDedup;
+use callback_dedup::CallbackTurn;
 use flow::{Flow, FlowCookies, client_of};
+use stored_result::StoredResult;
 
 pub mod callback;
 
 mod callback_dedup;
 
 pub(super) mod flow;
+
+mod stored_result;
 
 /// A flow that was just started.
 #[derive(Debug)]
@@ -58,7 +63,6 @@ pub struct Oauth2Flow {
     pub(super) bind_proofs: Arc<BindProofs>,
     pub(super) flow_cookies: FlowCookies,
     pub(super) dedup: CallbackDedup,
-    pub(super) clock: Clock,
     pub(super) clients: ClientsConfig,
     pub(super) public_url: String,
     pub(super) flow_cookie: FlowCookie,
@@ -80,8 +84,8 @@ impl Oauth2Flow {
     }
 
     /// Completes a flow. A repeated callback gets the result of the first.
-    pub async fn callback(&self, callback: Callback<'_>, device: &ClientDevice) -> Arc<CallbackResult> {
-        let (now, network) = (self.clock.running(), Network::of_text(&device.address));
+    pub async fn callback(&self, callback: Callback<'_>, device: &ClientDevice) -> CallbackResult {
+        let network = Network::of_text(&device.address);
         let mut flows = self.flow_cookies.verify(callback.flows, device);
         if self.is_from_foreign_page(&callback) {
             // Another site's page sent the browser here, perhaps with an attacker's code.
@@ -112,29 +116,80 @@ impl Oauth2Flow {
             if let (FlowKind::Scan(scan_id), "access_denied") = (kind, word) {
                 self.refuse_scan(&ScanId::new(scan_id)).await;
             }
-            return Arc::new(CallbackResult::Failed { to: flow.map(|flow| flow.redirect_uri), word, error });
+            return CallbackResult::Failed { to: flow.map(|flow| flow.redirect_uri), word, error };
         }
         let flow = match kind {
-            FlowKind::Redirect => self.dedup.choose_flow(flows, page, code, now, network),
-            _ => None,
+            FlowKind::Redirect => self.dedup.choose_flow(flows, page, code, network).await,
+            _ => Ok(None),
         };
+        match flow {
+            Ok(flow) => self.complete_once(code, kind, flow.as_ref(), callback.state, device).await,
+            Err(error) => self.refuse(&kind.attempt(None, device), None, error).await,
+        }
+    }
+
+    /// Completes a callback, or gets the result of the request that did.
+    async fn complete_once(
+        &self,
+        code: &str,
+        kind: FlowKind<'_>,
+        flow: Option<&Flow>,
+        state: Option<&str>,
+        device: &ClientDevice,
+    ) -> CallbackResult {
+        let network = Network::of_text(&device.address);
         // The flow distinguishes the browser that repeats its callback from another client that got hold of the URL;
         // without a flow the device has to.
-        let nonce = flow.as_ref().map(|flow| flow.nonce.clone());
-        let client = match &nonce {
-            Some(nonce) => [nonce.as_str(), ""],
+        let client = match flow {
+            Some(flow) => [flow.nonce.as_str(), ""],
             None => [device.address.as_str(), &device.user_agent],
         };
-        let key = [code, callback.state.unwrap_or_default(), client[0], client[1]];
-        let cell = self.dedup.cell(&key, now, network);
-        let result = cell.get_or_init(|| async { Arc::new(self.complete(code, kind, flow, device).await) }).await;
-        if result.is_temporary() {
+        let key = [code, state.unwrap_or_default(), client[0], client[1]];
+        let refused = |error| async move { self.refuse(&kind.attempt(flow, device), flow, error).await };
+        let pending = match self.dedup.begin(&key, network).await {
+            Ok(CallbackTurn::First(pending)) => pending,
+            Ok(CallbackTurn::Repeated(stored)) => match self.repeat(stored).await {
+                Ok(result) => return result,
+                Err(error) => return refused(error).await,
+            },
+            Err(error) => return refused(error).await,
+        };
+        let result = self.complete(code, kind, flow, device).await;
+        match StoredResult::of(&result) {
+            Some(stored) => {
+                pending.settle(&stored).await;
+                if let (true, Some(flow)) = (stored.is_success(), flow) {
+                    self.dedup.prove_flow(flow, network).await;
+                }
+            }
             // The code is still unused, so a repeated request may try it again.
-            self.dedup.forget(&key);
-        } else if result.is_success() {
-            self.dedup.prove(&key, nonce.as_deref());
+            None => pending.release().await,
         }
-        result.clone()
+        result
+    }
+
+    /// Records a failed attempt and leads back to the page of its flow.
+    async fn refuse(&self, attempt: &Attempt<'_>, flow: Option<&Flow>, error: Error) -> CallbackResult {
+        self.login_log.record_refusal(attempt, &error).await;
+        failed(flow.map(|flow| flow.redirect_uri.clone()), error)
+    }
+
+    /// The result that an earlier request of the same callback got.
+    async fn repeat(&self, stored: StoredResult) -> Result<CallbackResult, Error> {
+        Ok(match stored {
+            StoredResult::SignedIn { to, session, expires_in, flow } => match self.issuer.mint_again(&session).await? {
+                Some(token) => CallbackResult::SignedIn { to, session, token, expires_in, flow },
+                None => failed(Some(to), BadRequest::SignInCode.into()),
+            },
+            StoredResult::Scanned { scan_id, confirm, lifetime } => {
+                CallbackResult::Scanned(ScanResult::NeedsConfirmation { scan_id, confirm, lifetime })
+            }
+            StoredResult::Confirmed => CallbackResult::Scanned(ScanResult::Confirmed),
+            StoredResult::BindFirst { proof, lifetime } => {
+                CallbackResult::BindFirst { proof: Secret::new(proof), lifetime }
+            }
+            StoredResult::Failed { to, refusal } => failed(to, refusal.into_error()),
+        })
     }
 
     /// Whether a page of another site sent the browser to the callback.
@@ -154,12 +209,12 @@ impl Oauth2Flow {
         &self,
         code: &str,
         kind: FlowKind<'_>,
-        flow: Option<Flow>,
+        flow: Option<&Flow>,
         device: &ClientDevice,
     ) -> CallbackResult {
-        let mut attempt = kind.attempt(flow.as_ref(), device);
-        let result = match self.codes.claim(code, kind.code_use(flow.as_ref()), device) {
-            Ok(()) => self.exchange(code, kind, flow.as_ref(), &mut attempt).await,
+        let mut attempt = kind.attempt(flow, device);
+        let result = match self.codes.claim(code, kind.code_use(flow), device).await {
+            Ok(()) => self.exchange(code, kind, flow, &mut attempt).await,
             Err(refusal) => Err(refusal),
         };
         match result {
@@ -169,11 +224,7 @@ impl Oauth2Flow {
                 }
                 result
             }
-            Err(error) => {
-                let error = error.with_operation(Operation::Callback);
-                self.login_log.record_refusal(&attempt, &error).await;
-                CallbackResult::Failed { to: flow.map(|flow| flow.redirect_uri), word: error_word(&error), error }
-            }
+            Err(error) => self.refuse(&attempt, flow, error.with_operation(Operation::Callback)).await,
         }
     }
 
@@ -215,11 +266,13 @@ impl Oauth2Flow {
         *attempt = attempt.clone().with_client(Some(client));
         let session = self.issuer.create(&employee, roles, attempt).await?;
         let SignInGrant { token, expires_in, .. } = self.issuer.issue(&session);
+        let session = session.id;
         let to = match flow {
             Some(flow) => flow.redirect_uri.clone(),
             None => self.clients.url(client).to_string(),
         };
-        Ok(CallbackResult::SignedIn { to, token, expires_in, flow: flow.map(|flow| flow.nonce.clone()) })
+        let flow = flow.map(|flow| flow.nonce.clone());
+        Ok(CallbackResult::SignedIn { to, session, token, expires_in, flow })
     }
 
     async fn complete_scan(
@@ -259,10 +312,8 @@ impl Oauth2Flow {
         let proof = self.bind_proofs.sign(member, home);
         CallbackResult::BindFirst { proof, lifetime: self.bind_proofs.lifetime }
     }
+}
 
-    /// Evicts expired callback results and codes.
-    pub(super) fn sweep(&self) {
-        self.dedup.sweep(self.clock.running());
-        self.codes.sweep();
-    }
+fn failed(to: Option<String>, error: Error) -> CallbackResult {
+    CallbackResult::Failed { to, word: error_word(&error), error }
 }

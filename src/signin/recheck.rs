@@ -1,8 +1,8 @@
 //! The recheck: asks the platform again and again about everyone who has a live session or a local password.
 //!
 //! The directory holds the queue, in the order in which the platform was last asked, so a restart goes on where the
-//! last process stopped. One employee is asked about at a time, at a pace that spreads the queue over the interval: a
-//! backlog, such as after an outage, is worked off at the same pace and never in a burst.
+//! last process stopped. Of several gateways one asks at a time, about one employee at a time, at a pace that spreads the
+//! queue over the interval: a backlog, such as after an outage, is worked off at the same pace and never in a burst.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +18,7 @@ use crate::error::{Error, chain};
 use crate::metrics::Metrics;
 use crate::platform::{MemberStatus, PlatformError};
 use crate::sessions::SessionCache;
+use crate::store::work_leases::{LeaseOutcome, Work, WorkLeases};
 
 /// The shortest time between two questions: 600 a minute, where the platform allows 10,000.
 const MIN_PACE: Duration = Duration::from_millis(100);
@@ -27,6 +28,9 @@ const LOOKS_PER_INTERVAL: u32 = 60;
 
 /// An employee about whom the platform did not answer is asked about again after this part of the interval.
 const RETRY_PART: u32 = 12;
+
+/// More than the platform's calls of one step may take.
+const LONGEST_STEP: Duration = Duration::from_secs(60);
 
 /// The result of one step; the label of `platform_rechecks_total`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +87,7 @@ pub struct Recheck {
     pub(super) membership: Arc<Membership>,
     pub(super) directory: Arc<dyn Directory>,
     pub(super) sessions: Arc<SessionCache>,
+    pub(super) leases: Arc<dyn WorkLeases>,
     pub(super) clock: Clock,
     pub(super) metrics: Arc<Metrics>,
     /// `platform.recheck`; zero: off.
@@ -122,8 +127,13 @@ impl Recheck {
         }
     }
 
-    /// Asks about the head of the queue, if it is due. Returns the length of the queue, as far as the pace depends on it.
+    /// Asks about the head of the queue, if it is due and no other gateway does. Returns the length of the queue, as far
+    /// as the pace depends on it.
     async fn step(&self) -> Result<usize, Error> {
+        if self.leases.acquire(Work::Recheck, lease(self.interval)).await? == LeaseOutcome::HeldElsewhere {
+            self.metrics.platform_recheck_overdue.set(0.0);
+            return Ok(0);
+        }
         let Some(entry) = self.directory.next_recheck(most_counted(self.interval)).await? else {
             self.metrics.platform_recheck_overdue.set(0.0);
             return Ok(0);
@@ -214,6 +224,11 @@ impl Recheck {
 fn pace(interval: Duration, queued: usize) -> Duration {
     let looks = u32::try_from(queued).unwrap_or(u32::MAX).max(LOOKS_PER_INTERVAL);
     (interval / looks).max(MIN_PACE)
+}
+
+/// How long one gateway rechecks before another may: longer than its longest pause and its slowest step.
+fn lease(interval: Duration) -> Duration {
+    pace(interval, 0) + LONGEST_STEP
 }
 
 /// The length from which a longer queue does not change the pace. Counting a million at each step would take a third of a

@@ -4,7 +4,7 @@
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,7 @@ use crate::domain::session::{Session, SessionId, SessionLifetime};
 use crate::error::{Error, Forbidden};
 use crate::rules::evaluate::{RuleInput, StepUp, evaluate};
 use crate::rules::{CorsHandling, Mode, Rule, RuleMatch, RuleSet};
+use crate::store::socket_slots::SocketSlot;
 
 /// What a handle closes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +79,8 @@ pub(crate) struct CloseHandle {
     waker: AtomicWaker,
     /// Its position in the registry's list of its session; changed under the registry's lock.
     pub(super) position: AtomicUsize,
+    /// Its slot in a shared store, for the limit per employee.
+    pub(super) slot: Mutex<Option<Box<SocketSlot>>>,
     /// The rule in force; a reload may replace it.
     rule: ArcSwap<Rule>,
     opener: Opener,
@@ -98,6 +101,7 @@ impl CloseHandle {
             closing: OnceLock::new(),
             waker: AtomicWaker::new(),
             position: AtomicUsize::new(0),
+            slot: Mutex::new(None),
             rule: ArcSwap::new(rule),
             opener,
         }

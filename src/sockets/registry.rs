@@ -7,21 +7,25 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
-use super::CloseReason;
 use super::close_batch::CloseBatch;
 use super::handle::{CloseHandle, OpenKind, Opener};
 use super::handle_list::HandleList;
+use super::shared_slots::SharedSlots;
 use super::socket_counts::SocketCounts;
+use super::{Capacity, CloseReason};
 use crate::domain::clock::Timestamp;
 use crate::domain::session::{Session, SessionId};
 use crate::error::Error;
 use crate::rules::{Rule, RuleSet};
 use crate::store::Change;
+use crate::store::socket_slots::SocketSlots;
 
 /// The open WebSockets and exchanges of this process.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     open: Mutex<OpenHandles>,
+    /// For the limit per employee over all gateways; `None` if this one shares its store with no other.
+    slots: Option<SharedSlots>,
 }
 
 /// Adding and removing a handle takes constant time, also if its session has thousands.
@@ -93,6 +97,7 @@ fn close_each<'a>(
 /// Assigns the rule that now matches a handle's path, and counts its employee's socket under that rule.
 fn apply_rules(
     counts: &mut SocketCounts,
+    slots: Option<&SharedSlots>,
     handle: &CloseHandle,
     rules: &RuleSet,
     batch: &Arc<CloseBatch>,
@@ -101,15 +106,11 @@ fn apply_rules(
     if let Some(employee) = &handle.opener().employee {
         counts.remove(employee, &before.name);
         counts.add(employee, &handle.rule().name);
+        if let Some(slots) = slots {
+            slots.follow_rule(handle);
+        }
     }
     Ok(())
-}
-
-/// Whether the rule allows the employee another socket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Capacity {
-    Available,
-    Exhausted,
 }
 
 /// The entry of a WebSocket or exchange. Dropping it removes the entry, also after a panic or when the task is cancelled.
@@ -124,7 +125,8 @@ impl Registration {
     pub(crate) fn apply_rules(&self, rules: &ArcSwap<RuleSet>) -> Result<(), Error> {
         let mut open = self.registry.lock();
         // The rules are loaded under the lock; otherwise a concurrent reload could be overwritten by older rules.
-        apply_rules(&mut open.sockets_of_employees, &self.handle, &rules.load(), &CloseBatch::new())
+        let (counts, slots) = (&mut open.sockets_of_employees, self.registry.slots.as_ref());
+        apply_rules(counts, slots, &self.handle, &rules.load(), &CloseBatch::new())
     }
 
     pub(crate) fn handle(&self) -> &Arc<CloseHandle> {
@@ -138,10 +140,18 @@ impl Drop for Registration {
         // Under the lock, because a reload replaces rules under it.
         self.handle.count_closed();
         open.remove(&self.handle);
+        if let Some(slots) = &self.registry.slots {
+            slots.free(&self.handle);
+        }
     }
 }
 
 impl Registry {
+    /// Counts WebSockets in these slots of a shared store as well.
+    pub(crate) fn new(slots: Option<Arc<dyn SocketSlots>>) -> Self {
+        Self { open: Mutex::default(), slots: slots.map(SharedSlots::new) }
+    }
+
     fn lock(&self) -> MutexGuard<'_, OpenHandles> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -165,6 +175,23 @@ impl Registry {
         (Registration { registry: self.clone(), handle }, capacity)
     }
 
+    /// Registers a WebSocket like [`register`](Self::register). If this gateway has room for it and its rule limits the
+    /// WebSockets of an employee, those of the other gateways count, too.
+    pub(crate) async fn register_socket(
+        self: &Arc<Self>,
+        opener: Opener,
+        rule: &Arc<Rule>,
+    ) -> (Registration, Capacity) {
+        let (registration, capacity) = self.register(opener, rule);
+        match (&self.slots, rule.most_sockets, capacity) {
+            (Some(slots), Some(most), Capacity::Available) => {
+                let capacity = slots.take(registration.handle(), most).await;
+                (registration, capacity)
+            }
+            _ => (registration, capacity),
+        }
+    }
+
     /// Assigns new rules to everything open and closes what they do not admit. What belongs to a session is left to
     /// [`recheck_session`](Self::recheck_session), because the session must be read first.
     pub(crate) fn apply_rules(&self, rules: &RuleSet) {
@@ -173,7 +200,7 @@ impl Registry {
         let all = by_session.values().flat_map(HandleList::iter).chain(anonymous.iter());
         close_each(all, |handle, batch| {
             // On an error the handle is already closing.
-            let _ = apply_rules(sockets_of_employees, handle, rules, batch);
+            let _ = apply_rules(sockets_of_employees, self.slots.as_ref(), handle, rules, batch);
             if handle.opener().session.is_none() {
                 handle.close_unless_admitted(None, batch);
             }

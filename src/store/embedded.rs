@@ -1,8 +1,10 @@
-//! The embedded store: sessions and tickets in a SQLite file. How the file is written is left to `sqlite`.
+//! The embedded store: sessions and tickets in a SQLite file, claims in memory. How the file is written is left to
+//! `sqlite`.
 
 #![expect(clippy::disallowed_methods, reason = "a home of SQL")]
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,6 +15,11 @@ use tokio::sync::broadcast;
 
 use super::feed_state::FeedState;
 use super::fleet::FleetStore;
+use super::in_memory_claims::InMemoryClaims;
+use super::once::OnceStore;
+use super::socket_slots::SocketSlots;
+use super::sole_gateway::SoleGateway;
+use super::work_leases::WorkLeases;
 use super::{Change, ChangeEvent, SessionCursor, SessionPage, SessionStore, Store, StoreError, TicketStore};
 use crate::domain::clock::{Clock, Timestamp};
 use crate::domain::employee::{CorpId, EmployeeId};
@@ -51,6 +58,7 @@ pub struct EmbeddedStore {
     feed: broadcast::Sender<ChangeEvent>,
     feed_state: FeedState,
     own_status: OwnStatus,
+    claims: Arc<InMemoryClaims>,
     clock: Clock,
 }
 
@@ -59,7 +67,9 @@ impl EmbeddedStore {
     pub async fn open(path: &Path, clock: Clock) -> Result<Self, StoreError> {
         let file = SqliteFile::open(path, |connection| schema::prepare(connection).boxed()).await?;
         let (feed, _) = broadcast::channel(FEED_CAPACITY);
-        Ok(Self { file, feed, feed_state: FeedState::within_process(), own_status: OwnStatus::default(), clock })
+        let claims = Arc::new(InMemoryClaims::new(clock.clone()));
+        let (feed_state, own_status) = (FeedState::within_process(), OwnStatus::default());
+        Ok(Self { file, feed, feed_state, own_status, claims, clock })
     }
 
     /// A store whose change feed can fall behind, for tests of what depends on it.
@@ -351,6 +361,18 @@ impl Store for EmbeddedStore {
         &self.feed_state
     }
 
+    fn claims(&self) -> Arc<dyn OnceStore> {
+        self.claims.clone()
+    }
+
+    fn leases(&self) -> Arc<dyn WorkLeases> {
+        Arc::new(SoleGateway)
+    }
+
+    fn socket_slots(&self) -> Option<Arc<dyn SocketSlots>> {
+        None
+    }
+
     async fn ready(&self) -> Result<(), StoreError> {
         Ok(self.file.probe().await?)
     }
@@ -364,6 +386,7 @@ impl Store for EmbeddedStore {
     }
 
     async fn sweep(&self) -> Result<(), StoreError> {
+        self.claims.sweep();
         sweep::run(&self.file, self.clock.now()).await
     }
 }

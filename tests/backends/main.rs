@@ -5,4 +5,5 @@
 #![allow(clippy::disallowed_methods)]
 
 mod directory;
+mod once;
 mod store;

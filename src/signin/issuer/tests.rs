@@ -23,7 +23,8 @@ fn an_issued_token_is_serialized_but_never_in_debug_output() {
     };
     let json = serde_json::to_value(&issued).expect("JSON");
     assert_eq!(json["token"], token);
-    let result = CallbackResult::SignedIn { to: String::new(), token: issued.token.clone(), expires_in: 1, flow: None };
+    let (session, token) = (SessionId::new("s"), issued.token.clone());
+    let result = CallbackResult::SignedIn { to: String::new(), session, token, expires_in: 1, flow: None };
     for printed in [format!("{issued:?}"), format!("{result:?}")] {
         assert!(!printed.contains("signature"), "{printed}");
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::flow::Flow;
 use crate::domain::device::ClientDevice;
 use crate::domain::secret::Secret;
-use crate::domain::session::{LoginMethod, LoginSource};
+use crate::domain::session::{LoginMethod, LoginSource, SessionId};
 use crate::error::{BadRequest, Error};
 use crate::platform::Parameter;
 use crate::signin::attempt::Attempt;
@@ -38,6 +38,8 @@ pub enum CallbackResult {
     SignedIn {
         /// The web client's page.
         to: String,
+        /// The session.
+        session: SessionId,
         /// The access token.
         token: Secret<String>,
         /// Seconds until it expires.
@@ -63,20 +65,6 @@ pub enum CallbackResult {
         /// What went wrong.
         error: Error,
     },
-}
-
-impl CallbackResult {
-    /// Whether the platform confirmed the code.
-    pub(super) fn is_success(&self) -> bool {
-        !matches!(self, CallbackResult::Failed { .. })
-    }
-
-    /// Whether a retry with the same code may succeed, because the code was not used up.
-    pub(super) fn is_temporary(&self) -> bool {
-        use Error::{PlatformCircuitOpen, RateLimited, Unavailable};
-        let CallbackResult::Failed { error, .. } = self else { return false };
-        matches!(error, PlatformCircuitOpen { .. } | Unavailable { .. } | RateLimited { .. })
-    }
 }
 
 /// The kind of flow that a callback's `state` names.

@@ -1,9 +1,15 @@
 use futures::FutureExt;
 
 use super::*;
+use std::collections::HashSet;
+
+use async_trait::async_trait;
+
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::metrics::Metrics;
 use crate::rules::{RuleMatch, load_texts};
+use crate::store::StoreError;
+use crate::store::socket_slots::{SlotOutcome, SocketSlot};
 
 const PATH: &str = "/ws/desk";
 
@@ -91,4 +97,98 @@ fn adding_and_removing_does_not_depend_on_the_number_of_sockets() {
     let middle = open.split_off(SOCKETS / 2);
     open.into_iter().rev().chain(middle).for_each(drop);
     assert_eq!(registry.count_sockets(), 0);
+}
+
+/// The slots of several gateways in one store.
+#[derive(Debug, Default)]
+struct TestSlots {
+    taken: Mutex<HashSet<SocketSlot>>,
+    is_away: std::sync::atomic::AtomicBool,
+}
+
+impl TestSlots {
+    fn count(&self) -> usize {
+        self.taken.lock().expect("slots").len()
+    }
+}
+
+#[async_trait]
+impl SocketSlots for TestSlots {
+    async fn take(&self, slot: &SocketSlot, most: usize) -> Result<SlotOutcome, StoreError> {
+        if self.is_away.load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(StoreError::Unavailable("away".into()));
+        }
+        let mut taken = self.taken.lock().expect("slots");
+        if taken.iter().filter(|other| other.group == slot.group).count() >= most {
+            return Ok(SlotOutcome::Exhausted);
+        }
+        taken.insert(slot.clone());
+        Ok(SlotOutcome::Taken)
+    }
+
+    fn hold(&self, slot: SocketSlot) {
+        self.taken.lock().expect("slots").insert(slot);
+    }
+
+    fn free(&self, slot: SocketSlot) {
+        self.taken.lock().expect("slots").remove(&slot);
+    }
+}
+
+/// Gateways whose slots differ in their numbers.
+fn gateways(slots: &Arc<TestSlots>) -> [Arc<Registry>; 2] {
+    let registries = [(); 2].map(|()| Registry::new(Some(slots.clone())));
+    if let Some(slots) = &registries[1].slots {
+        slots.start_numbers_at(1000);
+    }
+    registries.map(Arc::new)
+}
+
+async fn open(registry: &Arc<Registry>, rule: &Arc<Rule>) -> (Registration, Capacity) {
+    registry.register_socket(socket(Some("mine")), rule).await
+}
+
+#[tokio::test]
+async fn sockets_of_an_employee_are_counted_over_all_gateways() {
+    let (slots, rule) = (Arc::new(TestSlots::default()), rule_of(&rules("one")));
+    let [one, two] = gateways(&slots);
+    let (first, capacity) = open(&one, &rule).await;
+    assert_eq!(capacity, Capacity::Available);
+    let (_second, capacity) = open(&two, &rule).await;
+    assert_eq!(capacity, Capacity::Available);
+    for gateway in [&one, &two] {
+        assert_eq!(open(gateway, &rule).await.1, Capacity::Exhausted);
+    }
+    assert_eq!(slots.count(), 2, "a refused socket holds no slot");
+    drop(first);
+    assert_eq!(slots.count(), 1);
+    assert_eq!(open(&two, &rule).await.1, Capacity::Available);
+}
+
+#[tokio::test]
+async fn slots_follow_the_rule_in_force() {
+    let (slots, before, after) = (Arc::new(TestSlots::default()), rules("before"), rules("after"));
+    let [one, two] = gateways(&slots);
+    let (first, second) = (open(&one, &rule_of(&before)).await.0, open(&one, &rule_of(&before)).await.0);
+    first.apply_rules(&ArcSwap::from_pointee(rules("before"))).expect("a rule");
+    assert_eq!(open(&two, &rule_of(&before)).await.1, Capacity::Exhausted);
+    one.apply_rules(&after);
+    assert_eq!(open(&two, &rule_of(&before)).await.1, Capacity::Available);
+    assert_eq!(open(&two, &rule_of(&after)).await.1, Capacity::Exhausted);
+    drop((first, second));
+    assert_eq!(slots.count(), 0);
+}
+
+#[tokio::test]
+async fn without_the_store_each_gateway_counts_its_own_sockets() {
+    let (slots, rule) = (Arc::new(TestSlots::default()), rule_of(&rules("one")));
+    let [one, two] = gateways(&slots);
+    slots.is_away.store(true, std::sync::atomic::Ordering::Relaxed);
+    let opened = [open(&one, &rule).await, open(&one, &rule).await, open(&two, &rule).await];
+    assert!(opened.iter().all(|(_, capacity)| *capacity == Capacity::Available));
+    assert_eq!(open(&one, &rule).await.1, Capacity::Exhausted);
+    slots.is_away.store(false, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(open(&two, &rule).await.1, Capacity::Exhausted, "what was opened meanwhile counts");
+    drop(opened);
+    assert_eq!(slots.count(), 0);
 }

@@ -23,8 +23,8 @@ struct TableEntry<V> {
     proof: EntryProof,
 }
 
-/// Entries that expire, by the monotonic clock. A full table evicts the oldest entry of the network that has most of them, in the IPv6 /48 that
-/// has most of them: unproven entries first, proven ones only if there is no other.
+/// Entries that expire, by the monotonic clock. A full table evicts the oldest entry of the network that has most of
+/// them, in the IPv6 /48 that has most of them: unproven entries first, proven ones only if there is no other.
 pub(super) struct BoundedTable<V> {
     capacity: usize,
     entries: HashMap<Digest, TableEntry<V>>,
@@ -54,6 +54,13 @@ impl<V> BoundedTable<V> {
         self.next_place += 1;
         self.unproven.add(network, place, key.clone());
         self.entries.insert(key, TableEntry { value, end, network, place, proof: EntryProof::Unproven });
+    }
+
+    /// Replaces the value and the end of an entry.
+    pub(super) fn replace(&mut self, key: &Digest, value: V, end: Duration) {
+        if let Some(entry) = self.entries.get_mut(key) {
+            (entry.value, entry.end) = (value, end);
+        }
     }
 
     /// Keeps an entry longer than all unproven ones.
