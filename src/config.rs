@@ -41,7 +41,7 @@ use crate::domain::host::{AllowedHosts, LoopbackHosts};
 use crate::domain::secret::Digest;
 pub use clients::ClientsConfig;
 pub use cors::CorsConfig;
-pub use directory::DirectoryConfig;
+pub use directory::{DatabaseUrl, DirectoryConfig};
 pub use faults::{ConfigFault, Faults};
 pub use limits::LimitsConfig;
 pub(crate) use load::line_of;

@@ -45,6 +45,9 @@ pub enum DirectoryError {
     /// Its contents are not what was written.
     #[error("the directory is damaged")]
     Damaged(#[source] crate::error::Cause),
+    /// Another program or a newer version has written it.
+    #[error("{0}")]
+    Incompatible(String),
 }
 
 impl From<DirectoryError> for Error {
@@ -52,6 +55,7 @@ impl From<DirectoryError> for Error {
         match error {
             DirectoryError::Unavailable(cause) => Error::Unavailable { part: Part::Directory, cause: Some(cause) },
             DirectoryError::Damaged(cause) => Error::unexpected(Part::Directory, cause),
+            DirectoryError::Incompatible(why) => Error::unexpected(Part::Directory, why),
         }
     }
 }

@@ -34,6 +34,8 @@ pub mod partition;
 
 pub mod path;
 
+pub mod postgres_url;
+
 pub mod rate;
 
 pub mod role;

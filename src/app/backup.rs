@@ -30,7 +30,7 @@ pub enum BackupError {
     },
 }
 
-/// Copies directory, keys and store to a new folder, and calls `copied` after each file with its name and size.
+/// Copies directory, keys and store to a new folder, but for a directory on a server, which has backups of its own, and calls `copied` after each file with its name and size.
 ///
 /// The store comes last: a session in the copy was live after the directory was copied, so the copy holds no session
 /// that ended before the directory's state. The folder has its name only once it is complete.
@@ -43,15 +43,14 @@ pub async fn back_up(config: &Config, target: &Path, mut copied: impl FnMut(&Pat
     let partial = partial_name(target);
     remove_folder(&partial)?;
     let keys = Path::new("keys");
-    let directory = directory_file(config);
-    // A file outside of the data directory keeps its name only.
-    let outside = || directory.file_name().map(PathBuf::from).unwrap_or_default();
-    let name = directory.strip_prefix(data).map_or_else(|_| outside(), Path::to_owned);
-    for file in [keys.join("key"), name.clone()] {
-        let folder = partial.join(file.parent().unwrap_or(Path::new("")));
-        create_private_folder(&folder).map_err(file_error(&folder))?;
+    create_folder_of(&partial.join(keys).join("key"))?;
+    if let Some(directory) = directory_file(config) {
+        // A file outside of the data directory keeps its name only.
+        let outside = || directory.file_name().map(PathBuf::from).unwrap_or_default();
+        let name = directory.strip_prefix(data).map_or_else(|_| outside(), Path::to_owned);
+        create_folder_of(&partial.join(&name))?;
+        copied(&name, copy_database(&directory, &partial.join(&name)).await?);
     }
-    copied(&name, copy_database(&directory, &partial.join(&name)).await?);
     for name in key_files(&data.join(keys))? {
         let name = keys.join(name);
         copied(&name, copy_file(&data.join(&name), &partial.join(&name))?);
@@ -60,6 +59,11 @@ pub async fn back_up(config: &Config, target: &Path, mut copied: impl FnMut(&Pat
     std::fs::rename(&partial, target).map_err(file_error(target))?;
     let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::File::open(parent).and_then(|parent| parent.sync_all()).map_err(file_error(parent))
+}
+
+fn create_folder_of(file: &Path) -> Result<(), BackupError> {
+    let folder = file.parent().unwrap_or(Path::new(""));
+    create_private_folder(folder).map_err(file_error(folder))
 }
 
 /// The folder's name until it is complete.

@@ -49,8 +49,8 @@ pub enum StartError {
     DataOwner { path: PathBuf, owner: u32 },
     #[error("{}: {}", .path.display(), chain(.source))]
     Store { path: PathBuf, source: StoreError },
-    #[error("{}: {}", .path.display(), chain(.source))]
-    Directory { path: PathBuf, source: DirectoryError },
+    #[error("{place}: {}", chain(.source))]
+    Directory { place: String, source: DirectoryError },
     #[error(transparent)]
     Keys(#[from] KeyFault),
     #[error("{key}: {source}")]

@@ -15,6 +15,7 @@ use crate::admin::keys::{KeyRotation, KeySettings};
 use crate::admin::{Admin, AdminParts};
 use crate::config::{Config, PlatformKind};
 use crate::directory::sql::SqlDirectory;
+use crate::directory::sql::postgres::PostgresSettings;
 use crate::directory::{Directory, DirectoryError};
 use crate::domain::clock::Clock;
 use crate::metrics::Metrics;
@@ -186,19 +187,39 @@ async fn open_store(data: &Path, clock: &Clock) -> Result<Arc<dyn Store>, StartE
 
 async fn open_directory(config: &Config, clock: &Clock) -> Result<Arc<dyn Directory>, StartError> {
     let failed = |source| directory_error(config, source);
-    let directory = SqlDirectory::open(&directory_file(config), clock.clone()).await.map_err(failed)?;
+    let directory = match postgres_settings(config)? {
+        Some(settings) => SqlDirectory::connect(settings, clock.clone()).await,
+        None => SqlDirectory::open(&directory_file(config).unwrap_or_default(), clock.clone()).await,
+    };
+    let directory = directory.map_err(failed)?;
     if config.server.development {
         directory.fill_for_development().await.map_err(failed)?;
     }
     Ok(Arc::new(directory))
 }
 
-pub(super) fn directory_file(config: &Config) -> PathBuf {
-    config.server.data_dir.join(config.directory.file().unwrap_or_default())
+/// The directory's SQLite file; `None` for a server.
+pub(super) fn directory_file(config: &Config) -> Option<PathBuf> {
+    config.directory.file().map(|file| config.server.data_dir.join(file))
+}
+
+/// How to reach the directory's server; `None` for a SQLite file.
+fn postgres_settings(config: &Config) -> Result<Option<PostgresSettings>, StartError> {
+    let directory = &config.directory;
+    let Some(mut url) = directory.server() else { return Ok(None) };
+    if let Some(password) = directory.read_password().map_err(data_error(&directory.password_file))? {
+        url.password = Some(password);
+    }
+    let ca_file = Some(directory.ca_file.clone()).filter(|file| !file.as_os_str().is_empty());
+    Ok(Some(PostgresSettings { url, ca_file, pool: directory.pool, timeout: directory.timeout.get() }))
 }
 
 fn directory_error(config: &Config, source: DirectoryError) -> StartError {
-    StartError::Directory { path: directory_file(config), source }
+    let place = match directory_file(config) {
+        Some(file) => file.display().to_string(),
+        None => config.directory.server().map(|url| url.to_string()).unwrap_or_default(),
+    };
+    StartError::Directory { place, source }
 }
 
 /// Connects to WeCom, or to the simulator in development.

@@ -193,7 +193,7 @@ fn a_secret_never_shows_in_debug_output_or_serialised_form() {
 #[test]
 fn a_fault_shows_no_password_of_a_url() {
     for change in [
-        "directory.url=postgres://desk:hunter2@db/desk",
+        "directory.url=mysql://desk:hunter2@db/desk",
         "store.url=redis://:hunter2@cache",
         "platform.api_url=http://u:hunter2@ho st/",
     ] {

@@ -19,11 +19,13 @@ use deskgate::domain::role::RoleName;
 use deskgate::domain::session::{LoginMethod, LoginSource};
 use deskgate::domain::write::WriteOutcome;
 
-/// A directory under test, its clock and its folder.
+use crate::servers;
+
+/// A directory under test, its clock and, for SQLite, its folder.
 struct Subject {
     directory: Arc<dyn Directory>,
     clock: Clock,
-    _folder: tempfile::TempDir,
+    _folder: Option<tempfile::TempDir>,
 }
 
 async fn sqlite() -> Subject {
@@ -32,7 +34,14 @@ async fn sqlite() -> Subject {
     let file = folder.path().join("directory.db");
     let directory = SqlDirectory::open(&file, clock.clone()).await.expect("directory");
     directory.fill_for_development().await.expect("employees");
-    Subject { directory: Arc::new(directory), clock, _folder: folder }
+    Subject { directory: Arc::new(directory), clock, _folder: Some(folder) }
+}
+
+async fn postgres() -> Subject {
+    let clock = Clock::system();
+    let settings = servers::postgres::settings(&servers::postgres::database());
+    let directory = SqlDirectory::connect(settings, clock.clone()).await.expect("directory");
+    Subject { directory: Arc::new(directory), clock, _folder: None }
 }
 
 fn corp() -> CorpId {
@@ -116,10 +125,11 @@ async fn agent_record_supplies_the_role_only_before_any_assignment(Subject { dir
 /// Applies the migrations that come before the one whose name contains `name`.
 async fn migrate_up_to(file: &std::path::Path, name: &str) -> sqlx::SqliteConnection {
     let folder = tempfile::tempdir().expect("folder");
-    let mut migrations: Vec<_> = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/directory/migrations"))
-        .expect("migrations")
-        .map(|entry| entry.expect("a file").path())
-        .collect();
+    let mut migrations: Vec<_> =
+        std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/directory/migrations/sqlite"))
+            .expect("migrations")
+            .map(|entry| entry.expect("a file").path())
+            .collect();
     migrations.sort();
     for path in migrations.iter().take_while(|path| !path.display().to_string().contains(name)) {
         std::fs::copy(path, folder.path().join(path.file_name().expect("a name"))).expect("copy");
@@ -779,8 +789,13 @@ async fn old_link_requests_are_pruned(Subject { directory, clock, .. }: &Subject
     assert_eq!(left, ["wwp/p3", "wwp/p2"]);
 }
 
+/// Runs every test on each engine.
 macro_rules! suite {
-    ($make:ident: $($test:ident),* $(,)?) => {
+    ($($test:ident),* $(,)?) => {
+        suite!(@on sqlite: $($test),*);
+        suite!(@on postgres: $($test),*);
+    };
+    (@on $make:ident: $($test:ident),*) => {
         mod $make {
             $(
                 #[tokio::test]
@@ -793,7 +808,7 @@ macro_rules! suite {
 }
 
 suite!(
-    sqlite: development_employees_match_the_contract,
+    development_employees_match_the_contract,
     upsert_creates_and_refreshes_an_employee,
     repeated_role_changes_are_unchanged,
     agent_record_supplies_the_role_only_before_any_assignment,

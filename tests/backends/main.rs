@@ -6,4 +6,6 @@
 
 mod directory;
 mod once;
+#[path = "../servers/servers.rs"]
+mod servers;
 mod store;

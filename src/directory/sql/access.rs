@@ -3,11 +3,13 @@
 use std::collections::HashMap;
 
 use async_trait::async_trait;
-use sqlx::Row;
-use sqlx::sqlite::SqliteRow;
 
+use super::SqlDirectory;
 use super::links::{self, link_of};
-use super::{SqlDirectory, by_priority, standing_of, unavailable};
+use super::records::{by_priority, standing_of};
+use super::row::SqlRow;
+use super::statement::{Reuse, Statement};
+
 use crate::directory::access::{AccessRecords, EmployeeAccess};
 use crate::directory::factors::Account;
 use crate::directory::{DirectoryError, RecordedRoles};
@@ -29,13 +31,14 @@ const ACCESS: &str = "SELECT employees.corp_id, employees.employee_id, employees
 
 impl SqlDirectory {
     /// Runs a query on the table `wanted` of these pairs of corporation and ID.
-    async fn of_wanted(&self, pairs: &[(&str, &str)], query: &str) -> Result<Vec<SqliteRow>, DirectoryError> {
+    async fn of_wanted(&self, pairs: &[(&str, &str)], query: &str) -> Result<Vec<SqlRow>, DirectoryError> {
         let rows: Vec<String> = (0..pairs.len()).map(|n| format!("(${}, ${})", 2 * n + 1, 2 * n + 2)).collect();
         let statement = format!("WITH wanted (corp_id, id) AS (VALUES {}) {query}", rows.join(", "));
         // Only the statement for one pair comes again and again.
-        let query = sqlx::query(sqlx::AssertSqlSafe(statement)).persistent(pairs.len() == 1);
+        let reuse = if pairs.len() == 1 { Reuse::Prepared } else { Reuse::Once };
+        let query = Statement::new(sqlx::AssertSqlSafe(statement)).reuse(reuse);
         let query = pairs.iter().fold(query, |query, (corp_id, id)| query.bind(*corp_id).bind(*id));
-        query.fetch_all(self.readers()).await.map_err(unavailable)
+        query.fetch_all(&self.database).await
     }
 }
 
@@ -48,7 +51,7 @@ impl AccessRecords for SqlDirectory {
         let pairs: Vec<(&str, &str)> =
             of.iter().map(|account| (account.corp_id.as_str(), account.employee_id.as_str())).collect();
         let rows = self.of_wanted(&pairs, ACCESS).await?;
-        let mut by_employee: HashMap<(&str, &str), Vec<&SqliteRow>> = HashMap::new();
+        let mut by_employee: HashMap<(&str, &str), Vec<&SqlRow>> = HashMap::new();
         for row in &rows {
             by_employee.entry((row.get(0), row.get(1))).or_default().push(row);
         }
@@ -70,12 +73,12 @@ impl AccessRecords for SqlDirectory {
     }
 }
 
-fn access_of(rows: &[&SqliteRow]) -> Option<EmployeeAccess> {
+fn access_of(rows: &[&SqlRow]) -> Option<EmployeeAccess> {
     let first = rows.first()?;
     let assigned: Vec<RoleName> =
-        rows.iter().filter_map(|row| row.get::<Option<String>, _>(7)).map(RoleName::new).collect();
-    let agent_role = first.get::<Option<String>, _>(4).map(RoleName::new);
-    let never_assigned = first.get::<i64, _>(3) == 0 && assigned.is_empty();
+        rows.iter().filter_map(|row| row.get::<Option<String>>(7)).map(RoleName::new).collect();
+    let agent_role = first.get::<Option<String>>(4).map(RoleName::new);
+    let never_assigned = first.get::<i64>(3) == 0 && assigned.is_empty();
     Some(EmployeeAccess {
         standing: standing_of(first.get(2)),
         roles: if never_assigned {

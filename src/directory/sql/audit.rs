@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sqlx::Row;
 
-use super::{SqlDirectory, unavailable};
+use super::SqlDirectory;
+use super::statement::Statement;
 use crate::directory::DirectoryError;
 use crate::directory::audit::{AuditEntry, AuditLog, AuditRecord};
 use crate::domain::clock::Timestamp;
@@ -15,9 +15,9 @@ use crate::domain::secret::random_name;
 impl AuditLog for SqlDirectory {
     async fn append_audit_record(&self, record: AuditRecord<'_>, refused: &str) -> Result<String, DirectoryError> {
         let id = random_name(22);
-        let append = sqlx::query(
-            "INSERT INTO audit_log (at, corp_id, employee_id, event, by_whom, session_id, detail, refused, id)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+        let append = Statement::new(
+            "INSERT INTO audit_log (at, corp_id, employee_id, event, by_whom, session_id, detail, refused, id, sequence)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
         )
         .bind(self.clock.now().millis())
         .bind(record.corp_id)
@@ -27,25 +27,25 @@ impl AuditLog for SqlDirectory {
         .bind(record.session_id)
         .bind(record.detail)
         .bind(refused)
-        .bind(&id);
+        .bind(id.as_str())
+        .bind(self.next_in_log());
         self.apply(append).await.map(|_| id)
     }
 
     async fn mark_audit_record_failed(&self, id: &str, refused: &str) -> Result<(), DirectoryError> {
-        let mark = sqlx::query("UPDATE audit_log SET refused = $2 WHERE id = $1").bind(id).bind(refused);
+        let mark = Statement::new("UPDATE audit_log SET refused = $2 WHERE id = $1").bind(id).bind(refused);
         self.apply(mark).await.map(|_| ())
     }
 
     async fn audit_entries(&self, employee_id: Option<&str>, limit: usize) -> Result<Vec<AuditEntry>, DirectoryError> {
-        let rows = sqlx::query(
+        let rows = Statement::new(
             "SELECT at, corp_id, employee_id, event, by_whom, session_id, detail, refused
-             FROM audit_log WHERE $1 = '' OR employee_id = $1 ORDER BY at DESC, rowid DESC LIMIT $2",
+             FROM audit_log WHERE $1 = '' OR employee_id = $1 ORDER BY at DESC, sequence DESC LIMIT $2",
         )
         .bind(employee_id.unwrap_or_default())
-        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-        .fetch_all(self.readers())
-        .await
-        .map_err(unavailable)?;
+        .bind(limit)
+        .fetch_all(&self.database)
+        .await?;
         let entries = rows.iter().map(|row| AuditEntry {
             at: Timestamp::from_millis(row.get(0)),
             corp_id: row.get(1),

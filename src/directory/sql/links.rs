@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sqlx::Row;
-use sqlx::sqlite::SqliteRow;
 
-use super::{SqlDirectory, unavailable};
+use super::SqlDirectory;
+use super::row::SqlRow;
+use super::statement::Statement;
 use crate::directory::factors::Account;
 use crate::directory::links::{LinkApproval, LinkPage, LinkQuery, LinkRequestOutcome, Links};
 use crate::directory::{Directory, DirectoryError};
@@ -27,7 +27,7 @@ impl SqlDirectory {
         account: &PlatformAccount,
         condition: &[&str],
     ) -> Result<WriteOutcome, DirectoryError> {
-        let query = sqlx::query(statement).bind(account.corp_id.as_str()).bind(account.user_id.as_str());
+        let query = Statement::new(statement).bind(account.corp_id.as_str()).bind(account.user_id.as_str());
         let query = condition.iter().fold(query, |query, value| query.bind(*value));
         self.apply(query).await
     }
@@ -37,28 +37,31 @@ impl SqlDirectory {
 impl Links for SqlDirectory {
     async fn link(&self, account: &PlatformAccount) -> Result<Option<Link>, DirectoryError> {
         let select = format!("SELECT {COLUMNS} FROM platform_links WHERE corp_id = $1 AND user_id = $2");
-        let row = sqlx::query(sqlx::AssertSqlSafe(select))
+        let row = Statement::new(sqlx::AssertSqlSafe(select))
             .bind(account.corp_id.as_str())
             .bind(account.user_id.as_str())
-            .fetch_optional(self.readers())
-            .await
-            .map_err(unavailable)?;
+            .fetch_optional(&self.database)
+            .await?;
         Ok(row.as_ref().map(link_of))
     }
 
     async fn other_spelling(&self, account: &PlatformAccount) -> Result<Option<PlatformAccount>, DirectoryError> {
         const OTHER: &str = "SELECT user_id FROM platform_links
-             WHERE corp_id = $1 AND lower(user_id) = lower($2) AND user_id <> $2 LIMIT 1";
-        let query = sqlx::query_scalar(OTHER).bind(account.corp_id.as_str()).bind(account.user_id.as_str());
-        let found: Option<String> = query.fetch_optional(self.readers()).await.map_err(unavailable)?;
-        let with_id = |id| PlatformAccount { corp_id: account.corp_id.clone(), user_id: PlatformUserId::new(id) };
-        Ok(found.map(with_id))
+             WHERE corp_id = $1 AND lower(user_id) = $3 AND user_id <> $2 LIMIT 1";
+        let id = account.user_id.as_str();
+        // Folded as the column is: its collation makes `lower` fold ASCII alone.
+        let query = Statement::new(OTHER).bind(account.corp_id.as_str()).bind(id).bind(id.to_ascii_lowercase());
+        let found = query.fetch_optional(&self.database).await?;
+        Ok(found.map(|row| PlatformAccount {
+            corp_id: account.corp_id.clone(),
+            user_id: PlatformUserId::new(row.get::<String>(0)),
+        }))
     }
 
     async fn linked_corps(&self) -> Result<Vec<CorpId>, DirectoryError> {
-        let query = sqlx::query_scalar("SELECT DISTINCT corp_id FROM platform_links ORDER BY corp_id");
-        let corps: Vec<String> = query.fetch_all(self.readers()).await.map_err(unavailable)?;
-        Ok(corps.into_iter().map(CorpId::new).collect())
+        let query = Statement::new("SELECT DISTINCT corp_id FROM platform_links ORDER BY corp_id");
+        let rows = query.fetch_all(&self.database).await?;
+        Ok(rows.iter().map(|row| CorpId::new(row.get::<String>(0))).collect())
     }
 
     async fn links(&self, query: LinkQuery<'_>) -> Result<LinkPage, DirectoryError> {
@@ -69,29 +72,27 @@ impl Links for SqlDirectory {
         let employee_id = query.employee_id.unwrap_or_default();
         let corp_id = query.corp_id.unwrap_or_default();
         let state = query.state.map_or("", LinkState::as_str);
-        let total: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(format!("SELECT count(*) {FROM}")))
+        let total = Statement::new(sqlx::AssertSqlSafe(format!("SELECT count(*) {FROM}")))
             .bind(employee_corp_id)
             .bind(employee_id)
             .bind(corp_id)
             .bind(state)
-            .fetch_one(self.readers())
-            .await
-            .map_err(unavailable)?;
+            .count(&self.database)
+            .await?;
         let page = format!(
             "SELECT {COLUMNS} {FROM}
              ORDER BY CASE WHEN approved_at IS NULL THEN 0 ELSE 1 END, corp_id, user_id LIMIT $5 OFFSET $6"
         );
-        let rows = sqlx::query(sqlx::AssertSqlSafe(page))
+        let rows = Statement::new(sqlx::AssertSqlSafe(page))
             .bind(employee_corp_id)
             .bind(employee_id)
             .bind(corp_id)
             .bind(state)
-            .bind(i64::try_from(query.limit).unwrap_or(i64::MAX))
-            .bind(i64::try_from(query.skip).unwrap_or(i64::MAX))
-            .fetch_all(self.readers())
-            .await
-            .map_err(unavailable)?;
-        Ok(LinkPage { items: rows.iter().map(link_of).collect(), total: usize::try_from(total).unwrap_or(0) })
+            .bind(query.limit)
+            .bind(query.skip)
+            .fetch_all(&self.database)
+            .await?;
+        Ok(LinkPage { items: rows.iter().map(link_of).collect(), total })
     }
 
     async fn request_link(
@@ -108,14 +109,14 @@ impl Links for SqlDirectory {
                      AND other.approved_at IS NULL) < $6
              ON CONFLICT (corp_id, user_id) DO UPDATE SET employee_corp_id = $3, employee_id = $4, requested_at = $5
              WHERE platform_links.approved_at IS NULL";
-        let request = sqlx::query(REQUEST)
+        let request = Statement::new(REQUEST)
             .bind(account.corp_id.as_str())
             .bind(account.user_id.as_str())
             .bind(employee.corp_id.as_str())
             .bind(employee.employee_id.as_str())
             .bind(self.clock.now().millis())
-            .bind(i64::try_from(max_pending).unwrap_or(i64::MAX));
-        if self.apply(request).await? == WriteOutcome::Applied {
+            .bind(max_pending);
+        if self.apply_exclusively(request).await? == WriteOutcome::Applied {
             return Ok(LinkRequestOutcome::Requested);
         }
         if self.link(account).await?.is_some_and(|link| link.approval.is_some()) {
@@ -144,7 +145,7 @@ impl Links for SqlDirectory {
              WHERE platform_links.approved_at IS NULL
                  OR (platform_links.approved_by = $7 AND $6 <> $7
                      AND platform_links.employee_corp_id = $3 AND platform_links.employee_id = $4)";
-        let approve = sqlx::query(APPROVE)
+        let approve = Statement::new(APPROVE)
             .bind(account.corp_id.as_str())
             .bind(account.user_id.as_str())
             .bind(employee.corp_id.as_str())
@@ -152,7 +153,7 @@ impl Links for SqlDirectory {
             .bind(self.clock.now().millis())
             .bind(by)
             .bind(Approval::AUTOMATIC);
-        if self.apply(approve).await? == WriteOutcome::Applied {
+        if self.apply_exclusively(approve).await? == WriteOutcome::Applied {
             return Ok(LinkApproval::Done);
         }
         if self.employee(employee.corp_id, employee.employee_id).await?.is_none() {
@@ -189,17 +190,17 @@ impl Links for SqlDirectory {
     }
 }
 
-pub(super) fn link_of(row: &SqliteRow) -> Link {
+pub(super) fn link_of(row: &SqlRow) -> Link {
     let approval = |at: i64| Approval { by: row.get(5), at: Timestamp::from_millis(at) };
     Link {
         account: PlatformAccount {
-            corp_id: CorpId::new(row.get::<String, _>(0)),
-            user_id: PlatformUserId::new(row.get::<String, _>(1)),
+            corp_id: CorpId::new(row.get::<String>(0)),
+            user_id: PlatformUserId::new(row.get::<String>(1)),
         },
-        corp_id: CorpId::new(row.get::<String, _>(2)),
-        employee_id: EmployeeId::new(row.get::<String, _>(3)),
+        corp_id: CorpId::new(row.get::<String>(2)),
+        employee_id: EmployeeId::new(row.get::<String>(3)),
         requested_at: Timestamp::from_millis(row.get(4)),
-        approval: row.get::<Option<i64>, _>(6).map(approval),
-        gone_at: row.get::<Option<i64>, _>(7).map(Timestamp::from_millis),
+        approval: row.get::<Option<i64>>(6).map(approval),
+        gone_at: row.get::<Option<i64>>(7).map(Timestamp::from_millis),
     }
 }

@@ -1,10 +1,11 @@
 //! Changes to employees and agent records in SQL.
 
 use async_trait::async_trait;
-use futures::FutureExt;
-use sqlx::{Row, SqliteConnection};
 
-use super::{SqlDirectory, standing_of, unavailable};
+use super::records::standing_of;
+use super::row::SqlRow;
+use super::statement::{Batch, Order, Statement};
+use super::{SqlDirectory, of_account, unavailable};
 use crate::directory::factors::{Account, ExpectedPassword, FactorKind};
 use crate::directory::people::{AgentEdit, AgentEntry, EmployeeEdit, People};
 use crate::directory::{DirectoryError, EmployeeProfile, RoleChange};
@@ -18,8 +19,8 @@ use crate::domain::write::WriteOutcome;
 const SIGN_INS_COMPARED: i64 = 1000;
 
 /// SQL condition: an employee other than `$1`, `$2` is an administrator who may sign in, by assignment or, if none was
-/// ever assigned, by the agent record. Part of the changing statement, so that of two administrators who remove each other
-/// one remains.
+/// ever assigned, by the agent record. A statement with it runs in an exclusive batch, so that of two administrators who
+/// remove each other one remains.
 macro_rules! another_admin {
     () => {
         "EXISTS (SELECT 1 FROM employees AS other WHERE other.disabled = 0
@@ -52,12 +53,8 @@ pub(super) use is_admin;
 impl SqlDirectory {
     /// Why a guarded change affected no row: no such employee, or the last-administrator guard.
     async fn why_unchanged(&self, whose: Account<'_>, table: &'static str) -> Result<RoleChange, DirectoryError> {
-        let there: i64 = sqlx::query_scalar(table)
-            .bind(whose.corp_id.as_str())
-            .bind(whose.employee_id.as_str())
-            .fetch_one(self.readers())
-            .await
-            .map_err(unavailable)?;
+        let count = Statement::new(table).bind(whose.corp_id.as_str()).bind(whose.employee_id.as_str());
+        let there: i64 = count.fetch_one(&self.database).await?.get(0);
         Ok(if there == 0 { RoleChange::NoEmployee } else { RoleChange::LastAdmin })
     }
 }
@@ -72,12 +69,8 @@ impl People for SqlDirectory {
         const ADD: &str = "INSERT INTO employees (corp_id, employee_id, name, department, avatar, created_at)
              VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (corp_id, employee_id) DO NOTHING";
         let EmployeeProfile { corp_id, employee_id, name, department, avatar } = profile;
-        let (name, department, avatar) = (name.to_owned(), department.to_owned(), avatar.to_owned());
-        let now = self.clock.now().millis();
-        self.change(ADD, Account { corp_id, employee_id }, |query| {
-            query.bind(name).bind(department).bind(avatar).bind(now)
-        })
-        .await
+        let add = of_account(ADD, Account { corp_id, employee_id }).bind(name).bind(department).bind(avatar);
+        self.apply(add.bind(self.clock.now().millis())).await
     }
 
     async fn change_employee(&self, whose: Account<'_>, edit: EmployeeEdit<'_>) -> Result<RoleChange, DirectoryError> {
@@ -91,12 +84,9 @@ impl People for SqlDirectory {
             another_admin!(),
             ")"
         );
-        let own = |text: Option<&str>| text.map(str::to_owned);
-        let (name, department, avatar) = (own(edit.name), own(edit.department), own(edit.avatar));
         let disabled = edit.standing.map(|standing| i64::from(standing == Standing::Disabled));
-        let changed =
-            self.change(CHANGE, whose, |query| query.bind(name).bind(department).bind(avatar).bind(disabled)).await?;
-        match changed {
+        let change = of_account(CHANGE, whose).bind(edit.name).bind(edit.department).bind(edit.avatar).bind(disabled);
+        match self.apply_exclusively(change).await? {
             WriteOutcome::Applied => Ok(RoleChange::Done),
             WriteOutcome::Conflict => self.why_unchanged(whose, EMPLOYEES).await,
         }
@@ -117,25 +107,16 @@ impl People for SqlDirectory {
             "DELETE FROM lockouts WHERE corp_id = $1 AND employee_id = $2",
             "DELETE FROM platform_links WHERE employee_corp_id = $1 AND employee_id = $2",
         ];
-        let of_account = |query| sqlx::query(query).bind(whose.corp_id.as_str()).bind(whose.employee_id.as_str());
-        let (remove, rest) = (of_account(REMOVE), REST.map(of_account));
-        let remove = async move |connection: &mut SqliteConnection| {
-            if remove.execute(&mut *connection).await?.rows_affected() == 0 {
-                return Ok(false);
-            }
-            for statement in rest {
-                statement.execute(&mut *connection).await?;
-            }
-            Ok(true)
-        };
-        match self.file.write(move |connection| remove(connection).boxed()).await? {
-            true => Ok(RoleChange::Done),
-            false => self.why_unchanged(whose, EMPLOYEES).await,
+        let remove = Batch::new(Order::Exclusive).guard(of_account(REMOVE, whose));
+        let remove = REST.iter().fold(remove, |batch, statement| batch.run(of_account(statement, whose)));
+        match self.database.commit(remove).await? {
+            WriteOutcome::Applied => Ok(RoleChange::Done),
+            WriteOutcome::Conflict => self.why_unchanged(whose, EMPLOYEES).await,
         }
     }
 
     async fn agents(&self, limit: usize) -> Result<Vec<AgentEntry>, DirectoryError> {
-        let rows = sqlx::query(
+        let rows = Statement::new(
             "SELECT agents.corp_id, agents.employee_id, employees.name, employees.disabled, agents.role,
                  agents.password_hash IS NOT NULL, agents.otp_required, otp_devices.secret IS NOT NULL,
                  employees.ever_assigned = 0
@@ -145,18 +126,17 @@ impl People for SqlDirectory {
                  ON otp_devices.corp_id = agents.corp_id AND otp_devices.employee_id = agents.employee_id
              ORDER BY agents.corp_id, agents.employee_id LIMIT $1",
         )
-        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-        .fetch_all(self.readers())
-        .await
-        .map_err(unavailable)?;
+        .bind(limit)
+        .fetch_all(&self.database)
+        .await?;
         let entries = rows.iter().map(|row| AgentEntry {
-            corp_id: CorpId::new(row.get::<String, _>(0)),
-            employee_id: EmployeeId::new(row.get::<String, _>(1)),
+            corp_id: CorpId::new(row.get::<String>(0)),
+            employee_id: EmployeeId::new(row.get::<String>(1)),
             name: row.get(2),
             standing: standing_of(row.get(3)),
-            role: RoleName::new(row.get::<String, _>(4)),
+            role: RoleName::new(row.get::<String>(4)),
             password: row.get(5),
-            otp_required: row.get::<i64, _>(6) != 0,
+            otp_required: row.get::<i64>(6) != 0,
             otp_bound: row.get(7),
             role_applies: row.get(8),
         });
@@ -164,14 +144,11 @@ impl People for SqlDirectory {
     }
 
     async fn otp_owners(&self, limit: usize) -> Result<Vec<(CorpId, EmployeeId)>, DirectoryError> {
-        let rows = sqlx::query("SELECT corp_id, employee_id FROM otp_devices WHERE secret IS NOT NULL LIMIT $1")
-            .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-            .fetch_all(self.readers())
-            .await
-            .map_err(unavailable)?;
-        let owner = |row: &sqlx::sqlite::SqliteRow| {
-            (CorpId::new(row.get::<String, _>(0)), EmployeeId::new(row.get::<String, _>(1)))
-        };
+        let rows = Statement::new("SELECT corp_id, employee_id FROM otp_devices WHERE secret IS NOT NULL LIMIT $1")
+            .bind(limit)
+            .fetch_all(&self.database)
+            .await?;
+        let owner = |row: &SqlRow| (CorpId::new(row.get::<String>(0)), EmployeeId::new(row.get::<String>(1)));
         Ok(rows.iter().map(owner).collect())
     }
 
@@ -184,8 +161,8 @@ impl People for SqlDirectory {
         const ADD: &str = "INSERT INTO agents (corp_id, employee_id, role, otp_required)
              SELECT $1, $2, $3, $4 FROM employees WHERE corp_id = $1 AND employee_id = $2
              ON CONFLICT (corp_id, employee_id) DO NOTHING";
-        let (role, otp_required) = (role.as_str().to_owned(), i64::from(otp_required));
-        match self.change(ADD, whose, |query| query.bind(role).bind(otp_required)).await? {
+        let add = of_account(ADD, whose).bind(role.as_str()).bind(i64::from(otp_required));
+        match self.apply_exclusively(add).await? {
             WriteOutcome::Applied => Ok(RoleChange::Done),
             WriteOutcome::Conflict => Ok(match self.why_unchanged(whose, EMPLOYEES).await? {
                 RoleChange::NoEmployee => RoleChange::NoEmployee,
@@ -203,9 +180,9 @@ impl People for SqlDirectory {
             another_admin!(),
             ")"
         );
-        let role = edit.role.map(|role| role.as_str().to_owned());
-        let otp_required = edit.otp_required.map(i64::from);
-        match self.change(CHANGE, whose, |query| query.bind(role).bind(otp_required)).await? {
+        let role = edit.role.map(RoleName::as_str);
+        let change = of_account(CHANGE, whose).bind(role).bind(edit.otp_required.map(i64::from));
+        match self.apply_exclusively(change).await? {
             WriteOutcome::Applied => Ok(RoleChange::Done),
             WriteOutcome::Conflict => self.why_unchanged(whose, AGENTS).await,
         }
@@ -219,7 +196,7 @@ impl People for SqlDirectory {
             another_admin!(),
             ")"
         );
-        match self.change(REMOVE, whose, |query| query).await? {
+        match self.apply_exclusively(of_account(REMOVE, whose)).await? {
             WriteOutcome::Applied => Ok(RoleChange::Done),
             WriteOutcome::Conflict => self.why_unchanged(whose, AGENTS).await,
         }
@@ -234,7 +211,7 @@ impl People for SqlDirectory {
              WHERE corp_id = $1 AND employee_id = $2 AND password_hash IS NOT NULL
              AND ($3 <> 0 OR password_id = $4)";
         let (any, only) = expected.parameters();
-        self.change(CLEAR, whose, |query| query.bind(any).bind(only)).await
+        self.apply(of_account(CLEAR, whose).bind(any).bind(only)).await
     }
 
     async fn unlock(&self, whose: Account<'_>, tried: Option<FactorKind>) -> Result<WriteOutcome, DirectoryError> {
@@ -242,22 +219,21 @@ impl People for SqlDirectory {
         const UNLOCK: &str = "UPDATE lockouts SET state = '{}', version = version + 1, changed_at = $3
              WHERE corp_id = $1 AND employee_id = $2 AND state <> '{}' AND ($4 = '' OR tried = $4)";
         let (now, tried) = (self.clock.now().millis(), tried.map_or("", FactorKind::as_str));
-        self.change(UNLOCK, whose, |query| query.bind(now).bind(tried)).await
+        self.apply(of_account(UNLOCK, whose).bind(now).bind(tried)).await
     }
 
     async fn locked(&self, limit: usize) -> Result<Vec<(CorpId, EmployeeId, Timestamp)>, DirectoryError> {
         // The lockout is serialised, so the filter runs here.
-        let rows = sqlx::query("SELECT corp_id, employee_id, state FROM lockouts WHERE corp_id <> '' LIMIT $1")
-            .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-            .fetch_all(self.readers())
-            .await
-            .map_err(unavailable)?;
+        let rows = Statement::new("SELECT corp_id, employee_id, state FROM lockouts WHERE corp_id <> '' LIMIT $1")
+            .bind(limit)
+            .fetch_all(&self.database)
+            .await?;
         let now = self.clock.now();
         let mut locked = Vec::new();
         for row in rows {
-            let state: Lockout = serde_json::from_str(row.get::<&str, _>(2)).map_err(unavailable)?;
+            let state: Lockout = serde_json::from_str(row.get::<&str>(2)).map_err(unavailable)?;
             if let Err(wait) = state.admit(now) {
-                let (corp_id, employee_id) = (row.get::<String, _>(0), row.get::<String, _>(1));
+                let (corp_id, employee_id) = (row.get::<String>(0), row.get::<String>(1));
                 locked.push((CorpId::new(corp_id), EmployeeId::new(employee_id), now.plus(wait.retry_after)));
             }
         }
@@ -266,18 +242,18 @@ impl People for SqlDirectory {
 
     async fn browsers_of(&self, whose: Account<'_>, limit: usize) -> Result<Vec<String>, DirectoryError> {
         // The latest entries only: an account that signs in every minute has thousands.
-        sqlx::query_scalar(
+        let rows = Statement::new(
             "SELECT user_agent FROM (
                  SELECT user_agent, at FROM login_log WHERE corp_id = $1 AND employee_id = $2 AND result = 'success'
-                 ORDER BY at DESC LIMIT $4)
+                 ORDER BY at DESC LIMIT $4) AS latest
              GROUP BY user_agent ORDER BY max(at) DESC LIMIT $3",
         )
         .bind(whose.corp_id.as_str())
         .bind(whose.employee_id.as_str())
-        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+        .bind(limit)
         .bind(SIGN_INS_COMPARED)
-        .fetch_all(self.readers())
-        .await
-        .map_err(unavailable)
+        .fetch_all(&self.database)
+        .await?;
+        Ok(rows.iter().map(|row| row.get(0)).collect())
     }
 }

@@ -1,0 +1,85 @@
+//! The schema of a PostgreSQL directory: migrations under a lock, so that several gateways may start at once.
+
+use std::time::Duration;
+
+use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::{ConnectOptions, Connection, PgConnection};
+
+use super::settings::{PostgresSettings, SCHEMA};
+use crate::directory::DirectoryError;
+use crate::directory::sql::unavailable;
+
+/// How long a start waits for the server.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a start waits for the migrations, its own and those of other gateways.
+const MIGRATION_TIMEOUT: Duration = Duration::from_secs(300);
+
+static MIGRATIONS: Migrator = sqlx::migrate!("src/directory/migrations/postgres");
+
+/// Checks the database and runs the migrations.
+pub(super) async fn prepare(settings: &PostgresSettings) -> Result<(), DirectoryError> {
+    let options = settings.for_migrations();
+    let connected = tokio::time::timeout(CONNECT_TIMEOUT, options.connect()).await;
+    let mut connection = connected.map_err(|_| unavailable("the server does not answer"))?.map_err(unavailable)?;
+    let migrated = tokio::time::timeout(MIGRATION_TIMEOUT, migrate(&mut connection)).await;
+    migrated.map_err(|_| unavailable("the migrations did not end in time"))??;
+    // Closing the connection also frees the lock.
+    let _ = connection.close().await;
+    Ok(())
+}
+
+async fn migrate(connection: &mut PgConnection) -> Result<(), DirectoryError> {
+    const ENCODING: &str = "SELECT current_setting('server_encoding')";
+    let encoding: String = sqlx::query_scalar(ENCODING).fetch_one(&mut *connection).await.map_err(unavailable)?;
+    if encoding != "UTF8" {
+        let why = format!("the database's encoding is {encoding}; create it with ENCODING 'UTF8'");
+        return Err(DirectoryError::Incompatible(why));
+    }
+    sqlx::query("SELECT pg_advisory_lock(1684370283, 1)").execute(&mut *connection).await.map_err(unavailable)?;
+    match state(connection).await.map_err(unavailable)? {
+        SchemaState::Absent => {
+            sqlx::query("CREATE SCHEMA deskgate").execute(&mut *connection).await.map_err(unavailable)?;
+        }
+        SchemaState::Foreign => {
+            return Err(DirectoryError::Incompatible(format!(
+                "the schema {SCHEMA} holds tables that deskgate did not create; use another database, or rename the schema"
+            )));
+        }
+        SchemaState::Own => {}
+    }
+    MIGRATIONS.run_direct(None, connection, false).await.map_err(migration_error)
+}
+
+/// What the database has by the name of the schema.
+enum SchemaState {
+    Absent,
+    /// Empty, or with tables of an earlier migration.
+    Own,
+    Foreign,
+}
+
+async fn state(connection: &mut PgConnection) -> Result<SchemaState, sqlx::Error> {
+    const STATE: &str = "SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = 'deskgate'),
+         EXISTS (SELECT 1 FROM pg_class WHERE relnamespace = to_regnamespace('deskgate') AND relkind = 'r'),
+         to_regclass('deskgate._sqlx_migrations') IS NOT NULL";
+    let (exists, has_tables, is_migrated): (bool, bool, bool) = sqlx::query_as(STATE).fetch_one(connection).await?;
+    Ok(match (exists, has_tables, is_migrated) {
+        (false, ..) => SchemaState::Absent,
+        (true, true, false) => SchemaState::Foreign,
+        (true, ..) => SchemaState::Own,
+    })
+}
+
+/// Names the mistakes of an operator; other failures are the server's.
+fn migration_error(error: MigrateError) -> DirectoryError {
+    match error {
+        MigrateError::VersionMissing(version) => DirectoryError::Incompatible(format!(
+            "a newer deskgate has migrated the database (migration {version}); start that version, or restore a backup"
+        )),
+        MigrateError::VersionMismatch(version) => DirectoryError::Incompatible(format!(
+            "migration {version} in the database is not this program's; the schema belongs to another program or build"
+        )),
+        error => unavailable(error),
+    }
+}
