@@ -6,7 +6,7 @@ run: tools
 	cargo run -- demo
 
 test: tools
-	@.ci/need curl curl python3 python3 chromium chromium chromedriver chromium-driver nginx nginx-light faketime faketime psql postgresql
+	@.ci/need curl curl python3 python3 chromium chromium chromedriver chromium-driver nginx nginx-light faketime faketime psql postgresql redis-server redis-server redis-sentinel redis-sentinel
 	@if cargo fmt --version >/dev/null 2>&1; then cargo fmt --check; else echo "rustfmt is not installed: skipping the format check"; fi
 	@if cargo clippy --version >/dev/null 2>&1; then cargo clippy --all-targets -- -D warnings; else echo "clippy is not installed: skipping the lints"; fi
 	@if cargo nextest --version >/dev/null 2>&1; then cargo nextest run --no-fail-fast; else cargo test; fi

@@ -54,7 +54,7 @@ pub use sign_in::{
     AgentsConfig, BindApproval, BindConfig, BindProof, Concealment, FlowCookie, Oauth2Config, OtpConfig, QrConfig,
     QrConfirm, TicketConfig, TokenAlgorithm, TokenConfig,
 };
-pub use store::StoreConfig;
+pub use store::{RedisAddress, RedisHost, RedisLayout, RedisTls, StoreConfig, StoreConfirm, StoreTarget, StoreUrl};
 pub use upstream::{NamedUpstream, PathCase, UpstreamConfig};
 pub use websocket::{QueryToken, WebSocketConfig};
 

@@ -51,6 +51,7 @@ pub struct Metrics {
     pub(crate) websocket_query_tokens: IntCounter,
     pub(crate) exchanges_cut: IntCounterVec,
     pub(crate) clock_jumps: IntCounterVec,
+    pub(crate) store_seconds: HistogramVec,
     pub(crate) platform_seconds: HistogramVec,
     pub(crate) platform_errors: IntCounterVec,
     pub(crate) platform_token_age: Gauge,
@@ -199,6 +200,11 @@ impl Metrics {
                 &["cause"],
             )?,
             clock_jumps: counters("clock_jumps_total", "Jumps of the wall clock, by direction.", &["direction"])?,
+            store_seconds: histograms(
+                "store_seconds",
+                "Duration of calls to a shared store, by operation and result, in seconds.",
+                &["op", "result"],
+            )?,
             platform_seconds: histograms(
                 "platform_seconds",
                 "Duration of messaging platform calls, by call, in seconds.",

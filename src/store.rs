@@ -39,6 +39,8 @@ pub mod once;
 
 pub mod rate_counters;
 
+pub mod redis;
+
 pub mod socket_slots;
 
 pub mod sole_gateway;

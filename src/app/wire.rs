@@ -1,7 +1,7 @@
 //! Builds the backends and the services on top of them: the only file that names a concrete backend. It starts nothing;
 //! listeners and background tasks are left to `listen` and `background`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -13,7 +13,7 @@ use super::simulator::{self, Simulator};
 use super::{DataLock, StartError};
 use crate::admin::keys::{KeyRotation, KeySettings};
 use crate::admin::{Admin, AdminParts};
-use crate::config::{Config, PlatformKind};
+use crate::config::{Config, PlatformKind, StoreUrl};
 use crate::directory::sql::SqlDirectory;
 use crate::directory::sql::postgres::PostgresSettings;
 use crate::directory::{Directory, DirectoryError};
@@ -32,9 +32,9 @@ use crate::signin::password::{PasswordSettings, Passwords};
 use crate::signin::roles::Roles;
 use crate::signin::{Dependencies, Settings, SignInServices};
 use crate::sockets::registry::Registry;
-use crate::store::Store;
 use crate::store::embedded::EmbeddedStore;
 use crate::store::rate_counters::InMemoryRateCounters;
+use crate::store::{Store, StoreError};
 use crate::token::Tokens;
 use crate::token::ring::{KeyFault, KeyRing};
 use crate::token::vault::Vault;
@@ -135,13 +135,13 @@ impl Core {
 }
 
 async fn core(config: &Config) -> Result<Core, StartError> {
-    let (clock, data) = (Clock::system(), &config.server.data_dir);
+    let clock = Clock::system();
     let key_settings = key_settings(config);
     let ring = open_keys(&key_settings, &clock)?;
     let secrets = FleetSecrets::read(&config.server)?;
     let vault = secrets::vault(config, secrets.as_ref())?;
     // At the same time: each checks its whole file.
-    let (store, directory) = tokio::try_join!(open_store(data, &clock), open_directory(config, &clock))?;
+    let (store, directory) = tokio::try_join!(open_store(config, &clock), open_directory(config, &clock))?;
     let tokens = Arc::new(Tokens::new(ring, issuer(config), config.token.leeway.get()));
     let (lifetime, leeway) = (config.token.lifetime.get(), config.token.leeway.get());
     let sessions = Arc::new(SessionCache::new(store.clone(), config.token.cache, lifetime, leeway));
@@ -177,8 +177,12 @@ fn open_keys(settings: &KeySettings, clock: &Clock) -> Result<KeyRing, KeyFault>
     KeyRing::open(&settings.folder, settings.algorithm, settings.grace, clock.now())
 }
 
-async fn open_store(data: &Path, clock: &Clock) -> Result<Arc<dyn Store>, StartError> {
-    let path = data.join(STORE_FILE);
+async fn open_store(config: &Config, clock: &Clock) -> Result<Arc<dyn Store>, StartError> {
+    let path = config.server.data_dir.join(STORE_FILE);
+    if config.store.url != StoreUrl::default() {
+        let source = StoreError::Unavailable("this version keeps sessions only in its own file".into());
+        return Err(StartError::Store { path, source });
+    }
     match EmbeddedStore::open(&path, clock.clone()).await {
         Ok(store) => Ok(Arc::new(store)),
         Err(source) => Err(StartError::Store { path, source }),

@@ -74,6 +74,18 @@ fn faults_quote_the_value() {
         ("[cors]\nexpose = [\"*\"]\n", "cors.expose: \"*\" is not a header name"),
         ("[bind]\nproof = \"perhaps\"\n", "bind.proof: unknown variant `perhaps`"),
         ("[store]\nurl = \"etcd://x\"\n", "store.url: \"etcd://x\" is not supported"),
+        ("[store]\nurl = \"redis+cluster://a,\"\n", "store.url: \"redis+cluster://a,\" is malformed"),
+        ("[store]\nprefix = \"a{b}\"\n", "store.prefix: \"a{b}\" is not 1 to 32 letters"),
+        ("[store]\ntimeout = \"1ms\"\n", "store.timeout: \"1ms\" is not between"),
+        ("[store]\nfeed_stale = \"2m\"\n", "store.feed_stale: \"2m\" is not between"),
+        ("[store]\noutage_grace = \"2h\"\n", "store.outage_grace: \"2h\" is too long"),
+        ("[store]\nconfirm = \"perhaps\"\n", "store.confirm: unknown variant `perhaps`"),
+        ("[store]\nurl = \"redis://a\"\nca_file = \"/dev/null\"\n", "store.ca_file: the URL does not use TLS"),
+        (
+            "[store]\nurl = \"redis://:p@a\"\npassword_file = \"/dev/null\"\n",
+            "store.password_file: the URL has a password too",
+        ),
+        ("[store]\nurl = \"redis://a\"\npassword_file = \"/none\"\n", "store.password_file: \"/none\" cannot be read"),
         ("[log]\nlevel = \"a=b=c\"\n", "log.level: \"a=b=c\" is not a log level"),
         ("[log]\nlevel = \"warning\"\n", "log.level: \"warning\" is not a log level; write \"error\", \"warn\""),
         ("[log]\nlevel = \"verbose\"\n", "log.level: \"verbose\" is not a log level"),
@@ -194,7 +206,7 @@ fn a_secret_never_shows_in_debug_output_or_serialised_form() {
 fn a_fault_shows_no_password_of_a_url() {
     for change in [
         "directory.url=mysql://desk:hunter2@db/desk",
-        "store.url=redis://:hunter2@cache",
+        "store.url=redis+unix://:hunter2@cache",
         "platform.api_url=http://u:hunter2@ho st/",
     ] {
         let found = faults(VALID, &[change]);

@@ -6,6 +6,7 @@
 
 mod directory;
 mod once;
+mod redis_servers;
 #[path = "../servers/servers.rs"]
 mod servers;
 mod store;

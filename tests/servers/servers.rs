@@ -14,6 +14,10 @@ use std::time::{Duration, Instant};
 
 pub mod postgres;
 
+pub mod redis;
+
+pub mod tcp_proxy;
+
 /// How long a server may take to start on a busy machine.
 pub const START: Duration = Duration::from_secs(30);
 

@@ -1,0 +1,404 @@
+//! Runs calls on the servers that have their partitions: bounded in time, redirected where a slot has moved, and never
+//! reported as done when they may not be.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use ::redis::aio::MultiplexedConnection;
+use ::redis::{Cmd, ErrorKind, FromRedisValue, Pipeline, RedisError, Value};
+use tokio::sync::{Notify, watch};
+use tokio::time::timeout_at;
+
+use super::connect::{Connector, PrimaryAddress, ServerAccess};
+use super::keys::RedisKeys;
+use super::layout::{self, Lane, Layout, Primary};
+use super::script::RedisCall;
+use crate::config::{RedisAddress, RedisHost, RedisLayout, StoreConfig, StoreConfirm, StoreTarget};
+use crate::domain::partition::Partition;
+use crate::domain::secret::Secret;
+use crate::metrics::Metrics;
+use crate::store::StoreError;
+
+/// How long a start waits for servers that do not answer yet, and between two attempts.
+const START_LIMIT: Duration = Duration::from_secs(5);
+const START_PAUSE: Duration = Duration::from_millis(100);
+
+/// How often a call is sent: for a script that the server does not know, and a slot that moves twice.
+const ROUNDS: usize = 4;
+
+/// The Redis servers of a store. Parts of the store share them.
+pub struct RedisServers {
+    keys: RedisKeys,
+    layout: watch::Receiver<Layout>,
+    /// Set when a call found that the layout has changed.
+    stale: Arc<Notify>,
+    /// Members of a cluster that take over a slot and have none yet.
+    importing: Mutex<HashMap<RedisHost, Arc<Primary>>>,
+    connector: Connector,
+    timeout: Duration,
+    confirm: StoreConfirm,
+    metrics: Arc<Metrics>,
+}
+
+/// A call that has no answer yet.
+struct PendingCall<'a> {
+    index: usize,
+    call: &'a RedisCall,
+    /// In place of the call's own: the script's text.
+    command: Option<Cmd>,
+    /// The member that takes over the slot.
+    importing: Option<Arc<Primary>>,
+}
+
+impl PendingCall<'_> {
+    fn command(&self) -> &Cmd {
+        self.command.as_ref().unwrap_or(&self.call.command)
+    }
+}
+
+impl RedisServers {
+    /// Opens the servers of `[store]`. Fails if they do not answer, or cannot be written, within a few seconds.
+    pub async fn open(config: &StoreConfig, metrics: Arc<Metrics>) -> Result<Self, StoreError> {
+        let StoreTarget::Redis(mut address) = config.url.target().map_err(|why| StoreError::Unavailable(why.into()))?
+        else {
+            return Err(StoreError::Unavailable("store.url names no Redis server".into()));
+        };
+        let read = |file: &Path| match file.as_os_str().is_empty() {
+            true => Ok(None),
+            false => std::fs::read(file).map(Some).map_err(|error| StoreError::Unavailable(error.into())),
+        };
+        if let Some(password) = read(&config.password_file)? {
+            address.password = Some(Secret::new(String::from_utf8_lossy(&password).trim().to_owned()));
+        }
+        let servers = Self::new(address, read(&config.ca_file)?, config, metrics);
+        servers.wait_until_written().await?;
+        Ok(servers)
+    }
+
+    fn new(address: RedisAddress, authorities: Option<Vec<u8>>, config: &StoreConfig, metrics: Arc<Metrics>) -> Self {
+        let (timeout, confirm) = (config.timeout.get(), config.confirm);
+        let RedisAddress { layout, tls, username, password, database } = address;
+        let access = Arc::new(ServerAccess { tls, authorities, username, password, database });
+        let stale = Arc::new(Notify::new());
+        let (connector, layout) = match layout {
+            RedisLayout::Single(host) => fixed(access, PrimaryAddress::Host(host)),
+            RedisLayout::Unix(path) => fixed(access, PrimaryAddress::Unix(path)),
+            RedisLayout::Sentinel { hosts, name } => {
+                fixed(access, PrimaryAddress::Sentinel { hosts: hosts.into(), name: name.into() })
+            }
+            RedisLayout::Cluster(hosts) => {
+                let first = hosts.first().cloned().unwrap_or(RedisHost { name: String::new(), port: 0 });
+                let connector = Connector::new(access, PrimaryAddress::Host(first));
+                let (sender, layout) = watch::channel(Layout::default());
+                tokio::spawn(layout::follow_cluster(connector.clone(), hosts, sender, stale.clone()));
+                (connector, layout)
+            }
+        };
+        let importing = Mutex::default();
+        Self { keys: RedisKeys::new(&config.prefix), layout, stale, importing, connector, timeout, confirm, metrics }
+    }
+
+    async fn wait_until_written(&self) -> Result<(), StoreError> {
+        let deadline = Instant::now() + START_LIMIT;
+        loop {
+            match self.probe().await {
+                Err(_) if Instant::now() < deadline => tokio::time::sleep(START_PAUSE).await,
+                written => return written,
+            }
+        }
+    }
+
+    /// Writes to every server.
+    pub(super) async fn probe(&self) -> Result<(), StoreError> {
+        let layout = self.layout.borrow().clone();
+        // Before the slots of a cluster are known, any partition finds out whether they can be.
+        let mut partitions: Vec<Partition> =
+            layout.primaries().iter().filter_map(|(_, own)| own.first().copied()).collect();
+        if partitions.is_empty() {
+            partitions.extend(Partition::all().next());
+        }
+        let write =
+            |partition| RedisCall::command(partition, "SET").arg(self.keys.probe(partition)).arg(1).arg("EX").arg(60);
+        let calls: Vec<RedisCall> = partitions.into_iter().map(write).collect();
+        self.run_all::<()>("ready", &calls).await?;
+        Ok(())
+    }
+
+    /// The names of keys.
+    pub fn keys(&self) -> &RedisKeys {
+        &self.keys
+    }
+
+    pub(super) fn layout(&self) -> watch::Receiver<Layout> {
+        self.layout.clone()
+    }
+
+    pub(super) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Runs one call. `op` names it in `store_seconds`.
+    pub async fn run<T: FromRedisValue>(&self, op: &'static str, call: RedisCall) -> Result<T, StoreError> {
+        self.run_all(op, &[call]).await?.pop().ok_or_else(no_answer)
+    }
+
+    /// Runs several calls, those of one server in one round trip, and returns their answers in order. Each is atomic, all
+    /// together are not.
+    pub async fn run_all<T: FromRedisValue>(
+        &self,
+        op: &'static str,
+        calls: &[RedisCall],
+    ) -> Result<Vec<T>, StoreError> {
+        self.measured(op, Lane::Calls, calls).await
+    }
+
+    /// Runs one call that changes something, and returns once `store.confirm` holds. If that fails, the change may hold
+    /// all the same.
+    pub async fn change<T: FromRedisValue>(&self, op: &'static str, call: RedisCall) -> Result<T, StoreError> {
+        self.change_all(op, &[call]).await?.pop().ok_or_else(no_answer)
+    }
+
+    /// Runs several calls that change something; see [`RedisServers::change`].
+    pub async fn change_all<T: FromRedisValue>(
+        &self,
+        op: &'static str,
+        calls: &[RedisCall],
+    ) -> Result<Vec<T>, StoreError> {
+        let lane = if self.confirm == StoreConfirm::None { Lane::Calls } else { Lane::Confirmed };
+        self.measured(op, lane, calls).await
+    }
+
+    async fn measured<T: FromRedisValue>(
+        &self,
+        op: &'static str,
+        lane: Lane,
+        calls: &[RedisCall],
+    ) -> Result<Vec<T>, StoreError> {
+        let started = Instant::now();
+        let answers = self.execute(lane, calls).await.and_then(|answers| {
+            answers.into_iter().map(|answer| Ok(T::from_redis_value(answer.extract_error()?)?)).collect()
+        });
+        let result = if answers.is_ok() { "ok" } else { "failed" };
+        self.metrics.store_seconds.with_label_values(&[op, result]).observe(started.elapsed().as_secs_f64());
+        answers.map_err(unavailable)
+    }
+
+    async fn execute(&self, lane: Lane, calls: &[RedisCall]) -> Result<Vec<Value>, RedisError> {
+        let deadline = tokio::time::Instant::now() + self.timeout;
+        let mut answers: Vec<Value> = vec![Value::Nil; calls.len()];
+        let pending = |(index, call)| PendingCall { index, call, command: None, importing: None };
+        let mut left: Vec<PendingCall<'_>> = calls.iter().enumerate().map(pending).collect();
+        for _ in 0..ROUNDS {
+            let layout = self.layout.borrow().clone();
+            let groups = match group(&layout, left) {
+                Ok(groups) => groups,
+                Err(unplaced) => {
+                    left = unplaced;
+                    self.next_layout(deadline).await?;
+                    continue;
+                }
+            };
+            let sent = groups.into_iter().map(|(primary, calls)| self.send(primary, lane, calls, deadline));
+            left = Vec::new();
+            let mut moved = false;
+            for (call, answer) in futures::future::try_join_all(sent).await?.into_iter().flatten() {
+                match self.outcome(call, answer) {
+                    SentCall::Answered(index, answer) => answers[index] = answer,
+                    SentCall::NotRun(call) => left.push(call),
+                    SentCall::Moved(call) => {
+                        moved = true;
+                        left.push(call);
+                    }
+                }
+            }
+            if left.is_empty() {
+                return Ok(answers);
+            }
+            if moved {
+                self.next_layout(deadline).await?;
+            }
+        }
+        Err((ErrorKind::Client, "the servers keep redirecting the call").into())
+    }
+
+    /// Whether a call was run. One that was not can be sent again.
+    fn outcome<'a>(&self, sent: PendingCall<'a>, answer: Value) -> SentCall<'a> {
+        let Value::ServerError(error) = &answer else { return SentCall::Answered(sent.index, answer) };
+        let PendingCall { index, call, .. } = sent;
+        match error.code() {
+            "NOSCRIPT" => match call.with_code() {
+                Some(command) => SentCall::NotRun(PendingCall { command: Some(command), ..sent }),
+                None => SentCall::Answered(index, answer),
+            },
+            "MOVED" => SentCall::Moved(PendingCall { importing: None, ..sent }),
+            "ASK" => match RedisError::from(error.clone()).redirect_node().and_then(|(host, _)| self.importing(host)) {
+                // The member that takes over may not know the script, and the retries are few.
+                Some(primary) => {
+                    SentCall::NotRun(PendingCall { index, call, command: call.with_code(), importing: Some(primary) })
+                }
+                None => SentCall::Answered(index, answer),
+            },
+            _ => SentCall::Answered(index, answer),
+        }
+    }
+
+    /// Sends calls to one server in one round trip.
+    async fn send<'a>(
+        &self,
+        primary: Arc<Primary>,
+        lane: Lane,
+        calls: Vec<PendingCall<'a>>,
+        deadline: tokio::time::Instant,
+    ) -> Result<Vec<(PendingCall<'a>, Value)>, RedisError> {
+        let link = primary.link(lane);
+        let live = timeout_at(deadline, link.connection()).await.map_err(|_| timed_out())?;
+        let live = live.inspect_err(|_| self.stale.notify_one())?;
+        let exchange = exchange(live.connection.clone(), &calls, self.confirmation(lane));
+        let sent = timeout_at(deadline, exchange).await.unwrap_or_else(|_| Err(timed_out()));
+        let is_unusable = match &sent {
+            Ok(answers) => answers.iter().any(refuses_everything),
+            Err(_) => true,
+        };
+        if is_unusable {
+            link.abandon(&live);
+            self.stale.notify_one();
+        }
+        Ok(calls.into_iter().zip(sent?).collect())
+    }
+
+    /// What follows a change on its connection, and answers how many have it.
+    fn confirmation(&self, lane: Lane) -> Option<Cmd> {
+        // The answer must still arrive in time.
+        let millis = u64::try_from((self.timeout * 3 / 4).as_millis()).unwrap_or(u64::MAX);
+        match (lane, self.confirm) {
+            (Lane::Calls, _) | (_, StoreConfirm::None) => None,
+            (Lane::Confirmed, StoreConfirm::Replica) => Some(::redis::cmd("WAIT").arg(1).arg(millis).take()),
+            (Lane::Confirmed, StoreConfirm::Fsync) => Some(::redis::cmd("WAITAOF").arg(1).arg(0).arg(millis).take()),
+        }
+    }
+
+    /// A member that takes over a slot.
+    fn importing(&self, host: &str) -> Option<Arc<Primary>> {
+        let (name, port) = host.rsplit_once(':')?;
+        let host = RedisHost { name: name.trim_matches(['[', ']']).to_owned(), port: port.parse().ok()? };
+        let mut importing = self.importing.lock().unwrap_or_else(PoisonError::into_inner);
+        let primary = importing.entry(host.clone()).or_insert_with(|| Arc::new(Primary::new(self.connector.to(host))));
+        Some(primary.clone())
+    }
+
+    /// Waits until the cluster's slots were read again.
+    async fn next_layout(&self, deadline: tokio::time::Instant) -> Result<(), RedisError> {
+        let mut layout = self.layout.clone();
+        layout.mark_unchanged();
+        self.stale.notify_one();
+        match timeout_at(deadline, layout.changed()).await {
+            Ok(Ok(())) => {
+                self.importing.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                Ok(())
+            }
+            Ok(Err(_)) => {
+                Err((ErrorKind::InvalidClientConfig, "the server is a cluster's: use redis+cluster:// in store.url")
+                    .into())
+            }
+            Err(_) => Err((ErrorKind::ClusterConnectionNotFound, "no server has the partition").into()),
+        }
+    }
+}
+
+enum SentCall<'a> {
+    Answered(usize, Value),
+    NotRun(PendingCall<'a>),
+    Moved(PendingCall<'a>),
+}
+
+/// A layout that never changes.
+fn fixed(access: Arc<ServerAccess>, address: PrimaryAddress) -> (Connector, watch::Receiver<Layout>) {
+    let connector = Connector::new(access, address);
+    let (_, layout) = watch::channel(Layout::single(connector.clone()));
+    (connector, layout)
+}
+
+type CallGroups<'a> = Vec<(Arc<Primary>, Vec<PendingCall<'a>>)>;
+
+/// The calls of each server; all of them back if one has no server.
+fn group<'a>(layout: &Layout, calls: Vec<PendingCall<'a>>) -> Result<CallGroups<'a>, Vec<PendingCall<'a>>> {
+    if !calls.iter().all(|call| call.importing.is_some() || layout.primary(call.call.partition).is_some()) {
+        return Err(calls);
+    }
+    let mut groups: CallGroups<'a> = Vec::new();
+    for call in calls {
+        let Some(primary) = call.importing.as_ref().or_else(|| layout.primary(call.call.partition)) else { continue };
+        match groups.iter_mut().find(|(known, _)| Arc::ptr_eq(known, primary)) {
+            Some((_, calls)) => calls.push(call),
+            None => groups.push((primary.clone(), vec![call])),
+        }
+    }
+    Ok(groups)
+}
+
+/// Sends the calls in one go and returns one answer for each.
+async fn exchange(
+    mut connection: MultiplexedConnection,
+    calls: &[PendingCall<'_>],
+    confirmation: Option<Cmd>,
+) -> Result<Vec<Value>, RedisError> {
+    if let ([call], None) = (calls, &confirmation)
+        && call.importing.is_none()
+    {
+        return Ok(vec![connection.send_packed_command(call.command()).await?]);
+    }
+    let mut pipeline = Pipeline::new();
+    for call in calls {
+        if call.importing.is_some() {
+            pipeline.add_command(::redis::cmd("ASKING"));
+        }
+        pipeline.add_command(call.command().clone());
+    }
+    let is_confirmed = confirmation.is_some();
+    if let Some(confirmation) = confirmation {
+        pipeline.add_command(confirmation);
+    }
+    let mut answers = connection.send_packed_commands(&pipeline, 0, pipeline.len()).await?;
+    if is_confirmed {
+        check_confirmed(answers.pop().unwrap_or(Value::Nil))?;
+    }
+    let mut answers = answers.into_iter();
+    let answer_of = |call: &PendingCall<'_>| {
+        if call.importing.is_some() {
+            answers.next();
+        }
+        answers.next().ok_or_else(|| (ErrorKind::UnexpectedReturnType, "an answer is missing").into())
+    };
+    calls.iter().map(answer_of).collect()
+}
+
+fn check_confirmed(answer: Value) -> Result<(), RedisError> {
+    let confirmed = match answer.extract_error()? {
+        Value::Array(counts) => counts.into_iter().next().unwrap_or(Value::Nil),
+        count => count,
+    };
+    match ::redis::from_redis_value::<u64>(confirmed)? {
+        0 => Err((ErrorKind::Client, "the change was not confirmed in time (store.confirm)").into()),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a server that answers so answers nothing else: it was demoted, or wants another password.
+fn refuses_everything(answer: &Value) -> bool {
+    matches!(answer, Value::ServerError(error) if matches!(error.code(), "READONLY" | "MASTERDOWN" | "NOAUTH"))
+}
+
+fn timed_out() -> RedisError {
+    std::io::Error::from(std::io::ErrorKind::TimedOut).into()
+}
+
+fn no_answer() -> StoreError {
+    unavailable(RedisError::from((ErrorKind::UnexpectedReturnType, "an answer is missing")))
+}
+
+/// Whatever a server answers in place of what was asked for, the store cannot be used now.
+pub(super) fn unavailable(error: RedisError) -> StoreError {
+    StoreError::Unavailable(error.into())
+}

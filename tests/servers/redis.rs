@@ -1,0 +1,319 @@
+//! Redis servers: shared ones for tests that only store things, and servers of one test that it may kill, stop or pause.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::{Shared, ask, detached, free_port, shared, wait_until, write};
+
+/// The name under which Sentinels know the primary.
+pub const PRIMARY: &str = "desk";
+
+/// User and password of [`secured`].
+pub const USER: (&str, &str) = ("desk", "p@ss/word");
+
+/// A key prefix that no other test has.
+pub fn own_prefix() -> String {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    format!("t{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
+}
+
+/// `store.url` of a server that all tests of the run share.
+pub fn standalone() -> String {
+    shared("redis", |folder| {
+        let (port, process) = start_detached(folder, "standalone", &[]);
+        Shared { processes: vec![process], address: format!("redis://127.0.0.1:{port}") }
+    })
+}
+
+/// A server with TLS, an ACL user and a Unix socket: `(port, certificate authority, socket)`.
+pub fn secured() -> (u16, PathBuf, PathBuf) {
+    let address = shared("redis-secured", |folder| {
+        let (port, socket) = (free_port(), folder.join("redis.sock"));
+        let authority = certificates(folder);
+        let settings = [
+            "port 0".to_owned(),
+            format!("tls-port {port}"),
+            format!("tls-cert-file {}", folder.join("server.pem").display()),
+            format!("tls-key-file {}", folder.join("server.key").display()),
+            format!("tls-ca-cert-file {}", authority.display()),
+            "tls-auth-clients no".to_owned(),
+            format!("unixsocket {}", socket.display()),
+            "user default off".to_owned(),
+            format!("user {} on >{} ~* +@all", USER.0, USER.1),
+        ];
+        let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+        let process = detached(&mut server(folder, "secured", &settings));
+        wait_until("the socket", || socket.exists());
+        Shared { processes: vec![process], address: format!("{port} {} {}", authority.display(), socket.display()) }
+    });
+    let mut parts = address.split(' ');
+    let mut next = || parts.next().expect("three parts").to_owned();
+    (next().parse().expect("a port"), next().into(), next().into())
+}
+
+/// Writes a certificate for 127.0.0.1 and the authority that signed it.
+fn certificates(folder: &Path) -> PathBuf {
+    let authority_key = rcgen::KeyPair::generate().expect("a key");
+    let mut authority = rcgen::CertificateParams::new(Vec::new()).expect("parameters");
+    authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let root = authority.self_signed(&authority_key).expect("an authority");
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let parameters = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("parameters");
+    let issuer = rcgen::Issuer::new(authority, authority_key);
+    let certificate = parameters.signed_by(&key, &issuer).expect("a certificate");
+    write(folder, "server.pem", &pem("CERTIFICATE", certificate.der()));
+    write(folder, "server.key", &pem("PRIVATE KEY", &key.serialize_der()));
+    write(folder, "authority.pem", &pem("CERTIFICATE", root.der()))
+}
+
+fn pem(kind: &str, der: &[u8]) -> String {
+    let text = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, der);
+    let lines: Vec<&str> = text.as_bytes().chunks(64).map(|line| std::str::from_utf8(line).expect("ASCII")).collect();
+    format!("-----BEGIN {kind}-----\n{}\n-----END {kind}-----\n", lines.join("\n"))
+}
+
+/// `store.url` of a primary with a replica and three Sentinels that all tests of the run share.
+pub fn sentinel() -> String {
+    shared("redis-sentinel", |folder| {
+        let (primary, first) = start_detached(folder, "primary", &[]);
+        let (replica, second) = start_detached(folder, "replica", &[&format!("replicaof 127.0.0.1 {primary}")]);
+        let sentinels: Vec<(u16, u32)> = (0..3).map(|number| start_sentinel(folder, number, primary)).collect();
+        wait_for_replica(primary, replica);
+        let processes = [first, second].into_iter().chain(sentinels.iter().map(|(_, process)| *process)).collect();
+        Shared { processes, address: sentinel_url(sentinels.iter().map(|(port, _)| *port)) }
+    })
+}
+
+/// `store.url` of Sentinels at these ports.
+pub fn sentinel_url(ports: impl Iterator<Item = u16>) -> String {
+    let hosts: Vec<String> = ports.map(|port| format!("127.0.0.1:{port}")).collect();
+    format!("redis+sentinel://{}/{PRIMARY}", hosts.join(","))
+}
+
+fn sentinel_settings(primary: u16) -> Vec<String> {
+    vec![
+        format!("sentinel monitor {PRIMARY} 127.0.0.1 {primary} 2"),
+        format!("sentinel down-after-milliseconds {PRIMARY} 1000"),
+        format!("sentinel failover-timeout {PRIMARY} 5000"),
+    ]
+}
+
+fn start_sentinel(folder: &Path, number: usize, primary: u16) -> (u16, u32) {
+    let port = free_port();
+    let process = detached(&mut sentinel_command(folder, number, port, primary));
+    wait_until("a Sentinel", || ask(port, "PING\r\n").is_some_and(|answer| answer.starts_with("+PONG")));
+    (port, process)
+}
+
+fn sentinel_command(folder: &Path, number: usize, port: u16, primary: u16) -> Command {
+    let own = folder.join(format!("sentinel-{number}"));
+    std::fs::create_dir_all(&own).expect("a folder");
+    let mut lines = vec![format!("port {port}"), "bind 127.0.0.1".to_owned(), format!("dir {}", own.display())];
+    lines.extend(sentinel_settings(primary));
+    let mut command = Command::new("redis-sentinel");
+    command.arg(write(&own, "sentinel.conf", &lines.join("\n")));
+    command
+}
+
+fn wait_for_replica(primary: u16, replica: u16) {
+    wait_until("the replica", || {
+        ask(replica, "INFO replication\r\n").is_some_and(|info| info.contains("master_link_status:up"))
+            && ask(primary, "INFO replication\r\n").is_some_and(|info| info.contains("state=online"))
+    });
+}
+
+/// `store.url` of a cluster of three primaries and three replicas that all tests of the run share.
+pub fn cluster() -> String {
+    shared("redis-cluster", |folder| {
+        let members: Vec<(u16, u32)> = (0..6).map(|number| start_member(folder, number)).collect();
+        let ports: Vec<u16> = members.iter().map(|(port, _)| *port).collect();
+        form_cluster(&ports);
+        Shared { processes: members.iter().map(|(_, process)| *process).collect(), address: cluster_url(&ports) }
+    })
+}
+
+/// `store.url` of a cluster of which these members are known.
+pub fn cluster_url(ports: &[u16]) -> String {
+    let hosts: Vec<String> = ports.iter().take(3).map(|port| format!("127.0.0.1:{port}")).collect();
+    format!("redis+cluster://{}", hosts.join(","))
+}
+
+fn member_settings() -> Vec<String> {
+    vec![
+        "cluster-enabled yes".to_owned(),
+        "cluster-node-timeout 2000".to_owned(),
+        format!("cluster-port {}", free_port()),
+    ]
+}
+
+fn start_member(folder: &Path, number: usize) -> (u16, u32) {
+    let settings = member_settings();
+    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+    start_detached(folder, &format!("member-{number}"), &settings)
+}
+
+/// Makes a cluster of six servers and waits until every member sees it.
+pub fn form_cluster(ports: &[u16]) {
+    let mut create = Command::new("redis-cli");
+    create.args(["--cluster", "create"]).args(ports.iter().map(|port| format!("127.0.0.1:{port}")));
+    create.args(["--cluster-replicas", "1", "--cluster-yes"]).stdin(Stdio::null());
+    let output = create.output().expect("redis-cli");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    for port in ports {
+        wait_until("the cluster", || {
+            ask(*port, "CLUSTER INFO\r\n").is_some_and(|info| info.contains("cluster_state:ok"))
+        });
+    }
+    wait_until("the replicas", || {
+        let online = |port: &u16| ask(*port, "INFO replication\r\n").is_some_and(|info| info.contains("state=online"));
+        ports.iter().filter(|port| online(port)).count() == 3
+    });
+}
+
+/// A server whose process lives until the run ends. Returns its port and process.
+fn start_detached(folder: &Path, name: &str, settings: &[&str]) -> (u16, u32) {
+    let port = free_port();
+    let listen = format!("port {port}");
+    let mut all = vec![listen.as_str()];
+    all.extend(settings);
+    let process = detached(&mut server(folder, name, &all));
+    wait_until(name, || ask(port, "PING\r\n").is_some_and(|answer| answer.starts_with('+')));
+    (port, process)
+}
+
+/// A server with these lines of configuration.
+fn server(folder: &Path, name: &str, settings: &[&str]) -> Command {
+    let own = folder.join(name);
+    std::fs::create_dir_all(&own).expect("a folder");
+    let mut lines = vec!["bind 127.0.0.1", "save \"\"", "enable-debug-command yes", "repl-diskless-sync-delay 0"];
+    lines.extend(settings);
+    let directory = format!("dir {}", own.display());
+    lines.push(&directory);
+    let mut command = Command::new("redis-server");
+    command.arg(write(&own, "redis.conf", &lines.join("\n")));
+    command
+}
+
+/// A server of one test.
+pub struct RedisServer {
+    folder: tempfile::TempDir,
+    settings: Vec<String>,
+    child: Child,
+    /// Its TCP port, also after a restart.
+    pub port: u16,
+}
+
+impl RedisServer {
+    /// Starts a server with these lines of configuration.
+    pub fn start(settings: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let port = free_port();
+        let settings: Vec<String> =
+            settings.iter().map(|line| (*line).to_owned()).chain([format!("port {port}")]).collect();
+        let child = Self::spawn(folder.path(), &settings);
+        let server = Self { folder, settings, child, port };
+        server.wait();
+        server
+    }
+
+    fn spawn(folder: &Path, settings: &[String]) -> Child {
+        let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+        let mut command = server(folder, "server", &settings);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("redis-server")
+    }
+
+    fn wait(&self) {
+        wait_until("the server", || self.ask("PING\r\n").is_some_and(|answer| answer.starts_with(['+', '-'])));
+    }
+
+    /// `store.url`.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// The answer to an inline command.
+    pub fn ask(&self, question: &str) -> Option<String> {
+        ask(self.port, question)
+    }
+
+    /// Ends the process at once.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("kill");
+        self.child.wait().expect("wait");
+    }
+
+    /// Starts it again after [`RedisServer::kill`]: empty, unless it was configured to keep its data.
+    pub fn restart(&mut self) {
+        self.child = Self::spawn(self.folder.path(), &self.settings);
+        self.wait();
+    }
+
+    /// Starts it again and does not wait until it answers.
+    pub fn restart_without_waiting(&mut self) {
+        self.child = Self::spawn(self.folder.path(), &self.settings);
+    }
+
+    /// Sends a signal: `STOP`, `CONT`.
+    pub fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").arg(format!("-{signal}")).arg(self.child.id().to_string()).status();
+        assert!(sent.expect("kill").success());
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A primary, a replica and three Sentinels of one test.
+pub struct SentinelGroup {
+    /// The primary, and after a failover the other one.
+    pub first: RedisServer,
+    /// The replica.
+    pub second: RedisServer,
+    sentinels: Vec<(u16, Child)>,
+    _folder: tempfile::TempDir,
+}
+
+impl SentinelGroup {
+    /// Starts them all.
+    pub fn start() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let first = RedisServer::start(&[]);
+        let second = RedisServer::start(&[&format!("replicaof 127.0.0.1 {}", first.port)]);
+        wait_for_replica(first.port, second.port);
+        let start = |number| {
+            let port = free_port();
+            let mut command = sentinel_command(folder.path(), number, port, first.port);
+            let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+            (port, child.expect("redis-sentinel"))
+        };
+        let sentinels: Vec<(u16, Child)> = (0..3).map(start).collect();
+        let group = Self { first, second, sentinels, _folder: folder };
+        for (port, _) in &group.sentinels {
+            wait_until("the Sentinels know each other and the replica", || {
+                ask(*port, "SENTINEL MASTERS\r\n").is_some_and(|answer| {
+                    answer.contains("num-other-sentinels\r\n$1\r\n2") && answer.contains("num-slaves\r\n$1\r\n1")
+                })
+            });
+        }
+        group
+    }
+
+    /// `store.url`.
+    pub fn url(&self) -> String {
+        sentinel_url(self.sentinels.iter().map(|(port, _)| *port))
+    }
+}
+
+impl Drop for SentinelGroup {
+    fn drop(&mut self) {
+        for (_, sentinel) in &mut self.sentinels {
+            let _ = sentinel.kill();
+            let _ = sentinel.wait();
+        }
+    }
+}
