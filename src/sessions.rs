@@ -242,7 +242,7 @@ impl SessionCache {
             Change::SessionEnded { id, .. } => self.remove(id),
             Change::SessionChanged(session) => self.replace_cached(session),
             Change::Missed(partition) => self.forget(*partition),
-            Change::TicketMoved(_) | Change::CaughtUp => {}
+            Change::TicketMoved(_) | Change::CaughtUp | Change::PrimaryChanged => {}
         }
     }
 

@@ -96,6 +96,9 @@ pub enum Change {
     /// it after each read of its feed, with the time at which the read began; of several reads, the earliest. Whoever applies
     /// the changes tells [`FeedState::note_applied`]: the cache is current once they are applied, not once they are read.
     CaughtUp,
+    /// Another server has become the primary of some partitions. What it had not received is lost: sessions may be as they
+    /// were before their last changes.
+    PrimaryChanged,
 }
 
 /// A change with the time at which it was published.

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{Notify, broadcast};
 
 use super::clock_watch::ClockWatch;
 use super::feed_watch;
@@ -17,6 +17,7 @@ use crate::domain::session::{EndCause, Session, SessionId};
 use crate::metrics::Metrics;
 use crate::pipeline::Gate;
 use crate::signin::SignInServices;
+use crate::signin::roles::Roles;
 use crate::sockets::CloseReason;
 use crate::sockets::registry::Registry;
 use crate::store::{Change, ChangeEvent, Store};
@@ -28,6 +29,9 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 /// How often the key expiry looks at the wall clock, should it have jumped unnoticed.
 const KEY_EXPIRY_INTERVAL: Duration = Duration::from_secs(60);
 
+/// How often the sessions of a shared store are compared with the directory.
+const RECONCILIATION_INTERVAL: Duration = Duration::from_secs(3600);
+
 /// Starts all background tasks. Called before the first request is accepted, so that no revocation is missed.
 pub(super) fn start(tasks: &TaskSet, services: &Services) {
     let Services { databases, gate, registry, signin, keys, roles, .. } = services;
@@ -36,7 +40,15 @@ pub(super) fn start(tasks: &TaskSet, services: &Services) {
         gate.metrics.sessions_ended.with_label_values(&[cause.as_str()]);
     }
     let changes = store.changes();
-    tasks.spawn("change feed", apply_changes(changes, gate.clone(), registry.clone(), signin.clone()));
+    let primary_changed = Arc::new(Notify::new());
+    let applier = ChangeApplier {
+        gate: gate.clone(),
+        registry: registry.clone(),
+        signin: signin.clone(),
+        roles: roles.clone(),
+        primary_changed: primary_changed.clone(),
+    };
+    tasks.spawn("change feed", async move { applier.run(changes).await });
     if store.feed().is_shared() {
         tasks.spawn("feed watch", feed_watch::run(store.clone(), gate.metrics.clone(), registry.clone()));
     }
@@ -52,43 +64,76 @@ pub(super) fn start(tasks: &TaskSet, services: &Services) {
         let signin = signin.clone();
         tasks.spawn("platform recheck", async move { signin.recheck.run().await });
     }
-    let roles = roles.clone();
-    tasks.spawn_one_shot("reconciliation", async move { roles.reconcile_all().await });
+    tasks.spawn("reconciliation", reconcile(store.clone(), roles.clone(), primary_changed));
 }
 
 /// Applies every change event, including this process's own, to the session cache, what is open and the long polls.
-/// Returns only when the store has closed the change feed, which ends the process: see [`TaskSet`].
-async fn apply_changes(
-    mut changes: broadcast::Receiver<ChangeEvent>,
+struct ChangeApplier {
     gate: Arc<Gate>,
     registry: Arc<Registry>,
     signin: Arc<SignInServices>,
-) {
-    let _feed = FeedGauge::up(gate.metrics.clone());
-    loop {
-        match changes.recv().await {
-            Ok(event) => {
-                gate.sessions.apply_change(&event.change);
-                registry.apply_change(&event.change);
-                signin.apply_change(&event.change);
-                match &event.change {
-                    Change::CaughtUp => gate.sessions.store().feed().note_applied(event.at),
-                    Change::Missed(partition) => {
-                        signin.wake_all_polls();
-                        recheck_open(&gate, &registry, |id| Partition::of(id.as_str()) == *partition).await;
-                    }
-                    Change::SessionEnded { .. } | Change::SessionChanged(_) | Change::TicketMoved(_) => {
-                        count_change(&gate, &event);
-                    }
+    roles: Roles,
+    primary_changed: Arc<Notify>,
+}
+
+impl ChangeApplier {
+    /// Returns only when the store has closed the change feed, which ends the process: see [`TaskSet`].
+    async fn run(&self, mut changes: broadcast::Receiver<ChangeEvent>) {
+        let _feed = FeedGauge::up(self.gate.metrics.clone());
+        loop {
+            match changes.recv().await {
+                Ok(event) => self.apply(&event).await,
+                Err(RecvError::Lagged(missed)) => {
+                    tracing::warn!(
+                        missed,
+                        "change feed lagged: dropping the session cache and rechecking everything open"
+                    );
+                    self.gate.sessions.forget_all();
+                    self.recheck(|_| true).await;
                 }
+                Err(RecvError::Closed) => return,
             }
-            Err(RecvError::Lagged(missed)) => {
-                tracing::warn!(missed, "change feed lagged: dropping the session cache and rechecking everything open");
-                gate.sessions.forget_all();
-                signin.wake_all_polls();
-                recheck_open(&gate, &registry, |_| true).await;
+        }
+    }
+
+    async fn apply(&self, event: &ChangeEvent) {
+        self.gate.sessions.apply_change(&event.change);
+        self.registry.apply_change(&event.change);
+        self.signin.apply_change(&event.change);
+        match &event.change {
+            Change::SessionEnded { .. } | Change::SessionChanged(_) | Change::TicketMoved(_) => {
+                count_change(&self.gate, event);
             }
-            Err(RecvError::Closed) => return,
+            Change::Missed(partition) => self.recheck(|id| Partition::of(id.as_str()) == *partition).await,
+            Change::CaughtUp => self.gate.sessions.store().feed().note_applied(event.at),
+            Change::PrimaryChanged => {
+                tracing::warn!(
+                    "another server has become a primary of the store: comparing all sessions with the directory"
+                );
+                self.roles.distrust_store();
+                self.gate.sessions.forget_all();
+                self.recheck(|_| true).await;
+                self.primary_changed.notify_one();
+            }
+        }
+    }
+
+    async fn recheck(&self, is_concerned: impl Fn(&SessionId) -> bool) {
+        self.signin.wake_all_polls();
+        recheck_open(&self.gate, &self.registry, is_concerned).await;
+    }
+}
+
+/// Compares all sessions with the directory after the start, after another server has become a primary of the store, and
+/// with a shared store now and then: another gateway may have died between its writes to the two.
+async fn reconcile(store: Arc<dyn Store>, roles: Roles, primary_changed: Arc<Notify>) {
+    let leases = store.leases();
+    loop {
+        roles.reconcile_all(&*leases).await;
+        if store.feed().is_shared() {
+            let _ = tokio::time::timeout(RECONCILIATION_INTERVAL, primary_changed.notified()).await;
+        } else {
+            primary_changed.notified().await;
         }
     }
 }

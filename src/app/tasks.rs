@@ -9,19 +9,10 @@ use std::task::{Context, Poll};
 
 use tokio::task::{Id, JoinError, JoinSet};
 
-/// Whether a task may return before shutdown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Lifetime {
-    /// Runs until shutdown: returning is a failure.
-    Process,
-    /// Returns when its work is done: only a panic is a failure.
-    OneShot,
-}
-
 #[derive(Debug, Default)]
 struct Running {
     tasks: JoinSet<()>,
-    names: HashMap<Id, (&'static str, Lifetime)>,
+    names: HashMap<Id, &'static str>,
 }
 
 /// The background tasks of the process.
@@ -37,12 +28,9 @@ pub(super) struct TaskSet {
 impl TaskSet {
     /// Starts a task that must run until shutdown.
     pub(super) fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
-        self.add(name, Lifetime::Process, task);
-    }
-
-    /// Starts a task that may return once its work is done.
-    pub(super) fn spawn_one_shot(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
-        self.add(name, Lifetime::OneShot, task);
+        let mut running = self.lock();
+        let id = running.tasks.spawn(task).id();
+        running.names.insert(id, name);
     }
 
     /// Resolves when a task has died. Pending as long as no task has died.
@@ -56,12 +44,6 @@ impl TaskSet {
         tasks.shutdown().await;
     }
 
-    fn add(&self, name: &'static str, lifetime: Lifetime, task: impl Future<Output = ()> + Send + 'static) {
-        let mut running = self.lock();
-        let id = running.tasks.spawn(task).id();
-        running.names.insert(id, (name, lifetime));
-    }
-
     fn lock(&self) -> MutexGuard<'_, Running> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -69,14 +51,10 @@ impl TaskSet {
 
 impl Running {
     fn poll_failure(&mut self, context: &mut Context<'_>) -> Poll<TaskFailure> {
-        while let Poll::Ready(Some(ended)) = self.tasks.poll_join_next_with_id(context) {
+        if let Poll::Ready(Some(ended)) = self.tasks.poll_join_next_with_id(context) {
             let id = ended.as_ref().map_or_else(JoinError::id, |(id, ())| *id);
-            let (name, lifetime) = self.names.remove(&id).unwrap_or(("unnamed", Lifetime::Process));
-            match (ended, lifetime) {
-                (Ok(_), Lifetime::OneShot) => {}
-                (Ok(_), Lifetime::Process) => return Poll::Ready(TaskFailure { name, cause: None }),
-                (Err(error), _) => return Poll::Ready(TaskFailure { name, cause: Some(error) }),
-            }
+            let name = self.names.remove(&id).unwrap_or("unnamed");
+            return Poll::Ready(TaskFailure { name, cause: ended.err() });
         }
         // Tasks are only added before the first poll, so an empty set needs no waker: nothing can fail any more.
         Poll::Pending

@@ -107,7 +107,7 @@ pub(super) async fn services(config: &Config, rules: RuleSet, metrics: Arc<Metri
     let signin = Arc::new(signin(config, &core, platform, metrics.clone())?);
     let roles = Roles::new(core.sessions.clone(), core.directory.clone(), config.directory.fallback_role());
     // Before the first request, until the background task has compared all sessions.
-    core.sessions.distrust_store(roles.clone());
+    roles.distrust_store();
     Ok(Services {
         gate: Arc::new(gate(config, rules, &core, metrics.clone())),
         roles,

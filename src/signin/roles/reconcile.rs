@@ -18,6 +18,7 @@ use crate::domain::session::{EndCause, Session};
 use crate::error::{Error, chain};
 use crate::sessions::{Reconcile, Reconciled};
 use crate::store::SessionCursor;
+use crate::store::work_leases::{LeaseOutcome, Work, WorkLeases};
 
 /// How many sessions are read and compared at once: about a megabyte, and some milliseconds.
 const PAGE: usize = 500;
@@ -31,6 +32,9 @@ const LONGEST_REST: Duration = Duration::from_secs(1);
 
 /// Pause after a page that could not be compared.
 const RETRY: Duration = Duration::from_secs(5);
+
+/// How long the lease of the comparison lasts without being renewed: much longer than a page takes.
+const LEASE: Duration = Duration::from_secs(30);
 
 /// An employee.
 type Owner<'a> = (&'a CorpId, &'a EmployeeId);
@@ -66,18 +70,36 @@ impl Records<'_> {
     }
 }
 
+/// Waits until no other gateway compares.
+async fn until_granted(leases: &dyn WorkLeases) {
+    loop {
+        match leases.acquire(Work::Reconciliation, LEASE).await {
+            Ok(LeaseOutcome::Granted) => return,
+            Ok(LeaseOutcome::HeldElsewhere) => {}
+            Err(error) => tracing::warn!(%error, "could not compare sessions with the directory; retrying"),
+        }
+        tokio::time::sleep(RETRY).await;
+    }
+}
+
 fn owner(session: &Session) -> Owner<'_> {
     (&session.corp_id, &session.employee_id)
 }
 
 impl Roles {
+    /// Has the session cache compare each session that it reads, until [`Roles::reconcile_all`] has compared all of them.
+    pub fn distrust_store(&self) {
+        self.sessions.distrust_store(self.clone());
+    }
+
     /// Compares every stored session with the directory and corrects what differs, then has the session cache trust the
-    /// store. Returns when that is done.
-    pub async fn reconcile_all(&self) {
+    /// store. Returns when that is done. Waits while another gateway compares.
+    pub async fn reconcile_all(&self, leases: &dyn WorkLeases) {
+        until_granted(leases).await;
         let (started, mut after, mut corrected) = (Instant::now(), None, 0);
         loop {
             let page_started = Instant::now();
-            match self.reconcile_page(after.as_ref()).await {
+            match self.reconcile_page(after.as_ref(), leases).await {
                 Ok((next, changed)) => {
                     corrected += changed;
                     after = next;
@@ -94,12 +116,21 @@ impl Roles {
             }
         }
         self.sessions.trust_store();
+        if let Err(error) = leases.end(Work::Reconciliation).await {
+            tracing::debug!(%error, "the lease of the comparison ends by itself");
+        }
         let seconds = started.elapsed().as_secs_f64();
         tracing::info!(corrected, seconds, "all sessions agree with the directory");
     }
 
     /// Compares one page. Returns where the next one begins, and how many employees' sessions were corrected.
-    async fn reconcile_page(&self, after: Option<&SessionCursor>) -> Result<(Option<SessionCursor>, usize), RoleFault> {
+    async fn reconcile_page(
+        &self,
+        after: Option<&SessionCursor>,
+        leases: &dyn WorkLeases,
+    ) -> Result<(Option<SessionCursor>, usize), RoleFault> {
+        // Renewed with each page. If another gateway has taken over meanwhile, both compare, which does no harm.
+        leases.acquire(Work::Reconciliation, LEASE).await?;
         let page = self.sessions.store().page(after, PAGE).await?;
         let records = self.records_of(&page.sessions).await?;
         let default_role = self.default_role.as_ref();

@@ -12,6 +12,7 @@ use crate::domain::session::SessionId;
 use crate::sessions::SessionCache;
 use crate::signin::roles::RoleAction;
 use crate::store::embedded::EmbeddedStore;
+use crate::store::sole_gateway::SoleGateway;
 
 const CORP: &str = "wwdemo";
 
@@ -133,7 +134,7 @@ async fn session_that_a_crash_left_is_corrected_before_its_first_use() {
 async fn comparison_corrects_what_differs_and_then_trusts_the_store() {
     let subject = Restarted::new().await;
     let leftovers = leftovers(&subject).await;
-    subject.roles.reconcile_all().await;
+    subject.roles.reconcile_all(&SoleGateway).await;
     subject.directory.close().await;
     for Leftover { case, id, becomes } in leftovers {
         let found = subject.read(&id).await;
@@ -155,9 +156,9 @@ async fn comparison_covers_every_page() {
         });
         futures::future::join_all(stored).await;
     }
-    let (next, corrected) = subject.roles.reconcile_page(None).await.expect("a page");
+    let (next, corrected) = subject.roles.reconcile_page(None, &SoleGateway).await.expect("a page");
     assert!(next.is_some() && corrected > 0, "one page is not all");
-    subject.roles.reconcile_all().await;
+    subject.roles.reconcile_all(&SoleGateway).await;
     let all = subject.sessions.store().page(None, 2 * SESSIONS).await.expect("all").sessions;
     assert_eq!(all.len(), SESSIONS);
     assert!(all.iter().all(|session| !session.holds("supervisor")));
@@ -171,7 +172,7 @@ async fn failing_directory_lets_no_session_in_that_was_not_compared() {
     subject.directory.close().await;
     assert!(subject.read(&known).await.is_some(), "it was compared when it was read");
     assert!(subject.sessions.session(&unknown, subject.clock.now()).await.is_err());
-    assert!(subject.roles.reconcile_page(None).await.is_err());
+    assert!(subject.roles.reconcile_page(None, &SoleGateway).await.is_err());
     assert!(
         subject.sessions.session(&unknown, subject.clock.now()).await.is_err(),
         "a failed comparison changes nothing"
@@ -185,7 +186,7 @@ async fn changes_during_the_comparison_are_not_undone() {
     let (corp_id, employee_id) = (CorpId::new(CORP), EmployeeId::new("a2001"));
     let agent = RoleName::new("agent");
     let take = subject.roles.change(&corp_id, &employee_id, &agent, RoleAction::Take);
-    let (taken, ()) = futures::join!(take, subject.roles.reconcile_all());
+    let (taken, ()) = futures::join!(take, subject.roles.reconcile_all(&SoleGateway));
     taken.expect("take");
     assert_eq!(subject.read(&id).await.expect("a session").roles, [RoleName::new("user")]);
 }
