@@ -24,6 +24,9 @@ mod completions;
 #[cfg(feature = "demo")]
 mod demo;
 
+#[cfg(feature = "demo")]
+mod demo_services;
+
 mod employee;
 
 mod explain;
@@ -67,6 +70,9 @@ enum CliCommand {
     /// Run the gateway, a simulated platform and a demo help desk in one process, and print what to open.
     #[cfg(feature = "demo")]
     Demo(demo::DemoArgs),
+    /// Run the simulated platform and the demo help desk alone, for several gateways.
+    #[cfg(feature = "demo")]
+    DemoServices(demo_services::DemoServicesArgs),
     /// Manage employees, their one-time-password devices and the login log.
     Employee(employee::EmployeeArgs),
     /// List, grant and revoke roles.
@@ -132,6 +138,8 @@ pub fn run() -> ExitCode {
         CliCommand::Serve(args) => serve::run(&args),
         CliCommand::Check(args) => check::run(&args),
         CliCommand::Explain(args) => explain::run(*args),
+        #[cfg(feature = "demo")]
+        CliCommand::DemoServices(args) => demo_services::run(&args),
         #[cfg(feature = "demo")]
         CliCommand::Demo(args) => demo::run(&args),
         CliCommand::Employee(args) => employee::run(&args),

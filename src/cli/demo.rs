@@ -42,8 +42,10 @@ fn free_address(wanted: SocketAddr) -> SocketAddr {
 
 async fn serve_demo(mut config: Config, workspace: &Workspace) -> Result<(), Failed> {
     let signals = Signals::listen()?;
-    let helpdesk =
-        helpdesk::start().await.map_err(|error| print_error(format!("cannot start the demo help desk: {error}")))?;
+    let free_port = SocketAddr::from(([127, 0, 0, 1], 0));
+    let helpdesk = helpdesk::start(free_port)
+        .await
+        .map_err(|error| print_error(format!("cannot start the demo help desk: {error}")))?;
     let upstream =
         UpstreamConfig { addresses: vec![helpdesk], path_case: PathCase::Sensitive, ..UpstreamConfig::default() };
     config.upstreams.insert("helpdesk".to_owned(), upstream);

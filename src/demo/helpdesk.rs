@@ -22,9 +22,9 @@ const CLIENT_SCRIPT: &str = include_str!("client.js");
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// Starts the help desk on a free loopback port.
-pub async fn start() -> std::io::Result<SocketAddr> {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+/// Starts the help desk on this address; port 0 picks a free one.
+pub async fn start(listen: SocketAddr) -> std::io::Result<SocketAddr> {
+    let listener = TcpListener::bind(listen).await?;
     let address = listener.local_addr()?;
     let mut router = Router::new();
     for client in Client::ALL {
