@@ -4,13 +4,19 @@
 //! a change and its announcement on the partition's stream are one script on one slot. Questions that span partitions
 //! ask all of them in one round trip per server.
 
+mod claims;
 mod connect;
 mod keys;
 mod layout;
+mod leases;
 mod link;
 mod script;
 mod servers;
+mod socket_slots;
 
+pub use claims::RedisClaims;
 pub use keys::RedisKeys;
+pub use leases::RedisLeases;
 pub use script::{RedisCall, ServerScript};
 pub use servers::RedisServers;
+pub use socket_slots::RedisSocketSlots;

@@ -5,8 +5,10 @@
 #![allow(clippy::disallowed_methods)]
 
 mod directory;
+mod leases;
 mod once;
 mod redis_servers;
 #[path = "../servers/servers.rs"]
 mod servers;
+mod socket_slots;
 mod store;

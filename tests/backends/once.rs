@@ -1,14 +1,20 @@
-//! The contract of `OnceStore`. `suite!` runs it against one implementation.
+//! The contract of `OnceStore`. `suite!` runs it against every implementation.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use deskgate::config::StoreConfig;
 use deskgate::domain::clock::Clock;
 use deskgate::domain::network::Network;
 use deskgate::domain::secret::Digest;
 use deskgate::domain::write::WriteOutcome;
+use deskgate::store::StoreError;
 use deskgate::store::in_memory_claims::InMemoryClaims;
 use deskgate::store::once::{ClaimKey, ClaimKind, ClaimOutcome, OnceStore};
+use deskgate::store::redis::RedisClaims;
+
+use crate::redis_servers::{config, open};
+use crate::servers::redis::{self, RedisServer};
 
 const LIFETIME: Duration = Duration::from_secs(60);
 
@@ -23,12 +29,15 @@ struct Subject {
 /// How time passes for the claims of a store.
 enum Passage {
     Clock(Clock),
+    /// By the server's clock.
+    Server,
 }
 
 impl Passage {
     async fn pass(&self, span: Duration) {
         match self {
             Passage::Clock(clock) => clock.advance(span),
+            Passage::Server => tokio::time::sleep(span * 2).await,
         }
     }
 }
@@ -37,6 +46,24 @@ async fn in_memory() -> Subject {
     let clock = Clock::system();
     let claims = Arc::new(InMemoryClaims::new(clock.clone()));
     Subject { claims: claims.clone(), elsewhere: claims, passage: Passage::Clock(clock) }
+}
+
+async fn on_servers(url: String) -> Subject {
+    let config = config(&url);
+    let claims = async || Arc::new(RedisClaims::new(Arc::new(open(&config).await.expect("servers"))));
+    Subject { claims: claims().await, elsewhere: claims().await, passage: Passage::Server }
+}
+
+async fn standalone() -> Subject {
+    on_servers(redis::standalone()).await
+}
+
+async fn sentinel() -> Subject {
+    on_servers(redis::sentinel()).await
+}
+
+async fn cluster() -> Subject {
+    on_servers(redis::cluster()).await
 }
 
 fn network(last: u8) -> Network {
@@ -131,7 +158,10 @@ async fn flood_of_one_network_forgets_its_own_claims_only(subject: &Subject) {
 }
 
 macro_rules! suite {
-    ($make:ident: $($test:ident),* $(,)?) => {
+    ($($make:ident),*: $tests:tt) => {
+        $(suite!(@ $make $tests);)*
+    };
+    (@ $make:ident [$($test:ident),* $(,)?]) => {
         mod $make {
             $(
                 #[tokio::test]
@@ -143,10 +173,41 @@ macro_rules! suite {
     };
 }
 
-suite!(
-    in_memory: first_claim_wins_and_the_others_learn_its_value,
+suite!(in_memory, standalone, sentinel, cluster: [
+    first_claim_wins_and_the_others_learn_its_value,
     one_of_many_concurrent_claims_is_the_first,
     claims_are_settled_and_released_only_by_their_holder,
     expired_claim_can_be_claimed_again,
     flood_of_one_network_forgets_its_own_claims_only,
-);
+]);
+
+#[tokio::test]
+async fn claim_fails_while_the_server_is_away() {
+    let mut server = RedisServer::start(&[]);
+    let config = StoreConfig { timeout: Duration::from_millis(400).into(), ..config(&server.url()) };
+    let claims = RedisClaims::new(Arc::new(open(&config).await.expect("servers")));
+    let key = key(ClaimKind::BindProof, "one");
+    assert_eq!(claims.claim(&key, "", LIFETIME).await.expect("claim"), ClaimOutcome::First);
+    server.kill();
+    assert!(matches!(claims.claim(&key, "", LIFETIME).await, Err(StoreError::Unavailable(_))));
+    assert!(matches!(claims.claimed(&key).await, Err(StoreError::Unavailable(_))));
+}
+
+/// Whatever is written for a sign-in disappears by itself, and names neither the credential nor the client's page.
+#[tokio::test]
+async fn every_key_of_a_claim_expires_and_holds_only_digests() {
+    let server = RedisServer::start(&[]);
+    let config = config(&server.url());
+    let claims = RedisClaims::new(Arc::new(open(&config).await.expect("servers")));
+    for kind in ClaimKind::ALL {
+        claims.claim(&key(kind, "the-credential"), "value", LIFETIME).await.expect("claim");
+    }
+    let keys = server.ask("KEYS *\r\n").expect("keys");
+    assert!(keys.contains(":c:code:") && !keys.contains("the-credential"), "{keys}");
+    let names = keys.split("\r\n").filter(|line| line.starts_with(&config.prefix) && line.contains(":c"));
+    for name in names {
+        let left = server.ask(&format!("PTTL {name}\r\n")).expect("an answer");
+        let left: i64 = left.trim_start_matches(':').trim().parse().expect("milliseconds");
+        assert!((1..=60_000).contains(&left), "{name}: {left}");
+    }
+}

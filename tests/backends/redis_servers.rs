@@ -21,7 +21,8 @@ pub fn config(url: &str) -> StoreConfig {
     StoreConfig { url, prefix, timeout: HumanDuration::seconds(5), ..StoreConfig::default() }
 }
 
-async fn open(config: &StoreConfig) -> Result<RedisServers, StoreError> {
+/// The servers of a store.
+pub async fn open(config: &StoreConfig) -> Result<RedisServers, StoreError> {
     RedisServers::open(config, Arc::new(Metrics::new().expect("metrics"))).await
 }
 
