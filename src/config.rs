@@ -126,6 +126,12 @@ impl Config {
         AllowedHosts { entries, loopback }
     }
 
+    /// Whether sessions, the directory or keys are in `server.data_dir`. A gateway of a fleet has only its lock and its control
+    /// socket there.
+    pub fn uses_data_dir(&self) -> bool {
+        !self.store.is_shared() || !self.directory.is_shared() || self.server.secret_file().is_none()
+    }
+
     /// The digest of what should be the same on all gateways of a fleet: everything but a gateway's own addresses, files
     /// and log.
     pub fn fleet_digest(&self) -> Digest {

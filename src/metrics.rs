@@ -178,7 +178,7 @@ impl Metrics {
                 "revocation_seconds",
                 "Delay from a published session change to its effect on this gateway, in seconds.",
             )?,
-            revocation_feed_up: gauge("revocation_feed_up", "1 while every revocation is heard at once.")?,
+            revocation_feed_up: gauge("revocation_feed_up", "1 while the revocation feed is connected and current.")?,
             feed_lag_seconds: seconds(
                 "feed_lag_seconds",
                 "Time since the change feed of the shared store was last read to its end; 0 with an embedded store.",

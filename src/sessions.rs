@@ -87,7 +87,7 @@ impl SessionCache {
         &self.store
     }
 
-    /// The session of a token that was verified before, if every change was heard up to a moment ago. Takes no lock and
+    /// The session of a token that was verified before, if the change feed is current. Takes no lock and
     /// does not query the store.
     pub fn cached(&self, token: &str, now: Timestamp) -> Option<Arc<CachedSession>> {
         if self.store.feed().trust() != FeedTrust::Current {

@@ -38,7 +38,7 @@ pub(crate) enum CloseReason {
     Forbidden,
     /// The gateway shuts down: 1001.
     Drain,
-    /// The store has not been heard for `store.outage_grace`, so the session may have ended: 1013.
+    /// The store has been unreachable for `store.outage_grace`, so the session may have ended elsewhere: 1013.
     StoreLost,
 }
 

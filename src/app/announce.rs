@@ -54,15 +54,15 @@ impl Announcer {
 
     /// Announces the gateway again and again.
     pub(super) async fn run(self) {
-        let mut was_heard = true;
+        let mut was_announced = true;
         loop {
             let announced = self.store.announce(&self.status(), LIFETIME).await;
             if let Err(error) = &announced
-                && was_heard
+                && was_announced
             {
                 tracing::warn!(%error, "this gateway could not be announced; `deskgate fleet` does not show it");
             }
-            was_heard = announced.is_ok();
+            was_announced = announced.is_ok();
             tokio::time::sleep(INTERVAL).await;
         }
     }

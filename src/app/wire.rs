@@ -75,7 +75,7 @@ pub struct Offline {
     /// The services that execute commands.
     pub admin: Admin,
     databases: Databases,
-    _lock: DataLock,
+    _lock: Option<DataLock>,
 }
 
 impl Offline {
@@ -121,9 +121,10 @@ pub(super) async fn services(config: &Config, rules: RuleSet, metrics: Arc<Metri
     })
 }
 
-/// Opens the backends for a command while no gateway is running, and holds the data lock meanwhile.
+/// Opens the backends for a command that no gateway on this machine can execute. Holds the data lock meanwhile, unless
+/// nothing that the command uses is in the data directory: then gateways elsewhere run beside it.
 pub async fn open_offline(config: &Config) -> Result<Offline, StartError> {
-    let lock = DataLock::acquire_for_command(&config.server.data_dir)?;
+    let lock = config.uses_data_dir().then(|| DataLock::acquire_for_command(&config.server.data_dir)).transpose()?;
     let core = core(config).await?;
     Ok(Offline { admin: admin(config, &core), databases: core.databases(), _lock: lock })
 }

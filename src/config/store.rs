@@ -61,6 +61,11 @@ impl Default for StoreConfig {
 }
 
 impl StoreConfig {
+    /// Whether several gateways use the store.
+    pub fn is_shared(&self) -> bool {
+        self.url != StoreUrl::default()
+    }
+
     pub(super) fn check(&self, faults: &mut Faults) {
         match self.url.target() {
             Err(why) => faults.add("store.url", why),

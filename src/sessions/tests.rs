@@ -70,7 +70,7 @@ async fn cache_is_used_only_while_the_feed_is_current() {
     cache.create(&session).await.expect("create");
     admit(&cache, "token-1", &session.id, clock.now()).await.expect("live");
     assert!(cache.cached("token-1", clock.now()).is_some());
-    // Another gateway revokes it, and this one does not hear of it.
+    // Another gateway revokes it, and this one gets no event.
     store.revoke(&session.id, Duration::from_secs(60), EndCause::Logout).await.expect("revoke");
     clock.advance(Duration::from_secs(2));
     assert!(cache.cached("token-1", clock.now()).is_none(), "the feed is stale");
