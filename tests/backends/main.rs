@@ -5,8 +5,10 @@
 #![allow(clippy::disallowed_methods)]
 
 mod directory;
+mod directory_races;
 mod leases;
 mod once;
+mod postgres;
 mod redis_servers;
 #[path = "../servers/servers.rs"]
 mod servers;

@@ -207,6 +207,17 @@ fn initialize(folder: &Path) {
     assert!(output.status.success(), "initdb: {}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// Writes a file that only the server's user can read.
+pub fn write_private(folder: &Path, name: &str, text: &str) {
+    let path = folder.join(name);
+    std::fs::write(&path, text).expect("a file");
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("permissions");
+    if is_root() {
+        let done = Command::new("chown").arg(user()).arg(&path).status().expect("chown");
+        assert!(done.success(), "chown");
+    }
+}
+
 fn server(folder: &Path, port: u16, settings: &[&str]) -> Command {
     let mut command = unprivileged("postgres");
     command.arg("-D").arg(data(folder)).args(["-h", "127.0.0.1", "-p", &port.to_string(), "-k"]);
