@@ -193,10 +193,10 @@ async fn one_time_code_is_accepted_by_one_gateway(Pair { gateways, .. }: &Pair) 
     }
 }
 
-macro_rules! races {
+macro_rules! suite {
     ($($test:ident),* $(,)?) => {
-        races!(@on sqlite: $($test),*);
-        races!(@on postgres: $($test),*);
+        suite!(@on sqlite: $($test),*);
+        suite!(@on postgres: $($test),*);
     };
     (@on $make:ident: $($test:ident),*) => {
         mod $make {
@@ -210,7 +210,7 @@ macro_rules! races {
     };
 }
 
-races!(
+suite!(
     of_two_administrators_who_remove_each_other_one_remains,
     nothing_is_added_to_an_employee_who_is_being_removed,
     requests_at_the_same_time_keep_the_limit_of_pending_links,

@@ -5,6 +5,9 @@
 
 mod support;
 
+#[path = "../servers/servers.rs"]
+mod servers;
+
 mod qrcode;
 
 mod scan_status;
@@ -131,5 +134,7 @@ mod rate;
 mod reload;
 
 mod disk;
+
+mod postgres;
 
 mod drain;

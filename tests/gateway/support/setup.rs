@@ -178,6 +178,9 @@ impl Setup {
         let mut helpdesk = toml::Table::new();
         helpdesk.insert("addresses".to_owned(), vec![upstream.address().to_string()].into());
         set("upstreams", "helpdesk", toml::Value::Table(helpdesk));
+        if std::env::var("DESKGATE_TEST_DIRECTORY").is_ok_and(|engine| engine == "postgres") {
+            set("directory", "url", crate::servers::postgres::empty_database().into());
+        }
         // The test's own settings come last, so that they can override these paths.
         merge(&mut config, self.settings);
         let config_file = folder.path().join("deskgate.toml");
