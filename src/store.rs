@@ -2,7 +2,7 @@
 //! a session may see is decided in `sessions`.
 //!
 //! The traits suit a store that several gateways share: every conditional write names the version that it read, and
-//! every change is published on the change feed. Today one gateway uses a store.
+//! every change is published on the change feed. `embedded` is a file of one gateway, `redis` is shared.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::link::PlatformAccount;
 use crate::domain::partition::Partition;
 use crate::domain::session::{EndCause, KeyId, Session, SessionId, Version};
-use crate::domain::ticket::{ScanId, Ticket, TicketId};
+use crate::domain::ticket::{ScanDigest, Ticket, TicketDigest};
 use crate::domain::write::WriteOutcome;
 use crate::error::{Error, Part};
 use crate::sqlite::SqliteFileError;
@@ -39,13 +39,13 @@ pub mod once;
 
 pub mod rate_counters;
 
-pub mod redis;
-
 pub mod socket_slots;
 
 pub mod sole_gateway;
 
 pub mod work_leases;
+
+pub mod redis;
 
 /// Why a store operation failed.
 #[derive(Debug, thiserror::Error)]
@@ -89,43 +89,57 @@ pub enum Change {
     /// A session record was replaced.
     SessionChanged(Box<Session>),
     /// A ticket changed its state.
-    TicketMoved(TicketId),
+    TicketMoved(TicketDigest),
     /// Changes of a partition may have been missed: what is cached or open of its records must be read again.
     Missed(Partition),
     /// Every change that was made before [`ChangeEvent::at`], on any gateway, was sent before this one. A shared store sends
     /// it after each read of its feed, with the time at which the read began; of several reads, the earliest. Whoever applies
     /// the changes tells [`FeedState::note_applied`]: the cache is current once they are applied, not once they are read.
     CaughtUp,
-    /// Another server has become the primary of some partitions. What it had not received is lost: sessions may be as they
-    /// were before their last changes.
+    /// Another server has become the primary of some partitions, or one has lost what it had. What it has not received is
+    /// lost: sessions may be as they were before their last changes. Denials that this gateway has heard are written again.
     PrimaryChanged,
 }
 
 /// A change with the time at which it was published.
 #[derive(Debug, Clone)]
 pub struct ChangeEvent {
-    /// When the change was published: [`Clock::running`](crate::domain::clock::Clock::running) of this process.
+    /// When the change was published: [`Clock::running`](crate::domain::clock::Clock::running) of this process. For a change
+    /// that a shared store announces, by the clock of its server: if that clock is behind, the change looks older than it
+    /// is; if it is ahead, it looks as if it were published when it was read.
     pub at: Duration,
     /// The change.
     pub change: Change,
 }
 
-/// The last record of a page; the next page begins after it.
+/// Where the next page begins, in words of the store that made it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SessionCursor {
-    /// The employee's corporation.
-    pub corp_id: CorpId,
-    /// The employee.
-    pub employee_id: EmployeeId,
-    /// The session.
-    pub id: SessionId,
+pub struct SessionCursor(String);
+
+impl SessionCursor {
+    fn new(place: String) -> Self {
+        Self(place)
+    }
+
+    fn as_str(&self) -> &str {
+        &self.0
+    }
 }
 
 /// A page of live sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionPage {
-    /// The sessions, ordered by employee.
+    /// The sessions.
     pub sessions: Vec<Session>,
+    /// Where the next page begins; `None` after the last one.
+    pub next: Option<SessionCursor>,
+}
+
+/// A page of sessions of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionIdPage {
+    /// The sessions. There may be more even if there are none.
+    pub ids: Vec<SessionId>,
     /// Where the next page begins; `None` after the last one.
     pub next: Option<SessionCursor>,
 }
@@ -145,8 +159,8 @@ pub trait SessionStore: Send + Sync {
     async fn replace(&self, session: &Session, seen: Version) -> Result<WriteOutcome, StoreError>;
 
     /// Revokes sessions and denies their tokens for `lifetime`. Returns once that is durable: a user who has seen the
-    /// logout response stays logged out even if this process dies at once. All of them are one change: a caller with many
-    /// sessions revokes them in parts.
+    /// logout response stays logged out even if this process dies at once. Those of one partition are one change: a caller
+    /// with many sessions revokes them in parts. After a failure some or all of them may be revoked.
     async fn revoke_all(&self, ids: &[SessionId], lifetime: Duration, cause: EndCause) -> Result<(), StoreError>;
 
     /// Revokes one session.
@@ -155,7 +169,7 @@ pub trait SessionStore: Send + Sync {
     }
 
     /// Brings the expiry of sessions forward to `end`, and returns those that expired later. Returns once that is
-    /// durable. All of them are one change.
+    /// durable. Those of one partition are one change.
     async fn shorten_all(&self, ids: &[SessionId], end: Timestamp) -> Result<Vec<Session>, StoreError>;
 
     /// The live sessions of one employee.
@@ -170,15 +184,22 @@ pub trait SessionStore: Send + Sync {
     /// At most `limit` live sessions, newest first.
     async fn newest(&self, limit: usize) -> Result<Vec<Session>, StoreError>;
 
-    /// The live sessions among the next `limit` records, ordered by employee. A record that cannot be decoded is left
-    /// out: nobody can use its session.
+    /// The live sessions among the next `limit` records; those of an employee stand together within a partition. A record
+    /// that cannot be decoded is left out: nobody can use its session.
     async fn page(&self, after: Option<&SessionCursor>, limit: usize) -> Result<SessionPage, StoreError>;
 
-    /// The keys that sessions record; `None` stands for the sessions that record none.
+    /// The keys that sessions record; `None` stands for the sessions that record none. A key whose sessions have all ended
+    /// early may be among them.
     async fn keys(&self) -> Result<Vec<Option<KeyId>>, StoreError>;
 
     /// At most `limit` sessions of a key that expire after `end`.
-    async fn of_key(&self, key: Option<&KeyId>, end: Timestamp, limit: usize) -> Result<Vec<SessionId>, StoreError>;
+    async fn of_key(
+        &self,
+        key: Option<&KeyId>,
+        end: Timestamp,
+        after: Option<&SessionCursor>,
+        limit: usize,
+    ) -> Result<SessionIdPage, StoreError>;
 
     /// The live sessions that a platform account of a connected corporation has opened.
     async fn of_platform_account(&self, account: &PlatformAccount) -> Result<Vec<Session>, StoreError>;
@@ -191,10 +212,10 @@ pub trait TicketStore: Send + Sync {
     async fn create_ticket(&self, ticket: &Ticket) -> Result<(), StoreError>;
 
     /// The ticket with this id, in any state.
-    async fn ticket(&self, id: &TicketId) -> Result<Option<Ticket>, StoreError>;
+    async fn ticket(&self, id: &TicketDigest) -> Result<Option<Ticket>, StoreError>;
 
     /// The ticket with this scan id.
-    async fn ticket_of_scan(&self, id: &ScanId) -> Result<Option<Ticket>, StoreError>;
+    async fn ticket_of_scan(&self, id: &ScanDigest) -> Result<Option<Ticket>, StoreError>;
 
     /// Replaces a ticket that is still at version `seen`; `ticket` carries the next one. Returns
     /// once that is durable.

@@ -47,8 +47,8 @@ pub enum StartError {
         .path.display()
     )]
     DataOwner { path: PathBuf, owner: u32 },
-    #[error("{}: {}", .path.display(), chain(.source))]
-    Store { path: PathBuf, source: StoreError },
+    #[error("{place}: {}", chain(.source))]
+    Store { place: String, source: StoreError },
     #[error("{place}: {}", chain(.source))]
     Directory { place: String, source: DirectoryError },
     #[error(transparent)]

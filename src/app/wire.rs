@@ -13,7 +13,7 @@ use super::simulator::{self, Simulator};
 use super::{DataLock, StartError};
 use crate::admin::keys::{KeyRotation, KeySettings};
 use crate::admin::{Admin, AdminParts};
-use crate::config::{Config, PlatformKind, StoreUrl};
+use crate::config::{Config, PlatformKind, StoreTarget};
 use crate::directory::sql::SqlDirectory;
 use crate::directory::sql::postgres::PostgresSettings;
 use crate::directory::{Directory, DirectoryError};
@@ -32,9 +32,10 @@ use crate::signin::password::{PasswordSettings, Passwords};
 use crate::signin::roles::Roles;
 use crate::signin::{Dependencies, Settings, SignInServices};
 use crate::sockets::registry::Registry;
+use crate::store::Store;
 use crate::store::embedded::EmbeddedStore;
 use crate::store::rate_counters::InMemoryRateCounters;
-use crate::store::{Store, StoreError};
+use crate::store::redis::RedisStore;
 use crate::token::Tokens;
 use crate::token::ring::{KeyFault, KeyRing};
 use crate::token::vault::Vault;
@@ -101,7 +102,7 @@ struct Core {
 
 /// Opens all backends of a gateway. The caller holds the data lock.
 pub(super) async fn services(config: &Config, rules: RuleSet, metrics: Arc<Metrics>) -> Result<Services, StartError> {
-    let core = core(config).await?;
+    let core = core(config, &metrics).await?;
     core.devices.renew_secrets().await.map_err(|source| directory_error(config, source))?;
     let (platform, simulator) = open_platform(config).await?;
     let signin = Arc::new(signin(config, &core, platform, metrics.clone())?);
@@ -125,7 +126,7 @@ pub(super) async fn services(config: &Config, rules: RuleSet, metrics: Arc<Metri
 /// nothing that the command uses is in the data directory: then gateways elsewhere run beside it.
 pub async fn open_offline(config: &Config) -> Result<Offline, StartError> {
     let lock = config.uses_data_dir().then(|| DataLock::acquire_for_command(&config.server.data_dir)).transpose()?;
-    let core = core(config).await?;
+    let core = core(config, &Arc::new(Metrics::new()?)).await?;
     Ok(Offline { admin: admin(config, &core), databases: core.databases(), _lock: lock })
 }
 
@@ -135,14 +136,14 @@ impl Core {
     }
 }
 
-async fn core(config: &Config) -> Result<Core, StartError> {
+async fn core(config: &Config, metrics: &Arc<Metrics>) -> Result<Core, StartError> {
     let clock = Clock::system();
     let key_settings = key_settings(config);
     let ring = open_keys(&key_settings, &clock)?;
     let secrets = FleetSecrets::read(&config.server)?;
     let vault = secrets::vault(config, secrets.as_ref())?;
     // At the same time: each checks its whole file.
-    let (store, directory) = tokio::try_join!(open_store(config, &clock), open_directory(config, &clock))?;
+    let (store, directory) = tokio::try_join!(open_store(config, &clock, metrics), open_directory(config, &clock))?;
     let tokens = Arc::new(Tokens::new(ring, issuer(config), config.token.leeway.get()));
     let (lifetime, leeway) = (config.token.lifetime.get(), config.token.leeway.get());
     let sessions = Arc::new(SessionCache::new(store.clone(), config.token.cache, lifetime, leeway));
@@ -178,15 +179,18 @@ fn open_keys(settings: &KeySettings, clock: &Clock) -> Result<KeyRing, KeyFault>
     KeyRing::open(&settings.folder, settings.algorithm, settings.grace, clock.now())
 }
 
-async fn open_store(config: &Config, clock: &Clock) -> Result<Arc<dyn Store>, StartError> {
-    let path = config.server.data_dir.join(STORE_FILE);
-    if config.store.url != StoreUrl::default() {
-        let source = StoreError::Unavailable("this version keeps sessions only in its own file".into());
-        return Err(StartError::Store { path, source });
-    }
-    match EmbeddedStore::open(&path, clock.clone()).await {
-        Ok(store) => Ok(Arc::new(store)),
-        Err(source) => Err(StartError::Store { path, source }),
+async fn open_store(config: &Config, clock: &Clock, metrics: &Arc<Metrics>) -> Result<Arc<dyn Store>, StartError> {
+    let failed = |place: String| move |source| StartError::Store { place, source };
+    match config.store.url.target() {
+        Ok(StoreTarget::Redis(_)) => {
+            let opened = RedisStore::open(&config.store, clock.clone(), metrics.clone()).await;
+            Ok(Arc::new(opened.map_err(failed(config.store.url.to_string()))?))
+        }
+        Ok(StoreTarget::Embedded) | Err(_) => {
+            let path = config.server.data_dir.join(STORE_FILE);
+            let opened = EmbeddedStore::open(&path, clock.clone()).await;
+            Ok(Arc::new(opened.map_err(failed(path.display().to_string()))?))
+        }
     }
 }
 

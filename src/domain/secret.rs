@@ -102,6 +102,11 @@ impl Digest {
         Self(URL_SAFE_NO_PAD.encode(context.finish()))
     }
 
+    /// Wraps a digest that was read from the store.
+    pub fn from_stored(text: String) -> Self {
+        Self(text)
+    }
+
     /// The digest as text.
     pub fn as_str(&self) -> &str {
         &self.0

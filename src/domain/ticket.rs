@@ -27,6 +27,50 @@ identifier! {
     ConfirmId
 }
 
+/// Defines the digest of an identifier whose holder may do something: the store has the digest, never the identifier.
+macro_rules! digest {
+    ($(#[$doc:meta])* $name:ident of $id:ident as $kind:literal) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(Digest);
+
+        impl $name {
+            /// Wraps a digest that was read from the store.
+            pub fn from_stored(text: String) -> Self {
+                Self(Digest::from_stored(text))
+            }
+
+            /// The digest as text.
+            pub fn as_str(&self) -> &str {
+                self.0.as_str()
+            }
+        }
+
+        impl $id {
+            /// What the store has in place of the identifier.
+            pub fn digest(&self) -> $name {
+                $name(Digest::of(&[$kind, self.as_str()]))
+            }
+        }
+    };
+}
+
+digest! {
+    /// The digest of a [`TicketId`].
+    TicketDigest of TicketId as "ticket"
+}
+
+digest! {
+    /// The digest of a [`ScanId`].
+    ScanDigest of ScanId as "scan id"
+}
+
+digest! {
+    /// The digest of a [`ConfirmId`].
+    ConfirmDigest of ConfirmId as "confirm id"
+}
+
 identifier! {
     /// Identifies a browser while it waits for its code to be scanned.
     BrowserId
@@ -60,7 +104,7 @@ pub enum TicketState {
         /// The employee who scanned.
         by: Scanner,
         /// The proof that the phone's confirm page must present.
-        confirm: ConfirmId,
+        confirm: ConfirmDigest,
     },
     /// Confirmed; the token is not collected yet.
     Confirmed {
@@ -100,9 +144,9 @@ impl TicketState {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ticket {
     /// The id that the browser polls with.
-    pub id: TicketId,
+    pub id: TicketDigest,
     /// The id in the QR code.
-    pub scan_id: ScanId,
+    pub scan_id: ScanDigest,
     /// The two-digit number that both screens show.
     pub number: u8,
     /// The record's version.

@@ -22,7 +22,7 @@ use crate::domain::device::ClientDevice;
 use crate::domain::network::Network;
 use crate::domain::secret::{Digest, constant_time_eq, random_below, random_name};
 use crate::domain::session::{EndCause, LoginMethod, LoginSource, Session, Version};
-use crate::domain::ticket::{BrowserId, ScanId, Scanner, Ticket, TicketId, TicketState};
+use crate::domain::ticket::{BrowserId, ScanId, Scanner, Ticket, TicketDigest, TicketId, TicketState};
 use crate::domain::write::WriteOutcome;
 use crate::error::{BadRequest, Error, Forbidden, Part};
 use crate::metrics::Metrics;
@@ -140,9 +140,10 @@ impl Tickets {
         self.provider.check_available()?;
         let TicketRequest { device, browser, client } = request;
         let now = self.clock.now();
+        let (id, scan_id) = (TicketId::new(random_name(32)), ScanId::new(random_name(32)));
         let ticket = Ticket {
-            id: TicketId::new(random_name(32)),
-            scan_id: ScanId::new(random_name(32)),
+            id: id.digest(),
+            scan_id: scan_id.digest(),
             number: u8::try_from(10 + random_below(90)).unwrap_or(10),
             version: Version::FIRST,
             state: TicketState::Waiting,
@@ -154,14 +155,14 @@ impl Tickets {
             misses: 0,
             browser: browser.map(|browser| Digest::of(&[browser.as_str()])),
         };
-        let state = format!("{STATE_PREFIX}{}", ticket.scan_id);
+        let state = format!("{STATE_PREFIX}{scan_id}");
         let request = AuthorizeRequest { redirect_uri: &self.callback_url, state: &state };
         let qrcode_url = self.provider.authorize_url(request);
         let png = qr::png(&qrcode_url).map_err(|fault| Error::unexpected(Part::Gateway, fault))?;
         self.store.create_ticket(&ticket).await?;
         self.metrics.tickets.with_label_values(&["waiting"]).inc();
         Ok(IssuedTicket {
-            ticket: ticket.id,
+            ticket: id,
             qrcode_url,
             qrcode_png_base64: STANDARD.encode(png),
             expires_in: now.seconds_until(ticket.expires_at),
@@ -180,7 +181,7 @@ impl Tickets {
         disconnected: impl Future<Output = ()>,
     ) -> Result<TicketStatus, Error> {
         let TicketPoll { ticket, cookie, wait, seen, address } = poll;
-        let id = &TicketId::new(ticket);
+        let id = &TicketId::new(ticket).digest();
         let asks = if wait.is_zero() { Patience::AtOnce } else { Patience::Wait };
         let guard = self.long_polls.join(id, Network::of_text(address), asks);
         let longest_wait = match guard.patience {
@@ -218,7 +219,7 @@ impl Tickets {
     /// The status of a ticket, and when it expires. Delivers the token of a confirmed one.
     async fn status(
         &self,
-        id: &TicketId,
+        id: &TicketDigest,
         cookie: Option<&str>,
         waiters: &Waiters,
     ) -> Result<(TicketStatus, Timestamp), Error> {
@@ -249,7 +250,7 @@ impl Tickets {
 
     /// The session of a confirmed ticket: created by the first poll, and the same one for the rest of the delivery
     /// window.
-    async fn deliver(&self, id: &TicketId) -> Result<Option<(Scanner, Session)>, Error> {
+    async fn deliver(&self, id: &TicketDigest) -> Result<Option<(Scanner, Session)>, Error> {
         loop {
             let now = self.clock.now();
             let Some(ticket) = self.store.ticket(id).await?.filter(|ticket| !ticket.has_ended(now)) else {
@@ -327,7 +328,7 @@ impl Tickets {
 
     /// The ticket of a scan id; refuses one that has expired or was used.
     pub(super) async fn open_ticket(&self, scan_id: &ScanId) -> Result<Ticket, Error> {
-        let found = self.store.ticket_of_scan(scan_id).await?;
+        let found = self.store.ticket_of_scan(&scan_id.digest()).await?;
         let open = found.filter(|ticket| !ticket.has_ended(self.clock.now()));
         open.ok_or(Error::BadRequest(BadRequest::TicketEnded))
     }

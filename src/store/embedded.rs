@@ -20,13 +20,15 @@ use super::once::OnceStore;
 use super::socket_slots::SocketSlots;
 use super::sole_gateway::SoleGateway;
 use super::work_leases::WorkLeases;
-use super::{Change, ChangeEvent, SessionCursor, SessionPage, SessionStore, Store, StoreError, TicketStore};
+use super::{
+    Change, ChangeEvent, SessionCursor, SessionIdPage, SessionPage, SessionStore, Store, StoreError, TicketStore,
+};
 use crate::domain::clock::{Clock, Timestamp};
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::gateway_status::{GatewayId, GatewayStatus};
 use crate::domain::link::PlatformAccount;
 use crate::domain::session::{EndCause, KeyId, Session, SessionId, Version};
-use crate::domain::ticket::{ScanId, Ticket, TicketId};
+use crate::domain::ticket::{ScanDigest, Ticket, TicketDigest};
 use crate::domain::write::WriteOutcome;
 use crate::sqlite::SqliteFile;
 
@@ -231,8 +233,8 @@ impl SessionStore for EmbeddedStore {
         // Expired records count too: a page must not read all of them in search of a live one.
         const PAGE: &str = "SELECT body, corp_id, employee_id, id, expires_at FROM sessions
              WHERE (corp_id, employee_id, id) > ($1, $2, $3) ORDER BY corp_id, employee_id, id LIMIT $4";
-        let (corp_id, employee_id, id) =
-            after.map_or(("", "", ""), |after| (after.corp_id.as_str(), after.employee_id.as_str(), after.id.as_str()));
+        let (corp_id, employee_id, id): (String, String, String) =
+            after.map(|after| parse(after.as_str())).transpose()?.unwrap_or_default();
         let rows = sqlx::query(PAGE)
             .bind(corp_id)
             .bind(employee_id)
@@ -244,12 +246,11 @@ impl SessionStore for EmbeddedStore {
         let now = self.clock.now().millis();
         let live = rows.iter().filter(|row| row.get::<i64, _>(4) > now);
         let sessions = live.filter_map(decode_or_warn).collect();
-        let next = rows.last().filter(|_| rows.len() == limit).map(|row| SessionCursor {
-            corp_id: CorpId::new(row.get::<String, _>(1)),
-            employee_id: EmployeeId::new(row.get::<String, _>(2)),
-            id: SessionId::new(row.get::<String, _>(3)),
-        });
-        Ok(SessionPage { sessions, next })
+        let next = rows.last().filter(|_| rows.len() == limit);
+        let next = next
+            .map(|row| write(&(row.get::<&str, _>(1), row.get::<&str, _>(2), row.get::<&str, _>(3))))
+            .transpose()?;
+        Ok(SessionPage { sessions, next: next.map(SessionCursor::new) })
     }
 
     async fn keys(&self) -> Result<Vec<Option<KeyId>>, StoreError> {
@@ -270,21 +271,36 @@ impl SessionStore for EmbeddedStore {
         Ok(keys)
     }
 
-    async fn of_key(&self, key: Option<&KeyId>, end: Timestamp, limit: usize) -> Result<Vec<SessionId>, StoreError> {
-        const OF_KEY: &str = concat!("SELECT id FROM sessions WHERE ", key_id!(), " = $1 AND expires_at > $2 LIMIT $3");
-        const OF_NONE: &str = concat!(
-            "SELECT id FROM sessions WHERE ",
+    async fn of_key(
+        &self,
+        key: Option<&KeyId>,
+        end: Timestamp,
+        after: Option<&SessionCursor>,
+        limit: usize,
+    ) -> Result<SessionIdPage, StoreError> {
+        // In the order of the index, so that no page reads what another has read.
+        const OF_KEY: &str = concat!(
+            "SELECT id, expires_at FROM sessions WHERE ",
             key_id!(),
-            " IS NULL AND $1 IS NULL AND expires_at > $2 LIMIT $3"
+            " = $1 AND (expires_at, id) > ($2, $3) ORDER BY expires_at, id LIMIT $4"
         );
-        let ids: Vec<String> = sqlx::query_scalar(if key.is_some() { OF_KEY } else { OF_NONE })
-            .bind(key.map(KeyId::as_str))
-            .bind(end.millis())
-            .bind(rows_of(limit))
-            .fetch_all(self.file.readers())
-            .await
-            .map_err(unavailable)?;
-        Ok(ids.into_iter().map(SessionId::new).collect())
+        const OF_NONE: &str = concat!(
+            "SELECT id, expires_at FROM sessions WHERE ",
+            key_id!(),
+            " IS NULL AND $1 IS NULL AND (expires_at, id) > ($2, $3) ORDER BY expires_at, id LIMIT $4"
+        );
+        // Without a cursor after every id that expires at `end`: no text is greater than a blob.
+        let place: Option<(i64, String)> = after.map(|after| parse(after.as_str())).transpose()?;
+        let query = sqlx::query(if key.is_some() { OF_KEY } else { OF_NONE }).bind(key.map(KeyId::as_str));
+        let query = match place {
+            Some((expires_at, id)) => query.bind(expires_at).bind(id),
+            None => query.bind(end.millis()).bind(Vec::<u8>::new()),
+        };
+        let rows = query.bind(rows_of(limit)).fetch_all(self.file.readers()).await.map_err(unavailable)?;
+        let next = rows.last().filter(|_| rows.len() == limit);
+        let next = next.map(|row| write(&(row.get::<i64, _>(1), row.get::<&str, _>(0)))).transpose()?;
+        let ids = rows.iter().map(|row| SessionId::new(row.get::<&str, _>(0))).collect();
+        Ok(SessionIdPage { ids, next: next.map(SessionCursor::new) })
     }
 
     async fn of_platform_account(&self, account: &PlatformAccount) -> Result<Vec<Session>, StoreError> {
@@ -314,11 +330,11 @@ impl TicketStore for EmbeddedStore {
         Ok(())
     }
 
-    async fn ticket(&self, id: &TicketId) -> Result<Option<Ticket>, StoreError> {
+    async fn ticket(&self, id: &TicketDigest) -> Result<Option<Ticket>, StoreError> {
         self.ticket_where("SELECT body FROM tickets WHERE id = $1", id.as_str()).await
     }
 
-    async fn ticket_of_scan(&self, id: &ScanId) -> Result<Option<Ticket>, StoreError> {
+    async fn ticket_of_scan(&self, id: &ScanDigest) -> Result<Option<Ticket>, StoreError> {
         self.ticket_where("SELECT body FROM tickets WHERE scan_id = $1", id.as_str()).await
     }
 

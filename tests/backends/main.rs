@@ -10,6 +10,7 @@ mod leases;
 mod once;
 mod postgres;
 mod redis_servers;
+mod redis_store;
 #[path = "../servers/servers.rs"]
 mod servers;
 mod socket_slots;

@@ -11,11 +11,17 @@ use deskgate::domain::role::RoleName;
 use deskgate::domain::session::{EndCause, KeyId, Session, SessionId, Version};
 use deskgate::domain::ticket::{ScanId, Ticket, TicketId, TicketState};
 use deskgate::domain::write::WriteOutcome;
+use deskgate::metrics::Metrics;
 use deskgate::store::embedded::EmbeddedStore;
-use deskgate::store::{Change, Store, StoreError};
+use deskgate::store::redis::RedisStore;
+use deskgate::store::{Change, ChangeEvent, Store, StoreError};
 use sqlx::Connection;
+use tokio::sync::broadcast;
 
-const LIFETIME: Duration = Duration::from_secs(600);
+use crate::redis_servers::config;
+use crate::servers::redis;
+
+pub const LIFETIME: Duration = Duration::from_secs(600);
 
 /// A store under test, its clock and its folder.
 struct Subject {
@@ -31,7 +37,39 @@ async fn embedded() -> Subject {
     Subject { store: Arc::new(store), clock, folder }
 }
 
-fn session(id: &str, clock: &Clock) -> Session {
+/// A Redis store at a URL, with a key prefix of its own.
+async fn redis_at(url: &str) -> Subject {
+    let (clock, metrics) = (Clock::system(), Arc::new(Metrics::new().expect("metrics")));
+    let store = RedisStore::open(&config(url), clock.clone(), metrics).await.expect("store");
+    Subject { store: Arc::new(store), clock, folder: tempfile::tempdir().expect("folder") }
+}
+
+async fn redis_standalone() -> Subject {
+    redis_at(&redis::standalone()).await
+}
+
+async fn redis_sentinel() -> Subject {
+    redis_at(&redis::sentinel()).await
+}
+
+async fn redis_cluster() -> Subject {
+    redis_at(&redis::cluster()).await
+}
+
+/// The next change that says something.
+pub async fn next_change(changes: &mut broadcast::Receiver<ChangeEvent>) -> Change {
+    let next = async {
+        loop {
+            let event = changes.recv().await.expect("a change");
+            if !matches!(event.change, Change::CaughtUp) {
+                return event.change;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), next).await.expect("a change in time")
+}
+
+pub fn session(id: &str, clock: &Clock) -> Session {
     Session {
         id: SessionId::new(id),
         issued_at: clock.now(),
@@ -42,10 +80,10 @@ fn session(id: &str, clock: &Clock) -> Session {
     }
 }
 
-fn ticket(id: &str, clock: &Clock) -> Ticket {
+pub fn ticket(id: &str, clock: &Clock) -> Ticket {
     Ticket {
-        id: TicketId::new(id),
-        scan_id: ScanId::new(format!("scan-{id}")),
+        id: TicketId::new(id).digest(),
+        scan_id: ScanId::new(format!("scan-{id}")).digest(),
         number: 42,
         version: Version::FIRST,
         state: TicketState::Waiting,
@@ -143,8 +181,8 @@ async fn ticket_is_found_by_id_and_scan_id(Subject { store, clock, .. }: &Subjec
     store.create_ticket(&kept).await.expect("create");
     assert_eq!(store.ticket(&kept.id).await.expect("find"), Some(kept.clone()));
     assert_eq!(store.ticket_of_scan(&kept.scan_id).await.expect("find"), Some(kept));
-    assert_eq!(store.ticket(&TicketId::new("*")).await.expect("find"), None);
-    assert_eq!(store.ticket_of_scan(&ScanId::new("%")).await.expect("find"), None);
+    assert_eq!(store.ticket(&TicketId::new("*").digest()).await.expect("find"), None);
+    assert_eq!(store.ticket_of_scan(&ScanId::new("%").digest()).await.expect("find"), None);
 }
 
 async fn changes_are_published_in_order(Subject { store, clock, .. }: &Subject) {
@@ -154,10 +192,8 @@ async fn changes_are_published_in_order(Subject { store, clock, .. }: &Subject) 
     let next = Session { version: kept.version.next(), ..kept.clone() };
     store.replace(&next, kept.version).await.expect("replace");
     store.revoke(&kept.id, LIFETIME, EndCause::Operator).await.expect("revoke");
-    assert!(
-        matches!(changes.recv().await.expect("a change").change, Change::SessionChanged(session) if *session == next)
-    );
-    let ended = changes.recv().await.expect("a change").change;
+    assert!(matches!(next_change(&mut changes).await, Change::SessionChanged(session) if *session == next));
+    let ended = next_change(&mut changes).await;
     assert!(matches!(ended, Change::SessionEnded { id, cause: EndCause::Operator } if id == kept.id));
 }
 
@@ -211,7 +247,7 @@ async fn sweep_of_many_records_lets_other_writes_through(Subject { store, clock,
     }
 }
 
-async fn pages_hold_every_live_session_once_ordered_by_employee(Subject { store, clock, .. }: &Subject) {
+async fn pages_hold_every_live_session_once(Subject { store, clock, .. }: &Subject) {
     const SESSIONS: usize = 1000;
     let numbered = |number: usize| Session {
         employee_id: EmployeeId::new(format!("u{}", number * 7 % 300)),
@@ -235,6 +271,7 @@ async fn pages_hold_every_live_session_once_ordered_by_employee(Subject { store,
     let key = |session: &Session| (session.corp_id.clone(), session.employee_id.clone(), session.id.clone());
     let mut live: Vec<Session> = all.into_iter().filter(|one| !one.is_expired(clock.now())).collect();
     live.sort_by_key(key);
+    found.sort_by_key(key);
     assert_eq!(found, live);
 }
 
@@ -245,10 +282,20 @@ async fn sessions_of_a_key_are_found_shortened_and_revoked(Subject { store, cloc
     }
     let (a, b) = (KeyId::new("a"), KeyId::new("b"));
     assert_eq!(store.keys().await.expect("keys"), [None, Some(a.clone()), Some(b.clone())]);
-    let ids = async |key: Option<&KeyId>, end| store.of_key(key, end, 10).await.expect("of_key");
+    let ids = async |key: Option<&KeyId>, end| {
+        let (mut found, mut after) = (Vec::new(), None);
+        loop {
+            let page = store.of_key(key, end, after.as_ref(), 1).await.expect("of_key");
+            assert!(page.ids.len() <= 1, "a limit");
+            found.extend(page.ids);
+            after = page.next;
+            if after.is_none() {
+                return found;
+            }
+        }
+    };
     let (now, soon) = (clock.now(), clock.now().plus(Duration::from_secs(5)));
     assert_eq!(ids(None, now).await, [SessionId::new("none")]);
-    assert_eq!(store.of_key(Some(&a), now, 1).await.expect("of_key").len(), 1, "a limit");
     let mut of_a = ids(Some(&a), now).await;
     of_a.sort();
     assert_eq!(of_a, [SessionId::new("a1"), SessionId::new("a2")]);
@@ -259,14 +306,16 @@ async fn sessions_of_a_key_are_found_shortened_and_revoked(Subject { store, cloc
     for session in &shortened {
         assert_eq!((session.expires_at, session.version), (soon, Version::FIRST.next()));
         assert_eq!(store.find(&session.id).await.expect("find").as_ref(), Some(session));
-        assert!(matches!(changes.recv().await.expect("a change").change, Change::SessionChanged(_)));
+        assert!(matches!(next_change(&mut changes).await, Change::SessionChanged(_)));
     }
     assert_eq!(shortened.len(), 2);
     assert!(ids(Some(&a), soon).await.is_empty(), "no session of the key expires later");
     assert!(store.shorten_all(&of_a, soon).await.expect("shorten").is_empty(), "none is shortened twice");
 
     store.revoke_all(&of_a, LIFETIME, EndCause::KeyRemoved).await.expect("revoke");
-    assert_eq!(store.keys().await.expect("keys"), [None, Some(b)]);
+    let keys = store.keys().await.expect("keys");
+    assert!(keys.contains(&None) && keys.contains(&Some(b)), "{keys:?}");
+    assert!(ids(Some(&a), now).await.is_empty());
     for id in &of_a {
         store.create(&of_key(id.as_str(), Some("a"))).await.expect("create");
         assert_eq!(store.find(id).await.expect("find"), None, "denied");
@@ -286,6 +335,24 @@ async fn sessions_of_a_platform_account_are_found(Subject { store, clock, .. }: 
     assert!(store.of_platform_account(&account("zhao")).await.expect("list").is_empty());
 }
 
+async fn last_use_only_moves_forward_and_ends_with_the_session(Subject { store, clock, .. }: &Subject) {
+    let (kept, later) = (session("s1", clock), clock.now().plus(Duration::from_secs(5)));
+    store.create(&kept).await.expect("create");
+    let unknown = SessionId::new("unknown");
+    clock.advance(Duration::from_secs(10));
+    for at in [kept.issued_at, later, kept.issued_at] {
+        store.note_seen(&[(kept.id.clone(), at), (unknown.clone(), at)]).await.expect("note");
+    }
+    let ids = [unknown, kept.id.clone()];
+    assert_eq!(store.last_seen(&ids).await.expect("seen"), [None, Some(later)]);
+    assert_eq!(store.find(&kept.id).await.expect("find"), Some(kept.clone()), "a use changes nothing else");
+    let next = Session { version: kept.version.next(), ..kept.clone() };
+    store.replace(&next, kept.version).await.expect("replace");
+    assert_eq!(store.last_seen(&ids).await.expect("seen"), [None, Some(later)], "a change keeps it");
+    store.revoke(&kept.id, LIFETIME, EndCause::Logout).await.expect("revoke");
+    assert_eq!(store.last_seen(&ids).await.expect("seen"), [None, None]);
+}
+
 /// Runs every test against the store of one constructor.
 macro_rules! suite {
     ($make:ident: $($test:ident),* $(,)?) => {
@@ -300,8 +367,9 @@ macro_rules! suite {
     };
 }
 
-suite!(
-    embedded: stored_session_is_found_unchanged,
+macro_rules! whole_suite {
+    ($($make:ident),*) => { $(suite!(
+    $make: stored_session_is_found_unchanged,
     duplicate_session_id_is_refused,
     expired_session_is_not_found_before_a_sweep,
     session_is_replaced_only_at_the_expected_version,
@@ -314,10 +382,14 @@ suite!(
     of_employee_lists_only_that_employees_sessions,
     sweep_removes_only_expired_records,
     sweep_of_many_records_lets_other_writes_through,
-    pages_hold_every_live_session_once_ordered_by_employee,
+    pages_hold_every_live_session_once,
+    last_use_only_moves_forward_and_ends_with_the_session,
     sessions_of_a_key_are_found_shortened_and_revoked,
     sessions_of_a_platform_account_are_found,
-);
+);)* };
+}
+
+whole_suite!(embedded, redis_standalone, redis_sentinel, redis_cluster);
 
 #[tokio::test]
 async fn acknowledged_writes_survive_a_reopen() {

@@ -123,6 +123,18 @@ fn wait_for_replica(primary: u16, replica: u16) {
     });
 }
 
+/// Waits until a replica has everything that its primary has.
+pub fn wait_for_offset(primary: &RedisServer, replica: &RedisServer) {
+    let offset = |server: &RedisServer, field: &str| {
+        let info = server.ask("INFO replication\r\n")?;
+        info.lines().find_map(|line| line.strip_prefix(field)?.trim().parse::<u64>().ok())
+    };
+    wait_until("the replica has everything", || {
+        let written = offset(primary, "master_repl_offset:");
+        written.is_some() && offset(replica, "slave_repl_offset:") >= written
+    });
+}
+
 /// `store.url` of a cluster of three primaries and three replicas that all tests of the run share.
 pub fn cluster() -> String {
     shared("redis-cluster", |folder| {
@@ -235,6 +247,22 @@ impl RedisServer {
     /// The answer to an inline command.
     pub fn ask(&self, question: &str) -> Option<String> {
         ask(self.port, question)
+    }
+
+    /// All that it has written to its folder.
+    pub fn files(&self) -> Vec<u8> {
+        fn read(folder: &Path, bytes: &mut Vec<u8>) {
+            for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
+                if entry.path().is_dir() {
+                    read(&entry.path(), bytes);
+                } else {
+                    bytes.extend(std::fs::read(entry.path()).unwrap_or_default());
+                }
+            }
+        }
+        let mut bytes = Vec::new();
+        read(self.folder.path(), &mut bytes);
+        bytes
     }
 
     /// Ends the process at once.

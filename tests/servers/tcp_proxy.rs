@@ -29,6 +29,8 @@ pub struct TcpProxy {
     /// Where it listens.
     pub port: u16,
     answers: watch::Sender<Answers>,
+    /// The port of the server.
+    target: watch::Sender<u16>,
     /// Ends the connections that exist now.
     cut: Arc<Mutex<watch::Sender<()>>>,
     listener: JoinHandle<()>,
@@ -47,20 +49,28 @@ impl TcpProxy {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a listener");
         let port = listener.local_addr().expect("an address").port();
         let (answers, seen) = watch::channel(Answers::Pass);
+        let (target, to) = watch::channel(to);
         let cut = Arc::new(Mutex::new(watch::channel(()).0));
         let cuts = cut.clone();
         let listener = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let cut = cuts.lock().unwrap_or_else(PoisonError::into_inner).subscribe();
-                tokio::spawn(relay(client, SocketAddr::from(([127, 0, 0, 1], to)), seen.clone(), cut));
+                let to = SocketAddr::from(([127, 0, 0, 1], *to.borrow()));
+                tokio::spawn(relay(client, to, seen.clone(), cut));
             }
         });
-        Self { port, answers, cut, listener }
+        Self { port, answers, target, cut, listener }
     }
 
     /// What happens to answers from now on.
     pub fn set(&self, answers: Answers) {
         self.answers.send_replace(answers);
+    }
+
+    /// Connects to another server from now on, and closes every connection.
+    pub fn redirect(&self, to: u16) {
+        self.target.send_replace(to);
+        self.cut();
     }
 
     /// Closes every connection.

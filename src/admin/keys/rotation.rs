@@ -225,19 +225,23 @@ impl KeyRotation {
             KeyValidity::Until(end) => end,
             KeyValidity::Open => return Ok(UpdateProgress::Complete),
         };
+        let mut after = None;
         loop {
-            let ids = self.sessions.store().of_key(key, latest, SESSIONS_PER_CHANGE).await?;
-            if ids.is_empty() {
+            let page = self.sessions.store().of_key(key, latest, after.as_ref(), SESSIONS_PER_CHANGE).await?;
+            if !page.ids.is_empty() {
+                if update.is_over() {
+                    return Ok(UpdateProgress::Unfinished);
+                }
+                match validity {
+                    KeyValidity::Gone => self.sessions.end_all(&page.ids, EndCause::KeyRemoved).await?,
+                    KeyValidity::Until(_) | KeyValidity::Open => self.sessions.shorten_all(&page.ids, latest).await?,
+                }
+                update.record(page.ids.len());
+            }
+            after = page.next;
+            if after.is_none() {
                 return Ok(UpdateProgress::Complete);
             }
-            if update.is_over() {
-                return Ok(UpdateProgress::Unfinished);
-            }
-            match validity {
-                KeyValidity::Gone => self.sessions.end_all(&ids, EndCause::KeyRemoved).await?,
-                KeyValidity::Until(_) | KeyValidity::Open => self.sessions.shorten_all(&ids, latest).await?,
-            }
-            update.record(ids.len());
         }
     }
 }

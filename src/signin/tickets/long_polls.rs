@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 
 use crate::domain::network::Network;
-use crate::domain::ticket::TicketId;
+use crate::domain::ticket::TicketDigest;
 
 /// Most polls that wait for one ticket. A page has one, and some more while it reconnects.
 const MAX_PER_TICKET: usize = 8;
@@ -25,14 +25,14 @@ pub(in crate::signin) struct LongPolls {
 
 #[derive(Default)]
 struct PollState {
-    by_ticket: HashMap<TicketId, TicketPolls>,
+    by_ticket: HashMap<TicketDigest, TicketPolls>,
     /// The waiting polls of each network.
     by_network: HashMap<Network, usize>,
 }
 
 impl PollState {
     /// Removes a waiting poll from the counts.
-    fn leave(&mut self, id: &TicketId, network: Network) {
+    fn leave(&mut self, id: &TicketDigest, network: Network) {
         if let Some(polls) = self.by_ticket.get_mut(id) {
             polls.waiting -= 1;
         }
@@ -74,7 +74,7 @@ pub(super) enum Patience {
 /// cancelled. It holds the poll's only reference to them: the last one is recognised by the number of references.
 pub(super) struct WaiterGuard<'a> {
     long_polls: &'a LongPolls,
-    id: &'a TicketId,
+    id: &'a TicketDigest,
     network: Network,
     waiters: Arc<Waiters>,
     pub(super) patience: Patience,
@@ -101,7 +101,7 @@ impl Drop for WaiterGuard<'_> {
 
 impl LongPolls {
     /// Joins the polls of a ticket. `asks` is what the client asks for; it gets less where too many wait already.
-    pub(super) fn join<'a>(&'a self, id: &'a TicketId, network: Network, asks: Patience) -> WaiterGuard<'a> {
+    pub(super) fn join<'a>(&'a self, id: &'a TicketDigest, network: Network, asks: Patience) -> WaiterGuard<'a> {
         let mut state = self.state();
         let PollState { by_ticket, by_network } = &mut *state;
         let polls = by_ticket.entry(id.clone()).or_default();
@@ -115,7 +115,7 @@ impl LongPolls {
         WaiterGuard { long_polls: self, id, network, waiters: polls.waiters.clone(), patience }
     }
 
-    pub(super) fn wake(&self, id: &TicketId) {
+    pub(super) fn wake(&self, id: &TicketDigest) {
         if let Some(polls) = self.state().by_ticket.get(id) {
             polls.waiters.changed.notify_waiters();
         }

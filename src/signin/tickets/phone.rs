@@ -66,7 +66,7 @@ impl Tickets {
         let confirm = ConfirmId::new(random_name(32));
         let (state, result) = match self.confirm {
             QrConfirm::Tap => (
-                TicketState::Scanned { by, confirm: confirm.clone() },
+                TicketState::Scanned { by, confirm: confirm.digest() },
                 ScanResult::NeedsConfirmation {
                     scan_id: scan_id.clone(),
                     confirm,
@@ -150,7 +150,7 @@ impl Tickets {
 fn scanner(ticket: &Ticket, confirm: &ConfirmId) -> Result<Scanner, Error> {
     match &ticket.state {
         TicketState::Scanned { by, confirm: expected }
-            if constant_time_eq(expected.as_str().as_bytes(), confirm.as_str().as_bytes()) =>
+            if constant_time_eq(expected.as_str().as_bytes(), confirm.digest().as_str().as_bytes()) =>
         {
             Ok(by.clone())
         }

@@ -57,6 +57,8 @@ pub(super) struct OpenConnection {
     pub(super) events: mpsc::UnboundedReceiver<PushInfo>,
     /// The server's process; `None` if it may not be asked for it.
     pub(super) run_id: Option<RunId>,
+    /// Where it is; `None` on this machine.
+    pub(super) host: Option<RedisHost>,
 }
 
 /// Opens connections to one primary.
@@ -83,20 +85,21 @@ impl Connector {
     /// Opens a connection and checks that a primary answers: a replica would accept reads and be behind.
     pub(super) async fn open(&self) -> Result<OpenConnection, RedisError> {
         let open = async {
-            let address = self.resolve().await?;
+            let (address, host) = self.resolve().await?;
             let (mut connection, events) = self.dial(address, Credentials::Sent).await?;
             let run_id = check_primary(&mut connection).await?;
-            Ok(OpenConnection { connection, events, run_id })
+            Ok(OpenConnection { connection, events, run_id, host })
         };
         within(CONNECT_LIMIT, open).await
     }
 
-    async fn resolve(&self) -> Result<ConnectionAddr, RedisError> {
-        match &self.address {
-            PrimaryAddress::Unix(path) => Ok(ConnectionAddr::Unix(path.clone())),
-            PrimaryAddress::Host(host) => Ok(self.tcp(host)),
-            PrimaryAddress::Sentinel { hosts, name } => Ok(self.tcp(&self.ask_sentinels(hosts, name).await?)),
-        }
+    async fn resolve(&self) -> Result<(ConnectionAddr, Option<RedisHost>), RedisError> {
+        let host = match &self.address {
+            PrimaryAddress::Unix(path) => return Ok((ConnectionAddr::Unix(path.clone()), None)),
+            PrimaryAddress::Host(host) => host.clone(),
+            PrimaryAddress::Sentinel { hosts, name } => self.ask_sentinels(hosts, name).await?,
+        };
+        Ok((self.tcp(&host), Some(host)))
     }
 
     /// The primary's address by the Sentinels; `None` where none are asked.

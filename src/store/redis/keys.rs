@@ -59,6 +59,11 @@ impl RedisKeys {
         self.key(partition, "f")
     }
 
+    /// The gateways of the fleet: a hash.
+    pub(super) fn gateways(&self, partition: Partition) -> String {
+        self.key(partition, "g")
+    }
+
     /// Held by the gateway that sweeps the partition.
     pub(super) fn sweep_lock(&self, partition: Partition) -> String {
         self.key(partition, "w")

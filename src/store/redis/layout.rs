@@ -48,6 +48,13 @@ impl Primary {
         link.get_or_init(|| ServerLink::new(self.connector.clone()))
     }
 
+    /// Has later calls use new connections.
+    pub(super) fn abandon(&self) {
+        for link in [&self.calls, &self.confirmed].into_iter().filter_map(OnceLock::get) {
+            link.abandon_current();
+        }
+    }
+
     pub(super) fn connector(&self) -> &Connector {
         &self.connector
     }

@@ -13,7 +13,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::connect::{Connector, OpenConnection, RunId};
+use super::connect::{Connector, OpenConnection};
 use crate::domain::secret::random_below;
 
 /// The pause after a failed attempt, and the longest one: a server that came back is used within a second or so.
@@ -48,8 +48,6 @@ impl Backoff {
 #[derive(Clone)]
 pub(super) struct LiveConnection {
     pub(super) connection: MultiplexedConnection,
-    /// Which process answers; `None` if it may not be asked.
-    pub(super) run_id: Option<RunId>,
     number: u64,
 }
 
@@ -108,6 +106,14 @@ impl ServerLink {
         }
     }
 
+    /// Has later calls use a new connection, whatever this one is.
+    pub(super) fn abandon_current(&self) {
+        let current = self.state.borrow().clone();
+        if let ServerLinkState::Up(live) = current {
+            self.abandon(&live);
+        }
+    }
+
     /// Has later calls use a new connection.
     pub(super) fn abandon(&self, live: &LiveConnection) {
         self.abandoned.number.fetch_max(live.number, Ordering::AcqRel);
@@ -120,8 +126,8 @@ async fn keep(connector: Connector, state: watch::Sender<ServerLinkState>, aband
     for number in 1.. {
         let opened = Instant::now();
         match connector.open().await {
-            Ok(OpenConnection { connection, events, run_id }) => {
-                state.send_replace(ServerLinkState::Up(LiveConnection { connection, run_id, number }));
+            Ok(OpenConnection { connection, events, .. }) => {
+                state.send_replace(ServerLinkState::Up(LiveConnection { connection, number }));
                 until_lost(events, &abandoned, number).await;
                 if opened.elapsed() >= LASTING {
                     backoff.reset();

@@ -61,3 +61,11 @@ impl RedisCall {
         Some(command)
     }
 }
+
+/// A script of these files in a row.
+macro_rules! script {
+    ($($file:literal),+) => {
+        LazyLock::new(|| ServerScript::new(concat!($(include_str!(concat!("scripts/", $file))),+)))
+    };
+}
+pub(super) use script;

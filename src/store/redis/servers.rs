@@ -3,15 +3,16 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ::redis::aio::MultiplexedConnection;
-use ::redis::{Cmd, ErrorKind, FromRedisValue, Pipeline, RedisError, Value};
+use ::redis::{Cmd, ErrorKind, FromRedisValue, RedisError, Value};
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout_at;
 
 use super::connect::{Connector, PrimaryAddress, ServerAccess};
+use super::exchange::{PendingCall, SentCall, exchange, group, refuses_everything, timed_out};
 use super::keys::RedisKeys;
 use super::layout::{self, Lane, Layout, Primary};
 use super::script::RedisCall;
@@ -40,22 +41,8 @@ pub struct RedisServers {
     timeout: Duration,
     confirm: StoreConfirm,
     metrics: Arc<Metrics>,
-}
-
-/// A call that has no answer yet.
-struct PendingCall<'a> {
-    index: usize,
-    call: &'a RedisCall,
-    /// In place of the call's own: the script's text.
-    command: Option<Cmd>,
-    /// The member that takes over the slot.
-    importing: Option<Arc<Primary>>,
-}
-
-impl PendingCall<'_> {
-    fn command(&self) -> &Cmd {
-        self.command.as_ref().unwrap_or(&self.call.command)
-    }
+    closed: AtomicBool,
+    is_cluster: bool,
 }
 
 impl RedisServers {
@@ -80,6 +67,7 @@ impl RedisServers {
     fn new(address: RedisAddress, authorities: Option<Vec<u8>>, config: &StoreConfig, metrics: Arc<Metrics>) -> Self {
         let (timeout, confirm) = (config.timeout.get(), config.confirm);
         let RedisAddress { layout, tls, username, password, database } = address;
+        let is_cluster = matches!(layout, RedisLayout::Cluster(_));
         let access = Arc::new(ServerAccess { tls, authorities, username, password, database });
         let stale = Arc::new(Notify::new());
         let (connector, layout) = match layout {
@@ -97,7 +85,18 @@ impl RedisServers {
             }
         };
         let importing = Mutex::default();
-        Self { keys: RedisKeys::new(&config.prefix), layout, stale, importing, connector, timeout, confirm, metrics }
+        Self {
+            keys: RedisKeys::new(&config.prefix),
+            layout,
+            stale,
+            importing,
+            connector,
+            timeout,
+            confirm,
+            metrics,
+            closed: AtomicBool::new(false),
+            is_cluster,
+        }
     }
 
     async fn wait_until_written(&self) -> Result<(), StoreError> {
@@ -124,6 +123,21 @@ impl RedisServers {
         let calls: Vec<RedisCall> = partitions.into_iter().map(write).collect();
         self.run_all::<()>("ready", &calls).await?;
         Ok(())
+    }
+
+    /// Has the slots of a cluster read again.
+    pub(super) fn note_stale(&self) {
+        self.stale.notify_one();
+    }
+
+    /// Whether the servers are a cluster.
+    pub(super) fn is_cluster(&self) -> bool {
+        self.is_cluster
+    }
+
+    /// Fails every later call.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
     }
 
     /// The names of keys.
@@ -186,6 +200,9 @@ impl RedisServers {
     }
 
     async fn execute(&self, lane: Lane, calls: &[RedisCall]) -> Result<Vec<Value>, RedisError> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err((ErrorKind::Client, "the store is closed").into());
+        }
         let deadline = tokio::time::Instant::now() + self.timeout;
         let mut answers: Vec<Value> = vec![Value::Nil; calls.len()];
         let pending = |(index, call)| PendingCall { index, call, command: None, importing: None };
@@ -307,91 +324,11 @@ impl RedisServers {
     }
 }
 
-enum SentCall<'a> {
-    Answered(usize, Value),
-    NotRun(PendingCall<'a>),
-    Moved(PendingCall<'a>),
-}
-
 /// A layout that never changes.
 fn fixed(access: Arc<ServerAccess>, address: PrimaryAddress) -> (Connector, watch::Receiver<Layout>) {
     let connector = Connector::new(access, address);
     let (_, layout) = watch::channel(Layout::single(connector.clone()));
     (connector, layout)
-}
-
-type CallGroups<'a> = Vec<(Arc<Primary>, Vec<PendingCall<'a>>)>;
-
-/// The calls of each server; all of them back if one has no server.
-fn group<'a>(layout: &Layout, calls: Vec<PendingCall<'a>>) -> Result<CallGroups<'a>, Vec<PendingCall<'a>>> {
-    if !calls.iter().all(|call| call.importing.is_some() || layout.primary(call.call.partition).is_some()) {
-        return Err(calls);
-    }
-    let mut groups: CallGroups<'a> = Vec::new();
-    for call in calls {
-        let Some(primary) = call.importing.as_ref().or_else(|| layout.primary(call.call.partition)) else { continue };
-        match groups.iter_mut().find(|(known, _)| Arc::ptr_eq(known, primary)) {
-            Some((_, calls)) => calls.push(call),
-            None => groups.push((primary.clone(), vec![call])),
-        }
-    }
-    Ok(groups)
-}
-
-/// Sends the calls in one go and returns one answer for each.
-async fn exchange(
-    mut connection: MultiplexedConnection,
-    calls: &[PendingCall<'_>],
-    confirmation: Option<Cmd>,
-) -> Result<Vec<Value>, RedisError> {
-    if let ([call], None) = (calls, &confirmation)
-        && call.importing.is_none()
-    {
-        return Ok(vec![connection.send_packed_command(call.command()).await?]);
-    }
-    let mut pipeline = Pipeline::new();
-    for call in calls {
-        if call.importing.is_some() {
-            pipeline.add_command(::redis::cmd("ASKING"));
-        }
-        pipeline.add_command(call.command().clone());
-    }
-    let is_confirmed = confirmation.is_some();
-    if let Some(confirmation) = confirmation {
-        pipeline.add_command(confirmation);
-    }
-    let mut answers = connection.send_packed_commands(&pipeline, 0, pipeline.len()).await?;
-    if is_confirmed {
-        check_confirmed(answers.pop().unwrap_or(Value::Nil))?;
-    }
-    let mut answers = answers.into_iter();
-    let answer_of = |call: &PendingCall<'_>| {
-        if call.importing.is_some() {
-            answers.next();
-        }
-        answers.next().ok_or_else(|| (ErrorKind::UnexpectedReturnType, "an answer is missing").into())
-    };
-    calls.iter().map(answer_of).collect()
-}
-
-fn check_confirmed(answer: Value) -> Result<(), RedisError> {
-    let confirmed = match answer.extract_error()? {
-        Value::Array(counts) => counts.into_iter().next().unwrap_or(Value::Nil),
-        count => count,
-    };
-    match ::redis::from_redis_value::<u64>(confirmed)? {
-        0 => Err((ErrorKind::Client, "the change was not confirmed in time (store.confirm)").into()),
-        _ => Ok(()),
-    }
-}
-
-/// Whether a server that answers so answers nothing else: it was demoted, or wants another password.
-fn refuses_everything(answer: &Value) -> bool {
-    matches!(answer, Value::ServerError(error) if matches!(error.code(), "READONLY" | "MASTERDOWN" | "NOAUTH"))
-}
-
-fn timed_out() -> RedisError {
-    std::io::Error::from(std::io::ErrorKind::TimedOut).into()
 }
 
 fn no_answer() -> StoreError {

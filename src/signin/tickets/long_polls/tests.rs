@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::domain::ticket::TicketId;
 
 fn network(number: u32) -> Network {
     Network::of(number.to_be_bytes().into())
@@ -12,7 +13,7 @@ fn tickets_with_waiters(polls: &LongPolls) -> usize {
 
 #[test]
 fn the_last_poll_of_a_ticket_removes_its_waiters() {
-    let (polls, id) = (LongPolls::default(), TicketId::new("t1"));
+    let (polls, id) = (LongPolls::default(), TicketId::new("t1").digest());
     let first = polls.join(&id, network(1), Patience::Wait);
     let second = polls.join(&id, network(2), Patience::AtOnce);
     assert!(std::ptr::eq(first.waiters(), second.waiters()), "polls of one ticket wait together");
@@ -25,7 +26,7 @@ fn the_last_poll_of_a_ticket_removes_its_waiters() {
 
 #[tokio::test]
 async fn a_cancelled_poll_removes_its_waiters() {
-    let (polls, id) = (LongPolls::default(), TicketId::new("t1"));
+    let (polls, id) = (LongPolls::default(), TicketId::new("t1").digest());
     let poll = async {
         let guard = polls.join(&id, network(1), Patience::Wait);
         guard.waiters().changed.notified().await;
@@ -37,7 +38,7 @@ async fn a_cancelled_poll_removes_its_waiters() {
 
 #[test]
 fn polls_beyond_the_limit_of_a_ticket_do_not_wait() {
-    let (polls, crowded, other) = (LongPolls::default(), TicketId::new("t1"), TicketId::new("t2"));
+    let (polls, crowded, other) = (LongPolls::default(), TicketId::new("t1").digest(), TicketId::new("t2").digest());
     let join = |id, client| polls.join(id, network(client), Patience::Wait);
     let mut held: Vec<_> = (0..400).map(|client| join(&crowded, client)).collect();
     let waiting = |held: &[WaiterGuard]| held.iter().filter(|poll| poll.patience == Patience::Wait).count();
@@ -50,7 +51,8 @@ fn polls_beyond_the_limit_of_a_ticket_do_not_wait() {
 #[test]
 fn polls_beyond_the_limit_of_a_network_do_not_wait() {
     let polls = LongPolls::default();
-    let ids: Vec<TicketId> = (0..=MAX_PER_NETWORK).map(|number| TicketId::new(format!("t{number}"))).collect();
+    let ids: Vec<TicketDigest> =
+        (0..=MAX_PER_NETWORK).map(|number| TicketId::new(format!("t{number}")).digest()).collect();
     let held: Vec<_> = ids.iter().map(|id| polls.join(id, network(1), Patience::Wait)).collect();
     assert_eq!(held.iter().filter(|poll| poll.patience == Patience::Wait).count(), MAX_PER_NETWORK);
     assert_eq!(polls.join(&ids[0], network(2), Patience::Wait).patience, Patience::Wait, "another network");

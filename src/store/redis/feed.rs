@@ -1,0 +1,290 @@
+//! Follows the change feed: a stream per partition, to which scripts append in the same step as they change a record.
+//!
+//! Each primary is read by a task of its own, on a connection of its own. A read that returns says that everything published
+//! before it began is known, also when it returns nothing. After a reconnect it goes on where it stopped. Chosen over
+//! publish/subscribe alone, which forgets what is sent while a gateway is away: every reconnect would have to read
+//! everything again.
+//!
+//! Entries are numbered per partition. A missing number, or a server that does not have the entry that was applied last,
+//! means that changes were missed: what is cached of the partition must be read again.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use ::redis::{ErrorKind, Pipeline, RedisError};
+use tokio::sync::broadcast;
+use tokio::task::JoinSet;
+
+use super::connect::RunId;
+use super::denials::DenialMemory;
+use super::layout::Primary;
+use super::link::Backoff;
+use super::revoke;
+use super::script::RedisCall;
+use super::servers::RedisServers;
+use crate::domain::clock::Clock;
+use crate::domain::partition::Partition;
+use crate::store::{Change, ChangeEvent, StoreError};
+
+mod entry;
+
+mod read;
+
+use entry::{EntryId, FeedChange, FeedEntry};
+use read::{FeedRead, FeedReader};
+
+/// How often the ends of the streams are compared with what was applied.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often the Sentinels are asked whether the primary is still the primary.
+const SENTINEL_INTERVAL: Duration = Duration::from_secs(5);
+
+/// What the follower works with.
+#[derive(Clone)]
+pub(super) struct FeedParts {
+    pub(super) servers: Arc<RedisServers>,
+    pub(super) clock: Clock,
+    pub(super) changes: broadcast::Sender<ChangeEvent>,
+    pub(super) denials: Arc<DenialMemory>,
+}
+
+/// The entry that was applied last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FeedPosition {
+    id: EntryId,
+    number: u64,
+}
+
+/// What is known of one partition.
+struct FollowedPartition {
+    position: FeedPosition,
+    /// The process that was read last.
+    run_id: Option<RunId>,
+}
+
+/// Follows the feeds of all partitions.
+pub(super) struct Follower {
+    parts: FeedParts,
+    block: Duration,
+    partitions: Vec<Mutex<FollowedPartition>>,
+    /// When the last completed read of each partition began: [`Clock::running`] in nanoseconds.
+    read_at: Vec<AtomicU64>,
+}
+
+impl Follower {
+    /// Takes the ends of all streams: every change from now on is announced. A read blocks for at most `block`.
+    pub(super) async fn start(parts: FeedParts, block: Duration) -> Result<Arc<Self>, StoreError> {
+        let began = parts.clock.running();
+        let end = |partition| end_call(&parts.servers, partition);
+        let calls: Vec<RedisCall> = Partition::all().map(end).collect();
+        let ends: Vec<Vec<FeedEntry>> = parts.servers.run_all("feed", &calls).await?;
+        let follow = |end: Vec<FeedEntry>| Mutex::new(FollowedPartition { position: position_of(&end), run_id: None });
+        let partitions = ends.into_iter().map(follow).collect();
+        let nanos = nanos(began);
+        let follower = Self { parts, block, partitions, read_at: Partition::all().map(|_| nanos.into()).collect() };
+        Ok(Arc::new(follower))
+    }
+
+    /// Reads until the store is closed: each primary in a task, made anew when slots move.
+    pub(super) async fn run(self: Arc<Self>) {
+        let mut layout = self.parts.servers.layout();
+        loop {
+            let primaries = layout.borrow_and_update().primaries();
+            let mut tasks = JoinSet::new();
+            for (primary, partitions) in primaries {
+                tasks.spawn(self.clone().follow(primary, partitions));
+            }
+            // A task ends only by a panic, and then the store has failed.
+            tokio::select! {
+                changed = layout.changed() => if changed.is_err() {
+                    // The layout never changes.
+                    tasks.join_next().await;
+                    return;
+                },
+                Some(_) = tasks.join_next() => return,
+            }
+        }
+    }
+
+    async fn follow(self: Arc<Self>, primary: Arc<Primary>, partitions: Vec<Partition>) {
+        let mut backoff = Backoff::new();
+        loop {
+            let Err(error) = self.read(&primary, &partitions, &mut backoff).await;
+            tracing::debug!(%error, "the change feed was interrupted; reading on");
+            self.parts.servers.note_stale();
+            backoff.pause().await;
+        }
+    }
+
+    /// Reads on a new connection until it fails.
+    async fn read(
+        &self,
+        primary: &Primary,
+        partitions: &[Partition],
+        backoff: &mut Backoff,
+    ) -> Result<std::convert::Infallible, RedisError> {
+        let opened = primary.connector().open().await?;
+        let (host, run_id) = (opened.host.clone(), opened.run_id.clone());
+        let mut reader = FeedReader::open(opened, &self.parts.servers, partitions, self.block).await?;
+        self.check_history(&mut reader, partitions).await?;
+        self.note_process(partitions, run_id);
+        let (mut checked, mut asked) = (Instant::now(), Instant::now());
+        loop {
+            let position = |partition| self.partition(partition).position.id;
+            let FeedRead { entries, complete, began } = reader.next(position, &self.parts.clock).await?;
+            for (partition, entry) in entries {
+                self.apply(partition, entry);
+            }
+            self.note_read(&complete, began);
+            backoff.reset();
+            if checked.elapsed() >= CHECK_INTERVAL {
+                self.check_ends(&mut reader, partitions).await?;
+                checked = Instant::now();
+            }
+            if asked.elapsed() >= SENTINEL_INTERVAL {
+                if let Some(Ok(named)) = primary.connector().sentinels_primary().await
+                    && host.as_ref() != Some(&named)
+                {
+                    primary.abandon();
+                    return Err((ErrorKind::Client, "the Sentinels name another primary").into());
+                }
+                asked = Instant::now();
+            }
+        }
+    }
+
+    fn apply(&self, partition: Partition, entry: FeedEntry) {
+        let FeedEntry { id, number, change } = entry;
+        let expected = self.partition(partition).position.number + 1;
+        self.partition(partition).position = FeedPosition { id, number };
+        if number != expected {
+            tracing::warn!(partition = partition.number(), "changes were missed; reading the partition again");
+            self.publish(Change::Missed(partition), None);
+        }
+        let change = match change {
+            Some(FeedChange::Ended(denial)) => {
+                self.parts.denials.remember(denial.clone());
+                Change::SessionEnded { id: denial.id, cause: denial.cause }
+            }
+            Some(FeedChange::Changed(session)) => Change::SessionChanged(session),
+            Some(FeedChange::TicketMoved(ticket)) => Change::TicketMoved(ticket),
+            // What it says is not known, but that something changed is.
+            None => Change::Missed(partition),
+        };
+        self.publish(change, Some(id));
+    }
+
+    fn publish(&self, change: Change, entry: Option<EntryId>) {
+        let clock = &self.parts.clock;
+        // By the server's clock: see `ChangeEvent::at`.
+        let published = entry.map(EntryId::time);
+        let age = published.map_or(Duration::ZERO, |published| published.until(clock.now()));
+        // Sending fails only without a receiver, and then there is nothing to update.
+        let _ = self.parts.changes.send(ChangeEvent { at: clock.running().saturating_sub(age), change });
+    }
+
+    /// Compares the server with what was applied from the one before: it must have the last entry.
+    async fn check_history(&self, reader: &mut FeedReader, partitions: &[Partition]) -> Result<(), RedisError> {
+        let mut known = Pipeline::new();
+        for partition in partitions {
+            let id = self.partition(*partition).position.id.to_string();
+            known.cmd("XRANGE").arg(self.parts.servers.keys().feed(*partition)).arg(&id).arg(&id);
+        }
+        let found: Vec<Vec<FeedEntry>> = reader.ask(&known).await?;
+        let lost = partitions.iter().zip(found).filter(|(partition, found)| {
+            let position = self.partition(**partition).position;
+            position.id != EntryId::NONE && !found.iter().any(|entry| entry.number == position.number)
+        });
+        let lost: Vec<Partition> = lost.map(|(partition, _)| *partition).collect();
+        self.restart(reader, &lost).await
+    }
+
+    /// Compares the ends of the streams with what was applied: a stream that ends before has lost entries.
+    async fn check_ends(&self, reader: &mut FeedReader, partitions: &[Partition]) -> Result<(), RedisError> {
+        let ends = self.ends(reader, partitions).await?;
+        let lost =
+            partitions.iter().zip(ends).filter(|(partition, end)| end.id < self.partition(**partition).position.id);
+        let lost: Vec<Partition> = lost.map(|(partition, _)| *partition).collect();
+        self.restart(reader, &lost).await
+    }
+
+    /// Goes on from the end of streams that have another history.
+    async fn restart(&self, reader: &mut FeedReader, lost: &[Partition]) -> Result<(), RedisError> {
+        if lost.is_empty() {
+            return Ok(());
+        }
+        tracing::warn!(partitions = lost.len(), "a Redis server has lost changes; reading its partitions again");
+        let ends = self.ends(reader, lost).await?;
+        for (partition, end) in lost.iter().zip(ends) {
+            self.partition(*partition).position = end;
+            self.publish(Change::Missed(*partition), None);
+        }
+        self.deny_again(lost);
+        self.publish(Change::PrimaryChanged, None);
+        Ok(())
+    }
+
+    async fn ends(&self, reader: &mut FeedReader, partitions: &[Partition]) -> Result<Vec<FeedPosition>, RedisError> {
+        let mut ends = Pipeline::new();
+        for partition in partitions {
+            ends.add_command(end_call(&self.parts.servers, *partition).command);
+        }
+        let found: Vec<Vec<FeedEntry>> = reader.ask(&ends).await?;
+        Ok(found.iter().map(|end| position_of(end)).collect())
+    }
+
+    /// Notes which process answers. Another one than before may have lost denials.
+    fn note_process(&self, partitions: &[Partition], run_id: Option<RunId>) {
+        let is_other = |partition: &&Partition| {
+            let known = &mut self.partition(**partition).run_id;
+            let before = std::mem::replace(known, run_id.clone());
+            // A process that may not be asked who it is may be another one each time.
+            before.is_some() && (before != run_id || run_id.is_none())
+        };
+        let changed: Vec<Partition> = partitions.iter().filter(is_other).copied().collect();
+        if !changed.is_empty() {
+            tracing::warn!("another Redis process answers; writing remembered denials again");
+            self.deny_again(&changed);
+            self.publish(Change::PrimaryChanged, None);
+        }
+    }
+
+    /// Writes the denials of these partitions again, beside the reading of the feed.
+    fn deny_again(&self, partitions: &[Partition]) {
+        let denials = self.parts.denials.of_partitions(partitions, self.parts.clock.now());
+        let parts = self.parts.clone();
+        tokio::spawn(async move { revoke::deny_again(&parts.servers, &parts.clock, denials).await });
+    }
+
+    /// Notes a completed read, and announces up to when all partitions are known. Called after the changes of the read were
+    /// published: whoever receives the announcement has received them.
+    fn note_read(&self, partitions: &[Partition], began: Duration) {
+        for partition in partitions {
+            if let Some(read_at) = self.read_at.get(usize::from(partition.number())) {
+                read_at.fetch_max(nanos(began), Ordering::AcqRel);
+            }
+        }
+        let oldest = self.read_at.iter().map(|read_at| read_at.load(Ordering::Acquire)).min().unwrap_or(0);
+        let _ = self.parts.changes.send(ChangeEvent { at: Duration::from_nanos(oldest), change: Change::CaughtUp });
+    }
+
+    fn partition(&self, partition: Partition) -> MutexGuard<'_, FollowedPartition> {
+        // There is one for each partition.
+        self.partitions[usize::from(partition.number())].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn end_call(servers: &RedisServers, partition: Partition) -> RedisCall {
+    let feed = servers.keys().feed(partition);
+    RedisCall::command(partition, "XREVRANGE").arg(feed).arg("+").arg("-").arg("COUNT").arg(1)
+}
+
+fn position_of(end: &[FeedEntry]) -> FeedPosition {
+    let position = |entry: &FeedEntry| FeedPosition { id: entry.id, number: entry.number };
+    end.first().map_or(FeedPosition { id: EntryId::NONE, number: 0 }, position)
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
