@@ -12,6 +12,7 @@ use crate::config::{BindProof, Config, HumanDuration};
 use crate::gateway::drain_signal::DrainSignal;
 use crate::metrics::Metrics;
 use crate::signin::SignInServices;
+use crate::store::rate_leases::LeasedRates;
 
 // Start, in this order.
 mod listen;
@@ -36,6 +37,8 @@ mod background;
 mod clock_watch;
 
 mod feed_watch;
+
+mod shared_rates;
 
 mod control;
 
@@ -84,6 +87,7 @@ pub struct App {
     signin: Arc<SignInServices>,
     databases: Databases,
     announcer: Announcer,
+    shared_rates: Option<LeasedRates>,
     /// The first client address.
     pub listen: SocketAddr,
     /// The address of `/metrics`.
@@ -133,6 +137,7 @@ impl App {
             signin: services.signin,
             databases: services.databases,
             announcer,
+            shared_rates: services.shared_rates,
             listen,
             admin,
             platform: services.simulator,
@@ -192,6 +197,9 @@ impl App {
         drain.run(delay, limit).await;
         self.tasks.stop().await;
         self.announcer.withdraw().await;
+        if let Some(rates) = &self.shared_rates {
+            rates.close().await;
+        }
         if let Some(platform) = self.platform {
             platform.stop().await;
         }

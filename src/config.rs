@@ -29,6 +29,8 @@ mod directory;
 
 mod rules;
 
+mod rates;
+
 mod log;
 
 mod upstream;
@@ -48,6 +50,7 @@ pub(crate) use load::line_of;
 pub use load::{Override, ReadConfig, load, load_text, read};
 pub use log::{LogConfig, LogFormat, RequestLines};
 pub use platform::{PlatformConfig, PlatformKind};
+pub use rates::RatesConfig;
 pub use rules::RulesConfig;
 pub use server::{ClientAddress, Development, ServerConfig, TlsConfig};
 pub use sign_in::{
@@ -93,6 +96,8 @@ pub struct Config {
     pub directory: DirectoryConfig,
     /// `[rules]`
     pub rules: RulesConfig,
+    /// `[rates]`
+    pub rates: RatesConfig,
     /// `[log]`
     pub log: LogConfig,
     /// `[upstreams.NAME]`

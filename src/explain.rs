@@ -137,6 +137,8 @@ impl<'a> Explainer<'a> {
             cors: &self.cors,
             development: self.development,
             counters: &counters,
+            // Every request is charged at once.
+            shared_counters: None,
             clock: &clock,
         };
         let head = RequestHead {
@@ -166,7 +168,7 @@ impl<'a> Explainer<'a> {
             }
         }
         let verdict = pipeline::admit(&policy, target.clone(), caller, &request, &arrival, now, steps);
-        (Some(target), verdict)
+        (Some(target), verdict.map(|(permit, _)| permit))
     }
 
     fn candidates(

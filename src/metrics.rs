@@ -8,8 +8,11 @@ use prometheus::{
     Registry, TextEncoder,
 };
 
+mod lease;
+
 mod rule;
 
+pub use lease::{LeaseMetrics, LeaseResult};
 pub use rule::{MethodLabel, RateMetrics, RuleMetrics};
 
 /// Buckets from 100 microseconds to a minute.
@@ -29,6 +32,7 @@ pub struct Metrics {
     shadow: IntCounterVec,
     rate: IntCounterVec,
     own_rate: OnceLock<RateMetrics>,
+    rate_lease: IntCounterVec,
     websockets_open: IntGaugeVec,
     exchanges_open: IntGaugeVec,
     pub(crate) overhead_seconds: Histogram,
@@ -149,6 +153,11 @@ impl Metrics {
             )?,
             rate: counters("rate_total", "Rate limit decisions, by rule and verdict.", &["rule", "verdict"])?,
             own_rate: OnceLock::new(),
+            rate_lease: counters(
+                "rate_lease_total",
+                "Questions to the shared store about shared rate limits, by result.",
+                &["result"],
+            )?,
             overhead_seconds: histogram(
                 "overhead_seconds",
                 "Time spent in the gateway, excluding the upstream, in seconds.",
@@ -261,6 +270,11 @@ impl Metrics {
     /// The rate limit metrics of the gateway's own endpoints.
     pub(crate) fn own_rate(&self) -> &RateMetrics {
         self.own_rate.get_or_init(|| RateMetrics::resolve(self, "(own endpoint)"))
+    }
+
+    /// The metrics of leases of shared rate limits.
+    pub(crate) fn leases(&self) -> LeaseMetrics {
+        LeaseMetrics::resolve(&self.rate_lease)
     }
 
     /// Counts a request with a cached token.

@@ -12,13 +12,13 @@ use crate::config::{Development, LimitsConfig, QueryToken};
 use crate::domain::clock::{Clock, Timestamp};
 use crate::domain::host::AllowedHosts;
 use crate::domain::language::Language;
-use crate::domain::rate::Counters;
+use crate::domain::rate::{Counters, SharedCounters};
 use crate::domain::scope::Scope;
 use crate::domain::session::Session;
 use crate::endpoints::OwnRoute;
 use crate::error::Error;
 use crate::metrics::Metrics;
-use crate::rules::rate::Rate;
+use crate::rules::rate::{Rate, UnaskedRates};
 use crate::rules::{Rule, RuleSet};
 use crate::sessions::{CachedSession, SessionCache};
 use crate::token::Tokens;
@@ -92,6 +92,8 @@ pub struct Gate {
     pub invalid_tokens: Option<Rate>,
     /// Rate-limit counters.
     pub counters: Arc<dyn Counters>,
+    /// Rate-limit counters of all gateways on a shared store.
+    pub shared_counters: Option<Arc<dyn SharedCounters>>,
     /// The metrics.
     pub metrics: Arc<Metrics>,
     /// Hosts that requests may name.
@@ -119,6 +121,7 @@ impl Gate {
             cors: &self.cors,
             development: self.development,
             counters: &*self.counters,
+            shared_counters: self.shared_counters.as_deref(),
             clock: &self.clock,
         }
     }
@@ -133,6 +136,7 @@ pub(crate) struct Policy<'a> {
     pub cors: &'a CorsPolicy,
     pub development: Development,
     pub counters: &'a dyn Counters,
+    pub shared_counters: Option<&'a dyn SharedCounters>,
     pub clock: &'a Clock,
 }
 
@@ -290,7 +294,11 @@ async fn run_phases<'a>(
     decision.caller = verify::caller(gate, &target, credential, decision.arrival.client, now).await?;
     let mut recorder = Recorder::new(&gate.metrics, &decision.arrival);
     let caller = decision.caller.clone();
-    let mut permit = admit(&policy, target, caller, &request, &decision.arrival, now, &mut recorder)?;
+    let (mut permit, unasked) = admit(&policy, target, caller, &request, &decision.arrival, now, &mut recorder)?;
+    if !unasked.is_empty() {
+        // Boxed: few requests wait for the store.
+        Box::pin(limit::ask(&policy, &permit, unasked, &decision.arrival, &mut recorder)).await?;
+    }
     assertion::sign(gate, &mut permit, &request, now);
     Ok(permit)
 }
@@ -307,7 +315,8 @@ pub(crate) fn locate<'a>(
     Ok((request, target))
 }
 
-/// The phases after the caller is known: authorizes the request and charges its rates.
+/// The phases after the caller is known: authorizes the request and charges its rates. Returns the rates that the store must
+/// be asked about before the permit is used; none without shared counters.
 pub(crate) fn admit(
     policy: &Policy<'_>,
     target: Target,
@@ -316,8 +325,8 @@ pub(crate) fn admit(
     arrival: &Arrival,
     now: Timestamp,
     observer: &mut impl DecisionObserver,
-) -> Result<Permit, Error> {
+) -> Result<(Permit, UnaskedRates), Error> {
     let permit = authorize::check(policy, target, caller, request, arrival, now, observer)?;
-    limit::charge(policy, &permit, arrival, observer)?;
-    Ok(permit)
+    let unasked = limit::charge(policy, &permit, arrival, observer)?;
+    Ok((permit, unasked))
 }

@@ -22,6 +22,7 @@ use crate::sqlite::SqliteFileError;
 use feed_state::FeedState;
 use fleet::FleetStore;
 use once::OnceStore;
+use rate_leases::ledger::LeaseLedger;
 use socket_slots::SocketSlots;
 use work_leases::WorkLeases;
 
@@ -38,6 +39,8 @@ pub mod in_memory_claims;
 pub mod once;
 
 pub mod rate_counters;
+
+pub mod rate_leases;
 
 pub mod socket_slots;
 
@@ -240,6 +243,9 @@ pub trait Store: FleetStore + SessionStore + TicketStore {
 
     /// The WebSockets of each employee; `None` if no other gateway shares the store.
     fn socket_slots(&self) -> Option<Arc<dyn SocketSlots>>;
+
+    /// The ledgers of shared rate limits; `None` if no other gateway shares the store.
+    fn rate_ledger(&self) -> Option<Arc<dyn LeaseLedger>>;
 
     /// Checks that the store can be read and written now.
     async fn ready(&self) -> Result<(), StoreError>;

@@ -9,6 +9,7 @@ use tokio::sync::{Notify, broadcast};
 
 use super::clock_watch::ClockWatch;
 use super::feed_watch;
+use super::shared_rates;
 use super::tasks::TaskSet;
 use super::wire::{Databases, Services};
 use crate::admin::keys::KeyRotation;
@@ -20,6 +21,7 @@ use crate::signin::SignInServices;
 use crate::signin::roles::Roles;
 use crate::sockets::CloseReason;
 use crate::sockets::registry::Registry;
+use crate::store::rate_leases::LeasedRates;
 use crate::store::{Change, ChangeEvent, Store};
 use crate::token::ring::KeyValidity;
 
@@ -53,13 +55,17 @@ pub(super) fn start(tasks: &TaskSet, services: &Services) {
         tasks.spawn("feed watch", feed_watch::run(store.clone(), gate.metrics.clone(), registry.clone()));
     }
     let watch = Arc::new(ClockWatch::new(&gate.clock));
-    tasks.spawn("clock watch", watch.clone().run(gate.clone(), registry.clone(), signin.clone()));
+    let rates = services.shared_rates.clone();
+    tasks.spawn("clock watch", watch.clone().run(gate.clone(), registry.clone(), signin.clone(), rates.clone()));
     tasks
         .spawn("key expiry", end_sessions_of_expired_keys(keys.clone(), gate.clone(), registry.clone(), watch.clone()));
     let Databases { store: writing_store, directory } = databases.clone();
     tasks.spawn("store", async move { writing_store.failure().await });
     tasks.spawn("directory", async move { directory.failure().await });
-    tasks.spawn("sweep", sweep(store.clone(), gate.clone(), signin.clone(), watch));
+    tasks.spawn("sweep", sweep(store.clone(), gate.clone(), signin.clone(), rates.clone(), watch));
+    if let Some(rates) = rates {
+        tasks.spawn("rate leases", shared_rates::run(rates, store.clone()));
+    }
     if signin.recheck.is_on() {
         let signin = signin.clone();
         tasks.spawn("platform recheck", async move { signin.recheck.run().await });
@@ -219,13 +225,22 @@ fn has_valid_key(gate: &Gate, session: &Session) -> bool {
 }
 
 /// Removes expired records from memory, and from the store and the directory unless the clock has just jumped forward.
-async fn sweep(store: Arc<dyn Store>, gate: Arc<Gate>, signin: Arc<SignInServices>, watch: Arc<ClockWatch>) {
+async fn sweep(
+    store: Arc<dyn Store>,
+    gate: Arc<Gate>,
+    signin: Arc<SignInServices>,
+    rates: Option<LeasedRates>,
+    watch: Arc<ClockWatch>,
+) {
     let mut tick = tokio::time::interval(SWEEP_INTERVAL);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
         gate.sessions.sweep(gate.clock.now()).await;
         gate.counters.sweep(gate.clock.running());
+        if let Some(rates) = &rates {
+            rates.sweep(gate.clock.running());
+        }
         signin.sweep().await;
         if let Err(error) = gate.sessions.note_seen().await {
             tracing::warn!(%error, "could not write when sessions were last used; retrying in a minute");

@@ -12,6 +12,7 @@ use crate::domain::clock::{Clock, Timestamp};
 use crate::pipeline::Gate;
 use crate::signin::SignInServices;
 use crate::sockets::registry::Registry;
+use crate::store::rate_leases::LeasedRates;
 
 /// How often the wall clock is compared with the monotonic one.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -90,7 +91,13 @@ impl ClockWatch {
     }
 
     /// Watches until the task is cancelled.
-    pub(super) async fn run(self: Arc<Self>, gate: Arc<Gate>, registry: Arc<Registry>, signin: Arc<SignInServices>) {
+    pub(super) async fn run(
+        self: Arc<Self>,
+        gate: Arc<Gate>,
+        registry: Arc<Registry>,
+        signin: Arc<SignInServices>,
+        rates: Option<LeasedRates>,
+    ) {
         let mut tick = tokio::time::interval(WATCH_INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut earlier = self.first;
@@ -105,6 +112,9 @@ impl ClockWatch {
                 gate.metrics.clock_jumps.with_label_values(&[direction]).inc();
                 tracing::warn!({ seconds = jump as f64 / 1000.0 }, "the wall clock jumped: checking what is open");
                 signin.wake_all_polls();
+                if let Some(rates) = &rates {
+                    rates.forget_leases();
+                }
             }
             if jump.is_some() || reading.running >= judged + JUDGE_INTERVAL {
                 judged = reading.running;

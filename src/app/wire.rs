@@ -18,6 +18,7 @@ use crate::directory::sql::SqlDirectory;
 use crate::directory::sql::postgres::PostgresSettings;
 use crate::directory::{Directory, DirectoryError};
 use crate::domain::clock::Clock;
+use crate::domain::rate::SharedCounters;
 use crate::metrics::Metrics;
 use crate::pipeline::Gate;
 use crate::pipeline::client_address::TrustedProxies;
@@ -35,6 +36,7 @@ use crate::sockets::registry::Registry;
 use crate::store::Store;
 use crate::store::embedded::EmbeddedStore;
 use crate::store::rate_counters::InMemoryRateCounters;
+use crate::store::rate_leases::{LeasedRates, RateLeaseSettings};
 use crate::store::redis::RedisStore;
 use crate::token::Tokens;
 use crate::token::ring::{KeyFault, KeyRing};
@@ -54,6 +56,8 @@ pub(super) struct Services {
     pub(super) admin: Arc<Admin>,
     pub(super) registry: Arc<Registry>,
     pub(super) simulator: Option<Simulator>,
+    /// Rate limits that all gateways on the store count together.
+    pub(super) shared_rates: Option<LeasedRates>,
 }
 
 /// The store and the directory.
@@ -109,8 +113,10 @@ pub(super) async fn services(config: &Config, rules: RuleSet, metrics: Arc<Metri
     let roles = Roles::new(core.sessions.clone(), core.directory.clone(), config.directory.fallback_role());
     // Before the first request, until the background task has compared all sessions.
     roles.distrust_store();
+    let shared_rates = shared_rates(config, &core, &metrics);
     Ok(Services {
-        gate: Arc::new(gate(config, rules, &core, metrics.clone())),
+        gate: Arc::new(gate(config, rules, &core, metrics.clone(), shared_rates.clone())),
+        shared_rates,
         roles,
         admin: Arc::new(admin(config, &core)),
         registry: Arc::new(Registry::new(core.store.socket_slots())),
@@ -308,7 +314,19 @@ fn admin(config: &Config, core: &Core) -> Admin {
     })
 }
 
-fn gate(config: &Config, rules: RuleSet, core: &Core, metrics: Arc<Metrics>) -> Gate {
+/// The leases of shared rate limits; `None` if the store serves one gateway.
+fn shared_rates(config: &Config, core: &Core, metrics: &Metrics) -> Option<LeasedRates> {
+    let settings = RateLeaseSettings { max_keys: config.limits.rate_keys, outage: config.rates.outage };
+    core.store.rate_ledger().map(|ledger| LeasedRates::new(ledger, settings, core.clock.clone(), metrics))
+}
+
+fn gate(
+    config: &Config,
+    rules: RuleSet,
+    core: &Core,
+    metrics: Arc<Metrics>,
+    shared_rates: Option<LeasedRates>,
+) -> Gate {
     let server = &config.server;
     Gate {
         clock: core.clock.clone(),
@@ -319,6 +337,7 @@ fn gate(config: &Config, rules: RuleSet, core: &Core, metrics: Arc<Metrics>) -> 
         sessions: core.sessions.clone(),
         invalid_tokens: Rate::of_invalid_tokens(config.limits.invalid_tokens),
         counters: Arc::new(InMemoryRateCounters::new(config.limits.rate_keys)),
+        shared_counters: shared_rates.map(|rates| Arc::new(rates) as Arc<dyn SharedCounters>),
         metrics,
         hosts: config.allowed_hosts(),
         origins: config.websocket_origins(),

@@ -119,6 +119,7 @@ impl<'a> ConfigReader<'a> {
             store: self.section(&mut root, "store"),
             directory: self.section(&mut root, "directory"),
             rules: self.section(&mut root, "rules"),
+            rates: self.section(&mut root, "rates"),
             log: self.section(&mut root, "log"),
             upstreams: self.named_sections(&mut root, "upstreams"),
         };

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
 use super::network::Network;
 
 /// At most `limit` requests in any window of length `per`.
@@ -14,13 +17,14 @@ pub struct Window {
 }
 
 impl Window {
-    fn times(self, factor: u32) -> Self {
+    /// The window with a multiple of the limit.
+    pub fn times(self, factor: u32) -> Self {
         Self { limit: self.limit.saturating_mul(factor), ..self }
     }
 }
 
 /// The key of a counter: `rate` identifies the rate limit, `subject` is a network or the hash of a name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RateKey {
     /// The rate limit.
     pub rate: u64,
@@ -77,6 +81,54 @@ pub trait Counters: Send + Sync {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
+}
+
+/// Counts requests over all gateways on a shared store. `now` is monotonic time.
+#[async_trait]
+pub trait SharedCounters: Send + Sync {
+    /// Counts a request within what this gateway has leased, unless that exceeds the limit. Never waits for the store.
+    fn charge(&self, key: RateKey, window: Window, now: Duration) -> SharedCharge;
+
+    /// Counts a request that could not be counted without the store. `name` identifies rate and subject on all gateways.
+    async fn ask(&self, key: RateKey, name: &[&str], window: Window) -> Result<(Charged, Receipt), SharedCountersAway>;
+
+    /// Takes back a request that was admitted, because another rate limit refused it.
+    fn refund(&self, key: RateKey, receipt: Receipt);
+}
+
+/// The result of counting a request without asking the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SharedCharge {
+    /// It was counted, or exceeds the limit.
+    Counted(Charged),
+    /// Only the store can tell.
+    MustAsk,
+}
+
+/// How an admitted request was counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Receipt {
+    /// By this gateway, at this time.
+    Leased {
+        /// The time of the charge.
+        at: Duration,
+    },
+    /// By the store, in the entry with this number.
+    Entry(u64),
+}
+
+/// The store cannot be asked, and `rates.outage` is `refuse`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SharedCountersAway;
+
+/// What happens to requests with a shared rate while the store cannot be asked and nothing is leased.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RateOutage {
+    /// Each gateway admits an equal part of the limit.
+    Local,
+    /// They are refused with 1503.
+    Refuse,
 }
 
 /// Counts a request of a network at each of its [levels](Network::levels), or at none if one of them refuses it.

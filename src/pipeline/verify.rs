@@ -101,7 +101,7 @@ pub async fn caller(
 /// of the same address are not asked about the count.
 fn refuse_forged(gate: &Gate, client: IpAddr, fault: TokenFault) -> Error {
     let Some(rate) = &gate.invalid_tokens else { return Error::InvalidToken(fault) };
-    match rate.charge(&*gate.counters, None, client, gate.clock.running()) {
+    match rate.charge_locally(&*gate.counters, None, client, gate.clock.running()) {
         Charged::Admitted { .. } => Error::InvalidToken(fault),
         Charged::Refused { retry_after } => {
             gate.metrics.count_limit_reached("invalid_tokens");

@@ -422,3 +422,22 @@ fn routing_is_the_same_for_few_and_many_literals() {
         assert_eq!(rules.candidates("/a/n0/x").len(), 3, "of {count}");
     }
 }
+
+#[test]
+fn rates_are_shared_unless_they_count_addresses_or_say_otherwise() {
+    use rate::RateScope::{Local, Shared};
+    for (rate, counted) in [
+        ("by = \"employee\"", Shared),
+        ("by = \"session\"", Shared),
+        ("by = \"role\"", Shared),
+        ("by = \"rule\"", Shared),
+        ("by = \"address\"", Local),
+        ("by = \"address\", shared = true", Shared),
+        ("by = \"rule\", shared = false", Local),
+    ] {
+        let text = format!("{}rate = [{{ {rate}, limit = 5, per = \"1m\" }}]\n", rule("a", "/a"));
+        let rules = load(&[&text]).expect("rules");
+        let RuleMatch::Rule(rule) = rules.find("GET", "/a") else { panic!("{rate}") };
+        assert_eq!(rule.rates[0].counted, counted, "{rate}");
+    }
+}

@@ -17,6 +17,7 @@ use super::feed_state::FeedState;
 use super::fleet::FleetStore;
 use super::in_memory_claims::InMemoryClaims;
 use super::once::OnceStore;
+use super::rate_leases::ledger::LeaseLedger;
 use super::socket_slots::SocketSlots;
 use super::sole_gateway::SoleGateway;
 use super::work_leases::WorkLeases;
@@ -386,6 +387,10 @@ impl Store for EmbeddedStore {
     }
 
     fn socket_slots(&self) -> Option<Arc<dyn SocketSlots>> {
+        None
+    }
+
+    fn rate_ledger(&self) -> Option<Arc<dyn LeaseLedger>> {
         None
     }
 

@@ -14,6 +14,7 @@ use tokio::task::AbortHandle;
 use self::denials::DenialMemory;
 use super::feed_state::FeedState;
 use super::once::OnceStore;
+use super::rate_leases::ledger::LeaseLedger;
 use super::socket_slots::SocketSlots;
 use super::work_leases::WorkLeases;
 use super::{ChangeEvent, Store, StoreError};
@@ -33,6 +34,7 @@ mod layout;
 mod leases;
 mod link;
 mod lookup;
+mod rates;
 mod records;
 mod revoke;
 mod script;
@@ -45,6 +47,7 @@ mod tickets;
 pub use claims::RedisClaims;
 pub use keys::RedisKeys;
 pub use leases::RedisLeases;
+pub use rates::RedisRateLedger;
 pub use script::{RedisCall, ServerScript};
 pub use servers::RedisServers;
 pub use socket_slots::RedisSocketSlots;
@@ -149,6 +152,10 @@ impl Store for RedisStore {
 
     fn socket_slots(&self) -> Option<Arc<dyn SocketSlots>> {
         Some(self.socket_slots.clone())
+    }
+
+    fn rate_ledger(&self) -> Option<Arc<dyn LeaseLedger>> {
+        Some(Arc::new(RedisRateLedger::new(self.servers.clone())))
     }
 
     async fn ready(&self) -> Result<(), StoreError> {

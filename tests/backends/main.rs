@@ -9,6 +9,7 @@ mod directory_races;
 mod leases;
 mod once;
 mod postgres;
+mod rates;
 mod redis_servers;
 mod redis_store;
 #[path = "../servers/servers.rs"]

@@ -17,12 +17,8 @@ pub(super) struct RateTable {
     per: HumanDuration,
     #[serde(default)]
     mode: Option<String>,
-    #[serde(default = "shared")]
-    shared: bool,
-}
-
-fn shared() -> bool {
-    true
+    #[serde(default)]
+    shared: Option<bool>,
 }
 
 /// The most rates of one rule: each is charged for every request.
@@ -45,8 +41,12 @@ impl Loader<'_> {
             }
             let mode = self.mode(file, line, "rate.mode", rate.mode.as_deref());
             let window = Window { limit: rate.limit, per: rate.per.get() };
-            let counted = if rate.shared { RateScope::Shared } else { RateScope::Local };
             if let Some(by) = by {
+                let counted = match rate.shared {
+                    None => by.usual_scope(),
+                    Some(true) => RateScope::Shared,
+                    Some(false) => RateScope::Local,
+                };
                 let nth = rates.iter().filter(|other: &&Rate| other.by == by).count();
                 rates.push(Rate::new(of, by, nth, window, mode, counted));
             }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::domain::rate::{Charged, Window};
 
 /// The number of buckets. A limit below it is counted exactly.
-pub(super) const BUCKETS: usize = 16;
+pub(in crate::store) const BUCKETS: usize = 16;
 
 /// For larger limits a bucket spans at most this part of the window, which is the longest that a charge may count too
 /// long. Any window touches at most fifteen buckets; the sixteenth is for requests that are charged a little late.
@@ -19,7 +19,7 @@ const BUCKETS_PER_WINDOW: u64 = BUCKETS as u64 - 2;
 
 /// The admissions of one key. All times are nanoseconds.
 #[derive(Debug)]
-pub(super) struct SlidingWindow {
+pub(in crate::store) struct SlidingWindow {
     /// The last admission of each bucket, oldest first, in ascending order.
     pub(super) last: [u64; BUCKETS],
     /// The admissions of each bucket: at least one, and zero in unused buckets.
@@ -37,7 +37,7 @@ pub(super) struct SlidingWindow {
 }
 
 impl SlidingWindow {
-    pub(super) fn new(now: u64) -> Self {
+    pub(in crate::store) fn new(now: u64) -> Self {
         Self {
             last: [0; BUCKETS],
             counts: [0; BUCKETS],
@@ -49,14 +49,19 @@ impl SlidingWindow {
         }
     }
 
-    pub(super) fn charge(&mut self, window: Window, now: u64) -> Charged {
+    pub(in crate::store) fn charge(&mut self, window: Window, now: u64) -> Charged {
+        self.charge_share(window, window.limit, now)
+    }
+
+    /// Counts a request unless more than `share` of the window's limit would count.
+    pub(in crate::store) fn charge_share(&mut self, window: Window, share: u32, now: u64) -> Charged {
         let length = nanoseconds(window.per);
         if self.length != length {
             self.length = length;
             // Buckets that the old window no longer needed do not count against the new one.
             self.dropped = false;
         }
-        let limit = u64::from(window.limit);
+        let limit = u64::from(share);
         let count = self.count(now);
         if count >= limit || self.misses_dropped(now) {
             return Charged::Refused { retry_after: Duration::from_nanos(self.wait(count, limit, now)) };
@@ -67,8 +72,13 @@ impl SlidingWindow {
 
     /// The admissions that count at `now`. Later ones count as well: a request that is charged late must also fit into
     /// the windows that end after it.
-    pub(super) fn count(&self, now: u64) -> u64 {
+    pub(in crate::store) fn count(&self, now: u64) -> u64 {
         self.buckets().map(|(last, count)| if self.expires(last) > now { count } else { 0 }).sum()
+    }
+
+    /// The admissions that count at `now`, oldest first: how many, and when they stop counting.
+    pub(in crate::store) fn counting(&self, now: u64) -> impl Iterator<Item = (u64, u64)> {
+        self.buckets().map(|(last, count)| (count, self.expires(last))).filter(move |(_, end)| *end > now)
     }
 
     /// The last admission and the count of each bucket, oldest first.
@@ -135,7 +145,7 @@ impl SlidingWindow {
 
     /// Takes back one admission of the time `at`. A late admission may be in a later bucket than the one it is taken
     /// from; the rest then counts longer than it should and never shorter.
-    pub(super) fn refund(&mut self, at: u64) {
+    pub(in crate::store) fn refund(&mut self, at: u64) {
         if at < self.complete_from {
             return;
         }
@@ -159,11 +169,11 @@ impl SlidingWindow {
     }
 
     /// The time of the last admission.
-    pub(super) fn newest(&self) -> u64 {
+    pub(in crate::store) fn newest(&self) -> u64 {
         self.last[..usize::from(self.used)].last().copied().unwrap_or(0)
     }
 }
 
-pub(super) fn nanoseconds(time: Duration) -> u64 {
+pub(in crate::store) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

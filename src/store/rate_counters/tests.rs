@@ -3,6 +3,7 @@ use std::sync::{Barrier, Mutex};
 
 use proptest::prelude::*;
 
+use super::key_table::{CompactKey, KeyEntry};
 use super::sliding_window::BUCKETS;
 use super::*;
 use crate::domain::network::Network;
@@ -348,10 +349,10 @@ fn a_retired_counter_is_not_charged() {
     for (case, retire) in table {
         let counters = InMemoryRateCounters::new(1);
         counters.charge(key(1), window(5, MINUTE), seconds(0));
-        let pinned = counters.counters.pin();
+        let pinned = counters.0.entries.pin();
         let counter = pinned.get(&CompactKey::from(key(1))).unwrap();
         retire(&counters);
-        assert_eq!(counter.charge(window(5, MINUTE), 1), None, "{case}");
+        assert_eq!(counter.with(|counted| counted.charge(window(5, MINUTE), 1)), None, "{case}");
     }
 }
 
@@ -462,10 +463,10 @@ fn concurrent_requests_never_exceed_the_key_limit() {
             });
         }
     });
-    let listed = counters.index.lock().unwrap().keys.clone();
+    let listed = counters.0.index.lock().unwrap().keys.clone();
     assert!(listed.len() <= 16);
     assert_eq!(counters.len(), listed.len());
-    let pinned = counters.counters.pin();
+    let pinned = counters.0.entries.pin();
     assert!(listed.iter().all(|key| pinned.get(key).is_some_and(|counter| counter.0.lock().unwrap().is_some())));
 }
 
@@ -500,7 +501,7 @@ fn a_new_key_evicts_an_idle_one_first() {
     for subject in 1000..1100 {
         counters.charge(key(subject), window, seconds(61));
     }
-    let pinned = counters.counters.pin();
+    let pinned = counters.0.entries.pin();
     let kept =
         (0..1000).filter(|&subject| subject % 2 == 1 && pinned.contains_key(&CompactKey::from(key(subject)))).count();
     // One sample in 256 has only busy keys.
@@ -527,7 +528,7 @@ fn a_sweep_removes_idle_keys_only() {
 
 #[test]
 fn a_counter_has_the_documented_size() {
-    assert_eq!(size_of::<(CompactKey, KeyCounter)>(), 256);
+    assert_eq!(size_of::<(CompactKey, KeyEntry<SlidingWindow>)>(), 256);
 }
 
 /// The /64 network of this number in the /48 of a site.
