@@ -192,6 +192,11 @@ impl Config {
             let why = "the key is derived from server.secret_file; move this file to otp.old_key_files";
             faults.add("otp.key_file", why);
         }
+        if self.store.is_shared() && self.server.secret_file().is_none() && !faults.any_in("store") {
+            let why = "gateways that share a store share their keys, too: create a secret with `deskgate secret new FILE` and \
+                       set server.secret_file on all of them";
+            faults.add("server.secret_file", why);
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use crate::sqlite::SqliteFileError;
 use access::AccessRecords;
 use audit::AuditLog;
 use factors::Factors;
+use keys::KeyRecords;
 use links::Links;
 use membership::MembershipRecords;
 use people::People;
@@ -27,6 +28,8 @@ pub mod access;
 pub mod audit;
 
 pub mod factors;
+
+pub mod keys;
 
 pub mod links;
 
@@ -217,7 +220,7 @@ pub struct Assignments {
 
 /// Employees, their roles and factors, the login log and the audit log.
 #[async_trait]
-pub trait Directory: AccessRecords + AuditLog + Factors + Links + MembershipRecords + People {
+pub trait Directory: AccessRecords + AuditLog + Factors + KeyRecords + Links + MembershipRecords + People {
     /// The employee with this corporation and id.
     async fn employee(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<Option<Employee>, DirectoryError>;
 

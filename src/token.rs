@@ -17,11 +17,15 @@ pub mod fingerprint;
 
 pub mod rejected;
 
-pub(crate) mod key_file;
-
 pub mod keys;
 
+pub mod stored_key;
+
 pub mod ring;
+
+pub(crate) mod key_file;
+
+pub mod key_folder;
 
 pub mod cookie;
 

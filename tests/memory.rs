@@ -13,7 +13,7 @@ use deskgate::store::SessionStore;
 use deskgate::store::embedded::EmbeddedStore;
 use deskgate::token::Tokens;
 use deskgate::token::assertion;
-use deskgate::token::ring::KeyRing;
+use deskgate::token::key_folder::KeyFolder;
 
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
@@ -50,7 +50,7 @@ fn per_session(before: usize) -> usize {
 async fn a_cached_session_takes_less_than_2_kb_and_less_than_1_kb_when_it_is_idle() {
     let folder = tempfile::tempdir().expect("folder");
     let (clock, now) = (Clock::system(), Clock::system().now());
-    let keys = KeyRing::open(&folder.path().join("keys"), TokenAlgorithm::EdDSA, HOUR, now).expect("keys");
+    let keys = KeyFolder::new(folder.path().join("keys")).open_ring(TokenAlgorithm::EdDSA, HOUR, now).expect("keys");
     let tokens = Tokens::new(keys, "https://desk.example.com".to_owned(), Duration::from_secs(30));
     let store = EmbeddedStore::open(&folder.path().join("state.db"), clock).await.expect("store");
     let sessions: Vec<Session> = (0..SESSIONS).map(|number| session(number, &tokens, now)).collect();

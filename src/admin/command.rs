@@ -25,6 +25,8 @@ mod link;
 
 mod role;
 
+mod secret;
+
 mod session;
 
 pub use agent::AgentCommand;
@@ -32,6 +34,7 @@ pub use employee::EmployeeCommand;
 pub use key::KeyCommand;
 pub use link::{LinkCommand, PlatformAccountRef};
 pub use role::RoleCommand;
+pub use secret::{PreviousSecretUse, SecretCommand};
 pub use session::SessionCommand;
 
 /// A command of the operator.
@@ -48,6 +51,8 @@ pub enum AdminCommand {
     Agent(AgentCommand),
     /// `deskgate key …`
     Key(KeyCommand),
+    /// `deskgate secret …`
+    Secret(SecretCommand),
     /// `deskgate fleet`
     Fleet,
 }
@@ -104,6 +109,8 @@ pub enum CommandOutput {
     Logins(Vec<LoginEntry>),
     /// Entries of the audit log.
     AuditEntries(Vec<AuditEntry>),
+    /// What previous secrets encrypt.
+    PreviousSecrets(PreviousSecretUse),
     /// The change was made.
     Changed {
         /// How many live sessions were updated or ended.
@@ -194,6 +201,7 @@ impl Admin {
             AdminCommand::Employee(command) => self.execute_employee(actor, command).await,
             AdminCommand::Agent(command) => self.execute_agent(actor, command).await,
             AdminCommand::Key(command) => self.execute_key(actor, command).await,
+            AdminCommand::Secret(command) => self.execute_secret(&command).await,
             AdminCommand::Fleet => self.fleet.list().await.map(CommandOutput::Gateways),
         };
         result.map_err(CommandError::from)

@@ -27,6 +27,11 @@ impl AuditedResult for OfferedSecret {
 }
 
 impl DeviceAdmin {
+    /// How many secrets of devices a previous key encrypts.
+    pub(crate) async fn count_old_secrets(&self) -> Result<usize, AdminError> {
+        Ok(self.devices.count_old_secrets().await?)
+    }
+
     pub(crate) async fn is_bound(&self, account: Account<'_>) -> Result<bool, AdminError> {
         self.accounts.employee(account).await?;
         Ok(self.devices.state(account).await?.secret.is_some())

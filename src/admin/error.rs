@@ -1,6 +1,7 @@
 //! Errors of administrative actions, for the command line and for HTTP.
 
 use super::Actor;
+use super::keys::KeyError;
 use crate::directory::DirectoryError;
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::link::{Link, PlatformAccount};
@@ -9,7 +10,6 @@ use crate::domain::session::{KeyId, SessionId};
 use crate::error::{BadRequest, Code, Error, Forbidden, Part};
 use crate::signin::roles::RoleFault;
 use crate::store::StoreError;
-use crate::token::ring::KeyFault;
 
 /// Why an administrative action failed. `Display` is the message for operators.
 #[derive(Debug, thiserror::Error)]
@@ -89,12 +89,12 @@ pub(crate) enum AdminError {
     WeakPassword(String),
     #[error("the gateway is busy hashing passwords; try again")]
     PasswordsBusy,
-    #[error("key {0} was created, but it is missing from the key folder")]
+    #[error("key {0} was created, but it is gone")]
     KeyMissing(KeyId),
     #[error("the change was made, but some sessions may still be open; run the command again")]
     SessionsNotEnded(#[source] StoreError),
     #[error(transparent)]
-    Keys(#[from] KeyFault),
+    Keys(#[from] KeyError),
     #[error(transparent)]
     Roles(#[from] RoleFault),
     #[error(transparent)]

@@ -1,19 +1,49 @@
 //! Signing keys: listing, rotation and removal.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::audit::{Action, AuditTrail, AuditedResult, loggable_name};
 use super::{Actor, AdminError};
+use crate::config::TokenAlgorithm;
 use crate::domain::clock::Timestamp;
 use crate::domain::session::KeyId;
 use crate::token::keys::{SigningKey, algorithm_name};
-use crate::token::ring::KeyState;
+use crate::token::ring::{KeyRing, KeyState};
+
+mod storage;
+
+mod open;
 
 mod rotation;
 
-pub use rotation::{KeyRotation, KeySettings, SessionUpdates, UpdateProgress};
+pub use open::{OpenedKeys, copy_keys};
+pub use rotation::{KeyRotation, SessionUpdates, UpdateProgress};
+pub use storage::{DirectoryKeys, KeyError, KeyStorage};
+
+/// How often a change of the keys is tried while other gateways change them.
+const ATTEMPTS: usize = 16;
+
+/// How long a new key of a fleet is stored before it signs, at least: all gateways learn of it within a second.
+const SPREAD_TIME: Duration = Duration::from_secs(2);
+
+/// Settings of signing keys.
+#[derive(Debug, Clone)]
+pub struct KeySettings {
+    /// The algorithm of new keys.
+    pub algorithm: TokenAlgorithm,
+    /// How long a new key is published before it signs.
+    pub lead: Duration,
+    /// How long a replaced key's signatures stay valid.
+    pub grace: Duration,
+}
+
+/// When a new key of a fleet starts to sign: as wanted, but not before every gateway knows it.
+fn spread_start(ring: &KeyRing, wanted: Timestamp, now: Timestamp) -> Timestamp {
+    ring.free_start(wanted.max(now.plus(SPREAD_TIME)))
+}
 
 /// A signing key as `deskgate key list` shows it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -85,6 +115,11 @@ pub(crate) struct KeyAdmin {
 impl KeyAdmin {
     pub(crate) async fn list(&self) -> Vec<KeyRow> {
         self.rotation.list().await
+    }
+
+    /// How many keys a previous secret encrypts.
+    pub(crate) async fn count_old_secrets(&self) -> Result<usize, AdminError> {
+        Ok(self.rotation.count_old_secrets().await?)
     }
 
     /// Creates a key that will replace the signing one.

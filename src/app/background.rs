@@ -15,6 +15,7 @@ use super::wire::{Databases, Services};
 use crate::admin::keys::KeyRotation;
 use crate::domain::partition::Partition;
 use crate::domain::session::{EndCause, Session, SessionId};
+use crate::error::chain;
 use crate::metrics::Metrics;
 use crate::pipeline::Gate;
 use crate::signin::SignInServices;
@@ -33,6 +34,9 @@ const KEY_EXPIRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How often the sessions of a shared store are compared with the directory.
 const RECONCILIATION_INTERVAL: Duration = Duration::from_secs(3600);
+
+/// How often changes of the signing keys are looked for. Twice of it is within the second that a change may take.
+const KEY_CHANGE_INTERVAL: Duration = Duration::from_millis(400);
 
 /// Starts all background tasks. Called before the first request is accepted, so that no revocation is missed.
 pub(super) fn start(tasks: &TaskSet, services: &Services) {
@@ -57,6 +61,9 @@ pub(super) fn start(tasks: &TaskSet, services: &Services) {
     let watch = Arc::new(ClockWatch::new(&gate.clock));
     let rates = services.shared_rates.clone();
     tasks.spawn("clock watch", watch.clone().run(gate.clone(), registry.clone(), signin.clone(), rates.clone()));
+    if keys.are_shared() {
+        tasks.spawn("key changes", follow_key_changes(keys.clone()));
+    }
     tasks
         .spawn("key expiry", end_sessions_of_expired_keys(keys.clone(), gate.clone(), registry.clone(), watch.clone()));
     let Databases { store: writing_store, directory } = databases.clone();
@@ -165,6 +172,28 @@ impl FeedGauge {
 impl Drop for FeedGauge {
     fn drop(&mut self) {
         self.0.revocation_feed_up.set(0);
+    }
+}
+
+/// Uses the signing keys that other gateways add, and refuses those that they remove.
+async fn follow_key_changes(keys: Arc<KeyRotation>) {
+    let mut tick = tokio::time::interval(KEY_CHANGE_INTERVAL);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut fails = false;
+    loop {
+        tick.tick().await;
+        match keys.refresh().await {
+            Ok(()) if fails => tracing::info!("the signing keys can be read again"),
+            Err(error) if !fails => {
+                let error = chain(&error);
+                tracing::warn!(
+                    error,
+                    "cannot read the signing keys; those that are known stay in use until their time is over"
+                );
+            }
+            Ok(()) | Err(_) => continue,
+        }
+        fails = !fails;
     }
 }
 

@@ -82,7 +82,11 @@ fn remove_folder(folder: &Path) -> Result<(), BackupError> {
 }
 
 fn key_files(folder: &Path) -> Result<Vec<OsString>, BackupError> {
-    let entries = std::fs::read_dir(folder).map_err(file_error(folder))?;
+    let entries = match std::fs::read_dir(folder) {
+        // The keys of a fleet are in the directory.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(file_error(folder))?,
+    };
     let names: io::Result<Vec<OsString>> = entries.map(|entry| entry.map(|entry| entry.file_name())).collect();
     let mut names = names.map_err(file_error(folder))?;
     names.sort();

@@ -4,11 +4,13 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use super::secrets::{self, FleetSecrets};
-use super::{RuleSource, StartError, lock, tls, warnings, wire};
+use super::{RuleSource, StartError, lock, tls, warnings};
+use crate::admin::keys::KeyError;
 use crate::config::Config;
 use crate::domain::clock::Clock;
 use crate::metrics::Metrics;
-use crate::token::ring::{KeyFault, KeyRing};
+use crate::token::key_folder::KeyFolder;
+use crate::token::ring::KeyFault;
 
 /// The result of checking files.
 #[derive(Debug, Default)]
@@ -88,11 +90,15 @@ fn data_directory(config: &Config) -> Result<(), StartError> {
         return Ok(());
     }
     lock::check_contents(&config.server.data_dir)?;
-    let settings = wire::key_settings(config);
-    match KeyRing::read(&settings.folder, settings.grace, Clock::system().now()) {
+    // With a fleet's secret the keys are in the directory, which a check does not open.
+    if config.server.secret_file().is_some() {
+        return Ok(());
+    }
+    let folder = KeyFolder::new(secrets::key_folder(config));
+    match folder.read_ring(config.token.key_grace.get(), Clock::system().now()) {
         // The first start generates a key.
         Ok(_) | Err(KeyFault::Missing(_)) => Ok(()),
-        Err(fault) => Err(fault.into()),
+        Err(fault) => Err(KeyError::Fault(fault).into()),
     }
 }
 

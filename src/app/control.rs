@@ -12,6 +12,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
 use crate::admin::{Actor, Admin, AdminCommand, CommandError, CommandOutput};
+use crate::token::key_file::create_private_folder;
 
 const SOCKET_FILE: &str = "control.sock";
 
@@ -50,7 +51,9 @@ pub(super) fn bind(data: &Path) -> io::Result<UnixListener> {
         _ => {}
     }
     // Bound in a folder that only the owner can enter, and moved once its permissions are set.
-    let hidden = data.join("keys").join(SOCKET_FILE);
+    let folder = data.join("keys");
+    create_private_folder(&folder)?;
+    let hidden = folder.join(SOCKET_FILE);
     let _ = std::fs::remove_file(&hidden);
     let listener = UnixListener::bind(&hidden)?;
     std::fs::set_permissions(&hidden, std::fs::Permissions::from_mode(0o600))?;

@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use crate::admin::keys::KeyError;
 use crate::directory::DirectoryError;
 use crate::error::chain;
 use crate::platform::PlatformError;
 use crate::rules::RuleFault;
 use crate::store::StoreError;
-use crate::token::ring::KeyFault;
 
 /// Why the gateway cannot start or reload.
 #[derive(Debug, thiserror::Error)]
@@ -51,8 +51,8 @@ pub enum StartError {
     Store { place: String, source: StoreError },
     #[error("{place}: {}", chain(.source))]
     Directory { place: String, source: DirectoryError },
-    #[error(transparent)]
-    Keys(#[from] KeyFault),
+    #[error("{}", chain(.0))]
+    Keys(#[from] KeyError),
     #[error("{key}: {source}")]
     SecretFile {
         /// The setting that names the file.

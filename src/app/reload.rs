@@ -89,7 +89,7 @@ impl Reloader {
     /// Reloads everything and checks what is open against the new rules. Returns the number of rules.
     pub(super) async fn reload(&self) -> Result<usize, StartError> {
         // Otherwise a key that a command removes meanwhile would come back with the ring that was read before.
-        let _exclusive = self.keys.lock_folder().await;
+        let _exclusive = self.keys.lock().await;
         let reloaded = self.replace();
         self.gate.metrics.config_reload_success.set(i64::from(reloaded.is_ok()));
         if reloaded.is_ok() {
@@ -107,7 +107,9 @@ impl Reloader {
             certificate.reload()?;
         }
         let count = rules.count();
-        self.keys.install(keys);
+        if let Some(keys) = keys {
+            self.keys.install(keys);
+        }
         self.gate.rules.store(Arc::new(rules));
         record_load(&self.gate.metrics, &self.gate.clock, count);
         Ok(count)

@@ -1,4 +1,4 @@
-//! Opens the keys of cookies and of one-time-password secrets: derived from `server.secret_file`, or else from files in the
+//! Opens the keys of cookies, of one-time-password secrets and of signing keys: derived from `server.secret_file`, or else from files in the
 //! key folder, which the first start creates. Signing and encryption are left to `token`.
 
 use std::io;
@@ -43,6 +43,12 @@ impl FleetSecrets {
             current: read_secret("server.secret_file", file)?,
             previous: previous.collect::<Result<_, _>>()?,
         }))
+    }
+
+    /// What encrypts the signing keys in the directory.
+    pub(super) fn key_vault(&self) -> Vault {
+        let (current, previous) = self.derive(KeyPurpose::SigningKeys);
+        Vault::new(&current, &previous)
     }
 
     fn derive(&self, purpose: KeyPurpose) -> ([u8; 32], Vec<[u8; 32]>) {

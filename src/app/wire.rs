@@ -11,7 +11,7 @@ use super::error::data_error;
 use super::secrets::{self, FleetSecrets, key_folder};
 use super::simulator::{self, Simulator};
 use super::{DataLock, StartError};
-use crate::admin::keys::{KeyRotation, KeySettings};
+use crate::admin::keys::{DirectoryKeys, KeyError, KeyRotation, KeySettings, KeyStorage, OpenedKeys};
 use crate::admin::{Admin, AdminParts};
 use crate::config::{Config, PlatformKind, StoreTarget};
 use crate::directory::sql::SqlDirectory;
@@ -39,7 +39,7 @@ use crate::store::rate_counters::InMemoryRateCounters;
 use crate::store::rate_leases::{LeasedRates, RateLeaseSettings};
 use crate::store::redis::RedisStore;
 use crate::token::Tokens;
-use crate::token::ring::{KeyFault, KeyRing};
+use crate::token::key_folder::KeyFolder;
 use crate::token::vault::Vault;
 
 /// The store's file in the data directory.
@@ -144,17 +144,30 @@ impl Core {
 
 async fn core(config: &Config, metrics: &Arc<Metrics>) -> Result<Core, StartError> {
     let clock = Clock::system();
-    let key_settings = key_settings(config);
-    let ring = open_keys(&key_settings, &clock)?;
     let secrets = FleetSecrets::read(&config.server)?;
     let vault = secrets::vault(config, secrets.as_ref())?;
     // At the same time: each checks its whole file.
     let (store, directory) = tokio::try_join!(open_store(config, &clock, metrics), open_directory(config, &clock))?;
-    let tokens = Arc::new(Tokens::new(ring, issuer(config), config.token.leeway.get()));
+    let databases = Databases { store: store.clone(), directory: directory.clone() };
+    let (storage, opened) = match open_keys(config, secrets.as_ref(), &directory, &clock).await {
+        Ok(keys) => keys,
+        Err(error) => {
+            databases.close().await;
+            return Err(error.into());
+        }
+    };
+    let tokens = Arc::new(Tokens::new(opened.ring, issuer(config), config.token.leeway.get()));
     let (lifetime, leeway) = (config.token.lifetime.get(), config.token.leeway.get());
     let sessions = Arc::new(SessionCache::new(store.clone(), config.token.cache, lifetime, leeway));
     Ok(Core {
-        keys: Arc::new(KeyRotation::new(key_settings, tokens.clone(), sessions.clone(), clock.clone())),
+        keys: Arc::new(KeyRotation::new(
+            key_settings(config),
+            storage,
+            opened.generation,
+            tokens.clone(),
+            sessions.clone(),
+            clock.clone(),
+        )),
         devices: Devices::new(directory.clone(), vault.clone(), clock.clone(), config.otp.issuer.clone()),
         passwords: Arc::new(Passwords::new(PasswordSettings::default())),
         clock,
@@ -172,17 +185,29 @@ pub(super) fn issuer(config: &Config) -> String {
     config.server.public_url.as_str().trim_end_matches('/').to_owned()
 }
 
-pub(super) fn key_settings(config: &Config) -> KeySettings {
+fn key_settings(config: &Config) -> KeySettings {
     KeySettings {
-        folder: key_folder(config),
         algorithm: config.token.algorithm,
         lead: config.token.key_lead.get(),
         grace: config.token.key_grace.get(),
     }
 }
 
-fn open_keys(settings: &KeySettings, clock: &Clock) -> Result<KeyRing, KeyFault> {
-    KeyRing::open(&settings.folder, settings.algorithm, settings.grace, clock.now())
+/// Opens the signing keys: in the directory with a fleet's secret, otherwise in the key folder.
+async fn open_keys(
+    config: &Config,
+    secrets: Option<&FleetSecrets>,
+    directory: &Arc<dyn Directory>,
+    clock: &Clock,
+) -> Result<(KeyStorage, OpenedKeys), KeyError> {
+    let folder = KeyFolder::new(key_folder(config));
+    let storage = match secrets {
+        Some(secrets) => KeyStorage::Directory(DirectoryKeys::new(directory.clone(), secrets.key_vault())),
+        None if directory.key_records().await?.records.is_empty() => KeyStorage::Folder(folder.clone()),
+        None => return Err(KeyError::NoSecret),
+    };
+    let opened = storage.open(&key_settings(config), &folder, clock.now()).await?;
+    Ok((storage, opened))
 }
 
 async fn open_store(config: &Config, clock: &Clock, metrics: &Arc<Metrics>) -> Result<Arc<dyn Store>, StartError> {

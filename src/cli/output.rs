@@ -3,6 +3,7 @@
 use unicode_width::UnicodeWidthStr;
 
 use super::{Failed, print, print_error};
+use crate::admin::command::PreviousSecretUse;
 use crate::admin::employees::EmployeeRow;
 use crate::admin::fleet::GatewayRow;
 use crate::admin::keys::KeyRow;
@@ -43,6 +44,7 @@ fn json(output: &CommandOutput) -> serde_json::Value {
         }
         CommandOutput::Logins(rows) => rows.iter().map(|row| with_iso_time(row, row.at)).collect(),
         CommandOutput::AuditEntries(rows) => rows.iter().map(|row| with_iso_time(row, row.at)).collect(),
+        CommandOutput::PreviousSecrets(previous) => serde_json::json!(previous),
         CommandOutput::Changed { sessions, note } => {
             serde_json::json!({ "changed": true, "sessions": sessions, "note": note })
         }
@@ -75,6 +77,7 @@ fn print_text(output: &CommandOutput) -> Result<(), Failed> {
         }
         CommandOutput::Logins(rows) => print_table(LOGIN, rows.iter().map(login).collect()),
         CommandOutput::AuditEntries(rows) => print_table(EVENT, rows.iter().map(event).collect()),
+        CommandOutput::PreviousSecrets(previous) => print(previous_secrets(*previous)),
         CommandOutput::Changed { sessions, note } => {
             print(done(*sessions))?;
             print_note(note.as_deref())
@@ -108,6 +111,16 @@ pub(super) fn done(sessions: usize) -> String {
 
 fn count_sessions(count: usize) -> String {
     if count == 1 { "1 session".to_owned() } else { format!("{count} sessions") }
+}
+
+fn previous_secrets(previous: PreviousSecretUse) -> String {
+    match (previous.one_time_passwords, previous.signing_keys) {
+        (0, 0) => "no one-time-password secret and no signing key needs a previous secret".to_owned(),
+        (devices, keys) => format!(
+            "encrypted with a previous secret: one-time-password secrets: {devices}, signing keys: {keys}; the next start of \
+             a gateway encrypts them again"
+        ),
+    }
 }
 
 fn count_links(count: usize) -> String {

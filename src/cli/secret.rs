@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
+use super::client::ClientArgs;
 use super::{Exit, Failed, print, print_error};
+use crate::admin::AdminCommand;
+use crate::admin::command::SecretCommand;
 use crate::token::root_secret::RootSecret;
 
 #[derive(Args)]
@@ -23,12 +26,18 @@ enum SecretSubcommand {
         /// File to create, readable by its owner only [default: print the secret]
         file: Option<PathBuf>,
     },
+    /// Show whether anything still needs a secret of `server.old_secret_files`.
+    Status {
+        #[command(flatten)]
+        client: ClientArgs,
+    },
 }
 
 pub(super) fn run(args: &SecretArgs) -> Result<(), Failed> {
     match &args.command {
         SecretSubcommand::New { file: None } => print(RootSecret::generate()),
         SecretSubcommand::New { file: Some(file) } => create(file),
+        SecretSubcommand::Status { client } => client.run(AdminCommand::Secret(SecretCommand::Status)),
     }
 }
 

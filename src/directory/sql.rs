@@ -35,6 +35,8 @@ mod database;
 
 mod factors;
 
+mod keys;
+
 mod links;
 
 mod membership;

@@ -65,7 +65,8 @@ impl Devices {
             tracing::info!(
                 target: "deskgate::audit",
                 renewed,
-                "all one-time-password secrets are encrypted with the current key: remove keys/vault.key and otp.old_key_files"
+                "all one-time-password secrets are encrypted with the current key: remove keys/vault.key and otp.old_key_files; they \
+                 need no previous secret of server.old_secret_files"
             );
         }
         if lost > 0 {
@@ -75,6 +76,11 @@ impl Devices {
             );
         }
         Ok(())
+    }
+
+    /// How many secrets an older key encrypts.
+    pub async fn count_old_secrets(&self) -> Result<usize, DirectoryError> {
+        Ok(self.directory.otp_secrets_unlike(&self.vault.current_prefix()).await?.len())
     }
 
     /// The state of an account's device.

@@ -1,20 +1,20 @@
 //! The key ring: all signing keys, and which of them signs or verifies at a given time.
 //!
 //! A key signs from the time in its id until the next key begins. Its tokens stay valid for `token.key_grace` longer. A
-//! pending key is already published, so that upstreams have it when it begins to sign. The key folder alone determines
-//! all of this; no state has to be passed between gateways.
+//! pending key is already published, so that upstreams, and all gateways of a fleet, have it when it begins to sign. The
+//! stored keys and the time alone determine all of this; no other state has to be passed between gateways.
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::assertion;
 use jsonwebtoken::jwk::Jwk;
 
-use super::key_file::{create_private_folder, generate, parse, signs_from, sync_folder, write_private};
+use super::assertion;
 use super::keys::{Purpose, SigningKey};
-use crate::config::TokenAlgorithm;
+use super::stored_key::{PrivateKey, StoredKey};
 use crate::domain::clock::Timestamp;
 use crate::domain::session::KeyId;
 
@@ -30,12 +30,24 @@ pub enum KeyFault {
         #[source]
         source: io::Error,
     },
-    /// A file does not hold a private key of the algorithm in its name.
-    #[error("{0}: not a PKCS#8 private key of the kind its name says (eddsa-MILLISECONDS-NAME.pem, es256-…)")]
-    NotAKey(PathBuf),
-    /// No key has begun to sign.
+    /// It is no private key of the algorithm in its id.
+    #[error("key {0}: not a PKCS#8 private key of the kind its name says (eddsa-MILLISECONDS-NAME, es256-…)")]
+    NotAKey(KeyId),
+    /// It is encrypted with another secret.
+    #[error(
+        "key {0} in the directory is encrypted with another secret; set server.secret_file to the secret of this fleet, or \
+         list the one that encrypted the key in server.old_secret_files"
+    )]
+    Unreadable(KeyId),
+    /// No key in the folder has begun to sign.
     #[error("{0}: holds no key that has begun to sign")]
     Missing(PathBuf),
+    /// There are no keys.
+    #[error("there is no signing key")]
+    Empty,
+    /// The cryptographic library failed.
+    #[error("cannot generate a key")]
+    NotGenerated,
     /// A key does not verify what it signed.
     #[error("key {0} failed its self-test")]
     SelfTest(KeyId),
@@ -71,82 +83,80 @@ pub enum KeyValidity {
 
 /// The signing keys, the newest first.
 pub struct KeyRing {
-    keys: Vec<SigningKey>,
+    keys: Vec<Arc<SigningKey>>,
     /// When each key begins to sign, removed keys included: otherwise removing a key would make its predecessor valid
     /// again.
     start_times: Vec<Timestamp>,
     grace: Duration,
 }
 
-/// The extension of the file that a removed key leaves behind if it has signed.
-const REMOVED: &str = "removed";
-
 impl KeyRing {
-    /// Reads the key folder. Generates a key that signs from now on if there is none, or if the newest has another
-    /// algorithm.
-    pub fn open(folder: &Path, algorithm: TokenAlgorithm, grace: Duration, now: Timestamp) -> Result<Self, KeyFault> {
-        let newest = match Self::read(folder, grace, now) {
-            Ok(ring) if ring.keys.first().is_some_and(|key| key.algorithm() == algorithm) => return Ok(ring),
-            Ok(ring) => ring.keys.first().map(SigningKey::signs_from),
-            Err(KeyFault::Missing(_)) => None,
-            Err(fault) => return Err(fault),
-        };
-        // Strictly after the newest: the order of two keys with the same start would be undefined.
-        let start = newest.map_or(now, |newest| now.max(newest.plus(Duration::from_millis(1))));
-        add(folder, algorithm, start)?;
-        Self::read(folder, grace, now)
+    /// A ring of these keys, of which each must be intact.
+    pub fn new(stored: &[StoredKey], grace: Duration) -> Result<Self, KeyFault> {
+        let keys = stored.iter().filter_map(|key| match &key.private {
+            PrivateKey::Pkcs8(pkcs8) => Some(checked_key(key, pkcs8.reveal())),
+            PrivateKey::Removed => None,
+            PrivateKey::Unreadable => Some(Err(KeyFault::Unreadable(key.id.clone()))),
+        });
+        Self::of(keys.collect::<Result<_, _>>()?, stored, grace)
     }
 
-    /// Reads the key folder; at least one key must have begun to sign.
-    pub fn read(folder: &Path, grace: Duration, now: Timestamp) -> Result<Self, KeyFault> {
-        let fault = |path: &Path| {
-            let path = path.to_owned();
-            move |source| KeyFault::File { path, source }
-        };
-        let entries = match std::fs::read_dir(folder) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(KeyFault::Missing(folder.to_owned())),
-            entries => entries.map_err(fault(folder))?,
-        };
-        let (mut keys, mut start_times) = (Vec::new(), Vec::new());
-        for entry in entries {
-            let path = entry.map_err(fault(folder))?.path();
-            if path.extension().is_some_and(|extension| extension == REMOVED) {
-                start_times.extend(signs_from(&path));
-            } else if path.extension().is_some_and(|extension| extension == "pem") {
-                let text = std::fs::read_to_string(&path).map_err(fault(&path))?;
-                keys.push(parse(&path, &text).ok_or_else(|| KeyFault::NotAKey(path.clone()))?);
-            }
+    /// A ring of these keys for a gateway that uses this one. Keys that it has are taken from it. Of an unreadable key that
+    /// it does not have, only the start time counts: the change of the others, such as a removal, must not wait for it.
+    pub fn successor(&self, stored: &[StoredKey]) -> Result<Self, KeyFault> {
+        let keys = stored.iter().filter_map(|key| match (self.find_id(&key.id), &key.private) {
+            (_, PrivateKey::Removed) | (None, PrivateKey::Unreadable) => None,
+            (Some(known), _) => Some(Ok(known.clone())),
+            (None, PrivateKey::Pkcs8(pkcs8)) => Some(checked_key(key, pkcs8.reveal())),
+        });
+        Self::of(keys.collect::<Result<_, _>>()?, stored, self.grace)
+    }
+
+    fn of(mut keys: Vec<Arc<SigningKey>>, stored: &[StoredKey], grace: Duration) -> Result<Self, KeyFault> {
+        if keys.is_empty() {
+            return Err(KeyFault::Empty);
         }
-        if let Some(key) = keys.iter().find(|key| !key.passes_self_test()) {
-            return Err(KeyFault::SelfTest(key.id().clone()));
-        }
-        if !keys.iter().any(|key| has_begun(key, now)) {
-            return Err(KeyFault::Missing(folder.to_owned()));
-        }
-        start_times.extend(keys.iter().map(SigningKey::signs_from));
         keys.sort_by(|a, b| b.signs_from().cmp(&a.signs_from()).then_with(|| b.id().cmp(a.id())));
-        Ok(Self { keys, start_times, grace })
+        Ok(Self { keys, start_times: stored.iter().filter_map(StoredKey::signs_from).collect(), grace })
+    }
+
+    /// The key that begins last.
+    pub fn newest(&self) -> &SigningKey {
+        // `of` makes no empty ring.
+        &self.keys[0]
+    }
+
+    /// The first start time from this one on that no key has: start times alone decide which key signs.
+    pub fn free_start(&self, wanted: Timestamp) -> Timestamp {
+        let is_free = |moment: &i64| !self.start_times.contains(&Timestamp::from_millis(*moment));
+        Timestamp::from_millis((wanted.millis()..).find(is_free).unwrap_or(wanted.millis()))
+    }
+
+    /// Whether a key has begun to sign.
+    pub fn has_begun(&self, now: Timestamp) -> bool {
+        self.keys.iter().any(|key| has_begun(key, now))
     }
 
     /// The key that signs now.
     pub fn active(&self, now: Timestamp) -> &SigningKey {
-        // `read` never leaves the ring empty. If the clock was set back before the first key, that key signs.
+        // `of` makes no empty ring. If the clock is before the start of the first key, that key signs.
         self.keys.iter().find(|key| has_begun(key, now)).unwrap_or(&self.keys[self.keys.len() - 1])
     }
 
     /// The key with this id, if its tokens are valid now.
     pub fn verification_key(&self, id: &KeyId, now: Timestamp) -> Option<&SigningKey> {
-        self.keys.iter().find(|key| key.id() == id).filter(|key| self.can_verify(key, now))
+        self.find_id(id).map(|key| &**key).filter(|key| self.can_verify(key, now))
     }
 
     /// The key that writes exactly this encoded header, if its tokens are valid now.
     pub fn find(&self, purpose: Purpose, header: &str, now: Timestamp) -> Option<&SigningKey> {
-        self.keys.iter().find(|key| key.header(purpose) == header).filter(|key| self.can_verify(key, now))
+        let key = self.keys.iter().find(|key| key.header(purpose) == header).map(|key| &**key);
+        key.filter(|key| self.can_verify(key, now))
     }
 
     /// How long the tokens of a key stay valid.
     pub fn validity(&self, id: &KeyId) -> KeyValidity {
-        match self.keys.iter().find(|key| key.id() == id) {
+        match self.find_id(id) {
             None => KeyValidity::Gone,
             Some(key) => self.valid_until(key).map_or(KeyValidity::Open, KeyValidity::Until),
         }
@@ -164,7 +174,7 @@ impl KeyRing {
 
     /// Whether this ring has every key of another.
     pub fn has_all_of(&self, other: &KeyRing) -> bool {
-        other.keys.iter().all(|theirs| self.keys.iter().any(|own| own.id() == theirs.id()))
+        other.keys.iter().all(|theirs| self.find_id(theirs.id()).is_some())
     }
 
     /// Whether another ring has the same keys and start times.
@@ -184,7 +194,7 @@ impl KeyRing {
                 _ if has_begun(key, now) => KeyState::VerifyOnly,
                 _ => KeyState::Pending,
             };
-            (key, state, end)
+            (&**key, state, end)
         })
     }
 
@@ -198,7 +208,11 @@ impl KeyRing {
     pub fn jwks(&self, now: Timestamp) -> Vec<&Jwk> {
         let asserted =
             |key: &SigningKey| self.successor_start(key).is_none_or(|next| now < next.plus(assertion::LIFETIME));
-        self.keys.iter().filter(|key| self.can_verify(key, now) || asserted(key)).map(SigningKey::jwk).collect()
+        self.keys.iter().filter(|key| self.can_verify(key, now) || asserted(key)).map(|key| key.jwk()).collect()
+    }
+
+    fn find_id(&self, id: &KeyId) -> Option<&Arc<SigningKey>> {
+        self.keys.iter().find(|key| key.id() == id)
     }
 
     fn can_verify(&self, key: &SigningKey, now: Timestamp) -> bool {
@@ -218,31 +232,13 @@ fn has_begun(key: &SigningKey, now: Timestamp) -> bool {
     key.signs_from() <= now
 }
 
-/// Generates a key and writes it to the key folder.
-pub fn add(folder: &Path, algorithm: TokenAlgorithm, start: Timestamp) -> Result<KeyId, KeyFault> {
-    let fault = |source| KeyFault::File { path: folder.to_owned(), source };
-    create_private_folder(folder).map_err(fault)?;
-    let (id, pem) = generate(algorithm, start).ok_or_else(|| KeyFault::NotAKey(folder.to_owned()))?;
-    write_private(&key_path(folder, &id), pem.as_bytes()).map_err(fault)?;
-    Ok(id)
-}
-
-/// Removes a key from the key folder.
-pub fn remove(folder: &Path, key: &SigningKey, now: Timestamp) -> Result<(), KeyFault> {
-    let path = key_path(folder, key.id());
-    let fault = |source| KeyFault::File { path: path.clone(), source };
-    if has_begun(key, now) {
-        write_private(&path.with_extension(REMOVED), b"").map_err(fault)?;
+/// Parses a key and tries it.
+fn checked_key(stored: &StoredKey, pkcs8: &[u8]) -> Result<Arc<SigningKey>, KeyFault> {
+    let key = stored.signing_key(pkcs8).ok_or_else(|| KeyFault::NotAKey(stored.id.clone()))?;
+    if !key.passes_self_test() {
+        return Err(KeyFault::SelfTest(stored.id.clone()));
     }
-    match std::fs::remove_file(&path) {
-        // Removed concurrently.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed.and_then(|()| sync_folder(folder)).map_err(fault),
-    }
-}
-
-fn key_path(folder: &Path, id: &KeyId) -> PathBuf {
-    folder.join(format!("{id}.pem"))
+    Ok(Arc::new(key))
 }
 
 #[cfg(test)]

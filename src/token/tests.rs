@@ -3,7 +3,8 @@ use jwt_compact::jwk::JsonWebKey;
 use jwt_compact::{Algorithm, AlgorithmExt, UntrustedToken};
 
 use super::cookie::{CookieKind, CookieSigner};
-use super::ring::{KeyFault, KeyRing};
+use super::key_folder::KeyFolder;
+use super::ring::KeyFault;
 use super::*;
 use crate::config::TokenAlgorithm;
 use crate::domain::employee::EmployeeId;
@@ -28,7 +29,7 @@ fn session() -> Session {
 
 fn tokens(algorithm: TokenAlgorithm) -> (Tokens, tempfile::TempDir) {
     let folder = tempfile::tempdir().expect("folder");
-    let keys = KeyRing::open(folder.path(), algorithm, GRACE, NOW).expect("keys");
+    let keys = KeyFolder::new(folder.path()).open_ring(algorithm, GRACE, NOW).expect("keys");
     (Tokens::new(keys, ISSUER.to_owned(), Duration::from_secs(30)), folder)
 }
 
@@ -207,7 +208,7 @@ fn headers_other_than_the_issued_one_are_refused() {
 fn tokens_stay_valid_over_a_restart_and_a_change_of_algorithm() {
     let folder = tempfile::tempdir().expect("folder");
     let open = |algorithm| {
-        let keys = KeyRing::open(folder.path(), algorithm, GRACE, NOW).expect("keys");
+        let keys = KeyFolder::new(folder.path()).open_ring(algorithm, GRACE, NOW).expect("keys");
         Tokens::new(keys, ISSUER.to_owned(), Duration::from_secs(30))
     };
     let before = open(TokenAlgorithm::EdDSA).mint(&session(), NOW);
@@ -221,10 +222,13 @@ fn tokens_stay_valid_over_a_restart_and_a_change_of_algorithm() {
 #[test]
 fn a_damaged_key_file_is_an_error_and_is_not_replaced() {
     let folder = tempfile::tempdir().expect("folder");
-    KeyRing::open(folder.path(), TokenAlgorithm::EdDSA, GRACE, NOW).expect("keys");
+    KeyFolder::new(folder.path()).open_ring(TokenAlgorithm::EdDSA, GRACE, NOW).expect("keys");
     let file = std::fs::read_dir(folder.path()).expect("folder").next().expect("a file").expect("entry").path();
     std::fs::write(&file, "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n").expect("write");
-    assert!(matches!(KeyRing::open(folder.path(), TokenAlgorithm::EdDSA, GRACE, NOW), Err(KeyFault::NotAKey(_))));
+    assert!(matches!(
+        KeyFolder::new(folder.path()).open_ring(TokenAlgorithm::EdDSA, GRACE, NOW),
+        Err(KeyFault::NotAKey(_))
+    ));
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 mod directory;
 mod directory_races;
+mod keys;
 mod leases;
 mod once;
 mod postgres;

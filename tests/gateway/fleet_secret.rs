@@ -1,4 +1,5 @@
-//! `server.secret_file`: the keys of cookies and of one-time-password secrets come from one secret, which can be changed.
+//! `server.secret_file`: the keys of cookies, of one-time-password secrets and of the signing keys in the directory come from one
+//! secret, which can be changed.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -62,17 +63,22 @@ async fn cookies_and_devices_survive_the_change_to_a_fleet_secret_and_from_one_t
     configure(&desk, Some(&first), &[]);
     desk.restart().await;
     assert!(finishes(&phone, &desk, &url).await, "the cookie of the generated key");
+    xiaoming.get("/api/auth/me").await.expect_code(0);
     desk.wait_for_log(&["all one-time-password secrets are encrypted with the current key"]).await;
+    desk.wait_for_log(&["moving the signing keys from the key folder to the directory"]).await;
     std::fs::remove_dir_all(desk.data_dir().join("keys")).expect("the generated keys");
     desk.restart().await;
-    assert!(!desk.data_dir().join("keys").join("vault.key").exists(), "no key is generated beside a secret");
-    assert!(!desk.data_dir().join("keys").join("seal.key").exists(), "no key is generated beside a secret");
-    let xiaoming = desk.sign_in("u1001").await;
+    let files = std::fs::read_dir(desk.data_dir().join("keys")).expect("a folder").count();
+    assert_eq!(files, 0, "no key is generated beside a secret");
     verify(&xiaoming, &device.code(0)).await.expect_code(0);
 
     let (phone, url) = begin_sign_in(&desk).await;
+    assert_eq!(needs_previous(&desk).await, json!({ "one_time_passwords": 0, "signing_keys": 0 }));
     configure(&desk, Some(&second), &[&first]);
+    desk.terminate().await;
+    assert_eq!(needs_previous(&desk).await, json!({ "one_time_passwords": 1, "signing_keys": 0 }), "before the start");
     desk.restart().await;
+    assert_eq!(needs_previous(&desk).await, json!({ "one_time_passwords": 0, "signing_keys": 0 }));
     assert!(finishes(&phone, &desk, &url).await, "the cookie of the previous secret");
     let (phone, url) = begin_sign_in(&desk).await;
     configure(&desk, Some(&second), &[]);
@@ -81,10 +87,60 @@ async fn cookies_and_devices_survive_the_change_to_a_fleet_secret_and_from_one_t
     verify(&xiaoming, &device.code(1)).await.expect_code(0);
     assert!(!desk.logs().contains("cannot decrypt some one-time-password secrets"), "no key is missing");
 
-    let (phone, url) = begin_sign_in(&desk).await;
-    configure(&desk, Some(&new_secret(&desk, "third")), &[]);
+    xiaoming.get("/api/auth/me").await.expect_code(0);
+}
+
+async fn needs_previous(desk: &Gateway) -> Value {
+    let printed = desk.command(&["secret", "status", "--json"]).await.expect_success();
+    serde_json::from_str(&printed).expect("JSON")
+}
+
+#[tokio::test]
+async fn gateway_does_not_start_with_another_secret_or_without_one() {
+    let mut desk = Gateway::start().await;
+    configure(&desk, Some(&new_secret(&desk, "first")), &[]);
     desk.restart().await;
-    assert!(!finishes(&phone, &desk, &url).await, "a cookie of a secret that was removed");
+    let xiaoming = desk.sign_in("u1001").await;
+    desk.terminate().await;
+    for (case, secret, why) in [
+        ("another", Some(new_secret(&desk, "second")), "is encrypted with another secret"),
+        ("none", None, "set server.secret_file"),
+    ] {
+        configure(&desk, secret.as_deref(), &[]);
+        for command in [&["serve"][..], &["key", "rotate"]] {
+            let output = desk.command(command).await;
+            assert_eq!(output.status.code(), Some(1), "{case}: {}", output.output_text());
+            assert!(output.output_text().contains(why), "{case}: {}", output.output_text());
+        }
+    }
+    configure(&desk, Some(&desk.temporary_folder().join("first")), &[]);
+    desk.restart().await;
+    xiaoming.get("/api/auth/me").await.expect_code(0);
+}
+
+#[tokio::test]
+async fn keys_in_the_directory_rotate_and_are_removed_by_commands() {
+    let mut desk = Gateway::start().await;
+    configure(&desk, Some(&new_secret(&desk, "first")), &[]);
+    desk.restart().await;
+    let xiaoming = desk.sign_in("u1001").await;
+    let old = header_of(xiaoming.token())["kid"].as_str().expect("a kid").to_owned();
+    let refused = desk.command(&["key", "remove", &old, "--yes"]).await;
+    assert_eq!(refused.status.code(), Some(4), "the signing key cannot be removed: {}", refused.output_text());
+    desk.command(&["key", "rotate"]).await.expect_success();
+    assert_eq!(desk.command(&["key", "rotate"]).await.status.code(), Some(4), "a key is pending");
+    desk.command(&["key", "rotate", "--now"]).await.expect_success();
+    let alice = desk.sign_in("a2001").await;
+    assert_ne!(header_of(alice.token())["kid"], old, "the command returns when the new key signs");
+    xiaoming.get("/api/auth/me").await.expect_code(0);
+    desk.command(&["key", "remove", &old, "--yes"]).await.expect_success();
+    xiaoming.get("/api/auth/me").await.expect_invalid_token();
+    alice.get("/api/auth/me").await.expect_code(0);
+    desk.terminate().await;
+    desk.command(&["key", "rotate", "--now"]).await.expect_success();
+    desk.restart().await;
+    alice.get("/api/auth/me").await.expect_code(0);
+    xiaoming.get("/api/auth/me").await.expect_invalid_token();
 }
 
 #[tokio::test]

@@ -1,21 +1,25 @@
-//! Changes the key folder and applies the change to live sessions.
+//! Changes the signing keys, follows the changes of other gateways, and applies both to live sessions.
 
-use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, timeout_at};
 
-use super::{CreatedKey, KeyRow, KeyStart, RemovedKey};
+use super::open::new_key;
+use super::storage::{KeyError, KeySnapshot, KeyStorage};
+use super::{ATTEMPTS, CreatedKey, KeyRow, KeySettings, KeyStart, RemovedKey, SPREAD_TIME, spread_start};
 use crate::admin::AdminError;
-use crate::config::TokenAlgorithm;
+use crate::directory::keys::KeyGeneration;
 use crate::domain::clock::{Clock, Timestamp};
 use crate::domain::session::{EndCause, KeyId};
+use crate::domain::write::WriteOutcome;
 use crate::sessions::SessionCache;
 use crate::store::StoreError;
 use crate::token::Tokens;
-use crate::token::ring::{self, KeyFault, KeyRing, KeyState, KeyValidity};
+use crate::token::ring::{KeyRing, KeyState, KeyValidity};
+use crate::token::stored_key::{KeyChange, PrivateKey, StoredKey};
 
 /// How many sessions are ended or shortened in one change of the store.
 const SESSIONS_PER_CHANGE: usize = 500;
@@ -71,45 +75,60 @@ impl RunningUpdate {
     }
 }
 
-/// Settings of key rotation.
-#[derive(Debug, Clone)]
-pub struct KeySettings {
-    /// The folder of the key files.
-    pub folder: PathBuf,
-    /// The algorithm of new keys.
-    pub algorithm: TokenAlgorithm,
-    /// How long a new key is published before it signs.
-    pub lead: Duration,
-    /// How long a replaced key's signatures stay valid.
-    pub grace: Duration,
-}
-
 /// Rotates the signing keys of a gateway.
 pub struct KeyRotation {
     settings: KeySettings,
+    storage: KeyStorage,
     tokens: Arc<Tokens>,
     sessions: Arc<SessionCache>,
     clock: Clock,
-    /// Serializes changes of the key folder.
-    folder_lock: Mutex<()>,
+    /// The generation of the stored keys that `tokens` uses.
+    installed: AtomicI64,
+    /// Serializes changes of the keys by this process.
+    change_lock: Mutex<()>,
     /// Serializes session updates: the number of changed sessions must not count one twice.
     session_lock: Mutex<()>,
 }
 
 impl KeyRotation {
-    /// Rotates the keys behind `tokens`.
-    pub fn new(settings: KeySettings, tokens: Arc<Tokens>, sessions: Arc<SessionCache>, clock: Clock) -> Self {
-        Self { settings, tokens, sessions, clock, folder_lock: Mutex::default(), session_lock: Mutex::default() }
+    /// Rotates the keys behind `tokens`, which are those of `generation`.
+    pub fn new(
+        settings: KeySettings,
+        storage: KeyStorage,
+        generation: KeyGeneration,
+        tokens: Arc<Tokens>,
+        sessions: Arc<SessionCache>,
+        clock: Clock,
+    ) -> Self {
+        Self {
+            settings,
+            storage,
+            tokens,
+            sessions,
+            clock,
+            installed: AtomicI64::new(generation.0),
+            change_lock: Mutex::default(),
+            session_lock: Mutex::default(),
+        }
     }
 
-    /// Reads the key folder without changing anything.
-    pub fn read_folder(&self) -> Result<KeyRing, KeyFault> {
-        KeyRing::read(&self.settings.folder, self.settings.grace, self.clock.now())
+    /// Reads the key folder without changing anything; `None` if the keys are in the directory, whose changes
+    /// [`KeyRotation::refresh`] applies.
+    pub fn read_folder(&self) -> Result<Option<KeyRing>, KeyError> {
+        match &self.storage {
+            KeyStorage::Folder(folder) => Ok(Some(folder.read_ring(self.settings.grace, self.clock.now())?)),
+            KeyStorage::Directory(_) => Ok(None),
+        }
     }
 
-    /// Locks the key folder against commands of this process.
-    pub async fn lock_folder(&self) -> MutexGuard<'_, ()> {
-        self.folder_lock.lock().await
+    /// Whether other gateways change the keys, too.
+    pub fn are_shared(&self) -> bool {
+        matches!(self.storage, KeyStorage::Directory(_))
+    }
+
+    /// Keeps commands of this process from changing the keys.
+    pub async fn lock(&self) -> MutexGuard<'_, ()> {
+        self.change_lock.lock().await
     }
 
     /// Signs and verifies with these keys from now on. The caller then runs [`KeyRotation::update_sessions`].
@@ -126,15 +145,61 @@ impl KeyRotation {
         }
     }
 
+    /// Uses the keys of the directory if another gateway has changed them. On an error the current ones stay in use, each
+    /// until its time is over.
+    pub async fn refresh(&self) -> Result<(), KeyError> {
+        let KeyStorage::Directory(keys) = &self.storage else { return Ok(()) };
+        if keys.generation().await?.0 == self.installed.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let _lock = self.change_lock.lock().await;
+        let snapshot = self.storage.read().await?;
+        self.install_snapshot(&snapshot)
+    }
+
+    fn install_snapshot(&self, snapshot: &KeySnapshot) -> Result<(), KeyError> {
+        self.install(self.ring_of(snapshot)?);
+        self.installed.store(snapshot.generation.0, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The ring of the stored keys. In a folder each must be intact.
+    fn ring_of(&self, snapshot: &KeySnapshot) -> Result<KeyRing, KeyError> {
+        let current = self.tokens.keys();
+        if matches!(self.storage, KeyStorage::Folder(_)) {
+            return Ok(KeyRing::new(&snapshot.keys, self.settings.grace)?);
+        }
+        let is_known = |id: &KeyId| current.validity(id) != KeyValidity::Gone;
+        for key in snapshot.keys.iter().filter(|key| key.private == PrivateKey::Unreadable && !is_known(&key.id)) {
+            tracing::error!(
+                key = %key.id,
+                "a new signing key is encrypted with a secret that this gateway does not have; its tokens are refused here"
+            );
+        }
+        Ok(current.successor(&snapshot.keys)?)
+    }
+
     pub(super) async fn list(&self) -> Vec<KeyRow> {
-        let _lock = self.folder_lock.lock().await;
+        if let Err(error) = self.refresh().await {
+            tracing::warn!(error = crate::error::chain(&error), "listing the signing keys that this gateway has");
+        }
+        let _lock = self.change_lock.lock().await;
         self.tokens.keys().states(self.clock.now()).map(KeyRow::of).collect()
     }
 
     pub(super) async fn rotate(&self, start: KeyStart) -> Result<CreatedKey, AdminError> {
-        let _lock = self.folder_lock.lock().await;
         let now = self.clock.now();
+        let key = self.change(|ring| self.next_key(ring, start, now)).await?;
+        let sessions = self.update_sessions_until(Some(Instant::now() + COMMAND_WAIT)).await?;
         let ring = self.tokens.keys();
+        if start == KeyStart::Now {
+            self.until_signing(&key).await;
+        }
+        let row = ring.states(self.clock.now()).find(|(other, ..)| *other.id() == key).map(KeyRow::of);
+        Ok(CreatedKey { key: row.ok_or(AdminError::KeyMissing(key))?, sessions })
+    }
+
+    fn next_key(&self, ring: &KeyRing, start: KeyStart, now: Timestamp) -> Result<KeyChange, AdminError> {
         let pending = ring.states(now).find(|(_, state, _)| *state == KeyState::Pending);
         let wanted = match (start, pending) {
             (KeyStart::Now, _) => now,
@@ -143,39 +208,61 @@ impl KeyRotation {
                 return Err(AdminError::KeyPending { id: key.id().clone(), start: key.signs_from().iso8601() });
             }
         };
-        // Start times are unique: they alone decide which key signs.
-        let starts: Vec<i64> = ring.states(now).map(|(key, ..)| key.signs_from().millis()).collect();
-        let start = (wanted.millis()..).find(|moment| !starts.contains(moment)).unwrap_or(wanted.millis());
-        // Fails before it writes if the folder cannot be read.
-        self.read_folder()?;
-        let id = ring::add(&self.settings.folder, self.settings.algorithm, Timestamp::from_millis(start))?;
-        let sessions = self.reload().await?;
+        let start = match self.storage {
+            KeyStorage::Folder(_) => ring.free_start(wanted),
+            KeyStorage::Directory(_) => spread_start(ring, wanted, now),
+        };
+        Ok(new_key(&self.settings, start)?)
+    }
+
+    /// Waits until a key signs that was created to sign at once, so that a command after this one finds it signing.
+    async fn until_signing(&self, id: &KeyId) {
         let ring = self.tokens.keys();
-        let key = ring.states(now).find(|(key, ..)| *key.id() == id).map(KeyRow::of);
-        Ok(CreatedKey { key: key.ok_or(AdminError::KeyMissing(id))?, sessions })
+        if let Some(key) = ring.verification_key(id, self.clock.now()) {
+            // A start that is further away was set by a clock that has since been set back.
+            tokio::time::sleep(self.clock.now().until(key.signs_from()).min(SPREAD_TIME)).await;
+        }
     }
 
     pub(super) async fn remove(&self, id: &KeyId) -> Result<RemovedKey, AdminError> {
-        let _lock = self.folder_lock.lock().await;
         let now = self.clock.now();
-        let ring = self.tokens.keys();
-        let Some((key, state, _)) = ring.states(now).find(|(key, ..)| key.id() == id) else {
-            return Err(AdminError::NoSuchKey(id.clone()));
-        };
-        if state == KeyState::Signing {
-            return Err(AdminError::KeySigning(id.clone()));
-        }
-        // Fails before it removes anything if the folder cannot be read.
-        self.read_folder()?;
-        ring::remove(&self.settings.folder, key, now)?;
-        Ok(RemovedKey { sessions: self.reload().await? })
+        self.change(|ring| {
+            let Some((key, state, _)) = ring.states(now).find(|(key, ..)| key.id() == id) else {
+                return Err(AdminError::NoSuchKey(id.clone()));
+            };
+            match state {
+                KeyState::Signing => Err(AdminError::KeySigning(id.clone())),
+                KeyState::Pending | KeyState::VerifyOnly | KeyState::Retired => Ok(StoredKey::removal(key, now)),
+            }
+        })
+        .await?;
+        let sessions = self.update_sessions_until(Some(Instant::now() + COMMAND_WAIT)).await?;
+        Ok(RemovedKey { sessions })
     }
 
-    /// Uses the keys of the folder, and waits a while for the update of the sessions. The gateway's background task, or
-    /// that of the next start, does the rest.
-    async fn reload(&self) -> Result<SessionUpdates, AdminError> {
-        self.install(self.read_folder()?);
-        Ok(self.update_sessions_until(Some(Instant::now() + COMMAND_WAIT)).await?)
+    /// Makes a change that `decide` derives from the stored keys, uses the result, and returns the changed key. Decides
+    /// again if another gateway has changed the keys meanwhile.
+    async fn change(&self, decide: impl Fn(&KeyRing) -> Result<KeyChange, AdminError>) -> Result<KeyId, AdminError> {
+        let _lock = self.change_lock.lock().await;
+        for _ in 0..ATTEMPTS {
+            let before = self.storage.read().await?;
+            let change = decide(&self.ring_of(&before)?)?;
+            if self.storage.apply(before.generation, std::slice::from_ref(&change)).await? == WriteOutcome::Applied {
+                self.install_snapshot(&self.storage.read().await?)?;
+                return Ok(match change {
+                    KeyChange::Put(StoredKey { id, .. }) | KeyChange::Delete(id) => id,
+                });
+            }
+        }
+        Err(KeyError::Busy.into())
+    }
+
+    /// How many stored keys are encrypted with another secret than the current one; none if they are files.
+    pub(super) async fn count_old_secrets(&self) -> Result<usize, KeyError> {
+        match &self.storage {
+            KeyStorage::Folder(_) => Ok(0),
+            KeyStorage::Directory(keys) => keys.count_old().await,
+        }
     }
 
     /// Ends the sessions of removed keys and shortens those of replaced keys.

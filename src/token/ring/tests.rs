@@ -1,4 +1,7 @@
 use super::*;
+use crate::config::TokenAlgorithm;
+use crate::token::key_folder::KeyFolder;
+use crate::token::stored_key::KeyChange;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -8,14 +11,25 @@ fn later(hours: u32) -> Timestamp {
 }
 
 fn read(folder: &tempfile::TempDir, now: Timestamp) -> KeyRing {
-    KeyRing::read(folder.path(), HOUR * 8, now).expect("a ring")
+    KeyFolder::new(folder.path()).read_ring(HOUR * 8, now).expect("a ring")
+}
+
+fn key(start: Timestamp) -> StoredKey {
+    StoredKey::generate(TokenAlgorithm::EdDSA, start).expect("a key")
+}
+
+fn remove(folder: &tempfile::TempDir, key: &SigningKey, now: Timestamp) {
+    KeyFolder::new(folder.path()).apply(&StoredKey::removal(key, now)).expect("removed");
 }
 
 /// A key folder with one key per start time.
 fn folder(starts: &[Timestamp]) -> (tempfile::TempDir, Vec<KeyId>) {
     let folder = tempfile::tempdir().expect("a folder");
-    let ids = starts.iter().map(|start| add(folder.path(), TokenAlgorithm::EdDSA, *start).expect("a key")).collect();
-    (folder, ids)
+    let keys: Vec<StoredKey> = starts.iter().map(|start| key(*start)).collect();
+    for key in &keys {
+        KeyFolder::new(folder.path()).apply(&KeyChange::Put(key.clone())).expect("a file");
+    }
+    (folder, keys.into_iter().map(|key| key.id).collect())
 }
 
 fn states(ring: &KeyRing, now: Timestamp) -> Vec<(KeyId, KeyState)> {
@@ -56,7 +70,7 @@ fn removing_a_key_does_not_revive_its_predecessor() {
     let ring = read(&folder, now);
     assert!(ring.verification_key(&ids[0], now).is_none(), "retired before");
     let second = ring.verification_key(&ids[1], now).expect("a key that verifies");
-    remove(folder.path(), second, now).expect("removed");
+    remove(&folder, second, now);
     let before = ring;
     let ring = read(&folder, now);
     assert!(!ring.is_same_as(&before) && ring.is_same_as(&read(&folder, now)));
@@ -71,7 +85,7 @@ fn removing_a_pending_key_leaves_the_other_keys_unchanged() {
     let (folder, ids) = folder(&[NOW, later(1)]);
     let ring = read(&folder, NOW);
     let pending = ring.verification_key(&ids[1], NOW).expect("a key");
-    remove(folder.path(), pending, NOW).expect("removed");
+    remove(&folder, pending, NOW);
     let ring = read(&folder, NOW);
     assert_eq!(ring.validity(&ids[0]), KeyValidity::Open);
     assert_eq!(*ring.active(later(5)).id(), ids[0]);
@@ -80,8 +94,8 @@ fn removing_a_pending_key_leaves_the_other_keys_unchanged() {
 #[test]
 fn a_folder_without_a_signing_key_is_an_error() {
     let (folder, _) = folder(&[later(1)]);
-    assert!(matches!(KeyRing::read(folder.path(), HOUR, NOW), Err(KeyFault::Missing(_))));
-    assert!(KeyRing::open(folder.path(), TokenAlgorithm::EdDSA, HOUR, NOW).is_ok(), "opening generates one");
+    assert!(matches!(KeyFolder::new(folder.path()).read_ring(HOUR, NOW), Err(KeyFault::Missing(_))));
+    assert!(KeyFolder::new(folder.path()).open_ring(TokenAlgorithm::EdDSA, HOUR, NOW).is_ok(), "opening generates one");
 }
 
 #[test]
@@ -91,7 +105,7 @@ fn key_files_with_malformed_names_are_errors() {
     for name in ["eddsa-mine.pem", "eddsa.pem", "rsa-1800000000-x.pem", "es256-1800000000-x.pem"] {
         let other = folder.path().join(name);
         std::fs::copy(&file, &other).expect("a copy");
-        assert!(matches!(KeyRing::read(folder.path(), HOUR, NOW), Err(KeyFault::NotAKey(_))), "{name}");
+        assert!(matches!(KeyFolder::new(folder.path()).read_ring(HOUR, NOW), Err(KeyFault::NotAKey(_))), "{name}");
         std::fs::remove_file(&other).expect("gone");
     }
 }
@@ -99,11 +113,11 @@ fn key_files_with_malformed_names_are_errors() {
 #[test]
 fn a_change_of_algorithm_generates_a_key_that_signs_at_the_next_start() {
     let (folder, ids) = folder(&[NOW]);
-    let ring = KeyRing::open(folder.path(), TokenAlgorithm::ES256, HOUR, later(1)).expect("a ring");
+    let ring = KeyFolder::new(folder.path()).open_ring(TokenAlgorithm::ES256, HOUR, later(1)).expect("a ring");
     assert_eq!(ring.active(later(1)).algorithm(), TokenAlgorithm::ES256);
     assert!(ring.verification_key(&ids[0], later(1)).is_some(), "within the grace");
     assert!(ring.verification_key(&ids[0], later(2)).is_none(), "after the grace");
-    let back = KeyRing::open(folder.path(), TokenAlgorithm::EdDSA, HOUR, later(3)).expect("a ring");
+    let back = KeyFolder::new(folder.path()).open_ring(TokenAlgorithm::EdDSA, HOUR, later(3)).expect("a ring");
     assert_eq!(back.active(later(3)).algorithm(), TokenAlgorithm::EdDSA);
     assert_ne!(*back.active(later(3)).id(), ids[0], "a retired key does not sign again");
 }
@@ -111,7 +125,7 @@ fn a_change_of_algorithm_generates_a_key_that_signs_at_the_next_start() {
 #[test]
 fn a_replaced_key_is_published_for_the_lifetime_of_its_assertions() {
     let (folder, _) = folder(&[NOW, later(1)]);
-    let ring = KeyRing::read(folder.path(), Duration::ZERO, NOW).expect("a ring");
+    let ring = KeyFolder::new(folder.path()).read_ring(Duration::ZERO, NOW).expect("a ring");
     let replaced = later(1);
     for (case, now, published) in [
         ("before it is replaced", NOW, 2),
@@ -120,4 +134,28 @@ fn a_replaced_key_is_published_for_the_lifetime_of_its_assertions() {
     ] {
         assert_eq!(ring.jwks(now).len(), published, "{case}");
     }
+}
+
+#[test]
+fn a_ring_follows_a_change_although_it_cannot_read_every_key() {
+    let (first, second, third) = (key(NOW), key(later(1)), key(later(2)));
+    let ring = KeyRing::new(&[first.clone(), second.clone()], HOUR * 8).expect("a ring");
+    let unreadable = |key: &StoredKey| StoredKey { private: PrivateKey::Unreadable, ..key.clone() };
+    let removed = StoredKey { private: PrivateKey::Removed, ..first.clone() };
+
+    let stored = [unreadable(&second), unreadable(&third), removed];
+    let next = ring.successor(&stored).expect("a ring");
+    assert_eq!(next.validity(&first.id), KeyValidity::Gone, "the removal holds");
+    assert_eq!(
+        next.validity(&second.id),
+        KeyValidity::Until(later(10)),
+        "a known key, until its successor's grace ends"
+    );
+    assert_eq!(next.validity(&third.id), KeyValidity::Gone, "an unknown key that cannot be read");
+    assert!(next.verification_key(&second.id, later(10)).is_none(), "its time is over although nothing follows it");
+
+    let fault = KeyRing::new(&stored, HOUR * 8).err();
+    assert!(matches!(fault, Some(KeyFault::Unreadable(id)) if id == second.id), "a start reads every key");
+    let all_removed = [StoredKey { private: PrivateKey::Removed, ..first }];
+    assert!(matches!(ring.successor(&all_removed), Err(KeyFault::Empty)));
 }
