@@ -3,6 +3,9 @@
 // Tests compare with the real clock and damage databases on purpose.
 #![allow(clippy::disallowed_methods)]
 
+#[path = "../servers/servers.rs"]
+mod servers;
+
 mod support;
 
 #[path = "../servers/servers.rs"]
@@ -64,6 +67,8 @@ mod people_devices;
 mod people_recovery;
 
 mod keys;
+
+mod fleet_once;
 
 mod fleet_secret;
 

@@ -25,8 +25,9 @@ const RESULT_LIFETIME: Duration = Duration::from_secs(60);
 /// Longest wait for the result of the first request: four calls of the platform that take as long as they may.
 const LONGEST_WAIT: Duration = Duration::from_secs(20);
 
-/// The first and the longest pause between two looks for the result.
-const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(250)];
+/// The first and the longest pause between two looks for the result. They double, so that none is longer than the wait
+/// before it.
+const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
 
 /// Begins the value of a claim whose result is not known yet. No encrypted result begins so.
 const PENDING: &str = "pending.";
