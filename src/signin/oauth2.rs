@@ -107,16 +107,15 @@ impl Oauth2Flow {
             Consent::Denied => ("", "access_denied", BadRequest::SignInDeclined),
             Consent::Failed => ("", "platform_error", BadRequest::SignInFailed),
         };
+        let from_page = || flows.iter().rfind(|flow| Some(flow.page()) == page);
+        let likely = from_page().or_else(|| flows.last()).filter(|_| kind == FlowKind::Redirect).cloned();
         if code.is_empty() {
-            let from_page = flows.iter().rposition(|flow| Some(flow.page()) == page);
-            let flow = from_page.or_else(|| flows.len().checked_sub(1)).map(|index| flows.swap_remove(index));
-            let flow = flow.filter(|_| kind == FlowKind::Redirect);
             let error = Error::from(fault);
-            self.login_log.record_refusal(&kind.attempt(flow.as_ref(), device), &error).await;
+            self.login_log.record_refusal(&kind.attempt(likely.as_ref(), device), &error).await;
             if let (FlowKind::Scan(scan_id), "access_denied") = (kind, word) {
                 self.refuse_scan(&ScanId::new(scan_id)).await;
             }
-            return CallbackResult::Failed { to: flow.map(|flow| flow.redirect_uri), word, error };
+            return CallbackResult::Failed { to: likely.map(|flow| flow.redirect_uri), word, error };
         }
         let flow = match kind {
             FlowKind::Redirect => self.dedup.choose_flow(flows, page, code, network).await,
@@ -124,7 +123,7 @@ impl Oauth2Flow {
         };
         match flow {
             Ok(flow) => self.complete_once(code, kind, flow.as_ref(), callback.state, device).await,
-            Err(error) => self.refuse(&kind.attempt(None, device), None, error).await,
+            Err(error) => self.refuse(&kind.attempt(likely.as_ref(), device), likely.as_ref(), error).await,
         }
     }
 

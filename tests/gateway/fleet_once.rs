@@ -156,7 +156,8 @@ async fn nothing_is_claimed_while_the_store_is_away() {
     server.kill();
     for gateway in fleet.gateways() {
         let refused = phone.client().at(gateway).get(target(&callback)).await;
-        assert_eq!(fragment_parameter(&refused.location(), "token"), None);
+        let told = ["error", "error_code", "token"].map(|name| fragment_parameter(&refused.location(), name));
+        assert_eq!(told, [Some("temporarily_unavailable".to_owned()), Some("1503".to_owned()), None]);
         let bind = json!({ "employee_id": "u1001" });
         partner.client().at(gateway).post_json("/api/auth/bind", &bind).await.expect_code(1503);
     }

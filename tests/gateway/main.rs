@@ -3,9 +3,6 @@
 // Tests compare with the real clock and damage databases on purpose.
 #![allow(clippy::disallowed_methods)]
 
-#[path = "../servers/servers.rs"]
-mod servers;
-
 mod support;
 
 #[path = "../servers/servers.rs"]

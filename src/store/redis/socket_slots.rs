@@ -145,6 +145,9 @@ impl SlotServers {
 
     /// Announces this gateway in partitions, and its slots in those that did not know it.
     async fn announce(&self, partitions: &[Partition]) -> Result<(), StoreError> {
+        if partitions.is_empty() {
+            return Ok(());
+        }
         let announce = |partition: &Partition| {
             RedisCall::script(&ANNOUNCE, *partition, &[self.gateways_key(*partition)])
                 .arg(&self.gateway)
