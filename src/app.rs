@@ -114,6 +114,9 @@ impl App {
         let control = control::bind(&config.server.data_dir).map_err(error::data_error(&config.server.data_dir))?;
         reload::record_load(&metrics, &services.gate.clock, rule_count);
         count_unsafe_settings(&config, &metrics);
+        for warning in warnings::of_store(&services.databases.store.durability_gaps()) {
+            tracing::warn!("{warning}");
+        }
 
         let readiness = Arc::new(Readiness::new(config.server.development_mode(), services.gate.clock.clone()));
         let drain = Arc::<DrainSignal>::default();

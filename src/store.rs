@@ -225,6 +225,27 @@ pub trait TicketStore: Send + Sync {
     async fn advance(&self, ticket: &Ticket, seen: Version) -> Result<WriteOutcome, StoreError>;
 }
 
+/// What the servers of a shared store would lose.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DurabilityGap {
+    /// A restart loses everything.
+    NothingOnDisk,
+    /// A crash loses what was changed since the last snapshot.
+    SnapshotsOnly,
+    /// A crash of the machine loses a second.
+    SyncEverySecond,
+    /// A crash of the machine loses what its system has not written yet.
+    SyncBySystem,
+    /// Records are removed when memory is full, by this policy.
+    Eviction(String),
+    /// A server has no replica.
+    NoReplica,
+    /// A primary that is cut off from its replicas goes on accepting changes, which a failover discards.
+    WritesWithoutReplica,
+    /// Changes are answered before a replica has them.
+    Unconfirmed,
+}
+
 /// A store with its change feed.
 #[async_trait]
 pub trait Store: FleetStore + SessionStore + TicketStore {
@@ -246,6 +267,11 @@ pub trait Store: FleetStore + SessionStore + TicketStore {
 
     /// The ledgers of shared rate limits; `None` if no other gateway shares the store.
     fn rate_ledger(&self) -> Option<Arc<dyn LeaseLedger>>;
+
+    /// What the servers of a shared store would lose, as their settings were at the start.
+    fn durability_gaps(&self) -> Vec<DurabilityGap> {
+        Vec::new()
+    }
 
     /// Checks that the store can be read and written now.
     async fn ready(&self) -> Result<(), StoreError>;

@@ -9,6 +9,7 @@ use ipnet::IpNet;
 use crate::config::{BindProof, ClientAddress, Config, FlowCookie, QrConfirm};
 use crate::rules::condition::Condition;
 use crate::rules::{CaseGap, Rule, RuleSet};
+use crate::store::DurabilityGap;
 
 /// How many rules a warning names; the others are counted.
 const MOST_NAMES: usize = 3;
@@ -22,6 +23,49 @@ pub(super) fn of(config: &Config, rules: &RuleSet) -> Vec<String> {
     warnings.extend(anonymous_shadow(rules));
     warnings.extend(undeclared_path_cases(rules));
     warnings
+}
+
+/// What the servers of a shared store would lose. Read at the start.
+pub(super) fn of_store(gaps: &[DurabilityGap]) -> Vec<String> {
+    gaps.iter().map(|gap| format!("store.url: {}", would_lose(gap))).collect()
+}
+
+fn would_lose(gap: &DurabilityGap) -> String {
+    let text = match gap {
+        DurabilityGap::NothingOnDisk => {
+            "the Redis server keeps nothing on disk: a restart signs everyone out and forgets every logout; set appendonly yes"
+        }
+        DurabilityGap::SnapshotsOnly => {
+            "the Redis server writes only snapshots: a crash loses all changes since the last one, logouts among them; set \
+             appendonly yes"
+        }
+        DurabilityGap::SyncEverySecond => {
+            "the Redis server syncs its disk once a second (appendfsync everysec): a crash of its machine loses up to a second \
+             of changes, logouts among them; set store.confirm = \"fsync\", or appendfsync always"
+        }
+        DurabilityGap::SyncBySystem => {
+            "the Redis server leaves syncing to its system (appendfsync no): a crash of its machine loses changes, logouts among \
+             them; set appendfsync everysec or always"
+        }
+        DurabilityGap::Eviction(policy) => {
+            return format!(
+                "the Redis server removes records when its memory is full (maxmemory-policy {policy}), and a denial that is \
+                 removed is a logout undone; set noeviction"
+            );
+        }
+        DurabilityGap::NoReplica => {
+            "a Redis server has no replica: if it is lost, everyone is signed out and every logout is forgotten"
+        }
+        DurabilityGap::WritesWithoutReplica => {
+            "a Redis primary that is cut off from its replicas goes on accepting changes, which a failover discards; set \
+             min-replicas-to-write 1"
+        }
+        DurabilityGap::Unconfirmed => {
+            "store.confirm = \"none\": a failover may undo an answered change until a gateway that heard of it writes it again; \
+             set \"replica\""
+        }
+    };
+    text.to_owned()
 }
 
 /// Settings that are convenient and unsafe. Development mode is one itself, and has no use for the others.

@@ -17,7 +17,7 @@ use super::once::OnceStore;
 use super::rate_leases::ledger::LeaseLedger;
 use super::socket_slots::SocketSlots;
 use super::work_leases::WorkLeases;
-use super::{ChangeEvent, Store, StoreError};
+use super::{ChangeEvent, DurabilityGap, Store, StoreError};
 use crate::config::StoreConfig;
 use crate::domain::clock::Clock;
 use crate::domain::secret::random_name;
@@ -29,6 +29,7 @@ mod denials;
 mod exchange;
 mod feed;
 mod fleet;
+mod inspect;
 mod keys;
 mod layout;
 mod leases;
@@ -76,6 +77,7 @@ pub struct RedisStore {
     denials: Arc<DenialMemory>,
     feed: AbortHandle,
     feed_ended: watch::Receiver<()>,
+    gaps: Vec<DurabilityGap>,
     /// When the store was last found writable or not.
     ready: Mutex<Option<(Duration, Result<(), String>)>>,
 }
@@ -90,6 +92,7 @@ impl RedisStore {
     /// Opens the servers of `[store]` and follows their change feed. Fails if they do not answer within a few seconds.
     pub async fn open(config: &StoreConfig, clock: Clock, metrics: Arc<Metrics>) -> Result<Self, StoreError> {
         let servers = Arc::new(RedisServers::open(config, metrics).await?);
+        let gaps = inspect::inspect(&servers, config.confirm).await?;
         let (changes, _) = broadcast::channel(RECEIVER_CAPACITY);
         let feed_state = FeedState::new(clock.clone(), config.feed_stale.get(), config.outage_grace.get());
         let denials = Arc::new(DenialMemory::default());
@@ -122,6 +125,7 @@ impl RedisStore {
             denials,
             feed,
             feed_ended,
+            gaps,
             ready: Mutex::default(),
         })
     }
@@ -158,6 +162,10 @@ impl Store for RedisStore {
         Some(Arc::new(RedisRateLedger::new(self.servers.clone())))
     }
 
+    fn durability_gaps(&self) -> Vec<DurabilityGap> {
+        self.gaps.clone()
+    }
+
     async fn ready(&self) -> Result<(), StoreError> {
         let mut ready = self.ready.lock().await;
         let now = self.clock.running();
@@ -167,7 +175,7 @@ impl Store for RedisStore {
             return result.clone().map_err(|why| StoreError::Unavailable(why.into()));
         }
         let result = self.servers.probe().await;
-        *ready = Some((now, result.as_ref().map(|()| ()).map_err(|error| crate::error::chain(error))));
+        *ready = Some((now, result.as_ref().copied().map_err(|error| crate::error::chain(error))));
         result
     }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use deskgate::config::StoreConfig;
+use deskgate::config::{StoreConfig, StoreConfirm};
 use deskgate::domain::clock::Clock;
 use deskgate::domain::employee::{CorpId, EmployeeId};
 use deskgate::domain::partition::Partition;
@@ -11,11 +11,11 @@ use deskgate::domain::session::{EndCause, Session, SessionId};
 use deskgate::domain::ticket::{ScanId, Ticket, TicketId, TicketState};
 use deskgate::metrics::Metrics;
 use deskgate::store::redis::{RedisCall, RedisStore, ServerScript};
-use deskgate::store::{Change, ChangeEvent, SessionStore, Store, StoreError, TicketStore};
+use deskgate::store::{Change, ChangeEvent, DurabilityGap, SessionStore, Store, StoreError, TicketStore};
 use tokio::sync::broadcast;
 
 use crate::redis_servers::config;
-use crate::servers::redis::{self, RedisServer, SentinelGroup};
+use crate::servers::redis::{self, RedisCluster, RedisServer, SentinelGroup};
 use crate::servers::tcp_proxy::{Answers, TcpProxy};
 use crate::store::{LIFETIME, next_change, session, ticket};
 
@@ -70,6 +70,17 @@ async fn changes_of_one_gateway_reach_the_other(url: String) {
 #[tokio::test]
 async fn changes_on_one_server_reach_every_gateway() {
     changes_of_one_gateway_reach_the_other(redis::standalone()).await;
+}
+
+#[tokio::test]
+async fn user_with_the_permissions_of_the_manual_can_do_everything() {
+    let (_, _, socket) = redis::secured();
+    let url = format!("redis+unix://{}:p%40ss/word@{}", redis::USER.0, socket.display());
+    changes_of_one_gateway_reach_the_other(url.clone()).await;
+    let store = open(&config(&url)).await.expect("store");
+    store.ready().await.expect("ready");
+    store.sweep().await.expect("sweep");
+    assert_eq!(store.durability_gaps(), [DurabilityGap::NothingOnDisk, DurabilityGap::NoReplica]);
 }
 
 #[tokio::test]
@@ -266,6 +277,104 @@ async fn gateways_follow_the_primary_that_the_sentinels_elect() {
     assert_eq!(found(&store, &revoked.id).await, None);
     store.revoke(&live.id, LIFETIME, EndCause::Logout).await.expect("the new primary takes writes");
     wait_for(&mut changes, |change| matches!(change, Change::SessionEnded { id, .. } if *id == live.id)).await;
+}
+
+#[tokio::test]
+async fn confirmed_change_has_a_replica_or_fails() {
+    let alone = RedisServer::start(&[]);
+    let confirmed = |url: &str| StoreConfig { confirm: StoreConfirm::Replica, ..config(url) };
+    let store = open(&StoreConfig { timeout: Duration::from_millis(500).into(), ..confirmed(&alone.url()) }).await;
+    let store = store.expect("store");
+    let clock = Clock::system();
+    let kept = session("s1", &clock);
+    assert!(matches!(store.create(&kept).await, Err(StoreError::Unavailable(_))), "nobody confirms");
+    let replica = RedisServer::start(&[&format!("replicaof 127.0.0.1 {}", alone.port)]);
+    redis::wait_for_offset(&alone, &replica);
+    let started = Instant::now();
+    while let Err(error) = store.revoke(&kept.id, LIFETIME, EndCause::Logout).await {
+        assert!(started.elapsed() < Duration::from_secs(20), "{error}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // The replica has it, whatever happens to the primary now.
+    assert!(replica.ask("KEYS *:d:s1\r\n").expect("an answer").contains(":d:s1"));
+    assert_eq!(found(&store, &kept.id).await, None);
+}
+
+#[tokio::test]
+async fn promise_that_the_servers_cannot_keep_is_refused_at_the_start() {
+    let confirmed = |url: &str| StoreConfig { confirm: StoreConfirm::Fsync, ..config(url) };
+    let careless = RedisServer::start(&["appendonly yes", "appendfsync everysec"]);
+    let is_old = careless.ask("INFO server\r\n").expect("an answer").contains("redis_version:7.0");
+    let opened = open(&confirmed(&careless.url())).await;
+    assert_eq!(opened.is_err(), is_old, "WAITAOF came with 7.2");
+    let careful = RedisServer::start(&["appendonly yes", "appendfsync always"]);
+    let store = open(&confirmed(&careful.url())).await.expect("store");
+    store.create(&session("s1", &Clock::system())).await.expect("create");
+    assert_eq!(store.durability_gaps(), [DurabilityGap::NoReplica]);
+    let forgetful = RedisServer::start(&["maxmemory-policy allkeys-lru"]);
+    let gaps = open(&config(&forgetful.url())).await.expect("store").durability_gaps();
+    let expected =
+        [DurabilityGap::NothingOnDisk, DurabilityGap::Eviction("allkeys-lru".to_owned()), DurabilityGap::NoReplica];
+    assert_eq!(gaps, expected);
+}
+
+#[tokio::test]
+async fn gateways_follow_a_cluster_whose_primary_dies() {
+    let mut cluster = RedisCluster::start();
+    let config = StoreConfig { confirm: StoreConfirm::Replica, ..config(&cluster.url()) };
+    let store = open(&config).await.expect("store");
+    let clock = Clock::system();
+    let sessions: Vec<Session> = (0..200).map(|number| session(&format!("s{number}"), &clock)).collect();
+    for kept in &sessions {
+        store.create(kept).await.expect("create");
+    }
+    store.revoke(&sessions[0].id, LIFETIME, EndCause::Logout).await.expect("revoke");
+    let mut changes = store.changes();
+    cluster.members[0].kill();
+    wait_for(&mut changes, |change| matches!(change, Change::PrimaryChanged)).await;
+    assert_eq!(found(&store, &sessions[0].id).await, None);
+    for kept in &sessions[1..] {
+        assert_eq!(found(&store, &kept.id).await.as_ref(), Some(kept), "a confirmed session survives");
+    }
+    // The server that took over has no replica any more.
+    let store = open(&StoreConfig { confirm: StoreConfirm::None, ..config }).await.expect("store");
+    let mut changes = store.changes();
+    for kept in &sessions[1..] {
+        store.revoke(&kept.id, LIFETIME, EndCause::Logout).await.expect("revoke");
+        let ended = next_change(&mut changes).await;
+        assert!(matches!(&ended, Change::SessionEnded { id, .. } if *id == kept.id), "{ended:?}");
+    }
+}
+
+#[tokio::test]
+async fn slots_that_move_are_followed_and_hide_no_session() {
+    let cluster = RedisCluster::start();
+    let store = open(&config(&cluster.url())).await.expect("store");
+    let clock = Clock::system();
+    let mut sessions: Vec<Session> = (0..200).map(|number| session(&format!("s{number}"), &clock)).collect();
+    for kept in &sessions {
+        store.create(kept).await.expect("create");
+    }
+    let mut changes = store.changes();
+    // A third of all slots, and of the partitions with them.
+    let mut moving = cluster.reshard(0, 1, 5461);
+    let started = Instant::now();
+    while moving.try_wait().expect("redis-cli").is_none() {
+        for kept in &sessions {
+            // While its own slot moves, a session may be unavailable; it is never gone.
+            if let Ok(seen) = store.find(&kept.id).await {
+                assert_eq!(seen.as_ref(), Some(kept));
+            }
+        }
+        assert!(started.elapsed() < Duration::from_secs(120), "the slots did not move");
+    }
+    for kept in &mut sessions {
+        assert_eq!(found(&store, &kept.id).await.as_ref(), Some(&*kept));
+        let next = Session { version: kept.version.next(), ..kept.clone() };
+        store.replace(&next, kept.version).await.expect("replace");
+        wait_for(&mut changes, |change| matches!(change, Change::SessionChanged(one) if **one == next)).await;
+        *kept = next;
+    }
 }
 
 /// The key prefix of a store.

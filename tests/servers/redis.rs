@@ -12,6 +12,9 @@ pub const PRIMARY: &str = "desk";
 /// User and password of [`secured`].
 pub const USER: (&str, &str) = ("desk", "p@ss/word");
 
+/// What the manual says that a user needs.
+pub const PERMISSIONS: &str = "~* &* +@all -@dangerous +info +role +config|get +cluster|slots +cluster|info +wait";
+
 /// A key prefix that no other test has.
 pub fn own_prefix() -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -40,7 +43,7 @@ pub fn secured() -> (u16, PathBuf, PathBuf) {
             "tls-auth-clients no".to_owned(),
             format!("unixsocket {}", socket.display()),
             "user default off".to_owned(),
-            format!("user {} on >{} ~* +@all", USER.0, USER.1),
+            format!("user {} on >{} {PERMISSIONS}", USER.0, USER.1),
         ];
         let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
         let process = detached(&mut server(folder, "secured", &settings));
@@ -343,5 +346,42 @@ impl Drop for SentinelGroup {
             let _ = sentinel.kill();
             let _ = sentinel.wait();
         }
+    }
+}
+
+/// Three primaries and three replicas of one test.
+pub struct RedisCluster {
+    /// The first three are the primaries.
+    pub members: Vec<RedisServer>,
+}
+
+impl RedisCluster {
+    /// Starts them all.
+    pub fn start() -> Self {
+        let start = |_| {
+            let settings = member_settings();
+            RedisServer::start(&settings.iter().map(String::as_str).collect::<Vec<_>>())
+        };
+        let members: Vec<RedisServer> = (0..6).map(start).collect();
+        form_cluster(&members.iter().map(|member| member.port).collect::<Vec<_>>());
+        Self { members }
+    }
+
+    /// `store.url`. Names the primaries.
+    pub fn url(&self) -> String {
+        cluster_url(&self.members.iter().map(|member| member.port).collect::<Vec<_>>())
+    }
+
+    /// Moves slots from one primary to another, with redis-cli in the background.
+    pub fn reshard(&self, from: usize, to: usize, slots: u32) -> Child {
+        let id = |member: &RedisServer| {
+            let answer = member.ask("CLUSTER MYID\r\n").expect("an answer");
+            answer.lines().nth(1).expect("an id").to_owned()
+        };
+        let (from, to) = (&self.members[from], &self.members[to]);
+        let mut command = Command::new("redis-cli");
+        command.args(["--cluster", "reshard", &format!("127.0.0.1:{}", from.port), "--cluster-yes"]);
+        command.args(["--cluster-from", &id(from), "--cluster-to", &id(to), "--cluster-slots", &slots.to_string()]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("redis-cli")
     }
 }

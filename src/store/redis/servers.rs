@@ -42,6 +42,8 @@ pub struct RedisServers {
     confirm: StoreConfirm,
     metrics: Arc<Metrics>,
     closed: AtomicBool,
+    /// Older servers cannot be asked to wait, but may write every change to disk before they answer.
+    syncs_always: AtomicBool,
     is_cluster: bool,
 }
 
@@ -95,6 +97,7 @@ impl RedisServers {
             confirm,
             metrics,
             closed: AtomicBool::new(false),
+            syncs_always: AtomicBool::new(false),
             is_cluster,
         }
     }
@@ -128,6 +131,11 @@ impl RedisServers {
     /// Has the slots of a cluster read again.
     pub(super) fn note_stale(&self) {
         self.stale.notify_one();
+    }
+
+    /// Notes that answered changes are on disk without being waited for.
+    pub(super) fn sync_without_waiting(&self) {
+        self.syncs_always.store(true, Ordering::Release);
     }
 
     /// Whether the servers are a cluster.
@@ -207,13 +215,14 @@ impl RedisServers {
         let mut answers: Vec<Value> = vec![Value::Nil; calls.len()];
         let pending = |(index, call)| PendingCall { index, call, command: None, importing: None };
         let mut left: Vec<PendingCall<'_>> = calls.iter().enumerate().map(pending).collect();
+        let mut layouts = self.layout.clone();
         for _ in 0..ROUNDS {
-            let layout = self.layout.borrow().clone();
+            let layout = layouts.borrow_and_update().clone();
             let groups = match group(&layout, left) {
                 Ok(groups) => groups,
                 Err(unplaced) => {
                     left = unplaced;
-                    self.next_layout(deadline).await?;
+                    self.next_layout(&mut layouts, deadline).await?;
                     continue;
                 }
             };
@@ -234,7 +243,7 @@ impl RedisServers {
                 return Ok(answers);
             }
             if moved {
-                self.next_layout(deadline).await?;
+                self.next_layout(&mut layouts, deadline).await?;
             }
         }
         Err((ErrorKind::Client, "the servers keep redirecting the call").into())
@@ -276,7 +285,8 @@ impl RedisServers {
         let sent = timeout_at(deadline, exchange).await.unwrap_or_else(|_| Err(timed_out()));
         let is_unusable = match &sent {
             Ok(answers) => answers.iter().any(refuses_everything),
-            Err(_) => true,
+            // A change that nobody confirmed is no fault of the connection.
+            Err(error) => error.kind() != ErrorKind::Client,
         };
         if is_unusable {
             link.abandon(&live);
@@ -292,6 +302,7 @@ impl RedisServers {
         match (lane, self.confirm) {
             (Lane::Calls, _) | (_, StoreConfirm::None) => None,
             (Lane::Confirmed, StoreConfirm::Replica) => Some(::redis::cmd("WAIT").arg(1).arg(millis).take()),
+            (Lane::Confirmed, StoreConfirm::Fsync) if self.syncs_always.load(Ordering::Acquire) => None,
             (Lane::Confirmed, StoreConfirm::Fsync) => Some(::redis::cmd("WAITAOF").arg(1).arg(0).arg(millis).take()),
         }
     }
@@ -305,12 +316,14 @@ impl RedisServers {
         Some(primary.clone())
     }
 
-    /// Waits until the cluster's slots were read again.
-    async fn next_layout(&self, deadline: tokio::time::Instant) -> Result<(), RedisError> {
-        let mut layout = self.layout.clone();
-        layout.mark_unchanged();
+    /// Waits for a layout after the one that was used.
+    async fn next_layout(
+        &self,
+        layouts: &mut watch::Receiver<Layout>,
+        deadline: tokio::time::Instant,
+    ) -> Result<(), RedisError> {
         self.stale.notify_one();
-        match timeout_at(deadline, layout.changed()).await {
+        match timeout_at(deadline, layouts.changed()).await {
             Ok(Ok(())) => {
                 self.importing.lock().unwrap_or_else(PoisonError::into_inner).clear();
                 Ok(())
