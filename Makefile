@@ -1,9 +1,14 @@
 # Each target installs the packages that it needs on Debian, and names them on other systems.
 
-.PHONY: run test test-extra bench faults tools
+.PHONY: run fleet test test-extra bench bench-fleet faults tools
 
 run: tools
 	cargo run -- demo
+
+fleet: tools
+	@.ci/need python3 python3 redis-server redis-server psql postgresql nginx nginx-light
+	cargo build
+	python3 deploy/fleet/run.py
 
 test: tools
 	@.ci/need curl curl python3 python3 chromium chromium chromedriver chromium-driver nginx nginx-light faketime faketime psql postgresql redis-server redis-server redis-sentinel redis-sentinel
@@ -19,6 +24,11 @@ test-extra: tools
 bench: tools
 	@.ci/need nginx nginx-light wrk wrk python3 python3
 	python3 benches/compare.py
+
+bench-fleet: tools
+	@.ci/need python3 python3 redis-server redis-server psql postgresql nginx nginx-light
+	cargo build --release
+	python3 benches/fleet.py
 
 faults: tools
 	@.ci/need python3 python3 faketime faketime prlimit util-linux openssl openssl

@@ -17,12 +17,13 @@ const REFERENCE: &str = include_str!("../conf/deskgate.toml");
 const DEMO_ADDRESS: &str = "127.0.0.1:8080";
 
 /// Pages that exist in both languages, English first.
-const TRANSLATIONS: [(&str, &str); 5] = [
+const TRANSLATIONS: [(&str, &str); 6] = [
     ("README.md", "README.zh-CN.md"),
     ("docs/tutorial.md", "docs/zh-CN/tutorial.md"),
     ("docs/sign-in.md", "docs/zh-CN/sign-in.md"),
     ("docs/rules.md", "docs/zh-CN/rules.md"),
     ("docs/operations.md", "docs/zh-CN/operations.md"),
+    ("docs/fleet.md", "docs/zh-CN/fleet.md"),
 ];
 
 fn root() -> &'static Path {
@@ -216,6 +217,13 @@ fn example_configurations_are_valid() {
     let production = include_str!("../conf/production.toml").replace("/etc/deskgate/wecom.secret", secret);
     let config = load_text("production.toml", &production, &[]).expect("valid");
     assert_eq!(config.bind.proof, deskgate::config::BindProof::Platform);
+    let fleet = ["wecom.secret", "redis.password", "postgres.password", "secret"]
+        .iter()
+        .fold(include_str!("../conf/fleet.toml").to_owned(), |text, file| {
+            text.replace(&format!("/etc/deskgate/{file}\""), &format!("{secret}\""))
+        });
+    let config = load_text("fleet.toml", &fleet, &[]).expect("valid");
+    assert!(config.store.is_shared() && config.directory.is_shared() && !config.uses_data_dir());
     for name in ["README.md", "README.zh-CN.md"] {
         let example = Page::read(name).blocks().into_iter().find(|block| block.language == "toml").expect("an example");
         let text = example.text.replace("/etc/deskgate/wecom.secret", secret);
