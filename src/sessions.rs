@@ -105,7 +105,7 @@ impl SessionCache {
         if let Some(cached) = self.cached(token, now) {
             return Ok(cached);
         }
-        let claims = tokens.verify(token, now).map_err(Error::InvalidToken)?;
+        let claims = tokens.verify(token, now).map_err(|fault| tokens.refusal(fault))?;
         self.of_claims(&claims, token, now).await
     }
 

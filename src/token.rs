@@ -34,6 +34,7 @@ pub mod vault;
 pub mod root_secret;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -43,7 +44,7 @@ use tokio::sync::Notify;
 
 use crate::domain::clock::Timestamp;
 use crate::domain::session::{KeyId, Session};
-use crate::error::TokenFault;
+use crate::error::{Error, Part, TokenFault};
 use claims::Claims;
 use keys::{Purpose, SigningKey};
 use rejected::RejectedTokens;
@@ -52,6 +53,15 @@ use ring::{KeyRing, KeyValidity};
 /// Longer than any token that we issue; longer ones are refused unread.
 const MAX_TOKEN_BYTES: usize = 8 * 1024;
 
+/// Whether the keys that other gateways store can be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyAccess {
+    /// All stored keys are known.
+    Current,
+    /// There may be keys that are not known.
+    Lost,
+}
+
 /// Issues and verifies access tokens with the current keys.
 pub struct Tokens {
     keys: ArcSwap<KeyRing>,
@@ -59,6 +69,8 @@ pub struct Tokens {
     leeway: Duration,
     rejected: RejectedTokens,
     changed: Notify,
+    /// Whether other gateways may have created keys that are not known here.
+    may_lack_keys: AtomicBool,
 }
 
 impl Tokens {
@@ -70,6 +82,7 @@ impl Tokens {
             leeway,
             rejected: RejectedTokens::new(),
             changed: Notify::new(),
+            may_lack_keys: AtomicBool::new(false),
         }
     }
 
@@ -83,6 +96,20 @@ impl Tokens {
         self.keys.store(Arc::new(keys));
         self.rejected.clear();
         self.changed.notify_one();
+    }
+
+    /// Records whether the stored keys can be read.
+    pub fn note_key_access(&self, access: KeyAccess) {
+        self.may_lack_keys.store(access == KeyAccess::Lost, Ordering::Relaxed);
+    }
+
+    /// The error of a token with this fault. A token of an unknown key may be valid while the stored keys cannot be read: then
+    /// the client is told to try again, not to sign in again.
+    pub fn refusal(&self, fault: TokenFault) -> Error {
+        if fault == TokenFault::UnknownKey && self.may_lack_keys.load(Ordering::Relaxed) {
+            return Error::Unavailable { part: Part::Directory, cause: None };
+        }
+        Error::InvalidToken(fault)
     }
 
     /// Resolves when the keys have been replaced; supports one waiting task.
@@ -129,7 +156,10 @@ impl Tokens {
             return Err(TokenFault::Malformed);
         }
         let keys = self.keys.load();
-        let key = keys.find(Purpose::Access, header, now).ok_or_else(|| keys::classify_foreign_header(header))?;
+        let key = keys.find(Purpose::Access, header, now).ok_or_else(|| {
+            let is_retired = keys.knows(Purpose::Access, header);
+            if is_retired { TokenFault::Expired } else { keys::classify_foreign_header(header) }
+        })?;
         // A token that failed before is refused before anything is decoded: clients repeat bad tokens.
         if self.rejected.contains(token) {
             return Err(TokenFault::Signature);

@@ -81,7 +81,7 @@ pub async fn caller(
     let verified = match gate.tokens.verify(token, now) {
         // Boxed: few requests read the store, and the future of every request has room for what it awaits.
         Ok(claims) => Box::pin(gate.sessions.of_claims(&claims, token, now)).await,
-        Err(fault) => Err(Error::InvalidToken(fault)),
+        Err(fault) => Err(gate.tokens.refusal(fault)),
     };
     let (result, reason) = match &verified {
         Ok(_) => ("ok", "checked"),

@@ -154,6 +154,11 @@ impl KeyRing {
         key.filter(|key| self.can_verify(key, now))
     }
 
+    /// Whether one of the keys, valid or not, writes exactly this encoded header.
+    pub fn knows(&self, purpose: Purpose, header: &str) -> bool {
+        self.keys.iter().any(|key| key.header(purpose) == header)
+    }
+
     /// How long the tokens of a key stay valid.
     pub fn validity(&self, id: &KeyId) -> KeyValidity {
         match self.find_id(id) {

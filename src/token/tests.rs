@@ -232,6 +232,18 @@ fn a_damaged_key_file_is_an_error_and_is_not_replaced() {
 }
 
 #[test]
+fn a_token_of_an_unknown_key_is_not_called_invalid_while_keys_cannot_be_read() {
+    let (tokens, _folder) = tokens(TokenAlgorithm::EdDSA);
+    let is_invalid = |fault| matches!(tokens.refusal(fault), Error::InvalidToken(_));
+    assert!(is_invalid(TokenFault::UnknownKey));
+    tokens.note_key_access(KeyAccess::Lost);
+    assert!(matches!(tokens.refusal(TokenFault::UnknownKey), Error::Unavailable { part: Part::Directory, .. }));
+    assert!(is_invalid(TokenFault::Signature) && is_invalid(TokenFault::Expired), "these do not depend on other keys");
+    tokens.note_key_access(KeyAccess::Current);
+    assert!(is_invalid(TokenFault::UnknownKey));
+}
+
+#[test]
 fn a_signed_cookie_verifies_only_for_its_kind_and_until_it_expires() {
     let cookies = CookieSigner::new(&[1; 32], &[]);
     let lifetime = Duration::from_secs(10);

@@ -69,6 +69,8 @@ mod fleet_once;
 
 mod fleet_secret;
 
+mod fleet_keys;
+
 mod envelope;
 
 mod openapi;

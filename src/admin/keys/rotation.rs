@@ -8,7 +8,7 @@ use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, timeout_at};
 
 use super::open::new_key;
-use super::storage::{KeyError, KeySnapshot, KeyStorage};
+use super::storage::{DirectoryKeys, KeyError, KeySnapshot, KeyStorage};
 use super::{ATTEMPTS, CreatedKey, KeyRow, KeySettings, KeyStart, RemovedKey, SPREAD_TIME, spread_start};
 use crate::admin::AdminError;
 use crate::directory::keys::KeyGeneration;
@@ -17,9 +17,9 @@ use crate::domain::session::{EndCause, KeyId};
 use crate::domain::write::WriteOutcome;
 use crate::sessions::SessionCache;
 use crate::store::StoreError;
-use crate::token::Tokens;
 use crate::token::ring::{KeyRing, KeyState, KeyValidity};
 use crate::token::stored_key::{KeyChange, PrivateKey, StoredKey};
+use crate::token::{KeyAccess, Tokens};
 
 /// How many sessions are ended or shortened in one change of the store.
 const SESSIONS_PER_CHANGE: usize = 500;
@@ -149,6 +149,12 @@ impl KeyRotation {
     /// until its time is over.
     pub async fn refresh(&self) -> Result<(), KeyError> {
         let KeyStorage::Directory(keys) = &self.storage else { return Ok(()) };
+        let refreshed = self.refresh_from(keys).await;
+        self.tokens.note_key_access(if refreshed.is_ok() { KeyAccess::Current } else { KeyAccess::Lost });
+        refreshed
+    }
+
+    async fn refresh_from(&self, keys: &DirectoryKeys) -> Result<(), KeyError> {
         if keys.generation().await?.0 == self.installed.load(Ordering::Relaxed) {
             return Ok(());
         }
