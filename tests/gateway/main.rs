@@ -29,6 +29,8 @@ mod sessions;
 mod otp;
 mod overload;
 
+mod shared_rates;
+
 mod agents;
 
 mod agents_conceal;

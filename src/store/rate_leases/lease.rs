@@ -237,7 +237,11 @@ impl RateLease {
         // What the ledger wants back counts until it is told that it is not used any more.
         self.renew_at = if grant.share < ask.held { now } else { sent.saturating_add(self.times.validity / 2) };
         let is_unmet = grant.share < ask.need || grant.charged < ask.charge;
-        let retry_after = nanoseconds(grant.retry_after).max(1);
+        // Zero if not the limit refuses more, but what others need of it.
+        let retry_after = match nanoseconds(grant.retry_after) {
+            0 => self.times.review,
+            wait => wait,
+        };
         self.retry_at = now.saturating_add(retry_after);
         self.ask_after = if is_unmet { now.saturating_add(self.times.review.min(retry_after)) } else { 0 };
         let has_grown = grant.share > ask.held;

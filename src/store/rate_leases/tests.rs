@@ -183,3 +183,17 @@ fn a_small_limit_is_exact_over_the_fleet() {
     assert_eq!([request(1, 61), request(2, 62)], [1, 0], "one has left the window");
     assert_eq!(request(2, 71), 1);
 }
+
+#[test]
+fn a_burst_that_uses_up_a_long_window_asks_few_times() {
+    let mut fleet = fleet_of(2, 200, 3600);
+    for _ in 0..200 {
+        for member in [0, 1] {
+            fleet.advance(SECOND / 200);
+            fleet.request(member);
+        }
+    }
+    let (asks, admitted) = (fleet.asks, fleet.admitted.len());
+    assert!((180..=200).contains(&admitted), "{admitted}");
+    assert!(asks < 30, "asked {asks} times");
+}
