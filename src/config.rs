@@ -179,6 +179,9 @@ impl Config {
             }
         }
         self.check_secrets(faults);
+        if !["server", "store", "directory"].iter().any(|section| faults.any_in(section)) {
+            self.check_sharing(faults);
+        }
         for (name, upstream) in &self.upstreams {
             if !faults.any_in(&format!("upstreams.{name}")) {
                 upstream.check(name, faults);
@@ -196,6 +199,16 @@ impl Config {
             let why = "gateways that share a store share their keys, too: create a secret with `deskgate secret new FILE` and \
                        set server.secret_file on all of them";
             faults.add("server.secret_file", why);
+        }
+    }
+
+    /// Sessions of a fleet need the employees of a fleet: one disabled on a gateway would stay enabled on the others.
+    fn check_sharing(&self, faults: &mut Faults) {
+        if self.store.is_shared() && !self.directory.is_shared() && !self.server.development {
+            faults.add(
+                "directory.url",
+                "store.url is shared by several gateways, so the directory must be too; use \"postgres://…\"",
+            );
         }
     }
 }

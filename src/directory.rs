@@ -11,7 +11,7 @@ use crate::domain::employee::{CorpId, Employee, EmployeeId};
 use crate::domain::link::PlatformAccount;
 use crate::domain::role::RoleName;
 use crate::domain::session::{LoginMethod, LoginSource};
-use crate::error::{Error, Part};
+use crate::error::{Error, Forbidden, Part};
 use crate::sqlite::SqliteFileError;
 use access::AccessRecords;
 use audit::AuditLog;
@@ -51,6 +51,14 @@ pub enum DirectoryError {
     /// Another program or a newer version has written it.
     #[error("{0}")]
     Incompatible(String),
+    /// Employees, roles and agents are the help desk's.
+    #[error(
+        "employees, roles and agents are the help desk's (directory.employees = \"views\"); change them in the help desk"
+    )]
+    ReadOnlyEmployees,
+    /// The help desk has no such employee, and we cannot add one.
+    #[error("the help desk has no such employee")]
+    UnknownEmployee,
 }
 
 impl From<DirectoryError> for Error {
@@ -58,6 +66,8 @@ impl From<DirectoryError> for Error {
         match error {
             DirectoryError::Unavailable(cause) => Error::Unavailable { part: Part::Directory, cause: Some(cause) },
             DirectoryError::Damaged(cause) => Error::unexpected(Part::Directory, cause),
+            DirectoryError::ReadOnlyEmployees => Forbidden::ReadOnlyEmployees.into(),
+            DirectoryError::UnknownEmployee => Forbidden::NotAnEmployee.into(),
             DirectoryError::Incompatible(why) => Error::unexpected(Part::Directory, why),
         }
     }
@@ -218,6 +228,17 @@ pub struct Assignments {
     pub total: usize,
 }
 
+/// A setting of the database server with which it can lose changes that it has acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DurabilityRisk {
+    /// A commit is acknowledged before it is on disk.
+    AsynchronousCommit,
+    /// Nothing is forced to disk.
+    NoSync,
+    /// A power failure can leave half-written pages.
+    TornPages,
+}
+
 /// Employees, their roles and factors, the login log and the audit log.
 #[async_trait]
 pub trait Directory: AccessRecords + AuditLog + Factors + KeyRecords + Links + MembershipRecords + People {
@@ -274,6 +295,9 @@ pub trait Directory: AccessRecords + AuditLog + Factors + KeyRecords + Links + M
 
     /// Checks that the directory can be read and written now.
     async fn ready(&self) -> Result<(), DirectoryError>;
+
+    /// How the database server is set up to lose acknowledged changes; nothing for a file of our own.
+    async fn durability_risks(&self) -> Result<Vec<DurabilityRisk>, DirectoryError>;
 
     /// Resolves when a task of the directory has died, so that it cannot be written any more.
     async fn failure(&self);

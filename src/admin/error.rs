@@ -158,6 +158,8 @@ impl AdminError {
             | AdminError::KeySigning(_)
             | AdminError::KeyPending { .. }
             | AdminError::WeakPassword(_) => AdminErrorKind::Refused,
+            AdminError::Directory(DirectoryError::ReadOnlyEmployees)
+            | AdminError::Roles(RoleFault::Directory(DirectoryError::ReadOnlyEmployees)) => AdminErrorKind::Refused,
             AdminError::PasswordsBusy
             | AdminError::KeyMissing(_)
             | AdminError::SessionsNotEnded(_)
@@ -180,6 +182,11 @@ impl AdminError {
             (Actor::Administrator(_), AdminError::TooManyRoles(_)) => "too_many_roles",
             (Actor::Administrator(_), AdminError::LinkedToAnother(_)) => "linked_to_another",
             (Actor::Administrator(_), AdminError::LinkReplaced(_)) => "link_replaced",
+            (
+                Actor::Administrator(_),
+                AdminError::Directory(DirectoryError::ReadOnlyEmployees)
+                | AdminError::Roles(RoleFault::Directory(DirectoryError::ReadOnlyEmployees)),
+            ) => "read_only_employees",
             (Actor::Administrator(_), AdminError::Directory(_) | AdminError::Roles(RoleFault::Directory(_))) => {
                 "directory_unavailable"
             }

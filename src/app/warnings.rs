@@ -7,6 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use ipnet::IpNet;
 
 use crate::config::{BindProof, ClientAddress, Config, FlowCookie, QrConfirm};
+use crate::directory::DurabilityRisk;
+use crate::domain::postgres_url::SslMode;
 use crate::rules::condition::Condition;
 use crate::rules::{CaseGap, Rule, RuleSet};
 use crate::store::DurabilityGap;
@@ -18,6 +20,8 @@ const MOST_NAMES: usize = 3;
 pub(super) fn of(config: &Config, rules: &RuleSet) -> Vec<String> {
     let mut warnings = unsafe_settings(config);
     warnings.extend(readable_secrets(config));
+    warnings.extend(unverified_server(config));
+    warnings.extend(private_store(config));
     warnings.extend(wide_proxies(config));
     warnings.extend(forgeable_addresses(config, rules));
     warnings.extend(anonymous_shadow(rules));
@@ -105,6 +109,47 @@ fn readable_secrets(config: &Config) -> Vec<String> {
         })
     });
     readable.collect()
+}
+
+/// A directory server on another machine that need not prove who it is.
+fn unverified_server(config: &Config) -> Option<String> {
+    let server = config.directory.server().filter(|server| !server.host.is_local())?;
+    let (mode, why) = match server.ssl_mode {
+        SslMode::VerifyFull => return None,
+        SslMode::VerifyCa => ("verify-ca", "every server with a certificate of the same authority"),
+        SslMode::Require => ("require", "whoever answers at its address"),
+        SslMode::Disable => ("disable", "everyone on the way to the server"),
+    };
+    Some(format!(
+        "directory.url: with sslmode={mode}, {why} can read and change the directory; use sslmode=verify-full"
+    ))
+}
+
+/// Sessions of one gateway beside a directory that several could use.
+fn private_store(config: &Config) -> Option<String> {
+    let is_mixed = config.directory.is_shared() && !config.store.is_shared();
+    is_mixed.then(|| {
+        "store.url = \"embedded\" beside a shared directory: sessions belong to this gateway alone, and another one would not \
+         know of its logouts; run one gateway, or set a shared store.url"
+            .to_owned()
+    })
+}
+
+/// The warning about a setting of the directory's server.
+pub(super) fn of_durability(risk: DurabilityRisk) -> &'static str {
+    match risk {
+        DurabilityRisk::AsynchronousCommit => {
+            "the directory's PostgreSQL server has synchronous_commit = off: a crash loses the latest sign-in records, role and \
+             password changes that were answered; set it on"
+        }
+        DurabilityRisk::NoSync => {
+            "the directory's PostgreSQL server has fsync = off: a power failure can destroy the directory; set it on"
+        }
+        DurabilityRisk::TornPages => {
+            "the directory's PostgreSQL server has full_page_writes = off: a power failure can destroy the directory; set it on, \
+             unless its file system writes whole pages"
+        }
+    }
 }
 
 /// Trusted networks that are so wide that clients are among them.

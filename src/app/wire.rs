@@ -10,7 +10,7 @@ use http::HeaderValue;
 use super::error::data_error;
 use super::secrets::{self, FleetSecrets, key_folder};
 use super::simulator::{self, Simulator};
-use super::{DataLock, StartError};
+use super::{DataLock, StartError, warnings};
 use crate::admin::keys::{DirectoryKeys, KeyError, KeyRotation, KeySettings, KeyStorage, OpenedKeys};
 use crate::admin::{Admin, AdminParts};
 use crate::config::{Config, PlatformKind, StoreTarget};
@@ -18,7 +18,9 @@ use crate::directory::sql::SqlDirectory;
 use crate::directory::sql::postgres::PostgresSettings;
 use crate::directory::{Directory, DirectoryError};
 use crate::domain::clock::Clock;
+use crate::domain::employee::EmployeeSource;
 use crate::domain::rate::SharedCounters;
+use crate::error::chain;
 use crate::metrics::Metrics;
 use crate::pipeline::Gate;
 use crate::pipeline::client_address::TrustedProxies;
@@ -108,6 +110,7 @@ struct Core {
 pub(super) async fn services(config: &Config, rules: RuleSet, metrics: Arc<Metrics>) -> Result<Services, StartError> {
     let core = core(config, &metrics).await?;
     core.devices.renew_secrets().await.map_err(|source| directory_error(config, source))?;
+    warn_about_durability(&*core.directory).await;
     let (platform, simulator) = open_platform(config).await?;
     let signin = Arc::new(signin(config, &core, platform, metrics.clone())?);
     let roles = Roles::new(core.sessions.clone(), core.directory.clone(), config.directory.fallback_role());
@@ -232,10 +235,18 @@ async fn open_directory(config: &Config, clock: &Clock) -> Result<Arc<dyn Direct
         None => SqlDirectory::open(&directory_file(config).unwrap_or_default(), clock.clone()).await,
     };
     let directory = directory.map_err(failed)?;
-    if config.server.development {
+    if config.server.development && config.directory.employees == EmployeeSource::Own {
         directory.fill_for_development().await.map_err(failed)?;
     }
     Ok(Arc::new(directory))
+}
+
+/// Logs what the directory's server would lose in a crash.
+async fn warn_about_durability(directory: &dyn Directory) {
+    match directory.durability_risks().await {
+        Ok(risks) => risks.into_iter().for_each(|risk| tracing::warn!("{}", warnings::of_durability(risk))),
+        Err(error) => tracing::warn!(error = %chain(&error), "the settings of the directory's server cannot be read"),
+    }
 }
 
 /// The directory's SQLite file; `None` for a server.
@@ -251,7 +262,8 @@ fn postgres_settings(config: &Config) -> Result<Option<PostgresSettings>, StartE
         url.password = Some(password);
     }
     let ca_file = Some(directory.ca_file.clone()).filter(|file| !file.as_os_str().is_empty());
-    Ok(Some(PostgresSettings { url, ca_file, pool: directory.pool, timeout: directory.timeout.get() }))
+    let (employees, pool, timeout) = (directory.employees, directory.pool, directory.timeout.get());
+    Ok(Some(PostgresSettings { url, ca_file, employees, pool, timeout }))
 }
 
 fn directory_error(config: &Config, source: DirectoryError) -> StartError {

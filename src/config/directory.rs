@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::values::without_credentials;
 use super::{Faults, HumanDuration};
+use crate::domain::employee::EmployeeSource;
 use crate::domain::postgres_url::PostgresUrl;
 use crate::domain::role::RoleName;
 use crate::domain::secret::Secret;
@@ -25,6 +26,8 @@ pub struct DirectoryConfig {
     pub pool: u32,
     /// PostgreSQL: how long an operation may take, with the wait for a connection; then 1503.
     pub timeout: HumanDuration,
+    /// `own`, or `views`: employees, roles and agents are read from views over the help desk's tables (PostgreSQL).
+    pub employees: EmployeeSource,
     /// Role of employees who have no agent record and were never assigned a role; if empty, they cannot sign in (1003).
     pub default_role: String,
     /// Retention of the login log and the audit log.
@@ -56,6 +59,7 @@ impl Default for DirectoryConfig {
             ca_file: PathBuf::new(),
             pool: 10,
             timeout: HumanDuration::seconds(2),
+            employees: EmployeeSource::Own,
             default_role: "user".to_owned(),
             login_log: HumanDuration::seconds(180 * 86_400),
         }
@@ -94,6 +98,9 @@ impl DirectoryConfig {
 
     pub(super) fn check(&self, faults: &mut Faults) {
         self.check_url(faults);
+        if self.employees == EmployeeSource::Views && self.file().is_some() {
+            faults.add("directory.employees", "\"views\" requires a directory.url of the form \"postgres://…\"");
+        }
         if !(1..=1000).contains(&self.pool) {
             faults.add("directory.pool", format!("{} is out of range; use 1 to 1000", self.pool));
         }

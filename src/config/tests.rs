@@ -204,6 +204,23 @@ fn a_secret_never_shows_in_debug_output_or_serialised_form() {
 }
 
 #[test]
+fn a_shared_store_needs_a_shared_directory_outside_development_mode() {
+    let development = "[server]\ndevelopment = true\n[platform]\nkind = \"simulated\"\n";
+    let shared = ["store.url=redis://127.0.0.1", "directory.url=postgres://desk@127.0.0.1/desk"];
+    for (case, text, sets, refused) in [
+        ("both private", VALID, &[][..], false),
+        ("both shared", VALID, &shared[..], false),
+        ("shared directory", VALID, &shared[1..], false),
+        ("shared store", VALID, &shared[..1], true),
+        ("shared store in development mode", development, &shared[..1], false),
+    ] {
+        let found = faults(text, sets);
+        let is_refused = found.iter().any(|fault| fault.contains("directory.url: store.url is shared"));
+        assert!(is_refused == refused && found.len() == usize::from(refused), "{case}: {found:#?}");
+    }
+}
+
+#[test]
 fn a_fault_shows_no_password_of_a_url() {
     for change in [
         "directory.url=mysql://desk:hunter2@db/desk",

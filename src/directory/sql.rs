@@ -11,12 +11,12 @@ use async_trait::async_trait;
 
 use super::factors::Account;
 use super::{
-    Assignment, AssignmentQuery, Assignments, Directory, DirectoryError, EmployeeProfile, LoginEntry, LoginRecord,
-    LoginResult, RecordedRoles, RoleChange,
+    Assignment, AssignmentQuery, Assignments, Directory, DirectoryError, DurabilityRisk, EmployeeProfile, LoginEntry,
+    LoginRecord, LoginResult, RecordedRoles, RoleChange,
 };
 use crate::domain::client::Client;
 use crate::domain::clock::{Clock, Timestamp};
-use crate::domain::employee::{CorpId, Employee, EmployeeId};
+use crate::domain::employee::{CorpId, Employee, EmployeeId, EmployeeSource};
 use crate::domain::link::PlatformAccount;
 use crate::domain::role::{self, RoleName};
 use crate::domain::session::LoginSource;
@@ -56,6 +56,7 @@ mod statement;
 /// A directory in a SQLite file or a PostgreSQL database.
 pub struct SqlDirectory {
     database: Database,
+    employees: EmployeeSource,
     clock: Clock,
     /// How many log records this process has written: their order within a millisecond.
     logged: AtomicI64,
@@ -64,16 +65,17 @@ pub struct SqlDirectory {
 impl SqlDirectory {
     /// Opens a SQLite file and runs the migrations.
     pub async fn open(path: &Path, clock: Clock) -> Result<Self, DirectoryError> {
-        Ok(Self::new(Database::Sqlite(sqlite::open(path).await?), clock))
+        Ok(Self::new(Database::Sqlite(sqlite::open(path).await?), EmployeeSource::Own, clock))
     }
 
     /// Connects to a PostgreSQL database and runs the migrations.
     pub async fn connect(settings: PostgresSettings, clock: Clock) -> Result<Self, DirectoryError> {
-        Ok(Self::new(Database::Postgres(PostgresDatabase::open(settings).await?), clock))
+        let employees = settings.employees;
+        Ok(Self::new(Database::Postgres(PostgresDatabase::open(settings).await?), employees, clock))
     }
 
-    fn new(database: Database, clock: Clock) -> Self {
-        Self { database, clock, logged: AtomicI64::default() }
+    fn new(database: Database, employees: EmployeeSource, clock: Clock) -> Self {
+        Self { database, employees, clock, logged: AtomicI64::default() }
     }
 
     /// Executes one statement whose conditions concern only the row that it changes, and returns whether it changed any.
@@ -84,6 +86,14 @@ impl SqlDirectory {
     /// Executes one statement whose conditions concern other rows too, and returns whether it changed any.
     async fn apply_exclusively(&self, statement: Statement) -> Result<WriteOutcome, DirectoryError> {
         self.database.commit(Batch::new(Order::Exclusive).guard(statement)).await
+    }
+
+    /// Refuses changes to employees, roles and agents that are the help desk's.
+    fn require_own_employees(&self) -> Result<(), DirectoryError> {
+        match self.employees {
+            EmployeeSource::Own => Ok(()),
+            EmployeeSource::Views => Err(DirectoryError::ReadOnlyEmployees),
+        }
     }
 
     fn next_in_log(&self) -> i64 {
@@ -121,6 +131,10 @@ impl Directory for SqlDirectory {
     }
 
     async fn upsert_employee(&self, profile: EmployeeProfile<'_>) -> Result<Employee, DirectoryError> {
+        if self.employees == EmployeeSource::Views {
+            let known = self.employee(profile.corp_id, profile.employee_id).await?;
+            return known.ok_or(DirectoryError::UnknownEmployee);
+        }
         let upsert = Statement::new(
             "INSERT INTO employees (corp_id, employee_id, name, department, avatar, created_at)
              VALUES ($1, $2, CASE WHEN $3 = '' THEN $2 ELSE $3 END, $4, $5, $6)
@@ -227,6 +241,7 @@ impl Directory for SqlDirectory {
         employee_id: &EmployeeId,
         role: &RoleName,
     ) -> Result<RoleChange, DirectoryError> {
+        self.require_own_employees()?;
         let add_role =
             Statement::new("INSERT INTO roles (name) VALUES ($1) ON CONFLICT (name) DO NOTHING").bind(role.as_str());
         // An employee who is being removed gets no role, and an employee who is the last administrator by the agent record
@@ -269,6 +284,7 @@ impl Directory for SqlDirectory {
         employee_id: &EmployeeId,
         role: &RoleName,
     ) -> Result<RoleChange, DirectoryError> {
+        self.require_own_employees()?;
         if self.employee(corp_id, employee_id).await?.is_none() {
             return Ok(RoleChange::NoEmployee);
         }
@@ -364,6 +380,10 @@ impl Directory for SqlDirectory {
 
     async fn ready(&self) -> Result<(), DirectoryError> {
         self.database.probe().await
+    }
+
+    async fn durability_risks(&self) -> Result<Vec<DurabilityRisk>, DirectoryError> {
+        self.database.durability_risks().await
     }
 
     async fn failure(&self) {

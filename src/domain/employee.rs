@@ -51,6 +51,16 @@ impl CorpId {
     }
 }
 
+/// Whose tables hold employees, roles and agents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EmployeeSource {
+    /// Ours: sign-ins and operators change them.
+    Own,
+    /// The help desk's, which we read through views and never change.
+    Views,
+}
+
 /// Whether an employee may sign in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -72,6 +72,9 @@ pub enum Forbidden {
     /// The change would leave no administrator.
     #[error("the last administrator")]
     LastAdmin,
+    /// Employees, roles and agents are the help desk's.
+    #[error("the directory only reads employees, roles and agents")]
+    ReadOnlyEmployees,
     /// The employee has the maximum number of roles.
     #[error("the employee has the maximum number of roles")]
     TooManyRoles,
@@ -154,6 +157,7 @@ impl Forbidden {
             Forbidden::OtpBindingOnly => Message::OTP_BINDING_ONLY,
             Forbidden::NotVisible => Message::NOT_VISIBLE,
             Forbidden::LastAdmin => Message::LAST_ADMIN,
+            Forbidden::ReadOnlyEmployees => Message::READ_ONLY_EMPLOYEES,
             Forbidden::TooManyRoles => Message::TOO_MANY_ROLES,
             Forbidden::NotAnAgent => Message::NOT_AN_AGENT,
             Forbidden::OtpNotBound => Message::OTP_NOT_BOUND,

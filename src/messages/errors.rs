@@ -49,6 +49,9 @@ messages! {
     LAST_ADMIN
         "This is the last administrator. Make someone else an administrator first."
         "这是最后一位管理员，请先将其他员工设为管理员。"
+    READ_ONLY_EMPLOYEES
+        "Employees and roles are managed in the help desk. Make this change there."
+        "员工和角色由服务台系统管理，请在那里修改。"
     TOO_MANY_ROLES
         "This employee has the maximum number of roles. Remove one first."
         "该员工的角色数量已达上限，请先移除一个。"

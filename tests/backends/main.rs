@@ -6,6 +6,7 @@
 
 mod directory;
 mod directory_races;
+mod directory_views;
 mod keys;
 mod leases;
 mod once;

@@ -132,6 +132,61 @@ async fn unreachable_server_is_named_without_its_password() {
 }
 
 #[tokio::test]
+async fn start_says_what_the_server_would_lose() {
+    let server = PostgresServer::start_with(&["synchronous_commit=off", "fsync=off"]);
+    let desk = Gateway::with(&directory(&server.database("desk"))).await;
+    for part in ["synchronous_commit = off", "fsync = off", "sessions belong to this gateway alone"] {
+        desk.wait_for_log(&["WARN", part]).await;
+    }
+    assert!(!desk.logs().contains("full_page_writes"), "{}", desk.logs());
+    let safe = PostgresServer::start();
+    let desk = Gateway::with(&directory(&safe.database("desk"))).await;
+    assert!(!desk.logs().contains("the directory's PostgreSQL server"), "{}", desk.logs());
+}
+
+#[tokio::test]
+async fn check_warns_about_servers_that_need_not_prove_their_name() {
+    for (mode, warned) in [("verify-full", false), ("verify-ca", true), ("require", true), ("disable", true)] {
+        let settings = directory(&format!("postgres://desk@db.example.com/desk?sslmode={mode}"));
+        let output = Gateway::setup().toml(&settings).write_files().await.command(&["check"]).await.output_text();
+        assert_eq!(output.contains(&format!("with sslmode={mode}")), warned, "{mode}: {output}");
+    }
+}
+
+#[tokio::test]
+async fn employees_of_the_help_desk_sign_in_and_are_changed_there() {
+    let url = postgres::empty_database();
+    psql_in(
+        &url,
+        "CREATE TABLE staff (id TEXT, name TEXT, role TEXT);
+         INSERT INTO staff VALUES ('u1001', 'Wang', 'user'), ('m5001', 'Zhou', 'admin');
+         CREATE SCHEMA deskgate;
+         CREATE VIEW deskgate.desk_employees AS SELECT 'wwdemo' AS corp_id, id AS employee_id, name, '' AS department,
+             '' AS avatar, false AS disabled FROM staff;
+         CREATE VIEW deskgate.desk_user_roles AS SELECT 'wwdemo' AS corp_id, id AS employee_id, role FROM staff;
+         CREATE VIEW deskgate.desk_agents AS SELECT 'wwdemo' AS corp_id, id AS employee_id, role, false AS otp_required
+             FROM staff WHERE role = 'admin'",
+    );
+    wait_for_otp_step_with_time_left().await;
+    let desk = Gateway::with(&format!("{}employees = \"views\"\n", directory(&url))).await;
+    let me = desk.sign_in_by_qrcode("u1001").await.get("/api/auth/me").await.expect_code(0).data();
+    assert_eq!((&me["name"], &me["roles"]), (&json!("Wang"), &json!(["user"])), "the desk's, not the platform's");
+    let stranger = desk.phone("s3001").oauth2(&desk.client_url("h5")).await.location();
+    assert!(fragment_parameter(&stranger, "token").is_none(), "{stranger}");
+
+    let command = desk.command(&["role", "grant", "u1001", "agent"]).await;
+    assert!(!command.status.success() && command.output_text().contains("help desk"), "{}", command.output_text());
+    let admin = desk.sign_in("m5001").await;
+    OtpDevice::step_up(&admin).await;
+    let (headers, grant) =
+        ([("Content-Type", "application/json")], json!({ "employee_id": "u1001", "role": "agent" }).to_string());
+    let refused = admin.send("PUT", "/api/admin/roles/user-roles", &headers, grant.as_bytes()).await;
+    assert_eq!(refused.code(), 1003);
+    assert!(refused.text().contains("managed in the help desk"), "{}", refused.text());
+    assert_eq!(psql_in(&url, "SELECT string_agg(role, ',' ORDER BY id) FROM staff"), "admin,user");
+}
+
+#[tokio::test]
 async fn backup_leaves_the_directory_to_the_server() {
     let desk = Gateway::with(&directory(&postgres::empty_database())).await;
     let target = desk.temporary_folder().join("copy");

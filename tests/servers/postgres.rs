@@ -9,6 +9,7 @@ use deskgate::directory::Directory;
 use deskgate::directory::sql::SqlDirectory;
 use deskgate::directory::sql::postgres::PostgresSettings;
 use deskgate::domain::clock::Clock;
+use deskgate::domain::employee::EmployeeSource;
 use deskgate::domain::postgres_url::PostgresUrl;
 
 use super::{Shared, detached, free_port, guard, run_process, shared, wait_until};
@@ -41,7 +42,13 @@ pub fn empty_database() -> String {
 /// Settings for a database of the tests.
 pub fn settings(url: &str) -> PostgresSettings {
     let url = PostgresUrl::parse(url).expect("a URL");
-    PostgresSettings { url, ca_file: None, pool: 4, timeout: std::time::Duration::from_secs(10) }
+    PostgresSettings {
+        url,
+        ca_file: None,
+        employees: EmployeeSource::Own,
+        pool: 4,
+        timeout: std::time::Duration::from_secs(10),
+    }
 }
 
 fn shared_port() -> u16 {

@@ -5,7 +5,7 @@ use super::row::SqlRow;
 use super::sqlite;
 use super::statement::{Batch, Statement};
 use super::unavailable;
-use crate::directory::DirectoryError;
+use crate::directory::{DirectoryError, DurabilityRisk};
 use crate::domain::write::WriteOutcome;
 use crate::sqlite::SqliteFile;
 
@@ -52,6 +52,14 @@ impl Database {
         match self {
             Database::Sqlite(file) => Ok(file.probe().await?),
             Database::Postgres(database) => database.probe().await,
+        }
+    }
+
+    /// How the server is set up to lose acknowledged changes. A SQLite file is synchronised with every commit.
+    pub(super) async fn durability_risks(&self) -> Result<Vec<DurabilityRisk>, DirectoryError> {
+        match self {
+            Database::Sqlite(_) => Ok(Vec::new()),
+            Database::Postgres(database) => database.durability_risks().await,
         }
     }
 

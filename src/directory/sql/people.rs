@@ -66,6 +66,7 @@ const AGENTS: &str = "SELECT count(*) FROM agents WHERE corp_id = $1 AND employe
 #[async_trait]
 impl People for SqlDirectory {
     async fn add_employee(&self, profile: EmployeeProfile<'_>) -> Result<WriteOutcome, DirectoryError> {
+        self.require_own_employees()?;
         const ADD: &str = "INSERT INTO employees (corp_id, employee_id, name, department, avatar, created_at)
              VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (corp_id, employee_id) DO NOTHING";
         let EmployeeProfile { corp_id, employee_id, name, department, avatar } = profile;
@@ -74,6 +75,7 @@ impl People for SqlDirectory {
     }
 
     async fn change_employee(&self, whose: Account<'_>, edit: EmployeeEdit<'_>) -> Result<RoleChange, DirectoryError> {
+        self.require_own_employees()?;
         const CHANGE: &str = concat!(
             "UPDATE employees SET name = coalesce($3, name), department = coalesce($4, department),
                  avatar = coalesce($5, avatar), disabled = coalesce($6, disabled),
@@ -93,6 +95,7 @@ impl People for SqlDirectory {
     }
 
     async fn remove_employee(&self, whose: Account<'_>) -> Result<RoleChange, DirectoryError> {
+        self.require_own_employees()?;
         const REMOVE: &str = concat!(
             "DELETE FROM employees WHERE corp_id = $1 AND employee_id = $2 AND (NOT ",
             is_admin!(),
@@ -158,6 +161,7 @@ impl People for SqlDirectory {
         role: &RoleName,
         otp_required: bool,
     ) -> Result<RoleChange, DirectoryError> {
+        self.require_own_employees()?;
         const ADD: &str = "INSERT INTO agents (corp_id, employee_id, role, otp_required)
              SELECT $1, $2, $3, $4 FROM employees WHERE corp_id = $1 AND employee_id = $2
              ON CONFLICT (corp_id, employee_id) DO NOTHING";
@@ -172,6 +176,7 @@ impl People for SqlDirectory {
     }
 
     async fn change_agent(&self, whose: Account<'_>, edit: AgentEdit<'_>) -> Result<RoleChange, DirectoryError> {
+        self.require_own_employees()?;
         const CHANGE: &str = concat!(
             "UPDATE agents SET role = coalesce($3, role), otp_required = coalesce($4, otp_required)
              WHERE corp_id = $1 AND employee_id = $2 AND (coalesce($3, role) = role OR role <> 'admin' OR NOT ",
@@ -189,6 +194,7 @@ impl People for SqlDirectory {
     }
 
     async fn remove_agent(&self, whose: Account<'_>) -> Result<RoleChange, DirectoryError> {
+        self.require_own_employees()?;
         const REMOVE: &str = concat!(
             "DELETE FROM agents WHERE corp_id = $1 AND employee_id = $2 AND (role <> 'admin' OR NOT ",
             is_admin!(),

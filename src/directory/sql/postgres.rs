@@ -14,7 +14,7 @@ use tokio::sync::Mutex;
 use super::row::SqlRow;
 use super::statement::{Batch, Order, Reuse, SqlValue, Statement};
 use super::unavailable;
-use crate::directory::DirectoryError;
+use crate::directory::{DirectoryError, DurabilityRisk};
 use crate::domain::secret::random_below;
 use crate::domain::write::WriteOutcome;
 use crate::error::{Cause, chain};
@@ -108,6 +108,17 @@ impl PostgresDatabase {
             }
         };
         failure.map_or(Ok(()), |failure| Err(unavailable(failure)))
+    }
+
+    pub(super) async fn durability_risks(&self) -> Result<Vec<DurabilityRisk>, DirectoryError> {
+        const OFF: &str = "SELECT CAST(name AS TEXT) FROM pg_settings
+             WHERE name IN ('fsync', 'synchronous_commit', 'full_page_writes') AND setting = 'off' ORDER BY name";
+        let risk = |row: &SqlRow| match row.get::<&str>(0) {
+            "fsync" => DurabilityRisk::NoSync,
+            "synchronous_commit" => DurabilityRisk::AsynchronousCommit,
+            _ => DurabilityRisk::TornPages,
+        };
+        Ok(self.fetch(Statement::new(OFF)).await?.iter().map(risk).collect())
     }
 
     pub(super) async fn close(&self) {

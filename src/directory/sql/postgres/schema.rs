@@ -8,6 +8,7 @@ use sqlx::{ConnectOptions, Connection, PgConnection};
 use super::settings::{PostgresSettings, SCHEMA};
 use crate::directory::DirectoryError;
 use crate::directory::sql::unavailable;
+use crate::domain::employee::EmployeeSource;
 
 /// How long a start waits for the server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -22,14 +23,14 @@ pub(super) async fn prepare(settings: &PostgresSettings) -> Result<(), Directory
     let options = settings.for_migrations();
     let connected = tokio::time::timeout(CONNECT_TIMEOUT, options.connect()).await;
     let mut connection = connected.map_err(|_| unavailable("the server does not answer"))?.map_err(unavailable)?;
-    let migrated = tokio::time::timeout(MIGRATION_TIMEOUT, migrate(&mut connection)).await;
+    let migrated = tokio::time::timeout(MIGRATION_TIMEOUT, migrate(&mut connection, settings.employees)).await;
     migrated.map_err(|_| unavailable("the migrations did not end in time"))??;
     // Closing the connection also frees the lock.
     let _ = connection.close().await;
     Ok(())
 }
 
-async fn migrate(connection: &mut PgConnection) -> Result<(), DirectoryError> {
+async fn migrate(connection: &mut PgConnection, employees: EmployeeSource) -> Result<(), DirectoryError> {
     const ENCODING: &str = "SELECT current_setting('server_encoding')";
     let encoding: String = sqlx::query_scalar(ENCODING).fetch_one(&mut *connection).await.map_err(unavailable)?;
     if encoding != "UTF8" {
@@ -48,7 +49,47 @@ async fn migrate(connection: &mut PgConnection) -> Result<(), DirectoryError> {
         }
         SchemaState::Own => {}
     }
-    MIGRATIONS.run_direct(None, connection, false).await.map_err(migration_error)
+    MIGRATIONS.run_direct(None, &mut *connection, false).await.map_err(migration_error)?;
+    match employees {
+        EmployeeSource::Own => Ok(()),
+        EmployeeSource::Views => make_views(connection).await,
+    }
+}
+
+/// Makes the views that add what is ours to what the help desk's views show.
+async fn make_views(connection: &mut PgConnection) -> Result<(), DirectoryError> {
+    const MISSING: &str = "SELECT string_agg('deskgate.' || name, ', ' ORDER BY name)
+         FROM (VALUES ('desk_agents'), ('desk_employees'), ('desk_user_roles')) AS needed (name)
+         WHERE to_regclass('deskgate.' || name) IS NULL";
+    let missing: Option<String> = sqlx::query_scalar(MISSING).fetch_one(&mut *connection).await.map_err(unavailable)?;
+    if let Some(missing) = missing {
+        let why = format!("directory.employees = \"views\" needs views that are missing: {missing}");
+        return Err(DirectoryError::Incompatible(why));
+    }
+    // `IF NOT EXISTS` would need the right to create schemas even where the schema exists.
+    const ABSENT: &str = "SELECT to_regnamespace('deskgate_views') IS NULL";
+    if sqlx::query_scalar(ABSENT).fetch_one(&mut *connection).await.map_err(unavailable)? {
+        sqlx::query("CREATE SCHEMA deskgate_views").execute(&mut *connection).await.map_err(view_error)?;
+    }
+    let make = [
+        include_str!("../../views/postgres.sql"),
+        // Fails without the right to read what they show.
+        "SELECT 1 FROM deskgate_views.employees, deskgate_views.user_roles, deskgate_views.agents LIMIT 1",
+    ];
+    for statements in make {
+        sqlx::raw_sql(statements).execute(&mut *connection).await.map_err(view_error)?;
+    }
+    Ok(())
+}
+
+/// A view of the help desk that has other columns, or that may not be read, is the operator's mistake.
+fn view_error(error: sqlx::Error) -> DirectoryError {
+    match error.as_database_error() {
+        Some(error) => {
+            DirectoryError::Incompatible(format!("the help desk's views cannot be used: {}", error.message()))
+        }
+        None => unavailable(error),
+    }
 }
 
 /// What the database has by the name of the schema.

@@ -6,10 +6,14 @@ use std::time::Duration;
 use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
+use crate::domain::employee::EmployeeSource;
 use crate::domain::postgres_url::{PostgresHost, PostgresUrl, SslMode};
 
 /// The schema in the database that holds all tables, so that they can live beside those of another program.
 pub(super) const SCHEMA: &str = "deskgate";
+
+/// The schema of the views that take the place of our tables.
+pub(super) const VIEWS: &str = "deskgate_views";
 
 /// How to reach a PostgreSQL server, and how much of it to use.
 #[derive(Debug, Clone)]
@@ -18,6 +22,8 @@ pub struct PostgresSettings {
     pub url: PostgresUrl,
     /// Certificates of authorities to trust, beside the public ones.
     pub ca_file: Option<PathBuf>,
+    /// Whose tables hold employees, roles and agents.
+    pub employees: EmployeeSource,
     /// The maximum number of connections.
     pub pool: u32,
     /// How long an operation may take, with the wait for a connection.
@@ -28,7 +34,11 @@ impl PostgresSettings {
     /// Options for connections of the pool: the server itself ends a statement that takes too long.
     pub(super) fn for_operations(&self) -> PgConnectOptions {
         let limit = self.timeout.as_millis();
-        self.for_migrations().options([
+        let options = match self.employees {
+            EmployeeSource::Own => self.for_migrations(),
+            EmployeeSource::Views => self.for_migrations().options([("search_path", format!("{VIEWS},{SCHEMA}"))]),
+        };
+        options.options([
             ("statement_timeout", limit),
             ("lock_timeout", limit),
             // A gateway that is suspended in a transaction would keep its lock.
