@@ -31,8 +31,11 @@ impl FleetAdmin {
     }
 }
 
+/// A value that gateways announce.
+type AnnouncedValue = fn(&GatewayStatus) -> &str;
+
 /// What all gateways should have in common.
-const COMPARED: [(&str, fn(&GatewayStatus) -> &str); 3] =
+const COMPARED: [(&str, AnnouncedValue); 3] =
     [("version", |status| &status.commit), ("rules", |status| &status.rules), ("config", |status| &status.config)];
 
 fn compare(gateways: Vec<GatewayStatus>) -> Vec<GatewayRow> {

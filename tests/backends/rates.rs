@@ -247,7 +247,6 @@ async fn a_busy_gateway_uses_what_the_others_give_back() {
     let seconds = 4;
     let (admitted, _) = busy.load(window, pace, Instant::now() + Duration::from_secs(seconds)).await;
     let most = seconds as usize * 400;
-    println!("one busy gateway admits {} of {most}", admitted.len());
     assert!(admitted.len() * 10 >= most * 9, "{} of {most}", admitted.len());
 }
 
@@ -263,7 +262,6 @@ async fn redis_is_asked_far_less_than_once_per_request() {
     let sent: usize = loads.iter().map(|(_, sent)| *sent).sum();
     let admitted: usize = loads.iter().map(|(admitted, _)| admitted.len()).sum();
     let asked: u64 = fleet.iter().map(|gateway| gateway.rates.asked()).sum();
-    println!("{asked} questions for {sent} requests in 4 s: {:.4} per request", asked as f64 / sent as f64);
     assert_eq!(admitted, sent, "the limit is far away");
     assert!(asked * 20 < sent as u64, "{asked} questions for {sent} requests");
 }

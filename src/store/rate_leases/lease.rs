@@ -44,7 +44,7 @@ impl LeaseTimes {
             length: length.saturating_add(length / CLOCK_TOLERANCE),
             validity: (length / 2).clamp(MIN_VALIDITY, MAX_VALIDITY),
             review: (length / 16).clamp(MIN_REVIEW, MAX_REVIEW),
-            horizon: (length / 4).min(MAX_VALIDITY / 2).max(1),
+            horizon: (length / 4).clamp(1, MAX_VALIDITY / 2),
         }
     }
 
