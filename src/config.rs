@@ -178,10 +178,10 @@ impl Config {
                 check(faults);
             }
         }
-        self.check_secrets(faults);
         if !["server", "store", "directory"].iter().any(|section| faults.any_in(section)) {
             self.check_sharing(faults);
         }
+        self.check_secrets(faults);
         for (name, upstream) in &self.upstreams {
             if !faults.any_in(&format!("upstreams.{name}")) {
                 upstream.check(name, faults);

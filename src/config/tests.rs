@@ -86,7 +86,10 @@ fn faults_quote_the_value() {
             "store.password_file: the URL has a password too",
         ),
         ("[store]\nurl = \"redis://a\"\npassword_file = \"/none\"\n", "store.password_file: \"/none\" cannot be read"),
-        ("[store]\nurl = \"redis://a\"\n", "server.secret_file: gateways that share a store share their keys"),
+        (
+            "[store]\nurl = \"redis://a\"\n[directory]\nurl = \"postgres://a@127.0.0.1/b\"\n",
+            "server.secret_file: gateways that share a store share their keys",
+        ),
         ("[log]\nlevel = \"a=b=c\"\n", "log.level: \"a=b=c\" is not a log level"),
         ("[log]\nlevel = \"warning\"\n", "log.level: \"warning\" is not a log level; write \"error\", \"warn\""),
         ("[log]\nlevel = \"verbose\"\n", "log.level: \"verbose\" is not a log level"),

@@ -11,8 +11,14 @@ fn rule(name: &str, rate: &str) -> String {
 
 /// A gateway with these rules on the Redis server at `url`.
 async fn gateway(url: &str, prefix: &str, more: &str, rules: &str) -> Gateway {
+    // Read at the start only.
+    let secret = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(secret.path(), "a secret of a test that is long enough for a fleet of gateways").expect("a secret");
     // A busy machine must not look like an outage.
-    let settings = format!("[store]\nurl = \"{url}\"\nprefix = \"{prefix}\"\ntimeout = \"5s\"\n{more}");
+    let settings = format!(
+        "[server]\nsecret_file = {:?}\n[store]\nurl = \"{url}\"\nprefix = \"{prefix}\"\ntimeout = \"5s\"\n{more}",
+        secret.path().display()
+    );
     Gateway::setup().toml(&settings).more_rules(rules).start().await
 }
 
