@@ -6,12 +6,12 @@ run: tools
 	cargo run -- demo
 
 fleet: tools
-	@.ci/need python3 python3 redis-server redis-server psql postgresql nginx nginx-light
+	@.ci/need python3 python3 redis-server redis-server pg_ctlcluster postgresql nginx nginx-light
 	cargo build
 	python3 deploy/fleet/run.py
 
 test: tools
-	@.ci/need curl curl python3 python3 chromium chromium chromedriver chromium-driver nginx nginx-light faketime faketime psql postgresql redis-server redis-server redis-sentinel redis-sentinel
+	@.ci/need curl curl python3 python3 chromium chromium chromedriver chromium-driver nginx nginx-light faketime faketime pg_ctlcluster postgresql redis-server redis-server redis-sentinel redis-sentinel
 	@if cargo fmt --version >/dev/null 2>&1; then cargo fmt --check; else echo "rustfmt is not installed: skipping the format check"; fi
 	@if cargo clippy --version >/dev/null 2>&1; then cargo clippy --all-targets -- -D warnings; else echo "clippy is not installed: skipping the lints"; fi
 	@if cargo nextest --version >/dev/null 2>&1; then cargo nextest run --no-fail-fast; else cargo test; fi
@@ -26,7 +26,7 @@ bench: tools
 	python3 benches/compare.py
 
 bench-fleet: tools
-	@.ci/need python3 python3 redis-server redis-server psql postgresql nginx nginx-light
+	@.ci/need python3 python3 redis-server redis-server pg_ctlcluster postgresql nginx nginx-light
 	cargo build --release
 	python3 benches/fleet.py
 

@@ -1,4 +1,4 @@
-"""Measures a fleet of two gateways on a Redis Cluster and PostgreSQL: how fast a logout is heard, how often Redis is asked, and what a
+"""Measures a fleet of two gateways on a Redis Cluster and PostgreSQL: how fast a logout reaches the other one, how often Redis is asked, and what a
 session takes there.
 
     fleet.py [--program FILE] [--rounds 300] [--sockets 5000] [--logouts 500] [--seconds 10] [--sessions 20000]

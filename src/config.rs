@@ -150,7 +150,7 @@ impl Config {
             ..self.server.clone()
         };
         let common = Config { server, rules: RulesConfig::default(), log: LogConfig::default(), ..self.clone() };
-        // A map that cannot be written is the same on all gateways.
+        // Passwords are not serialized. Serializing cannot fail: all keys are text.
         Digest::of(&[&serde_json::to_string(&common).unwrap_or_default()])
     }
 

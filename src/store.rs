@@ -53,7 +53,8 @@ pub mod redis;
 /// Why a store operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The store cannot be reached or written; nothing was changed.
+    /// The store cannot be reached or written. A shared store may have made the change all the same: the answer was lost, or
+    /// `store.confirm` did not hold in time. Every change can be repeated.
     #[error("the store is unavailable")]
     Unavailable(#[source] crate::error::Cause),
     /// A record cannot be decoded.
@@ -96,11 +97,11 @@ pub enum Change {
     /// Changes of a partition may have been missed: what is cached or open of its records must be read again.
     Missed(Partition),
     /// Every change that was made before [`ChangeEvent::at`], on any gateway, was sent before this one. A shared store sends
-    /// it after each read of its feed, with the time at which the read began; of several reads, the earliest. Whoever applies
-    /// the changes tells [`FeedState::note_applied`]: the cache is current once they are applied, not once they are read.
+    /// it after each read of its feed, with the time at which the read began; of several reads, the earliest. The task that
+    /// applies the changes calls [`FeedState::note_applied`]: the cache is current once they are applied, not once they are read.
     CaughtUp,
     /// Another server has become the primary of some partitions, or one has lost what it had. What it has not received is
-    /// lost: sessions may be as they were before their last changes. Denials that this gateway has heard are written again.
+    /// lost: sessions may be as they were before their last changes. Denials that this gateway has received are written again.
     PrimaryChanged,
 }
 

@@ -18,6 +18,11 @@ use crate::token::key_file::{create_private_folder, write_private};
 pub enum BackupError {
     #[error("{}: exists already; name a folder that does not exist", .0.display())]
     TargetExists(PathBuf),
+    #[error(
+        "nothing to copy: sessions are on Redis, the rest is on PostgreSQL; back these servers up, and keep a copy of \
+         server.secret_file"
+    )]
+    NothingHere,
     #[error(transparent)]
     Data(#[from] StartError),
     #[error("{}: {}", .path.display(), chain(.source))]
@@ -30,11 +35,15 @@ pub enum BackupError {
     },
 }
 
-/// Copies directory, keys and store to a new folder, but for a directory on a server, which has backups of its own, and calls `copied` after each file with its name and size.
+/// Copies directory, keys and store to a new folder, except what is on servers, which have backups of their own. Calls
+/// `copied` after each file with its name and size.
 ///
 /// The store comes last: a session in the copy was live after the directory was copied, so the copy holds no session
 /// that ended before the directory's state. The folder has its name only once it is complete.
 pub async fn back_up(config: &Config, target: &Path, mut copied: impl FnMut(&Path, u64)) -> Result<(), BackupError> {
+    if !config.uses_data_dir() {
+        return Err(BackupError::NothingHere);
+    }
     let data = &config.server.data_dir;
     check_owner(data)?;
     if target.exists() {
@@ -55,7 +64,9 @@ pub async fn back_up(config: &Config, target: &Path, mut copied: impl FnMut(&Pat
         let name = keys.join(name);
         copied(&name, copy_file(&data.join(&name), &partial.join(&name))?);
     }
-    copied(Path::new(STORE_FILE), copy_database(&data.join(STORE_FILE), &partial.join(STORE_FILE)).await?);
+    if !config.store.is_shared() {
+        copied(Path::new(STORE_FILE), copy_database(&data.join(STORE_FILE), &partial.join(STORE_FILE)).await?);
+    }
     std::fs::rename(&partial, target).map_err(file_error(target))?;
     let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::File::open(parent).and_then(|parent| parent.sync_all()).map_err(file_error(parent))

@@ -65,7 +65,7 @@ fn would_lose(gap: &DurabilityGap) -> String {
              min-replicas-to-write 1"
         }
         DurabilityGap::Unconfirmed => {
-            "store.confirm = \"none\": a failover may undo an answered change until a gateway that heard of it writes it again; \
+            "store.confirm = \"none\": a failover may undo an answered change until a gateway that received it writes it again; \
              set \"replica\""
         }
     };
@@ -117,7 +117,7 @@ fn unverified_server(config: &Config) -> Option<String> {
     let (mode, why) = match server.ssl_mode {
         SslMode::VerifyFull => return None,
         SslMode::VerifyCa => ("verify-ca", "every server with a certificate of the same authority"),
-        SslMode::Require => ("require", "whoever answers at its address"),
+        SslMode::Require => ("require", "an impostor at its address"),
         SslMode::Disable => ("disable", "everyone on the way to the server"),
     };
     Some(format!(

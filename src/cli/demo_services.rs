@@ -25,6 +25,12 @@ pub(super) struct DemoServicesArgs {
 }
 
 pub(super) fn run(args: &DemoServicesArgs) -> Result<(), Failed> {
+    // The simulated platform signs anyone in as anyone.
+    if let Some(address) = [args.listen, args.helpdesk_listen].into_iter().find(|address| !address.ip().is_loopback()) {
+        return Err(print_error(format!(
+            "{address} is not a loopback address; the services of the demo are for this machine only"
+        )));
+    }
     runtime(1)?.block_on(serve(args))
 }
 

@@ -61,7 +61,7 @@ impl PostgresHost {
 }
 
 impl SslMode {
-    /// `prefer` and `allow` are missing: whoever answers in the server's place would choose not to encrypt.
+    /// `prefer` and `allow` are missing: an attacker in the server's place would choose not to encrypt.
     fn parse(text: &str) -> Option<Self> {
         Some(match text {
             "disable" => SslMode::Disable,

@@ -21,15 +21,12 @@ use super::rate_leases::ledger::LeaseLedger;
 use super::socket_slots::SocketSlots;
 use super::sole_gateway::SoleGateway;
 use super::work_leases::WorkLeases;
-use super::{
-    Change, ChangeEvent, SessionCursor, SessionIdPage, SessionPage, SessionStore, Store, StoreError, TicketStore,
-};
+use super::{Change, ChangeEvent, SessionCursor, SessionIdPage, SessionPage, SessionStore, Store, StoreError};
 use crate::domain::clock::{Clock, Timestamp};
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::gateway_status::{GatewayId, GatewayStatus};
 use crate::domain::link::PlatformAccount;
 use crate::domain::session::{EndCause, KeyId, Session, SessionId, Version};
-use crate::domain::ticket::{ScanDigest, Ticket, TicketDigest};
 use crate::domain::write::WriteOutcome;
 use crate::sqlite::SqliteFile;
 
@@ -38,6 +35,8 @@ mod fleet;
 mod schema;
 
 mod sweep;
+
+mod tickets;
 
 use fleet::OwnStatus;
 use schema::{key_id, platform_account};
@@ -99,11 +98,6 @@ impl EmbeddedStore {
         let change = sqlx::query(query).bind(next.0).bind(body).bind(id).bind(seen.0).bind(expires_at.millis());
         let changed = self.file.execute(change).await?;
         Ok(if changed == 0 { WriteOutcome::Conflict } else { WriteOutcome::Applied })
-    }
-
-    async fn ticket_where(&self, query: &'static str, key: &str) -> Result<Option<Ticket>, StoreError> {
-        let row = sqlx::query(query).bind(key).fetch_optional(self.file.readers()).await.map_err(unavailable)?;
-        row.map(|row| parse(row.get::<&str, _>(0))).transpose()
     }
 }
 
@@ -314,40 +308,6 @@ impl SessionStore for EmbeddedStore {
             .await
             .map_err(unavailable)?;
         sessions_of(&rows)
-    }
-}
-
-#[async_trait]
-impl TicketStore for EmbeddedStore {
-    async fn create_ticket(&self, ticket: &Ticket) -> Result<(), StoreError> {
-        let body = write(ticket)?;
-        let insert = sqlx::query("INSERT INTO tickets VALUES ($1, $2, $3, $4, $5)")
-            .bind(ticket.id.as_str())
-            .bind(ticket.scan_id.as_str())
-            .bind(ticket.version.0)
-            .bind(ticket.expires_at.millis())
-            .bind(body);
-        self.file.execute(insert).await?;
-        Ok(())
-    }
-
-    async fn ticket(&self, id: &TicketDigest) -> Result<Option<Ticket>, StoreError> {
-        self.ticket_where("SELECT body FROM tickets WHERE id = $1", id.as_str()).await
-    }
-
-    async fn ticket_of_scan(&self, id: &ScanDigest) -> Result<Option<Ticket>, StoreError> {
-        self.ticket_where("SELECT body FROM tickets WHERE scan_id = $1", id.as_str()).await
-    }
-
-    async fn advance(&self, ticket: &Ticket, seen: Version) -> Result<WriteOutcome, StoreError> {
-        const QUERY: &str =
-            "UPDATE tickets SET version = $1, body = $2, expires_at = $5 WHERE id = $3 AND version = $4";
-        let body = write(ticket)?;
-        let outcome = self.update(QUERY, ticket.id.as_str(), body, ticket.version, seen, ticket.expires_at).await?;
-        if outcome == WriteOutcome::Applied {
-            self.publish(Change::TicketMoved(ticket.id.clone()));
-        }
-        Ok(outcome)
     }
 }
 

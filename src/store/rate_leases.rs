@@ -28,7 +28,7 @@
 //! The ledger has one clock, that of its server. What remains: a server that loses its data, or whose clock jumps, forgets
 //! charges early, and during an outage with `rates.outage = "local"` gateways count apart.
 //!
-//! Rejected: one atomic step per request (a round trip in the way of each), fixed windows (twice the limit around their
+//! Rejected: one atomic step per request (a round trip for each), fixed windows (twice the limit around their
 //! edges), and leasing single permits that are spent once: near the limit they are handed out one by one, while a share
 //! serves itself again as its requests leave the window.
 

@@ -241,7 +241,7 @@ async fn failover_to_a_lagging_replica_brings_no_session_back() {
     store.create(&live).await.expect("create");
     store.create(&revoked).await.expect("create");
     redis::wait_for_offset(&primary, &replica);
-    // From now on the replica hears nothing: the logout is answered and lost.
+    // From now on the replica receives nothing: the logout is answered and lost.
     replica.ask("REPLICAOF NO ONE\r\n").expect("an answer");
     store.revoke(&revoked.id, LIFETIME, EndCause::Logout).await.expect("revoke");
     let mut changes = store.changes();
@@ -249,7 +249,7 @@ async fn failover_to_a_lagging_replica_brings_no_session_back() {
     wait_for(&mut changes, |change| matches!(change, Change::PrimaryChanged)).await;
     assert_eq!(found(&store, &revoked.id).await, None, "this gateway remembers the logout");
     assert_eq!(found(&store, &live.id).await.map(|found| found.id), Some(live.id));
-    // A gateway that heard nothing of it.
+    // A gateway that has not received it.
     let fresh = open(&StoreConfig { prefix: store_prefix(&store), ..config }).await.expect("store");
     let started = Instant::now();
     while found(&fresh, &revoked.id).await.is_some() {

@@ -56,6 +56,25 @@ async fn command_on_a_machine_without_a_gateway_reaches_all_gateways() {
 }
 
 #[tokio::test]
+async fn backup_of_a_fleet_names_the_servers_to_back_up() {
+    let fleet = Fleet::on(&crate::servers::redis::standalone(), 1, "").await;
+    let target = fleet.gateways[0].temporary_folder().join("copy");
+    let output = fleet.gateways[0].command(&["backup", target.to_str().expect("text")]).await;
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && error.contains("Redis") && error.contains("server.secret_file"), "{error}");
+    assert!(!target.exists());
+}
+
+#[tokio::test]
+async fn services_of_the_demo_listen_on_loopback_only() {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_deskgate"));
+    command.args(["demo-services", "--listen", "192.0.2.1:0", "--public-url", "http://127.0.0.1:8080"]);
+    let output = tokio::task::spawn_blocking(move || command.output()).await.expect("a thread").expect("deskgate");
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && error.contains("not a loopback address"), "{error}");
+}
+
+#[tokio::test]
 async fn gateway_that_was_killed_leaves_the_list() {
     let mut fleet = Fleet::start().await;
     until_listed(&fleet, 2).await;

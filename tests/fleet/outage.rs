@@ -43,8 +43,10 @@ async fn known_sessions_go_on_for_the_outage_grace_and_everything_else_is_1503()
     })
     .await;
     alice.post("/api/auth/logout").await.expect_code(0);
-    eventually("the logout is heard", || async { (unseen.get("/api/auth/me").await.status == 401).then_some(()) })
-        .await;
+    eventually("the logout has reached the other gateway", || async {
+        (unseen.get("/api/auth/me").await.status == 401).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]

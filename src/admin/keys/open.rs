@@ -65,7 +65,7 @@ impl KeyStorage {
     }
 }
 
-/// Whether the newest key is of another algorithm than the configured one. A pending key is left alone: gateways with
+/// Whether the newest key is of another algorithm than the configured one. A pending key is not replaced: gateways with
 /// different configurations must not replace each other's keys at every start.
 fn needs_key(ring: &KeyRing, settings: &KeySettings, now: Timestamp) -> bool {
     ring.newest().algorithm() != settings.algorithm && ring.newest().signs_from() <= now

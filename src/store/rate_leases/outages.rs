@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::domain::partition::Partition;
 use crate::domain::secret::random_below;
 
-/// How long a partition is left alone after a failure, and a random part of the same again: the gateways of a fleet do not
-/// come back at the same moment.
+/// The pause after a failure, and a random part of the same again: the gateways of a fleet do not retry at the same moment.
 const PAUSE: u64 = 250_000_000;
 
 /// When each partition may be tried again, in nanoseconds; 0 while it answers.
@@ -27,7 +26,7 @@ impl Outages {
             || now >= at && retry_at.compare_exchange(at, now + 2 * PAUSE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Whether a partition is left alone now.
+    /// Whether a partition has failed and its pause is not over.
     pub(super) fn is_away(&self, partition: Partition, now: u64) -> bool {
         now < self.of(partition).load(Ordering::Acquire)
     }

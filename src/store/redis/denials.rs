@@ -1,4 +1,4 @@
-//! Denials that this gateway has heard of, kept until their tokens end. Replication is asynchronous: a server that takes
+//! Denials that this gateway has received, kept until their tokens end. Replication is asynchronous: a server that takes
 //! over may have lost some, and gets them back from every gateway that remembers them.
 
 use std::collections::{BTreeSet, HashMap};

@@ -87,7 +87,7 @@ impl Follower {
         Ok(Arc::new(follower))
     }
 
-    /// Reads until the store is closed: each primary in a task, made anew when slots move.
+    /// Reads until the store is closed: each primary in a task of its own; new tasks replace them when slots move.
     pub(super) async fn run(self: Arc<Self>) {
         let mut layout = self.parts.servers.layout();
         loop {
@@ -259,7 +259,7 @@ impl Follower {
     }
 
     /// Notes a completed read, and announces up to when all partitions are known. Called after the changes of the read were
-    /// published: whoever receives the announcement has received them.
+    /// published: a receiver of the announcement has received them before.
     fn note_read(&self, partitions: &[Partition], began: Duration) {
         for partition in partitions {
             if let Some(read_at) = self.read_at.get(usize::from(partition.number())) {

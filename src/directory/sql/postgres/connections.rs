@@ -88,8 +88,8 @@ impl Connections {
         }
     }
 
-    /// Waits for a connection, opening one if none is idle. Fails at once if too many wait, and while a server that could
-    /// not be reached is left alone. The caller bounds the time.
+    /// Waits for a connection, opening one if none is idle. Fails at once if too many wait, and during the pause after a
+    /// failed attempt to connect. The caller bounds the time.
     pub(super) async fn acquire(&self) -> Result<Lease<'_>, Cause> {
         let admitted = self.admitted.try_acquire().map_err(|error| match error {
             TryAcquireError::NoPermits => "too many operations wait for the database",
