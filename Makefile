@@ -1,6 +1,6 @@
 # Each target installs the packages that it needs on Debian, and names them on other systems.
 
-.PHONY: run fleet test test-extra bench bench-fleet faults tools
+.PHONY: run fleet fleet-drill test test-extra bench bench-fleet faults tools
 
 run: tools
 	cargo run -- demo
@@ -9,6 +9,11 @@ fleet: tools
 	@.ci/need python3 python3 redis-server redis-server pg_ctlcluster postgresql nginx nginx-light
 	cargo build
 	python3 deploy/fleet/run.py
+
+fleet-drill: tools
+	@.ci/need python3 python3 redis-server redis-server pg_ctlcluster postgresql nginx nginx-light
+	cargo build
+	python3 deploy/fleet/run.py --drill
 
 test: tools
 	@.ci/need curl curl python3 python3 chromium chromium chromedriver chromium-driver nginx nginx-light faketime faketime pg_ctlcluster postgresql redis-server redis-server redis-sentinel redis-sentinel

@@ -136,7 +136,8 @@ async def revocations(ports, rounds):
 
 
 async def storm(ports, sockets, rate, seconds):
-    """Logouts at a fixed rate while sockets are open on both gateways, each with a session of its own."""
+    """Logouts at a fixed rate while sockets are open on both gateways, each with a session of its own. As many sockets are
+    opened in addition as are closed, so that `sockets` of them stay open to the end."""
     connections = [[Connection(port) for _ in range(16)] for port in ports]
     open_sockets, gate = [], asyncio.Semaphore(64)
 
@@ -148,8 +149,9 @@ async def storm(ports, sockets, rate, seconds):
             connections[here].append(connection)
             open_sockets.append((here, token, *await open_socket(ports[there], token)))
 
-    for first in range(0, sockets, 16):
-        await asyncio.gather(*(open_one(number) for number in range(first, min(first + 16, sockets))))
+    count = int(rate * seconds)
+    for first in range(0, sockets + count, 16):
+        await asyncio.gather(*(open_one(number) for number in range(first, min(first + 16, sockets + count))))
     times = []
 
     async def end(here, token, reader, writer):
@@ -164,7 +166,7 @@ async def storm(ports, sockets, rate, seconds):
         times.append(at - begun)
         writer.close()
 
-    count, begun, tasks = min(int(rate * seconds), len(open_sockets)), time.perf_counter(), []
+    begun, tasks = time.perf_counter(), []
     for number in range(count):
         pause = begun + number / rate - time.perf_counter()
         if pause > 0:
@@ -304,7 +306,7 @@ async def measure(fleet, options):
     row(f"logout until 4401 on the other gateway's socket, {options.rounds} times", percentiles(closing))
     row("logout until the other gateway refuses the token", percentiles(refusing))
     times, rate = await storm(ports, options.sockets, options.logouts, options.seconds)
-    row(f"the same with {options.sockets} open sockets at {rate:.0f} logouts a second", percentiles(times))
+    row(f"the same while {options.sockets} other sockets are open, at {rate:.0f} logouts a second", percentiles(times))
     tokens = [await sign_in(Connection(ports[0])) for _ in range(20)]
     warm = Connection(ports[1])
     for token in tokens:

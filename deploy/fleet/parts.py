@@ -246,6 +246,7 @@ itadmin = "{self.public_url}/itadmin/"
 
 [store]
 url = "{self.store}"
+confirm = "replica"
 
 [directory]
 url = "{self.directory}"

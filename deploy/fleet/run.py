@@ -1,22 +1,19 @@
 """Starts a fleet for a person to try: Redis Cluster, PostgreSQL, three gateways and a balancer, on one machine.
 
-    run.py [--program FILE] [--gateways 3] [--check]
+    run.py [--program FILE] [--gateways 3] [--drill]
 
-Prints what to open and what to kill, and removes everything when it is stopped with Ctrl-C. With --check it signs in, asks every
-gateway and ends by itself.
+Prints what to open and what to kill, and removes everything when it is stopped with Ctrl-C. With --drill it puts load on the
+fleet, kills and pauses parts of it, checks that nothing was lost and nobody admitted, and ends by itself.
 """
 
 import argparse
-import json
 import pathlib
 import shutil
 import signal
 import sys
 import tempfile
-import time
-import urllib.error
-import urllib.request
 
+import drill
 from parts import Balancer, Gateways, PartFault, Postgres, RedisCluster, REPOSITORY, free_ports
 
 
@@ -53,19 +50,6 @@ class Fleet:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def send(url, path, token=None, body=None):
-    """Sends a request and returns the status and the body as JSON."""
-    headers = {"Content-Type": "application/json"} if body is not None else {}
-    if token:
-        headers["Authorization"] = f"Bearer {token}"
-    request = urllib.request.Request(url + path, json.dumps(body).encode() if body is not None else None, headers)
-    try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            return answer.status, json.load(answer)
-    except urllib.error.HTTPError as error:
-        return error.code, json.loads(error.read() or b"null")
-
-
 def print_welcome(fleet):
     gateways, url = fleet.gateways, fleet.gateways.public_url
     print(f"""
@@ -89,33 +73,19 @@ The fleet is running. Press Ctrl-C to stop it and remove its data.
     print(f"\n  Logs     {fleet.folder}/*.log\n", flush=True)
 
 
-def check(fleet):
-    """Signs in on one gateway, works on each of them and logs out on the last. Returns what went wrong."""
-    urls = [f"http://127.0.0.1:{port}" for port in fleet.gateways.ports]
-    _, signed_in = send(urls[0], "/api/dev/login", body={"employee_id": "a2001"})
-    token = signed_in["data"]["token"]
-    faults = [f"{url}: {status} after the sign-in" for url in urls + [fleet.gateways.public_url]
-              if (status := send(url, "/api/auth/me", token)[0]) != 200]
-    send(urls[-1], "/api/auth/logout", token, body={})
-    time.sleep(0.1)
-    faults += [f"{url}: {status} after the logout" for url in urls
-               if (status := send(url, "/api/auth/me", token)[0]) != 401]
-    return faults
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", default=str(REPOSITORY / "target/debug/deskgate"))
     parser.add_argument("--gateways", type=int, default=3)
-    parser.add_argument("--check", action="store_true", help="check that the gateways act as one, and end")
+    parser.add_argument("--drill", action="store_true", help="kill and pause parts under load, check the answers, and end")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         with Fleet(options.program, options.gateways, report=lambda line: print(line, flush=True)) as fleet:
             print_welcome(fleet)
-            if options.check:
-                faults = check(fleet)
-                print("\n".join(faults) or "the gateways act as one")
+            if options.drill:
+                faults = drill.run(fleet, lambda line: print(line, flush=True))
+                print("\n".join(faults) or "nothing was lost and nobody was admitted")
                 return 1 if faults else 0
             while True:
                 signal.pause()

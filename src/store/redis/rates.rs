@@ -1,5 +1,5 @@
-//! The ledgers of shared rate limits: a hash each, in the partition of its name. Only the last writes of a server that fails
-//! can be lost: no answer waits for `store.confirm`.
+//! The ledgers of shared rate limits: a hash each, in the partition of its name. A share is used once `store.confirm` holds:
+//! a failover that lost it would have it leased to another gateway as well.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -40,12 +40,12 @@ impl LeaseLedger for RedisRateLedger {
         for (count, left) in &ask.admitted {
             call = call.arg(*count).arg(microseconds(*left));
         }
-        let (share, charged, entry, retry_after, gateways, at) = self.servers.run("rate_lease", call).await?;
+        let (share, charged, entry, retry_after, gateways, at) = self.servers.change("rate_lease", call).await?;
         Ok(LeaseGrant { share, charged, entry, retry_after: Duration::from_micros(retry_after), gateways, at })
     }
 
     async fn take_back(&self, name: &LedgerName, entry: u64) -> Result<(), StoreError> {
-        self.servers.run("rate_take_back", self.call(&TAKE_BACK, name).arg(entry)).await
+        self.servers.change("rate_take_back", self.call(&TAKE_BACK, name).arg(entry)).await
     }
 }
 
