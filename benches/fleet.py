@@ -177,24 +177,34 @@ async def storm(ports, sockets, rate, seconds):
 
 
 def redis_commands(fleet):
-    """How many commands all servers have processed."""
-    total = 0
-    for port in fleet.redis.ports:
-        info = fleet.redis.cli(port, "info", "commandstats")
-        for line in info.splitlines():
+    """How many commands all primaries have processed for requests, and the microseconds that they took."""
+    calls = microseconds = 0
+    for _, port in fleet.redis.primaries():
+        for line in fleet.redis.cli(port, "info", "commandstats").splitlines():
             name, _, rest = line.partition(":")
             # What the gateways ask for requests; not the feed, the announcements and the cluster's own.
             if name.removeprefix("cmdstat_") in ("get", "mget", "evalsha", "eval", "set", "exists"):
-                total += int(rest.split("calls=")[1].split(",")[0])
-    return total
+                figures = dict(figure.split("=") for figure in rest.strip().split(","))
+                calls, microseconds = calls + int(figures["calls"]), microseconds + int(figures["usec"])
+    return calls, microseconds
+
+
+def processor_seconds(process):
+    """What a process has used so far."""
+    fields = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_bytes(process):
+    return int(pathlib.Path(f"/proc/{process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 async def commands_per_request(fleet, path, tokens, rate, seconds, port):
     """Redis commands per proxied request at a fixed rate, less what an idle fleet sends."""
-    before = redis_commands(fleet)
+    before, _ = redis_commands(fleet)
     await asyncio.sleep(seconds)
-    idle = redis_commands(fleet) - before
-    before, connections, answered = redis_commands(fleet), [Connection(port) for _ in range(16)], 0
+    between, _ = redis_commands(fleet)
+    connections, answered = [Connection(port) for _ in range(16)], 0
     chosen, begun = itertools.cycle(tokens), time.perf_counter()
 
     async def one(connection):
@@ -207,34 +217,55 @@ async def commands_per_request(fleet, path, tokens, rate, seconds, port):
             await asyncio.sleep(max(0, len(connections) / rate - (time.perf_counter() - started)))
 
     await asyncio.gather(*(one(connection) for connection in connections))
-    return (redis_commands(fleet) - before - idle) / answered, answered / seconds
+    after, _ = redis_commands(fleet)
+    idle = between - before
+    return (after - between - idle) / answered, answered / seconds
 
 
 async def cold_tokens(fleet, ports, count):
+    """Redis commands for a token that the gateway does not know, and the microseconds that they take there."""
     here, there = Connection(ports[0]), Connection(ports[1])
     tokens = [await sign_in(here) for _ in range(count)]
-    before = redis_commands(fleet)
+    calls, microseconds = redis_commands(fleet)
     for token in tokens:
         assert (await there.send("GET", "/api/bench/x", token))[0] == 200
-    return (redis_commands(fleet) - before) / count
+    calls_after, microseconds_after = redis_commands(fleet)
+    return (calls_after - calls) / count, (microseconds_after - microseconds) / count
 
 
-async def bytes_per_session(fleet, port, count):
+async def many_sessions(fleet, ports, count):
+    """What sessions cost: bytes in Redis, processor time of a sign-in, and bytes and processor time of a gateway that caches them."""
     def used():
         return sum(int(fleet.redis.cli(member, "info", "memory").split("used_memory:")[1].splitlines()[0])
                    for _, member in fleet.redis.primaries())
 
-    def sessions():
-        return sum(int(fleet.redis.cli(member, "dbsize")) for _, member in fleet.redis.primaries())
+    def processors():
+        servers = [server for server, _ in fleet.redis.primaries()]
+        return [sum(map(processor_seconds, servers)), processor_seconds(fleet.gateways.gateways[0])]
 
-    before, keys, connections = used(), sessions(), [Connection(port) for _ in range(16)]
+    async def each(port, work):
+        connections = [Connection(port) for _ in range(16)]
+        await asyncio.gather(*(work(connection, number) for number, connection in enumerate(connections)))
 
-    async def some(connection, number):
-        for _ in range(number):
-            await sign_in(connection, "u1001")
+    tokens, share = [[] for _ in range(16)], count // 16
 
-    await asyncio.gather(*(some(connection, count // 16) for connection in connections))
-    return (used() - before) / (count // 16 * 16), sessions() - keys
+    async def sign_in_some(connection, number):
+        for _ in range(share):
+            tokens[number].append(await sign_in(connection, "u1001"))
+
+    async def work_with_some(connection, number):
+        for token in tokens[number]:
+            assert (await connection.send("GET", "/api/bench/x", token))[0] == 200
+
+    memory, (redis, gateway) = used(), processors()
+    await each(ports[0], sign_in_some)
+    count = share * 16
+    in_redis = (used() - memory) / count
+    per_sign_in = [(after - before) / count for after, before in zip(processors(), (redis, gateway))]
+    other = fleet.gateways.gateways[1]
+    memory = resident_bytes(other)
+    await each(ports[1], work_with_some)
+    return in_redis, per_sign_in, (resident_bytes(other) - memory) / count
 
 
 class RawRedis:
@@ -315,9 +346,12 @@ async def measure(fleet, options):
     row(f"Redis commands per request with a warm token, {rate:.0f} requests a second", f"{asked:.4f}")
     asked, rate = await commands_per_request(fleet, "/api/rated/x", tokens, 1000, options.seconds, ports[1])
     row(f"the same with a shared rate, {rate:.0f} requests a second", f"{asked:.4f}")
-    row("Redis commands per request with a cold token", f"{await cold_tokens(fleet, ports, 500):.3f}")
-    size, keys = await bytes_per_session(fleet, ports[0], options.sessions)
-    row(f"bytes per session in Redis, {options.sessions} sessions of one employee ({keys} keys)", f"{size:.0f}")
+    calls, microseconds = await cold_tokens(fleet, ports, 500)
+    row("Redis commands per request with a cold token", f"{calls:.3f}, {microseconds:.0f} µs each")
+    in_redis, (redis, gateway), cached = await many_sessions(fleet, ports, options.sessions)
+    row(f"a session in Redis, {options.sessions} sessions of one employee", f"{in_redis:.0f} bytes")
+    row("a sign-in", f"{gateway * 1e6:.0f} µs of the gateway's processor time, {redis * 1e6:.0f} µs of Redis")
+    row("a session in a gateway's cache, just used", f"{cached:.0f} bytes")
     stream, channel = await asyncio.to_thread(feeds_compared, fleet)
     row("a change to its arrival: stream and blocking read", percentiles(stream))
     row("a change to its arrival: publish and subscribe", percentiles(channel))
