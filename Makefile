@@ -15,11 +15,16 @@ fleet-drill: tools
 	cargo build
 	python3 deploy/fleet/run.py --drill
 
+# clippy as the compiler lints and compiles in one build; `cargo clippy` would have everything compiled twice.
+CLIPPY := $(shell clippy-driver --version 2>/dev/null)
+LINTING := $(if $(CLIPPY),RUSTC_WORKSPACE_WRAPPER=clippy-driver RUSTFLAGS="-D warnings")
+
 test: tools
 	@.ci/need curl curl python3 python3 chromium chromium chromedriver chromium-driver nginx nginx-light faketime faketime pg_ctlcluster postgresql redis-server redis-server redis-sentinel redis-sentinel
 	@if cargo fmt --version >/dev/null 2>&1; then cargo fmt --check; else echo "rustfmt is not installed: skipping the format check"; fi
-	@if cargo clippy --version >/dev/null 2>&1; then cargo clippy --all-targets -- -D warnings; else echo "clippy is not installed: skipping the lints"; fi
-	@if cargo nextest --version >/dev/null 2>&1; then cargo nextest run --no-fail-fast; else cargo test; fi
+	@if [ -z "$(CLIPPY)" ]; then echo "clippy is not installed: skipping the lints"; fi
+	$(LINTING) cargo build --all-targets
+	@if cargo nextest --version >/dev/null 2>&1; then $(LINTING) cargo nextest run --no-fail-fast; else $(LINTING) cargo test; fi
 
 test-extra: tools
 	@.ci/need python3 python3 pip3 python3-venv

@@ -39,6 +39,11 @@ def free_ports(count):
     return ports
 
 
+def write_private(file, text):
+    file.touch(mode=0o600)
+    file.write_text(text)
+
+
 class Process:
     """A child process with its output in a file."""
 
@@ -170,7 +175,7 @@ class Postgres:
             folder.chmod(0o755)
         self.password = secrets.token_urlsafe(12)
         word = folder / "postgres.password"
-        word.write_text(self.password)
+        write_private(word, self.password)
         if self.user:
             shutil.chown(word, self.user)
         subprocess.run([programs / "initdb", "-D", self.data, "-U", "deskgate", "--pwfile", word, "-A", "scram-sha-256",
@@ -222,9 +227,8 @@ class Gateways:
         found = self.services.start(r"platform=(\S+) helpdesk=(\S+)")
         self.platform, self.helpdesk = found.group(1), found.group(2)
         secret = self.folder / "secret"
-        secret.touch(mode=0o600)
-        secret.write_text(secrets.token_urlsafe(48))
-        self.config.write_text(f"""[server]
+        write_private(secret, secrets.token_urlsafe(48))
+        write_private(self.config, f"""[server]
 public_url = "{self.public_url}"
 development = true
 client_address = "rightmost"

@@ -117,7 +117,8 @@ async fn the_script_agrees_with_the_model() {
         let mut seed = round;
         let mut random = move |end| scattered(&mut seed, end);
         let limit = [3, 15, 16, 50, 1000, 100_000][random(6) as usize];
-        let per = Duration::from_micros([7_000, 30_001, 100_000][random(3) as usize]);
+        // In the shortest window records end before their gateway asks again.
+        let per = Duration::from_micros([1_000, 7_000, 30_001, 100_000][random(4) as usize]);
         let (mut sequence, mut entries) = (0, Vec::new());
         for _ in 0..150 {
             sequence += 1;
@@ -158,6 +159,36 @@ async fn the_script_agrees_with_the_model() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn a_share_that_is_leased_after_the_last_one_ended_counts() {
+    let redis = ledger(&config(&redis::standalone())).await;
+    let name = LedgerName::of(&["ended"]);
+    let window = Window { limit: 100, per: Duration::from_millis(2) };
+    let ask = |record: &str, sequence, need| LeaseAsk {
+        record: record.to_owned(),
+        sequence,
+        window,
+        validity: Duration::from_millis(1),
+        held: 0,
+        need,
+        want: need,
+        admitted: Vec::new(),
+        charge: 0,
+    };
+    let first = redis.ask(&name, &ask("idle", 1, 80)).await.expect("a grant");
+    let mut sequence = 1;
+    // The other one keeps the ledger alive until nothing of the first counts.
+    while redis.ask(&name, &ask("busy", sequence, 1)).await.expect("a grant").at < first.at + 5_000 {
+        sequence += 1;
+    }
+    let again = Duration::from_secs(60);
+    let lasting = |ask: LeaseAsk| LeaseAsk { validity: again, window: Window { per: again, ..window }, ..ask };
+    let leased = redis.ask(&name, &lasting(ask("idle", 2, 80))).await.expect("a grant").share;
+    assert!(leased >= 80, "only {leased} were leased");
+    let rest = redis.ask(&name, &lasting(ask("busy", sequence + 1, 100))).await.expect("a grant").share;
+    assert!(leased + rest <= 100, "{leased} and {rest} were leased");
 }
 
 #[tokio::test]

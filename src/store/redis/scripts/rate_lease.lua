@@ -66,6 +66,9 @@ for at = 1, #fields, 2 do
   end
 end
 
+-- Before anything is written: the own record may be among them.
+if #gone > 0 then redis.call('HDEL', key, unpack(gone)) end
+
 local room = math.max(limit - charged_before, 0)
 local others, needs, needed = 0, {}, need
 for _, one in ipairs(records) do
@@ -119,9 +122,8 @@ if counted(own) > 0 or is_alive(own) then
   redis.call('HSET', key, 'r' .. record, table.concat(numbers, ' '))
   records[#records + 1] = own
 else
-  gone[#gone + 1] = 'r' .. record
+  redis.call('HDEL', key, 'r' .. record)
 end
-if #gone > 0 then redis.call('HDEL', key, unpack(gone)) end
 
 -- When one more request fits, and when nothing counts any more.
 local ends, total, last = {}, 0, now
