@@ -3,7 +3,9 @@ sign in, work and log out on all gateways.
 
 Whatever was answered must hold. An issued token is valid everywhere until its logout is answered, and nowhere 100 ms later; a
 QR code issued by one gateway is scanned at the second and confirmed at the third; a shared rate admits no more than its limit.
-A fault may delay a request or have it refused with 503; it must not lose a session or admit anyone.
+A fault may delay a request or have it refused with 503; it must not lose a session or admit anyone. The one exception is what
+`store.outage_grace` allows: a gateway that cannot reach a killed primary does not know of a logout in its last moment until the
+replica has taken over. Such requests are counted and printed.
 """
 
 import base64
@@ -96,8 +98,9 @@ class Record:
 
     def __init__(self):
         self.lock, self.faults, self.tokens, self.ended, self.closings = threading.Lock(), [], set(), {}, []
-        self.counts = {"answered": 0, "refused by a fault": 0, "sign-ins": 0, "logouts": 0}
-        self.admitted = []
+        self.counts = {"answered": 0, "refused by a fault": 0, "sign-ins": 0, "logouts": 0,
+                       "admitted after the logout while Redis failed over": 0}
+        self.admitted, self.fails_over = [], False
 
     def count(self, what):
         with self.lock:
@@ -216,9 +219,13 @@ class Worker(threading.Thread):
                 self.record.fault(f"a WebSocket was closed with {code} after the logout")
             opened[0].close()
         time.sleep(REVOCATION)
+        fails_over = self.record.fails_over
         answer = self.anywhere().send("GET", "/api/auth/me", token)
         if answer is not None and answer.status == 200:
-            self.record.fault("a token was admitted after its logout")
+            if fails_over:
+                self.record.count("admitted after the logout while Redis failed over")
+            else:
+                self.record.fault("a token was admitted after its logout")
 
     def is_answered(self, answer, expected, what):
         expected = expected if isinstance(expected, tuple) else (expected,)
@@ -317,14 +324,18 @@ def break_things(fleet, record, report):
     report("a QR code: issued by gateway 1, scanned at gateway 2, confirmed at gateway 3, polled at gateway 2")
     record.signed_in(QrSignIn(fleet).issue(0).scan(1).confirm(2).poll(1))
 
-    report("the same; a Redis primary is killed after the scan")
+    report("the same; a Redis primary is killed after the scan, and returns as a replica when its own has taken over")
     sign_in = QrSignIn(fleet).issue(0).scan(1)
-    killed, _ = fleet.redis.primaries()[0]
-    begun = time.monotonic()
-    killed.kill()
+    primaries = fleet.redis.primaries()
+    begun, record.fails_over = time.monotonic(), True
+    primaries[0][0].kill()
+    wait_until("a replica takes over", lambda: len(fleet.redis.primaries()) == len(primaries))
+    report(f"  the replica has taken over after {time.monotonic() - begun:.1f} s")
+    primaries[0][0].start()
     record.signed_in(sign_in.confirm(2).poll(1))
-    wait_until_ready(fleet, range(len(gateways.ports)))
+    wait_until_ready(fleet)
     report(f"  all gateways are ready again after {time.monotonic() - begun:.1f} s")
+    record.fails_over = False
 
     report("the same; gateway 1 is killed after it has issued the QR code")
     sign_in = QrSignIn(fleet).issue(0)
@@ -350,15 +361,22 @@ def break_things(fleet, record, report):
         record.fault(f"a paused gateway answered {answers and answers[0] and answers[0].status} to a token that was logged out meanwhile")
     record.logged_out(token)
 
-    report("gateway 1 and the Redis server are started again")
+    report("gateway 1 is started again")
     gateways.restart(0)
-    killed.start()
-    wait_until_ready(fleet, range(len(gateways.ports)))
+    wait_until_ready(fleet)
 
 
-def wait_until_ready(fleet, numbers):
-    for number in numbers:
-        Client(fleet, fleet.gateways.ports[number]).until(200, "GET", "/api/ready")
+def wait_until(what, is_so):
+    end = time.monotonic() + PATIENCE
+    while not is_so():
+        if time.monotonic() > end:
+            raise DrillFault(f"waited in vain until {what}")
+        time.sleep(0.1)
+
+
+def wait_until_ready(fleet):
+    for port in fleet.gateways.ports:
+        Client(fleet, port).until(200, "GET", "/api/ready")
 
 
 def verify(fleet, record, report):
