@@ -123,7 +123,7 @@ impl Tokens {
         let id = keys.active(now).id().clone();
         let end = match keys.validity(&id) {
             KeyValidity::Until(end) => Some(end),
-            KeyValidity::Open | KeyValidity::Gone => None,
+            KeyValidity::Open | KeyValidity::Gone | KeyValidity::Unknown => None,
         };
         (id, end)
     }

@@ -20,7 +20,7 @@ mod open;
 mod rotation;
 
 pub use open::{OpenedKeys, copy_keys};
-pub use rotation::{KeyRotation, SessionUpdates, UpdateProgress};
+pub use rotation::{KeyRotation, SessionUpdateError, SessionUpdates, UpdateProgress};
 pub use storage::{DirectoryKeys, KeyError, KeyStorage};
 
 /// How often a change of the keys is tried while other gateways change them.

@@ -247,7 +247,7 @@ pub(super) async fn recheck_open(gate: &Gate, registry: &Registry, is_concerned:
 
 fn has_valid_key(gate: &Gate, session: &Session) -> bool {
     match gate.tokens.keys().validity_of_sessions(session.key_id.as_ref()) {
-        KeyValidity::Gone => false,
+        KeyValidity::Gone | KeyValidity::Unknown => false,
         KeyValidity::Until(end) => gate.clock.now() < end,
         KeyValidity::Open => true,
     }

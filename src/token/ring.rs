@@ -79,6 +79,17 @@ pub enum KeyValidity {
     Until(Timestamp),
     /// No successor is known: its tokens stay valid.
     Open,
+    /// Another gateway may have the key: its tokens are refused here, and its sessions are left alone.
+    Unknown,
+}
+
+/// Who adds keys to the stored ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum KeySharing {
+    /// This gateway alone: a key that is not stored is gone.
+    Own,
+    /// Every gateway of a fleet. Only a removed key is gone.
+    Fleet,
 }
 
 /// The signing keys, the newest first.
@@ -87,18 +98,29 @@ pub struct KeyRing {
     /// When each key begins to sign, removed keys included: otherwise removing a key would make its predecessor valid
     /// again.
     start_times: Vec<Timestamp>,
+    removed: BTreeSet<KeyId>,
+    sharing: KeySharing,
     grace: Duration,
 }
 
 impl KeyRing {
-    /// A ring of these keys, of which each must be intact.
+    /// A ring of these keys of one gateway, of which each must be intact.
     pub fn new(stored: &[StoredKey], grace: Duration) -> Result<Self, KeyFault> {
+        Self::intact(stored, KeySharing::Own, grace)
+    }
+
+    /// A ring of these keys of a fleet, of which each must be intact.
+    pub fn of_fleet(stored: &[StoredKey], grace: Duration) -> Result<Self, KeyFault> {
+        Self::intact(stored, KeySharing::Fleet, grace)
+    }
+
+    fn intact(stored: &[StoredKey], sharing: KeySharing, grace: Duration) -> Result<Self, KeyFault> {
         let keys = stored.iter().filter_map(|key| match &key.private {
             PrivateKey::Pkcs8(pkcs8) => Some(checked_key(key, pkcs8.reveal())),
             PrivateKey::Removed => None,
             PrivateKey::Unreadable => Some(Err(KeyFault::Unreadable(key.id.clone()))),
         });
-        Self::of(keys.collect::<Result<_, _>>()?, stored, grace)
+        Self::of(keys.collect::<Result<_, _>>()?, stored, sharing, grace)
     }
 
     /// A ring of these keys for a gateway that uses this one. Keys that it has are taken from it. Of an unreadable key that
@@ -109,15 +131,23 @@ impl KeyRing {
             (Some(known), _) => Some(Ok(known.clone())),
             (None, PrivateKey::Pkcs8(pkcs8)) => Some(checked_key(key, pkcs8.reveal())),
         });
-        Self::of(keys.collect::<Result<_, _>>()?, stored, self.grace)
+        Self::of(keys.collect::<Result<_, _>>()?, stored, self.sharing, self.grace)
     }
 
-    fn of(mut keys: Vec<Arc<SigningKey>>, stored: &[StoredKey], grace: Duration) -> Result<Self, KeyFault> {
+    fn of(
+        mut keys: Vec<Arc<SigningKey>>,
+        stored: &[StoredKey],
+        sharing: KeySharing,
+        grace: Duration,
+    ) -> Result<Self, KeyFault> {
         if keys.is_empty() {
             return Err(KeyFault::Empty);
         }
         keys.sort_by(|a, b| b.signs_from().cmp(&a.signs_from()).then_with(|| b.id().cmp(a.id())));
-        Ok(Self { keys, start_times: stored.iter().filter_map(StoredKey::signs_from).collect(), grace })
+        let start_times = stored.iter().filter_map(StoredKey::signs_from).collect();
+        let removed =
+            stored.iter().filter(|key| key.private == PrivateKey::Removed).map(|key| key.id.clone()).collect();
+        Ok(Self { keys, start_times, removed, sharing, grace })
     }
 
     /// The key that begins last.
@@ -161,9 +191,10 @@ impl KeyRing {
 
     /// How long the tokens of a key stay valid.
     pub fn validity(&self, id: &KeyId) -> KeyValidity {
-        match self.find_id(id) {
-            None => KeyValidity::Gone,
-            Some(key) => self.valid_until(key).map_or(KeyValidity::Open, KeyValidity::Until),
+        match (self.find_id(id), self.sharing) {
+            (Some(key), _) => self.valid_until(key).map_or(KeyValidity::Open, KeyValidity::Until),
+            (None, KeySharing::Fleet) if !self.removed.contains(id) => KeyValidity::Unknown,
+            (None, _) => KeyValidity::Gone,
         }
     }
 
@@ -172,7 +203,7 @@ impl KeyRing {
     pub fn validity_of_sessions(&self, key: Option<&KeyId>) -> KeyValidity {
         match (key, self.keys.last()) {
             (Some(id), _) => self.validity(id),
-            (None, Some(oldest)) if self.start_times.len() == self.keys.len() => self.validity(oldest.id()),
+            (None, Some(oldest)) if self.removed.is_empty() => self.validity(oldest.id()),
             (None, _) => KeyValidity::Gone,
         }
     }
@@ -182,10 +213,11 @@ impl KeyRing {
         other.keys.iter().all(|theirs| self.find_id(theirs.id()).is_some())
     }
 
-    /// Whether another ring has the same keys and start times.
+    /// Whether another ring has the same keys, start times and removed keys.
     pub fn is_same_as(&self, other: &KeyRing) -> bool {
         let starts = |ring: &KeyRing| ring.start_times.iter().copied().collect::<BTreeSet<_>>();
-        self.has_all_of(other) && other.has_all_of(self) && starts(self) == starts(other)
+        let has_same_keys = self.has_all_of(other) && other.has_all_of(self);
+        has_same_keys && starts(self) == starts(other) && self.removed == other.removed
     }
 
     /// Each key with its state and, if known, the time until which its tokens are valid; the newest first.

@@ -4,19 +4,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use deskgate::admin::keys::{DirectoryKeys, KeyError, KeySettings, KeyStorage, OpenedKeys, copy_keys};
+use deskgate::admin::keys::{DirectoryKeys, KeyError, KeyRotation, KeySettings, KeyStorage, OpenedKeys, copy_keys};
 use deskgate::config::TokenAlgorithm;
 use deskgate::directory::Directory;
 use deskgate::directory::keys::{KeyGeneration, KeyRecord, KeyRecordChange};
 use deskgate::directory::sql::SqlDirectory;
 use deskgate::domain::clock::{Clock, Timestamp};
-use deskgate::domain::session::KeyId;
+use deskgate::domain::session::{KeyId, Session};
 use deskgate::domain::write::WriteOutcome;
+use deskgate::sessions::SessionCache;
+use deskgate::store::embedded::EmbeddedStore;
+use deskgate::store::Store;
+use deskgate::token::Tokens;
 use deskgate::token::key_folder::KeyFolder;
 use deskgate::token::ring::{KeyFault, KeyRing, KeyState};
 use deskgate::token::vault::Vault;
 
 use crate::servers;
+use crate::store::{LIFETIME, session};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const CURRENT: [u8; 32] = [1; 32];
@@ -195,6 +200,47 @@ async fn a_damaged_key_file_is_not_replaced_by_a_new_key(subject: &Subject) {
     assert!(subject.records().await.is_empty());
 }
 
+async fn sessions_of_a_key_that_one_gateway_lacks_end_only_with_its_removal(subject: &Subject) {
+    let (folder, clock) = (tempfile::tempdir().expect("folder"), Clock::system());
+    let store = EmbeddedStore::open(&folder.path().join("state.db"), clock.clone()).await.expect("store");
+    let store: Arc<dyn Store> = Arc::new(store);
+    let old = open(&subject.storage(0, CURRENT, &[]), clock.now()).await.expect("keys");
+    let old_key = old.ring.newest().id().clone();
+    let tokens = Arc::new(Tokens::new(old.ring, "https://desk.example".to_owned(), Duration::ZERO));
+    let gateway = KeyRotation::new(
+        settings(TokenAlgorithm::EdDSA),
+        subject.storage(0, CURRENT, &[]),
+        old.generation,
+        tokens.clone(),
+        Arc::new(SessionCache::new(store.clone(), 10, LIFETIME, Duration::ZERO)),
+        clock.clone(),
+    );
+
+    // Another gateway has the next secret already, which this one was not given.
+    let es256 = settings(TokenAlgorithm::ES256);
+    let other = subject.storage(1, OTHER, &[CURRENT]).open(&es256, &no_files(), clock.now()).await.expect("keys").ring;
+    let new = other.newest().id().clone();
+    let kept = Session { key_id: Some(new.clone()), ..session("s1", &clock) };
+    store.create(&kept).await.expect("create");
+    gateway.update_sessions().await.expect("an update");
+    assert!(tokens.keys().verification_key(&new, clock.now()).is_none(), "this gateway cannot verify its tokens");
+    assert!(store.find(&kept.id).await.expect("find").is_some(), "the others can");
+
+    let generation = subject.directory().key_generation().await.expect("generation");
+    let removal = [KeyRecordChange::Put(record(new.as_str(), None))];
+    subject.directory().change_keys(generation, &removal).await.expect("change");
+    gateway.update_sessions().await.expect("an update");
+    assert_eq!(store.find(&kept.id).await.expect("find"), None, "the removal is known to all");
+
+    // The sessions of the old key are too long, for all that this gateway remembers; it cannot ask.
+    let expires_at = clock.now().plus(HOUR * 5);
+    let long = Session { key_id: Some(old_key), expires_at, ..session("s2", &clock) };
+    store.create(&long).await.expect("create");
+    subject.gateways[0].close().await;
+    assert!(gateway.update_sessions().await.is_err(), "the keys cannot be read");
+    assert_eq!(store.find(&long.id).await.expect("find"), Some(long));
+}
+
 /// Runs every test on each engine.
 macro_rules! suite {
     ($($test:ident),* $(,)?) => {
@@ -221,4 +267,5 @@ suite!(
     a_changed_algorithm_adds_one_key_that_waits,
     key_files_move_to_an_empty_directory_and_back,
     a_damaged_key_file_is_not_replaced_by_a_new_key,
+    sessions_of_a_key_that_one_gateway_lacks_end_only_with_its_removal,
 );

@@ -53,7 +53,7 @@ impl KeyStorage {
     ) -> Result<OpenedKeys, KeyError> {
         for _ in 0..ATTEMPTS {
             let KeySnapshot { generation, keys } = self.read().await?;
-            let changes = match KeyRing::new(&keys, settings.grace) {
+            let changes = match KeyRing::of_fleet(&keys, settings.grace) {
                 Ok(ring) if !needs_key(&ring, settings, now) => return Ok(OpenedKeys { ring, generation }),
                 Ok(ring) => vec![new_key(settings, spread_start(&ring, now.plus(settings.lead), now))?],
                 Err(KeyFault::Empty) => first_keys(settings, generation, import, now)?,

@@ -75,6 +75,17 @@ impl RunningUpdate {
     }
 }
 
+/// Why sessions could not be ended or shortened with their key.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionUpdateError {
+    /// The keys cannot be read.
+    #[error(transparent)]
+    Keys(#[from] KeyError),
+    /// The sessions cannot be read or changed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
 /// Rotates the signing keys of a gateway.
 pub struct KeyRotation {
     settings: KeySettings,
@@ -175,7 +186,7 @@ impl KeyRotation {
         if matches!(self.storage, KeyStorage::Folder(_)) {
             return Ok(KeyRing::new(&snapshot.keys, self.settings.grace)?);
         }
-        let is_known = |id: &KeyId| current.validity(id) != KeyValidity::Gone;
+        let is_known = |id: &KeyId| current.validity(id) != KeyValidity::Unknown;
         for key in snapshot.keys.iter().filter(|key| key.private == PrivateKey::Unreadable && !is_known(&key.id)) {
             tracing::error!(
                 key = %key.id,
@@ -274,9 +285,12 @@ impl KeyRotation {
     /// Ends the sessions of removed keys and shortens those of replaced keys.
     ///
     /// Tokens are checked against their key anyway. This closes sockets that are already open and keeps the
-    /// sessions' expiry times right.
-    pub async fn update_sessions(&self) -> Result<(), StoreError> {
-        self.update_sessions_until(None).await.map(|_| ())
+    /// sessions' expiry times right. Fails while the keys cannot be read: the sessions are those of all gateways, and
+    /// what this one remembers of the keys may no longer hold.
+    pub async fn update_sessions(&self) -> Result<(), SessionUpdateError> {
+        self.refresh().await?;
+        self.update_sessions_until(None).await?;
+        Ok(())
     }
 
     async fn update_sessions_until(&self, deadline: Option<Instant>) -> Result<SessionUpdates, StoreError> {
@@ -316,7 +330,7 @@ impl KeyRotation {
         let latest = match validity {
             KeyValidity::Gone => self.clock.now(),
             KeyValidity::Until(end) => end,
-            KeyValidity::Open => return Ok(UpdateProgress::Complete),
+            KeyValidity::Open | KeyValidity::Unknown => return Ok(UpdateProgress::Complete),
         };
         let mut after = None;
         loop {
@@ -327,7 +341,7 @@ impl KeyRotation {
                 }
                 match validity {
                     KeyValidity::Gone => self.sessions.end_all(&page.ids, EndCause::KeyRemoved).await?,
-                    KeyValidity::Until(_) | KeyValidity::Open => self.sessions.shorten_all(&page.ids, latest).await?,
+                    _ => self.sessions.shorten_all(&page.ids, latest).await?,
                 }
                 update.record(page.ids.len());
             }

@@ -139,11 +139,11 @@ fn a_replaced_key_is_published_for_the_lifetime_of_its_assertions() {
 #[test]
 fn a_ring_follows_a_change_although_it_cannot_read_every_key() {
     let (first, second, third) = (key(NOW), key(later(1)), key(later(2)));
-    let ring = KeyRing::new(&[first.clone(), second.clone()], HOUR * 8).expect("a ring");
+    let ring = KeyRing::of_fleet(&[first.clone(), second.clone()], HOUR * 8).expect("a ring");
     let unreadable = |key: &StoredKey| StoredKey { private: PrivateKey::Unreadable, ..key.clone() };
-    let removed = StoredKey { private: PrivateKey::Removed, ..first.clone() };
+    let removed = |key: &StoredKey| StoredKey { private: PrivateKey::Removed, ..key.clone() };
 
-    let stored = [unreadable(&second), unreadable(&third), removed];
+    let stored = [unreadable(&second), unreadable(&third), removed(&first)];
     let next = ring.successor(&stored).expect("a ring");
     assert_eq!(next.validity(&first.id), KeyValidity::Gone, "the removal holds");
     assert_eq!(
@@ -151,11 +151,15 @@ fn a_ring_follows_a_change_although_it_cannot_read_every_key() {
         KeyValidity::Until(later(10)),
         "a known key, until its successor's grace ends"
     );
-    assert_eq!(next.validity(&third.id), KeyValidity::Gone, "an unknown key that cannot be read");
+    assert_eq!(next.validity(&third.id), KeyValidity::Unknown, "a key that other gateways can read");
+    assert_eq!(next.validity(&KeyId::new("eddsa-1-x")), KeyValidity::Unknown, "a key of which only others know");
     assert!(next.verification_key(&second.id, later(10)).is_none(), "its time is over although nothing follows it");
 
-    let fault = KeyRing::new(&stored, HOUR * 8).err();
+    let last = next.successor(&[unreadable(&second), removed(&third), removed(&first)]).expect("a ring");
+    assert!(!last.is_same_as(&next), "the removal of a key that could not be read is a change");
+    assert_eq!(last.validity(&third.id), KeyValidity::Gone);
+
+    let fault = KeyRing::of_fleet(&stored, HOUR * 8).err();
     assert!(matches!(fault, Some(KeyFault::Unreadable(id)) if id == second.id), "a start reads every key");
-    let all_removed = [StoredKey { private: PrivateKey::Removed, ..first }];
-    assert!(matches!(ring.successor(&all_removed), Err(KeyFault::Empty)));
+    assert!(matches!(ring.successor(&[removed(&first)]), Err(KeyFault::Empty)));
 }
