@@ -179,6 +179,19 @@ pub trait SessionStore: Send + Sync {
     /// The live sessions of one employee.
     async fn of_employee(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<Vec<Session>, StoreError>;
 
+    /// Those of an employee's live sessions that can be read now, and the failure of the others: while one server of a
+    /// cluster is away, the sessions on the others can be ended.
+    async fn readable_of_employee(
+        &self,
+        corp_id: &CorpId,
+        employee_id: &EmployeeId,
+    ) -> (Vec<Session>, Result<(), StoreError>) {
+        match self.of_employee(corp_id, employee_id).await {
+            Ok(sessions) => (sessions, Ok(())),
+            Err(error) => (Vec::new(), Err(error)),
+        }
+    }
+
     /// When these sessions were last used, in the order of `ids`; `None` where nothing was recorded.
     async fn last_seen(&self, ids: &[SessionId]) -> Result<Vec<Option<Timestamp>>, StoreError>;
 

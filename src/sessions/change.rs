@@ -127,13 +127,15 @@ impl SessionCache {
         let mut ended = 0;
         // Repeated: a session that is being ended may have started another one meanwhile.
         for _ in 0..MAX_ROUNDS {
-            let mut sessions = self.store.of_employee(corp_id, employee_id).await?;
+            let (mut sessions, read) = self.store.readable_of_employee(corp_id, employee_id).await;
             sessions.retain(&matches);
-            if sessions.is_empty() {
-                break;
-            }
             let ids: Vec<SessionId> = sessions.into_iter().map(|session| session.id).collect();
             self.end_all(&ids, cause).await?;
+            // Only now: those that could be read have ended.
+            read?;
+            if ids.is_empty() {
+                break;
+            }
             ended += ids.len();
         }
         Ok(ended)

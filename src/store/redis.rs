@@ -35,6 +35,7 @@ mod layout;
 mod leases;
 mod link;
 mod lookup;
+mod own_slots;
 mod rates;
 mod records;
 mod revoke;

@@ -9,7 +9,7 @@ use deskgate::metrics::Metrics;
 use deskgate::store::StoreError;
 use deskgate::store::redis::{RedisCall, RedisServers, ServerScript};
 
-use crate::servers::redis::{self, RedisServer, own_prefix};
+use crate::servers::redis::{self, RedisCluster, RedisServer, own_prefix};
 use crate::servers::tcp_proxy::{Answers, TcpProxy};
 
 static INCREMENT: LazyLock<ServerScript> =
@@ -138,6 +138,29 @@ async fn calls_fail_in_time_while_a_server_is_away_and_work_again_soon_after() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
+}
+
+#[tokio::test]
+async fn server_that_is_away_does_not_keep_calls_from_the_others() {
+    let mut cluster = RedisCluster::of_two_primaries();
+    let servers = open(&config(&cluster.url())).await.expect("servers");
+    let calls: Vec<RedisCall> = Partition::all().map(|partition| increment(&servers, partition, 1)).collect();
+    servers.run_all::<i64>("test", &calls).await.expect("answers");
+    // The server of the first call.
+    let away = cluster.member_of(&servers.keys().key(Partition::all().next().expect("one"), "test"));
+    cluster.members[away].kill();
+    for round in 2..=10 {
+        assert!(servers.run_all::<i64>("test", &calls).await.is_err(), "some calls have failed");
+        for partition in Partition::all() {
+            let key = servers.keys().key(partition, "test");
+            let count = cluster.members[1 - away].ask(&format!("GET {key}\r\n")).expect("an answer");
+            let is_here = !count.starts_with("-MOVED");
+            assert!(!is_here || count.contains(&format!("\r\n{round}\r\n")), "once in each round: {round} {count}");
+        }
+    }
+    let each = servers.run_each::<i64>("test", &calls).await;
+    let done = each.iter().filter(|answer| answer.is_ok()).count();
+    assert!(each[0].is_err() && (10..54).contains(&done), "{done} of 64");
 }
 
 /// Hardening faults 3 and 4: an answer that comes too late reaches nobody.

@@ -10,6 +10,7 @@ use deskgate::domain::partition::Partition;
 use deskgate::domain::session::{EndCause, Session, SessionId};
 use deskgate::domain::ticket::{ScanId, Ticket, TicketId, TicketState};
 use deskgate::metrics::Metrics;
+use deskgate::sessions::SessionCache;
 use deskgate::store::redis::{RedisCall, RedisStore, ServerScript};
 use deskgate::store::{Change, ChangeEvent, DurabilityGap, SessionStore, Store, StoreError, TicketStore};
 use tokio::sync::broadcast;
@@ -226,6 +227,29 @@ async fn refused_writes_are_failures() {
         assert_eq!(found(&store, &kept.id).await.is_none(), is_done, "{fault}: what was answered is what was done");
         tokio::time::sleep(Duration::from_millis(1100)).await;
     }
+}
+
+#[tokio::test]
+async fn sessions_of_a_leaver_end_on_the_servers_that_answer() {
+    let mut cluster = RedisCluster::of_two_primaries();
+    let store = Arc::new(open(&config(&cluster.url())).await.expect("store"));
+    let cache = SessionCache::new(store.clone(), 100, LIFETIME, Duration::ZERO);
+    let clock = Clock::system();
+    let sessions: Vec<Session> = (0..40).map(|number| session(&format!("s{number}"), &clock)).collect();
+    for kept in &sessions {
+        store.create(kept).await.expect("create");
+    }
+    cluster.members[0].kill();
+    let ended = cache.end_all_of(&sessions[0].corp_id, &sessions[0].employee_id, EndCause::Left).await;
+    assert!(ended.is_err(), "not all of them");
+    let mut gone = 0;
+    for kept in &sessions {
+        if let Ok(found) = store.find(&kept.id).await {
+            assert_eq!(found, None);
+            gone += 1;
+        }
+    }
+    assert!((5..35).contains(&gone), "{gone} of 40");
 }
 
 /// Hardening fault 9: a replica that lags takes over, at the same address.

@@ -1,15 +1,16 @@
 //! The contract of `SocketSlots`, on stores that several gateways share.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use deskgate::config::StoreConfig;
 use deskgate::domain::employee::{CorpId, EmployeeId};
-use deskgate::store::redis::RedisSocketSlots;
+use deskgate::domain::partition::Partition;
+use deskgate::store::redis::{RedisCall, RedisServers, RedisSocketSlots};
 use deskgate::store::socket_slots::{SlotOutcome, SocketSlot, SocketSlots};
 
 use crate::redis_servers::{config, open};
-use crate::servers::redis::{self, RedisServer};
+use crate::servers::redis::{self, RedisCluster, RedisServer};
 
 async fn gateway(config: &StoreConfig, id: &str) -> RedisSocketSlots {
     RedisSocketSlots::new(Arc::new(open(config).await.expect("servers")), id)
@@ -96,4 +97,45 @@ async fn slots_of_open_sockets_return_after_the_server_lost_them() {
     server.restart();
     eventually(&two, &slot("u1001", 1), 1, SlotOutcome::Exhausted).await;
     eventually(&two, &freed, 1, SlotOutcome::Taken).await;
+}
+
+/// Until when a gateway counts as alive in the partition of a slot.
+async fn announced_until(servers: &RedisServers, gateway: &str, slot: &SocketSlot) -> f64 {
+    let partition = Partition::of(slot.group.as_str());
+    let score =
+        RedisCall::command(partition, "ZSCORE").arg(servers.keys().key(partition, "og")).arg(format!("{gateway}.0"));
+    servers.run("test", score).await.expect("the gateway is known")
+}
+
+#[tokio::test]
+async fn slots_on_the_other_servers_work_while_one_is_away() {
+    let cluster = RedisCluster::of_two_primaries();
+    let config = StoreConfig { timeout: Duration::from_millis(500).into(), ..config(&cluster.url()) };
+    let (one, two) = (gateway(&config, "one").await, gateway(&config, "two").await);
+    let servers = open(&config).await.expect("servers");
+    let member = |slot: &SocketSlot| cluster.member_of(&servers.keys().key(Partition::of(slot.group.as_str()), "og"));
+    let slots: Vec<SocketSlot> = (0..64).map(|number| slot(&format!("u{number}"), 1)).collect();
+    let (away, here): (Vec<_>, Vec<_>) = slots.into_iter().partition(|slot| member(slot) == 0);
+    for slot in away.iter().chain(&here) {
+        assert_eq!(take(&one, slot, 1).await, SlotOutcome::Taken);
+    }
+
+    cluster.members[0].signal("STOP");
+    let before = announced_until(&servers, "one", &here[1]).await;
+    for slot in &away {
+        one.free(slot.clone());
+    }
+    one.free(here[0].clone());
+    eventually(&two, &here[0], 1, SlotOutcome::Taken).await;
+    let started = Instant::now();
+    while announced_until(&servers, "one", &here[1]).await <= before {
+        assert!(started.elapsed() < Duration::from_secs(9), "the gateway is taken for dead where it is alive");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+
+    cluster.members[0].signal("CONT");
+    for slot in &away {
+        eventually(&two, slot, 1, SlotOutcome::Taken).await;
+    }
+    assert_eq!(take(&two, &here[1], 1).await, SlotOutcome::Exhausted);
 }

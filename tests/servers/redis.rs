@@ -367,6 +367,36 @@ impl RedisCluster {
         Self { members }
     }
 
+    /// Starts two primaries without replicas. Each goes on for a minute while the other is away.
+    pub fn of_two_primaries() -> Self {
+        let start = |_| {
+            let mut settings = member_settings();
+            settings.push("cluster-node-timeout 60000".to_owned());
+            RedisServer::start(&settings.iter().map(String::as_str).collect::<Vec<_>>())
+        };
+        let members: Vec<RedisServer> = (0..2).map(start).collect();
+        for (member, slots) in members.iter().zip(["0 8191", "8192 16383"]) {
+            member.ask(&format!("CLUSTER ADDSLOTSRANGE {slots}\r\n")).expect("an answer");
+        }
+        let other = &members[1];
+        let bus = other.settings.iter().find_map(|line| line.strip_prefix("cluster-port ")).expect("a port");
+        members[0].ask(&format!("CLUSTER MEET 127.0.0.1 {} {bus}\r\n", other.port)).expect("an answer");
+        for member in &members {
+            wait_until("the cluster", || {
+                let info = member.ask("CLUSTER INFO\r\n").unwrap_or_default();
+                info.contains("cluster_state:ok") && info.contains("cluster_size:2")
+            });
+        }
+        Self { members }
+    }
+
+    /// Which of two primaries has a key.
+    pub fn member_of(&self, key: &str) -> usize {
+        let answer = self.members[0].ask(&format!("CLUSTER KEYSLOT {key}\r\n")).expect("an answer");
+        let slot: usize = answer.trim().trim_start_matches(':').parse().expect("a slot");
+        slot / 8192
+    }
+
     /// `store.url`. Names the primaries.
     pub fn url(&self) -> String {
         cluster_url(&self.members.iter().map(|member| member.port).collect::<Vec<_>>())

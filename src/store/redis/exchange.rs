@@ -33,6 +33,20 @@ pub(super) enum SentCall<'a> {
 
 pub(super) type CallGroups<'a> = Vec<(Arc<Primary>, Vec<PendingCall<'a>>)>;
 
+/// The calls of each server, and those of no known server.
+pub(super) fn split<'a>(layout: &Layout, calls: &'a [RedisCall]) -> Vec<Vec<PendingCall<'a>>> {
+    let mut parts: Vec<(Option<&Arc<Primary>>, Vec<PendingCall<'a>>)> = Vec::new();
+    for (index, call) in calls.iter().enumerate() {
+        let (primary, call) =
+            (layout.primary(call.partition), PendingCall { index, call, command: None, importing: None });
+        match parts.iter_mut().find(|(known, _)| known.map(Arc::as_ptr) == primary.map(Arc::as_ptr)) {
+            Some((_, calls)) => calls.push(call),
+            None => parts.push((primary, vec![call])),
+        }
+    }
+    parts.into_iter().map(|(_, calls)| calls).collect()
+}
+
 /// The calls of each server; all of them back if one has no server.
 pub(super) fn group<'a>(layout: &Layout, calls: Vec<PendingCall<'a>>) -> Result<CallGroups<'a>, Vec<PendingCall<'a>>> {
     if !calls.iter().all(|call| call.importing.is_some() || layout.primary(call.call.partition).is_some()) {

@@ -74,6 +74,16 @@ impl RedisStore {
 
     /// The live sessions whose members of the index begin so, newest first.
     pub(super) async fn of_members(&self, op: &'static str, begin: &str) -> Result<Vec<Session>, StoreError> {
+        let (sessions, read) = self.readable_of_members(op, begin).await;
+        read.map(|()| sessions)
+    }
+
+    /// Those of these sessions that can be read, and the failure of the others.
+    pub(super) async fn readable_of_members(
+        &self,
+        op: &'static str,
+        begin: &str,
+    ) -> (Vec<Session>, Result<(), StoreError>) {
         let search = |partition| {
             let index = self.servers.keys().index(partition);
             // No UTF-8 text has a byte 0xff: it is after everything that begins so.
@@ -81,11 +91,20 @@ impl RedisStore {
             RedisCall::command(partition, "ZRANGEBYLEX").arg(index).arg(first).arg(last)
         };
         let calls: Vec<RedisCall> = Partition::all().map(search).collect();
-        let members: Vec<Vec<String>> = self.servers.run_all(op, &calls).await?;
-        let ids: Vec<SessionId> = members.iter().flatten().map(|member| records::member_id(member)).collect();
-        let mut sessions = self.live(op, &ids).await?;
-        sessions.sort_by_key(|session| std::cmp::Reverse(session.issued_at));
-        Ok(sessions)
+        let (mut ids, mut read) = (Vec::new(), Ok(()));
+        for members in self.servers.run_each::<Vec<String>>(op, &calls).await {
+            match members {
+                Ok(members) => ids.extend(members.iter().map(|member| records::member_id(member))),
+                Err(error) => read = Err(error),
+            }
+        }
+        match self.live(op, &ids).await {
+            Ok(mut sessions) => {
+                sessions.sort_by_key(|session| std::cmp::Reverse(session.issued_at));
+                (sessions, read)
+            }
+            Err(error) => (Vec::new(), Err(error)),
+        }
     }
 
     /// The next members of an index by employee, after `after`.

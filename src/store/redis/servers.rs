@@ -12,7 +12,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::timeout_at;
 
 use super::connect::{Connector, PrimaryAddress, ServerAccess};
-use super::exchange::{PendingCall, SentCall, exchange, group, refuses_everything, timed_out};
+use super::exchange::{PendingCall, SentCall, exchange, group, refuses_everything, split, timed_out};
 use super::keys::RedisKeys;
 use super::layout::{self, Lane, Layout, Primary};
 use super::script::RedisCall;
@@ -173,6 +173,16 @@ impl RedisServers {
         op: &'static str,
         calls: &[RedisCall],
     ) -> Result<Vec<T>, StoreError> {
+        self.run_each(op, calls).await.into_iter().collect()
+    }
+
+    /// Runs several calls like [`RedisServers::run_all`], and returns what became of each: those of one server can fail
+    /// while the others are done.
+    pub async fn run_each<T: FromRedisValue>(
+        &self,
+        op: &'static str,
+        calls: &[RedisCall],
+    ) -> Vec<Result<T, StoreError>> {
         self.measured(op, Lane::Calls, calls).await
     }
 
@@ -189,7 +199,7 @@ impl RedisServers {
         calls: &[RedisCall],
     ) -> Result<Vec<T>, StoreError> {
         let lane = if self.confirm == StoreConfirm::None { Lane::Calls } else { Lane::Confirmed };
-        self.measured(op, lane, calls).await
+        self.measured(op, lane, calls).await.into_iter().collect()
     }
 
     async fn measured<T: FromRedisValue>(
@@ -197,24 +207,45 @@ impl RedisServers {
         op: &'static str,
         lane: Lane,
         calls: &[RedisCall],
-    ) -> Result<Vec<T>, StoreError> {
+    ) -> Vec<Result<T, StoreError>> {
         let started = Instant::now();
-        let answers = self.execute(lane, calls).await.and_then(|answers| {
-            answers.into_iter().map(|answer| Ok(T::from_redis_value(answer.extract_error()?)?)).collect()
-        });
-        let result = if answers.is_ok() { "ok" } else { "failed" };
+        let answers = self.execute(lane, calls).await.into_iter();
+        let read = |answer: Result<Value, RedisError>| Ok(T::from_redis_value(answer?.extract_error()?)?);
+        let answers: Vec<_> = answers.map(|answer| read(answer).map_err(unavailable)).collect();
+        let result = if answers.iter().all(Result::is_ok) { "ok" } else { "failed" };
         self.metrics.store_seconds.with_label_values(&[op, result]).observe(started.elapsed().as_secs_f64());
-        answers.map_err(unavailable)
+        answers
     }
 
-    async fn execute(&self, lane: Lane, calls: &[RedisCall]) -> Result<Vec<Value>, RedisError> {
+    /// Executes the calls of each server by themselves: one that is away does not keep the others from theirs.
+    async fn execute(&self, lane: Lane, calls: &[RedisCall]) -> Vec<Result<Value, RedisError>> {
+        let deadline = tokio::time::Instant::now() + self.timeout;
+        let parts = split(&self.layout.borrow(), calls);
+        let executed = parts.into_iter().map(|part| async move {
+            let indexes: Vec<usize> = part.iter().map(|call| call.index).collect();
+            (indexes, self.execute_part(lane, part, deadline).await)
+        });
+        let mut answers: Vec<Result<Value, RedisError>> = vec![Ok(Value::Nil); calls.len()];
+        for (indexes, part) in futures::future::join_all(executed).await {
+            match part {
+                Ok(answered) => answered.into_iter().for_each(|(index, answer)| answers[index] = Ok(answer)),
+                Err(error) => indexes.into_iter().for_each(|index| answers[index] = Err(error.clone())),
+            }
+        }
+        answers
+    }
+
+    /// Executes calls until each is answered.
+    async fn execute_part(
+        &self,
+        lane: Lane,
+        mut left: Vec<PendingCall<'_>>,
+        deadline: tokio::time::Instant,
+    ) -> Result<Vec<(usize, Value)>, RedisError> {
         if self.closed.load(Ordering::Acquire) {
             return Err((ErrorKind::Client, "the store is closed").into());
         }
-        let deadline = tokio::time::Instant::now() + self.timeout;
-        let mut answers: Vec<Value> = vec![Value::Nil; calls.len()];
-        let pending = |(index, call)| PendingCall { index, call, command: None, importing: None };
-        let mut left: Vec<PendingCall<'_>> = calls.iter().enumerate().map(pending).collect();
+        let mut answers = Vec::with_capacity(left.len());
         let mut layouts = self.layout.clone();
         for _ in 0..ROUNDS {
             let layout = layouts.borrow_and_update().clone();
@@ -231,7 +262,7 @@ impl RedisServers {
             let mut moved = false;
             for (call, answer) in futures::future::try_join_all(sent).await?.into_iter().flatten() {
                 match self.outcome(call, answer) {
-                    SentCall::Answered(index, answer) => answers[index] = answer,
+                    SentCall::Answered(index, answer) => answers.push((index, answer)),
                     SentCall::NotRun(call) => left.push(call),
                     SentCall::Moved(call) => {
                         moved = true;

@@ -119,6 +119,14 @@ impl SessionStore for RedisStore {
         self.of_members("of_employee", &records::employee_members(corp_id, employee_id)).await
     }
 
+    async fn readable_of_employee(
+        &self,
+        corp_id: &CorpId,
+        employee_id: &EmployeeId,
+    ) -> (Vec<Session>, Result<(), StoreError>) {
+        self.readable_of_members("of_employee", &records::employee_members(corp_id, employee_id)).await
+    }
+
     async fn last_seen(&self, ids: &[SessionId]) -> Result<Vec<Option<Timestamp>>, StoreError> {
         let records = self.records("last_seen", ids).await?;
         Ok(records.into_iter().map(|record| record.and_then(|record| record.last_seen)).collect())
