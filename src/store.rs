@@ -108,9 +108,9 @@ pub enum Change {
 /// A change with the time at which it was published.
 #[derive(Debug, Clone)]
 pub struct ChangeEvent {
-    /// When the change was published: [`Clock::running`](crate::domain::clock::Clock::running) of this process. For a change
-    /// that a shared store announces, by the clock of its server: if that clock is behind, the change looks older than it
-    /// is; if it is ahead, it looks as if it were published when it was read.
+    /// When the change was published: [`Clock::uptime`](crate::domain::clock::Clock::uptime). For a change that a shared store
+    /// announces, by the clock of its server: if that clock is behind, the change looks older than it is; if it is ahead,
+    /// it looks as if it were published when it was read.
     pub at: Duration,
     /// The change.
     pub change: Change,

@@ -155,7 +155,7 @@ fn count_change(gate: &Gate, event: &ChangeEvent) {
     if let Change::SessionEnded { cause, .. } = &event.change {
         gate.metrics.sessions_ended.with_label_values(&[cause.as_str()]).inc();
     }
-    let delay = gate.clock.running().saturating_sub(event.at);
+    let delay = gate.clock.uptime().saturating_sub(event.at);
     gate.metrics.revocation_seconds.observe(delay.as_secs_f64());
 }
 

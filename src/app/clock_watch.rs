@@ -111,6 +111,10 @@ impl ClockWatch {
                 let direction = if jump > 0 { "forward" } else { "back" };
                 gate.metrics.clock_jumps.with_label_values(&[direction]).inc();
                 tracing::warn!({ seconds = jump as f64 / 1000.0 }, "the wall clock jumped: checking what is open");
+                if jump > 0 {
+                    // The machine may have stood still while sessions ended elsewhere.
+                    gate.sessions.store().feed().forget();
+                }
                 signin.wake_all_polls();
                 if let Some(rates) = &rates {
                     rates.forget_leases();

@@ -1,7 +1,7 @@
 //! The only reader of the wall clock, which tests can move.
 //!
-//! What is measured (a timeout, a rate, the age of something in memory) uses [`Clock::running`], which never jumps. What is
-//! compared with a token or a record, or shown to people, uses [`Clock::now`], which an administrator, NTP or a resumed
+//! What is measured (a timeout, a rate, the age of something in memory) uses [`Clock::running`], which never jumps, or
+//! [`Clock::uptime`] where the world goes on without a suspended machine. What is compared with a token or a record, or shown to people, uses [`Clock::now`], which an administrator, NTP or a resumed
 //! machine may set.
 
 #![expect(clippy::disallowed_methods, reason = "the home of the wall clock")]
@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 /// A point in time: milliseconds since 1970.
@@ -90,7 +91,14 @@ pub struct Clock {
 struct ClockOffsets {
     wall: AtomicI64,
     running: AtomicU64,
+    suspended: AtomicU64,
 }
+
+/// The clock that also counts the time in which the machine was suspended. Elsewhere than on Linux the monotonic one does.
+#[cfg(target_os = "linux")]
+const UPTIME: ClockId = ClockId::CLOCK_BOOTTIME;
+#[cfg(not(target_os = "linux"))]
+const UPTIME: ClockId = ClockId::CLOCK_MONOTONIC;
 
 impl Clock {
     /// The system clock.
@@ -111,6 +119,14 @@ impl Clock {
         STARTED.elapsed() + Duration::from_millis(self.offsets.running.load(Ordering::Relaxed))
     }
 
+    /// Monotonic time since the machine was started, in which it may have been suspended.
+    pub fn uptime(&self) -> Duration {
+        // The system has this clock, or never had it: then suspensions are found by `app::clock_watch` alone.
+        let machine = clock_gettime(UPTIME).map_or_else(|_| self.running(), Duration::from);
+        let moved = self.offsets.running.load(Ordering::Relaxed) + self.offsets.suspended.load(Ordering::Relaxed);
+        machine + Duration::from_millis(moved)
+    }
+
     /// Waits until the wall clock reaches `end`, also if it is set back meanwhile. If it is set forward, the wait may end
     /// late: `app::clock_watch` finds what a jump has ended.
     pub async fn sleep_until(&self, end: Timestamp) {
@@ -128,6 +144,12 @@ impl Clock {
         let millis = i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
         self.offsets.wall.fetch_add(millis, Ordering::Relaxed);
         self.offsets.running.fetch_add(millis.unsigned_abs(), Ordering::Relaxed);
+    }
+
+    /// Suspends the machine of this clock and its clones.
+    pub fn suspend(&self, span: Duration) {
+        self.set_forward(span);
+        self.offsets.suspended.fetch_add(u64::try_from(span.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     /// Sets the wall clock of this clock and its clones forward: no time passes.

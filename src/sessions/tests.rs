@@ -24,7 +24,7 @@ async fn shared_cache() -> (SessionCache, Arc<EmbeddedStore>, Clock, tempfile::T
     let store = EmbeddedStore::open(&folder.path().join("state.db"), clock.clone()).await.expect("store");
     let feed = FeedState::new(clock.clone(), Duration::from_secs(1), Duration::from_secs(30));
     let store = Arc::new(store.with_feed(feed));
-    store.feed().note_applied(clock.running());
+    store.feed().note_applied(clock.uptime());
     (SessionCache::new(store.clone(), 100, Duration::from_secs(3600), LEEWAY), store, clock, folder)
 }
 

@@ -82,7 +82,7 @@ impl EmbeddedStore {
 
     fn publish(&self, change: Change) {
         // Sending fails only without a receiver, and then there is nothing to update.
-        let _ = self.feed.send(ChangeEvent { at: self.clock.running(), change });
+        let _ = self.feed.send(ChangeEvent { at: self.clock.uptime(), change });
     }
 
     /// Replaces a record if it is still at version `seen`.

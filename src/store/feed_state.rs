@@ -21,8 +21,10 @@ pub enum FeedTrust {
 #[derive(Debug)]
 pub struct FeedState {
     limits: Option<FeedLimits>,
-    /// [`Clock::running`] in nanoseconds; 0 before the first read.
+    /// [`Clock::uptime`] in nanoseconds; 0 before the first read.
     applied_at: AtomicU64,
+    /// Reads that began before do not count. In nanoseconds like `applied_at`.
+    forgotten_at: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -35,18 +37,26 @@ struct FeedLimits {
 impl FeedState {
     /// The feed of a store within this process, which cannot fall behind.
     pub fn within_process() -> Self {
-        Self { limits: None, applied_at: AtomicU64::new(0) }
+        Self { limits: None, applied_at: AtomicU64::new(0), forgotten_at: AtomicU64::new(0) }
     }
 
     /// A feed that is stale after `stale` without a read and lost after `lost`, and lost until the first read.
     pub fn new(clock: Clock, stale: Duration, lost: Duration) -> Self {
-        Self { limits: Some(FeedLimits { clock, stale, lost }), applied_at: AtomicU64::new(0) }
+        Self { limits: Some(FeedLimits { clock, stale, lost }), ..Self::within_process() }
     }
 
-    /// Records that every change that was made before `at`, by [`Clock::running`], was applied. Called by the task that applies
+    /// Records that every change that was made before `at`, by [`Clock::uptime`], was applied. Called by the task that applies
     /// the changes, for each [`Change::CaughtUp`](super::Change::CaughtUp); a store does not call it.
     pub fn note_applied(&self, at: Duration) {
-        self.applied_at.fetch_max(u64::try_from(at.as_nanos()).unwrap_or(u64::MAX).max(1), Ordering::AcqRel);
+        self.applied_at.fetch_max(nanos(at), Ordering::AcqRel);
+    }
+
+    /// Makes the feed as if it had never been read, because the machine may have stood still: only a read that begins
+    /// from now on counts.
+    pub fn forget(&self) {
+        if let Some(limits) = &self.limits {
+            self.forgotten_at.store(nanos(limits.clock.uptime()), Ordering::Release);
+        }
     }
 
     /// What the feed allows now. A feed within this process does not read the clock.
@@ -63,7 +73,15 @@ impl FeedState {
     pub fn age(&self) -> Option<Duration> {
         let Some(limits) = &self.limits else { return Some(Duration::ZERO) };
         let applied_at = self.applied_at.load(Ordering::Acquire);
-        (applied_at > 0).then(|| limits.clock.running().saturating_sub(Duration::from_nanos(applied_at)))
+        (applied_at > self.forgotten_at.load(Ordering::Acquire))
+            .then(|| limits.clock.uptime().saturating_sub(Duration::from_nanos(applied_at)))
+    }
+
+    /// Whether the feed was forgotten so recently that its next read is not late.
+    pub fn is_catching_up(&self) -> bool {
+        let Some(limits) = &self.limits else { return false };
+        let forgotten_at = self.forgotten_at.load(Ordering::Acquire);
+        forgotten_at > 0 && limits.clock.uptime() <= Duration::from_nanos(forgotten_at) + limits.stale
     }
 
     /// How long the feed must stay silent until it is lost; zero if it is.
@@ -78,6 +96,10 @@ impl FeedState {
     }
 }
 
+fn nanos(at: Duration) -> u64 {
+    u64::try_from(at.as_nanos()).unwrap_or(u64::MAX).max(1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,13 +109,14 @@ mod tests {
         let clock = Clock::system();
         let feed = FeedState::new(clock.clone(), Duration::from_secs(1), Duration::from_secs(30));
         assert_eq!(feed.trust(), FeedTrust::Lost, "never read");
-        feed.note_applied(clock.running());
+        assert!(!feed.is_catching_up());
+        feed.note_applied(clock.uptime());
         assert_eq!(feed.trust(), FeedTrust::Current);
         clock.advance(Duration::from_secs(2));
         assert_eq!(feed.trust(), FeedTrust::Stale);
         clock.advance(Duration::from_secs(29));
         assert_eq!(feed.trust(), FeedTrust::Lost);
-        feed.note_applied(clock.running());
+        feed.note_applied(clock.uptime());
         assert_eq!(feed.trust(), FeedTrust::Current);
     }
 
@@ -101,14 +124,44 @@ mod tests {
     fn without_grace_a_stale_feed_is_lost() {
         let clock = Clock::system();
         let feed = FeedState::new(clock.clone(), Duration::from_secs(1), Duration::ZERO);
-        feed.note_applied(clock.running());
+        feed.note_applied(clock.uptime());
         assert_eq!(feed.trust(), FeedTrust::Current);
         clock.advance(Duration::from_secs(2));
         assert_eq!(feed.trust(), FeedTrust::Lost);
     }
 
     #[test]
+    fn suspended_machine_has_not_read_the_feed() {
+        let clock = Clock::system();
+        let feed = FeedState::new(clock.clone(), Duration::from_secs(1), Duration::from_secs(30));
+        feed.note_applied(clock.uptime());
+        let running = clock.running();
+        clock.suspend(Duration::from_secs(3600));
+        assert!(clock.running() - running < Duration::from_secs(1800), "timers stood still");
+        assert_eq!(feed.trust(), FeedTrust::Lost);
+    }
+
+    #[test]
+    fn forgotten_feed_is_lost_until_a_later_read() {
+        let clock = Clock::system();
+        let feed = FeedState::new(clock.clone(), Duration::from_secs(1), Duration::from_secs(30));
+        let before = clock.uptime();
+        feed.note_applied(before);
+        feed.forget();
+        assert_eq!((feed.trust(), feed.age()), (FeedTrust::Lost, None));
+        assert!(feed.is_catching_up());
+        feed.note_applied(before);
+        assert_eq!(feed.trust(), FeedTrust::Lost, "the answer of a read that began before");
+        clock.advance(Duration::from_secs(2));
+        assert!(!feed.is_catching_up(), "the next read is late");
+        feed.note_applied(clock.uptime());
+        assert_eq!(feed.trust(), FeedTrust::Current);
+    }
+
+    #[test]
     fn feed_within_the_process_is_always_current() {
-        assert_eq!(FeedState::within_process().trust(), FeedTrust::Current);
+        let feed = FeedState::within_process();
+        feed.forget();
+        assert_eq!(feed.trust(), FeedTrust::Current);
     }
 }

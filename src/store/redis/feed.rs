@@ -69,14 +69,14 @@ pub(super) struct Follower {
     parts: FeedParts,
     block: Duration,
     partitions: Vec<Mutex<FollowedPartition>>,
-    /// When the last completed read of each partition began: [`Clock::running`] in nanoseconds.
+    /// When the last completed read of each partition began: [`Clock::uptime`] in nanoseconds.
     read_at: Vec<AtomicU64>,
 }
 
 impl Follower {
     /// Takes the ends of all streams: every change from now on is announced. A read blocks for at most `block`.
     pub(super) async fn start(parts: FeedParts, block: Duration) -> Result<Arc<Self>, StoreError> {
-        let began = parts.clock.running();
+        let began = parts.clock.uptime();
         let end = |partition| end_call(&parts.servers, partition);
         let calls: Vec<RedisCall> = Partition::all().map(end).collect();
         let ends: Vec<Vec<FeedEntry>> = parts.servers.run_all("feed", &calls).await?;
@@ -182,7 +182,7 @@ impl Follower {
         let published = entry.map(EntryId::time);
         let age = published.map_or(Duration::ZERO, |published| published.until(clock.now()));
         // Sending fails only without a receiver, and then there is nothing to update.
-        let _ = self.parts.changes.send(ChangeEvent { at: clock.running().saturating_sub(age), change });
+        let _ = self.parts.changes.send(ChangeEvent { at: clock.uptime().saturating_sub(age), change });
     }
 
     /// Compares the server with what was applied from the one before: it must have the last entry.

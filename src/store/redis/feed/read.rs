@@ -88,7 +88,7 @@ impl FeedReader {
     ) -> Result<FeedRead, RedisError> {
         match self.mode {
             ReadMode::Blocking => {
-                let began = clock.running();
+                let began = clock.uptime();
                 let mut read = ::redis::cmd("XREAD");
                 read.arg("COUNT").arg(READ_COUNT).arg("BLOCK").arg(millis(self.block).max(1)).arg("STREAMS");
                 read.arg(self.streams.iter().map(|(_, stream)| stream).collect::<Vec<_>>());
@@ -100,7 +100,7 @@ impl FeedReader {
             }
             ReadMode::Woken => {
                 let partitions = self.wait().await;
-                let began = clock.running();
+                let began = clock.uptime();
                 let mut reads = Pipeline::new();
                 for (partition, stream) in self.streams.iter().filter(|(of, _)| partitions.contains(of)) {
                     let read = reads.cmd("XREAD").arg("COUNT").arg(READ_COUNT).arg("STREAMS");
