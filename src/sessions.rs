@@ -314,10 +314,11 @@ impl SessionCache {
         self.remove_tokens(entry);
     }
 
-    fn remove_tokens(&self, entry: &CacheEntry) {
+    fn remove_tokens(&self, entry: &Arc<CacheEntry>) {
         let by_token = self.by_token.pin();
         for token in entry.take_tokens() {
-            by_token.remove(&token);
+            // The token may lead to a newer entry already.
+            let _ = by_token.remove_if(&token, |_, present| Arc::ptr_eq(present, entry));
         }
     }
 }

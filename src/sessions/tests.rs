@@ -422,3 +422,19 @@ async fn full_cache_evicts_a_session_in_use_if_all_are() {
         assert!(cache.by_id.len() <= 20, "{} entries", cache.by_id.len());
     }
 }
+
+#[tokio::test]
+async fn retired_entry_does_not_take_its_token_from_a_newer_one() {
+    let (cache, _, _folder) = cache(10).await;
+    let (old, new): (Arc<CacheEntry>, Arc<CacheEntry>) = Default::default();
+    let token = cache.fingerprinter.fingerprint("a.b.c").expect("a fingerprint");
+    let leads_to =
+        |entry: &Arc<CacheEntry>| cache.by_token.pin().get(&token).is_some_and(|present| Arc::ptr_eq(present, entry));
+    cache.index_token("a.b.c", &old);
+    assert!(leads_to(&old));
+    cache.index_token("a.b.c", &new);
+    cache.remove_tokens(&old);
+    assert!(leads_to(&new));
+    cache.remove_tokens(&new);
+    assert!(cache.by_token.pin().get(&token).is_none());
+}

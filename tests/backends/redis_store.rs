@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 use deskgate::config::{StoreConfig, StoreConfirm};
 use deskgate::domain::clock::Clock;
 use deskgate::domain::employee::{CorpId, EmployeeId};
+use deskgate::domain::gateway_status::{GatewayId, GatewayStatus};
 use deskgate::domain::partition::Partition;
 use deskgate::domain::session::{EndCause, Session, SessionId};
 use deskgate::domain::ticket::{ScanId, Ticket, TicketId, TicketState};
 use deskgate::metrics::Metrics;
 use deskgate::sessions::SessionCache;
+use deskgate::store::fleet::FleetStore;
 use deskgate::store::redis::{RedisCall, RedisStore, ServerScript};
 use deskgate::store::{Change, ChangeEvent, DurabilityGap, SessionStore, Store, StoreError, TicketStore};
 use tokio::sync::broadcast;
@@ -226,6 +228,39 @@ async fn refused_writes_are_failures() {
         admin(end);
         assert_eq!(found(&store, &kept.id).await.is_none(), is_done, "{fault}: what was answered is what was done");
         tokio::time::sleep(Duration::from_millis(1100)).await;
+    }
+}
+
+#[tokio::test]
+async fn gateway_with_a_fast_clock_removes_nothing_of_the_others() {
+    let config = config(&redis::standalone());
+    let (clock, fast_clock) = (Clock::system(), Clock::system());
+    fast_clock.set_forward(10 * LIFETIME);
+    let store = open(&config).await.expect("store");
+    let fast = RedisStore::open(&config, fast_clock, Arc::new(Metrics::new().expect("metrics"))).await.expect("store");
+    let kept = session("s1", &clock);
+    store.create(&kept).await.expect("create");
+    let status = GatewayStatus {
+        id: GatewayId::new("one"),
+        host: "host".to_owned(),
+        listen: "127.0.0.1:1".to_owned(),
+        version: "1".to_owned(),
+        commit: String::new(),
+        rules: String::new(),
+        config: String::new(),
+        sockets: 0,
+        feed_lag_ms: None,
+        started_at: clock.now(),
+        announced_at: clock.now(),
+    };
+    store.announce(&status, LIFETIME).await.expect("announce");
+    fast.sweep().await.expect("sweep");
+    assert_eq!(fast.find(&kept.id).await.expect("find"), None, "expired for this one");
+    assert_eq!(store.find(&kept.id).await.expect("find"), Some(kept.clone()));
+    let own = store.of_employee(&kept.corp_id, &kept.employee_id).await.expect("list");
+    assert_eq!(own.len(), 1, "still in the index");
+    for reader in [&fast, &store] {
+        assert_eq!(reader.gateways().await.expect("gateways"), [status.clone()]);
     }
 }
 

@@ -1,17 +1,20 @@
 //! The gateways of the fleet: a hash of their announcements, each with the time at which it stops counting.
 
-use std::collections::HashMap;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::RedisStore;
 use super::lookup::key_lifetime;
-use super::script::RedisCall;
-use super::{RedisStore, records};
+use super::script::{RedisCall, ServerScript, script};
 use crate::domain::gateway_status::{GatewayId, GatewayStatus};
 use crate::domain::partition::Partition;
 use crate::store::StoreError;
 use crate::store::fleet::FleetStore;
+
+static ANNOUNCE: LazyLock<ServerScript> = script!("announce_status.lua");
+static GATEWAYS: LazyLock<ServerScript> = script!("gateways.lua");
 
 /// The partition that has the announcements: there are few.
 fn partition() -> Partition {
@@ -19,39 +22,33 @@ fn partition() -> Partition {
 }
 
 impl RedisStore {
-    fn on_gateways(&self, command: &str) -> RedisCall {
-        RedisCall::command(partition(), command).arg(self.servers.keys().gateways(partition()))
+    fn gateways_key(&self) -> String {
+        self.servers.keys().gateways(partition())
     }
 }
 
 #[async_trait]
 impl FleetStore for RedisStore {
     async fn announce(&self, status: &GatewayStatus, lifetime: Duration) -> Result<(), StoreError> {
-        let until = records::time_digits(self.clock.now().plus(lifetime));
-        let status_text = serde_json::to_string(status).map_err(|error| StoreError::Damaged(error.into()))?;
-        let calls = [
-            self.on_gateways("HSET").arg(status.id.as_str()).arg(format!("{until}{status_text}")),
-            // All gateways announce themselves with the same lifetime.
-            self.on_gateways("PEXPIRE").arg(key_lifetime(lifetime)),
-        ];
-        self.servers.run_all::<u64>("announce", &calls).await.map(|_| ())
+        let text = serde_json::to_string(status).map_err(|error| StoreError::Damaged(error.into()))?;
+        let call = RedisCall::script(&ANNOUNCE, partition(), &[self.gateways_key()])
+            .arg(status.id.as_str())
+            .arg(text)
+            .arg(key_lifetime(lifetime));
+        self.servers.run("announce", call).await
     }
 
     async fn withdraw(&self, id: &GatewayId) -> Result<(), StoreError> {
-        self.servers.run::<u64>("announce", self.on_gateways("HDEL").arg(id.as_str())).await.map(|_| ())
+        let call = RedisCall::command(partition(), "HDEL").arg(self.gateways_key()).arg(id.as_str());
+        self.servers.run::<u64>("announce", call).await.map(|_| ())
     }
 
     async fn gateways(&self) -> Result<Vec<GatewayStatus>, StoreError> {
-        let now = records::time_digits(self.clock.now());
-        let all: HashMap<String, String> = self.servers.run("gateways", self.on_gateways("HGETALL")).await?;
-        let (live, gone): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, status)| *status > now);
-        if !gone.is_empty() {
-            let ids: Vec<String> = gone.into_iter().map(|(id, _)| id).collect();
-            self.servers.run::<u64>("gateways", self.on_gateways("HDEL").arg(ids)).await?;
-        }
+        let call = RedisCall::script(&GATEWAYS, partition(), &[self.gateways_key()]);
+        let live: Vec<String> = self.servers.run("gateways", call).await?;
         // One of another version may say things that this one cannot read.
-        let read = |(_, status): (String, String)| serde_json::from_str(status.get(records::TIME..)?).ok();
-        let mut gateways: Vec<GatewayStatus> = live.into_iter().filter_map(read).collect();
+        let mut gateways: Vec<GatewayStatus> =
+            live.iter().filter_map(|status| serde_json::from_str(status).ok()).collect();
         gateways.sort_by(|left, right| (left.started_at, &left.id).cmp(&(right.started_at, &right.id)));
         Ok(gateways)
     }

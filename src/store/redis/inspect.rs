@@ -91,24 +91,46 @@ async fn permitted<T: FromRedisValue>(servers: &RedisServers, call: RedisCall) -
 
 /// What the servers would lose. Fails if they cannot confirm what `store.confirm` promises.
 pub(super) async fn inspect(servers: &RedisServers, confirm: StoreConfirm) -> Result<Vec<DurabilityGap>, StoreError> {
-    let mut gaps: Vec<DurabilityGap> = Vec::new();
     let primaries = servers.layout().borrow().primaries();
+    let mut all: Vec<ServerFacts> = Vec::new();
     for partition in primaries.iter().filter_map(|(_, partitions)| partitions.first()) {
-        let facts = ServerFacts::read(servers, *partition).await;
-        if confirm == StoreConfirm::Fsync {
-            let can_wait = facts.has_waitaof() && facts.append_only != Some(false);
-            if !can_wait && !facts.syncs_always() {
-                let why = "store.confirm = \"fsync\" needs servers with appendonly yes and WAITAOF (Redis 7.2), or with \
-                           appendfsync always";
+        all.push(ServerFacts::read(servers, *partition).await);
+    }
+    if confirm == StoreConfirm::Fsync {
+        match fsync_proof(&all) {
+            Some(FsyncProof::Waiting) => {}
+            Some(FsyncProof::EveryAnswer) => servers.sync_without_waiting(),
+            None => {
+                let why = "store.confirm = \"fsync\" needs appendonly yes and WAITAOF (Redis 7.2) on all servers, or \
+                           appendfsync always on all of them";
                 return Err(StoreError::Unavailable(why.into()));
             }
-            if !facts.has_waitaof() {
-                servers.sync_without_waiting();
-            }
         }
-        gaps.extend(facts.gaps(confirm).into_iter().filter(|gap| !gaps.contains(gap)).collect::<Vec<_>>());
+    }
+    let mut gaps: Vec<DurabilityGap> = Vec::new();
+    for gap in all.iter().flat_map(|facts| facts.gaps(confirm)) {
+        if !gaps.contains(&gap) {
+            gaps.push(gap);
+        }
     }
     Ok(gaps)
+}
+
+/// How the servers show that a change is on disk.
+#[derive(Debug, PartialEq, Eq)]
+enum FsyncProof {
+    /// They answer `WAITAOF`.
+    Waiting,
+    /// They answer no change before it is on disk.
+    EveryAnswer,
+}
+
+/// What all servers can do: a change is asked about in the same way wherever it is.
+fn fsync_proof(all: &[ServerFacts]) -> Option<FsyncProof> {
+    if all.iter().all(|facts| facts.has_waitaof() && facts.append_only != Some(false)) {
+        return Some(FsyncProof::Waiting);
+    }
+    all.iter().all(ServerFacts::syncs_always).then_some(FsyncProof::EveryAnswer)
 }
 
 #[cfg(test)]
@@ -153,5 +175,21 @@ mod tests {
         assert_eq!(durable().gaps(StoreConfirm::None), [DurabilityGap::Unconfirmed]);
         assert_eq!(version("7.0.15"), Some((7, 0)));
         assert!(!ServerFacts { version: version("6.2.7"), ..durable() }.has_waitaof());
+    }
+
+    #[test]
+    fn all_servers_prove_in_the_same_way_that_a_change_is_on_disk() {
+        let old = || ServerFacts { version: Some((7, 0)), ..durable() };
+        let every_second = || ServerFacts { fsync: Some("everysec".to_owned()), ..durable() };
+        let table = [
+            ("WAITAOF on all", vec![durable(), every_second()], Some(FsyncProof::Waiting)),
+            ("always on all", vec![durable(), old()], Some(FsyncProof::EveryAnswer)),
+            ("one without WAITAOF, another that does not always sync", vec![old(), every_second()], None),
+            ("neither", vec![ServerFacts { fsync: Some("everysec".to_owned()), ..old() }], None),
+            ("no file", vec![ServerFacts { append_only: Some(false), ..durable() }], None),
+        ];
+        for (case, servers, expected) in table {
+            assert_eq!(fsync_proof(&servers), expected, "{case}");
+        }
     }
 }

@@ -11,7 +11,7 @@ use super::{RedisStore, millis};
 use crate::domain::partition::Partition;
 use crate::store::StoreError;
 
-static PRUNE: LazyLock<ServerScript> = script!("record.lua", "prune.lua");
+static PRUNE: LazyLock<ServerScript> = script!("prune.lua");
 
 /// How often a partition is swept, whichever gateway does it.
 const INTERVAL: Duration = Duration::from_secs(600);
@@ -19,19 +19,25 @@ const INTERVAL: Duration = Duration::from_secs(600);
 impl RedisStore {
     pub(super) async fn sweep_partitions(&self) -> Result<(), StoreError> {
         self.denials.forget_expired(self.clock.now());
-        let keys = self.servers.keys();
+        let mut swept = Ok(());
         for partition in Partition::all() {
-            let lock = RedisCall::command(partition, "SET")
-                .arg(keys.sweep_lock(partition))
-                .arg(1)
-                .arg("NX")
-                .arg("PX")
-                .arg(millis(INTERVAL));
-            if self.servers.run::<Option<String>>("sweep", lock).await?.is_some() {
-                self.sweep_partition(partition).await?;
-            }
+            // The other partitions may have another server.
+            swept = swept.and(self.sweep_if_due(partition).await);
         }
-        Ok(())
+        swept
+    }
+
+    async fn sweep_if_due(&self, partition: Partition) -> Result<(), StoreError> {
+        let lock = RedisCall::command(partition, "SET")
+            .arg(self.servers.keys().sweep_lock(partition))
+            .arg(1)
+            .arg("NX")
+            .arg("PX")
+            .arg(millis(INTERVAL));
+        if self.servers.run::<Option<String>>("sweep", lock).await?.is_none() {
+            return Ok(());
+        }
+        self.sweep_partition(partition).await
     }
 
     async fn sweep_partition(&self, partition: Partition) -> Result<(), StoreError> {
@@ -42,7 +48,7 @@ impl RedisStore {
             let members = self.all_members(partition, after.as_deref()).await?;
             let sessions = members.iter().map(|member| keys.session(partition, records::member_id(member).as_str()));
             let all: Vec<String> = std::iter::once(keys.index(partition)).chain(sessions).collect();
-            let prune = RedisCall::script(&PRUNE, partition, &all).arg(self.clock.now().millis()).arg(&members);
+            let prune = RedisCall::script(&PRUNE, partition, &all).arg(&members);
             self.servers.run::<u64>("sweep", prune).await?;
             if members.len() < BATCH {
                 return Ok(());
