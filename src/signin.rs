@@ -156,6 +156,8 @@ pub struct Dependencies {
     pub passwords: Arc<Passwords>,
     /// Hashes unknown names for the lockout table.
     pub vault: Arc<Vault>,
+    /// Encrypts the results of callbacks.
+    pub callback_vault: Vault,
     /// The clock.
     pub clock: Clock,
     /// The metrics.
@@ -194,8 +196,8 @@ pub struct SignInServices {
 impl SignInServices {
     /// Builds the services and what they share.
     pub fn new(settings: Settings, dependencies: Dependencies) -> Self {
-        let Dependencies { sessions, directory, platform, tokens, cookies, devices, passwords, vault, clock, metrics } =
-            dependencies;
+        let Dependencies { sessions, directory, platform, tokens, cookies, devices, passwords, .. } = dependencies;
+        let Dependencies { vault, callback_vault, clock, metrics, .. } = dependencies;
         let cookies = Arc::new(cookies);
         let audit = Audit::new(directory.clone());
         let roles = Roles::new(sessions.clone(), directory.clone(), settings.default_role.clone());
@@ -263,7 +265,7 @@ impl SignInServices {
                 login_log: login_log.clone(),
                 bind_proofs: bind_proofs.clone(),
                 flow_cookies: FlowCookies { cookies, clock: clock.clone(), lifetime: settings.flow_lifetime },
-                dedup: CallbackDedup { claims, vault: vault.clone(), flow_lifetime: settings.flow_lifetime },
+                dedup: CallbackDedup { claims, vault: Arc::new(callback_vault), flow_lifetime: settings.flow_lifetime },
                 clients: settings.clients,
                 public_url: settings.public_url,
                 flow_cookie: settings.flow_cookie,

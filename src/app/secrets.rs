@@ -1,5 +1,6 @@
-//! Opens the keys of cookies, of one-time-password secrets and of signing keys: derived from `server.secret_file`, or else from files in the
-//! key folder, which the first start creates. Signing and encryption are left to `token`.
+//! Opens the keys of cookies, of one-time-password secrets, of callback results and of signing keys: derived from
+//! `server.secret_file`, or else from files in the key folder, which the first start creates. Signing and encryption are
+//! left to `token`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -79,6 +80,13 @@ pub(super) fn cookies(config: &Config, secrets: Option<&FleetSecrets>) -> Result
 /// generated key and `otp.old_key_files` only decrypt where another key encrypts.
 pub(super) fn vault(config: &Config, secrets: Option<&FleetSecrets>) -> Result<Arc<Vault>, StartError> {
     open_vault(config, secrets).map(Arc::new).map_err(data_error(&config.server.data_dir))
+}
+
+/// What encrypts the results of callbacks. Without a fleet's secret nobody else reads them, and none outlives the process.
+pub(super) fn callback_vault(secrets: Option<&FleetSecrets>) -> Vault {
+    let (current, previous) =
+        secrets.map_or_else(|| (random_bytes(), Vec::new()), |secrets| secrets.derive(KeyPurpose::CallbackResults));
+    Vault::new(&current, &previous)
 }
 
 fn open_vault(config: &Config, secrets: Option<&FleetSecrets>) -> io::Result<Vault> {

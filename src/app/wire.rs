@@ -333,6 +333,7 @@ fn signin(
             devices: core.devices.clone(),
             passwords: core.passwords.clone(),
             vault: core.vault.clone(),
+            callback_vault: secrets::callback_vault(core.secrets.as_ref()),
             clock: core.clock.clone(),
             metrics,
         },

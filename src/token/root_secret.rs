@@ -29,6 +29,8 @@ pub enum KeyPurpose {
     Cookies,
     /// Encrypts one-time-password secrets.
     OneTimePasswords,
+    /// Encrypts the results of callbacks in the store.
+    CallbackResults,
     /// Encrypts the signing keys in the directory.
     SigningKeys,
 }
@@ -38,6 +40,7 @@ impl KeyPurpose {
         match self {
             KeyPurpose::Cookies => b"deskgate cookies v1",
             KeyPurpose::OneTimePasswords => b"deskgate one-time passwords v1",
+            KeyPurpose::CallbackResults => b"deskgate callback results v1",
             KeyPurpose::SigningKeys => b"deskgate signing keys v1",
         }
     }

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::lookup::key_lifetime;
+use super::script::script;
 use super::{RedisCall, RedisServers, ServerScript};
 use crate::domain::partition::Partition;
 use crate::domain::write::WriteOutcome;
@@ -18,9 +20,9 @@ use crate::store::once::{ClaimKey, ClaimOutcome, OnceStore};
 /// Unconfirmed claims of one network, kind and partition: 6,400 of a kind in all partitions.
 const MAX_UNCONFIRMED: usize = 100;
 
-static CLAIM: LazyLock<ServerScript> = LazyLock::new(|| ServerScript::new(include_str!("scripts/claim.lua")));
-static SETTLE: LazyLock<ServerScript> = LazyLock::new(|| ServerScript::new(include_str!("scripts/settle.lua")));
-static RELEASE: LazyLock<ServerScript> = LazyLock::new(|| ServerScript::new(include_str!("scripts/release.lua")));
+static CLAIM: LazyLock<ServerScript> = script!("claim.lua");
+static SETTLE: LazyLock<ServerScript> = script!("settle.lua");
+static RELEASE: LazyLock<ServerScript> = script!("release.lua");
 
 /// Claims on shared servers.
 pub struct RedisClaims {
@@ -64,7 +66,7 @@ impl OnceStore for RedisClaims {
         let names = self.names(key);
         let call = RedisCall::script(&CLAIM, names.partition, &names.keys())
             .arg(value)
-            .arg(millis(lifetime))
+            .arg(key_lifetime(lifetime))
             .arg(key.digest.as_str())
             .arg(MAX_UNCONFIRMED)
             .arg(&names.prefix);
@@ -88,7 +90,7 @@ impl OnceStore for RedisClaims {
         let call = RedisCall::script(&SETTLE, names.partition, &names.keys())
             .arg(seen)
             .arg(value)
-            .arg(millis(lifetime))
+            .arg(key_lifetime(lifetime))
             .arg(key.digest.as_str());
         let written: u8 = self.servers.change("settle", call).await?;
         Ok(if written == 1 { WriteOutcome::Applied } else { WriteOutcome::Conflict })
@@ -105,9 +107,4 @@ impl OnceStore for RedisClaims {
         let call = RedisCall::command(names.partition, "ZREM").arg(&names.network).arg(key.digest.as_str());
         self.servers.run("prove", call).await
     }
-}
-
-/// At least one: an expiry of zero is an error in Redis.
-fn millis(lifetime: Duration) -> u64 {
-    u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX).max(1)
 }

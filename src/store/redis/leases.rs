@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::lookup::key_lifetime;
+use super::script::script;
 use super::{RedisCall, RedisServers, ServerScript};
 use crate::domain::partition::Partition;
 use crate::store::StoreError;
 use crate::store::work_leases::{LeaseOutcome, Work, WorkLeases};
 
-static ACQUIRE: LazyLock<ServerScript> = LazyLock::new(|| ServerScript::new(include_str!("scripts/acquire.lua")));
-static END_LEASE: LazyLock<ServerScript> = LazyLock::new(|| ServerScript::new(include_str!("scripts/end_lease.lua")));
+static ACQUIRE: LazyLock<ServerScript> = script!("acquire.lua");
+static END_LEASE: LazyLock<ServerScript> = script!("end_lease.lua");
 
 /// Leases on shared servers.
 pub struct RedisLeases {
@@ -36,8 +38,7 @@ impl RedisLeases {
 #[async_trait]
 impl WorkLeases for RedisLeases {
     async fn acquire(&self, work: Work, lifetime: Duration) -> Result<LeaseOutcome, StoreError> {
-        let millis = u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX).max(1);
-        let granted: u8 = self.servers.run("lease", self.call(&ACQUIRE, work).arg(millis)).await?;
+        let granted: u8 = self.servers.run("lease", self.call(&ACQUIRE, work).arg(key_lifetime(lifetime))).await?;
         Ok(if granted == 1 { LeaseOutcome::Granted } else { LeaseOutcome::HeldElsewhere })
     }
 

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::script::script;
 use super::{RedisCall, RedisServers, ServerScript};
 use crate::store::StoreError;
 use crate::store::rate_leases::ledger::{LeaseAsk, LeaseGrant, LeaseLedger, LedgerName};
 
-static LEASE: LazyLock<ServerScript> = LazyLock::new(|| ServerScript::new(include_str!("scripts/rate_lease.lua")));
-static TAKE_BACK: LazyLock<ServerScript> =
-    LazyLock::new(|| ServerScript::new(include_str!("scripts/rate_take_back.lua")));
+static LEASE: LazyLock<ServerScript> = script!("rate_lease.lua");
+static TAKE_BACK: LazyLock<ServerScript> = script!("rate_take_back.lua");
 
 /// The ledgers on Redis servers.
 pub struct RedisRateLedger {

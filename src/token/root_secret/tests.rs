@@ -21,6 +21,7 @@ fn each_purpose_has_its_own_key_that_never_changes() {
     for (purpose, key) in [
         (KeyPurpose::Cookies, "d6f60a0b2964a1487ce7534e4248ab45f131dd1d2a0b696c6ee2169518d4d7aa"),
         (KeyPurpose::OneTimePasswords, "05579cd6e3e528c3b2626d9986358fa7dee859bf7f85f9fe910f9e4405748de5"),
+        (KeyPurpose::CallbackResults, "14dffc2c9ab6e88a093c71346c2afc1df2f4e60de6d5043d5532538bc4ca8838"),
         (KeyPurpose::SigningKeys, "24f34a9a811c465b0b75580399bbae75ec40c5a0b9b87407d277008316f4b903"),
     ] {
         assert_eq!(hex(&secret.derive(purpose)), key, "{purpose:?}");
