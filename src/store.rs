@@ -148,6 +148,15 @@ pub struct SessionIdPage {
     pub next: Option<SessionCursor>,
 }
 
+/// A signing key that sessions record, as [`SessionStore::keys`] found it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyInUse {
+    /// The key; `None` stands for the sessions that record none.
+    pub id: Option<KeyId>,
+    /// The last expiry of its sessions in each partition, in words of the store. Empty if the store finds them without it.
+    latest: Vec<Option<String>>,
+}
+
 /// Sessions and the deny list.
 #[async_trait]
 pub trait SessionStore: Send + Sync {
@@ -205,18 +214,31 @@ pub trait SessionStore: Send + Sync {
     /// that cannot be decoded is left out: nobody can use its session.
     async fn page(&self, after: Option<&SessionCursor>, limit: usize) -> Result<SessionPage, StoreError>;
 
-    /// The keys that sessions record; `None` stands for the sessions that record none. A key whose sessions have all ended
-    /// early may be among them.
-    async fn keys(&self) -> Result<Vec<Option<KeyId>>, StoreError>;
+    /// The signing keys that sessions record. A key whose sessions have all ended early may be among them.
+    async fn keys(&self) -> Result<Vec<KeyInUse>, StoreError>;
 
-    /// At most `limit` sessions of a key that expire after `end`.
+    /// At most `limit` sessions of a key that expire after `end`. Sessions that were created since [`SessionStore::keys`] may
+    /// be missing.
     async fn of_key(
         &self,
-        key: Option<&KeyId>,
+        key: &KeyInUse,
         end: Timestamp,
         after: Option<&SessionCursor>,
         limit: usize,
     ) -> Result<SessionIdPage, StoreError>;
+
+    /// Notes that the sessions of a key on a page of [`SessionStore::of_key`], which began at `after` and was followed by
+    /// `next`, expire at `end` at the latest: nobody need look at them again. A store that finds the sessions of a key
+    /// without reading others needs no such note.
+    async fn settle_key(
+        &self,
+        _key: &KeyInUse,
+        _end: Timestamp,
+        _after: Option<&SessionCursor>,
+        _next: Option<&SessionCursor>,
+    ) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     /// The live sessions that a platform account of a connected corporation has opened.
     async fn of_platform_account(&self, account: &PlatformAccount) -> Result<Vec<Session>, StoreError>;

@@ -19,8 +19,11 @@ mod open;
 
 mod rotation;
 
+mod session_updates;
+
 pub use open::{OpenedKeys, copy_keys};
-pub use rotation::{KeyRotation, SessionUpdateError, SessionUpdates, UpdateProgress};
+pub use rotation::KeyRotation;
+pub use session_updates::{SessionUpdateError, SessionUpdates, UpdateProgress};
 pub use storage::{DirectoryKeys, KeyError, KeyStorage};
 
 /// How often a change of the keys is tried while other gateways change them.

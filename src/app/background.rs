@@ -35,7 +35,8 @@ const KEY_EXPIRY_INTERVAL: Duration = Duration::from_secs(60);
 /// How often the sessions of a shared store are compared with the directory.
 const RECONCILIATION_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// How often changes of the signing keys are looked for. Twice of it is within the second that a change may take.
+/// How often changes of the signing keys are looked for. Twice of it is within the second that a change may take. Not told by
+/// the change feed of the store: a key that was removed must be refused within that second while the store is away, too.
 const KEY_CHANGE_INTERVAL: Duration = Duration::from_millis(400);
 
 /// Starts all background tasks. Called before the first request is accepted, so that no revocation is missed.
@@ -208,7 +209,23 @@ async fn end_sessions_of_expired_keys(
         // First what is open: with many sessions it takes a while to end all of a removed key.
         recheck_open(&gate, &registry, |_| true).await;
         // Also right after the start: an operator may have removed a key while the gateway was down.
-        if let Err(error) = keys.update_sessions().await {
+        let update = keys.update_sessions();
+        tokio::pin!(update);
+        let mut keys_changed = false;
+        // The update, or the wait for the gateway that does it, may take minutes.
+        let updated = loop {
+            tokio::select! {
+                updated = &mut update => break updated,
+                () = gate.tokens.keys_changed() => {
+                    keys_changed = true;
+                    recheck_open(&gate, &registry, |_| true).await;
+                }
+            }
+        };
+        if keys_changed {
+            continue;
+        }
+        if let Err(error) = updated {
             tracing::warn!(%error, "could not end the sessions of removed keys; their tokens are refused all the same");
             let _ = tokio::time::timeout(KEY_EXPIRY_INTERVAL, until_keys_change(&gate, &watch)).await;
             continue;

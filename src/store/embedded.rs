@@ -21,7 +21,9 @@ use super::rate_leases::ledger::LeaseLedger;
 use super::socket_slots::SocketSlots;
 use super::sole_gateway::SoleGateway;
 use super::work_leases::WorkLeases;
-use super::{Change, ChangeEvent, SessionCursor, SessionIdPage, SessionPage, SessionStore, Store, StoreError};
+use super::{
+    Change, ChangeEvent, KeyInUse, SessionCursor, SessionIdPage, SessionPage, SessionStore, Store, StoreError,
+};
 use crate::domain::clock::{Clock, Timestamp};
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::gateway_status::{GatewayId, GatewayStatus};
@@ -248,19 +250,20 @@ impl SessionStore for EmbeddedStore {
         Ok(SessionPage { sessions, next: next.map(SessionCursor::new) })
     }
 
-    async fn keys(&self) -> Result<Vec<Option<KeyId>>, StoreError> {
+    async fn keys(&self) -> Result<Vec<KeyInUse>, StoreError> {
         // One step of the index per key, however many sessions it has.
         const UNKNOWN: &str = concat!("SELECT id FROM sessions WHERE ", key_id!(), " IS NULL LIMIT 1");
         const NEXT: &str =
             concat!("SELECT ", key_id!(), " FROM sessions WHERE ", key_id!(), " > $1 ORDER BY ", key_id!(), " LIMIT 1");
         let readers = self.file.readers();
         let unknown: Option<String> = sqlx::query_scalar(UNKNOWN).fetch_optional(readers).await.map_err(unavailable)?;
-        let mut keys: Vec<Option<KeyId>> = unknown.iter().map(|_| None).collect();
+        let in_use = |id| KeyInUse { id, latest: Vec::new() };
+        let mut keys: Vec<KeyInUse> = unknown.iter().map(|_| in_use(None)).collect();
         let mut last = String::new();
         while let Some(key) =
             sqlx::query_scalar::<_, String>(NEXT).bind(&last).fetch_optional(readers).await.map_err(unavailable)?
         {
-            keys.push(Some(KeyId::new(key.as_str())));
+            keys.push(in_use(Some(KeyId::new(key.as_str()))));
             last = key;
         }
         Ok(keys)
@@ -268,7 +271,7 @@ impl SessionStore for EmbeddedStore {
 
     async fn of_key(
         &self,
-        key: Option<&KeyId>,
+        key: &KeyInUse,
         end: Timestamp,
         after: Option<&SessionCursor>,
         limit: usize,
@@ -286,6 +289,7 @@ impl SessionStore for EmbeddedStore {
         );
         // Without a cursor after every id that expires at `end`: no text is greater than a blob.
         let place: Option<(i64, String)> = after.map(|after| parse(after.as_str())).transpose()?;
+        let key = key.id.as_ref();
         let query = sqlx::query(if key.is_some() { OF_KEY } else { OF_NONE }).bind(key.map(KeyId::as_str));
         let query = match place {
             Some((expires_at, id)) => query.bind(expires_at).bind(id),

@@ -15,6 +15,8 @@ pub enum Work {
     Pruning,
     /// Comparing the sessions of the store with the directory.
     Reconciliation,
+    /// Ending or shortening sessions with their signing keys.
+    SessionsOfKeys,
 }
 
 impl Work {
@@ -24,6 +26,7 @@ impl Work {
             Work::Recheck => "recheck",
             Work::Pruning => "pruning",
             Work::Reconciliation => "reconciliation",
+            Work::SessionsOfKeys => "sessions_of_keys",
         }
     }
 }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use deskgate::domain::clock::Clock;
+use deskgate::domain::clock::{Clock, Timestamp};
 use deskgate::domain::employee::{CorpId, EmployeeId};
 use deskgate::domain::link::{PlatformAccount, PlatformUserId};
+use deskgate::domain::partition::Partition;
 use deskgate::domain::role::RoleName;
 use deskgate::domain::session::{EndCause, KeyId, Session, SessionId, Version};
 use deskgate::domain::ticket::{ScanId, Ticket, TicketId, TicketState};
@@ -14,7 +15,7 @@ use deskgate::domain::write::WriteOutcome;
 use deskgate::metrics::Metrics;
 use deskgate::store::embedded::EmbeddedStore;
 use deskgate::store::redis::RedisStore;
-use deskgate::store::{Change, ChangeEvent, Store, StoreError};
+use deskgate::store::{Change, ChangeEvent, KeyInUse, Store, StoreError};
 use sqlx::Connection;
 use tokio::sync::broadcast;
 
@@ -285,14 +286,61 @@ async fn pages_hold_every_live_session_once(Subject { store, clock, .. }: &Subje
     assert_eq!(found, live);
 }
 
+async fn key_ids(store: &dyn Store) -> Vec<Option<KeyId>> {
+    store.keys().await.expect("keys").into_iter().map(|key| key.id).collect()
+}
+
+/// Ends the sessions of a key as a gateway does that removes it. Returns how many.
+async fn end_sessions_of(store: &dyn Store, key: &KeyInUse, end: Timestamp) -> usize {
+    let (mut ended, mut after) = (0, None);
+    loop {
+        let page = store.of_key(key, end, after.as_ref(), 2).await.expect("of_key");
+        if !page.ids.is_empty() {
+            store.revoke_all(&page.ids, LIFETIME, EndCause::KeyRemoved).await.expect("revoke");
+        }
+        store.settle_key(key, end, after.as_ref(), page.next.as_ref()).await.expect("settle");
+        ended += page.ids.len();
+        after = page.next;
+        if after.is_none() {
+            return ended;
+        }
+    }
+}
+
+async fn settled_key_is_in_use_again_only_with_new_sessions(Subject { store, clock, .. }: &Subject) {
+    let of_key = |id: String, key: &str| Session { key_id: Some(KeyId::new(key)), ..session(&id, clock) };
+    for number in 0..20 {
+        store.create(&of_key(format!("a{number}"), "a")).await.expect("create");
+        store.create(&of_key(format!("b{number}"), "b")).await.expect("create");
+    }
+    let keys = store.keys().await.expect("keys");
+    assert_eq!(end_sessions_of(&**store, &keys[0], clock.now()).await, 20);
+    assert_eq!(key_ids(&**store).await, [Some(KeyId::new("b"))], "nobody looks at the sessions of the ended key again");
+
+    // In every partition that has sessions of the other key, one is created after the keys were read.
+    let keys = store.keys().await.expect("keys");
+    clock.advance(Duration::from_secs(1));
+    for number in 0..20 {
+        let same = |id: &String| Partition::of(id) == Partition::of(&format!("b{number}"));
+        let id = (0..).map(|attempt| format!("late{attempt}")).filter(same).nth(number).expect("an id");
+        store.create(&of_key(id, "b")).await.expect("create");
+    }
+    store.settle_key(&keys[0], clock.now(), None, None).await.expect("settle");
+    let keys = store.keys().await.expect("keys");
+    assert_eq!(end_sessions_of(&**store, &keys[0], clock.now()).await, 40, "no session is overlooked");
+    assert!(key_ids(&**store).await.is_empty());
+}
+
 async fn sessions_of_a_key_are_found_shortened_and_revoked(Subject { store, clock, .. }: &Subject) {
     let of_key = |id: &str, key: Option<&str>| Session { key_id: key.map(KeyId::new), ..session(id, clock) };
     for one in [of_key("a1", Some("a")), of_key("a2", Some("a")), of_key("b1", Some("b")), of_key("none", None)] {
         store.create(&one).await.expect("create");
     }
     let (a, b) = (KeyId::new("a"), KeyId::new("b"));
-    assert_eq!(store.keys().await.expect("keys"), [None, Some(a.clone()), Some(b.clone())]);
+    assert_eq!(key_ids(&**store).await, [None, Some(a.clone()), Some(b.clone())]);
     let ids = async |key: Option<&KeyId>, end| {
+        let keys = store.keys().await.expect("keys");
+        let Some(key) = keys.iter().find(|one| one.id.as_ref() == key) else { return Vec::new() };
         let (mut found, mut after) = (Vec::new(), None);
         loop {
             let page = store.of_key(key, end, after.as_ref(), 1).await.expect("of_key");
@@ -323,7 +371,7 @@ async fn sessions_of_a_key_are_found_shortened_and_revoked(Subject { store, cloc
     assert!(store.shorten_all(&of_a, soon).await.expect("shorten").is_empty(), "none is shortened twice");
 
     store.revoke_all(&of_a, LIFETIME, EndCause::KeyRemoved).await.expect("revoke");
-    let keys = store.keys().await.expect("keys");
+    let keys = key_ids(&**store).await;
     assert!(keys.contains(&None) && keys.contains(&Some(b)), "{keys:?}");
     assert!(ids(Some(&a), now).await.is_empty());
     for id in &of_a {
@@ -395,6 +443,7 @@ macro_rules! whole_suite {
     pages_hold_every_live_session_once,
     last_use_only_moves_forward_and_ends_with_the_session,
     sessions_of_a_key_are_found_shortened_and_revoked,
+    settled_key_is_in_use_again_only_with_new_sessions,
     sessions_of_a_platform_account_are_found,
 );)* };
 }
@@ -487,7 +536,7 @@ async fn file_of_an_older_version_gets_the_indexes_and_keeps_a_record_that_canno
     use deskgate::store::SessionStore;
     let page = store.page(None, 10).await.expect("page");
     assert_eq!(page.sessions.iter().map(|one| one.id.as_str()).collect::<Vec<_>>(), ["s2"]);
-    assert_eq!(store.keys().await.expect("keys"), [None]);
+    assert_eq!(key_ids(&store).await, [None]);
     // A new connection: a plan is made from the indexes that its connection knows.
     let mut connection = sqlx::SqliteConnection::connect(&format!("sqlite:{}", path.display())).await.expect("connect");
     let key = "CASE WHEN json_valid(body) THEN json_extract(body, '$.key_id') END";

@@ -6,6 +6,8 @@ use crate::support::*;
 /// Gateways of one fleet: the first one runs the simulated platform, and all have the first one's public URL.
 pub struct Fleet {
     pub gateways: Vec<Gateway>,
+    /// `store.prefix`.
+    pub prefix: String,
     setting: FleetSettings,
     // Removed at the end.
     _folder: tempfile::TempDir,
@@ -36,14 +38,15 @@ impl Fleet {
         let secret = folder.path().join("secret");
         std::fs::write(&secret, "a secret of a test that is long enough for a fleet of gateways").expect("a secret");
         std::fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("a private file");
+        let prefix = redis::own_prefix();
         let shared = format!(
             "[server]\nsecret_file = {:?}\n[store]\nurl = {store:?}\nprefix = {:?}\n[directory]\nurl = {:?}\n",
             secret.display(),
-            redis::own_prefix(),
+            prefix,
             postgres::empty_database()
         );
         let setting = FleetSettings { shared, more: more.to_owned(), rules: rules.to_owned() };
-        let mut fleet = Fleet { gateways: Vec::new(), setting, _folder: folder };
+        let mut fleet = Fleet { gateways: Vec::new(), prefix, setting, _folder: folder };
         fleet.gateways.push(fleet.setup().start().await);
         for _ in 1..count {
             fleet.add().await;

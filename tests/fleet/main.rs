@@ -18,8 +18,12 @@ mod fleet;
 
 mod sessions;
 
+mod keys;
+
 mod sign_in;
 
 mod outage;
 
 mod operate;
+
+mod telemetry;

@@ -37,6 +37,37 @@ async fn logout_on_one_gateway_ends_tokens_and_sockets_of_the_other_within_100_m
 }
 
 #[tokio::test]
+async fn logout_and_a_lost_role_cut_the_event_streams_of_the_other_gateway() {
+    const EVENTS: &str =
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n8\r\nevent 1\n\r\n";
+    let fleet = Fleet::start().await;
+    let there = &fleet.gateways[1];
+    for (cause, label) in [("logout", "revoked"), ("a lost role", "forbidden")] {
+        let alice = fleet.gateways[0].sign_in("a2001").await;
+        let mut connections = UpstreamConnections::intercept(&there.upstream);
+        let mut client = BufferedStream::from_connection(there.connect().await);
+        let authorization = format!("Authorization: Bearer {}\r\n", alice.token());
+        client.send(&raw_request(there, "GET /api/agent-desk/x", &authorization, b"")).await;
+        let mut upstream = connections.next().await.stream;
+        upstream.send(EVENTS.as_bytes()).await;
+        client.read_until(b"event 1\n\r\n").await;
+        eventually("an open exchange", || async {
+            (there.metric("deskgate_exchanges_open", &[]).await == 1.0).then_some(())
+        })
+        .await;
+
+        match cause {
+            "logout" => drop(alice.post("/api/auth/logout").await.expect_code(0)),
+            _ => drop(fleet.gateways[0].command(&["role", "take", "a2001", "agent"]).await.expect_success()),
+        }
+        client.read_to_end_within(Duration::from_secs(1)).await;
+        upstream.read_to_end_within(Duration::from_secs(1)).await;
+        let cut = there.metric("deskgate_exchanges_cut_total", &[&format!("cause=\"{label}\"")]).await;
+        assert_eq!(cut, 1.0, "{cause}");
+    }
+}
+
+#[tokio::test]
 async fn logout_ends_the_session_everywhere_on_sentinel_and_cluster() {
     for store in [redis::sentinel(), redis::cluster()] {
         let fleet = Fleet::on(&store, 2, "").await;

@@ -1,5 +1,7 @@
 //! Signing in: each step may reach another gateway.
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
 use crate::fleet::Fleet;
 use crate::servers::redis;
 use crate::support::*;
@@ -46,4 +48,39 @@ async fn flow_of_one_gateway_ends_at_another() {
     let location = there.get(&format!("/api/auth/oauth2/callback?{query}")).await.expect_status(302).location();
     let token = fragment_parameter(&location, "token").unwrap_or_else(|| panic!("no token in {location}"));
     first.with_token(&token).get("/api/auth/me").await.expect_code(0);
+}
+
+#[tokio::test]
+async fn sign_ins_that_race_the_disabling_of_their_employee_on_the_other_gateway_lose() {
+    let fleet = Fleet::start().await;
+    for _ in 0..5 {
+        let (is_disabled, signed_in) = (AtomicBool::new(false), AtomicUsize::new(0));
+        // The last ones overlap with the command.
+        let sign_in = async || {
+            let mut tokens = Vec::new();
+            while !is_disabled.load(Ordering::Relaxed) {
+                let login = json!({ "employee_id": "u1001" });
+                let response = fleet.gateways[1].anonymous().post_json("/api/dev/login", &login).await;
+                if response.code() == 0 {
+                    signed_in.fetch_add(1, Ordering::Relaxed);
+                    tokens.push(response.data()["token"].as_str().expect("a token").to_owned());
+                }
+            }
+            tokens
+        };
+        let disable = async {
+            eventually("sign-ins", || async { (signed_in.load(Ordering::Relaxed) >= 9).then_some(()) }).await;
+            fleet.gateways[0].command(&["employee", "disable", "u1001"]).await.expect_success();
+            is_disabled.store(true, Ordering::Relaxed);
+        };
+        let (first, second, third, ()) = tokio::join!(sign_in(), sign_in(), sign_in(), disable);
+        for tokens in [first, second, third] {
+            for token in tokens.iter().rev().take(10) {
+                let client = fleet.gateways[0].with_token(token);
+                eventually("a refusal", || async { (client.get("/api/auth/me").await.status == 401).then_some(()) })
+                    .await;
+            }
+        }
+        fleet.gateways[0].command(&["employee", "enable", "u1001"]).await.expect_success();
+    }
 }

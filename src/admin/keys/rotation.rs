@@ -5,86 +5,25 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Mutex, MutexGuard};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::open::new_key;
+use super::session_updates::{SessionUpdateError, SessionUpdater, SessionUpdates};
 use super::storage::{DirectoryKeys, KeyError, KeySnapshot, KeyStorage};
 use super::{ATTEMPTS, CreatedKey, KeyRow, KeySettings, KeyStart, RemovedKey, SPREAD_TIME, spread_start};
 use crate::admin::AdminError;
 use crate::directory::keys::KeyGeneration;
 use crate::domain::clock::{Clock, Timestamp};
-use crate::domain::session::{EndCause, KeyId};
+use crate::domain::session::KeyId;
 use crate::domain::write::WriteOutcome;
 use crate::sessions::SessionCache;
-use crate::store::StoreError;
 use crate::token::ring::{KeyRing, KeyState, KeyValidity};
 use crate::token::stored_key::{KeyChange, PrivateKey, StoredKey};
 use crate::token::{KeyAccess, Tokens};
 
-/// How many sessions are ended or shortened in one change of the store.
-const SESSIONS_PER_CHANGE: usize = 500;
-
 /// How long a command waits while sessions are ended or shortened. The gateway continues afterwards; with a million
 /// sessions that takes minutes.
 const COMMAND_WAIT: Duration = Duration::from_secs(5);
-
-/// How often a long update says in the log how far it is.
-const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
-
-/// How far an update of sessions has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UpdateProgress {
-    /// All sessions are as their keys require.
-    Complete,
-    /// The time was up; sessions are left.
-    Unfinished,
-}
-
-/// Sessions that were ended or shortened with their key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SessionUpdates {
-    /// How many were changed.
-    pub count: usize,
-    /// Whether there are more.
-    pub progress: UpdateProgress,
-}
-
-/// An update of sessions while it runs.
-struct RunningUpdate {
-    /// None: it runs until all sessions are updated.
-    deadline: Option<Instant>,
-    count: usize,
-    logged_at: Instant,
-}
-
-impl RunningUpdate {
-    fn new(deadline: Option<Instant>) -> Self {
-        Self { deadline, count: 0, logged_at: Instant::now() }
-    }
-
-    fn is_over(&self) -> bool {
-        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
-    }
-
-    fn record(&mut self, sessions: usize) {
-        self.count += sessions;
-        if self.logged_at.elapsed() >= PROGRESS_INTERVAL {
-            self.logged_at = Instant::now();
-            tracing::info!(sessions = self.count, "still ending or shortening sessions with their key");
-        }
-    }
-}
-
-/// Why sessions could not be ended or shortened with their key.
-#[derive(Debug, thiserror::Error)]
-pub enum SessionUpdateError {
-    /// The keys cannot be read.
-    #[error(transparent)]
-    Keys(#[from] KeyError),
-    /// The sessions cannot be read or changed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
 
 /// Rotates the signing keys of a gateway.
 pub struct KeyRotation {
@@ -92,13 +31,12 @@ pub struct KeyRotation {
     storage: KeyStorage,
     tokens: Arc<Tokens>,
     sessions: Arc<SessionCache>,
+    updater: SessionUpdater,
     clock: Clock,
     /// The generation of the stored keys that `tokens` uses.
     installed: AtomicI64,
     /// Serializes changes of the keys by this process.
     change_lock: Mutex<()>,
-    /// Serializes session updates: the number of changed sessions must not count one twice.
-    session_lock: Mutex<()>,
 }
 
 impl KeyRotation {
@@ -114,12 +52,12 @@ impl KeyRotation {
         Self {
             settings,
             storage,
+            updater: SessionUpdater::new(tokens.clone(), sessions.clone(), clock.clone()),
             tokens,
             sessions,
             clock,
             installed: AtomicI64::new(generation.0),
             change_lock: Mutex::default(),
-            session_lock: Mutex::default(),
         }
     }
 
@@ -206,8 +144,7 @@ impl KeyRotation {
 
     pub(super) async fn rotate(&self, start: KeyStart) -> Result<CreatedKey, AdminError> {
         let now = self.clock.now();
-        let key = self.change(|ring| self.next_key(ring, start, now)).await?;
-        let sessions = self.update_sessions_until(Some(Instant::now() + COMMAND_WAIT)).await?;
+        let (key, sessions) = self.change_with_sessions(|ring| self.next_key(ring, start, now)).await?;
         let ring = self.tokens.keys();
         if start == KeyStart::Now {
             self.until_signing(&key).await;
@@ -243,7 +180,7 @@ impl KeyRotation {
 
     pub(super) async fn remove(&self, id: &KeyId) -> Result<RemovedKey, AdminError> {
         let now = self.clock.now();
-        self.change(|ring| {
+        let remove = |ring: &KeyRing| {
             let Some((key, state, _)) = ring.states(now).find(|(key, ..)| key.id() == id) else {
                 return Err(AdminError::NoSuchKey(id.clone()));
             };
@@ -251,10 +188,26 @@ impl KeyRotation {
                 KeyState::Signing => Err(AdminError::KeySigning(id.clone())),
                 KeyState::Pending | KeyState::VerifyOnly | KeyState::Retired => Ok(StoredKey::removal(key, now)),
             }
-        })
-        .await?;
-        let sessions = self.update_sessions_until(Some(Instant::now() + COMMAND_WAIT)).await?;
+        };
+        let (_, sessions) = self.change_with_sessions(remove).await?;
         Ok(RemovedKey { sessions })
+    }
+
+    /// Makes a change like [`KeyRotation::change`] and updates the sessions.
+    async fn change_with_sessions(
+        &self,
+        decide: impl Fn(&KeyRing) -> Result<KeyChange, AdminError>,
+    ) -> Result<(KeyId, SessionUpdates), AdminError> {
+        // Before the change, which the other gateways learn of at once: they leave the sessions to this one, so that the
+        // command can say how many it has changed.
+        let turn = self.updater.turn_if_free().await;
+        match self.change(decide).await {
+            Ok(key) => Ok((key, self.updater.update(turn, Some(Instant::now() + COMMAND_WAIT)).await?)),
+            Err(error) => {
+                self.updater.end_turn(turn).await;
+                Err(error)
+            }
+        }
     }
 
     /// Makes a change that `decide` derives from the stored keys, uses the result, and returns the changed key. Decides
@@ -282,73 +235,16 @@ impl KeyRotation {
         }
     }
 
-    /// Ends the sessions of removed keys and shortens those of replaced keys.
-    ///
-    /// Tokens are checked against their key anyway. This closes sockets that are already open and keeps the
-    /// sessions' expiry times right. Fails while the keys cannot be read: the sessions are those of all gateways, and
-    /// what this one remembers of the keys may no longer hold.
+    /// Ends the sessions of removed keys and shortens those of replaced keys, unless another gateway does so: then it waits
+    /// until none is left. Fails while the keys cannot be read: the sessions are those of all gateways, and what this one
+    /// remembers of the keys may no longer hold.
     pub async fn update_sessions(&self) -> Result<(), SessionUpdateError> {
-        self.refresh().await?;
-        self.update_sessions_until(None).await?;
+        let turn = self.updater.turn(None).await?;
+        if let Err(error) = self.refresh().await {
+            self.updater.end_turn(turn).await;
+            return Err(error.into());
+        }
+        self.updater.update(turn, None).await?;
         Ok(())
-    }
-
-    async fn update_sessions_until(&self, deadline: Option<Instant>) -> Result<SessionUpdates, StoreError> {
-        let mut update = RunningUpdate::new(deadline);
-        let lock = self.session_lock.lock();
-        let locked = match deadline {
-            Some(deadline) => timeout_at(deadline, lock).await.ok(),
-            None => Some(lock.await),
-        };
-        let Some(_lock) = locked else { return Ok(SessionUpdates { count: 0, progress: UpdateProgress::Unfinished }) };
-        let progress = self.run_update(&mut update).await?;
-        if update.count > 0 {
-            let sessions = update.count;
-            tracing::info!(target: "deskgate::audit", sessions, "sessions ended or shortened with their key");
-        }
-        Ok(SessionUpdates { count: update.count, progress })
-    }
-
-    async fn run_update(&self, update: &mut RunningUpdate) -> Result<UpdateProgress, StoreError> {
-        let ring = self.tokens.keys();
-        for key in self.sessions.store().keys().await? {
-            let validity = ring.validity_of_sessions(key.as_ref());
-            if self.apply_validity(key.as_ref(), validity, update).await? == UpdateProgress::Unfinished {
-                return Ok(UpdateProgress::Unfinished);
-            }
-        }
-        Ok(UpdateProgress::Complete)
-    }
-
-    /// Ends or shortens the sessions of a key, a few at a time: other writes do not wait for all of them.
-    async fn apply_validity(
-        &self,
-        key: Option<&KeyId>,
-        validity: KeyValidity,
-        update: &mut RunningUpdate,
-    ) -> Result<UpdateProgress, StoreError> {
-        let latest = match validity {
-            KeyValidity::Gone => self.clock.now(),
-            KeyValidity::Until(end) => end,
-            KeyValidity::Open | KeyValidity::Unknown => return Ok(UpdateProgress::Complete),
-        };
-        let mut after = None;
-        loop {
-            let page = self.sessions.store().of_key(key, latest, after.as_ref(), SESSIONS_PER_CHANGE).await?;
-            if !page.ids.is_empty() {
-                if update.is_over() {
-                    return Ok(UpdateProgress::Unfinished);
-                }
-                match validity {
-                    KeyValidity::Gone => self.sessions.end_all(&page.ids, EndCause::KeyRemoved).await?,
-                    _ => self.sessions.shorten_all(&page.ids, latest).await?,
-                }
-                update.record(page.ids.len());
-            }
-            after = page.next;
-            if after.is_none() {
-                return Ok(UpdateProgress::Complete);
-            }
-        }
     }
 }

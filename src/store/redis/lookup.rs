@@ -154,7 +154,7 @@ impl RedisStore {
 
 /// Where a page begins: in this partition, after this member of its index.
 pub(super) struct PagePlace {
-    number: usize,
+    pub(super) number: usize,
     pub(super) member: Option<String>,
 }
 

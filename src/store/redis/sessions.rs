@@ -18,11 +18,12 @@ use crate::domain::link::PlatformAccount;
 use crate::domain::partition::Partition;
 use crate::domain::session::{EndCause, KeyId, Session, SessionId, Version};
 use crate::domain::write::WriteOutcome;
-use crate::store::{SessionCursor, SessionIdPage, SessionPage, SessionStore, StoreError};
+use crate::store::{KeyInUse, SessionCursor, SessionIdPage, SessionPage, SessionStore, StoreError};
 
 static CREATE: LazyLock<ServerScript> = script!("create.lua");
 static REPLACE: LazyLock<ServerScript> = script!("announce.lua", "record.lua", "replace.lua");
 static SHORTEN: LazyLock<ServerScript> = script!("announce.lua", "record.lua", "shorten.lua");
+static SETTLE_KEY: LazyLock<ServerScript> = script!("settle_key.lua");
 static NOTE_SEEN: LazyLock<ServerScript> = script!("note_seen.lua");
 
 /// How many of a partition's sessions are kept in the list of the newest.
@@ -191,34 +192,35 @@ impl SessionStore for RedisStore {
         Ok(SessionPage { sessions, next: None })
     }
 
-    async fn keys(&self) -> Result<Vec<Option<KeyId>>, StoreError> {
+    async fn keys(&self) -> Result<Vec<KeyInUse>, StoreError> {
         let now = records::time_digits(self.clock.now());
         let latest = self.latest_of_keys().await?;
         let live = latest.iter().flatten().filter(|(_, latest)| **latest > now).map(|(key, _)| key.as_str());
         let keys: BTreeSet<&str> = live.collect();
-        Ok(keys.into_iter().map(|key| (!key.is_empty()).then(|| KeyId::new(key))).collect())
+        let in_use = |key: &str| KeyInUse {
+            id: (!key.is_empty()).then(|| KeyId::new(key)),
+            latest: latest.iter().map(|of_partition| of_partition.get(key).cloned()).collect(),
+        };
+        Ok(keys.into_iter().map(in_use).collect())
     }
 
     async fn of_key(
         &self,
-        key: Option<&KeyId>,
+        key: &KeyInUse,
         end: Timestamp,
         after: Option<&SessionCursor>,
         limit: usize,
     ) -> Result<SessionIdPage, StoreError> {
-        let name = key.map_or("", KeyId::as_str);
-        let latest = self.latest_of_keys().await?;
         let mut place = PagePlace::of(after);
         while let Some(partition) = place.partition() {
-            let of_partition = latest.get(usize::from(partition.number())).and_then(|latest| latest.get(name));
-            if of_partition.is_none_or(|latest| *latest <= records::time_digits(end)) {
+            if latest_after(key, partition, end).is_none() {
                 place = place.next_partition();
                 continue;
             }
             let members = self.members("of_key", partition, place.member.as_deref(), limit).await?;
             let ids: Vec<SessionId> = members.iter().map(|member| records::member_id(member)).collect();
             let sessions = self.live("of_key", &ids).await?;
-            let concerned = sessions.into_iter().filter(|one| one.key_id.as_ref() == key && one.expires_at > end);
+            let concerned = sessions.into_iter().filter(|one| one.key_id == key.id && one.expires_at > end);
             let ids = concerned.map(|session| session.id).collect();
             let is_last = members.len() < limit;
             place.member = members.into_iter().next_back();
@@ -228,9 +230,38 @@ impl SessionStore for RedisStore {
         Ok(SessionIdPage { ids: Vec::new(), next: None })
     }
 
+    async fn settle_key(
+        &self,
+        key: &KeyInUse,
+        end: Timestamp,
+        after: Option<&SessionCursor>,
+        next: Option<&SessionCursor>,
+    ) -> Result<(), StoreError> {
+        let name = key.id.as_ref().map_or("", KeyId::as_str);
+        let done = Partition::all().skip(PagePlace::of(after).number).take_while(|partition| {
+            next.is_none_or(|next| usize::from(partition.number()) < PagePlace::of(Some(next)).number)
+        });
+        let settle = |partition| {
+            let keys = [self.servers.keys().signing_keys(partition)];
+            let seen = latest_after(key, partition, end)?;
+            Some(RedisCall::script(&SETTLE_KEY, partition, &keys).arg(name).arg(seen).arg(records::time_digits(end)))
+        };
+        let calls: Vec<RedisCall> = done.filter_map(settle).collect();
+        if !calls.is_empty() {
+            self.servers.run_all::<u8>("keys", &calls).await?;
+        }
+        Ok(())
+    }
+
     async fn of_platform_account(&self, account: &PlatformAccount) -> Result<Vec<Session>, StoreError> {
         self.of_members("of_account", &records::account_members(account)).await
     }
+}
+
+/// The last expiry of a key's sessions in a partition, if it is after `end`.
+fn latest_after(key: &KeyInUse, partition: Partition, end: Timestamp) -> Option<&str> {
+    let latest = key.latest.get(usize::from(partition.number()))?.as_deref()?;
+    (*latest > *records::time_digits(end)).then_some(latest)
 }
 
 pub(super) fn outcome(changed: u8) -> WriteOutcome {
