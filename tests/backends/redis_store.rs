@@ -366,6 +366,8 @@ async fn promise_that_the_servers_cannot_keep_is_refused_at_the_start() {
     let is_old = careless.ask("INFO server\r\n").expect("an answer").contains("redis_version:7.0");
     let opened = open(&confirmed(&careless.url())).await;
     assert_eq!(opened.is_err(), is_old, "WAITAOF came with 7.2");
+    let negligent = RedisServer::start(&["appendonly yes", "appendfsync no"]);
+    assert!(open(&confirmed(&negligent.url())).await.is_err(), "nothing syncs the disk");
     let careful = RedisServer::start(&["appendonly yes", "appendfsync always"]);
     let store = open(&confirmed(&careful.url())).await.expect("store");
     store.create(&session("s1", &Clock::system())).await.expect("create");
@@ -375,6 +377,28 @@ async fn promise_that_the_servers_cannot_keep_is_refused_at_the_start() {
     let expected =
         [DurabilityGap::NothingOnDisk, DurabilityGap::Eviction("allkeys-lru".to_owned()), DurabilityGap::NoReplica];
     assert_eq!(gaps, expected);
+}
+
+/// Needs a server with WAITAOF: Redis 7.2 or Valkey (`DESKGATE_TEST_REDIS`).
+#[tokio::test]
+async fn changes_at_the_same_time_are_on_disk_when_they_are_answered() {
+    const CHANGES: usize = 200;
+    let server = RedisServer::start(&["appendonly yes", "appendfsync everysec"]);
+    if server.ask("INFO server\r\n").expect("an answer").contains("redis_version:7.0") {
+        return eprintln!("skipped: the server has no WAITAOF");
+    }
+    // The usual time limit, which is much shorter than a second.
+    let timeout = StoreConfig::default().timeout;
+    let settings = StoreConfig { confirm: StoreConfirm::Fsync, timeout, ..config(&server.url()) };
+    let store = open(&settings).await.expect("store");
+    let clock = Clock::system();
+    let sessions: Vec<Session> = (0..CHANGES).map(|number| session(&format!("s{number}"), &clock)).collect();
+    let started = Instant::now();
+    for created in futures::future::join_all(sessions.iter().map(|one| store.create(one))).await {
+        created.expect("confirmed");
+    }
+    assert!(started.elapsed() < Duration::from_secs(10), "one after the other: {:?}", started.elapsed());
+    assert!(String::from_utf8_lossy(&server.files()).contains(":s:s199"), "in the file");
 }
 
 #[tokio::test]

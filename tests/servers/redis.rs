@@ -15,6 +15,11 @@ pub const USER: (&str, &str) = ("desk", "p@ss/word");
 /// What the manual says that a user needs.
 pub const PERMISSIONS: &str = "~* &* +@all -@dangerous +info +role +config|get +cluster|slots +cluster|info +wait";
 
+/// The program of the servers and the Sentinels: `redis-server`, or what `DESKGATE_TEST_REDIS` names, such as a Valkey.
+fn program() -> std::ffi::OsString {
+    std::env::var_os("DESKGATE_TEST_REDIS").unwrap_or_else(|| "redis-server".into())
+}
+
 /// A key prefix that no other test has.
 pub fn own_prefix() -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -114,8 +119,8 @@ fn sentinel_command(folder: &Path, number: usize, port: u16, primary: u16) -> Co
     std::fs::create_dir_all(&own).expect("a folder");
     let mut lines = vec![format!("port {port}"), "bind 127.0.0.1".to_owned(), format!("dir {}", own.display())];
     lines.extend(sentinel_settings(primary));
-    let mut command = Command::new("redis-sentinel");
-    command.arg(write(&own, "sentinel.conf", &lines.join("\n")));
+    let mut command = Command::new(program());
+    command.arg(write(&own, "sentinel.conf", &lines.join("\n"))).arg("--sentinel");
     command
 }
 
@@ -205,7 +210,7 @@ fn server(folder: &Path, name: &str, settings: &[&str]) -> Command {
     lines.extend(settings);
     let directory = format!("dir {}", own.display());
     lines.push(&directory);
-    let mut command = Command::new("redis-server");
+    let mut command = Command::new(program());
     command.arg(write(&own, "redis.conf", &lines.join("\n")));
     command
 }

@@ -49,6 +49,11 @@ impl ServerFacts {
         self.version.is_some_and(|version| version >= WAITAOF_SINCE)
     }
 
+    /// Whether `WAITAOF` can be asked; it waits in vain if nothing syncs the disk.
+    fn confirms_syncs(&self) -> bool {
+        self.has_waitaof() && self.append_only != Some(false) && self.fsync.as_deref() != Some("no")
+    }
+
     /// Whether every answered change is on disk.
     fn syncs_always(&self) -> bool {
         self.append_only == Some(true) && self.fsync.as_deref() == Some("always")
@@ -62,7 +67,7 @@ impl ServerFacts {
             (Some(true), _, Some("everysec")) if confirm != StoreConfirm::Fsync => {
                 gaps.push(DurabilityGap::SyncEverySecond);
             }
-            (Some(true), _, Some("no")) if confirm != StoreConfirm::Fsync => gaps.push(DurabilityGap::SyncBySystem),
+            (Some(true), _, Some("no")) => gaps.push(DurabilityGap::SyncBySystem),
             _ => {}
         }
         if let Some(policy) = self.eviction.as_deref().filter(|policy| *policy != "noeviction") {
@@ -101,8 +106,8 @@ pub(super) async fn inspect(servers: &RedisServers, confirm: StoreConfirm) -> Re
             Some(FsyncProof::Waiting) => {}
             Some(FsyncProof::EveryAnswer) => servers.sync_without_waiting(),
             None => {
-                let why = "store.confirm = \"fsync\" needs appendonly yes and WAITAOF (Redis 7.2) on all servers, or \
-                           appendfsync always on all of them";
+                let why = "store.confirm = \"fsync\" needs appendonly yes on all servers, with appendfsync always, or with \
+                           everysec and WAITAOF (Redis 7.2)";
                 return Err(StoreError::Unavailable(why.into()));
             }
         }
@@ -127,7 +132,7 @@ enum FsyncProof {
 
 /// What all servers can do: a change is asked about in the same way wherever it is.
 fn fsync_proof(all: &[ServerFacts]) -> Option<FsyncProof> {
-    if all.iter().all(|facts| facts.has_waitaof() && facts.append_only != Some(false)) {
+    if all.iter().all(ServerFacts::confirms_syncs) {
         return Some(FsyncProof::Waiting);
     }
     all.iter().all(ServerFacts::syncs_always).then_some(FsyncProof::EveryAnswer)
@@ -186,6 +191,7 @@ mod tests {
             ("always on all", vec![durable(), old()], Some(FsyncProof::EveryAnswer)),
             ("one without WAITAOF, another that does not always sync", vec![old(), every_second()], None),
             ("neither", vec![ServerFacts { fsync: Some("everysec".to_owned()), ..old() }], None),
+            ("nothing syncs", vec![ServerFacts { fsync: Some("no".to_owned()), ..durable() }], None),
             ("no file", vec![ServerFacts { append_only: Some(false), ..durable() }], None),
         ];
         for (case, servers, expected) in table {

@@ -19,11 +19,15 @@ use crate::domain::partition::Partition;
 /// How often the map of a cluster is read again without a reason.
 const REFRESH: Duration = Duration::from_secs(5);
 
+/// How many connections to a primary wait until changes are confirmed. A server reads nothing from a connection that
+/// waits, and a sync of its disk takes up to a second.
+const CONFIRMED_LINKS: usize = 16;
+
 /// A server that takes writes, and the connections to it.
 pub(super) struct Primary {
     connector: Connector,
     calls: OnceLock<ServerLink>,
-    confirmed: OnceLock<ServerLink>,
+    confirmed: [OnceLock<ServerLink>; CONFIRMED_LINKS],
 }
 
 /// Which of a primary's connections a call uses.
@@ -31,26 +35,26 @@ pub(super) struct Primary {
 pub(super) enum Lane {
     /// The shared one.
     Calls,
-    /// The one whose calls wait until a change is confirmed; others would wait behind them.
+    /// The one of the partition whose calls wait until a change is confirmed; others would wait behind them.
     Confirmed,
 }
 
 impl Primary {
     pub(super) fn new(connector: Connector) -> Self {
-        Self { connector, calls: OnceLock::new(), confirmed: OnceLock::new() }
+        Self { connector, calls: OnceLock::new(), confirmed: std::array::from_fn(|_| OnceLock::new()) }
     }
 
-    pub(super) fn link(&self, lane: Lane) -> &ServerLink {
+    pub(super) fn link(&self, lane: Lane, partition: Partition) -> &ServerLink {
         let link = match lane {
             Lane::Calls => &self.calls,
-            Lane::Confirmed => &self.confirmed,
+            Lane::Confirmed => &self.confirmed[usize::from(partition.number()) % CONFIRMED_LINKS],
         };
         link.get_or_init(|| ServerLink::new(self.connector.clone()))
     }
 
     /// Has later calls use new connections.
     pub(super) fn abandon(&self) {
-        for link in [&self.calls, &self.confirmed].into_iter().filter_map(OnceLock::get) {
+        for link in std::iter::once(&self.calls).chain(&self.confirmed).filter_map(OnceLock::get) {
             link.abandon_current();
         }
     }

@@ -26,6 +26,9 @@ use crate::store::StoreError;
 const START_LIMIT: Duration = Duration::from_secs(5);
 const START_PAUSE: Duration = Duration::from_millis(100);
 
+/// How long the sync of a server's disk may take. With `appendfsync everysec` it begins up to a second after the change.
+const SYNC_LIMIT: Duration = Duration::from_secs(2);
+
 /// How often a call is sent: for a script that the server does not know, and a slot that moves twice.
 const ROUNDS: usize = 4;
 
@@ -219,7 +222,7 @@ impl RedisServers {
 
     /// Executes the calls of each server by themselves: one that is away does not keep the others from theirs.
     async fn execute(&self, lane: Lane, calls: &[RedisCall]) -> Vec<Result<Value, RedisError>> {
-        let deadline = tokio::time::Instant::now() + self.timeout;
+        let deadline = tokio::time::Instant::now() + self.timeout + self.sync_time(lane);
         let parts = split(&self.layout.borrow(), calls);
         let executed = parts.into_iter().map(|part| async move {
             let indexes: Vec<usize> = part.iter().map(|call| call.index).collect();
@@ -309,7 +312,8 @@ impl RedisServers {
         calls: Vec<PendingCall<'a>>,
         deadline: tokio::time::Instant,
     ) -> Result<Vec<(PendingCall<'a>, Value)>, RedisError> {
-        let link = primary.link(lane);
+        let Some(first) = calls.first() else { return Ok(Vec::new()) };
+        let link = primary.link(lane, first.call.partition);
         let live = timeout_at(deadline, link.connection()).await.map_err(|_| timed_out())?;
         let live = live.inspect_err(|_| self.stale.notify_one())?;
         let exchange = exchange(live.connection.clone(), &calls, self.confirmation(lane));
@@ -326,10 +330,19 @@ impl RedisServers {
         Ok(calls.into_iter().zip(sent?).collect())
     }
 
+    /// How much longer a call may take than others because its change is synced to the disk.
+    fn sync_time(&self, lane: Lane) -> Duration {
+        match (lane, self.confirm) {
+            (Lane::Confirmed, StoreConfirm::Fsync) => SYNC_LIMIT,
+            (Lane::Calls, _) | (Lane::Confirmed, StoreConfirm::None | StoreConfirm::Replica) => Duration::ZERO,
+        }
+    }
+
     /// What follows a change on its connection, and answers how many have it.
     fn confirmation(&self, lane: Lane) -> Option<Cmd> {
         // The answer must still arrive in time.
-        let millis = u64::try_from((self.timeout * 3 / 4).as_millis()).unwrap_or(u64::MAX);
+        let limit = self.timeout * 3 / 4 + self.sync_time(lane);
+        let millis = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
         match (lane, self.confirm) {
             (Lane::Calls, _) | (_, StoreConfirm::None) => None,
             (Lane::Confirmed, StoreConfirm::Replica) => Some(::redis::cmd("WAIT").arg(1).arg(millis).take()),
