@@ -108,11 +108,10 @@ impl App {
         let lock = DataLock::acquire(&config.server.data_dir).await?;
         let rule_files = RuleFiles::new(rule_source);
         let rules = rule_files.load(&config, &metrics)?;
-        let rule_count = rules.count();
         let certificate = config.server.tls.as_ref().map(tls::Certificate::open).transpose()?;
         let services = wire::services(&config, rules, metrics.clone()).await?;
         let control = control::bind(&config.server.data_dir).map_err(error::data_error(&config.server.data_dir))?;
-        reload::record_load(&metrics, &services.gate.clock, rule_count);
+        reload::record_load(&metrics, &services.gate.clock, &config, &services.gate.rules.load());
         count_unsafe_settings(&config, &metrics);
         for warning in warnings::of_store(&services.databases.store.durability_gaps()) {
             tracing::warn!("{warning}");

@@ -57,6 +57,7 @@ pub struct Metrics {
     pub(crate) clock_jumps: IntCounterVec,
     pub(crate) store_seconds: HistogramVec,
     pub(crate) platform_seconds: HistogramVec,
+    config_hash: IntGaugeVec,
     pub(crate) platform_errors: IntCounterVec,
     pub(crate) platform_token_age: Gauge,
     pub(crate) platform_rechecks: IntCounterVec,
@@ -115,6 +116,11 @@ impl Metrics {
             &["state"],
         )?;
         registry.register(Box::new(password_checks.clone()))?;
+        let config_hash = IntGaugeVec::new(
+            Opts::new("config_hash_info", "Digests of the configuration and the rules in use; always 1."),
+            &["config", "rules"],
+        )?;
+        registry.register(Box::new(config_hash.clone()))?;
         let seconds = |name: &str, help: &str| -> Result<Gauge, prometheus::Error> {
             let metric = Gauge::new(name, help)?;
             registry.register(Box::new(metric.clone()))?;
@@ -214,6 +220,7 @@ impl Metrics {
                 "Duration of calls to a shared store, by operation and result, in seconds.",
                 &["op", "result"],
             )?,
+            config_hash,
             platform_seconds: histograms(
                 "platform_seconds",
                 "Duration of messaging platform calls, by call, in seconds.",
@@ -299,6 +306,12 @@ impl Metrics {
         for (state, count) in [("running", running), ("waiting", waiting)] {
             self.password_checks.with_label_values(&[state]).set(i64::try_from(count).unwrap_or(i64::MAX));
         }
+    }
+
+    /// Sets the digests of the configuration and the rules in use.
+    pub(crate) fn set_config_hash(&self, config: &str, rules: &str) {
+        self.config_hash.reset();
+        self.config_hash.with_label_values(&[config, rules]).set(1);
     }
 
     /// Counts a removed header that the client must not choose.

@@ -106,13 +106,13 @@ impl Reloader {
         if let Some(certificate) = &self.certificate {
             certificate.reload()?;
         }
-        let count = rules.count();
         if let Some(keys) = keys {
             self.keys.install(keys);
         }
-        self.gate.rules.store(Arc::new(rules));
-        record_load(&self.gate.metrics, &self.gate.clock, count);
-        Ok(count)
+        let rules = Arc::new(rules);
+        self.gate.rules.store(rules.clone());
+        record_load(&self.gate.metrics, &self.gate.clock, &self.config, &rules);
+        Ok(rules.count())
     }
 
     /// Resolves when a rule file has changed; never, unless `rules.watch` is set.
@@ -128,9 +128,10 @@ impl Reloader {
 }
 
 /// Sets the metrics of a successful load.
-pub(super) fn record_load(metrics: &Metrics, clock: &Clock, rules: usize) {
+pub(super) fn record_load(metrics: &Metrics, clock: &Clock, config: &Config, rules: &RuleSet) {
     metrics.config_reload_success.set(1);
-    metrics.rules_loaded.set(i64::try_from(rules).unwrap_or(i64::MAX));
+    metrics.set_config_hash(config.fleet_digest().as_str(), rules.digest().as_str());
+    metrics.rules_loaded.set(i64::try_from(rules.count()).unwrap_or(i64::MAX));
     #[allow(clippy::cast_precision_loss)] // seconds since 1970 are exact in a double
     metrics.config_reload_timestamp.set(clock.now().seconds() as f64);
 }
