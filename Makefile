@@ -1,6 +1,6 @@
 # Each target installs the packages that it needs on Debian, and names them on other systems.
 
-.PHONY: run fleet fleet-drill test test-extra bench bench-fleet faults tools
+.PHONY: run fleet fleet-drill test test-extra test-postgres bench bench-fleet faults tools
 
 run: tools
 	cargo run -- demo
@@ -30,6 +30,10 @@ test-extra: tools
 	@.ci/need python3 python3 pip3 python3-venv
 	cargo build
 	python3 tests/extra/run.py
+
+test-postgres: tools
+	@.ci/need curl curl python3 python3 chromium chromium chromedriver chromium-driver nginx nginx-light faketime faketime pg_ctlcluster postgresql redis-server redis-server
+	@if cargo nextest --version >/dev/null 2>&1; then DESKGATE_TEST_DIRECTORY=postgres cargo nextest run --no-fail-fast -E 'binary(gateway)'; else DESKGATE_TEST_DIRECTORY=postgres cargo test --test gateway; fi
 
 bench: tools
 	@.ci/need nginx nginx-light wrk wrk python3 python3

@@ -160,8 +160,7 @@ async fn changes_fail_if_the_audit_log_write_fails() {
     let desk = Gateway::start().await;
     let alice = desk.sign_in("a2001").await;
     let device = bind_device(&alice).await;
-    let mut database = database(&desk).await;
-    sqlx::raw_sql("ALTER TABLE audit_log RENAME TO renamed").execute(&mut database).await.expect("a change");
+    desk.change_directory("ALTER TABLE audit_log RENAME TO renamed").await;
 
     alice.post("/api/auth/logout").await.expect_code(1503);
     alice.post_json("/api/auth/switch-role", &json!({ "role": "user" })).await.expect_code(1503);
@@ -181,7 +180,7 @@ async fn changes_fail_if_the_audit_log_write_fails() {
     let agent = agents.as_array().expect("a list").iter().find(|agent| agent["employee_id"] == "a2001");
     assert_eq!(agent.expect("an agent")["password"], false);
 
-    sqlx::raw_sql("ALTER TABLE renamed RENAME TO audit_log").execute(&mut database).await.expect("a change");
+    desk.change_directory("ALTER TABLE renamed RENAME TO audit_log").await;
     alice.post("/api/auth/logout").await.expect_code(0);
     alice.get("/api/auth/me").await.expect_invalid_token();
 }
@@ -194,9 +193,4 @@ async fn audit_lines_ignore_the_log_level() {
     alice.post("/api/auth/logout").await.expect_code(0);
     desk.wait_for_log(&["deskgate::audit", "logged out", "a2001"]).await;
     assert!(!desk.logs().contains("deskgate::request"), "other lines follow the log level");
-}
-
-async fn database(desk: &Gateway) -> sqlx::SqliteConnection {
-    let url = format!("sqlite:{}", desk.data_dir().join("directory.db").display());
-    <sqlx::SqliteConnection as sqlx::Connection>::connect(&url).await.expect("a database")
 }

@@ -5,17 +5,11 @@ use std::time::{Duration, Instant};
 
 use deskgate::directory::Directory;
 use deskgate::directory::audit::AuditLog;
-use deskgate::directory::sql::SqlDirectory;
-use deskgate::domain::clock::Clock;
 
 use crate::support::*;
 
 /// Ways in which a write fails.
 const WRITE_FAULTS: [&str; 3] = ["write_error=ENOSPC", "write_error=EIO", "sync_error=EIO"];
-
-async fn directory(desk: &Gateway) -> SqlDirectory {
-    SqlDirectory::open(&desk.data_dir().join("directory.db"), Clock::system()).await.expect("the directory")
-}
 
 async fn try_sign_in(desk: &Gateway) -> Response {
     desk.anonymous().post_json("/api/dev/login", &json!({ "employee_id": "u1001" })).await
@@ -30,17 +24,20 @@ async fn until_ready_is(desk: &Gateway, status: u16) -> Response {
 }
 
 async fn successful_logins(desk: &Gateway) -> usize {
-    let logins = directory(desk).await.logins(Some("u1001"), 1000).await.expect("the login log");
+    let logins = desk.directory().await.logins(Some("u1001"), 1000).await.expect("the login log");
     logins.iter().filter(|login| login.result == "success").count()
 }
 
 async fn logouts(desk: &Gateway) -> usize {
-    let entries = directory(desk).await.audit_entries(Some("u1001"), 1000).await.expect("the audit log");
+    let entries = desk.directory().await.audit_entries(Some("u1001"), 1000).await.expect("the audit log");
     entries.iter().filter(|entry| entry.event == "logout" && entry.refused.is_empty()).count()
 }
 
 #[tokio::test]
 async fn failed_directory_write_locks_nothing_and_loses_no_record() {
+    if skipped_on_postgres("the files of SQLite") {
+        return;
+    }
     for fault in WRITE_FAULTS {
         let mut desk = Gateway::setup().faulty_disk().start().await;
         let mut signed_in = vec![desk.sign_in("u1001").await];
@@ -88,6 +85,9 @@ async fn failed_store_write_is_not_acknowledged() {
 
 #[tokio::test]
 async fn readiness_knows_whether_writes_work() {
+    if skipped_on_postgres("the files of SQLite") {
+        return;
+    }
     for (file, part) in [("directory.db", "directory"), ("state.db", "store")] {
         let desk = Gateway::setup().faulty_disk().start().await;
         until_ready_is(&desk, 200).await;
@@ -116,6 +116,9 @@ async fn sign_ins_at_the_same_time_share_a_sync() {
 
 #[tokio::test]
 async fn deleted_data_directory_is_noticed() {
+    if skipped_on_postgres("the files of SQLite") {
+        return;
+    }
     let desk = Gateway::start().await;
     let xiaoming = desk.sign_in("u1001").await;
     until_ready_is(&desk, 200).await;
@@ -130,6 +133,9 @@ async fn deleted_data_directory_is_noticed() {
 
 #[tokio::test]
 async fn replaced_database_file_is_not_written() {
+    if skipped_on_postgres("the files of SQLite") {
+        return;
+    }
     let desk = Gateway::start().await;
     let file = desk.data_dir().join("directory.db");
     let copy = desk.data_dir().join("copy.db");
@@ -153,6 +159,9 @@ fn copy_databases(from: &Path, to: &Path) {
 
 #[tokio::test]
 async fn clean_stop_leaves_complete_database_files() {
+    if skipped_on_postgres("the files of SQLite") {
+        return;
+    }
     let mut desk = Gateway::start().await;
     let (live, ended) = (desk.sign_in("u1001").await, desk.sign_in("u1001").await);
     ended.post("/api/auth/logout").await.expect_code(0);
@@ -169,6 +178,9 @@ async fn clean_stop_leaves_complete_database_files() {
 
 #[tokio::test]
 async fn command_without_a_gateway_leaves_complete_database_files() {
+    if skipped_on_postgres("the files of SQLite") {
+        return;
+    }
     let mut desk = Gateway::start().await;
     desk.terminate().await;
     assert!(desk.command(&["employee", "disable", "u1001"]).await.status.success());
@@ -178,6 +190,9 @@ async fn command_without_a_gateway_leaves_complete_database_files() {
 
 #[tokio::test]
 async fn backup_of_a_running_gateway_is_a_data_directory() {
+    if skipped_on_postgres("the files of SQLite") {
+        return;
+    }
     let mut desk = Gateway::start().await;
     let (live, ended) = (desk.sign_in("u1001").await, desk.sign_in("u1001").await);
     ended.post("/api/auth/logout").await.expect_code(0);
@@ -202,6 +217,9 @@ async fn backup_of_a_running_gateway_is_a_data_directory() {
 
 #[tokio::test]
 async fn backup_is_readable_by_its_owner_only() {
+    if skipped_on_postgres("the files of SQLite") {
+        return;
+    }
     use std::os::unix::fs::PermissionsExt;
     let desk = Gateway::start().await;
     let target = desk.temporary_folder().join("backup");
@@ -234,6 +252,9 @@ async fn expect_refused_start(file: &str, damage: impl Fn(&mut Vec<u8>)) {
 
 #[tokio::test]
 async fn damaged_directory_refuses_to_start() {
+    if skipped_on_postgres("the files of SQLite") {
+        return;
+    }
     let overwrite = |bytes: &mut Vec<u8>| bytes.iter_mut().skip(4096).for_each(|byte| *byte = 0xa5);
     let mut desk = Gateway::start().await;
     desk.terminate().await;
@@ -249,6 +270,9 @@ async fn damaged_directory_refuses_to_start() {
 
 #[tokio::test]
 async fn write_ahead_log_that_cannot_be_read_refuses_to_start() {
+    if skipped_on_postgres("the files of SQLite") {
+        return;
+    }
     for file in ["state.db-wal", "directory.db-wal"] {
         expect_refused_start(file, |bytes| bytes[..32].fill(0xa5)).await;
         // The second frame: the changes after it were acknowledged.

@@ -394,6 +394,9 @@ fn percent_decode(value: &str) -> String {
 
 #[tokio::test]
 async fn display_names_are_encoded_in_one_header_line() {
+    if skipped_on_postgres("a name with NUL, which PostgreSQL does not store") {
+        return;
+    }
     let mut desk = Gateway::start().await;
     desk.sign_in("u1001").await;
     let name = "A\r\nX-Deskgate-Roles: admin\r\n\r\n\u{202e}\u{0}\t%41,\"\u{6797}\u{ff21}\u{1f600} ";

@@ -1,6 +1,5 @@
 //! The login log: every sign-in attempt is a row in the directory and an audit line in the log.
 
-use deskgate::directory::sql::SqlDirectory;
 use deskgate::directory::{Directory, LoginEntry};
 use deskgate::domain::clock::Clock;
 
@@ -8,20 +7,11 @@ use crate::support::*;
 
 /// The newest entry.
 async fn newest_entry(desk: &Gateway) -> LoginEntry {
-    let file = desk.data_dir().join("directory.db");
-    let directory = SqlDirectory::open(&file, Clock::system()).await.expect("the directory");
-    directory.logins(None, 1).await.expect("the log").into_iter().next().expect("a line")
+    desk.directory().await.logins(None, 1).await.expect("the log").into_iter().next().expect("a line")
 }
 
 async fn entry_count(desk: &Gateway) -> usize {
-    let file = desk.data_dir().join("directory.db");
-    SqlDirectory::open(&file, Clock::system())
-        .await
-        .expect("the directory")
-        .logins(None, 1000)
-        .await
-        .expect("the log")
-        .len()
+    desk.directory().await.logins(None, 1000).await.expect("the log").len()
 }
 
 #[track_caller]
@@ -160,10 +150,7 @@ async fn every_sign_in_attempt_is_audited_and_counted() {
 #[tokio::test]
 async fn sign_in_fails_if_the_login_log_write_fails() {
     let desk = Gateway::start().await;
-    let file = desk.data_dir().join("directory.db");
-    let url = format!("sqlite:{}", file.display());
-    let mut database = <sqlx::SqliteConnection as sqlx::Connection>::connect(&url).await.expect("the directory");
-    sqlx::raw_sql("DROP TABLE login_log").execute(&mut database).await.expect("a dropped table");
+    desk.change_directory("DROP TABLE login_log").await;
 
     let response = desk.phone("u1001").oauth2(&desk.client_url("h5")).await.expect_status(302);
     assert!(!response.location().contains("token="), "{}", response.location());

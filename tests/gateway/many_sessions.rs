@@ -45,7 +45,7 @@ async fn nothing_that_a_crash_left_is_let_in_while_sessions_are_compared() {
     // As if the process had died between the directory's write and the store's.
     let changes = "UPDATE employees SET disabled = 1 WHERE employee_id = 'u1001';
          DELETE FROM user_roles WHERE employee_id = 'a2001' AND role_id <> (SELECT id FROM roles WHERE name = 'user')";
-    desk.change_database("directory.db", changes).await;
+    desk.change_directory(changes).await;
     desk.change_database("state.db", &copies(OTHERS, EACH_OF_ANOTHER)).await;
 
     desk.restart().await;
@@ -68,10 +68,10 @@ async fn directory_that_cannot_be_read_lets_no_unknown_session_in_while_sessions
     desk.terminate().await;
     desk.change_database("state.db", &copies(OTHERS, EACH_OF_ANOTHER)).await;
     desk.restart().await;
-    desk.change_database("directory.db", "ALTER TABLE employees RENAME TO elsewhere").await;
+    desk.change_directory("ALTER TABLE employees RENAME TO elsewhere").await;
     assert_eq!(desk.with_token(xiaoming.token()).get("/api/auth/me").await.code(), 1503);
     desk.wait_for_log(&["could not compare sessions with the directory"]).await;
-    desk.change_database("directory.db", "ALTER TABLE elsewhere RENAME TO employees").await;
+    desk.change_directory("ALTER TABLE elsewhere RENAME TO employees").await;
     desk.with_token(xiaoming.token()).get("/api/auth/me").await.expect_code(0);
     until_compared(&desk, 2).await;
 }

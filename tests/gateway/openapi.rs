@@ -141,14 +141,9 @@ async fn platform_code(desk: &Gateway, member: &str) -> String {
     query_parameter(&callback, "code").expect("a code")
 }
 
-/// Changes the directory database directly.
-async fn change_directory(desk: &Gateway, statement: &'static str) {
-    desk.change_database("directory.db", statement).await;
-}
-
 /// A half-authenticated client: an agent who must have a TOTP device and has none.
 async fn half_authenticated(desk: &Gateway) -> Client {
-    change_directory(desk, "UPDATE agents SET otp_required = 1 WHERE employee_id = 's3001'").await;
+    desk.change_directory("UPDATE agents SET otp_required = 1 WHERE employee_id = 's3001'").await;
     let body = json!({ "employee_id": "s3001", "code": platform_code(desk, "s3001").await });
     let data = desk.anonymous().post_json("/api/agents/login", &body).await.expect_code(0).data();
     desk.with_token(data["token"].as_str().expect("a token"))

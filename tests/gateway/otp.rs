@@ -245,7 +245,7 @@ async fn step_up_of_a_removed_device_ends_when_another_is_bound() {
     let (xiaoming, other) = (desk.sign_in("u1001").await, desk.sign_in("u1001").await);
     OtpDevice::step_up(&xiaoming).await;
     // As a removal leaves it that was interrupted before it reached the sessions.
-    desk.change_database("directory.db", "DELETE FROM otp_devices").await;
+    desk.change_directory("DELETE FROM otp_devices").await;
     xiaoming.post("/api/danger").await.expect_status(200);
     OtpDevice::set_up_and_bind(&other).await;
     xiaoming.post("/api/danger").await.expect_code(1021);

@@ -347,8 +347,8 @@ async fn sign_in_reads_a_bounded_part_of_the_login_log() {
     let others = "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 1000)
          INSERT INTO login_log (at, corp_id, employee_id, login_method, login_source, ip_address, user_agent, result, reason)
          SELECT at + n, corp_id, employee_id, login_method, login_source, ip_address, 'program', result, reason
-         FROM numbers CROSS JOIN (SELECT * FROM login_log ORDER BY at DESC LIMIT 1)";
-    desk.change_database("directory.db", others).await;
+         FROM numbers CROSS JOIN (SELECT * FROM login_log ORDER BY at DESC LIMIT 1) AS newest";
+    desk.change_directory(others).await;
     assert!(is_new(SEEN_BEFORE).await, "all sign-ins were read");
 }
 

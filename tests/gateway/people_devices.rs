@@ -113,7 +113,7 @@ async fn otp_bind_ends_the_step_up_of_a_removed_device() {
     wait_for_otp_step_with_time_left().await;
     let alice = desk.sign_in("a2001").await;
     OtpDevice::step_up(&alice).await;
-    desk.change_database("directory.db", "DELETE FROM otp_devices").await;
+    desk.change_directory("DELETE FROM otp_devices").await;
     bind_in_terminal(&desk).await;
     let status = alice.get("/api/auth/otp-status").await.expect_code(0).data();
     assert_eq!((&status["bound"], &status["stepped_up_until"]), (&json!(true), &json!(null)));

@@ -3,24 +3,17 @@
 use deskgate::directory::Directory;
 use deskgate::directory::factors::{Account, ExpectedPassword, Factors};
 use deskgate::directory::people::People;
-use deskgate::directory::sql::SqlDirectory;
-use deskgate::domain::clock::Clock;
 use deskgate::domain::employee::{CorpId, EmployeeId};
 use deskgate::domain::role::RoleName;
 
 use super::people::{GOOD, list, login, roles_of};
 use crate::support::*;
 
-/// Opens the directory's database beside a running gateway.
-async fn directory(desk: &Gateway) -> SqlDirectory {
-    SqlDirectory::open(&desk.data_dir().join("directory.db"), Clock::system()).await.expect("the directory")
-}
-
 #[tokio::test]
 async fn interrupted_command_is_completed_by_repeating_it() {
     let desk = Gateway::start().await;
     let (alice, xiaoming) = (desk.sign_in("a2001").await, desk.sign_in("u1001").await);
-    let directory = directory(&desk).await;
+    let directory = desk.directory().await;
     let corp = CorpId::new("wwdemo");
     directory.take(&corp, &EmployeeId::new("a2001"), &RoleName::new("agent")).await.expect("taken");
     let xiaoming_id = EmployeeId::new("u1001");
@@ -47,7 +40,7 @@ async fn sessions_of_a_removed_password_end_on_repeat_or_restart() {
     // Simulates an interruption between the directory and the sessions.
     let alice = sign_in(&desk).await;
     let by_platform = desk.sign_in_by_qrcode("a2001").await;
-    directory(&desk).await.remove_agent(account).await.expect("removed");
+    desk.directory().await.remove_agent(account).await.expect("removed");
     alice.get("/api/auth/me").await.expect_code(0);
     desk.command(&["agent", "remove", "a2001", "--yes"]).await.expect_success();
     alice.get("/api/auth/me").await.expect_invalid_token();
@@ -60,7 +53,7 @@ async fn sessions_of_a_removed_password_end_on_repeat_or_restart() {
     desk.restart().await;
     alice.get("/api/auth/me").await.expect_code(0);
     let hash = "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHQ$cGFzc3dvcmQ";
-    directory(&desk).await.set_password(account, hash, ExpectedPassword::Any).await.expect("set").expect("an agent");
+    desk.directory().await.set_password(account, hash, ExpectedPassword::Any).await.expect("set").expect("an agent");
     desk.restart().await;
     eventually("the end of the session", || async { (alice.get("/api/auth/me").await.code() == 1001).then_some(()) })
         .await;
@@ -73,7 +66,7 @@ async fn sessions_of_a_removed_employee_can_be_ended() {
     let xiaoming = desk.sign_in("u1001").await;
     let (corp, id) = (CorpId::new("wwdemo"), EmployeeId::new("u1001"));
     let account = Account { corp_id: &corp, employee_id: &id };
-    directory(&desk).await.remove_employee(account).await.expect("removed");
+    desk.directory().await.remove_employee(account).await.expect("removed");
     desk.command(&["session", "end", "--employee", "u1001"]).await.expect_success();
     xiaoming.get("/api/auth/me").await.expect_invalid_token();
 }
@@ -83,7 +76,7 @@ async fn interrupted_changes_are_completed_at_start() {
     let mut desk = Gateway::start().await;
     let (alice, xiaoming) = (desk.sign_in("a2001").await, desk.sign_in("u1001").await);
     desk.sigkill();
-    let directory = directory(&desk).await;
+    let directory = desk.directory().await;
     let corp = CorpId::new("wwdemo");
     directory.take(&corp, &EmployeeId::new("a2001"), &RoleName::new("agent")).await.expect("taken");
     let id = EmployeeId::new("u1001");

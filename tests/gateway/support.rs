@@ -40,6 +40,7 @@ pub use buffered_stream::{BufferedStream, byte_pattern};
 pub use client::{Client, CookieJar};
 pub use command::CommandOutput;
 pub use connection::{BodyFraming, Connection, raw_request};
+pub use database::skipped_on_postgres;
 pub use disk_faults::DiskFaults;
 pub use fleet::Fleet;
 pub use gateway::Gateway;

@@ -2,7 +2,7 @@
 
 use deskgate::endpoints::{Endpoint, OwnRoute};
 
-use super::{JsonOtpDevice, OpenApiFixture, change_directory, half_authenticated, platform_code, row_of};
+use super::{JsonOtpDevice, OpenApiFixture, half_authenticated, platform_code, row_of};
 use crate::support::*;
 
 const GOOD: &str = "correct horse battery staple";
@@ -202,7 +202,7 @@ async fn scan_status(fixture: &OpenApiFixture, row: &'static OwnRoute) {
     // The employee is disabled between confirmation and poll.
     let (poll, code) = ticket(fixture).await;
     fixture.desk.phone("n6001").scan_and_confirm(&code).await.expect_status(200);
-    change_directory(&fixture.desk, "UPDATE employees SET disabled = 1 WHERE employee_id = 'n6001'").await;
+    fixture.desk.change_directory("UPDATE employees SET disabled = 1 WHERE employee_id = 'n6001'").await;
     assert_eq!(status_of(&poll).await, "expired");
 }
 

@@ -6,6 +6,7 @@ use std::process::Output;
 use tempfile::TempDir;
 
 use super::command::run_command;
+use super::database::is_on_postgres;
 use super::process::{GatewayProcess, StartFailure};
 use super::{CertificateAuthority, CertificateFiles, DiskFaults, Gateway, MovableClock, Upstream};
 
@@ -178,7 +179,8 @@ impl Setup {
         let mut helpdesk = toml::Table::new();
         helpdesk.insert("addresses".to_owned(), vec![upstream.address().to_string()].into());
         set("upstreams", "helpdesk", toml::Value::Table(helpdesk));
-        if std::env::var("DESKGATE_TEST_DIRECTORY").is_ok_and(|engine| engine == "postgres") {
+        let names_directory = self.settings.get("directory").is_some_and(|section| section.get("url").is_some());
+        if is_on_postgres() && !names_directory {
             set("directory", "url", crate::servers::postgres::empty_database().into());
         }
         // The test's own settings come last, so that they can override these paths.
