@@ -56,6 +56,8 @@ pub struct Metrics {
     pub(crate) exchanges_cut: IntCounterVec,
     pub(crate) clock_jumps: IntCounterVec,
     pub(crate) store_seconds: HistogramVec,
+    pub(crate) store_up: IntGauge,
+    pub(crate) directory_up: IntGauge,
     pub(crate) platform_seconds: HistogramVec,
     config_hash: IntGaugeVec,
     pub(crate) platform_errors: IntCounterVec,
@@ -221,6 +223,11 @@ impl Metrics {
                 &["op", "result"],
             )?,
             config_hash,
+            store_up: gauge("store_up", "1 if the store can be read and written, by a check of the last second.")?,
+            directory_up: gauge(
+                "directory_up",
+                "1 if the directory can be read and written, by a check of the last second.",
+            )?,
             platform_seconds: histograms(
                 "platform_seconds",
                 "Duration of messaging platform calls, by call, in seconds.",

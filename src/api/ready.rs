@@ -28,11 +28,13 @@ pub struct Readiness {
     checked: Mutex<Option<(Duration, BackendState)>>,
 }
 
-/// Whether each backend answers.
+/// Whether each backend can be read and written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct BackendState {
-    store: bool,
-    directory: bool,
+pub struct BackendState {
+    /// Sessions and tickets.
+    pub store: bool,
+    /// Employees and roles.
+    pub directory: bool,
 }
 
 #[derive(Serialize)]
@@ -49,6 +51,18 @@ impl Readiness {
         Self { development, draining: AtomicBool::new(false), clock, checked: Mutex::new(None) }
     }
 
+    /// The state of the last second, or a new one. A part that does not answer delays only itself.
+    pub async fn backends(&self, backends: &Backends) -> BackendState {
+        let check = async {
+            let status = backends.status(CHECK_TIMEOUT).await;
+            BackendState {
+                store: matches!(status.store, Some(Ok(()))),
+                directory: matches!(status.directory, Some(Ok(()))),
+            }
+        };
+        self.state(check).await
+    }
+
     /// The state of the last second, or a new one from `check`.
     async fn state(&self, check: impl Future<Output = BackendState>) -> BackendState {
         let mut checked = self.checked.lock().await;
@@ -58,8 +72,7 @@ impl Readiness {
         {
             return state;
         }
-        let unavailable = BackendState { store: false, directory: false };
-        let state = tokio::time::timeout(CHECK_TIMEOUT, check).await.unwrap_or(unavailable);
+        let state = check.await;
         *checked = Some((self.clock.running(), state));
         state
     }
@@ -72,11 +85,7 @@ impl Readiness {
 
 /// The state of each part; 503 if one of them is unavailable.
 pub async fn ready(readiness: &Readiness, backends: &Backends, arrival: &Arrival) -> Reply {
-    let check = async {
-        let status = backends.status().await;
-        BackendState { store: status.store.is_ok(), directory: status.directory.is_ok() }
-    };
-    let BackendState { store, directory } = readiness.state(check).await;
+    let BackendState { store, directory } = readiness.backends(backends).await;
     let draining = readiness.draining.load(Ordering::Acquire);
     let word = |ok: bool| if ok { "ok" } else { "unavailable" };
     let report = ReadyReport {

@@ -16,6 +16,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::api::ready::Readiness;
 use crate::metrics::Metrics;
 use crate::signin::SignInServices;
 
@@ -26,6 +27,18 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 pub(super) struct MetricsPage {
     pub(super) metrics: Arc<Metrics>,
     pub(super) signin: Arc<SignInServices>,
+    pub(super) readiness: Arc<Readiness>,
+}
+
+impl MetricsPage {
+    /// The metrics of now. What only a question can tell is asked here, at most once a second.
+    async fn render(&self) -> Vec<u8> {
+        self.signin.measure();
+        let backends = self.readiness.backends(&self.signin.backends).await;
+        self.metrics.store_up.set(backends.store.into());
+        self.metrics.directory_up.set(backends.directory.into());
+        self.metrics.render()
+    }
 }
 
 #[async_trait]
@@ -33,10 +46,7 @@ impl ServeHttp for MetricsPage {
     async fn response(&self, exchange: &mut ServerSession) -> Response<Vec<u8>> {
         let head = exchange.req_header();
         let page = match (head.uri.path(), &head.method) {
-            ("/metrics", &Method::GET | &Method::HEAD) => {
-                self.signin.measure();
-                self.metrics.render()
-            }
+            ("/metrics", &Method::GET | &Method::HEAD) => self.render().await,
             ("/metrics", _) => {
                 return empty(StatusCode::METHOD_NOT_ALLOWED, Some(HeaderValue::from_static("GET, HEAD")));
             }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, broadcast};
 
@@ -15,9 +16,10 @@ use super::wire::{Databases, Services};
 use crate::admin::keys::KeyRotation;
 use crate::domain::partition::Partition;
 use crate::domain::session::{EndCause, Session, SessionId};
-use crate::error::chain;
+use crate::error::{Error, chain};
 use crate::metrics::Metrics;
 use crate::pipeline::Gate;
+use crate::sessions::CachedSession;
 use crate::signin::SignInServices;
 use crate::signin::roles::Roles;
 use crate::sockets::CloseReason;
@@ -38,6 +40,11 @@ const RECONCILIATION_INTERVAL: Duration = Duration::from_secs(3600);
 /// How often changes of the signing keys are looked for. Twice of it is within the second that a change may take. Not told by
 /// the change feed of the store: a key that was removed must be refused within that second while the store is away, too.
 const KEY_CHANGE_INTERVAL: Duration = Duration::from_millis(400);
+
+/// How long sessions of what is open are read again while the store cannot answer, how often, and how many at once.
+const RECHECK_LIMIT: Duration = Duration::from_secs(2);
+const RECHECK_PAUSE: Duration = Duration::from_millis(50);
+const RECHECKS_AT_ONCE: usize = 64;
 
 /// Starts all background tasks. Called before the first request is accepted, so that no revocation is missed.
 pub(super) fn start(tasks: &TaskSet, services: &Services) {
@@ -252,12 +259,30 @@ async fn until_keys_change(gate: &Gate, watch: &ClockWatch) {
 }
 
 /// Checks the sessions of open WebSockets and exchanges again, after missed events or new rules. What belongs to a
-/// session that cannot be read is closed.
+/// session that cannot be read in time is closed.
 pub(super) async fn recheck_open(gate: &Gate, registry: &Registry, is_concerned: impl Fn(&SessionId) -> bool) {
-    for id in registry.sessions().into_iter().filter(is_concerned) {
-        match gate.sessions.session(&id, gate.clock.now()).await {
+    let deadline = tokio::time::Instant::now() + RECHECK_LIMIT;
+    let concerned = registry.sessions().into_iter().filter(is_concerned);
+    let recheck = |id: SessionId| async move {
+        match read_until(gate, &id, deadline).await {
             Ok(Some(cached)) if has_valid_key(gate, &cached.session) => registry.recheck_session(&cached.session),
-            Ok(_) | Err(_) => registry.close_session(&id, CloseReason::Revoked),
+            Ok(_) => registry.close_session(&id, CloseReason::Revoked),
+            Err(_) => registry.close_session(&id, CloseReason::StoreLost),
+        }
+    };
+    futures::stream::iter(concerned).for_each_concurrent(RECHECKS_AT_ONCE, recheck).await;
+}
+
+/// Reads a session, again and again while that fails: a server that has just taken over may not answer yet.
+async fn read_until(
+    gate: &Gate,
+    id: &SessionId,
+    deadline: tokio::time::Instant,
+) -> Result<Option<Arc<CachedSession>>, Error> {
+    loop {
+        match gate.sessions.session(id, gate.clock.now()).await {
+            Err(_) if tokio::time::Instant::now() < deadline => tokio::time::sleep(RECHECK_PAUSE).await,
+            read => return read,
         }
     }
 }

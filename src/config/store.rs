@@ -29,7 +29,7 @@ pub enum StoreConfirm {
 pub struct StoreConfig {
     /// `embedded`: a database under `server.data_dir`, for one gateway. Or the URL of Redis servers that gateways share.
     pub url: StoreUrl,
-    /// A file with the password of the Redis servers, in place of one in the URL.
+    /// A file with the password of the Redis servers, in place of one in the URL. Read again for each connection.
     pub password_file: PathBuf,
     /// A file with the certificates (PEM) that sign those of the Redis servers; if empty, the system's.
     pub ca_file: PathBuf,

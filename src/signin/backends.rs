@@ -1,6 +1,7 @@
-//! Whether the backends answer, for the readiness endpoint.
+//! Whether the backends answer, for the readiness endpoint and the metrics.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::directory::{Directory, DirectoryError};
 use crate::sessions::SessionCache;
@@ -12,17 +13,20 @@ pub struct Backends {
     pub(super) directory: Arc<dyn Directory>,
 }
 
-/// What each backend answered.
+/// What each backend answered; `None` if it did not.
 pub struct BackendStatus {
     /// Sessions and tickets.
-    pub store: Result<(), StoreError>,
+    pub store: Option<Result<(), StoreError>>,
     /// Employees and roles.
-    pub directory: Result<(), DirectoryError>,
+    pub directory: Option<Result<(), DirectoryError>>,
 }
 
 impl Backends {
-    /// Asks each backend whether it can work.
-    pub async fn status(&self) -> BackendStatus {
-        BackendStatus { store: self.sessions.store().ready().await, directory: self.directory.ready().await }
+    /// Asks the backends at the same time whether they can work. `None`: no answer within `limit`.
+    pub async fn status(&self, limit: Duration) -> BackendStatus {
+        let store = tokio::time::timeout(limit, self.sessions.store().ready());
+        let directory = tokio::time::timeout(limit, self.directory.ready());
+        let (store, directory) = tokio::join!(store, directory);
+        BackendStatus { store: store.ok(), directory: directory.ok() }
     }
 }

@@ -12,6 +12,7 @@ mod leases;
 mod once;
 mod postgres;
 mod rates;
+mod redis_failover;
 mod redis_servers;
 mod redis_store;
 #[path = "../servers/servers.rs"]

@@ -9,7 +9,8 @@ use deskgate::metrics::Metrics;
 use deskgate::store::StoreError;
 use deskgate::store::redis::{RedisCall, RedisServers, ServerScript};
 
-use crate::servers::redis::{self, RedisCluster, RedisServer, own_prefix};
+use crate::servers::redis::groups::RedisCluster;
+use crate::servers::redis::{self, RedisServer, own_prefix};
 use crate::servers::tcp_proxy::{Answers, TcpProxy};
 
 static INCREMENT: LazyLock<ServerScript> =
@@ -206,6 +207,7 @@ async fn truncated_answer_garbage_and_a_half_open_connection_are_failures() {
         Answers::Replace(b"HTTP/1.1 200 OK\r\n\r\n"),
         Answers::Replace(b"$99999999999999\r\n"),
         Answers::Replace(b"+OK\r\n"),
+        Answers::Precede(b"+OK\r\n"),
     ] {
         proxy.set(fault.clone());
         assert!(call().await.is_err(), "{fault:?}");

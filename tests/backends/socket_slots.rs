@@ -10,7 +10,8 @@ use deskgate::store::redis::{RedisCall, RedisServers, RedisSocketSlots};
 use deskgate::store::socket_slots::{SlotOutcome, SocketSlot, SocketSlots};
 
 use crate::redis_servers::{config, open};
-use crate::servers::redis::{self, RedisCluster, RedisServer};
+use crate::servers::redis::groups::RedisCluster;
+use crate::servers::redis::{self, RedisServer};
 
 async fn gateway(config: &StoreConfig, id: &str) -> RedisSocketSlots {
     RedisSocketSlots::new(Arc::new(open(config).await.expect("servers")), id)

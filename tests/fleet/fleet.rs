@@ -40,9 +40,8 @@ impl Fleet {
         std::fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("a private file");
         let prefix = redis::own_prefix();
         let shared = format!(
-            "[server]\nsecret_file = {:?}\n[store]\nurl = {store:?}\nprefix = {:?}\n[directory]\nurl = {:?}\n",
+            "[server]\nsecret_file = {:?}\n[store]\nurl = {store:?}\nprefix = {prefix:?}\n[directory]\nurl = {:?}\n",
             secret.display(),
-            prefix,
             postgres::empty_database()
         );
         let setting = FleetSettings { shared, more: more.to_owned(), rules: rules.to_owned() };

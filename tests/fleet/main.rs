@@ -27,3 +27,9 @@ mod outage;
 mod operate;
 
 mod telemetry;
+
+mod faults;
+
+mod rotation;
+
+mod storm;

@@ -69,6 +69,28 @@ async fn redis_that_restarts_empty_lets_nobody_in() {
 }
 
 #[tokio::test]
+async fn redis_that_restarts_with_its_data_closes_no_websocket() {
+    let mut server = RedisServer::start(&PERSISTENT);
+    let fleet = Fleet::on(&server.url(), 1, "").await;
+    let gateway = &fleet.gateways[0];
+    let mut open = Vec::new();
+    for _ in 0..20 {
+        let alice = gateway.sign_in("a2001").await;
+        open.push((alice.websocket("/ws/agent").await, alice));
+    }
+    server.kill();
+    server.restart();
+    gateway.wait_for_log(&["another server has become a primary of the store"]).await;
+    // It is applied after the sessions of all sockets were read again.
+    let (mut socket, alice) = open.pop().expect("a socket");
+    eventually("a logout", || async { (alice.post("/api/auth/logout").await.code() == 0).then_some(()) }).await;
+    assert_eq!(socket.close_code_within(Duration::from_secs(5)).await, Some(4401));
+    for (socket, _) in &mut open {
+        socket.echo("still open").await;
+    }
+}
+
+#[tokio::test]
 async fn redis_that_hangs_is_answered_by_1503_within_the_time_limit() {
     let server = RedisServer::start(&[]);
     let fleet = Fleet::on(&server.url(), 2, "[store]\noutage_grace = \"0s\"\n").await;

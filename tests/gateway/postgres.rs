@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use sqlx::Connection;
+
 use crate::servers::postgres::{self, PostgresServer, psql_in};
 use crate::support::*;
 
@@ -55,8 +57,7 @@ async fn killed_server_ends_no_session_and_is_used_again_without_a_restart() {
     until_ready_is(&desk, 200).await;
 
     server.kill();
-    let report = until_ready_is(&desk, 503).await.data();
-    assert_eq!((&report["directory"], &report["store"]), (&json!("unavailable"), &json!("ok")), "{report}");
+    expect_directory_named(&desk).await;
     for _ in 0..10 {
         let started = Instant::now();
         assert_eq!(try_sign_in(&desk).await.code(), 1503);
@@ -80,7 +81,8 @@ async fn killed_server_ends_no_session_and_is_used_again_without_a_restart() {
 #[tokio::test]
 async fn paused_server_delays_only_what_needs_it() {
     let server = PostgresServer::start();
-    let desk = Gateway::with(&format!("{}timeout = \"1s\"\n", directory(&server.database("desk")))).await;
+    // Longer than the readiness check waits: that must still name the right part.
+    let desk = Gateway::with(&format!("{}timeout = \"2500ms\"\n", directory(&server.database("desk")))).await;
     let xiaoming = desk.sign_in("u1001").await;
     server.pause();
     let sign_ins = futures::future::join_all((0..5).map(|_| try_sign_in(&desk)));
@@ -91,10 +93,54 @@ async fn paused_server_delays_only_what_needs_it() {
             assert!(started.elapsed() < Duration::from_millis(900), "{:?}", started.elapsed());
         }
     };
-    let (refused, ()) = tokio::join!(sign_ins, requests);
+    let (refused, (), ()) = tokio::join!(sign_ins, requests, expect_directory_named(&desk));
     assert!(refused.iter().all(|response| response.code() == 1503));
     server.resume();
     eventually("a sign-in", || async { Some(try_sign_in(&desk).await).filter(|response| response.code() == 0) }).await;
+}
+
+#[tokio::test]
+async fn server_that_is_read_only_or_has_no_free_connection_ends_no_session_and_is_used_again() {
+    let server = PostgresServer::start_with(&["max_connections=12"]);
+    let url = server.database("desk");
+    let desk = Gateway::with(&directory(&url)).await;
+    let xiaoming = desk.sign_in("u1001").await;
+    let expect_outage = async || {
+        expect_directory_named(&desk).await;
+        let started = Instant::now();
+        assert_eq!(try_sign_in(&desk).await.code(), 1503);
+        assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
+        assert_eq!(xiaoming.post("/api/auth/logout").await.code(), 1503);
+        xiaoming.get("/api/auth/me").await.expect_code(0);
+        xiaoming.get("/api/desk/tickets").await.expect_status(200);
+    };
+    let expect_recovery = async || {
+        until_ready_is(&desk, 200).await;
+        eventually("a sign-in", || async { (try_sign_in(&desk).await.code() == 0).then_some(()) }).await;
+        assert_eq!(desk.metric("deskgate_directory_up", &[]).await, 1.0);
+    };
+
+    psql_in(&url, "ALTER SYSTEM SET default_transaction_read_only = on");
+    psql_in(&url, "SELECT pg_reload_conf()");
+    expect_outage().await;
+    psql_in(&url, "ALTER SYSTEM RESET default_transaction_read_only");
+    psql_in(&url, "SELECT pg_reload_conf()");
+    expect_recovery().await;
+
+    let others = format!("{url}?application_name=others");
+    let mut occupied = vec![sqlx::PgConnection::connect(&others).await.expect("a connection")];
+    sqlx::raw_sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name <> 'others' AND backend_type = 'client backend'")
+        .execute(&mut occupied[0])
+        .await
+        .expect("the gateway's connections are closed");
+    while let Ok(another) = sqlx::PgConnection::connect(&others).await {
+        occupied.push(another);
+    }
+    expect_outage().await;
+    drop(occupied);
+    expect_recovery().await;
+    xiaoming.post("/api/auth/logout").await.expect_code(0);
+    xiaoming.get("/api/auth/me").await.expect_invalid_token();
 }
 
 #[tokio::test]
@@ -196,6 +242,15 @@ async fn backup_leaves_the_directory_to_the_server() {
 
 async fn try_sign_in(desk: &Gateway) -> Response {
     desk.anonymous().post_json("/api/dev/login", &json!({ "employee_id": "u1001" })).await
+}
+
+/// `/api/ready` and the metrics name the directory, and only the directory.
+async fn expect_directory_named(desk: &Gateway) {
+    let report = until_ready_is(desk, 503).await.data();
+    assert_eq!((&report["directory"], &report["store"]), (&json!("unavailable"), &json!("ok")), "{report}");
+    for (name, up) in [("deskgate_directory_up", 0.0), ("deskgate_store_up", 1.0)] {
+        assert_eq!(desk.metric(name, &[]).await, up, "{name}");
+    }
 }
 
 async fn until_ready_is(desk: &Gateway, status: u16) -> Response {

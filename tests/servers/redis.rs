@@ -1,10 +1,14 @@
 //! Redis servers: shared ones for tests that only store things, and servers of one test that it may kill, stop or pause.
 
+use std::io::Write;
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{Shared, ask, detached, free_port, shared, wait_until, write};
+
+pub mod groups;
 
 /// The name under which Sentinels know the primary.
 pub const PRIMARY: &str = "desk";
@@ -39,17 +43,13 @@ pub fn secured() -> (u16, PathBuf, PathBuf) {
     let address = shared("redis-secured", |folder| {
         let (port, socket) = (free_port(), folder.join("redis.sock"));
         let authority = certificates(folder);
-        let settings = [
+        let mut settings = encrypted_listener(folder, port);
+        settings.extend([
             "port 0".to_owned(),
-            format!("tls-port {port}"),
-            format!("tls-cert-file {}", folder.join("server.pem").display()),
-            format!("tls-key-file {}", folder.join("server.key").display()),
-            format!("tls-ca-cert-file {}", authority.display()),
-            "tls-auth-clients no".to_owned(),
             format!("unixsocket {}", socket.display()),
             "user default off".to_owned(),
             format!("user {} on >{} {PERMISSIONS}", USER.0, USER.1),
-        ];
+        ]);
         let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
         let process = detached(&mut server(folder, "secured", &settings));
         wait_until("the socket", || socket.exists());
@@ -60,11 +60,25 @@ pub fn secured() -> (u16, PathBuf, PathBuf) {
     (next().parse().expect("a port"), next().into(), next().into())
 }
 
+/// The settings of a TLS port with the [`certificates`] of a folder.
+fn encrypted_listener(folder: &Path, port: u16) -> Vec<String> {
+    let file = |setting: &str, name: &str| format!("{setting} {}", folder.join(name).display());
+    vec![
+        format!("tls-port {port}"),
+        file("tls-cert-file", "server.pem"),
+        file("tls-key-file", "server.key"),
+        file("tls-ca-cert-file", "authority.pem"),
+        "tls-auth-clients no".to_owned(),
+    ]
+}
+
 /// Writes a certificate for 127.0.0.1 and the authority that signed it.
 fn certificates(folder: &Path) -> PathBuf {
     let authority_key = rcgen::KeyPair::generate().expect("a key");
     let mut authority = rcgen::CertificateParams::new(Vec::new()).expect("parameters");
     authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    // Servers take a certificate whose issuer has its own name for one that signed itself.
+    authority.distinguished_name.push(rcgen::DnType::CommonName, "authority of a test");
     let root = authority.self_signed(&authority_key).expect("an authority");
     let key = rcgen::KeyPair::generate().expect("a key");
     let parameters = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("parameters");
@@ -109,16 +123,17 @@ fn sentinel_settings(primary: u16) -> Vec<String> {
 
 fn start_sentinel(folder: &Path, number: usize, primary: u16) -> (u16, u32) {
     let port = free_port();
-    let process = detached(&mut sentinel_command(folder, number, port, primary));
+    let process = detached(&mut sentinel_command(folder, number, port, primary, Vec::new()));
     wait_until("a Sentinel", || ask(port, "PING\r\n").is_some_and(|answer| answer.starts_with("+PONG")));
     (port, process)
 }
 
-fn sentinel_command(folder: &Path, number: usize, port: u16, primary: u16) -> Command {
+fn sentinel_command(folder: &Path, number: usize, port: u16, primary: u16, more: Vec<String>) -> Command {
     let own = folder.join(format!("sentinel-{number}"));
     std::fs::create_dir_all(&own).expect("a folder");
     let mut lines = vec![format!("port {port}"), "bind 127.0.0.1".to_owned(), format!("dir {}", own.display())];
     lines.extend(sentinel_settings(primary));
+    lines.extend(more);
     let mut command = Command::new(program());
     command.arg(write(&own, "sentinel.conf", &lines.join("\n"))).arg("--sentinel");
     command
@@ -148,7 +163,8 @@ pub fn cluster() -> String {
     shared("redis-cluster", |folder| {
         let members: Vec<(u16, u32)> = (0..6).map(|number| start_member(folder, number)).collect();
         let ports: Vec<u16> = members.iter().map(|(port, _)| *port).collect();
-        form_cluster(&ports);
+        form_cluster(&ports, &[]);
+        wait_for_cluster(&ports);
         Shared { processes: members.iter().map(|(_, process)| *process).collect(), address: cluster_url(&ports) }
     })
 }
@@ -173,13 +189,18 @@ fn start_member(folder: &Path, number: usize) -> (u16, u32) {
     start_detached(folder, &format!("member-{number}"), &settings)
 }
 
-/// Makes a cluster of six servers and waits until every member sees it.
-pub fn form_cluster(ports: &[u16]) {
+/// Makes a cluster of six servers.
+fn form_cluster(ports: &[u16], access: &[String]) {
     let mut create = Command::new("redis-cli");
-    create.args(["--cluster", "create"]).args(ports.iter().map(|port| format!("127.0.0.1:{port}")));
+    create.args(access).args(["--cluster", "create"]).args(ports.iter().map(|port| format!("127.0.0.1:{port}")));
     create.args(["--cluster-replicas", "1", "--cluster-yes"]).stdin(Stdio::null());
     let output = create.output().expect("redis-cli");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{} {}", said(&output.stdout), said(&output.stderr));
+}
+
+/// Waits until every member sees the cluster.
+fn wait_for_cluster(ports: &[u16]) {
     for port in ports {
         wait_until("the cluster", || {
             ask(*port, "CLUSTER INFO\r\n").is_some_and(|info| info.contains("cluster_state:ok"))
@@ -257,6 +278,14 @@ impl RedisServer {
         ask(self.port, question)
     }
 
+    /// Sends an inline command whose answer nobody waits for.
+    pub fn send(&self, question: &str) {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("a connection");
+        stream.write_all(question.as_bytes()).expect("a command");
+        // A server drops the command of a client that has gone.
+        std::mem::forget(stream);
+    }
+
     /// All that it has written to its folder.
     pub fn files(&self) -> Vec<u8> {
         fn read(folder: &Path, bytes: &mut Vec<u8>) {
@@ -301,122 +330,5 @@ impl Drop for RedisServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-/// A primary, a replica and three Sentinels of one test.
-pub struct SentinelGroup {
-    /// The primary, and after a failover the other one.
-    pub first: RedisServer,
-    /// The replica.
-    pub second: RedisServer,
-    sentinels: Vec<(u16, Child)>,
-    _folder: tempfile::TempDir,
-}
-
-impl SentinelGroup {
-    /// Starts them all.
-    pub fn start() -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let first = RedisServer::start(&[]);
-        let second = RedisServer::start(&[&format!("replicaof 127.0.0.1 {}", first.port)]);
-        wait_for_replica(first.port, second.port);
-        let start = |number| {
-            let port = free_port();
-            let mut command = sentinel_command(folder.path(), number, port, first.port);
-            let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-            (port, child.expect("redis-sentinel"))
-        };
-        let sentinels: Vec<(u16, Child)> = (0..3).map(start).collect();
-        let group = Self { first, second, sentinels, _folder: folder };
-        for (port, _) in &group.sentinels {
-            wait_until("the Sentinels know each other and the replica", || {
-                ask(*port, "SENTINEL MASTERS\r\n").is_some_and(|answer| {
-                    answer.contains("num-other-sentinels\r\n$1\r\n2") && answer.contains("num-slaves\r\n$1\r\n1")
-                })
-            });
-        }
-        group
-    }
-
-    /// `store.url`.
-    pub fn url(&self) -> String {
-        sentinel_url(self.sentinels.iter().map(|(port, _)| *port))
-    }
-}
-
-impl Drop for SentinelGroup {
-    fn drop(&mut self) {
-        for (_, sentinel) in &mut self.sentinels {
-            let _ = sentinel.kill();
-            let _ = sentinel.wait();
-        }
-    }
-}
-
-/// Three primaries and three replicas of one test.
-pub struct RedisCluster {
-    /// The first three are the primaries.
-    pub members: Vec<RedisServer>,
-}
-
-impl RedisCluster {
-    /// Starts them all.
-    pub fn start() -> Self {
-        let start = |_| {
-            let settings = member_settings();
-            RedisServer::start(&settings.iter().map(String::as_str).collect::<Vec<_>>())
-        };
-        let members: Vec<RedisServer> = (0..6).map(start).collect();
-        form_cluster(&members.iter().map(|member| member.port).collect::<Vec<_>>());
-        Self { members }
-    }
-
-    /// Starts two primaries without replicas. Each goes on for a minute while the other is away.
-    pub fn of_two_primaries() -> Self {
-        let start = |_| {
-            let mut settings = member_settings();
-            settings.push("cluster-node-timeout 60000".to_owned());
-            RedisServer::start(&settings.iter().map(String::as_str).collect::<Vec<_>>())
-        };
-        let members: Vec<RedisServer> = (0..2).map(start).collect();
-        for (member, slots) in members.iter().zip(["0 8191", "8192 16383"]) {
-            member.ask(&format!("CLUSTER ADDSLOTSRANGE {slots}\r\n")).expect("an answer");
-        }
-        let other = &members[1];
-        let bus = other.settings.iter().find_map(|line| line.strip_prefix("cluster-port ")).expect("a port");
-        members[0].ask(&format!("CLUSTER MEET 127.0.0.1 {} {bus}\r\n", other.port)).expect("an answer");
-        for member in &members {
-            wait_until("the cluster", || {
-                let info = member.ask("CLUSTER INFO\r\n").unwrap_or_default();
-                info.contains("cluster_state:ok") && info.contains("cluster_size:2")
-            });
-        }
-        Self { members }
-    }
-
-    /// Which of two primaries has a key.
-    pub fn member_of(&self, key: &str) -> usize {
-        let answer = self.members[0].ask(&format!("CLUSTER KEYSLOT {key}\r\n")).expect("an answer");
-        let slot: usize = answer.trim().trim_start_matches(':').parse().expect("a slot");
-        slot / 8192
-    }
-
-    /// `store.url`. Names the primaries.
-    pub fn url(&self) -> String {
-        cluster_url(&self.members.iter().map(|member| member.port).collect::<Vec<_>>())
-    }
-
-    /// Moves slots from one primary to another, with redis-cli in the background.
-    pub fn reshard(&self, from: usize, to: usize, slots: u32) -> Child {
-        let id = |member: &RedisServer| {
-            let answer = member.ask("CLUSTER MYID\r\n").expect("an answer");
-            answer.lines().nth(1).expect("an id").to_owned()
-        };
-        let (from, to) = (&self.members[from], &self.members[to]);
-        let mut command = Command::new("redis-cli");
-        command.args(["--cluster", "reshard", &format!("127.0.0.1:{}", from.port), "--cluster-yes"]);
-        command.args(["--cluster-from", &id(from), "--cluster-to", &id(to), "--cluster-slots", &slots.to_string()]);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("redis-cli")
     }
 }

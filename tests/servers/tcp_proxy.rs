@@ -20,6 +20,8 @@ pub enum Answers {
     Swallow,
     /// Sends these bytes instead, once, and swallows the rest.
     Replace(&'static [u8]),
+    /// Sends these bytes first, once, and passes everything on: each answer looks like that to the question after it.
+    Precede(&'static [u8]),
     /// Passes on the first half of each read and closes the connection.
     Truncate,
 }
@@ -69,8 +71,13 @@ impl TcpProxy {
 
     /// Connects to another server from now on, and closes every connection.
     pub fn redirect(&self, to: u16) {
-        self.target.send_replace(to);
+        self.redirect_new(to);
         self.cut();
+    }
+
+    /// Connects to another server from now on, and leaves open connections where they are.
+    pub fn redirect_new(&self, to: u16) {
+        self.target.send_replace(to);
     }
 
     /// Closes every connection.
@@ -88,7 +95,7 @@ async fn relay(mut client: TcpStream, to: SocketAddr, answers: watch::Receiver<A
     let requests = tokio::io::copy(&mut from_client, &mut to_server);
     let responses = async {
         let mut buffer = vec![0; 64 * 1024];
-        let mut replaced = false;
+        let (mut replaced, mut preceded) = (false, false);
         loop {
             let Ok(length @ 1..) = from_server.read(&mut buffer).await else { return };
             let answer = answers.borrow().clone();
@@ -103,6 +110,12 @@ async fn relay(mut client: TcpStream, to: SocketAddr, answers: watch::Receiver<A
                 Answers::Replace(bytes) => {
                     replaced = true;
                     bytes
+                }
+                Answers::Precede(bytes) => {
+                    if !std::mem::replace(&mut preceded, true) && to_client.write_all(bytes).await.is_err() {
+                        return;
+                    }
+                    &buffer[..length]
                 }
                 Answers::Truncate => {
                     let _ = to_client.write_all(&buffer[..length / 2]).await;

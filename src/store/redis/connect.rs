@@ -1,13 +1,14 @@
 //! Opens connections to the primary of a server, a Sentinel-managed pair or a member of a cluster. Keeping them open is
 //! left to `link`.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ErrorKind, IntoConnectionInfo, ProtocolVersion, PushInfo,
-    RedisConnectionInfo, RedisError, TlsCertificates, Value,
+    RedisConnectionInfo, RedisError, ServerErrorKind, TlsCertificates, Value,
 };
 use tokio::sync::mpsc;
 
@@ -17,9 +18,19 @@ use crate::domain::secret::Secret;
 /// How long a connection may take, with its TLS handshake and sign-in: several round trips.
 const CONNECT_LIMIT: Duration = Duration::from_secs(1);
 
+/// What a connection to a replica fails with.
+pub(super) const REPLICA: ErrorKind = ErrorKind::Server(ServerErrorKind::ReadOnly);
+
 /// Which process answers: a server that restarts, and another one that takes its place, have another.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct RunId(Arc<str>);
+
+impl RunId {
+    /// The process that has answered `INFO server`.
+    pub(super) fn of(info: &str) -> Option<Self> {
+        field(info, "run_id").map(|id| Self(id.into()))
+    }
+}
 
 /// A range of a cluster's slots and the primary that has them.
 #[derive(Debug)]
@@ -35,8 +46,29 @@ pub(super) struct ServerAccess {
     /// The certificates that sign those of the servers, PEM; `None`: the system's.
     pub(super) authorities: Option<Vec<u8>>,
     pub(super) username: Option<String>,
-    pub(super) password: Option<Secret<String>>,
+    pub(super) password: ServerPassword,
     pub(super) database: i64,
+}
+
+/// The password of the servers.
+pub(super) enum ServerPassword {
+    None,
+    Known(Secret<String>),
+    /// Read for each connection: a password that is changed needs no restart.
+    File(PathBuf),
+}
+
+impl ServerPassword {
+    async fn read(&self) -> std::io::Result<Option<Secret<String>>> {
+        match self {
+            Self::None => Ok(None),
+            Self::Known(password) => Ok(Some(password.clone())),
+            Self::File(file) => {
+                let text = tokio::fs::read_to_string(file).await?;
+                Ok(Some(Secret::new(text.trim().to_owned())))
+            }
+        }
+    }
 }
 
 /// Where the primary is.
@@ -45,7 +77,7 @@ pub(super) enum PrimaryAddress {
     /// At this address.
     Host(RedisHost),
     /// On this machine.
-    Unix(std::path::PathBuf),
+    Unix(PathBuf),
     /// Where the Sentinels say, each time a connection is opened.
     Sentinel { hosts: Arc<[RedisHost]>, name: Arc<str> },
 }
@@ -150,7 +182,7 @@ impl Connector {
             if let Some(username) = &self.access.username {
                 settings = settings.set_username(username);
             }
-            if let Some(password) = &self.access.password {
+            if let Some(password) = self.access.password.read().await? {
                 settings = settings.set_password(password.reveal());
             }
         }
@@ -192,19 +224,23 @@ async fn within<T>(limit: Duration, work: impl Future<Output = Result<T, RedisEr
 }
 
 /// Refuses a replica. A user who may ask neither for the role nor for the process is let through: changes fail on a replica.
-async fn check_primary(connection: &mut MultiplexedConnection) -> Result<Option<RunId>, RedisError> {
+pub(super) async fn check_primary(connection: &mut MultiplexedConnection) -> Result<Option<RunId>, RedisError> {
     let mut questions = ::redis::pipe();
     questions.cmd("ROLE").cmd("INFO").arg("server");
     let answers = connection.send_packed_commands(&questions, 0, 2).await?;
     let [role, info] = <[Value; 2]>::try_from(answers).map_err(|_| (ErrorKind::UnexpectedReturnType, "two answers"))?;
-    if let Value::Array(parts) = permitted(role)?
-        && let Some(role) = parts.into_iter().next()
-        && ::redis::from_redis_value::<String>(role)? != "master"
-    {
-        return Err((ErrorKind::Client, "the server is a replica").into());
+    match permitted(role)? {
+        Value::Nil => {}
+        Value::Array(parts) => {
+            let role = parts.into_iter().next().unwrap_or(Value::Nil);
+            if ::redis::from_redis_value::<String>(role)? != "master" {
+                return Err((REPLICA, "the server is a replica").into());
+            }
+        }
+        _ => return Err((ErrorKind::UnexpectedReturnType, "no role").into()),
     }
     let info: Option<String> = ::redis::from_redis_value(permitted(info)?)?;
-    Ok(info.as_deref().and_then(|info| field(info, "run_id")).map(|id| RunId(id.into())))
+    Ok(info.as_deref().and_then(RunId::of))
 }
 
 /// The answer to a question that the user may not be permitted to ask; nil then.

@@ -115,6 +115,11 @@ pub(super) fn refuses_everything(answer: &Value) -> bool {
     matches!(answer, Value::ServerError(error) if matches!(error.code(), "READONLY" | "MASTERDOWN" | "NOAUTH"))
 }
 
+/// Whether a call was answered with what cannot be its answer.
+pub(super) fn is_unexpected(error: &RedisError) -> bool {
+    matches!(error.kind(), ErrorKind::UnexpectedReturnType | ErrorKind::Parse)
+}
+
 pub(super) fn timed_out() -> RedisError {
     std::io::Error::from(std::io::ErrorKind::TimedOut).into()
 }

@@ -17,7 +17,8 @@ use ::redis::{ErrorKind, Pipeline, RedisError};
 use tokio::sync::broadcast;
 use tokio::task::JoinSet;
 
-use super::connect::RunId;
+use super::RECEIVER_CAPACITY;
+use super::connect::{REPLICA, RunId};
 use super::denials::DenialMemory;
 use super::layout::Primary;
 use super::link::Backoff;
@@ -35,11 +36,15 @@ mod read;
 use entry::{EntryId, FeedChange, FeedEntry};
 use read::{FeedRead, FeedReader};
 
-/// How often the ends of the streams are compared with what was applied.
+/// How often the server is asked whether it is still a primary, and the ends of the streams are compared with what was applied.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often the Sentinels are asked whether the primary is still the primary.
 const SENTINEL_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How many changes are published before the receivers are waited for, and how long.
+const CHANGES_PER_TURN: usize = 256;
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// What the follower works with.
 #[derive(Clone)]
@@ -77,11 +82,19 @@ impl Follower {
     /// Takes the ends of all streams: every change from now on is announced. A read blocks for at most `block`.
     pub(super) async fn start(parts: FeedParts, block: Duration) -> Result<Arc<Self>, StoreError> {
         let began = parts.clock.uptime();
+        // First: if another process answers the questions after this one, that is noticed.
+        let info = |partition| RedisCall::command(partition, "INFO").arg("server");
+        let calls: Vec<RedisCall> = Partition::all().map(info).collect();
+        // A user who may not ask is not told.
+        let infos: Vec<String> = parts.servers.run_all("feed", &calls).await.unwrap_or_default();
         let end = |partition| end_call(&parts.servers, partition);
         let calls: Vec<RedisCall> = Partition::all().map(end).collect();
         let ends: Vec<Vec<FeedEntry>> = parts.servers.run_all("feed", &calls).await?;
-        let follow = |end: Vec<FeedEntry>| Mutex::new(FollowedPartition { position: position_of(&end), run_id: None });
-        let partitions = ends.into_iter().map(follow).collect();
+        let follow = |(number, end): (usize, Vec<FeedEntry>)| {
+            let run_id = infos.get(number).and_then(|info| RunId::of(info));
+            Mutex::new(FollowedPartition { position: position_of(&end), run_id })
+        };
+        let partitions = ends.into_iter().enumerate().map(follow).collect();
         let nanos = nanos(began);
         let follower = Self { parts, block, partitions, read_at: Partition::all().map(|_| nanos.into()).collect() };
         Ok(Arc::new(follower))
@@ -125,21 +138,35 @@ impl Follower {
         partitions: &[Partition],
         backoff: &mut Backoff,
     ) -> Result<std::convert::Infallible, RedisError> {
-        let opened = primary.connector().open().await?;
+        // It was a primary before, and its open connections still answer, with what it had then.
+        let leave_replica = |error: &RedisError| {
+            if error.kind() == REPLICA {
+                primary.abandon();
+            }
+        };
+        let opened = primary.connector().open().await.inspect_err(leave_replica)?;
         let (host, run_id) = (opened.host.clone(), opened.run_id.clone());
         let mut reader = FeedReader::open(opened, &self.parts.servers, partitions, self.block).await?;
+        if partitions.iter().any(|partition| self.is_other_process(*partition, run_id.as_ref())) {
+            // Before anything is read again: it must come from this process, not from the one before.
+            primary.abandon();
+        }
         self.check_history(&mut reader, partitions).await?;
         self.note_process(partitions, run_id);
         let (mut checked, mut asked) = (Instant::now(), Instant::now());
         loop {
             let position = |partition| self.partition(partition).position.id;
             let FeedRead { entries, complete, began } = reader.next(position, &self.parts.clock).await?;
-            for (partition, entry) in entries {
+            for (number, (partition, entry)) in entries.into_iter().enumerate() {
+                if number % CHANGES_PER_TURN == 0 {
+                    self.until_received().await;
+                }
                 self.apply(partition, entry);
             }
             self.note_read(&complete, began);
             backoff.reset();
             if checked.elapsed() >= CHECK_INTERVAL {
+                reader.check_primary().await.inspect_err(leave_replica)?;
                 self.check_ends(&mut reader, partitions).await?;
                 checked = Instant::now();
             }
@@ -153,6 +180,17 @@ impl Follower {
                 asked = Instant::now();
             }
         }
+    }
+
+    /// Waits while the receivers are far behind: one that is overrun has to read everything again. Not for ever, because one
+    /// may have died.
+    async fn until_received(&self) {
+        let received = async {
+            while self.parts.changes.len() > RECEIVER_CAPACITY / 2 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let _ = tokio::time::timeout(LONGEST_WAIT, received).await;
     }
 
     fn apply(&self, partition: Partition, entry: FeedEntry) {
@@ -235,13 +273,18 @@ impl Follower {
         Ok(found.iter().map(|end| position_of(end)).collect())
     }
 
+    /// Whether another process answers than before. One that may not be asked who it is may be another one each time.
+    fn is_other_process(&self, partition: Partition, run_id: Option<&RunId>) -> bool {
+        let before = &self.partition(partition).run_id;
+        before.is_some() && (before.as_ref() != run_id || run_id.is_none())
+    }
+
     /// Notes which process answers. Another one than before may have lost denials.
     fn note_process(&self, partitions: &[Partition], run_id: Option<RunId>) {
         let is_other = |partition: &&Partition| {
-            let known = &mut self.partition(**partition).run_id;
-            let before = std::mem::replace(known, run_id.clone());
-            // A process that may not be asked who it is may be another one each time.
-            before.is_some() && (before != run_id || run_id.is_none())
+            let is_other = self.is_other_process(**partition, run_id.as_ref());
+            self.partition(**partition).run_id.clone_from(&run_id);
+            is_other
         };
         let changed: Vec<Partition> = partitions.iter().filter(is_other).copied().collect();
         if !changed.is_empty() {

@@ -67,6 +67,12 @@ struct Abandoned {
     raised: Notify,
 }
 
+impl Abandoned {
+    fn includes(&self, number: u64) -> bool {
+        number <= self.number.load(Ordering::Acquire)
+    }
+}
+
 /// Keeps a connection to a primary open until it is dropped.
 pub(super) struct ServerLink {
     state: watch::Receiver<ServerLinkState>,
@@ -90,15 +96,17 @@ impl ServerLink {
 
     /// The connection. Waits for one that is being opened; fails at once while attempts fail.
     pub(super) async fn connection(&self) -> Result<LiveConnection, ::redis::RedisError> {
-        if let ServerLinkState::Up(live) = &*self.state.borrow() {
+        if let ServerLinkState::Up(live) = &*self.state.borrow()
+            && !self.abandoned.includes(live.number)
+        {
             return Ok(live.clone());
         }
         let mut state = self.state.clone();
         loop {
             match &*state.borrow_and_update() {
-                ServerLinkState::Up(live) => return Ok(live.clone()),
+                ServerLinkState::Up(live) if !self.abandoned.includes(live.number) => return Ok(live.clone()),
                 ServerLinkState::Down(cause) => return Err(cause.clone()),
-                ServerLinkState::Connecting => {}
+                ServerLinkState::Up(_) | ServerLinkState::Connecting => {}
             }
             if state.changed().await.is_err() {
                 return Err((::redis::ErrorKind::Io, "the store is closed").into());
@@ -161,7 +169,7 @@ async fn until_lost(
         }
     };
     let given_up = async {
-        while abandoned.number.load(Ordering::Acquire) < number {
+        while !abandoned.includes(number) {
             abandoned.raised.notified().await;
         }
     };

@@ -11,14 +11,13 @@ use ::redis::{Cmd, ErrorKind, FromRedisValue, RedisError, Value};
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout_at;
 
-use super::connect::{Connector, PrimaryAddress, ServerAccess};
-use super::exchange::{PendingCall, SentCall, exchange, group, refuses_everything, split, timed_out};
+use super::connect::{Connector, PrimaryAddress, ServerAccess, ServerPassword};
+use super::exchange::{PendingCall, SentCall, exchange, group, is_unexpected, refuses_everything, split, timed_out};
 use super::keys::RedisKeys;
 use super::layout::{self, Lane, Layout, Primary};
 use super::script::RedisCall;
 use crate::config::{RedisAddress, RedisHost, RedisLayout, StoreConfig, StoreConfirm, StoreTarget};
 use crate::domain::partition::Partition;
-use crate::domain::secret::Secret;
 use crate::metrics::Metrics;
 use crate::store::StoreError;
 
@@ -53,7 +52,7 @@ pub struct RedisServers {
 impl RedisServers {
     /// Opens the servers of `[store]`. Fails if they do not answer, or cannot be written, within a few seconds.
     pub async fn open(config: &StoreConfig, metrics: Arc<Metrics>) -> Result<Self, StoreError> {
-        let StoreTarget::Redis(mut address) = config.url.target().map_err(|why| StoreError::Unavailable(why.into()))?
+        let StoreTarget::Redis(address) = config.url.target().map_err(|why| StoreError::Unavailable(why.into()))?
         else {
             return Err(StoreError::Unavailable("store.url names no Redis server".into()));
         };
@@ -61,9 +60,8 @@ impl RedisServers {
             true => Ok(None),
             false => std::fs::read(file).map(Some).map_err(|error| StoreError::Unavailable(error.into())),
         };
-        if let Some(password) = read(&config.password_file)? {
-            address.password = Some(Secret::new(String::from_utf8_lossy(&password).trim().to_owned()));
-        }
+        // A file that cannot be read fails the start at once.
+        read(&config.password_file)?;
         let servers = Self::new(address, read(&config.ca_file)?, config, metrics);
         servers.wait_until_written().await?;
         Ok(servers)
@@ -73,6 +71,11 @@ impl RedisServers {
         let (timeout, confirm) = (config.timeout.get(), config.confirm);
         let RedisAddress { layout, tls, username, password, database } = address;
         let is_cluster = matches!(layout, RedisLayout::Cluster(_));
+        let password = match password {
+            _ if !config.password_file.as_os_str().is_empty() => ServerPassword::File(config.password_file.clone()),
+            Some(password) => ServerPassword::Known(password),
+            None => ServerPassword::None,
+        };
         let access = Arc::new(ServerAccess { tls, authorities, username, password, database });
         let stale = Arc::new(Notify::new());
         let (connector, layout) = match layout {
@@ -146,6 +149,16 @@ impl RedisServers {
         self.is_cluster
     }
 
+    /// Has later calls of these partitions use new connections: an answer on theirs was another call's, or no answer at all.
+    pub(super) fn abandon(&self, lane: Lane, partitions: impl Iterator<Item = Partition>) {
+        let layout = self.layout.borrow();
+        for partition in partitions {
+            if let Some(primary) = layout.primary(partition) {
+                primary.link(lane, partition).abandon_current();
+            }
+        }
+    }
+
     /// Fails every later call.
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::Release);
@@ -214,7 +227,10 @@ impl RedisServers {
         let started = Instant::now();
         let answers = self.execute(lane, calls).await.into_iter();
         let read = |answer: Result<Value, RedisError>| Ok(T::from_redis_value(answer?.extract_error()?)?);
-        let answers: Vec<_> = answers.map(|answer| read(answer).map_err(unavailable)).collect();
+        let answers: Vec<Result<T, RedisError>> = answers.map(read).collect();
+        let unexpected = calls.iter().zip(&answers).filter(|(_, answer)| answer.as_ref().is_err_and(is_unexpected));
+        self.abandon(lane, unexpected.map(|(call, _)| call.partition));
+        let answers: Vec<_> = answers.into_iter().map(|answer| answer.map_err(unavailable)).collect();
         let result = if answers.iter().all(Result::is_ok) { "ok" } else { "failed" };
         self.metrics.store_seconds.with_label_values(&[op, result]).observe(started.elapsed().as_secs_f64());
         answers

@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::denials::RememberedDenial;
+use super::layout::Lane;
 use super::lookup::{BATCH, PagePlace, by_partition};
 use super::records::{self, SessionRecord};
 use super::revoke::{DenialKind, revoke_call};
@@ -66,7 +67,9 @@ impl SessionStore for RedisStore {
         }
         let SessionRecord { session, .. } = records::parse_session(&record)?;
         if session.id != *id {
-            return Err(StoreError::Damaged("a session's record names another session".into()));
+            // Another call's answer: nothing that this connection says can be trusted.
+            self.servers.abandon(Lane::Calls, [partition].into_iter());
+            return Err(StoreError::Unavailable("a session's record names another session".into()));
         }
         Ok((!session.is_expired(self.clock.now())).then_some(session))
     }

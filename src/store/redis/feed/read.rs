@@ -14,12 +14,13 @@ use tokio::time::Instant;
 use super::entry::{EntryId, FeedEntry};
 use crate::domain::clock::Clock;
 use crate::domain::partition::Partition;
-use crate::store::redis::connect::OpenConnection;
-use crate::store::redis::millis;
+use crate::store::redis::connect::{OpenConnection, check_primary};
 use crate::store::redis::servers::RedisServers;
+use crate::store::redis::{RECEIVER_CAPACITY, millis};
 
-/// How many entries of a partition one read returns.
-const READ_COUNT: usize = 512;
+/// How many entries of a partition one read returns: of all together as many as receivers may lag, and few enough to arrive
+/// within the time limit.
+const READ_COUNT: usize = RECEIVER_CAPACITY / Partition::COUNT as usize;
 
 /// What one read has found.
 pub(super) struct FeedRead {
@@ -51,6 +52,8 @@ pub(super) struct FeedReader {
     limit: Duration,
     /// When all streams are read again, whatever was published.
     next_full: Instant,
+    /// The partitions that may have more entries than the last read returned.
+    unfinished: Vec<Partition>,
 }
 
 impl FeedReader {
@@ -64,7 +67,7 @@ impl FeedReader {
         let streams = partitions.iter().map(|partition| (*partition, servers.keys().feed(*partition))).collect();
         let mode = if servers.is_cluster() { ReadMode::Woken } else { ReadMode::Blocking };
         let (limit, next_full) = (servers.timeout(), Instant::now());
-        let mut reader = Self { connection, events, streams, mode, block, limit, next_full };
+        let mut reader = Self { connection, events, streams, mode, block, limit, next_full, unfinished: Vec::new() };
         if mode == ReadMode::Woken {
             reader.subscribe().await;
         }
@@ -112,15 +115,17 @@ impl FeedReader {
         }
     }
 
-    /// Waits for the partitions that have changed, or until all are due.
+    /// Waits for the partitions that have changed, or until all are due. A closed connection is found by reading all.
     async fn wait(&mut self) -> Vec<Partition> {
-        let first = tokio::time::timeout_at(self.next_full, self.events.recv()).await;
-        if first.is_err() || Instant::now() >= self.next_full {
+        let mut changed = std::mem::take(&mut self.unfinished);
+        let mut next = match changed.is_empty() {
+            true => tokio::time::timeout_at(self.next_full, self.events.recv()).await.ok().flatten(),
+            false => self.events.try_recv().ok(),
+        };
+        if Instant::now() >= self.next_full || changed.is_empty() && next.is_none() {
             self.next_full = Instant::now() + self.block;
             return self.streams.iter().map(|(partition, _)| *partition).collect();
         }
-        let mut changed = Vec::new();
-        let mut next = first.ok().flatten();
         while let Some(event) = next {
             changed.extend(self.named_by(&event).filter(|partition| !changed.contains(partition)));
             next = self.events.try_recv().ok();
@@ -137,16 +142,23 @@ impl FeedReader {
         self.streams.iter().find(|(_, stream)| *stream == channel).map(|(partition, _)| *partition)
     }
 
-    fn collect(&self, mut complete: Vec<Partition>, found: Vec<StreamEntries>, began: Duration) -> FeedRead {
+    fn collect(&mut self, mut complete: Vec<Partition>, found: Vec<StreamEntries>, began: Duration) -> FeedRead {
         let mut entries = Vec::new();
+        self.unfinished.clear();
         for (stream, new) in found.into_iter().flatten().flatten() {
             let Some((partition, _)) = self.streams.iter().find(|(_, known)| *known == stream) else { continue };
             if new.len() >= READ_COUNT {
                 complete.retain(|one| one != partition);
+                self.unfinished.push(*partition);
             }
             entries.extend(new.into_iter().map(|entry| (*partition, entry)));
         }
         FeedRead { entries, complete, began }
+    }
+
+    /// Fails if the server is no primary any more: a replica can be read as well, and is behind.
+    pub(super) async fn check_primary(&mut self) -> Result<(), RedisError> {
+        within(self.limit, check_primary(&mut self.connection)).await.map(|_| ())
     }
 
     /// Asks several questions in one round trip.
