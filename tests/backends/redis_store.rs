@@ -260,7 +260,7 @@ async fn gateway_with_a_fast_clock_removes_nothing_of_the_others() {
     let own = store.of_employee(&kept.corp_id, &kept.employee_id).await.expect("list");
     assert_eq!(own.len(), 1, "still in the index");
     for reader in [&fast, &store] {
-        assert_eq!(reader.gateways().await.expect("gateways"), [status.clone()]);
+        assert_eq!(reader.gateways().await.expect("gateways"), std::slice::from_ref(&status));
     }
 }
 
