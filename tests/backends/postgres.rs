@@ -219,6 +219,14 @@ async fn readiness_writes_at_most_once_a_second() {
 }
 
 #[tokio::test]
+async fn flood_of_operations_does_not_look_like_an_outage() {
+    let directory = impatient(&postgres::database()).await;
+    let (reads, ready) = tokio::join!(join_all((0..100).map(|_| read(&directory))), directory.ready());
+    assert!(reads.iter().any(Result::is_err), "more than the pool admits");
+    ready.expect("ready");
+}
+
+#[tokio::test]
 async fn read_only_server_is_not_ready() {
     let url = postgres::database();
     let directory = connect(&url).await.expect("directory");

@@ -18,7 +18,7 @@ use crate::directory::{DirectoryError, DurabilityRisk};
 use crate::domain::secret::random_below;
 use crate::domain::write::WriteOutcome;
 use crate::error::{Cause, chain};
-use connections::{Connections, Origin};
+use connections::{Admission, Connections, Origin};
 
 mod connections;
 
@@ -98,7 +98,9 @@ impl PostgresDatabase {
         let failure = match probed.as_ref().filter(is_recent) {
             Some(probe) => probe.failure.clone(),
             None => {
-                let failure = match self.execute(Statement::new(PROBE)).await {
+                let write = Batch::new(Order::Concurrent).guard(Statement::new(PROBE));
+                let written = self.run_as(SqlOperation::Commit(write), Admission::First).await;
+                let failure = match written.map(|done| done.outcome) {
                     Ok(WriteOutcome::Applied) => None,
                     Ok(WriteOutcome::Conflict) => Some("the row of the readiness check is gone".to_owned()),
                     Err(error) => Some(chain(&error)),
@@ -126,10 +128,14 @@ impl PostgresDatabase {
     }
 
     async fn run(&self, operation: SqlOperation) -> Result<Done, DirectoryError> {
+        self.run_as(operation, Admission::IfThereIsRoom).await
+    }
+
+    async fn run_as(&self, operation: SqlOperation, admission: Admission) -> Result<Done, DirectoryError> {
         let connections = self.connections.clone();
         let timeout = self.timeout;
         let task = tokio::spawn(async move {
-            match tokio::time::timeout(timeout, attempt(&connections, &operation)).await {
+            match tokio::time::timeout(timeout, attempt(&connections, &operation, admission)).await {
                 Ok(done) => done,
                 Err(_) => {
                     connections.discard_idle();
@@ -143,10 +149,10 @@ impl PostgresDatabase {
 
 /// Runs an operation, again if that cannot do harm: the server rolled it back for another one's sake, or a read found
 /// a connection that the server had closed.
-async fn attempt(connections: &Connections, operation: &SqlOperation) -> Result<Done, Cause> {
+async fn attempt(connections: &Connections, operation: &SqlOperation, admission: Admission) -> Result<Done, Cause> {
     let mut failures = 0;
     loop {
-        let mut lease = connections.acquire().await?;
+        let mut lease = connections.acquire(admission).await?;
         let error = match operation.execute(&mut lease.connection).await {
             Ok(done) => {
                 lease.give_back();

@@ -54,7 +54,7 @@ pub async fn storage_failure() -> OpenApiDocument {
         cached.get("/api/auth/me").await.expect_code(0);
     }
     fixture.desk.change_database("state.db", DROP_STORE).await;
-    fixture.desk.change_database("directory.db", DROP_DIRECTORY).await;
+    fixture.desk.change_directory(DROP_DIRECTORY).await;
     let covered_elsewhere = [Endpoint::Oauth2Url, Endpoint::Oauth2Callback, Endpoint::Ready];
     let rows = TABLE
         .iter()

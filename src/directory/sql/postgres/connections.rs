@@ -66,6 +66,16 @@ pub(super) struct Lease<'a> {
     _permits: [SemaphorePermit<'a>; 2],
 }
 
+/// What an operation does while as many wait as may.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Admission {
+    /// It fails at once.
+    IfThereIsRoom,
+    /// It is the next to be admitted. For what decides whether the gateway is ready: many sign-ins at once must not make it
+    /// look as if the server were away.
+    First,
+}
+
 /// Where a connection comes from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
@@ -90,11 +100,14 @@ impl Connections {
 
     /// Waits for a connection, opening one if none is idle. Fails at once if too many wait, and during the pause after a
     /// failed attempt to connect. The caller bounds the time.
-    pub(super) async fn acquire(&self) -> Result<Lease<'_>, Cause> {
-        let admitted = self.admitted.try_acquire().map_err(|error| match error {
-            TryAcquireError::NoPermits => "too many operations wait for the database",
-            TryAcquireError::Closed => CLOSED,
-        })?;
+    pub(super) async fn acquire(&self, admission: Admission) -> Result<Lease<'_>, Cause> {
+        let admitted = match admission {
+            Admission::First => self.admitted.acquire().await.map_err(|_| CLOSED)?,
+            Admission::IfThereIsRoom => self.admitted.try_acquire().map_err(|error| match error {
+                TryAcquireError::NoPermits => "too many operations wait for the database",
+                TryAcquireError::Closed => CLOSED,
+            })?,
+        };
         let in_use = self.in_use.acquire().await.map_err(|_| CLOSED)?;
         let lease =
             |connection, origin, opened| Lease { connection, origin, opened, pool: self, _permits: [admitted, in_use] };
