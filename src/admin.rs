@@ -26,6 +26,8 @@ mod audit;
 
 pub mod command;
 
+pub mod copy;
+
 pub mod devices;
 
 mod effect;

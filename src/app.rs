@@ -23,6 +23,8 @@ mod tls;
 
 mod secrets;
 
+mod backends;
+
 mod wire;
 
 mod simulator;
@@ -57,15 +59,18 @@ mod drain;
 
 mod error;
 
-// For `deskgate check` and `deskgate backup`.
+// For `deskgate check`, `deskgate backup` and `deskgate store copy`.
 mod check;
 
 mod backup;
+
+mod copy;
 
 use announce::Announcer;
 pub use backup::{BackupError, back_up};
 pub use check::{FileCheck, check_files};
 pub use control::{ControlError, send_command};
+pub use copy::{CopyRefusal, copy_state};
 use drain::Drain;
 pub use error::StartError;
 use listen::Listeners;

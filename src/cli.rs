@@ -49,6 +49,8 @@ mod serve;
 
 mod session;
 
+mod store;
+
 mod terminal_qr;
 
 /// Reverse-proxy authentication gateway for an IT help desk.
@@ -89,6 +91,8 @@ enum CliCommand {
     Fleet(fleet::FleetArgs),
     /// Copy the data directory to a new folder while the gateway runs.
     Backup(backup::BackupArgs),
+    /// Move sessions, directory and signing keys, for example from one gateway to a fleet.
+    Store(store::StoreArgs),
     /// Print a completion script, e.g. `deskgate completions bash > /etc/bash_completion.d/deskgate`.
     Completions(completions::CompletionsArgs),
 }
@@ -150,6 +154,7 @@ pub fn run() -> ExitCode {
         CliCommand::Secret(args) => secret::run(&args),
         CliCommand::Session(args) => session::run(&args),
         CliCommand::Backup(args) => backup::run(&args),
+        CliCommand::Store(args) => store::run(&args),
         CliCommand::Completions(args) => completions::run(&args),
     };
     match result {

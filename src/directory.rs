@@ -15,6 +15,7 @@ use crate::error::{Error, Forbidden, Part};
 use crate::sqlite::SqliteFileError;
 use access::AccessRecords;
 use audit::AuditLog;
+use copy::DirectoryCopy;
 use factors::Factors;
 use keys::KeyRecords;
 use links::Links;
@@ -26,6 +27,8 @@ mod development;
 pub mod access;
 
 pub mod audit;
+
+pub mod copy;
 
 pub mod factors;
 
@@ -241,7 +244,9 @@ pub enum DurabilityRisk {
 
 /// Employees, their roles and factors, the login log and the audit log.
 #[async_trait]
-pub trait Directory: AccessRecords + AuditLog + Factors + KeyRecords + Links + MembershipRecords + People {
+pub trait Directory:
+    AccessRecords + AuditLog + DirectoryCopy + Factors + KeyRecords + Links + MembershipRecords + People
+{
     /// The employee with this corporation and id.
     async fn employee(&self, corp_id: &CorpId, employee_id: &EmployeeId) -> Result<Option<Employee>, DirectoryError>;
 

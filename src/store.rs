@@ -24,6 +24,7 @@ use fleet::FleetStore;
 use once::OnceStore;
 use rate_leases::ledger::LeaseLedger;
 use socket_slots::SocketSlots;
+use transfer::SessionTransfer;
 use work_leases::WorkLeases;
 
 mod bounded_table;
@@ -45,6 +46,8 @@ pub mod rate_leases;
 pub mod socket_slots;
 
 pub mod sole_gateway;
+
+pub mod transfer;
 
 pub mod work_leases;
 
@@ -284,7 +287,7 @@ pub enum DurabilityGap {
 
 /// A store with its change feed.
 #[async_trait]
-pub trait Store: FleetStore + SessionStore + TicketStore {
+pub trait Store: FleetStore + SessionStore + SessionTransfer + TicketStore {
     /// Subscribes to changes, including those made by this gateway. A receiver that lags gets
     /// [`broadcast::error::RecvError::Lagged`] and must read its records again.
     fn changes(&self) -> broadcast::Receiver<ChangeEvent>;

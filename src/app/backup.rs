@@ -5,8 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::StartError;
+use super::backends::{STORE_FILE, directory_file};
 use super::lock::check_owner;
-use super::wire::{STORE_FILE, directory_file};
 use crate::config::Config;
 use crate::error::chain;
 use crate::sqlite::{self, SqliteFileError};

@@ -51,6 +51,8 @@ pub enum StartError {
     Store { place: String, source: StoreError },
     #[error("{place}: {}", chain(.source))]
     Directory { place: String, source: DirectoryError },
+    #[error("{0}: the copy to this directory is not complete; run `deskgate store copy` again")]
+    UnfinishedCopy(String),
     #[error("{}", chain(.0))]
     Keys(#[from] KeyError),
     #[error("{key}: {source}")]

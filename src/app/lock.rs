@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::StartError;
-use super::wire::STORE_FILE;
+use super::backends::STORE_FILE;
 use crate::token::key_file::create_private_folder;
 
 const LOCK_FILE: &str = "lock";

@@ -1,24 +1,21 @@
-//! Builds the backends and the services on top of them: the only file that names a concrete backend. It starts nothing;
-//! listeners and background tasks are left to `listen` and `background`.
+//! Builds the services on top of the backends. It starts nothing; listeners and background tasks are left to `listen` and
+//! `background`.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use http::HeaderValue;
 
+use super::backends::{directory_error, open_directory, open_store};
 use super::error::data_error;
 use super::secrets::{self, FleetSecrets, key_folder};
 use super::simulator::{self, Simulator};
 use super::{DataLock, StartError, warnings};
 use crate::admin::keys::{DirectoryKeys, KeyError, KeyRotation, KeySettings, KeyStorage, OpenedKeys};
 use crate::admin::{Admin, AdminParts};
-use crate::config::{Config, PlatformKind, StoreTarget};
-use crate::directory::sql::SqlDirectory;
-use crate::directory::sql::postgres::PostgresSettings;
-use crate::directory::{Directory, DirectoryError};
+use crate::config::{Config, PlatformKind};
+use crate::directory::Directory;
 use crate::domain::clock::Clock;
-use crate::domain::employee::EmployeeSource;
 use crate::domain::rate::SharedCounters;
 use crate::error::chain;
 use crate::metrics::Metrics;
@@ -36,16 +33,11 @@ use crate::signin::roles::Roles;
 use crate::signin::{Dependencies, Settings, SignInServices};
 use crate::sockets::registry::Registry;
 use crate::store::Store;
-use crate::store::embedded::EmbeddedStore;
 use crate::store::rate_counters::InMemoryRateCounters;
 use crate::store::rate_leases::{LeasedRates, RateLeaseSettings};
-use crate::store::redis::RedisStore;
 use crate::token::Tokens;
 use crate::token::key_folder::KeyFolder;
 use crate::token::vault::Vault;
-
-/// The store's file in the data directory.
-pub(super) const STORE_FILE: &str = "state.db";
 
 /// Everything that listeners, background tasks and the control socket share.
 pub(super) struct Services {
@@ -203,42 +195,25 @@ async fn open_keys(
     directory: &Arc<dyn Directory>,
     clock: &Clock,
 ) -> Result<(KeyStorage, OpenedKeys), KeyError> {
+    let storage = key_storage(config, secrets, directory).await?;
     let folder = KeyFolder::new(key_folder(config));
-    let storage = match secrets {
-        Some(secrets) => KeyStorage::Directory(DirectoryKeys::new(directory.clone(), secrets.key_vault())),
-        None if directory.key_records().await?.records.is_empty() => KeyStorage::Folder(folder.clone()),
-        None => return Err(KeyError::NoSecret),
-    };
     let opened = storage.open(&key_settings(config), &folder, clock.now()).await?;
     Ok((storage, opened))
 }
 
-async fn open_store(config: &Config, clock: &Clock, metrics: &Arc<Metrics>) -> Result<Arc<dyn Store>, StartError> {
-    let failed = |place: String| move |source| StartError::Store { place, source };
-    match config.store.url.target() {
-        Ok(StoreTarget::Redis(_)) => {
-            let opened = RedisStore::open(&config.store, clock.clone(), metrics.clone()).await;
-            Ok(Arc::new(opened.map_err(failed(config.store.url.to_string()))?))
+/// Where the signing keys are.
+pub(super) async fn key_storage(
+    config: &Config,
+    secrets: Option<&FleetSecrets>,
+    directory: &Arc<dyn Directory>,
+) -> Result<KeyStorage, KeyError> {
+    match secrets {
+        Some(secrets) => Ok(KeyStorage::Directory(DirectoryKeys::new(directory.clone(), secrets.key_vault()))),
+        None if directory.key_records().await?.records.is_empty() => {
+            Ok(KeyStorage::Folder(KeyFolder::new(key_folder(config))))
         }
-        Ok(StoreTarget::Embedded) | Err(_) => {
-            let path = config.server.data_dir.join(STORE_FILE);
-            let opened = EmbeddedStore::open(&path, clock.clone()).await;
-            Ok(Arc::new(opened.map_err(failed(path.display().to_string()))?))
-        }
+        None => Err(KeyError::NoSecret),
     }
-}
-
-async fn open_directory(config: &Config, clock: &Clock) -> Result<Arc<dyn Directory>, StartError> {
-    let failed = |source| directory_error(config, source);
-    let directory = match postgres_settings(config)? {
-        Some(settings) => SqlDirectory::connect(settings, clock.clone()).await,
-        None => SqlDirectory::open(&directory_file(config).unwrap_or_default(), clock.clone()).await,
-    };
-    let directory = directory.map_err(failed)?;
-    if config.server.development && config.directory.employees == EmployeeSource::Own {
-        directory.fill_for_development().await.map_err(failed)?;
-    }
-    Ok(Arc::new(directory))
 }
 
 /// Logs what the directory's server would lose in a crash.
@@ -247,31 +222,6 @@ async fn warn_about_durability(directory: &dyn Directory) {
         Ok(risks) => risks.into_iter().for_each(|risk| tracing::warn!("{}", warnings::of_durability(risk))),
         Err(error) => tracing::warn!(error = %chain(&error), "the settings of the directory's server cannot be read"),
     }
-}
-
-/// The directory's SQLite file; `None` for a server.
-pub(super) fn directory_file(config: &Config) -> Option<PathBuf> {
-    config.directory.file().map(|file| config.server.data_dir.join(file))
-}
-
-/// How to reach the directory's server; `None` for a SQLite file.
-fn postgres_settings(config: &Config) -> Result<Option<PostgresSettings>, StartError> {
-    let directory = &config.directory;
-    let Some(mut url) = directory.server() else { return Ok(None) };
-    if let Some(password) = directory.read_password().map_err(data_error(&directory.password_file))? {
-        url.password = Some(password);
-    }
-    let ca_file = Some(directory.ca_file.clone()).filter(|file| !file.as_os_str().is_empty());
-    let (employees, pool, timeout) = (directory.employees, directory.pool, directory.timeout.get());
-    Ok(Some(PostgresSettings { url, ca_file, employees, pool, timeout }))
-}
-
-fn directory_error(config: &Config, source: DirectoryError) -> StartError {
-    let place = match directory_file(config) {
-        Some(file) => file.display().to_string(),
-        None => config.directory.server().map(|url| url.to_string()).unwrap_or_default(),
-    };
-    StartError::Directory { place, source }
 }
 
 /// Connects to WeCom, or to the simulator in development.

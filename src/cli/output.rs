@@ -301,7 +301,7 @@ fn print_table(header: &[&str], rows: Vec<Vec<String>>) -> Result<(), Failed> {
 
 /// Lays out a table. Measures the display width of wide characters, and replaces control characters, which the
 /// terminal would interpret.
-fn table_lines(header: &[&str], rows: &[Vec<String>]) -> Vec<String> {
+pub(super) fn table_lines(header: &[&str], rows: &[Vec<String>]) -> Vec<String> {
     let printable = |cell: &str| cell.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect::<String>();
     let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| printable(cell)).collect()).collect();
     let header: Vec<String> = header.iter().map(|title| (*title).to_owned()).collect();

@@ -31,6 +31,8 @@ mod access;
 
 mod audit;
 
+mod copy;
+
 mod database;
 
 mod factors;

@@ -38,6 +38,12 @@ fn associated_data(account: Account<'_>) -> String {
     format!("otp:{}/{}", account.corp_id, account.employee_id)
 }
 
+/// Encrypts a device's secret for another directory; `None` if `from` cannot decrypt it.
+pub fn encrypt_again(from: &Vault, to: &Vault, account: Account<'_>, encrypted: &str) -> Option<String> {
+    let context = associated_data(account);
+    Some(to.encrypt(&from.decrypt(encrypted, &context)?, &context))
+}
+
 impl Devices {
     /// `issuer` is the name that the device shows beside the code.
     pub fn new(directory: Arc<dyn Directory>, vault: Arc<Vault>, clock: Clock, issuer: String) -> Self {

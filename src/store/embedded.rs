@@ -40,6 +40,8 @@ mod sweep;
 
 mod tickets;
 
+mod transfer;
+
 use fleet::OwnStatus;
 use schema::{key_id, platform_account};
 
@@ -196,16 +198,14 @@ impl SessionStore for EmbeddedStore {
     }
 
     async fn last_seen(&self, ids: &[SessionId]) -> Result<Vec<Option<Timestamp>>, StoreError> {
-        let mut found = Vec::with_capacity(ids.len());
-        for id in ids {
-            let at: Option<i64> = sqlx::query_scalar("SELECT at FROM seen WHERE id = $1")
-                .bind(id.as_str())
-                .fetch_optional(self.file.readers())
-                .await
-                .map_err(unavailable)?;
-            found.push(at.map(Timestamp::from_millis));
-        }
-        Ok(found)
+        const LAST_SEEN: &str = "SELECT seen.at FROM json_each($1) AS asked LEFT JOIN seen ON seen.id = asked.value
+             ORDER BY asked.key";
+        let times: Vec<Option<i64>> = sqlx::query_scalar(LAST_SEEN)
+            .bind(write(&ids)?)
+            .fetch_all(self.file.readers())
+            .await
+            .map_err(unavailable)?;
+        Ok(times.into_iter().map(|at| at.map(Timestamp::from_millis)).collect())
     }
 
     async fn note_seen(&self, seen: &[(SessionId, Timestamp)]) -> Result<(), StoreError> {

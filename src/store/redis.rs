@@ -45,6 +45,7 @@ mod sessions;
 mod socket_slots;
 mod sweep;
 mod tickets;
+mod transfer;
 
 pub use claims::RedisClaims;
 pub use keys::RedisKeys;

@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_methods)]
 
 mod directory;
+mod directory_copy;
 mod directory_races;
 mod directory_views;
 mod keys;

@@ -1,5 +1,6 @@
 //! The contract of `Store`. `suite!` runs it against one implementation.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,6 +16,7 @@ use deskgate::domain::write::WriteOutcome;
 use deskgate::metrics::Metrics;
 use deskgate::store::embedded::EmbeddedStore;
 use deskgate::store::redis::RedisStore;
+use deskgate::store::transfer::{Denial, ImportCounts, PortableSession};
 use deskgate::store::{Change, ChangeEvent, KeyInUse, Store, StoreError};
 use sqlx::Connection;
 use tokio::sync::broadcast;
@@ -411,6 +413,107 @@ async fn last_use_only_moves_forward_and_ends_with_the_session(Subject { store, 
     assert_eq!(store.last_seen(&ids).await.expect("seen"), [None, None]);
 }
 
+/// All denials of a store.
+async fn denials(store: &Arc<dyn Store>) -> HashMap<SessionId, Timestamp> {
+    let (mut found, mut after) = (HashMap::new(), None);
+    loop {
+        let page = store.denials(after.as_ref(), 7).await.expect("denials");
+        found.extend(page.denials.into_iter().map(|denial| (denial.id, denial.until)));
+        after = page.next;
+        if after.is_none() {
+            return found;
+        }
+    }
+}
+
+async fn imported_session_is_as_it_was_exported(Subject { store, clock, .. }: &Subject) {
+    let account = PlatformAccount { corp_id: CorpId::new("wwp"), user_id: PlatformUserId::new("wang") };
+    let used = clock.now().plus(Duration::from_secs(3));
+    let numbered = |number: u64| PortableSession {
+        session: Session {
+            version: Version(3),
+            platform_account: Some(account.clone()).filter(|_| number == 7),
+            key_id: Some(KeyId::new("k1")),
+            issued_at: clock.now().minus(Duration::from_secs(number)),
+            ..session(&format!("s{number}"), clock)
+        },
+        last_seen: Some(used).filter(|_| number.is_multiple_of(2)),
+    };
+    let all: Vec<PortableSession> = (0..300).map(numbered).collect();
+    let written = ImportCounts { written: all.len(), ..ImportCounts::default() };
+    assert_eq!(store.import_sessions(&all).await.expect("import"), written);
+    let ids: Vec<SessionId> = all.iter().map(|one| one.session.id.clone()).collect();
+    let seen: Vec<_> = all.iter().map(|one| one.last_seen).collect();
+    assert_eq!(store.last_seen(&ids).await.expect("seen"), seen);
+    for PortableSession { session, .. } in &all {
+        assert_eq!(store.find(&session.id).await.expect("find").as_ref(), Some(session));
+    }
+    let sample = &all[0].session;
+    assert_eq!(store.of_employee(&sample.corp_id, &sample.employee_id).await.expect("list").len(), all.len());
+    assert_eq!(store.of_platform_account(&account).await.expect("list"), [all[7].session.clone()]);
+    assert_eq!(key_ids(&**store).await, [Some(KeyId::new("k1"))]);
+    let newest: Vec<Session> = store.newest(20).await.expect("newest");
+    assert_eq!(
+        newest,
+        all[..20].iter().map(|one| one.session.clone()).collect::<Vec<_>>(),
+        "by the time of their start"
+    );
+
+    let kept = ImportCounts { kept: all.len(), ..ImportCounts::default() };
+    assert_eq!(store.import_sessions(&all).await.expect("import"), kept, "again");
+    assert_eq!(store.newest(1000).await.expect("newest").len(), all.len(), "each once");
+}
+
+async fn import_replaces_nothing_newer_and_revives_nothing(Subject { store, clock, .. }: &Subject) {
+    let at_version = |id: &str, version: i64, name: &str| Session {
+        version: Version(version),
+        name: name.to_owned(),
+        ..session(id, clock)
+    };
+    for id in ["older", "newer", "ended"] {
+        store.create(&at_version(id, 5, "stored")).await.expect("create");
+    }
+    store.revoke(&SessionId::new("ended"), LIFETIME, EndCause::Logout).await.expect("revoke");
+    let mut changes = store.changes();
+    let imported = [("older", 6), ("newer", 4), ("ended", 9), ("unknown", 1)];
+    let imported =
+        imported.map(|(id, version)| PortableSession { session: at_version(id, version, "imported"), last_seen: None });
+    let counts = store.import_sessions(&imported).await.expect("import");
+    assert_eq!(counts, ImportCounts { written: 2, kept: 1, denied: 1 });
+    // A gateway that has it cached must learn of it.
+    while !matches!(next_change(&mut changes).await, Change::SessionChanged(session) if session.name == "imported") {}
+    for (id, name) in
+        [("older", Some("imported")), ("newer", Some("stored")), ("ended", None), ("unknown", Some("imported"))]
+    {
+        let found = store.find(&SessionId::new(id)).await.expect("find").map(|one| one.name);
+        assert_eq!(found.as_deref(), name, "{id}");
+    }
+}
+
+async fn denials_are_exported_and_imported(Subject { store, clock, .. }: &Subject) {
+    let ids: Vec<SessionId> = (0..100).map(|number| SessionId::new(format!("s{number}"))).collect();
+    store.revoke_all(&ids[..50], LIFETIME, EndCause::Logout).await.expect("revoke");
+    store.create(&session("s60", clock)).await.expect("create");
+    let mut changes = store.changes();
+    let until = clock.now().plus(LIFETIME * 2);
+    // Some are denied already, for a shorter time.
+    let imported: Vec<Denial> = ids[40..].iter().map(|id| Denial { id: id.clone(), until }).collect();
+    store.import_denials(&imported).await.expect("import");
+    while !matches!(next_change(&mut changes).await, Change::SessionEnded { id, .. } if id == ids[60]) {}
+    assert_eq!(store.find(&ids[60]).await.expect("find"), None, "its session has ended");
+    store.import_denials(&[Denial { id: ids[99].clone(), until: clock.now().plus(LIFETIME) }]).await.expect("import");
+
+    let found = denials(store).await;
+    assert_eq!(found.len(), ids.len());
+    for (number, id) in ids.iter().enumerate() {
+        let expected = if number < 40 { clock.now().plus(LIFETIME) } else { until };
+        let difference = (found[id].millis() - expected.millis()).abs();
+        assert!(difference < 30_000, "{id}: {difference} ms");
+    }
+    store.create(&session("s99", clock)).await.expect("create");
+    assert_eq!(store.find(&ids[99]).await.expect("find"), None, "denied");
+}
+
 /// Runs every test against the store of one constructor.
 macro_rules! suite {
     ($make:ident: $($test:ident),* $(,)?) => {
@@ -445,6 +548,9 @@ macro_rules! whole_suite {
     sessions_of_a_key_are_found_shortened_and_revoked,
     settled_key_is_in_use_again_only_with_new_sessions,
     sessions_of_a_platform_account_are_found,
+    imported_session_is_as_it_was_exported,
+    import_replaces_nothing_newer_and_revives_nothing,
+    denials_are_exported_and_imported,
 );)* };
 }
 

@@ -14,6 +14,8 @@ mod gateway_tests {
 
 use gateway_tests::support;
 
+mod copy;
+
 mod fleet;
 
 mod sessions;

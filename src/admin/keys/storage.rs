@@ -48,6 +48,11 @@ pub enum KeyStorage {
 }
 
 impl KeyStorage {
+    /// How many keys there are, with those that were removed.
+    pub async fn count(&self) -> Result<usize, KeyError> {
+        Ok(self.read().await?.keys.len())
+    }
+
     pub(super) async fn read(&self) -> Result<KeySnapshot, KeyError> {
         match self {
             KeyStorage::Folder(folder) => {

@@ -63,6 +63,14 @@ impl Database {
         }
     }
 
+    /// The column that numbers the rows of a table without a key of its own.
+    pub(super) fn row_number(&self) -> &'static str {
+        match self {
+            Database::Sqlite(_) => "rowid",
+            Database::Postgres(_) => "row_id",
+        }
+    }
+
     /// Resolves when the database must not be used any more. A server that is away can come back.
     pub(super) async fn failure(&self) {
         match self {

@@ -111,7 +111,18 @@ pub(super) fn session_text(session: &Session) -> Result<String, StoreError> {
 
 /// The record of a session that was never used.
 pub(super) fn new_session(session: &Session) -> Result<String, StoreError> {
-    Ok(format!("{:0TIME$}{}", 0, session_text(session)?))
+    used_session(session, None)
+}
+
+/// The record of a session that was last used at this time.
+pub(super) fn used_session(session: &Session, last_seen: Option<Timestamp>) -> Result<String, StoreError> {
+    let last_seen = last_seen.unwrap_or_else(no_time);
+    Ok(format!("{}{}", time_digits(last_seen), session_text(session)?))
+}
+
+/// The entry of a session in the list of the newest: it begins with the time of its start.
+pub(super) fn newest_entry(session: &Session) -> String {
+    format!("{}{}", time_digits(session.issued_at), session.id)
 }
 
 /// Reads a session's record.

@@ -28,7 +28,7 @@ static SETTLE_KEY: LazyLock<ServerScript> = script!("settle_key.lua");
 static NOTE_SEEN: LazyLock<ServerScript> = script!("note_seen.lua");
 
 /// How many of a partition's sessions are kept in the list of the newest.
-const NEWEST: usize = 1000;
+pub(super) const NEWEST: usize = 1000;
 
 #[async_trait]
 impl SessionStore for RedisStore {
@@ -45,7 +45,7 @@ impl SessionStore for RedisStore {
             .arg(self.lifetime(session.expires_at))
             .arg(session.key_id.as_ref().map_or("", KeyId::as_str))
             .arg(records::time_digits(session.expires_at))
-            .arg(format!("{}{}", records::time_digits(session.issued_at), session.id))
+            .arg(records::newest_entry(session))
             .arg(NEWEST)
             .arg(records::index_members(session));
         match self.servers.change("create", call).await? {
