@@ -40,6 +40,8 @@ mod clock_watch;
 
 mod feed_watch;
 
+mod recheck;
+
 mod shared_rates;
 
 mod control;
@@ -136,9 +138,9 @@ impl App {
         let announcer = Announcer::new(&config, listen, store, services.gate.clone(), services.registry.clone());
         tasks.spawn("announcement", announcer.clone().run());
 
-        let (keys, gate, registry) = (services.keys, services.gate, services.registry);
+        let (keys, gate, registry, recheck) = (services.keys, services.gate, services.registry, services.recheck);
         Ok(Self {
-            reloader: Reloader { config, rule_files, keys, certificate, gate, registry },
+            reloader: Reloader { config, rule_files, keys, certificate, gate, registry, recheck },
             readiness,
             tasks,
             drain,

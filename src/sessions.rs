@@ -29,6 +29,7 @@ use crate::token::Tokens;
 use crate::token::claims::Claims;
 use crate::token::fingerprint::{Fingerprinter, TokenFingerprint};
 
+mod batch;
 mod cached;
 mod change;
 mod entry;
@@ -39,10 +40,19 @@ mod shared_names;
 
 pub use cached::{CachedAssertion, CachedSession};
 pub use change::SessionUpdate;
-pub use reconcile::{Reconcile, Reconciled};
+pub use reconcile::{Reconcile, StoreDistrust};
 
 /// A cache entry and the session that it holds.
 type FoundEntry = (Arc<CacheEntry>, Arc<CachedSession>);
+
+/// What the cache has of a session.
+enum CacheLookup {
+    /// A session that is used as it is.
+    Usable(FoundEntry),
+    /// A session that is used only if the store cannot answer.
+    Fallback(FoundEntry),
+    Absent,
+}
 
 /// A bounded cache of sessions, by id and by token, in front of the store.
 pub struct SessionCache {
@@ -145,15 +155,10 @@ impl SessionCache {
 
     /// Finds a session in the cache or the store, and its cache entry.
     async fn find(&self, id: &SessionId, now: Timestamp) -> Result<Option<FoundEntry>, Error> {
-        let known = self.by_id.pin().get(id).and_then(|entry| {
-            let cached = entry.live_session(now, self.leeway)?;
-            Some((entry.clone(), cached))
-        });
-        let known = match (known, self.store.feed().trust()) {
-            (Some(known), FeedTrust::Current) => return Ok(Some(known)),
-            (Some(known), FeedTrust::Stale) if self.outage.is_recent() => return Ok(Some(known)),
-            (known, FeedTrust::Stale) => known,
-            (_, FeedTrust::Current | FeedTrust::Lost) => None,
+        let known = match self.look_up(id, now) {
+            CacheLookup::Usable(found) => return Ok(Some(found)),
+            CacheLookup::Fallback(known) => Some(known),
+            CacheLookup::Absent => None,
         };
         let entry = self.pending_entry(id, now);
         // On an error the entry stays as it is: another request may be reading into it.
@@ -164,10 +169,35 @@ impl SessionCache {
             }
             (read, _) => read?,
         };
+        Ok(self.fill(id, entry, read, now))
+    }
+
+    /// What the cache has of a session.
+    fn look_up(&self, id: &SessionId, now: Timestamp) -> CacheLookup {
+        let known = self.by_id.pin().get(id).and_then(|entry| {
+            let cached = entry.live_session(now, self.leeway)?;
+            Some((entry.clone(), cached))
+        });
+        match (known, self.store.feed().trust()) {
+            (Some(known), FeedTrust::Current) => CacheLookup::Usable(known),
+            (Some(known), FeedTrust::Stale) if self.outage.is_recent() => CacheLookup::Usable(known),
+            (Some(known), FeedTrust::Stale) => CacheLookup::Fallback(known),
+            (Some(_), FeedTrust::Lost) | (None, _) => CacheLookup::Absent,
+        }
+    }
+
+    /// Stores what was read of a session in its pending entry.
+    fn fill(
+        &self,
+        id: &SessionId,
+        entry: Arc<CacheEntry>,
+        read: Option<Session>,
+        now: Timestamp,
+    ) -> Option<FoundEntry> {
         let Some(mut session) = read else {
             // A request that read the record just before it was removed must not bring it back.
             self.retire(id, &entry);
-            return Ok(None);
+            return None;
         };
         self.names.share(&mut session);
         if session.id == *id {
@@ -178,7 +208,7 @@ impl SessionCache {
         entry.update(read.clone());
         // An entry that was retired meanwhile stays empty; this request uses the record that it has read.
         let cached = entry.live_session(now, self.leeway).unwrap_or(read);
-        Ok(cached.session.lifetime().contains(now, self.leeway).then_some((entry, cached)))
+        cached.session.lifetime().contains(now, self.leeway).then_some((entry, cached))
     }
 
     /// The entry of a session that is about to be read. A new one takes the place of another if the cache is full.
@@ -242,7 +272,8 @@ impl SessionCache {
             Change::SessionEnded { id, .. } => self.remove(id),
             Change::SessionChanged(session) => self.replace_cached(session),
             Change::Missed(partition) => self.forget(*partition),
-            Change::TicketMoved(_) | Change::CaughtUp | Change::PrimaryChanged => {}
+            Change::PrimaryChanged => self.forget_all(),
+            Change::TicketMoved(_) | Change::CaughtUp | Change::Unconfirmed => {}
         }
     }
 

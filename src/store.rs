@@ -103,6 +103,10 @@ pub enum Change {
     /// it after each read of its feed, with the time at which the read began; of several reads, the earliest. The task that
     /// applies the changes calls [`FeedState::note_applied`]: the cache is current once they are applied, not once they are read.
     CaughtUp,
+    /// The store is read from a server of which nobody has been able to say for `store.outage_grace` that it is still the
+    /// primary: what was applied says nothing about other gateways. Requests are refused and what is open is closed until
+    /// the next [`Change::CaughtUp`].
+    Unconfirmed,
     /// Another server has become the primary of some partitions, or one has lost what it had. What it has not received is
     /// lost: sessions may be as they were before their last changes. Denials that this gateway has received are written again.
     PrimaryChanged,
@@ -169,6 +173,22 @@ pub trait SessionStore: Send + Sync {
     /// The session with this id if it exists, is not denied and has not expired. The lookup is positive: a store that
     /// lost its records lets nobody in.
     async fn find(&self, id: &SessionId) -> Result<Option<Session>, StoreError>;
+
+    /// The sessions with these ids, in their order, each as [`SessionStore::find`] returns it. One that cannot be decoded is
+    /// left out: nobody can use it.
+    async fn find_all(&self, ids: &[SessionId]) -> Result<Vec<Option<Session>>, StoreError> {
+        let mut found = Vec::with_capacity(ids.len());
+        for id in ids {
+            found.push(match self.find(id).await {
+                Err(StoreError::Damaged(cause)) => {
+                    tracing::warn!(session.id = id.as_str(), error = %cause, "a session cannot be read; nobody can use it");
+                    None
+                }
+                session => session?,
+            });
+        }
+        Ok(found)
+    }
 
     /// Replaces a session that is still at version `seen`; `session` carries the next one. Returns
     /// once that is durable. A revoked session stays revoked.

@@ -4,29 +4,27 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, broadcast};
 
 use super::clock_watch::ClockWatch;
 use super::feed_watch;
+use super::recheck::OpenRecheck;
 use super::shared_rates;
 use super::tasks::TaskSet;
 use super::wire::{Databases, Services};
 use crate::admin::keys::KeyRotation;
 use crate::domain::partition::Partition;
-use crate::domain::session::{EndCause, Session, SessionId};
-use crate::error::{Error, chain};
+use crate::domain::session::EndCause;
+use crate::error::chain;
 use crate::metrics::Metrics;
 use crate::pipeline::Gate;
-use crate::sessions::CachedSession;
 use crate::signin::SignInServices;
 use crate::signin::roles::Roles;
 use crate::sockets::CloseReason;
 use crate::sockets::registry::Registry;
 use crate::store::rate_leases::LeasedRates;
 use crate::store::{Change, ChangeEvent, Store};
-use crate::token::ring::KeyValidity;
 
 /// How often expired records are removed. Only disk space depends on it: reads check the expiry themselves.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
@@ -41,14 +39,9 @@ const RECONCILIATION_INTERVAL: Duration = Duration::from_secs(3600);
 /// the change feed of the store: a key that was removed must be refused within that second while the store is away, too.
 const KEY_CHANGE_INTERVAL: Duration = Duration::from_millis(400);
 
-/// How long sessions of what is open are read again while the store cannot answer, how often, and how many at once.
-const RECHECK_LIMIT: Duration = Duration::from_secs(2);
-const RECHECK_PAUSE: Duration = Duration::from_millis(50);
-const RECHECKS_AT_ONCE: usize = 64;
-
 /// Starts all background tasks. Called before the first request is accepted, so that no revocation is missed.
 pub(super) fn start(tasks: &TaskSet, services: &Services) {
-    let Services { databases, gate, registry, signin, keys, roles, .. } = services;
+    let Services { databases, gate, registry, signin, keys, roles, recheck, .. } = services;
     let store = &databases.store;
     for cause in EndCause::ALL {
         gate.metrics.sessions_ended.with_label_values(&[cause.as_str()]);
@@ -60,8 +53,11 @@ pub(super) fn start(tasks: &TaskSet, services: &Services) {
         registry: registry.clone(),
         signin: signin.clone(),
         roles: roles.clone(),
+        recheck: recheck.clone(),
         primary_changed: primary_changed.clone(),
     };
+    let open = recheck.clone();
+    tasks.spawn("open recheck", async move { open.run().await });
     tasks.spawn("change feed", async move { applier.run(changes).await });
     if store.feed().is_shared() {
         tasks.spawn("feed watch", feed_watch::run(store.clone(), gate.metrics.clone(), registry.clone()));
@@ -72,8 +68,7 @@ pub(super) fn start(tasks: &TaskSet, services: &Services) {
     if keys.are_shared() {
         tasks.spawn("key changes", follow_key_changes(keys.clone()));
     }
-    tasks
-        .spawn("key expiry", end_sessions_of_expired_keys(keys.clone(), gate.clone(), registry.clone(), watch.clone()));
+    tasks.spawn("key expiry", end_sessions_of_expired_keys(keys.clone(), gate.clone(), recheck.clone(), watch.clone()));
     let Databases { store: writing_store, directory } = databases.clone();
     tasks.spawn("store", async move { writing_store.failure().await });
     tasks.spawn("directory", async move { directory.failure().await });
@@ -88,12 +83,14 @@ pub(super) fn start(tasks: &TaskSet, services: &Services) {
     tasks.spawn("reconciliation", reconcile(store.clone(), roles.clone(), primary_changed));
 }
 
-/// Applies every change event, including this process's own, to the session cache, what is open and the long polls.
+/// Applies every change event, including this process's own, to the session cache, what is open and the long polls. Waits for
+/// nothing: while it does, a revocation would.
 struct ChangeApplier {
     gate: Arc<Gate>,
     registry: Arc<Registry>,
     signin: Arc<SignInServices>,
     roles: Roles,
+    recheck: Arc<OpenRecheck>,
     primary_changed: Arc<Notify>,
 }
 
@@ -103,45 +100,69 @@ impl ChangeApplier {
         let _feed = FeedGauge::up(self.gate.metrics.clone());
         loop {
             match changes.recv().await {
-                Ok(event) => self.apply(&event).await,
+                Ok(event) => self.apply(&event),
                 Err(RecvError::Lagged(missed)) => {
                     tracing::warn!(
                         missed,
                         "change feed lagged: dropping the session cache and rechecking everything open"
                     );
-                    self.gate.sessions.forget_all();
-                    self.recheck(|_| true).await;
+                    // Whatever was missed, another primary among it.
+                    self.apply_change(&Change::PrimaryChanged);
                 }
                 Err(RecvError::Closed) => return,
             }
         }
     }
 
-    async fn apply(&self, event: &ChangeEvent) {
-        self.gate.sessions.apply_change(&event.change);
-        self.registry.apply_change(&event.change);
-        self.signin.apply_change(&event.change);
+    fn apply(&self, event: &ChangeEvent) {
         match &event.change {
             Change::SessionEnded { .. } | Change::SessionChanged(_) | Change::TicketMoved(_) => {
+                self.apply_change(&event.change);
                 count_change(&self.gate, event);
             }
-            Change::Missed(partition) => self.recheck(|id| Partition::of(id.as_str()) == *partition).await,
-            Change::CaughtUp => self.gate.sessions.store().feed().note_applied(event.at),
+            Change::Missed(_) => self.apply_change(&event.change),
             Change::PrimaryChanged => {
                 tracing::warn!(
                     "another server has become a primary of the store: comparing all sessions with the directory"
                 );
-                self.roles.distrust_store();
-                self.gate.sessions.forget_all();
-                self.recheck(|_| true).await;
-                self.primary_changed.notify_one();
+                self.apply_change(&event.change);
+            }
+            // While something open may belong to a session that has ended, not everything is applied; the next read follows soon.
+            Change::CaughtUp if self.recheck.is_done() => self.gate.sessions.store().feed().note_applied(event.at),
+            Change::CaughtUp => {}
+            Change::Unconfirmed => {
+                tracing::error!("the Sentinels have not confirmed the primary of the store for store.outage_grace");
+                self.gate.sessions.store().feed().note_unconfirmed();
+                self.registry.close_signed_in(CloseReason::StoreLost);
             }
         }
     }
 
-    async fn recheck(&self, is_concerned: impl Fn(&SessionId) -> bool) {
+    /// Applies a change to the cache first, then to what is open.
+    fn apply_change(&self, change: &Change) {
+        let is_shared = self.gate.sessions.store().feed().is_shared();
+        if matches!(change, Change::PrimaryChanged) && is_shared {
+            // Before the cache is emptied: what is read from then on must be compared.
+            self.roles.distrust_store();
+            self.primary_changed.notify_one();
+        }
+        self.gate.sessions.apply_change(change);
+        self.registry.apply_change(change);
+        self.signin.apply_change(change);
+        match change {
+            Change::Missed(partition) => self.recheck([*partition]),
+            Change::PrimaryChanged => self.recheck(Partition::all()),
+            Change::SessionEnded { .. }
+            | Change::SessionChanged(_)
+            | Change::TicketMoved(_)
+            | Change::CaughtUp
+            | Change::Unconfirmed => {}
+        }
+    }
+
+    fn recheck(&self, partitions: impl IntoIterator<Item = Partition>) {
         self.signin.wake_all_polls();
-        recheck_open(&self.gate, &self.registry, is_concerned).await;
+        self.recheck.request(partitions);
     }
 }
 
@@ -209,12 +230,12 @@ async fn follow_key_changes(keys: Arc<KeyRotation>) {
 async fn end_sessions_of_expired_keys(
     keys: Arc<KeyRotation>,
     gate: Arc<Gate>,
-    registry: Arc<Registry>,
+    recheck: Arc<OpenRecheck>,
     watch: Arc<ClockWatch>,
 ) {
     loop {
         // First what is open: with many sessions it takes a while to end all of a removed key.
-        recheck_open(&gate, &registry, |_| true).await;
+        recheck.check_all().await;
         // Also right after the start: an operator may have removed a key while the gateway was down.
         let update = keys.update_sessions();
         tokio::pin!(update);
@@ -225,7 +246,7 @@ async fn end_sessions_of_expired_keys(
                 updated = &mut update => break updated,
                 () = gate.tokens.keys_changed() => {
                     keys_changed = true;
-                    recheck_open(&gate, &registry, |_| true).await;
+                    recheck.check_all().await;
                 }
             }
         };
@@ -256,43 +277,6 @@ async fn until_keys_change(gate: &Gate, watch: &ClockWatch) {
         }
     }
     gate.tokens.keys_changed().await;
-}
-
-/// Checks the sessions of open WebSockets and exchanges again, after missed events or new rules. What belongs to a
-/// session that cannot be read in time is closed.
-pub(super) async fn recheck_open(gate: &Gate, registry: &Registry, is_concerned: impl Fn(&SessionId) -> bool) {
-    let deadline = tokio::time::Instant::now() + RECHECK_LIMIT;
-    let concerned = registry.sessions().into_iter().filter(is_concerned);
-    let recheck = |id: SessionId| async move {
-        match read_until(gate, &id, deadline).await {
-            Ok(Some(cached)) if has_valid_key(gate, &cached.session) => registry.recheck_session(&cached.session),
-            Ok(_) => registry.close_session(&id, CloseReason::Revoked),
-            Err(_) => registry.close_session(&id, CloseReason::StoreLost),
-        }
-    };
-    futures::stream::iter(concerned).for_each_concurrent(RECHECKS_AT_ONCE, recheck).await;
-}
-
-/// Reads a session, again and again while that fails: a server that has just taken over may not answer yet.
-async fn read_until(
-    gate: &Gate,
-    id: &SessionId,
-    deadline: tokio::time::Instant,
-) -> Result<Option<Arc<CachedSession>>, Error> {
-    loop {
-        match gate.sessions.session(id, gate.clock.now()).await {
-            Err(_) if tokio::time::Instant::now() < deadline => tokio::time::sleep(RECHECK_PAUSE).await,
-            read => return read,
-        }
-    }
-}
-
-fn has_valid_key(gate: &Gate, session: &Session) -> bool {
-    match gate.tokens.keys().validity_of_sessions(session.key_id.as_ref()) {
-        KeyValidity::Gone | KeyValidity::Unknown => false,
-        KeyValidity::Until(end) => gate.clock.now() < end,
-        KeyValidity::Open => true,
-    }
 }
 
 /// Removes expired records from memory, and from the store and the directory unless the clock has just jumped forward.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::StartError;
-use super::background::recheck_open;
+use super::recheck::OpenRecheck;
 use super::rule_watcher::{self, Fingerprint};
 use super::tls::Certificate;
 use super::warnings;
@@ -83,6 +83,7 @@ pub(super) struct Reloader {
     pub(super) certificate: Option<Certificate>,
     pub(super) gate: Arc<Gate>,
     pub(super) registry: Arc<Registry>,
+    pub(super) recheck: Arc<OpenRecheck>,
 }
 
 impl Reloader {
@@ -95,7 +96,7 @@ impl Reloader {
         if reloaded.is_ok() {
             // A handshake or exchange that is not registered yet checks the new rules itself once it is.
             self.registry.apply_rules(&self.gate.rules.load());
-            recheck_open(&self.gate, &self.registry, |_| true).await;
+            self.recheck.check_all().await;
         }
         reloaded
     }

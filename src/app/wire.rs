@@ -8,6 +8,7 @@ use http::HeaderValue;
 
 use super::backends::{directory_error, open_directory, open_store};
 use super::error::data_error;
+use super::recheck::OpenRecheck;
 use super::secrets::{self, FleetSecrets, key_folder};
 use super::simulator::{self, Simulator};
 use super::{DataLock, StartError, warnings};
@@ -49,6 +50,7 @@ pub(super) struct Services {
     pub(super) keys: Arc<KeyRotation>,
     pub(super) admin: Arc<Admin>,
     pub(super) registry: Arc<Registry>,
+    pub(super) recheck: Arc<OpenRecheck>,
     pub(super) simulator: Option<Simulator>,
     /// Rate limits that all gateways on the store count together.
     pub(super) shared_rates: Option<LeasedRates>,
@@ -109,12 +111,15 @@ pub(super) async fn services(config: &Config, rules: RuleSet, metrics: Arc<Metri
     // Before the first request, until the background task has compared all sessions.
     roles.distrust_store();
     let shared_rates = shared_rates(config, &core, &metrics);
+    let gate = Arc::new(gate(config, rules, &core, metrics.clone(), shared_rates.clone()));
+    let registry = Arc::new(Registry::new(core.store.socket_slots()));
     Ok(Services {
-        gate: Arc::new(gate(config, rules, &core, metrics.clone(), shared_rates.clone())),
+        recheck: Arc::new(OpenRecheck::new(gate.clone(), registry.clone())),
+        gate,
         shared_rates,
         roles,
         admin: Arc::new(admin(config, &core)),
-        registry: Arc::new(Registry::new(core.store.socket_slots())),
+        registry,
         metrics,
         signin,
         databases: core.databases(),

@@ -135,9 +135,9 @@ struct Comparison {
 
 #[async_trait::async_trait]
 impl Reconcile for Comparison {
-    async fn reconcile(&self, _: &Session) -> Result<Reconciled, Error> {
-        self.count.fetch_add(1, Ordering::SeqCst);
-        if self.fails.load(Ordering::SeqCst) { Err(Error::NotFound) } else { Ok(Reconciled::Unchanged) }
+    async fn reconcile(&self, sessions: &[Session]) -> Result<Vec<SessionId>, Error> {
+        self.count.fetch_add(sessions.len(), Ordering::SeqCst);
+        if self.fails.load(Ordering::SeqCst) { Err(Error::NotFound) } else { Ok(Vec::new()) }
     }
 }
 
@@ -154,9 +154,67 @@ async fn session_is_compared_when_it_is_read_and_not_when_it_is_cached() {
         assert!(cache.cached("token-1", clock.now()).is_some());
     }
     assert_eq!(comparison.count.load(Ordering::SeqCst), 1);
-    cache.trust_store();
+    cache.trust_store(&cache.store_distrust());
     admit(&cache, "token-2", &second.id, clock.now()).await.expect("live");
     assert_eq!(comparison.count.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn comparison_ends_no_distrust_that_came_after_it_began() {
+    let (cache, clock, _folder) = cache(100).await;
+    let session = session("s1", &clock);
+    cache.create(&session).await.expect("create");
+    let comparison = Comparison::default();
+    for distrusted_before in [false, true] {
+        if distrusted_before {
+            cache.distrust_store(comparison.clone());
+        }
+        let pass = cache.store_distrust();
+        cache.distrust_store(comparison.clone());
+        cache.trust_store(&pass);
+        assert!(!cache.trusts_store(), "distrusted before: {distrusted_before}");
+        cache.trust_store(&cache.store_distrust());
+        assert!(cache.trusts_store());
+    }
+}
+
+#[tokio::test]
+async fn many_sessions_are_read_as_one_is() {
+    let (cache, store, clock, _folder) = shared_cache().await;
+    let sessions: Vec<Session> = (0..5).map(|number| session(&format!("s{number}"), &clock)).collect();
+    for session in &sessions[..4] {
+        cache.create(session).await.expect("create");
+    }
+    admit(&cache, "token-0", &sessions[0].id, clock.now()).await.expect("live");
+    cache.forget_all();
+    admit(&cache, "token-1", &sessions[1].id, clock.now()).await.expect("live");
+    store.revoke(&sessions[2].id, Duration::from_secs(60), EndCause::Logout).await.expect("revoke");
+    let comparison = Comparison::default();
+    cache.distrust_store(comparison.clone());
+    let ids: Vec<SessionId> = sessions.iter().map(|session| session.id.clone()).collect();
+    let read = async || cache.sessions(&ids, clock.now()).await;
+    let found: Vec<bool> = read().await.expect("read").iter().map(Option::is_some).collect();
+    assert_eq!(found, [true, true, false, true, false], "those that are live, in their order");
+    assert_eq!(comparison.count.load(Ordering::SeqCst), 2, "those that were not cached are compared");
+    cache.forget_all();
+    comparison.fails.store(true, Ordering::SeqCst);
+    assert!(read().await.is_err(), "none is used that was not compared");
+}
+
+#[tokio::test]
+async fn sessions_that_are_cached_are_used_while_the_store_cannot_answer_and_others_are_a_failure() {
+    let (cache, store, clock, _folder) = shared_cache().await;
+    let (known, unknown) = (session("s1", &clock), session("s2", &clock));
+    cache.create(&known).await.expect("create");
+    cache.create(&unknown).await.expect("create");
+    cache.forget_all();
+    admit(&cache, "token-1", &known.id, clock.now()).await.expect("live");
+    store.close().await;
+    clock.advance(Duration::from_secs(2));
+    let both = cache.sessions(&[known.id.clone(), unknown.id.clone()], clock.now()).await;
+    assert!(matches!(both, Err(Error::Unavailable { part: Part::Store, .. })));
+    let found = cache.sessions(&[known.id.clone()], clock.now()).await.expect("within the grace");
+    assert!(found[0].is_some());
 }
 
 #[tokio::test]

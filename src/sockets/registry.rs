@@ -213,7 +213,11 @@ impl Registry {
             Change::SessionEnded { id, cause } => self.close_session(id, (*cause).into()),
             Change::SessionChanged(session) => self.recheck_session(session),
             // The sessions must be read from the store: `app::background` does it.
-            Change::Missed(_) | Change::TicketMoved(_) | Change::CaughtUp | Change::PrimaryChanged => {}
+            Change::Missed(_)
+            | Change::TicketMoved(_)
+            | Change::CaughtUp
+            | Change::Unconfirmed
+            | Change::PrimaryChanged => {}
         }
     }
 

@@ -59,6 +59,12 @@ impl FeedState {
         }
     }
 
+    /// Records that what was applied cannot be relied on: the feed is lost until the next read. Called for
+    /// [`Change::Unconfirmed`](super::Change::Unconfirmed).
+    pub fn note_unconfirmed(&self) {
+        self.applied_at.store(0, Ordering::Release);
+    }
+
     /// What the feed allows now. A feed within this process does not read the clock.
     pub fn trust(&self) -> FeedTrust {
         let Some(limits) = &self.limits else { return FeedTrust::Current };
@@ -115,6 +121,10 @@ mod tests {
         clock.advance(Duration::from_secs(2));
         assert_eq!(feed.trust(), FeedTrust::Stale);
         clock.advance(Duration::from_secs(29));
+        assert_eq!(feed.trust(), FeedTrust::Lost);
+        feed.note_applied(clock.uptime());
+        assert_eq!(feed.trust(), FeedTrust::Current);
+        feed.note_unconfirmed();
         assert_eq!(feed.trust(), FeedTrust::Lost);
         feed.note_applied(clock.uptime());
         assert_eq!(feed.trust(), FeedTrust::Current);

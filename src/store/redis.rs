@@ -105,7 +105,7 @@ impl RedisStore {
                 changes: changes.clone(),
                 denials: denials.clone(),
             },
-            config.feed_stale.get() / 4,
+            config,
         )
         .await?;
         let (ended, feed_ended) = watch::channel(());

@@ -14,6 +14,7 @@ mod once;
 mod postgres;
 mod rates;
 mod redis_failover;
+mod redis_feed;
 mod redis_servers;
 mod redis_store;
 #[path = "../servers/servers.rs"]

@@ -1,10 +1,12 @@
 //! Another server takes over: gateways follow it, and nothing that it lost or never had lets anybody in.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use deskgate::config::{StoreConfig, StoreConfirm};
 use deskgate::domain::clock::Clock;
 use deskgate::domain::employee::{CorpId, EmployeeId};
+use deskgate::domain::partition::Partition;
 use deskgate::domain::session::{EndCause, Session};
 use deskgate::store::{Change, SessionStore, Store};
 
@@ -125,8 +127,17 @@ async fn gateways_follow_a_cluster_whose_primary_dies() {
     }
     store.revoke(&sessions[0].id, LIFETIME, EndCause::Logout).await.expect("revoke");
     let mut changes = store.changes();
+    let killed = Instant::now();
     cluster.members[0].kill();
-    wait_for(&mut changes, |change| matches!(change, Change::PrimaryChanged)).await;
+    let reads = AtomicU32::new(0);
+    wait_for(&mut changes, |change| {
+        reads.fetch_add(1, Ordering::Relaxed);
+        matches!(change, Change::PrimaryChanged)
+    })
+    .await;
+    // Three primaries, each read four times a second while nothing changes.
+    let expected = 20 + 20 * u32::try_from(killed.elapsed().as_secs()).expect("some seconds");
+    assert!(reads.load(Ordering::Relaxed) < expected, "the feed does not spin: {reads:?} in {:?}", killed.elapsed());
     assert_eq!(found(&store, &sessions[0].id).await, None);
     for kept in &sessions[1..] {
         assert_eq!(found(&store, &kept.id).await.as_ref(), Some(kept), "a confirmed session survives");
@@ -176,6 +187,16 @@ async fn slots_that_move_are_followed_and_hide_no_session() {
         store.create(kept).await.expect("create");
     }
     let mut changes = store.changes();
+    // A slot that is between two members, all of its keys at the other.
+    let feed = |kept: &Session| store.servers().keys().key(Partition::of(kept.id.as_str()), "f");
+    let of_third = sessions.iter().map(feed).find(|feed| cluster.has_slot_of(2, feed)).expect("many sessions");
+    cluster.begin_move(2, 1, &of_third);
+    let mut read_at = Vec::new();
+    while read_at.last().is_none_or(|last| *last - read_at[0] < Duration::from_secs(1)) {
+        let event = tokio::time::timeout(Duration::from_secs(10), changes.recv()).await.expect("the feed is read on");
+        read_at.push(event.expect("a change").at);
+    }
+    cluster.end_move(2, 1, &of_third);
     // A third of all slots, and of the partitions with them.
     let mut moving = cluster.reshard(0, 1, 5461);
     let started = Instant::now();

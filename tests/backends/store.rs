@@ -103,8 +103,12 @@ pub fn ticket(id: &str, clock: &Clock) -> Ticket {
 async fn stored_session_is_found_unchanged(Subject { store, clock, .. }: &Subject) {
     let kept = session("s1", clock);
     store.create(&kept).await.expect("create");
-    assert_eq!(store.find(&kept.id).await.expect("find"), Some(kept));
+    assert_eq!(store.find(&kept.id).await.expect("find").as_ref(), Some(&kept));
     assert_eq!(store.find(&SessionId::new("unknown")).await.expect("find"), None);
+    let other = session("s2", clock);
+    store.create(&other).await.expect("create");
+    let ids = [other.id.clone(), SessionId::new("unknown"), kept.id.clone()];
+    assert_eq!(store.find_all(&ids).await.expect("find"), [Some(other), None, Some(kept)]);
 }
 
 async fn duplicate_session_id_is_refused(Subject { store, clock, .. }: &Subject) {
@@ -116,6 +120,7 @@ async fn expired_session_is_not_found_before_a_sweep(Subject { store, clock, .. 
     store.create(&session("s1", clock)).await.expect("create");
     clock.advance(LIFETIME);
     assert_eq!(store.find(&SessionId::new("s1")).await.expect("find"), None);
+    assert_eq!(store.find_all(&[SessionId::new("s1")]).await.expect("find"), [None]);
     let found = store.of_employee(&CorpId::new("wwdemo"), &EmployeeId::new("u1001")).await.expect("list");
     assert!(found.is_empty());
 }
@@ -142,6 +147,7 @@ async fn revoked_session_stays_revoked(Subject { store, clock, .. }: &Subject) {
     assert_eq!(store.replace(&back, revoked.version).await.expect("replace"), WriteOutcome::Conflict);
     store.create(&revoked).await.ok();
     assert_eq!(store.find(&revoked.id).await.expect("find"), None, "the deny list outlives the session record");
+    assert_eq!(store.find_all(std::slice::from_ref(&revoked.id)).await.expect("find"), [None]);
     store.sweep().await.expect("sweep");
     assert_eq!(store.find(&revoked.id).await.expect("find"), None, "the deny list outlives a sweep");
 }

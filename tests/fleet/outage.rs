@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::fleet::Fleet;
 use crate::servers::redis::RedisServer;
+use crate::servers::redis::groups::RedisCluster;
 use crate::support::*;
 
 const PERSISTENT: [&str; 2] = ["appendonly yes", "appendfsync always"];
@@ -109,4 +110,33 @@ async fn redis_that_hangs_is_answered_by_1503_within_the_time_limit() {
         (alice.get("/api/agent-desk/x").await.status == 200).then_some(())
     })
     .await;
+}
+
+#[tokio::test]
+async fn dead_primary_of_a_cluster_signs_nobody_out_and_closes_no_socket() {
+    let mut cluster = RedisCluster::start();
+    let fleet = Fleet::on(&cluster.url(), 1, "").await;
+    let mut clients = Vec::new();
+    for _ in 0..16 {
+        let client = fleet.gateways[0].sign_in("a2001").await;
+        let mut socket = client.websocket("/ws/agent").await;
+        socket.echo("hello").await;
+        clients.push((client, socket));
+    }
+    let killed = Instant::now();
+    cluster.members[0].kill();
+    // The cluster does not elect another primary before this.
+    while killed.elapsed() < Duration::from_millis(1500) {
+        for (client, socket) in &mut clients {
+            client.get("/api/agent-desk/x").await.expect_status(200);
+            socket.echo("still open").await;
+        }
+    }
+    let (first, _) = &clients[0];
+    eventually("another primary", || async { (first.get("/api/ready").await.status == 200).then_some(()) }).await;
+    for (client, socket) in &mut clients {
+        eventually("the session", || async { (client.get("/api/agent-desk/x").await.status == 200).then_some(()) })
+            .await;
+        socket.echo("still open").await;
+    }
 }

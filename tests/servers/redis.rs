@@ -286,6 +286,12 @@ impl RedisServer {
         std::mem::forget(stream);
     }
 
+    /// Runs an inline command that must succeed.
+    pub fn expect_ok(&self, command: &str) {
+        let answer = self.ask(&format!("{command}\r\n")).expect("an answer");
+        assert!(answer.starts_with("+OK"), "{command}: {answer}");
+    }
+
     /// All that it has written to its folder.
     pub fn files(&self) -> Vec<u8> {
         fn read(folder: &Path, bytes: &mut Vec<u8>) {
@@ -321,9 +327,13 @@ impl RedisServer {
 
     /// Sends a signal: `STOP`, `CONT`.
     pub fn signal(&self, signal: &str) {
-        let sent = Command::new("kill").arg(format!("-{signal}")).arg(self.child.id().to_string()).status();
-        assert!(sent.expect("kill").success());
+        send_signal(&self.child, signal);
     }
+}
+
+fn send_signal(process: &Child, signal: &str) {
+    let sent = Command::new("kill").arg(format!("-{signal}")).arg(process.id().to_string()).status();
+    assert!(sent.expect("kill").success());
 }
 
 impl Drop for RedisServer {

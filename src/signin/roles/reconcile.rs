@@ -14,9 +14,9 @@ use crate::directory::factors::Account;
 use crate::domain::employee::{CorpId, EmployeeId, Standing};
 use crate::domain::link::{Link, PlatformAccount};
 use crate::domain::role::RoleName;
-use crate::domain::session::{EndCause, Session};
+use crate::domain::session::{EndCause, Session, SessionId};
 use crate::error::{Error, chain};
-use crate::sessions::{Reconcile, Reconciled};
+use crate::sessions::Reconcile;
 use crate::store::SessionCursor;
 use crate::store::work_leases::{LeaseOutcome, Work, WorkLeases};
 
@@ -93,9 +93,10 @@ impl Roles {
     }
 
     /// Compares every stored session with the directory and corrects what differs, then has the session cache trust the
-    /// store. Returns when that is done. Waits while another gateway compares.
+    /// store, unless it was distrusted again meanwhile. Returns when that is done. Waits while another gateway compares.
     pub async fn reconcile_all(&self, leases: &dyn WorkLeases) {
         until_granted(leases).await;
+        let distrust = self.sessions.store_distrust();
         let (started, mut after, mut corrected) = (Instant::now(), None, 0);
         loop {
             let page_started = Instant::now();
@@ -115,7 +116,7 @@ impl Roles {
                 }
             }
         }
-        self.sessions.trust_store();
+        self.sessions.trust_store(&distrust);
         if let Err(error) = leases.end(Work::Reconciliation).await {
             tracing::debug!(%error, "the lease of the comparison ends by itself");
         }
@@ -132,14 +133,22 @@ impl Roles {
         // Renewed with each page. If another gateway has taken over meanwhile, both compare, which does no harm.
         leases.acquire(Work::Reconciliation, LEASE).await?;
         let page = self.sessions.store().page(after, PAGE).await?;
-        let records = self.records_of(&page.sessions).await?;
+        let differing = self.correct(&page.sessions).await?;
+        let owners: BTreeSet<Owner<'_>> = differing.into_iter().map(owner).collect();
+        Ok((page.next, owners.len()))
+    }
+
+    /// Compares sessions and corrects all of an employee whose session differs. Returns those that differed.
+    async fn correct<'a>(&self, sessions: &'a [Session]) -> Result<Vec<&'a Session>, RoleFault> {
+        let records = self.records_of(sessions).await?;
         let default_role = self.default_role.as_ref();
-        let differing = page.sessions.iter().filter(|session| !records.admit(session, default_role));
-        let owners: BTreeSet<Owner<'_>> = differing.map(owner).collect();
-        for (corp_id, employee_id) in &owners {
+        let differing: Vec<&Session> =
+            sessions.iter().filter(|session| !records.admit(session, default_role)).collect();
+        let owners: BTreeSet<Owner<'_>> = differing.iter().copied().map(owner).collect();
+        for (corp_id, employee_id) in owners {
             self.correct_sessions(Account { corp_id, employee_id }).await?;
         }
-        Ok((page.next, owners.len()))
+        Ok(differing)
     }
 
     /// Reads what the sessions depend on: one read for all sessions of an employee, and one query for all employees.
@@ -179,13 +188,8 @@ impl Roles {
 
 #[async_trait]
 impl Reconcile for Roles {
-    async fn reconcile(&self, session: &Session) -> Result<Reconciled, Error> {
-        let records = self.records_of(std::slice::from_ref(session)).await?;
-        if records.admit(session, self.default_role.as_ref()) {
-            return Ok(Reconciled::Unchanged);
-        }
-        self.correct_sessions(Account { corp_id: &session.corp_id, employee_id: &session.employee_id }).await?;
-        Ok(Reconciled::Changed)
+    async fn reconcile(&self, sessions: &[Session]) -> Result<Vec<SessionId>, Error> {
+        Ok(self.correct(sessions).await?.into_iter().map(|session| session.id.clone()).collect())
     }
 }
 

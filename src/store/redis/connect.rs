@@ -15,6 +15,8 @@ use tokio::sync::mpsc;
 use crate::config::{RedisHost, RedisTls};
 use crate::domain::secret::Secret;
 
+mod sentinels;
+
 /// How long a connection may take, with its TLS handshake and sign-in: several round trips.
 const CONNECT_LIMIT: Duration = Duration::from_secs(1);
 
@@ -132,35 +134,6 @@ impl Connector {
             PrimaryAddress::Sentinel { hosts, name } => self.ask_sentinels(hosts, name).await?,
         };
         Ok((self.tcp(&host), Some(host)))
-    }
-
-    /// The primary's address by the Sentinels; `None` where none are asked.
-    pub(super) async fn sentinels_primary(&self) -> Option<Result<RedisHost, RedisError>> {
-        match &self.address {
-            PrimaryAddress::Unix(_) | PrimaryAddress::Host(_) => None,
-            PrimaryAddress::Sentinel { hosts, name } => {
-                Some(within(CONNECT_LIMIT, self.ask_sentinels(hosts, name)).await)
-            }
-        }
-    }
-
-    /// Asks the Sentinels at the same time: one that hangs delays nothing. The first answer counts.
-    async fn ask_sentinels(&self, hosts: &[RedisHost], name: &str) -> Result<RedisHost, RedisError> {
-        let asked = hosts.iter().map(|host| Box::pin(self.ask_sentinel(host, name)));
-        futures::future::select_ok(asked).await.map(|(primary, _)| primary)
-    }
-
-    async fn ask_sentinel(&self, host: &RedisHost, name: &str) -> Result<RedisHost, RedisError> {
-        // Sentinels have passwords of their own, and most have none.
-        let mut connection = match self.dial(self.tcp(host), Credentials::Withheld).await {
-            Err(error) if error.code() == Some("NOAUTH") => self.dial(self.tcp(host), Credentials::Sent).await?.0,
-            opened => opened?.0,
-        };
-        let mut question = ::redis::cmd("SENTINEL");
-        question.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
-        let found: Option<(String, u16)> = question.query_async(&mut connection).await?;
-        let (name, port) = found.ok_or((ErrorKind::MasterNameNotFoundBySentinel, "no primary with this name"))?;
-        Ok(RedisHost { name, port })
     }
 
     fn tcp(&self, host: &RedisHost) -> ConnectionAddr {

@@ -8,9 +8,9 @@ use crate::domain::clock::Timestamp;
 use crate::domain::partition::Partition;
 use crate::domain::session::{EndCause, SessionId};
 
-/// How many denials are kept: some 30 MB. Beyond, those that end first are forgotten; they are still in the store, and
-/// are lost only if the server that has them is.
-const CAPACITY: usize = 200_000;
+/// How many denials of a partition are kept: 200,000 of all, some 30 MB. Beyond, those that end first are forgotten; they are
+/// still in the store, and are lost only if the server that has them is.
+const CAPACITY: usize = 200_000 / Partition::COUNT as usize;
 
 /// A denial that may have to be written again.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,9 +20,14 @@ pub(super) struct RememberedDenial {
     pub(super) cause: EndCause,
 }
 
-/// The denials that are remembered.
-#[derive(Default)]
-pub(super) struct DenialMemory(Mutex<Denials>);
+/// The denials that are remembered. Each partition has a lock of its own: requests take it.
+pub(super) struct DenialMemory(Vec<Mutex<Denials>>);
+
+impl Default for DenialMemory {
+    fn default() -> Self {
+        Self(Partition::all().map(|_| Mutex::default()).collect())
+    }
+}
 
 #[derive(Default)]
 struct Denials {
@@ -34,7 +39,7 @@ impl DenialMemory {
     /// Remembers that a token is denied until `until`, or longer if that is known.
     pub(super) fn remember(&self, denial: RememberedDenial) {
         let RememberedDenial { id, until, cause } = denial;
-        let mut denials = self.lock();
+        let mut denials = self.lock(Partition::of(id.as_str()));
         if let Some((known, _)) = denials.by_id.get(&id).copied() {
             if known >= until {
                 return;
@@ -52,32 +57,32 @@ impl DenialMemory {
 
     /// Whether a token is denied.
     pub(super) fn contains(&self, id: &SessionId, now: Timestamp) -> bool {
-        self.lock().by_id.get(id).is_some_and(|(until, _)| *until > now)
+        self.lock(Partition::of(id.as_str())).by_id.get(id).is_some_and(|(until, _)| *until > now)
     }
 
-    /// The denials of some partitions that are still needed.
-    pub(super) fn of_partitions(&self, partitions: &[Partition], now: Timestamp) -> Vec<RememberedDenial> {
-        let denials = self.lock();
-        let needed = denials
-            .by_id
-            .iter()
-            .filter(|(id, (until, _))| *until > now && partitions.contains(&Partition::of(id.as_str())));
+    /// The denials of a partition that are still needed.
+    pub(super) fn of_partition(&self, partition: Partition, now: Timestamp) -> Vec<RememberedDenial> {
+        let denials = self.lock(partition);
+        let needed = denials.by_id.iter().filter(|(_, (until, _))| *until > now);
         needed.map(|(id, (until, cause))| RememberedDenial { id: id.clone(), until: *until, cause: *cause }).collect()
     }
 
     /// Frees the denials of tokens that have ended.
     pub(super) fn forget_expired(&self, now: Timestamp) {
-        let mut denials = self.lock();
-        while let Some((until, _)) = denials.by_end.first()
-            && *until <= now
-            && let Some((_, id)) = denials.by_end.pop_first()
-        {
-            denials.by_id.remove(&id);
+        for partition in Partition::all() {
+            let mut denials = self.lock(partition);
+            while let Some((until, _)) = denials.by_end.first()
+                && *until <= now
+                && let Some((_, id)) = denials.by_end.pop_first()
+            {
+                denials.by_id.remove(&id);
+            }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Denials> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self, partition: Partition) -> MutexGuard<'_, Denials> {
+        // There is one for each partition.
+        self.0[usize::from(partition.number())].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -99,22 +104,25 @@ mod tests {
         assert!(memory.contains(&SessionId::new("s1"), Timestamp::from_seconds(199)));
         assert!(!memory.contains(&SessionId::new("s1"), Timestamp::from_seconds(200)));
         assert!(!memory.contains(&SessionId::new("s3"), now));
-        let all: Vec<Partition> = Partition::all().collect();
-        assert_eq!(memory.of_partitions(&all, Timestamp::from_seconds(130)), [denial(1, 200)]);
-        assert!(memory.of_partitions(&[], now).is_empty());
+        let [first, second] = ["s1", "s2"].map(Partition::of);
+        assert_ne!(first, second, "for this test");
+        assert_eq!(memory.of_partition(first, Timestamp::from_seconds(130)), [denial(1, 200)]);
+        assert_eq!(memory.of_partition(second, now), [denial(2, 120)]);
         memory.forget_expired(Timestamp::from_seconds(130));
-        assert_eq!(memory.lock().by_id.len(), 1);
-        assert_eq!(memory.lock().by_end.len(), 1);
+        assert!(memory.of_partition(second, now).is_empty());
+        assert_eq!(memory.lock(first).by_end.len(), 1);
     }
 
     #[test]
     fn those_that_end_first_make_room() {
         let memory = DenialMemory::default();
-        for number in 0..=CAPACITY {
-            memory.remember(denial(number, 1000 + i64::try_from(number).expect("small")));
+        let of_one = |number: &usize| Partition::of(&format!("s{number}")) == Partition::of("s1");
+        let numbers: Vec<usize> = (0..).filter(of_one).take(CAPACITY + 1).collect();
+        for number in &numbers {
+            memory.remember(denial(*number, 1000 + i64::try_from(*number).expect("small")));
         }
-        assert_eq!(memory.lock().by_id.len(), CAPACITY);
-        assert!(!memory.contains(&SessionId::new("s0"), Timestamp::from_seconds(0)));
-        assert!(memory.contains(&SessionId::new("s1"), Timestamp::from_seconds(0)));
+        let kept = |number: usize| memory.contains(&SessionId::new(format!("s{number}")), Timestamp::from_seconds(0));
+        assert_eq!(memory.lock(Partition::of("s1")).by_id.len(), CAPACITY);
+        assert!(!kept(numbers[0]) && kept(numbers[1]));
     }
 }

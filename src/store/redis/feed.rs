@@ -13,18 +13,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use ::redis::{ErrorKind, Pipeline, RedisError};
+use ::redis::{ErrorKind, RedisError};
 use tokio::sync::broadcast;
 use tokio::task::JoinSet;
 
 use super::RECEIVER_CAPACITY;
-use super::connect::{REPLICA, RunId};
+use super::connect::{OpenConnection, REPLICA, RunId};
 use super::denials::DenialMemory;
 use super::layout::Primary;
 use super::link::Backoff;
-use super::revoke;
 use super::script::RedisCall;
 use super::servers::RedisServers;
+use crate::config::StoreConfig;
 use crate::domain::clock::Clock;
 use crate::domain::partition::Partition;
 use crate::store::{Change, ChangeEvent, StoreError};
@@ -33,14 +33,17 @@ mod entry;
 
 mod read;
 
+mod repeat;
+
+mod sentinel_watch;
+
 use entry::{EntryId, FeedChange, FeedEntry};
 use read::{FeedRead, FeedReader};
+use repeat::DenialRepeat;
+use sentinel_watch::SentinelWatch;
 
 /// How often the server is asked whether it is still a primary, and the ends of the streams are compared with what was applied.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-
-/// How often the Sentinels are asked whether the primary is still the primary.
-const SENTINEL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How many changes are published before the receivers are waited for, and how long.
 const CHANGES_PER_TURN: usize = 256;
@@ -65,22 +68,34 @@ struct FeedPosition {
 /// What is known of one partition.
 struct FollowedPartition {
     position: FeedPosition,
-    /// The process that was read last.
-    run_id: Option<RunId>,
+    process: Option<ReadProcess>,
+}
+
+/// The process that was read last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum ReadProcess {
+    Named(RunId),
+    /// One that may not be asked who it is.
+    Unnamed,
 }
 
 /// Follows the feeds of all partitions.
 pub(super) struct Follower {
     parts: FeedParts,
+    /// How long a read blocks at most.
     block: Duration,
+    /// `None` unless Sentinels name the primary.
+    watch: Option<SentinelWatch>,
+    repeat: Arc<DenialRepeat>,
     partitions: Vec<Mutex<FollowedPartition>>,
     /// When the last completed read of each partition began: [`Clock::uptime`] in nanoseconds.
     read_at: Vec<AtomicU64>,
 }
 
 impl Follower {
-    /// Takes the ends of all streams: every change from now on is announced. A read blocks for at most `block`.
-    pub(super) async fn start(parts: FeedParts, block: Duration) -> Result<Arc<Self>, StoreError> {
+    /// Takes the ends of all streams: every change from now on is announced.
+    pub(super) async fn start(parts: FeedParts, config: &StoreConfig) -> Result<Arc<Self>, StoreError> {
+        let (stale, grace) = (config.feed_stale.get(), config.outage_grace.get());
         let began = parts.clock.uptime();
         // First: if another process answers the questions after this one, that is noticed.
         let info = |partition| RedisCall::command(partition, "INFO").arg("server");
@@ -91,13 +106,21 @@ impl Follower {
         let calls: Vec<RedisCall> = Partition::all().map(end).collect();
         let ends: Vec<Vec<FeedEntry>> = parts.servers.run_all("feed", &calls).await?;
         let follow = |(number, end): (usize, Vec<FeedEntry>)| {
-            let run_id = infos.get(number).and_then(|info| RunId::of(info));
-            Mutex::new(FollowedPartition { position: position_of(&end), run_id })
+            let process = infos.get(number).and_then(|info| RunId::of(info)).map(ReadProcess::Named);
+            Mutex::new(FollowedPartition { position: position_of(&end), process })
         };
         let partitions = ends.into_iter().enumerate().map(follow).collect();
         let nanos = nanos(began);
-        let follower = Self { parts, block, partitions, read_at: Partition::all().map(|_| nanos.into()).collect() };
-        Ok(Arc::new(follower))
+        let watch = parts.servers.asks_sentinels().then(|| SentinelWatch::new(stale.max(grace)));
+        let repeat = DenialRepeat::new(parts.servers.clone(), parts.clock.clone(), parts.denials.clone());
+        Ok(Arc::new(Self {
+            parts,
+            block: stale / 4,
+            watch,
+            repeat,
+            partitions,
+            read_at: Partition::all().map(|_| nanos.into()).collect(),
+        }))
     }
 
     /// Reads until the store is closed: each primary in a task of its own; new tasks replace them when slots move.
@@ -107,6 +130,7 @@ impl Follower {
             let primaries = layout.borrow_and_update().primaries();
             let mut tasks = JoinSet::new();
             for (primary, partitions) in primaries {
+                tasks.spawn(self.clone().watch_primary(primary.clone()));
                 tasks.spawn(self.clone().follow(primary, partitions));
             }
             // A task ends only by a panic, and then the store has failed.
@@ -118,6 +142,13 @@ impl Follower {
                 },
                 Some(_) = tasks.join_next() => return,
             }
+        }
+    }
+
+    async fn watch_primary(self: Arc<Self>, primary: Arc<Primary>) {
+        match &self.watch {
+            Some(watch) => watch.run(&primary, || self.publish(Change::Unconfirmed, None)).await,
+            None => std::future::pending().await,
         }
     }
 
@@ -138,22 +169,34 @@ impl Follower {
         partitions: &[Partition],
         backoff: &mut Backoff,
     ) -> Result<std::convert::Infallible, RedisError> {
-        // It was a primary before, and its open connections still answer, with what it had then.
-        let leave_replica = |error: &RedisError| {
-            if error.kind() == REPLICA {
-                primary.abandon();
-            }
+        let asked = tokio::time::Instant::now();
+        let opened = primary.connector().open().await.inspect_err(|error| leave_replica(primary, error))?;
+        let Some(watch) = &self.watch else { return self.read_connection(primary, opened, partitions, backoff).await };
+        watch.begin(opened.host.clone(), asked);
+        let ended = tokio::select! {
+            ended = self.read_connection(primary, opened, partitions, backoff) => ended,
+            () = watch.given_up() => Err((ErrorKind::Client, "the Sentinels do not confirm the primary").into()),
         };
-        let opened = primary.connector().open().await.inspect_err(leave_replica)?;
-        let (host, run_id) = (opened.host.clone(), opened.run_id.clone());
+        watch.end();
+        ended
+    }
+
+    async fn read_connection(
+        &self,
+        primary: &Primary,
+        opened: OpenConnection,
+        partitions: &[Partition],
+        backoff: &mut Backoff,
+    ) -> Result<std::convert::Infallible, RedisError> {
+        let process = opened.run_id.clone().map_or(ReadProcess::Unnamed, ReadProcess::Named);
         let mut reader = FeedReader::open(opened, &self.parts.servers, partitions, self.block).await?;
-        if partitions.iter().any(|partition| self.is_other_process(*partition, run_id.as_ref())) {
+        if partitions.iter().any(|partition| self.is_other_process(*partition, &process)) {
             // Before anything is read again: it must come from this process, not from the one before.
             primary.abandon();
         }
         self.check_history(&mut reader, partitions).await?;
-        self.note_process(partitions, run_id);
-        let (mut checked, mut asked) = (Instant::now(), Instant::now());
+        self.note_process(partitions, process);
+        let mut checked = Instant::now();
         loop {
             let position = |partition| self.partition(partition).position.id;
             let FeedRead { entries, complete, began } = reader.next(position, &self.parts.clock).await?;
@@ -166,18 +209,9 @@ impl Follower {
             self.note_read(&complete, began);
             backoff.reset();
             if checked.elapsed() >= CHECK_INTERVAL {
-                reader.check_primary().await.inspect_err(leave_replica)?;
+                reader.check_primary().await.inspect_err(|error| leave_replica(primary, error))?;
                 self.check_ends(&mut reader, partitions).await?;
                 checked = Instant::now();
-            }
-            if asked.elapsed() >= SENTINEL_INTERVAL {
-                if let Some(Ok(named)) = primary.connector().sentinels_primary().await
-                    && host.as_ref() != Some(&named)
-                {
-                    primary.abandon();
-                    return Err((ErrorKind::Client, "the Sentinels name another primary").into());
-                }
-                asked = Instant::now();
             }
         }
     }
@@ -225,11 +259,11 @@ impl Follower {
 
     /// Compares the server with what was applied from the one before: it must have the last entry.
     async fn check_history(&self, reader: &mut FeedReader, partitions: &[Partition]) -> Result<(), RedisError> {
-        let mut known = Pipeline::new();
-        for partition in partitions {
+        let last = |partition: &Partition| {
             let id = self.partition(*partition).position.id.to_string();
-            known.cmd("XRANGE").arg(self.parts.servers.keys().feed(*partition)).arg(&id).arg(&id);
-        }
+            RedisCall::command(*partition, "XRANGE").arg(self.parts.servers.keys().feed(*partition)).arg(&id).arg(&id)
+        };
+        let known: Vec<RedisCall> = partitions.iter().map(last).collect();
         let found: Vec<Vec<FeedEntry>> = reader.ask(&known).await?;
         let lost = partitions.iter().zip(found).filter(|(partition, found)| {
             let position = self.partition(**partition).position;
@@ -257,53 +291,49 @@ impl Follower {
         let ends = self.ends(reader, lost).await?;
         for (partition, end) in lost.iter().zip(ends) {
             self.partition(*partition).position = end;
-            self.publish(Change::Missed(*partition), None);
         }
-        self.deny_again(lost);
+        self.repeat.request(lost);
         self.publish(Change::PrimaryChanged, None);
         Ok(())
     }
 
     async fn ends(&self, reader: &mut FeedReader, partitions: &[Partition]) -> Result<Vec<FeedPosition>, RedisError> {
-        let mut ends = Pipeline::new();
-        for partition in partitions {
-            ends.add_command(end_call(&self.parts.servers, *partition).command);
-        }
+        let ends: Vec<RedisCall> =
+            partitions.iter().map(|partition| end_call(&self.parts.servers, *partition)).collect();
         let found: Vec<Vec<FeedEntry>> = reader.ask(&ends).await?;
         Ok(found.iter().map(|end| position_of(end)).collect())
     }
 
     /// Whether another process answers than before. One that may not be asked who it is may be another one each time.
-    fn is_other_process(&self, partition: Partition, run_id: Option<&RunId>) -> bool {
-        let before = &self.partition(partition).run_id;
-        before.is_some() && (before.as_ref() != run_id || run_id.is_none())
+    fn is_other_process(&self, partition: Partition, process: &ReadProcess) -> bool {
+        let before = &self.partition(partition).process;
+        before.as_ref().is_some_and(|before| before != process || *process == ReadProcess::Unnamed)
     }
 
     /// Notes which process answers. Another one than before may have lost denials.
-    fn note_process(&self, partitions: &[Partition], run_id: Option<RunId>) {
+    fn note_process(&self, partitions: &[Partition], process: ReadProcess) {
         let is_other = |partition: &&Partition| {
-            let is_other = self.is_other_process(**partition, run_id.as_ref());
-            self.partition(**partition).run_id.clone_from(&run_id);
+            let is_other = self.is_other_process(**partition, &process);
+            self.partition(**partition).process = Some(process.clone());
             is_other
         };
         let changed: Vec<Partition> = partitions.iter().filter(is_other).copied().collect();
         if !changed.is_empty() {
             tracing::warn!("another Redis process answers; writing remembered denials again");
-            self.deny_again(&changed);
+            self.repeat.request(&changed);
             self.publish(Change::PrimaryChanged, None);
         }
-    }
-
-    /// Writes the denials of these partitions again, beside the reading of the feed.
-    fn deny_again(&self, partitions: &[Partition]) {
-        let denials = self.parts.denials.of_partitions(partitions, self.parts.clock.now());
-        let parts = self.parts.clone();
-        tokio::spawn(async move { revoke::deny_again(&parts.servers, &parts.clock, denials).await });
     }
 
     /// Notes a completed read, and announces up to when all partitions are known. Called after the changes of the read were
     /// published: a receiver of the announcement has received them before.
     fn note_read(&self, partitions: &[Partition], began: Duration) {
+        // Held until it is announced: nothing is after the primary was given up.
+        let _reading = match self.watch.as_ref().map(SentinelWatch::reading) {
+            Some(None) => return,
+            Some(reading) => reading,
+            None => None,
+        };
         for partition in partitions {
             if let Some(read_at) = self.read_at.get(usize::from(partition.number())) {
                 read_at.fetch_max(nanos(began), Ordering::AcqRel);
@@ -316,6 +346,13 @@ impl Follower {
     fn partition(&self, partition: Partition) -> MutexGuard<'_, FollowedPartition> {
         // There is one for each partition.
         self.partitions[usize::from(partition.number())].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// It was a primary before, and its open connections still answer, with what it had then.
+fn leave_replica(primary: &Primary, error: &RedisError) {
+    if error.kind() == REPLICA {
+        primary.abandon();
     }
 }
 

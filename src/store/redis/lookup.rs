@@ -1,6 +1,6 @@
 //! Finds the sessions of an index and reads their records.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use super::records::{self, SessionRecord};
@@ -63,6 +63,25 @@ impl RedisStore {
             }
         }
         Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
+    }
+
+    /// Whether the tokens of these sessions are denied, in their order: by the store, or by what this gateway remembers.
+    pub(super) async fn denied(&self, op: &'static str, ids: &[SessionId]) -> Result<Vec<bool>, StoreError> {
+        let now = self.clock.now();
+        let mut denied = HashSet::new();
+        for part in ids.chunks(BATCH) {
+            let parts: Vec<(Partition, Vec<&SessionId>)> = by_partition(part).into_iter().collect();
+            let read = |(partition, ids): &(Partition, Vec<&SessionId>)| {
+                let keys = ids.iter().map(|id| self.servers.keys().denial(*partition, id.as_str()));
+                RedisCall::command(*partition, "MGET").arg(keys.collect::<Vec<_>>())
+            };
+            let calls: Vec<RedisCall> = parts.iter().map(read).collect();
+            let found: Vec<Vec<Option<Vec<u8>>>> = self.servers.run_all(op, &calls).await?;
+            for ((_, ids), found) in parts.iter().zip(found) {
+                denied.extend(ids.iter().zip(found).filter(|(_, denial)| denial.is_some()).map(|(id, _)| *id));
+            }
+        }
+        Ok(ids.iter().map(|id| denied.contains(id) || self.denials.contains(id, now)).collect())
     }
 
     /// The live sessions among these.

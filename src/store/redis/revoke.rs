@@ -58,25 +58,24 @@ pub(super) fn revoke_call(
 }
 
 /// Writes denials again, a few at a time, until they are written.
-pub(super) async fn deny_again(servers: &RedisServers, clock: &Clock, mut denials: Vec<RememberedDenial>) {
+pub(super) async fn deny_again(
+    servers: &RedisServers,
+    clock: &Clock,
+    mut denials: Vec<RememberedDenial>,
+) -> Result<(), StoreError> {
     // Those that are valid longest first; a part has one lifetime, the longest.
     denials.sort_unstable_by_key(|denial| (denial.cause.as_str(), std::cmp::Reverse(denial.until)));
-    let count = denials.len();
     for part in denials.chunk_by(|left, right| left.cause == right.cause).flat_map(|part| part.chunks(BATCH)) {
-        for attempt in 1..=ATTEMPTS {
-            match deny_part(servers, clock, part).await {
-                Ok(()) => break,
-                Err(error) if attempt == ATTEMPTS => {
-                    tracing::error!(%error, "denials could not be written again; this gateway still refuses their tokens");
-                    return;
-                }
-                Err(_) => tokio::time::sleep(RETRY).await,
+        let mut attempt = 1;
+        while let Err(error) = deny_part(servers, clock, part).await {
+            if attempt == ATTEMPTS {
+                return Err(error);
             }
+            attempt += 1;
+            tokio::time::sleep(RETRY).await;
         }
     }
-    if count > 0 {
-        tracing::info!(denials = count, "remembered denials were written again");
-    }
+    Ok(())
 }
 
 async fn deny_part(servers: &RedisServers, clock: &Clock, part: &[RememberedDenial]) -> Result<(), StoreError> {

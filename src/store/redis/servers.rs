@@ -159,6 +159,11 @@ impl RedisServers {
         }
     }
 
+    /// Whether Sentinels say where the primary is.
+    pub(super) fn asks_sentinels(&self) -> bool {
+        self.connector.asks_sentinels()
+    }
+
     /// Fails every later call.
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::Release);
@@ -206,6 +211,12 @@ impl RedisServers {
     /// all the same.
     pub async fn change<T: FromRedisValue>(&self, op: &'static str, call: RedisCall) -> Result<T, StoreError> {
         self.change_all(op, &[call]).await?.pop().ok_or_else(no_answer)
+    }
+
+    /// Runs a call wherever the servers redirect it.
+    pub(super) async fn follow_redirect(&self, call: &RedisCall) -> Result<Value, RedisError> {
+        let mut answers = self.execute(Lane::Calls, std::slice::from_ref(call)).await;
+        answers.pop().unwrap_or_else(|| Err((ErrorKind::UnexpectedReturnType, "an answer is missing").into()))
     }
 
     /// Runs several calls that change something; see [`RedisServers::change`].

@@ -74,6 +74,17 @@ impl SessionStore for RedisStore {
         Ok((!session.is_expired(self.clock.now())).then_some(session))
     }
 
+    async fn find_all(&self, ids: &[SessionId]) -> Result<Vec<Option<Session>>, StoreError> {
+        let now = self.clock.now();
+        let denied = self.denied("find_all", ids).await?;
+        let records = self.records("find_all", ids).await?;
+        let live = records.into_iter().zip(denied).map(|(record, denied)| {
+            let session = record.filter(|_| !denied)?.session;
+            (!session.is_expired(now)).then_some(session)
+        });
+        Ok(live.collect())
+    }
+
     async fn replace(&self, session: &Session, seen: Version) -> Result<WriteOutcome, StoreError> {
         let (partition, keys) = (Partition::of(session.id.as_str()), self.servers.keys());
         let all = [

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use super::{
-    RedisServer, ask, certificates, cluster_url, encrypted_listener, form_cluster, free_port, member_settings,
-    sentinel_command, sentinel_url, wait_for_cluster, wait_for_replica, wait_until,
+    PRIMARY, RedisServer, ask, certificates, cluster_url, encrypted_listener, form_cluster, free_port, member_settings,
+    send_signal, sentinel_command, sentinel_url, wait_for_cluster, wait_for_replica, wait_until,
 };
 
 /// The certificates of a group whose members also listen for TLS, and use it among themselves.
@@ -127,6 +127,50 @@ impl Drop for SentinelGroup {
     }
 }
 
+/// A Sentinel of one test that knows no other: it names the primary that it is told.
+pub struct LoneSentinel {
+    /// Its TCP port.
+    pub port: u16,
+    child: Child,
+    _folder: tempfile::TempDir,
+}
+
+impl LoneSentinel {
+    /// Starts one that names this primary.
+    pub fn start(primary: &RedisServer) -> Self {
+        let (folder, port) = (tempfile::tempdir().expect("a folder"), free_port());
+        let mut command = sentinel_command(folder.path(), 0, port, primary.port, Vec::new());
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let sentinel = Self { port, child: child.expect("redis-sentinel"), _folder: folder };
+        wait_until("a Sentinel", || ask(port, "PING\r\n").is_some_and(|answer| answer.starts_with("+PONG")));
+        sentinel
+    }
+
+    /// Has it name another primary.
+    pub fn name(&self, primary: &RedisServer) {
+        ask(self.port, &format!("SENTINEL REMOVE {PRIMARY}\r\n")).expect("an answer");
+        let monitor = format!("SENTINEL MONITOR {PRIMARY} 127.0.0.1 {} 2\r\n", primary.port);
+        assert!(ask(self.port, &monitor).expect("an answer").starts_with("+OK"));
+    }
+
+    /// Sends a signal: `STOP`, `CONT`.
+    pub fn signal(&self, signal: &str) {
+        send_signal(&self.child, signal);
+    }
+
+    /// Ends the process at once.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for LoneSentinel {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
 /// Three primaries and three replicas of one test.
 pub struct RedisCluster {
     /// The first three are the primaries.
@@ -188,9 +232,7 @@ impl RedisCluster {
 
     /// Which of two primaries has a key.
     pub fn member_of(&self, key: &str) -> usize {
-        let answer = self.members[0].ask(&format!("CLUSTER KEYSLOT {key}\r\n")).expect("an answer");
-        let slot: usize = answer.trim().trim_start_matches(':').parse().expect("a slot");
-        slot / 8192
+        usize::from(self.slot(key)) / 8192
     }
 
     /// `store.url`. Names the primaries.
@@ -215,16 +257,54 @@ impl RedisCluster {
         });
     }
 
+    /// Whether a member has the slot of this key, and keys in it.
+    pub fn has_slot_of(&self, member: usize, key: &str) -> bool {
+        let count = self.members[member].ask(&format!("CLUSTER COUNTKEYSINSLOT {}\r\n", self.slot(key)));
+        count.is_some_and(|count| count.starts_with(':') && !count.starts_with(":0"))
+    }
+
+    /// Moves the keys of this key's slot from one primary to another. The slot is between the two until [`Self::end_move`].
+    pub fn begin_move(&self, from: usize, to: usize, key: &str) {
+        let (slot, from, to) = (self.slot(key), &self.members[from], &self.members[to]);
+        to.expect_ok(&format!("CLUSTER SETSLOT {slot} IMPORTING {}", id(from)));
+        from.expect_ok(&format!("CLUSTER SETSLOT {slot} MIGRATING {}", id(to)));
+        let keys = from.ask(&format!("CLUSTER GETKEYSINSLOT {slot} 50\r\n")).expect("an answer");
+        // An array of bulk strings: the lines of lengths are left out.
+        let keys: Vec<&str> = keys.lines().filter(|line| !line.starts_with(['*', '$'])).collect();
+        from.expect_ok(&format!("MIGRATE 127.0.0.1 {} \"\" 0 5000 KEYS {}", to.port, keys.join(" ")));
+    }
+
+    /// Gives a slot to the member that has its keys.
+    pub fn end_move(&self, from: usize, to: usize, key: &str) {
+        let (slot, owner) = (self.slot(key), id(&self.members[to]));
+        for member in [to, from] {
+            self.members[member].expect_ok(&format!("CLUSTER SETSLOT {slot} NODE {owner}"));
+        }
+        wait_until("all members know the owner", || {
+            self.members[..3].iter().all(|member| {
+                let answer = member.ask(&format!("GET {key}-x\r\n")).unwrap_or_default();
+                answer.starts_with("$-1") || answer.contains(&self.members[to].port.to_string())
+            })
+        });
+    }
+
+    fn slot(&self, key: &str) -> u16 {
+        let answer = self.members[0].ask(&format!("CLUSTER KEYSLOT {key}\r\n")).expect("an answer");
+        answer.trim().trim_start_matches(':').parse().expect("a slot")
+    }
+
     /// Moves slots from one primary to another, with redis-cli in the background.
     pub fn reshard(&self, from: usize, to: usize, slots: u32) -> Child {
-        let id = |member: &RedisServer| {
-            let answer = member.ask("CLUSTER MYID\r\n").expect("an answer");
-            answer.lines().nth(1).expect("an id").to_owned()
-        };
         let (from, to) = (&self.members[from], &self.members[to]);
         let mut command = Command::new("redis-cli");
         command.args(["--cluster", "reshard", &format!("127.0.0.1:{}", from.port), "--cluster-yes"]);
         command.args(["--cluster-from", &id(from), "--cluster-to", &id(to), "--cluster-slots", &slots.to_string()]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("redis-cli")
     }
+}
+
+/// The name of a member in its cluster.
+fn id(member: &RedisServer) -> String {
+    let answer = member.ask("CLUSTER MYID\r\n").expect("an answer");
+    answer.lines().nth(1).expect("an id").to_owned()
 }

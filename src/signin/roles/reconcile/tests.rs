@@ -11,6 +11,7 @@ use crate::domain::link::PlatformUserId;
 use crate::domain::session::SessionId;
 use crate::sessions::SessionCache;
 use crate::signin::roles::RoleAction;
+use crate::store::StoreError;
 use crate::store::embedded::EmbeddedStore;
 use crate::store::sole_gateway::SoleGateway;
 
@@ -177,6 +178,31 @@ async fn failing_directory_lets_no_session_in_that_was_not_compared() {
         subject.sessions.session(&unknown, subject.clock.now()).await.is_err(),
         "a failed comparison changes nothing"
     );
+}
+
+/// Leases during whose use another server becomes a primary of the store.
+struct FailoverMeanwhile<'a>(&'a Roles);
+
+#[async_trait]
+impl WorkLeases for FailoverMeanwhile<'_> {
+    async fn acquire(&self, work: Work, lasting: Duration) -> Result<LeaseOutcome, StoreError> {
+        // Granted for the pass, and once for each page.
+        self.0.distrust_store();
+        SoleGateway.acquire(work, lasting).await
+    }
+
+    async fn end(&self, work: Work) -> Result<(), StoreError> {
+        SoleGateway.end(work).await
+    }
+}
+
+#[tokio::test]
+async fn failover_during_the_comparison_leaves_the_store_distrusted() {
+    let subject = Restarted::new().await;
+    let id = subject.store("s1", "a2001", |_| ()).await;
+    subject.roles.reconcile_all(&FailoverMeanwhile(&subject.roles)).await;
+    subject.directory.close().await;
+    assert!(subject.sessions.session(&id, subject.clock.now()).await.is_err(), "it must be compared again");
 }
 
 #[tokio::test]

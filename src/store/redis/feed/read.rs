@@ -4,10 +4,11 @@
 //! blocked connection can do nothing else: there each change also publishes the name of its stream, which says which one to
 //! read. A message that is lost delays the change until the next read of all, which follows within the same time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
-use ::redis::{FromRedisValue, Pipeline, PushInfo, PushKind, RedisError};
+use ::redis::{FromRedisValue, Pipeline, PushInfo, PushKind, RedisError, Value};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -15,6 +16,7 @@ use super::entry::{EntryId, FeedEntry};
 use crate::domain::clock::Clock;
 use crate::domain::partition::Partition;
 use crate::store::redis::connect::{OpenConnection, check_primary};
+use crate::store::redis::script::RedisCall;
 use crate::store::redis::servers::RedisServers;
 use crate::store::redis::{RECEIVER_CAPACITY, millis};
 
@@ -44,6 +46,7 @@ type StreamEntries = Option<Vec<(String, Vec<FeedEntry>)>>;
 
 /// Reads the streams of some partitions on a connection of its own.
 pub(super) struct FeedReader {
+    servers: Arc<RedisServers>,
     connection: MultiplexedConnection,
     events: mpsc::UnboundedReceiver<PushInfo>,
     streams: Vec<(Partition, String)>,
@@ -59,7 +62,7 @@ pub(super) struct FeedReader {
 impl FeedReader {
     pub(super) async fn open(
         opened: OpenConnection,
-        servers: &RedisServers,
+        servers: &Arc<RedisServers>,
         partitions: &[Partition],
         block: Duration,
     ) -> Result<Self, RedisError> {
@@ -67,7 +70,8 @@ impl FeedReader {
         let streams = partitions.iter().map(|partition| (*partition, servers.keys().feed(*partition))).collect();
         let mode = if servers.is_cluster() { ReadMode::Woken } else { ReadMode::Blocking };
         let (limit, next_full) = (servers.timeout(), Instant::now());
-        let mut reader = Self { connection, events, streams, mode, block, limit, next_full, unfinished: Vec::new() };
+        let (servers, unfinished) = (servers.clone(), Vec::new());
+        let mut reader = Self { servers, connection, events, streams, mode, block, limit, next_full, unfinished };
         if mode == ReadMode::Woken {
             reader.subscribe().await;
         }
@@ -102,38 +106,47 @@ impl FeedReader {
                 Ok(self.collect(partitions, vec![::redis::from_redis_value(answer)?], began))
             }
             ReadMode::Woken => {
-                let partitions = self.wait().await;
+                let partitions = self.wait().await?;
                 let began = clock.uptime();
-                let mut reads = Pipeline::new();
-                for (partition, stream) in self.streams.iter().filter(|(of, _)| partitions.contains(of)) {
-                    let read = reads.cmd("XREAD").arg("COUNT").arg(READ_COUNT).arg("STREAMS");
-                    read.arg(stream).arg(position(*partition).to_string());
-                }
+                let due = self.streams.iter().filter(|(of, _)| partitions.contains(of));
+                let read = |(partition, stream): &(Partition, String)| {
+                    let call = RedisCall::command(*partition, "XREAD").arg("COUNT").arg(READ_COUNT).arg("STREAMS");
+                    call.arg(stream).arg(position(*partition).to_string())
+                };
+                let reads: Vec<RedisCall> = due.map(read).collect();
                 let found = self.ask(&reads).await?;
                 Ok(self.collect(partitions, found, began))
             }
         }
     }
 
-    /// Waits for the partitions that have changed, or until all are due. A closed connection is found by reading all.
-    async fn wait(&mut self) -> Vec<Partition> {
+    /// Waits for the partitions that have changed, or until all are due. Fails when the connection is lost: the crate says so
+    /// once, and then closes the channel.
+    async fn wait(&mut self) -> Result<Vec<Partition>, RedisError> {
         let mut changed = std::mem::take(&mut self.unfinished);
-        let mut next = match changed.is_empty() {
-            true => tokio::time::timeout_at(self.next_full, self.events.recv()).await.ok().flatten(),
-            false => self.events.try_recv().ok(),
-        };
-        if Instant::now() >= self.next_full || changed.is_empty() && next.is_none() {
+        let mut next = self.events.try_recv().ok();
+        loop {
+            while let Some(event) = next {
+                if event.kind == PushKind::Disconnection {
+                    return Err(disconnected());
+                }
+                changed.extend(self.named_by(&event).filter(|partition| !changed.contains(partition)));
+                next = self.events.try_recv().ok();
+            }
+            if !changed.is_empty() {
+                break;
+            }
+            let Ok(first) = tokio::time::timeout_at(self.next_full, self.events.recv()).await else { break };
+            next = Some(first.ok_or_else(disconnected)?);
+        }
+        if changed.is_empty() || Instant::now() >= self.next_full {
             self.next_full = Instant::now() + self.block;
-            return self.streams.iter().map(|(partition, _)| *partition).collect();
+            return Ok(self.streams.iter().map(|(partition, _)| *partition).collect());
         }
-        while let Some(event) = next {
-            changed.extend(self.named_by(&event).filter(|partition| !changed.contains(partition)));
-            next = self.events.try_recv().ok();
-        }
-        changed
+        Ok(changed)
     }
 
-    /// The partition whose stream a message names. The connection's end is found by the next read.
+    /// The partition whose stream a message names.
     fn named_by(&self, event: &PushInfo) -> Option<Partition> {
         if event.kind != PushKind::Message {
             return None;
@@ -161,15 +174,31 @@ impl FeedReader {
         within(self.limit, check_primary(&mut self.connection)).await.map(|_| ())
     }
 
-    /// Asks several questions in one round trip.
-    pub(super) async fn ask<T: FromRedisValue>(&mut self, questions: &Pipeline) -> Result<Vec<T>, RedisError> {
-        if questions.is_empty() {
+    /// Asks several questions in one round trip. While a slot moves, a stream that is already at the other member is read there.
+    pub(super) async fn ask<T: FromRedisValue>(&mut self, calls: &[RedisCall]) -> Result<Vec<T>, RedisError> {
+        if calls.is_empty() {
             return Ok(Vec::new());
         }
-        let sent = self.connection.send_packed_commands(questions, 0, questions.len());
+        let mut questions = Pipeline::new();
+        for call in calls {
+            questions.add_command(call.command.clone());
+        }
+        let sent = self.connection.send_packed_commands(&questions, 0, questions.len());
         let answers = within(self.limit, sent).await?;
-        answers.into_iter().map(|answer| Ok(::redis::from_redis_value(answer.extract_error()?)?)).collect()
+        let mut found = Vec::with_capacity(calls.len());
+        for (call, answer) in calls.iter().zip(answers) {
+            let answer = match answer {
+                Value::ServerError(error) if error.code() == "ASK" => self.servers.follow_redirect(call).await?,
+                answer => answer,
+            };
+            found.push(::redis::from_redis_value(answer.extract_error()?)?);
+        }
+        Ok(found)
     }
+}
+
+fn disconnected() -> RedisError {
+    std::io::Error::from(std::io::ErrorKind::ConnectionReset).into()
 }
 
 /// Bounds a question. A connection that says nothing is half-open.
