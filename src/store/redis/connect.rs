@@ -1,7 +1,7 @@
 //! Opens connections to the primary of a server, a Sentinel-managed pair or a member of a cluster. Keeping them open is
 //! left to `link`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,6 +61,15 @@ pub(super) enum ServerPassword {
 }
 
 impl ServerPassword {
+    /// The password of the file, or of the URL if there is no file.
+    pub(super) fn new(password: Option<Secret<String>>, file: &Path) -> Self {
+        match password {
+            _ if !file.as_os_str().is_empty() => Self::File(file.to_owned()),
+            Some(password) => Self::Known(password),
+            None => Self::None,
+        }
+    }
+
     async fn read(&self) -> std::io::Result<Option<Secret<String>>> {
         match self {
             Self::None => Ok(None),

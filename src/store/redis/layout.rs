@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 
-use super::connect::{Connector, SlotRange};
+use super::connect::{Connector, PrimaryAddress, ServerAccess, SlotRange};
 use super::keys::RedisKeys;
 use super::link::{Backoff, ServerLink};
 use crate::config::RedisHost;
@@ -83,6 +83,13 @@ impl Layout {
         self.by_partition.get(usize::from(partition.number()))?.as_ref()
     }
 
+    /// Has later calls of a partition use a new connection.
+    pub(super) fn abandon(&self, lane: Lane, partition: Partition) {
+        if let Some(primary) = self.primary(partition) {
+            primary.link(lane, partition).abandon_current();
+        }
+    }
+
     /// Each primary with its partitions.
     pub(super) fn primaries(&self) -> Vec<(Arc<Primary>, Vec<Partition>)> {
         let mut found: Vec<(Arc<Primary>, Vec<Partition>)> = Vec::new();
@@ -120,6 +127,13 @@ impl Layout {
         });
         Self { by_partition: by_partition.collect(), members }
     }
+}
+
+/// A layout that never changes.
+pub(super) fn fixed(access: Arc<ServerAccess>, address: PrimaryAddress) -> (Connector, watch::Receiver<Layout>) {
+    let connector = Connector::new(access, address);
+    let (_, layout) = watch::channel(Layout::single(connector.clone()));
+    (connector, layout)
 }
 
 /// Follows the slots of a cluster until the layout is not used any more.

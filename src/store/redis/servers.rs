@@ -71,18 +71,14 @@ impl RedisServers {
         let (timeout, confirm) = (config.timeout.get(), config.confirm);
         let RedisAddress { layout, tls, username, password, database } = address;
         let is_cluster = matches!(layout, RedisLayout::Cluster(_));
-        let password = match password {
-            _ if !config.password_file.as_os_str().is_empty() => ServerPassword::File(config.password_file.clone()),
-            Some(password) => ServerPassword::Known(password),
-            None => ServerPassword::None,
-        };
+        let password = ServerPassword::new(password, &config.password_file);
         let access = Arc::new(ServerAccess { tls, authorities, username, password, database });
         let stale = Arc::new(Notify::new());
         let (connector, layout) = match layout {
-            RedisLayout::Single(host) => fixed(access, PrimaryAddress::Host(host)),
-            RedisLayout::Unix(path) => fixed(access, PrimaryAddress::Unix(path)),
+            RedisLayout::Single(host) => layout::fixed(access, PrimaryAddress::Host(host)),
+            RedisLayout::Unix(path) => layout::fixed(access, PrimaryAddress::Unix(path)),
             RedisLayout::Sentinel { hosts, name } => {
-                fixed(access, PrimaryAddress::Sentinel { hosts: hosts.into(), name: name.into() })
+                layout::fixed(access, PrimaryAddress::Sentinel { hosts: hosts.into(), name: name.into() })
             }
             RedisLayout::Cluster(hosts) => {
                 let first = hosts.first().cloned().unwrap_or(RedisHost { name: String::new(), port: 0 });
@@ -152,11 +148,7 @@ impl RedisServers {
     /// Has later calls of these partitions use new connections: an answer on theirs was another call's, or no answer at all.
     pub(super) fn abandon(&self, lane: Lane, partitions: impl Iterator<Item = Partition>) {
         let layout = self.layout.borrow();
-        for partition in partitions {
-            if let Some(primary) = layout.primary(partition) {
-                primary.link(lane, partition).abandon_current();
-            }
-        }
+        partitions.for_each(|partition| layout.abandon(lane, partition));
     }
 
     /// Whether Sentinels say where the primary is.
@@ -406,13 +398,6 @@ impl RedisServers {
             Err(_) => Err((ErrorKind::ClusterConnectionNotFound, "no server has the partition").into()),
         }
     }
-}
-
-/// A layout that never changes.
-fn fixed(access: Arc<ServerAccess>, address: PrimaryAddress) -> (Connector, watch::Receiver<Layout>) {
-    let connector = Connector::new(access, address);
-    let (_, layout) = watch::channel(Layout::single(connector.clone()));
-    (connector, layout)
 }
 
 fn no_answer() -> StoreError {
