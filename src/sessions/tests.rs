@@ -213,7 +213,7 @@ async fn sessions_that_are_cached_are_used_while_the_store_cannot_answer_and_oth
     clock.advance(Duration::from_secs(2));
     let both = cache.sessions(&[known.id.clone(), unknown.id.clone()], clock.now()).await;
     assert!(matches!(both, Err(Error::Unavailable { part: Part::Store, .. })));
-    let found = cache.sessions(&[known.id.clone()], clock.now()).await.expect("within the grace");
+    let found = cache.sessions(std::slice::from_ref(&known.id), clock.now()).await.expect("within the grace");
     assert!(found[0].is_some());
 }
 
