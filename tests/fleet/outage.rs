@@ -115,7 +115,8 @@ async fn redis_that_hangs_is_answered_by_1503_within_the_time_limit() {
 #[tokio::test]
 async fn dead_primary_of_a_cluster_signs_nobody_out_and_closes_no_socket() {
     let mut cluster = RedisCluster::start();
-    let fleet = Fleet::on(&cluster.url(), 1, "").await;
+    // A session that its replica does not have yet would be lost with the primary.
+    let fleet = Fleet::on(&cluster.url(), 1, "[store]\nconfirm = \"replica\"\n").await;
     let mut clients = Vec::new();
     for _ in 0..16 {
         let client = fleet.gateways[0].sign_in("a2001").await;
