@@ -22,7 +22,8 @@ class Fleet:
 
     def __init__(self, program, gateways=3, settings=(), report=lambda _: None):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="deskgate-fleet-"))
-        self.program, self.count, self.settings, self.report, self.started = program, gateways, settings, report, []
+        self.program, self.count, self.settings = pathlib.Path(program).resolve(), gateways, settings
+        self.report, self.started = report, []
 
     def __enter__(self):
         try:
