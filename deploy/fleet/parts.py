@@ -120,7 +120,7 @@ class RedisCluster:
             home = folder / f"redis-{port}"
             home.mkdir()
             command = ["redis-server", "--port", port, "--bind", "127.0.0.1", "--dir", home, "--cluster-enabled", "yes",
-                       "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "2000",
+                       "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "2000", "--repl-diskless-sync-delay", "0",
                        "--appendonly", "yes" if persistence else "no", "--save", "", "--maxmemory-policy", "noeviction"]
             self.servers.append(Process(f"redis-{port}", command, folder))
 
@@ -132,10 +132,15 @@ class RedisCluster:
         subprocess.run(["redis-cli", "--cluster", "create", *addresses, "--cluster-replicas", "1", "--cluster-yes"],
                        check=True, capture_output=True)
         end = time.monotonic() + 30
-        while any("cluster_state:ok" not in self.cli(port, "cluster", "info") for port in self.ports):
+        while not self.is_complete():
             if time.monotonic() > end:
                 raise PartFault("the Redis cluster did not form")
             time.sleep(0.1)
+
+    def is_complete(self):
+        """Whether all servers agree about the slots, and every primary has its replica."""
+        return (all("cluster_state:ok" in self.cli(port, "cluster", "info") for port in self.ports)
+                and all("state=online" in self.cli(port, "info", "replication") for _, port in self.primaries()))
 
     def cli(self, port, *words):
         return subprocess.run(["redis-cli", "-p", str(port), *words], capture_output=True, text=True).stdout
