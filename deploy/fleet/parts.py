@@ -285,11 +285,15 @@ path_case = "sensitive"
         self.gateways[number] = self.gateway(number)
         self.gateways[number].start(r"ready ")
 
-    def metric(self, number, name):
-        """The sum of a metric's series on one gateway."""
+    def counts(self, number, name, label):
+        """A metric of one gateway, by the value of a label."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.admin_ports[number]}/metrics", timeout=5) as answer:
             lines = answer.read().decode().splitlines()
-        return sum(float(line.rpartition(" ")[2]) for line in lines if re.match(rf"deskgate_{name}[ {{]", line))
+        found = {}
+        for line in lines:
+            if labels := re.match(rf'deskgate_{name}{{.*\b{label}="([^"]*)"', line):
+                found[labels.group(1)] = found.get(labels.group(1), 0) + float(line.rpartition(" ")[2])
+        return found
 
     def stop(self):
         for gateway in self.gateways:
