@@ -257,6 +257,9 @@ itadmin = "{self.public_url}/itadmin/"
 url = "{self.store}"
 confirm = "replica"
 
+[rates]
+outage = "refuse"
+
 [directory]
 url = "{self.directory}"
 
