@@ -10,6 +10,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::keys::{KeyError, KeyStorage, copy_keys};
 use crate::directory::copy::{CopiedRow, CopiedTable, CopiedValue, CopyRun, CopyState};
@@ -30,6 +31,10 @@ pub use report::{CopyProgress, CopyReport, RecordCount, ReportProgress};
 
 /// How many sessions, denials or rows are read and written at once.
 const PAGE: usize = 2000;
+
+/// How long a copy waits for a store that does not answer, and between two attempts.
+const PATIENCE: Duration = Duration::from_secs(15);
+const PAUSE: Duration = Duration::from_millis(250);
 
 /// The columns of a one-time-password device: its owner, and the secrets that are encrypted.
 const OTP_OWNER: (usize, usize) = (0, 1);
@@ -198,10 +203,8 @@ impl StateCopy {
         let total = self.from.count_denials().await?;
         let (mut after, mut done): (Option<SessionCursor>, usize) = (None, 0);
         loop {
-            let page = self.from.store.denials(after.as_ref(), PAGE).await;
-            let page = page.map_err(|error| self.from.store_error(error))?;
-            let imported = self.to.store.import_denials(&page.denials).await;
-            imported.map_err(|error| self.to.store_error(error))?;
+            let page = self.from.ask_store(async |store| store.denials(after.as_ref(), PAGE).await).await?;
+            self.to.ask_store(async |store| store.import_denials(&page.denials).await).await?;
             done += page.denials.len();
             report(CopyProgress { label: DENIALS, done: done.min(total), total });
             after = page.next;
@@ -260,8 +263,7 @@ impl StateCopy {
         let (mut sessions, mut next) = self.from.read_sessions(None).await?;
         loop {
             // The next page is read while this one is written.
-            let import =
-                async { self.to.store.import_sessions(&sessions).await.map_err(|error| self.to.store_error(error)) };
+            let import = self.to.ask_store(async |store| store.import_sessions(&sessions).await);
             let read = async {
                 match &next {
                     Some(after) => self.from.read_sessions(Some(after)).await.map(Some),
@@ -305,6 +307,18 @@ impl CopySide {
         CopyError::Store { place: self.store_place.clone(), source }
     }
 
+    /// Asks the store, and again while it does not answer: a pause of a server must not end a long copy. Everything that a
+    /// copy asks can be repeated.
+    async fn ask_store<T>(&self, ask: impl AsyncFn(&dyn Store) -> Result<T, StoreError>) -> Result<T, CopyError> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match ask(self.store.as_ref()).await {
+                Err(StoreError::Unavailable(_)) if Instant::now() < deadline => tokio::time::sleep(PAUSE).await,
+                answer => return answer.map_err(|error| self.store_error(error)),
+            }
+        }
+    }
+
     fn directory_error(&self, source: DirectoryError) -> CopyError {
         CopyError::Directory { place: self.directory_place.clone(), source }
     }
@@ -321,9 +335,9 @@ impl CopySide {
         &self,
         after: Option<&SessionCursor>,
     ) -> Result<(Vec<PortableSession>, Option<SessionCursor>), CopyError> {
-        let page = self.store.page(after, PAGE).await.map_err(|error| self.store_error(error))?;
+        let page = self.ask_store(async |store| store.page(after, PAGE).await).await?;
         let ids: Vec<SessionId> = page.sessions.iter().map(|session| session.id.clone()).collect();
-        let last_seen = self.store.last_seen(&ids).await.map_err(|error| self.store_error(error))?;
+        let last_seen = self.ask_store(async |store| store.last_seen(&ids).await).await?;
         let sessions = page.sessions.into_iter().zip(last_seen);
         Ok((sessions.map(|(session, last_seen)| PortableSession { session, last_seen }).collect(), page.next))
     }
@@ -331,7 +345,7 @@ impl CopySide {
     async fn count_sessions(&self) -> Result<usize, CopyError> {
         let (mut after, mut count) = (None, 0);
         loop {
-            let page = self.store.page(after.as_ref(), PAGE).await.map_err(|error| self.store_error(error))?;
+            let page = self.ask_store(async |store| store.page(after.as_ref(), PAGE).await).await?;
             count += page.sessions.len();
             after = page.next;
             if after.is_none() {
@@ -344,7 +358,7 @@ impl CopySide {
         // A shared store may name one twice.
         let (mut after, mut ids) = (None, HashSet::new());
         loop {
-            let page = self.store.denials(after.as_ref(), PAGE).await.map_err(|error| self.store_error(error))?;
+            let page = self.ask_store(async |store| store.denials(after.as_ref(), PAGE).await).await?;
             ids.extend(page.denials.into_iter().map(|denial| denial.id));
             after = page.next;
             if after.is_none() {
