@@ -6,7 +6,7 @@
 //! everything was counted, and no gateway starts on it before.
 //!
 //! Denials come before sessions, so that no token is valid on the target that is not on the source. Tickets and single-use
-//! claims are left out: they live for minutes, and whoever is signing in begins again.
+//! claims are left out: they live for minutes, and a sign-in that is in progress has to be started again.
 
 use std::collections::HashSet;
 use std::sync::Arc;

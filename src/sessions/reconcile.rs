@@ -35,8 +35,8 @@ impl SessionCache {
         StoreDistrust(self.reconciler.load_full())
     }
 
-    /// Uses the sessions of the store as they are from now on, unless they were distrusted anew after `ended`: what was
-    /// compared before that may have changed since.
+    /// Trusts the sessions of the store again, unless the store was distrusted once more after `ended`: a session that was
+    /// compared earlier may have changed since.
     pub fn trust_store(&self, ended: &StoreDistrust) {
         self.reconciler.compare_and_swap(&ended.0, None);
     }

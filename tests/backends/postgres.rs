@@ -197,7 +197,9 @@ async fn operation_that_a_deadlock_ended_is_tried_again() {
         async move { write(&directory).await }
     });
     let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid <> pg_backend_pid()";
+    let deadline = Instant::now() + Duration::from_secs(20);
     while psql_in(&url, waits) == "0" {
+        assert!(Instant::now() < deadline, "the record does not wait for the row");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     // Waits for the log: a deadlock, which the server ends after a second at the cost of the one that waited first.
@@ -236,7 +238,9 @@ async fn read_only_server_is_not_ready() {
     let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'deskgate'
          AND datname = current_database()";
     psql_in(&url, end);
+    let deadline = Instant::now() + Duration::from_secs(20);
     let error = loop {
+        assert!(Instant::now() < deadline, "the read-only database is not noticed");
         if let Err(error) = directory.ready().await {
             let error = deskgate::error::chain(&error);
             if error.contains("read-only") {

@@ -81,7 +81,7 @@ async fn expect_store_named(gateway: &Gateway, case: &str) {
     assert_eq!((&report["store"], &report["directory"]), (&json!("unavailable"), &json!("ok")), "{case}: {report}");
 }
 
-/// Waits until the gateway works again. Meanwhile and afterwards whoever was logged out is refused.
+/// Waits until the gateway works again. Tokens that were logged out are refused while it waits, and afterwards.
 async fn expect_recovery(gateway: &Gateway, clients: &Clients, refused: &[&Client], case: &str) {
     let begun = Instant::now();
     let recovered = eventually("known and unknown sessions are valid", || async {

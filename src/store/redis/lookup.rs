@@ -1,8 +1,9 @@
 //! Finds the sessions of an index and reads their records.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use super::keys::RedisKeys;
 use super::records::{self, SessionRecord};
 use super::script::RedisCall;
 use super::{RedisStore, millis};
@@ -45,43 +46,41 @@ impl RedisStore {
         op: &'static str,
         ids: &[SessionId],
     ) -> Result<Vec<Option<SessionRecord>>, StoreError> {
-        let mut found = HashMap::new();
-        for part in ids.chunks(BATCH) {
-            let parts: Vec<(Partition, Vec<&SessionId>)> = by_partition(part).into_iter().collect();
-            let read = |(partition, ids): &(Partition, Vec<&SessionId>)| {
-                let keys = ids.iter().map(|id| self.servers.keys().session(*partition, id.as_str()));
-                RedisCall::command(*partition, "MGET").arg(keys.collect::<Vec<_>>())
-            };
-            let calls: Vec<RedisCall> = parts.iter().map(read).collect();
-            let records: Vec<Vec<Option<Vec<u8>>>> = self.servers.run_all(op, &calls).await?;
-            for ((_, ids), records) in parts.iter().zip(records) {
-                for (id, record) in ids.iter().zip(records) {
-                    if let Some(record) = record.as_deref().and_then(|record| readable(id, record)) {
-                        found.insert((*id).clone(), record);
-                    }
-                }
-            }
-        }
-        Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
+        let found = self.values(op, ids, RedisKeys::session).await?;
+        Ok(ids.iter().map(|id| found.get(id).and_then(|record| readable(id, record))).collect())
     }
 
     /// Whether the tokens of these sessions are denied, in their order: by the store, or by what this gateway remembers.
     pub(super) async fn denied(&self, op: &'static str, ids: &[SessionId]) -> Result<Vec<bool>, StoreError> {
         let now = self.clock.now();
-        let mut denied = HashSet::new();
+        let denied = self.values(op, ids, RedisKeys::denial).await?;
+        Ok(ids.iter().map(|id| denied.contains_key(id) || self.denials.contains(id, now)).collect())
+    }
+
+    /// The values of the keys of these sessions, for those that have one.
+    async fn values<'a>(
+        &self,
+        op: &'static str,
+        ids: &'a [SessionId],
+        key: fn(&RedisKeys, Partition, &str) -> String,
+    ) -> Result<HashMap<&'a SessionId, Vec<u8>>, StoreError> {
+        let mut values = HashMap::new();
         for part in ids.chunks(BATCH) {
             let parts: Vec<(Partition, Vec<&SessionId>)> = by_partition(part).into_iter().collect();
             let read = |(partition, ids): &(Partition, Vec<&SessionId>)| {
-                let keys = ids.iter().map(|id| self.servers.keys().denial(*partition, id.as_str()));
+                let keys = ids.iter().map(|id| key(self.servers.keys(), *partition, id.as_str()));
                 RedisCall::command(*partition, "MGET").arg(keys.collect::<Vec<_>>())
             };
             let calls: Vec<RedisCall> = parts.iter().map(read).collect();
             let found: Vec<Vec<Option<Vec<u8>>>> = self.servers.run_all(op, &calls).await?;
-            for ((_, ids), found) in parts.iter().zip(found) {
-                denied.extend(ids.iter().zip(found).filter(|(_, denial)| denial.is_some()).map(|(id, _)| *id));
+            for ((_, ids), found) in parts.into_iter().zip(found) {
+                if found.len() != ids.len() {
+                    return Err(StoreError::Unavailable("the server answered another number of values".into()));
+                }
+                values.extend(ids.into_iter().zip(found).filter_map(|(id, value)| Some((id, value?))));
             }
         }
-        Ok(ids.iter().map(|id| denied.contains(id) || self.denials.contains(id, now)).collect())
+        Ok(values)
     }
 
     /// The live sessions among these.

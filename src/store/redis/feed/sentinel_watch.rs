@@ -1,8 +1,8 @@
 //! Makes sure that the feed is read from the primary that the Sentinels name.
 //!
-//! A primary that was cut off together with this gateway goes on answering after the Sentinels have replaced it, and hears of no
-//! logout elsewhere. What is read from it counts only while it was confirmed within `store.outage_grace`. The Sentinels are
-//! asked beside the reading, which does not wait for them.
+//! A primary that was cut off together with this gateway goes on answering after the Sentinels have replaced it, and receives none
+//! of the logouts on other gateways. The feed of a primary is trusted only if most Sentinels have confirmed the primary within
+//! `store.outage_grace`. A task of its own asks them, so that reading the feed does not wait for their answers.
 
 use std::time::Duration;
 
