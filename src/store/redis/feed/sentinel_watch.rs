@@ -21,7 +21,7 @@ const SHORTEST_INTERVAL: Duration = Duration::from_millis(50);
 pub(super) struct WatchedPrimary {
     /// `None` while no connection is read.
     host: Option<RedisHost>,
-    /// When the Sentinels were last asked of those times that they named the one that is read.
+    /// When the Sentinels were asked the last time that they named this primary.
     confirmed: Instant,
 }
 
