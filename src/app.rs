@@ -52,7 +52,7 @@ mod announce;
 
 mod reload;
 
-mod rule_watcher;
+mod file_watcher;
 
 mod warnings;
 
@@ -82,6 +82,7 @@ use reload::{Reloader, RuleFiles};
 pub use simulator::Simulator;
 pub use tasks::TaskFailure;
 use tasks::TaskSet;
+use tls::Certificates;
 use wire::Databases;
 pub use wire::{Offline, open_offline};
 
@@ -95,8 +96,7 @@ pub struct App {
     databases: Databases,
     announcer: Announcer,
     shared_rates: Option<LeasedRates>,
-    /// The first client address.
-    pub listen: SocketAddr,
+    listen: Vec<SocketAddr>,
     /// The address of `/metrics`.
     pub admin: SocketAddr,
     /// The simulated platform in development.
@@ -109,13 +109,13 @@ impl App {
     pub async fn start(mut config: Config, rule_source: RuleSource) -> Result<Self, StartError> {
         let metrics = Arc::new(Metrics::new()?);
         let listeners = Listeners::bind(&config.server)?;
-        let (listen, admin) = (listeners.client_address(), listeners.admin_address());
-        listen::fill_ports(&mut config, listen.port());
+        let (listen, admin) = (listeners.client_addresses(), listeners.admin_address());
+        listen::fill_ports(&mut config, &listeners);
 
         let lock = DataLock::acquire(&config.server.data_dir).await?;
         let rule_files = RuleFiles::new(rule_source);
         let rules = rule_files.load(&config, &metrics)?;
-        let certificate = config.server.tls.as_ref().map(tls::Certificate::open).transpose()?;
+        let certificates = Arc::new(Certificates::open(&config.server, &metrics)?);
         let services = wire::services(&config, rules, metrics.clone()).await?;
         let control = control::bind(&config.server.data_dir).map_err(error::data_error(&config.server.data_dir))?;
         reload::record_load(&metrics, &services.gate.clock, &config, &services.gate.rules.load());
@@ -127,20 +127,24 @@ impl App {
         let readiness = Arc::new(Readiness::new(config.server.development_mode(), services.gate.clock.clone()));
         let drain = Arc::<DrainSignal>::default();
         let gateway = proxy::gateway(&config, &services, &readiness, &drain);
-        let acceptor = proxy::acceptor(&config, gateway, certificate.as_ref());
+        let acceptor = proxy::acceptor(&config, gateway);
         let page =
             admin_listener::MetricsPage { metrics, signin: services.signin.clone(), readiness: readiness.clone() };
         let tasks = TaskSet::default();
         background::start(&tasks, &services);
         tasks.spawn("control socket", control::serve(control, services.admin));
-        listeners.start(&tasks, acceptor, page);
+        listeners.start(&tasks, acceptor, &certificates, &wire::trusted_proxies(&config.server), page);
+        if !certificates.is_empty() {
+            tasks.spawn("certificate watcher", certificates.clone().watch());
+        }
         let store = services.databases.store.clone();
-        let announcer = Announcer::new(&config, listen, store, services.gate.clone(), services.registry.clone());
+        let announcer =
+            Announcer::new(&config, listen::first(&listen), store, services.gate.clone(), services.registry.clone());
         tasks.spawn("announcement", announcer.clone().run());
 
         let (keys, gate, registry, recheck) = (services.keys, services.gate, services.registry, services.recheck);
         Ok(Self {
-            reloader: Reloader { config, rule_files, keys, certificate, gate, registry, recheck },
+            reloader: Reloader { config, rule_files, keys, certificates, gate, registry, recheck },
             readiness,
             tasks,
             drain,
@@ -155,6 +159,11 @@ impl App {
         })
     }
 
+    /// The client addresses, separated by commas.
+    pub fn listen_list(&self) -> String {
+        self.listen.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+    }
+
     /// The URL under which browsers reach the gateway.
     pub fn public_url(&self) -> &Url {
         &self.reloader.config.server.public_url
@@ -165,7 +174,7 @@ impl App {
         self.reloader.config.server.drain
     }
 
-    /// Reloads rules, keys and certificate, and returns the number of rules. On an error nothing changes.
+    /// Reloads rules, keys and certificates, and returns the number of rules. On an error nothing changes.
     pub async fn reload(&self) -> Result<usize, StartError> {
         self.reloader.reload().await
     }

@@ -15,6 +15,8 @@ mod load;
 
 mod limits;
 
+mod listener;
+
 mod platform;
 
 mod server;
@@ -46,13 +48,14 @@ pub use cors::CorsConfig;
 pub use directory::{DatabaseUrl, DirectoryConfig};
 pub use faults::{ConfigFault, Faults};
 pub use limits::LimitsConfig;
+pub use listener::{CertificateConfig, ListenerConfig};
 pub(crate) use load::line_of;
 pub use load::{Override, ReadConfig, load, load_text, read};
 pub use log::{LogConfig, LogFormat, RequestLines};
 pub use platform::{PlatformConfig, PlatformKind};
 pub use rates::RatesConfig;
 pub use rules::RulesConfig;
-pub use server::{ClientAddress, Development, ServerConfig, TlsConfig};
+pub use server::{ClientAddress, Development, ForwardedHeaders, ServerConfig};
 pub use sign_in::{
     AgentsConfig, BindApproval, BindConfig, BindProof, Concealment, FlowCookie, Oauth2Config, OtpConfig, QrConfig,
     QrConfirm, TicketConfig, TokenAlgorithm, TokenConfig,
@@ -143,6 +146,8 @@ impl Config {
         let own = ServerConfig::default();
         let server = ServerConfig {
             listen: own.listen,
+            listeners: own.listeners,
+            certificates: own.certificates,
             admin_listen: own.admin_listen,
             data_dir: own.data_dir,
             threads: own.threads,

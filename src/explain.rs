@@ -17,7 +17,7 @@ use crate::domain::rate::retry_after_seconds;
 use crate::error::Error;
 use crate::pipeline::client_address::TrustedProxies;
 use crate::pipeline::cors::{CorsPolicy, PreflightAnswer};
-use crate::pipeline::head::{Fields, HeaderLines, HttpVersion, RequestHead};
+use crate::pipeline::head::{Fields, HeaderLines, HttpVersion, RequestHead, Transport};
 use crate::pipeline::route::Target;
 use crate::pipeline::{self, Permit, Policy, arrive, authorize, verify};
 use crate::rules::RuleSet;
@@ -150,6 +150,7 @@ impl<'a> Explainer<'a> {
             raw: None,
             stream_goes_on: false,
             peer: sample.address,
+            transport: Transport::Plain,
         };
         let fields = Fields::of(head.lines);
         let arrival = arrive::describe(&TrustedProxies::NONE, Language::English, &self.cors, &head, &fields);
@@ -205,7 +206,7 @@ impl<'a> Explainer<'a> {
 
 fn allowed(permit: &Permit, decides: Option<&Candidate>) -> ExplainedAnswer {
     let forwarded = match permit {
-        Permit::Own(_) | Permit::Preflight(_) => None,
+        Permit::Own(_) | Permit::Preflight(_) | Permit::Redirect(_) => None,
         Permit::Upstream(permit) => Some(permit),
     };
     ExplainedAnswer {

@@ -35,6 +35,10 @@ pub(crate) mod drain_signal;
 
 mod keepalive;
 
+mod linger;
+
+mod proxy_protocol;
+
 // The request as the pipeline and the callbacks see it.
 mod request_head;
 
@@ -119,6 +123,7 @@ impl Gateway {
                 Ok(None)
             }
             Permit::Preflight(answer) => Ok(Some(Reply::preflight(&answer))),
+            Permit::Redirect(location) => Ok(Some(Reply::moved_permanently(&location))),
         }
     }
 
@@ -165,8 +170,8 @@ impl Gateway {
                     | BadRequest::Framing
                     | BadRequest::Repeated(_)
                     | BadRequest::Header(_)
-                    | BadRequest::ForwardedForEntry
-                    | BadRequest::ForwardedForLength
+                    | BadRequest::ForwardedForEntry(_)
+                    | BadRequest::ForwardedForLength(_)
                     | BadRequest::Upgrade
             )
         );

@@ -1,6 +1,7 @@
 //! Declares every metric once, with its help text; the callers count. Label values come from enums, rule names and
 //! upstream names only, so the number of series is fixed when the rules are loaded.
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use prometheus::{
@@ -41,6 +42,7 @@ pub struct Metrics {
     authn_cached: IntCounter,
     identity_headers_removed: IntCounterVec,
     limit_reached: IntCounterVec,
+    connections_refused: IntCounterVec,
     pub(crate) signin: IntCounterVec,
     pub(crate) tickets: IntCounterVec,
     pub(crate) sessions_issued: IntCounterVec,
@@ -71,6 +73,8 @@ pub struct Metrics {
     pub(crate) rules_loaded: IntGauge,
     pub(crate) config_reload_success: IntGauge,
     pub(crate) config_reload_timestamp: Gauge,
+    certificate_expiries: IntGaugeVec,
+    pub(crate) tls_reload_success: IntGauge,
     pub(crate) development_mode: IntGauge,
     pub(crate) bind_without_proof: IntGauge,
 }
@@ -123,6 +127,11 @@ impl Metrics {
             &["config", "rules"],
         )?;
         registry.register(Box::new(config_hash.clone()))?;
+        let certificate_expiries = IntGaugeVec::new(
+            Opts::new("tls_not_after_seconds", "Unix time at which a certificate in use expires, by its first name."),
+            &["certificate"],
+        )?;
+        registry.register(Box::new(certificate_expiries.clone()))?;
         let seconds = |name: &str, help: &str| -> Result<Gauge, prometheus::Error> {
             let metric = Gauge::new(name, help)?;
             registry.register(Box::new(metric.clone()))?;
@@ -182,6 +191,11 @@ impl Metrics {
                 "limit_reached_total",
                 "Connections, polls, codes and tokens that were over a limit, by limit.",
                 &["limit"],
+            )?,
+            connections_refused: counters(
+                "connections_refused_total",
+                "Connections closed before a request was read, by reason.",
+                &["reason"],
             )?,
             signin: counters(
                 "signin_total",
@@ -268,6 +282,11 @@ impl Metrics {
                 "config_reload_timestamp_seconds",
                 "Unix time of the last successful load of rules, keys and certificates.",
             )?,
+            certificate_expiries,
+            tls_reload_success: gauge(
+                "tls_reload_success",
+                "1 if the files of certificates and client authorities were valid when they were last read.",
+            )?,
             development_mode: gauge("development_mode", "1 in development mode.")?,
             bind_without_proof: gauge("bind_without_proof", "1 if accounts can be bound without proof of identity.")?,
             websockets_open,
@@ -321,6 +340,14 @@ impl Metrics {
         self.config_hash.with_label_values(&[config, rules]).set(1);
     }
 
+    /// Sets when the certificates in use expire, in seconds since 1970.
+    pub(crate) fn set_certificate_expiries(&self, expiries: &BTreeMap<&str, i64>) {
+        self.certificate_expiries.reset();
+        for (certificate, expiry) in expiries {
+            self.certificate_expiries.with_label_values(&[certificate]).set(*expiry);
+        }
+    }
+
     /// Counts a removed header that the client must not choose.
     pub(crate) fn count_removed_identity_header(&self, kind: &str) {
         self.identity_headers_removed.with_label_values(&[kind]).inc();
@@ -329,6 +356,11 @@ impl Metrics {
     /// Counts a connection, a poll, a code or a token over a limit.
     pub(crate) fn count_limit_reached(&self, limit: &str) {
         self.limit_counter(limit).inc();
+    }
+
+    /// Counts a connection that was closed before a request was read.
+    pub(crate) fn count_refused_connection(&self, reason: &str) {
+        self.connections_refused.with_label_values(&[reason]).inc();
     }
 
     /// What [`Self::count_limit_reached`] increments.

@@ -6,7 +6,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use http::{HeaderValue, Method};
+use http::header::STRICT_TRANSPORT_SECURITY;
+use http::{HeaderMap, HeaderValue, Method};
 
 use crate::config::{Development, LimitsConfig, QueryToken};
 use crate::domain::clock::{Clock, Timestamp};
@@ -38,10 +39,15 @@ pub mod cors;
 // What a decision reports while it is made.
 pub mod observe;
 
-// The phases of `decide`, in order. `client_address` is the first step of `arrive`, `upgrade` its last.
+// The phases of `decide`, in order. `client_address` is the first step of `arrive`, `upgrade` its last; `redirect` ends requests
+// on a listener that only redirects.
 pub mod client_address;
 
+mod forwarded;
+
 pub mod arrive;
+
+mod redirect;
 
 pub mod upgrade;
 
@@ -66,7 +72,7 @@ use arrive::CheckedRequest;
 use assertion::Assertion;
 use client_address::TrustedProxies;
 use cors::{CorsPolicy, CrossOrigin, PreflightAnswer};
-use head::{Fields, RequestHead, UnwantedHeaders};
+use head::{Fields, RequestHead, Transport, UnwantedHeaders};
 use observe::DecisionObserver;
 use record::Recorder;
 use request_id::RequestId;
@@ -110,6 +116,10 @@ pub struct Gate {
     pub language: Language,
     /// The value of `X-Forwarded-Proto`.
     pub scheme: HeaderValue,
+    /// The value of `Strict-Transport-Security` in responses over TLS.
+    pub hsts: Option<HeaderValue>,
+    /// The public URL without its final slash, to which plain requests are redirected.
+    pub public_origin: String,
 }
 
 impl Gate {
@@ -153,6 +163,17 @@ pub struct Arrival {
     pub language: Language,
     /// What the response says about other origins.
     pub cross_origin: CrossOrigin,
+    /// The value of `Strict-Transport-Security`, if the response has one.
+    pub hsts: Option<HeaderValue>,
+}
+
+impl Arrival {
+    /// Sets `Strict-Transport-Security`, also in place of an upstream's: the policy is that of the host, which all upstreams share.
+    pub(crate) fn write_hsts(&self, headers: &mut HeaderMap) {
+        if let Some(hsts) = &self.hsts {
+            headers.insert(STRICT_TRANSPORT_SECURITY, hsts.clone());
+        }
+    }
 }
 
 /// Who sends a request, as far as a token proves it.
@@ -196,6 +217,8 @@ pub enum Permit {
     Upstream(UpstreamPermit),
     /// The gateway answers a preflight; no endpoint is called.
     Preflight(PreflightAnswer),
+    /// The gateway redirects to this URL of its own; no endpoint is called.
+    Redirect(String),
 }
 
 impl Permit {
@@ -204,7 +227,7 @@ impl Permit {
         match self {
             Permit::Own(call) => &call.rates,
             Permit::Upstream(permit) => &permit.rule.rates,
-            Permit::Preflight(_) => &[],
+            Permit::Preflight(_) | Permit::Redirect(_) => &[],
         }
     }
 
@@ -212,7 +235,7 @@ impl Permit {
         match self {
             Permit::Own(call) => &call.caller,
             Permit::Upstream(permit) => &permit.caller,
-            Permit::Preflight(_) => &Caller::Anonymous,
+            Permit::Preflight(_) | Permit::Redirect(_) => &Caller::Anonymous,
         }
     }
 }
@@ -270,7 +293,10 @@ pub struct Decision {
 /// Decides about a request. Requests to the gateway's own endpoints go through the same phases.
 pub async fn decide(gate: &Gate, head: &RequestHead<'_>) -> Decision {
     let fields = Fields::of(head.lines);
-    let arrival = arrive::describe(&gate.proxies, gate.language, &gate.cors, head, &fields);
+    let mut arrival = arrive::describe(&gate.proxies, gate.language, &gate.cors, head, &fields);
+    if head.transport == Transport::Tls {
+        arrival.hsts.clone_from(&gate.hsts);
+    }
     // Denied until every phase has passed.
     let mut decision =
         Decision { arrival, handler: Handler::None, caller: Caller::Anonymous, verdict: Err(Error::NotFound) };
@@ -287,6 +313,11 @@ async fn run_phases<'a>(
 ) -> Result<Permit, Error> {
     decision.arrival.client = arrive::client(&gate.proxies, &decision.arrival, fields)?;
     let policy = gate.policy();
+    if head.transport == Transport::Redirected
+        && let Some(location) = redirect::location(&policy, &gate.public_origin, head, fields)?
+    {
+        return Ok(Permit::Redirect(location));
+    }
     let (request, target) = locate(&policy, &gate.rules.load(), head, fields)?;
     decision.handler = target.handler();
     let credential = credentials::read(gate, &request)?;

@@ -190,6 +190,13 @@ impl Reply {
         reply
     }
 
+    /// A redirect of every method to the same path under our own URL.
+    pub(crate) fn moved_permanently(to: &str) -> Self {
+        let reply = Self::redirect(to);
+        let status = if reply.status == StatusCode::FOUND { StatusCode::PERMANENT_REDIRECT } else { reply.status };
+        Self { status, ..reply }
+    }
+
     /// The answer to a preflight. `write` adds the allowed origin, as to every response.
     pub(crate) fn preflight(answer: &PreflightAnswer) -> Self {
         let listed = |name: HeaderName, list: &str| {
@@ -238,6 +245,7 @@ impl Reply {
         }
         parts.headers.insert(REQUEST_ID, arrival.request_id.to_value());
         arrival.cross_origin.write(&mut parts.headers);
+        arrival.write_hsts(&mut parts.headers);
         let header = ResponseHeader::from(parts);
         let bodyless = head_only || reply.body.is_empty();
         exchange.write_response_header(Box::new(header), bodyless).await?;

@@ -165,6 +165,47 @@ fn reference_file_lists_every_upstream_key_with_its_default() {
     assert_eq!(keys_of(&uncommented), upstream_defaults("helpdesk"));
 }
 
+/// The keys of the lists in `[server]`, whose entries have settings of their own: `[[server.listeners]]` and others.
+fn list_keys() -> BTreeMap<String, BTreeSet<String>> {
+    let text = "[[server.listeners]]\naddress = \"127.0.0.1:1\"\ntls = true\n\
+                [[server.certificates]]\ncert_file = \"a\"\nkey_file = \"b\"\n\
+                [platform]\ncorp_id = \"ww1\"\nsecret = \"s\"\n";
+    let config = load_text("lists.toml", text, &[]).expect("valid");
+    let table: toml::Table = toml::from_str(&toml::to_string(&config).expect("TOML")).expect("TOML");
+    let keys = |list: &str| -> BTreeSet<String> {
+        table["server"][list][0].as_table().expect("an entry").keys().cloned().collect()
+    };
+    ["listeners", "certificates"].map(|list| (format!("[server.{list}]"), keys(list))).into()
+}
+
+#[test]
+fn reference_file_lists_every_key_of_lists() {
+    let mut listed: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut list = None;
+    for line in REFERENCE.lines() {
+        let line = line.strip_prefix("# ").unwrap_or_default();
+        if let Some(name) =
+            line.strip_prefix('[').and_then(|line| line.strip_suffix(']')).filter(|n| n.starts_with('['))
+        {
+            list = Some(name.to_owned());
+        } else if let (Some(list), Some((key, _))) = (&list, line.split_once(" = ")) {
+            listed.entry(list.clone()).or_default().insert(key.to_owned());
+        } else {
+            list = None;
+        }
+    }
+    assert_eq!(listed, list_keys());
+}
+
+/// Whether a line of the reference file belongs to an entry of a list.
+fn outside_lists(lines: impl Iterator<Item = &'static str>) -> impl Iterator<Item = &'static str> {
+    let mut in_list = false;
+    lines.filter(move |line| {
+        in_list = line.starts_with("# [[") || in_list && line.starts_with("# ");
+        !in_list
+    })
+}
+
 #[test]
 fn reference_file_comments_every_key() {
     let mut commented = false;
@@ -181,6 +222,7 @@ fn reference_file_comments_every_key() {
 fn configuration_page_lists_every_key_with_its_default() {
     let page = Page::read("docs/configuration.md");
     let (mut section, mut listed, mut unset) = (String::new(), BTreeMap::new(), BTreeSet::new());
+    let mut in_lists: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for line in page.prose() {
         if let Some(name) = line.strip_prefix("## `[").and_then(|rest| rest.strip_suffix("]`")) {
             section = name.to_owned();
@@ -188,21 +230,23 @@ fn configuration_page_lists_every_key_with_its_default() {
             let (key, rest) = row.split_once("` | ").expect("a key and its default");
             let (default, meaning) = rest.split_once(" | ").expect("a default and its meaning");
             assert!(meaning.len() > " |".len(), "{section}.{key} has no meaning");
+            if section.starts_with('[') {
+                in_lists.entry(section.clone()).or_default().insert(key.to_owned());
+                continue;
+            }
             match default.strip_prefix('`').and_then(|default| default.strip_suffix('`')) {
                 Some(default) => listed.extend(keys_of(&format!("[{section}]\n{key} = {default}\n"))),
                 None => assert!(unset.insert(key.to_owned()), "{key} is listed twice"),
             }
         }
     }
+    assert_eq!(in_lists, list_keys());
     let mut expected = keys_of(REFERENCE);
     expected.extend(upstream_defaults("NAME"));
     expected.insert("upstreams.NAME.addresses".to_owned(), "[]".to_owned());
     assert_eq!(listed, expected);
-    let commented: BTreeSet<String> = REFERENCE
-        .split("# [upstreams.helpdesk]")
-        .next()
-        .into_iter()
-        .flat_map(str::lines)
+    let before_upstreams = REFERENCE.split("# [upstreams.helpdesk]").next().into_iter().flat_map(str::lines);
+    let commented: BTreeSet<String> = outside_lists(before_upstreams)
         .filter_map(|line| Some(line.strip_prefix("# ")?.split_once(" = ")?.0.to_owned()))
         .filter(|key| key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'))
         .collect();

@@ -1,10 +1,11 @@
-//! Checks the files that a start would read: data directory, keys, certificate and rules. Creates and changes nothing.
+//! Checks the files that a start would read: data directory, keys, certificates and rules. Creates and changes nothing.
 
 use std::io::ErrorKind;
 use std::path::Path;
 
 use super::secrets::{self, FleetSecrets};
-use super::{RuleSource, StartError, lock, tls, warnings};
+use super::tls::ReadCertificates;
+use super::{RuleSource, StartError, lock, warnings};
 use crate::admin::keys::KeyError;
 use crate::config::Config;
 use crate::domain::clock::Clock;
@@ -32,7 +33,7 @@ pub fn check_files(config: &Config, is_faulty: impl Fn(&str) -> bool) -> FileChe
     if !is_faulty("server.data_dir") {
         check.add(data_directory(config));
     }
-    check.add(config.server.tls.as_ref().map_or(Ok(()), |files| tls::Certificate::open(files).map(drop)));
+    check.certificates(config);
     check.add(FleetSecrets::read(&config.server).map(drop));
     check.vault_keys(config);
     check.platform_secret(config);
@@ -45,6 +46,13 @@ pub fn check_files(config: &Config, is_faulty: impl Fn(&str) -> bool) -> FileChe
 impl FileCheck {
     fn add(&mut self, result: Result<(), StartError>) {
         self.faults.extend(result.err().map(|error| error.to_string()));
+    }
+
+    fn certificates(&mut self, config: &Config) {
+        match ReadCertificates::read(&config.server) {
+            Ok(read) => self.warnings.extend(read.warnings(&config.server, Clock::system().now())),
+            Err(error) => self.faults.push(error.to_string()),
+        }
     }
 
     fn vault_keys(&mut self, config: &Config) {
@@ -76,7 +84,7 @@ impl FileCheck {
         match RuleSource::Folder(config.rules.dir.clone()).load(&config.named_upstreams(), &metrics) {
             Ok(rules) => {
                 (self.rules, self.cases) = (rules.count(), rules.cases());
-                self.warnings = warnings::of(config, &rules);
+                self.warnings.extend(warnings::of(config, &rules));
             }
             Err(faults) => self.faults.extend(faults.iter().map(ToString::to_string)),
         }

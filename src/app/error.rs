@@ -62,8 +62,12 @@ pub enum StartError {
         #[source]
         source: std::io::Error,
     },
-    #[error("server.tls: {0}")]
-    Tls(String),
+    #[error("{key}: {why}")]
+    Tls {
+        /// The setting that names the file.
+        key: &'static str,
+        why: String,
+    },
     /// The build has no simulated platform.
     #[error(
         "platform.kind: this build has no simulated platform; build with the cargo feature `demo` \

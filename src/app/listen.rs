@@ -9,28 +9,45 @@ use tokio::net::{TcpListener, TcpSocket};
 use super::StartError;
 use super::admin_listener::{self, MetricsPage};
 use super::tasks::TaskSet;
-use crate::config::{Config, ServerConfig};
-use crate::gateway::accept::Acceptor;
+use super::tls::Certificates;
+use crate::config::{Config, ListenerConfig, ServerConfig};
+use crate::gateway::accept::{Acceptor, ListenerSettings};
+use crate::pipeline::client_address::TrustedProxies;
+use crate::pipeline::head::Transport;
 
 /// Bound sockets that do not accept yet.
 pub(super) struct Listeners {
-    clients: Vec<TcpListener>,
+    clients: Vec<ClientListener>,
     admin: TcpListener,
+}
+
+/// A bound client address and its settings.
+struct ClientListener {
+    socket: TcpListener,
+    config: ListenerConfig,
 }
 
 impl Listeners {
     /// Binds all addresses first, so that a start fails before it touches any data.
     pub(super) fn bind(config: &ServerConfig) -> Result<Self, StartError> {
-        let mut clients = Vec::with_capacity(config.listen.len());
-        for address in &config.listen {
-            clients.push(bind("server.listen", *address)?);
+        let mut clients = Vec::new();
+        for listener in config.client_listeners() {
+            let key = if config.listeners.contains(&listener) { "server.listeners" } else { "server.listen" };
+            clients.push(ClientListener { socket: bind(key, listener.address)?, config: listener });
         }
         Ok(Self { clients, admin: bind("server.admin_listen", config.admin_listen)? })
     }
 
-    /// The first client address, with its real port.
-    pub(super) fn client_address(&self) -> SocketAddr {
-        self.clients.first().map_or(UNKNOWN, local_address)
+    /// The client addresses with their real ports.
+    pub(super) fn client_addresses(&self) -> Vec<SocketAddr> {
+        self.clients.iter().map(|client| local_address(&client.socket)).collect()
+    }
+
+    /// The port of the first listener that serves a scheme, or else of the first one.
+    fn port_for(&self, scheme: &str) -> u16 {
+        let serves = |client: &&ClientListener| client.config.tls == (scheme == "https");
+        let listener = self.clients.iter().find(serves).or(self.clients.first());
+        listener.map_or(0, |client| local_address(&client.socket).port())
     }
 
     pub(super) fn admin_address(&self) -> SocketAddr {
@@ -38,13 +55,35 @@ impl Listeners {
     }
 
     /// Starts one accept loop per listener.
-    pub(super) fn start(self, tasks: &TaskSet, acceptor: Acceptor, metrics: MetricsPage) {
+    pub(super) fn start(
+        self,
+        tasks: &TaskSet,
+        acceptor: Acceptor,
+        certificates: &Certificates,
+        proxies: &TrustedProxies,
+        metrics: MetricsPage,
+    ) {
         let acceptor = Arc::new(acceptor);
         tasks.spawn("admin listener", admin_listener::serve(self.admin, Arc::new(metrics)));
         tasks.spawn("concurrency limit", acceptor.app.concurrency.clone().adjust_forever());
-        for listener in self.clients {
-            tasks.spawn("client listener", acceptor.clone().accept_connections(listener));
+        for ClientListener { socket, config } in self.clients {
+            let settings = ListenerSettings {
+                tls: certificates.acceptor(&config),
+                accepts_h2c: config.h2c,
+                proxy_protocol: config.proxy_protocol.then(|| proxies.clone()),
+                transport: transport(&config),
+            };
+            tasks.spawn("client listener", acceptor.clone().accept_connections(socket, settings));
         }
+    }
+}
+
+/// How requests on a listener arrive.
+fn transport(config: &ListenerConfig) -> Transport {
+    match config {
+        ListenerConfig { tls: true, .. } => Transport::Tls,
+        ListenerConfig { redirect: true, .. } => Transport::Redirected,
+        ListenerConfig { .. } => Transport::Plain,
     }
 }
 
@@ -70,13 +109,18 @@ fn local_address(listener: &TcpListener) -> SocketAddr {
     listener.local_addr().unwrap_or(UNKNOWN)
 }
 
-/// Replaces port 0 in our own URLs by the port that the first listener got.
-pub(super) fn fill_ports(config: &mut Config, port: u16) {
+/// The first client address.
+pub(super) fn first(addresses: &[SocketAddr]) -> SocketAddr {
+    addresses.first().copied().unwrap_or(UNKNOWN)
+}
+
+/// Replaces port 0 in our own URLs by the port of the first listener that serves their scheme.
+pub(super) fn fill_ports(config: &mut Config, listeners: &Listeners) {
     let clients = &mut config.clients;
     for url in [&mut config.server.public_url, &mut clients.h5, &mut clients.itagent, &mut clients.itadmin] {
         if url.port() == Some(0) {
             // Fails only for a URL without a host, which the configuration refuses.
-            let _ = url.set_port(Some(port));
+            let _ = url.set_port(Some(listeners.port_for(url.scheme())));
         }
     }
 }

@@ -13,7 +13,6 @@ use pingora_timeout::fast_timeout::set_fast_timeout_to_tokio_threshold;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
-use super::tls::Certificate;
 use super::wire::{self, Services};
 use crate::api::Api;
 use crate::api::ready::Readiness;
@@ -22,7 +21,7 @@ use crate::config::{Config, LimitsConfig};
 use crate::domain::own_cookie::CookieScope;
 use crate::gateway::accept::Acceptor;
 use crate::gateway::concurrency::ConcurrencyLimit;
-use crate::gateway::connection::{ClientLimits, HeadLimits, MinRate};
+use crate::gateway::connection::{BodyLimits, ClientLimits, HeadLimits};
 use crate::gateway::connection_limits::ConnectionLimits;
 use crate::gateway::cut::ExchangeCutter;
 use crate::gateway::drain_signal::DrainSignal;
@@ -74,7 +73,7 @@ pub(super) fn gateway(
     }
 }
 
-pub(super) fn acceptor(config: &Config, gateway: Gateway, certificate: Option<&Certificate>) -> Acceptor {
+pub(super) fn acceptor(config: &Config, gateway: Gateway) -> Acceptor {
     let cutter = Arc::new(ExchangeCutter {
         gate: gateway.gate.clone(),
         registry: gateway.sockets.registry.clone(),
@@ -93,7 +92,6 @@ pub(super) fn acceptor(config: &Config, gateway: Gateway, certificate: Option<&C
             saturated: metrics.limit_counter("saturated"),
         }),
         metrics,
-        tls: certificate.map(Certificate::acceptor),
         connection_slots: Arc::new(Semaphore::new(config.limits.connections.min(Semaphore::MAX_PERMITS))),
     }
 }
@@ -107,7 +105,7 @@ fn client_limits(limits: &LimitsConfig, metrics: &Metrics) -> ClientLimits {
             target: limits.target_bytes,
             lines: limits.headers,
         },
-        body: MinRate::new(limits, metrics),
+        body: BodyLimits::new(limits, metrics),
         frame_floods: metrics.limit_counter("http2_frames"),
     }
 }

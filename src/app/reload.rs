@@ -1,13 +1,13 @@
-//! Reloads rules, signing keys and the certificate without a restart. All of them are read before any is replaced, so
+//! Reloads rules, signing keys and certificates without a restart. All of them are read before any is replaced, so
 //! that a faulty file changes nothing.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::StartError;
+use super::file_watcher::{self, Fingerprint};
 use super::recheck::OpenRecheck;
-use super::rule_watcher::{self, Fingerprint};
-use super::tls::Certificate;
+use super::tls::Certificates;
 use super::warnings;
 use crate::admin::keys::KeyRotation;
 use crate::config::{Config, NamedUpstream};
@@ -44,7 +44,7 @@ impl RuleSource {
 
     fn fingerprint(&self) -> Fingerprint {
         match self {
-            RuleSource::Folder(folder) => Fingerprint::of(folder),
+            RuleSource::Folder(folder) => Fingerprint::of_rules(folder),
             RuleSource::Shipped => Fingerprint::default(),
         }
     }
@@ -80,7 +80,7 @@ pub(super) struct Reloader {
     pub(super) config: Config,
     pub(super) rule_files: RuleFiles,
     pub(super) keys: Arc<KeyRotation>,
-    pub(super) certificate: Option<Certificate>,
+    pub(super) certificates: Arc<Certificates>,
     pub(super) gate: Arc<Gate>,
     pub(super) registry: Arc<Registry>,
     pub(super) recheck: Arc<OpenRecheck>,
@@ -104,9 +104,8 @@ impl Reloader {
     fn replace(&self) -> Result<usize, StartError> {
         let rules = self.rule_files.load(&self.config, &self.gate.metrics)?;
         let keys = self.keys.read_folder()?;
-        if let Some(certificate) = &self.certificate {
-            certificate.reload()?;
-        }
+        let certificates = self.certificates.read(&self.config.server)?;
+        self.certificates.install(&certificates);
         if let Some(keys) = keys {
             self.keys.install(keys);
         }
@@ -121,7 +120,8 @@ impl Reloader {
         match &self.rule_files.source {
             RuleSource::Folder(folder) if self.config.rules.watch => {
                 let loaded = self.rule_files.loaded().clone();
-                rule_watcher::changed(folder, &loaded).await;
+                let difference = || Some(Fingerprint::of_rules(folder)).filter(|current| *current != loaded);
+                file_watcher::changed(difference).await;
             }
             RuleSource::Folder(_) | RuleSource::Shipped => std::future::pending().await,
         }

@@ -14,7 +14,7 @@ use super::simulator::{self, Simulator};
 use super::{DataLock, StartError, warnings};
 use crate::admin::keys::{DirectoryKeys, KeyError, KeyRotation, KeySettings, KeyStorage, OpenedKeys};
 use crate::admin::{Admin, AdminParts};
-use crate::config::{Config, PlatformKind};
+use crate::config::{Config, PlatformKind, ServerConfig};
 use crate::directory::Directory;
 use crate::domain::clock::Clock;
 use crate::domain::rate::SharedCounters;
@@ -323,7 +323,7 @@ fn gate(
     let server = &config.server;
     Gate {
         clock: core.clock.clone(),
-        proxies: TrustedProxies { networks: server.trusted_proxies.clone(), client_address: server.client_address },
+        proxies: trusted_proxies(server),
         limits: config.limits.clone(),
         rules: ArcSwap::from_pointee(rules),
         tokens: core.tokens.clone(),
@@ -339,5 +339,16 @@ fn gate(
         development: server.development_mode(),
         language: server.language,
         scheme: HeaderValue::from_static(if server.public_url.scheme() == "https" { "https" } else { "http" }),
+        hsts: server.hsts().and_then(|lifetime| format!("max-age={}", lifetime.as_secs()).parse().ok()),
+        public_origin: issuer(config),
+    }
+}
+
+/// The proxies in front of the gateway.
+pub(super) fn trusted_proxies(server: &ServerConfig) -> TrustedProxies {
+    TrustedProxies {
+        networks: server.trusted_proxies.clone(),
+        forwarded: server.forwarded,
+        client_address: server.client_address,
     }
 }

@@ -87,7 +87,7 @@ deskgate demo is running. Press Ctrl-C to stop it and remove its data.
 ready listen={} admin={} platform={platform}",
         file.display(),
         app.admin,
-        app.listen,
+        app.listen_list(),
         app.admin
     );
 }

@@ -58,7 +58,7 @@ impl ConfigFile {
 /// Prints one line with all addresses, for scripts and supervisors that wait for it.
 fn announce_ready(app: &App) {
     let platform = app.platform.as_ref().map(|platform| format!(" platform={}", platform.address()));
-    let line = format!("ready listen={} admin={}{}", app.listen, app.admin, platform.unwrap_or_default());
+    let line = format!("ready listen={} admin={}{}", app.listen_list(), app.admin, platform.unwrap_or_default());
     tracing::info!("{line}");
     let mut out = std::io::stdout().lock();
     // A parent process that has closed our output does not read the line; that is no reason to stop.

@@ -25,6 +25,9 @@ pub struct LimitsConfig {
     pub body_rate: u32,
     /// How long a client may stay below `body_rate`.
     pub body_grace: HumanDuration,
+    /// Timeout for the whole body of a proxied request, from when the gateway first waits for it (1408). 0: none; then only
+    /// `body_rate` bounds it.
+    pub upload_deadline: HumanDuration,
     /// Keep-alive timeout: how long a connection may be idle between requests.
     pub idle: HumanDuration,
     /// Timeout of one write to a client, of up to 64 KiB.
@@ -55,6 +58,7 @@ impl Default for LimitsConfig {
             body_deadline: HumanDuration::seconds(15),
             body_rate: 240,
             body_grace: HumanDuration::seconds(30),
+            upload_deadline: HumanDuration::seconds(0),
             idle: HumanDuration::seconds(60),
             stalled: HumanDuration::seconds(60),
             connections: 100_000,

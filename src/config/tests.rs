@@ -130,6 +130,39 @@ fn contradictions_are_faults() {
         ("simulator without development", "[platform]\nkind = \"simulated\"\n", "platform.kind: "),
         ("a client without its slash", "[clients]\nh5 = \"http://h/h5\"\n", "clients.h5: "),
         ("an upstream without address", "[upstreams.desk]\nretries = 1\n", "upstreams.desk.addresses: "),
+        ("no address", "[server]\nlisten = []\n", "server.listen: [] has no address"),
+        (
+            "TLS without a certificate",
+            "[[server.listeners]]\naddress = \"127.0.0.1:1\"\ntls = true\n",
+            "server.listeners: \"127.0.0.1:1\": tls = true requires a certificate",
+        ),
+        (
+            "client certificates without TLS",
+            "[[server.listeners]]\naddress = \"127.0.0.1:1\"\nclient_ca_file = \"a\"\n",
+            "server.listeners: \"127.0.0.1:1\": client_ca_file requires tls",
+        ),
+        (
+            "h2c with TLS",
+            "[server]\ntls = { cert_file = \"a\", key_file = \"b\" }\n[[server.listeners]]\n\
+             address = \"127.0.0.1:1\"\ntls = true\nh2c = true\n",
+            "server.listeners: \"127.0.0.1:1\": h2c",
+        ),
+        (
+            "an address twice",
+            "[server]\nlisten = [\"127.0.0.1:1\"]\n[[server.listeners]]\naddress = \"127.0.0.1:1\"\n",
+            "server.listeners: \"127.0.0.1:1\" is listed twice",
+        ),
+        (
+            "certificates that no listener uses",
+            "[[server.certificates]]\ncert_file = \"a\"\nkey_file = \"b\"\n",
+            "server.certificates: no listener",
+        ),
+        ("a certificate without a key", "[[server.certificates]]\ncert_file = \"a\"\n", "server.certificates: missing"),
+        (
+            "development beyond loopback on one of several listeners",
+            "[server]\ndevelopment = true\n[[server.listeners]]\naddress = \"0.0.0.0:80\"\n",
+            "server.development: ",
+        ),
         ("no secret", "[platform]\ncorp_id = \"ww1\"\n", "platform.secret_file: "),
         ("an unknown store", "[store]\nurl = \"etcd://x\"\n", "store.url: "),
     ];
@@ -137,6 +170,19 @@ fn contradictions_are_faults() {
         let found = faults(text, &[]);
         assert!(found.iter().any(|fault| fault.contains(expected)), "{case}: {found:#?}");
     }
+}
+
+#[test]
+fn the_default_address_is_for_a_gateway_without_listeners() {
+    let addresses = |text: &str| -> Vec<String> {
+        let config = load_text("c.toml", &format!("{text}\n{VALID}"), &[]).expect("valid");
+        config.server.client_listeners().iter().map(|listener| listener.address.to_string()).collect()
+    };
+    let listener = "[[server.listeners]]\naddress = \"127.0.0.1:1\"\n";
+    assert_eq!(addresses(""), ["127.0.0.1:8080"]);
+    assert_eq!(addresses(listener), ["127.0.0.1:1"]);
+    let listen = "[server]\nlisten = [\"127.0.0.1:8080\"]\n";
+    assert_eq!(addresses(&format!("{listen}{listener}")), ["127.0.0.1:8080", "127.0.0.1:1"]);
 }
 
 #[test]
@@ -150,7 +196,7 @@ fn every_kind_of_value_can_be_set_on_the_command_line() {
         "upstreams.desk.addresses=[\"127.0.0.1:1\"]",
     ]);
     let config = load_text("c.toml", VALID, &overrides).expect("valid");
-    assert_eq!(config.server.listen.len(), 2);
+    assert_eq!(config.server.listen.expect("addresses").len(), 2);
     assert_eq!(config.server.admin_listen.port(), 0);
     assert_eq!(config.server.threads, 3);
     assert_eq!(config.websocket.query_token, QueryToken::Refused);
@@ -168,7 +214,7 @@ fn a_bare_word_or_number_on_the_command_line_sets_a_list_of_one_entry_or_a_strin
         "upstreams.desk.addresses=127.0.0.1:1",
     ]);
     let config = load_text("c.toml", VALID, &overrides).expect("valid");
-    assert_eq!(config.server.listen, ["127.0.0.1:8081".parse().expect("an address")]);
+    assert_eq!(config.server.listen, Some(vec!["127.0.0.1:8081".parse().expect("an address")]));
     assert_eq!(config.server.trusted_proxies, ["10.0.0.0/8".parse().expect("a network")]);
     assert_eq!(config.otp.old_key_files, [std::path::PathBuf::from("7")]);
     assert_eq!(config.platform.agent_id, "1000002");

@@ -90,6 +90,10 @@ pub(super) fn addresses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Ve
     deserializer.deserialize_seq(ValueList(std::marker::PhantomData))
 }
 
+pub(super) fn some_addresses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<SocketAddr>>, D::Error> {
+    addresses(deserializer).map(Some)
+}
+
 pub(super) fn hosts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<HostEntry>, D::Error> {
     deserializer.deserialize_seq(ValueList(std::marker::PhantomData))
 }

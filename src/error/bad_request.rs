@@ -21,12 +21,15 @@ pub enum BadRequest {
     /// A header is missing or has an invalid value.
     #[error("the header `{0}` is missing or invalid")]
     Header(&'static str),
-    /// An entry of a trusted proxy's `X-Forwarded-For` is no address.
-    #[error("an entry of X-Forwarded-For cannot be read as an address")]
-    ForwardedForEntry,
-    /// A trusted proxy's `X-Forwarded-For` is too long.
-    #[error("X-Forwarded-For is too long")]
-    ForwardedForLength,
+    /// An entry of a trusted proxy's `X-Forwarded-For` or `Forwarded` is no address.
+    #[error("an entry of {0} cannot be read as an address")]
+    ForwardedForEntry(&'static str),
+    /// A trusted proxy's `X-Forwarded-For` or `Forwarded` is too long.
+    #[error("{0} is too long")]
+    ForwardedForLength(&'static str),
+    /// Plain HTTP on a port that expects TLS.
+    #[error("plain HTTP on a port that expects TLS")]
+    PlainHttp,
     /// `Upgrade` names another protocol than WebSocket, or the handshake is incomplete.
     #[error("invalid WebSocket handshake")]
     Upgrade,
@@ -88,8 +91,9 @@ impl BadRequest {
             BadRequest::Head => plain(Message::HEAD),
             BadRequest::Path(_) => plain(Message::PATH),
             BadRequest::Framing => plain(Message::FRAMING),
-            BadRequest::ForwardedForEntry => plain(Message::FORWARDED_FOR_ENTRY),
-            BadRequest::ForwardedForLength => plain(Message::FORWARDED_FOR_LENGTH),
+            BadRequest::ForwardedForEntry(header) => (Message::FORWARDED_FOR_ENTRY, Some(("header", header))),
+            BadRequest::ForwardedForLength(header) => (Message::FORWARDED_FOR_LENGTH, Some(("header", header))),
+            BadRequest::PlainHttp => plain(Message::PLAIN_HTTP),
             BadRequest::Upgrade => plain(Message::UPGRADE),
             BadRequest::TwoTokens => plain(Message::TWO_TOKENS),
             BadRequest::UnknownClient => plain(Message::UNKNOWN_CLIENT),

@@ -66,7 +66,7 @@ fn preflight_note(method: &str, verdict: &Result<Permit, Error>) -> Option<Strin
         Err(Error::MethodNotAllowed { .. }) => {
             return Some(format!("the browser blocks the request: the path has no {method}"));
         }
-        Ok(Permit::Own(_) | Permit::Upstream(_)) | Err(_) => return None,
+        Ok(Permit::Own(_) | Permit::Upstream(_) | Permit::Redirect(_)) | Err(_) => return None,
     };
     if methods.split(", ").any(|listed| listed == method) {
         return None;

@@ -1,34 +1,47 @@
-//! Accepts client connections, completes the TLS handshake where TLS is configured and passes them to Pingora: on HTTP/1.1
-//! for each request, on HTTP/2 for good. Reading heads is left to [`connection`](super::connection), their turn to
+//! Accepts client connections, learns their clients from load balancers, completes the TLS handshake, each where the listener
+//! has it, and passes them to Pingora: on HTTP/1.1 for each request, on HTTP/2 for good. Reading heads is left to [`connection`](super::connection), their turn to
 //! [`concurrency`](super::concurrency).
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsRawFd;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use futures::FutureExt;
 use pingora_core::apps::{HttpServerApp, ServerApp};
 use pingora_core::listeners::tls::Acceptor as TlsAcceptor;
 use pingora_core::protocols::http::ServerSession;
 use pingora_core::protocols::l4::socket::SocketAddr as PingoraAddress;
 use pingora_core::protocols::l4::stream::Stream as TcpTransport;
-use pingora_core::protocols::{GetSocketDigest, SocketDigest, Stream};
+use pingora_core::protocols::{ALPN, GetSocketDigest, Peek, SocketDigest, Stream};
 use pingora_core::server::ShutdownWatch;
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::concurrency::ConcurrencySlot;
 use super::connection::{ClientLimits, Connection};
 use super::connection_limits::{ConnectionLimits, ConnectionSlot};
+use super::context::unknown_arrival;
 use super::drain_signal::DrainSignal;
 use super::keepalive::tcp_keepalive;
+use super::linger;
 use super::proxy_app::ProxyApp;
+use super::proxy_protocol::{self, ProxiedClient};
+use crate::error::BadRequest;
 use crate::metrics::Metrics;
+use crate::pipeline::client_address::TrustedProxies;
+use crate::pipeline::head::Transport;
+use crate::reply::Reply;
 
 /// A slower client would hold a connection slot without sending a request.
 const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The beginning of HTTP/2's preface. No method of HTTP/1 begins like it.
+const HTTP2_PREFACE_START: &[u8; 3] = b"PRI";
 
 /// Pingora's limit on the time between two requests, in seconds. The connection has its own; any value allows reuse.
 const KEEPALIVE: u64 = 60;
@@ -44,8 +57,6 @@ const UNSENT: u32 = 64 * 1024;
 /// Accepts the connections of all listeners.
 pub(crate) struct Acceptor {
     pub(crate) app: Arc<ProxyApp>,
-    /// None on plain HTTP.
-    pub(crate) tls: Option<Arc<TlsAcceptor>>,
     pub(crate) limits: ClientLimits,
     /// One permit per open client connection, WebSockets included.
     pub(crate) connection_slots: Arc<Semaphore>,
@@ -55,22 +66,67 @@ pub(crate) struct Acceptor {
     pub(crate) metrics: Arc<Metrics>,
 }
 
+/// How the connections of one listener begin.
+pub(crate) struct ListenerSettings {
+    /// None on plain HTTP. A reload replaces what is inside.
+    pub(crate) tls: Option<Arc<ArcSwap<TlsAcceptor>>>,
+    /// Whether HTTP/2 is accepted without TLS.
+    pub(crate) accepts_h2c: bool,
+    /// The load balancers that must name the client of each connection (PROXY protocol), if there are any.
+    pub(crate) proxy_protocol: Option<TrustedProxies>,
+    /// How requests on its connections arrive.
+    pub(crate) transport: Transport,
+}
+
+/// An accepted connection.
+struct AcceptedConnection {
+    transport: TcpTransport,
+    /// The client's address, which a load balancer may have named.
+    address: SocketAddr,
+    slot: ConnectionSlot,
+}
+
+/// Why a connection is closed before a request is read; the label of `connections_refused_total`.
+#[derive(Debug, Clone, Copy)]
+enum ConnectionRefusal {
+    /// A peer that is no trusted proxy, on a listener with the PROXY protocol.
+    UntrustedProxy,
+    /// A trusted proxy that does not begin with a header of the PROXY protocol, or that sends it too slowly.
+    ProxyHeader,
+    /// Plain HTTP on a listener with TLS.
+    PlainHttp,
+    /// A TLS handshake that failed or took too long.
+    TlsHandshake,
+}
+
+impl ConnectionRefusal {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::UntrustedProxy => "untrusted_proxy",
+            Self::ProxyHeader => "proxy_header",
+            Self::PlainHttp => "plain_http",
+            Self::TlsHandshake => "tls_handshake",
+        }
+    }
+}
+
 impl Acceptor {
     /// Accepts connections until the drain begins.
-    pub(crate) async fn accept_connections(self: Arc<Self>, listener: TcpListener) {
+    pub(crate) async fn accept_connections(self: Arc<Self>, socket: TcpListener, listener: ListenerSettings) {
+        let listener = Arc::new(listener);
         let mut drain = self.drain.subscribe();
         tokio::select! {
-            () = self.accept_forever(&listener) => {}
+            () = self.accept_forever(&socket, &listener) => {}
             _ = drain.wait_for(|begun| *begun) => {}
         }
-        self.accept_backlog(listener);
+        self.accept_backlog(socket, &listener);
     }
 
     /// Without a free slot new connections wait in the kernel's backlog.
-    async fn accept_forever(self: &Arc<Self>, listener: &TcpListener) {
+    async fn accept_forever(self: &Arc<Self>, socket: &TcpListener, listener: &Arc<ListenerSettings>) {
         while let Ok(permit) = self.connection_slots.clone().acquire_owned().await {
-            match listener.accept().await {
-                Ok((stream, address)) => self.start(stream, address, permit),
+            match socket.accept().await {
+                Ok((stream, address)) => self.start(stream, address, permit, listener),
                 Err(error) => {
                     tracing::warn!(%error, "accept failed");
                     tokio::time::sleep(ACCEPT_ERROR_BACKOFF).await;
@@ -80,14 +136,14 @@ impl Acceptor {
     }
 
     /// Accepts the connections that wait in the kernel's backlog, which closing the listener would reset.
-    fn accept_backlog(self: &Arc<Self>, listener: TcpListener) {
-        let Ok(listener) = listener.into_std() else { return };
+    fn accept_backlog(self: &Arc<Self>, socket: TcpListener, listener: &Arc<ListenerSettings>) {
+        let Ok(socket) = socket.into_std() else { return };
         while let Ok(permit) = self.connection_slots.clone().try_acquire_owned() {
-            match listener.accept() {
+            match socket.accept() {
                 Ok((stream, address)) => {
                     let stream = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
                     if let Ok(stream) = stream {
-                        self.start(stream, address, permit);
+                        self.start(stream, address, permit, listener);
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -96,10 +152,30 @@ impl Acceptor {
         }
     }
 
-    fn start(self: &Arc<Self>, stream: TcpStream, address: SocketAddr, permit: OwnedSemaphorePermit) {
-        if let Some(slot) = self.slot(permit, address.ip()) {
-            let (acceptor, drain) = (self.clone(), self.drain.subscribe());
-            tokio::spawn(async move { acceptor.serve(stream, address, slot, drain).await });
+    fn start(
+        self: &Arc<Self>,
+        stream: TcpStream,
+        address: SocketAddr,
+        permit: OwnedSemaphorePermit,
+        listener: &Arc<ListenerSettings>,
+    ) {
+        let (acceptor, listener, drain) = (self.clone(), listener.clone(), self.drain.subscribe());
+        match &listener.proxy_protocol {
+            None => {
+                let Some(slot) = self.slot(permit, address.ip()) else { return };
+                tokio::spawn(async move {
+                    let accepted = AcceptedConnection { transport: transport(stream), address, slot };
+                    acceptor.serve(accepted, &listener, drain).await;
+                });
+            }
+            Some(proxies) if proxies.contains(address.ip().to_canonical()) => {
+                tokio::spawn(async move {
+                    if let Some(accepted) = acceptor.read_proxy_header(transport(stream), address, permit).await {
+                        acceptor.serve(accepted, &listener, drain).await;
+                    }
+                });
+            }
+            Some(_) => self.count_refused(ConnectionRefusal::UntrustedProxy, address),
         }
     }
 
@@ -114,30 +190,41 @@ impl Acceptor {
         counted.map(|counted| ConnectionSlot::new(permit, counted))
     }
 
-    async fn serve(&self, stream: TcpStream, address: SocketAddr, slot: ConnectionSlot, drain: ShutdownWatch) {
-        // Small responses must not wait for Nagle's algorithm; the connection also works without the option.
-        let _ = stream.set_nodelay(true);
-        #[cfg(target_os = "linux")]
-        let _ = socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT);
-        let digest = SocketDigest::from_raw_fd(std::os::fd::AsRawFd::as_raw_fd(&stream));
-        let _ = digest.peer_addr.set(Some(PingoraAddress::Inet(address)));
-        let mut transport = TcpTransport::from(stream);
-        transport.set_socket_digest(digest);
-        // A WebSocket may be idle for hours; keep-alive finds the ones whose client has vanished.
-        if let Err(error) = transport.set_keepalive(&tcp_keepalive()) {
-            tracing::debug!(%error, "TCP keep-alive not set");
-        }
-        let transport: Stream = match &self.tls {
-            None => Box::new(transport),
-            Some(tls) => match tokio::time::timeout(TLS_HANDSHAKE_TIMEOUT, tls.tls_handshake(transport)).await {
-                Ok(Ok(secured)) => Box::new(secured),
-                Ok(Err(_)) | Err(_) => {
-                    tracing::debug!(client.address = %address.ip(), "TLS handshake failed");
-                    return;
-                }
-            },
+    fn count_refused(&self, reason: ConnectionRefusal, address: SocketAddr) {
+        let reason = reason.as_str();
+        self.metrics.count_refused_connection(reason);
+        tracing::debug!(client.address = %address.ip(), reason, "connection refused");
+    }
+
+    /// Reads which client a load balancer connects for. That client's connections are the ones that are counted.
+    async fn read_proxy_header(
+        &self,
+        mut transport: TcpTransport,
+        proxy: SocketAddr,
+        permit: OwnedSemaphorePermit,
+    ) -> Option<AcceptedConnection> {
+        let header = tokio::time::timeout(self.limits.head.deadline, proxy_protocol::read(&mut transport)).await;
+        let Ok(Ok((client, behind))) = header else {
+            self.count_refused(ConnectionRefusal::ProxyHeader, proxy);
+            return None;
         };
-        let connection = Box::new(Connection::new(transport, &self.limits, slot, self.drain.clone()));
+        transport.rewind(&behind);
+        let address = match client {
+            ProxiedClient::Address(address) => address,
+            ProxiedClient::Unnamed => proxy,
+        };
+        let slot = self.slot(permit, address.ip())?;
+        Some(AcceptedConnection { transport, address, slot })
+    }
+
+    async fn serve(&self, accepted: AcceptedConnection, listener: &ListenerSettings, drain: ShutdownWatch) {
+        let AcceptedConnection { mut transport, address, slot } = accepted;
+        let digest = SocketDigest::from_raw_fd(transport.as_raw_fd());
+        let _ = digest.peer_addr.set(Some(PingoraAddress::Inet(address)));
+        transport.set_socket_digest(digest);
+        let Some((stream, protocol)) = self.negotiate(transport, address, listener).await else { return };
+        let (limits, signal) = (&self.limits, self.drain.clone());
+        let connection = Box::new(Connection::new(stream, protocol, listener.transport, limits, slot, signal));
         // One poll leaves the task's waker in the channel, so that an idle connection notices the drain. Polling it
         // with every request would take a lock each time.
         let mut waker = drain.clone();
@@ -145,6 +232,53 @@ impl Acceptor {
         let _ = futures::poll!(drain_begins.as_mut());
         // A connection whose exchange is cut closes here.
         self.app.cutter.run(self.serve_requests(connection, &drain)).await;
+    }
+
+    /// Finds the protocol of a connection: by its TLS handshake, or without TLS by its first bytes where HTTP/2 is accepted.
+    /// None if the connection ends.
+    async fn negotiate(
+        &self,
+        mut transport: TcpTransport,
+        address: SocketAddr,
+        listener: &ListenerSettings,
+    ) -> Option<(Stream, ALPN)> {
+        if let Some(tls) = &listener.tls {
+            let stream = self.secure(transport, address, &tls.load_full()).await?;
+            let protocol = stream.selected_alpn_proto().unwrap_or(ALPN::H1);
+            return Some((stream, protocol));
+        }
+        let mut protocol = ALPN::H1;
+        if listener.accepts_h2c {
+            let mut first = [0; HTTP2_PREFACE_START.len()];
+            let peeked = tokio::time::timeout(self.limits.head.deadline, transport.try_peek(&mut first)).await;
+            peeked.ok()?.ok()?;
+            if first == *HTTP2_PREFACE_START {
+                protocol = ALPN::H2;
+            }
+        }
+        Some((Box::new(transport), protocol))
+    }
+
+    /// Completes the TLS handshake. A client that speaks plain HTTP is told so.
+    async fn secure(&self, mut transport: TcpTransport, address: SocketAddr, tls: &TlsAcceptor) -> Option<Stream> {
+        let handshake = async {
+            let mut first = [0];
+            transport.try_peek(&mut first).await.map_err(|_| ConnectionRefusal::TlsHandshake)?;
+            // A TLS record begins with its type, a small number; a request begins with its method.
+            if first[0].is_ascii_alphabetic() {
+                refuse_plain_http(transport).await;
+                return Err(ConnectionRefusal::PlainHttp);
+            }
+            tls.tls_handshake(transport).await.map_err(|_| ConnectionRefusal::TlsHandshake)
+        };
+        let secured = tokio::time::timeout(TLS_HANDSHAKE_TIMEOUT, handshake).await;
+        match secured.unwrap_or(Err(ConnectionRefusal::TlsHandshake)) {
+            Ok(secured) => Some(Box::new(secured)),
+            Err(reason) => {
+                self.count_refused(reason, address);
+                None
+            }
+        }
     }
 
     /// Serves the requests of a connection. On HTTP/1.1, Pingora gets it only once a whole head has arrived: a connection
@@ -183,5 +317,29 @@ impl Acceptor {
             connection.refuse_overload().await;
         }
         slot
+    }
+}
+
+/// Prepares an accepted socket. The connection also works without these options.
+fn transport(stream: TcpStream) -> TcpTransport {
+    // Small responses must not wait for Nagle's algorithm.
+    let _ = stream.set_nodelay(true);
+    #[cfg(target_os = "linux")]
+    let _ = socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT);
+    let mut transport = TcpTransport::from(stream);
+    // A WebSocket may be idle for hours; keep-alive finds the ones whose client has vanished.
+    if let Err(error) = transport.set_keepalive(&tcp_keepalive()) {
+        tracing::debug!(%error, "TCP keep-alive not set");
+    }
+    transport
+}
+
+/// Tells a client that speaks plain HTTP that this port expects TLS.
+async fn refuse_plain_http(transport: TcpTransport) {
+    let mut stream: Stream = Box::new(transport);
+    let arrival = unknown_arrival();
+    let refusal = Reply::refusal(&arrival, &BadRequest::PlainHttp.into()).to_bytes(&arrival);
+    if stream.write_all(&refusal).await.is_ok() && stream.flush().await.is_ok() {
+        linger::close(stream).await;
     }
 }

@@ -18,13 +18,16 @@ use std::time::Duration;
 use pingora_core::protocols::{ALPN, Stream};
 use prometheus::IntCounter;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::runtime::Handle;
 
 use super::chunks::{ChunkValidator, InvalidChunk};
 use super::connection_limits::ConnectionSlot;
 use super::context::unknown_arrival;
 use super::deadline::Deadline;
 use super::drain_signal::DrainSignal;
+use super::linger;
 use crate::error::{BadRequest, Error};
+use crate::pipeline::head::Transport;
 use crate::reply::Reply;
 
 mod exchange;
@@ -39,12 +42,14 @@ mod pingora_traits;
 
 mod rate;
 
-pub(super) use exchange::{DetachedStream, begin_exchange, begin_stream, body_error, detach, end_exchange, raw_head};
+pub(super) use exchange::{
+    DetachedStream, begin_exchange, begin_stream, body_error, detach, end_exchange, raw_head, transport,
+};
 use exchange::{ExchangeState, announced, body_fault, phase};
 use head::HeadBuffer;
 pub(crate) use head::HeadLimits;
 use http2_transport::Http2Connection;
-pub(crate) use rate::MinRate;
+pub(crate) use rate::BodyLimits;
 use rate::RateGuard;
 
 /// The size of the write buffer: a small response leaves in one write together with its header.
@@ -64,8 +69,8 @@ const RETRY_AFTER: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone)]
 pub(crate) struct ClientLimits {
     pub(crate) head: HeadLimits,
-    /// None without a minimum.
-    pub(crate) body: Option<Arc<MinRate>>,
+    /// None without limits on bodies.
+    pub(crate) body: Option<Arc<BodyLimits>>,
     /// Counts HTTP/2 connections that were closed for a flood of frames.
     pub(crate) frame_floods: IntCounter,
 }
@@ -85,10 +90,14 @@ pub(super) struct Connection {
     /// How much of the write buffer has been written.
     written: usize,
     refusal: Option<EarlyRefusal>,
+    /// The client took too long to send a head or a body.
+    is_too_slow: bool,
     /// None on HTTP/1.1. HTTP/2 has frames and limits of its own, so its bytes pass unchanged.
     http2: Option<Box<Http2Connection>>,
     /// Counts against the limit on open connections.
     slot: Option<ConnectionSlot>,
+    /// How its requests arrive.
+    transport: Transport,
     drain: Arc<DrainSignal>,
 }
 
@@ -139,8 +148,14 @@ enum EarlyRefusal {
 }
 
 impl Connection {
-    pub(super) fn new(inner: Stream, limits: &ClientLimits, slot: ConnectionSlot, drain: Arc<DrainSignal>) -> Self {
-        let is_http2 = matches!(inner.selected_alpn_proto(), Some(ALPN::H2));
+    pub(super) fn new(
+        inner: Stream,
+        protocol: ALPN,
+        transport: Transport,
+        limits: &ClientLimits,
+        slot: ConnectionSlot,
+        drain: Arc<DrainSignal>,
+    ) -> Self {
         Self {
             inner: Some(inner),
             state: Arc::default(),
@@ -148,13 +163,15 @@ impl Connection {
             head: HeadBuffer::default(),
             body: RequestBody::COMPLETE,
             head_deadline: Deadline::after(limits.head.deadline),
-            upload: RateGuard::new(limits.body.clone()),
-            download: RateGuard::new(limits.body.clone()),
+            upload: RateGuard::of_uploads(limits.body.clone()),
+            download: RateGuard::of_downloads(limits.body.clone()),
             write_buffer: Vec::new(),
             written: 0,
             refusal: None,
-            http2: is_http2.then(|| Box::new(Http2Connection::new(limits))),
+            is_too_slow: false,
+            http2: (protocol == ALPN::H2).then(|| Box::new(Http2Connection::new(limits))),
             slot: Some(slot),
+            transport,
             drain,
         }
     }
@@ -241,6 +258,7 @@ impl Connection {
                     if self.head.is_empty() {
                         return Poll::Ready(Ok(HeadRead::Ended));
                     }
+                    self.is_too_slow = true;
                     self.refuse(&Error::RequestTimeout);
                 }
             }
@@ -292,6 +310,7 @@ impl Connection {
         let is_pending = read.is_pending();
         if let Err(error) = ready!(self.upload.poll_progress(cx, read)) {
             if is_pending {
+                self.is_too_slow = true;
                 self.state.body_fault.store(body_fault::TOO_SLOW, Ordering::Release);
             }
             return Poll::Ready(Err(error));
@@ -351,6 +370,18 @@ impl Connection {
             self.refusal = Some(EarlyRefusal::Written);
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// Whether the client may be sending although everything has been answered: the rest of a body that was refused, a head that
+    /// was, or another request. Neither a client that was too slow nor one whose response is cut gets more time.
+    fn has_unread_input(&self) -> bool {
+        let is_answered = self.state.phase.load(Ordering::Acquire) == phase::DONE || self.refusal.is_some();
+        let has_body = match self.state.announced_body.load(Ordering::Acquire) {
+            announced::SEEN => !self.body.is_complete(),
+            length => length > 0,
+        };
+        let has_input = has_body || self.refusal.is_some() || !self.head.read_ahead().is_empty();
+        self.http2.is_none() && is_answered && has_input && !self.is_too_slow
     }
 
     /// Writes the rest of a refusal and then ends the connection for Pingora by an empty read.
@@ -432,12 +463,22 @@ impl AsyncWrite for Connection {
 }
 
 impl Drop for Connection {
-    /// Hands the transport to the tunnel that waits for it.
+    /// Hands the transport to the tunnel that waits for it, or closes it once its client has sent the rest.
     fn drop(&mut self) {
-        if let (Some(tunnel), Some(stream)) = (self.state.take_tunnel(), self.inner.take()) {
+        let has_unread_input = self.has_unread_input();
+        let Some(stream) = self.inner.take() else { return };
+        let slot = self.slot.take();
+        if let Some(tunnel) = self.state.take_tunnel() {
             // Fails only if the tunnel's task is gone; then the transport closes here.
             let read_ahead = self.head.take_read_ahead();
-            let _ = tunnel.send(DetachedStream { stream, slot: self.slot.take(), read_ahead });
+            let _ = tunnel.send(DetachedStream { stream, slot, read_ahead });
+        } else if has_unread_input && let Ok(runtime) = Handle::try_current() {
+            let drain = self.drain.subscribe();
+            runtime.spawn(async move {
+                // Still an open connection.
+                let _open = (slot, drain);
+                linger::close(stream).await;
+            });
         }
     }
 }

@@ -70,5 +70,6 @@ pub(super) fn unknown_arrival() -> Arrival {
         peer: NO_ADDRESS,
         language: Language::English,
         cross_origin: CrossOrigin::Off,
+        hsts: None,
     }
 }

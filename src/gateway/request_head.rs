@@ -39,6 +39,7 @@ pub(super) fn request_head<'a>(exchange: &'a Exchange, lines: &'a HeaderMapLines
         raw: connection::raw_head(exchange),
         stream_goes_on: exchange.as_http2().is_some_and(|stream| !stream.is_body_empty()),
         peer: peer.unwrap_or(NO_ADDRESS),
+        transport: connection::transport(exchange),
     }
 }
 

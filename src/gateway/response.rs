@@ -38,7 +38,7 @@ impl Gateway {
     }
 }
 
-/// Removes identity headers from an upstream's response and sets the request id and the CORS headers.
+/// Removes identity headers from an upstream's response and sets the request id, the CORS headers and HSTS.
 pub(super) fn sanitize_response(
     response: &mut ResponseHeader,
     cors: CorsHandling,
@@ -55,6 +55,7 @@ pub(super) fn sanitize_response(
     if cors == CorsHandling::Gateway {
         arrival.cross_origin.write(&mut parts.headers);
     }
+    arrival.write_hsts(&mut parts.headers);
     *response = ResponseHeader::from(parts);
     if reason.is_some() {
         response.set_reason_phrase(reason.as_deref())?;

@@ -140,11 +140,14 @@ messages! {
         "This header is missing or invalid: {header}."
         "请求头 {header} 缺失或无效。"
     FORWARDED_FOR_ENTRY
-        "X-Forwarded-For has an entry that can't be read as an address. Check what your proxy sends."
-        "X-Forwarded-For 中有无法识别为地址的条目，请检查代理发送的内容。"
+        "{header} has an entry that can't be read as an address. Check what your proxy sends."
+        "{header} 中有无法识别为地址的条目，请检查代理发送的内容。"
     FORWARDED_FOR_LENGTH
-        "X-Forwarded-For has too many addresses. Check what your proxy sends."
-        "X-Forwarded-For 中的地址过多，请检查代理发送的内容。"
+        "{header} has too many addresses. Check what your proxy sends."
+        "{header} 中的地址过多，请检查代理发送的内容。"
+    PLAIN_HTTP
+        "This port expects HTTPS, and the request came over plain HTTP. Use https:// instead of http://."
+        "此端口需要使用 HTTPS，但收到的是明文 HTTP 请求，请将 http:// 改为 https://。"
     BODY
         "The body isn't the expected JSON: {detail}."
         "请求体不是预期的 JSON：{detail}。"

@@ -35,12 +35,13 @@ pub fn describe(
         peer,
         language: Language::negotiate(accept_language, default_language),
         cross_origin: cors.cross_origin(fields.origin),
+        hsts: None,
     }
 }
 
 /// Returns the client's address: the peer's, or the one that a trusted proxy forwarded.
 pub fn client(proxies: &TrustedProxies, arrival: &Arrival, fields: &Fields<'_>) -> Result<IpAddr, Error> {
-    proxies.client_of(arrival.peer, &fields.forwarded_for)
+    proxies.client_of(arrival.peer, fields)
 }
 
 /// A request whose head passed [`check`].

@@ -5,25 +5,32 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-use super::head::ListField;
-use crate::config::ClientAddress;
+use super::forwarded::{self, Node};
+use super::head::{Fields, ListField};
+use crate::config::{ClientAddress, ForwardedHeaders};
 use crate::error::{BadRequest, Error};
 
 /// The longest `X-Forwarded-For`, in bytes: some twenty IPv6 addresses with ports. Bounds the cost of parsing it.
 const LONGEST: usize = 1024;
 
-/// The proxies in front of the gateway, and where in their `X-Forwarded-For` the client stands.
+/// The longest `Forwarded`, whose elements say more.
+const LONGEST_FORWARDED: usize = 2048;
+
+/// The proxies in front of the gateway, and where in their headers the client stands.
 #[derive(Debug, Clone)]
 pub struct TrustedProxies {
-    /// Peers whose `X-Forwarded-For` and `X-Request-Id` are trusted.
+    /// Peers whose headers are trusted.
     pub networks: Vec<IpNet>,
+    /// Which header names the client, and which ones upstreams get. No other one is read.
+    pub forwarded: ForwardedHeaders,
     /// Which address of the list is the client's.
     pub client_address: ClientAddress,
 }
 
 impl TrustedProxies {
     /// Trusts no peer: every client is its own peer.
-    pub const NONE: Self = Self { networks: Vec::new(), client_address: ClientAddress::First };
+    pub const NONE: Self =
+        Self { networks: Vec::new(), forwarded: ForwardedHeaders::XForwarded, client_address: ClientAddress::First };
 
     /// Whether an address, in canonical form, is a trusted proxy's.
     pub fn contains(&self, address: IpAddr) -> bool {
@@ -32,35 +39,54 @@ impl TrustedProxies {
 
     /// Returns the client's address. The list of a trusted peer must be readable as a whole (1400): with an unreadable
     /// one the proxy would count as the client and pass the rules for its network. The list of any other peer is ignored.
-    pub(super) fn client_of(&self, peer: IpAddr, forwarded_for: &ListField<'_>) -> Result<IpAddr, Error> {
-        if forwarded_for.is_absent() || !self.contains(peer) {
+    pub(super) fn client_of(&self, peer: IpAddr, fields: &Fields<'_>) -> Result<IpAddr, Error> {
+        let (list, name, longest) = match self.forwarded {
+            ForwardedHeaders::XForwarded | ForwardedHeaders::Both => {
+                (&fields.forwarded_for, "X-Forwarded-For", LONGEST)
+            }
+            ForwardedHeaders::Rfc7239 => (&fields.forwarded, "Forwarded", LONGEST_FORWARDED),
+        };
+        if list.is_absent() || !self.contains(peer) {
             return Ok(peer);
         }
-        if forwarded_for.bytes() > LONGEST {
-            return Err(BadRequest::ForwardedForLength.into());
+        if list.bytes() > longest {
+            return Err(BadRequest::ForwardedForLength(name).into());
         }
-        self.chosen_from(forwarded_for).ok_or_else(|| BadRequest::ForwardedForEntry.into())
+        self.chosen_from(list).ok_or_else(|| BadRequest::ForwardedForEntry(name).into())
     }
 
-    /// `None` if an element is no address, or if the list has no element.
-    fn chosen_from(&self, forwarded_for: &ListField<'_>) -> Option<IpAddr> {
+    /// `None` if the list cannot be read, if it has no element, or if the client's address is hidden.
+    fn chosen_from(&self, list: &ListField<'_>) -> Option<IpAddr> {
+        match self.forwarded {
+            ForwardedHeaders::XForwarded | ForwardedHeaders::Both => {
+                self.choose(list.elements().map(|element| parse(element).map(Node::Address)))
+            }
+            ForwardedHeaders::Rfc7239 => self.choose(forwarded::nodes(list)?.into_iter().map(Some)),
+        }
+    }
+
+    fn choose(&self, nodes: impl Iterator<Item = Option<Node>>) -> Option<IpAddr> {
         let (mut first, mut rightmost) = (None, None);
-        for element in forwarded_for.elements() {
-            let address = parse(element)?;
-            first = first.or(Some(address));
-            if !self.contains(address) {
-                rightmost = Some(address);
+        for node in nodes {
+            let node = node?;
+            first = first.or(Some(node));
+            if !matches!(node, Node::Address(address) if self.contains(address)) {
+                rightmost = Some(node);
             }
         }
-        match self.client_address {
+        let chosen = match self.client_address {
             ClientAddress::First => first,
             // A list of trusted proxies alone comes from the first of them.
             ClientAddress::Rightmost => rightmost.or(first),
+        };
+        match chosen? {
+            Node::Address(address) => Some(address),
+            Node::Hidden => None,
         }
     }
 }
 
-/// Reads one element: an address, which load balancers write bare, in brackets or with a port. Names and the obfuscated
+/// Reads one element of `X-Forwarded-For`: an address, which load balancers write bare, in brackets or with a port. Names and the obfuscated
 /// identifiers of RFC 7239 are no addresses.
 fn parse(element: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(element).ok()?;

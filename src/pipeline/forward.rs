@@ -3,14 +3,15 @@
 
 use std::net::IpAddr;
 
-use http::header::{AUTHORIZATION, COOKIE, HOST, SEC_WEBSOCKET_PROTOCOL};
+use http::header::{AUTHORIZATION, COOKIE, FORWARDED, HOST, SEC_WEBSOCKET_PROTOCOL};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora_http::RequestHeader;
 
 use super::assertion::Assertion;
 use super::head::{HttpVersion, RequestHead};
 use super::trace::traceparent;
-use super::{Arrival, Caller, Gate, UpstreamPermit};
+use super::{Arrival, Caller, Gate, UpstreamPermit, forwarded};
+use crate::config::ForwardedHeaders;
 use crate::domain::hop_by_hop::is_hop_by_hop;
 use crate::domain::identity::{self, is_look_alike};
 use crate::domain::own_cookie;
@@ -109,14 +110,14 @@ fn write_gateway_headers(
 ) -> Result<(), Error> {
     out.set(REQUEST_ID, arrival.request_id.as_bytes())?;
     out.set(TRACEPARENT, &traceparent(&arrival.request_id, permit.trace))?;
-    let mut forwarded_for = address(arrival.client);
-    if arrival.peer != arrival.client {
-        forwarded_for.push_str(", ");
-        forwarded_for.push_str(&address(arrival.peer));
+    let forwarded = gate.proxies.forwarded;
+    if forwarded != ForwardedHeaders::XForwarded {
+        let value = forwarded::value(arrival.client, arrival.peer, host, gate.scheme.as_bytes());
+        out.set(FORWARDED, &value)?;
     }
-    out.set(FORWARDED_FOR, forwarded_for.as_bytes())?;
-    out.set_value(FORWARDED_PROTO, &gate.scheme);
-    out.set(FORWARDED_HOST, host)?;
+    if forwarded != ForwardedHeaders::Rfc7239 {
+        write_x_forwarded(out, gate, arrival, host)?;
+    }
     if let Caller::SignedIn(_) = &permit.caller {
         if let Some(scope) = permit.scope {
             out.set_value(identity::SCOPE, &scope.to_value());
@@ -125,6 +126,17 @@ fn write_gateway_headers(
         out.set_identity(assertion.ok_or_else(|| Error::unexpected(Part::Gateway, "no assertion"))?);
     }
     Ok(())
+}
+
+fn write_x_forwarded(out: &mut impl HeaderSink, gate: &Gate, arrival: &Arrival, host: &[u8]) -> Result<(), Error> {
+    let mut forwarded_for = address(arrival.client);
+    if arrival.peer != arrival.client {
+        forwarded_for.push_str(", ");
+        forwarded_for.push_str(&address(arrival.peer));
+    }
+    out.set(FORWARDED_FOR, forwarded_for.as_bytes())?;
+    out.set_value(FORWARDED_PROTO, &gate.scheme);
+    out.set(FORWARDED_HOST, host)
 }
 
 /// Rewrites the client's head for the upstream, for requests outside the fast path.

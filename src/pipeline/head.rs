@@ -42,6 +42,20 @@ pub struct RequestHead<'a> {
     pub stream_goes_on: bool,
     /// The address of the connection's other end.
     pub peer: IpAddr,
+    /// How the request arrived.
+    pub transport: Transport,
+}
+
+/// How a request arrives.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// Without TLS.
+    #[default]
+    Plain,
+    /// Without TLS, on a listener that redirects to HTTPS.
+    Redirected,
+    /// Over TLS.
+    Tls,
 }
 
 impl RequestHead<'_> {
@@ -81,7 +95,8 @@ impl<'a> ListField<'a> {
         }
     }
 
-    fn lines(&self) -> impl Iterator<Item = &'a [u8]> {
+    /// The lines in order.
+    pub(super) fn lines(&self) -> impl Iterator<Item = &'a [u8]> {
         self.first.into_iter().chain(self.more.iter().copied())
     }
 
@@ -135,6 +150,8 @@ pub struct Fields<'a> {
     pub expect: Option<&'a [u8]>,
     /// `X-Forwarded-For`
     pub forwarded_for: ListField<'a>,
+    /// `Forwarded`
+    pub forwarded: ListField<'a>,
     /// `X-Request-Id`
     pub request_id: Option<&'a [u8]>,
     /// `traceparent`
@@ -192,6 +209,10 @@ impl<'a> Fields<'a> {
                 self.cookies.push(value);
             }
             b'e' if is("expect") => once(&mut self.expect, value, "Expect", &mut self.repeated),
+            b'f' if is("forwarded") => {
+                self.unwanted.spoofable = true;
+                self.forwarded.push(value);
+            }
             b'h' if is("host") => once(&mut self.host, value, "Host", &mut self.repeated),
             b'o' if is("origin") => once(&mut self.origin, value, "Origin", &mut self.repeated),
             b's' if is("sec-websocket-key") => {

@@ -52,7 +52,7 @@ fn finish(permit: &Permit, charged: Result<(), Error>, observer: &mut impl Decis
     observer.on_limit(permit, &charged);
     match permit {
         Permit::Upstream(permit) if permit.rule.mode == Mode::Shadow => Ok(()),
-        Permit::Upstream(_) | Permit::Own(_) | Permit::Preflight(_) => charged,
+        Permit::Upstream(_) | Permit::Own(_) | Permit::Preflight(_) | Permit::Redirect(_) => charged,
     }
 }
 

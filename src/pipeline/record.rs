@@ -43,8 +43,9 @@ impl<'a> Recorder<'a> {
         match permit {
             Permit::Own(call) => (self.metrics.own_rate(), call.route.path),
             Permit::Upstream(permit) => (&permit.rule.metrics.rate, &permit.rule.name),
-            // Has no rates.
+            // They have no rates.
             Permit::Preflight(_) => (self.metrics.own_rate(), "preflight"),
+            Permit::Redirect(_) => (self.metrics.own_rate(), "redirect"),
         }
     }
 }
@@ -91,7 +92,7 @@ impl DecisionObserver for Recorder<'_> {
                 metrics.shadow_denied.inc();
                 shadow(self.arrival, name, error);
             }
-            Permit::Upstream(_) | Permit::Own(_) | Permit::Preflight(_) => metrics.denied.inc(),
+            Permit::Upstream(_) | Permit::Own(_) | Permit::Preflight(_) | Permit::Redirect(_) => metrics.denied.inc(),
         }
     }
 }

@@ -129,6 +129,16 @@ mod pipelining;
 
 mod tls;
 
+mod listeners;
+
+mod certificates;
+
+mod proxy_protocol;
+
+mod forwarded;
+
+mod refused_uploads;
+
 mod http2;
 
 mod http2_proxy;

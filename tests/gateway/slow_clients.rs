@@ -531,3 +531,49 @@ async fn open_unread_streams(desk: &Gateway, method: &str, body: &[u8]) -> Http2
     }
     frames
 }
+
+// ---- The deadline of uploads.
+
+#[tokio::test]
+async fn upload_beyond_its_deadline_is_1408() {
+    let settings = "[limits]\nupload_deadline = \"1s\"\nbody_rate = 0";
+    for (transport, desk) in
+        [("plain", Gateway::with(settings).await), ("TLS", Gateway::setup().tls().toml(settings).start().await)]
+    {
+        let mut connection = desk.connect().await;
+        connection.send(&raw_request(&desk, "POST /public/x", "Content-Length: 10000000\r\n", b"begin")).await;
+        let (mut stream, _) = connection.into_parts();
+        let answer = drip(&mut stream, &[b'x'; 1000]).await;
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.starts_with("HTTP/1.1 408") && answer.contains("1408"), "{transport}: {answer}");
+        let reached = desk.metric("deskgate_limit_reached_total", &["limit=\"upload_deadline\""]).await;
+        assert_eq!(reached, 1.0, "{transport}");
+    }
+}
+
+#[tokio::test]
+async fn http2_upload_beyond_its_deadline_is_reset() {
+    let desk = Gateway::setup().tls().toml("[limits]\nupload_deadline = \"1s\"\nbody_rate = 0").start().await;
+    let xiaoming = desk.sign_in("u1001").await;
+    let streams = xiaoming.http2().await;
+    let mut stream = streams.begin("POST", "/api/desk/x", xiaoming.token()).await;
+    stream.send(b"begin").await;
+    let ended = within(CUT_WITHIN, "the end of the stream", stream.next_piece()).await;
+    assert!(ended.is_err(), "{ended:?}");
+    streams.get("/api/desk/x").await.expect_status(200);
+    let reached = desk.metric("deskgate_limit_reached_total", &["limit=\"upload_deadline\""]).await;
+    assert_eq!(reached, 1.0);
+}
+
+#[tokio::test]
+async fn deadline_of_uploads_does_not_concern_what_follows() {
+    let desk = Gateway::with("[limits]\nupload_deadline = \"1s\"").await;
+    let mut connection = desk.connect().await;
+    let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
+    connection.send(&raw_request(&desk, "POST /public/x", "Content-Length: 5\r\n", b"whole")).await;
+    let mut upstream = upstream_connections.next().await.stream;
+    // The upload is complete; its response may take longer.
+    sleep(Duration::from_millis(1500)).await;
+    upstream.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
+    connection.response().await.expect("a response").expect_status(200);
+}

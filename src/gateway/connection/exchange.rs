@@ -14,6 +14,7 @@ use super::super::chunks::ChunkValidator;
 use super::super::connection_limits::{ConnectionSlot, CountedClient, CountedStream};
 use super::Connection;
 use crate::error::{BadRequest, Error, Part};
+use crate::pipeline::head::Transport;
 
 /// The refusal when a client has as many requests on HTTP/2 connections as it may have connections. One may end at any
 /// moment, so the wait is short.
@@ -120,15 +121,30 @@ pub(in super::super) fn body_error(exchange: &Exchange) -> Option<Error> {
     }
 }
 
+/// What the streams of an HTTP/2 connection know about it.
+pub(super) struct StreamOrigin {
+    pub(super) counted: CountedClient,
+    pub(super) transport: Transport,
+}
+
+fn stream_origin(exchange: &Exchange) -> Option<&StreamOrigin> {
+    exchange.digest()?.proxy_digest.as_ref()?.user_data.as_ref()?.downcast_ref()
+}
+
+/// How a request has arrived.
+pub(in super::super) fn transport(exchange: &Exchange) -> Transport {
+    let of_stream = || stream_origin(exchange).map(|origin| origin.transport);
+    connection(exchange).map(|connection| connection.transport).or_else(of_stream).unwrap_or_default()
+}
+
 /// Counts a request of HTTP/2 for its client; None on HTTP/1.1, where the connections are counted.
 pub(in super::super) fn begin_stream(exchange: &Exchange) -> Result<Option<CountedStream>, Error> {
     if !exchange.is_http2() {
         return Ok(None);
     }
-    let digest = exchange.digest().and_then(|digest| digest.proxy_digest.as_ref());
-    let counted = digest.and_then(|digest| digest.user_data.as_ref()?.downcast_ref::<CountedClient>());
-    let counted = counted.ok_or_else(|| Error::unexpected(Part::Gateway, "a stream without its client's counts"))?;
-    counted.begin_stream().map(Some).ok_or(TOO_MANY_STREAMS)
+    let origin = stream_origin(exchange);
+    let origin = origin.ok_or_else(|| Error::unexpected(Part::Gateway, "a stream without its client's counts"))?;
+    origin.counted.begin_stream().map(Some).ok_or(TOO_MANY_STREAMS)
 }
 
 /// Marks the response as complete.

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use super::super::deadline::Deadline;
-use super::rate::{MinRate, RateMeter};
+use super::rate::{BodyLimits, RateMeter};
 
 mod budget;
 
@@ -57,8 +57,8 @@ pub(super) struct Http2Frames {
     /// The highest stream that the client opened.
     last_stream: u32,
     uploads: BTreeMap<u32, Upload>,
-    /// None without a minimum.
-    rate: Option<Arc<MinRate>>,
+    /// None without limits on bodies.
+    limits: Option<Arc<BodyLimits>>,
     deadline: Deadline,
 }
 
@@ -70,7 +70,7 @@ struct Upload {
 }
 
 impl Http2Frames {
-    pub(super) fn new(rate: Option<Arc<MinRate>>) -> Self {
+    pub(super) fn new(limits: Option<Arc<BodyLimits>>) -> Self {
         Self {
             preface_left: PREFACE,
             received: FrameScanner::default(),
@@ -79,7 +79,7 @@ impl Http2Frames {
             window: INITIAL_WINDOW,
             last_stream: 0,
             uploads: BTreeMap::new(),
-            rate,
+            limits,
             deadline: Deadline::none(),
         }
     }
@@ -120,8 +120,8 @@ impl Http2Frames {
                 }
             }
             FrameEvent::Payload { frame, bytes } if frame.kind == kind::DATA => {
-                if let (Some(upload), Some(rate)) = (self.uploads.get_mut(&frame.stream), &self.rate) {
-                    upload.meter.record(bytes, rate);
+                if let (Some(upload), Some(limits)) = (self.uploads.get_mut(&frame.stream), &self.limits) {
+                    upload.meter.record(bytes, limits);
                 }
             }
             FrameEvent::End(frame) if frame.kind == kind::DATA && frame.ends_stream() => self.close(frame.stream),
@@ -147,11 +147,11 @@ impl Http2Frames {
 
     fn open(&mut self, frame: &FrameHeader) -> Result<(), FrameFlood> {
         self.last_stream = frame.stream;
-        let Some(rate) = self.rate.as_deref().filter(|_| !frame.ends_stream()) else { return Ok(()) };
+        let Some(limits) = self.limits.as_deref().filter(|_| !frame.ends_stream()) else { return Ok(()) };
         if self.uploads.len() >= MAX_UPLOADS {
             return Err(FrameFlood);
         }
-        self.uploads.insert(frame.stream, Upload { window: INITIAL_WINDOW, meter: RateMeter::new(rate) });
+        self.uploads.insert(frame.stream, Upload { window: INITIAL_WINDOW, meter: RateMeter::of_upload(limits) });
         Ok(())
     }
 
@@ -171,28 +171,27 @@ impl Http2Frames {
 
     /// Ready once a client that may send has sent too little. To be polled while a read is pending.
     pub(super) fn poll_slow_upload(&mut self, cx: &mut Context<'_>) -> Poll<SlowUpload> {
-        let Some(rate) = self.rate.clone().filter(|_| !self.uploads.is_empty()) else { return Poll::Pending };
-        let Some((due, _)) = self.slow_streams(&rate, Instant::now()) else { return Poll::Pending };
+        let Some(limits) = self.limits.clone().filter(|_| !self.uploads.is_empty()) else { return Poll::Pending };
+        let Some((due, _)) = self.slow_streams(&limits, Instant::now()) else { return Poll::Pending };
         self.deadline.set_at(due);
-        ready!(self.deadline.poll(cx, rate.grace));
-        let slow = self.slow_streams(&rate, Instant::now()).map(|(_, slow)| slow).unwrap_or_default();
+        ready!(self.deadline.poll(cx, limits.grace));
+        let slow = self.slow_streams(&limits, Instant::now()).map(|(_, slow)| slow).unwrap_or_default();
         if slow.is_empty() {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        if !self.received.is_between_frames() {
-            rate.count_reached();
-            return Poll::Ready(SlowUpload::Connection);
+        let is_between_frames = self.received.is_between_frames();
+        // Within a frame, the connection ends once for all of them.
+        for stream in &slow[..if is_between_frames { slow.len() } else { 1 }] {
+            if let Some(upload) = self.uploads.remove(stream) {
+                limits.count_ended(&upload.meter);
+            }
         }
-        for stream in &slow {
-            self.close(*stream);
-            rate.count_reached();
-        }
-        Poll::Ready(SlowUpload::Streams(slow))
+        Poll::Ready(if is_between_frames { SlowUpload::Streams(slow) } else { SlowUpload::Connection })
     }
 
     /// When the next upload will have been too slow, and those that have been.
-    fn slow_streams(&mut self, rate: &MinRate, now: Instant) -> Option<(Instant, Vec<u32>)> {
+    fn slow_streams(&mut self, limits: &BodyLimits, now: Instant) -> Option<(Instant, Vec<u32>)> {
         let partial = self.received.partial_stream();
         let can_act = self.received.is_between_frames();
         let mut slow = Vec::new();
@@ -206,7 +205,7 @@ impl Http2Frames {
             let mut due = upload.meter.wait(now);
             if !can_act && !is_partial {
                 // Another stream's frame must end before this one can be reset; a second grace bounds the wait.
-                due += rate.grace;
+                due += limits.grace;
             }
             if due <= now {
                 slow.push(*stream);

@@ -14,6 +14,7 @@ use pingora_core::protocols::{
 use pingora_http::ResponseHeader;
 
 use super::Connection;
+use super::exchange::StreamOrigin;
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -49,8 +50,9 @@ impl Ssl for Connection {
         self.inner.as_ref().and_then(|inner| inner.get_ssl_digest())
     }
 
+    /// Without TLS, the acceptor has recognized HTTP/2 by its preface.
     fn selected_alpn_proto(&self) -> Option<ALPN> {
-        self.inner.as_ref().and_then(|inner| inner.selected_alpn_proto())
+        self.http2.as_ref().map(|_| ALPN::H2)
     }
 }
 
@@ -61,12 +63,13 @@ impl GetTimingDigest for Connection {
     }
 }
 
-/// Carries the client's counts to the streams of an HTTP/2 connection: they have its digests, but not the connection.
+/// Tells the streams of an HTTP/2 connection where they come from: they have its digests, but not the connection.
 impl GetProxyDigest for Connection {
     fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
         let counted = self.slot.as_ref().filter(|_| self.http2.is_some())?.counted().clone();
+        let origin = StreamOrigin { counted, transport: self.transport };
         let no_response = ResponseHeader::from(http::Response::new(()).into_parts().0);
-        Some(Arc::new(ProxyDigest::new(Box::new(no_response), Some(Box::new(counted)))))
+        Some(Arc::new(ProxyDigest::new(Box::new(no_response), Some(Box::new(origin)))))
     }
 }
 

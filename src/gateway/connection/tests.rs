@@ -19,7 +19,7 @@ fn connect() -> (DuplexStream, Connection) {
     let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().expect("a permit");
     let counted = Arc::new(ConnectionLimits::new(0, Vec::new())).open([127, 0, 0, 1].into()).expect("no limit");
     let slot = ConnectionSlot::new(permit, counted);
-    (client, Connection::new(Box::new(server), &limits, slot, Arc::default()))
+    (client, Connection::new(Box::new(server), ALPN::H1, Transport::Plain, &limits, slot, Arc::default()))
 }
 
 #[tokio::test]

@@ -18,9 +18,10 @@ fn address(text: &str) -> IpAddr {
 
 fn decide(setting: ClientAddress, peer: &str, lines: &[&str]) -> Result<IpAddr, Error> {
     let networks = ["127.0.0.0/8", "10.0.0.0/8", "fd00::/8"].map(|network| network.parse().expect("a network"));
-    let proxies = TrustedProxies { networks: networks.to_vec(), client_address: setting };
+    let forwarded = ForwardedHeaders::XForwarded;
+    let proxies = TrustedProxies { networks: networks.to_vec(), forwarded, client_address: setting };
     let lines = Lines(lines);
-    proxies.client_of(address(peer), &Fields::of(&lines).forwarded_for)
+    proxies.client_of(address(peer), &Fields::of(&lines))
 }
 
 /// The client's address, or `None` for a 1400.
@@ -31,9 +32,10 @@ fn client_of(setting: ClientAddress, peer: &str, lines: &[&str]) -> Option<Strin
 #[test]
 fn the_refusal_says_whether_an_entry_or_the_length_is_at_fault() {
     let long = vec!["203.0.113.7"; LONGEST / 11].join(",");
-    for (line, expected) in
-        [("203.0.113.9, garbage", BadRequest::ForwardedForEntry), (&long, BadRequest::ForwardedForLength)]
-    {
+    for (line, expected) in [
+        ("203.0.113.9, garbage", BadRequest::ForwardedForEntry("X-Forwarded-For")),
+        (&long, BadRequest::ForwardedForLength("X-Forwarded-For")),
+    ] {
         let refused = decide(ClientAddress::First, "127.0.0.1", &[line]);
         assert!(matches!(&refused, Err(Error::BadRequest(fault)) if *fault == expected), "{expected}: {refused:?}");
     }
@@ -107,6 +109,56 @@ fn the_list_of_an_untrusted_peer_is_ignored() {
     for lines in [&["10.1.1.1"][..], &["garbage"], &[""]] {
         for setting in [ClientAddress::First, ClientAddress::Rightmost] {
             assert_eq!(client_of(setting, "203.0.113.9", lines).as_deref(), Some("203.0.113.9"), "{lines:?}");
+        }
+    }
+}
+
+/// Lines of both headers.
+struct BothHeaders<'a>(&'a str, &'a str);
+
+impl HeaderLines for BothHeaders<'_> {
+    fn each<'a>(&'a self, visit: &mut dyn FnMut(&'a str, &'a [u8])) {
+        visit("x-forwarded-for", self.0.as_bytes());
+        visit("forwarded", self.1.as_bytes());
+    }
+}
+
+#[test]
+fn one_header_is_read_and_never_the_other() {
+    let lines = BothHeaders("203.0.113.1", "for=203.0.113.2");
+    let (x_forwarded, forwarded) = (ForwardedHeaders::XForwarded, ForwardedHeaders::Rfc7239);
+    for (setting, expected) in
+        [(x_forwarded, "203.0.113.1"), (forwarded, "203.0.113.2"), (ForwardedHeaders::Both, "203.0.113.1")]
+    {
+        let networks = vec!["127.0.0.0/8".parse().expect("a network")];
+        let proxies = TrustedProxies { networks, forwarded: setting, client_address: ClientAddress::First };
+        let fields = Fields::of(&lines);
+        assert_eq!(proxies.client_of(address("127.0.0.1"), &fields).ok(), Some(address(expected)), "{setting:?}");
+        let untrusted = address("198.51.100.1");
+        assert_eq!(proxies.client_of(untrusted, &fields).ok(), Some(untrusted), "{setting:?}");
+    }
+}
+
+#[test]
+fn a_hidden_client_is_refused_and_other_hidden_nodes_are_not() {
+    // The header, and the client by `first` and by `rightmost`; `None` for a 1400.
+    let table: &[(&str, &str, Option<&str>, Option<&str>)] = &[
+        ("one address", "for=203.0.113.7", Some("203.0.113.7"), Some("203.0.113.7")),
+        ("a hidden client", "for=unknown, for=10.0.0.2", None, None),
+        ("a hidden node before it", "for=_a, for=203.0.113.7, for=10.0.0.2", None, Some("203.0.113.7")),
+        ("a hidden proxy behind it", "for=203.0.113.7, for=_b, for=10.0.0.2", Some("203.0.113.7"), None),
+        ("no node", "proto=https", None, None),
+        ("a spoofed one before it", "for=10.1.1.1, for=203.0.113.7", Some("10.1.1.1"), Some("203.0.113.7")),
+        ("trusted proxies alone", "for=10.0.0.3, for=10.0.0.2", Some("10.0.0.3"), Some("10.0.0.3")),
+        ("malformed", "for=203.0.113.7, garbage", None, None),
+    ];
+    for (case, line, first, rightmost) in table {
+        for (client_address, expected) in [(ClientAddress::First, first), (ClientAddress::Rightmost, rightmost)] {
+            let networks = ["127.0.0.0/8", "10.0.0.0/8"].map(|network| network.parse().expect("a network")).to_vec();
+            let proxies = TrustedProxies { networks, forwarded: ForwardedHeaders::Rfc7239, client_address };
+            let lines = BothHeaders("garbage", line);
+            let client = proxies.client_of(address("127.0.0.1"), &Fields::of(&lines)).ok();
+            assert_eq!(client, expected.map(address), "{case}, {client_address:?}");
         }
     }
 }

@@ -31,6 +31,11 @@ impl Connection {
         Ok(Connection { stream, unread: Vec::new(), request_line: String::new() })
     }
 
+    /// A connection on a stream that is established already.
+    pub fn from_stream(stream: impl Into<Stream>) -> Connection {
+        Connection { stream: stream.into(), unread: Vec::new(), request_line: String::new() }
+    }
+
     /// Sends bytes. A closed connection is no error here: the missing response shows it.
     pub async fn send(&mut self, bytes: &[u8]) {
         let line = bytes.split(|byte| *byte == b'\r').next().unwrap_or_default();

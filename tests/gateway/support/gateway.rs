@@ -68,9 +68,19 @@ impl Gateway {
         self.folder.path()
     }
 
-    /// The address of `server.listen`.
+    /// The address of `server.listen`, or of the first listener.
     pub fn address(&self) -> SocketAddr {
-        self.process.listen
+        self.listener(0)
+    }
+
+    /// The address of one of several listeners.
+    pub fn listener(&self, place: usize) -> SocketAddr {
+        self.process.listen[place]
+    }
+
+    /// One of several listeners that serves HTTPS, with the trusted authority.
+    pub fn tls_listener(&self, place: usize) -> ServerAddress {
+        ServerAddress { address: self.listener(place), ..self.server_address() }
     }
 
     /// The address of `server.admin_listen`.

@@ -17,18 +17,19 @@ pub struct Http2Client {
 }
 
 impl Http2Client {
-    /// Connects and negotiates HTTP/2 by ALPN.
+    /// Connects and negotiates HTTP/2 by ALPN; without TLS, takes it for granted.
     pub async fn open(server: &ServerAddress, token: Option<String>) -> Http2Client {
-        let client_tls = server.client_tls.as_ref().expect("a server that speaks TLS").with_alpn(&[b"h2"]);
-        let server_with_h2 = ServerAddress { client_tls: Some(client_tls), ..server.clone() };
+        let client_tls = server.client_tls.as_ref().map(|client_tls| client_tls.with_alpn(&[b"h2"]));
+        let server_with_h2 = ServerAddress { client_tls, ..server.clone() };
         let stream =
             within(TEST_TIMEOUT, "a connection", Stream::connect(&server_with_h2)).await.expect("a connection");
-        assert_eq!(stream.protocol().as_deref(), Some(&b"h2"[..]), "the negotiated protocol");
+        let expected = server.client_tls.as_ref().map(|_| &b"h2"[..]);
+        assert_eq!(stream.protocol().as_deref(), expected, "the negotiated protocol");
         let handshake = h2::client::Builder::new().initial_window_size(1 << 20).handshake(stream);
         let (requests, connection) = within(TEST_TIMEOUT, "the HTTP/2 handshake", handshake).await.expect("HTTP/2");
         // Connection errors surface at the requests that they end.
         let driver = tokio::spawn(async move { drop(connection.await) });
-        Http2Client { requests, origin: format!("https://{}", server.address), token, driver }
+        Http2Client { requests, origin: format!("{}://{}", server.scheme(), server.address), token, driver }
     }
 
     /// The same connection with another `:authority`.

@@ -36,7 +36,8 @@ impl StartFailure {
 /// The gateway process, the addresses of its `ready` line and its stderr.
 pub(super) struct GatewayProcess {
     pub(super) child: Child,
-    pub(super) listen: SocketAddr,
+    /// The addresses of all client listeners.
+    pub(super) listen: Vec<SocketAddr>,
     pub(super) admin: SocketAddr,
     pub(super) platform: Option<SocketAddr>,
     pub(super) stderr: CapturedOutput,
@@ -78,7 +79,7 @@ impl GatewayProcess {
         });
         let mut process = GatewayProcess {
             child,
-            listen: SocketAddr::from(([0, 0, 0, 0], 0)),
+            listen: Vec::new(),
             admin: SocketAddr::from(([0, 0, 0, 0], 0)),
             platform: None,
             stderr,
@@ -95,11 +96,11 @@ impl GatewayProcess {
                 panic!("the gateway printed no ready line:\n{}", process.stderr.text());
             }
         };
-        let address = |key: &str| {
-            let value = line.split(' ').find_map(|word| word.strip_prefix(key)?.strip_prefix('='))?;
-            Some(value.parse().unwrap_or_else(|_| panic!("no address after {key}: {line}")))
-        };
-        process.listen = address("listen").unwrap_or_else(|| panic!("no listen= in: {line}"));
+        let value = |key: &str| line.split(' ').find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
+        let parse = |text: &str| text.parse().unwrap_or_else(|_| panic!("no address, {text}: {line}"));
+        let address = |key: &str| value(key).map(parse);
+        process.listen =
+            value("listen").unwrap_or_else(|| panic!("no listen= in: {line}")).split(',').map(parse).collect();
         process.admin = address("admin").unwrap_or_else(|| panic!("no admin= in: {line}"));
         process.platform = address("platform");
         Ok(process)

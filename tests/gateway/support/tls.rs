@@ -11,13 +11,14 @@ use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::client::Resumption;
 use tokio_rustls::rustls::crypto::aws_lc_rs;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 /// Issues the certificates of one gateway.
 pub struct CertificateAuthority {
     issuer: Issuer<'static, KeyPair>,
+    root: CertificateDer<'static>,
     client_tls: ClientTls,
 }
 
@@ -35,15 +36,18 @@ pub struct CertificateAndKey {
 impl CertificateAndKey {
     /// A TLS acceptor with this certificate.
     pub fn acceptor(&self) -> TlsAcceptor {
-        let key = STANDARD.decode(self.key.lines().filter(|line| !line.starts_with('-')).collect::<String>());
-        let key = PrivatePkcs8KeyDer::from(key.expect("base64"));
         let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()
             .expect("versions")
             .with_no_client_auth()
-            .with_single_cert(vec![CertificateDer::from(self.der.clone())], key.into())
+            .with_single_cert(vec![CertificateDer::from(self.der.clone())], self.private_key())
             .expect("a certificate and its key");
         TlsAcceptor::from(Arc::new(config))
+    }
+
+    fn private_key(&self) -> PrivateKeyDer<'static> {
+        let key = STANDARD.decode(self.key.lines().filter(|line| !line.starts_with('-')).collect::<String>());
+        PrivatePkcs8KeyDer::from(key.expect("base64")).into()
     }
 }
 
@@ -57,14 +61,26 @@ impl CertificateAuthority {
         let root = params.self_signed(&key).expect("a root certificate").der().clone();
         CertificateAuthority {
             issuer: Issuer::new(params, key),
-            client_tls: ClientTls::new(root, &[b"http/1.1"], tokio_rustls::rustls::ALL_VERSIONS),
+            client_tls: ClientTls::new(root.clone(), &[b"http/1.1"], tokio_rustls::rustls::ALL_VERSIONS, None),
+            root,
         }
+    }
+
+    /// Its own certificate in PEM.
+    pub fn certificate(&self) -> String {
+        pem("CERTIFICATE", &self.root)
     }
 
     /// Issues a certificate for 127.0.0.1 with a new key.
     pub fn issue(&self) -> CertificateAndKey {
+        self.issue_for(&["127.0.0.1"])
+    }
+
+    /// Issues a certificate for these names with a new key.
+    pub fn issue_for(&self, names: &[&str]) -> CertificateAndKey {
         let key = KeyPair::generate().expect("a key");
-        let params = CertificateParams::new(vec![Ipv4Addr::LOCALHOST.to_string()]).expect("an address");
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let params = CertificateParams::new(names).expect("names");
         let der = params.signed_by(&key, &self.issuer).expect("a certificate").der().to_vec();
         CertificateAndKey { certificate: pem("CERTIFICATE", &der), key: pem("PRIVATE KEY", key.serialized_der()), der }
     }
@@ -87,6 +103,12 @@ impl CertificateFiles {
         CertificateFiles { certificate: folder.join("certificate.pem"), key: folder.join("key.pem") }
     }
 
+    /// The files in this folder whose names begin with `stem`.
+    pub fn named(folder: &Path, stem: &str) -> CertificateFiles {
+        let file = |end: &str| folder.join(format!("{stem}{end}"));
+        CertificateFiles { certificate: file(".certificate.pem"), key: file(".key.pem") }
+    }
+
     /// Writes both files.
     pub fn write(&self, pair: &CertificateAndKey) {
         std::fs::write(&self.certificate, &pair.certificate).expect("a certificate file");
@@ -99,6 +121,7 @@ impl CertificateFiles {
 pub struct ClientTls {
     root: CertificateDer<'static>,
     config: Arc<ClientConfig>,
+    server_name: ServerName<'static>,
 }
 
 impl ClientTls {
@@ -106,34 +129,55 @@ impl ClientTls {
         root: CertificateDer<'static>,
         protocols: &[&[u8]],
         versions: &[&'static SupportedProtocolVersion],
+        identity: Option<&CertificateAndKey>,
     ) -> ClientTls {
         let mut roots = RootCertStore::empty();
         roots.add(root.clone()).expect("a root certificate");
-        let mut config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_protocol_versions(versions)
             .expect("versions of TLS")
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+            .with_root_certificates(roots);
+        let mut config = match identity {
+            None => config.with_no_client_auth(),
+            Some(identity) => config
+                .with_client_auth_cert(vec![CertificateDer::from(identity.der.clone())], identity.private_key())
+                .expect("a certificate and its key"),
+        };
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         // A resumed session has no server certificate to check.
         config.resumption = Resumption::disabled();
-        ClientTls { root, config: Arc::new(config) }
+        let server_name = ServerName::from(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        ClientTls { root, config: Arc::new(config), server_name }
+    }
+
+    /// Asks for this host (SNI).
+    pub fn with_server_name(&self, name: &str) -> ClientTls {
+        let server_name = ServerName::try_from(name.to_owned()).expect("a name");
+        ClientTls { server_name, ..self.clone() }
+    }
+
+    /// Has a certificate of its own, and offers only this version of TLS.
+    pub fn with_identity(
+        &self,
+        identity: Option<&CertificateAndKey>,
+        version: &'static SupportedProtocolVersion,
+    ) -> ClientTls {
+        ClientTls::new(self.root.clone(), &[b"http/1.1"], &[version], identity)
     }
 
     /// Offers these protocols (ALPN), or no ALPN extension if the list is empty.
     pub fn with_alpn(&self, protocols: &[&[u8]]) -> ClientTls {
-        ClientTls::new(self.root.clone(), protocols, tokio_rustls::rustls::ALL_VERSIONS)
+        ClientTls::new(self.root.clone(), protocols, tokio_rustls::rustls::ALL_VERSIONS, None)
     }
 
     /// Offers only this version of TLS, and HTTP/1.1.
     pub fn with_version(&self, version: &'static SupportedProtocolVersion) -> ClientTls {
-        ClientTls::new(self.root.clone(), &[b"http/1.1"], &[version])
+        ClientTls::new(self.root.clone(), &[b"http/1.1"], &[version], None)
     }
 
     /// Runs the TLS handshake.
     pub async fn connect(&self, stream: TcpStream) -> std::io::Result<TlsStream<TcpStream>> {
-        let name = ServerName::from(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        TlsConnector::from(self.config.clone()).connect(name, stream).await
+        TlsConnector::from(self.config.clone()).connect(self.server_name.clone(), stream).await
     }
 }
 

@@ -16,8 +16,8 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn rate() -> Arc<MinRate> {
-    MinRate::new(&LimitsConfig::default(), &Metrics::new().unwrap()).unwrap()
+fn rate() -> Arc<BodyLimits> {
+    BodyLimits::new(&LimitsConfig::default(), &Metrics::new().unwrap()).unwrap()
 }
 
 /// A connection behind its preface, with one request body on stream 1.
