@@ -15,6 +15,7 @@ use crate::signin::audit::Audit;
 use crate::signin::devices::Devices;
 use crate::signin::password::Passwords;
 use crate::signin::roles::Roles;
+use crate::upstreams::Upstreams;
 
 mod accounts;
 
@@ -75,6 +76,7 @@ pub struct Admin {
     pub(crate) keys: KeyAdmin,
     pub(crate) links: LinkAdmin,
     pub(crate) fleet: FleetAdmin,
+    upstreams: Option<Arc<Upstreams>>,
     accounts: Accounts,
     audit: AuditTrail,
 }
@@ -95,12 +97,14 @@ pub struct AdminParts {
     pub passwords: Arc<Passwords>,
     /// Signing keys.
     pub keys: Arc<KeyRotation>,
+    /// The upstreams; None while no gateway runs.
+    pub upstreams: Option<Arc<Upstreams>>,
 }
 
 impl Admin {
     /// Builds the services on these backends.
     pub fn new(parts: AdminParts) -> Self {
-        let AdminParts { sessions, directory, default_role, main_corp, devices, passwords, keys } = parts;
+        let AdminParts { sessions, directory, default_role, main_corp, devices, passwords, keys, upstreams } = parts;
         let accounts = Accounts::new(directory.clone(), main_corp.clone());
         let audit = AuditTrail::new(Audit::new(directory.clone()));
         let roles = Roles::new(sessions.clone(), directory.clone(), default_role);
@@ -131,6 +135,7 @@ impl Admin {
             sessions: SessionAdmin { sessions: sessions.clone(), accounts: accounts.clone(), audit: audit.clone() },
             devices: DeviceAdmin { directory, sessions, devices, accounts: accounts.clone(), audit: audit.clone() },
             keys: KeyAdmin { rotation: keys, audit: audit.clone() },
+            upstreams,
             accounts,
             audit,
         }

@@ -128,8 +128,12 @@ impl App {
         let drain = Arc::<DrainSignal>::default();
         let gateway = proxy::gateway(&config, &services, &readiness, &drain);
         let acceptor = proxy::acceptor(&config, gateway);
-        let page =
-            admin_listener::MetricsPage { metrics, signin: services.signin.clone(), readiness: readiness.clone() };
+        let page = admin_listener::MetricsPage {
+            metrics,
+            signin: services.signin.clone(),
+            readiness: readiness.clone(),
+            upstreams: services.upstreams.clone(),
+        };
         let tasks = TaskSet::default();
         background::start(&tasks, &services);
         tasks.spawn("control socket", control::serve(control, services.admin));

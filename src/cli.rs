@@ -53,6 +53,8 @@ mod store;
 
 mod terminal_qr;
 
+mod upstream;
+
 /// Reverse-proxy authentication gateway for an IT help desk.
 #[derive(Parser)]
 #[command(name = "deskgate", version, about, after_help = EXIT_CODES)]
@@ -89,6 +91,8 @@ enum CliCommand {
     Session(session::SessionArgs),
     /// List the running gateways, and what distinguishes them.
     Fleet(fleet::FleetArgs),
+    /// Show the state of the upstreams' addresses.
+    Upstream(upstream::UpstreamArgs),
     /// Copy the data directory to a new folder while the gateway runs.
     Backup(backup::BackupArgs),
     /// Move sessions, directory and signing keys, for example from one gateway to a fleet.
@@ -150,6 +154,7 @@ pub fn run() -> ExitCode {
         CliCommand::Role(args) => role::run(&args),
         CliCommand::Agent(args) => agent::run(&args),
         CliCommand::Fleet(args) => fleet::run(&args),
+        CliCommand::Upstream(args) => upstream::run(&args),
         CliCommand::Key(args) => key::run(&args),
         CliCommand::Secret(args) => secret::run(&args),
         CliCommand::Session(args) => session::run(&args),

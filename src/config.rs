@@ -61,7 +61,9 @@ pub use sign_in::{
     QrConfirm, TicketConfig, TokenAlgorithm, TokenConfig,
 };
 pub use store::{RedisAddress, RedisHost, RedisLayout, RedisTls, StoreConfig, StoreConfirm, StoreTarget, StoreUrl};
-pub use upstream::{NamedUpstream, PathCase, UpstreamConfig};
+pub use upstream::{
+    Balance, EjectionConfig, HealthConfig, NamedUpstream, PathCase, UpstreamAddress, UpstreamConfig, WeightedAddress,
+};
 pub use websocket::{QueryToken, WebSocketConfig};
 
 /// All settings.
@@ -111,10 +113,13 @@ pub struct Config {
 type SectionCheck<'a> = (&'static str, &'a dyn Fn(&mut Faults));
 
 impl Config {
-    /// All upstreams in alphabetical order, which is the order of their indexes in rules.
+    /// All upstreams in alphabetical order, with the indexes that they have at a start. A reload gets them from the table of
+    /// upstreams, where a known name keeps its index.
     pub fn named_upstreams(&self) -> Vec<NamedUpstream<'_>> {
-        let upstreams = self.upstreams.iter();
-        upstreams.map(|(name, upstream)| NamedUpstream { name, path_case: upstream.path_case }).collect()
+        let upstreams = self.upstreams.iter().enumerate();
+        upstreams
+            .map(|(index, (name, upstream))| NamedUpstream { name, index, path_case: upstream.path_case })
+            .collect()
     }
 
     /// The origins whose pages may open WebSockets: our own URLs' and `websocket.origins`.

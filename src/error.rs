@@ -115,6 +115,12 @@ pub enum Error {
         /// For `Retry-After`.
         retry_after: Duration,
     },
+    /// The upstream has as many requests as it may have.
+    #[error("the upstream has as many requests as upstreams.NAME.max_requests allows")]
+    UpstreamBusy {
+        /// For `Retry-After`.
+        retry_after: Duration,
+    },
     /// The one-time password is wrong or was already used.
     #[error("the one-time password is wrong or was already used")]
     OtpWrong,
@@ -213,6 +219,7 @@ impl Error {
             Error::PlatformCircuitOpen { .. } => Code::Unavailable,                 // 1503
             Error::Overloaded { .. } => Code::Unavailable,                          // 1503
             Error::Saturated { .. } => Code::Unavailable,                           // 1503
+            Error::UpstreamBusy { .. } => Code::Unavailable,                        // 1503
             Error::UpstreamTimeout => Code::UpstreamTimeout,                        // 1504
         }
     }
@@ -226,6 +233,7 @@ impl Error {
             | Error::Locked { retry_after }
             | Error::Overloaded { retry_after }
             | Error::Saturated { retry_after }
+            | Error::UpstreamBusy { retry_after }
             | Error::PlatformCircuitOpen { retry_after } => Some(*retry_after),
             Error::Unavailable { .. } => Some(Duration::from_secs(1)),
             _ => None,

@@ -2,8 +2,10 @@
 //! Authorizes nothing: `pipeline` authorizes requests, `connect` chooses upstream peers and decides about retries.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use pingora_core::connectors::TransportConnector;
 use pingora_core::modules::http::HttpModules;
 use pingora_core::upstreams::peer::HttpPeer;
@@ -17,6 +19,7 @@ use crate::pipeline::forward;
 use crate::pipeline::record::{self, AccessLogEntry, NoRuleMetrics};
 use crate::pipeline::{self, Decision, Gate, Permit, UpstreamPermit};
 use crate::reply::Reply;
+use crate::upstreams::Upstreams;
 
 // Client connections.
 pub(crate) mod accept;
@@ -32,8 +35,6 @@ mod chunks;
 mod deadline;
 
 pub(crate) mod drain_signal;
-
-mod keepalive;
 
 mod linger;
 
@@ -59,15 +60,13 @@ pub(crate) mod cut;
 pub(crate) mod proxy_app;
 
 // The upstream's side, and failures.
-pub(crate) mod upstreams;
-
 mod connect;
 
 mod response;
 
 mod failure;
 
-use connect::{ConnectionSource, Replay, RetryDecision};
+use connect::{ConnectionSource, Progress, Replay, RetryDecision, total_timeout, within_total_timeout};
 use connection_limits::CountedStream;
 pub(crate) use context::RequestContext;
 use context::unknown_arrival;
@@ -76,7 +75,6 @@ use failure::{PANICKED, Panicked, catch_panic, client_error, internal_error, pan
 pub(crate) use handshake::SocketSettings;
 use handshake::UpgradeResult;
 use request_head::{HeaderMapLines, drop_header_case, request_head};
-use upstreams::Upstreams;
 
 /// What Pingora's bare `bool` means in `request_filter`.
 const ANSWERED: bool = true;
@@ -86,7 +84,7 @@ const GO_ON: bool = false;
 pub(crate) struct Gateway {
     pub(crate) gate: Arc<Gate>,
     pub(crate) api: Api,
-    pub(crate) upstreams: Upstreams,
+    pub(crate) upstreams: Arc<Upstreams>,
     /// Connects all lanes but Pingora's proxy, which has its own, and pools idle connections.
     pub(crate) connector: TransportConnector,
     pub(crate) sockets: SocketSettings,
@@ -119,6 +117,7 @@ impl Gateway {
             }
             Permit::Upstream(permit) => {
                 context.stream = self.begin_stream(exchange)?;
+                context.attempts = self.begin_attempts(&permit, &arrival, context.started).await?;
                 context.permit = Some(permit);
                 Ok(None)
             }
@@ -142,8 +141,14 @@ impl Gateway {
         reply.write(exchange, arrival).await
     }
 
-    /// Runs a lane. After a panic `fail_to_proxy` answers 1005, or closes the connection if the response has begun.
-    async fn fail_on_panic(&self, lane: impl Future<Output = pingora_core::Result<()>>) -> pingora_core::Result<()> {
+    /// Runs a lane until its deadline. After a panic `fail_to_proxy` answers 1005, or closes the connection if the response
+    /// has begun.
+    async fn run_lane(
+        &self,
+        deadline: Option<Instant>,
+        lane: impl Future<Output = pingora_core::Result<()>>,
+    ) -> pingora_core::Result<()> {
+        let lane = within_total_timeout(deadline, lane);
         catch_panic(&self.gate.metrics, lane).await.unwrap_or_else(|Panicked| Err(internal_error(PANICKED)))
     }
 
@@ -218,7 +223,8 @@ impl ProxyHttp for Gateway {
             Ok(None) => match &context.permit {
                 Some(UpstreamPermit { is_bodyless_get: true, .. }) => {
                     cut::begin(exchange, context);
-                    self.fail_on_panic(Box::pin(self.proxy_bodyless_get(exchange, context))).await?;
+                    let deadline = context.attempts.deadline();
+                    self.run_lane(deadline, Box::pin(self.proxy_bodyless_get(exchange, context))).await?;
                 }
                 Some(UpstreamPermit { handshake: Some(_), .. }) => {
                     match panic_to_error(&self.gate.metrics, Box::pin(self.open_socket(exchange, context))).await {
@@ -228,7 +234,8 @@ impl ProxyHttp for Gateway {
                 }
                 _ if exchange.is_http2() => {
                     cut::begin(exchange, context);
-                    self.fail_on_panic(Box::pin(self.proxy_http2(exchange, context))).await?;
+                    let deadline = context.attempts.deadline();
+                    self.run_lane(deadline, Box::pin(self.proxy_http2(exchange, context))).await?;
                 }
                 _ => {
                     cut::begin(exchange, context);
@@ -246,10 +253,15 @@ impl ProxyHttp for Gateway {
         _: &mut Exchange,
         context: &mut Box<RequestContext>,
     ) -> pingora_core::Result<Box<HttpPeer>> {
-        let RequestContext { permit: Some(permit), attempts, .. } = &mut **context else {
-            return pingora_core::Error::e_explain(ErrorType::InternalError, "no permit");
-        };
-        Ok(Box::new(attempts.next_peer(&self.upstreams, &permit.rule.upstream).clone()))
+        let deadline = context.attempts.deadline();
+        let mut peer = Box::new(context.attempts.next_address()?.peer.clone());
+        if let Some(deadline) = deadline {
+            // Pingora waits no longer for a read; what trickles in later meets the deadline in the body filter.
+            let left = deadline.saturating_duration_since(Instant::now());
+            let timeouts = [&mut peer.options.read_timeout, &mut peer.options.write_timeout];
+            timeouts.into_iter().for_each(|timeout| *timeout = timeout.map(|limit| limit.min(left)));
+        }
+        Ok(peer)
     }
 
     async fn upstream_request_filter(
@@ -277,6 +289,19 @@ impl ProxyHttp for Gateway {
         self.rewrite_response(response, context)
     }
 
+    fn response_body_filter(
+        &self,
+        _: &mut Exchange,
+        _: &mut Option<Bytes>,
+        _: bool,
+        context: &mut Box<RequestContext>,
+    ) -> pingora_core::Result<Option<Duration>> {
+        match context.attempts.deadline() {
+            Some(deadline) if Instant::now() >= deadline => Err(total_timeout()),
+            _ => Ok(None),
+        }
+    }
+
     fn fail_to_connect(
         &self,
         _: &mut Exchange,
@@ -284,12 +309,7 @@ impl ProxyHttp for Gateway {
         context: &mut Box<RequestContext>,
         mut error: Box<pingora_core::Error>,
     ) -> Box<pingora_core::Error> {
-        let decision = match &mut **context {
-            RequestContext { permit: Some(permit), attempts, .. } => {
-                attempts.after_failed_connect(&self.upstreams, &permit.rule.upstream)
-            }
-            _ => RetryDecision::GiveUp,
-        };
+        let decision = context.attempts.after_failed_connect(&self.upstreams, &error);
         error.set_retry(decision == RetryDecision::Retry);
         error
     }
@@ -303,7 +323,8 @@ impl ProxyHttp for Gateway {
         reused: bool,
     ) -> Box<pingora_core::Error> {
         let source = if reused { ConnectionSource::Pool } else { ConnectionSource::New };
-        let decision = context.attempts.after_failed_exchange(&error, source, Replay::of(exchange));
+        let (replay, progress) = (Replay::of(exchange), Progress::of(exchange));
+        let decision = context.attempts.after_failed_exchange(&self.upstreams, &error, source, replay, progress);
         error.set_retry(decision == RetryDecision::Retry);
         error
     }
@@ -317,6 +338,7 @@ impl ProxyHttp for Gateway {
         if (error.esource(), error.etype()) == (&ErrorSource::Downstream, &ErrorType::WriteTimedout) {
             self.gate.metrics.count_limit_reached("body_rate");
         }
+        context.attempts.fail(&self.upstreams, error, Progress::of(exchange));
         let body_error = || connection::body_error(exchange);
         let refusal = context.error.take().or_else(body_error).or_else(|| client_error(error));
         let error_code = refusal.as_ref().map_or(0, |error| error.code().status().as_u16());

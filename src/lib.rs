@@ -13,6 +13,9 @@ pub mod explain;
 // Accepts connections, runs Pingora's callbacks and forwards to upstreams.
 pub mod gateway;
 
+// Chooses an address of an upstream, and knows which of them get requests.
+pub mod upstreams;
+
 // Decides about a request, one phase per file, independent of Pingora's session types.
 pub mod pipeline;
 

@@ -1,5 +1,5 @@
-//! Declares every metric once, with its help text; the callers count. Label values come from enums, rule names and
-//! upstream names only, so the number of series is fixed when the rules are loaded.
+//! Declares every metric once, with its help text; the callers count. Label values come from enums, rule names,
+//! upstream names and their addresses only, so clients cannot add series.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -13,8 +13,11 @@ mod lease;
 
 mod rule;
 
+mod upstream;
+
 pub use lease::{LeaseMetrics, LeaseResult};
 pub use rule::{MethodLabel, RateMetrics, RuleMetrics};
+pub use upstream::UpstreamMetrics;
 
 /// Buckets from 100 microseconds to a minute.
 const SECONDS: &[f64] =
@@ -68,7 +71,11 @@ pub struct Metrics {
     pub(crate) platform_recheck_overdue: Gauge,
     password_checks: IntGaugeVec,
     pub(crate) password_checks_most: IntGauge,
-    pub(crate) upstream_seconds: HistogramVec,
+    upstream_seconds: HistogramVec,
+    upstream_retries: IntCounterVec,
+    upstream_ejections: IntCounterVec,
+    upstream_failures: IntCounterVec,
+    pub(crate) upstream_healthy: IntGaugeVec,
     pub(crate) panics: IntCounter,
     pub(crate) rules_loaded: IntGauge,
     pub(crate) config_reload_success: IntGauge,
@@ -132,6 +139,11 @@ impl Metrics {
             &["certificate"],
         )?;
         registry.register(Box::new(certificate_expiries.clone()))?;
+        let upstream_healthy = IntGaugeVec::new(
+            Opts::new("upstream_healthy", "1 if the address gets requests: neither unhealthy, ejected nor unresolved."),
+            &["upstream", "address"],
+        )?;
+        registry.register(Box::new(upstream_healthy.clone()))?;
         let seconds = |name: &str, help: &str| -> Result<Gauge, prometheus::Error> {
             let metric = Gauge::new(name, help)?;
             registry.register(Box::new(metric.clone()))?;
@@ -275,6 +287,22 @@ impl Metrics {
                 "Time from choosing the upstream to its response header, by upstream, in seconds.",
                 &["upstream"],
             )?,
+            upstream_retries: counters(
+                "upstream_retries_total",
+                "Requests sent to another address of their upstream after a failed attempt, by upstream.",
+                &["upstream"],
+            )?,
+            upstream_ejections: counters(
+                "upstream_ejections_total",
+                "Ejections of an address after failures in a row, by upstream.",
+                &["upstream"],
+            )?,
+            upstream_failures: counters(
+                "upstream_failures_total",
+                "Failed attempts to reach an upstream, by upstream and reason.",
+                &["upstream", "reason"],
+            )?,
+            upstream_healthy,
             panics: counter("panics_total", "Handler panics, each answered with error 1005.")?,
             rules_loaded: gauge("rules_loaded", "Rules loaded.")?,
             config_reload_success: gauge("config_reload_success", "1 if the last configuration load succeeded.")?,
@@ -298,6 +326,11 @@ impl Metrics {
     /// Resolves the labels of one rule, so that requests only increment atomics.
     pub(crate) fn of_rule(&self, rule: &str) -> RuleMetrics {
         RuleMetrics::resolve(self, rule)
+    }
+
+    /// Resolves the labels of one upstream.
+    pub(crate) fn of_upstream(&self, name: &str) -> UpstreamMetrics {
+        UpstreamMetrics::resolve(self, name)
     }
 
     /// The rate limit metrics of the gateway's own endpoints.

@@ -245,9 +245,12 @@ fn configuration_page_lists_every_key_with_its_default() {
     expected.extend(upstream_defaults("NAME"));
     expected.insert("upstreams.NAME.addresses".to_owned(), "[]".to_owned());
     assert_eq!(listed, expected);
-    let before_upstreams = REFERENCE.split("# [upstreams.helpdesk]").next().into_iter().flat_map(str::lines);
-    let commented: BTreeSet<String> = outside_lists(before_upstreams)
-        .filter_map(|line| Some(line.strip_prefix("# ")?.split_once(" = ")?.0.to_owned()))
+    let (settings, upstream) = REFERENCE.split_once("# [upstreams.helpdesk]").expect("an example upstream");
+    let without_default = outside_lists(settings.lines()).filter_map(|line| line.strip_prefix("# "));
+    let of_upstream = upstream.lines().filter_map(|line| line.strip_prefix("# # "));
+    let commented: BTreeSet<String> = without_default
+        .chain(of_upstream)
+        .filter_map(|line| Some(line.split_once(" = ")?.0.to_owned()))
         .filter(|key| key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'))
         .collect();
     assert_eq!(unset, commented, "keys without a default");

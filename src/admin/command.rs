@@ -14,6 +14,7 @@ use crate::directory::people::AgentEntry;
 use crate::directory::{Assignment, LoginEntry};
 use crate::domain::language::Language;
 use crate::domain::role::RoleName;
+use crate::upstreams::UpstreamRow;
 
 mod agent;
 
@@ -55,6 +56,8 @@ pub enum AdminCommand {
     Secret(SecretCommand),
     /// `deskgate fleet`
     Fleet,
+    /// `deskgate upstream list`
+    Upstreams,
 }
 
 /// An employee, as the operator named them.
@@ -95,6 +98,8 @@ pub enum CommandOutput {
     Links(Vec<LinkRow>),
     /// Running gateways.
     Gateways(Vec<GatewayRow>),
+    /// Addresses of upstreams.
+    Upstreams(Vec<UpstreamRow>),
     /// The links of a file were added.
     LinksAdded {
         /// How many were added or approved.
@@ -202,6 +207,14 @@ impl Admin {
             AdminCommand::Agent(command) => self.execute_agent(actor, command).await,
             AdminCommand::Key(command) => self.execute_key(actor, command).await,
             AdminCommand::Secret(command) => self.execute_secret(&command).await,
+            AdminCommand::Upstreams => {
+                return match &self.upstreams {
+                    Some(upstreams) => Ok(CommandOutput::Upstreams(upstreams.rows())),
+                    None => Err(CommandError::Failed(
+                        "no gateway is running; only a running one knows its upstreams".into(),
+                    )),
+                };
+            }
             AdminCommand::Fleet => self.fleet.list().await.map(CommandOutput::Gateways),
         };
         result.map_err(CommandError::from)

@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 use crate::api::ready::Readiness;
 use crate::metrics::Metrics;
 use crate::signin::SignInServices;
+use crate::upstreams::Upstreams;
 
 /// Pause after a failed accept, such as without free file descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
@@ -28,12 +29,14 @@ pub(super) struct MetricsPage {
     pub(super) metrics: Arc<Metrics>,
     pub(super) signin: Arc<SignInServices>,
     pub(super) readiness: Arc<Readiness>,
+    pub(super) upstreams: Arc<Upstreams>,
 }
 
 impl MetricsPage {
     /// The metrics of now. What only a question can tell is asked here, at most once a second.
     async fn render(&self) -> Vec<u8> {
         self.signin.measure();
+        self.upstreams.measure();
         let backends = self.readiness.backends(&self.signin.backends).await;
         self.metrics.store_up.set(backends.store.into());
         self.metrics.directory_up.set(backends.directory.into());

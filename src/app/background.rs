@@ -25,6 +25,7 @@ use crate::sockets::CloseReason;
 use crate::sockets::registry::Registry;
 use crate::store::rate_leases::LeasedRates;
 use crate::store::{Change, ChangeEvent, Store};
+use crate::upstreams;
 
 /// How often expired records are removed. Only disk space depends on it: reads check the expiry themselves.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
@@ -76,6 +77,8 @@ pub(super) fn start(tasks: &TaskSet, services: &Services) {
     if let Some(rates) = rates {
         tasks.spawn("rate leases", shared_rates::run(rates, store.clone()));
     }
+    tasks.spawn("upstream names", upstreams::resolve::run(services.upstreams.clone()));
+    tasks.spawn("upstream checks", upstreams::health::run(services.upstreams.clone()));
     if signin.recheck.is_on() {
         let signin = signin.clone();
         tasks.spawn("platform recheck", async move { signin.recheck.run().await });

@@ -17,7 +17,7 @@ use super::wire::{self, Services};
 use crate::api::Api;
 use crate::api::ready::Readiness;
 use crate::api::site::Site;
-use crate::config::{Config, LimitsConfig};
+use crate::config::{Config, LimitsConfig, UpstreamConfig};
 use crate::domain::own_cookie::CookieScope;
 use crate::gateway::accept::Acceptor;
 use crate::gateway::concurrency::ConcurrencyLimit;
@@ -26,7 +26,6 @@ use crate::gateway::connection_limits::ConnectionLimits;
 use crate::gateway::cut::ExchangeCutter;
 use crate::gateway::drain_signal::DrainSignal;
 use crate::gateway::proxy_app::ProxyApp;
-use crate::gateway::upstreams::Upstreams;
 use crate::gateway::{Gateway, SocketSettings};
 use crate::metrics::Metrics;
 use crate::pipeline::record::NoRuleMetrics;
@@ -61,7 +60,7 @@ pub(super) fn gateway(
                 _ => CookieScope::Plain,
             },
         },
-        upstreams: Upstreams::new(&config.upstreams, &services.metrics),
+        upstreams: services.upstreams.clone(),
         connector: TransportConnector::new(Some(ConnectorOptions::new(UPSTREAM_POOL_SIZE))),
         sockets: SocketSettings {
             registry: services.registry.clone(),
@@ -111,10 +110,10 @@ fn client_limits(limits: &LimitsConfig, metrics: &Metrics) -> ClientLimits {
 }
 
 fn proxy(gateway: Gateway, config: &Config) -> HttpProxy<Gateway> {
-    let max_retries = config.upstreams.values().map(|upstream| upstream.retries).max().unwrap_or(0);
     let conf = ServerConf {
         upstream_keepalive_pool_size: UPSTREAM_POOL_SIZE,
-        max_retries: max_retries + 1,
+        // The gateway decides about each; these are the first attempt, all retries and one for a stale connection.
+        max_retries: UpstreamConfig::MOST_RETRIES + 2,
         ..ServerConf::default()
     };
     // Pingora keeps a timer until it fires, even when it was cancelled. Nearly all of ours are cancelled early, so

@@ -39,6 +39,7 @@ use crate::store::rate_leases::{LeasedRates, RateLeaseSettings};
 use crate::token::Tokens;
 use crate::token::key_folder::KeyFolder;
 use crate::token::vault::Vault;
+use crate::upstreams::{self, Upstreams};
 
 /// Everything that listeners, background tasks and the control socket share.
 pub(super) struct Services {
@@ -54,6 +55,7 @@ pub(super) struct Services {
     pub(super) simulator: Option<Simulator>,
     /// Rate limits that all gateways on the store count together.
     pub(super) shared_rates: Option<LeasedRates>,
+    pub(super) upstreams: Arc<Upstreams>,
 }
 
 /// The store and the directory.
@@ -113,12 +115,15 @@ pub(super) async fn services(config: &Config, rules: RuleSet, metrics: Arc<Metri
     let shared_rates = shared_rates(config, &core, &metrics);
     let gate = Arc::new(gate(config, rules, &core, metrics.clone(), shared_rates.clone()));
     let registry = Arc::new(Registry::new(core.store.socket_slots()));
+    let upstreams = Arc::new(Upstreams::new(&config.upstreams, metrics.clone(), core.clock.clone()));
+    upstreams::resolve::before_start(&upstreams).await;
     Ok(Services {
         recheck: Arc::new(OpenRecheck::new(gate.clone(), registry.clone())),
         gate,
         shared_rates,
         roles,
-        admin: Arc::new(admin(config, &core)),
+        admin: Arc::new(admin(config, &core, Some(upstreams.clone()))),
+        upstreams,
         registry,
         metrics,
         signin,
@@ -133,7 +138,7 @@ pub(super) async fn services(config: &Config, rules: RuleSet, metrics: Arc<Metri
 pub async fn open_offline(config: &Config) -> Result<Offline, StartError> {
     let lock = config.uses_data_dir().then(|| DataLock::acquire_for_command(&config.server.data_dir)).transpose()?;
     let core = core(config, &Arc::new(Metrics::new()?)).await?;
-    Ok(Offline { admin: admin(config, &core), databases: core.databases(), _lock: lock })
+    Ok(Offline { admin: admin(config, &core, None), databases: core.databases(), _lock: lock })
 }
 
 impl Core {
@@ -295,7 +300,7 @@ fn signin(
     ))
 }
 
-fn admin(config: &Config, core: &Core) -> Admin {
+fn admin(config: &Config, core: &Core, upstreams: Option<Arc<Upstreams>>) -> Admin {
     Admin::new(AdminParts {
         sessions: core.sessions.clone(),
         directory: core.directory.clone(),
@@ -304,6 +309,7 @@ fn admin(config: &Config, core: &Core) -> Admin {
         devices: core.devices.clone(),
         passwords: core.passwords.clone(),
         keys: core.keys.clone(),
+        upstreams,
     })
 }
 

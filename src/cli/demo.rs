@@ -46,8 +46,11 @@ async fn serve_demo(mut config: Config, workspace: &Workspace) -> Result<(), Fai
     let helpdesk = helpdesk::start(free_port)
         .await
         .map_err(|error| print_error(format!("cannot start the demo help desk: {error}")))?;
-    let upstream =
-        UpstreamConfig { addresses: vec![helpdesk], path_case: PathCase::Sensitive, ..UpstreamConfig::default() };
+    let upstream = UpstreamConfig {
+        addresses: vec![helpdesk.into()],
+        path_case: PathCase::Sensitive,
+        ..UpstreamConfig::default()
+    };
     config.upstreams.insert("helpdesk".to_owned(), upstream);
     let app = App::start(config, RuleSource::Shipped).await.map_err(print_error)?;
     let file = workspace.config_file();

@@ -16,6 +16,7 @@ use crate::directory::{Assignment, LoginEntry};
 use crate::domain::clock::Timestamp;
 use crate::domain::employee::Standing;
 use crate::token::ring::KeyState;
+use crate::upstreams::UpstreamRow;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum OutputFormat {
@@ -39,6 +40,7 @@ fn json(output: &CommandOutput) -> serde_json::Value {
         CommandOutput::Keys(rows) => serde_json::json!(rows),
         CommandOutput::Links(rows) => serde_json::json!(rows),
         CommandOutput::Gateways(rows) => serde_json::json!(rows),
+        CommandOutput::Upstreams(rows) => serde_json::json!(rows),
         CommandOutput::LinksAdded { added, unchanged, note } => {
             serde_json::json!({ "added": added, "unchanged": unchanged, "note": note })
         }
@@ -68,6 +70,7 @@ fn print_text(output: &CommandOutput) -> Result<(), Failed> {
         CommandOutput::Keys(rows) => print_table(KEY, rows.iter().map(key).collect()),
         CommandOutput::Links(rows) => print_table(LINK, rows.iter().map(link).collect()),
         CommandOutput::Gateways(rows) => print_table(GATEWAY, rows.iter().map(gateway).collect()),
+        CommandOutput::Upstreams(rows) => print_table(UPSTREAM, rows.iter().map(upstream).collect()),
         CommandOutput::LinksAdded { added, unchanged, note } => {
             match unchanged {
                 0 => print(format_args!("done; {} added", count_links(*added)))?,
@@ -249,6 +252,27 @@ fn key(row: &KeyRow) -> Vec<String> {
     };
     let until = row.valid_until.as_deref().map(seconds).unwrap_or_default();
     vec![row.id.clone(), row.algorithm.clone(), state.to_owned(), seconds(&row.signs_from), until]
+}
+
+const UPSTREAM: &[&str] =
+    &["UPSTREAM", "ADDRESS", "WEIGHT", "STATE", "UNTIL", "IN FLIGHT", "LATENCY", "FAILURES", "LAST FAILURE"];
+
+fn upstream(row: &UpstreamRow) -> Vec<String> {
+    let failure = match (&row.last_failure, &row.last_failure_at) {
+        (Some(why), Some(at)) => format!("{why} ({})", seconds(at)),
+        _ => String::new(),
+    };
+    vec![
+        row.upstream.clone(),
+        row.address.clone(),
+        row.weight.to_string(),
+        row.state.as_str().to_owned(),
+        row.ejected_until.as_deref().map(seconds).unwrap_or_default(),
+        row.in_flight.to_string(),
+        row.latency_ms.map(|latency| format!("{latency:.1} ms")).unwrap_or_default(),
+        row.failures.to_string(),
+        failure,
+    ]
 }
 
 const LOGIN: &[&str] =

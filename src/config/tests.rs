@@ -95,8 +95,29 @@ fn faults_quote_the_value() {
         ("[log]\nlevel = \"verbose\"\n", "log.level: \"verbose\" is not a log level"),
         ("[log]\nlevel = \"info,verbose\"\n", "log.level: \"verbose\" is not a log level"),
         ("[log]\nlevel = \"\"\n", "log.level: \"\" is not a log level"),
-        ("[upstreams.desk]\naddresses = [\"desk\"]\n", "upstreams.desk.addresses: \"desk\" is not an IP address"),
-        ("[upstreams.desk]\naddresses = [\"desk:80\"]\n", "\"desk:80\" is not an IP address with a port"),
+        ("[upstreams.desk]\naddresses = [\"desk\"]\n", "upstreams.desk.addresses: \"desk\" is not an address such as"),
+        ("[upstreams.desk]\naddresses = [\"desk:0\"]\n", "\"desk:0\" is not an address such as"),
+        ("[upstreams.desk]\naddresses = [\"10.0.0.300:80\"]\n", "\"10.0.0.300:80\" is not an address such as"),
+        ("[upstreams.desk]\naddresses = [\"de sk:80\"]\n", "\"de sk:80\" is not an address such as"),
+        ("[upstreams.desk]\naddresses = [\"unix:desk.sock\"]\n", "\"unix:desk.sock\" is not an address such as"),
+        ("[upstreams.desk]\naddresses = [\"http://u:p@desk:80\"]\n", "\"http://***@desk:80\" is not an address"),
+        ("[upstreams.desk]\naddresses = [{ address = \"a:1\", weight = 0 }]\n", "weight 0 is not between 1 and 100"),
+        ("[upstreams.desk]\naddresses = [{ address = \"a:1\", wait = 2 }]\n", "unknown field `wait`"),
+        ("[upstreams.desk]\naddresses = [\"a:1\"]\nbalance = \"random\"\n", "balance: unknown variant `random`"),
+        ("[upstreams.desk]\naddresses = [\"a:1\"]\nresolve = \"1ms\"\n", "resolve: \"1ms\" is too short"),
+        ("[upstreams.desk]\naddresses = [\"a:1\"]\nretries = 4\n", "retries: 4 is too many; use at most 3"),
+        ("[upstreams.desk]\naddresses = [\"a:1\"]\nretry_budget = 101\n", "retry_budget: 101 is more than 100"),
+        ("[upstreams.desk]\naddresses = [\"a:1\"]\nhealth = { path = \"x\" }\n", "health.path: \"x\" is not a path"),
+        (
+            "[upstreams.desk]\naddresses = [\"a:1\"]\nhealth = { every = \"1ms\" }\n",
+            "health.every: \"1ms\" is too short",
+        ),
+        ("[upstreams.desk]\naddresses = [\"a:1\"]\nhealth = { expect = [] }\n", "health.expect: [] is not a list"),
+        ("[upstreams.desk]\naddresses = [\"a:1\"]\nejection = { most = 101 }\n", "ejection.most: 101 is more than 100"),
+        (
+            "[upstreams.desk]\naddresses = [\"a:1\"]\nejection = { longest = \"1s\" }\n",
+            "ejection.longest: \"1s\" is shorter than `for`",
+        ),
         ("[upstreams.\"a b\"]\naddresses = [\"127.0.0.1:1\"]\n", "upstreams.a b: \"a b\" is not a valid name"),
     ];
     for (text, expected) in table {
@@ -219,6 +240,22 @@ fn a_bare_word_or_number_on_the_command_line_sets_a_list_of_one_entry_or_a_strin
     assert_eq!(config.otp.old_key_files, [std::path::PathBuf::from("7")]);
     assert_eq!(config.platform.agent_id, "1000002");
     assert_eq!(config.upstreams["desk"].addresses.len(), 1);
+}
+
+#[test]
+fn addresses_of_upstreams_are_ip_addresses_names_or_unix_sockets_with_weights() {
+    let text = "[upstreams.desk]\naddresses = [\"127.0.0.1:1\", \"[::1]:2\", \"desk.internal:80\", \"unix:/run/a.sock\",\n\
+                { address = \"10.0.0.2:8000\", weight = 2 }]\nhealth = {}\n";
+    let config = load_text("c.toml", &format!("{text}{VALID}"), &[]).expect("valid");
+    let desk = &config.upstreams["desk"];
+    let addresses: Vec<(String, u32)> =
+        desk.addresses.iter().map(|entry| (entry.address.to_string(), entry.weight)).collect();
+    let expected = [("127.0.0.1:1", 1), ("[::1]:2", 1), ("desk.internal:80", 1), ("unix:/run/a.sock", 1)];
+    let expected = expected.into_iter().chain([("10.0.0.2:8000", 2)]);
+    assert_eq!(addresses, expected.map(|(address, weight)| (address.to_owned(), weight)).collect::<Vec<_>>());
+    assert!(desk.health.as_ref().is_some_and(|health| health.path.is_empty()), "an empty table checks connections");
+    let written = toml::to_string(&config).expect("TOML");
+    assert!(written.contains("weight = 2"), "{written}");
 }
 
 #[test]

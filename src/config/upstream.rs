@@ -1,10 +1,14 @@
 //! `[upstreams.NAME]`: a service behind the gateway.
 
-use std::net::SocketAddr;
-
 use serde::{Deserialize, Serialize};
 
-use super::{Faults, HumanDuration, values};
+mod address;
+
+mod health;
+
+use super::{Faults, HumanDuration};
+pub use address::{UpstreamAddress, WeightedAddress};
+pub use health::{EjectionConfig, HealthConfig};
 
 /// Whether a service tells upper from lower case in paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -24,59 +28,121 @@ pub enum PathCase {
 pub struct NamedUpstream<'a> {
     /// The name.
     pub name: &'a str,
+    /// The place in the gateway's table of upstreams, which rules refer to.
+    pub index: usize,
     /// Whether its rules tell upper from lower case.
     pub path_case: PathCase,
 }
 
 impl<'a> From<&'a str> for NamedUpstream<'a> {
     fn from(name: &'a str) -> Self {
-        Self { name, path_case: PathCase::Undeclared }
+        Self { name, index: 0, path_case: PathCase::Undeclared }
     }
+}
+
+/// How requests are distributed over the addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Balance {
+    /// In turn, by weight.
+    #[default]
+    RoundRobin,
+    /// To the address with the fewest requests in flight, by weight.
+    LeastConnections,
+    /// Each session to its own address (consistent hashing); without a session, each client address.
+    Session,
 }
 
 /// `[upstreams.NAME]`
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct UpstreamConfig {
-    /// Addresses of the service; requests are distributed round-robin.
-    #[serde(deserialize_with = "values::addresses")]
-    pub addresses: Vec<SocketAddr>,
+    /// Addresses of the service.
+    pub addresses: Vec<WeightedAddress>,
+    /// How requests are distributed over the addresses.
+    pub balance: Balance,
+    /// How often DNS names are looked up. If that fails, the last addresses stay in use.
+    pub resolve: HumanDuration,
     /// Whether the service tells upper from lower case in paths.
     pub path_case: PathCase,
-    /// Timeout to connect (1502).
+    /// Active checks of the addresses; without them, only failed requests show that one is unavailable.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub health: Option<HealthConfig>,
+    /// When an address whose requests fail gets none for a while.
+    pub ejection: EjectionConfig,
+    /// How long an address that returns gets less than its share.
+    pub slow_start: HumanDuration,
+    /// Retries of a request, each on another address if one is usable.
+    pub retries: usize,
+    /// The most retries per hundred requests. Ten a second are always allowed.
+    pub retry_budget: u32,
+    /// Timeout to connect (1504).
     pub connect_timeout: HumanDuration,
     /// Timeout until the response head (1504), and between two reads of the body.
     pub answer_timeout: HumanDuration,
+    /// Timeout of the whole exchange (1504, or a cut if the response has begun); 0s: none.
+    pub total_timeout: HumanDuration,
     /// Keep-alive timeout of unused connections.
     pub idle: HumanDuration,
-    /// Retries after a failed connect, each on the next address.
-    pub retries: usize,
+    /// The most concurrent requests; 0: no limit. A WebSocket counts until it is open.
+    pub max_requests: usize,
+    /// How many requests beyond `max_requests` wait; more are refused with 1503.
+    pub queue: usize,
+    /// How long they wait before they are refused with 1503.
+    pub queue_timeout: HumanDuration,
 }
 
 impl Default for UpstreamConfig {
     fn default() -> Self {
         Self {
             addresses: Vec::new(),
+            balance: Balance::RoundRobin,
+            resolve: HumanDuration::seconds(30),
             path_case: PathCase::Undeclared,
+            health: None,
+            ejection: EjectionConfig::default(),
+            slow_start: HumanDuration::seconds(10),
+            retries: 1,
+            retry_budget: 20,
             connect_timeout: HumanDuration::seconds(2),
             answer_timeout: HumanDuration::seconds(60),
+            total_timeout: HumanDuration::seconds(0),
             idle: HumanDuration::seconds(60),
-            retries: 1,
+            max_requests: 0,
+            queue: 100,
+            queue_timeout: HumanDuration::seconds(1),
         }
     }
 }
 
 impl UpstreamConfig {
+    /// The most retries that can be configured.
+    pub const MOST_RETRIES: usize = 3;
+
     pub(super) fn check(&self, name: &str, faults: &mut Faults) {
         let key = format!("upstreams.{name}");
+        let at = |field: &str| format!("{key}.{field}");
         if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b)) {
             faults.add(&key, format!("{name:?} is not a valid name; use letters, digits, `_` and `-`"));
         }
         if self.addresses.is_empty() {
-            faults.add(&format!("{key}.addresses"), "required: set at least one address");
+            faults.add(&at("addresses"), "required: set at least one address");
         }
-        if self.retries > 3 {
-            faults.add(&format!("{key}.retries"), format!("{} is too many; use at most 3", self.retries));
+        if let Some(entry) = self.addresses.iter().find(|entry| !(1..=100).contains(&entry.weight)) {
+            faults.add(&at("addresses"), format!("weight {} is not between 1 and 100", entry.weight));
         }
+        if self.resolve < HumanDuration::seconds(1) {
+            faults.add(&at("resolve"), format!("\"{}\" is too short; use at least 1s", self.resolve));
+        }
+        if self.retries > Self::MOST_RETRIES {
+            faults.add(&at("retries"), format!("{} is too many; use at most {}", self.retries, Self::MOST_RETRIES));
+        }
+        if self.retry_budget > 100 {
+            faults.add(&at("retry_budget"), format!("{} is more than 100 per cent", self.retry_budget));
+        }
+        if let Some(health) = &self.health {
+            health.check(&at("health"), faults);
+        }
+        self.ejection.check(&at("ejection"), faults);
     }
 }

@@ -36,6 +36,7 @@ impl Error {
             Error::Locked { .. } => return self.message_with_wait(Message::LOCKED, language),
             Error::RateLimited { .. } => return self.message_with_wait(Message::RATE_LIMITED, language),
             Error::Overloaded { .. } => return self.message_with_wait(Message::OVERLOADED, language),
+            Error::UpstreamBusy { .. } => return self.message_with_wait(Message::SATURATED, language),
             Error::Saturated { .. } => return self.message_with_wait(Message::SATURATED, language),
             Error::PlatformCircuitOpen { .. } => {
                 return self.message_with_wait(Message::PLATFORM_CIRCUIT_OPEN, language);

@@ -47,6 +47,7 @@ fn contract() -> Vec<(Error, u16, u16)> {
         (Error::PlatformCircuitOpen { retry_after: WAIT }, 1503, 503),
         (Error::Overloaded { retry_after: WAIT }, 1503, 503),
         (Error::Saturated { retry_after: WAIT }, 1503, 503),
+        (Error::UpstreamBusy { retry_after: WAIT }, 1503, 503),
         (Error::UpstreamTimeout, 1504, 504),
     ]
 }

@@ -27,7 +27,6 @@ use super::connection::{ClientLimits, Connection};
 use super::connection_limits::{ConnectionLimits, ConnectionSlot};
 use super::context::unknown_arrival;
 use super::drain_signal::DrainSignal;
-use super::keepalive::tcp_keepalive;
 use super::linger;
 use super::proxy_app::ProxyApp;
 use super::proxy_protocol::{self, ProxiedClient};
@@ -36,6 +35,7 @@ use crate::metrics::Metrics;
 use crate::pipeline::client_address::TrustedProxies;
 use crate::pipeline::head::Transport;
 use crate::reply::Reply;
+use crate::upstreams::tcp_keepalive;
 
 /// A slower client would hold a connection slot without sending a request.
 const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,25 +1,51 @@
-//! Upstream connections and retries for every lane to an upstream: which peer is tried, how often, and whether a
-//! request may be sent again. What is sent over a connection is left to the lanes; Pingora's proxy connects by itself
-//! and asks here.
+//! Upstream connections and retries for every lane to an upstream: which address is tried, how often, whether a request may
+//! be sent again, and what is recorded about an address. What is sent over a connection is left to the lanes; Pingora's
+//! proxy connects by itself and asks here.
+//!
+//! A retry goes to another address while one is available. After a failed connect nothing was sent, so any request is
+//! retried. After that only a request that can be repeated is, if its connection was reset before a response: the upstream
+//! may have worked on it. A request that timed out is not: its client has waited long enough.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pingora_core::RetryType;
 use pingora_core::protocols::Stream;
 use pingora_core::upstreams::peer::{HttpPeer, Peer};
+use pingora_core::{Error as PingoraError, ErrorType, RetryType};
 use pingora_proxy::Session as Exchange;
 
 use super::Gateway;
-use super::upstreams::Upstreams;
-use crate::rules::UpstreamRef;
+use crate::error::Error;
+use crate::pipeline::request_id::RequestId;
+use crate::pipeline::{Arrival, UpstreamPermit};
+use crate::upstreams::{
+    Address, Affinity, ChosenAddress, Culprit, FailureReason, RequestSlot, TOTAL_TIMEOUT, TriedAddresses, Upstream,
+    Upstreams,
+};
 
 /// The attempts of one request to reach its upstream.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct UpstreamAttempts {
-    failed_connects: usize,
+    target: Option<AttemptTarget>,
+    tried: TriedAddresses,
+    /// The address of the current attempt, until the attempt has failed.
+    current: Option<ChosenAddress>,
+    /// How many attempts have begun.
+    count: usize,
+    retries: usize,
     source: ConnectionSource,
-    /// When the current attempt chose its peer.
+    next: NextAddress,
+    /// When the current attempt chose its address.
     started: Option<Instant>,
+    _slot: Option<RequestSlot>,
+}
+
+/// What all attempts of a request have in common.
+struct AttemptTarget {
+    upstream: Arc<Upstream>,
+    affinity: Affinity,
+    request_id: RequestId,
+    deadline: Option<Instant>,
 }
 
 /// Where a connection to an upstream comes from.
@@ -32,6 +58,15 @@ pub(super) enum ConnectionSource {
     New,
 }
 
+/// Which address the next attempt uses.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum NextAddress {
+    #[default]
+    Chosen,
+    /// The one of the attempt before, whose pooled connection was stale.
+    Same,
+}
+
 /// What follows a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RetryDecision {
@@ -42,7 +77,7 @@ pub(super) enum RetryDecision {
 /// Whether a request can be sent a second time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Replay {
-    /// Its method is idempotent and its body, if any, is still buffered.
+    /// Its method is idempotent, its body, if any, is still buffered, and no response has begun.
     Safe,
     Unsafe,
 }
@@ -50,81 +85,199 @@ pub(super) enum Replay {
 impl Replay {
     pub(super) fn of(exchange: &Exchange) -> Self {
         let is_buffered = !exchange.as_ref().retry_buffer_truncated();
-        if exchange.req_header().method.is_idempotent() && is_buffered { Self::Safe } else { Self::Unsafe }
+        let is_repeatable = exchange.req_header().method.is_idempotent() && is_buffered;
+        if is_repeatable && !has_begun_response(exchange) { Self::Safe } else { Self::Unsafe }
     }
 }
 
-/// A connection to one peer of an upstream.
-pub(super) struct UpstreamConnection<'a> {
+fn has_begun_response(exchange: &Exchange) -> bool {
+    exchange.response_written().is_some_and(|response| !response.status.is_informational())
+}
+
+/// How far an exchange came before it failed.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Progress {
+    /// Bytes of the request's body that were read for the upstream.
+    sent: usize,
+    /// Bytes of the response's body that were relayed.
+    received: usize,
+    /// The client has yet to send the rest of its request.
+    is_uploading: bool,
+}
+
+impl Progress {
+    pub(super) fn of(exchange: &mut Exchange) -> Self {
+        Self {
+            sent: exchange.body_bytes_read(),
+            received: exchange.body_bytes_sent(),
+            is_uploading: !exchange.is_body_done(),
+        }
+    }
+}
+
+/// A connection to an address of an upstream.
+pub(super) struct UpstreamConnection {
     pub(super) stream: Stream,
-    pub(super) peer: &'a HttpPeer,
+    pub(super) address: Arc<Address>,
     pub(super) source: ConnectionSource,
 }
 
 impl UpstreamAttempts {
-    /// Attempts that use no pooled connection: a WebSocket keeps its connection to the end.
-    pub(super) fn on_new_connections() -> Self {
-        Self { source: ConnectionSource::New, ..Self::default() }
+    /// Uses no pooled connection: a WebSocket keeps its connection to the end.
+    pub(super) fn use_new_connections(&mut self) {
+        self.source = ConnectionSource::New;
     }
 
-    /// Starts an attempt and chooses its peer.
-    pub(super) fn next_peer<'a>(&mut self, upstreams: &'a Upstreams, upstream: &UpstreamRef) -> &'a HttpPeer {
-        self.started = Some(Instant::now());
-        upstreams.next_peer(upstream)
+    /// When the exchange must have ended.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.target.as_ref().and_then(|target| target.deadline)
     }
 
-    /// Decides after a failed connect: the request has not been sent, so only the configured number of retries counts.
-    pub(super) fn after_failed_connect(&mut self, upstreams: &Upstreams, upstream: &UpstreamRef) -> RetryDecision {
-        self.failed_connects += 1;
-        if self.failed_connects <= upstreams.retries(upstream) { RetryDecision::Retry } else { RetryDecision::GiveUp }
-    }
-
-    /// Decides after a request was sent and no response came. The only retry is for a pooled connection that the
-    /// upstream most likely closed while it was idle; the next attempt uses a new connection.
-    pub(super) fn after_failed_exchange(
-        &mut self,
-        error: &pingora_core::Error,
-        source: ConnectionSource,
-        replay: Replay,
-    ) -> RetryDecision {
-        match (source, replay, error.retry) {
-            (ConnectionSource::Pool, Replay::Safe, RetryType::ReusedOnly) => {
-                self.source = ConnectionSource::New;
-                RetryDecision::Retry
-            }
-            _ => RetryDecision::GiveUp,
+    /// Starts an attempt and chooses its address.
+    pub(super) fn next_address(&mut self) -> pingora_core::Result<&Arc<Address>> {
+        let Some(target) = &self.target else {
+            return PingoraError::e_explain(ErrorType::InternalError, "no permit");
+        };
+        let now = Instant::now();
+        self.started = Some(now);
+        self.count += 1;
+        let is_same = std::mem::take(&mut self.next) == NextAddress::Same && self.current.is_some();
+        if !is_same {
+            self.current = target.upstream.choose(target.affinity, &mut self.tried, now);
+        }
+        match &self.current {
+            Some(chosen) => Ok(chosen.address()),
+            None => Err(PingoraError::explain(ErrorType::ConnectNoRoute, "the upstream has no address").into_up()),
         }
     }
 
-    /// The time since the current attempt chose its peer, for the first response header only.
-    pub(super) fn take_elapsed(&mut self) -> Option<Duration> {
-        self.started.take().map(|started| started.elapsed())
+    /// Decides after a failed connect: the request has not been sent.
+    pub(super) fn after_failed_connect(&mut self, upstreams: &Upstreams, error: &PingoraError) -> RetryDecision {
+        self.fail(upstreams, error, Progress::default());
+        self.retry()
+    }
+
+    /// Decides after a request was sent and no response came.
+    pub(super) fn after_failed_exchange(
+        &mut self,
+        upstreams: &Upstreams,
+        error: &PingoraError,
+        source: ConnectionSource,
+        replay: Replay,
+        progress: Progress,
+    ) -> RetryDecision {
+        if (source, replay, error.retry) == (ConnectionSource::Pool, Replay::Safe, RetryType::ReusedOnly) {
+            // The upstream most likely closed the connection while it was idle, which is no failure.
+            self.source = ConnectionSource::New;
+            self.next = NextAddress::Same;
+            return RetryDecision::Retry;
+        }
+        self.fail(upstreams, error, progress);
+        let is_reset = FailureReason::of(error) == FailureReason::Reset && Culprit::of(error) == Culprit::Upstream;
+        let has_other = self.target.as_ref().is_some_and(|target| target.upstream.has_other(&self.tried));
+        if replay == Replay::Safe && is_reset && has_other { self.retry() } else { RetryDecision::GiveUp }
+    }
+
+    /// Takes a retry, if one is left and within the budget.
+    fn retry(&mut self) -> RetryDecision {
+        let Some(target) = &self.target else { return RetryDecision::GiveUp };
+        let is_late = target.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        if is_late || self.retries >= target.upstream.retries() || !target.upstream.spend_retry() {
+            return RetryDecision::GiveUp;
+        }
+        self.retries += 1;
+        RetryDecision::Retry
+    }
+
+    /// Records that the current attempt failed, if that is not recorded yet.
+    pub(super) fn fail(&mut self, upstreams: &Upstreams, error: &PingoraError, progress: Progress) {
+        let (Some(target), Some(chosen)) = (&self.target, self.current.take()) else { return };
+        let is_timeout = matches!(error.etype(), ErrorType::ReadTimedout | ErrorType::WriteTimedout);
+        let culprit = match Culprit::of(error) {
+            // The client has disconnected, and the request's own log line says so.
+            Culprit::Client => return,
+            // The client sends so slowly that the upstream cannot answer.
+            Culprit::Upstream if is_timeout && progress.is_uploading => Culprit::Client,
+            culprit => culprit,
+        };
+        let (reason, address) = (FailureReason::of(error), chosen.address());
+        // Once a response has begun, a client that reads it slowly may be why it took too long.
+        let is_certain = error.etype() != &TOTAL_TIMEOUT || self.started.is_some();
+        if culprit == Culprit::Upstream && is_certain {
+            target.upstream.failed(address, reason, upstreams.clock().now());
+        }
+        tracing::warn!(
+            target: "deskgate::upstream",
+            { request.id = target.request_id.as_str(), upstream.name = &*target.upstream.name,
+              upstream.address = address.name(), attempt = self.count, reason = reason.as_str(),
+              fault = culprit.as_str(), bytes_sent = progress.sent, bytes_received = progress.received },
+            "attempt to reach the upstream failed: {}", error.etype().as_str()
+        );
+    }
+
+    /// Records the first response header; returns the time since the attempt chose its address.
+    pub(super) fn succeed(&mut self) -> Option<Duration> {
+        let elapsed = self.started.take()?.elapsed();
+        if let (Some(target), Some(chosen)) = (&self.target, &self.current) {
+            target.upstream.succeeded(chosen.address(), elapsed);
+        }
+        Some(elapsed)
+    }
+
+    /// The current address, for a socket that outlives its request.
+    pub(super) fn take_current(&mut self) -> Option<ChosenAddress> {
+        self.current.take()
     }
 }
 
 impl Gateway {
-    /// Connects to a peer of `upstream`, and to further peers as long as retries are left.
-    pub(super) async fn connect(
+    /// Begins a permitted request: finds its upstream, and waits for room among its concurrent requests.
+    pub(super) async fn begin_attempts(
         &self,
-        upstream: &UpstreamRef,
-        attempts: &mut UpstreamAttempts,
-    ) -> pingora_core::Result<UpstreamConnection<'_>> {
+        permit: &UpstreamPermit,
+        arrival: &Arrival,
+        started: Instant,
+    ) -> Result<UpstreamAttempts, Error> {
+        let upstream = self.upstreams.at(permit.rule.upstream.index);
+        let upstream = upstream.ok_or(Error::UpstreamFailed(Some("the upstream is not configured".into())))?;
+        let slot = match upstream.begin_request() {
+            None => None,
+            // Boxed, so that the future of a request without a limit stays small.
+            Some(waiting) => Some(Box::pin(waiting).await.map_err(|_| {
+                self.gate.metrics.count_limit_reached("upstream_requests");
+                Error::UpstreamBusy { retry_after: upstream.retry_after() }
+            })?),
+        };
+        let target = AttemptTarget {
+            affinity: if upstream.needs_affinity() { affinity(permit, arrival) } else { Affinity::default() },
+            request_id: arrival.request_id,
+            deadline: upstream.total_timeout().map(|timeout| started + timeout),
+            upstream,
+        };
+        Ok(UpstreamAttempts { target: Some(target), _slot: slot, ..UpstreamAttempts::default() })
+    }
+
+    /// Connects to an address of the upstream, and to further ones as long as retries are left.
+    pub(super) async fn connect(&self, attempts: &mut UpstreamAttempts) -> pingora_core::Result<UpstreamConnection> {
         loop {
-            let peer = attempts.next_peer(&self.upstreams, upstream);
+            let address = attempts.next_address()?.clone();
             let connected = match attempts.source {
-                ConnectionSource::Pool => self.connector.get_stream(peer).await.map(|(stream, reused)| {
+                ConnectionSource::Pool => self.connector.get_stream(&address.peer).await.map(|(stream, reused)| {
                     (stream, if reused { ConnectionSource::Pool } else { ConnectionSource::New })
                 }),
                 ConnectionSource::New => {
-                    self.connector.new_stream(peer).await.map(|stream| (stream, ConnectionSource::New))
+                    self.connector.new_stream(&address.peer).await.map(|stream| (stream, ConnectionSource::New))
                 }
             };
             match connected {
-                Ok((stream, source)) => return Ok(UpstreamConnection { stream, peer, source }),
-                Err(error) => match attempts.after_failed_connect(&self.upstreams, upstream) {
-                    RetryDecision::Retry => {}
-                    RetryDecision::GiveUp => return Err(error.into_up()),
-                },
+                Ok((stream, source)) => return Ok(UpstreamConnection { stream, address, source }),
+                Err(error) => {
+                    let error = error.into_up();
+                    match attempts.after_failed_connect(&self.upstreams, &error) {
+                        RetryDecision::Retry => {}
+                        RetryDecision::GiveUp => return Err(error),
+                    }
+                }
             }
         }
     }
@@ -134,6 +287,30 @@ impl Gateway {
         if let Some(stream) = stream {
             self.connector.release_stream(stream, peer.reuse_hash(), peer.idle_timeout());
         }
+    }
+}
+
+/// Runs a lane until the exchange must have ended.
+pub(super) async fn within_total_timeout(
+    deadline: Option<Instant>,
+    lane: impl Future<Output = pingora_core::Result<()>>,
+) -> pingora_core::Result<()> {
+    let Some(deadline) = deadline else { return lane.await };
+    let done = tokio::time::timeout_at(deadline.into(), lane).await;
+    done.unwrap_or_else(|_| Err(total_timeout()))
+}
+
+/// The error of an exchange that took too long.
+pub(super) fn total_timeout() -> Box<PingoraError> {
+    PingoraError::explain(TOTAL_TIMEOUT, "the exchange took longer than total_timeout").into_up()
+}
+
+/// What requests of the same session, or without one of the same client, have in common.
+fn affinity(permit: &UpstreamPermit, arrival: &Arrival) -> Affinity {
+    match (permit.caller.session(), arrival.client) {
+        (Some(session), _) => Affinity::of(session.id.as_str().as_bytes()),
+        (None, std::net::IpAddr::V4(address)) => Affinity::of(&address.octets()),
+        (None, std::net::IpAddr::V6(address)) => Affinity::of(&address.octets()),
     }
 }
 

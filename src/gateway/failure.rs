@@ -7,6 +7,7 @@ use pingora_core::{ErrorSource, ErrorType};
 
 use crate::error::{BadRequest, Error, Part};
 use crate::metrics::Metrics;
+use crate::upstreams::TOTAL_TIMEOUT;
 
 /// The internal cause of a 1005 after a panic.
 pub(super) const PANICKED: &str = "a handler panicked";
@@ -45,7 +46,10 @@ pub(super) fn client_error(error: &pingora_core::Error) -> Option<Error> {
         ) => None,
         (ErrorSource::Downstream, ErrorType::InvalidHTTPHeader) => Some(BadRequest::Head.into()),
         (ErrorSource::Downstream, _) => Some(BadRequest::Framing.into()),
-        (_, ErrorType::ReadTimedout | ErrorType::WriteTimedout) => Some(Error::UpstreamTimeout),
+        (_, ErrorType::ReadTimedout | ErrorType::WriteTimedout | ErrorType::ConnectTimedout) => {
+            Some(Error::UpstreamTimeout)
+        }
+        (_, etype) if *etype == TOTAL_TIMEOUT => Some(Error::UpstreamTimeout),
         (ErrorSource::Internal, _) => Some(Error::unexpected(Part::Gateway, error.etype().as_str().to_owned())),
         _ => Some(Error::UpstreamFailed(cause())),
     }

@@ -3,6 +3,8 @@
 //! Parsing and framing are left to Pingora's HTTP/1 sessions, retries to [`connect`](super::connect), failures to
 //! `fail_to_proxy`.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderValue, Version};
@@ -15,13 +17,14 @@ use pingora_proxy::Session as Exchange;
 use tokio::io::AsyncWriteExt;
 
 use super::Gateway;
-use super::connect::{Replay, RetryDecision, UpstreamConnection};
+use super::connect::{Progress, Replay, RetryDecision, UpstreamConnection};
 use super::context::RequestContext;
 use super::failure::internal_error;
 use super::request_head::{HeaderMapLines, request_head};
 use super::response::copy_response_header;
 use super::short_reads::{PIECE, ShortReads};
 use crate::pipeline::forward;
+use crate::upstreams::Address;
 
 impl Gateway {
     /// Sends a bodyless GET to its upstream and relays the response.
@@ -31,7 +34,7 @@ impl Gateway {
         context: &mut RequestContext,
     ) -> pingora_core::Result<()> {
         let head = self.encode_head(exchange, context)?;
-        let (mut upstream, peer) = self.send_with_retry(exchange, context, &head).await?;
+        let (mut upstream, address) = self.send_with_retry(exchange, context, &head).await?;
         let response = loop {
             let header = upstream.resp_header().map(copy_response_header);
             let mut header = header.ok_or_else(|| internal_error("a response without a header"))?;
@@ -46,7 +49,7 @@ impl Gateway {
         self.relay_response(exchange, &mut upstream, response).await?;
         upstream.respect_keepalive();
         let stream = upstream.reuse().await;
-        self.pool(if exchange.is_http2() { stream.and_then(ShortReads::unwrap) } else { stream }, peer);
+        self.pool(if exchange.is_http2() { stream.and_then(ShortReads::unwrap) } else { stream }, &address.peer);
         Ok(())
     }
 
@@ -67,24 +70,25 @@ impl Gateway {
         exchange: &mut Exchange,
         context: &mut RequestContext,
         head: &[u8],
-    ) -> pingora_core::Result<(Box<UpstreamExchange>, &HttpPeer)> {
-        let Some(permit) = &context.permit else { return Err(internal_error("no permit")) };
+    ) -> pingora_core::Result<(Box<UpstreamExchange>, Arc<Address>)> {
         loop {
-            let connected = self.connect(&permit.rule.upstream, &mut context.attempts).await?;
-            let UpstreamConnection { stream, peer, source } = connected;
+            let UpstreamConnection { stream, address, source } = self.connect(&mut context.attempts).await?;
             let stream = if exchange.is_http2() { ShortReads::wrap(stream) } else { stream };
             let response = async {
-                let mut upstream = send(stream, head, peer).await?;
+                let mut upstream = send(stream, head, &address.peer).await?;
                 upstream.read_response().await?;
                 Ok(upstream)
             };
             match while_client_connected(exchange, response).await {
-                Ok(upstream) => return Ok((upstream, peer)),
+                Ok(upstream) => return Ok((upstream, address)),
                 // A GET is idempotent and has no body, so it can be sent again.
-                Err(error) => match context.attempts.after_failed_exchange(&error, source, Replay::Safe) {
-                    RetryDecision::Retry => {}
-                    RetryDecision::GiveUp => return Err(error),
-                },
+                Err(error) => {
+                    let (attempts, progress) = (&mut context.attempts, Progress::default());
+                    match attempts.after_failed_exchange(&self.upstreams, &error, source, Replay::Safe, progress) {
+                        RetryDecision::Retry => {}
+                        RetryDecision::GiveUp => return Err(error),
+                    }
+                }
             }
         }
     }

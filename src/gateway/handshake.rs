@@ -9,14 +9,16 @@ use futures::FutureExt;
 use http::header::{CONNECTION, CONTENT_LENGTH, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
 use http::{HeaderName, StatusCode};
 use pingora_core::protocols::http::v1::client::HttpSession as UpstreamExchange;
+use pingora_core::{Error as PingoraError, ErrorType};
 use pingora_http::{RequestHeader, ResponseHeader};
 use pingora_proxy::Session as Exchange;
 use tokio::sync::oneshot;
 
 use super::Gateway;
-use super::connect::UpstreamAttempts;
+use super::connect::{Progress, UpstreamAttempts};
 use super::connection::{self, DetachedStream};
 use super::context::RequestContext;
+use super::failure::client_error;
 use super::response::sanitize_response;
 use crate::domain::clock::Timestamp;
 use crate::domain::hop_by_hop::HOP_BY_HOP;
@@ -30,6 +32,7 @@ use crate::sockets::Capacity;
 use crate::sockets::handle::{OpenKind, Opener};
 use crate::sockets::registry::{Registration, Registry};
 use crate::sockets::tunnel::{self, ClientEnd, UpstreamEnd};
+use crate::upstreams::ChosenAddress;
 
 /// Longest body of an upstream's response that declines a handshake.
 const MAX_DECLINE_BODY: usize = 1024 * 1024;
@@ -64,7 +67,7 @@ impl Gateway {
         exchange: &mut Exchange,
         context: &mut RequestContext,
     ) -> Result<UpgradeResult, Error> {
-        let (Some(permit), Some(arrival)) = (&context.permit, &context.arrival) else {
+        let RequestContext { permit: Some(permit), arrival: Some(arrival), attempts, .. } = context else {
             return Err(Error::unexpected(Part::Gateway, "no permit"));
         };
         let Some(offer) = &permit.handshake else {
@@ -91,8 +94,8 @@ impl Gateway {
             (_, Capacity::Exhausted) => return Err(TOO_MANY_SOCKETS),
         };
         let request = self.handshake_request(exchange, permit, offer, arrival)?;
-        let response = tokio::time::timeout(self.sockets.handshake, self.send_handshake(permit, request)).await;
-        let mut upstream = response.map_err(|_| Error::UpstreamTimeout)??;
+        attempts.use_new_connections();
+        let mut upstream = self.send_handshake(attempts, request).await?;
         let Some(response) = upstream.resp_header().cloned() else {
             return Err(Error::UpstreamFailed(None));
         };
@@ -109,7 +112,7 @@ impl Gateway {
         let read_ahead = upstream.read_body_bytes().now_or_never().and_then(Result::ok).flatten().unwrap_or_default();
         let client = connection::detach(exchange).ok_or_else(|| Error::unexpected(Part::Gateway, "no transport"))?;
         let upstream = UpstreamEnd { stream: upstream.into_inner(), read_ahead };
-        self.spawn_tunnel(client, upstream, registration, expires_at, arrival);
+        self.spawn_tunnel(client, upstream, attempts.take_current(), registration, expires_at, arrival);
         Ok(UpgradeResult::Upgraded)
     }
 
@@ -152,15 +155,33 @@ impl Gateway {
         Ok(request)
     }
 
-    /// Sends the handshake to the upstream and reads the header of its response.
-    async fn send_handshake(&self, permit: &UpstreamPermit, request: RequestHeader) -> Result<UpstreamExchange, Error> {
-        let mut attempts = UpstreamAttempts::on_new_connections();
-        let connected =
-            self.connect(&permit.rule.upstream, &mut attempts).await.map_err(|error| upstream_failed(&error))?;
+    /// Sends the handshake to the upstream and reads the header of its response, within the time for handshakes.
+    async fn send_handshake(
+        &self,
+        attempts: &mut UpstreamAttempts,
+        request: RequestHeader,
+    ) -> Result<UpstreamExchange, Error> {
+        let exchange = self.exchange_handshake(attempts, request);
+        let result = tokio::time::timeout(self.sockets.handshake, exchange).await;
+        let result = result.unwrap_or_else(|_| Err(PingoraError::new_up(ErrorType::ReadTimedout)));
+        match &result {
+            Ok(_) => drop(attempts.succeed()),
+            // A failed connect is recorded already.
+            Err(error) => attempts.fail(&self.upstreams, error, Progress::default()),
+        }
+        result.map_err(|error| upstream_failed(&error))
+    }
+
+    async fn exchange_handshake(
+        &self,
+        attempts: &mut UpstreamAttempts,
+        request: RequestHeader,
+    ) -> pingora_core::Result<UpstreamExchange> {
+        let connected = self.connect(attempts).await?;
         let mut upstream = UpstreamExchange::new(connected.stream);
-        upstream.write_request_header(Box::new(request)).await.map_err(|error| upstream_failed(&error))?;
+        upstream.write_request_header(Box::new(request)).await.map_err(PingoraError::into_up)?;
         loop {
-            upstream.read_response().await.map_err(|error| upstream_failed(&error))?;
+            upstream.read_response().await.map_err(PingoraError::into_up)?;
             let is_interim = upstream
                 .get_status()
                 .is_some_and(|status| status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS);
@@ -175,6 +196,7 @@ impl Gateway {
         &self,
         client: oneshot::Receiver<DetachedStream>,
         upstream: UpstreamEnd,
+        address: Option<ChosenAddress>,
         registration: Registration,
         expires_at: Option<Timestamp>,
         arrival: &Arrival,
@@ -188,7 +210,7 @@ impl Gateway {
             let rule = registration.handle().rule().name.clone();
             let opened = std::time::Instant::now();
             let end = tunnel::run(client, upstream, registration, expiry, grace, metrics).await;
-            drop(slot);
+            drop((slot, address));
             tracing::info!(
                 target: "deskgate::socket",
                 { request.id = request_id.as_str(), rule.name = &*rule, cause = end.as_str(),
@@ -203,8 +225,8 @@ fn client_gone(_: Box<pingora_core::Error>) -> Error {
     Error::UpstreamFailed(Some("the client closed its connection".into()))
 }
 
-fn upstream_failed(error: &pingora_core::Error) -> Error {
-    Error::UpstreamFailed(Some(error.etype().as_str().to_owned().into()))
+fn upstream_failed(error: &PingoraError) -> Error {
+    client_error(error).unwrap_or_else(|| Error::UpstreamFailed(Some(error.etype().as_str().to_owned().into())))
 }
 
 /// The client's 101: the upstream's, with a subprotocol that the client accepts.

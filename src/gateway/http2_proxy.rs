@@ -3,30 +3,32 @@
 //! not read. Framing is left to Pingora's HTTP/1 sessions, retries to [`connect`](super::connect), failures to
 //! `fail_to_proxy`.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 use http::{HeaderValue, Version};
 use pingora_core::protocols::Stream;
 use pingora_core::protocols::http::HttpTask;
 use pingora_core::protocols::http::v1::client::HttpSession as UpstreamExchange;
-use pingora_core::upstreams::peer::HttpPeer;
 use pingora_core::{Error as PingoraError, ErrorSource};
 use pingora_http::RequestHeader;
 use pingora_proxy::Session as Exchange;
 
 use super::Gateway;
-use super::connect::{Replay, RetryDecision, UpstreamConnection};
+use super::connect::{Progress, Replay, RetryDecision, UpstreamConnection};
 use super::context::RequestContext;
 use super::failure::internal_error;
 use super::fast_path::{while_client_connected, write_body};
 use super::short_reads::ShortReads;
 use crate::domain::hop_by_hop::HOP_BY_HOP;
 use crate::pipeline::forward;
+use crate::upstreams::Address;
 
 /// The upstream's side of an exchange.
-struct UpstreamSide<'a> {
+struct UpstreamSide {
     session: UpstreamExchange,
-    peer: &'a HttpPeer,
+    address: Arc<Address>,
     upload: UploadState,
 }
 
@@ -111,17 +113,16 @@ impl Gateway {
         exchange: &mut Exchange,
         context: &mut RequestContext,
         request: &RequestHeader,
-    ) -> pingora_core::Result<(UpstreamSide<'_>, HttpTask)> {
-        let Some(permit) = &context.permit else { return Err(internal_error("no permit")) };
+    ) -> pingora_core::Result<(UpstreamSide, HttpTask)> {
         loop {
-            let connected = self.connect(&permit.rule.upstream, &mut context.attempts).await?;
-            let UpstreamConnection { stream, peer, source } = connected;
-            let mut upstream = UpstreamSide::new(stream, peer);
+            let UpstreamConnection { stream, address, source } = self.connect(&mut context.attempts).await?;
+            let mut upstream = UpstreamSide::new(stream, address);
             match upstream.begin(exchange, request).await {
                 Ok(part) => return Ok((upstream, part)),
                 Err(error) => {
-                    let replay = Replay::of(exchange);
-                    match context.attempts.after_failed_exchange(&error, source, replay) {
+                    let (replay, progress) = (Replay::of(exchange), Progress::of(exchange));
+                    let attempts = &mut context.attempts;
+                    match attempts.after_failed_exchange(&self.upstreams, &error, source, replay, progress) {
                         RetryDecision::Retry => {}
                         RetryDecision::GiveUp => return Err(error),
                     }
@@ -130,21 +131,22 @@ impl Gateway {
         }
     }
 
-    async fn release(&self, upstream: UpstreamSide<'_>) {
-        let UpstreamSide { mut session, peer, upload } = upstream;
+    async fn release(&self, upstream: UpstreamSide) {
+        let UpstreamSide { mut session, address, upload } = upstream;
         if upload == UploadState::Sent {
             session.respect_keepalive();
-            self.pool(session.reuse().await.and_then(ShortReads::unwrap), peer);
+            self.pool(session.reuse().await.and_then(ShortReads::unwrap), &address.peer);
         }
     }
 }
 
-impl<'a> UpstreamSide<'a> {
-    fn new(stream: Stream, peer: &'a HttpPeer) -> Self {
+impl UpstreamSide {
+    fn new(stream: Stream, address: Arc<Address>) -> Self {
+        let peer = &address.peer;
         let mut session = UpstreamExchange::new_with_options(ShortReads::wrap(stream), peer);
         session.read_timeout = peer.options.read_timeout;
         session.write_timeout = peer.options.write_timeout;
-        Self { session, peer, upload: UploadState::Sending }
+        Self { session, address, upload: UploadState::Sending }
     }
 
     /// Sends the request, with what an earlier attempt has read of its body, until the response begins.

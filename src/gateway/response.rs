@@ -24,8 +24,7 @@ impl Gateway {
             context.error = Some(Error::UpstreamFailed(Some("the upstream sent an unrequested 101".into())));
             return pingora_core::Error::e_explain(ErrorType::InvalidHTTPHeader, "unrequested 101");
         }
-        if let (Some(elapsed), Some(permit)) = (context.attempts.take_elapsed(), &context.permit) {
-            self.upstreams.observe_response_time(&permit.rule.upstream, elapsed);
+        if let Some(elapsed) = context.attempts.succeed() {
             context.upstream_took = Some(elapsed);
         }
         if !response.status.is_informational() {

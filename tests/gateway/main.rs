@@ -35,6 +35,10 @@ mod agents;
 
 mod agents_conceal;
 
+mod upstream_failover;
+
+mod upstream_settings;
+
 mod user_roles;
 
 mod links;

@@ -19,7 +19,8 @@ fn pingora_errors_map_to_error_codes() {
     };
     let table = [
         (ErrorSource::Upstream, ErrorType::ConnectRefused, Some(1502)),
-        (ErrorSource::Upstream, ErrorType::ConnectTimedout, Some(1502)),
+        (ErrorSource::Upstream, ErrorType::ConnectTimedout, Some(1504)),
+        (ErrorSource::Upstream, TOTAL_TIMEOUT, Some(1504)),
         (ErrorSource::Upstream, ErrorType::ReadTimedout, Some(1504)),
         (ErrorSource::Upstream, ErrorType::WriteTimedout, Some(1504)),
         (ErrorSource::Upstream, ErrorType::InvalidHTTPHeader, Some(1502)),

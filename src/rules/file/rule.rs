@@ -124,15 +124,15 @@ impl Loader<'_> {
 
     fn upstream(&mut self, file: &str, found: &ReadTable<RuleTable>) -> Option<UpstreamRef> {
         let wanted = &found.value.upstream;
-        let configured = self.upstreams.iter().enumerate().find(|(_, upstream)| upstream.name == wanted);
+        let configured = self.upstreams.iter().find(|upstream| upstream.name == wanted);
         if configured.is_none() {
             let names: Vec<&str> = self.upstreams.iter().map(|upstream| upstream.name).collect();
             let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
             let why = format!("upstream: there is no `{wanted}`; configured: {known}");
             self.fault(file, found.at("upstream"), why);
         }
-        let (index, upstream) = configured?;
-        Some(UpstreamRef { name: upstream.name.into(), index, path_case: upstream.path_case })
+        let upstream = configured?;
+        Some(UpstreamRef { name: upstream.name.into(), index: upstream.index, path_case: upstream.path_case })
     }
 
     /// Reads who may use the rule. `access` and `roles` imply `signed_in`.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use pingora_core::protocols::TcpKeepalive;
 
 /// Sends six keep-alive probes after a minute without traffic.
-pub(super) fn tcp_keepalive() -> TcpKeepalive {
+pub(crate) fn tcp_keepalive() -> TcpKeepalive {
     TcpKeepalive {
         idle: Duration::from_secs(60),
         interval: Duration::from_secs(10),
