@@ -105,7 +105,7 @@ impl Reloader {
         let rules = self.rule_files.load(&self.config, &self.gate.metrics)?;
         let keys = self.keys.read_folder()?;
         let certificates = self.certificates.read(&self.config.server)?;
-        self.certificates.install(&certificates);
+        self.certificates.install(certificates);
         if let Some(keys) = keys {
             self.keys.install(keys);
         }

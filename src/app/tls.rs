@@ -14,7 +14,7 @@ use rustls::{RootCertStore, ServerConfig as RustlsConfig, version};
 use super::StartError;
 use super::file_watcher::{self, Fingerprint};
 use crate::config::{CertificateConfig, ListenerConfig, ServerConfig};
-use crate::domain::clock::Timestamp;
+use crate::domain::clock::{Clock, Timestamp};
 use crate::metrics::Metrics;
 
 mod certificate;
@@ -35,14 +35,15 @@ pub(super) struct Certificates {
     metrics: Arc<Metrics>,
 }
 
-/// Which files were read last, whether or not they were valid, and what they looked like.
+/// Which files are in use, and what they looked like when they were last read, whether or not they were valid.
+#[derive(Clone)]
 struct LoadedFiles {
     names: TlsFiles,
     fingerprint: Fingerprint,
 }
 
 /// The files that the listeners need.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct TlsFiles {
     /// The setting that names the first certificate.
     key: &'static str,
@@ -52,6 +53,7 @@ struct TlsFiles {
 
 /// Certificates and client authorities that were read and are valid, but not in use yet.
 pub(super) struct ReadCertificates {
+    files: LoadedFiles,
     certificates: Vec<Certificate>,
     verifiers: BTreeMap<PathBuf, Arc<dyn ClientCertVerifier>>,
 }
@@ -74,8 +76,10 @@ impl TlsFiles {
         Fingerprint::of_files(pairs.chain(self.client_authorities.iter().map(PathBuf::as_path)))
     }
 
+    /// Takes the fingerprint first, so that a change in between is detected.
     fn read(&self) -> Result<ReadCertificates, StartError> {
         pingora_core::tls::install_default_crypto_provider();
+        let files = LoadedFiles { names: self.clone(), fingerprint: self.fingerprint() };
         let certificates = self.certificates.iter().enumerate().map(|(place, files)| {
             let key = if place == 0 { self.key } else { "server.certificates" };
             Certificate::read(files).map_err(|why| StartError::Tls { key, why })
@@ -85,7 +89,7 @@ impl TlsFiles {
             let failed = |why| StartError::Tls { key: "server.listeners", why: format!("{}: {why}", file.display()) };
             Ok((file.clone(), read_client_authorities(file).map_err(failed)?))
         });
-        Ok(ReadCertificates { certificates, verifiers: verifiers.collect::<Result<_, StartError>>()? })
+        Ok(ReadCertificates { files, certificates, verifiers: verifiers.collect::<Result<_, StartError>>()? })
     }
 }
 
@@ -110,6 +114,12 @@ impl ReadCertificates {
         warnings
     }
 
+    fn log_warnings(&self, server: &ServerConfig) {
+        for warning in self.warnings(server, Clock::system().now()) {
+            tracing::warn!("{warning}");
+        }
+    }
+
     fn acceptor(&self, client_authorities: Option<&Path>) -> Option<Acceptor> {
         let certificates = CertificateSet::new(&self.certificates)?;
         // TLS 1.2 and 1.3 are all that rustls has.
@@ -127,9 +137,7 @@ impl ReadCertificates {
 impl Certificates {
     /// Reads all certificates and client authorities of a configuration.
     pub(super) fn open(server: &ServerConfig, metrics: &Arc<Metrics>) -> Result<Self, StartError> {
-        let names = TlsFiles::of(server);
-        let fingerprint = names.fingerprint();
-        let read = names.read()?;
+        let read = ReadCertificates::read(server)?;
         let mut acceptors = BTreeMap::new();
         for listener in server.client_listeners().iter().filter(|listener| listener.tls) {
             let client_authorities = listener.client_ca_file();
@@ -140,8 +148,9 @@ impl Certificates {
             let key = client_authorities.map(Path::to_path_buf);
             acceptors.entry(key).or_insert_with(|| Arc::new(ArcSwap::from_pointee(acceptor)));
         }
+        read.log_warnings(server);
         record(metrics, &read.certificates);
-        Ok(Self { acceptors, loaded: Mutex::new(LoadedFiles { names, fingerprint }), metrics: metrics.clone() })
+        Ok(Self { acceptors, loaded: Mutex::new(read.files), metrics: metrics.clone() })
     }
 
     /// Whether no listener serves HTTPS.
@@ -157,35 +166,38 @@ impl Certificates {
 
     /// Reads the files again, or those of a changed configuration, without using them yet.
     pub(super) fn read(&self, server: &ServerConfig) -> Result<ReadCertificates, StartError> {
-        self.read_files(TlsFiles::of(server))
+        self.read_files(&TlsFiles::of(server)).inspect(|read| read.log_warnings(server))
     }
 
     /// Uses certificates that were read for all handshakes that follow. Established connections keep theirs, and sessions of
     /// the previous ones are not resumed.
-    pub(super) fn install(&self, read: &ReadCertificates) {
+    pub(super) fn install(&self, read: ReadCertificates) {
         for (client_authorities, shared) in &self.acceptors {
             if let Some(acceptor) = read.acceptor(client_authorities.as_deref()) {
                 shared.store(Arc::new(acceptor));
             }
         }
         record(&self.metrics, &read.certificates);
+        *self.loaded() = read.files;
     }
 
     /// Reads the files again and uses them. On an error nothing changes.
     fn reload(&self) -> Result<(), StartError> {
         let names = self.loaded().names.clone();
-        self.install(&self.read_files(names)?);
+        self.install(self.read_files(&names)?);
         Ok(())
     }
 
-    /// Takes the fingerprint first, so that a change in between is detected. Invalid files are remembered, too: they are
-    /// reported once, and read again when they change.
-    fn read_files(&self, names: TlsFiles) -> Result<ReadCertificates, StartError> {
+    /// Invalid files in use are remembered: they are reported once, and read again when they change.
+    fn read_files(&self, names: &TlsFiles) -> Result<ReadCertificates, StartError> {
         let fingerprint = names.fingerprint();
-        let read = names.read();
-        self.metrics.tls_reload_success.set(i64::from(read.is_ok()));
-        *self.loaded() = LoadedFiles { names, fingerprint };
-        read
+        names.read().inspect_err(|_| {
+            self.metrics.tls_reload_success.set(0);
+            let mut loaded = self.loaded();
+            if loaded.names == *names {
+                loaded.fingerprint = fingerprint;
+            }
+        })
     }
 
     /// Resolves when a file has changed since it was last read.

@@ -196,6 +196,12 @@ async fn get_with(
 #[derive(Debug, Default)]
 struct StapleRecorder(Mutex<Vec<u8>>);
 
+impl StapleRecorder {
+    fn staple(&self) -> Vec<u8> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
 impl ServerCertVerifier for StapleRecorder {
     fn verify_server_cert(
         &self,
@@ -245,8 +251,7 @@ async fn staple(desk: &Gateway) -> Vec<u8> {
     let name = ServerName::try_from("desk.example").expect("a name");
     let handshake = TlsConnector::from(Arc::new(config)).connect(name, stream);
     within(TEST_TIMEOUT, "a handshake", handshake).await.expect("a handshake");
-    let staple = recorder.0.lock().unwrap().clone();
-    staple
+    recorder.staple()
 }
 
 #[tokio::test]
@@ -307,7 +312,7 @@ async fn check_loads_certificates_as_a_start_does() {
 }
 
 #[tokio::test]
-async fn check_warns_if_no_certificate_names_the_public_url() {
+async fn start_and_check_warn_if_no_certificate_names_the_public_url() {
     let certificates = Certificates::new();
     certificates.write("one", &["desk.example"]);
     let settings = certificates.settings(&["one"]);
@@ -318,4 +323,7 @@ async fn check_warns_if_no_certificate_names_the_public_url() {
         assert!(sound, "{url}: {printed}");
         assert_eq!(printed.contains("no certificate names"), warns, "{url}: {printed}");
     }
+    let desk =
+        Gateway::setup().toml(&settings.replace("[server]\n", "[server]\npublic_url = \"https://127.0.0.1:0\"\n"));
+    desk.start().await.wait_for_log(&["WARN", "no certificate names"]).await;
 }

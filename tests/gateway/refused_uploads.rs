@@ -90,3 +90,17 @@ async fn refused_client_cannot_send_for_ever() {
     assert!(sent < 128 << 20, "{sent} bytes");
     desk.anonymous().get("/public/x").await.expect_status(200);
 }
+
+#[tokio::test]
+async fn http2_client_that_sends_a_large_body_reads_its_refusal() {
+    let desk = Gateway::setup().tls().start().await;
+    let streams = desk.anonymous().http2().await;
+    let body = vec![b'x'; LARGE];
+    for RefusedUpload { case, line, headers, status } in REFUSED {
+        let (method, target) = line.split_once(' ').expect("a method and a target");
+        let is_json = headers.contains("Content-Type");
+        let headers: &[(&str, &str)] = if is_json { &[("content-type", "application/json")] } else { &[] };
+        let response = streams.send(method, target, headers, &body).await;
+        assert_eq!(response.status, *status, "{case}: {}", response.describe());
+    }
+}

@@ -144,6 +144,45 @@ async fn qrcode_and_oauth2_sign_in_work() {
     assert_eq!(xiaoming.get("/api/auth/me").await.expect_code(0).data()["login_source"], "qrcode");
 }
 
+#[tokio::test]
+async fn ambiguous_requests_are_refused_within_tls() {
+    let desk = tls_gateway().await;
+    let host = desk.address();
+    for (case, request) in [
+        (
+            "two lengths",
+            format!("POST /public/x HTTP/1.1\r\nHost: {host}\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello"),
+        ),
+        (
+            "a length and chunks",
+            format!(
+                "POST /public/x HTTP/1.1\r\nHost: {host}\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+            ),
+        ),
+        (
+            "another transfer coding",
+            format!("POST /public/x HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n"),
+        ),
+        (
+            "an invalid chunk size",
+            format!(
+                "POST /public/x HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: chunked\r\n\r\n0x5\r\nhello\r\n0\r\n\r\n"
+            ),
+        ),
+        ("no host", "GET /public/x HTTP/1.1\r\n\r\n".to_owned()),
+        ("bare line feeds", format!("GET /public/x HTTP/1.1\nHost: {host}\n\r\n\r\n")),
+        ("a folded header", format!("GET /public/x HTTP/1.1\r\nHost: {host}\r\nX-A: 1\r\n 2\r\n\r\n")),
+    ] {
+        let mut connection = desk.connect().await;
+        let smuggled = format!("GET /public/smuggled HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        connection.send(format!("{request}{smuggled}").as_bytes()).await;
+        let response = connection.response().await.unwrap_or_else(|| panic!("{case}: no response"));
+        assert_eq!(response.status, 400, "{case}: {}", response.describe());
+        assert!(connection.until_end().await.is_empty(), "{case}: a second response");
+    }
+    assert!(desk.upstream.requests().iter().all(|seen| !seen.target.contains("smuggled")));
+}
+
 // WebSockets.
 
 #[tokio::test]

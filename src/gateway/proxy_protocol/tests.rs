@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::*;
 
 /// A header of version 2.
@@ -122,6 +124,18 @@ async fn a_connection_that_ends_within_the_header_is_refused() {
         for length in [0, 1, bytes.len() / 2, bytes.len() - 1] {
             let mut from = &bytes[..length];
             assert_eq!(read(&mut from).await, Err(InvalidHeader), "{case}: {length} bytes");
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_parsed_or_refused(start in 0..3usize, rest in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let start: &[u8] = [&b""[..], b"PROXY TCP4 ", SIGNATURE][start];
+        let bytes = [start, &rest].concat();
+        if let Ok(Some(header)) = parse(&bytes) {
+            prop_assert!(header.length <= bytes.len());
+            prop_assert_eq!(parse(&bytes[..header.length]), Ok(Some(header)));
         }
     }
 }

@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::*;
 use crate::pipeline::head::{Fields, HeaderLines};
 
@@ -104,5 +106,16 @@ fn what_is_written_can_be_read() {
         let mut nodes = vec![(*client).to_owned()];
         nodes.extend((client != peer).then(|| (*peer).to_owned()));
         assert_eq!(read(&[written]), Some(nodes), "{expected}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_read_or_refused(text in "[ -~]{0,80}", element in "(for=|by=|;|,|\"|\\\\|\\[|::1|\\]|192.0.2.1|:80|_a| ){0,12}") {
+        for line in [text, element] {
+            if let Some(nodes) = read(&[&line]) {
+                prop_assert!(!nodes.is_empty() && nodes.len() <= line.len());
+            }
+        }
     }
 }
