@@ -17,6 +17,7 @@ mod upstream;
 
 pub use lease::{LeaseMetrics, LeaseResult};
 pub use rule::{MethodLabel, RateMetrics, RuleMetrics};
+use upstream::UpstreamMetricFamilies;
 pub use upstream::UpstreamMetrics;
 
 /// Buckets from 100 microseconds to a minute.
@@ -71,11 +72,7 @@ pub struct Metrics {
     pub(crate) platform_recheck_overdue: Gauge,
     password_checks: IntGaugeVec,
     pub(crate) password_checks_most: IntGauge,
-    upstream_seconds: HistogramVec,
-    upstream_retries: IntCounterVec,
-    upstream_ejections: IntCounterVec,
-    upstream_failures: IntCounterVec,
-    pub(crate) upstream_healthy: IntGaugeVec,
+    upstreams: UpstreamMetricFamilies,
     pub(crate) panics: IntCounter,
     pub(crate) rules_loaded: IntGauge,
     pub(crate) config_reload_success: IntGauge,
@@ -139,11 +136,6 @@ impl Metrics {
             &["certificate"],
         )?;
         registry.register(Box::new(certificate_expiries.clone()))?;
-        let upstream_healthy = IntGaugeVec::new(
-            Opts::new("upstream_healthy", "1 if the address gets requests: neither unhealthy, ejected nor unresolved."),
-            &["upstream", "address"],
-        )?;
-        registry.register(Box::new(upstream_healthy.clone()))?;
         let seconds = |name: &str, help: &str| -> Result<Gauge, prometheus::Error> {
             let metric = Gauge::new(name, help)?;
             registry.register(Box::new(metric.clone()))?;
@@ -282,27 +274,7 @@ impl Metrics {
                 "password_checks_most",
                 "Highest number of concurrent password hashes since the start.",
             )?,
-            upstream_seconds: histograms(
-                "upstream_seconds",
-                "Time from choosing the upstream to its response header, by upstream, in seconds.",
-                &["upstream"],
-            )?,
-            upstream_retries: counters(
-                "upstream_retries_total",
-                "Requests sent to another address of their upstream after a failed attempt, by upstream.",
-                &["upstream"],
-            )?,
-            upstream_ejections: counters(
-                "upstream_ejections_total",
-                "Ejections of an address after failures in a row, by upstream.",
-                &["upstream"],
-            )?,
-            upstream_failures: counters(
-                "upstream_failures_total",
-                "Failed attempts to reach an upstream, by upstream and reason.",
-                &["upstream", "reason"],
-            )?,
-            upstream_healthy,
+            upstreams: UpstreamMetricFamilies::new(&registry)?,
             panics: counter("panics_total", "Handler panics, each answered with error 1005.")?,
             rules_loaded: gauge("rules_loaded", "Rules loaded.")?,
             config_reload_success: gauge("config_reload_success", "1 if the last configuration load succeeded.")?,
@@ -330,7 +302,12 @@ impl Metrics {
 
     /// Resolves the labels of one upstream.
     pub(crate) fn of_upstream(&self, name: &str) -> UpstreamMetrics {
-        UpstreamMetrics::resolve(self, name)
+        self.upstreams.resolve(name)
+    }
+
+    /// The gauge of healthy addresses, by upstream and address.
+    pub(crate) fn upstream_healthy(&self) -> &IntGaugeVec {
+        &self.upstreams.healthy
     }
 
     /// The rate limit metrics of the gateway's own endpoints.

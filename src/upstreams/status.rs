@@ -107,11 +107,14 @@ impl Upstreams {
         let mut current = Vec::new();
         for row in self.rows() {
             let gets_requests = matches!(row.state, AddressStatus::Healthy | AddressStatus::SlowStart);
-            self.metrics().upstream_healthy.with_label_values(&[&row.upstream, &row.address]).set(gets_requests.into());
+            self.metrics()
+                .upstream_healthy()
+                .with_label_values(&[&row.upstream, &row.address])
+                .set(gets_requests.into());
             current.push((row.upstream, row.address));
         }
         for (upstream, address) in shown.iter().filter(|gone| !current.contains(gone)) {
-            let _ = self.metrics().upstream_healthy.remove_label_values(&[upstream, address]);
+            let _ = self.metrics().upstream_healthy().remove_label_values(&[upstream, address]);
         }
         *shown = current;
     }
