@@ -357,7 +357,7 @@ impl ProxyHttp for Gateway {
     async fn logging(
         &self,
         exchange: &mut Exchange,
-        _: Option<&pingora_core::Error>,
+        error: Option<&pingora_core::Error>,
         context: &mut Box<RequestContext>,
     ) {
         let arrival = context.arrival.get_or_insert_with(unknown_arrival);
@@ -381,6 +381,10 @@ impl ProxyHttp for Gateway {
         );
         cut::end();
         connection::end_exchange(exchange);
+        let is_answered = error.is_none() && context.incomplete.is_none();
+        if is_answered && exchange.is_http2() && !exchange.is_body_done() {
+            Box::pin(linger::end_stream(exchange)).await;
+        }
     }
 
     /// The access log has the error, without the query: Pingora's own line would print it, and it may hold a token.

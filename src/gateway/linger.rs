@@ -1,6 +1,6 @@
 //! Closes a connection whose client may still be sending. The kernel resets a connection that is closed with unread bytes,
 //! and the client would lose a response that it has not read yet. So its side is closed first, and what the client sends is
-//! read and discarded until it closes its own.
+//! read and discarded until it closes its own. Streams of HTTP/2 get a moment for the same reason.
 
 use std::future::poll_fn;
 use std::mem::MaybeUninit;
@@ -9,6 +9,7 @@ use std::task::{Poll, ready};
 use std::time::Duration;
 
 use pingora_core::protocols::Stream;
+use pingora_proxy::Session as Exchange;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::time::timeout;
 
@@ -23,6 +24,28 @@ const MOST_BYTES: usize = 64 << 20;
 
 /// The most bytes of one read.
 const PIECE: usize = 16 * 1024;
+
+/// How long a client of HTTP/2 has to end a request that is answered, and how much of its body is read meanwhile: what its first
+/// window admits, so that a small body ends at once and a large one stalls.
+const STREAM_GRACE: Duration = Duration::from_secs(2);
+const MOST_STREAM_BYTES: usize = 64 * 1024;
+
+/// Waits until a client of HTTP/2 has ended a request that is answered. Some clients lose a response if a reset is right behind
+/// it, although the reset says that there was no error (RFC 9113, section 8.1).
+pub(super) async fn end_stream(exchange: &mut Exchange) {
+    let ending = async {
+        let mut left = MOST_STREAM_BYTES;
+        while left > 0 {
+            match exchange.read_request_body().await {
+                Ok(Some(bytes)) => left = left.saturating_sub(bytes.len()),
+                // The body has ended, or the client has reset the stream.
+                Ok(None) | Err(_) => return,
+            }
+        }
+        let _ = exchange.read_body_or_idle(true).await;
+    };
+    let _ = timeout(STREAM_GRACE, ending).await;
+}
 
 /// Closes a connection to which everything has been written.
 pub(super) async fn close(mut stream: Stream) {

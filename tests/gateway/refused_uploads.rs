@@ -1,6 +1,6 @@
 //! A client that is still sending when it is refused can read the refusal: the gateway closes its own side first.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::AsyncWriteExt;
 
@@ -103,4 +103,31 @@ async fn http2_client_that_sends_a_large_body_reads_its_refusal() {
         let response = streams.send(method, target, headers, &body).await;
         assert_eq!(response.status, *status, "{case}: {}", response.describe());
     }
+}
+
+#[tokio::test]
+async fn http2_stream_of_a_refused_upload_is_reset_after_a_moment() {
+    const NO_ERROR: [u8; 4] = [0; 4];
+    let desk = Gateway::setup().tls().start().await;
+    let mut frames = Http2Connection::open(&desk).await;
+    let began = Instant::now();
+    frames.send(&Http2Frame::head(1, &HeaderBlock::of(&desk, "POST", "/api/desk/x"))).await;
+    frames.send(&Http2Frame::new(FrameKind::Data, 0, 1, &[b'x'; 1000])).await;
+    let mut is_answered = false;
+    let reset = loop {
+        let frame = frames.next().await.expect("an open connection");
+        match frame.kind {
+            FrameKind::Data if frame.flags & END_STREAM != 0 => is_answered = true,
+            FrameKind::RstStream => break frame,
+            _ => {}
+        }
+    };
+    assert!(is_answered, "the response comes first");
+    assert_eq!(reset.payload, NO_ERROR);
+    assert!(began.elapsed() >= Duration::from_secs(2), "{:?}", began.elapsed());
+
+    // One that ends its body is not waited for.
+    frames.send(&Http2Frame::head(3, &HeaderBlock::of(&desk, "POST", "/api/desk/x"))).await;
+    frames.send(&Http2Frame::last_data(3, &[b'x'; 1000])).await;
+    desk.wait_for_requests_in_flight(0.0).await;
 }
