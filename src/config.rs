@@ -62,7 +62,8 @@ pub use sign_in::{
 };
 pub use store::{RedisAddress, RedisHost, RedisLayout, RedisTls, StoreConfig, StoreConfirm, StoreTarget, StoreUrl};
 pub use upstream::{
-    Balance, EjectionConfig, HealthConfig, NamedUpstream, PathCase, UpstreamAddress, UpstreamConfig, WeightedAddress,
+    Balance, EjectionConfig, HealthConfig, NamedUpstream, PathCase, UpstreamAddress, UpstreamConfig, UpstreamProtocol,
+    UpstreamTlsConfig, WeightedAddress,
 };
 pub use websocket::{QueryToken, WebSocketConfig};
 
@@ -117,9 +118,7 @@ impl Config {
     /// upstreams, where a known name keeps its index.
     pub fn named_upstreams(&self) -> Vec<NamedUpstream<'_>> {
         let upstreams = self.upstreams.iter().enumerate();
-        upstreams
-            .map(|(index, (name, upstream))| NamedUpstream { name, index, path_case: upstream.path_case })
-            .collect()
+        upstreams.map(|(index, (name, upstream))| NamedUpstream::new(name, index, upstream)).collect()
     }
 
     /// The origins whose pages may open WebSockets: our own URLs' and `websocket.origins`.

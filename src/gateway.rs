@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use pingora_core::connectors::TransportConnector;
 use pingora_core::modules::http::HttpModules;
 use pingora_core::upstreams::peer::HttpPeer;
 use pingora_core::{ErrorSource, ErrorType};
@@ -14,6 +13,7 @@ use pingora_http::{RequestHeader, ResponseHeader};
 use pingora_proxy::{FailToProxy, ProxyHttp, Session as Exchange};
 
 use crate::api::{self, Api};
+use crate::config::UpstreamProtocol;
 use crate::error::{BadRequest, Error};
 use crate::pipeline::forward;
 use crate::pipeline::record::{self, AccessLogEntry, NoRuleMetrics};
@@ -50,6 +50,8 @@ mod fast_path;
 
 mod http2_proxy;
 
+mod upstream_session;
+
 mod short_reads;
 
 mod handshake;
@@ -60,13 +62,15 @@ pub(crate) mod cut;
 pub(crate) mod proxy_app;
 
 // The upstream's side, and failures.
-mod connect;
+pub(crate) mod connect;
 
 mod response;
 
 mod failure;
 
-use connect::{ConnectionSource, Progress, Replay, RetryDecision, total_timeout, within_total_timeout};
+use connect::{
+    ConnectionSource, Progress, Replay, RetryDecision, UpstreamConnector, total_timeout, within_total_timeout,
+};
 use connection_limits::CountedStream;
 pub(crate) use context::RequestContext;
 use context::unknown_arrival;
@@ -85,8 +89,7 @@ pub(crate) struct Gateway {
     pub(crate) gate: Arc<Gate>,
     pub(crate) api: Api,
     pub(crate) upstreams: Arc<Upstreams>,
-    /// Connects all lanes but Pingora's proxy, which has its own, and pools idle connections.
-    pub(crate) connector: TransportConnector,
+    pub(crate) connector: UpstreamConnector,
     pub(crate) sockets: SocketSettings,
     pub(crate) drain: Arc<DrainSignal>,
     /// Metrics of requests that no rule matched.
@@ -221,7 +224,9 @@ impl ProxyHttp for Gateway {
         match received {
             Ok(Some(reply)) => self.write(exchange, context, reply).await?,
             Ok(None) => match &context.permit {
-                Some(UpstreamPermit { is_bodyless_get: true, .. }) => {
+                Some(UpstreamPermit { is_bodyless_get: true, rule, .. })
+                    if rule.upstream.protocol == UpstreamProtocol::Http1 =>
+                {
                     cut::begin(exchange, context);
                     let deadline = context.attempts.deadline();
                     self.run_lane(deadline, Box::pin(self.proxy_bodyless_get(exchange, context))).await?;
@@ -232,7 +237,7 @@ impl ProxyHttp for Gateway {
                         Err(error) => self.refuse(exchange, context, error).await?,
                     }
                 }
-                _ if exchange.is_http2() => {
+                Some(permit) if exchange.is_http2() || permit.rule.upstream.protocol == UpstreamProtocol::Http2 => {
                     cut::begin(exchange, context);
                     let deadline = context.attempts.deadline();
                     self.run_lane(deadline, Box::pin(self.proxy_http2(exchange, context))).await?;

@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use crate::config::PathCase;
+use http::HeaderValue;
+
+use crate::config::{PathCase, UpstreamProtocol};
 use crate::domain::role::RoleName;
 use crate::domain::secret::Digest;
 use crate::domain::session::{Session, Stage};
@@ -154,6 +156,10 @@ pub struct UpstreamRef {
     pub index: usize,
     /// Whether its rules tell upper from lower case.
     pub path_case: PathCase,
+    /// The version of HTTP that it gets.
+    pub protocol: UpstreamProtocol,
+    /// The `Host` that it gets instead of the client's.
+    pub host: Option<HeaderValue>,
 }
 
 /// A compiled rule.

@@ -16,6 +16,8 @@ mod keepalive;
 
 mod peer;
 
+pub(crate) mod tls;
+
 // What is known about an address, and which one a request gets.
 mod failure;
 
@@ -52,6 +54,7 @@ use crate::config::{NamedUpstream, UpstreamConfig};
 use crate::domain::clock::Clock;
 use crate::metrics::Metrics;
 use peer::ResolvedNames;
+use tls::{UpstreamTlsFault, UpstreamTlsFiles, read_all};
 use upstream::Presence;
 
 /// All upstreams. A rule refers to its upstream by index.
@@ -68,7 +71,11 @@ pub struct Upstreams {
 
 impl Upstreams {
     /// Builds the upstreams, in alphabetical order. DNS names have no addresses yet.
-    pub(crate) fn new(config: &BTreeMap<String, UpstreamConfig>, metrics: Arc<Metrics>, clock: Clock) -> Self {
+    pub(crate) fn new(
+        config: &BTreeMap<String, UpstreamConfig>,
+        metrics: Arc<Metrics>,
+        clock: Clock,
+    ) -> Result<Self, UpstreamTlsFault> {
         let upstreams = Self {
             table: ArcSwap::default(),
             names: Mutex::default(),
@@ -77,13 +84,14 @@ impl Upstreams {
             metrics,
             clock,
         };
-        upstreams.apply(config);
-        upstreams
+        upstreams.apply(config, read_all(config)?);
+        Ok(upstreams)
     }
 
     /// Takes over a configuration. A known name keeps its index and what was learned about its addresses; a new one is
-    /// appended; one that is gone stays for the requests that refer to it, without checks.
-    pub(crate) fn apply(&self, config: &BTreeMap<String, UpstreamConfig>) {
+    /// appended; one that is gone stays for the requests that refer to it, without checks. `tls` is what
+    /// [`tls::read_all`] read for it.
+    pub(crate) fn apply(&self, config: &BTreeMap<String, UpstreamConfig>, mut tls: UpstreamTlsFiles) {
         let names = self.names();
         let mut table: Vec<Arc<Upstream>> = self.table.load().to_vec();
         for upstream in table.iter_mut().filter(|upstream| !config.contains_key(&*upstream.name)) {
@@ -94,7 +102,7 @@ impl Upstreams {
         for (name, settings) in config {
             let known = table.iter().position(|upstream| *upstream.name == **name);
             let previous = known.map(|index| &*table[index]);
-            let built = Arc::new(Upstream::build(name, settings, &names, previous, &self.metrics));
+            let built = Arc::new(Upstream::build(name, settings, tls.remove(name), &names, previous, &self.metrics));
             match known {
                 Some(index) => table[index] = built,
                 None => table.push(built),
@@ -114,7 +122,7 @@ impl Upstreams {
                 next += 1;
                 next - 1
             });
-            NamedUpstream { name, index, path_case: settings.path_case }
+            NamedUpstream::new(name, index, settings)
         });
         indexed.collect()
     }
@@ -172,7 +180,14 @@ impl Upstreams {
         let Some(upstream) = table.get(index).filter(|upstream| upstream.presence == Presence::Configured) else {
             return;
         };
-        let built = Upstream::build(&upstream.name, &upstream.config, &names, Some(upstream), &self.metrics);
+        let built = Upstream::build(
+            &upstream.name,
+            &upstream.config,
+            upstream.tls.clone(),
+            &names,
+            Some(upstream),
+            &self.metrics,
+        );
         let addresses = built.address_names();
         if addresses == upstream.address_names() {
             return;

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use deskgate::config::{Config, UpstreamConfig, load_text};
+use deskgate::config::{Config, UpstreamConfig, UpstreamTlsConfig, load_text};
 use deskgate::endpoints::TABLE;
 
 const REFERENCE: &str = include_str!("../conf/deskgate.toml");
@@ -141,7 +141,11 @@ fn keys_of(text: &str) -> BTreeMap<String, String> {
 
 /// The defaults of an upstream named `name`, which has one address.
 fn upstream_defaults(name: &str) -> BTreeMap<String, String> {
-    let upstream = UpstreamConfig { addresses: vec!["127.0.0.1:8000".parse().expect("address")], ..Default::default() };
+    let upstream = UpstreamConfig {
+        addresses: vec!["127.0.0.1:8000".parse().expect("address")],
+        tls: Some(UpstreamTlsConfig::default()),
+        ..Default::default()
+    };
     let config = Config { upstreams: BTreeMap::from([(name.to_owned(), upstream)]), ..Config::default() };
     let all = keys_of(&toml::to_string(&config).expect("TOML"));
     all.into_iter().filter(|(key, _)| key.starts_with("upstreams.")).collect()

@@ -12,6 +12,7 @@ use crate::domain::clock::Clock;
 use crate::metrics::Metrics;
 use crate::token::key_folder::KeyFolder;
 use crate::token::ring::KeyFault;
+use crate::upstreams;
 
 /// The result of checking files.
 #[derive(Debug, Default)]
@@ -34,6 +35,7 @@ pub fn check_files(config: &Config, is_faulty: impl Fn(&str) -> bool) -> FileChe
         check.add(data_directory(config));
     }
     check.certificates(config);
+    check.add(upstreams::tls::read_all(&config.upstreams).map(drop).map_err(StartError::from));
     check.add(FleetSecrets::read(&config.server).map(drop));
     check.vault_keys(config);
     check.platform_secret(config);

@@ -9,6 +9,7 @@ use crate::error::chain;
 use crate::platform::PlatformError;
 use crate::rules::RuleFault;
 use crate::store::StoreError;
+use crate::upstreams::tls::UpstreamTlsFault;
 
 /// Why the gateway cannot start or reload.
 #[derive(Debug, thiserror::Error)]
@@ -68,6 +69,9 @@ pub enum StartError {
         key: &'static str,
         why: String,
     },
+    /// A file of TLS to an upstream.
+    #[error(transparent)]
+    UpstreamTls(#[from] UpstreamTlsFault),
     /// The build has no simulated platform.
     #[error(
         "platform.kind: this build has no simulated platform; build with the cargo feature `demo` \

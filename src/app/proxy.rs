@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pingora_core::apps::HttpServerOptions;
-use pingora_core::connectors::{ConnectorOptions, TransportConnector};
 use pingora_core::protocols::http::v2::server::{H2Options, default_h2_options};
 use pingora_core::server::configuration::ServerConf;
 use pingora_proxy::HttpProxy;
@@ -21,6 +20,7 @@ use crate::config::{Config, LimitsConfig, UpstreamConfig};
 use crate::domain::own_cookie::CookieScope;
 use crate::gateway::accept::Acceptor;
 use crate::gateway::concurrency::ConcurrencyLimit;
+use crate::gateway::connect::UpstreamConnector;
 use crate::gateway::connection::{BodyLimits, ClientLimits, HeadLimits};
 use crate::gateway::connection_limits::ConnectionLimits;
 use crate::gateway::cut::ExchangeCutter;
@@ -61,7 +61,7 @@ pub(super) fn gateway(
             },
         },
         upstreams: services.upstreams.clone(),
-        connector: TransportConnector::new(Some(ConnectorOptions::new(UPSTREAM_POOL_SIZE))),
+        connector: UpstreamConnector::new(UPSTREAM_POOL_SIZE),
         sockets: SocketSettings {
             registry: services.registry.clone(),
             handshake: config.websocket.handshake.get(),

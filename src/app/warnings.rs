@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use ipnet::IpNet;
 
-use crate::config::{BindProof, ClientAddress, Config, FlowCookie, QrConfirm};
+use crate::config::{BindProof, ClientAddress, Config, FlowCookie, QrConfirm, UpstreamTlsConfig};
 use crate::directory::DurabilityRisk;
 use crate::domain::postgres_url::SslMode;
 use crate::rules::condition::Condition;
@@ -21,6 +21,7 @@ pub(super) fn of(config: &Config, rules: &RuleSet) -> Vec<String> {
     let mut warnings = unsafe_settings(config);
     warnings.extend(readable_secrets(config));
     warnings.extend(unverified_server(config));
+    warnings.extend(unverified_upstreams(config));
     warnings.extend(private_store(config));
     warnings.extend(wide_proxies(config));
     warnings.extend(forgeable_addresses(config, rules));
@@ -123,6 +124,18 @@ fn unverified_server(config: &Config) -> Option<String> {
     Some(format!(
         "directory.url: with sslmode={mode}, {why} can read and change the directory; use sslmode=verify-full"
     ))
+}
+
+fn unverified_upstreams(config: &Config) -> Vec<String> {
+    let is_unverified = |tls: &UpstreamTlsConfig| !tls.verify;
+    let unverified = config.upstreams.iter().filter(|(_, upstream)| upstream.tls.as_ref().is_some_and(is_unverified));
+    let warning = |name| {
+        format!(
+            "upstreams.{name}.tls.verify = false: whoever answers at its address can read and change all requests; set \
+             ca_file or server_name instead"
+        )
+    };
+    unverified.map(|(name, _)| warning(name)).collect()
 }
 
 /// Sessions of one gateway beside a directory that several could use.

@@ -115,7 +115,7 @@ pub(super) async fn services(config: &Config, rules: RuleSet, metrics: Arc<Metri
     let shared_rates = shared_rates(config, &core, &metrics);
     let gate = Arc::new(gate(config, rules, &core, metrics.clone(), shared_rates.clone()));
     let registry = Arc::new(Registry::new(core.store.socket_slots()));
-    let upstreams = Arc::new(Upstreams::new(&config.upstreams, metrics.clone(), core.clock.clone()));
+    let upstreams = Arc::new(Upstreams::new(&config.upstreams, metrics.clone(), core.clock.clone())?);
     upstreams::resolve::before_start(&upstreams).await;
     Ok(Services {
         recheck: Arc::new(OpenRecheck::new(gate.clone(), registry.clone())),

@@ -6,9 +6,13 @@ mod address;
 
 mod health;
 
+mod protocol;
+
 use super::{Faults, HumanDuration};
+use crate::domain::host::HostEntry;
 pub use address::{UpstreamAddress, WeightedAddress};
 pub use health::{EjectionConfig, HealthConfig};
+pub use protocol::{UpstreamProtocol, UpstreamTlsConfig};
 
 /// Whether a service tells upper from lower case in paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -32,11 +36,28 @@ pub struct NamedUpstream<'a> {
     pub index: usize,
     /// Whether its rules tell upper from lower case.
     pub path_case: PathCase,
+    /// The version of HTTP that it gets.
+    pub protocol: UpstreamProtocol,
+    /// The `Host` that it gets instead of the client's.
+    pub host: Option<&'a str>,
+}
+
+impl<'a> NamedUpstream<'a> {
+    /// An upstream with these settings at this place.
+    pub fn new(name: &'a str, index: usize, settings: &'a UpstreamConfig) -> Self {
+        Self {
+            name,
+            index,
+            path_case: settings.path_case,
+            protocol: settings.protocol,
+            host: Some(settings.host.as_str()).filter(|host| !host.is_empty()),
+        }
+    }
 }
 
 impl<'a> From<&'a str> for NamedUpstream<'a> {
     fn from(name: &'a str) -> Self {
-        Self { name, index: 0, path_case: PathCase::Undeclared }
+        Self { name, index: 0, path_case: PathCase::default(), protocol: UpstreamProtocol::default(), host: None }
     }
 }
 
@@ -65,6 +86,13 @@ pub struct UpstreamConfig {
     pub resolve: HumanDuration,
     /// Whether the service tells upper from lower case in paths.
     pub path_case: PathCase,
+    /// The version of HTTP that the service gets.
+    pub protocol: UpstreamProtocol,
+    /// The `Host` that the service gets; if empty, the client's.
+    pub host: String,
+    /// TLS to the service; without it, plain HTTP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<UpstreamTlsConfig>,
     /// Active checks of the addresses; without them, only failed requests show that one is unavailable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub health: Option<HealthConfig>,
@@ -99,6 +127,9 @@ impl Default for UpstreamConfig {
             balance: Balance::RoundRobin,
             resolve: HumanDuration::seconds(30),
             path_case: PathCase::Undeclared,
+            protocol: UpstreamProtocol::Http1,
+            host: String::new(),
+            tls: None,
             health: None,
             ejection: EjectionConfig::default(),
             slow_start: HumanDuration::seconds(10),
@@ -139,6 +170,18 @@ impl UpstreamConfig {
         }
         if self.retry_budget > 100 {
             faults.add(&at("retry_budget"), format!("{} is more than 100 per cent", self.retry_budget));
+        }
+        if !self.host.is_empty() && self.host.parse::<HostEntry>().is_err() {
+            let why = format!("{:?} is not a host with an optional port, such as \"desk.internal\"", self.host);
+            faults.add(&at("host"), why);
+        }
+        if let Some(tls) = &self.tls {
+            tls.check(&at("tls"), faults);
+            let has_socket = self.addresses.iter().any(|entry| matches!(entry.address, UpstreamAddress::Unix(_)));
+            if has_socket && tls.server_name.is_empty() {
+                faults
+                    .add(&at("tls.server_name"), "required: a Unix socket has no host that the certificate could have");
+            }
         }
         if let Some(health) = &self.health {
             health.check(&at("health"), faults);

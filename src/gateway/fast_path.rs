@@ -23,6 +23,7 @@ use super::failure::internal_error;
 use super::request_head::{HeaderMapLines, request_head};
 use super::response::copy_response_header;
 use super::short_reads::{PIECE, ShortReads};
+use crate::config::UpstreamProtocol;
 use crate::pipeline::forward;
 use crate::upstreams::Address;
 
@@ -72,7 +73,9 @@ impl Gateway {
         head: &[u8],
     ) -> pingora_core::Result<(Box<UpstreamExchange>, Arc<Address>)> {
         loop {
-            let UpstreamConnection { stream, address, source } = self.connect(&mut context.attempts).await?;
+            let connected = self.connect(&mut context.attempts, UpstreamProtocol::Http1).await?;
+            let UpstreamConnection { transport, address, source } = connected;
+            let stream = transport.into_stream()?;
             let stream = if exchange.is_http2() { ShortReads::wrap(stream) } else { stream };
             let response = async {
                 let mut upstream = send(stream, head, &address.peer).await?;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
+use http::StatusCode;
 use http::header::{CONNECTION, CONTENT_LENGTH, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
-use http::{HeaderName, StatusCode};
 use pingora_core::protocols::http::v1::client::HttpSession as UpstreamExchange;
 use pingora_core::{Error as PingoraError, ErrorType};
 use pingora_http::{RequestHeader, ResponseHeader};
@@ -19,7 +19,9 @@ use super::connect::{Progress, UpstreamAttempts};
 use super::connection::{self, DetachedStream};
 use super::context::RequestContext;
 use super::failure::client_error;
+use super::request_head::remove_hop_by_hop;
 use super::response::sanitize_response;
+use crate::config::UpstreamProtocol;
 use crate::domain::clock::Timestamp;
 use crate::domain::hop_by_hop::HOP_BY_HOP;
 use crate::domain::session::{Session, SessionId};
@@ -137,13 +139,9 @@ impl Gateway {
         offer: &Handshake,
         arrival: &Arrival,
     ) -> Result<RequestHeader, Error> {
-        let mut request = exchange.req_header().clone();
-        for name in nominated_headers(&request) {
-            request.remove_header(&name);
-        }
-        for name in HOP_BY_HOP {
-            request.remove_header(name);
-        }
+        let mut parts = http::request::Parts::from(exchange.req_header().clone());
+        remove_hop_by_hop(&mut parts.headers);
+        let mut request = RequestHeader::from(parts);
         request.remove_header(&SEC_WEBSOCKET_PROTOCOL);
         forward::rewrite_request(&self.gate, permit, arrival, &mut request)?;
         let invalid = |_| Error::unexpected(Part::Gateway, "the handshake cannot be forwarded");
@@ -177,8 +175,8 @@ impl Gateway {
         attempts: &mut UpstreamAttempts,
         request: RequestHeader,
     ) -> pingora_core::Result<UpstreamExchange> {
-        let connected = self.connect(attempts).await?;
-        let mut upstream = UpstreamExchange::new(connected.stream);
+        let connected = self.connect(attempts, UpstreamProtocol::Http1).await?;
+        let mut upstream = UpstreamExchange::new(connected.transport.into_stream()?);
         upstream.write_request_header(Box::new(request)).await.map_err(PingoraError::into_up)?;
         loop {
             upstream.read_response().await.map_err(PingoraError::into_up)?;
@@ -277,14 +275,4 @@ async fn relay_decline(
         exchange.write_response_body(Some(body.into()), true).await.map_err(client_gone)?;
     }
     Ok(())
-}
-
-/// The headers that `Connection` nominates as hop-by-hop. Those of the handshake itself are never among them.
-fn nominated_headers(request: &RequestHeader) -> Vec<HeaderName> {
-    let values = request.headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    values
-        .flat_map(|value| value.split(','))
-        .filter_map(|name| name.trim().parse::<HeaderName>().ok())
-        .filter(|name| !name.as_str().starts_with("sec-websocket"))
-        .collect()
 }

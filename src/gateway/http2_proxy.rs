@@ -1,34 +1,36 @@
-//! Carries HTTP/2 requests that are no bodyless GETs: relays the bodies of both directions in one task, one piece at a
-//! time. Pingora's proxy reads half a megabyte of a response ahead, and a client may have a hundred streams that it does
-//! not read. Framing is left to Pingora's HTTP/1 sessions, retries to [`connect`](super::connect), failures to
-//! `fail_to_proxy`.
+//! Carries requests with HTTP/2 on either side, gRPC among them; bodyless GETs to HTTP/1.1 take the fast path. Relays the
+//! bodies of both directions in one task, one piece at a time: Pingora's proxy reads half a megabyte of a response ahead, and
+//! a client may have a hundred streams that it does not read. Framing is left to Pingora's sessions, retries to
+//! [`connect`](super::connect), failures to `fail_to_proxy`.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
-use http::{HeaderValue, Version};
-use pingora_core::protocols::Stream;
-use pingora_core::protocols::http::HttpTask;
-use pingora_core::protocols::http::v1::client::HttpSession as UpstreamExchange;
+use http::header::{CONTENT_LENGTH, EXPECT, HOST, TE, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderValue, Uri, Version, uri};
+use pingora_core::protocols::http::{HttpTask, ServerSession};
 use pingora_core::{Error as PingoraError, ErrorSource};
-use pingora_http::RequestHeader;
+use pingora_http::{RequestHeader, ResponseHeader};
 use pingora_proxy::Session as Exchange;
 
 use super::Gateway;
-use super::connect::{Progress, Replay, RetryDecision, UpstreamConnection};
+use super::connect::{ConnectionSource, Progress, Replay, RetryDecision, UpstreamConnection, UpstreamTransport};
 use super::context::RequestContext;
 use super::failure::internal_error;
 use super::fast_path::{while_client_connected, write_body};
+use super::request_head::remove_hop_by_hop;
 use super::short_reads::ShortReads;
-use crate::domain::hop_by_hop::HOP_BY_HOP;
+use super::upstream_session::{Remaining, UpstreamSession};
+use crate::config::UpstreamProtocol;
+use crate::domain::identity::is_look_alike;
 use crate::pipeline::forward;
 use crate::upstreams::Address;
 
 /// The upstream's side of an exchange.
 struct UpstreamSide {
-    session: UpstreamExchange,
+    session: UpstreamSession,
     address: Arc<Address>,
+    source: ConnectionSource,
     upload: UploadState,
 }
 
@@ -42,18 +44,21 @@ enum UploadState {
 }
 
 impl Gateway {
-    /// Sends an HTTP/2 request to its upstream and relays the response.
+    /// Sends a request to its upstream and relays the response.
     pub(super) async fn proxy_http2(
         &self,
         exchange: &mut Exchange,
         context: &mut RequestContext,
     ) -> pingora_core::Result<()> {
         let request = self.rewrite_http2_request(exchange, context)?;
+        if !exchange.is_http2() {
+            tell_to_continue(exchange).await?;
+        }
         if request.method.is_idempotent() {
             exchange.as_mut().enable_retry_buffering();
         }
         let (mut upstream, mut part) = self.send_http2_request(exchange, context, &request).await?;
-        let (response, mut is_done) = loop {
+        let (mut response, is_done) = loop {
             let HttpTask::Header(mut header, is_done) = part else {
                 return Err(internal_error("a response without a header"));
             };
@@ -64,21 +69,45 @@ impl Gateway {
             exchange.write_response_header(header, false).await.map_err(PingoraError::into_down)?;
             part = upstream.next_part(exchange).await?;
         };
-        exchange.write_response_header(response, is_done).await.map_err(PingoraError::into_down)?;
-        let most = self.longest_write(exchange);
-        while !is_done {
-            let HttpTask::Body(bytes, is_last) = upstream.next_part(exchange).await? else {
-                return Err(internal_error("a response without an end"));
-            };
-            is_done = is_last;
-            write_body(exchange, bytes, is_done, most).await?;
+        if !exchange.is_http2() {
+            frame_for_http1(&mut response, is_done)?;
+            self.close_if_draining(exchange);
+        }
+        match exchange.as_mut() {
+            // Otherwise Pingora would end the response with an empty piece of a body, which gRPC clients refuse.
+            ServerSession::H2(stream) if is_done => stream.write_response_header(response, true),
+            _ => exchange.write_response_header(response, is_done).await,
+        }
+        .map_err(PingoraError::into_down)?;
+        if !is_done {
+            self.relay_body(exchange, &mut upstream).await?;
         }
         upstream.send_rest(exchange).await?;
         self.release(upstream).await;
         Ok(())
     }
 
-    /// The request as the upstream gets it over HTTP/1.1.
+    async fn relay_body(&self, exchange: &mut Exchange, upstream: &mut UpstreamSide) -> pingora_core::Result<()> {
+        let most = self.longest_write(exchange);
+        loop {
+            match upstream.next_part(exchange).await? {
+                HttpTask::Body(bytes, is_last) => {
+                    write_body(exchange, bytes, is_last, most).await?;
+                    if is_last {
+                        return Ok(());
+                    }
+                }
+                HttpTask::Trailer(Some(trailers)) if exchange.is_http2() => {
+                    let written = exchange.write_response_trailers(sanitize_trailers(*trailers)).await;
+                    return written.map_err(PingoraError::into_down);
+                }
+                HttpTask::Trailer(_) | HttpTask::Done => return write_body(exchange, None, true, most).await,
+                _ => return Err(internal_error("a response without an end")),
+            }
+        }
+    }
+
+    /// The request as the upstream gets it, over the version of HTTP that it speaks.
     fn rewrite_http2_request(
         &self,
         exchange: &mut Exchange,
@@ -88,23 +117,34 @@ impl Gateway {
             return Err(internal_error("no permit"));
         };
         let mut parts = http::request::Parts::from(exchange.req_header().clone());
-        parts.version = Version::HTTP_11;
-        for name in HOP_BY_HOP {
-            parts.headers.remove(name);
-        }
+        let wants_trailers = parts.headers.get_all(TE).iter().any(|value| value == "trailers");
+        remove_hop_by_hop(&mut parts.headers);
         if let (None, Some(authority)) = (parts.headers.get(HOST), parts.uri.authority()) {
             let host = HeaderValue::from_str(authority.as_str());
             parts.headers.insert(HOST, host.map_err(|_| internal_error("an authority that is no host"))?);
         }
-        if !exchange.is_body_empty() && !parts.headers.contains_key(CONTENT_LENGTH) {
-            parts.headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        let protocol = permit.rule.upstream.protocol;
+        match protocol {
+            UpstreamProtocol::Http1 => {
+                parts.version = Version::HTTP_11;
+                if !exchange.is_body_empty() && !parts.headers.contains_key(CONTENT_LENGTH) {
+                    parts.headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+                }
+            }
+            UpstreamProtocol::Http2 => {
+                parts.version = Version::HTTP_2;
+                // gRPC servers demand it; no other value is allowed.
+                if wants_trailers {
+                    parts.headers.insert(TE, HeaderValue::from_static("trailers"));
+                }
+            }
         }
         let mut request = RequestHeader::from(parts);
         forward::rewrite_request(&self.gate, permit, arrival, &mut request).map_err(|error| {
             context.error = Some(error);
             internal_error("the head cannot be forwarded")
         })?;
-        Ok(request)
+        if protocol == UpstreamProtocol::Http2 { with_authority(request) } else { Ok(request) }
     }
 
     /// Sends the request and waits for the response header.
@@ -114,14 +154,15 @@ impl Gateway {
         context: &mut RequestContext,
         request: &RequestHeader,
     ) -> pingora_core::Result<(UpstreamSide, HttpTask)> {
+        let Some(permit) = &context.permit else { return Err(internal_error("no permit")) };
         loop {
-            let UpstreamConnection { stream, address, source } = self.connect(&mut context.attempts).await?;
-            let mut upstream = UpstreamSide::new(stream, address);
+            let connected = self.connect(&mut context.attempts, permit.rule.upstream.protocol).await?;
+            let mut upstream = UpstreamSide::new(connected);
             match upstream.begin(exchange, request).await {
                 Ok(part) => return Ok((upstream, part)),
                 Err(error) => {
                     let (replay, progress) = (Replay::of(exchange), Progress::of(exchange));
-                    let attempts = &mut context.attempts;
+                    let (attempts, source) = (&mut context.attempts, upstream.source);
                     match attempts.after_failed_exchange(&self.upstreams, &error, source, replay, progress) {
                         RetryDecision::Retry => {}
                         RetryDecision::GiveUp => return Err(error),
@@ -132,26 +173,75 @@ impl Gateway {
     }
 
     async fn release(&self, upstream: UpstreamSide) {
-        let UpstreamSide { mut session, address, upload } = upstream;
-        if upload == UploadState::Sent {
-            session.respect_keepalive();
-            self.pool(session.reuse().await.and_then(ShortReads::unwrap), &address.peer);
+        let UpstreamSide { session, address, upload, .. } = upstream;
+        match session {
+            UpstreamSession::Http1(mut session) if upload == UploadState::Sent => {
+                session.respect_keepalive();
+                self.pool(session.reuse().await.and_then(ShortReads::unwrap), &address.peer);
+            }
+            UpstreamSession::Http1(_) => {}
+            UpstreamSession::Http2(session) => self.pool_http2(*session, &address.peer),
         }
     }
 }
 
+/// Answers `Expect` of an HTTP/1.1 client: interim responses of an HTTP/2 upstream do not come through.
+async fn tell_to_continue(exchange: &mut Exchange) -> pingora_core::Result<()> {
+    if exchange.get_header(EXPECT).is_some() {
+        let keepalive = exchange.get_keepalive();
+        exchange.write_continue_response().await.map_err(PingoraError::into_down)?;
+        // Writing the 100 response switches keep-alive off.
+        exchange.set_keepalive(keepalive);
+    }
+    Ok(())
+}
+
+/// Frames a response for an HTTP/1.1 client. An HTTP/2 upstream ends a body without saying its length before.
+fn frame_for_http1(response: &mut ResponseHeader, is_done: bool) -> pingora_core::Result<()> {
+    response.set_version(Version::HTTP_11);
+    if !is_done && !response.headers.contains_key(CONTENT_LENGTH) {
+        response.insert_header(TRANSFER_ENCODING, HeaderValue::from_static("chunked"))?;
+    }
+    Ok(())
+}
+
+/// Moves the `Host` into the URI, where HTTP/2 has it.
+fn with_authority(mut request: RequestHeader) -> pingora_core::Result<RequestHeader> {
+    let host = request.remove_header(&HOST).ok_or_else(|| internal_error("a request without a host"))?;
+    let mut parts = uri::Parts::default();
+    parts.scheme = Some(uri::Scheme::HTTPS);
+    parts.authority = uri::Authority::try_from(host.as_bytes()).ok();
+    parts.path_and_query = request.uri.path_and_query().cloned();
+    let target = Uri::from_parts(parts).map_err(|_| internal_error("a host that is no authority"))?;
+    request.set_uri(target);
+    // The gateway has answered it.
+    request.remove_header(&EXPECT);
+    Ok(request)
+}
+
+/// Removes the identity headers of an upstream's trailers, as of its response headers.
+fn sanitize_trailers(mut trailers: HeaderMap) -> HeaderMap {
+    let unwanted: Vec<_> = trailers.keys().filter(|name| is_look_alike(name.as_str().as_bytes())).cloned().collect();
+    for name in unwanted {
+        trailers.remove(name);
+    }
+    trailers
+}
+
 impl UpstreamSide {
-    fn new(stream: Stream, address: Arc<Address>) -> Self {
-        let peer = &address.peer;
-        let mut session = UpstreamExchange::new_with_options(ShortReads::wrap(stream), peer);
-        session.read_timeout = peer.options.read_timeout;
-        session.write_timeout = peer.options.write_timeout;
-        Self { session, address, upload: UploadState::Sending }
+    fn new(connected: UpstreamConnection) -> Self {
+        let UpstreamConnection { transport, address, source } = connected;
+        let session = match transport {
+            UpstreamTransport::Http1(stream) => UpstreamSession::over_http1(stream, &address.peer),
+            UpstreamTransport::Http2(session) => UpstreamSession::over_http2(session, &address.peer),
+        };
+        Self { session, address, source, upload: UploadState::Sending }
     }
 
     /// Sends the request, with what an earlier attempt has read of its body, until the response begins.
     async fn begin(&mut self, exchange: &mut Exchange, request: &RequestHeader) -> pingora_core::Result<HttpTask> {
-        self.session.write_request_header(Box::new(request.clone())).await.map_err(PingoraError::into_up)?;
+        let body = Remaining::after(exchange.is_body_empty());
+        self.session.write_header(request.clone(), body).await.map_err(PingoraError::into_up)?;
         let read_before = exchange.as_ref().get_retry_buffer();
         let is_last = exchange.is_body_done();
         self.send(exchange, read_before, is_last).await?;
@@ -164,7 +254,7 @@ impl UpstreamSide {
         loop {
             let is_sending = self.upload == UploadState::Sending;
             tokio::select! {
-                part = self.session.read_response_task() => return part.map_err(PingoraError::into_up),
+                part = self.session.read_part() => return part.map_err(PingoraError::into_up),
                 piece = exchange.read_body_or_idle(!is_sending) => {
                     let piece = piece.map_err(PingoraError::into_down)?;
                     let is_last = piece.is_none() || exchange.is_body_done();
@@ -186,8 +276,8 @@ impl UpstreamSide {
 
     /// Sends a piece of the request's body, unless the client disconnects meanwhile.
     async fn send(&mut self, exchange: &mut Exchange, piece: Option<Bytes>, is_last: bool) -> pingora_core::Result<()> {
-        let written = while_client_connected(exchange, self.write(piece, is_last)).await;
-        match written {
+        let writing = self.session.write_body(piece, Remaining::after(is_last));
+        match while_client_connected(exchange, writing).await {
             Ok(()) if is_last => self.upload = UploadState::Sent,
             Ok(()) => {}
             Err(error) if error.esource() == &ErrorSource::Upstream => {
@@ -195,17 +285,6 @@ impl UpstreamSide {
                 self.upload = UploadState::Abandoned;
             }
             Err(error) => return Err(error),
-        }
-        Ok(())
-    }
-
-    async fn write(&mut self, piece: Option<Bytes>, is_last: bool) -> pingora_core::Result<()> {
-        // An empty chunk would end the body.
-        if let Some(piece) = piece.filter(|piece| !piece.is_empty()) {
-            self.session.write_body(&piece).await?;
-        }
-        if is_last {
-            self.session.finish_body().await?;
         }
         Ok(())
     }

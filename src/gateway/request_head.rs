@@ -1,12 +1,14 @@
 //! Shows a request that Pingora has parsed to the pipeline, as a borrowed [`RequestHead`] without a copy. Checking it is
 //! left to the pipeline.
 
-use http::HeaderMap;
+use http::header::CONNECTION;
+use http::{HeaderMap, HeaderName};
 use pingora_http::RequestHeader;
 use pingora_proxy::Session as Exchange;
 
 use super::connection;
 use super::context::NO_ADDRESS;
+use crate::domain::hop_by_hop::HOP_BY_HOP;
 use crate::pipeline::head::{HeaderLines, HttpVersion, RequestHead};
 
 /// The header lines of a request as Pingora keeps them.
@@ -49,4 +51,20 @@ pub(super) fn drop_header_case(request: &mut RequestHeader) {
     let empty = RequestHeader::from(http::Request::new(()).into_parts().0);
     let parts = http::request::Parts::from(std::mem::replace(request, empty));
     *request = RequestHeader::from(parts);
+}
+
+/// Removes the hop-by-hop headers and those that `Connection` nominates. A handshake's own are never among them.
+pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    let values = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    let nominated: Vec<HeaderName> = values
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .filter(|name: &HeaderName| !name.as_str().starts_with("sec-websocket"))
+        .collect();
+    for name in nominated {
+        headers.remove(name);
+    }
+    for name in HOP_BY_HOP {
+        headers.remove(name);
+    }
 }

@@ -159,6 +159,9 @@ pub fn rewrite_request(
     let no_host = || Error::unexpected(Part::Gateway, "a request without a host");
     let host = headers.get(HOST).cloned().ok_or_else(no_host)?;
     write_gateway_headers(headers, gate, permit, arrival, host.as_bytes())?;
+    if let Some(upstream_host) = &permit.rule.upstream.host {
+        headers.insert(HOST, upstream_host.clone());
+    }
     *request = RequestHeader::from(parts);
     Ok(())
 }
@@ -176,14 +179,15 @@ pub fn write_head(
         out.extend_from_slice(piece);
     }
     let mut host: Option<&[u8]> = None;
+    let upstream_host = permit.rule.upstream.host.as_ref().map(HeaderValue::as_bytes);
     let mut cookies: Vec<&[u8]> = Vec::new();
     let rewrites_cookies = permit.unwanted.own_cookies || permit.unwanted.cookie_crumbs;
     let is_http2 = head.version == HttpVersion::Http2;
     head.lines.each(&mut |name, value| {
         if name == HOST.as_str() {
             host = Some(value);
-        }
-        if rewrites_cookies && name.eq_ignore_ascii_case("cookie") {
+            write_line(&mut out, name, upstream_host.unwrap_or(value));
+        } else if rewrites_cookies && name.eq_ignore_ascii_case("cookie") {
             cookies.push(value);
         } else if !(is_stripped(name, permit, &gate.metrics) || is_http2 && is_hop_by_hop(name)) {
             write_line(&mut out, name, value);
@@ -191,7 +195,7 @@ pub fn write_head(
     });
     write_cookies(&mut out, permit, &cookies);
     if let (None, Some(authority)) = (host, head.authority) {
-        write_line(&mut out, HOST.as_str(), authority);
+        write_line(&mut out, HOST.as_str(), upstream_host.unwrap_or(authority));
     }
     let host = host.or(head.authority).unwrap_or_default();
     write_gateway_headers(&mut out, gate, permit, arrival, host)?;

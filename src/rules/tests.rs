@@ -14,7 +14,7 @@ fn load(texts: &[&str]) -> Result<RuleSet, Vec<String>> {
 /// Loads rules of `desk`, which tells upper from lower case, and of `loose`, which does not.
 fn load_both(text: &str) -> Result<RuleSet, Vec<String>> {
     let upstreams = [("desk", PathCase::Sensitive), ("loose", PathCase::Insensitive)]
-        .map(|(name, path_case)| NamedUpstream { name, index: 0, path_case });
+        .map(|(name, path_case)| NamedUpstream { path_case, ..name.into() });
     let texts = [("0.toml".to_owned(), text.to_owned())];
     let metrics = Metrics::new().expect("metrics");
     load_texts(&texts, &upstreams, &metrics).map_err(|faults| faults.iter().map(ToString::to_string).collect())

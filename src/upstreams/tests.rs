@@ -8,7 +8,7 @@ fn config(names: &[&str]) -> BTreeMap<String, UpstreamConfig> {
 }
 
 fn upstreams(names: &[&str]) -> Upstreams {
-    Upstreams::new(&config(names), Arc::new(Metrics::new().expect("metrics")), Clock::system())
+    Upstreams::new(&config(names), Arc::new(Metrics::new().expect("metrics")), Clock::system()).expect("upstreams")
 }
 
 fn indexes(upstreams: &Upstreams, names: &[&str]) -> Vec<(String, usize)> {
@@ -20,7 +20,7 @@ fn a_known_upstream_keeps_its_index_and_a_new_one_is_appended() {
     let upstreams = upstreams(&["desk", "wiki"]);
     let expected = [("assets".to_owned(), 2), ("desk".to_owned(), 0), ("files".to_owned(), 3)];
     assert_eq!(indexes(&upstreams, &["assets", "desk", "files"]), expected, "before they are applied");
-    upstreams.apply(&config(&["assets", "desk", "files"]));
+    upstreams.apply(&config(&["assets", "desk", "files"]), UpstreamTlsFiles::new());
     assert_eq!(indexes(&upstreams, &["assets", "desk", "files"]), expected);
     let names: Vec<String> = upstreams.all().iter().map(|upstream| upstream.name.to_string()).collect();
     assert_eq!(names, ["desk", "wiki", "assets", "files"]);
@@ -29,12 +29,12 @@ fn a_known_upstream_keeps_its_index_and_a_new_one_is_appended() {
 #[test]
 fn a_removed_upstream_still_serves_requests_that_refer_to_it() {
     let upstreams = upstreams(&["desk", "wiki"]);
-    upstreams.apply(&config(&["desk"]));
+    upstreams.apply(&config(&["desk"]), UpstreamTlsFiles::new());
     let removed = upstreams.at(1).expect("the upstream");
     assert!(removed.choose(Affinity::default(), &mut TriedAddresses::default(), std::time::Instant::now()).is_some());
     let shown: Vec<String> = upstreams.rows().into_iter().map(|row| row.upstream).collect();
     assert_eq!(shown, ["desk"]);
-    upstreams.apply(&config(&["desk", "wiki"]));
+    upstreams.apply(&config(&["desk", "wiki"]), UpstreamTlsFiles::new());
     assert_eq!(upstreams.rows().len(), 2, "one that comes back is the same");
     assert_eq!(upstreams.count(), 2);
 }
@@ -45,7 +45,7 @@ fn a_request_is_in_flight_at_its_address_until_it_ends() {
     let upstream = upstreams.at(0).expect("the upstream");
     let chosen = upstream.choose(Affinity::default(), &mut TriedAddresses::default(), std::time::Instant::now());
     assert_eq!(upstreams.rows()[0].in_flight, 1);
-    upstreams.apply(&config(&["desk"]));
+    upstreams.apply(&config(&["desk"]), UpstreamTlsFiles::new());
     assert_eq!(upstreams.rows()[0].in_flight, 1, "after a change, too");
     drop(chosen);
     assert_eq!(upstreams.rows()[0].in_flight, 0);
@@ -60,6 +60,6 @@ fn the_gauge_of_healthy_addresses_has_only_those_of_the_configuration() {
         text.lines().filter(|line| line.starts_with("deskgate_upstream_healthy{")).count()
     };
     assert_eq!(series(&upstreams), 2);
-    upstreams.apply(&config(&["wiki"]));
+    upstreams.apply(&config(&["wiki"]), UpstreamTlsFiles::new());
     assert_eq!(series(&upstreams), 1);
 }

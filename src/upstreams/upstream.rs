@@ -10,7 +10,8 @@ use super::moment::Moment;
 use super::peer::{self, ResolvedAddress, ResolvedNames};
 use super::request_limit::{RequestLimit, RequestSlot, UpstreamBusy};
 use super::retry_budget::{BudgetVerdict, RetryBudget};
-use crate::config::{UpstreamAddress, UpstreamConfig};
+use super::tls::UpstreamTls;
+use crate::config::{UpstreamAddress, UpstreamConfig, WeightedAddress};
 use crate::metrics::{Metrics, UpstreamMetrics};
 
 /// An upstream at one moment.
@@ -18,6 +19,7 @@ pub(crate) struct Upstream {
     pub(crate) name: Arc<str>,
     pub(super) presence: Presence,
     pub(super) config: UpstreamConfig,
+    pub(super) tls: Option<Arc<UpstreamTls>>,
     pub(super) addresses: Vec<Arc<Address>>,
     balancer: Balancer,
     limit: Option<Arc<RequestLimit>>,
@@ -46,11 +48,12 @@ impl Upstream {
     pub(super) fn build(
         name: &str,
         config: &UpstreamConfig,
+        tls: Option<Arc<UpstreamTls>>,
         names: &ResolvedNames,
         previous: Option<&Upstream>,
         metrics: &Metrics,
     ) -> Self {
-        let addresses = addresses(config, names, previous);
+        let addresses = addresses(config, tls.as_deref(), names, previous);
         let limit = previous.and_then(|previous| previous.limit.clone()).filter(|limit| limit.fits(config));
         Self {
             presence: Presence::Configured,
@@ -60,6 +63,7 @@ impl Upstream {
                 .map_or_else(|| Arc::new(UpstreamCounters::new(metrics, name)), |known| known.shared.clone()),
             name: previous.map_or_else(|| name.into(), |known| known.name.clone()),
             config: config.clone(),
+            tls,
             addresses,
         }
     }
@@ -71,6 +75,7 @@ impl Upstream {
             name: self.name.clone(),
             presence: Presence::Removed,
             config: self.config.clone(),
+            tls: self.tls.clone(),
             balancer: Balancer::new(&self.config, &addresses),
             addresses,
             limit: self.limit.clone(),
@@ -164,8 +169,13 @@ impl UpstreamCounters {
 }
 
 /// The addresses of a configuration, each once. One that was known before keeps its state.
-fn addresses(config: &UpstreamConfig, names: &ResolvedNames, previous: Option<&Upstream>) -> Vec<Arc<Address>> {
-    let mut found: Vec<(ResolvedAddress, u32)> = Vec::new();
+fn addresses(
+    config: &UpstreamConfig,
+    tls: Option<&UpstreamTls>,
+    names: &ResolvedNames,
+    previous: Option<&Upstream>,
+) -> Vec<Arc<Address>> {
+    let mut found: Vec<(ResolvedAddress, &WeightedAddress)> = Vec::new();
     for entry in &config.addresses {
         let resolved: Vec<ResolvedAddress> = match &entry.address {
             UpstreamAddress::Socket(address) => vec![ResolvedAddress::Socket(*address)],
@@ -176,20 +186,24 @@ fn addresses(config: &UpstreamConfig, names: &ResolvedNames, previous: Option<&U
             }
         };
         let new = resolved.into_iter().filter(|address| !found.iter().any(|(known, _)| known == address));
-        found.extend(new.map(|address| (address, entry.weight)).collect::<Vec<_>>());
+        found.extend(new.map(|address| (address, entry)).collect::<Vec<_>>());
     }
     let known = |name: &str| {
         let mut known = previous.into_iter().flat_map(|upstream| &upstream.addresses);
         known.find(|address| &*address.state.name == name).map(|address| address.state.clone())
     };
-    let built = found.into_iter().filter_map(|(address, weight)| {
+    let built = found.into_iter().filter_map(|(address, entry)| {
         let name = address.to_string();
         let state = known(&name).unwrap_or_else(|| Arc::new(AddressState::new(name)));
         let unchecked = config.health.is_none();
         if unchecked && state.availability(Moment::now(), Duration::ZERO) == Availability::Unhealthy {
             state.set_available_from(Moment::now());
         }
-        Some(Arc::new(Address { peer: peer::peer(&address, config)?, weight, state }))
+        let mut peer = peer::peer(&address, config)?;
+        if let Some(tls) = tls {
+            tls.secure(&mut peer, entry.address.host());
+        }
+        Some(Arc::new(Address { peer, weight: entry.weight, state }))
     });
     built.collect()
 }

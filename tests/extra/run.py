@@ -2,8 +2,8 @@
 """Runs the slow and third-party checks of `make test-extra`.
 
 Installs the tools into a virtual environment in the target directory. WeCom client libraries call the simulated
-platform of a `deskgate demo`, schemathesis checks a gateway against its OpenAPI document, and a timing test compares
-sign-in times. Exit code 1 if a check fails.
+platform of a `deskgate demo`, schemathesis checks a gateway against its OpenAPI document, grpcio calls a service through a
+gateway, and a timing test compares sign-in times. Exit code 1 if a check fails.
 """
 
 import os
@@ -43,6 +43,10 @@ def openapi_conformance(python, program):
     return subprocess.run([python, HERE / "openapi_conformance.py", program], check=False).returncode
 
 
+def grpc_calls(python, program):
+    return subprocess.run([python, HERE / "grpc_calls.py", program], check=False).returncode
+
+
 def timing(_, program):
     return subprocess.run([sys.executable, HERE / "timing.py", program], check=False).returncode
 
@@ -56,7 +60,7 @@ def documentation(python, _):
 
 def main():
     python, program = environment(), TARGET / "debug" / "deskgate"
-    checks = (platform_clients, openapi_conformance, documentation, timing)
+    checks = (platform_clients, openapi_conformance, grpc_calls, documentation, timing)
     failed = [check.__name__ for check in checks if check(python, program) != 0]
     sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
 

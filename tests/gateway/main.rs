@@ -147,6 +147,10 @@ mod http2;
 
 mod http2_proxy;
 
+mod http2_upstreams;
+
+mod upstream_tls;
+
 mod rules;
 
 mod rate;

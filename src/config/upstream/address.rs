@@ -33,6 +33,17 @@ pub enum UpstreamAddress {
     Unix(PathBuf),
 }
 
+impl UpstreamAddress {
+    /// The host that a certificate at this address has, unless the configuration names another.
+    pub fn host(&self) -> String {
+        match self {
+            Self::Socket(address) => address.ip().to_string(),
+            Self::Name { host, .. } => host.trim_end_matches('.').to_owned(),
+            Self::Unix(_) => "localhost".to_owned(),
+        }
+    }
+}
+
 impl FromStr for UpstreamAddress {
     type Err = String;
 

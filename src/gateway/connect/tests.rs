@@ -8,7 +8,7 @@ use crate::metrics::Metrics;
 fn upstreams(count: u16, settings: UpstreamConfig) -> Upstreams {
     let addresses = (1..=count).map(|port| format!("127.0.0.1:{port}").parse().expect("an address")).collect();
     let config = BTreeMap::from([("desk".to_owned(), UpstreamConfig { addresses, ..settings })]);
-    Upstreams::new(&config, Arc::new(Metrics::new().expect("metrics")), Clock::system())
+    Upstreams::new(&config, Arc::new(Metrics::new().expect("metrics")), Clock::system()).expect("upstreams")
 }
 
 fn attempts(upstreams: &Upstreams) -> UpstreamAttempts {
@@ -51,6 +51,7 @@ fn a_sent_request_is_retried_only_if_it_can_be_repeated_and_was_reset() {
     use RetryDecision::{GiveUp, Retry};
     let table = [
         ("stale pooled connection", Pool, Replay::Safe, ErrorType::ReadError, RetryType::ReusedOnly, Retry),
+        ("refused stream", Pool, Replay::Safe, ErrorType::H2Error, RetryType::Decided(true), Retry),
         ("reset", New, Replay::Safe, ErrorType::ReadError, RetryType::ReusedOnly, Retry),
         ("closed", New, Replay::Safe, ErrorType::ConnectionClosed, RetryType::Decided(false), Retry),
         ("POST", New, Replay::Unsafe, ErrorType::ReadError, RetryType::ReusedOnly, GiveUp),

@@ -67,6 +67,8 @@ struct Upload {
     /// How much the client may send on the stream.
     window: i64,
     meter: RateMeter,
+    /// The response has begun and goes on: the client may be waiting for it, so its silence does not count.
+    is_answered: bool,
 }
 
 impl Http2Frames {
@@ -135,7 +137,12 @@ impl Http2Frames {
         while let Some((event, rest)) = self.sent.next(bytes) {
             bytes = rest;
             match event {
-                FrameEvent::Begin(frame) if frame.kind == kind::DATA => self.budget.earn(frame.length),
+                FrameEvent::Begin(frame) if frame.kind == kind::DATA => {
+                    self.budget.earn(frame.length);
+                    self.note_answer(&frame);
+                }
+                // Pingora sends no interim responses over HTTP/2.
+                FrameEvent::Begin(frame) if frame.kind == kind::HEADERS => self.note_answer(&frame),
                 FrameEvent::Begin(frame) if frame.kind == kind::RST_STREAM => self.close(frame.stream),
                 FrameEvent::End(frame) if frame.kind == kind::WINDOW_UPDATE => {
                     self.change_window(&frame, i64::from(self.sent.increment()));
@@ -145,13 +152,21 @@ impl Http2Frames {
         }
     }
 
+    /// Notes a header or a piece of a response.
+    fn note_answer(&mut self, frame: &FrameHeader) {
+        if let Some(upload) = self.uploads.get_mut(&frame.stream) {
+            upload.is_answered = !frame.ends_stream();
+        }
+    }
+
     fn open(&mut self, frame: &FrameHeader) -> Result<(), FrameFlood> {
         self.last_stream = frame.stream;
         let Some(limits) = self.limits.as_deref().filter(|_| !frame.ends_stream()) else { return Ok(()) };
         if self.uploads.len() >= MAX_UPLOADS {
             return Err(FrameFlood);
         }
-        self.uploads.insert(frame.stream, Upload { window: INITIAL_WINDOW, meter: RateMeter::of_upload(limits) });
+        let upload = Upload { window: INITIAL_WINDOW, meter: RateMeter::of_upload(limits), is_answered: false };
+        self.uploads.insert(frame.stream, upload);
         Ok(())
     }
 
@@ -198,7 +213,7 @@ impl Http2Frames {
         let mut next: Option<Instant> = None;
         for (stream, upload) in &mut self.uploads {
             let is_partial = partial == Some(*stream);
-            if !is_partial && self.window.min(upload.window) < USABLE_WINDOW {
+            if !is_partial && (upload.is_answered || self.window.min(upload.window) < USABLE_WINDOW) {
                 upload.meter.pause();
                 continue;
             }

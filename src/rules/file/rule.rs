@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use http::HeaderValue;
 use serde::Deserialize;
 
 use super::rate::RateTable;
@@ -132,7 +133,14 @@ impl Loader<'_> {
             self.fault(file, found.at("upstream"), why);
         }
         let upstream = configured?;
-        Some(UpstreamRef { name: upstream.name.into(), index: upstream.index, path_case: upstream.path_case })
+        Some(UpstreamRef {
+            name: upstream.name.into(),
+            index: upstream.index,
+            path_case: upstream.path_case,
+            protocol: upstream.protocol,
+            // A host has only letters, digits and a few signs, all of which are allowed in a header.
+            host: upstream.host.and_then(|host| HeaderValue::from_str(host).ok()),
+        })
     }
 
     /// Reads who may use the rule. `access` and `roles` imply `signed_in`.

@@ -5,6 +5,7 @@ use super::*;
 use crate::config::{EjectionConfig, HumanDuration, UpstreamConfig};
 use crate::metrics::Metrics;
 use crate::upstreams::peer::ResolvedNames;
+use crate::upstreams::tls::UpstreamTlsFiles;
 
 const AT: Timestamp = Timestamp::from_seconds(0);
 
@@ -13,7 +14,7 @@ fn upstream(count: u16, ejection: EjectionConfig) -> Upstream {
     let config =
         UpstreamConfig { addresses, ejection, slow_start: HumanDuration::seconds(0), ..UpstreamConfig::default() };
     let metrics = Metrics::new().expect("metrics");
-    Upstream::build("desk", &config, &ResolvedNames::new(), None, &metrics)
+    Upstream::build("desk", &config, None, &ResolvedNames::new(), None, &metrics)
 }
 
 fn settings() -> EjectionConfig {
@@ -89,10 +90,11 @@ fn an_ejection_outlives_a_change_of_the_configuration() {
         BTreeMap::from([("desk".to_owned(), settings)])
     };
     let clock = crate::domain::clock::Clock::system();
-    let upstreams = crate::upstreams::Upstreams::new(&config(&["127.0.0.1:1", "127.0.0.1:2"]), metrics, clock);
+    let before = config(&["127.0.0.1:1", "127.0.0.1:2"]);
+    let upstreams = crate::upstreams::Upstreams::new(&before, metrics, clock).expect("upstreams");
     let now = Moment::now();
     fail(&upstreams.at(0).expect("an upstream"), 1, 3, now);
-    upstreams.apply(&config(&["127.0.0.1:3", "127.0.0.1:2"]));
+    upstreams.apply(&config(&["127.0.0.1:3", "127.0.0.1:2"]), UpstreamTlsFiles::new());
     let changed = upstreams.at(0).expect("an upstream");
     assert_eq!(availability(&changed, 0, now), Availability::Available);
     assert_eq!(availability(&changed, 1, now), Availability::Ejected);

@@ -7,6 +7,7 @@ use super::*;
 use crate::config::{HumanDuration, UpstreamConfig};
 use crate::domain::clock::Clock;
 use crate::metrics::Metrics;
+use crate::upstreams::tls::UpstreamTlsFiles;
 
 const AT: Timestamp = Timestamp::from_seconds(0);
 
@@ -15,7 +16,9 @@ fn upstreams(address: &str, health: HealthConfig) -> Arc<Upstreams> {
     let slow_start = HumanDuration::seconds(0);
     let config = UpstreamConfig { addresses, health: Some(health), slow_start, ..UpstreamConfig::default() };
     let metrics = Arc::new(Metrics::new().expect("metrics"));
-    Arc::new(Upstreams::new(&BTreeMap::from([("desk".to_owned(), config)]), metrics, Clock::system()))
+    Arc::new(
+        Upstreams::new(&BTreeMap::from([("desk".to_owned(), config)]), metrics, Clock::system()).expect("upstreams"),
+    )
 }
 
 #[test]
@@ -51,7 +54,7 @@ fn an_address_is_available_once_checks_are_turned_off() {
     upstream.checked(&upstream.addresses[0], &health, Err("refused".to_owned()), Moment::now(), AT);
     let addresses = vec!["127.0.0.1:1".parse().expect("an address")];
     let config = UpstreamConfig { addresses, slow_start: HumanDuration::seconds(0), ..UpstreamConfig::default() };
-    upstreams.apply(&BTreeMap::from([("desk".to_owned(), config)]));
+    upstreams.apply(&BTreeMap::from([("desk".to_owned(), config)]), UpstreamTlsFiles::new());
     let upstream = upstreams.at(0).expect("an upstream");
     assert_eq!(upstream.availability(&upstream.addresses[0], Moment::now()), Availability::Available);
 }

@@ -10,7 +10,9 @@ fn upstreams(addresses: &[&str]) -> Arc<Upstreams> {
     let addresses = addresses.iter().map(|address| address.parse().expect("an address")).collect();
     let config = UpstreamConfig { addresses, resolve: HumanDuration::seconds(30), ..UpstreamConfig::default() };
     let metrics = Arc::new(Metrics::new().expect("metrics"));
-    Arc::new(Upstreams::new(&BTreeMap::from([("desk".to_owned(), config)]), metrics, Clock::system()))
+    Arc::new(
+        Upstreams::new(&BTreeMap::from([("desk".to_owned(), config)]), metrics, Clock::system()).expect("upstreams"),
+    )
 }
 
 fn names(upstreams: &Upstreams) -> Vec<String> {

@@ -98,6 +98,16 @@ impl Http2Client {
         Ok(Response { request_line: format!("{method} {target} HTTP/2"), status: head.status.as_u16(), headers, body })
     }
 
+    /// Sends a request and returns the trailers of its response; panics without a response.
+    pub async fn trailers(&self, target: &str, body: &[u8]) -> HeaderMap {
+        let token = self.token.clone().unwrap_or_default();
+        let mut stream = self.begin("POST", target, &token).await;
+        stream.send(body).await;
+        stream.end();
+        while !stream.next_piece().await.expect("a response").is_empty() {}
+        stream.trailers().await
+    }
+
     /// Begins a request with another token, whose body may follow and whose response is read piece by piece.
     pub async fn begin(&self, method: &str, target: &str, token: &str) -> Http2Stream {
         let request = Request::builder().method(method).uri(format!("{}{target}", self.origin));
@@ -127,6 +137,28 @@ impl Http2Stream {
         if !piece.is_empty() {
             self.sending.send_data(Bytes::copy_from_slice(piece), false).expect("an open stream");
         }
+    }
+
+    /// Ends the body.
+    pub fn end(&mut self) {
+        self.sending.send_data(Bytes::new(), true).expect("an open stream");
+    }
+
+    /// Ends the request early.
+    pub fn cancel(&mut self) {
+        self.sending.send_reset(h2::Reason::CANCEL);
+    }
+
+    /// Whether the response has ended with its header.
+    pub async fn ends_with_the_header(&mut self) -> bool {
+        let response = self.response.take().expect("a stream without a response");
+        within(TEST_TIMEOUT, "a response", response).await.expect("a response").into_body().is_end_stream()
+    }
+
+    /// The trailers, once the body has been read.
+    pub async fn trailers(&mut self) -> HeaderMap {
+        let pieces = self.pieces.as_mut().expect("a response");
+        within(TEST_TIMEOUT, "trailers", pieces.trailers()).await.expect("a response").unwrap_or_default()
     }
 
     /// Waits for the response if necessary and reads the next piece of its body; empty at its end.

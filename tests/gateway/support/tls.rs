@@ -12,6 +12,7 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::client::Resumption;
 use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
@@ -36,12 +37,27 @@ pub struct CertificateAndKey {
 impl CertificateAndKey {
     /// A TLS acceptor with this certificate.
     pub fn acceptor(&self) -> TlsAcceptor {
-        let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-            .with_safe_default_protocol_versions()
-            .expect("versions")
-            .with_no_client_auth()
+        self.acceptor_with(&[], None)
+    }
+
+    /// A TLS acceptor with this certificate and ALPN protocols, that requires certificates of `clients` if given.
+    pub fn acceptor_with(&self, protocols: &[&[u8]], clients: Option<&CertificateAuthority>) -> TlsAcceptor {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let builder = ServerConfig::builder_with_provider(provider.clone());
+        let builder = builder.with_safe_default_protocol_versions().expect("versions");
+        let builder = match clients {
+            None => builder.with_no_client_auth(),
+            Some(authority) => {
+                let mut roots = RootCertStore::empty();
+                roots.add(authority.root.clone()).expect("a root certificate");
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+                builder.with_client_cert_verifier(verifier.build().expect("a verifier"))
+            }
+        };
+        let mut config = builder
             .with_single_cert(vec![CertificateDer::from(self.der.clone())], self.private_key())
             .expect("a certificate and its key");
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         TlsAcceptor::from(Arc::new(config))
     }
 

@@ -1,0 +1,101 @@
+//! One exchange with an upstream, over HTTP/1.1 or HTTP/2, in the terms of both: a header, pieces of a body, trailers.
+//! Connecting is left to [`connect`](super::connect).
+
+use bytes::Bytes;
+use pingora_core::protocols::Stream;
+use pingora_core::protocols::http::HttpTask;
+use pingora_core::protocols::http::v1::client::HttpSession as Http1Session;
+use pingora_core::protocols::http::v2::client::Http2Session;
+use pingora_core::upstreams::peer::HttpPeer;
+use pingora_http::RequestHeader;
+
+use super::short_reads::ShortReads;
+
+/// Whether something follows a header or a piece of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Remaining {
+    Something,
+    Nothing,
+}
+
+impl Remaining {
+    pub(super) fn after(is_last: bool) -> Self {
+        if is_last { Self::Nothing } else { Self::Something }
+    }
+}
+
+/// An exchange with an upstream.
+pub(super) enum UpstreamSession {
+    Http1(Box<Http1Session>),
+    Http2(Box<Http2Session>),
+}
+
+impl UpstreamSession {
+    pub(super) fn over_http1(stream: Stream, peer: &HttpPeer) -> Self {
+        let mut session = Http1Session::new_with_options(ShortReads::wrap(stream), peer);
+        session.read_timeout = peer.options.read_timeout;
+        session.write_timeout = peer.options.write_timeout;
+        Self::Http1(Box::new(session))
+    }
+
+    pub(super) fn over_http2(mut session: Box<Http2Session>, peer: &HttpPeer) -> Self {
+        session.read_timeout = peer.options.read_timeout;
+        session.write_timeout = peer.options.write_timeout;
+        Self::Http2(session)
+    }
+
+    /// Sends the header.
+    pub(super) async fn write_header(&mut self, header: RequestHeader, body: Remaining) -> pingora_core::Result<()> {
+        match self {
+            Self::Http1(session) => session.write_request_header(Box::new(header)).await.map(drop),
+            Self::Http2(session) => session.write_request_header(Box::new(header), body == Remaining::Nothing),
+        }
+    }
+
+    /// Sends a piece of the body, and its end if nothing remains.
+    pub(super) async fn write_body(&mut self, piece: Option<Bytes>, remaining: Remaining) -> pingora_core::Result<()> {
+        // An empty chunk would end the body.
+        let piece = piece.filter(|piece| !piece.is_empty());
+        let is_last = remaining == Remaining::Nothing;
+        match (self, piece) {
+            (Self::Http1(session), piece) => {
+                if let Some(piece) = piece {
+                    session.write_body(&piece).await?;
+                }
+                if is_last {
+                    session.finish_body().await?;
+                }
+                Ok(())
+            }
+            (Self::Http2(session), Some(piece)) => session.write_request_body(piece, is_last).await,
+            (Self::Http2(session), None) if is_last => session.finish_request_body(),
+            (Self::Http2(_), None) => Ok(()),
+        }
+    }
+
+    /// Reads the next part of the response. Can be cancelled without a loss.
+    pub(super) async fn read_part(&mut self) -> pingora_core::Result<HttpTask> {
+        match self {
+            Self::Http1(session) => session.read_response_task().await,
+            Self::Http2(session) => read_http2_part(session).await,
+        }
+    }
+}
+
+async fn read_http2_part(session: &mut Http2Session) -> pingora_core::Result<HttpTask> {
+    if session.response_header().is_none() {
+        session.read_response_header().await?;
+        let is_done = session.check_response_end_or_error()?;
+        return match session.response_header() {
+            Some(header) => Ok(HttpTask::Header(Box::new(header.clone()), is_done)),
+            None => Ok(HttpTask::Done),
+        };
+    }
+    match session.read_response_body().await? {
+        Some(piece) => {
+            let is_done = session.check_response_end_or_error()?;
+            Ok(HttpTask::Body(Some(piece), is_done))
+        }
+        None => Ok(HttpTask::Trailer(session.read_trailers().await?.map(Box::new))),
+    }
+}
