@@ -17,6 +17,8 @@ mod limits;
 
 mod listener;
 
+mod paths;
+
 mod platform;
 
 mod server;
@@ -158,7 +160,10 @@ impl Config {
             tls: None,
             ..self.server.clone()
         };
-        let common = Config { server, rules: RulesConfig::default(), log: LogConfig::default(), ..self.clone() };
+        let mut common = Config { server, rules: RulesConfig::default(), log: LogConfig::default(), ..self.clone() };
+        for (_, path) in common.paths_mut() {
+            path.clear();
+        }
         // Passwords are not serialized. Serializing cannot fail: all keys are text.
         Digest::of(&[&serde_json::to_string(&common).unwrap_or_default()])
     }

@@ -37,8 +37,8 @@ pub enum StartError {
     )]
     ForeignData(PathBuf),
     #[error(
-        "{path}: does not exist; no gateway has run with this server.data_dir (a relative path starts at the current \
-         directory). If the path is right, create it first: mkdir -m 700 {path}",
+        "{path}: does not exist; no gateway has run with this server.data_dir (a relative path starts at the \
+         folder of the configuration file). If the path is right, create it first: mkdir -m 700 {path}",
         path = .0.display()
     )]
     NoData(PathBuf),

@@ -54,19 +54,20 @@ pub fn load(file: Option<&Path>, overrides: &[Override]) -> Result<Config, Vec<C
     read(file, overrides).into_valid()
 }
 
-/// Loads a text; `origin` names it in faults.
+/// Loads a text; `origin` names it in faults. Relative paths start at the working directory.
 pub fn load_text(origin: &str, text: &str, overrides: &[Override]) -> Result<Config, Vec<ConfigFault>> {
-    read_text(origin, text, overrides).into_valid()
+    read_text(origin, Path::new(""), text, overrides).into_valid()
 }
 
 /// Reads a file and returns its faults beside the configuration, for a check that goes on after them.
 pub fn read(file: Option<&Path>, overrides: &[Override]) -> ReadConfig {
     let Some(path) = file else {
-        return read_text("defaults", "", overrides);
+        return read_text("defaults", Path::new(""), "", overrides);
     };
     let origin = path.display().to_string();
+    let folder = path.parent().unwrap_or(Path::new(""));
     match std::fs::read_to_string(path) {
-        Ok(text) => read_text(&origin, &text, overrides),
+        Ok(text) => read_text(&origin, folder, &text, overrides),
         Err(error) => {
             let why = format!("cannot be read: {error}");
             ReadConfig { config: None, faults: vec![ConfigFault { origin, line: None, key: String::new(), why }] }
@@ -74,7 +75,8 @@ pub fn read(file: Option<&Path>, overrides: &[Override]) -> ReadConfig {
     }
 }
 
-fn read_text(origin: &str, text: &str, overrides: &[Override]) -> ReadConfig {
+/// `folder` is where relative paths in the text start.
+fn read_text(origin: &str, folder: &Path, text: &str, overrides: &[Override]) -> ReadConfig {
     let mut reader = ConfigReader { faults: Faults::new(origin), overridden: HashMap::new() };
     let (root, errors) = DeTable::parse_recoverable(text);
     for error in errors {
@@ -89,7 +91,8 @@ fn read_text(origin: &str, text: &str, overrides: &[Override]) -> ReadConfig {
     for change in overrides {
         reader.apply(&mut root, change);
     }
-    let config = reader.config(root);
+    let mut config = reader.config(root);
+    config.resolve_paths(folder, |key| reader.is_overridden(key));
     config.check(&mut reader.faults);
     ReadConfig { config: Some(config), faults: reader.faults.into_sorted() }
 }
@@ -182,6 +185,12 @@ impl<'a> ConfigReader<'a> {
             self.faults.add(name, error.message());
             S::default()
         })
+    }
+
+    /// Whether `--set` gave the key, or the table that it is in.
+    fn is_overridden(&self, key: &str) -> bool {
+        let in_table = |table: &str| key.strip_prefix(table).is_some_and(|rest| rest.starts_with('.'));
+        self.overridden.contains_key(key) || self.overridden.keys().any(|table| in_table(table))
     }
 
     /// Puts an override into the tables of the file.

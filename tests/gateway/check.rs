@@ -212,3 +212,20 @@ async fn unknown_command_line_setting_is_refused() {
     assert_eq!(refused.status.code(), Some(1));
     assert!(refused.stderr.contains("token.lifetme"), "{}", refused.stderr);
 }
+
+#[tokio::test]
+async fn relative_paths_start_at_the_configuration_file_whatever_the_working_directory_is() {
+    let files = Gateway::setup().toml("[server]\ndata_dir = \"data\"\n[rules]\ndir = \"rules\"\n").write_files().await;
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    let check = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_deskgate"));
+        command.args(["check", "--config"]).arg(files.config()).args(arguments).current_dir(elsewhere.path());
+        command.output().expect("the program")
+    };
+    check(&[]).expect_success();
+    let output = check(&["--set", "rules.dir=rules"]);
+    assert_eq!(output.status.code(), Some(1), "a path of --set starts at the working directory");
+    std::fs::create_dir(elsewhere.path().join("rules")).expect("a folder");
+    std::fs::copy(files.rules_file(), elsewhere.path().join("rules/test.toml")).expect("rules");
+    check(&["--set", "rules.dir=rules"]).expect_success();
+}

@@ -1,0 +1,50 @@
+//! The settings that name files and folders. A relative path starts at the folder of the configuration file, whatever the
+//! working directory of the process is; one from `--set` starts at the working directory, as a path in a command does.
+
+use std::path::{Path, PathBuf};
+
+use super::Config;
+
+/// The files of `server.tls`, each of which `--set` can give alone.
+const CERTIFICATE_KEYS_OF_TLS: [&str; 3] = ["server.tls.cert_file", "server.tls.key_file", "server.tls.ocsp_file"];
+
+impl Config {
+    /// Every path with its key. An empty one stands for none.
+    pub(super) fn paths_mut(&mut self) -> Vec<(&'static str, &mut PathBuf)> {
+        let Self { server, platform, otp, store, directory, rules, .. } = self;
+        let mut paths = vec![
+            ("server.data_dir", &mut server.data_dir),
+            ("server.secret_file", &mut server.secret_file),
+            ("platform.secret_file", &mut platform.secret_file),
+            ("otp.key_file", &mut otp.key_file),
+            ("store.password_file", &mut store.password_file),
+            ("store.ca_file", &mut store.ca_file),
+            ("directory.password_file", &mut directory.password_file),
+            ("directory.ca_file", &mut directory.ca_file),
+            ("rules.dir", &mut rules.dir),
+        ];
+        paths.extend(server.old_secret_files.iter_mut().map(|file| ("server.old_secret_files", file)));
+        paths.extend(otp.old_key_files.iter_mut().map(|file| ("otp.old_key_files", file)));
+        paths.extend(server.listeners.iter_mut().map(|listener| ("server.listeners", &mut listener.client_ca_file)));
+        let short = server.tls.iter_mut().map(|certificate| (CERTIFICATE_KEYS_OF_TLS, certificate));
+        let listed = server.certificates.iter_mut().map(|certificate| (["server.certificates"; 3], certificate));
+        for ([cert_file, key_file, ocsp_file], certificate) in short.chain(listed) {
+            paths.push((cert_file, &mut certificate.cert_file));
+            paths.push((key_file, &mut certificate.key_file));
+            paths.push((ocsp_file, &mut certificate.ocsp_file));
+        }
+        paths
+    }
+
+    /// Lets relative paths start at a folder, but for those of keys that `--set` gave.
+    pub(super) fn resolve_paths(&mut self, folder: &Path, is_overridden: impl Fn(&str) -> bool) {
+        for (key, path) in self.paths_mut() {
+            if !path.as_os_str().is_empty() && !is_overridden(key) {
+                *path = folder.join(&path);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
