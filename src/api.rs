@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use pingora_proxy::Session as Exchange;
 use serde::Serialize;
@@ -97,8 +98,8 @@ pub struct Api {
     pub readiness: Arc<Readiness>,
     /// Public addresses, for the pages and the description.
     pub site: Site,
-    /// The limits of request bodies.
-    pub limits: LimitsConfig,
+    /// The limits in force, for request bodies.
+    pub limits: Arc<ArcSwap<LimitsConfig>>,
     /// How cookies are named and restricted.
     pub cookie_scope: CookieScope,
 }
@@ -263,8 +264,11 @@ impl ApiExchange<'_> {
     }
 
     async fn read_body(&mut self) -> Result<Bytes, Error> {
-        let limits = &self.api.limits;
-        read_body(self.exchange, limits.body_bytes, limits.body_deadline.get()).await
+        let (most, deadline) = {
+            let limits = self.api.limits.load();
+            (limits.body_bytes, limits.body_deadline.get())
+        };
+        read_body(self.exchange, most, deadline).await
     }
 
     /// Resolves when the client has disconnected.

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
+use tokio::sync::{Mutex, mpsc};
 use url::Url;
 
 use crate::api::ready::Readiness;
@@ -15,6 +17,8 @@ use crate::signin::SignInServices;
 use crate::store::rate_leases::LeasedRates;
 
 // Start, in this order.
+mod inherited;
+
 mod listen;
 
 mod lock;
@@ -26,6 +30,8 @@ mod secrets;
 mod backends;
 
 mod wire;
+
+mod descriptors;
 
 mod simulator;
 
@@ -44,7 +50,13 @@ mod recheck;
 
 mod shared_rates;
 
+mod memory_watch;
+
 mod control;
+
+mod control_client;
+
+mod service_manager;
 
 mod admin_listener;
 
@@ -59,6 +71,10 @@ mod warnings;
 // Stop.
 mod drain;
 
+mod handover;
+
+mod descriptor_passing;
+
 mod error;
 
 // For `deskgate check`, `deskgate backup` and `deskgate store copy`.
@@ -71,14 +87,20 @@ mod copy;
 use announce::Announcer;
 pub use backup::{BackupError, back_up};
 pub use check::{FileCheck, check_files};
-pub use control::{ControlError, send_command};
+pub use control_client::{ControlError, send_command};
 pub use copy::{CopyRefusal, copy_state};
-use drain::Drain;
+use descriptors::Descriptors;
+use drain::{Drain, DrainCause, DrainTimes};
 pub use error::StartError;
+use handover::HandOver;
+pub use handover::{HandOverStep, Predecessor, Successor};
+pub use inherited::Inherited;
 use listen::Listeners;
 pub use lock::DataLock;
-pub use reload::RuleSource;
+use memory_watch::MemoryLimit;
+pub use reload::{ReloadReport, ReloadScope, RuleSource, Sources};
 use reload::{Reloader, RuleFiles};
+pub use service_manager::{ServiceManager, StartKind, activated_sockets};
 pub use simulator::Simulator;
 pub use tasks::TaskFailure;
 use tasks::TaskSet;
@@ -101,22 +123,31 @@ pub struct App {
     pub admin: SocketAddr,
     /// The simulated platform in development.
     pub platform: Option<Simulator>,
-    _lock: DataLock,
+    hand_over: HandOver,
+    successors: Mutex<mpsc::Receiver<Successor>>,
 }
 
 impl App {
     /// Opens everything and starts to accept requests. On an error nothing keeps running.
-    pub async fn start(mut config: Config, rule_source: RuleSource) -> Result<Self, StartError> {
+    pub async fn start(mut config: Config, sources: Sources, mut inherited: Inherited) -> Result<Self, StartError> {
         let metrics = Arc::new(Metrics::new()?);
-        let listeners = Listeners::bind(&config.server)?;
+        let mut listeners = Listeners::bind(&config.server, &mut inherited)?;
+        for address in inherited.unused() {
+            tracing::warn!("closing the socket of {address}, which another process has opened: no setting names it");
+        }
         let (listen, admin) = (listeners.client_addresses(), listeners.admin_address());
         listen::fill_ports(&mut config, &listeners);
 
-        let lock = DataLock::acquire(&config.server.data_dir).await?;
-        let rule_files = RuleFiles::new(rule_source);
-        let rules = rule_files.load(&config, &metrics)?;
+        let lock = match inherited.lock {
+            Some(lock) => lock,
+            None => DataLock::acquire(&config.server.data_dir).await?,
+        };
+        let rule_files = RuleFiles::new(sources.rules);
+        let rules = rule_files.load(&config, &config.named_upstreams(), &metrics)?;
         let certificates = Arc::new(Certificates::open(&config.server, &metrics)?);
         let services = wire::services(&config, rules, metrics.clone()).await?;
+        let descriptors = Descriptors::claim(&config)?;
+        // After everything that can fail: a process that this one replaces still has its own.
         let control = control::bind(&config.server.data_dir).map_err(error::data_error(&config.server.data_dir))?;
         reload::record_load(&metrics, &services.gate.clock, &config, &services.gate.rules.load());
         count_unsafe_settings(&config, &metrics);
@@ -126,9 +157,9 @@ impl App {
 
         let readiness = Arc::new(Readiness::new(config.server.development_mode(), services.gate.clock.clone()));
         let drain = Arc::<DrainSignal>::default();
-        let gateway = proxy::gateway(&config, &services, &readiness, &drain);
-        let acceptor = proxy::acceptor(&config, gateway);
-        let page = admin_listener::MetricsPage {
+        let gateway = proxy::gateway(&config, &services, &readiness, &drain, descriptors);
+        let acceptor = Arc::new(proxy::acceptor(&config, gateway, descriptors));
+        let pages = admin_listener::AdminPages {
             metrics,
             signin: services.signin.clone(),
             readiness: readiness.clone(),
@@ -136,19 +167,41 @@ impl App {
         };
         let tasks = TaskSet::default();
         background::start(&tasks, &services);
-        tasks.spawn("control socket", control::serve(control, services.admin));
-        listeners.start(&tasks, acceptor, &certificates, &wire::trusted_proxies(&config.server), page);
+        let (hand_over, successors) = HandOver::new(&config, listeners.take_sockets(), lock);
+        tasks.spawn("control socket", control::serve(control, services.admin, hand_over.clone()));
+        let memory = MemoryLimit::new(config.limits.memory);
+        tasks.spawn("memory watch", memory_watch::run(memory.clone(), acceptor.app.concurrency.clone()));
+        listeners.start(&tasks, &acceptor, &certificates, &wire::trusted_proxies(&config.server), pages);
         if !certificates.is_empty() {
             tasks.spawn("certificate watcher", certificates.clone().watch());
         }
         let store = services.databases.store.clone();
-        let announcer =
-            Announcer::new(&config, listen::first(&listen), store, services.gate.clone(), services.registry.clone());
+        let config = Arc::new(ArcSwap::from_pointee(config));
+        let announcer = Announcer::new(
+            config.clone(),
+            listen::first(&listen),
+            store,
+            services.gate.clone(),
+            services.registry.clone(),
+        );
         tasks.spawn("announcement", announcer.clone().run());
 
         let (keys, gate, registry, recheck) = (services.keys, services.gate, services.registry, services.recheck);
         Ok(Self {
-            reloader: Reloader { config, rule_files, keys, certificates, gate, registry, recheck },
+            reloader: Reloader {
+                config,
+                config_source: sources.config,
+                rule_files,
+                keys,
+                certificates,
+                gate,
+                registry,
+                recheck,
+                upstreams: services.upstreams,
+                acceptor,
+                descriptors,
+                memory,
+            },
             readiness,
             tasks,
             drain,
@@ -159,7 +212,8 @@ impl App {
             listen,
             admin,
             platform: services.simulator,
-            _lock: lock,
+            hand_over,
+            successors: Mutex::new(successors),
         })
     }
 
@@ -169,18 +223,23 @@ impl App {
     }
 
     /// The URL under which browsers reach the gateway.
-    pub fn public_url(&self) -> &Url {
-        &self.reloader.config.server.public_url
+    pub fn public_url(&self) -> Url {
+        self.config().server.public_url.clone()
     }
 
     /// How long [`App::stop`] waits for open requests.
     pub fn drain_timeout(&self) -> HumanDuration {
-        self.reloader.config.server.drain
+        self.config().server.drain
     }
 
-    /// Reloads rules, keys and certificates, and returns the number of rules. On an error nothing changes.
-    pub async fn reload(&self) -> Result<usize, StartError> {
-        self.reloader.reload().await
+    /// The configuration in force.
+    fn config(&self) -> Arc<Config> {
+        self.reloader.config.load_full()
+    }
+
+    /// Reloads configuration, rules, keys and certificates. On an error nothing changes.
+    pub async fn reload(&self, scope: ReloadScope) -> Result<ReloadReport, StartError> {
+        self.reloader.reload(scope).await
     }
 
     /// Resolves when a watched rule file has changed; never, unless `rules.watch` is set.
@@ -193,31 +252,69 @@ impl App {
         self.tasks.failure().await
     }
 
+    /// Resolves when another process is to take the place of this one, see [`HandOverStep`].
+    pub async fn successor(&self) -> Successor {
+        match self.successors.lock().await.recv().await {
+            Some(successor) => successor,
+            // The control socket, whose task holds the other end, never ends by itself.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Drains for a successor that accepts requests already.
+    pub async fn stop_replaced(self) {
+        let limit = self.drain_timeout().get();
+        let _ = self.hand_over.close();
+        self.shut_down(DrainCause::HandOver, DrainTimes { delay: Duration::ZERO, limit, spread: limit / 2 }).await;
+    }
+
+    /// Drains and closes the databases for a successor that is to open them. New connections wait meanwhile, so it takes at
+    /// most `server.upgrade_drain`.
+    pub async fn release(self) -> Result<Released, StartError> {
+        let limit = self.upgrade_drain().get();
+        let config = Config::clone(&self.config());
+        let Reloader { config_source, rule_files, .. } = &self.reloader;
+        let sources = Sources { config: config_source.clone(), rules: rule_files.source().clone() };
+        let kept = self.hand_over.close().map_err(|error| StartError::HandOver(error.to_string()))?;
+        self.shut_down(DrainCause::HandOver, DrainTimes { delay: Duration::ZERO, limit, spread: limit / 2 }).await;
+        Ok(Released { config, sources, kept })
+    }
+
+    /// How long [`App::release`] waits for open requests.
+    pub fn upgrade_drain(&self) -> HumanDuration {
+        let server = &self.config().server;
+        server.upgrade_drain.min(server.drain)
+    }
+
     /// Is not ready for `server.drain_delay`, drains for at most `server.drain` and then stops the background tasks.
     pub async fn stop(self) {
-        let server = &self.reloader.config.server;
-        let (delay, limit) = (server.drain_delay.get(), server.drain.get());
-        self.shut_down(delay, limit).await;
+        let config = self.config();
+        let (delay, limit) = (config.server.drain_delay.get(), config.server.drain.get());
+        // Otherwise connections would wait in a backlog that nobody accepts from.
+        let _ = self.hand_over.close();
+        self.shut_down(DrainCause::Stop, DrainTimes { delay, limit, spread: limit / 2 }).await;
     }
 
     /// Stops without waiting for open requests. Sockets are closed with 1001, for which they get the usual
     /// `websocket.close_grace`. For a gateway whose change feed or another task is dead: continuing to serve would
     /// accept sessions that were revoked.
     pub async fn abort(self) {
-        let limit = self.reloader.config.websocket.close_grace.get();
-        self.shut_down(Duration::ZERO, limit).await;
+        let limit = self.config().websocket.close_grace.get();
+        let _ = self.hand_over.close();
+        self.shut_down(DrainCause::Stop, DrainTimes { delay: Duration::ZERO, limit, spread: Duration::ZERO }).await;
     }
 
-    async fn shut_down(self, delay: Duration, limit: Duration) {
+    async fn shut_down(self, cause: DrainCause, times: DrainTimes) {
         let Reloader { gate, registry, .. } = &self.reloader;
         let drain = Drain {
+            cause,
             readiness: &self.readiness,
             signal: &self.drain,
             signin: &self.signin,
             registry,
             metrics: &gate.metrics,
         };
-        drain.run(delay, limit).await;
+        drain.run(times).await;
         self.tasks.stop().await;
         self.announcer.withdraw().await;
         if let Some(rates) = &self.shared_rates {
@@ -227,6 +324,27 @@ impl App {
             platform.stop().await;
         }
         self.databases.close().await;
+    }
+}
+
+/// A gateway that has closed everything for its successor, but for the listening sockets.
+pub struct Released {
+    config: Config,
+    sources: Sources,
+    kept: Inherited,
+}
+
+impl Released {
+    /// Waits until the successor accepts requests. An error means that it has failed, and this gateway must [`resume`].
+    ///
+    /// [`resume`]: Released::resume
+    pub async fn replace_by(&self, successor: Successor) -> std::io::Result<()> {
+        successor.replace(&self.kept).await
+    }
+
+    /// Opens everything again, on the same sockets.
+    pub async fn resume(self) -> Result<App, StartError> {
+        App::start(self.config, self.sources, self.kept).await
     }
 }
 

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use crate::app::RuleSource;
-use crate::config::{self, Config, ConfigFault, NamedUpstream, Override};
+use crate::config::{Config, ConfigFault, ConfigSource, NamedUpstream, Override};
 use crate::metrics::Metrics;
 use crate::rules::RuleSet;
 
@@ -66,7 +66,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum CliCommand {
     /// Run the gateway.
-    Serve(ConfigArgs),
+    Serve(serve::ServeArgs),
     /// Check the configuration, key files, certificate and rules; report all faults and exit 1 if there are any.
     Check(ConfigArgs),
     /// Explain how a request would be answered.
@@ -113,8 +113,12 @@ struct ConfigArgs {
 }
 
 impl ConfigArgs {
+    fn source(&self) -> ConfigSource {
+        ConfigSource { file: self.config.clone(), overrides: self.overrides.clone() }
+    }
+
     fn load(&self) -> Result<Config, Vec<ConfigFault>> {
-        config::load(self.config.as_deref(), &self.overrides)
+        self.source().load()
     }
 }
 

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+mod changes;
+
 mod clients;
 
 mod cors;
@@ -45,6 +47,7 @@ use crate::domain::client::Client;
 pub use crate::domain::duration::HumanDuration;
 use crate::domain::host::{AllowedHosts, LoopbackHosts};
 use crate::domain::secret::Digest;
+pub use changes::ConfigChanges;
 pub use clients::ClientsConfig;
 pub use cors::CorsConfig;
 pub use directory::{DatabaseUrl, DirectoryConfig};
@@ -52,7 +55,7 @@ pub use faults::{ConfigFault, Faults};
 pub use limits::LimitsConfig;
 pub use listener::{CertificateConfig, ListenerConfig};
 pub(crate) use load::line_of;
-pub use load::{Override, ReadConfig, load, load_text, read};
+pub use load::{ConfigSource, Override, ReadConfig, load, load_text, read};
 pub use log::{LogConfig, LogFormat, RequestLines};
 pub use platform::{PlatformConfig, PlatformKind};
 pub use rates::RatesConfig;

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use http::StatusCode;
 use serde::Serialize;
 
@@ -79,7 +80,7 @@ pub struct Explanation {
 /// Explains requests under one set of rules and settings.
 pub struct Explainer<'a> {
     rules: &'a RuleSet,
-    limits: LimitsConfig,
+    limits: ArcSwap<LimitsConfig>,
     cors: CorsPolicy,
     own_origin: String,
     websocket_origins: Vec<String>,
@@ -91,7 +92,7 @@ impl<'a> Explainer<'a> {
     pub fn new(rules: &'a RuleSet, config: &Config) -> Self {
         Self {
             rules,
-            limits: config.limits.clone(),
+            limits: ArcSwap::from_pointee(config.limits.clone()),
             cors: CorsPolicy::new(config),
             own_origin: config.server.public_url.origin().ascii_serialization(),
             websocket_origins: config.websocket_origins(),

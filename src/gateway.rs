@@ -30,6 +30,8 @@ pub(crate) mod connection;
 
 pub(crate) mod connection_limits;
 
+pub(crate) mod connection_slots;
+
 mod chunks;
 
 mod deadline;
@@ -72,8 +74,7 @@ use connect::{
     ConnectionSource, Progress, Replay, RetryDecision, UpstreamConnector, total_timeout, within_total_timeout,
 };
 use connection_limits::CountedStream;
-pub(crate) use context::RequestContext;
-use context::unknown_arrival;
+pub(crate) use context::{RequestContext, unknown_arrival};
 use drain_signal::DrainSignal;
 use failure::{PANICKED, Panicked, catch_panic, client_error, internal_error, panic_to_error};
 pub(crate) use handshake::SocketSettings;
@@ -130,7 +131,10 @@ impl Gateway {
     }
 
     fn begin_stream(&self, exchange: &Exchange) -> Result<Option<CountedStream>, Error> {
-        connection::begin_stream(exchange).inspect_err(|_| self.gate.metrics.count_limit_reached("streams_per_address"))
+        connection::begin_stream(exchange).inspect_err(|error| {
+            let limit = if matches!(error, Error::Saturated { .. }) { "descriptors" } else { "streams_per_address" };
+            self.gate.metrics.count_limit_reached(limit);
+        })
     }
 
     async fn write(
@@ -211,7 +215,7 @@ impl ProxyHttp for Gateway {
     ) -> pingora_core::Result<()> {
         connection::begin_exchange(exchange);
         // Pingora has no write timeout by default and would wait forever for a client that stops reading.
-        exchange.set_write_timeout(Some(self.gate.limits.stalled.get()));
+        exchange.set_write_timeout(Some(self.gate.limits.load().stalled.get()));
         Ok(())
     }
 

@@ -86,8 +86,8 @@ pub struct Gate {
     pub clock: Clock,
     /// The proxies in front of the gateway.
     pub proxies: TrustedProxies,
-    /// Size limits of request heads.
-    pub limits: LimitsConfig,
+    /// The limits in force; a reload replaces them.
+    pub limits: Arc<ArcSwap<LimitsConfig>>,
     /// The rules in force; a reload replaces the whole set.
     pub rules: ArcSwap<RuleSet>,
     /// Verifies tokens and signs assertions.
@@ -140,7 +140,7 @@ impl Gate {
 /// What the phases without I/O depend on, besides the rules.
 #[derive(Clone, Copy)]
 pub(crate) struct Policy<'a> {
-    pub limits: &'a LimitsConfig,
+    pub limits: &'a ArcSwap<LimitsConfig>,
     pub hosts: &'a AllowedHosts,
     pub origins: &'a [String],
     pub cors: &'a CorsPolicy,
@@ -341,7 +341,7 @@ pub(crate) fn locate<'a>(
     head: &'a RequestHead<'a>,
     fields: &'a Fields<'a>,
 ) -> Result<(CheckedRequest<'a>, Target), Error> {
-    let request = arrive::check(policy.limits, policy.hosts, head, fields)?;
+    let request = arrive::check(&policy.limits.load(), policy.hosts, head, fields)?;
     let target = route::find(policy, rules, &request)?;
     Ok((request, target))
 }

@@ -233,26 +233,34 @@ impl Reply {
     pub(crate) async fn write(self, exchange: &mut Exchange, arrival: &Arrival) -> pingora_core::Result<()> {
         let head_only = exchange.req_header().method == http::Method::HEAD;
         let reply = self.revalidate(&exchange.req_header().headers);
-        let (mut parts, ()) = http::Response::new(()).into_parts();
-        parts.status = reply.status;
-        parts.headers.reserve(reply.headers.len() + 4);
-        for (name, value) in reply.headers {
-            parts.headers.append(name, value);
-        }
-        // In a 304 it would be the length of the response that the client has cached; a 204 must not have it.
-        if !matches!(reply.status, StatusCode::NOT_MODIFIED | StatusCode::NO_CONTENT) {
-            parts.headers.insert(CONTENT_LENGTH, reply.body.len().into());
-        }
-        parts.headers.insert(REQUEST_ID, arrival.request_id.to_value());
-        arrival.cross_origin.write(&mut parts.headers);
-        arrival.write_hsts(&mut parts.headers);
+        let (parts, body) = reply.into_response(arrival).into_parts();
         let header = ResponseHeader::from(parts);
-        let bodyless = head_only || reply.body.is_empty();
+        let bodyless = head_only || body.is_empty();
         exchange.write_response_header(Box::new(header), bodyless).await?;
         if !bodyless {
-            exchange.write_response_body(Some(reply.body), true).await?;
+            exchange.write_response_body(Some(body), true).await?;
         }
         Ok(())
+    }
+
+    /// The complete response.
+    pub(crate) fn into_response(self, arrival: &Arrival) -> http::Response<Bytes> {
+        let length = self.body.len();
+        let mut response = http::Response::new(self.body);
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.reserve(self.headers.len() + 4);
+        for (name, value) in self.headers {
+            headers.append(name, value);
+        }
+        // In a 304 it would be the length of the response that the client has cached; a 204 must not have it.
+        if !matches!(self.status, StatusCode::NOT_MODIFIED | StatusCode::NO_CONTENT) {
+            headers.insert(CONTENT_LENGTH, length.into());
+        }
+        headers.insert(REQUEST_ID, arrival.request_id.to_value());
+        arrival.cross_origin.write(headers);
+        arrival.write_hsts(headers);
+        response
     }
 
     /// Encodes the response as HTTP/1.1, for a connection without a parsed request.

@@ -113,7 +113,6 @@ impl Upstreams {
 
     /// The upstreams of a configuration with the indexes that [`apply`](Self::apply) will give them, for loading rules
     /// before it is applied.
-    #[allow(dead_code)] // until a reload reads the configuration
     pub(crate) fn named<'a>(&self, config: &'a BTreeMap<String, UpstreamConfig>) -> Vec<NamedUpstream<'a>> {
         let table = self.all();
         let mut next = table.len();

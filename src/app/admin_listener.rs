@@ -1,4 +1,4 @@
-//! The operators' listener, which serves `/metrics` and nothing else. Uses Pingora's HTTP server, so that a build without
+//! The operators' listener, which serves `/metrics` and `/api/ready` and nothing else. Uses Pingora's HTTP server, so that a build without
 //! the demo needs no second HTTP stack.
 
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::api::ready::Readiness;
+use crate::api::ready::{Readiness, ready};
+use crate::gateway::unknown_arrival;
 use crate::metrics::Metrics;
 use crate::signin::SignInServices;
 use crate::upstreams::Upstreams;
@@ -24,43 +25,50 @@ use crate::upstreams::Upstreams;
 /// Pause after a failed accept, such as without free file descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// The Prometheus page.
-pub(super) struct MetricsPage {
+/// The Prometheus page and the state of the gateway.
+pub(super) struct AdminPages {
     pub(super) metrics: Arc<Metrics>,
     pub(super) signin: Arc<SignInServices>,
     pub(super) readiness: Arc<Readiness>,
     pub(super) upstreams: Arc<Upstreams>,
 }
 
-impl MetricsPage {
+impl AdminPages {
     /// The metrics of now. What only a question can tell is asked here, at most once a second.
-    async fn render(&self) -> Vec<u8> {
+    async fn metrics(&self) -> Response<Vec<u8>> {
         self.signin.measure();
         self.upstreams.measure();
         let backends = self.readiness.backends(&self.signin.backends).await;
         self.metrics.store_up.set(backends.store.into());
         self.metrics.directory_up.set(backends.directory.into());
-        self.metrics.render()
-    }
-}
-
-#[async_trait]
-impl ServeHttp for MetricsPage {
-    async fn response(&self, exchange: &mut ServerSession) -> Response<Vec<u8>> {
-        let head = exchange.req_header();
-        let page = match (head.uri.path(), &head.method) {
-            ("/metrics", &Method::GET | &Method::HEAD) => self.render().await,
-            ("/metrics", _) => {
-                return empty(StatusCode::METHOD_NOT_ALLOWED, Some(HeaderValue::from_static("GET, HEAD")));
-            }
-            _ => return empty(StatusCode::NOT_FOUND, None),
-        };
+        let page = self.metrics.render();
         let length = HeaderValue::from(page.len());
-        let mut response = Response::new(if head.method == Method::HEAD { Vec::new() } else { page });
+        let mut response = Response::new(page);
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; version=0.0.4"));
         // Without a length Pingora would end the body by closing the connection.
         response.headers_mut().insert(CONTENT_LENGTH, length);
         response
+    }
+
+    async fn ready(&self) -> Response<Vec<u8>> {
+        let arrival = unknown_arrival();
+        ready(&self.readiness, &self.signin.backends, &arrival).await.into_response(&arrival).map(Vec::from)
+    }
+}
+
+#[async_trait]
+impl ServeHttp for AdminPages {
+    async fn response(&self, exchange: &mut ServerSession) -> Response<Vec<u8>> {
+        let head = exchange.req_header();
+        let response = match (head.uri.path(), &head.method) {
+            ("/metrics", &Method::GET | &Method::HEAD) => self.metrics().await,
+            ("/api/ready", &Method::GET | &Method::HEAD) => self.ready().await,
+            ("/metrics" | "/api/ready", _) => {
+                return empty(StatusCode::METHOD_NOT_ALLOWED, Some(HeaderValue::from_static("GET, HEAD")));
+            }
+            _ => return empty(StatusCode::NOT_FOUND, None),
+        };
+        if head.method == Method::HEAD { response.map(|_| Vec::new()) } else { response }
     }
 }
 
@@ -72,21 +80,21 @@ fn empty(status: StatusCode, allow: Option<HeaderValue>) -> Response<Vec<u8>> {
     response
 }
 
-/// Serves the page until the task is cancelled.
-pub(super) async fn serve(listener: TcpListener, page: Arc<MetricsPage>) {
-    // Pingora requires one. The page is served to the end of the drain.
+/// Serves the pages until the task is cancelled.
+pub(super) async fn serve(listener: TcpListener, pages: Arc<AdminPages>) {
+    // Pingora requires one. The pages are served to the end of the drain.
     let (_running, shutdown) = watch::channel(false);
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    let (page, shutdown) = (page.clone(), shutdown.clone());
+                    let (pages, shutdown) = (pages.clone(), shutdown.clone());
                     let transport: Stream = Box::new(TcpTransport::from(stream));
                     connections.spawn(async move {
                         let mut connection = Some(transport);
                         while let Some(open) = connection {
-                            connection = page.process_new(open, &shutdown).await;
+                            connection = pages.process_new(open, &shutdown).await;
                         }
                     });
                 }

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
+
 use crate::config::Config;
 use crate::domain::clock::Timestamp;
 use crate::domain::gateway_status::{GatewayId, GatewayStatus};
@@ -24,7 +26,7 @@ pub(super) struct Announcer {
     id: GatewayId,
     host: String,
     listen: SocketAddr,
-    config: String,
+    config: Arc<ArcSwap<Config>>,
     started_at: Timestamp,
     store: Arc<dyn Store>,
     gate: Arc<Gate>,
@@ -33,7 +35,7 @@ pub(super) struct Announcer {
 
 impl Announcer {
     pub(super) fn new(
-        config: &Config,
+        config: Arc<ArcSwap<Config>>,
         listen: SocketAddr,
         store: Arc<dyn Store>,
         gate: Arc<Gate>,
@@ -44,7 +46,7 @@ impl Announcer {
             id: GatewayId::new(random_name(10)),
             host,
             listen,
-            config: config.fleet_digest().as_str().to_owned(),
+            config,
             started_at: gate.clock.now(),
             store,
             gate,
@@ -81,7 +83,7 @@ impl Announcer {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             commit: env!("DESKGATE_COMMIT").to_owned(),
             rules: self.gate.rules.load().digest().as_str().to_owned(),
-            config: self.config.clone(),
+            config: self.config.load().fleet_digest().as_str().to_owned(),
             sockets: self.registry.count_sockets(),
             feed_lag_ms: lag.map(|lag| u64::try_from(lag.as_millis()).unwrap_or(u64::MAX)),
             started_at: self.started_at,

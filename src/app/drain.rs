@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use crate::api::ready::Readiness;
-use crate::gateway::drain_signal::DrainSignal;
+use crate::gateway::drain_signal::{Backlog, DrainSignal};
 use crate::metrics::Metrics;
 use crate::signin::SignInServices;
 use crate::sockets::registry::Registry;
@@ -17,8 +17,28 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// that has vanished, or that neither sends a request nor reacts to a GOAWAY, does not hold the exit.
 const QUIET_PERIOD: Duration = Duration::from_secs(1);
 
-/// A drain, from SIGTERM to the last response.
+/// How long the steps of a drain may take.
+pub(super) struct DrainTimes {
+    /// How long everything is served although the gateway is not ready.
+    pub(super) delay: Duration,
+    /// How long requests may take to finish.
+    pub(super) limit: Duration,
+    /// Over how long the close frames of WebSockets are spread, so that their clients do not all reconnect at once.
+    pub(super) spread: Duration,
+}
+
+/// Why the gateway drains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DrainCause {
+    /// It stops.
+    Stop,
+    /// Another process takes its place on the same sockets: the service stays ready.
+    HandOver,
+}
+
+/// A drain, from its cause to the last response.
 pub(super) struct Drain<'a> {
+    pub(super) cause: DrainCause,
     pub(super) readiness: &'a Readiness,
     pub(super) signal: &'a DrainSignal,
     pub(super) signin: &'a SignInServices,
@@ -27,17 +47,24 @@ pub(super) struct Drain<'a> {
 }
 
 impl Drain<'_> {
-    /// Reports not ready at `/api/ready` and serves everything for `delay`. Then stops accepting, ends keep-alive, long
-    /// polls and WebSockets, and waits until no request runs and no connection is open, at most for `limit`.
-    pub(super) async fn run(&self, delay: Duration, limit: Duration) {
-        self.readiness.drain();
+    /// Reports not ready at `/api/ready`, unless another process is, and serves everything for `delay`. Then stops accepting, ends keep-alive and long
+    /// polls at once and WebSockets one after the other, and waits until no request runs and no connection is open.
+    pub(super) async fn run(&self, times: DrainTimes) {
+        let DrainTimes { delay, limit, spread } = times;
+        let backlog = match self.cause {
+            DrainCause::Stop => Backlog::Accept,
+            DrainCause::HandOver => Backlog::Leave,
+        };
+        if self.cause == DrainCause::Stop {
+            self.readiness.drain();
+        }
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
         }
-        self.signal.begin();
+        self.signal.begin(backlog);
         self.signin.end_polls();
-        self.registry.drain();
-        if timeout(limit, self.idle()).await.is_err() {
+        let finished = async { tokio::join!(self.registry.drain(spread), self.idle()) };
+        if timeout(limit, finished).await.is_err() {
             let (requests, sockets) = (self.metrics.requests_in_flight.get(), self.registry.count_sockets());
             tracing::warn!(requests, sockets, "drain timeout: closing the connections that are still open");
         }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use crate::admin::keys::KeyError;
+use crate::config::ConfigFault;
 use crate::directory::DirectoryError;
 use crate::error::chain;
 use crate::platform::PlatformError;
@@ -29,6 +30,13 @@ pub enum StartError {
         #[source]
         source: std::io::Error,
     },
+    #[error(
+        "the limit on open files is {limit}, and the gateway itself needs {reserve} of them: too few are left for clients; \
+         raise it, if possible to {needed} (ulimit -n, LimitNOFILE=)"
+    )]
+    Descriptors { limit: usize, reserve: usize, needed: usize },
+    #[error("cannot take over from the running gateway, which goes on: {0}")]
+    HandOver(String),
     #[error("{}: another deskgate is using this data directory; stop it or set another server.data_dir", .0.display())]
     Locked(PathBuf),
     #[error(
@@ -82,6 +90,8 @@ pub enum StartError {
     Platform(#[from] PlatformError),
     #[error("{}", lines(.0))]
     Rules(Vec<RuleFault>),
+    #[error("{}", lines(.0))]
+    Config(Vec<ConfigFault>),
     #[error(transparent)]
     Metrics(#[from] prometheus::Error),
 }
@@ -91,6 +101,6 @@ pub(super) fn data_error(path: &Path) -> impl Fn(std::io::Error) -> StartError {
     move |source| StartError::Data { path: path.to_owned(), source }
 }
 
-fn lines(faults: &[RuleFault]) -> String {
+fn lines(faults: &[impl ToString]) -> String {
     faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }

@@ -1,13 +1,16 @@
 //! Binds the listeners and starts to accept connections. Each connection is left to `gateway::accept`, each request on
 //! it to Pingora.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::net::{TcpListener, TcpSocket};
+use url::Url;
 
 use super::StartError;
-use super::admin_listener::{self, MetricsPage};
+use super::admin_listener::{self, AdminPages};
+use super::inherited::{Inherited, ListeningSockets};
 use super::tasks::TaskSet;
 use super::tls::Certificates;
 use crate::config::{Config, ListenerConfig, ServerConfig};
@@ -19,6 +22,8 @@ use crate::pipeline::head::Transport;
 pub(super) struct Listeners {
     clients: Vec<ClientListener>,
     admin: TcpListener,
+    /// Duplicates of all of them, for a hand-over.
+    sockets: ListeningSockets,
 }
 
 /// A bound client address and its settings.
@@ -28,14 +33,27 @@ struct ClientListener {
 }
 
 impl Listeners {
-    /// Binds all addresses first, so that a start fails before it touches any data.
-    pub(super) fn bind(config: &ServerConfig) -> Result<Self, StartError> {
+    /// Binds all addresses first, so that a start fails before it touches any data. Those that another process has bound for
+    /// this one are taken over.
+    pub(super) fn bind(config: &ServerConfig, inherited: &mut Inherited) -> Result<Self, StartError> {
+        let mut sockets = ListeningSockets::default();
+        let mut open = |key: &'static str, address: SocketAddr| {
+            let listener = inherited.take(key, address).map_or_else(|| bind(address), Ok);
+            let listener = listener.and_then(|listener| sockets.add(key, address, &listener).map(|()| listener));
+            listener.map_err(|source| StartError::Listen { key, address, source })
+        };
         let mut clients = Vec::new();
         for listener in config.client_listeners() {
             let key = if config.listeners.contains(&listener) { "server.listeners" } else { "server.listen" };
-            clients.push(ClientListener { socket: bind(key, listener.address)?, config: listener });
+            clients.push(ClientListener { socket: open(key, listener.address)?, config: listener });
         }
-        Ok(Self { clients, admin: bind("server.admin_listen", config.admin_listen)? })
+        let admin = open("server.admin_listen", config.admin_listen)?;
+        Ok(Self { clients, admin, sockets })
+    }
+
+    /// Duplicates of all sockets, for a hand-over.
+    pub(super) fn take_sockets(&mut self) -> ListeningSockets {
+        std::mem::take(&mut self.sockets)
     }
 
     /// The client addresses with their real ports.
@@ -58,13 +76,12 @@ impl Listeners {
     pub(super) fn start(
         self,
         tasks: &TaskSet,
-        acceptor: Acceptor,
+        acceptor: &Arc<Acceptor>,
         certificates: &Certificates,
         proxies: &TrustedProxies,
-        metrics: MetricsPage,
+        pages: AdminPages,
     ) {
-        let acceptor = Arc::new(acceptor);
-        tasks.spawn("admin listener", admin_listener::serve(self.admin, Arc::new(metrics)));
+        tasks.spawn("admin listener", admin_listener::serve(self.admin, Arc::new(pages)));
         tasks.spawn("concurrency limit", acceptor.app.concurrency.clone().adjust_forever());
         for ClientListener { socket, config } in self.clients {
             let settings = ListenerSettings {
@@ -91,15 +108,12 @@ fn transport(config: &ListenerConfig) -> Transport {
 /// that at once would wait for a retransmission, which takes a second or more.
 const BACKLOG: u32 = 4096;
 
-fn bind(key: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
-    let listen = || {
-        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        // Connections of a previous process that still close must not prevent a restart.
-        socket.set_reuseaddr(true)?;
-        socket.bind(address)?;
-        socket.listen(BACKLOG)
-    };
-    listen().map_err(|source| StartError::Listen { key, address, source })
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // Connections of a previous process that still close must not prevent a restart.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 const UNKNOWN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
@@ -114,12 +128,25 @@ pub(super) fn first(addresses: &[SocketAddr]) -> SocketAddr {
     addresses.first().copied().unwrap_or(UNKNOWN)
 }
 
-/// Replaces port 0 in our own URLs by the port of the first listener that serves their scheme.
-pub(super) fn fill_ports(config: &mut Config, listeners: &Listeners) {
-    let clients = &mut config.clients;
-    for url in [&mut config.server.public_url, &mut clients.h5, &mut clients.itagent, &mut clients.itadmin] {
+/// Replaces port 0 in our own URLs by the ports of a configuration in force.
+pub(super) fn keep_ports(config: &mut Config, in_force: &Config) {
+    for (url, current) in own_urls(config).into_iter().zip(own_urls(&mut in_force.clone())) {
         if url.port() == Some(0) {
             // Fails only for a URL without a host, which the configuration refuses.
+            let _ = url.set_port(current.port());
+        }
+    }
+}
+
+fn own_urls(config: &mut Config) -> [&mut Url; 4] {
+    let clients = &mut config.clients;
+    [&mut config.server.public_url, &mut clients.h5, &mut clients.itagent, &mut clients.itadmin]
+}
+
+/// Replaces port 0 in our own URLs by the port of the first listener that serves their scheme.
+pub(super) fn fill_ports(config: &mut Config, listeners: &Listeners) {
+    for url in own_urls(config) {
+        if url.port() == Some(0) {
             let _ = url.set_port(Some(listeners.port_for(url.scheme())));
         }
     }

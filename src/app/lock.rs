@@ -4,6 +4,7 @@
 use std::ffi::OsStr;
 use std::fs::{File, TryLockError};
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -22,13 +23,29 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The lock on a data directory; the kernel releases it when the process ends.
+/// The lock on a data directory; the kernel releases it when the process ends, and the one that it was passed on to.
 #[derive(Debug)]
 pub struct DataLock {
-    _file: File,
+    file: File,
+}
+
+/// A lock that another process has passed on.
+impl From<OwnedFd> for DataLock {
+    fn from(descriptor: OwnedFd) -> Self {
+        Self { file: File::from(descriptor) }
+    }
 }
 
 impl DataLock {
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// The same lock: it is released when all duplicates are closed, in whichever process.
+    pub(super) fn duplicate(&self) -> io::Result<Self> {
+        Ok(Self { file: self.file.try_clone()? })
+    }
+
     /// Creates the data directory if it is missing, and locks it.
     pub(super) async fn acquire(data: &Path) -> Result<Self, StartError> {
         check_contents(data)?;
@@ -58,7 +75,7 @@ impl DataLock {
         let failed = |source| StartError::Data { path: path.clone(), source };
         let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
         match file.try_lock() {
-            Ok(()) => Ok(Self { _file: file }),
+            Ok(()) => Ok(Self { file }),
             Err(TryLockError::WouldBlock) => Err(StartError::Locked(data.to_owned())),
             Err(TryLockError::Error(source)) => Err(failed(source)),
         }

@@ -4,14 +4,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use pingora_core::apps::HttpServerOptions;
 use pingora_core::protocols::http::v2::server::{H2Options, default_h2_options};
 use pingora_core::server::configuration::ServerConf;
 use pingora_proxy::HttpProxy;
 use pingora_timeout::fast_timeout::set_fast_timeout_to_tokio_threshold;
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
 
+use super::descriptors::Descriptors;
 use super::wire::{self, Services};
 use crate::api::Api;
 use crate::api::ready::Readiness;
@@ -23,15 +24,13 @@ use crate::gateway::concurrency::ConcurrencyLimit;
 use crate::gateway::connect::UpstreamConnector;
 use crate::gateway::connection::{BodyLimits, ClientLimits, HeadLimits};
 use crate::gateway::connection_limits::ConnectionLimits;
+use crate::gateway::connection_slots::ConnectionSlots;
 use crate::gateway::cut::ExchangeCutter;
 use crate::gateway::drain_signal::DrainSignal;
 use crate::gateway::proxy_app::ProxyApp;
 use crate::gateway::{Gateway, SocketSettings};
 use crate::metrics::Metrics;
 use crate::pipeline::record::NoRuleMetrics;
-
-/// Idle connections kept open to all upstreams together.
-const UPSTREAM_POOL_SIZE: usize = 1024;
 
 /// Lower bound of the HTTP/2 header list: each field counts 32 bytes more than it has, and many short ones must fit.
 const MIN_HEADER_LIST_BYTES: u32 = 64 * 1024;
@@ -41,6 +40,7 @@ pub(super) fn gateway(
     services: &Services,
     readiness: &Arc<Readiness>,
     drain: &Arc<DrainSignal>,
+    descriptors: Descriptors,
 ) -> Gateway {
     Gateway {
         gate: services.gate.clone(),
@@ -54,14 +54,14 @@ pub(super) fn gateway(
                 clients: config.clients.clone(),
                 platform: config.platform.kind,
             },
-            limits: config.limits.clone(),
+            limits: services.gate.limits.clone(),
             cookie_scope: match config.server.public_url.scheme() {
                 "https" => CookieScope::Host,
                 _ => CookieScope::Plain,
             },
         },
         upstreams: services.upstreams.clone(),
-        connector: UpstreamConnector::new(UPSTREAM_POOL_SIZE),
+        connector: UpstreamConnector::new(pool_size(descriptors)),
         sockets: SocketSettings {
             registry: services.registry.clone(),
             handshake: config.websocket.handshake.get(),
@@ -72,7 +72,12 @@ pub(super) fn gateway(
     }
 }
 
-pub(super) fn acceptor(config: &Config, gateway: Gateway) -> Acceptor {
+/// Pingora's proxy and our fast path have a pool of idle connections each.
+fn pool_size(descriptors: Descriptors) -> usize {
+    (descriptors.pool / 2).max(1)
+}
+
+pub(super) fn acceptor(config: &Config, gateway: Gateway, descriptors: Descriptors) -> Acceptor {
     let cutter = Arc::new(ExchangeCutter {
         gate: gateway.gate.clone(),
         registry: gateway.sockets.registry.clone(),
@@ -81,21 +86,21 @@ pub(super) fn acceptor(config: &Config, gateway: Gateway) -> Acceptor {
     let metrics = gateway.gate.metrics.clone();
     let (per_address, proxies) = (config.limits.connections_per_address, config.server.trusted_proxies.clone());
     Acceptor {
-        connection_limits: Arc::new(ConnectionLimits::new(per_address, proxies)),
+        connection_limits: Arc::new(ConnectionLimits::new(per_address, proxies, descriptors.streams)),
         drain: gateway.drain.clone(),
-        limits: client_limits(&config.limits, &metrics),
+        limits: ArcSwap::from_pointee(client_limits(&config.limits, &metrics)),
         app: Arc::new(ProxyApp {
-            proxy: Arc::new(proxy(gateway, config)),
+            proxy: Arc::new(proxy(gateway, config, descriptors)),
             cutter,
             concurrency: Arc::new(ConcurrencyLimit::new(Handle::current().metrics().num_workers())),
             saturated: metrics.limit_counter("saturated"),
         }),
         metrics,
-        connection_slots: Arc::new(Semaphore::new(config.limits.connections.min(Semaphore::MAX_PERMITS))),
+        connection_slots: ConnectionSlots::new(descriptors.connections),
     }
 }
 
-fn client_limits(limits: &LimitsConfig, metrics: &Metrics) -> ClientLimits {
+pub(super) fn client_limits(limits: &LimitsConfig, metrics: &Metrics) -> ClientLimits {
     ClientLimits {
         head: HeadLimits {
             deadline: limits.head_deadline.get(),
@@ -109,9 +114,9 @@ fn client_limits(limits: &LimitsConfig, metrics: &Metrics) -> ClientLimits {
     }
 }
 
-fn proxy(gateway: Gateway, config: &Config) -> HttpProxy<Gateway> {
+fn proxy(gateway: Gateway, config: &Config, descriptors: Descriptors) -> HttpProxy<Gateway> {
     let conf = ServerConf {
-        upstream_keepalive_pool_size: UPSTREAM_POOL_SIZE,
+        upstream_keepalive_pool_size: pool_size(descriptors),
         // The gateway decides about each; these are the first attempt, all retries and one for a stale connection.
         max_retries: UpstreamConfig::MOST_RETRIES + 2,
         ..ServerConf::default()

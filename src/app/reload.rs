@@ -1,22 +1,27 @@
-//! Reloads rules, signing keys and certificates without a restart. All of them are read before any is replaced, so
-//! that a faulty file changes nothing.
+//! Reloads the configuration, rules, signing keys and certificates without a restart. All of them are read before any is
+//! replaced, so that a faulty file changes nothing.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::StartError;
+use arc_swap::ArcSwap;
+
+use super::descriptors::Descriptors;
 use super::file_watcher::{self, Fingerprint};
+use super::memory_watch::MemoryLimit;
 use super::recheck::OpenRecheck;
 use super::tls::Certificates;
-use super::warnings;
+use super::{StartError, listen, proxy, warnings};
 use crate::admin::keys::KeyRotation;
-use crate::config::{Config, NamedUpstream};
+use crate::config::{Config, ConfigChanges, ConfigSource, LimitsConfig, NamedUpstream};
 use crate::domain::clock::Clock;
 use crate::explain;
+use crate::gateway::accept::Acceptor;
 use crate::metrics::Metrics;
 use crate::pipeline::Gate;
 use crate::rules::{self, RuleFault, RuleSet};
 use crate::sockets::registry::Registry;
+use crate::upstreams::{self, Upstreams};
 
 /// Where rules come from.
 #[derive(Debug, Clone)]
@@ -42,6 +47,14 @@ impl RuleSource {
         Ok(loaded)
     }
 
+    /// The source under a configuration, which may have changed since this one was made.
+    fn under(&self, config: &Config) -> Self {
+        match self {
+            RuleSource::Folder(_) => RuleSource::Folder(config.rules.dir.clone()),
+            RuleSource::Shipped => RuleSource::Shipped,
+        }
+    }
+
     fn fingerprint(&self) -> Fingerprint {
         match self {
             RuleSource::Folder(folder) => Fingerprint::of_rules(folder),
@@ -61,9 +74,20 @@ impl RuleFiles {
         Self { source, loaded: Mutex::default() }
     }
 
-    pub(super) fn load(&self, config: &Config, metrics: &Metrics) -> Result<RuleSet, StartError> {
-        *self.loaded() = self.source.fingerprint();
-        let rules = self.source.load(&config.named_upstreams(), metrics).map_err(StartError::Rules)?;
+    pub(super) fn source(&self) -> &RuleSource {
+        &self.source
+    }
+
+    /// Loads the rules of a configuration whose upstreams have these indexes.
+    pub(super) fn load(
+        &self,
+        config: &Config,
+        upstreams: &[NamedUpstream<'_>],
+        metrics: &Metrics,
+    ) -> Result<RuleSet, StartError> {
+        let source = self.source.under(config);
+        *self.loaded() = source.fingerprint();
+        let rules = source.load(upstreams, metrics).map_err(StartError::Rules)?;
         for warning in warnings::of(config, &rules) {
             tracing::warn!("{warning}");
         }
@@ -75,23 +99,56 @@ impl RuleFiles {
     }
 }
 
+/// Where the configuration and the rules come from, so that they can be read again.
+#[derive(Debug, Clone)]
+pub struct Sources {
+    /// `None` for a configuration that was not read from a file.
+    pub config: Option<ConfigSource>,
+    /// The rules.
+    pub rules: RuleSource,
+}
+
+/// What a reload reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReloadScope {
+    /// Everything.
+    All,
+    /// Everything but the configuration, which may be half edited when the rules change.
+    WithoutConfig,
+}
+
+/// What a reload has done.
+#[derive(Debug)]
+pub struct ReloadReport {
+    /// The number of rules.
+    pub rules: usize,
+    /// The keys of the configuration that have changed.
+    pub changes: ConfigChanges,
+}
+
 /// What a reload reads and replaces.
 pub(super) struct Reloader {
-    pub(super) config: Config,
+    /// The configuration in force.
+    pub(super) config: Arc<ArcSwap<Config>>,
+    pub(super) config_source: Option<ConfigSource>,
     pub(super) rule_files: RuleFiles,
     pub(super) keys: Arc<KeyRotation>,
     pub(super) certificates: Arc<Certificates>,
     pub(super) gate: Arc<Gate>,
     pub(super) registry: Arc<Registry>,
     pub(super) recheck: Arc<OpenRecheck>,
+    pub(super) upstreams: Arc<Upstreams>,
+    pub(super) acceptor: Arc<Acceptor>,
+    pub(super) descriptors: Descriptors,
+    pub(super) memory: Arc<MemoryLimit>,
 }
 
 impl Reloader {
-    /// Reloads everything and checks what is open against the new rules. Returns the number of rules.
-    pub(super) async fn reload(&self) -> Result<usize, StartError> {
+    /// Reloads and checks what is open against the new rules.
+    pub(super) async fn reload(&self, scope: ReloadScope) -> Result<ReloadReport, StartError> {
         // Otherwise a key that a command removes meanwhile would come back with the ring that was read before.
         let _exclusive = self.keys.lock().await;
-        let reloaded = self.replace();
+        let reloaded = self.replace(scope);
         self.gate.metrics.config_reload_success.set(i64::from(reloaded.is_ok()));
         if reloaded.is_ok() {
             // A handshake or exchange that is not registered yet checks the new rules itself once it is.
@@ -101,26 +158,58 @@ impl Reloader {
         reloaded
     }
 
-    fn replace(&self) -> Result<usize, StartError> {
-        let rules = self.rule_files.load(&self.config, &self.gate.metrics)?;
+    fn replace(&self, scope: ReloadScope) -> Result<ReloadReport, StartError> {
+        let (config, changes) = self.read_config(scope)?;
+        let named = self.upstreams.named(&config.upstreams);
+        let rules = self.rule_files.load(&config, &named, &self.gate.metrics)?;
         let keys = self.keys.read_folder()?;
-        let certificates = self.certificates.read(&self.config.server)?;
+        let certificates = self.certificates.read(&config.server)?;
+        let upstream_tls = upstreams::tls::read_all(&config.upstreams)?;
+        // Nothing fails from here on. The upstreams first: the new rules refer to them.
+        self.upstreams.apply(&config.upstreams, upstream_tls);
         self.certificates.install(certificates);
         if let Some(keys) = keys {
             self.keys.install(keys);
         }
         let rules = Arc::new(rules);
         self.gate.rules.store(rules.clone());
-        record_load(&self.gate.metrics, &self.gate.clock, &self.config, &rules);
-        Ok(rules.count())
+        self.apply_limits(&config.limits);
+        record_load(&self.gate.metrics, &self.gate.clock, &config, &rules);
+        self.config.store(Arc::new(config));
+        Ok(ReloadReport { rules: rules.count(), changes })
+    }
+
+    /// The configuration in force with what a reload can change, and all changes in the file.
+    fn read_config(&self, scope: ReloadScope) -> Result<(Config, ConfigChanges), StartError> {
+        let current = self.config.load();
+        match &self.config_source {
+            Some(source) if scope == ReloadScope::All => {
+                let mut config = source.load().map_err(StartError::Config)?;
+                listen::keep_ports(&mut config, &current);
+                Ok(current.reloaded(config))
+            }
+            _ => Ok((Config::clone(&current), ConfigChanges::default())),
+        }
+    }
+
+    /// Applies limits to the connections and requests that begin from now on.
+    fn apply_limits(&self, limits: &LimitsConfig) {
+        let Acceptor { connection_slots, connection_limits, limits: client_limits, .. } = &*self.acceptor;
+        let descriptors = self.descriptors.for_connections(limits.connections);
+        connection_slots.resize(descriptors.connections);
+        connection_limits.set(limits.connections_per_address, descriptors.streams);
+        client_limits.store(Arc::new(proxy::client_limits(limits, &self.gate.metrics)));
+        self.memory.set(limits.memory);
+        self.gate.limits.store(Arc::new(limits.clone()));
     }
 
     /// Resolves when a rule file has changed; never, unless `rules.watch` is set.
     pub(super) async fn rules_changed(&self) {
-        match &self.rule_files.source {
-            RuleSource::Folder(folder) if self.config.rules.watch => {
+        let config = self.config.load_full();
+        match self.rule_files.source.under(&config) {
+            RuleSource::Folder(folder) if config.rules.watch => {
                 let loaded = self.rule_files.loaded().clone();
-                let difference = || Some(Fingerprint::of_rules(folder)).filter(|current| *current != loaded);
+                let difference = || Some(Fingerprint::of_rules(&folder)).filter(|current| *current != loaded);
                 file_watcher::changed(difference).await;
             }
             RuleSource::Folder(_) | RuleSource::Shipped => std::future::pending().await,

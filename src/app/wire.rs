@@ -330,7 +330,7 @@ fn gate(
     Gate {
         clock: core.clock.clone(),
         proxies: trusted_proxies(server),
-        limits: config.limits.clone(),
+        limits: Arc::new(ArcSwap::from_pointee(config.limits.clone())),
         rules: ArcSwap::from_pointee(rules),
         tokens: core.tokens.clone(),
         sessions: core.sessions.clone(),

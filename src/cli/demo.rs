@@ -5,9 +5,9 @@ use std::path::Path;
 
 use clap::Args;
 
-use super::serve::{ConfigFile, Signals};
+use super::serve::Signals;
 use super::{Failed, log, print_error, print_faults, runtime};
-use crate::app::{App, RuleSource};
+use crate::app::{App, Inherited, RuleSource, ServiceManager, Sources, StartKind};
 use crate::config::{self, Config, Override, PathCase, UpstreamConfig};
 use crate::demo::{Workspace, helpdesk};
 use crate::rules::SHIPPED;
@@ -52,20 +52,22 @@ async fn serve_demo(mut config: Config, workspace: &Workspace) -> Result<(), Fai
         ..UpstreamConfig::default()
     };
     config.upstreams.insert("helpdesk".to_owned(), upstream);
-    let app = App::start(config, RuleSource::Shipped).await.map_err(print_error)?;
+    let app = App::start(config, Sources { config: None, rules: RuleSource::Shipped }, Inherited::default())
+        .await
+        .map_err(print_error)?;
     let file = workspace.config_file();
     let rule_files: Vec<(&str, &str)> = SHIPPED.iter().map(|(name, text)| (*name, *text)).collect();
     workspace
         .write_config(helpdesk, &rule_files)
         .map_err(|error| print_error(format!("{}: {error}", file.display())))?;
     print_welcome(&app, &file);
-    // The file that it wrote is for other commands.
-    signals.run(app, &ConfigFile::default()).await
+    signals.run(app, &ServiceManager::from_environment(StartKind::Normal)).await
 }
 
 #[allow(clippy::print_stdout)] // the command's output
 fn print_welcome(app: &App, file: &Path) {
-    let url = app.public_url().as_str().trim_end_matches('/');
+    let public_url = app.public_url();
+    let url = public_url.as_str().trim_end_matches('/');
     let platform = app.platform.as_ref().map(|platform| platform.address().to_string()).unwrap_or_default();
     println!(
         "\

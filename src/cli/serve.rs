@@ -1,58 +1,75 @@
 //! `deskgate serve`: runs the gateway until a signal or a dead background task ends it. Starting and stopping are left
 //! to `app`.
 
-use std::hash::{DefaultHasher, Hasher};
 use std::io::Write;
-use std::path::PathBuf;
+use std::sync::Arc;
 
+use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{ConfigArgs, Exit, Failed, log, print_error, print_faults, runtime};
-use crate::app::{App, RuleSource};
+use crate::app::{
+    self, App, HandOverStep, Inherited, Predecessor, ReloadReport, ReloadScope, RuleSource, ServiceManager, Sources,
+    StartKind, Successor, activated_sockets,
+};
+use crate::config::{Config, ConfigSource};
 
-pub(super) fn run(args: &ConfigArgs) -> Result<(), Failed> {
-    let file = ConfigFile::of(args.config.clone());
-    let config = args.load().map_err(|faults| print_faults(&faults))?;
+/// `deskgate serve`
+#[derive(Args)]
+pub(super) struct ServeArgs {
+    /// Take over from the gateway that runs on the same data directory, without refusing a connection; it then drains and exits.
+    #[arg(long)]
+    upgrade: bool,
+    #[command(flatten)]
+    config: ConfigArgs,
+}
+
+pub(super) fn run(args: &ServeArgs) -> Result<(), Failed> {
+    let source = args.config.source();
+    let config = source.load().map_err(|faults| print_faults(&faults))?;
     let _log = log::start(&config.log).map_err(print_error)?;
-    let rules = RuleSource::Folder(config.rules.dir.clone());
-    let runtime = runtime(config.server.threads)?;
-    runtime.block_on(async {
+    let start = if args.upgrade { StartKind::Upgrade } else { StartKind::Normal };
+    runtime(config.server.threads)?.block_on(async {
         let signals = Signals::listen()?;
-        let app = App::start(config, rules).await.map_err(print_error)?;
+        let service = Arc::new(ServiceManager::from_environment(start));
+        let inherited = activated_sockets().map_err(|error| print_error(format!("LISTEN_FDS: {error}")))?;
+        let app = match start {
+            StartKind::Normal => start_normally(config, source, inherited).await?,
+            StartKind::Upgrade => upgrade(config, source, inherited).await?,
+        };
         announce_ready(&app);
-        signals.run(app, &file).await
+        match start {
+            StartKind::Normal => service.ready(),
+            StartKind::Upgrade => service.taken_over(),
+        }
+        // On the runtime that carries the requests: when its threads are stuck, the watchdog notices.
+        tokio::spawn({
+            let service = service.clone();
+            async move { service.feed_watchdog().await }
+        });
+        signals.run(app, &service).await
     })
 }
 
-/// The configuration file as it was at the start. A reload does not read it again.
-#[derive(Default)]
-pub(super) struct ConfigFile {
-    path: Option<PathBuf>,
-    /// A hash, because the file may hold a secret. `None` if it cannot be read.
-    at_start: Option<u64>,
+async fn start_normally(config: Config, source: ConfigSource, inherited: Inherited) -> Result<App, Failed> {
+    let sources = Sources { config: Some(source), rules: RuleSource::Folder(config.rules.dir.clone()) };
+    App::start(config, sources, inherited).await.map_err(print_error)
 }
 
-impl ConfigFile {
-    fn of(path: Option<PathBuf>) -> Self {
-        let mut file = Self { path, at_start: None };
-        file.at_start = file.hash();
-        file
+/// Takes over from the running gateway. What can be checked is checked before that one is disturbed.
+async fn upgrade(config: Config, source: ConfigSource, mut inherited: Inherited) -> Result<App, Failed> {
+    let check = app::check_files(&config, |_| false);
+    if !check.faults.is_empty() {
+        return Err(print_faults(&check.faults));
     }
-
-    fn hash(&self) -> Option<u64> {
-        let bytes = std::fs::read(self.path.as_ref()?).ok()?;
-        let mut hasher = DefaultHasher::new();
-        hasher.write(&bytes);
-        Some(hasher.finish())
-    }
-
-    /// Warns that changes of the file since the start have no effect yet.
-    fn warn_if_changed(&self) {
-        if let Some(path) = self.path.as_ref().filter(|_| self.hash() != self.at_start) {
-            let file = path.display();
-            tracing::warn!("{file} has changed since the start, and a reload does not read it: restart to apply it");
-        }
-    }
+    let Some(predecessor) = Predecessor::find(&config, &mut inherited).await.map_err(print_error)? else {
+        tracing::info!("no gateway is running on {}: nothing to take over", config.server.data_dir.display());
+        return start_normally(config, source, inherited).await;
+    };
+    predecessor.release(&config, &mut inherited).await.map_err(print_error)?;
+    let app = start_normally(config, source, inherited).await?;
+    predecessor.dismiss().await;
+    Ok(app)
 }
 
 /// Prints one line with all addresses, for scripts and supervisors that wait for it.
@@ -82,33 +99,69 @@ impl Signals {
         })
     }
 
-    /// Runs the gateway: reloads on SIGHUP and when watched rules change, drains and stops on SIGTERM or SIGINT. Exits
-    /// with code 1, without draining, when a background task dies, so that a supervisor restarts the process.
-    pub(super) async fn run(mut self, app: App, file: &ConfigFile) -> Result<(), Failed> {
+    /// Runs the gateway: reloads on SIGHUP and when watched rules change, drains and stops on SIGTERM or SIGINT, or for a process
+    /// that replaces this one. Exits with code 1, without draining, when a background task dies, so that a supervisor restarts
+    /// the process.
+    pub(super) async fn run(mut self, mut app: App, service: &ServiceManager) -> Result<(), Failed> {
         loop {
             tokio::select! {
-                _ = self.hangup.recv() => reload(&app, file).await,
-                () = app.rules_changed() => reload(&app, file).await,
+                _ = self.hangup.recv() => reload(&app, ReloadScope::All, service).await,
+                () = app.rules_changed() => reload(&app, ReloadScope::WithoutConfig, service).await,
                 _ = self.terminate.recv() => break,
                 _ = self.interrupt.recv() => break,
+                successor = app.successor() => match self.hand_over(app, successor).await? {
+                    Some(resumed) => app = resumed,
+                    None => return Ok(()),
+                },
                 failure = app.task_failure() => {
                     tracing::error!("shutting down without draining: {failure}");
+                    service.stopping();
                     app.abort().await;
                     return Err(Failed(Exit::Failure));
                 }
             }
         }
         tracing::info!("shutting down: draining (up to {})", app.drain_timeout());
+        service.stopping();
         app.stop().await;
         tracing::info!("stopped");
         Ok(())
     }
+
+    /// Makes way for another process. Returns the gateway if that process has failed.
+    async fn hand_over(&mut self, app: App, successor: Successor) -> Result<Option<App>, Failed> {
+        if successor.step == HandOverStep::Exit {
+            tracing::info!("replaced by a new process: draining (up to {})", app.drain_timeout());
+            app.stop_replaced().await;
+            tracing::info!("stopped");
+            return Ok(None);
+        }
+        tracing::info!("handing over to a new process: draining (up to {})", app.upgrade_drain());
+        let released = app.release().await.map_err(print_error)?;
+        let replaced = tokio::select! {
+            replaced = released.replace_by(successor) => replaced,
+            _ = self.terminate.recv() => Ok(()),
+            _ = self.interrupt.recv() => Ok(()),
+        };
+        if replaced.is_ok() {
+            tracing::info!("stopped");
+            return Ok(None);
+        }
+        tracing::error!("the new process has failed: this one goes on");
+        released.resume().await.map(Some).map_err(print_error)
+    }
 }
 
-async fn reload(app: &App, file: &ConfigFile) {
-    file.warn_if_changed();
-    match app.reload().await {
-        Ok(rules) => tracing::info!(rules, "reloaded"),
+async fn reload(app: &App, scope: ReloadScope, service: &ServiceManager) {
+    service.reloading();
+    match app.reload(scope).await {
+        Ok(ReloadReport { rules, changes }) => {
+            tracing::info!(rules, changed = changes.applied.join(", "), "reloaded");
+            if !changes.pending.is_empty() {
+                tracing::warn!("changed settings that take effect after a restart: {}", changes.pending.join(", "));
+            }
+        }
         Err(error) => tracing::error!("reload refused, nothing changed: {error}"),
     }
+    service.ready();
 }

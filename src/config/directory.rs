@@ -35,7 +35,7 @@ pub struct DirectoryConfig {
 }
 
 /// The URL of a database. User and password show neither in `Debug` nor in the serialised form.
-#[derive(Clone, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct DatabaseUrl(String);
 

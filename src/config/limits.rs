@@ -43,6 +43,9 @@ pub struct LimitsConfig {
     /// Most requests a minute of one address (IPv6 as in the rules) with a token that the gateway can never have issued;
     /// more are refused with 1429. Valid tokens of the same address are never refused. 0: no limit.
     pub invalid_tokens: u32,
+    /// Memory in bytes beyond which new requests are refused with 1503, before the kernel ends the process. 0: nine tenths of
+    /// the control group's limit, if it has one.
+    pub memory: u64,
     /// Most keys (employees, addresses, …) with a rate-limit counter.
     pub rate_keys: usize,
 }
@@ -65,6 +68,7 @@ impl Default for LimitsConfig {
             connections_per_address: 10_000,
             streams_per_connection: 100,
             invalid_tokens: 600,
+            memory: 0,
             rate_keys: 200_000,
         }
     }

@@ -2,7 +2,7 @@
 //! not hide the next.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 use toml::Spanned;
@@ -46,6 +46,22 @@ impl ReadConfig {
             Self { config: Some(config), faults } if faults.is_empty() => Ok(config),
             Self { faults, .. } => Err(faults),
         }
+    }
+}
+
+/// Where a configuration comes from.
+#[derive(Debug, Clone, Default)]
+pub struct ConfigSource {
+    /// The file; defaults apply without one.
+    pub file: Option<PathBuf>,
+    /// What replaces keys of the file.
+    pub overrides: Vec<Override>,
+}
+
+impl ConfigSource {
+    /// Loads the configuration.
+    pub fn load(&self) -> Result<Config, Vec<ConfigFault>> {
+        load(self.file.as_deref(), &self.overrides)
     }
 }
 

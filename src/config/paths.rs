@@ -1,6 +1,7 @@
 //! The settings that name files and folders. A relative path starts at the folder of the configuration file, whatever the
 //! working directory of the process is; one from `--set` starts at the working directory, as a path in a command does.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use super::Config;
@@ -10,8 +11,8 @@ const CERTIFICATE_KEYS_OF_TLS: [&str; 3] = ["server.tls.cert_file", "server.tls.
 
 impl Config {
     /// Every path with its key. An empty one stands for none.
-    pub(super) fn paths_mut(&mut self) -> Vec<(&'static str, &mut PathBuf)> {
-        let Self { server, platform, otp, store, directory, rules, .. } = self;
+    pub(super) fn paths_mut(&mut self) -> Vec<(Cow<'static, str>, &mut PathBuf)> {
+        let Self { server, platform, otp, store, directory, rules, upstreams, .. } = self;
         let mut paths = vec![
             ("server.data_dir", &mut server.data_dir),
             ("server.secret_file", &mut server.secret_file),
@@ -33,13 +34,20 @@ impl Config {
             paths.push((key_file, &mut certificate.key_file));
             paths.push((ocsp_file, &mut certificate.ocsp_file));
         }
+        let mut paths: Vec<_> = paths.into_iter().map(|(key, path)| (Cow::Borrowed(key), path)).collect();
+        for (name, upstream) in upstreams {
+            let Some(tls) = &mut upstream.tls else { continue };
+            let files =
+                [("ca_file", &mut tls.ca_file), ("cert_file", &mut tls.cert_file), ("key_file", &mut tls.key_file)];
+            paths.extend(files.map(|(key, path)| (format!("upstreams.{name}.tls.{key}").into(), path)));
+        }
         paths
     }
 
     /// Lets relative paths start at a folder, but for those of keys that `--set` gave.
     pub(super) fn resolve_paths(&mut self, folder: &Path, is_overridden: impl Fn(&str) -> bool) {
         for (key, path) in self.paths_mut() {
-            if !path.as_os_str().is_empty() && !is_overridden(key) {
+            if !path.as_os_str().is_empty() && !is_overridden(&key) {
                 *path = folder.join(&path);
             }
         }

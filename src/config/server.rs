@@ -59,6 +59,9 @@ pub struct ServerConfig {
     /// How long browsers may use nothing but HTTPS for our host (`Strict-Transport-Security`); only sent over TLS, and only if
     /// `public_url` is https. 0: not sent.
     pub hsts: HumanDuration,
+    /// How long open requests may take to finish before the new process of `serve --upgrade` opens the databases in
+    /// `data_dir`; new connections wait meanwhile.
+    pub upgrade_drain: HumanDuration,
     /// Certificate and key for `listen`; without them it serves plain HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<CertificateConfig>,
@@ -125,6 +128,7 @@ impl Default for ServerConfig {
             drain: HumanDuration::seconds(30),
             drain_delay: HumanDuration::seconds(0),
             hsts: HumanDuration::seconds(0),
+            upgrade_drain: HumanDuration::seconds(5),
             tls: None,
             certificates: Vec::new(),
         }

@@ -20,11 +20,12 @@ use pingora_core::protocols::{ALPN, GetSocketDigest, Peek, SocketDigest, Stream}
 use pingora_core::server::ShutdownWatch;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 
-use super::concurrency::ConcurrencySlot;
+use super::concurrency::{ConcurrencySlot, Urgency};
 use super::connection::{ClientLimits, Connection};
 use super::connection_limits::{ConnectionLimits, ConnectionSlot};
+use super::connection_slots::ConnectionSlots;
 use super::context::unknown_arrival;
 use super::drain_signal::DrainSignal;
 use super::linger;
@@ -57,9 +58,10 @@ const UNSENT: u32 = 64 * 1024;
 /// Accepts the connections of all listeners.
 pub(crate) struct Acceptor {
     pub(crate) app: Arc<ProxyApp>,
-    pub(crate) limits: ClientLimits,
-    /// One permit per open client connection, WebSockets included.
-    pub(crate) connection_slots: Arc<Semaphore>,
+    /// The limits of connections that are accepted from now on.
+    pub(crate) limits: ArcSwap<ClientLimits>,
+    /// One per open client connection, WebSockets included.
+    pub(crate) connection_slots: ConnectionSlots,
     /// The connections of each address.
     pub(crate) connection_limits: Arc<ConnectionLimits>,
     pub(crate) drain: Arc<DrainSignal>,
@@ -119,12 +121,14 @@ impl Acceptor {
             () = self.accept_forever(&socket, &listener) => {}
             _ = drain.wait_for(|begun| *begun) => {}
         }
-        self.accept_backlog(socket, &listener);
+        if !self.drain.leaves_backlog() {
+            self.accept_backlog(socket, &listener);
+        }
     }
 
     /// Without a free slot new connections wait in the kernel's backlog.
     async fn accept_forever(self: &Arc<Self>, socket: &TcpListener, listener: &Arc<ListenerSettings>) {
-        while let Ok(permit) = self.connection_slots.clone().acquire_owned().await {
+        while let Ok(permit) = self.connection_slots.acquire().await {
             match socket.accept().await {
                 Ok((stream, address)) => self.start(stream, address, permit, listener),
                 Err(error) => {
@@ -138,7 +142,7 @@ impl Acceptor {
     /// Accepts the connections that wait in the kernel's backlog, which closing the listener would reset.
     fn accept_backlog(self: &Arc<Self>, socket: TcpListener, listener: &Arc<ListenerSettings>) {
         let Ok(socket) = socket.into_std() else { return };
-        while let Ok(permit) = self.connection_slots.clone().try_acquire_owned() {
+        while let Ok(permit) = self.connection_slots.try_acquire() {
             match socket.accept() {
                 Ok((stream, address)) => {
                     let stream = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
@@ -190,6 +194,10 @@ impl Acceptor {
         counted.map(|counted| ConnectionSlot::new(permit, counted))
     }
 
+    fn head_deadline(&self) -> Duration {
+        self.limits.load().head.deadline
+    }
+
     fn count_refused(&self, reason: ConnectionRefusal, address: SocketAddr) {
         let reason = reason.as_str();
         self.metrics.count_refused_connection(reason);
@@ -203,7 +211,7 @@ impl Acceptor {
         proxy: SocketAddr,
         permit: OwnedSemaphorePermit,
     ) -> Option<AcceptedConnection> {
-        let header = tokio::time::timeout(self.limits.head.deadline, proxy_protocol::read(&mut transport)).await;
+        let header = tokio::time::timeout(self.head_deadline(), proxy_protocol::read(&mut transport)).await;
         let Ok(Ok((client, behind))) = header else {
             self.count_refused(ConnectionRefusal::ProxyHeader, proxy);
             return None;
@@ -223,8 +231,9 @@ impl Acceptor {
         let _ = digest.peer_addr.set(Some(PingoraAddress::Inet(address)));
         transport.set_socket_digest(digest);
         let Some((stream, protocol)) = self.negotiate(transport, address, listener).await else { return };
-        let (limits, signal) = (&self.limits, self.drain.clone());
-        let connection = Box::new(Connection::new(stream, protocol, listener.transport, limits, slot, signal));
+        let signal = self.drain.clone();
+        let connection = Connection::new(stream, protocol, listener.transport, &self.limits.load(), slot, signal);
+        let connection = Box::new(connection);
         // One poll leaves the task's waker in the channel, so that an idle connection notices the drain. Polling it
         // with every request would take a lock each time.
         let mut waker = drain.clone();
@@ -250,7 +259,7 @@ impl Acceptor {
         let mut protocol = ALPN::H1;
         if listener.accepts_h2c {
             let mut first = [0; HTTP2_PREFACE_START.len()];
-            let peeked = tokio::time::timeout(self.limits.head.deadline, transport.try_peek(&mut first)).await;
+            let peeked = tokio::time::timeout(self.head_deadline(), transport.try_peek(&mut first)).await;
             peeked.ok()?.ok()?;
             if first == *HTTP2_PREFACE_START {
                 protocol = ALPN::H2;
@@ -311,7 +320,7 @@ impl Acceptor {
         if !connection.read_head().await {
             return None;
         }
-        let slot = concurrency.begin().await.ok();
+        let slot = concurrency.begin(|| Urgency::of(connection.path())).await.ok();
         if slot.is_none() {
             self.metrics.count_limit_reached("saturated");
             connection.refuse_overload().await;

@@ -4,9 +4,12 @@
 //!
 //! What waits for a slow upstream or a slow client needs no core. Requests therefore count only while they are young, and
 //! the limit grows as long as requests wait although a core is idle.
+//!
+//! Readiness and sign-in do not wait: a load balancer that gets no answer takes the gateway out, and who cannot sign in cannot
+//! work at all. A request that would wait for too long is refused at once, and so is every one while memory is short.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::RuntimeMetrics;
@@ -32,6 +35,31 @@ const SATURATED: u32 = 90;
 /// How long a request waits. A client that has waited longer is told to come back.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
+/// How long a request waits before it is read, so that an urgent one is recognized.
+const LONGEST_UNREAD_WAIT: Duration = Duration::from_millis(100);
+
+/// How long the turns are counted before the number of requests that may wait follows from them.
+const TURN_COUNT_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The share of the requests that each thread always carries which urgent ones may add.
+const URGENT_SHARE: usize = 4;
+
+/// Whether a request may go before others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Urgency {
+    Normal,
+    /// Readiness and sign-in.
+    Urgent,
+}
+
+impl Urgency {
+    /// The urgency of a request for this path.
+    pub(super) fn of(path: &[u8]) -> Self {
+        const URGENT: [&[u8]; 3] = [b"/api/ready", b"/api/auth/", b"/api/agents/login"];
+        if URGENT.iter().any(|prefix| path.starts_with(prefix)) { Self::Urgent } else { Self::Normal }
+    }
+}
+
 /// How many requests may be in progress.
 #[derive(Debug)]
 pub(crate) struct ConcurrencyLimit {
@@ -42,6 +70,14 @@ pub(crate) struct ConcurrencyLimit {
     /// The young requests in progress by the period in which they began.
     periods: [Period; YOUNG_PERIODS as usize],
     waiting: AtomicUsize,
+    /// How many may wait: as many as can begin in time.
+    most_waiting: AtomicUsize,
+    /// How many that waited have had their turn.
+    turns_taken: AtomicU64,
+    /// The urgent requests in progress that did not wait.
+    urgent: AtomicUsize,
+    /// Whether memory is short. The limit is 0 then, so that requests that have room need not look.
+    short_of_memory: AtomicBool,
     /// Wakes requests in the order in which they began to wait. It holds a permit only while one is being woken.
     turns: Semaphore,
     /// Wakes the task that adjusts the limit.
@@ -83,11 +119,15 @@ impl Period {
 pub(super) struct ConcurrencySlot {
     limit: Arc<ConcurrencyLimit>,
     period: u64,
+    urgency: Urgency,
 }
 
 impl Drop for ConcurrencySlot {
     fn drop(&mut self) {
         self.limit.period(self.period).end(self.period);
+        if self.urgency == Urgency::Urgent {
+            self.limit.urgent.fetch_sub(1, Ordering::AcqRel);
+        }
         if self.limit.waiting.load(Ordering::Acquire) > 0 {
             self.limit.wake_next();
         }
@@ -123,42 +163,71 @@ impl ConcurrencyLimit {
             started: Instant::now(),
             periods: Default::default(),
             waiting: AtomicUsize::new(0),
+            most_waiting: AtomicUsize::new(usize::MAX),
+            turns_taken: AtomicU64::new(0),
+            urgent: AtomicUsize::new(0),
+            short_of_memory: AtomicBool::new(false),
             turns: Semaphore::new(0),
             needs_adjusting: Notify::new(),
         }
     }
 
     /// Begins a request as soon as there is room for it, in the order of the calls. Two calls at the same moment may
-    /// exceed the limit by one.
-    pub(super) async fn begin(self: &Arc<Self>) -> Result<ConcurrencySlot, Saturated> {
+    /// exceed the limit by one. `urgency` is only asked for if the request would have to wait.
+    pub(super) async fn begin(
+        self: &Arc<Self>,
+        urgency: impl FnOnce() -> Urgency,
+    ) -> Result<ConcurrencySlot, Saturated> {
         let mut period = self.current_period();
         let young = self.young(period);
         let is_waiting = self.waiting.load(Ordering::Acquire) > 0;
+        let mut begins_as = Urgency::Normal;
         if young >= self.limit.load(Ordering::Relaxed) || is_waiting {
-            self.wait().await?;
-            period = self.current_period();
+            if urgency() == Urgency::Urgent && self.has_room_for_urgent() {
+                begins_as = Urgency::Urgent;
+            } else {
+                self.wait().await?;
+                period = self.current_period();
+            }
         } else if young >= self.least {
             self.needs_adjusting.notify_one();
         }
         self.period(period).begin(period);
-        Ok(ConcurrencySlot { limit: self.clone(), period })
+        Ok(ConcurrencySlot { limit: self.clone(), period, urgency: begins_as })
     }
 
-    /// Begins a request behind those that wait; None if none does.
+    /// Begins a request that has not been read behind those that wait. None if none does, or not soon: then it must be read,
+    /// because it may be urgent.
     pub(super) async fn begin_if_others_wait(self: &Arc<Self>) -> Option<ConcurrencySlot> {
         if self.waiting.load(Ordering::Acquire) == 0 {
             return None;
         }
-        self.begin().await.ok()
+        let begun = tokio::time::timeout(LONGEST_UNREAD_WAIT, self.begin(|| Urgency::Normal)).await;
+        begun.ok().and_then(Result::ok)
+    }
+
+    /// Counts an urgent request, unless there are too many: no client may take all cores with them.
+    fn has_room_for_urgent(&self) -> bool {
+        let others = self.urgent.fetch_add(1, Ordering::AcqRel);
+        let has_room = others < self.least / URGENT_SHARE;
+        if !has_room {
+            self.urgent.fetch_sub(1, Ordering::AcqRel);
+        }
+        has_room
     }
 
     async fn wait(&self) -> Result<(), Saturated> {
+        let is_hopeless = self.waiting.load(Ordering::Acquire) >= self.most_waiting.load(Ordering::Relaxed);
+        if is_hopeless || self.short_of_memory.load(Ordering::Acquire) {
+            return Err(Saturated);
+        }
         let _waiting = Waiting::begin(&self.waiting);
         // Adjusting also begins a request that came too late to be woken by the end of another.
         self.needs_adjusting.notify_one();
         let turn = tokio::time::timeout(LONGEST_WAIT, self.turns.acquire()).await;
         let turn = turn.map_err(|_| Saturated)?.map_err(|_| Saturated)?;
         turn.forget();
+        self.turns_taken.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
@@ -190,12 +259,18 @@ impl ConcurrencyLimit {
         loop {
             self.needs_adjusting.notified().await;
             let mut earlier = BusyTime::of(&runtime);
+            let mut turns = TurnCount::of(&self);
             while self.may_be_reached() {
                 tokio::time::sleep(ADJUST_INTERVAL).await;
                 let busy = BusyTime::of(&runtime);
                 self.adjust(busy.is_saturated_since(&earlier));
                 earlier = busy;
+                if turns.at.elapsed() >= TURN_COUNT_INTERVAL {
+                    self.most_waiting.store(turns.possible_in_time(&self), Ordering::Relaxed);
+                    turns = TurnCount::of(&self);
+                }
             }
+            self.most_waiting.store(usize::MAX, Ordering::Relaxed);
         }
     }
 
@@ -203,8 +278,18 @@ impl ConcurrencyLimit {
         self.young(self.current_period()) >= self.least || self.waiting.load(Ordering::Acquire) > 0
     }
 
+    /// Refuses all requests but urgent ones while memory is short.
+    pub(crate) fn set_short_of_memory(&self, is_short: bool) {
+        if self.short_of_memory.swap(is_short, Ordering::AcqRel) != is_short {
+            self.limit.store(if is_short { 0 } else { self.least }, Ordering::Relaxed);
+        }
+    }
+
     /// Adjusts the limit to what happened since the last call, and begins what has room now.
     fn adjust(&self, is_saturated: bool) {
+        if self.short_of_memory.load(Ordering::Acquire) {
+            return;
+        }
         let limit = self.limit.load(Ordering::Relaxed);
         let waiting = self.waiting.load(Ordering::Acquire);
         let adjusted = if is_saturated {
@@ -219,6 +304,25 @@ impl ConcurrencyLimit {
         // Requests that are no longer young make room without ending.
         let room = adjusted.saturating_sub(self.young(self.current_period())).min(waiting);
         self.turns.add_permits(room.saturating_sub(self.turns.available_permits()));
+    }
+}
+
+/// How many requests have had their turn at one moment.
+struct TurnCount {
+    at: Instant,
+    taken: u64,
+}
+
+impl TurnCount {
+    fn of(limit: &ConcurrencyLimit) -> Self {
+        Self { at: Instant::now(), taken: limit.turns_taken.load(Ordering::Relaxed) }
+    }
+
+    /// How many can have their turn within [`LONGEST_WAIT`] if it goes on like since then.
+    fn possible_in_time(&self, limit: &ConcurrencyLimit) -> usize {
+        let taken = limit.turns_taken.load(Ordering::Relaxed) - self.taken;
+        let possible = u128::from(taken) * LONGEST_WAIT.as_millis() / self.at.elapsed().as_millis().max(1);
+        usize::try_from(possible).unwrap_or(usize::MAX).max(limit.least)
     }
 }
 

@@ -214,6 +214,13 @@ impl Connection {
         }
     }
 
+    /// The path of the request whose head has been read, as far as it can be recognized without parsing it.
+    pub(super) fn path(&self) -> &[u8] {
+        let head = self.head.head();
+        let target = memchr::memchr(b' ', head).map_or(head.len(), |space| space + 1);
+        &head[target..]
+    }
+
     pub(super) fn is_http2(&self) -> bool {
         self.http2.is_some()
     }

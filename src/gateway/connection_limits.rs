@@ -21,7 +21,10 @@ const NETWORKS_PER_SITE: usize = 4;
 
 /// The open connections of each address: IPv4 as it is, IPv6 by /64 and /48.
 pub(crate) struct ConnectionLimits {
-    most: usize,
+    /// The connections of an address; 0: no limit.
+    most: AtomicUsize,
+    /// The requests on all HTTP/2 connections.
+    streams: Arc<StreamCount>,
     /// Load balancers, which carry the connections of many clients.
     exempt: Vec<IpNet>,
     shards: Vec<Mutex<HashMap<Network, NetworkUse>>>,
@@ -34,6 +37,22 @@ struct NetworkUse {
     connections: usize,
     /// Shared with the network's connections, so that a request takes no lock.
     streams: Arc<AtomicUsize>,
+}
+
+/// Requests on HTTP/2 connections, and how many there may be.
+#[derive(Debug)]
+struct StreamCount {
+    most: AtomicUsize,
+    open: AtomicUsize,
+}
+
+/// Why a request on an HTTP/2 connection is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StreamRefusal {
+    /// Its client has as many as it may have connections.
+    Client,
+    /// All clients together have as many as there are descriptors for connections to upstreams.
+    Process,
 }
 
 /// A connection's slot; dropping it frees the slot for another connection.
@@ -55,19 +74,25 @@ impl ConnectionSlot {
 }
 
 /// One connection in the counts of its client: none, of its address, or of its /64 and /48.
-#[derive(Debug, Clone, Default)]
-pub(super) struct CountedClient(Arc<Vec<CountedConnection>>);
+#[derive(Debug, Clone)]
+pub(super) struct CountedClient {
+    networks: Arc<Vec<CountedConnection>>,
+    all: Arc<StreamCount>,
+}
 
 impl CountedClient {
-    /// Counts a request on an HTTP/2 connection. None if the client has as many as it may have connections.
-    pub(super) fn begin_stream(&self) -> Option<CountedStream> {
-        for (place, network) in self.0.iter().enumerate() {
+    /// Counts a request on an HTTP/2 connection.
+    pub(super) fn begin_stream(&self) -> Result<CountedStream, StreamRefusal> {
+        for (place, network) in self.networks.iter().enumerate() {
             if network.streams.fetch_add(1, Ordering::Relaxed) >= network.most {
-                end_stream(&self.0[..=place]);
-                return None;
+                end_stream(&self.networks[..=place]);
+                return Err(StreamRefusal::Client);
             }
         }
-        Some(CountedStream(self.clone()))
+        // If all have too many, it is dropped and not counted.
+        let stream = CountedStream(self.clone());
+        let others = self.all.open.fetch_add(1, Ordering::Relaxed);
+        if others < self.all.most.load(Ordering::Relaxed) { Ok(stream) } else { Err(StreamRefusal::Process) }
     }
 }
 
@@ -77,7 +102,8 @@ pub(super) struct CountedStream(CountedClient);
 
 impl Drop for CountedStream {
     fn drop(&mut self) {
-        end_stream(&self.0.0);
+        end_stream(&self.0.networks);
+        self.0.all.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -112,23 +138,36 @@ impl Drop for CountedConnection {
 }
 
 impl ConnectionLimits {
-    /// At most `most` connections of an address; 0: no limit.
-    pub(crate) fn new(most: usize, exempt: Vec<IpNet>) -> Self {
-        Self { most, exempt, shards: (0..SHARDS).map(|_| Mutex::default()).collect(), hasher: RandomState::new() }
+    /// At most `most` connections of an address (0: no limit), and `streams` requests on all HTTP/2 connections.
+    pub(crate) fn new(most: usize, exempt: Vec<IpNet>, streams: usize) -> Self {
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        let streams = Arc::new(StreamCount { most: AtomicUsize::new(streams), open: AtomicUsize::new(0) });
+        Self { most: AtomicUsize::new(most), streams, exempt, shards, hasher: RandomState::new() }
+    }
+
+    /// Changes the limits of [`ConnectionLimits::new`]; what is open stays.
+    pub(crate) fn set(&self, most: usize, streams: usize) {
+        self.most.store(most, Ordering::Relaxed);
+        self.streams.most.store(streams, Ordering::Relaxed);
     }
 
     /// Counts a connection, unless its address has as many as it may.
     pub(super) fn open(self: &Arc<Self>, address: IpAddr) -> Option<CountedClient> {
         let address = address.to_canonical();
-        if self.most == 0 || self.exempt.iter().any(|network| network.contains(&address)) {
-            return Some(CountedClient::default());
+        let most = self.most.load(Ordering::Relaxed);
+        if most == 0 || self.exempt.iter().any(|network| network.contains(&address)) {
+            return Some(self.counted(Vec::new()));
         }
-        let mut counted = vec![self.count(Network::of(address), self.most)?];
+        let mut counted = vec![self.count(Network::of(address), most)?];
         if let Some(site) = Network::site(address) {
             // If the site has too many, `counted` is dropped and not counted.
-            counted.push(self.count(site, self.most.saturating_mul(NETWORKS_PER_SITE))?);
+            counted.push(self.count(site, most.saturating_mul(NETWORKS_PER_SITE))?);
         }
-        Some(CountedClient(Arc::new(counted)))
+        Some(self.counted(counted))
+    }
+
+    fn counted(&self, networks: Vec<CountedConnection>) -> CountedClient {
+        CountedClient { networks: Arc::new(networks), all: self.streams.clone() }
     }
 
     fn count(self: &Arc<Self>, network: Network, most: usize) -> Option<CountedConnection> {

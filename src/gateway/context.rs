@@ -63,7 +63,7 @@ impl Drop for InFlight {
 }
 
 /// The arrival of a request that failed before the pipeline described it.
-pub(super) fn unknown_arrival() -> Arrival {
+pub(crate) fn unknown_arrival() -> Arrival {
     Arrival {
         request_id: RequestId::fresh(),
         client: NO_ADDRESS,

@@ -123,8 +123,12 @@ impl Gateway {
     /// How much is written at once. Pingora limits the time of each write; on HTTP/2 a stream must take as much in a grace
     /// as the minimum rate demands.
     pub(super) fn longest_write(&self, exchange: &mut Exchange) -> usize {
-        let (rate, grace) = (self.gate.limits.body_rate, self.gate.limits.body_grace.get());
-        if rate == 0 || !exchange.is_http2() {
+        if !exchange.is_http2() {
+            return usize::MAX;
+        }
+        let limits = self.gate.limits.load();
+        let (rate, grace) = (limits.body_rate, limits.body_grace.get());
+        if rate == 0 {
             return usize::MAX;
         }
         exchange.set_write_timeout(Some(grace));

@@ -12,7 +12,7 @@ use pingora_proxy::HttpProxy;
 use prometheus::IntCounter;
 
 use super::Gateway;
-use super::concurrency::ConcurrencyLimit;
+use super::concurrency::{ConcurrencyLimit, Urgency};
 use super::cut::ExchangeCutter;
 
 /// Pingora's proxy, and what cuts its exchanges.
@@ -40,7 +40,8 @@ impl HttpServerApp for ProxyApp {
             return self.proxy.process_new_http(exchange, shutdown);
         }
         Box::pin(async move {
-            let Ok(_slot) = self.concurrency.begin().await else {
+            let urgency = || Urgency::of(exchange.req_header().uri.path().as_bytes());
+            let Ok(_slot) = self.concurrency.begin(urgency).await else {
                 self.saturated.inc();
                 return None;
             };

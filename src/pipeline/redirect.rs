@@ -13,7 +13,7 @@ pub(super) fn location(
     head: &RequestHead<'_>,
     fields: &Fields<'_>,
 ) -> Result<Option<String>, Error> {
-    let request = arrive::check(policy.limits, policy.hosts, head, fields)?;
+    let request = arrive::check(&policy.limits.load(), policy.hosts, head, fields)?;
     if endpoints::answers_any_host(&request.path) {
         return Ok(None);
     }

@@ -20,6 +20,9 @@ use crate::rules::{Rule, RuleSet};
 use crate::store::Change;
 use crate::store::socket_slots::SocketSlots;
 
+/// The pause between two close frames of a drain, unless there are too many.
+const DRAIN_INTERVAL: Duration = Duration::from_millis(20);
+
 /// The open WebSockets and exchanges of this process.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
@@ -237,12 +240,27 @@ impl Registry {
         close_each(self.lock().all(), |handle, batch| handle.close_unless_valid(now, leeway, batch));
     }
 
-    /// Closes all WebSockets, and every one that is registered later. Exchanges may finish.
-    pub(crate) fn drain(&self) {
+    /// Closes all WebSockets, and every one that is registered later at once. Exchanges may finish.
+    ///
+    /// A client that is told reconnects. So that not all of them do at the same moment, one is told every
+    /// [`DRAIN_INTERVAL`], and of many as many as it takes to tell all `within` this time.
+    pub(crate) async fn drain(&self, within: Duration) {
+        let sockets = self.begin_drain();
+        let intervals = (within.as_millis() / DRAIN_INTERVAL.as_millis()).max(1);
+        let share = sockets.len().div_ceil(usize::try_from(intervals).unwrap_or(usize::MAX)).max(1);
+        for (number, some) in sockets.chunks(share).enumerate() {
+            if number > 0 {
+                tokio::time::sleep(DRAIN_INTERVAL).await;
+            }
+            close_each(some.iter(), |handle, batch| handle.close(CloseReason::Drain, batch));
+        }
+    }
+
+    /// The open WebSockets; one that is registered from now on is closed at once.
+    fn begin_drain(&self) -> Vec<Arc<CloseHandle>> {
         let mut open = self.lock();
         open.draining = true;
-        let sockets = open.all().filter(|handle| handle.opener().kind == OpenKind::WebSocket);
-        close_each(sockets, |handle, batch| handle.close(CloseReason::Drain, batch));
+        open.all().filter(|handle| handle.opener().kind == OpenKind::WebSocket).cloned().collect()
     }
 
     /// Closes what belongs to a session.

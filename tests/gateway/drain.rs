@@ -202,6 +202,34 @@ async fn drain_closes_websockets_with_1001() {
 }
 
 #[tokio::test]
+async fn drain_spreads_the_close_frames_of_websockets() {
+    let mut desk = Gateway::start().await;
+    let mut sockets = Vec::new();
+    for _ in 0..50 {
+        sockets.push(desk.anonymous().websocket("/ws/public").await);
+    }
+    desk.signal("TERM");
+    let closed = sockets.into_iter().map(|mut socket| {
+        tokio::spawn(async move {
+            let code = socket.close_code_within(TEST_TIMEOUT).await;
+            (code, Instant::now())
+        })
+    });
+    let mut times = Vec::new();
+    for socket in closed.collect::<Vec<_>>() {
+        let (code, at) = socket.await.expect("a socket");
+        assert_eq!(code, Some(1001));
+        times.push(at);
+    }
+    let first = times.iter().min().expect("a time");
+    let apart = times.iter().max().expect("a time").duration_since(*first);
+    assert!(apart >= Duration::from_millis(500), "50 clients are told to reconnect within {apart:?}");
+    let soon = times.iter().filter(|at| at.duration_since(*first) < apart / 4).count();
+    assert!(soon < 35, "{soon} of 50 in the first quarter of {apart:?}");
+    assert_eq!(desk.wait_for_end().await.code(), Some(0));
+}
+
+#[tokio::test]
 async fn unresponsive_websocket_does_not_delay_the_drain() {
     let mut desk = Gateway::start().await;
     let xiaoming = desk.sign_in("u1001").await;

@@ -29,6 +29,12 @@ mod sessions;
 mod otp;
 mod overload;
 
+mod descriptors;
+
+mod service_manager;
+
+mod upgrade;
+
 mod shared_rates;
 
 mod agents;

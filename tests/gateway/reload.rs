@@ -1,4 +1,4 @@
-//! SIGHUP: reloads rules and keys; an invalid file keeps the current ones.
+//! SIGHUP: reloads configuration, rules and keys; an invalid file keeps the current ones.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -42,17 +42,110 @@ async fn reload_adds_a_rule() {
     desk.anonymous().get("/public/x").await.expect_status(200);
 }
 
+/// Replaces a text in the configuration file and sends SIGHUP.
+fn change_config(desk: &Gateway, from: &str, to: &str) {
+    let file = desk.config_file();
+    let text = std::fs::read_to_string(&file).expect("the configuration");
+    assert!(text.contains(from), "{from} is not in:\n{text}");
+    std::fs::write(&file, text.replace(from, to)).expect("a new configuration");
+    desk.signal("HUP");
+}
+
 #[tokio::test]
-async fn reload_warns_if_the_configuration_file_has_changed() {
+async fn reload_names_the_settings_that_take_a_restart() {
     let desk = Gateway::start().await;
     append_rules(&desk, NEW_RULE);
     desk.wait_for_log(&["reloaded"]).await;
-    assert!(!desk.logs().contains("has changed since the start"), "{}", desk.logs());
-    let file = desk.config_file();
-    let text = std::fs::read_to_string(&file).expect("the configuration");
-    std::fs::write(&file, format!("{text}\n[token]\nlifetime = \"1m\"\n")).expect("a new configuration");
+    assert!(!desk.logs().contains("after a restart"), "{}", desk.logs());
+    change_config(&desk, "[log]", "[token]\nlifetime = \"1m\"\n[limits]\nidle = \"5s\"\nheaders = 50\n[log]");
+    desk.wait_for_log(&["WARN", "take effect after a restart: limits.idle, token.lifetime"]).await;
+    desk.wait_for_log(&["reloaded", "limits.headers"]).await;
+}
+
+#[tokio::test]
+async fn reload_applies_new_limits() {
+    let desk = Gateway::with("[limits]\ntarget_bytes = 1000\nbody_bytes = 2000\n").await;
+    let long = format!("/public/{}", "x".repeat(2000));
+    desk.anonymous().get(&long).await.expect_code(1414);
+    change_config(&desk, "target_bytes = 1000", "target_bytes = 4000");
+    wait_for_status(&desk, &long, 200).await;
+    change_config(&desk, "target_bytes = 4000", "target_bytes = 4000\nmemory = 1048576");
+    wait_for_status(&desk, "/public/x", 503).await;
+    change_config(&desk, "memory = 1048576", "memory = 0");
+    wait_for_status(&desk, "/public/x", 200).await;
+    change_config(&desk, "memory = 0", "connections = 2");
+    desk.wait_for_log(&["reloaded", "limits.connections"]).await;
+    let _others = (desk.connect().await, desk.connect().await);
+    eventually("a connection that waits", || async {
+        let mut third = desk.connect().await;
+        third.send(&raw_request(&desk, "GET /public/x", "", b"")).await;
+        tokio::time::timeout(std::time::Duration::from_millis(200), third.response()).await.is_err().then_some(())
+    })
+    .await;
+    change_config(&desk, "connections = 2", "connections = 50");
+    wait_for_status(&desk, "/public/x", 200).await;
+}
+
+#[tokio::test]
+async fn reload_applies_new_changed_and_removed_upstreams() {
+    let desk = Gateway::start().await;
+    let (other, moved) = (Upstream::start().await, Upstream::start().await);
+    let before = desk.upstream.address().to_string();
+    desk.anonymous().get("/public/x").await.expect_status(200);
+    let rule = NEW_RULE.replace("helpdesk", "another");
+    let rules = std::fs::read_to_string(desk.rules_file()).expect("the rules");
+    std::fs::write(desk.rules_file(), format!("{rules}{rule}")).expect("rules");
+    let section = format!("[upstreams.another]\naddresses = [\"{}\"]\n[log]", other.address());
+    change_config(&desk, "[log]", &section);
+    wait_for_status(&desk, "/new/x", 200).await;
+    desk.wait_for_log(&["reloaded", "upstreams.another.addresses"]).await;
+    assert_eq!(other.only_request().target, "/new/x", "the new upstream answers");
+    change_config(&desk, &before, &moved.address().to_string());
+    eventually("a request at the new address", || async {
+        desk.anonymous().get("/public/moved").await.expect_status(200);
+        moved.requests().iter().any(|request| request.target == "/public/moved").then_some(())
+    })
+    .await;
+    std::fs::write(desk.rules_file(), &rules).expect("rules without the upstream");
+    change_config(&desk, &section, "[log]");
+    wait_for_status(&desk, "/new/x", 404).await;
+    desk.anonymous().get("/public/x").await.expect_status(200);
+    assert!(!desk.logs().contains("after a restart"), "{}", desk.logs());
+}
+
+#[tokio::test]
+async fn reload_reads_the_rules_of_another_folder() {
+    let desk = Gateway::start().await;
+    let folder = desk.rules_file().parent().expect("a folder").with_file_name("other-rules");
+    std::fs::create_dir(&folder).expect("a folder");
+    let text = std::fs::read_to_string(desk.rules_file()).expect("the rules");
+    std::fs::write(folder.join("all.toml"), format!("{text}{NEW_RULE}")).expect("rules");
+    let before = desk.rules_file().parent().expect("a folder").display().to_string();
+    change_config(&desk, &before, &folder.display().to_string());
+    wait_for_status(&desk, "/new/x", 200).await;
+}
+
+#[tokio::test]
+async fn reload_with_an_invalid_configuration_changes_nothing() {
+    let desk = Gateway::with("[limits]\ntarget_bytes = 1000\n").await;
+    let long = format!("/public/{}", "x".repeat(2000));
+    for (bad, line) in [
+        ("target_bytes = 4000\nheaders = 1", "limits.headers: 1 is not between"),
+        ("target_bytes = 4000\nnonsense = 1", "limits.nonsense: unknown field"),
+        ("target_bytes = ", "deskgate.toml:"),
+    ] {
+        std::fs::write(desk.rules_file().with_file_name("another.toml"), NEW_RULE).expect("a second file");
+        let good = std::fs::read_to_string(desk.config_file()).expect("the configuration");
+        change_config(&desk, "target_bytes = 1000", bad);
+        desk.wait_for_log(&["ERROR", "reload refused, nothing changed", line]).await;
+        wait_for_metric(&desk, "deskgate_config_reload_success", 0.0).await;
+        desk.anonymous().get(&long).await.expect_code(1414);
+        desk.anonymous().get("/new/x").await.expect_code(1404);
+        std::fs::write(desk.config_file(), good).expect("the configuration");
+    }
     desk.signal("HUP");
-    desk.wait_for_log(&["WARN", "deskgate.toml has changed since the start", "restart"]).await;
+    wait_for_status(&desk, "/new/x", 200).await;
+    wait_for_metric(&desk, "deskgate_config_reload_success", 1.0).await;
 }
 
 #[tokio::test]

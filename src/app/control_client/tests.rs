@@ -1,3 +1,5 @@
+use tokio::net::UnixListener;
+
 use super::*;
 use crate::admin::command::RoleCommand;
 

@@ -21,6 +21,9 @@ client_ca_file = "clients.pem"
 cert_file = "two.crt"
 key_file = "two.key"
 ocsp_file = "two.ocsp"
+[upstreams.desk]
+addresses = ["127.0.0.1:1"]
+tls = { ca_file = "desk.pem" }
 "#;
 
 /// A folder with a configuration file and the files that a valid configuration needs.
@@ -28,6 +31,7 @@ fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::create_dir(folder.path().join("secrets")).expect("a folder");
     std::fs::write(folder.path().join("secrets/wecom"), "s").expect("a file");
+    std::fs::write(folder.path().join("desk.pem"), "").expect("a file");
     std::fs::write(folder.path().join("deskgate.toml"), FILE).expect("a file");
     folder
 }
@@ -51,6 +55,7 @@ fn relative_paths_start_at_the_folder_of_the_configuration_file() {
         (&tls.key_file, root.join("../tls.key")),
         (&config.server.listeners[0].client_ca_file, root.join("clients.pem")),
         (&config.server.certificates[0].ocsp_file, root.join("two.ocsp")),
+        (&config.upstreams["desk"].tls.as_ref().expect("TLS").ca_file, root.join("desk.pem")),
         (&config.platform.secret_file, root.join("secrets/wecom")),
         (&config.otp.old_key_files[0], root.join("otp.key")),
         // A default is no different from the same value in the file.
@@ -84,12 +89,12 @@ fn every_key_that_names_a_file_or_folder_is_resolved() {
     let mut config = super::Config::default();
     config.server.old_secret_files.push("x".into());
     config.otp.old_key_files.push("x".into());
-    let known: Vec<&str> = config.paths_mut().into_iter().map(|(key, _)| key).collect();
+    let known: Vec<String> = config.paths_mut().into_iter().map(|(key, _)| key.into_owned()).collect();
     for (section, keys) in &reference {
         for key in keys.as_table().expect("a section").keys() {
             let is_path = ["_file", "_files", "dir"].iter().any(|end| key.ends_with(end));
             let key = format!("{section}.{key}");
-            assert!(!is_path || known.contains(&key.as_str()), "{key} is not in paths_mut()");
+            assert!(!is_path || known.contains(&key), "{key} is not in paths_mut()");
         }
     }
 }

@@ -11,7 +11,7 @@ use pingora_proxy::Session as Exchange;
 use tokio::sync::oneshot;
 
 use super::super::chunks::ChunkValidator;
-use super::super::connection_limits::{ConnectionSlot, CountedClient, CountedStream};
+use super::super::connection_limits::{ConnectionSlot, CountedClient, CountedStream, StreamRefusal};
 use super::Connection;
 use crate::error::{BadRequest, Error, Part};
 use crate::pipeline::head::Transport;
@@ -19,6 +19,9 @@ use crate::pipeline::head::Transport;
 /// The refusal when a client has as many requests on HTTP/2 connections as it may have connections. One may end at any
 /// moment, so the wait is short.
 const TOO_MANY_STREAMS: Error = Error::TooManyStreams { retry_after: Duration::from_secs(1) };
+
+/// The refusal when no descriptor may be left for a connection to an upstream.
+const NO_DESCRIPTOR: Error = Error::Saturated { retry_after: Duration::from_secs(1) };
 
 /// The phases of a connection. The callbacks write the phase, the transport reads it.
 pub(super) mod phase {
@@ -144,7 +147,10 @@ pub(in super::super) fn begin_stream(exchange: &Exchange) -> Result<Option<Count
     }
     let origin = stream_origin(exchange);
     let origin = origin.ok_or_else(|| Error::unexpected(Part::Gateway, "a stream without its client's counts"))?;
-    origin.counted.begin_stream().map(Some).ok_or(TOO_MANY_STREAMS)
+    origin.counted.begin_stream().map(Some).map_err(|refusal| match refusal {
+        StreamRefusal::Client => TOO_MANY_STREAMS,
+        StreamRefusal::Process => NO_DESCRIPTOR,
+    })
 }
 
 /// Marks the response as complete.

@@ -17,7 +17,7 @@ fn connect() -> (DuplexStream, Connection) {
     let floods = IntCounter::new("floods", "floods").expect("a counter");
     let limits = ClientLimits { head: HEAD, body: None, frame_floods: floods };
     let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().expect("a permit");
-    let counted = Arc::new(ConnectionLimits::new(0, Vec::new())).open([127, 0, 0, 1].into()).expect("no limit");
+    let counted = Arc::new(ConnectionLimits::new(0, Vec::new(), 1)).open([127, 0, 0, 1].into()).expect("no limit");
     let slot = ConnectionSlot::new(permit, counted);
     (client, Connection::new(Box::new(server), ALPN::H1, Transport::Plain, &limits, slot, Arc::default()))
 }

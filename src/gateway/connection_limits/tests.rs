@@ -1,7 +1,7 @@
 use super::*;
 
 fn limits(most: usize) -> Arc<ConnectionLimits> {
-    Arc::new(ConnectionLimits::new(most, vec!["10.0.0.0/8".parse().expect("a network")]))
+    Arc::new(ConnectionLimits::new(most, vec!["10.0.0.0/8".parse().expect("a network")], 1000))
 }
 
 fn open(limits: &Arc<ConnectionLimits>, address: &str) -> Option<CountedClient> {
@@ -66,13 +66,16 @@ fn the_connections_of_an_address_share_its_streams() {
     let (first, second) = (open(&limits, "192.0.2.1").expect("room"), open(&limits, "192.0.2.1").expect("room"));
     let other = open(&limits, "192.0.2.2").expect("room");
     let mut streams = vec![first.begin_stream(), first.begin_stream(), second.begin_stream()];
-    assert!(streams.iter().all(Option::is_some));
-    assert!(first.begin_stream().is_none() && second.begin_stream().is_none());
-    assert!(other.begin_stream().is_some(), "another address");
+    assert!(streams.iter().all(Result::is_ok));
+    assert!([&first, &second].iter().all(|client| client.begin_stream().err() == Some(StreamRefusal::Client)));
+    assert!(other.begin_stream().is_ok(), "another address");
     streams.pop();
-    assert!(first.begin_stream().is_some(), "a finished request makes room");
+    assert!(first.begin_stream().is_ok(), "a finished request makes room");
     drop(streams);
-    assert!(first.0.iter().all(|network| network.streams.load(Ordering::Relaxed) == 0), "refused ones are not counted");
+    assert!(
+        first.networks.iter().all(|network| network.streams.load(Ordering::Relaxed) == 0),
+        "refused ones are not counted"
+    );
 }
 
 #[test]
@@ -80,13 +83,18 @@ fn streams_of_ipv6_are_counted_by_64_and_by_48() {
     let limits = limits(3);
     let clients: Vec<_> =
         (0..5).map(|number| open(&limits, &format!("2001:db8:1:{number:x}::1")).expect("room")).collect();
-    let streams: Vec<_> = clients.iter().flat_map(|client| std::iter::from_fn(|| client.begin_stream())).collect();
+    let streams: Vec<_> = clients.iter().flat_map(|client| std::iter::from_fn(|| client.begin_stream().ok())).collect();
     assert_eq!(streams.len(), 3 * NETWORKS_PER_SITE);
 }
 
 #[test]
-fn streams_of_trusted_proxies_are_not_limited() {
-    let proxy = open(&limits(1), "10.1.2.3").expect("room");
-    let streams: Vec<_> = (0..1000).map_while(|_| proxy.begin_stream()).collect();
+fn streams_of_trusted_proxies_are_limited_by_the_descriptors_only() {
+    let limits = limits(1);
+    let proxy = open(&limits, "10.1.2.3").expect("room");
+    let mut streams: Vec<_> = (0..1000).map_while(|_| proxy.begin_stream().ok()).collect();
     assert_eq!(streams.len(), 1000);
+    let client = open(&limits, "192.0.2.1").expect("room");
+    assert_eq!(client.begin_stream().err(), Some(StreamRefusal::Process), "all clients share the descriptors");
+    streams.pop();
+    assert!(client.begin_stream().is_ok(), "a finished request makes room, and a refused one is not counted");
 }

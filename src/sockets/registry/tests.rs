@@ -60,7 +60,7 @@ fn a_closed_session_reaches_exactly_its_open_sockets() {
     registry.close_session(&SessionId::new("mine"), CloseReason::Revoked);
     assert!(mine.iter().all(|socket| close_reason(socket) == Some(CloseReason::Revoked)));
     assert!(other.iter().chain(&anonymous).all(|socket| close_reason(socket).is_none()));
-    registry.drain();
+    assert!(registry.drain(Duration::ZERO).now_or_never().is_some(), "all at once");
     assert!(other.iter().chain(&anonymous).all(|socket| close_reason(socket) == Some(CloseReason::Drain)));
     assert!(mine.iter().all(|socket| close_reason(socket) == Some(CloseReason::Revoked)), "the first reason wins");
     drop((mine, other, anonymous));
@@ -84,6 +84,35 @@ fn sockets_of_an_employee_are_counted_under_the_rule_in_force() {
     assert_eq!(capacity, Capacity::Available);
     third.apply_rules(&ArcSwap::from_pointee(after)).expect("a rule");
     assert_eq!(register("four", &rules("after")).1, Capacity::Exhausted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_closes_few_sockets_one_by_one_and_many_evenly_within_its_time() {
+    for (count, within, expected) in [
+        (3, Duration::from_secs(15), 2 * DRAIN_INTERVAL),
+        (500, Duration::from_secs(15), 499 * DRAIN_INTERVAL),
+        (3000, Duration::from_secs(15), 749 * DRAIN_INTERVAL),
+        (3000, Duration::ZERO, Duration::ZERO),
+    ] {
+        let (registry, rule) = (Arc::new(Registry::default()), rule_of(&rules("one")));
+        let sockets: Vec<_> = (0..count).map(|_| registry.register(socket(None), &rule).0).collect();
+        let began = tokio::time::Instant::now();
+        let drain = tokio::spawn({
+            let registry = registry.clone();
+            async move { registry.drain(within).await }
+        });
+        if count > 1 && !within.is_zero() {
+            tokio::time::sleep(expected / 2).await;
+            let closed = sockets.iter().filter(|socket| close_reason(socket).is_some()).count();
+            assert!((count / 3..=2 * count / 3).contains(&closed), "{closed} of {count} after half of the time");
+            let late = registry.register(socket(None), &rule).0;
+            assert_eq!(close_reason(&late), Some(CloseReason::Drain), "a socket that comes late");
+        }
+        drain.await.expect("a drain");
+        assert!(sockets.iter().all(|socket| close_reason(socket) == Some(CloseReason::Drain)));
+        let took = began.elapsed();
+        assert!(took >= expected && took < expected + 2 * DRAIN_INTERVAL + Duration::from_secs(1), "{count}: {took:?}");
+    }
 }
 
 /// The sockets of a session in the thousands, opened and closed in any order, cost what as many sessions cost.

@@ -205,6 +205,30 @@ impl Gateway {
         self.process.child.wait().expect("an end");
     }
 
+    /// Lets a new process take over with `serve --upgrade`. Returns the exit status of the old one.
+    pub async fn upgrade(&mut self) -> ExitStatus {
+        match self.try_upgrade(&[], &[]).await {
+            Ok(status) => status,
+            Err(failure) => panic!("the upgrade failed with {}:\n{}", failure.status, failure.stderr),
+        }
+    }
+
+    /// Lets a new process with more arguments and environment variables take over.
+    pub async fn try_upgrade(
+        &mut self,
+        more: &[&str],
+        environment: &[(&'static str, PathBuf)],
+    ) -> Result<ExitStatus, StartFailure> {
+        let mut args = self.args.clone();
+        args.push("--upgrade".to_owned());
+        args.extend(more.iter().map(|arg| (*arg).to_owned()));
+        let successor = GatewayProcess::start_with(environment.to_vec(), &args, self.folder.path()).await?;
+        let mut old = std::mem::replace(&mut self.process, successor);
+        let status = old.wait_for_end().await;
+        self.process.stderr.prepend(&old.stderr.text());
+        Ok(status)
+    }
+
     /// Restarts the gateway on the same state and address; tokens name that address as their issuer.
     pub async fn restart(&mut self) {
         if self.process.child.try_wait().expect("a child").is_none() {

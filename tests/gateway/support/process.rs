@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,6 +34,31 @@ impl StartFailure {
     }
 }
 
+/// What is different about a process before its program runs.
+#[derive(Default)]
+pub(super) struct Launcher {
+    pub(super) environment: Vec<(&'static str, PathBuf)>,
+    /// Commands of a shell, which then replaces itself by the program.
+    pub(super) shell: Option<String>,
+    pub(super) stdin: Option<OwnedFd>,
+}
+
+impl Launcher {
+    fn command(&mut self) -> Command {
+        let mut command = match &self.shell {
+            None => Command::new(PROGRAM),
+            Some(script) => {
+                let mut shell = Command::new("sh");
+                shell.arg("-c").arg(format!("{script}\nexec \"$@\"")).arg("sh").arg(PROGRAM);
+                shell
+            }
+        };
+        command.envs(self.environment.iter().cloned());
+        command.stdin(self.stdin.take().map_or_else(Stdio::null, Stdio::from));
+        command
+    }
+}
+
 /// The gateway process, the addresses of its `ready` line and its stderr.
 pub(super) struct GatewayProcess {
     pub(super) child: Child,
@@ -55,13 +81,21 @@ impl GatewayProcess {
         args: &[String],
         folder: &Path,
     ) -> Result<GatewayProcess, StartFailure> {
-        let mut child = Command::new(PROGRAM)
+        Self::launch(&mut Launcher { environment, ..Launcher::default() }, args, folder).await
+    }
+
+    /// Starts the binary as the launcher says.
+    pub(super) async fn launch(
+        launcher: &mut Launcher,
+        args: &[String],
+        folder: &Path,
+    ) -> Result<GatewayProcess, StartFailure> {
+        let mut child = launcher
+            .command()
             .args(args)
             .current_dir(folder)
-            .envs(environment)
             .env_remove("RUST_LOG")
             .env("TMPDIR", folder)
-            .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

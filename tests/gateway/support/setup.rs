@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::command::run_command;
 use super::database::is_on_postgres;
-use super::process::{GatewayProcess, StartFailure};
+use super::process::{GatewayProcess, Launcher, StartFailure};
 use super::{CertificateAuthority, CertificateFiles, DiskFaults, Gateway, MovableClock, Upstream};
 
 /// The rules of a gateway whose test sets none.
@@ -22,6 +22,7 @@ pub struct Setup {
     authority: Option<CertificateAuthority>,
     faulty_disk: bool,
     movable_clock: bool,
+    launcher: Launcher,
 }
 
 impl Setup {
@@ -51,6 +52,7 @@ impl Setup {
             authority: None,
             faulty_disk: false,
             movable_clock: false,
+            launcher: Launcher::default(),
         }
     }
 
@@ -95,6 +97,26 @@ impl Setup {
         Setup { movable_clock: true, ..self }
     }
 
+    /// Runs these commands in the shell that starts the program, such as `ulimit -n 128`.
+    pub fn shell(mut self, commands: &str) -> Setup {
+        self.launcher.shell = Some(commands.to_owned());
+        self
+    }
+
+    /// Sets an environment variable of the process.
+    pub fn environment(mut self, name: &'static str, value: impl Into<PathBuf>) -> Setup {
+        self.launcher.environment.push((name, value.into()));
+        self
+    }
+
+    /// Passes a socket as systemd does, and listens on its address.
+    pub fn activated(self, socket: std::net::TcpListener) -> Setup {
+        let address = socket.local_addr().expect("an address");
+        let mut setup = self.toml(&format!("[server]\nlisten = [\"{address}\"]\n"));
+        setup.launcher.stdin = Some(socket.into());
+        setup.shell("exec 3<&0 </dev/null\nexport LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=deskgate.socket")
+    }
+
     /// Serves HTTPS with a certificate that test clients trust.
     pub fn tls(self) -> Setup {
         let setup = self.toml(
@@ -136,11 +158,12 @@ impl Setup {
     pub async fn try_start(mut self) -> Result<Gateway, StartFailure> {
         let upstream = Upstream::start().await;
         let (authority, faulty_disk, movable_clock) = (self.authority.take(), self.faulty_disk, self.movable_clock);
+        let mut launcher = std::mem::take(&mut self.launcher);
         let (folder, args) = self.write(&upstream, authority.as_ref());
         let disk = faulty_disk.then(|| DiskFaults::build(folder.path()));
         let clock = movable_clock.then(|| MovableClock::create(folder.path()));
-        let environment = environment(disk.as_ref(), clock.as_ref());
-        let process = GatewayProcess::start_with(environment, &args, folder.path()).await?;
+        launcher.environment.extend(environment(disk.as_ref(), clock.as_ref()));
+        let process = GatewayProcess::launch(&mut launcher, &args, folder.path()).await?;
         Ok(Gateway { upstream, process, args, folder, authority, disk, clock })
     }
 

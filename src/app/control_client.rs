@@ -1,0 +1,72 @@
+//! The other end of the control socket: sends a command to the gateway that runs on a data directory.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+
+use crate::admin::{AdminCommand, CommandError, CommandOutput};
+
+/// The control socket in the data directory.
+pub(super) const SOCKET_FILE: &str = "control.sock";
+
+/// Longest wait for a command's result; ending all sessions of a key takes longest.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Why a command did not reach a running gateway, or why its result is unknown.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // the messages say it
+pub enum ControlError {
+    #[error("no gateway is running")]
+    NotRunning,
+    #[error("{}: permission denied; run the command as the gateway's user or as root", .0.display())]
+    NotAllowed(PathBuf),
+    #[error("the running gateway does not respond; it may still execute the command")]
+    Timeout,
+    #[error("the gateway stopped before it responded; it may have executed the command")]
+    Stopped,
+    #[error("cannot reach the running gateway: {0}")]
+    Io(#[from] io::Error),
+    #[error("the running gateway is of another version; restart it or use its version of deskgate")]
+    Version(#[from] serde_json::Error),
+}
+
+/// Connects to the gateway that runs on this data directory; `None` if none does.
+pub(super) async fn connect(data: &Path) -> Result<Option<UnixStream>, ControlError> {
+    let path = data.join(SOCKET_FILE);
+    match UnixStream::connect(&path).await {
+        Ok(stream) => Ok(Some(stream)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(ControlError::NotAllowed(path)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Sends a command to the gateway that runs on this data directory, and returns its result.
+pub async fn send_command(
+    data: &Path,
+    command: &AdminCommand,
+) -> Result<Result<CommandOutput, CommandError>, ControlError> {
+    send_within(COMMAND_TIMEOUT, data, command).await
+}
+
+async fn send_within(
+    timeout: Duration,
+    data: &Path,
+    command: &AdminCommand,
+) -> Result<Result<CommandOutput, CommandError>, ControlError> {
+    let stream = connect(data).await?.ok_or(ControlError::NotRunning)?;
+    let (reader, mut writer) = stream.into_split();
+    let mut request = serde_json::to_vec(command)?;
+    request.push(b'\n');
+    writer.write_all(&request).await?;
+    let mut line = String::new();
+    let mut reader = BufReader::new(reader);
+    tokio::time::timeout(timeout, reader.read_line(&mut line)).await.map_err(|_| ControlError::Timeout)??;
+    if line.ends_with('\n') { Ok(serde_json::from_str(&line)?) } else { Err(ControlError::Stopped) }
+}
+
+#[cfg(test)]
+mod tests;

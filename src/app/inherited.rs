@@ -1,0 +1,130 @@
+//! What a process gets from another one at its start: listening sockets of the service manager, or sockets and data lock of
+//! the gateway that it replaces.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener as BlockingListener};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use tokio::net::TcpListener;
+
+use super::DataLock;
+
+/// Sockets, and the lock of the data directory if the other process held it.
+#[derive(Debug, Default)]
+pub struct Inherited {
+    sockets: Vec<InheritedSocket>,
+    pub(super) lock: Option<DataLock>,
+}
+
+/// A socket that listens already.
+#[derive(Debug)]
+pub(super) struct InheritedSocket {
+    /// The setting that it belongs to; `None` for every one that names its address.
+    key: Option<String>,
+    /// The address in that setting, whose port may be 0.
+    address: SocketAddr,
+    listener: BlockingListener,
+}
+
+impl Inherited {
+    pub(super) fn add(&mut self, key: Option<String>, address: Option<SocketAddr>, socket: OwnedFd) -> io::Result<()> {
+        let listener = BlockingListener::from(socket);
+        listener.set_nonblocking(true)?;
+        let address = address.map_or_else(|| listener.local_addr(), Ok)?;
+        self.sockets.push(InheritedSocket { key, address, listener });
+        Ok(())
+    }
+
+    /// The socket for an address of a setting.
+    pub(super) fn take(&mut self, key: &str, address: SocketAddr) -> Option<TcpListener> {
+        let fits = |socket: &InheritedSocket| {
+            let is_bound_to = || socket.listener.local_addr().is_ok_and(|local| local == address);
+            socket.key.as_ref().is_none_or(|its| its == key) && (socket.address == address || is_bound_to())
+        };
+        let socket = self.sockets.swap_remove(self.sockets.iter().position(fits)?);
+        TcpListener::from_std(socket.listener).ok()
+    }
+
+    /// The addresses of the sockets that no setting names.
+    pub(super) fn unused(&self) -> impl Iterator<Item = SocketAddr> {
+        self.sockets.iter().map(|socket| socket.address)
+    }
+}
+
+/// Duplicates of the listening sockets of this process, for the one that replaces it.
+#[derive(Debug, Default)]
+pub(super) struct ListeningSockets(Vec<ListeningSocket>);
+
+#[derive(Debug)]
+struct ListeningSocket {
+    key: &'static str,
+    address: SocketAddr,
+    socket: OwnedFd,
+}
+
+impl ListeningSockets {
+    /// Adds a listener by its setting and the address there.
+    pub(super) fn add(&mut self, key: &'static str, address: SocketAddr, listener: &TcpListener) -> io::Result<()> {
+        let socket = listener.as_fd().try_clone_to_owned()?;
+        self.0.push(ListeningSocket { key, address, socket });
+        Ok(())
+    }
+
+    /// Setting and address of each, in the order of the descriptors.
+    pub(super) fn names(&self) -> Vec<(String, SocketAddr)> {
+        self.0.iter().map(|socket| (socket.key.to_owned(), socket.address)).collect()
+    }
+
+    pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.0.iter().map(|socket| socket.socket.as_fd()).collect()
+    }
+
+    /// For this process itself, which goes on if the other one has failed.
+    pub(super) fn duplicate(&self) -> io::Result<Inherited> {
+        let mut inherited = Inherited::default();
+        for ListeningSocket { key, address, socket } in &self.0 {
+            inherited.add(Some((*key).to_owned()), Some(*address), socket.try_clone()?)?;
+        }
+        Ok(inherited)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
+    async fn listener() -> (TcpListener, SocketAddr) {
+        let listener = TcpListener::bind(ANY_PORT).await.expect("a listener");
+        let address = listener.local_addr().expect("an address");
+        (listener, address)
+    }
+
+    #[tokio::test]
+    async fn a_socket_belongs_to_its_setting_and_address() {
+        let ((clients, client_address), (admin, admin_address)) = (listener().await, listener().await);
+        let mut sockets = ListeningSockets::default();
+        sockets.add("server.listen", ANY_PORT, &clients).expect("a duplicate");
+        sockets.add("server.admin_listen", ANY_PORT, &admin).expect("a duplicate");
+        drop((clients, admin));
+        let mut inherited = sockets.duplicate().expect("duplicates");
+        assert!(inherited.take("server.listen", admin_address).is_none(), "another setting");
+        let taken = inherited.take("server.admin_listen", ANY_PORT).expect("by the address in the setting");
+        assert_eq!(taken.local_addr().expect("an address"), admin_address);
+        assert_eq!(inherited.unused().collect::<Vec<_>>(), [ANY_PORT]);
+        let taken = inherited.take("server.listen", client_address).expect("by its own address");
+        assert_eq!(taken.local_addr().expect("an address"), client_address);
+        assert!(inherited.take("server.listen", ANY_PORT).is_none(), "taken");
+    }
+
+    #[tokio::test]
+    async fn a_socket_without_a_setting_belongs_to_its_address() {
+        let (socket, address) = listener().await;
+        let mut inherited = Inherited::default();
+        let socket = socket.as_fd().try_clone_to_owned().expect("a duplicate");
+        inherited.add(None, None, socket).expect("a listener");
+        assert!(inherited.take("server.listen", ANY_PORT).is_none());
+        assert!(inherited.take("server.listen", address).is_some());
+    }
+}
