@@ -226,3 +226,29 @@ async fn gateways_of_a_fleet_run_beside_each_other_during_an_upgrade() {
     xiaoming.get("/api/auth/me").await.expect_code(0);
     fleet.one.anonymous().get("/api/ready").await.expect_code(0);
 }
+
+#[tokio::test]
+async fn reloads_a_new_certificate_and_an_upgrade_under_load_fail_no_request() {
+    let mut desk = Gateway::setup().tls().start().await;
+    let xiaoming = desk.sign_in("u1001").await;
+    let load = Load::start(&desk, &xiaoming, 4);
+    let rules = std::fs::read_to_string(desk.rules_file()).expect("the rules");
+    for round in 0..20 {
+        let rule = format!(
+            "\n[[rule]]\nname = \"round {round}\"\npath = \"/round-{round}/{{*rest}}\"\nupstream = \"helpdesk\"\npublic = true\n"
+        );
+        std::fs::write(desk.rules_file(), format!("{rules}{rule}")).expect("rules");
+        if round == 10 {
+            desk.certificate_files().write(&desk.new_certificate());
+        }
+        desk.signal("HUP");
+        let target = format!("/round-{round}/x");
+        let answers = || async { (desk.anonymous().get(&target).await.status == 200).then_some(()) };
+        eventually("the new rule", answers).await;
+    }
+    load.wait_for_answers(20).await;
+    assert_eq!(desk.upgrade().await.code(), Some(0));
+    load.wait_for_answers(20).await;
+    assert_eq!(load.end().await, 0);
+    xiaoming.get("/api/auth/me").await.expect_code(0);
+}
