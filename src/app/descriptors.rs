@@ -15,7 +15,7 @@ const STORE_CONNECTIONS: usize = 64;
 
 /// Idle connections kept open to all upstreams together, and requests on HTTP/2 connections: an eighth each of what the
 /// clients and upstreams share, at most these.
-const LARGEST_POOL: usize = 2048;
+const LARGEST_POOL: usize = 3072;
 const LARGEST_STREAM_SHARE: usize = 4096;
 
 /// With fewer, the gateway does not start.

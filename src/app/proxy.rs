@@ -72,9 +72,9 @@ pub(super) fn gateway(
     }
 }
 
-/// Pingora's proxy and our fast path have a pool of idle connections each.
+/// Pingora's proxy has a pool of idle connections, and our own connector one for each version of HTTP.
 fn pool_size(descriptors: Descriptors) -> usize {
-    (descriptors.pool / 2).max(1)
+    (descriptors.pool / 3).max(1)
 }
 
 pub(super) fn acceptor(config: &Config, gateway: Gateway, descriptors: Descriptors) -> Acceptor {

@@ -94,7 +94,7 @@ impl Config {
 
 fn is_reloaded(key: &str) -> bool {
     let is_in = |section: &&str| key.strip_prefix(section).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-    RELOADED.iter().any(|section| is_in(section))
+    RELOADED.iter().any(is_in)
 }
 
 fn collect(prefix: &str, value: Value, values: &mut BTreeMap<String, Value>) {
