@@ -75,7 +75,7 @@ impl Load {
             within(TEST_TIMEOUT, "the end of a client", client).await.expect("a client");
         }
         let LoadCount { answered, failed, longest_ms, .. } = &*self.count;
-        println!("{answered:?} answered, {failed:?} failed, the longest took {longest_ms:?} ms");
+        eprintln!("{answered:?} answered, {failed:?} failed, the longest took {longest_ms:?} ms");
         failed.load(Ordering::Relaxed)
     }
 }
