@@ -3,7 +3,7 @@
 //! [`concurrency`](super::concurrency).
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::pin::pin;
 use std::sync::Arc;
@@ -219,7 +219,9 @@ impl Acceptor {
         transport.rewind(&behind);
         let address = match client {
             ProxiedClient::Address(address) => address,
-            ProxiedClient::Unnamed => proxy,
+            ProxiedClient::LoadBalancer => proxy,
+            // An address that nobody has: its forwarding headers are not believed, and no rule's network has it.
+            ProxiedClient::Unnamed => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
         };
         let slot = self.slot(permit, address.ip())?;
         Some(AcceptedConnection { transport, address, slot })

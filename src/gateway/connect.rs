@@ -85,14 +85,19 @@ pub(super) enum RetryDecision {
 pub(super) enum Replay {
     /// Its method is idempotent, its body, if any, is still buffered, and no response has begun.
     Safe,
+    /// Only if the upstream has refused it before working on it: its method is not idempotent.
+    AfterRefusal,
     Unsafe,
 }
 
 impl Replay {
     pub(super) fn of(exchange: &Exchange) -> Self {
         let is_buffered = !exchange.as_ref().retry_buffer_truncated();
-        let is_repeatable = exchange.req_header().method.is_idempotent() && is_buffered;
-        if is_repeatable && !has_begun_response(exchange) { Self::Safe } else { Self::Unsafe }
+        match exchange.req_header().method.is_idempotent() {
+            _ if !is_buffered || has_begun_response(exchange) => Self::Unsafe,
+            true => Self::Safe,
+            false => Self::AfterRefusal,
+        }
     }
 }
 
@@ -198,7 +203,7 @@ impl UpstreamConnector {
         source: ConnectionSource,
     ) -> pingora_core::Result<(Http2Session, bool)> {
         if source == ConnectionSource::Pool
-            && let Some(session) = self.http2.reused_http_session(peer).await?
+            && let Ok(Some(session)) = self.http2.reused_http_session(peer).await
         {
             return Ok((session, true));
         }
@@ -255,10 +260,15 @@ impl UpstreamAttempts {
         replay: Replay,
         progress: Progress,
     ) -> RetryDecision {
-        let is_stale = matches!(error.retry, RetryType::ReusedOnly | RetryType::Decided(true));
-        if source == ConnectionSource::Pool && replay == Replay::Safe && is_stale {
-            // The upstream most likely closed the connection while it was idle, or refused an HTTP/2 stream on one that it
-            // is about to close, which is no failure.
+        // RFC 9113, section 8.7: a refused stream, and one behind the last that a GOAWAY names, was not processed.
+        let is_refused = error.etype() == &ErrorType::H2Error && error.retry == RetryType::Decided(true);
+        let is_stale = match replay {
+            Replay::Safe => is_refused || error.retry == RetryType::ReusedOnly,
+            Replay::AfterRefusal => is_refused,
+            Replay::Unsafe => false,
+        };
+        if source == ConnectionSource::Pool && is_stale {
+            // The upstream most likely closed the connection while it was idle, or is about to close it: no failure.
             self.source = ConnectionSource::New;
             self.next = NextAddress::Same;
             return RetryDecision::Retry;
@@ -283,7 +293,7 @@ impl UpstreamAttempts {
     /// Records that the current attempt failed, if that is not recorded yet.
     pub(super) fn fail(&mut self, upstreams: &Upstreams, error: &PingoraError, progress: Progress) {
         let (Some(target), Some(chosen)) = (&self.target, self.current.take()) else { return };
-        let is_timeout = matches!(error.etype(), ErrorType::ReadTimedout | ErrorType::WriteTimedout);
+        let is_timeout = FailureReason::of(error) == FailureReason::Timeout;
         let culprit = match Culprit::of(error) {
             // The client has disconnected, and the request's own log line says so.
             Culprit::Client => return,

@@ -3,6 +3,7 @@
 use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt;
+use pingora_core::protocols::http::v2::client::PING_TIMEDOUT;
 use pingora_core::{ErrorSource, ErrorType};
 
 use crate::error::{BadRequest, Error, Part};
@@ -49,7 +50,7 @@ pub(super) fn client_error(error: &pingora_core::Error) -> Option<Error> {
         (_, ErrorType::ReadTimedout | ErrorType::WriteTimedout | ErrorType::ConnectTimedout) => {
             Some(Error::UpstreamTimeout)
         }
-        (_, etype) if *etype == TOTAL_TIMEOUT => Some(Error::UpstreamTimeout),
+        (_, etype) if *etype == TOTAL_TIMEOUT || *etype == PING_TIMEDOUT => Some(Error::UpstreamTimeout),
         (ErrorSource::Internal, _) => Some(Error::unexpected(Part::Gateway, error.etype().as_str().to_owned())),
         _ => Some(Error::UpstreamFailed(cause())),
     }
@@ -57,7 +58,7 @@ pub(super) fn client_error(error: &pingora_core::Error) -> Option<Error> {
 
 /// A failure that is a fault of the gateway.
 pub(super) fn internal_error(reason: &'static str) -> Box<pingora_core::Error> {
-    pingora_core::Error::explain(ErrorType::InternalError, reason)
+    pingora_core::Error::explain(ErrorType::InternalError, reason).into_in()
 }
 
 #[cfg(test)]

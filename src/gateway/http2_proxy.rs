@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, EXPECT, HOST, TE, TRANSFER_ENCODING};
-use http::{HeaderMap, HeaderValue, Uri, Version, uri};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, Version, uri};
 use pingora_core::protocols::http::{HttpTask, ServerSession};
 use pingora_core::{Error as PingoraError, ErrorSource};
 use pingora_http::{RequestHeader, ResponseHeader};
@@ -54,7 +54,8 @@ impl Gateway {
         if !exchange.is_http2() {
             tell_to_continue(exchange).await?;
         }
-        if request.method.is_idempotent() {
+        // An HTTP/2 upstream can refuse a request before it has begun to work on it, which makes every method repeatable.
+        if request.method.is_idempotent() || request.version == Version::HTTP_2 {
             exchange.as_mut().enable_retry_buffering();
         }
         let (mut upstream, mut part) = self.send_http2_request(exchange, context, &request).await?;
@@ -70,7 +71,7 @@ impl Gateway {
             part = upstream.next_part(exchange).await?;
         };
         if !exchange.is_http2() {
-            frame_for_http1(&mut response, is_done)?;
+            frame_for_http1(&mut response, &request.method, is_done)?;
             self.close_if_draining(exchange);
         }
         match exchange.as_mut() {
@@ -196,13 +197,25 @@ async fn tell_to_continue(exchange: &mut Exchange) -> pingora_core::Result<()> {
     Ok(())
 }
 
+/// Whether it can be noticed that the client disconnects. Pingora would take what an HTTP/1.1 client still sends of its body
+/// for bytes behind the body.
+fn can_watch_client(exchange: &mut Exchange) -> bool {
+    exchange.is_http2() || exchange.is_body_done()
+}
+
 /// Frames a response for an HTTP/1.1 client. An HTTP/2 upstream ends a body without saying its length before.
-fn frame_for_http1(response: &mut ResponseHeader, is_done: bool) -> pingora_core::Result<()> {
+fn frame_for_http1(response: &mut ResponseHeader, method: &Method, is_done: bool) -> pingora_core::Result<()> {
     response.set_version(Version::HTTP_11);
-    if !is_done && !response.headers.contains_key(CONTENT_LENGTH) {
-        response.insert_header(TRANSFER_ENCODING, HeaderValue::from_static("chunked"))?;
+    let has_no_body = matches!(response.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    if has_no_body || response.headers.contains_key(CONTENT_LENGTH) {
+        return Ok(());
     }
-    Ok(())
+    match is_done {
+        // Otherwise the client would wait for the end of the connection, or take the next response for the body.
+        true if method != Method::HEAD => response.insert_header(CONTENT_LENGTH, HeaderValue::from_static("0")),
+        true => Ok(()),
+        false => response.insert_header(TRANSFER_ENCODING, HeaderValue::from_static("chunked")),
+    }
 }
 
 /// Moves the `Host` into the URI, where HTTP/2 has it.
@@ -253,9 +266,10 @@ impl UpstreamSide {
     async fn next_part(&mut self, exchange: &mut Exchange) -> pingora_core::Result<HttpTask> {
         loop {
             let is_sending = self.upload == UploadState::Sending;
+            let can_read = is_sending || can_watch_client(exchange);
             tokio::select! {
                 part = self.session.read_part() => return part.map_err(PingoraError::into_up),
-                piece = exchange.read_body_or_idle(!is_sending) => {
+                piece = exchange.read_body_or_idle(!is_sending), if can_read => {
                     let piece = piece.map_err(PingoraError::into_down)?;
                     let is_last = piece.is_none() || exchange.is_body_done();
                     self.send(exchange, piece, is_last).await?;
@@ -277,7 +291,11 @@ impl UpstreamSide {
     /// Sends a piece of the request's body, unless the client disconnects meanwhile.
     async fn send(&mut self, exchange: &mut Exchange, piece: Option<Bytes>, is_last: bool) -> pingora_core::Result<()> {
         let writing = self.session.write_body(piece, Remaining::after(is_last));
-        match while_client_connected(exchange, writing).await {
+        let written = match can_watch_client(exchange) {
+            true => while_client_connected(exchange, writing).await,
+            false => writing.await.map_err(PingoraError::into_up),
+        };
+        match written {
             Ok(()) if is_last => self.upload = UploadState::Sent,
             Ok(()) => {}
             Err(error) if error.esource() == &ErrorSource::Upstream => {

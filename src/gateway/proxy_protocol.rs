@@ -21,7 +21,9 @@ const LONGEST_REST: usize = 4096;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProxiedClient {
     Address(SocketAddr),
-    /// The connection is the load balancer's own, such as a health check, or comes from what has no address.
+    /// The connection is the load balancer's own, such as a health check.
+    LoadBalancer,
+    /// The client has no address, or none that the load balancer can express.
     Unnamed,
 }
 
@@ -111,7 +113,7 @@ fn parse_binary(bytes: &[u8]) -> Result<Option<Header>, InvalidHeader> {
     }
     let Some(rest) = rest.get(..length) else { return Ok(None) };
     let client = match fixed[12] {
-        LOCAL => ProxiedClient::Unnamed,
+        LOCAL => ProxiedClient::LoadBalancer,
         _ => binary_client(fixed[13], rest)?,
     };
     Ok(Some(Header { client, length: FIXED + length }))

@@ -1,7 +1,7 @@
 //! Shows a request that Pingora has parsed to the pipeline, as a borrowed [`RequestHead`] without a copy. Checking it is
 //! left to the pipeline.
 
-use http::header::CONNECTION;
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST};
 use http::{HeaderMap, HeaderName};
 use pingora_http::RequestHeader;
 use pingora_proxy::Session as Exchange;
@@ -53,13 +53,14 @@ pub(super) fn drop_header_case(request: &mut RequestHeader) {
     *request = RequestHeader::from(parts);
 }
 
-/// Removes the hop-by-hop headers and those that `Connection` nominates. A handshake's own are never among them.
+/// Removes the hop-by-hop headers and those that `Connection` nominates. `Host`, the framing and a handshake's own headers
+/// are never among them.
 pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap) {
     let values = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let nominated: Vec<HeaderName> = values
         .flat_map(|value| value.split(','))
-        .filter_map(|name| name.trim().parse().ok())
-        .filter(|name: &HeaderName| !name.as_str().starts_with("sec-websocket"))
+        .filter_map(|name| name.trim().parse::<HeaderName>().ok())
+        .filter(|name| *name != HOST && *name != CONTENT_LENGTH && !name.as_str().starts_with("sec-websocket"))
         .collect();
     for name in nominated {
         headers.remove(name);

@@ -82,10 +82,21 @@ impl UpstreamSession {
     }
 }
 
+/// Whether the response has ended. An upstream that wants no more of the request resets the stream behind its response, without
+/// an error (RFC 9113, section 8.1).
+fn has_ended(session: &mut Http2Session) -> pingora_core::Result<bool> {
+    session.check_response_end_or_error().or_else(|error| {
+        let cause = error.root_cause().downcast_ref::<h2::Error>();
+        let is_complete = cause
+            .is_some_and(|cause| cause.is_reset() && cause.is_remote() && cause.reason() == Some(h2::Reason::NO_ERROR));
+        if is_complete { Ok(true) } else { Err(error) }
+    })
+}
+
 async fn read_http2_part(session: &mut Http2Session) -> pingora_core::Result<HttpTask> {
     if session.response_header().is_none() {
         session.read_response_header().await?;
-        let is_done = session.check_response_end_or_error()?;
+        let is_done = has_ended(session)?;
         return match session.response_header() {
             Some(header) => Ok(HttpTask::Header(Box::new(header.clone()), is_done)),
             None => Ok(HttpTask::Done),
@@ -93,7 +104,7 @@ async fn read_http2_part(session: &mut Http2Session) -> pingora_core::Result<Htt
     }
     match session.read_response_body().await? {
         Some(piece) => {
-            let is_done = session.check_response_end_or_error()?;
+            let is_done = has_ended(session)?;
             Ok(HttpTask::Body(Some(piece), is_done))
         }
         None => Ok(HttpTask::Trailer(session.read_trailers().await?.map(Box::new))),

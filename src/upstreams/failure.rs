@@ -1,5 +1,6 @@
 //! Why an attempt to reach an upstream failed, and whose fault it was.
 
+use pingora_core::protocols::http::v2::client::PING_TIMEDOUT;
 use pingora_core::{Error as PingoraError, ErrorSource, ErrorType};
 
 /// The error type of an exchange that took longer than `total_timeout`.
@@ -35,7 +36,7 @@ impl FailureReason {
             ErrorType::InvalidHTTPHeader | ErrorType::H1Error | ErrorType::H2Error | ErrorType::InvalidH2 => {
                 Self::InvalidResponse
             }
-            etype if *etype == TOTAL_TIMEOUT => Self::Timeout,
+            etype if *etype == TOTAL_TIMEOUT || *etype == PING_TIMEDOUT => Self::Timeout,
             _ => Self::Other,
         }
     }

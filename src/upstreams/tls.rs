@@ -108,6 +108,7 @@ fn read_authorities(file: &Path) -> Result<Vec<WrappedX509>, String> {
 
 /// Parses a certificate here, because Pingora's own constructors panic if one cannot be parsed.
 fn parse(certificate: Vec<u8>) -> Result<WrappedX509, String> {
+    #[allow(clippy::ptr_arg)] // what Pingora's type calls it with
     fn read(certificate: &Vec<u8>) -> Result<X509Certificate<'_>, String> {
         X509Certificate::from_der(certificate).map(|(_, parsed)| parsed).map_err(|error| error.to_string())
     }

@@ -49,6 +49,47 @@ async fn client_that_expects_a_100_gets_one() {
 }
 
 #[tokio::test]
+async fn large_upload_of_an_http1_client_arrives_whole() {
+    let upstream = Http2Upstream::start().await;
+    let desk = Gateway::setup().toml(&upstream.settings("")).start().await;
+    let body = byte_pattern(1_000_000);
+    let response = desk.anonymous().send("POST", "/public/x", &[], &body).await.expect_status(200);
+    assert!(response.body == body);
+}
+
+#[tokio::test]
+async fn early_response_reaches_an_http1_client_that_still_sends() {
+    let upstream = Http2Upstream::start().await;
+    let desk = Gateway::setup().toml(&upstream.settings("")).start().await;
+    let mut connection = desk.connect().await;
+    connection.send(&raw_request(&desk, "POST /public/early", "Content-Length: 100000\r\n", &[b'x'; 1000])).await;
+    connection.response().await.expect("a response").expect_status(413);
+}
+
+#[tokio::test]
+async fn response_without_a_body_is_complete_for_an_http1_client() {
+    let upstream = Http2Upstream::start().await;
+    let desk = Gateway::setup().toml(&upstream.settings("")).start().await;
+    let mut connection = desk.connect().await;
+    for _ in 0..2 {
+        connection.send(&raw_request(&desk, "GET /public/trailers-only", "", b"")).await;
+        let response = connection.response().await.expect("a response").expect_status(200);
+        assert_eq!(response.header("content-length"), Some("0"));
+    }
+}
+
+#[tokio::test]
+async fn host_cannot_be_nominated_away() {
+    let upstream = Http2Upstream::start().await;
+    let desk = Gateway::setup().toml(&upstream.settings("")).start().await;
+    let headers = [("connection", "host, x-own"), ("x-own", "value")];
+    desk.anonymous().send("GET", "/public/x", &headers, b"").await.expect_status(200);
+    let request = &upstream.requests()[0];
+    assert_eq!(request.uri.authority().map(|host| host.as_str()), Some(&*desk.address().to_string()));
+    assert!(!request.headers.contains_key("x-own"));
+}
+
+#[tokio::test]
 async fn trailers_reach_the_client_without_identity() {
     let upstream = Http2Upstream::start().await;
     let desk = start_with(&upstream).await;

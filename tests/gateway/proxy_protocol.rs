@@ -69,13 +69,20 @@ async fn the_client_of_the_header_is_the_client_of_every_request() {
 #[tokio::test]
 async fn connections_of_the_load_balancer_itself_keep_its_address() {
     let desk = start("").await;
+    get_behind(&desk, &version2(0x20, CLIENT), "").await.expect("a response").expect_status(200);
+    assert_eq!(desk.upstream.last_request().header("x-forwarded-for"), Some("127.0.0.1"));
+}
+
+#[tokio::test]
+async fn client_without_an_address_is_no_trusted_proxy() {
+    let desk = start("").await;
     for (case, header) in [
         ("unknown", b"PROXY UNKNOWN\r\n".to_vec()),
-        ("local", version2(0x20, CLIENT)),
         ("no family", [b"\r\n\r\n\0\r\nQUIT\n".to_vec(), vec![0x21, 0, 0, 0]].concat()),
     ] {
-        get_behind(&desk, &header, "").await.expect("a response").expect_status(200);
-        assert_eq!(desk.upstream.last_request().header("x-forwarded-for"), Some("127.0.0.1"), "{case}");
+        let forged = get_behind(&desk, &header, "X-Forwarded-For: 203.0.113.7\r\n").await;
+        forged.expect("a response").expect_status(200);
+        assert_eq!(desk.upstream.last_request().header("x-forwarded-for"), Some("0.0.0.0"), "{case}");
     }
 }
 

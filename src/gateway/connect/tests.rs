@@ -52,6 +52,9 @@ fn a_sent_request_is_retried_only_if_it_can_be_repeated_and_was_reset() {
     let table = [
         ("stale pooled connection", Pool, Replay::Safe, ErrorType::ReadError, RetryType::ReusedOnly, Retry),
         ("refused stream", Pool, Replay::Safe, ErrorType::H2Error, RetryType::Decided(true), Retry),
+        ("refused POST", Pool, Replay::AfterRefusal, ErrorType::H2Error, RetryType::Decided(true), Retry),
+        ("POST, refused twice", New, Replay::AfterRefusal, ErrorType::H2Error, RetryType::Decided(true), GiveUp),
+        ("stale connection of a POST", Pool, Replay::AfterRefusal, ErrorType::ReadError, RetryType::ReusedOnly, GiveUp),
         ("reset", New, Replay::Safe, ErrorType::ReadError, RetryType::ReusedOnly, Retry),
         ("closed", New, Replay::Safe, ErrorType::ConnectionClosed, RetryType::Decided(false), Retry),
         ("POST", New, Replay::Unsafe, ErrorType::ReadError, RetryType::ReusedOnly, GiveUp),

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::super::deadline::Deadline;
 use super::rate::{BodyLimits, RateMeter};
@@ -45,6 +45,9 @@ pub(super) enum SlowUpload {
     /// The slow body ends in the middle of a frame, so no other stream can go on.
     Connection,
 }
+
+/// The second grace of a slow upload, also without a minimum rate.
+const LONGEST_SECOND_GRACE: Duration = Duration::from_secs(30);
 
 /// What has passed on a connection.
 pub(super) struct Http2Frames {
@@ -220,7 +223,7 @@ impl Http2Frames {
             let mut due = upload.meter.wait(now);
             if !can_act && !is_partial {
                 // Another stream's frame must end before this one can be reset; a second grace bounds the wait.
-                due += limits.grace;
+                due += limits.grace.min(LONGEST_SECOND_GRACE);
             }
             if due <= now {
                 slow.push(*stream);

@@ -43,6 +43,7 @@ fn the_source_of_a_valid_header_is_the_client() {
     for (case, bytes, expected) in valid_headers() {
         let client = match expected {
             Some(address) => ProxiedClient::Address(address.parse().unwrap()),
+            None if case.contains("local") => ProxiedClient::LoadBalancer,
             None => ProxiedClient::Unnamed,
         };
         let header = Header { client, length: bytes.len() };

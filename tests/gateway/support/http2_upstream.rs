@@ -18,6 +18,7 @@ use super::eventually;
 /// An upstream that answers by the end of the path:
 /// - `/talk`: answers at once and sends each piece of the request's body back as it comes;
 /// - `/never`: does not answer;
+/// - `/early`: 413 at once, without the request's body;
 /// - `/trailers-only`: a header that ends the response;
 /// - otherwise: the request's body, once it is complete.
 ///
@@ -117,6 +118,10 @@ async fn answer(request: Request<RecvStream>, mut response: SendResponse<Bytes>,
         }
         Some("trailers-only") => {
             let header = Response::builder().header("grpc-status", "12").body(()).expect("a response");
+            response.send_response(header, true).map(drop)
+        }
+        Some("early") => {
+            let header = Response::builder().status(413).body(()).expect("a response");
             response.send_response(header, true).map(drop)
         }
         Some("talk") => talk(&mut body, &mut response).await,
