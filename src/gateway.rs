@@ -64,16 +64,17 @@ pub(crate) mod cut;
 pub(crate) mod proxy_app;
 
 // The upstream's side, and failures.
-pub(crate) mod connect;
+mod connect;
+
+pub(crate) mod connector;
 
 mod response;
 
 mod failure;
 
-use connect::{
-    ConnectionSource, Progress, Replay, RetryDecision, UpstreamConnector, total_timeout, within_total_timeout,
-};
+use connect::{Progress, Replay, RetryDecision, total_timeout, within_total_timeout};
 use connection_limits::CountedStream;
+use connector::{ConnectionSource, UpstreamConnector};
 pub(crate) use context::{RequestContext, unknown_arrival};
 use drain_signal::DrainSignal;
 use failure::{PANICKED, Panicked, catch_panic, client_error, internal_error, panic_to_error};

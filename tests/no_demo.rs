@@ -38,7 +38,8 @@ fn cargo() -> Command {
     const OF_THE_TEST: [&str; 7] =
         ["CARGO_BIN_", "CARGO_CRATE_", "CARGO_MANIFEST_", "CARGO_PKG_", "CARGO_PRIMARY_", "NEXTEST", "OUT_DIR"];
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(env!("CARGO_MANIFEST_DIR"));
+    // `make test` compiles with clippy, which would lint the same files again.
+    command.current_dir(env!("CARGO_MANIFEST_DIR")).env_remove("RUSTC_WORKSPACE_WRAPPER");
     for (name, _) in std::env::vars_os() {
         if name.to_str().is_some_and(|name| OF_THE_TEST.iter().any(|prefix| name.starts_with(prefix))) {
             command.env_remove(name);

@@ -9,17 +9,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pingora_core::connectors::http::v2::Connector as Http2Connector;
-use pingora_core::connectors::{ConnectorOptions, TransportConnector};
 use pingora_core::protocols::Stream;
-use pingora_core::protocols::http::client::HttpSession as AnySession;
-use pingora_core::protocols::http::v2::client::Http2Session;
-use pingora_core::upstreams::peer::{ALPN, HttpPeer, Peer};
+use pingora_core::upstreams::peer::HttpPeer;
 use pingora_core::{Error as PingoraError, ErrorType, RetryType};
 use pingora_proxy::Session as Exchange;
 
 use super::Gateway;
-use super::failure::internal_error;
+use super::connector::{ConnectionSource, UpstreamTransport};
 use crate::config::UpstreamProtocol;
 use crate::error::Error;
 use crate::pipeline::request_id::RequestId;
@@ -52,16 +48,6 @@ struct AttemptTarget {
     affinity: Affinity,
     request_id: RequestId,
     deadline: Option<Instant>,
-}
-
-/// Where a connection to an upstream comes from.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum ConnectionSource {
-    /// The pool of idle connections, or a new connection if the pool has none.
-    #[default]
-    Pool,
-    /// A new connection.
-    New,
 }
 
 /// Which address the next attempt uses.
@@ -131,89 +117,6 @@ pub(super) struct UpstreamConnection {
     pub(super) transport: UpstreamTransport,
     pub(super) address: Arc<Address>,
     pub(super) source: ConnectionSource,
-}
-
-/// What a lane sends its request over.
-pub(super) enum UpstreamTransport {
-    /// A connection for HTTP/1.1.
-    Http1(Stream),
-    /// An exchange on an HTTP/2 connection that others share.
-    Http2(Box<Http2Session>),
-}
-
-impl UpstreamTransport {
-    /// The connection for HTTP/1.1 of a lane that asked for one.
-    pub(super) fn into_stream(self) -> pingora_core::Result<Stream> {
-        match self {
-            Self::Http1(stream) => Ok(stream),
-            Self::Http2(_) => Err(internal_error("an HTTP/2 exchange in a lane for HTTP/1.1")),
-        }
-    }
-}
-
-/// Connects all lanes but Pingora's proxy, which has its own connector, and pools idle connections.
-pub(crate) struct UpstreamConnector {
-    streams: TransportConnector,
-    http2: Http2Connector,
-}
-
-impl UpstreamConnector {
-    /// Keeps up to `pool_size` idle connections of each kind.
-    pub(crate) fn new(pool_size: usize) -> Self {
-        let options = ConnectorOptions::new(pool_size);
-        Self { streams: TransportConnector::new(Some(options.clone())), http2: Http2Connector::new(Some(options)) }
-    }
-
-    /// Connects to a peer, or takes a connection to it from the pool. Returns where the connection comes from.
-    async fn open(
-        &self,
-        peer: &HttpPeer,
-        source: ConnectionSource,
-        protocol: UpstreamProtocol,
-    ) -> pingora_core::Result<(UpstreamTransport, ConnectionSource)> {
-        let (transport, reused) = match (protocol, source) {
-            (UpstreamProtocol::Http1, ConnectionSource::Pool) => {
-                let (stream, reused) = self.streams.get_stream(peer).await?;
-                (UpstreamTransport::Http1(stream), reused)
-            }
-            (UpstreamProtocol::Http1, ConnectionSource::New) => {
-                (UpstreamTransport::Http1(self.new_stream(peer).await?), false)
-            }
-            (UpstreamProtocol::Http2, source) => {
-                let (session, reused) = Box::pin(self.http2_session(peer, source)).await?;
-                (UpstreamTransport::Http2(Box::new(session)), reused)
-            }
-        };
-        Ok((transport, if reused { ConnectionSource::Pool } else { ConnectionSource::New }))
-    }
-
-    /// A new connection for HTTP/1.1, also to a peer that otherwise gets HTTP/2.
-    async fn new_stream(&self, peer: &HttpPeer) -> pingora_core::Result<Stream> {
-        if peer.options.alpn == ALPN::H1 {
-            return self.streams.new_stream(peer).await;
-        }
-        let mut peer = peer.clone();
-        peer.options.alpn = ALPN::H1;
-        self.streams.new_stream(&peer).await
-    }
-
-    async fn http2_session(
-        &self,
-        peer: &HttpPeer,
-        source: ConnectionSource,
-    ) -> pingora_core::Result<(Http2Session, bool)> {
-        if source == ConnectionSource::Pool
-            && let Ok(Some(session)) = self.http2.reused_http_session(peer).await
-        {
-            return Ok((session, true));
-        }
-        match self.http2.new_http_session::<_, ()>(peer).await? {
-            AnySession::H2(session) => Ok((session, false)),
-            AnySession::H1(_) | AnySession::Custom(()) => {
-                PingoraError::e_explain(ErrorType::HandshakeError, "the upstream does not offer HTTP/2")
-            }
-        }
-    }
 }
 
 impl UpstreamAttempts {
@@ -366,7 +269,7 @@ impl Gateway {
     ) -> pingora_core::Result<UpstreamConnection> {
         loop {
             let address = attempts.next_address()?.clone();
-            match self.connector.open(&address.peer, attempts.source, protocol).await {
+            match self.connector.open(&address, attempts.source, protocol).await {
                 Ok((transport, source)) => return Ok(UpstreamConnection { transport, address, source }),
                 Err(error) => {
                     let error = error.into_up();
@@ -379,15 +282,10 @@ impl Gateway {
         }
     }
 
-    /// Returns an HTTP/2 exchange that has ended; its connection serves others.
-    pub(super) fn pool_http2(&self, session: Http2Session, peer: &HttpPeer) {
-        self.connector.http2.release_http_session(session, peer, peer.idle_timeout());
-    }
-
     /// Keeps a connection for later requests to the same peer, if it can serve them.
     pub(super) fn pool(&self, stream: Option<Stream>, peer: &HttpPeer) {
         if let Some(stream) = stream {
-            self.connector.streams.release_stream(stream, peer.reuse_hash(), peer.idle_timeout());
+            self.connector.pool(stream, peer);
         }
     }
 }

@@ -14,7 +14,8 @@ use pingora_http::{RequestHeader, ResponseHeader};
 use pingora_proxy::Session as Exchange;
 
 use super::Gateway;
-use super::connect::{ConnectionSource, Progress, Replay, RetryDecision, UpstreamConnection, UpstreamTransport};
+use super::connect::{Progress, Replay, RetryDecision, UpstreamConnection};
+use super::connector::{ConnectionSource, UpstreamTransport};
 use super::context::RequestContext;
 use super::failure::internal_error;
 use super::fast_path::{while_client_connected, write_body};
@@ -180,8 +181,8 @@ impl Gateway {
                 session.respect_keepalive();
                 self.pool(session.reuse().await.and_then(ShortReads::unwrap), &address.peer);
             }
-            UpstreamSession::Http1(_) => {}
-            UpstreamSession::Http2(session) => self.pool_http2(*session, &address.peer),
+            // A shared connection returns to its pool by itself.
+            UpstreamSession::Http1(_) | UpstreamSession::Http2(_) => {}
         }
     }
 }

@@ -9,6 +9,7 @@ use pingora_core::protocols::http::v2::client::Http2Session;
 use pingora_core::upstreams::peer::HttpPeer;
 use pingora_http::RequestHeader;
 
+use super::connector::SharedStream;
 use super::short_reads::ShortReads;
 
 /// Whether something follows a header or a piece of a body.
@@ -27,7 +28,7 @@ impl Remaining {
 /// An exchange with an upstream.
 pub(super) enum UpstreamSession {
     Http1(Box<Http1Session>),
-    Http2(Box<Http2Session>),
+    Http2(SharedStream),
 }
 
 impl UpstreamSession {
@@ -38,17 +39,19 @@ impl UpstreamSession {
         Self::Http1(Box::new(session))
     }
 
-    pub(super) fn over_http2(mut session: Box<Http2Session>, peer: &HttpPeer) -> Self {
-        session.read_timeout = peer.options.read_timeout;
-        session.write_timeout = peer.options.write_timeout;
-        Self::Http2(session)
+    pub(super) fn over_http2(mut stream: SharedStream, peer: &HttpPeer) -> Self {
+        if let Ok(session) = stream.session() {
+            session.read_timeout = peer.options.read_timeout;
+            session.write_timeout = peer.options.write_timeout;
+        }
+        Self::Http2(stream)
     }
 
     /// Sends the header.
     pub(super) async fn write_header(&mut self, header: RequestHeader, body: Remaining) -> pingora_core::Result<()> {
         match self {
             Self::Http1(session) => session.write_request_header(Box::new(header)).await.map(drop),
-            Self::Http2(session) => session.write_request_header(Box::new(header), body == Remaining::Nothing),
+            Self::Http2(stream) => stream.session()?.write_request_header(Box::new(header), body == Remaining::Nothing),
         }
     }
 
@@ -67,8 +70,8 @@ impl UpstreamSession {
                 }
                 Ok(())
             }
-            (Self::Http2(session), Some(piece)) => session.write_request_body(piece, is_last).await,
-            (Self::Http2(session), None) if is_last => session.finish_request_body(),
+            (Self::Http2(stream), Some(piece)) => stream.session()?.write_request_body(piece, is_last).await,
+            (Self::Http2(stream), None) if is_last => stream.session()?.finish_request_body(),
             (Self::Http2(_), None) => Ok(()),
         }
     }
@@ -77,7 +80,7 @@ impl UpstreamSession {
     pub(super) async fn read_part(&mut self) -> pingora_core::Result<HttpTask> {
         match self {
             Self::Http1(session) => session.read_response_task().await,
-            Self::Http2(session) => read_http2_part(session).await,
+            Self::Http2(stream) => read_http2_part(stream.session()?).await,
         }
     }
 }

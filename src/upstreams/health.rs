@@ -65,7 +65,10 @@ fn spread(seed: u64, every: Duration) -> Duration {
 
 async fn check(connector: &Connector, address: &Address, health: &HealthConfig) -> Result<(), String> {
     let describe = |error: Box<pingora_core::Error>| FailureReason::of(&error).as_str().to_owned();
-    let (mut exchange, _) = connector.get_http_session(&address.peer).await.map_err(describe)?;
+    let mut peer = address.peer.clone();
+    // A connection that carries only one exchange is not pooled.
+    peer.options.max_h2_streams = 1;
+    let (mut exchange, _) = connector.get_http_session(&peer).await.map_err(describe)?;
     if health.path.is_empty() {
         return Ok(());
     }

@@ -176,6 +176,32 @@ async fn connections_are_shared() {
 }
 
 #[tokio::test]
+async fn health_checks_connect_each_time() {
+    let upstream = Http2Upstream::start().await;
+    let settings = upstream.settings("health = { path = \"/health\", every = \"100ms\", expect = [200] }\n");
+    let _desk = Gateway::setup().toml(&settings).start().await;
+    eventually("three checks", || async { (upstream.connections() >= 3).then_some(()) }).await;
+    assert!(upstream.requests().len() <= upstream.connections());
+    assert!(upstream.requests().iter().all(|request| request.uri.path() == "/health"));
+}
+
+#[tokio::test]
+async fn connection_of_a_cancelled_request_is_used_again() {
+    let upstream = Http2Upstream::start().await;
+    let desk = start_with(&upstream).await;
+    let xiaoming = desk.sign_in("u1001").await;
+    let client = xiaoming.http2().await;
+    let mut stream = client.begin("POST", "/api/desk/never", xiaoming.token()).await;
+    upstream.wait_for_requests(1).await;
+    stream.cancel();
+    upstream.wait_for_reset().await;
+    for _ in 0..3 {
+        client.send("POST", "/api/desk/x", &[], b"body").await.expect_status(200);
+    }
+    assert_eq!(upstream.connections(), 1);
+}
+
+#[tokio::test]
 async fn upstream_without_http2_is_1502() {
     let desk = Gateway::setup().tls().toml("[upstreams.helpdesk]\nprotocol = \"http2\"\n").start().await;
     let xiaoming = desk.sign_in("u1001").await;

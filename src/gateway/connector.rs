@@ -1,0 +1,147 @@
+//! Opens connections to the addresses of upstreams, over TCP or TLS, for HTTP/1.1 and HTTP/2, and pools idle ones. Which address
+//! is tried, and how often, is left to [`connect`](super::connect).
+
+use std::sync::Arc;
+
+use pingora_core::connectors::http::v2::Connector as Http2Connector;
+use pingora_core::connectors::{ConnectorOptions, TransportConnector};
+use pingora_core::protocols::Stream;
+use pingora_core::protocols::http::client::HttpSession as AnySession;
+use pingora_core::protocols::http::v2::client::Http2Session;
+use pingora_core::upstreams::peer::{ALPN, HttpPeer, Peer};
+use pingora_core::{Error as PingoraError, ErrorType};
+use tokio::runtime::Handle;
+
+use super::failure::internal_error;
+use crate::config::UpstreamProtocol;
+use crate::upstreams::Address;
+
+/// Where a connection to an upstream comes from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum ConnectionSource {
+    /// The pool of idle connections, or a new connection if the pool has none.
+    #[default]
+    Pool,
+    /// A new connection.
+    New,
+}
+
+/// What a lane sends its request over.
+pub(super) enum UpstreamTransport {
+    /// A connection for HTTP/1.1.
+    Http1(Stream),
+    /// An exchange over HTTP/2.
+    Http2(SharedStream),
+}
+
+impl UpstreamTransport {
+    /// The connection for HTTP/1.1 of a lane that asked for one.
+    pub(super) fn into_stream(self) -> pingora_core::Result<Stream> {
+        match self {
+            Self::Http1(stream) => Ok(stream),
+            Self::Http2(_) => Err(internal_error("an HTTP/2 exchange in a lane for HTTP/1.1")),
+        }
+    }
+}
+
+/// An exchange on an HTTP/2 connection that others share. The connection returns to the pool when the exchange ends, also if that
+/// is early.
+pub(super) struct SharedStream {
+    /// None only while it is dropped.
+    session: Option<Box<Http2Session>>,
+    connector: Arc<Http2Connector>,
+    address: Arc<Address>,
+}
+
+impl SharedStream {
+    pub(super) fn session(&mut self) -> pingora_core::Result<&mut Http2Session> {
+        self.session.as_deref_mut().ok_or_else(|| internal_error("an HTTP/2 exchange that has ended"))
+    }
+}
+
+impl Drop for SharedStream {
+    fn drop(&mut self) {
+        // The pool starts a task, which it cannot while the process ends.
+        if let Some(session) = self.session.take()
+            && Handle::try_current().is_ok()
+        {
+            let peer = &self.address.peer;
+            self.connector.release_http_session(*session, peer, peer.idle_timeout());
+        }
+    }
+}
+
+/// Connects all lanes but Pingora's proxy, which has its own connector, and pools idle connections.
+pub(crate) struct UpstreamConnector {
+    streams: TransportConnector,
+    http2: Arc<Http2Connector>,
+}
+
+impl UpstreamConnector {
+    /// Keeps up to `pool_size` idle connections of each kind.
+    pub(crate) fn new(pool_size: usize) -> Self {
+        let options = ConnectorOptions::new(pool_size);
+        Self {
+            streams: TransportConnector::new(Some(options.clone())),
+            http2: Arc::new(Http2Connector::new(Some(options))),
+        }
+    }
+
+    /// Connects to a peer, or takes a connection to it from the pool. Returns where the connection comes from.
+    pub(super) async fn open(
+        &self,
+        address: &Arc<Address>,
+        source: ConnectionSource,
+        protocol: UpstreamProtocol,
+    ) -> pingora_core::Result<(UpstreamTransport, ConnectionSource)> {
+        let peer = &address.peer;
+        let (transport, reused) = match (protocol, source) {
+            (UpstreamProtocol::Http1, ConnectionSource::Pool) => {
+                let (stream, reused) = self.streams.get_stream(peer).await?;
+                (UpstreamTransport::Http1(stream), reused)
+            }
+            (UpstreamProtocol::Http1, ConnectionSource::New) => {
+                (UpstreamTransport::Http1(self.new_stream(peer).await?), false)
+            }
+            (UpstreamProtocol::Http2, source) => {
+                let (session, reused) = Box::pin(self.http2_session(peer, source)).await?;
+                let (connector, address) = (self.http2.clone(), address.clone());
+                (UpstreamTransport::Http2(SharedStream { session: Some(session), connector, address }), reused)
+            }
+        };
+        Ok((transport, if reused { ConnectionSource::Pool } else { ConnectionSource::New }))
+    }
+
+    /// Keeps a connection for HTTP/1.1.
+    pub(super) fn pool(&self, stream: Stream, peer: &HttpPeer) {
+        self.streams.release_stream(stream, peer.reuse_hash(), peer.idle_timeout());
+    }
+
+    /// A new connection for HTTP/1.1, also to a peer that otherwise gets HTTP/2.
+    async fn new_stream(&self, peer: &HttpPeer) -> pingora_core::Result<Stream> {
+        if peer.options.alpn == ALPN::H1 {
+            return self.streams.new_stream(peer).await;
+        }
+        let mut peer = peer.clone();
+        peer.options.alpn = ALPN::H1;
+        self.streams.new_stream(&peer).await
+    }
+
+    async fn http2_session(
+        &self,
+        peer: &HttpPeer,
+        source: ConnectionSource,
+    ) -> pingora_core::Result<(Box<Http2Session>, bool)> {
+        if source == ConnectionSource::Pool
+            && let Ok(Some(session)) = self.http2.reused_http_session(peer).await
+        {
+            return Ok((Box::new(session), true));
+        }
+        match self.http2.new_http_session::<_, ()>(peer).await? {
+            AnySession::H2(session) => Ok((Box::new(session), false)),
+            AnySession::H1(_) | AnySession::Custom(()) => {
+                PingoraError::e_explain(ErrorType::HandshakeError, "the upstream does not offer HTTP/2")
+            }
+        }
+    }
+}
