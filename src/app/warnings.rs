@@ -131,7 +131,7 @@ fn unverified_upstreams(config: &Config) -> Vec<String> {
     let unverified = config.upstreams.iter().filter(|(_, upstream)| upstream.tls.as_ref().is_some_and(is_unverified));
     let warning = |name| {
         format!(
-            "upstreams.{name}.tls.verify = false: whoever answers at its address can read and change all requests; set \
+            "upstreams.{name}.tls.verify = false: anyone who can intercept the connection can read and change all requests; set \
              ca_file or server_name instead"
         )
     };

@@ -5,8 +5,9 @@
 //! What waits for a slow upstream or a slow client needs no core. Requests therefore count only while they are young, and
 //! the limit grows as long as requests wait although a core is idle.
 //!
-//! Readiness and sign-in do not wait: a load balancer that gets no answer takes the gateway out, and who cannot sign in cannot
-//! work at all. A request that would wait for too long is refused at once, and so is every one while memory is short.
+//! Readiness and sign-in do not wait: a load balancer that gets no answer takes the gateway out, and an employee who cannot
+//! sign in cannot work at all. A request that would wait for too long is refused at once, and so is every one while memory
+//! is short.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -280,8 +281,12 @@ impl ConcurrencyLimit {
 
     /// Refuses all requests but urgent ones while memory is short.
     pub(crate) fn set_short_of_memory(&self, is_short: bool) {
-        if self.short_of_memory.swap(is_short, Ordering::AcqRel) != is_short {
-            self.limit.store(if is_short { 0 } else { self.least }, Ordering::Relaxed);
+        let was_short = self.short_of_memory.swap(is_short, Ordering::AcqRel);
+        if is_short {
+            // At every call: an adjustment that had begun before may have raised it again.
+            self.limit.store(0, Ordering::Relaxed);
+        } else if was_short {
+            self.limit.store(self.least, Ordering::Relaxed);
         }
     }
 

@@ -29,7 +29,8 @@ pub struct UpstreamTlsConfig {
     pub cert_file: PathBuf,
     /// PEM file of that certificate's private key.
     pub key_file: PathBuf,
-    /// Whether the service's certificate is verified. False lets anybody who can answer at its address read all requests.
+    /// Whether the service's certificate is verified. If not, anyone who can intercept
+    /// the connection can read and change all requests.
     pub verify: bool,
 }
 

@@ -165,3 +165,13 @@ async fn only_urgent_requests_begin_while_memory_is_short() {
     limit.set_short_of_memory(false);
     assert!(limit.begin(|| Urgency::Normal).now_or_never().expect("at once").is_ok());
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_adjustment_that_began_before_does_not_lift_the_shortage() {
+    let limit = limit();
+    limit.set_short_of_memory(true);
+    limit.limit.store(limit.least, Ordering::Relaxed);
+    limit.set_short_of_memory(true);
+    let refused = limit.begin(|| Urgency::Normal).now_or_never().expect("at once");
+    assert_eq!(refused.map(drop), Err(Saturated));
+}
