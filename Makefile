@@ -17,6 +17,8 @@ fleet-drill: tools
 
 # clippy as the compiler lints and compiles in one build; `cargo clippy` would have everything compiled twice.
 CLIPPY := $(shell clippy-driver --version 2>/dev/null)
+# Many tests wait for a server or a timer rather than for a core.
+TEST_THREADS := $(shell echo $$(($$(nproc) * 2)))
 LINTING := $(if $(CLIPPY),RUSTC_WORKSPACE_WRAPPER=clippy-driver RUSTFLAGS="-D warnings")
 
 test: tools
@@ -24,7 +26,7 @@ test: tools
 	@if cargo fmt --version >/dev/null 2>&1; then cargo fmt --check; else echo "rustfmt is not installed: skipping the format check"; fi
 	@if [ -z "$(CLIPPY)" ]; then echo "clippy is not installed: skipping the lints"; fi
 	$(LINTING) cargo build --all-targets
-	@if cargo nextest --version >/dev/null 2>&1; then $(LINTING) cargo nextest run --no-fail-fast; else $(LINTING) cargo test; fi
+	@if cargo nextest --version >/dev/null 2>&1; then $(LINTING) cargo nextest run --no-fail-fast --test-threads $(TEST_THREADS); else $(LINTING) cargo test; fi
 
 test-extra: tools
 	@.ci/need python3 python3 pip3 python3-venv

@@ -57,7 +57,8 @@ fn cargo() -> Command {
 fn build() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target directory");
     let output = cargo()
-        .args(["build", "--no-default-features", "--example", "deskgate-without-demo", "--target-dir"])
+        .args(["build", "--no-default-features", "--example", "deskgate-without-demo"])
+        .args(["--config", "profile.dev.debug=false", "--config", "profile.dev.incremental=false", "--target-dir"])
         .arg(target)
         .output()
         .expect("cargo");

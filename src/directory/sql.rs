@@ -43,6 +43,8 @@ mod links;
 
 mod membership;
 
+mod migrations;
+
 mod people;
 
 pub mod postgres;

@@ -116,7 +116,7 @@ async fn redis_that_hangs_is_answered_by_1503_within_the_time_limit() {
 async fn dead_primary_of_a_cluster_signs_nobody_out_and_closes_no_socket() {
     let mut cluster = RedisCluster::start();
     // A session that its replica does not have yet would be lost with the primary.
-    let fleet = Fleet::on(&cluster.url(), 1, "[store]\nconfirm = \"replica\"\n").await;
+    let fleet = Fleet::on(&cluster.url(), 1, "[store]\nconfirm = \"replica\"\ntimeout = \"2s\"\n").await;
     let mut clients = Vec::new();
     for _ in 0..16 {
         let client = fleet.gateways[0].sign_in("a2001").await;

@@ -206,9 +206,11 @@ fn wait_for_cluster(ports: &[u16]) {
             ask(*port, "CLUSTER INFO\r\n").is_some_and(|info| info.contains("cluster_state:ok"))
         });
     }
+    // A primary calls its replica online while that still loads what it was sent, and confirms nothing.
+    let replicating = ["state=online", "master_link_status:up"];
     wait_until("the replicas", || {
-        let online = |port: &u16| ask(*port, "INFO replication\r\n").is_some_and(|info| info.contains("state=online"));
-        ports.iter().filter(|port| online(port)).count() == 3
+        let states: Vec<String> = ports.iter().filter_map(|port| ask(*port, "INFO replication\r\n")).collect();
+        replicating.iter().all(|state| states.iter().filter(|info| info.contains(state)).count() == 3)
     });
 }
 

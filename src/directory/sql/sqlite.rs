@@ -7,6 +7,7 @@ use sqlx::query::Query;
 use sqlx::sqlite::SqliteArguments;
 use sqlx::{Sqlite, SqliteConnection};
 
+use super::migrations::{SQLITE, migrator};
 use super::row::SqlRow;
 use super::statement::{Batch, Reuse, SqlValue, Statement};
 use super::unavailable;
@@ -20,7 +21,7 @@ pub(super) async fn open(path: &Path) -> Result<SqliteFile, SqliteFileError> {
 }
 
 async fn migrate(connection: &mut SqliteConnection) -> Result<(), SqliteFileError> {
-    let migrated = sqlx::migrate!("src/directory/migrations/sqlite").run_direct(None, connection, false).await;
+    let migrated = migrator(SQLITE).run_direct(None, connection, false).await;
     migrated.map_err(|error| SqliteFileError::Unavailable(error.into()))
 }
 

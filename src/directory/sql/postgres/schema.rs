@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::migrate::MigrateError;
 use sqlx::{ConnectOptions, Connection, PgConnection};
 
 use super::settings::{PostgresSettings, SCHEMA};
 use crate::directory::DirectoryError;
+use crate::directory::sql::migrations::{POSTGRES, migrator};
 use crate::directory::sql::unavailable;
 use crate::domain::employee::EmployeeSource;
 
@@ -15,8 +16,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a start waits for the migrations, its own and those of other gateways.
 const MIGRATION_TIMEOUT: Duration = Duration::from_secs(300);
-
-static MIGRATIONS: Migrator = sqlx::migrate!("src/directory/migrations/postgres");
 
 /// Checks the database and runs the migrations.
 pub(super) async fn prepare(settings: &PostgresSettings) -> Result<(), DirectoryError> {
@@ -49,7 +48,7 @@ async fn migrate(connection: &mut PgConnection, employees: EmployeeSource) -> Re
         }
         SchemaState::Own => {}
     }
-    MIGRATIONS.run_direct(None, &mut *connection, false).await.map_err(migration_error)?;
+    migrator(POSTGRES).run_direct(None, &mut *connection, false).await.map_err(migration_error)?;
     match employees {
         EmployeeSource::Own => Ok(()),
         EmployeeSource::Views => make_views(connection).await,
