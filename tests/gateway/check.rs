@@ -229,3 +229,34 @@ async fn relative_paths_start_at_the_configuration_file_whatever_the_working_dir
     std::fs::copy(files.rules_file(), elsewhere.path().join("rules/test.toml")).expect("rules");
     check(&["--set", "rules.dir=rules"]).expect_success();
 }
+
+/// What each gateway of `deploy/compose.yaml` is started with. No quotes are stripped from lists, as they are from a string.
+fn compose_commands() -> Vec<Vec<String>> {
+    let file =
+        include_str!("../../deploy/compose.yaml").lines().filter(|line| line.trim_start().starts_with("gateway-"));
+    let list = |line: &str| {
+        line.split_once("command: [").and_then(|(_, rest)| rest.rsplit_once("] }")).map(|(list, _)| list.to_owned())
+    };
+    let commands = file.map(|line| list(line).expect("a list"));
+    commands.map(|list| list.split(", ").map(|word| word.trim_matches('\'').to_owned()).collect()).collect()
+}
+
+#[tokio::test]
+async fn gateways_of_the_compose_file_have_valid_settings() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let secret = folder.path().join("secret");
+    let program = || std::process::Command::new(env!("CARGO_BIN_EXE_deskgate"));
+    program().args(["secret", "new"]).arg(&secret).output().expect("the program").expect_success();
+    let commands = compose_commands();
+    assert_eq!(commands.len(), 3, "{commands:?}");
+    for command in commands {
+        let [serve, config, _, settings @ ..] = &command[..] else { panic!("{command:?}") };
+        assert_eq!((serve.as_str(), config.as_str()), ("serve", "--config"));
+        let mut check = program();
+        check.args(["check", "--config"]).arg(root.join("deploy/compose/deskgate.toml")).args(settings);
+        check.args(["--set", &format!("server.secret_file={}", secret.display())]);
+        check.args(["--set", &format!("rules.dir={}", root.join("lua-free-rules").display())]);
+        check.output().expect("the program").expect_success();
+    }
+}
