@@ -96,12 +96,16 @@ impl UpstreamConnector {
     ) -> pingora_core::Result<(UpstreamTransport, ConnectionSource)> {
         let peer = &address.peer;
         let (transport, reused) = match (protocol, source) {
-            (UpstreamProtocol::Http1, ConnectionSource::Pool) => {
-                let (stream, reused) = self.streams.get_stream(peer).await?;
-                (UpstreamTransport::Http1(stream), reused)
-            }
-            (UpstreamProtocol::Http1, ConnectionSource::New) => {
-                (UpstreamTransport::Http1(self.new_stream(peer).await?), false)
+            (UpstreamProtocol::Http1, source) => {
+                let pooled = match source {
+                    ConnectionSource::Pool => self.streams.reused_stream(peer).await,
+                    ConnectionSource::New => None,
+                };
+                match pooled {
+                    Some(stream) => (UpstreamTransport::Http1(stream), true),
+                    // Boxed, so that the future of a request that finds a pooled connection stays small.
+                    None => (UpstreamTransport::Http1(Box::pin(self.new_stream(peer)).await?), false),
+                }
             }
             (UpstreamProtocol::Http2, source) => {
                 let (session, reused) = Box::pin(self.http2_session(peer, source)).await?;

@@ -17,19 +17,27 @@ pub(super) const PANICKED: &str = "a handler panicked";
 pub(super) struct Panicked;
 
 /// Runs a handler and counts its panic, so that a panic fails one request and not its connection.
-pub(super) async fn catch_panic<T>(metrics: &Metrics, handler: impl Future<Output = T>) -> Result<T, Panicked> {
-    AssertUnwindSafe(handler).catch_unwind().await.map_err(|_| {
-        metrics.panics.inc();
-        Panicked
+///
+/// Not an `async fn`, which would hold the handler twice: once as its argument and once while it runs.
+pub(super) fn catch_panic<T>(
+    metrics: &Metrics,
+    handler: impl Future<Output = T>,
+) -> impl Future<Output = Result<T, Panicked>> {
+    AssertUnwindSafe(handler).catch_unwind().map(|outcome| {
+        outcome.map_err(|_| {
+            metrics.panics.inc();
+            Panicked
+        })
     })
 }
 
 /// Runs a handler; a panic becomes a 1005.
-pub(super) async fn panic_to_error<T>(
+pub(super) fn panic_to_error<T>(
     metrics: &Metrics,
     handler: impl Future<Output = Result<T, Error>>,
-) -> Result<T, Error> {
-    catch_panic(metrics, handler).await.unwrap_or_else(|Panicked| Err(Error::unexpected(Part::Gateway, PANICKED)))
+) -> impl Future<Output = Result<T, Error>> {
+    let unexpected = |Panicked| Err(Error::unexpected(Part::Gateway, PANICKED));
+    catch_panic(metrics, handler).map(move |outcome| outcome.unwrap_or_else(unexpected))
 }
 
 /// The error for the client after a failure of Pingora; None if the client has closed its connection.
