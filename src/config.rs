@@ -51,7 +51,7 @@ pub use changes::ConfigChanges;
 pub use clients::ClientsConfig;
 pub use cors::CorsConfig;
 pub use directory::{DatabaseUrl, DirectoryConfig};
-pub use faults::{ConfigFault, Faults};
+pub use faults::{ConfigFault, Faults, KeyPlaces};
 pub use limits::LimitsConfig;
 pub use listener::{CertificateConfig, ListenerConfig};
 pub(crate) use load::line_of;

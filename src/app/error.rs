@@ -74,7 +74,7 @@ pub enum StartError {
     #[error("{key}: {why}")]
     Tls {
         /// The setting that names the file.
-        key: &'static str,
+        key: String,
         why: String,
     },
     /// A file of TLS to an upstream.

@@ -45,9 +45,8 @@ struct LoadedFiles {
 /// The files that the listeners need.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct TlsFiles {
-    /// The setting that names the first certificate.
-    key: &'static str,
-    certificates: Vec<CertificateConfig>,
+    /// Each with the setting that names it. The first is for clients that name no host, or one that no certificate has.
+    certificates: Vec<(String, CertificateConfig)>,
     client_authorities: Vec<PathBuf>,
 }
 
@@ -65,12 +64,14 @@ impl TlsFiles {
             listeners.iter().filter_map(|listener| listener.client_ca_file().map(Path::to_path_buf)).collect();
         client_authorities.sort();
         client_authorities.dedup();
-        let key = if server.tls.is_some() { "server.tls" } else { "server.certificates" };
-        Self { key, certificates: server.certificates(), client_authorities }
+        let short_form = server.tls.iter().map(|files| ("server.tls".to_owned(), files.clone()));
+        let listed = server.certificates.iter().enumerate();
+        let listed = listed.map(|(index, files)| (format!("server.certificates[{index}]"), files.clone()));
+        Self { certificates: short_form.chain(listed).collect(), client_authorities }
     }
 
     fn fingerprint(&self) -> Fingerprint {
-        let pairs = self.certificates.iter().flat_map(|files| {
+        let pairs = self.certificates.iter().flat_map(|(_, files)| {
             [Some(files.cert_file.as_path()), Some(files.key_file.as_path()), files.ocsp_file()].into_iter().flatten()
         });
         Fingerprint::of_files(pairs.chain(self.client_authorities.iter().map(PathBuf::as_path)))
@@ -80,13 +81,14 @@ impl TlsFiles {
     fn read(&self) -> Result<ReadCertificates, StartError> {
         pingora_core::tls::install_default_crypto_provider();
         let files = LoadedFiles { names: self.clone(), fingerprint: self.fingerprint() };
-        let certificates = self.certificates.iter().enumerate().map(|(place, files)| {
-            let key = if place == 0 { self.key } else { "server.certificates" };
-            Certificate::read(files).map_err(|why| StartError::Tls { key, why })
-        });
+        let certificates = self
+            .certificates
+            .iter()
+            .map(|(key, files)| Certificate::read(files).map_err(|why| StartError::Tls { key: key.clone(), why }));
         let certificates = certificates.collect::<Result<_, _>>()?;
         let verifiers = self.client_authorities.iter().map(|file| {
-            let failed = |why| StartError::Tls { key: "server.listeners", why: format!("{}: {why}", file.display()) };
+            let failed =
+                |why| StartError::Tls { key: "server.listeners".to_owned(), why: format!("{}: {why}", file.display()) };
             Ok((file.clone(), read_client_authorities(file).map_err(failed)?))
         });
         Ok(ReadCertificates { files, certificates, verifiers: verifiers.collect::<Result<_, StartError>>()? })
@@ -142,7 +144,7 @@ impl Certificates {
         for listener in server.client_listeners().iter().filter(|listener| listener.tls) {
             let client_authorities = listener.client_ca_file();
             let acceptor = read.acceptor(client_authorities).ok_or_else(|| StartError::Tls {
-                key: "server.listeners",
+                key: "server.listeners".to_owned(),
                 why: format!("\"{}\" has no certificate", listener.address),
             })?;
             let key = client_authorities.map(Path::to_path_buf);

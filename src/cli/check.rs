@@ -11,7 +11,8 @@ pub(super) fn run(args: &ConfigArgs) -> Result<(), Failed> {
         return Err(print_faults(&read.faults));
     };
     let files = app::check_files(&config, |key| read.faults.iter().any(|fault| fault.affects(key)));
-    let faults: Vec<String> = read.faults.iter().map(ConfigFault::to_string).chain(files.faults).collect();
+    let of_files = files.faults.iter().map(|fault| read.places.locate(fault));
+    let faults: Vec<String> = read.faults.iter().map(ConfigFault::to_string).chain(of_files).collect();
     if !faults.is_empty() {
         return Err(print_faults(&faults));
     }

@@ -52,8 +52,9 @@ pub(super) fn run(args: &ServeArgs) -> Result<(), Failed> {
 }
 
 async fn start_normally(config: Config, source: ConfigSource, inherited: Inherited) -> Result<App, Failed> {
-    let sources = Sources { config: Some(source), rules: RuleSource::Folder(config.rules.dir.clone()) };
-    App::start(config, sources, inherited).await.map_err(print_error)
+    let sources = Sources { config: Some(source.clone()), rules: RuleSource::Folder(config.rules.dir.clone()) };
+    let started = App::start(config, sources, inherited).await;
+    started.map_err(|error| print_error(source.locate(&error.to_string())))
 }
 
 /// Takes over from the running gateway. What can be checked is checked before that one is disturbed.

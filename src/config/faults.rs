@@ -42,12 +42,11 @@ impl fmt::Display for ConfigFault {
     }
 }
 
-/// Collects faults and knows the place of each key.
+/// Where each key of a configuration was given.
 #[derive(Debug, Default)]
-pub struct Faults {
+pub struct KeyPlaces {
     origin: String,
     places: HashMap<String, KeyPlace>,
-    found: Vec<ConfigFault>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -56,44 +55,68 @@ enum KeyPlace {
     CommandLine,
 }
 
-impl Faults {
-    pub(super) fn new(origin: impl Into<String>) -> Self {
-        Self { origin: origin.into(), ..Self::default() }
+impl KeyPlaces {
+    /// Puts the place of a key before a message that begins with the key, such as `server.tls: the key does not match`.
+    pub fn locate(&self, message: &str) -> String {
+        match message.split_once(": ") {
+            Some((key, why)) if self.place(key).is_some() => self.fault(key, why).to_string(),
+            _ => message.to_owned(),
+        }
     }
 
-    /// Records the line of a key.
-    pub(super) fn set_line(&mut self, key: &str, line: usize) {
-        self.places.insert(key.to_owned(), KeyPlace::Line(line));
-    }
-
-    /// Records that `--set` gave the key.
-    pub(super) fn set_overridden(&mut self, key: &str) {
-        self.places.insert(key.to_owned(), KeyPlace::CommandLine);
-    }
-
-    /// Adds a fault of a key. A key that is missing in the file is reported at its section.
-    pub(super) fn add(&mut self, key: &str, why: impl Into<String>) {
-        let mut prefix = key;
-        let place = loop {
-            if let Some(place) = self.places.get(prefix) {
-                break Some(*place);
-            }
-            match prefix.rsplit_once('.') {
-                Some((shorter, _)) => prefix = shorter,
-                None => break None,
-            }
-        };
-        let (origin, line) = match place {
+    fn fault(&self, key: &str, why: impl Into<String>) -> ConfigFault {
+        let (origin, line) = match self.place(key) {
             Some(KeyPlace::CommandLine) => ("--set".to_owned(), None),
             Some(KeyPlace::Line(line)) => (self.origin.clone(), Some(line)),
             None => (self.origin.clone(), None),
         };
-        self.found.push(ConfigFault { origin, line, key: key.to_owned(), why: why.into() });
+        ConfigFault { origin, line, key: key.to_owned(), why: why.into() }
+    }
+
+    /// The place of a key, or of the section of a key that is missing.
+    fn place(&self, key: &str) -> Option<KeyPlace> {
+        let mut prefix = key;
+        loop {
+            if let Some(place) = self.places.get(prefix) {
+                return Some(*place);
+            }
+            prefix = &prefix[..prefix.rfind(['.', '['])?];
+        }
+    }
+}
+
+/// Collects faults and knows the place of each key.
+#[derive(Debug, Default)]
+pub struct Faults {
+    places: KeyPlaces,
+    found: Vec<ConfigFault>,
+}
+
+impl Faults {
+    pub(super) fn new(origin: impl Into<String>) -> Self {
+        let places = KeyPlaces { origin: origin.into(), places: HashMap::new() };
+        Self { places, found: Vec::new() }
+    }
+
+    /// Records the line of a key.
+    pub(super) fn set_line(&mut self, key: &str, line: usize) {
+        self.places.places.insert(key.to_owned(), KeyPlace::Line(line));
+    }
+
+    /// Records that `--set` gave the key.
+    pub(super) fn set_overridden(&mut self, key: &str) {
+        self.places.places.insert(key.to_owned(), KeyPlace::CommandLine);
+    }
+
+    /// Adds a fault of a key. A key that is missing in the file is reported at its section.
+    pub(super) fn add(&mut self, key: &str, why: impl Into<String>) {
+        let fault = self.places.fault(key, why);
+        self.found.push(fault);
     }
 
     /// Adds a fault of a line that has no key, such as a syntax error.
     pub(super) fn add_at_line(&mut self, line: usize, why: impl Into<String>) {
-        let (origin, key) = (self.origin.clone(), String::new());
+        let (origin, key) = (self.places.origin.clone(), String::new());
         self.found.push(ConfigFault { origin, line: Some(line), key, why: why.into() });
     }
 
@@ -106,9 +129,9 @@ impl Faults {
         self.found.is_empty()
     }
 
-    /// Returns all faults in the order of their lines, those without a line last.
-    pub(super) fn into_sorted(mut self) -> Vec<ConfigFault> {
+    /// Returns all faults in the order of their lines, those without a line last, and the places of the keys.
+    pub(super) fn into_sorted(mut self) -> (Vec<ConfigFault>, KeyPlaces) {
         self.found.sort_by_key(|fault| fault.line.unwrap_or(usize::MAX));
-        self.found
+        (self.found, self.places)
     }
 }

@@ -44,7 +44,7 @@ impl ListenerConfig {
 
     fn check(&self, server: &ServerConfig, faults: &mut Faults) {
         let mut add = |why: &str| faults.add("server.listeners", format!("\"{}\": {why}", self.address));
-        if self.tls && server.certificates().is_empty() {
+        if self.tls && !server.has_certificate() {
             add("tls = true requires a certificate; add [[server.certificates]]");
         }
         if self.tls && self.h2c {
@@ -100,9 +100,8 @@ impl ServerConfig {
         short.chain(self.listeners.iter().cloned()).collect()
     }
 
-    /// All certificates. The first is for clients that name no host, or one that no certificate has.
-    pub fn certificates(&self) -> Vec<CertificateConfig> {
-        self.tls.iter().chain(&self.certificates).cloned().collect()
+    fn has_certificate(&self) -> bool {
+        self.tls.is_some() || !self.certificates.is_empty()
     }
 
     pub(super) fn check_listeners(&self, faults: &mut Faults) {

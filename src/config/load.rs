@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-use super::{Config, ConfigFault, Faults};
+use super::{Config, ConfigFault, Faults, KeyPlaces};
 
 /// One `--set section.key=value`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,12 +38,14 @@ pub struct ReadConfig {
     pub config: Option<Config>,
     /// Empty if the configuration is valid.
     pub faults: Vec<ConfigFault>,
+    /// Where its keys were given.
+    pub places: KeyPlaces,
 }
 
 impl ReadConfig {
     fn into_valid(self) -> Result<Config, Vec<ConfigFault>> {
         match self {
-            Self { config: Some(config), faults } if faults.is_empty() => Ok(config),
+            Self { config: Some(config), faults, .. } if faults.is_empty() => Ok(config),
             Self { faults, .. } => Err(faults),
         }
     }
@@ -62,6 +64,11 @@ impl ConfigSource {
     /// Loads the configuration.
     pub fn load(&self) -> Result<Config, Vec<ConfigFault>> {
         load(self.file.as_deref(), &self.overrides)
+    }
+
+    /// Puts the place of a key before a message that begins with the key.
+    pub fn locate(&self, message: &str) -> String {
+        read(self.file.as_deref(), &self.overrides).places.locate(message)
     }
 }
 
@@ -86,7 +93,8 @@ pub fn read(file: Option<&Path>, overrides: &[Override]) -> ReadConfig {
         Ok(text) => read_text(&origin, folder, &text, overrides),
         Err(error) => {
             let why = format!("cannot be read: {error}");
-            ReadConfig { config: None, faults: vec![ConfigFault { origin, line: None, key: String::new(), why }] }
+            let faults = vec![ConfigFault { origin, line: None, key: String::new(), why }];
+            ReadConfig { config: None, faults, places: KeyPlaces::default() }
         }
     }
 }
@@ -100,7 +108,8 @@ fn read_text(origin: &str, folder: &Path, text: &str, overrides: &[Override]) ->
         reader.faults.add_at_line(line, error.message());
     }
     if !reader.faults.is_empty() {
-        return ReadConfig { config: None, faults: reader.faults.into_sorted() };
+        let (faults, places) = reader.faults.into_sorted();
+        return ReadConfig { config: None, faults, places };
     }
     let mut root = root.into_inner();
     record_lines("", &root, text, &mut reader.faults);
@@ -110,7 +119,8 @@ fn read_text(origin: &str, folder: &Path, text: &str, overrides: &[Override]) ->
     let mut config = reader.config(root);
     config.resolve_paths(folder, |key| reader.is_overridden(key));
     config.check(&mut reader.faults);
-    ReadConfig { config: Some(config), faults: reader.faults.into_sorted() }
+    let (faults, places) = reader.faults.into_sorted();
+    ReadConfig { config: Some(config), faults, places }
 }
 
 struct ConfigReader<'a> {
@@ -289,8 +299,18 @@ fn record_lines(prefix: &str, table: &DeTable<'_>, text: &str, faults: &mut Faul
     for (key, value) in table.iter() {
         let path = if prefix.is_empty() { key.get_ref().to_string() } else { format!("{prefix}.{}", key.get_ref()) };
         faults.set_line(&path, line_of(text, key.span().start));
-        if let DeValue::Table(inner) = value.get_ref() {
-            record_lines(&path, inner, text, faults);
+        match value.get_ref() {
+            DeValue::Table(inner) => record_lines(&path, inner, text, faults),
+            DeValue::Array(entries) => {
+                for (index, entry) in entries.iter().enumerate() {
+                    let path = format!("{path}[{index}]");
+                    faults.set_line(&path, line_of(text, entry.span().start));
+                    if let DeValue::Table(inner) = entry.get_ref() {
+                        record_lines(&path, inner, text, faults);
+                    }
+                }
+            }
+            _ => {}
         }
     }
 }

@@ -319,3 +319,25 @@ fn a_fault_shows_no_password_of_a_url() {
         assert!(found.len() == 1 && found[0].contains("://***@") && !found[0].contains("hunter2"), "{found:#?}");
     }
 }
+
+#[test]
+fn a_message_about_a_key_gets_the_place_of_the_key() {
+    let text = "[server]\nlisten = []\n[[server.certificates]]\ncert_file = \"a\"\nkey_file = \"a\"\n\
+                [[server.certificates]]\ncert_file = \"b\"\nkey_file = \"b\"\n";
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("deskgate.toml");
+    std::fs::write(&file, text).expect("the file");
+    let overrides = ["otp.key_file=/key".parse().expect("an override")];
+    let places = super::read(Some(&file), &overrides).places;
+    let file = file.display();
+    for (message, located) in [
+        ("server.listen: why", format!("{file}:2: server.listen: why")),
+        ("server.certificates[1]: why", format!("{file}:6: server.certificates[1]: why")),
+        ("server.certificates[1].key_file: why", format!("{file}:8: server.certificates[1].key_file: why")),
+        ("server.data_dir: why", format!("{file}:1: server.data_dir: why")),
+        ("otp.key_file: why", "--set: otp.key_file: why".to_owned()),
+        ("/some/file: why: more", "/some/file: why: more".to_owned()),
+    ] {
+        assert_eq!(places.locate(message), located);
+    }
+}

@@ -85,3 +85,22 @@ async fn a_bare_address_on_the_command_line_sets_a_list() {
     let desk = Gateway::setup().set("server.listen", "127.0.0.1:0").start().await;
     desk.anonymous().get("/api/ready").await.expect_code(0);
 }
+
+#[tokio::test]
+async fn faults_of_named_files_have_the_line_of_their_setting() {
+    let files = Gateway::setup().write_files().await;
+    let mut text = std::fs::read_to_string(files.config()).expect("the file");
+    text.push_str("\n[[server.listeners]]\naddress = \"127.0.0.1:0\"\ntls = true\n");
+    text.push_str("\n[[server.certificates]]\ncert_file = \"/no/such.crt\"\nkey_file = \"/no/such.key\"\n");
+    text.push_str("\n[otp]\nkey_file = \"/no/otp.key\"\n");
+    std::fs::write(files.config(), &text).expect("the file");
+    let line_of = |part: &str| text.lines().position(|line| line.contains(part)).expect("a line") + 1;
+    let place = |part: &str| format!("{}:{}", files.config().display(), line_of(part));
+
+    let stderr = expect_failure(&files.command(&["check"]).await);
+    let certificate = format!("{}: server.certificates[0]: /no/such.crt", place("[[server.certificates]]"));
+    let key = format!("{}: otp.key_file: ", place("/no/otp.key"));
+    assert!(stderr.contains(&certificate) && stderr.contains(&key), "{stderr}");
+    let stderr = expect_failure(&files.command(&["serve"]).await);
+    assert!(stderr.contains(&certificate), "{stderr}");
+}
