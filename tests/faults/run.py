@@ -18,6 +18,7 @@ import tempfile
 import time
 
 import clock
+import disconnects
 import disk
 import limits
 import scale
@@ -36,6 +37,7 @@ TRIALS = {
     "suspended": clock.suspend,
     "descriptors": limits.descriptors,
     "memory": limits.memory,
+    "disconnects": disconnects.every_phase,
     "many sessions": scale.many_sessions,
     "soak": soak.mixed_load,
 }
