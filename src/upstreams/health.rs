@@ -2,7 +2,7 @@
 //! set. Several failed checks in a row make an address unhealthy, several passed ones healthy again.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use http::header::{HOST, USER_AGENT};
@@ -16,6 +16,9 @@ use super::upstream::{Presence, Upstream};
 use super::{Upstreams, keyed_loops};
 use crate::config::HealthConfig;
 use crate::domain::clock::Timestamp;
+
+/// How many groups of addresses have their checks at different times.
+const GROUPS: u64 = 20;
 
 /// An address to check: the index of its upstream and its name.
 type CheckedAddress = (usize, Box<str>);
@@ -31,7 +34,8 @@ pub(crate) async fn run(upstreams: Arc<Upstreams>) {
         };
         all.flat_map(named).collect()
     };
-    let start = |key: CheckedAddress| check_forever(upstreams.clone(), connector.clone(), key).boxed();
+    let begun = Instant::now();
+    let start = |key: CheckedAddress| check_forever(upstreams.clone(), connector.clone(), key, begun).boxed();
     keyed_loops::run(upstreams.changes(), wanted, start).await;
 }
 
@@ -42,15 +46,16 @@ fn checked(upstreams: &Upstreams, index: usize) -> Option<Arc<Upstream>> {
 }
 
 /// Checks an address until it is removed.
-async fn check_forever(upstreams: Arc<Upstreams>, connector: Arc<Connector>, key: CheckedAddress) -> CheckedAddress {
-    let mut is_first = true;
+async fn check_forever(
+    upstreams: Arc<Upstreams>,
+    connector: Arc<Connector>,
+    key: CheckedAddress,
+    begun: Instant,
+) -> CheckedAddress {
     while let Some(upstream) = checked(&upstreams, key.0) {
         let address = upstream.addresses.iter().find(|address| address.state.name == key.1);
         let (Some(address), Some(health)) = (address, &upstream.config.health) else { break };
-        let every = health.every.get();
-        // The first checks are spread over the time between two, so that all addresses are not checked at once.
-        let pause = if std::mem::take(&mut is_first) { spread(address.state.seed, every) } else { every };
-        tokio::time::sleep(pause).await;
+        tokio::time::sleep(pause(address.state.seed, health.every.get(), begun.elapsed())).await;
         let outcome = tokio::time::timeout(health.timeout.get(), check(&connector, address, health)).await;
         let outcome = outcome.unwrap_or_else(|_| Err(format!("no answer within {}", health.timeout)));
         upstream.checked(address, health, outcome, Moment::now(), upstreams.clock().now());
@@ -58,9 +63,14 @@ async fn check_forever(upstreams: Arc<Upstreams>, connector: Arc<Connector>, key
     key
 }
 
-fn spread(seed: u64, every: Duration) -> Duration {
-    let millis = u64::try_from(every.as_millis()).unwrap_or(u64::MAX).max(1);
-    Duration::from_millis(mix(seed) % millis)
+/// How long to wait for the next check of an address. The addresses are spread over the time between two checks, so that
+/// they are not checked all at once; those of one group are, because waking up costs more than the check itself.
+fn pause(seed: u64, every: Duration, elapsed: Duration) -> Duration {
+    let every = every.as_micros().max(u128::from(GROUPS));
+    let due = every * u128::from(mix(seed) % GROUPS) / u128::from(GROUPS);
+    let into = elapsed.as_micros() % every;
+    let left = if due > into { due - into } else { due + every - into };
+    Duration::from_micros(u64::try_from(left).unwrap_or(u64::MAX))
 }
 
 async fn check(connector: &Connector, address: &Address, health: &HealthConfig) -> Result<(), String> {

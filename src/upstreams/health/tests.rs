@@ -98,9 +98,26 @@ async fn a_check_wants_a_connection_and_the_expected_status() {
 }
 
 #[test]
-fn first_checks_are_spread_over_the_interval() {
+fn checks_are_spread_over_the_interval_in_groups() {
     let every = Duration::from_secs(5);
-    let pauses: Vec<Duration> = (0..1000).map(|seed| spread(seed, every)).collect();
-    let early = pauses.iter().filter(|pause| **pause < every / 2).count();
-    assert!(pauses.iter().all(|pause| *pause < every) && (400..600).contains(&early), "{early}");
+    let pauses: Vec<Duration> = (0..1000).map(|seed| pause(seed, every, Duration::ZERO)).collect();
+    let early = pauses.iter().filter(|pause| **pause <= every / 2).count();
+    assert!(pauses.iter().all(|pause| *pause <= every) && (400..600).contains(&early), "{early}");
+    let times: std::collections::BTreeSet<&Duration> = pauses.iter().collect();
+    assert_eq!(times.len(), usize::try_from(GROUPS).expect("a number"));
+}
+
+#[test]
+fn checks_of_an_address_are_one_interval_apart_however_long_they_take() {
+    let every = Duration::from_secs(5);
+    for took in [0, 1, 4999].map(Duration::from_millis) {
+        let mut at = Duration::from_millis(1234);
+        let mut checks = Vec::new();
+        for _ in 0..3 {
+            at += pause(7, every, at);
+            checks.push(at);
+            at += took;
+        }
+        assert!(checks.windows(2).all(|pair| pair[1] - pair[0] == every), "{took:?}: {checks:?}");
+    }
 }
