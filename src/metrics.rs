@@ -18,7 +18,7 @@ mod upstream;
 pub use lease::{LeaseMetrics, LeaseResult};
 pub use rule::{MethodLabel, RateMetrics, RuleMetrics};
 use upstream::UpstreamMetricFamilies;
-pub use upstream::UpstreamMetrics;
+pub use upstream::{AddressMetrics, UpstreamMetrics};
 
 /// Buckets from 100 microseconds to a minute.
 const SECONDS: &[f64] =
@@ -305,6 +305,16 @@ impl Metrics {
         self.upstreams.resolve(name)
     }
 
+    /// Resolves the labels of one address of an upstream; `reasons` are those of its failures.
+    pub(crate) fn of_address(&self, upstream: &str, address: &str, reasons: &[&'static str]) -> AddressMetrics {
+        self.upstreams.resolve_address(upstream, address, reasons)
+    }
+
+    /// Removes the counters of an address that its upstream no longer has.
+    pub(crate) fn remove_address(&self, upstream: &str, address: &str, reasons: &[&'static str]) {
+        self.upstreams.remove_address(upstream, address, reasons);
+    }
+
     /// The gauge of healthy addresses, by upstream and address.
     pub(crate) fn upstream_healthy(&self) -> &IntGaugeVec {
         &self.upstreams.healthy
@@ -366,6 +376,13 @@ impl Metrics {
     /// Counts a connection, a poll, a code or a token over a limit.
     pub(crate) fn count_limit_reached(&self, limit: &str) {
         self.limit_counter(limit).inc();
+    }
+
+    /// Creates the counters of connections that are closed before a request is read.
+    pub(crate) fn create_refused_connections(&self, reasons: &[&str]) {
+        for reason in reasons {
+            self.connections_refused.with_label_values(&[reason]);
+        }
     }
 
     /// Counts a connection that was closed before a request was read.

@@ -54,6 +54,7 @@ use crate::config::{NamedUpstream, UpstreamConfig};
 use crate::domain::clock::Clock;
 use crate::metrics::Metrics;
 use peer::ResolvedNames;
+use resolve::FailedNames;
 use tls::{UpstreamTlsFault, UpstreamTlsFiles, read_all};
 use upstream::Presence;
 
@@ -62,6 +63,7 @@ pub struct Upstreams {
     table: ArcSwap<Vec<Arc<Upstream>>>,
     /// What DNS names resolved to. Held while the table is replaced.
     names: Mutex<ResolvedNames>,
+    failed_names: Mutex<FailedNames>,
     /// The labels of the gauge of healthy addresses.
     shown: Mutex<Vec<(String, String)>>,
     changed: watch::Sender<()>,
@@ -79,6 +81,7 @@ impl Upstreams {
         let upstreams = Self {
             table: ArcSwap::default(),
             names: Mutex::default(),
+            failed_names: Mutex::default(),
             shown: Mutex::default(),
             changed: watch::Sender::new(()),
             metrics,
@@ -156,11 +159,25 @@ impl Upstreams {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn failed_names(&self) -> MutexGuard<'_, FailedNames> {
+        self.failed_names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn shown_addresses(&self) -> MutexGuard<'_, Vec<(String, String)>> {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Replaces the table; `names` is locked meanwhile.
     fn replace(&self, table: Vec<Arc<Upstream>>) {
+        let gone = |upstream: &Upstream, address: &str| {
+            let now = table.iter().find(|one| one.name == upstream.name && one.presence == Presence::Configured);
+            !now.is_some_and(|now| now.address_names().contains(&address))
+        };
+        for upstream in self.all().iter() {
+            for address in upstream.address_names().into_iter().filter(|address| gone(upstream, address)) {
+                self.metrics.remove_address(&upstream.name, address, &FailureReason::LABELS);
+            }
+        }
         self.table.store(Arc::new(table));
         self.changed.send_replace(());
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::secrets::{self, FleetSecrets};
 use super::tls::ReadCertificates;
-use super::{RuleSource, StartError, lock, warnings};
+use super::{RuleSource, StartError, descriptors, lock, warnings};
 use crate::admin::keys::KeyError;
 use crate::config::Config;
 use crate::domain::clock::Clock;
@@ -19,7 +19,7 @@ use crate::upstreams;
 pub struct FileCheck {
     /// One message per fault.
     pub faults: Vec<String>,
-    /// One message per setting that leaves the gateway weaker than it looks.
+    /// One message per setting that leaves the gateway weaker than it looks, and per name that does not resolve.
     pub warnings: Vec<String>,
     /// The number of valid rules; 0 if there are faults in the rule files.
     pub rules: usize,
@@ -41,6 +41,10 @@ pub fn check_files(config: &Config, is_faulty: impl Fn(&str) -> bool) -> FileChe
     check.platform_secret(config);
     if !is_faulty("rules.dir") {
         check.rules(config);
+    }
+    if check.faults.is_empty() {
+        check.warnings.extend(upstreams::resolve::unresolvable(&config.upstreams));
+        check.warnings.extend(descriptors::shortage(config));
     }
     check
 }

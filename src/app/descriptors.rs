@@ -10,6 +10,9 @@ use crate::config::Config;
 /// of the databases.
 const OWN: usize = 32;
 
+/// About as many as the databases, the listeners and the runtime take, for a check that opens none of them.
+const OPENED_AT_START: usize = 24;
+
 /// Connections to the servers of a shared store, which are opened as they are needed.
 const STORE_CONNECTIONS: usize = 64;
 
@@ -41,19 +44,25 @@ impl Descriptors {
         let limit = raise_limit();
         let reserve = open_descriptors() + opened_later(config);
         let wanted = config.limits.connections;
-        let needed = reserve + 2 * wanted + LARGEST_POOL + LARGEST_STREAM_SHARE;
-        let Some(claimed) = Self::divide(limit, reserve, wanted) else {
-            return Err(StartError::Descriptors { limit, reserve, needed });
-        };
-        if claimed.connections < wanted {
-            tracing::warn!(
-                "the limit on open files is {limit}: {reserve} are reserved for the gateway itself, so at most {} clients can be \
-                 connected at once instead of limits.connections ({wanted}); raise the limit to {needed} (ulimit -n, LimitNOFILE=) \
-                 or lower limits.connections",
-                claimed.connections
-            );
+        let claimed = Self::divide(limit, reserve, wanted);
+        let claimed = claimed.ok_or(StartError::Descriptors { limit, reserve, needed: needed(reserve, wanted) })?;
+        if let Some(shortage) = claimed.shortage(wanted) {
+            tracing::warn!("{shortage}");
         }
         Ok(claimed)
+    }
+
+    /// What to say if there are too few for `limits.connections`.
+    fn shortage(&self, wanted: usize) -> Option<String> {
+        let Self { limit, reserve, connections, .. } = *self;
+        let needed = needed(reserve, wanted);
+        (connections < wanted).then(|| {
+            format!(
+                "the limit on open files is {limit}: {reserve} are reserved for the gateway itself, so at most {connections} \
+                 clients can be connected at once instead of limits.connections ({wanted}); raise the limit to {needed} (ulimit -n, \
+                 LimitNOFILE=) or lower limits.connections"
+            )
+        })
     }
 
     fn divide(limit: usize, reserve: usize, wanted: usize) -> Option<Self> {
@@ -70,6 +79,21 @@ impl Descriptors {
         // With as few connections as there are now there was enough.
         Self::divide(self.limit, self.reserve, wanted).unwrap_or(self)
     }
+}
+
+/// The warning or the error of a start under the limit of this process, which has not opened databases and listeners.
+pub(super) fn shortage(config: &Config) -> Option<String> {
+    let (limit, wanted) = (raise_limit(), config.limits.connections);
+    let reserve = open_descriptors() + OPENED_AT_START + opened_later(config);
+    match Descriptors::divide(limit, reserve, wanted) {
+        Some(share) => share.shortage(wanted),
+        None => Some(StartError::Descriptors { limit, reserve, needed: needed(reserve, wanted) }.to_string()),
+    }
+}
+
+/// The limit that suffices for `wanted` connections.
+fn needed(reserve: usize, wanted: usize) -> usize {
+    reserve + 2 * wanted + LARGEST_POOL + LARGEST_STREAM_SHARE
 }
 
 /// Raises the soft limit to the hard one and returns it. The soft one is low for programs that use `select`.

@@ -19,7 +19,7 @@ use crate::api::ready::Readiness;
 use crate::api::site::Site;
 use crate::config::{Config, LimitsConfig, UpstreamConfig};
 use crate::domain::own_cookie::CookieScope;
-use crate::gateway::accept::Acceptor;
+use crate::gateway::accept::{self, Acceptor};
 use crate::gateway::concurrency::ConcurrencyLimit;
 use crate::gateway::connection::{BodyLimits, ClientLimits, HeadLimits};
 use crate::gateway::connection_limits::ConnectionLimits;
@@ -84,6 +84,7 @@ pub(super) fn acceptor(config: &Config, gateway: Gateway, descriptors: Descripto
         no_rule_metrics: gateway.no_rule_metrics.clone(),
     });
     let metrics = gateway.gate.metrics.clone();
+    accept::create_metrics(&metrics);
     let (per_address, proxies) = (config.limits.connections_per_address, config.server.trusted_proxies.clone());
     Acceptor {
         connection_limits: Arc::new(ConnectionLimits::new(per_address, proxies, descriptors.streams)),

@@ -23,10 +23,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::concurrency::{ConcurrencySlot, Urgency};
-use super::connection::{ClientLimits, Connection};
+use super::connection::{self, ClientLimits, Connection};
 use super::connection_limits::{ConnectionLimits, ConnectionSlot};
 use super::connection_slots::ConnectionSlots;
-use super::context::unknown_arrival;
 use super::drain_signal::DrainSignal;
 use super::linger;
 use super::proxy_app::ProxyApp;
@@ -35,7 +34,6 @@ use crate::error::BadRequest;
 use crate::metrics::Metrics;
 use crate::pipeline::client_address::TrustedProxies;
 use crate::pipeline::head::Transport;
-use crate::reply::Reply;
 use crate::upstreams::tcp_keepalive;
 
 /// A slower client would hold a connection slot without sending a request.
@@ -102,7 +100,15 @@ enum ConnectionRefusal {
 }
 
 impl ConnectionRefusal {
-    fn as_str(self) -> &'static str {
+    /// All labels.
+    const LABELS: [&'static str; 4] = [
+        Self::UntrustedProxy.as_str(),
+        Self::ProxyHeader.as_str(),
+        Self::PlainHttp.as_str(),
+        Self::TlsHandshake.as_str(),
+    ];
+
+    const fn as_str(self) -> &'static str {
         match self {
             Self::UntrustedProxy => "untrusted_proxy",
             Self::ProxyHeader => "proxy_header",
@@ -110,6 +116,11 @@ impl ConnectionRefusal {
             Self::TlsHandshake => "tls_handshake",
         }
     }
+}
+
+/// Creates the counters of refused connections, so that an alert sees the first one as an increase.
+pub(crate) fn create_metrics(metrics: &Metrics) {
+    metrics.create_refused_connections(&ConnectionRefusal::LABELS);
 }
 
 impl Acceptor {
@@ -277,7 +288,7 @@ impl Acceptor {
             transport.try_peek(&mut first).await.map_err(|_| ConnectionRefusal::TlsHandshake)?;
             // A TLS record begins with its type, a small number; a request begins with its method.
             if first[0].is_ascii_alphabetic() {
-                refuse_plain_http(transport).await;
+                refuse_plain_http(transport, address.ip()).await;
                 return Err(ConnectionRefusal::PlainHttp);
             }
             tls.tls_handshake(transport).await.map_err(|_| ConnectionRefusal::TlsHandshake)
@@ -346,10 +357,9 @@ fn transport(stream: TcpStream) -> TcpTransport {
 }
 
 /// Tells a client that speaks plain HTTP that this port expects TLS.
-async fn refuse_plain_http(transport: TcpTransport) {
+async fn refuse_plain_http(transport: TcpTransport, client: IpAddr) {
     let mut stream: Stream = Box::new(transport);
-    let arrival = unknown_arrival();
-    let refusal = Reply::refusal(&arrival, &BadRequest::PlainHttp.into()).to_bytes(&arrival);
+    let refusal = connection::early_refusal(client, &BadRequest::PlainHttp.into());
     if stream.write_all(&refusal).await.is_ok() && stream.flush().await.is_ok() {
         linger::close(stream).await;
     }

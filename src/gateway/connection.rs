@@ -9,6 +9,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::mem::MaybeUninit;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,11 +23,12 @@ use tokio::runtime::Handle;
 
 use super::chunks::{ChunkValidator, InvalidChunk};
 use super::connection_limits::ConnectionSlot;
-use super::context::unknown_arrival;
+use super::context::{NO_ADDRESS, unknown_arrival};
 use super::deadline::Deadline;
 use super::drain_signal::DrainSignal;
 use super::linger;
 use crate::error::{BadRequest, Error};
+use crate::pipeline::Arrival;
 use crate::pipeline::head::Transport;
 use crate::reply::Reply;
 
@@ -183,13 +185,9 @@ impl Connection {
     /// Puts a refusal into the write buffer, once.
     fn refuse(&mut self, error: &Error) {
         if self.refusal.is_none() {
-            let arrival = unknown_arrival();
-            tracing::info!(
-                target: "deskgate::request",
-                { request.id = arrival.request_id.as_str(), code = error.code().number() },
-                "refused before a request was examined: {error}"
-            );
-            self.write_buffer = Reply::refusal(&arrival, error).to_bytes(&arrival);
+            let digest = self.inner.as_ref().and_then(|inner| inner.get_socket_digest());
+            let client = digest.and_then(|digest| digest.peer_addr().and_then(|address| Some(address.as_inet()?.ip())));
+            self.write_buffer = early_refusal(client.unwrap_or(NO_ADDRESS), error);
             self.written = 0;
             self.refusal = Some(EarlyRefusal::Writing);
         }
@@ -397,6 +395,17 @@ impl Connection {
         ready!(self.inner()?.poll_flush(cx))?;
         Poll::Ready(Ok(()))
     }
+}
+
+/// Builds the refusal of a request before it is examined, and logs it.
+pub(super) fn early_refusal(client: IpAddr, error: &Error) -> Vec<u8> {
+    let arrival = Arrival { client, ..unknown_arrival() };
+    tracing::info!(
+        target: "deskgate::request",
+        { request.id = arrival.request_id.as_str(), client.address = %client, code = error.code().number() },
+        "refused before a request was examined: {error}"
+    );
+    Reply::refusal(&arrival, error).to_bytes(&arrival)
 }
 
 /// Takes bytes of a body; Pingora gets a read error where the chunked framing is invalid.

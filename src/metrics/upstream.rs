@@ -4,7 +4,7 @@ use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterV
 
 use super::SECONDS;
 
-/// The metrics of all upstreams, by upstream.
+/// The metrics of all upstreams, by upstream, some also by address.
 pub(super) struct UpstreamMetricFamilies {
     seconds: HistogramVec,
     retries: IntCounterVec,
@@ -40,13 +40,13 @@ impl UpstreamMetricFamilies {
             )?,
             ejections: counters(
                 "upstream_ejections_total",
-                "Ejections of an address after failures in a row, by upstream.",
-                &["upstream"],
+                "Ejections of an address after failures in a row, by upstream and address.",
+                &["upstream", "address"],
             )?,
             failures: counters(
                 "upstream_failures_total",
-                "Failed attempts to reach an upstream, by upstream and reason.",
-                &["upstream", "reason"],
+                "Failed attempts to reach an address of an upstream, by upstream, address and reason.",
+                &["upstream", "address", "reason"],
             )?,
             healthy,
         })
@@ -54,27 +54,47 @@ impl UpstreamMetricFamilies {
 
     pub(super) fn resolve(&self, name: &str) -> UpstreamMetrics {
         UpstreamMetrics {
-            name: name.to_owned(),
             seconds: self.seconds.with_label_values(&[name]),
             retries: self.retries.with_label_values(&[name]),
-            ejections: self.ejections.with_label_values(&[name]),
-            failures: self.failures.clone(),
+        }
+    }
+
+    /// Resolves the labels of an address, so that its counters exist before the first failure.
+    pub(super) fn resolve_address(&self, upstream: &str, address: &str, reasons: &[&'static str]) -> AddressMetrics {
+        let failures =
+            reasons.iter().map(|reason| (*reason, self.failures.with_label_values(&[upstream, address, reason])));
+        AddressMetrics {
+            ejections: self.ejections.with_label_values(&[upstream, address]),
+            failures: failures.collect(),
+        }
+    }
+
+    /// Removes the counters of an address that its upstream no longer has.
+    pub(super) fn remove_address(&self, upstream: &str, address: &str, reasons: &[&'static str]) {
+        let _ = self.ejections.remove_label_values(&[upstream, address]);
+        for reason in reasons {
+            let _ = self.failures.remove_label_values(&[upstream, address, reason]);
         }
     }
 }
 
 /// The metrics of one upstream, with their labels resolved.
 pub struct UpstreamMetrics {
-    name: String,
     pub(crate) seconds: Histogram,
     pub(crate) retries: IntCounter,
-    pub(crate) ejections: IntCounter,
-    failures: IntCounterVec,
 }
 
-impl UpstreamMetrics {
+/// The metrics of one address, with their labels resolved.
+pub struct AddressMetrics {
+    pub(crate) ejections: IntCounter,
+    failures: Box<[(&'static str, IntCounter)]>,
+}
+
+impl AddressMetrics {
     /// Counts a failed attempt.
     pub(crate) fn count_failure(&self, reason: &str) {
-        self.failures.with_label_values(&[self.name.as_str(), reason]).inc();
+        if let Some((_, counter)) = self.failures.iter().find(|(known, _)| *known == reason) {
+            counter.inc();
+        }
     }
 }

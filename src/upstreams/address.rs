@@ -1,6 +1,6 @@
 //! One address of an upstream: its peer, and what the gateway has seen of it. Requests only read and write atomics.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use pingora_core::upstreams::peer::HttpPeer;
 
 use super::moment::Moment;
 use crate::domain::clock::Timestamp;
+use crate::metrics::AddressMetrics;
 
 /// The least share of its requests that an address gets when it returns, in per cent.
 const LEAST_SHARE: u64 = 10;
@@ -17,6 +18,7 @@ pub(crate) struct Address {
     pub(crate) peer: HttpPeer,
     pub(super) weight: u32,
     pub(super) state: Arc<AddressState>,
+    pub(super) metrics: AddressMetrics,
 }
 
 impl Address {
@@ -35,6 +37,8 @@ pub(super) struct AddressState {
     in_flight: AtomicUsize,
     /// From when on it gets requests: 0 from the beginning, [`Moment::NEVER`] while it is unhealthy.
     available_from: AtomicU64,
+    /// Whether it was ejected and has not been seen back.
+    is_ejected: AtomicBool,
     consecutive_failures: AtomicU32,
     /// How many requests it was offered since it returned.
     offered: AtomicU32,
@@ -79,6 +83,7 @@ impl AddressState {
             name: name.into(),
             in_flight: AtomicUsize::new(0),
             available_from: AtomicU64::new(0),
+            is_ejected: AtomicBool::new(false),
             consecutive_failures: AtomicU32::new(0),
             offered: AtomicU32::new(0),
             latency_micros: AtomicU64::new(0),
@@ -152,7 +157,22 @@ impl AddressState {
     /// Gives the address no requests before `moment`.
     pub(super) fn set_available_from(&self, moment: Moment) {
         self.offered.store(0, Ordering::Relaxed);
+        self.is_ejected.store(false, Ordering::Relaxed);
         self.available_from.store(moment.bits(), Ordering::Relaxed);
+    }
+
+    /// Gives the address no requests before `moment`, because its requests failed.
+    pub(super) fn eject_until(&self, moment: Moment) {
+        self.set_available_from(moment);
+        self.is_ejected.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether an ejection has ended. True once for each.
+    pub(super) fn take_return(&self, now: Moment) -> bool {
+        // Nearly all requests go to an address that was not ejected, so that nothing is written.
+        self.is_ejected.load(Ordering::Relaxed)
+            && self.available_from.load(Ordering::Relaxed) <= now.bits()
+            && self.is_ejected.swap(false, Ordering::Relaxed)
     }
 
     /// Keeps one failure short of the next ejection, for an address that has yet to show that it is back.

@@ -37,6 +37,11 @@ impl TriedAddresses {
         self.indexes[..self.count].iter().any(|tried| usize::from(*tried) == index)
     }
 
+    /// The address that was tried last.
+    pub(crate) fn last(&self) -> Option<usize> {
+        self.indexes[..self.count].last().map(|index| usize::from(*index))
+    }
+
     pub(super) fn add(&mut self, index: usize) {
         if let (Some(place), Ok(index)) = (self.indexes.get_mut(self.count), u16::try_from(index)) {
             *place = index;

@@ -18,7 +18,7 @@ impl Upstream {
     }
 
     pub(super) fn failed_at(&self, address: &Address, reason: FailureReason, now: Moment, at: Timestamp) {
-        self.shared.metrics.count_failure(reason.as_str());
+        address.metrics.count_failure(reason.as_str());
         address.state.record().last_failure = Some(LastFailure { at, why: reason.as_str().to_owned() });
         let in_a_row = address.state.count_failure();
         let limit = self.config.ejection.failures;
@@ -40,17 +40,29 @@ impl Upstream {
         let mut record = address.state.record();
         let length = next_length(record.ejection, now, settings.duration.get(), settings.longest.get());
         record.ejection = Some((now.plus(length), length));
-        record.ejected_until = Some(at.plus(length));
+        let until = at.plus(length);
+        record.ejected_until = Some(until);
         drop(record);
-        address.state.set_available_from(now.plus(length));
+        address.state.eject_until(now.plus(length));
         address.state.set_on_probation(settings.failures);
-        self.shared.metrics.ejections.inc();
+        address.metrics.ejections.inc();
         tracing::warn!(
             target: "deskgate::upstream",
             { upstream.name = &*self.name, upstream.address = &*address.state.name, reason = reason.as_str(),
-              duration_ms = u64::try_from(length.as_millis()).unwrap_or(u64::MAX) },
+              duration_ms = u64::try_from(length.as_millis()).unwrap_or(u64::MAX), until = until.iso8601() },
             "address ejected after {} failures in a row", settings.failures
         );
+    }
+
+    /// Logs that an address is back: its ejection has ended, and it gets a request or passes a check.
+    pub(super) fn note_return(&self, address: &Address, now: Moment) {
+        if address.state.take_return(now) {
+            tracing::info!(
+                target: "deskgate::upstream",
+                { upstream.name = &*self.name, upstream.address = &*address.state.name },
+                "address returns after its ejection"
+            );
+        }
     }
 }
 

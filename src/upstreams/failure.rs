@@ -21,6 +21,19 @@ pub(crate) enum FailureReason {
 }
 
 impl FailureReason {
+    /// All labels.
+    pub(super) const LABELS: [&'static str; 9] = [
+        Self::Refused.as_str(),
+        Self::ConnectTimeout.as_str(),
+        Self::Connect.as_str(),
+        Self::Tls.as_str(),
+        Self::Reset.as_str(),
+        Self::Timeout.as_str(),
+        Self::InvalidResponse.as_str(),
+        Self::Check.as_str(),
+        Self::Other.as_str(),
+    ];
+
     pub(crate) fn of(error: &PingoraError) -> Self {
         match error.etype() {
             ErrorType::ConnectRefused => Self::Refused,
@@ -41,7 +54,7 @@ impl FailureReason {
         }
     }
 
-    pub(crate) fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Refused => "refused",
             Self::ConnectTimeout => "connect_timeout",

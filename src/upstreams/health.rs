@@ -108,6 +108,9 @@ impl Upstream {
         at: Timestamp,
     ) {
         let state = &address.state;
+        if outcome.is_ok() {
+            self.note_return(address, now);
+        }
         let is_unhealthy = self.availability(address, now) == Availability::Unhealthy;
         let mut record = state.record();
         if let Err(why) = &outcome {
@@ -124,7 +127,7 @@ impl Upstream {
         }
         record.contradicting_checks = 0;
         drop(record);
-        let (upstream, address) = (&*self.name, &*state.name);
+        let (upstream, metrics, address) = (&*self.name, &address.metrics, &*state.name);
         match outcome {
             Ok(()) => {
                 state.set_available_from(now);
@@ -136,7 +139,7 @@ impl Upstream {
             }
             Err(why) => {
                 state.set_available_from(Moment::NEVER);
-                self.shared.metrics.count_failure(FailureReason::Check.as_str());
+                metrics.count_failure(FailureReason::Check.as_str());
                 tracing::warn!(
                     target: "deskgate::upstream",
                     { upstream.name = upstream, upstream.address = address, reason = why },

@@ -1,9 +1,10 @@
 //! Looks DNS names of upstreams up, again and again. If a lookup fails, the last answer stays in use; a name that never had
 //! one has no addresses, and requests that find none get 1502.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -14,6 +15,20 @@ use tokio::time::Instant;
 use super::peer::ResolvedNames;
 use super::upstream::{Presence, Upstream};
 use super::{Upstreams, keyed_loops};
+use crate::config::{UpstreamAddress, UpstreamConfig};
+use crate::domain::clock::Timestamp;
+
+/// The names that the last lookup did not find: by upstream, host and port.
+pub(super) type FailedNames = BTreeMap<(Arc<str>, String, u16), FailedLookup>;
+
+/// The last lookup of a name that was not found.
+#[derive(Debug, Clone)]
+pub(super) struct FailedLookup {
+    pub(super) at: Timestamp,
+    pub(super) why: String,
+    /// When a failure of this name was last logged.
+    logged: Instant,
+}
 
 /// Asks the system's resolver, or a test.
 pub(super) type Lookup = Arc<dyn Fn(String, u16) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> + Send + Sync>;
@@ -85,23 +100,70 @@ async fn resolve(upstreams: &Upstreams, index: usize, lookup: &Lookup) {
     for ((host, port), answer) in answers.await {
         match answer {
             Ok(mut addresses) if !addresses.is_empty() => {
+                upstreams.failed_names().remove(&(upstream.name.clone(), host.clone(), port));
                 addresses.sort_unstable();
                 addresses.dedup();
                 resolved.insert((host, port), addresses);
             }
-            Ok(_) => warn(&upstream, &host, "the name has no address"),
-            Err(error) => warn(&upstream, &host, &error.to_string()),
+            Ok(_) => not_resolved(upstreams, &upstream, &host, port, "the name has no address".to_owned()),
+            Err(error) => not_resolved(upstreams, &upstream, &host, port, error.to_string()),
         }
     }
     upstreams.set_resolved(index, resolved);
 }
 
-fn warn(upstream: &Upstream, host: &str, error: &str) {
-    tracing::warn!(
-        target: "deskgate::upstream",
-        { upstream.name = &*upstream.name, host = host, error = error },
-        "name not resolved; its last addresses stay in use"
-    );
+/// Records a failed lookup. A name without an address is asked for each second; its failure is logged once per `resolve`.
+fn not_resolved(upstreams: &Upstreams, upstream: &Upstream, host: &str, port: u16, why: String) {
+    let has_addresses = upstreams.names().contains_key(&(host.to_owned(), port));
+    let (now, key) = (Instant::now(), (upstream.name.clone(), host.to_owned(), port));
+    let mut failed = upstreams.failed_names();
+    let last_logged = failed.get(&key).map(|last| last.logged);
+    let is_due = has_addresses || last_logged.is_none_or(|last| now - last >= upstream.config.resolve.get());
+    if is_due {
+        let meanwhile = if has_addresses { "its last addresses stay in use" } else { "it has no address yet" };
+        tracing::warn!(
+            target: "deskgate::upstream",
+            { upstream.name = &*upstream.name, host = host, error = why },
+            "name not resolved; {meanwhile}"
+        );
+    }
+    let logged = last_logged.filter(|_| !is_due).unwrap_or(now);
+    failed.insert(key, FailedLookup { at: upstreams.clock().now(), why, logged });
+}
+
+/// The names that do not resolve at the moment, for a check of the configuration; it takes no longer than a start waits.
+pub(crate) fn unresolvable(config: &BTreeMap<String, UpstreamConfig>) -> Vec<String> {
+    let names = config.iter().flat_map(|(upstream, settings)| {
+        settings.addresses.iter().filter_map(move |entry| match &entry.address {
+            UpstreamAddress::Name { host, port } => Some((upstream, host.clone(), *port)),
+            UpstreamAddress::Socket(_) | UpstreamAddress::Unix(_) => None,
+        })
+    });
+    let asked = names.map(|(upstream, host, port)| {
+        let (sender, receiver) = mpsc::channel();
+        let asking = host.clone();
+        let lookup = move || drop(sender.send(look_up(&asking, port)));
+        let spawned = std::thread::Builder::new().name("dns".to_owned()).spawn(lookup);
+        (upstream, host, spawned.map(|_| receiver))
+    });
+    let asked: Vec<_> = asked.collect();
+    let deadline = std::time::Instant::now() + START_TIMEOUT;
+    let failed = asked.into_iter().filter_map(|(upstream, host, answer)| {
+        let left = deadline.saturating_duration_since(std::time::Instant::now());
+        let why = match answer.map(|answer| answer.recv_timeout(left)) {
+            Ok(Ok(Ok(addresses))) if !addresses.is_empty() => return None,
+            Ok(Ok(Ok(_))) => "the name has no address".to_owned(),
+            Ok(Ok(Err(error))) | Err(error) => error.to_string(),
+            Ok(Err(_)) => format!("no answer within {} s", START_TIMEOUT.as_secs()),
+        };
+        Some(format!("upstreams.{upstream}: {host} does not resolve: {why}"))
+    });
+    failed.collect()
+}
+
+/// Asks the system's resolver and waits for its answer.
+fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    (host, port).to_socket_addrs().map(Iterator::collect)
 }
 
 /// The system's resolver, in a thread of its own for each lookup: it may hang for as long as it likes, and neither requests
@@ -110,10 +172,7 @@ fn system_lookup() -> Lookup {
     Arc::new(|host, port| {
         async move {
             let (sender, receiver) = oneshot::channel();
-            let lookup = move || {
-                let answer = (host.as_str(), port).to_socket_addrs().map(Iterator::collect);
-                let _ = sender.send(answer);
-            };
+            let lookup = move || drop(sender.send(look_up(&host, port)));
             std::thread::Builder::new().name("dns".to_owned()).spawn(lookup)?;
             receiver.await.map_err(io::Error::other)?
         }

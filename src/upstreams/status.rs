@@ -6,6 +6,7 @@ use super::Upstreams;
 use super::address::{Address, Availability};
 use super::moment::Moment;
 use super::upstream::{Presence, Upstream};
+use crate::config::{UpstreamAddress, WeightedAddress};
 
 /// Whether an address gets requests, as operators see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,22 +84,28 @@ impl Upstreams {
 
     /// The names without an address.
     fn unresolved(&self, upstream: &Upstream) -> Vec<UpstreamRow> {
-        let names = self.names();
-        let missing = upstream.names().filter(|(host, port)| !names.contains_key(&((*host).to_owned(), *port)));
-        let row = |(host, port): (&str, u16)| UpstreamRow {
-            upstream: upstream.name.to_string(),
-            address: format!("{host}:{port}"),
-            weight: 0,
-            state: AddressStatus::Unresolved,
-            ejected_until: None,
-            in_flight: 0,
-            latency_ms: None,
-            failures: 0,
-            consecutive_failures: 0,
-            last_failure_at: None,
-            last_failure: None,
+        let (names, failed) = (self.names(), self.failed_names());
+        let row = |entry: &WeightedAddress| {
+            let UpstreamAddress::Name { host, port } = &entry.address else { return None };
+            if names.contains_key(&(host.clone(), *port)) {
+                return None;
+            }
+            let failure = failed.get(&(upstream.name.clone(), host.clone(), *port));
+            Some(UpstreamRow {
+                upstream: upstream.name.to_string(),
+                address: format!("{host}:{port}"),
+                weight: entry.weight,
+                state: AddressStatus::Unresolved,
+                ejected_until: None,
+                in_flight: 0,
+                latency_ms: None,
+                failures: 0,
+                consecutive_failures: 0,
+                last_failure_at: failure.map(|failure| failure.at.iso8601()),
+                last_failure: failure.map(|failure| failure.why.clone()),
+            })
         };
-        missing.map(row).collect()
+        upstream.config.addresses.iter().filter_map(row).collect()
     }
 
     /// Sets the gauge of healthy addresses, and removes addresses that are gone from it.

@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 
 use super::address::{Address, AddressState, Availability, ChosenAddress};
 use super::balance::{Affinity, Balancer, TriedAddresses, Turns};
+use super::failure::FailureReason;
 use super::moment::Moment;
 use super::peer::{self, ResolvedAddress, ResolvedNames};
 use super::request_limit::{RequestLimit, RequestSlot, UpstreamBusy};
 use super::retry_budget::{BudgetVerdict, RetryBudget};
 use super::tls::UpstreamTls;
 use crate::config::{UpstreamAddress, UpstreamConfig, WeightedAddress};
-use crate::metrics::{Metrics, UpstreamMetrics};
+use crate::metrics::{AddressMetrics, Metrics, UpstreamMetrics};
 
 /// An upstream at one moment.
 pub(crate) struct Upstream {
@@ -53,7 +54,8 @@ impl Upstream {
         previous: Option<&Upstream>,
         metrics: &Metrics,
     ) -> Self {
-        let addresses = addresses(config, tls.as_deref(), names, previous);
+        let of_address = |address: &str| metrics.of_address(name, address, &FailureReason::LABELS);
+        let addresses = addresses(config, tls.as_deref(), names, previous, of_address);
         let limit = previous.and_then(|previous| previous.limit.clone()).filter(|limit| limit.fits(config));
         Self {
             presence: Presence::Configured,
@@ -89,7 +91,9 @@ impl Upstream {
         let now = Moment::of(now);
         let index = self.balancer.choose(&self.addresses, &self.shared.turns, affinity, tried, now)?;
         tried.add(index);
-        Some(ChosenAddress::new(self.addresses[index].clone()))
+        let address = &self.addresses[index];
+        self.note_return(address, now);
+        Some(ChosenAddress::new(address.clone()))
     }
 
     /// Whether another address than those tried is available.
@@ -143,6 +147,11 @@ impl Upstream {
         address.state.availability(now, self.config.slow_start.get())
     }
 
+    /// An address as people write it.
+    pub(crate) fn address_name(&self, index: usize) -> Option<&str> {
+        self.addresses.get(index).map(|address| address.name())
+    }
+
     /// The addresses as people write them.
     pub(super) fn address_names(&self) -> Vec<&str> {
         self.addresses.iter().map(|address| &*address.state.name).collect()
@@ -174,6 +183,7 @@ fn addresses(
     tls: Option<&UpstreamTls>,
     names: &ResolvedNames,
     previous: Option<&Upstream>,
+    metrics: impl Fn(&str) -> AddressMetrics,
 ) -> Vec<Arc<Address>> {
     let mut found: Vec<(ResolvedAddress, &WeightedAddress)> = Vec::new();
     for entry in &config.addresses {
@@ -203,7 +213,8 @@ fn addresses(
         if let Some(tls) = tls {
             tls.secure(&mut peer, entry.address.host());
         }
-        Some(Arc::new(Address { peer, weight: entry.weight, state }))
+        let metrics = metrics(&state.name);
+        Some(Arc::new(Address { peer, weight: entry.weight, state, metrics }))
     });
     built.collect()
 }

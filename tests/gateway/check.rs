@@ -169,7 +169,8 @@ async fn start_and_check_warn_about_the_same_unsafe_settings() {
     let stderr = warnings_of(Gateway::setup()).await;
     assert!(stderr.contains("warning: development mode (server.development = true)"), "{stderr}");
     Gateway::start().await.wait_for_log(&["WARN", "server.development = true"]).await;
-    assert_eq!(warnings_of(Gateway::setup().production()).await, "");
+    let few = Gateway::setup().production().toml("[limits]\nconnections = 100");
+    assert_eq!(warnings_of(few).await, "");
 }
 
 #[tokio::test]
@@ -259,4 +260,20 @@ async fn gateways_of_the_compose_file_have_valid_settings() {
         check.args(["--set", &format!("rules.dir={}", root.join("lua-free-rules").display())]);
         check.output().expect("the program").expect_success();
     }
+}
+
+#[tokio::test]
+async fn check_warns_about_names_that_do_not_resolve_and_too_few_open_files() {
+    let files = Gateway::setup().toml("[upstreams.mail]\naddresses = [\"mail.invalid:80\"]").write_files().await;
+    let program = env!("CARGO_BIN_EXE_deskgate");
+    let script = format!("ulimit -n 128; exec {program} check --config {}", files.config().display());
+    let output = std::process::Command::new("sh").args(["-c", &script]).output().expect("a shell");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "warnings are no faults: {stderr}");
+    for part in ["upstreams.mail: mail.invalid does not resolve: ", "the limit on open files is 128", "(100000)"] {
+        assert!(stderr.contains(part), "{part}: {stderr}");
+    }
+    let files = Gateway::setup().toml("[limits]\nconnections = 4\n").write_files().await;
+    let stderr = String::from_utf8_lossy(&files.command(&["check"]).await.stderr).into_owned();
+    assert!(!stderr.contains("resolve") && !stderr.contains("open files"), "{stderr}");
 }

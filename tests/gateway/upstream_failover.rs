@@ -68,8 +68,9 @@ async fn black_holed_address_delays_only_the_first_requests() {
     let timeouts = desk.metric("deskgate_upstream_failures_total", &["reason=\"connect_timeout\""]).await;
     assert_eq!(timeouts, 3.0, "attempts at the address that drops everything");
     assert_eq!(desk.metric("deskgate_upstream_retries_total", &["upstream=\"helpdesk\""]).await, 3.0);
-    assert_eq!(desk.metric("deskgate_upstream_ejections_total", &["upstream=\"helpdesk\""]).await, 1.0);
     let label = format!("address=\"{hole}\"");
+    assert_eq!(desk.metric("deskgate_upstream_ejections_total", &["upstream=\"helpdesk\"", &label]).await, 1.0);
+    assert_eq!(desk.metric("deskgate_upstream_ejections_total", &[]).await, 1.0);
     assert_eq!(desk.metric("deskgate_upstream_healthy", &[&label]).await, 0.0);
     assert_eq!(desk.metric("deskgate_upstream_healthy", &[]).await, 1.0);
 }
@@ -148,6 +149,49 @@ async fn ejected_address_returns_when_it_answers_again() {
         (!one.requests().is_empty()).then_some(())
     })
     .await;
+    let address = one.address().to_string();
+    let ejected = desk.wait_for_log(&["address ejected after 1 failures in a row", &address]).await;
+    let ejected: Value = serde_json::from_str(&ejected).expect("JSON");
+    let (logged, until) = (ejected["timestamp"].as_str().expect("a time"), ejected["until"].as_str().expect("a time"));
+    assert!(until.len() >= 19 && logged[..16] <= until[..16], "{ejected}");
+    desk.wait_for_log(&["deskgate::upstream", "address returns after its ejection", &address]).await;
+}
+
+#[tokio::test]
+async fn failures_are_counted_from_zero_for_each_address_until_it_is_removed() {
+    let (dead, live) = (Upstream::start().await, Upstream::start().await);
+    dead.stop_listening().await;
+    let desk = Gateway::with(&settings(&[&dead, &live], "")).await;
+    let of = |upstream: &Upstream| format!("address=\"{}\"", upstream.address());
+    let page = desk.metrics().await;
+    for reason in
+        ["refused", "connect_timeout", "connect", "tls", "reset", "timeout", "invalid_response", "check", "other"]
+    {
+        let sample = |upstream: &Upstream| {
+            let address = of(upstream);
+            format!("deskgate_upstream_failures_total{{{address},reason=\"{reason}\",upstream=\"helpdesk\"}} 0\n")
+        };
+        assert!([&dead, &live].into_iter().all(|upstream| page.contains(&sample(upstream))), "{reason}: {page}");
+    }
+    for reason in ["untrusted_proxy", "proxy_header", "plain_http", "tls_handshake"] {
+        let sample = format!("deskgate_connections_refused_total{{reason=\"{reason}\"}} 0\n");
+        assert!(page.contains(&sample), "{sample}: {page}");
+    }
+    desk.anonymous().get("/public/x").await.expect_status(200);
+    let failures = "deskgate_upstream_failures_total";
+    assert_eq!(desk.metric(failures, &["reason=\"refused\"", &of(&dead)]).await, 1.0);
+    assert_eq!(desk.metric(failures, &[&of(&live)]).await, 0.0);
+
+    let file = std::fs::read_to_string(desk.config_file()).expect("a configuration");
+    let without = file.replace(&format!("\"{}\", ", dead.address()), "");
+    assert_ne!(file, without, "the address is removed");
+    std::fs::write(desk.config_file(), without).expect("a configuration");
+    desk.signal("HUP");
+    eventually("no series of the removed address", || async {
+        (!desk.metrics().await.contains(&of(&dead))).then_some(())
+    })
+    .await;
+    assert!(desk.metrics().await.contains(&of(&live)));
 }
 
 #[tokio::test]

@@ -129,14 +129,25 @@ async fn names_are_resolved() {
 #[tokio::test]
 async fn unresolved_name_delays_the_start_only_shortly_and_is_1502() {
     let started = Instant::now();
-    let desk = Gateway::with("[upstreams.helpdesk]\naddresses = [\"desk.invalid:80\"]").await;
+    let name = "[upstreams.helpdesk]\naddresses = [{ address = \"desk.invalid:80\", weight = 3 }]";
+    let desk = Gateway::with(name).await;
     assert!(started.elapsed() < TEST_TIMEOUT);
     desk.anonymous().get("/api/ready").await.expect_code(0);
     desk.anonymous().get("/public/x").await.expect_code(1502);
     desk.anonymous().post_body("/public/x", "text/plain", b"hello").await.expect_code(1502);
     desk.anonymous().handshake("/ws/public").expect_refused().await.expect_code(1502);
+    desk.wait_for_log(&["WARN", "name not resolved; it has no address yet", "desk.invalid"]).await;
     let row = rows(&desk).await.remove(0);
     assert_eq!((&row["address"], &row["state"]), (&"desk.invalid:80".into(), &"unresolved".into()), "{row}");
+    assert_eq!(row["weight"], 3, "{row}");
+    let first = row["last_failure_at"].as_str().expect("a failure").to_owned();
+    assert!(row["last_failure"].as_str().is_some_and(|why| !why.is_empty()), "{row}");
+    eventually("another lookup", || async {
+        (rows(&desk).await[0]["last_failure_at"].as_str() != Some(first.as_str())).then_some(())
+    })
+    .await;
+    let logs = desk.logs();
+    assert_eq!(logs.matches("name not resolved").count(), 1, "{logs}");
 }
 
 #[tokio::test]

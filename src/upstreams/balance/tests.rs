@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::config::HumanDuration;
+use crate::metrics::Metrics;
 use crate::upstreams::address::{AddressState, ChosenAddress};
 use crate::upstreams::peer::{ResolvedAddress, peer};
 
@@ -14,7 +15,9 @@ fn addresses(weights: &[u32]) -> Vec<Arc<Address>> {
         let port = u16::try_from(index + 1).expect("a port");
         let resolved = ResolvedAddress::Socket(([127, 0, 0, 1], port).into());
         let peer = peer(&resolved, &UpstreamConfig::default()).expect("a peer");
-        Arc::new(Address { peer, weight: *weight, state: Arc::new(AddressState::new(resolved.to_string())) })
+        let state = Arc::new(AddressState::new(resolved.to_string()));
+        let metrics = Metrics::new().expect("metrics").of_address("desk", &state.name, &[]);
+        Arc::new(Address { peer, weight: *weight, state, metrics })
     };
     weights.iter().enumerate().map(address).collect()
 }

@@ -39,7 +39,7 @@ fn an_address_is_ejected_after_failures_in_a_row_only() {
     fail(&upstream, 0, 1, now);
     assert_eq!(availability(&upstream, 0, now), Availability::Ejected);
     assert_eq!(availability(&upstream, 0, now.plus(Duration::from_secs(10))), Availability::Available);
-    assert_eq!(upstream.shared.metrics.ejections.get(), 1);
+    assert_eq!(upstream.addresses[0].metrics.ejections.get(), 1);
 }
 
 #[test]
@@ -72,6 +72,24 @@ fn an_address_that_fails_when_it_returns_is_ejected_for_longer() {
     now = now.plus(seconds(301));
     fail(&upstream, 0, 3, now);
     assert_eq!(upstream.addresses[0].state.record().ejection.map(|(_, length)| length), Some(seconds(10)));
+}
+
+#[test]
+fn an_address_returns_once_after_each_ejection() {
+    let (upstream, now) = (upstream(2, settings()), Moment::now());
+    let state = &upstream.addresses[0].state;
+    assert!(!state.take_return(now), "it was not ejected");
+    for _ in 0..2 {
+        fail(&upstream, 0, 3, now);
+        let (end, _) = state.record().ejection.expect("an ejection");
+        assert!(!state.take_return(now), "it is ejected");
+        assert!(state.take_return(end) && !state.take_return(end), "it returns once");
+        state.set_available_from(now);
+    }
+    fail(&upstream, 0, 3, now);
+    state.set_available_from(Moment::NEVER);
+    state.set_available_from(now);
+    assert!(!state.take_return(now), "checks have found it unhealthy and healthy again, and that is logged");
 }
 
 #[test]

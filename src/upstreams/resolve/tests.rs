@@ -84,6 +84,40 @@ async fn names_are_looked_up_again_and_sooner_while_they_have_no_address() {
     task.abort();
 }
 
+#[tokio::test(start_paused = true)]
+async fn failures_of_a_name_without_an_address_are_logged_once_per_resolve() {
+    let upstreams = upstreams(&["desk.test:80"]);
+    let answer = Arc::new(Mutex::new(None));
+    let lookup = scripted(&answer);
+    let key = ("desk".into(), "desk.test".to_owned(), 80);
+    let mut logged = Vec::new();
+    for _ in 0..61 {
+        resolve(&upstreams, 0, &lookup).await;
+        let failure = upstreams.failed_names().get(&key).cloned().expect("a failure");
+        assert_eq!(failure.why, "no answer");
+        logged.push(failure.logged);
+        tokio::time::advance(Duration::from_secs(1)).await;
+    }
+    logged.dedup();
+    assert_eq!(logged.len(), 3, "at 0, 30 and 60 seconds");
+    *answer.lock().expect("unpoisoned") = Some(vec!["127.0.0.1"]);
+    resolve(&upstreams, 0, &lookup).await;
+    assert!(upstreams.failed_names().is_empty(), "the name resolves");
+}
+
+#[test]
+fn a_check_names_what_does_not_resolve() {
+    let config = |addresses: &[&str]| {
+        let addresses = addresses.iter().map(|text| text.parse().expect("an address")).collect();
+        UpstreamConfig { addresses, ..UpstreamConfig::default() }
+    };
+    let (found, missing) =
+        (config(&["localhost:80", "127.0.0.1:80", "unix:/run/desk.sock"]), config(&["mail.invalid:80"]));
+    let warnings = unresolvable(&BTreeMap::from([("desk".to_owned(), found), ("mail".to_owned(), missing)]));
+    let expected = "upstreams.mail: mail.invalid does not resolve: ";
+    assert!(warnings.len() == 1 && warnings[0].starts_with(expected), "{warnings:?}");
+}
+
 #[tokio::test]
 async fn the_systems_resolver_knows_localhost_and_not_a_name_that_cannot_exist() {
     let lookup = system_lookup();
