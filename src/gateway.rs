@@ -59,6 +59,8 @@ mod short_reads;
 mod handshake;
 
 // The end of exchanges whose session ends.
+mod current_exchange;
+
 pub(crate) mod cut;
 
 pub(crate) mod proxy_app;
@@ -80,7 +82,7 @@ use drain_signal::DrainSignal;
 use failure::{PANICKED, Panicked, catch_panic, client_error, internal_error, panic_to_error};
 pub(crate) use handshake::SocketSettings;
 use handshake::UpgradeResult;
-use request_head::{HeaderMapLines, drop_header_case, request_head};
+use request_head::{HeaderMapLines, drop_header_case, host, request_head};
 
 /// What Pingora's bare `bool` means in `request_filter`.
 const ANSWERED: bool = true;
@@ -379,6 +381,7 @@ impl ProxyHttp for Gateway {
                 arrival,
                 method: header.method.as_str(),
                 path: header.uri.path(),
+                host: &|| host(header),
                 handler: &context.handler,
                 caller: &context.caller,
                 status: exchange.response_written().map_or(0, |response| response.status.as_u16()),
@@ -386,10 +389,11 @@ impl ProxyHttp for Gateway {
                 incomplete: context.incomplete.as_ref(),
                 cut: None,
                 took: context.started.elapsed(),
-                upstream: context.upstream_took,
+                upstream: context.attempts.reached(),
+                upstream_took: context.upstream_took,
             },
         );
-        cut::end();
+        current_exchange::end();
         connection::end_exchange(exchange);
         let is_answered = error.is_none() && context.incomplete.is_none();
         if is_answered && exchange.is_http2() && !exchange.is_body_done() {

@@ -45,6 +45,11 @@ impl<'a> RequestHost<'a> {
     }
 
     /// The host as the client sent it.
+    pub fn as_str(&self) -> &'a str {
+        self.text
+    }
+
+    /// The bytes of [`as_str`](Self::as_str).
     pub fn as_bytes(&self) -> &'a [u8] {
         self.text.as_bytes()
     }
@@ -99,6 +104,12 @@ impl HostEntry {
             _ => false,
         };
         is_same && (self.port.is_none() || self.port == host.port)
+    }
+
+    /// The name or address as it stands in a URL, without the port.
+    pub fn without_port(&self) -> &str {
+        let port = self.port.and_then(|_| self.text.rfind(':'));
+        &self.text[..port.unwrap_or(self.text.len())]
     }
 }
 
@@ -157,9 +168,13 @@ impl AllowedHosts {
     /// Whether a request may name this host. One that names none is refused.
     pub fn allows(&self, host: Option<&RequestHost<'_>>) -> bool {
         host.is_some_and(|host| {
-            self.entries.iter().any(|entry| entry.allows(host))
-                || (self.loopback == LoopbackHosts::Allowed && host.is_loopback())
+            self.entry(host).is_some() || (self.loopback == LoopbackHosts::Allowed && host.is_loopback())
         })
+    }
+
+    /// The entry that allows a host.
+    pub fn entry(&self, host: &RequestHost<'_>) -> Option<&HostEntry> {
+        self.entries.iter().find(|entry| entry.allows(host))
     }
 }
 

@@ -16,8 +16,10 @@ use pingora_proxy::Session as Exchange;
 
 use super::Gateway;
 use super::connector::{ConnectionSource, UpstreamTransport};
+use super::current_exchange;
 use crate::config::UpstreamProtocol;
 use crate::error::Error;
+use crate::pipeline::record::ReachedUpstream;
 use crate::pipeline::request_id::RequestId;
 use crate::pipeline::{Arrival, UpstreamPermit};
 use crate::upstreams::{
@@ -32,8 +34,10 @@ pub(super) struct UpstreamAttempts {
     tried: TriedAddresses,
     /// The address of the current attempt, until the attempt has failed.
     current: Option<ChosenAddress>,
+    /// The address of the last attempt, once `current` has given it up.
+    last: Option<Arc<Address>>,
     /// How many attempts have begun.
-    count: usize,
+    count: u64,
     retries: usize,
     source: ConnectionSource,
     next: NextAddress,
@@ -142,6 +146,7 @@ impl UpstreamAttempts {
         if !is_same {
             self.current = target.upstream.choose(target.affinity, &mut self.tried, now);
         }
+        current_exchange::note_attempt(self.count, self.tried.last());
         match &self.current {
             Some(chosen) => Ok(chosen.address()),
             None => Err(PingoraError::explain(ErrorType::ConnectNoRoute, "the upstream has no address").into_up()),
@@ -196,6 +201,7 @@ impl UpstreamAttempts {
     /// Records that the current attempt failed, if that is not recorded yet.
     pub(super) fn fail(&mut self, upstreams: &Upstreams, error: &PingoraError, progress: Progress) {
         let (Some(target), Some(chosen)) = (&self.target, self.current.take()) else { return };
+        self.last = Some(chosen.address().clone());
         let is_timeout = FailureReason::of(error) == FailureReason::Timeout;
         let culprit = match Culprit::of(error) {
             // The client has disconnected, and the request's own log line says so.
@@ -230,7 +236,21 @@ impl UpstreamAttempts {
 
     /// The current address, for a socket that outlives its request.
     pub(super) fn take_current(&mut self) -> Option<ChosenAddress> {
+        self.last = self.current.as_ref().map(|chosen| chosen.address().clone());
         self.current.take()
+    }
+
+    /// The upstream of the request.
+    pub(super) fn upstream(&self) -> Option<&Arc<Upstream>> {
+        self.target.as_ref().map(|target| &target.upstream)
+    }
+
+    /// Which address the last attempt used; None before the first.
+    pub(super) fn reached(&self) -> Option<ReachedUpstream<'_>> {
+        let upstream = self.upstream().filter(|_| self.count > 0)?;
+        let address = self.current.as_ref().map(ChosenAddress::address).or(self.last.as_ref());
+        let address = address.map(|address| address.name());
+        Some(ReachedUpstream { name: &upstream.name, address, attempts: self.count })
     }
 }
 

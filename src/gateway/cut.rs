@@ -8,21 +8,21 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use http::{Method, StatusCode};
 use pingora_proxy::Session as Exchange;
 
 use super::context::RequestContext;
+use super::current_exchange::{CURRENT, CurrentExchange, WatchedExchange};
 use super::deadline::Deadline;
+use super::request_head::host;
 use crate::domain::session::Session;
 use crate::pipeline::record::{self, AccessLogEntry, NoRuleMetrics};
-use crate::pipeline::{Arrival, Caller, Gate, Handler};
+use crate::pipeline::{Caller, Gate, Handler};
 use crate::rules::Rule;
 use crate::sockets::CloseReason;
 use crate::sockets::handle::{OpenKind, Opener};
@@ -31,76 +31,12 @@ use crate::sockets::registry::Registry;
 /// The age at which an exchange is registered. Nearly all end sooner, and those pay for no entry and no timer.
 const REGISTERED_AFTER: Duration = Duration::from_secs(1);
 
-/// The most bytes that a connection keeps for the path of its next exchange.
-const KEPT_PATH: usize = 256;
-
-tokio::task_local! {
-    /// The exchange that this task carries. Pingora creates the request's context, so it cannot be passed in.
-    static CURRENT: Arc<CurrentExchange>;
+/// When the exchange becomes old enough to be registered.
+fn registered_at(current: &CurrentExchange) -> Option<Instant> {
+    current.details().watched.as_ref().map(|watched| watched.started + REGISTERED_AFTER)
 }
 
-/// What the callbacks tell about the exchange that a task carries.
-#[derive(Default)]
-struct CurrentExchange {
-    /// A number of its own for each watched exchange; 0 while there is none.
-    number: AtomicU64,
-    details: Mutex<ExchangeDetails>,
-}
-
-#[derive(Default)]
-struct ExchangeDetails {
-    last_number: u64,
-    /// The canonical path. A short one outlives the exchange, so that the next one needs no allocation.
-    path: String,
-    watched: Option<WatchedExchange>,
-}
-
-/// A permitted exchange, as far as registering and logging it need.
-struct WatchedExchange {
-    arrival: Arrival,
-    caller: Caller,
-    rule: Arc<Rule>,
-    method: Method,
-    /// The method that a preflight announces.
-    announced_method: Option<Method>,
-    started: Instant,
-    /// The status that was sent to the client; 0 before.
-    status: u16,
-    upstream_took: Option<Duration>,
-}
-
-impl CurrentExchange {
-    fn details(&self) -> MutexGuard<'_, ExchangeDetails> {
-        self.details.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn begin(&self, target: &[u8], watched: WatchedExchange) {
-        let mut details = self.details();
-        details.last_number += 1;
-        details.path.clear();
-        let path = memchr::memchr(b'?', target).map_or(target, |query| &target[..query]);
-        // The pipeline has validated the target, so it is ASCII.
-        details.path.push_str(std::str::from_utf8(path).unwrap_or_default());
-        details.watched = Some(watched);
-        self.number.store(details.last_number, Ordering::Release);
-    }
-
-    fn end(&self) {
-        if self.number.swap(0, Ordering::AcqRel) != 0 {
-            let mut details = self.details();
-            details.watched = None;
-            details.path.clear();
-            details.path.shrink_to(KEPT_PATH);
-        }
-    }
-
-    /// When the exchange becomes old enough to be registered.
-    fn registered_at(&self) -> Option<Instant> {
-        self.details().watched.as_ref().map(|watched| watched.started + REGISTERED_AFTER)
-    }
-}
-
-/// Watches a permitted exchange until [`end`].
+/// Watches a permitted exchange until it is complete.
 pub(super) fn begin(exchange: &Exchange, context: &RequestContext) {
     let (Some(permit), Some(arrival)) = (&context.permit, &context.arrival) else { return };
     let header = exchange.req_header();
@@ -114,25 +50,11 @@ pub(super) fn begin(exchange: &Exchange, context: &RequestContext) {
             announced_method: permit.announced_method.clone(),
             started: context.started,
             status: 0,
+            upstream: context.attempts.upstream().cloned(),
             upstream_took: None,
         };
-        current.begin(target, watched);
+        current.begin(target, host(header).unwrap_or_default(), watched);
     });
-}
-
-/// Notes the response header, for the log line of an exchange that is cut later.
-pub(super) fn note_response(status: StatusCode, upstream_took: Option<Duration>) {
-    let _ = CURRENT.try_with(|current| {
-        if let Some(watched) = &mut current.details().watched {
-            watched.status = status.as_u16();
-            watched.upstream_took = upstream_took;
-        }
-    });
-}
-
-/// Ends the watch: the exchange is complete and logged.
-pub(super) fn end() {
-    let _ = CURRENT.try_with(|current| current.end());
 }
 
 /// Runs exchanges and cuts those whose session ends or whose rule no longer admits them.
@@ -196,6 +118,7 @@ impl ExchangeCutter {
                 arrival: &watched.arrival,
                 method: watched.method.as_str(),
                 path: &details.path,
+                host: &|| Some(details.host.as_bytes()),
                 handler: &Handler::Rule(watched.rule.clone()),
                 caller: &watched.caller,
                 status: watched.status,
@@ -203,7 +126,8 @@ impl ExchangeCutter {
                 incomplete: None,
                 cut: Some(reason.explanation()),
                 took: watched.started.elapsed(),
-                upstream: watched.upstream_took,
+                upstream: current.reached(watched),
+                upstream_took: watched.upstream_took,
             },
         );
     }
@@ -222,11 +146,11 @@ struct CutObserver<'a> {
 
 impl CutObserver<'_> {
     fn poll_cut(&mut self, cx: &mut Context<'_>) -> Poll<CloseReason> {
-        let number = self.current.number.load(Ordering::Acquire);
+        let number = self.current.number();
         if number != self.number {
             self.number = number;
             self.open = None;
-            if let Some(due) = self.current.registered_at() {
+            if let Some(due) = registered_at(self.current) {
                 self.age.set_at(due);
             }
         }
@@ -263,6 +187,3 @@ impl CutObserver<'_> {
         Some(cutter.until_closed(opener, watched.caller.clone(), watched.rule.clone()).boxed())
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -205,13 +205,16 @@ impl Gateway {
         tokio::spawn(async move {
             let Ok(DetachedStream { stream, slot, read_ahead }) = client.await else { return };
             let client = ClientEnd { stream, read_ahead: read_ahead.into() };
-            let rule = registration.handle().rule().name.clone();
+            let rule = registration.handle().rule();
+            let (rule, upstream_name) = (rule.name.clone(), rule.upstream.name.clone());
             let opened = std::time::Instant::now();
             let end = tunnel::run(client, upstream, registration, expiry, grace, metrics).await;
+            let reached = address.as_ref().map(|chosen| chosen.address().clone());
             drop((slot, address));
             tracing::info!(
                 target: "deskgate::socket",
-                { request.id = request_id.as_str(), rule.name = &*rule, cause = end.as_str(),
+                { request.id = request_id.as_str(), rule.name = &*rule, upstream.name = &*upstream_name,
+                  upstream.address = reached.as_ref().map(|address| address.name()), cause = end.as_str(),
                   duration_ms = opened.elapsed().as_secs_f64() * 1000.0 },
                 "socket closed"
             );

@@ -2,7 +2,7 @@
 //! left to the pipeline.
 
 use http::header::{CONNECTION, CONTENT_LENGTH, HOST};
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora_http::RequestHeader;
 use pingora_proxy::Session as Exchange;
 
@@ -43,6 +43,12 @@ pub(super) fn request_head<'a>(exchange: &'a Exchange, lines: &'a HeaderMapLines
         peer: peer.unwrap_or(NO_ADDRESS),
         transport: connection::transport(exchange),
     }
+}
+
+/// The host that a request names, in `Host` or in the `:authority` of HTTP/2.
+pub(super) fn host(header: &RequestHeader) -> Option<&[u8]> {
+    let authority = || header.uri.authority().filter(|_| header.version == http::Version::HTTP_2);
+    header.headers.get(HOST).map(HeaderValue::as_bytes).or_else(|| Some(authority()?.as_str().as_bytes()))
 }
 
 /// Drops Pingora's map of header names in their original case. Pingora copies it with the headers and searches it on

@@ -6,7 +6,7 @@ use pingora_http::ResponseHeader;
 
 use super::Gateway;
 use super::context::RequestContext;
-use super::cut;
+use super::current_exchange;
 use crate::error::Error;
 use crate::pipeline::Arrival;
 use crate::pipeline::forward::{self, REQUEST_ID};
@@ -28,7 +28,7 @@ impl Gateway {
             context.upstream_took = Some(elapsed);
         }
         if !response.status.is_informational() {
-            cut::note_response(response.status, context.upstream_took);
+            current_exchange::note_response(response.status, context.upstream_took);
         }
         let (Some(permit), Some(arrival)) = (&context.permit, &context.arrival) else {
             return pingora_core::Error::e_explain(ErrorType::InternalError, "no permit");

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::observe::DecisionObserver;
 use super::{Arrival, Caller, Gate, Handler, Permit};
 use crate::config::RequestLines;
+use crate::domain::host::RequestHost;
 use crate::domain::rate::Charged;
 use crate::error::Error;
 use crate::metrics::{MethodLabel, Metrics, RateMetrics, RuleMetrics};
@@ -105,6 +106,8 @@ pub struct AccessLogEntry<'a> {
     pub method: &'a str,
     /// The path without the query, which may have a token.
     pub path: &'a str,
+    /// Reads the host that the request names. Called only for a line that is written.
+    pub host: &'a dyn Fn() -> Option<&'a [u8]>,
     /// What answered.
     pub handler: &'a Handler,
     /// The caller.
@@ -120,7 +123,20 @@ pub struct AccessLogEntry<'a> {
     /// The time from the head to the end of the response.
     pub took: Duration,
     /// The part of it spent waiting for the upstream.
-    pub upstream: Option<Duration>,
+    pub upstream_took: Option<Duration>,
+    /// The upstream, if the request was sent there or was to be.
+    pub upstream: Option<ReachedUpstream<'a>>,
+}
+
+/// Where the last attempt of a request went.
+#[derive(Debug, Clone, Copy)]
+pub struct ReachedUpstream<'a> {
+    /// The upstream's configured name.
+    pub name: &'a str,
+    /// The address; None if the upstream has none yet.
+    pub address: Option<&'a str>,
+    /// How many attempts were made.
+    pub attempts: u64,
 }
 
 /// Writes the access-log line of a request and updates its metrics.
@@ -131,11 +147,12 @@ pub fn request(gate: &Gate, no_rule: &NoRuleMetrics, entry: &AccessLogEntry<'_>)
         Handler::None => ("-", &no_rule.none),
     };
     metrics.count_request(MethodLabel::of(entry.method), entry.status, entry.took.as_secs_f64());
-    let overhead = entry.took.saturating_sub(entry.upstream.unwrap_or_default());
+    let overhead = entry.took.saturating_sub(entry.upstream_took.unwrap_or_default());
     gate.metrics.overhead_seconds.observe(overhead.as_secs_f64());
 
     let failed = entry.status >= 500;
-    let unusual = entry.error.is_some() || entry.incomplete.is_some() || entry.cut.is_some();
+    let is_unanswered = entry.status == 0;
+    let unusual = entry.error.is_some() || entry.incomplete.is_some() || entry.cut.is_some() || is_unanswered;
     let wanted = unusual || no_rule.lines == RequestLines::All;
     let enabled = if failed {
         tracing::enabled!(target: "deskgate::request", tracing::Level::WARN)
@@ -166,6 +183,9 @@ fn write_line(name: &str, entry: &AccessLogEntry<'_>, failed: bool) {
     let duration_ms = entry.took.as_secs_f64() * 1000.0;
     let request_id = entry.arrival.request_id.as_str();
     let (method, path, status) = (shown(entry.method, 16), shown(entry.path, 512), entry.status);
+    // A host that is not valid may be anything, and the refusal says so.
+    let host = (entry.host)().and_then(RequestHost::parse).map_or("-".into(), |host| shown(host.as_str(), 255));
+    let upstream = entry.upstream.as_ref();
     let describe = |outcome: &str, error: &Error| {
         let code = error.code().number();
         (code, format!("{outcome} {code}: {}", shown(&crate::error::chain(error), 512)))
@@ -174,7 +194,7 @@ fn write_line(name: &str, entry: &AccessLogEntry<'_>, failed: bool) {
         (Some(error), _, _) => describe("refused with", error),
         (None, Some(error), _) => describe("response ended early with", error),
         (None, None, Some(reason)) => (0, format!("cut: {reason}")),
-        (None, None, None) if status == 0 => (0, "the client went away before its answer".to_owned()),
+        (None, None, None) if status == 0 => (0, "the client disconnected before the response".to_owned()),
         (None, None, None) => (0, "answered".to_owned()),
     };
     // Dotted field names need `{ … }` around the fields.
@@ -188,6 +208,10 @@ fn write_line(name: &str, entry: &AccessLogEntry<'_>, failed: bool) {
                     client.address = %entry.arrival.client,
                     employee.id = employee,
                     rule.name = name,
+                    upstream.name = upstream.map(|reached| reached.name),
+                    upstream.address = upstream.and_then(|reached| reached.address),
+                    attempts = upstream.map(|reached| reached.attempts),
+                    http.host = &*host,
                     http.method = &*method,
                     http.path = &*path,
                     http.status = status,

@@ -63,6 +63,8 @@ mod dev;
 
 mod operations;
 
+mod request_log;
+
 mod check;
 
 mod check_all_stages;

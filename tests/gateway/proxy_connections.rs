@@ -79,7 +79,7 @@ async fn upstream_connection_closes_when_the_client_disconnects() {
         drop(client);
         assert_eq!(upstream_connection.stream.read_to_end_within(TEST_TIMEOUT).await, b"", "{part:?}");
     }
-    desk.wait_for_log(&["the client went away before its answer"]).await;
+    desk.wait_for_log(&["the client disconnected before the response"]).await;
 }
 
 #[tokio::test]

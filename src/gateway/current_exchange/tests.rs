@@ -16,6 +16,7 @@ fn watched() -> WatchedExchange {
         announced_method: None,
         started: Instant::now(),
         status: 0,
+        upstream: None,
         upstream_took: None,
     }
 }
@@ -24,16 +25,17 @@ fn watched() -> WatchedExchange {
 fn idle_connection_does_not_keep_a_long_path() {
     let current = CurrentExchange::default();
     for length in [16 * 1024, 10, 8 * 1024] {
-        current.begin(&vec![b'x'; length], watched());
+        current.begin(&vec![b'x'; length], &vec![b'h'; length], watched());
         current.end();
-        let kept = current.details().path.capacity();
-        assert!(kept <= KEPT_PATH, "{kept} bytes after a path of {length}");
+        let details = current.details();
+        let kept = [details.path.capacity(), details.host.capacity()];
+        assert!(kept.iter().all(|kept| *kept <= KEPT_TEXT), "{kept:?} bytes after a path and a host of {length}");
     }
 }
 
 #[test]
 fn query_is_not_copied() {
     let current = CurrentExchange::default();
-    current.begin(b"/a/b?token=secret?c", watched());
+    current.begin(b"/a/b?token=secret?c", b"a.example", watched());
     assert_eq!(current.details().path, "/a/b");
 }
