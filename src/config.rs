@@ -132,14 +132,15 @@ impl Config {
         own.chain(&self.websocket.origins).map(|url| url.origin().ascii_serialization()).collect()
     }
 
-    /// The hosts that requests may name: `server.hosts`, otherwise those of our own URLs, and loopback in development mode.
+    /// The hosts that requests may name: `server.hosts`, otherwise those of our own URLs. Development mode adds loopback, where
+    /// alone its endpoints answer.
     pub fn allowed_hosts(&self) -> AllowedHosts {
+        let loopback = if self.server.development { LoopbackHosts::Allowed } else { LoopbackHosts::NotAllowed };
         if !self.server.hosts.is_empty() {
-            return AllowedHosts { entries: self.server.hosts.clone(), loopback: LoopbackHosts::NotAllowed };
+            return AllowedHosts { entries: self.server.hosts.clone(), loopback };
         }
         let urls = Client::ALL.iter().map(|client| self.clients.url(*client)).chain([&self.server.public_url]);
         let entries = urls.filter_map(|url| url.host_str()?.parse().ok()).collect();
-        let loopback = if self.server.development { LoopbackHosts::Allowed } else { LoopbackHosts::NotAllowed };
         AllowedHosts { entries, loopback }
     }
 

@@ -47,7 +47,7 @@ mod forwarded;
 
 pub mod arrive;
 
-mod redirect;
+pub mod redirect;
 
 pub mod upgrade;
 
@@ -75,6 +75,7 @@ use cors::{CorsPolicy, CrossOrigin, PreflightAnswer};
 use head::{Fields, RequestHead, Transport, UnwantedHeaders};
 use observe::DecisionObserver;
 use record::Recorder;
+use redirect::RedirectTarget;
 use request_id::RequestId;
 use route::Target;
 use trace::TraceId;
@@ -118,8 +119,8 @@ pub struct Gate {
     pub scheme: HeaderValue,
     /// The value of `Strict-Transport-Security` in responses over TLS.
     pub hsts: Option<HeaderValue>,
-    /// The public URL without its final slash, to which plain requests are redirected.
-    pub public_origin: String,
+    /// Where requests on listeners that redirect to HTTPS are sent.
+    pub redirects: RedirectTarget,
 }
 
 impl Gate {
@@ -314,7 +315,7 @@ async fn run_phases<'a>(
     decision.arrival.client = arrive::client(&gate.proxies, &decision.arrival, fields)?;
     let policy = gate.policy();
     if head.transport == Transport::Redirected
-        && let Some(location) = redirect::location(&policy, &gate.public_origin, head, fields)?
+        && let Some(location) = redirect::location(&policy, &gate.redirects, head, fields)?
     {
         return Ok(Permit::Redirect(location));
     }

@@ -23,6 +23,7 @@ use crate::metrics::Metrics;
 use crate::pipeline::Gate;
 use crate::pipeline::client_address::TrustedProxies;
 use crate::pipeline::cors::CorsPolicy;
+use crate::pipeline::redirect::RedirectTarget;
 use crate::platform::Platform;
 use crate::platform::wecom::{WecomPlatform, WecomSettings};
 use crate::rules::RuleSet;
@@ -346,7 +347,7 @@ fn gate(
         language: server.language,
         scheme: HeaderValue::from_static(if server.public_url.scheme() == "https" { "https" } else { "http" }),
         hsts: server.hsts().and_then(|lifetime| format!("max-age={}", lifetime.as_secs()).parse().ok()),
-        public_origin: issuer(config),
+        redirects: RedirectTarget::new(&server.public_url, &server.hosts),
     }
 }
 

@@ -80,8 +80,14 @@ async fn development_mode_serves_loopback_hosts() {
     for host in ["localhost", "localhost:8080", "desk.localhost", "127.0.0.1", "127.0.0.9:1", "[::1]:8080"] {
         desk.anonymous().with_host(host).get("/public/x").await.expect_status(200);
     }
-    let real = Gateway::setup().production().start().await;
-    real.anonymous().with_host("localhost").get("/public/x").await.expect_code(1421);
+    let named = Gateway::with("[server]\nhosts = [\"desk.example.com\"]").await;
+    for host in ["localhost:8080", "127.0.0.1", "[::1]:8080"] {
+        named.anonymous().with_host(host).get("/api/dev/users").await.expect_code(0);
+    }
+    named.anonymous().with_host("other.example.com").get("/public/x").await.expect_code(1421);
+    for real in [Gateway::setup().production(), production("[\"desk.example.com\"]")] {
+        real.start().await.anonymous().with_host("localhost").get("/public/x").await.expect_code(1421);
+    }
 }
 
 #[tokio::test]

@@ -55,6 +55,9 @@ async fn plain_http_on_a_tls_port_is_1400_and_says_so() {
         let response = response.expect_code(1400);
         assert!(response.message().contains("https://"), "{case}: {}", response.describe());
         assert_eq!(response.header("connection"), Some("close"), "{case}");
+        let id = response.header("x-request-id").expect("a request id");
+        let line = desk.wait_for_log(&["deskgate::request", &format!(r#""request.id":"{id}""#)]).await;
+        assert!(line.contains(r#""client.address":"127.0.0.1""#) && line.contains(r#""code":1400"#), "{case}: {line}");
         assert!(connection.until_end().await.is_empty(), "{case}: more than one response");
     }
     desk.anonymous().get("/public/good").await.expect_status(200);
@@ -160,6 +163,25 @@ async fn redirect_never_leads_to_another_host() {
     let mut connection = Connection::open(desk.listener(1)).await;
     connection.send(absolute.as_bytes()).await;
     connection.response().await.expect("a response").expect_code(1400);
+}
+
+#[tokio::test]
+async fn redirect_keeps_a_host_of_the_configuration() {
+    let settings = format!("[server]\nhosts = [\"127.0.0.1\", \"admin.example.test\"]\n{PLAIN}redirect = true\n");
+    let desk = https_and(&settings).start().await;
+    let plain = Client::new(desk.listener(1));
+    let admin = format!("https://admin.example.test:{}", desk.address().port());
+    for (host, origin) in [
+        ("admin.example.test", &admin),
+        ("ADMIN.example.test:8080", &admin),
+        ("127.0.0.1", &desk.public_url()),
+        // Accepted in development mode only, and not among the configured ones.
+        ("localhost", &desk.public_url()),
+    ] {
+        let response = plain.with_host(host).get("/x?a=1").await.expect_status(308);
+        assert_eq!(response.header("location").unwrap_or_default(), format!("{origin}/x?a=1"), "{host}");
+    }
+    plain.with_host("evil.example").get("/x").await.expect_code(1421);
 }
 
 // HSTS.
