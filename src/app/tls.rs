@@ -183,11 +183,13 @@ impl Certificates {
         *self.loaded() = read.files;
     }
 
-    /// Reads the files again and uses them. On an error nothing changes.
-    fn reload(&self) -> Result<(), StartError> {
+    /// Reads the files again and uses them. Returns what each certificate is for and until when. On an error nothing changes.
+    fn reload(&self) -> Result<Vec<String>, StartError> {
         let names = self.loaded().names.clone();
-        self.install(self.read_files(&names)?);
-        Ok(())
+        let read = self.read_files(&names)?;
+        let summaries = read.certificates.iter().map(Certificate::summary).collect();
+        self.install(read);
+        Ok(summaries)
     }
 
     /// Invalid files in use are remembered: they are reported once, and read again when they change.
@@ -216,7 +218,9 @@ impl Certificates {
         loop {
             self.changed().await;
             match self.reload() {
-                Ok(()) => tracing::info!("certificates reloaded: a file changed"),
+                Ok(certificates) => {
+                    tracing::info!(certificates = certificates.join("; "), "certificates reloaded: a file changed");
+                }
                 Err(error) => tracing::error!("certificates not reloaded, the previous ones stay in use: {error}"),
             }
         }

@@ -100,7 +100,8 @@ async fn certificate_is_replaced_when_its_file_changes() {
         (certificates.shown(&desk, Some("desk.example")).await == renewed.der).then_some(())
     })
     .await;
-    desk.wait_for_log(&["certificates reloaded"]).await;
+    let line = desk.wait_for_log(&["certificates reloaded: a file changed"]).await;
+    assert!(line.contains("127.0.0.1 until ") && line.contains("desk.example until "), "{line}");
 
     // The key is renewed and the certificate is not: nothing changes, until both are.
     let next = certificates.authority.issue_for(&["desk.example"]);

@@ -87,6 +87,16 @@ impl Certificate {
         &self.dns_names
     }
 
+    /// Its names and its expiry, for the log.
+    pub(super) fn summary(&self) -> String {
+        let mut names: Vec<String> = self.dns_names.clone();
+        names.extend(self.addresses.iter().map(ToString::to_string));
+        if names.is_empty() {
+            names.push(self.label.clone());
+        }
+        format!("{} until {}", names.join(", "), self.expires_at.iso8601())
+    }
+
     pub(super) fn expires_at(&self) -> Timestamp {
         self.expires_at
     }
