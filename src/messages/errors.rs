@@ -248,11 +248,11 @@ messages! {
 
     // 1502 to 1504: something is down.
     UPSTREAM_FAILED
-        "The service behind the gateway is unreachable. Try again later."
-        "后端服务无法访问，请稍后重试。"
+        "The service behind the gateway didn't respond properly. Check whether your request took effect before you try again."
+        "后端服务未能正常响应。请先确认操作是否已生效，再重试。"
     UPSTREAM_TIMEOUT
-        "The service behind the gateway didn't respond in time. Try again later."
-        "后端服务响应超时，请稍后重试。"
+        "The service behind the gateway didn't respond in time. Check whether your request took effect before you try again."
+        "后端服务响应超时。请先确认操作是否已生效，再重试。"
     UNAVAILABLE
         "Temporarily unavailable ({part}). Try again in a moment."
         "{part}暂时不可用，请稍后重试。"
