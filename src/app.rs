@@ -19,9 +19,9 @@ use crate::store::rate_leases::LeasedRates;
 // Start, in this order.
 mod inherited;
 
-mod listen;
-
 mod lock;
+
+mod listen;
 
 mod tls;
 
@@ -96,6 +96,7 @@ use handover::HandOver;
 pub use handover::{HandOverStep, Predecessor, Successor};
 pub use inherited::Inherited;
 use listen::Listeners;
+pub use listen::bind_missing;
 pub use lock::DataLock;
 use memory_watch::MemoryLimit;
 pub use reload::{ReloadReport, ReloadScope, RuleSource, Sources};
@@ -131,6 +132,11 @@ impl App {
     /// Opens everything and starts to accept requests. On an error nothing keeps running.
     pub async fn start(mut config: Config, sources: Sources, mut inherited: Inherited) -> Result<Self, StartError> {
         let metrics = Arc::new(Metrics::new()?);
+        // First: the message about a gateway that runs already is better than the one about an address in use.
+        let lock = match inherited.lock.take() {
+            Some(lock) => lock,
+            None => DataLock::acquire(&config.server.data_dir).await?,
+        };
         let mut listeners = Listeners::bind(&config.server, &mut inherited)?;
         for address in inherited.unused() {
             tracing::warn!("closing the socket of {address}, which another process has opened: no setting names it");
@@ -138,10 +144,6 @@ impl App {
         let (listen, admin) = (listeners.client_addresses(), listeners.admin_address());
         listen::fill_ports(&mut config, &listeners);
 
-        let lock = match inherited.lock {
-            Some(lock) => lock,
-            None => DataLock::acquire(&config.server.data_dir).await?,
-        };
         let rule_files = RuleFiles::new(sources.rules);
         let rules = rule_files.load(&config, &config.named_upstreams(), &metrics)?;
         let certificates = Arc::new(Certificates::open(&config.server, &metrics)?);
@@ -335,7 +337,7 @@ pub struct Released {
 }
 
 impl Released {
-    /// Waits until the successor accepts requests. An error means that it has failed, and this gateway must [`resume`].
+    /// Waits until the successor accepts requests. An error says why it has failed, and this gateway must [`resume`].
     ///
     /// [`resume`]: Released::resume
     pub async fn replace_by(&self, successor: Successor) -> std::io::Result<()> {

@@ -37,7 +37,11 @@ pub enum StartError {
     Descriptors { limit: usize, reserve: usize, needed: usize },
     #[error("cannot take over from the running gateway, which goes on: {0}")]
     HandOver(String),
-    #[error("{}: another deskgate is using this data directory; stop it or set another server.data_dir", .0.display())]
+    #[error(
+        "{}: another deskgate is using this data directory; stop it, run `deskgate serve --upgrade` to replace it, \
+         or set another server.data_dir",
+        .0.display()
+    )]
     Locked(PathBuf),
     #[error(
         "{}: the directory is not empty and not deskgate's; set server.data_dir to an empty or new directory",

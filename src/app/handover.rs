@@ -9,8 +9,10 @@
 //! | new process | old process |
 //! |---|---|
 //! | `"hand_over"` | an [`Offer`] with the sockets, and with the lock unless it needs its databases |
+//! | binds the addresses that were not offered | |
 //! | `release`, if either needs the data directory | drains, then `released` with the lock |
 //! | `ready` | drains if it has not, and exits |
+//! | `failed: REASON` instead of one of these, and ends | goes on |
 
 use std::io;
 use std::net::SocketAddr;
@@ -35,6 +37,10 @@ pub(super) const REQUEST: &str = "\"hand_over\"";
 const RELEASE: &str = "release";
 const RELEASED: &str = "released";
 const READY: &str = "ready";
+const FAILED: &str = "failed: ";
+
+/// The most characters of a reason that are passed on.
+const LONGEST_REASON: usize = 2048;
 
 /// How long the running gateway may take to answer the request, which needs nothing but its runtime.
 const OFFER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -99,11 +105,13 @@ impl HandOver {
         };
         parts.send(&channel).await?;
         drop(parts);
-        let step = match channel.receive().await?.map(|line| line.text).as_deref() {
+        let line = channel.receive().await?.map(|line| line.text);
+        let step = match line.as_deref() {
             Some(RELEASE) => HandOverStep::Release,
             Some(READY) => HandOverStep::Exit,
-            _ => {
-                tracing::warn!("the process that was to replace this one has given up; nothing has changed");
+            line => {
+                let reason = failure(line);
+                tracing::warn!(%reason, "the process that was to replace this one has given up; nothing has changed");
                 return Ok(());
             }
         };
@@ -139,15 +147,26 @@ impl HandOverParts {
 }
 
 impl Successor {
-    /// Passes the data directory on and waits until the successor accepts requests. An error means that it does not, and that
-    /// it has ended: this process must go on.
+    /// Passes the data directory on and waits until the successor accepts requests. An error says why it does not. It has then
+    /// ended, and this process must go on.
     pub(super) async fn replace(self, kept: &Inherited) -> io::Result<()> {
         let lock = kept.lock.as_ref().map(DataLock::descriptor);
         self.channel.send(RELEASED, lock.as_slice()).await?;
-        match self.channel.receive().await?.map(|line| line.text).as_deref() {
-            Some(READY) => Ok(()),
-            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        let line = self.channel.receive().await?.map(|line| line.text);
+        if line.as_deref() == Some(READY) {
+            return Ok(());
         }
+        // Until it has ended, it may have the databases open.
+        while self.channel.receive().await?.is_some() {}
+        Err(failure(line.as_deref()))
+    }
+}
+
+/// Why a successor does not replace this process, by its last line.
+fn failure(line: Option<&str>) -> io::Error {
+    match line.and_then(|line| line.strip_prefix(FAILED)) {
+        Some(reason) => io::Error::other(reason.to_owned()),
+        None => io::Error::new(io::ErrorKind::UnexpectedEof, "it ended without a reason"),
     }
 }
 
@@ -200,6 +219,13 @@ impl Predecessor {
             }
         }
         Ok(())
+    }
+
+    /// Tells the predecessor why this process does not replace it. This process must end then.
+    pub async fn give_up(&self, error: &StartError) {
+        let reason: String = error.to_string().replace('\n', "; ").chars().take(LONGEST_REASON).collect();
+        // Fails only if it has ended already.
+        let _ = self.channel.send(&format!("{FAILED}{reason}"), &[]).await;
     }
 
     /// Tells the predecessor that this process accepts requests, so that it exits.

@@ -1,13 +1,26 @@
 //! What a process gets from another one at its start: listening sockets of the service manager, or sockets and data lock of
-//! the gateway that it replaces.
+//! the gateway that it replaces. Addresses that are missing there are bound here.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener as BlockingListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
-use super::DataLock;
+use super::{DataLock, StartError};
+
+/// Connections that the kernel establishes before they are accepted; `net.core.somaxconn` may lower it. More clients than
+/// that at once would wait for a retransmission, which takes a second or more.
+const BACKLOG: u32 = 4096;
+
+/// Binds an address that no other process has bound for this one.
+pub(super) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // Connections of a previous process that still close must not prevent a restart.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
 
 /// Sockets, and the lock of the data directory if the other process held it.
 #[derive(Debug, Default)]
@@ -43,6 +56,23 @@ impl Inherited {
         };
         let socket = self.sockets.swap_remove(self.sockets.iter().position(fits)?);
         TcpListener::from_std(socket.listener).ok()
+    }
+
+    /// Binds the addresses of settings for which there is no socket, and keeps what it binds with the others.
+    pub(super) fn bind_missing(
+        &mut self,
+        settings: impl IntoIterator<Item = (&'static str, SocketAddr)>,
+    ) -> Result<(), StartError> {
+        let mut found = Self::default();
+        for (key, address) in settings {
+            let listener = self.take(key, address).map_or_else(|| bind(address), Ok);
+            let kept = listener
+                .and_then(TcpListener::into_std)
+                .and_then(|listener| found.add(Some(key.to_owned()), Some(address), listener.into()));
+            kept.map_err(|source| StartError::Listen { key, address, source })?;
+        }
+        self.sockets.append(&mut found.sockets);
+        Ok(())
     }
 
     /// The addresses of the sockets that no setting names.

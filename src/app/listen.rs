@@ -1,16 +1,15 @@
 //! Binds the listeners and starts to accept connections. Each connection is left to `gateway::accept`, each request on
 //! it to Pingora.
 
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::TcpListener;
 use url::Url;
 
 use super::StartError;
 use super::admin_listener::{self, AdminPages};
-use super::inherited::{Inherited, ListeningSockets};
+use super::inherited::{Inherited, ListeningSockets, bind};
 use super::tasks::TaskSet;
 use super::tls::Certificates;
 use crate::config::{Config, ListenerConfig, ServerConfig};
@@ -33,8 +32,8 @@ struct ClientListener {
 }
 
 impl Listeners {
-    /// Binds all addresses first, so that a start fails before it touches any data. Those that another process has bound for
-    /// this one are taken over.
+    /// Binds all addresses, before the start opens any database. Those that another process has bound for this one are taken
+    /// over.
     pub(super) fn bind(config: &ServerConfig, inherited: &mut Inherited) -> Result<Self, StartError> {
         let mut sockets = ListeningSockets::default();
         let mut open = |key: &'static str, address: SocketAddr| {
@@ -44,10 +43,10 @@ impl Listeners {
         };
         let mut clients = Vec::new();
         for listener in config.client_listeners() {
-            let key = if config.listeners.contains(&listener) { "server.listeners" } else { "server.listen" };
-            clients.push(ClientListener { socket: open(key, listener.address)?, config: listener });
+            let socket = open(setting_of(&listener, config), listener.address)?;
+            clients.push(ClientListener { socket, config: listener });
         }
-        let admin = open("server.admin_listen", config.admin_listen)?;
+        let admin = open(ADMIN_SETTING, config.admin_listen)?;
         Ok(Self { clients, admin, sockets })
     }
 
@@ -95,6 +94,21 @@ impl Listeners {
     }
 }
 
+const ADMIN_SETTING: &str = "server.admin_listen";
+
+/// The setting that names a client listener.
+fn setting_of(listener: &ListenerConfig, config: &ServerConfig) -> &'static str {
+    if config.listeners.contains(listener) { "server.listeners" } else { "server.listen" }
+}
+
+/// Binds the addresses that the process to be replaced does not pass on. If one is not free, that process is not disturbed.
+pub fn bind_missing(config: &Config, inherited: &mut Inherited) -> Result<(), StartError> {
+    let server = &config.server;
+    let clients =
+        server.client_listeners().into_iter().map(|listener| (setting_of(&listener, server), listener.address));
+    inherited.bind_missing(clients.chain([(ADMIN_SETTING, server.admin_listen)]))
+}
+
 /// How requests on a listener arrive.
 fn transport(config: &ListenerConfig) -> Transport {
     match config {
@@ -102,18 +116,6 @@ fn transport(config: &ListenerConfig) -> Transport {
         ListenerConfig { redirect: true, .. } => Transport::Redirected,
         ListenerConfig { .. } => Transport::Plain,
     }
-}
-
-/// Connections that the kernel establishes before they are accepted; `net.core.somaxconn` may lower it. More clients than
-/// that at once would wait for a retransmission, which takes a second or more.
-const BACKLOG: u32 = 4096;
-
-fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // Connections of a previous process that still close must not prevent a restart.
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    socket.listen(BACKLOG)
 }
 
 const UNKNOWN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);

@@ -10,7 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::{ConfigArgs, Exit, Failed, log, print_error, print_faults, runtime};
 use crate::app::{
     self, App, HandOverStep, Inherited, Predecessor, ReloadReport, ReloadScope, RuleSource, ServiceManager, Sources,
-    StartKind, Successor, activated_sockets,
+    StartError, StartKind, Successor, activated_sockets,
 };
 use crate::config::{Config, ConfigSource};
 
@@ -34,8 +34,11 @@ pub(super) fn run(args: &ServeArgs) -> Result<(), Failed> {
         let service = Arc::new(ServiceManager::from_environment(start));
         let inherited = activated_sockets().map_err(|error| print_error(format!("LISTEN_FDS: {error}")))?;
         let app = match start {
-            StartKind::Normal => start_normally(config, source, inherited).await?,
-            StartKind::Upgrade => upgrade(config, source, inherited).await?,
+            StartKind::Normal => {
+                let started = start_normally(config, &source, inherited).await;
+                started.map_err(|error| print_start_error(&source, &error))?
+            }
+            StartKind::Upgrade => upgrade(config, &source, inherited).await?,
         };
         announce_ready(&app);
         match start {
@@ -51,26 +54,42 @@ pub(super) fn run(args: &ServeArgs) -> Result<(), Failed> {
     })
 }
 
-async fn start_normally(config: Config, source: ConfigSource, inherited: Inherited) -> Result<App, Failed> {
+async fn start_normally(config: Config, source: &ConfigSource, inherited: Inherited) -> Result<App, StartError> {
     let sources = Sources { config: Some(source.clone()), rules: RuleSource::Folder(config.rules.dir.clone()) };
-    let started = App::start(config, sources, inherited).await;
-    started.map_err(|error| print_error(source.locate(&error.to_string())))
+    App::start(config, sources, inherited).await
+}
+
+/// Prints why the start failed, with the place of the setting that is to blame.
+fn print_start_error(source: &ConfigSource, error: &StartError) -> Failed {
+    print_error(source.locate(&error.to_string()))
 }
 
 /// Takes over from the running gateway. What can be checked is checked before that one is disturbed.
-async fn upgrade(config: Config, source: ConfigSource, mut inherited: Inherited) -> Result<App, Failed> {
+async fn upgrade(config: Config, source: &ConfigSource, mut inherited: Inherited) -> Result<App, Failed> {
     let check = app::check_files(&config, |_| false);
     if !check.faults.is_empty() {
         return Err(print_faults(&check.faults));
     }
     let Some(predecessor) = Predecessor::find(&config, &mut inherited).await.map_err(print_error)? else {
         tracing::info!("no gateway is running on {}: nothing to take over", config.server.data_dir.display());
-        return start_normally(config, source, inherited).await;
+        let started = start_normally(config, source, inherited).await;
+        return started.map_err(|error| print_start_error(source, &error));
     };
-    predecessor.release(&config, &mut inherited).await.map_err(print_error)?;
-    let app = start_normally(config, source, inherited).await?;
-    predecessor.dismiss().await;
-    Ok(app)
+    let start = async {
+        app::bind_missing(&config, &mut inherited)?;
+        predecessor.release(&config, &mut inherited).await?;
+        start_normally(config, source, inherited).await
+    };
+    match start.await {
+        Ok(app) => {
+            predecessor.dismiss().await;
+            Ok(app)
+        }
+        Err(error) => {
+            predecessor.give_up(&error).await;
+            Err(print_start_error(source, &error))
+        }
+    }
 }
 
 /// Prints one line with all addresses, for scripts and supervisors that wait for it.
@@ -144,11 +163,11 @@ impl Signals {
             _ = self.terminate.recv() => Ok(()),
             _ = self.interrupt.recv() => Ok(()),
         };
-        if replaced.is_ok() {
+        let Err(reason) = replaced else {
             tracing::info!("stopped");
             return Ok(None);
-        }
-        tracing::error!("the new process has failed: this one goes on");
+        };
+        tracing::error!(%reason, "the new process has failed: this one goes on");
         released.resume().await.map(Some).map_err(print_error)
     }
 }

@@ -171,15 +171,37 @@ async fn upgrade_that_fails_its_checks_does_not_disturb_the_running_gateway() {
 }
 
 #[tokio::test]
+#[tokio::test]
+async fn upgrade_to_an_address_in_use_does_not_disturb_the_running_gateway() {
+    let mut desk = Gateway::start().await;
+    let xiaoming = desk.sign_in("u1001").await;
+    let mut socket = xiaoming.websocket("/ws/employee").await;
+    let other = std::net::TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let occupied = other.local_addr().expect("an address");
+    for setting in
+        [format!("server.admin_listen={occupied}"), format!("server.listen=[\"127.0.0.1:0\", \"{occupied}\"]")]
+    {
+        let failure = desk.try_upgrade(&["--set", &setting], &[]).await.expect_err("no upgrade");
+        assert_eq!(failure.status.code(), Some(1), "{}", failure.stderr);
+        assert!(failure.stderr.contains(&format!("cannot listen on {occupied}")), "{}", failure.stderr);
+        let key = setting.split('=').next().expect("a key");
+        desk.wait_for_log(&["WARN", "nothing has changed", &format!("cannot listen on {occupied}"), key]).await;
+        socket.echo("still open").await;
+    }
+    assert!(!desk.logs().contains("draining"), "{}", desk.logs());
+}
+
+/// A setting that passes all checks, with which the new process fails once it opens its databases.
+const UNREACHABLE_DIRECTORY: &str = "directory.url=postgres://deskgate@127.0.0.1:1/deskgate";
+
 async fn gateway_goes_on_if_the_new_process_fails_to_start() {
     let mut desk = Gateway::start().await;
     let xiaoming = desk.sign_in("u1001").await;
     let load = Load::start(&desk, &xiaoming, 4);
-    let occupied = std::net::TcpListener::bind("127.0.0.1:0").expect("a listener");
-    let address = format!("server.admin_listen={}", occupied.local_addr().expect("an address"));
-    let failure = desk.try_upgrade(&["--set", &address], &[]).await.expect_err("no upgrade");
+    let failure = desk.try_upgrade(&["--set", UNREACHABLE_DIRECTORY], &[]).await.expect_err("no upgrade");
     assert_eq!(failure.status.code(), Some(1), "{}", failure.stderr);
-    desk.wait_for_log(&["ERROR", "the new process has failed: this one goes on"]).await;
+    let why = "the new process has failed: this one goes on";
+    desk.wait_for_log(&["ERROR", why, "reason", "postgres://127.0.0.1:1/deskgate: the directory is unavailable"]).await;
     load.wait_for_answers(50).await;
     assert_eq!(load.end().await, 0, "not even then");
     desk.command(&["session", "list"]).await.expect_success();
@@ -189,6 +211,35 @@ async fn gateway_goes_on_if_the_new_process_fails_to_start() {
 }
 
 #[tokio::test]
+#[tokio::test]
+async fn failed_upgrade_cuts_what_it_says_that_it_cuts() {
+    let mut desk = Gateway::with("[server]\nupgrade_drain = \"500ms\"\n").await;
+    desk.upstream.set_behaviour(Behaviour::NeverRespond);
+    let mut endless = desk.connect().await;
+    endless.send(&raw_request(&desk, "GET /public/endless", "", b"")).await;
+    desk.upstream.wait_for_requests(1).await;
+    desk.try_upgrade(&["--set", UNREACHABLE_DIRECTORY], &[]).await.expect_err("no upgrade");
+    assert!(endless.response().await.is_none());
+    desk.wait_for_log(&["drain timeout", r#""requests":1"#]).await;
+    desk.wait_for_log(&["/public/endless", "cut: it was still open at the end of the drain"]).await;
+}
+
+#[tokio::test]
+async fn second_gateway_is_told_that_the_data_directory_is_in_use() {
+    let (desk, fleet) = (Gateway::start().await, Fleet::with("").await);
+    for running in [&desk, &fleet.one] {
+        let listen = format!("server.listen=[\"{}\"]", running.address());
+        let admin = format!("server.admin_listen={}", running.admin_address());
+        let refused = running.command(&["serve", "--set", &listen, "--set", &admin]).await;
+        assert_eq!(refused.status.code(), Some(1));
+        let stderr = String::from_utf8_lossy(&refused.stderr);
+        for part in ["another deskgate is using this data directory", "run `deskgate serve --upgrade` to replace it"] {
+            assert!(stderr.contains(part), "{part}: {stderr}");
+        }
+        running.anonymous().get("/api/ready").await.expect_code(0);
+    }
+}
+
 async fn upgrade_without_a_running_gateway_starts_one() {
     let mut desk = Gateway::start().await;
     desk.terminate().await;
