@@ -89,10 +89,11 @@ deskgate demo is running. Press Ctrl-C to stop it and remove its data.
   Metrics    http://{}/metrics
   Platform   http://{platform}/simulator (simulated: shows its state and injects faults)
 
-ready listen={} admin={} platform={platform}",
+ready listen={} admin={} platform={platform} pid={}",
         file.display(),
         app.admin,
         app.listen_list(),
-        app.admin
+        app.admin,
+        std::process::id()
     );
 }

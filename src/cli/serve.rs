@@ -92,10 +92,11 @@ async fn upgrade(config: Config, source: &ConfigSource, mut inherited: Inherited
     }
 }
 
-/// Prints one line with all addresses, for scripts and supervisors that wait for it.
+/// Prints one line with all addresses and the process id, for scripts and supervisors that wait for it.
 fn announce_ready(app: &App) {
     let platform = app.platform.as_ref().map(|platform| format!(" platform={}", platform.address()));
-    let line = format!("ready listen={} admin={}{}", app.listen_list(), app.admin, platform.unwrap_or_default());
+    let (platform, pid) = (platform.unwrap_or_default(), std::process::id());
+    let line = format!("ready listen={} admin={}{platform} pid={pid}", app.listen_list(), app.admin);
     tracing::info!("{line}");
     let mut out = std::io::stdout().lock();
     // A parent process that has closed our output does not read the line; that is no reason to stop.

@@ -90,6 +90,7 @@ async fn upgrades_under_load_fail_no_request_and_keep_sessions() {
         let pid = desk.pid();
         assert_eq!(desk.upgrade().await.code(), Some(0));
         assert_ne!(desk.pid(), pid);
+        desk.wait_for_log(&["ready listen=", &format!(" pid={}", desk.pid())]).await;
         load.wait_for_answers(50).await;
     }
     assert_eq!(load.end().await, 0);
