@@ -198,7 +198,7 @@ impl Metrics {
             )?,
             connections_refused: counters(
                 "connections_refused_total",
-                "Connections closed before a request was read, by reason.",
+                "Connections refused before a request was read, by reason.",
                 &["reason"],
             )?,
             signin: counters(
