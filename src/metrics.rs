@@ -42,6 +42,8 @@ pub struct Metrics {
     exchanges_open: IntGaugeVec,
     pub(crate) overhead_seconds: Histogram,
     pub(crate) requests_in_flight: IntGauge,
+    pub(crate) connections_open: IntGauge,
+    pub(crate) connections_limit: IntGauge,
     authn: IntCounterVec,
     authn_cached: IntCounter,
     identity_headers_removed: IntCounterVec,
@@ -184,6 +186,11 @@ impl Metrics {
                 "Time spent in the gateway, excluding the upstream, in seconds.",
             )?,
             requests_in_flight: gauge("requests_in_flight", "Requests in flight.")?,
+            connections_open: gauge("connections_open", "Open client connections, WebSockets included.")?,
+            connections_limit: gauge(
+                "connections_limit",
+                "Most client connections, by limits.connections and the limit on open files; more are not accepted.",
+            )?,
             authn_cached: authn.with_label_values(&["ok", "known", "any"]),
             authn,
             identity_headers_removed: counters(
@@ -193,7 +200,7 @@ impl Metrics {
             )?,
             limit_reached: counters(
                 "limit_reached_total",
-                "Connections, polls, codes and tokens that were over a limit, by limit.",
+                "How often a limit on connections, requests, bodies, polls or codes was reached, by limit.",
                 &["limit"],
             )?,
             connections_refused: counters(

@@ -96,8 +96,8 @@ pub(super) fn acceptor(config: &Config, gateway: Gateway, descriptors: Descripto
             concurrency: Arc::new(ConcurrencyLimit::new(Handle::current().metrics().num_workers())),
             saturated: metrics.limit_counter("saturated"),
         }),
+        connection_slots: ConnectionSlots::new(descriptors.connections, &metrics),
         metrics,
-        connection_slots: ConnectionSlots::new(descriptors.connections),
     }
 }
 

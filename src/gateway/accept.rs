@@ -20,12 +20,11 @@ use pingora_core::protocols::{ALPN, GetSocketDigest, Peek, SocketDigest, Stream}
 use pingora_core::server::ShutdownWatch;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::concurrency::{ConcurrencySlot, Urgency};
 use super::connection::{self, ClientLimits, Connection};
 use super::connection_limits::{ConnectionLimits, ConnectionSlot};
-use super::connection_slots::ConnectionSlots;
+use super::connection_slots::{ConnectionSlots, OccupiedSlot};
 use super::drain_signal::DrainSignal;
 use super::linger;
 use super::proxy_app::ProxyApp;
@@ -141,7 +140,7 @@ impl Acceptor {
     async fn accept_forever(self: &Arc<Self>, socket: &TcpListener, listener: &Arc<ListenerSettings>) {
         while let Ok(permit) = self.connection_slots.acquire().await {
             match socket.accept().await {
-                Ok((stream, address)) => self.start(stream, address, permit, listener),
+                Ok((stream, address)) => self.start(stream, address, self.connection_slots.occupy(permit), listener),
                 Err(error) => {
                     tracing::warn!(%error, "accept failed");
                     tokio::time::sleep(ACCEPT_ERROR_BACKOFF).await;
@@ -158,7 +157,7 @@ impl Acceptor {
                 Ok((stream, address)) => {
                     let stream = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
                     if let Ok(stream) = stream {
-                        self.start(stream, address, permit, listener);
+                        self.start(stream, address, self.connection_slots.occupy(permit), listener);
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -171,13 +170,13 @@ impl Acceptor {
         self: &Arc<Self>,
         stream: TcpStream,
         address: SocketAddr,
-        permit: OwnedSemaphorePermit,
+        occupied: OccupiedSlot,
         listener: &Arc<ListenerSettings>,
     ) {
         let (acceptor, listener, drain) = (self.clone(), listener.clone(), self.drain.subscribe());
         match &listener.proxy_protocol {
             None => {
-                let Some(slot) = self.slot(permit, address.ip()) else { return };
+                let Some(slot) = self.slot(occupied, address.ip()) else { return };
                 tokio::spawn(async move {
                     let accepted = AcceptedConnection { transport: transport(stream), address, slot };
                     acceptor.serve(accepted, &listener, drain).await;
@@ -185,7 +184,7 @@ impl Acceptor {
             }
             Some(proxies) if proxies.contains(address.ip().to_canonical()) => {
                 tokio::spawn(async move {
-                    if let Some(accepted) = acceptor.read_proxy_header(transport(stream), address, permit).await {
+                    if let Some(accepted) = acceptor.read_proxy_header(transport(stream), address, occupied).await {
                         acceptor.serve(accepted, &listener, drain).await;
                     }
                 });
@@ -196,13 +195,13 @@ impl Acceptor {
 
     /// The slot of a connection. None if its address has too many: the connection is then closed at once, before a TLS
     /// handshake or a byte of a request is read.
-    fn slot(&self, permit: OwnedSemaphorePermit, address: IpAddr) -> Option<ConnectionSlot> {
+    fn slot(&self, occupied: OccupiedSlot, address: IpAddr) -> Option<ConnectionSlot> {
         let counted = self.connection_limits.open(address);
         if counted.is_none() {
             self.metrics.count_limit_reached("connections_per_address");
             tracing::debug!(client.address = %address, "connection closed: limits.connections_per_address is reached");
         }
-        counted.map(|counted| ConnectionSlot::new(permit, counted))
+        counted.map(|counted| ConnectionSlot::new(occupied, counted))
     }
 
     fn head_deadline(&self) -> Duration {
@@ -220,7 +219,7 @@ impl Acceptor {
         &self,
         mut transport: TcpTransport,
         proxy: SocketAddr,
-        permit: OwnedSemaphorePermit,
+        occupied: OccupiedSlot,
     ) -> Option<AcceptedConnection> {
         let header = tokio::time::timeout(self.head_deadline(), proxy_protocol::read(&mut transport)).await;
         let Ok(Ok((client, behind))) = header else {
@@ -234,7 +233,7 @@ impl Acceptor {
             // An address that nobody has: its forwarding headers are not believed, and no rule's network has it.
             ProxiedClient::Unnamed => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
         };
-        let slot = self.slot(permit, address.ip())?;
+        let slot = self.slot(occupied, address.ip())?;
         Some(AcceptedConnection { transport, address, slot })
     }
 

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ipnet::IpNet;
-use tokio::sync::OwnedSemaphorePermit;
 
+use super::connection_slots::OccupiedSlot;
 use crate::domain::network::Network;
 
 /// Counters are spread over this many locks, each held for one map operation.
@@ -58,13 +58,13 @@ pub(super) enum StreamRefusal {
 /// A connection's slot; dropping it frees the slot for another connection.
 #[derive(Debug)]
 pub(crate) struct ConnectionSlot {
-    _permit: OwnedSemaphorePermit,
+    _occupied: OccupiedSlot,
     counted: CountedClient,
 }
 
 impl ConnectionSlot {
-    pub(super) fn new(permit: OwnedSemaphorePermit, counted: CountedClient) -> Self {
-        Self { _permit: permit, counted }
+    pub(super) fn new(occupied: OccupiedSlot, counted: CountedClient) -> Self {
+        Self { _occupied: occupied, counted }
     }
 
     /// The client's counts, for the streams of the connection.

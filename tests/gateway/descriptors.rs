@@ -79,6 +79,29 @@ async fn crowd_of_clients_leaves_readiness_metrics_commands_and_changes_their_de
 }
 
 #[tokio::test]
+async fn full_limit_on_connections_is_seen_in_metrics_and_the_log() {
+    let desk = Gateway::setup().toml("[limits]\nconnections = 8\nhead_deadline = \"60s\"\n").start().await;
+    let connections = || async {
+        let (open, limit) = ("deskgate_connections_open", "deskgate_connections_limit");
+        (desk.metric(open, &[]).await, desk.metric(limit, &[]).await)
+    };
+    let stops = || desk.metric("deskgate_limit_reached_total", &["limit=\"connections\""]);
+    assert_eq!(connections().await.1, 8.0);
+    assert_eq!(stops().await, 0.0);
+    let full = crowd(&desk, 12).await;
+    eventually("a full gateway", || async { (connections().await == (8.0, 8.0)).then_some(()) }).await;
+    eventually("a stop", || async { (stops().await == 1.0).then_some(()) }).await;
+    let warning = "as many clients are connected as there may be";
+    desk.wait_for_log(&["WARN", warning, "limits.connections"]).await;
+    drop(full);
+    eventually("no connection", || async { (connections().await == (0.0, 8.0)).then_some(()) }).await;
+    let _again = crowd(&desk, 12).await;
+    eventually("a full gateway", || async { (connections().await.0 == 8.0).then_some(()) }).await;
+    eventually("further stops", || async { (stops().await > 1.0).then_some(()) }).await;
+    assert_eq!(desk.logs().matches(warning).count(), 1, "at most once a minute");
+}
+
+#[tokio::test]
 async fn admin_listener_answers_ready_as_the_client_listener_does() {
     let desk = Gateway::with("[server]\ndrain_delay = \"20s\"\n").await;
     let admin = Client::new(desk.admin_address());

@@ -172,7 +172,6 @@ async fn upgrade_that_fails_its_checks_does_not_disturb_the_running_gateway() {
 }
 
 #[tokio::test]
-#[tokio::test]
 async fn upgrade_to_an_address_in_use_does_not_disturb_the_running_gateway() {
     let mut desk = Gateway::start().await;
     let xiaoming = desk.sign_in("u1001").await;
@@ -195,6 +194,7 @@ async fn upgrade_to_an_address_in_use_does_not_disturb_the_running_gateway() {
 /// A setting that passes all checks, with which the new process fails once it opens its databases.
 const UNREACHABLE_DIRECTORY: &str = "directory.url=postgres://deskgate@127.0.0.1:1/deskgate";
 
+#[tokio::test]
 async fn gateway_goes_on_if_the_new_process_fails_to_start() {
     let mut desk = Gateway::start().await;
     let xiaoming = desk.sign_in("u1001").await;
@@ -211,7 +211,6 @@ async fn gateway_goes_on_if_the_new_process_fails_to_start() {
     xiaoming.get("/api/auth/me").await.expect_code(0);
 }
 
-#[tokio::test]
 #[tokio::test]
 async fn failed_upgrade_cuts_what_it_says_that_it_cuts() {
     let mut desk = Gateway::with("[server]\nupgrade_drain = \"500ms\"\n").await;
@@ -241,6 +240,7 @@ async fn second_gateway_is_told_that_the_data_directory_is_in_use() {
     }
 }
 
+#[tokio::test]
 async fn upgrade_without_a_running_gateway_starts_one() {
     let mut desk = Gateway::start().await;
     desk.terminate().await;

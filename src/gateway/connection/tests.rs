@@ -1,8 +1,9 @@
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
-use tokio::sync::Semaphore;
 
 use super::super::connection_limits::ConnectionLimits;
+use super::super::connection_slots::ConnectionSlots;
 use super::*;
+use crate::metrics::Metrics;
 
 const HEAD: HeadLimits = HeadLimits {
     deadline: Duration::from_secs(10),
@@ -16,9 +17,10 @@ fn connect() -> (DuplexStream, Connection) {
     let (client, server) = duplex(64 * 1024);
     let floods = IntCounter::new("floods", "floods").expect("a counter");
     let limits = ClientLimits { head: HEAD, body: None, frame_floods: floods };
-    let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().expect("a permit");
+    let slots = ConnectionSlots::new(1, &Metrics::new().expect("metrics"));
+    let occupied = slots.occupy(slots.try_acquire().expect("a slot"));
     let counted = Arc::new(ConnectionLimits::new(0, Vec::new(), 1)).open([127, 0, 0, 1].into()).expect("no limit");
-    let slot = ConnectionSlot::new(permit, counted);
+    let slot = ConnectionSlot::new(occupied, counted);
     (client, Connection::new(Box::new(server), ALPN::H1, Transport::Plain, &limits, slot, Arc::default()))
 }
 
