@@ -212,19 +212,6 @@ async fn gateway_goes_on_if_the_new_process_fails_to_start() {
 }
 
 #[tokio::test]
-async fn failed_upgrade_cuts_what_it_says_that_it_cuts() {
-    let mut desk = Gateway::with("[server]\nupgrade_drain = \"500ms\"\n").await;
-    desk.upstream.set_behaviour(Behaviour::NeverRespond);
-    let mut endless = desk.connect().await;
-    endless.send(&raw_request(&desk, "GET /public/endless", "", b"")).await;
-    desk.upstream.wait_for_requests(1).await;
-    desk.try_upgrade(&["--set", UNREACHABLE_DIRECTORY], &[]).await.expect_err("no upgrade");
-    assert!(endless.response().await.is_none());
-    desk.wait_for_log(&["drain timeout", r#""requests":1"#]).await;
-    desk.wait_for_log(&["/public/endless", "cut: it was still open at the end of the drain"]).await;
-}
-
-#[tokio::test]
 async fn second_gateway_is_told_that_the_data_directory_is_in_use() {
     let (desk, fleet) = (Gateway::start().await, Fleet::with("").await);
     for running in [&desk, &fleet.one] {
