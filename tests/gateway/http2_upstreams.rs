@@ -139,16 +139,21 @@ async fn client_of_an_answered_stream_may_be_silent() {
     assert_eq!(answered.next_piece().await.expect("a piece"), b"two");
 }
 
-#[tokio::test]
-async fn cancelled_request_is_reset_at_the_upstream() {
-    let upstream = Http2Upstream::start().await;
-    let desk = start_with(&upstream).await;
-    let xiaoming = desk.sign_in("u1001").await;
+/// Cancels a request that has reached the upstream, and waits until the upstream's stream is reset.
+async fn cancel_a_request(upstream: &Http2Upstream, xiaoming: &Client) -> Http2Client {
     let client = xiaoming.http2().await;
     let mut stream = client.begin("POST", "/api/desk/never", xiaoming.token()).await;
     upstream.wait_for_requests(1).await;
     stream.cancel();
     upstream.wait_for_reset().await;
+    client
+}
+
+#[tokio::test]
+async fn cancelled_request_is_reset_at_the_upstream() {
+    let upstream = Http2Upstream::start().await;
+    let desk = start_with(&upstream).await;
+    cancel_a_request(&upstream, &desk.sign_in("u1001").await).await;
 }
 
 #[tokio::test]
@@ -189,12 +194,7 @@ async fn health_checks_connect_each_time() {
 async fn connection_of_a_cancelled_request_is_used_again() {
     let upstream = Http2Upstream::start().await;
     let desk = start_with(&upstream).await;
-    let xiaoming = desk.sign_in("u1001").await;
-    let client = xiaoming.http2().await;
-    let mut stream = client.begin("POST", "/api/desk/never", xiaoming.token()).await;
-    upstream.wait_for_requests(1).await;
-    stream.cancel();
-    upstream.wait_for_reset().await;
+    let client = cancel_a_request(&upstream, &desk.sign_in("u1001").await).await;
     for _ in 0..3 {
         client.send("POST", "/api/desk/x", &[], b"body").await.expect_status(200);
     }
