@@ -38,6 +38,8 @@ mod deadline;
 
 pub(crate) mod drain_signal;
 
+mod early_refusal;
+
 mod linger;
 
 mod proxy_protocol;

@@ -22,10 +22,11 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 
 use super::concurrency::{ConcurrencySlot, Urgency};
-use super::connection::{self, ClientLimits, Connection};
+use super::connection::{ClientLimits, Connection};
 use super::connection_limits::{ConnectionLimits, ConnectionSlot};
 use super::connection_slots::{ConnectionSlots, OccupiedSlot};
 use super::drain_signal::DrainSignal;
+use super::early_refusal;
 use super::linger;
 use super::proxy_app::ProxyApp;
 use super::proxy_protocol::{self, ProxiedClient};
@@ -358,7 +359,7 @@ fn transport(stream: TcpStream) -> TcpTransport {
 /// Tells a client that speaks plain HTTP that this port expects TLS.
 async fn refuse_plain_http(transport: TcpTransport, client: IpAddr) {
     let mut stream: Stream = Box::new(transport);
-    let refusal = connection::early_refusal(client, &BadRequest::PlainHttp.into());
+    let refusal = early_refusal::encode(client, &BadRequest::PlainHttp.into());
     if stream.write_all(&refusal).await.is_ok() && stream.flush().await.is_ok() {
         linger::close(stream).await;
     }

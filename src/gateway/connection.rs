@@ -9,7 +9,6 @@
 use std::future::poll_fn;
 use std::io;
 use std::mem::MaybeUninit;
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,14 +22,13 @@ use tokio::runtime::Handle;
 
 use super::chunks::{ChunkValidator, InvalidChunk};
 use super::connection_limits::ConnectionSlot;
-use super::context::{NO_ADDRESS, unknown_arrival};
+use super::context::NO_ADDRESS;
 use super::deadline::Deadline;
 use super::drain_signal::DrainSignal;
+use super::early_refusal::{self, SATURATED};
 use super::linger;
 use crate::error::{BadRequest, Error};
-use crate::pipeline::Arrival;
 use crate::pipeline::head::Transport;
-use crate::reply::Reply;
 
 mod exchange;
 
@@ -63,9 +61,6 @@ const LONGEST_READ: usize = 2048;
 /// How long a connection without a request stays open when the gateway drains. A client that sends one request after the
 /// other has its next one on the way, and closing at once would cross it; its response then says `Connection: close`.
 const IDLE_WHILE_DRAINING: Duration = Duration::from_millis(500);
-
-/// When a client may come back that was refused because the gateway was saturated.
-const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// What every connection is held to.
 #[derive(Debug, Clone)]
@@ -187,7 +182,7 @@ impl Connection {
         if self.refusal.is_none() {
             let digest = self.inner.as_ref().and_then(|inner| inner.get_socket_digest());
             let client = digest.and_then(|digest| digest.peer_addr().and_then(|address| Some(address.as_inet()?.ip())));
-            self.write_buffer = early_refusal(client.unwrap_or(NO_ADDRESS), error);
+            self.write_buffer = early_refusal::encode(client.unwrap_or(NO_ADDRESS), error);
             self.written = 0;
             self.refusal = Some(EarlyRefusal::Writing);
         }
@@ -195,7 +190,7 @@ impl Connection {
 
     /// Refuses the request whose head has been read and closes the connection: the gateway is saturated.
     pub(super) async fn refuse_overload(&mut self) {
-        self.refuse(&Error::Saturated { retry_after: RETRY_AFTER });
+        self.refuse(&SATURATED);
         let _ = poll_fn(|cx| Pin::new(&mut *self).poll_shutdown(cx)).await;
     }
 
@@ -395,17 +390,6 @@ impl Connection {
         ready!(self.inner()?.poll_flush(cx))?;
         Poll::Ready(Ok(()))
     }
-}
-
-/// Builds the refusal of a request before it is examined, and logs it.
-pub(super) fn early_refusal(client: IpAddr, error: &Error) -> Vec<u8> {
-    let arrival = Arrival { client, ..unknown_arrival() };
-    tracing::info!(
-        target: "deskgate::request",
-        { request.id = arrival.request_id.as_str(), client.address = %client, code = error.code().number() },
-        "refused before a request was examined: {error}"
-    );
-    Reply::refusal(&arrival, error).to_bytes(&arrival)
 }
 
 /// Takes bytes of a body; Pingora gets a read error where the chunked framing is invalid.

@@ -14,13 +14,14 @@ use prometheus::IntCounter;
 use super::Gateway;
 use super::concurrency::{ConcurrencyLimit, Urgency};
 use super::cut::ExchangeCutter;
+use super::early_refusal::{self, SATURATED};
 
 /// Pingora's proxy, and what cuts its exchanges.
 pub(crate) struct ProxyApp {
     pub(crate) proxy: Arc<HttpProxy<Gateway>>,
     pub(crate) cutter: Arc<ExchangeCutter>,
     pub(crate) concurrency: Arc<ConcurrencyLimit>,
-    /// Counts HTTP/2 streams that were reset because the gateway was saturated.
+    /// Counts HTTP/2 requests that were refused because the gateway was saturated.
     pub(crate) saturated: IntCounter,
 }
 
@@ -28,7 +29,7 @@ impl HttpServerApp for ProxyApp {
     /// Written without `async_trait`, which would allocate a second future for every HTTP/1.1 request.
     fn process_new_http<'app, 'shutdown, 'future>(
         self: &'app Arc<Self>,
-        exchange: ServerSession,
+        mut exchange: ServerSession,
         shutdown: &'shutdown ShutdownWatch,
     ) -> Pin<Box<dyn Future<Output = Option<ReusedHttpStream>> + Send + 'future>>
     where
@@ -43,6 +44,8 @@ impl HttpServerApp for ProxyApp {
             let urgency = || Urgency::of(exchange.req_header().uri.path().as_bytes());
             let Ok(_slot) = self.concurrency.begin(urgency).await else {
                 self.saturated.inc();
+                // Fails only if the client has gone.
+                let _ = early_refusal::write(&mut exchange, &SATURATED).await;
                 return None;
             };
             self.cutter.run(self.proxy.process_new_http(exchange, shutdown)).await.flatten()

@@ -45,13 +45,16 @@ async fn requests_beyond_the_concurrency_limit_are_all_answered() {
 #[tokio::test]
 async fn short_memory_refuses_requests_but_not_readiness_and_sign_in() {
     // Less than any process uses.
-    let desk = Gateway::with("[limits]\nmemory = 1048576\n").await;
+    let desk = Gateway::setup().tls().toml("[limits]\nmemory = 1048576\n").start().await;
     desk.wait_for_log(&["ERROR", "MiB of memory are in use, more than 1: refusing new requests"]).await;
-    let refused = desk.anonymous().get("/public/x").await;
-    assert_eq!(refused.code(), 1503, "{}", refused.describe());
-    assert!(refused.header("retry-after").is_some(), "{}", refused.describe());
+    let streams = desk.anonymous().http2().await;
+    let on_streams = streams.send("POST", "/public/x", &[], b"a body that nobody reads").await;
+    for refused in [desk.anonymous().get("/public/x").await, streams.get("/public/x").await, on_streams] {
+        assert_eq!(refused.code(), 1503, "{}", refused.describe());
+        assert!(refused.header("retry-after").is_some(), "{}", refused.describe());
+    }
     assert!(desk.upstream.requests().is_empty(), "refused before anything is done for it");
-    assert!(desk.metric("deskgate_limit_reached_total", &["limit=\"saturated\""]).await >= 1.0);
+    assert!(desk.metric("deskgate_limit_reached_total", &["limit=\"saturated\""]).await >= 3.0);
     desk.anonymous().get("/api/ready").await.expect_code(0);
     desk.anonymous().get("/api/auth/qrcode").await.expect_code(0);
 }

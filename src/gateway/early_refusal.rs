@@ -1,0 +1,45 @@
+//! Refusals of requests before they are examined: neither the pipeline nor the callbacks see them, so they are logged here.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use http::Method;
+use pingora_core::protocols::http::ServerSession;
+use pingora_http::ResponseHeader;
+
+use super::context::{NO_ADDRESS, unknown_arrival};
+use crate::error::Error;
+use crate::pipeline::Arrival;
+use crate::reply::Reply;
+
+/// The refusal when the gateway cannot serve a request in time. By then others may have ended.
+pub(super) const SATURATED: Error = Error::Saturated { retry_after: Duration::from_secs(2) };
+
+/// Builds the refusal of a request, and logs it.
+fn build(client: IpAddr, error: &Error) -> (Reply, Arrival) {
+    let arrival = Arrival { client, ..unknown_arrival() };
+    tracing::info!(
+        target: "deskgate::request",
+        { request.id = arrival.request_id.as_str(), client.address = %client, code = error.code().number() },
+        "refused before a request was examined: {error}"
+    );
+    (Reply::refusal(&arrival, error), arrival)
+}
+
+/// The refusal in HTTP/1.1, for a connection without a parsed request.
+pub(super) fn encode(client: IpAddr, error: &Error) -> Vec<u8> {
+    let (reply, arrival) = build(client, error);
+    reply.to_bytes(&arrival)
+}
+
+/// Refuses a request whose head has been parsed, as on HTTP/2.
+pub(super) async fn write(exchange: &mut ServerSession, error: &Error) -> pingora_core::Result<()> {
+    let client = exchange.client_addr().and_then(|address| Some(address.as_inet()?.ip()));
+    let (reply, arrival) = build(client.unwrap_or(NO_ADDRESS), error);
+    let (parts, body) = reply.into_response(&arrival).into_parts();
+    exchange.write_response_header(Box::new(ResponseHeader::from(parts))).await?;
+    if exchange.req_header().method != Method::HEAD {
+        exchange.write_response_body(body, true).await?;
+    }
+    exchange.finish_body().await
+}
