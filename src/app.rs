@@ -96,7 +96,6 @@ use handover::HandOver;
 pub use handover::{HandOverStep, Predecessor, Successor};
 pub use inherited::Inherited;
 use listen::Listeners;
-pub use listen::bind_missing;
 pub use lock::DataLock;
 use memory_watch::MemoryLimit;
 pub use reload::{ReloadReport, ReloadScope, RuleSource, Sources};
@@ -348,6 +347,12 @@ impl Released {
     pub async fn resume(self) -> Result<App, StartError> {
         App::start(self.config, self.sources, self.kept).await
     }
+}
+
+/// Does as much of a start as is possible while another process has the data directory: what fails here does not disturb that one.
+pub fn prepare_upgrade(config: &Config, inherited: &mut Inherited) -> Result<(), StartError> {
+    descriptors::foresee(config)?;
+    listen::bind_missing(config, inherited)
 }
 
 /// Shows unsafe settings as metrics.

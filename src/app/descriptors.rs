@@ -81,13 +81,19 @@ impl Descriptors {
     }
 }
 
-/// The warning or the error of a start under the limit of this process, which has not opened databases and listeners.
-pub(super) fn shortage(config: &Config) -> Option<String> {
+/// What a start of this process, which has not opened databases and listeners, would claim.
+pub(super) fn foresee(config: &Config) -> Result<Descriptors, StartError> {
     let (limit, wanted) = (raise_limit(), config.limits.connections);
     let reserve = open_descriptors() + OPENED_AT_START + opened_later(config);
-    match Descriptors::divide(limit, reserve, wanted) {
-        Some(share) => share.shortage(wanted),
-        None => Some(StartError::Descriptors { limit, reserve, needed: needed(reserve, wanted) }.to_string()),
+    let share = Descriptors::divide(limit, reserve, wanted);
+    share.ok_or(StartError::Descriptors { limit, reserve, needed: needed(reserve, wanted) })
+}
+
+/// The warning or the error of a start, see [`foresee`].
+pub(super) fn shortage(config: &Config) -> Option<String> {
+    match foresee(config) {
+        Ok(share) => share.shortage(config.limits.connections),
+        Err(error) => Some(error.to_string()),
     }
 }
 

@@ -102,7 +102,7 @@ fn setting_of(listener: &ListenerConfig, config: &ServerConfig) -> &'static str 
 }
 
 /// Binds the addresses that the process to be replaced does not pass on. If one is not free, that process is not disturbed.
-pub fn bind_missing(config: &Config, inherited: &mut Inherited) -> Result<(), StartError> {
+pub(super) fn bind_missing(config: &Config, inherited: &mut Inherited) -> Result<(), StartError> {
     let server = &config.server;
     let clients =
         server.client_listeners().into_iter().map(|listener| (setting_of(&listener, server), listener.address));

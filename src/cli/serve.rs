@@ -76,7 +76,7 @@ async fn upgrade(config: Config, source: &ConfigSource, mut inherited: Inherited
         return started.map_err(|error| print_start_error(source, &error));
     };
     let start = async {
-        app::bind_missing(&config, &mut inherited)?;
+        app::prepare_upgrade(&config, &mut inherited)?;
         predecessor.release(&config, &mut inherited).await?;
         start_normally(config, source, inherited).await
     };

@@ -191,6 +191,22 @@ async fn upgrade_to_an_address_in_use_does_not_disturb_the_running_gateway() {
     assert!(!desk.logs().contains("draining"), "{}", desk.logs());
 }
 
+#[tokio::test]
+async fn upgrade_with_too_few_descriptors_does_not_disturb_the_running_gateway() {
+    let desk = Gateway::start().await;
+    let xiaoming = desk.sign_in("u1001").await;
+    let mut socket = xiaoming.websocket("/ws/employee").await;
+    let program = env!("CARGO_BIN_EXE_deskgate");
+    let script = format!("ulimit -n 48; exec {program} serve --upgrade --config {}", desk.config_file().display());
+    let shell = move || std::process::Command::new("sh").args(["-c", &script]).output();
+    let refused = tokio::task::spawn_blocking(shell).await.expect("a thread").expect("a shell");
+    assert_eq!(refused.status.code(), Some(1));
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    assert!(stderr.contains("the limit on open files is 48"), "{stderr}");
+    socket.echo("still open").await;
+    assert!(!desk.logs().contains("draining"), "{}", desk.logs());
+}
+
 /// A setting that passes all checks, with which the new process fails once it opens its databases.
 const UNREACHABLE_DIRECTORY: &str = "directory.url=postgres://deskgate@127.0.0.1:1/deskgate";
 
@@ -209,6 +225,19 @@ async fn gateway_goes_on_if_the_new_process_fails_to_start() {
     let other = desk.try_upgrade(&[], &[]).await.expect("an upgrade afterwards");
     assert_eq!(other.code(), Some(0));
     xiaoming.get("/api/auth/me").await.expect_code(0);
+}
+
+#[tokio::test]
+async fn failed_upgrade_cuts_what_it_says_that_it_cuts() {
+    let mut desk = Gateway::with("[server]\nupgrade_drain = \"500ms\"\n").await;
+    desk.upstream.set_behaviour(Behaviour::NeverRespond);
+    let mut endless = desk.connect().await;
+    endless.send(&raw_request(&desk, "GET /public/endless", "", b"")).await;
+    desk.upstream.wait_for_requests(1).await;
+    desk.try_upgrade(&["--set", UNREACHABLE_DIRECTORY], &[]).await.expect_err("no upgrade");
+    assert!(endless.response().await.is_none());
+    desk.wait_for_log(&["drain timeout", r#""requests":1"#]).await;
+    desk.wait_for_log(&["/public/endless", "cut: it was still open at the end of the drain"]).await;
 }
 
 #[tokio::test]
