@@ -60,7 +60,7 @@ impl CloseReason {
             CloseReason::Revoked => "the session ended",
             CloseReason::Expired => "the token expired",
             CloseReason::Forbidden => "the rule no longer admits the caller",
-            CloseReason::Drain => "the gateway shuts down",
+            CloseReason::Drain => "it was still open at the end of the drain",
             CloseReason::StoreLost => "the store has been out of reach for too long",
         }
     }

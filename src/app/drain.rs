@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use crate::api::ready::Readiness;
+use crate::gateway::cut::REGISTERED_AFTER;
 use crate::gateway::drain_signal::{Backlog, DrainSignal};
 use crate::metrics::Metrics;
 use crate::signin::SignInServices;
@@ -16,6 +17,10 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// How long connections without a request may take to close. Longer than idle ones stay open for a last request; a client
 /// that has vanished, or that neither sends a request nor reacts to a GOAWAY, does not hold the exit.
 const QUIET_PERIOD: Duration = Duration::from_secs(1);
+
+/// How long cutting the requests may take that are open at the end of a drain. One that has just begun is cut when it is old
+/// enough to be registered.
+const CUT_TIMEOUT: Duration = REGISTERED_AFTER.saturating_add(Duration::from_millis(500));
 
 /// How long the steps of a drain may take.
 pub(super) struct DrainTimes {
@@ -67,7 +72,21 @@ impl Drain<'_> {
         if timeout(limit, finished).await.is_err() {
             let (requests, sockets) = (self.metrics.requests_in_flight.get(), self.registry.count_sockets());
             tracing::warn!(requests, sockets, "drain timeout: closing the connections that are still open");
+            self.registry.end_drain();
+            let _ = timeout(CUT_TIMEOUT, self.idle_requests()).await;
         }
+    }
+
+    /// Waits until no request runs and no WebSocket is open.
+    async fn idle_requests(&self) {
+        let mut tick = tokio::time::interval(POLL_INTERVAL);
+        while self.is_busy() {
+            tick.tick().await;
+        }
+    }
+
+    fn is_busy(&self) -> bool {
+        self.metrics.requests_in_flight.get() > 0 || self.registry.count_sockets() > 0
     }
 
     async fn idle(&self) {
@@ -75,7 +94,7 @@ impl Drain<'_> {
         let mut busy_at = Instant::now();
         loop {
             tick.tick().await;
-            if self.metrics.requests_in_flight.get() > 0 || self.registry.count_sockets() > 0 {
+            if self.is_busy() {
                 busy_at = Instant::now();
             } else if !self.signal.has_open_connections() || busy_at.elapsed() >= QUIET_PERIOD {
                 return;

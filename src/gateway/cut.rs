@@ -1,4 +1,4 @@
-//! Cuts proxied exchanges whose session ends or whose rule no longer admits them, in every lane and HTTP version. An
+//! Cuts proxied exchanges whose session ends, whose rule no longer admits them or that outlast a drain, in every lane and HTTP version. An
 //! exchange that runs longer than a second is entered in the registry of `sockets`, which decides when it is closed.
 //!
 //! Pingora's proxy cannot be told to give up an exchange: while a body stalls it calls none of our callbacks. So the
@@ -29,7 +29,7 @@ use crate::sockets::handle::{OpenKind, Opener};
 use crate::sockets::registry::Registry;
 
 /// The age at which an exchange is registered. Nearly all end sooner, and those pay for no entry and no timer.
-const REGISTERED_AFTER: Duration = Duration::from_secs(1);
+pub(crate) const REGISTERED_AFTER: Duration = Duration::from_secs(1);
 
 /// When the exchange becomes old enough to be registered.
 fn registered_at(current: &CurrentExchange) -> Option<Instant> {
@@ -57,7 +57,7 @@ pub(super) fn begin(exchange: &Exchange, context: &RequestContext) {
     });
 }
 
-/// Runs exchanges and cuts those whose session ends or whose rule no longer admits them.
+/// Runs exchanges and cuts those whose session ends, whose rule no longer admits them or that outlast a drain.
 pub(crate) struct ExchangeCutter {
     pub(crate) gate: Arc<Gate>,
     pub(crate) registry: Arc<Registry>,
@@ -85,6 +85,10 @@ impl ExchangeCutter {
     /// Registers an exchange and waits until it must be cut.
     async fn until_closed(self: Arc<Self>, opener: Opener, caller: Caller, rule: Arc<Rule>) -> CloseReason {
         let (registration, _) = self.registry.register(opener, &rule);
+        if let Some(reason) = registration.handle().closed().now_or_never() {
+            // A drain is over; its databases may be closed.
+            return reason;
+        }
         // What happened before the registration did not reach the handle, so everything is checked once more.
         let now = self.gate.clock.now();
         let cached = match caller.session() {

@@ -39,7 +39,28 @@ struct OpenHandles {
     /// For the limit per employee.
     sockets_of_employees: SocketCounts,
     sockets: usize,
-    draining: bool,
+    drain: DrainPhase,
+}
+
+/// What a drain closes, those included that are registered later.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum DrainPhase {
+    /// There is no drain.
+    #[default]
+    None,
+    /// WebSockets. Requests may finish, however long they have run.
+    Sockets,
+    /// Everything: the time of the drain is over.
+    Everything,
+}
+
+impl DrainPhase {
+    fn closes(self, kind: OpenKind) -> bool {
+        match kind {
+            OpenKind::WebSocket => self >= DrainPhase::Sockets,
+            OpenKind::Exchange | OpenKind::Preflight => self == DrainPhase::Everything,
+        }
+    }
 }
 
 impl OpenHandles {
@@ -171,8 +192,7 @@ impl Registry {
         };
         let handle = Arc::new(CloseHandle::new(opener, rule.clone()));
         open.add(&handle);
-        // Requests may finish during a drain, however long they have run.
-        if open.draining && handle.opener().kind == OpenKind::WebSocket {
+        if open.drain.closes(handle.opener().kind) {
             handle.close(CloseReason::Drain, &CloseBatch::new());
         }
         (Registration { registry: self.clone(), handle }, capacity)
@@ -259,8 +279,15 @@ impl Registry {
     /// The open WebSockets; one that is registered from now on is closed at once.
     fn begin_drain(&self) -> Vec<Arc<CloseHandle>> {
         let mut open = self.lock();
-        open.draining = true;
+        open.drain = DrainPhase::Sockets;
         open.all().filter(|handle| handle.opener().kind == OpenKind::WebSocket).cloned().collect()
+    }
+
+    /// Closes what is left at the end of a drain: exchanges, too, and every one that is registered later at once.
+    pub(crate) fn end_drain(&self) {
+        let mut open = self.lock();
+        open.drain = DrainPhase::Everything;
+        close_each(open.all(), |handle, batch| handle.close(CloseReason::Drain, batch));
     }
 
     /// Closes what belongs to a session.

@@ -274,6 +274,9 @@ async fn drain_ends_at_its_time_limit() {
     assert_eq!(desk.terminate().await.code(), Some(0));
     let took = began.elapsed();
     assert!(took >= Duration::from_millis(900) && took < Duration::from_secs(12), "{took:?}");
+    assert!(connection.response().await.is_none());
+    desk.wait_for_log(&["drain timeout", r#""requests":1"#]).await;
+    desk.wait_for_log(&["/public/never", "cut: it was still open at the end of the drain"]).await;
 }
 
 #[tokio::test]

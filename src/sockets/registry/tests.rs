@@ -115,6 +115,19 @@ async fn a_drain_closes_few_sockets_one_by_one_and_many_evenly_within_its_time()
     }
 }
 
+#[test]
+fn exchanges_may_finish_during_a_drain_but_not_after_it() {
+    let (registry, rule) = (Arc::new(Registry::default()), rule_of(&rules("one")));
+    let exchange = || Opener { kind: OpenKind::Exchange, employee: None, ..socket(Some("mine")) };
+    let open = registry.register(exchange(), &rule).0;
+    assert!(registry.drain(Duration::ZERO).now_or_never().is_some());
+    assert_eq!(close_reason(&open), None);
+    assert_eq!(close_reason(&registry.register(exchange(), &rule).0), None, "one that comes late");
+    registry.end_drain();
+    assert_eq!(close_reason(&open), Some(CloseReason::Drain));
+    assert_eq!(close_reason(&registry.register(exchange(), &rule).0), Some(CloseReason::Drain), "one that comes late");
+}
+
 /// The sockets of a session in the thousands, opened and closed in any order, cost what as many sessions cost.
 #[test]
 fn adding_and_removing_does_not_depend_on_the_number_of_sockets() {
