@@ -47,7 +47,7 @@ bench-fleet: tools
 	python3 benches/fleet.py
 
 faults: tools
-	@.ci/need python3 python3 faketime faketime prlimit util-linux openssl openssl
+	@.ci/need python3 python3 faketime faketime prlimit util-linux openssl openssl nginx nginx-light wrk wrk
 	python3 tests/faults/run.py
 
 tools:

@@ -5,7 +5,7 @@ Makes the disk full, slow or broken, kills the process, moves its clock and take
 compares what was acknowledged with what is left. Prints a table; exit code 1 if something acknowledged was lost, the
 gateway did not recover or a target was missed.
 
-    run.py [--program FILE] [--only NAME …] [--kills 20] [--sessions 200000] [--soak SECONDS]
+    run.py [--program FILE] [--only NAME …] [--kills 20] [--sessions 200000] [--overload 30] [--soak SECONDS]
 """
 
 import argparse
@@ -21,6 +21,7 @@ import clock
 import disconnects
 import disk
 import limits
+import overload
 import scale
 import soak
 from gateway import HERE, REPOSITORY, Fault
@@ -38,6 +39,7 @@ TRIALS = {
     "descriptors": limits.descriptors,
     "memory": limits.memory,
     "disconnects": disconnects.every_phase,
+    "overload": overload.ten_times,
     "many sessions": scale.many_sessions,
     "soak": soak.mixed_load,
 }
@@ -49,6 +51,7 @@ def main():
     parser.add_argument("--only", nargs="*", choices=TRIALS, help="only these trials")
     parser.add_argument("--kills", type=int, default=20, help="SIGKILLs during writes")
     parser.add_argument("--sessions", type=int, default=200_000, help="sessions of the trial with many")
+    parser.add_argument("--overload", type=int, default=30, help="seconds of ten times the load")
     parser.add_argument("--soak", type=int, default=0, help="seconds of mixed load; 0 leaves the soak out")
     options = parser.parse_args()
     if os.geteuid() == 0 and "DESKGATE_FAULTS_NAMESPACE" not in os.environ:
