@@ -1,18 +1,18 @@
 # Each target installs the packages that it needs on Debian, and names them on other systems.
 
-.PHONY: run fleet fleet-drill test test-extra test-postgres bench bench-fleet faults tools
+.PHONY: run fleet fleet-drill test test-extra test-postgres bench bench-fleet faults sbom deny msrv tools
 
 run: tools
-	cargo run -- demo
+	cargo run --locked -- demo
 
 fleet: tools
 	@.ci/need python3 python3 redis-server redis-server pg_ctlcluster postgresql nginx nginx-light
-	cargo build
+	cargo build --locked
 	python3 deploy/fleet/run.py
 
 fleet-drill: tools
 	@.ci/need python3 python3 redis-server redis-server pg_ctlcluster postgresql nginx nginx-light
-	cargo build
+	cargo build --locked
 	python3 deploy/fleet/run.py --drill
 
 # clippy as the compiler lints and compiles in one build; `cargo clippy` would have everything compiled twice.
@@ -25,17 +25,17 @@ test: tools
 	@.ci/need curl curl python3 python3 chromium chromium chromedriver chromium-driver nginx nginx-light faketime faketime pg_ctlcluster postgresql redis-server redis-server redis-sentinel redis-sentinel
 	@if cargo fmt --version >/dev/null 2>&1; then cargo fmt --check; else echo "rustfmt is not installed: skipping the format check"; fi
 	@if [ -z "$(CLIPPY)" ]; then echo "clippy is not installed: skipping the lints"; fi
-	$(LINTING) cargo build --all-targets
-	@if cargo nextest --version >/dev/null 2>&1; then $(LINTING) cargo nextest run --no-fail-fast --test-threads $(TEST_THREADS); else $(LINTING) cargo test; fi
+	$(LINTING) cargo build --locked --all-targets
+	@if cargo nextest --version >/dev/null 2>&1; then $(LINTING) cargo nextest run --locked --no-fail-fast --test-threads $(TEST_THREADS); else $(LINTING) cargo test --locked; fi
 
 test-extra: tools
 	@.ci/need python3 python3 pip3 python3-venv
-	cargo build
+	cargo build --locked
 	python3 tests/extra/run.py
 
 test-postgres: tools
 	@.ci/need curl curl python3 python3 chromium chromium chromedriver chromium-driver nginx nginx-light faketime faketime pg_ctlcluster postgresql redis-server redis-server
-	@if cargo nextest --version >/dev/null 2>&1; then DESKGATE_TEST_DIRECTORY=postgres cargo nextest run --no-fail-fast -E 'binary(gateway)'; else DESKGATE_TEST_DIRECTORY=postgres cargo test --test gateway; fi
+	@if cargo nextest --version >/dev/null 2>&1; then DESKGATE_TEST_DIRECTORY=postgres cargo nextest run --locked --no-fail-fast -E 'binary(gateway)'; else DESKGATE_TEST_DIRECTORY=postgres cargo test --locked --test gateway; fi
 
 bench: tools
 	@.ci/need nginx nginx-light wrk wrk python3 python3
@@ -43,12 +43,30 @@ bench: tools
 
 bench-fleet: tools
 	@.ci/need python3 python3 redis-server redis-server pg_ctlcluster postgresql nginx nginx-light
-	cargo build --release
+	cargo build --release --locked
 	python3 benches/fleet.py
 
 faults: tools
 	@.ci/need python3 python3 faketime faketime prlimit util-linux openssl openssl nginx nginx-light wrk wrk
 	python3 tests/faults/run.py
+
+# Where cargo builds, and what is shipped lies below it.
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+DIST := $(TARGET)/dist
+
+sbom:
+	@.ci/need python3 python3
+	python3 deploy/sbom.py --output $(DIST)/deskgate.cdx.json
+	@echo $(DIST)/deskgate.cdx.json
+
+# The whole of deny.toml, with the advisory database in $$ADVISORY_DB or target/advisory-db, which is downloaded unless DENY=--offline.
+deny: tools
+	@cargo deny --version >/dev/null 2>&1 || { echo "cargo-deny is not installed: cargo install --locked cargo-deny"; exit 1; }
+	cargo deny --locked $(DENY) check
+
+# All targets with exactly the oldest Rust that Cargo.toml names, through rustup.
+msrv: tools
+	cargo +$(shell sed -n 's/^rust-version = "\(.*\)"/\1.0/p' Cargo.toml) check --locked --all-targets
 
 tools:
 	@.ci/need cmake cmake cc gcc

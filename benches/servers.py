@@ -25,7 +25,7 @@ class Fault(Exception):
 
 def build():
     """Builds deskgate and the bare proxy with one command, so that both share profile and dependencies."""
-    command = ["cargo", "build", "--release", "--bin", "deskgate", "--bench", "bare_proxy"]
+    command = ["cargo", "build", "--release", "--locked", "--bin", "deskgate", "--bench", "bare_proxy"]
     command += ["--message-format", "json-render-diagnostics"]
     built = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
     if built.returncode != 0:
@@ -36,7 +36,7 @@ def build():
 
 
 def target_folder():
-    metadata = ["cargo", "metadata", "--no-deps", "--format-version", "1"]
+    metadata = ["cargo", "metadata", "--locked", "--no-deps", "--format-version", "1"]
     output = subprocess.run(metadata, cwd=REPOSITORY, stdout=subprocess.PIPE, check=True)
     return pathlib.Path(json.loads(output.stdout)["target_directory"])
 

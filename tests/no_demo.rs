@@ -57,7 +57,7 @@ fn cargo() -> Command {
 fn build() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target directory");
     let output = cargo()
-        .args(["build", "--no-default-features", "--example", "deskgate-without-demo"])
+        .args(["build", "--locked", "--no-default-features", "--example", "deskgate-without-demo"])
         .args(["--config", "profile.dev.debug=false", "--config", "profile.dev.incremental=false", "--target-dir"])
         .arg(target)
         .output()
@@ -122,7 +122,8 @@ fn a_build_without_demo_serves_and_has_no_simulator_and_no_demo_command() {
 #[test]
 fn a_build_without_demo_does_not_depend_on_axum() {
     let tree = |features: &[&str]| {
-        let output = cargo().args(["tree", "--edges", "normal", "--prefix", "none"]).args(features).output();
+        let output =
+            cargo().args(["tree", "--locked", "--edges", "normal", "--prefix", "none"]).args(features).output();
         let output = output.expect("cargo");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).expect("text")

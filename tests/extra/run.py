@@ -54,7 +54,7 @@ def timing(_, program):
 def documentation(python, _):
     """The console blocks of the docs that need PyJWT: tests/docs.rs skips them where it is missing."""
     path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
-    command = ["cargo", "test", "--quiet", "--test", "docs", "console_blocks"]
+    command = ["cargo", "test", "--locked", "--quiet", "--test", "docs", "console_blocks"]
     return subprocess.run(command, cwd=HERE.parent.parent, env={**os.environ, "PATH": path}, check=False).returncode
 
 
