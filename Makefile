@@ -1,6 +1,6 @@
 # Each target installs the packages that it needs on Debian, and names them on other systems.
 
-.PHONY: run fleet fleet-drill test test-extra test-postgres bench bench-fleet faults sbom deny msrv tools
+.PHONY: run fleet fleet-drill test test-extra test-postgres bench bench-fleet faults release deb deb-trial sbom deny msrv tools
 
 run: tools
 	cargo run --locked -- demo
@@ -22,7 +22,7 @@ TEST_THREADS := $(shell echo $$(($$(nproc) * 2)))
 LINTING := $(if $(CLIPPY),RUSTC_WORKSPACE_WRAPPER=clippy-driver RUSTFLAGS="-D warnings")
 
 test: tools
-	@.ci/need curl curl python3 python3 chromium chromium chromedriver chromium-driver nginx nginx-light faketime faketime pg_ctlcluster postgresql redis-server redis-server redis-sentinel redis-sentinel
+	@.ci/need curl curl python3 python3 chromium chromium chromedriver chromium-driver nginx nginx-light faketime faketime pg_ctlcluster postgresql redis-server redis-server redis-sentinel redis-sentinel objcopy binutils dpkg-shlibdeps dpkg-dev
 	@if cargo fmt --version >/dev/null 2>&1; then cargo fmt --check; else echo "rustfmt is not installed: skipping the format check"; fi
 	@if [ -z "$(CLIPPY)" ]; then echo "clippy is not installed: skipping the lints"; fi
 	$(LINTING) cargo build --locked --all-targets
@@ -53,6 +53,23 @@ faults: tools
 # Where cargo builds, and what is shipped lies below it.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 DIST := $(TARGET)/dist
+# Relative relocations in a tenth of the space: glibc 2.36 (Debian 12) or later.
+SMALL := -C link-arg=-Wl,-z,pack-relative-relocs
+
+# The program that is shipped, and its symbols beside it. Without the demo; at most 25 MB; it must start.
+release: tools
+	@.ci/need python3 python3 objcopy binutils
+	cargo rustc --release --locked --no-default-features --bin deskgate -- $(SMALL)
+	python3 deploy/symbols.py $(TARGET)/release/deskgate $(DIST) --limit 25
+	$(DIST)/deskgate --version
+
+deb: release
+	@.ci/need dpkg-deb dpkg dpkg-shlibdeps dpkg-dev
+	python3 deploy/debian/build.py --program $(TARGET)/release/deskgate --output $(DIST)
+
+deb-trial: release
+	@.ci/need dpkg-deb dpkg dpkg-shlibdeps dpkg-dev openssl openssl curl curl man man-db
+	python3 deploy/debian/trial.py --program $(TARGET)/release/deskgate
 
 sbom:
 	@.ci/need python3 python3

@@ -39,6 +39,8 @@ mod link;
 
 mod log;
 
+mod man;
+
 mod output;
 
 mod role;
@@ -99,6 +101,9 @@ enum CliCommand {
     Store(store::StoreArgs),
     /// Print a completion script, e.g. `deskgate completions bash > /etc/bash_completion.d/deskgate`.
     Completions(completions::CompletionsArgs),
+    /// Write the manual pages, for packages.
+    #[command(hide = true)]
+    Man(man::ManArgs),
 }
 
 /// The configuration file and its overrides.
@@ -165,6 +170,7 @@ pub fn run() -> ExitCode {
         CliCommand::Backup(args) => backup::run(&args),
         CliCommand::Store(args) => store::run(&args),
         CliCommand::Completions(args) => completions::run(&args),
+        CliCommand::Man(args) => man::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

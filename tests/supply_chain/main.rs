@@ -3,6 +3,7 @@
 
 mod build_script;
 mod cargo;
+mod package;
 mod policy;
 mod sbom;
 mod toolchain;
