@@ -18,6 +18,7 @@ fn the_oldest_rust_is_the_same_everywhere() {
     for (file, text) in [
         ("README.md", format!("Rust {oldest} or later")),
         ("README.zh-CN.md", format!("Rust {oldest} 或更高版本")),
+        ("CONTRIBUTING.md", format!("Rust {oldest} or later")),
         ("deploy/Containerfile", format!("FROM rust:{oldest}-")),
     ] {
         assert!(read(file).contains(&text), "{file} does not have `{text}`");
