@@ -94,7 +94,10 @@ def libraries(program, folder):
     """The packages of the shared libraries that the program needs, as dpkg-shlibdeps finds them."""
     (folder / "debian").mkdir()
     (folder / "debian/control").write_text("Source: deskgate\n\nPackage: deskgate\nArchitecture: any\n")
-    return output("dpkg-shlibdeps", "-O", program, cwd=folder).strip().removeprefix("shlibs:Depends=")
+    found = output("dpkg-shlibdeps", "-O", program, cwd=folder).strip().removeprefix("shlibs:Depends=")
+    # dpkg-shlibdeps knows symbols, and this is a version without one: relative relocations as `make release` packs them.
+    packed = "GLIBC_ABI_DT_RELR" in output("readelf", "--version-info", "--wide", program)
+    return f"{found}, libc6 (>= 2.36)" if packed else found
 
 
 def unit(name):

@@ -43,11 +43,20 @@ impl Packages {
     }
 }
 
+/// Whether packages can be built here; says so if not.
+fn has_dpkg() -> bool {
+    let runs = |program: &str| Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok();
+    let installed = runs("dpkg-deb") && runs("dpkg-shlibdeps");
+    if !installed {
+        eprintln!("dpkg-deb or dpkg-shlibdeps is not installed: the packages are not tested");
+    }
+    installed
+}
+
 /// One test for all of it: every test has a process of its own, and building the packages takes a while.
 #[test]
 fn the_debian_packages_are_complete() {
-    if Command::new("dpkg-deb").arg("--version").stdout(Stdio::null()).status().is_err() {
-        eprintln!("dpkg-deb is not installed: the packages are not tested");
+    if !has_dpkg() {
         return;
     }
     let packages = Packages::build();
@@ -59,6 +68,33 @@ fn the_debian_packages_are_complete() {
     the_manual_of_the_configuration_has_every_setting(&packages);
     completions_are_those_of_the_program(&packages);
     maintainer_scripts_are_valid_and_executable(&packages);
+}
+
+/// `make release` packs relocations in a way that takes glibc 2.36; no symbol tells dpkg-shlibdeps.
+#[test]
+fn packed_relocations_need_the_libc_that_reads_them() {
+    if !has_dpkg() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let dependencies = |name: &str, flags: &[&str]| {
+        let (source, program) = (folder.path().join("main.rs"), folder.path().join(name));
+        std::fs::write(&source, "fn main() { println!(\"{:?}\", std::env::args()); }").expect("a file");
+        output(Command::new("rustc").args(flags).arg("-o").arg(&program).arg(&source));
+        let script = "import pathlib, sys; sys.path.insert(0, sys.argv[1]); import build; \
+                      folder = pathlib.Path(sys.argv[2] + '.libraries'); folder.mkdir(); \
+                      print(build.libraries(sys.argv[2], folder))";
+        let mut python = Command::new("python3");
+        python.args(["-c", script]).arg(repository().join("deploy/debian")).arg(&program);
+        let notes = output(Command::new("readelf").args(["--version-info", "--wide"]).arg(&program));
+        (notes.contains("GLIBC_ABI_DT_RELR"), output(&mut python))
+    };
+    let (packed, plain) = dependencies("plain", &[]);
+    assert!(!packed && plain.contains("libc6 (>= ") && !plain.trim_end().ends_with(", libc6 (>= 2.36)"), "{plain}");
+    match dependencies("packed", &["-C", "link-arg=-Wl,-z,pack-relative-relocs"]) {
+        (true, packed) => assert!(packed.contains("libc6 (>= 2.36)"), "{packed}"),
+        (false, _) => eprintln!("this linker does not pack relocations"),
+    }
 }
 
 /// The text of a compressed file.
