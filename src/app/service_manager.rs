@@ -47,9 +47,9 @@ impl ServiceManager {
         self.send("READY=1");
     }
 
-    /// The gateway accepts requests, and this process is the service now.
+    /// This process is the service now.
     pub fn taken_over(&self) {
-        self.send(&format!("MAINPID={}\nREADY=1", std::process::id()));
+        self.send(&format!("MAINPID={}", std::process::id()));
     }
 
     /// A reload begins; it ends with [`ServiceManager::ready`].

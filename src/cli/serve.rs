@@ -38,13 +38,10 @@ pub(super) fn run(args: &ServeArgs) -> Result<(), Failed> {
                 let started = start_normally(config, &source, inherited).await;
                 started.map_err(|error| print_start_error(&source, &error))?
             }
-            StartKind::Upgrade => upgrade(config, &source, inherited).await?,
+            StartKind::Upgrade => upgrade(config, &source, inherited, &service).await?,
         };
         announce_ready(&app);
-        match start {
-            StartKind::Normal => service.ready(),
-            StartKind::Upgrade => service.taken_over(),
-        }
+        service.ready();
         // On the runtime that carries the requests: when its threads are stuck, the watchdog notices.
         tokio::spawn({
             let service = service.clone();
@@ -65,7 +62,12 @@ fn print_start_error(source: &ConfigSource, error: &StartError) -> Failed {
 }
 
 /// Takes over from the running gateway. What can be checked is checked before that one is disturbed.
-async fn upgrade(config: Config, source: &ConfigSource, mut inherited: Inherited) -> Result<App, Failed> {
+async fn upgrade(
+    config: Config,
+    source: &ConfigSource,
+    mut inherited: Inherited,
+    service: &ServiceManager,
+) -> Result<App, Failed> {
     let check = app::check_files(&config, |_| false);
     if !check.faults.is_empty() {
         return Err(print_faults(&check.faults));
@@ -82,6 +84,8 @@ async fn upgrade(config: Config, source: &ConfigSource, mut inherited: Inherited
     };
     match start.await {
         Ok(app) => {
+            // The service manager must know this process before the other one ends, or the service would count as ended.
+            service.taken_over();
             predecessor.dismiss().await;
             Ok(app)
         }

@@ -20,7 +20,7 @@ fn states_reach_a_path_and_an_abstract_address() {
         manager.ready();
         assert_eq!(received(&socket), "READY=1");
         manager.taken_over();
-        assert_eq!(received(&socket), format!("MAINPID={}\nREADY=1", std::process::id()));
+        assert_eq!(received(&socket), format!("MAINPID={}", std::process::id()));
         manager.reloading();
         let state = received(&socket);
         let since = state.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").expect("a reload");
