@@ -17,13 +17,14 @@ const REFERENCE: &str = include_str!("../conf/deskgate.toml");
 const DEMO_ADDRESS: &str = "127.0.0.1:8080";
 
 /// Pages that exist in both languages, English first.
-const TRANSLATIONS: [(&str, &str); 6] = [
+const TRANSLATIONS: [(&str, &str); 7] = [
     ("README.md", "README.zh-CN.md"),
     ("docs/tutorial.md", "docs/zh-CN/tutorial.md"),
     ("docs/sign-in.md", "docs/zh-CN/sign-in.md"),
     ("docs/rules.md", "docs/zh-CN/rules.md"),
     ("docs/operations.md", "docs/zh-CN/operations.md"),
     ("docs/fleet.md", "docs/zh-CN/fleet.md"),
+    ("docs/runbook.md", "docs/zh-CN/runbook.md"),
 ];
 
 fn root() -> &'static Path {
