@@ -1,6 +1,6 @@
 # Each target installs the packages that it needs on Debian, and names them on other systems.
 
-.PHONY: run fleet fleet-drill test test-extra test-postgres bench bench-fleet faults release deb deb-trial sbom deny msrv tools
+.PHONY: run fleet fleet-drill test test-extra test-postgres bench bench-fleet faults release deb deb-trial sbom deny msrv deploy-check tools
 
 run: tools
 	cargo run --locked -- demo
@@ -22,7 +22,7 @@ TEST_THREADS := $(shell echo $$(($$(nproc) * 2)))
 LINTING := $(if $(CLIPPY),RUSTC_WORKSPACE_WRAPPER=clippy-driver RUSTFLAGS="-D warnings")
 
 test: tools
-	@.ci/need curl curl python3 python3 chromium chromium chromedriver chromium-driver nginx nginx-light faketime faketime pg_ctlcluster postgresql redis-server redis-server redis-sentinel redis-sentinel objcopy binutils dpkg-shlibdeps dpkg-dev
+	@.ci/need curl curl python3 python3 chromium chromium chromedriver chromium-driver nginx nginx-light faketime faketime pg_ctlcluster postgresql redis-server redis-server redis-sentinel redis-sentinel objcopy binutils dpkg-shlibdeps dpkg-dev promtool prometheus systemd-analyze systemd
 	@if cargo fmt --version >/dev/null 2>&1; then cargo fmt --check; else echo "rustfmt is not installed: skipping the format check"; fi
 	@if [ -z "$(CLIPPY)" ]; then echo "clippy is not installed: skipping the lints"; fi
 	$(LINTING) cargo build --locked --all-targets
@@ -84,6 +84,9 @@ deny: tools
 # All targets with exactly the oldest Rust that Cargo.toml names, through rustup.
 msrv: tools
 	cargo +$(shell sed -n 's/^rust-version = "\(.*\)"/\1.0/p' Cargo.toml) check --locked --all-targets
+deploy-check:
+	@.ci/need python3 python3 pip3 python3-venv node nodejs npm npm
+	python3 tests/deployment/run.py
 
 tools:
 	@.ci/need cmake cmake cc gcc
