@@ -1,6 +1,6 @@
 # Each target installs the packages that it needs on Debian, and names them on other systems.
 
-.PHONY: run fleet fleet-drill test test-extra test-postgres bench bench-fleet faults release deb deb-trial sbom deny msrv deploy-check tools
+.PHONY: run fleet fleet-drill test test-extra test-postgres bench bench-fleet faults release deb deb-trial sbom deny msrv deploy-check alert-drill tools
 
 run: tools
 	cargo run --locked -- demo
@@ -84,9 +84,15 @@ deny: tools
 # All targets with exactly the oldest Rust that Cargo.toml names, through rustup.
 msrv: tools
 	cargo +$(shell sed -n 's/^rust-version = "\(.*\)"/\1.0/p' Cargo.toml) check --locked --all-targets
+
 deploy-check:
 	@.ci/need python3 python3 pip3 python3-venv node nodejs npm npm
 	python3 tests/deployment/run.py
+
+alert-drill: tools
+	@.ci/need python3 python3 prometheus prometheus redis-server redis-server faketime faketime openssl openssl
+	cargo build --locked
+	python3 tests/deployment/alert_drill.py
 
 tools:
 	@.ci/need cmake cmake cc gcc

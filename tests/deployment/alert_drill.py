@@ -58,10 +58,9 @@ health = {{ path = "/", every = "1s" }}
 class Gateway:
     """A gateway with a folder of its own."""
 
-    def __init__(self, folder, program, server="", more="", log="", addresses=None, rules=REPOSITORY / "lua-free-rules", environment=None, stderr=None,
-                 limit=None):
+    def __init__(self, folder, program, server="", more="", log="", addresses=None, rules=REPOSITORY / "lua-free-rules", environment=None, stderr=None):
         folder.mkdir()
-        self.folder, self.program, self.stderr, self.limit = folder, program, stderr, limit
+        self.folder, self.program, self.stderr = folder, program, stderr
         self.environment = {**os.environ, "TMPDIR": str(folder), **(environment or {})}
         self.config = folder / "deskgate.toml"
         listed = ", ".join(f'"{address}"' for address in addresses or [])
@@ -70,8 +69,6 @@ class Gateway:
 
     def start(self):
         command = [self.program, "serve", "--config", self.config]
-        if self.limit:
-            command = ["prlimit", f"--nofile={self.limit}", *command]
         stderr = self.stderr or (self.folder / "log").open("ab")
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True, env=self.environment)
         for line in self.process.stdout:
@@ -164,7 +161,7 @@ class Case:
         self.processes.append(server)
         secret = self.folder / "secret"
         subprocess.run([self.options.program, "secret", "new", secret], check=True, capture_output=True)
-        store = f'[store]\nurl = "redis://127.0.0.1:{port}"\noutage_grace = "2s"\n'
+        store = f'[store]\nurl = "redis://127.0.0.1:{port}"\noutage_grace = "5m"\n'
         return server, {"server": f'secret_file = "{secret}"', "more": store}
 
     def certificate(self, days):
@@ -233,6 +230,8 @@ def redis_ends(case):
     token = gateway.sign_in()
     forever(lambda: gateway.call("/api/conversations", token=token))
     forever(gateway.sign_in)
+    # A request with a shared rate limit.
+    forever(lambda: gateway.call("/api/conversations", "POST", token=token, body={}))
     return server.kill
 
 
@@ -348,7 +347,7 @@ def platform_fails(case):
     forever(sign_in, 0.1)
 
     def provoke():
-        faults = urllib.parse.urlencode({"name": "bad_gateway", "value": json.dumps({"/cgi-bin/*": 100000, "*": 100000})}).encode()
+        faults = urllib.parse.urlencode({"name": "bad_gateway", "value": json.dumps({"*": 100000})}).encode()
         urllib.request.urlopen(f"http://{gateway.platform}/simulator/switches", faults, timeout=5).read()
 
     return provoke
@@ -370,21 +369,19 @@ def many_connections(case):
 
     def provoke():
         host, port = gateway.address.split(":")
-        # The first bytes of a head: a silent connection is closed sooner.
-        for _ in range(40):
-            held.append(socket.create_connection((host, int(port)), timeout=5))
-        gateway.held = held
+        held.extend(socket.create_connection((host, int(port)), timeout=5) for _ in range(40))
 
         def keep():
+            """The gateway closes silent connections after a while: they are replaced."""
             for index, connection in enumerate(held):
+                connection.setblocking(False)
                 try:
-                    connection.sendall(b"G" if index < 0 else b"")
-                    connection.setblocking(False)
-                    if connection.recv(1) == b"":
-                        raise OSError
+                    closed = connection.recv(1) == b""
                 except BlockingIOError:
-                    connection.setblocking(True)
+                    closed = False
                 except OSError:
+                    closed = True
+                if closed:
                     held[index] = socket.create_connection((host, int(port)), timeout=5)
 
         forever(keep, 0.2)
@@ -400,18 +397,6 @@ def greedy_address(case):
         host, port = gateway.address.split(":")
         held.append(socket.create_connection((host, int(port)), timeout=5))
         del held[:-10]
-
-    return lambda: forever(connect, 0.1)
-
-
-def few_descriptors(case):
-    gateway = case.gateway(limit=128)
-    held = []
-
-    def connect():
-        host, port = gateway.address.split(":")
-        held.append(socket.create_connection((host, int(port)), timeout=5))
-        del held[:-120]
 
     return lambda: forever(connect, 0.1)
 
@@ -454,7 +439,6 @@ CASES = {
     bad_tokens: ["TokensRefused"],
     many_connections: ["ConnectionsNearLimit", "ConnectionsFull"],
     greedy_address: ["LimitReached"],
-    few_descriptors: ["FileDescriptors"],
     unread_log: ["LogLinesDropped"],
     clock: ["ClockJumped"],
 }
@@ -466,6 +450,7 @@ LEFT_OUT = {
     "WebSocketCloseSlow": "a gateway that stands still does not measure the delay",
     "PlatformTokenOld": "takes two hours",
     "RecheckOverdue": "takes two hours",
+    "FileDescriptors": "the gateway stops accepting before, unless every client has a WebSocket",
     "MemoryHigh": "takes 1.5 GiB",
 }
 
