@@ -33,7 +33,7 @@ use crate::rules::{CorsHandling, Mode};
 use crate::sockets::Capacity;
 use crate::sockets::handle::{OpenKind, Opener};
 use crate::sockets::registry::{Registration, Registry};
-use crate::sockets::tunnel::{self, ClientEnd, UpstreamEnd};
+use crate::sockets::tunnel::{self, ClientEnd, TunnelClose, UpstreamEnd};
 use crate::upstreams::ChosenAddress;
 
 /// Longest body of an upstream's response that declines a handshake.
@@ -208,17 +208,26 @@ impl Gateway {
             let rule = registration.handle().rule();
             let (rule, upstream_name) = (rule.name.clone(), rule.upstream.name.clone());
             let opened = std::time::Instant::now();
-            let end = tunnel::run(client, upstream, registration, expiry, grace, metrics).await;
+            let close = tunnel::run(client, upstream, registration, expiry, grace, metrics).await;
             let reached = address.as_ref().map(|chosen| chosen.address().clone());
             drop((slot, address));
             tracing::info!(
                 target: "deskgate::socket",
                 { request.id = request_id.as_str(), rule.name = &*rule, upstream.name = &*upstream_name,
-                  upstream.address = reached.as_ref().map(|address| address.name()), cause = end.as_str(),
-                  duration_ms = opened.elapsed().as_secs_f64() * 1000.0 },
-                "socket closed"
+                  upstream.address = reached.as_ref().map(|address| address.name()), cause = close.end.as_str(),
+                  closed_by = close.closed_by(), close.code = close.code, duration_ms = opened.elapsed().as_secs_f64() * 1000.0 },
+                "socket closed{}", closing_words(close)
             );
         });
+    }
+}
+
+/// Who closed a socket, and with which code.
+fn closing_words(close: TunnelClose) -> String {
+    match (close.closed_by(), close.code) {
+        (Some(by), Some(code)) => format!(" by the {by} with {code}"),
+        (Some(by), None) => format!(" by the {by} without a close frame"),
+        (None, _) => ": a connection broke".to_owned(),
     }
 }
 

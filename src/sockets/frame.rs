@@ -1,5 +1,5 @@
 //! Tracks WebSocket frame boundaries (RFC 6455, section 5.2), so that the gateway's close frame goes between two frames.
-//! Payloads are counted and not inspected; masking and fragmentation are left to the endpoints.
+//! Payloads are counted and not inspected, but for the code of a close frame; masking and fragmentation are left to the endpoints.
 
 /// The opcode of a close frame.
 const CLOSE: u8 = 0x8;
@@ -13,7 +13,13 @@ pub struct FrameTracker {
     /// The payload bytes of the current frame that are still to come.
     payload_left: u64,
     closed: bool,
+    /// The code of the first close frame, as far as it has come.
+    close_code: u16,
+    close_code_bytes: u8,
 }
+
+/// The code of a close frame without one (RFC 6455, section 7.1.5).
+const NO_CODE: u16 = 1005;
 
 impl FrameTracker {
     /// Two bytes, eight of extended length, four of masking key.
@@ -46,13 +52,37 @@ impl FrameTracker {
         self.closed
     }
 
+    /// The code of the close frame that has passed; 1005 if it had none, `None` without such a frame.
+    pub fn close_code(&self) -> Option<u16> {
+        let code = if self.close_code_bytes == 2 { self.close_code } else { NO_CODE };
+        self.closed.then_some(code)
+    }
+
+    /// Keeps the code, which is in the first two bytes of the payload.
+    fn read_close_code(&mut self, payload: &[u8]) {
+        // The header of the frame is still there: nothing follows a close frame that could replace it.
+        let mask = match self.header {
+            [_, second, ..] if second & 0x80 == 0 => [0; 4],
+            [_, _, a, b, c, d, ..] => [a, b, c, d],
+        };
+        for byte in payload.iter().take(2_usize.saturating_sub(usize::from(self.close_code_bytes))) {
+            let key = mask[usize::from(self.close_code_bytes) % 4];
+            self.close_code = self.close_code << 8 | u16::from(byte ^ key);
+            self.close_code_bytes += 1;
+        }
+    }
+
     /// Consumes bytes, at most to the end of the frame header or of the payload. `bytes` is not empty.
     fn consume(&mut self, bytes: &[u8]) -> usize {
         if self.payload_left > 0 {
             let available = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
             let consumed = available.min(self.payload_left);
             self.payload_left -= consumed;
-            return usize::try_from(consumed).unwrap_or(bytes.len());
+            let consumed = usize::try_from(consumed).unwrap_or(bytes.len());
+            if self.closed {
+                self.read_close_code(&bytes[..consumed]);
+            }
+            return consumed;
         }
         let length = usize::from(self.header_length);
         let missing = header_size(&self.header[..length]).saturating_sub(length).clamp(1, Self::MAX_HEADER - length);
@@ -62,6 +92,10 @@ impl FrameTracker {
         let header = &self.header[..length];
         if length >= 2 && length == header_size(header) {
             self.payload_left = payload_size(header);
+            if self.closed && self.close_code_bytes < 2 {
+                // The close frame had no code, and what follows it is none.
+                (self.close_code, self.close_code_bytes) = (NO_CODE, 2);
+            }
             self.closed |= header[0] & 0x0f == CLOSE;
             self.header_length = 0;
         } else {

@@ -63,6 +63,11 @@ impl Direction {
         self.pending.is_empty() && self.tracker.at_boundary() && !self.tracker.has_closed()
     }
 
+    /// The code of the sender's close frame, if that has passed.
+    pub(super) fn close_code(&self) -> Option<u16> {
+        self.tracker.close_code()
+    }
+
     /// Relays bytes until one side is not ready. It reads nothing while bytes are pending, so that a slow receiver slows
     /// the sender down.
     pub(super) fn poll_relay(&mut self, cx: &mut Context<'_>, from: &mut Stream, to: &mut Stream) -> Poll<RelayEnd> {

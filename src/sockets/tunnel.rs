@@ -46,6 +46,27 @@ impl TunnelEnd {
     }
 }
 
+/// How a tunnel was closed, for the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TunnelClose {
+    /// Why it ended.
+    pub(crate) end: TunnelEnd,
+    /// The code of the first close frame; `None` if a connection ended without one.
+    pub(crate) code: Option<u16>,
+}
+
+impl TunnelClose {
+    /// Who closed first; `None` if a connection broke.
+    pub(crate) fn closed_by(self) -> Option<&'static str> {
+        match self.end {
+            TunnelEnd::Client => Some("client"),
+            TunnelEnd::Upstream => Some("upstream"),
+            TunnelEnd::Gateway(_) => Some("gateway"),
+            TunnelEnd::Broken => None,
+        }
+    }
+}
+
 /// The client's end of a tunnel.
 pub(crate) struct ClientEnd {
     pub(crate) stream: Stream,
@@ -69,6 +90,8 @@ struct Tunnel {
     registration: Registration,
     /// Fires when the token expires.
     expiry: Option<BoxFuture<'static, ()>>,
+    /// The side that sent a close frame first.
+    closed_first: Option<TunnelEnd>,
 }
 
 /// Relays until one side closes or the handle closes the socket.
@@ -81,7 +104,7 @@ pub(crate) async fn run(
     expiry: Option<BoxFuture<'static, ()>>,
     grace: Duration,
     metrics: Arc<Metrics>,
-) -> TunnelEnd {
+) -> TunnelClose {
     let mut tunnel = Tunnel {
         client: client.stream,
         upstream: upstream.stream,
@@ -89,16 +112,44 @@ pub(crate) async fn run(
         to_client: Direction::starting_with(upstream.read_ahead),
         registration,
         expiry,
+        closed_first: None,
     };
     let end = poll_fn(|cx| tunnel.poll_relay(cx)).await;
     // The timeout cuts sockets that cannot be closed in order: an unfinished frame, or a client that does not read.
     let _ = tokio::time::timeout(grace, tunnel.finish(end, &metrics)).await;
-    metrics.websockets_closed.with_label_values(&[end.as_str()]).inc();
-    end
+    let close = tunnel.describe_close(end);
+    metrics.websockets_closed.with_label_values(&[close.end.as_str()]).inc();
+    close
 }
 
 impl Tunnel {
+    /// Relays, and notes which side closes first.
     fn poll_relay(&mut self, cx: &mut Context<'_>) -> Poll<TunnelEnd> {
+        let polled = self.poll_ends(cx);
+        if self.closed_first.is_none() {
+            // Of two close frames that pass at the same time, either may be the first.
+            let by_upstream = self.to_client.close_code().map(|_| TunnelEnd::Upstream);
+            self.closed_first = self.to_upstream.close_code().map(|_| TunnelEnd::Client).or(by_upstream);
+        }
+        polled
+    }
+
+    /// Who closed first, and with which code: the peer that answers a close frame usually ends its connection first.
+    fn describe_close(&self, end: TunnelEnd) -> TunnelClose {
+        let code_of = |end: TunnelEnd| match end {
+            TunnelEnd::Client => self.to_upstream.close_code(),
+            TunnelEnd::Upstream => self.to_client.close_code(),
+            TunnelEnd::Gateway(reason) => Some(reason.code_and_text().0),
+            TunnelEnd::Broken => None,
+        };
+        let end = match end {
+            TunnelEnd::Gateway(_) => end,
+            TunnelEnd::Client | TunnelEnd::Upstream | TunnelEnd::Broken => self.closed_first.unwrap_or(end),
+        };
+        TunnelClose { end, code: code_of(end) }
+    }
+
+    fn poll_ends(&mut self, cx: &mut Context<'_>) -> Poll<TunnelEnd> {
         let handle = self.registration.handle();
         if let Some(timer) = &mut self.expiry
             && timer.poll_unpin(cx).is_ready()

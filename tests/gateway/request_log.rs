@@ -1,6 +1,9 @@
 //! The log lines of requests and WebSockets: which host a request named, and which address of its upstream it reached.
 
 use serde_json::Value;
+use tokio_tungstenite::tungstenite::protocol::Message;
+use tokio_tungstenite::tungstenite::protocol::frame::CloseFrame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
 use crate::support::*;
 
@@ -123,6 +126,28 @@ async fn line_of_a_closed_socket_names_the_address() {
     }
     let line = line_of(&desk, "/ws/public").await;
     assert_eq!(line["upstream.address"], desk.upstream.address().to_string(), "{line}");
+}
+
+#[tokio::test]
+async fn line_of_a_closed_socket_names_who_closed_first_and_the_code() {
+    let desk = Gateway::start().await;
+    let by_client = desk.sign_in("u1001").await;
+    let mut socket = by_client.websocket("/ws/employee").await;
+    socket.echo("hello").await;
+    let close_frame = CloseFrame { code: CloseCode::from(4000), reason: "bye".into() };
+    socket.send_message(Message::Close(Some(close_frame))).await;
+    let line = desk.wait_for_log(&["deskgate::socket", "socket closed by the client with 4000"]).await;
+    let fields: Value = serde_json::from_str(&line).expect("JSON");
+    assert_eq!((&fields["closed_by"], &fields["close.code"]), (&Value::from("client"), &Value::from(4000)), "{line}");
+
+    let mut revoked = by_client.websocket("/ws/employee").await;
+    revoked.echo("hello").await;
+    by_client.post("/api/auth/logout").await.expect_code(0);
+    let line = desk.wait_for_log(&["deskgate::socket", "socket closed by the gateway with 4401"]).await;
+    assert!(line.contains(r#""cause":"revoked""#), "{line}");
+
+    drop(desk.anonymous().websocket("/ws/public").await);
+    desk.wait_for_log(&["deskgate::socket", "socket closed by the client without a close frame"]).await;
 }
 
 #[tokio::test]

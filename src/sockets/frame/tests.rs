@@ -65,6 +65,28 @@ fn track_to_boundary_stops_at_the_boundary() {
     assert_eq!(tracker.track_to_boundary(&two[12..]), 0, "already at a boundary");
 }
 
+#[test]
+fn the_code_of_the_first_close_frame_is_read_however_it_is_cut() {
+    let masked = [0x88, 0x84, 1, 2, 3, 4, 0x03 ^ 1, 0xe9 ^ 2, b'x' ^ 3, b'y' ^ 4].to_vec();
+    let table: [(&str, Vec<u8>, Option<u16>); 7] = [
+        ("unmasked", close_frame(4401, "session ended"), Some(4401)),
+        ("masked", masked, Some(1001)),
+        ("without a code", vec![0x88, 0], Some(1005)),
+        ("half a code", vec![0x88, 1, 3], Some(1005)),
+        ("a frame after one without a code", vec![0x88, 0, 0x81, 2, b'h', b'i'], Some(1005)),
+        ("two of them", [close_frame(1000, ""), close_frame(1001, "")].concat(), Some(1000)),
+        ("none", vec![0x81, 2, b'h', b'i'], None),
+    ];
+    for (case, bytes, expected) in table {
+        for cut in 0..=bytes.len() {
+            let mut tracker = FrameTracker::default();
+            tracker.track(&bytes[..cut]);
+            tracker.track(&bytes[cut..]);
+            assert_eq!(tracker.close_code(), expected, "{case}, cut at {cut}");
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn frame_boundaries_do_not_depend_on_how_reads_are_cut(
