@@ -128,8 +128,41 @@ pub struct LoginRecord<'a> {
     pub user_agent: &'a str,
     /// The account of a connected corporation that signs in as the employee.
     pub platform_account: Option<&'a PlatformAccount>,
+    /// The request id; empty without a request.
+    pub request_id: &'a str,
     /// The result.
     pub result: LoginResult,
+}
+
+/// Which login-log records to read.
+#[derive(Debug, Clone, Default)]
+pub struct LoginQuery {
+    /// Only this employee's, of any corporation.
+    pub employee_id: Option<String>,
+    /// Only those written then or later.
+    pub since: Option<Timestamp>,
+    /// Only successes, or only refusals.
+    pub outcome: Option<LoginOutcome>,
+}
+
+/// Whether a sign-in attempt succeeded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LoginOutcome {
+    /// A token was issued.
+    Success,
+    /// It was refused.
+    Refused,
+}
+
+impl LoginOutcome {
+    /// The word in the login log.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LoginOutcome::Success => "success",
+            LoginOutcome::Refused => "refused",
+        }
+    }
 }
 
 /// A stored login-log record.
@@ -158,6 +191,9 @@ pub struct LoginEntry {
     /// The account of a connected corporation that signed in as the employee; empty without one.
     #[serde(default)]
     pub platform_account: String,
+    /// The request id; empty without a request, and in records of older versions.
+    #[serde(default)]
+    pub request_id: String,
 }
 
 /// A role assignment.
@@ -292,8 +328,8 @@ pub trait Directory:
     /// it comes before the token is issued.
     async fn record_login(&self, record: LoginRecord<'_>) -> Result<(), DirectoryError>;
 
-    /// At most `limit` login-log records of one employee or of all, newest first.
-    async fn logins(&self, employee_id: Option<&str>, limit: usize) -> Result<Vec<LoginEntry>, DirectoryError>;
+    /// At most `limit` of these login-log records, newest first.
+    async fn logins(&self, query: &LoginQuery, limit: usize) -> Result<Vec<LoginEntry>, DirectoryError>;
 
     /// Deletes login-log records older than `kept`.
     async fn prune_login_log(&self, kept: Duration) -> Result<(), DirectoryError>;

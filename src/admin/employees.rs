@@ -12,7 +12,7 @@ use super::{Actor, AdminError, MAX_ROWS};
 use crate::directory::audit::AuditEntry;
 use crate::directory::factors::Account;
 use crate::directory::people::EmployeeEdit;
-use crate::directory::{Directory, EmployeeProfile, LoginEntry, RoleChange};
+use crate::directory::{Directory, EmployeeProfile, LoginEntry, LoginQuery, RoleChange};
 use crate::domain::employee::{Employee, Standing};
 use crate::domain::session::EndCause;
 use crate::domain::write::WriteOutcome;
@@ -172,10 +172,10 @@ impl EmployeeAdmin {
     }
 
     /// Reads the login log, newest entries first.
-    pub(crate) async fn logins(&self, employee_id: Option<&str>, limit: usize) -> Result<Vec<LoginEntry>, AdminError> {
-        let entries = self.directory.logins(employee_id, limit.min(MAX_ROWS)).await?;
+    pub(crate) async fn logins(&self, query: &LoginQuery, limit: usize) -> Result<Vec<LoginEntry>, AdminError> {
+        let entries = self.directory.logins(query, limit.min(MAX_ROWS)).await?;
         if entries.is_empty() {
-            self.check_exists(employee_id).await?;
+            self.check_exists(query.employee_id.as_deref()).await?;
         }
         Ok(entries)
     }

@@ -1,5 +1,6 @@
 //! `deskgate employee …`
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 
 use super::client::{ClientArgs, ConfirmArgs, EmployeeRefArgs, read_line};
@@ -8,6 +9,9 @@ use super::output::{self, OutputFormat};
 use super::{Exit, Failed, print, print_error, terminal_qr};
 use crate::admin::command::{EmployeeCommand, PlaintextSecret};
 use crate::admin::{AdminCommand, CommandOutput};
+use crate::directory::LoginOutcome;
+use crate::domain::clock::{Clock, Timestamp};
+use crate::domain::duration::HumanDuration;
 use crate::domain::employee::Standing;
 
 /// How many wrong codes `otp-bind` accepts before it gives up.
@@ -95,7 +99,7 @@ enum EmployeeSubcommand {
     /// Link accounts of connected corporations to employees.
     Link(LinkArgs),
     /// Show the login log: who signed in or was refused, when, from where and why.
-    Logins(LogArgs),
+    Logins(LoginLogArgs),
     /// Show the audit log: changes to accounts and sessions, when and by whom.
     Events(LogArgs),
 }
@@ -109,6 +113,33 @@ struct LogArgs {
     limit: u16,
     #[command(flatten)]
     client: ClientArgs,
+}
+
+#[derive(Args)]
+struct LoginLogArgs {
+    /// Show only entries of then or later: how long ago, such as 2h or 7d, or a time such as 2026-11-16T08:00:00Z.
+    #[arg(long, value_name = "AGE|TIME", value_parser = parse_since)]
+    since: Option<Timestamp>,
+    /// Show only sign-ins that succeeded, or only those that were refused.
+    #[arg(long, value_parser = login_outcomes())]
+    result: Option<LoginOutcome>,
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+fn login_outcomes() -> impl TypedValueParser<Value = LoginOutcome> {
+    let outcomes = [LoginOutcome::Success, LoginOutcome::Refused];
+    let words = PossibleValuesParser::new(outcomes.map(LoginOutcome::as_str));
+    words.try_map(move |word| outcomes.into_iter().find(|one| one.as_str() == word).ok_or("unknown result"))
+}
+
+/// A time, or how long ago it was.
+fn parse_since(text: &str) -> Result<Timestamp, String> {
+    if let Some(age) = HumanDuration::parse(text) {
+        return Ok(Clock::system().now().minus(age.get()));
+    }
+    Timestamp::parse_rfc3339(text)
+        .ok_or_else(|| "write how long ago, such as 30m, 2h or 7d, or a time such as 2026-11-16T08:00:00Z".to_owned())
 }
 
 #[derive(Args)]
@@ -169,9 +200,10 @@ pub(super) fn run(args: &EmployeeArgs) -> Result<(), Failed> {
             single.run(EmployeeCommand::OtpRemove { employee: single.target.employee() })
         }
         EmployeeSubcommand::Link(args) => link::run(args),
-        EmployeeSubcommand::Logins(LogArgs { employee_id, limit, client }) => {
+        EmployeeSubcommand::Logins(LoginLogArgs { since, result, log: LogArgs { employee_id, limit, client } }) => {
             let (employee_id, limit) = (employee_id.clone(), usize::from(*limit));
-            client.run(AdminCommand::Employee(EmployeeCommand::Logins { employee_id, limit }))
+            let command = EmployeeCommand::Logins { employee_id, since: *since, outcome: *result, limit };
+            client.run(AdminCommand::Employee(command))
         }
         EmployeeSubcommand::Events(LogArgs { employee_id, limit, client }) => {
             let (employee_id, limit) = (employee_id.clone(), usize::from(*limit));

@@ -275,8 +275,19 @@ fn upstream(row: &UpstreamRow) -> Vec<String> {
     ]
 }
 
-const LOGIN: &[&str] =
-    &["WHEN", "CORP", "EMPLOYEE", "METHOD", "SOURCE", "RESULT", "REASON", "ADDRESS", "DEVICE", "PLATFORM ACCOUNT"];
+const LOGIN: &[&str] = &[
+    "WHEN",
+    "CORP",
+    "EMPLOYEE",
+    "METHOD",
+    "SOURCE",
+    "RESULT",
+    "REASON",
+    "ADDRESS",
+    "DEVICE",
+    "PLATFORM ACCOUNT",
+    "REQUEST ID",
+];
 
 fn login(row: &LoginEntry) -> Vec<String> {
     vec![
@@ -290,6 +301,7 @@ fn login(row: &LoginEntry) -> Vec<String> {
         row.ip_address.clone(),
         crate::domain::device::describe(&row.user_agent),
         row.platform_account.clone(),
+        row.request_id.clone(),
     ]
 }
 
@@ -301,7 +313,7 @@ fn event(row: &AuditEntry) -> Vec<String> {
 }
 
 /// Serializes a log entry with its time in ISO 8601, as in all other output.
-fn with_iso_time(entry: &impl serde::Serialize, at: Timestamp) -> serde_json::Value {
+pub(super) fn with_iso_time(entry: &impl serde::Serialize, at: Timestamp) -> serde_json::Value {
     let mut entry = serde_json::json!(entry);
     entry["at"] = serde_json::json!(at.iso8601());
     entry

@@ -127,6 +127,7 @@ impl CopiedTable {
                 Text("reason"),
                 Text("platform_account"),
                 Integer("sequence"),
+                Text("request_id"),
             ],
             Self::AuditLog => &[
                 Text("id"),

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use super::factors::Account;
 use super::{
     Assignment, AssignmentQuery, Assignments, Directory, DirectoryError, DurabilityRisk, EmployeeProfile, LoginEntry,
-    LoginRecord, LoginResult, RecordedRoles, RoleChange,
+    LoginOutcome, LoginQuery, LoginRecord, LoginResult, RecordedRoles, RoleChange,
 };
 use crate::domain::client::Client;
 use crate::domain::clock::{Clock, Timestamp};
@@ -111,8 +111,8 @@ const EMPLOYEE: &str =
 
 const LOG_LOGIN: &str = "INSERT INTO login_log
      (at, corp_id, employee_id, login_method, login_source, client, ip_address, user_agent, result, reason,
-      platform_account, sequence)
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
+      platform_account, sequence, request_id)
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
 
 impl SqlDirectory {
     /// Runs a DELETE statement whose `$1` is the oldest time to keep.
@@ -325,8 +325,8 @@ impl Directory for SqlDirectory {
 
     async fn record_login(&self, record: LoginRecord<'_>) -> Result<(), DirectoryError> {
         let (result, reason) = match record.result {
-            LoginResult::Success => ("success", ""),
-            LoginResult::Refused(reason) => ("refused", reason),
+            LoginResult::Success => (LoginOutcome::Success.as_str(), ""),
+            LoginResult::Refused(reason) => (LoginOutcome::Refused.as_str(), reason),
         };
         let log = Statement::new(LOG_LOGIN)
             .bind(self.clock.now().millis())
@@ -340,7 +340,8 @@ impl Directory for SqlDirectory {
             .bind(result)
             .bind(reason)
             .bind(record.platform_account.map(PlatformAccount::to_string).unwrap_or_default())
-            .bind(self.next_in_log());
+            .bind(self.next_in_log())
+            .bind(record.request_id);
         if record.result != LoginResult::Success {
             return self.apply(log).await.map(|_| ());
         }
@@ -352,14 +353,17 @@ impl Directory for SqlDirectory {
         self.database.commit(Batch::new(Order::Concurrent).run(log).run(note_address)).await.map(|_| ())
     }
 
-    async fn logins(&self, employee_id: Option<&str>, limit: usize) -> Result<Vec<LoginEntry>, DirectoryError> {
+    async fn logins(&self, query: &LoginQuery, limit: usize) -> Result<Vec<LoginEntry>, DirectoryError> {
         let rows = Statement::new(
             "SELECT at, corp_id, employee_id, login_method, login_source, client, ip_address, user_agent, result, reason,
-                 platform_account
-             FROM login_log WHERE $1 = '' OR employee_id = $1 ORDER BY at DESC, sequence DESC LIMIT $2",
+                 platform_account, request_id
+             FROM login_log WHERE ($1 = '' OR employee_id = $1) AND at >= $3 AND ($4 = '' OR result = $4)
+             ORDER BY at DESC, sequence DESC LIMIT $2",
         )
-        .bind(employee_id.unwrap_or_default())
+        .bind(query.employee_id.as_deref().unwrap_or_default())
         .bind(limit)
+        .bind(query.since.map_or(i64::MIN, Timestamp::millis))
+        .bind(query.outcome.map_or("", LoginOutcome::as_str))
         .fetch_all(&self.database)
         .await?;
         let entries = rows.iter().map(|row| LoginEntry {
@@ -374,6 +378,7 @@ impl Directory for SqlDirectory {
             result: row.get(8),
             reason: row.get(9),
             platform_account: row.get(10),
+            request_id: row.get(11),
         });
         Ok(entries.collect())
     }

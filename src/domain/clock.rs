@@ -65,6 +65,12 @@ impl Timestamp {
         self.seconds() > now.plus(leeway).seconds()
     }
 
+    /// Parses a time such as `2026-01-02T03:04:05Z` or `2026-01-02T11:04:05+08:00` (RFC 3339).
+    pub fn parse_rfc3339(text: &str) -> Option<Self> {
+        let moment = time::OffsetDateTime::parse(text, &time::format_description::well_known::Rfc3339).ok()?;
+        i64::try_from(moment.unix_timestamp_nanos().div_euclid(1_000_000)).ok().map(Self)
+    }
+
     /// `2026-01-02T03:04:05.678Z`, as responses show it: always of the same length, so that the strings sort by time.
     pub fn iso8601(self) -> String {
         let Ok(moment) = time::OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.0) * 1_000_000) else {
@@ -160,5 +166,24 @@ impl Clock {
     /// Sets the wall clock of this clock and its clones back.
     pub fn set_back(&self, span: Duration) {
         self.offsets.wall.fetch_sub(i64::try_from(span.as_millis()).unwrap_or(i64::MAX), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_parsed_with_their_offset() {
+        let table = [
+            ("2026-01-02T03:04:05Z", Some("2026-01-02T03:04:05.000Z")),
+            ("2026-01-02T11:04:05.678+08:00", Some("2026-01-02T03:04:05.678Z")),
+            ("2026-01-02", None),
+            ("2026-01-02T03:04:05", None),
+            ("yesterday", None),
+        ];
+        for (text, expected) in table {
+            assert_eq!(Timestamp::parse_rfc3339(text).map(Timestamp::iso8601).as_deref(), expected, "{text}");
+        }
     }
 }

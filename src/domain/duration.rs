@@ -25,7 +25,8 @@ impl HumanDuration {
         self.0
     }
 
-    fn parse(text: &str) -> Option<Self> {
+    /// Parses what an operator writes; `None` without a number or a known unit.
+    pub fn parse(text: &str) -> Option<Self> {
         let digits = text.find(|c: char| !c.is_ascii_digit())?;
         let (number, unit) = text.split_at(digits);
         let number: u64 = number.parse().ok()?;

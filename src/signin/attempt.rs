@@ -107,6 +107,7 @@ impl<'a> Attempt<'a> {
             address: &self.device.address,
             user_agent: &self.device.user_agent,
             platform_account: self.platform_account.as_ref(),
+            request_id: &self.device.request_id,
             result,
         }
     }

@@ -9,7 +9,9 @@ use deskgate::directory::links::{LinkApproval, LinkQuery, LinkRequestOutcome};
 use deskgate::directory::membership::{MemberEvidence, MembershipRecords};
 use deskgate::directory::people::EmployeeEdit;
 use deskgate::directory::sql::SqlDirectory;
-use deskgate::directory::{Directory, EmployeeProfile, LoginRecord, LoginResult, RecordedRoles, RoleChange};
+use deskgate::directory::{
+    Directory, EmployeeProfile, LoginOutcome, LoginQuery, LoginRecord, LoginResult, RecordedRoles, RoleChange,
+};
 use deskgate::domain::client::Client;
 use deskgate::domain::clock::Clock;
 use deskgate::domain::employee::{CorpId, EmployeeId, InactiveReason, Standing};
@@ -235,6 +237,7 @@ async fn successful_login_updates_the_last_address(Subject { directory, .. }: &S
         address,
         user_agent: "'; DROP TABLE login_log; --",
         platform_account: None,
+        request_id: "",
         result,
     };
     directory.record_login(record(LoginResult::Success, "203.0.113.7")).await.expect("record");
@@ -253,19 +256,32 @@ async fn login_log_is_newest_first_and_pruned_by_age(Subject { directory, clock,
         address: "203.0.113.7",
         user_agent: "a browser",
         platform_account: None,
+        request_id: "",
         result,
     };
     directory.record_login(record(LoginResult::Success, "u1001")).await.expect("record");
     clock.advance(Duration::from_secs(3600));
     directory.record_login(record(LoginResult::Refused("disabled"), "x8001")).await.expect("record");
     let read = |limit| async move {
-        let entries = directory.logins(None, limit).await.expect("read");
+        let entries = directory.logins(&LoginQuery::default(), limit).await.expect("read");
         entries.into_iter().map(|entry| (entry.employee_id, entry.result, entry.reason)).collect::<Vec<_>>()
     };
     let old = ("u1001".to_owned(), "success".to_owned(), String::new());
     let new = ("x8001".to_owned(), "refused".to_owned(), "disabled".to_owned());
     assert_eq!(read(10).await, [new.clone(), old]);
     assert_eq!(read(1).await, std::slice::from_ref(&new));
+    let half_an_hour_ago = clock.now().minus(Duration::from_secs(1800));
+    let of = |employee_id: Option<&str>, since, outcome| {
+        let query = LoginQuery { employee_id: employee_id.map(str::to_owned), since, outcome };
+        async move {
+            let entries = directory.logins(&query, 10).await.expect("read");
+            entries.into_iter().map(|entry| entry.employee_id).collect::<Vec<_>>()
+        }
+    };
+    assert_eq!(of(None, Some(half_an_hour_ago), None).await, ["x8001"]);
+    assert_eq!(of(None, None, Some(LoginOutcome::Success)).await, ["u1001"]);
+    assert_eq!(of(Some("x8001"), None, Some(LoginOutcome::Refused)).await, ["x8001"]);
+    assert!(of(Some("u1001"), Some(half_an_hour_ago), None).await.is_empty());
     directory.prune_login_log(Duration::from_secs(1800)).await.expect("prune");
     assert_eq!(read(10).await, [new]);
 }

@@ -8,7 +8,7 @@ use deskgate::directory::factors::{Account, FactorKind, Factors};
 use deskgate::directory::keys::{KeyGeneration, KeyRecord, KeyRecordChange, KeyRecords};
 use deskgate::directory::links::Links;
 use deskgate::directory::sql::SqlDirectory;
-use deskgate::directory::{Directory, LoginRecord, LoginResult, RoleChange};
+use deskgate::directory::{Directory, LoginQuery, LoginRecord, LoginResult, RoleChange};
 use deskgate::domain::clock::Clock;
 use deskgate::domain::employee::{CorpId, EmployeeId};
 use deskgate::domain::link::{PlatformAccount, PlatformUserId};
@@ -44,6 +44,7 @@ async fn log_in(directory: &SqlDirectory, employee_id: &str) {
         address: "203.0.113.7",
         user_agent: "浏览器",
         platform_account: None,
+        request_id: "",
         result: LoginResult::Refused("a reason"),
     };
     directory.record_login(login).await.expect("login");
@@ -110,7 +111,10 @@ async fn copy_has_every_row(Subject(from, _): Subject, Subject(to, _): Subject) 
     for table in CopiedTable::ALL {
         assert!(all(&from, table).await == all(&to, table).await, "{table:?}");
     }
-    assert_eq!(to.logins(None, 100).await.expect("logins"), from.logins(None, 100).await.expect("logins"));
+    assert_eq!(
+        to.logins(&LoginQuery::default(), 100).await.expect("logins"),
+        from.logins(&LoginQuery::default(), 100).await.expect("logins")
+    );
     let (corp_id, employee_id) = (CorpId::new("wwdemo"), EmployeeId::new("u1001"));
     let roles = to.assigned_roles(&corp_id, &employee_id).await.expect("roles");
     assert_eq!(roles, from.assigned_roles(&corp_id, &employee_id).await.expect("roles"));
@@ -118,7 +122,7 @@ async fn copy_has_every_row(Subject(from, _): Subject, Subject(to, _): Subject) 
     let granted = to.grant(&corp_id, &employee_id, &RoleName::new("another")).await.expect("grant");
     assert_eq!(granted, RoleChange::Done);
     log_in(&to, "later").await;
-    assert_eq!(to.logins(None, 1).await.expect("logins")[0].employee_id, "later");
+    assert_eq!(to.logins(&LoginQuery::default(), 1).await.expect("logins")[0].employee_id, "later");
 }
 
 #[tokio::test]

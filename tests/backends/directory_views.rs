@@ -108,6 +108,7 @@ async fn factors_logs_and_the_platforms_word_are_written_beside_the_desks_tables
         address: "203.0.113.7",
         user_agent: "a browser",
         platform_account: None,
+        request_id: "",
         result: LoginResult::Success,
     };
     directory.record_login(record).await.expect("record");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use deskgate::directory::sql::SqlDirectory;
-use deskgate::directory::{Directory, DirectoryError, LoginRecord, LoginResult};
+use deskgate::directory::{Directory, DirectoryError, LoginQuery, LoginRecord, LoginResult};
 use deskgate::domain::clock::Clock;
 use deskgate::domain::employee::{CorpId, EmployeeId};
 use deskgate::domain::secret::Secret;
@@ -47,6 +47,7 @@ async fn write(directory: &SqlDirectory) -> Result<(), DirectoryError> {
         address: "203.0.113.7",
         user_agent: "a browser",
         platform_account: None,
+        request_id: "",
         result: LoginResult::Success,
     };
     directory.record_login(record).await
@@ -149,7 +150,11 @@ async fn killed_server_is_refused_quickly_and_used_again_when_it_is_back() {
     server.start_again();
     eventually_ok(|| write(&directory).boxed()).await;
     eventually_ok(|| directory.ready().boxed()).await;
-    assert_eq!(directory.logins(None, 10).await.expect("read").len(), 2, "each acknowledged record once");
+    assert_eq!(
+        directory.logins(&LoginQuery::default(), 10).await.expect("read").len(),
+        2,
+        "each acknowledged record once"
+    );
 }
 
 #[tokio::test]
@@ -207,7 +212,7 @@ async fn operation_that_a_deadlock_ended_is_tried_again() {
     let survived = sqlx::raw_sql(deadlock).execute(&mut other).await;
     record.await.expect("a task").expect("the record");
     survived.expect("the other transaction");
-    assert_eq!(directory.logins(None, 10).await.expect("read").len(), 1);
+    assert_eq!(directory.logins(&LoginQuery::default(), 10).await.expect("read").len(), 1);
 }
 
 #[tokio::test]

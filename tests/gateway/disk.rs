@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use deskgate::directory::Directory;
 use deskgate::directory::audit::AuditLog;
+use deskgate::directory::{Directory, LoginQuery};
 
 use crate::support::*;
 
@@ -24,7 +24,12 @@ async fn until_ready_is(desk: &Gateway, status: u16) -> Response {
 }
 
 async fn successful_logins(desk: &Gateway) -> usize {
-    let logins = desk.directory().await.logins(Some("u1001"), 1000).await.expect("the login log");
+    let logins = desk
+        .directory()
+        .await
+        .logins(&LoginQuery { employee_id: Some("u1001".to_owned()), ..LoginQuery::default() }, 1000)
+        .await
+        .expect("the login log");
     logins.iter().filter(|login| login.result == "success").count()
 }
 

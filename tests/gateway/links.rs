@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use deskgate::directory::factors::Account;
 use deskgate::directory::links::Links;
-use deskgate::directory::{Directory, LoginEntry};
+use deskgate::directory::{Directory, LoginEntry, LoginQuery};
 use deskgate::domain::employee::{CorpId, EmployeeId};
 use deskgate::domain::link::PlatformAccount;
 
@@ -59,7 +59,7 @@ async fn put(admin: &Client, account: (&str, &str), employee: &str) -> Response 
 }
 
 async fn newest_login(desk: &Gateway) -> LoginEntry {
-    desk.directory().await.logins(None, 1).await.expect("the log").pop().expect("an entry")
+    desk.directory().await.logins(&LoginQuery::default(), 1).await.expect("the log").pop().expect("an entry")
 }
 
 #[tokio::test]

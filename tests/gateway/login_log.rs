@@ -1,17 +1,17 @@
 //! The login log: every sign-in attempt is a row in the directory and an audit line in the log.
 
-use deskgate::directory::{Directory, LoginEntry};
+use deskgate::directory::{Directory, LoginEntry, LoginQuery};
 use deskgate::domain::clock::Clock;
 
 use crate::support::*;
 
 /// The newest entry.
 async fn newest_entry(desk: &Gateway) -> LoginEntry {
-    desk.directory().await.logins(None, 1).await.expect("the log").into_iter().next().expect("a line")
+    desk.directory().await.logins(&LoginQuery::default(), 1).await.expect("the log").into_iter().next().expect("a line")
 }
 
 async fn entry_count(desk: &Gateway) -> usize {
-    desk.directory().await.logins(None, 1000).await.expect("the log").len()
+    desk.directory().await.logins(&LoginQuery::default(), 1000).await.expect("the log").len()
 }
 
 #[track_caller]
@@ -223,4 +223,36 @@ async fn login_log_cap_is_the_same_for_known_and_unknown_names() {
         }
     }
     desk.wait_for_log(&["deskgate::audit", "sign-in refused", "m5001"]).await;
+}
+
+#[tokio::test]
+async fn logins_are_filtered_by_time_and_result_and_have_the_request_id() {
+    let desk = Gateway::start().await;
+    let sign_in = |employee: &'static str| {
+        let client = desk.anonymous();
+        async move { client.post_json("/api/dev/login", &json!({ "employee_id": employee })).await }
+    };
+    let (success, refused) = (sign_in("u1001").await.expect_code(0), sign_in("n6001").await.expect_code(1003));
+    let list = |args: &'static [&'static str]| {
+        let command = [&["employee", "logins", "--json"], args].concat();
+        let desk = &desk;
+        async move {
+            let list: Value = serde_json::from_str(&desk.command(&command).await.expect_success()).expect("JSON");
+            let ids = list.as_array().expect("a list").iter().map(|entry| entry["request_id"].clone());
+            ids.collect::<Vec<_>>()
+        }
+    };
+    let id = |response: &Response| json!(response.header("x-request-id").expect("a request id"));
+    let (success, refused) = (id(&success), id(&refused));
+    assert_eq!(list(&[]).await, [refused.clone(), success.clone()]);
+    assert_eq!(list(&["--result", "refused"]).await, [refused.clone()]);
+    assert_eq!(list(&["--result", "success", "--since", "1h"]).await, [success]);
+    assert!(list(&["--since", "2999-01-01T00:00:00+08:00"]).await.is_empty());
+    for args in [["--since", "yesterday"], ["--since", "5"], ["--result", "maybe"]] {
+        let output = desk.command(&[&["employee", "logins"], &args[..]].concat()).await;
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", output.output_text());
+    }
+    let table = desk.command(&["employee", "logins"]).await.expect_success();
+    assert!(table.lines().next().is_some_and(|header| header.ends_with("REQUEST ID")), "{table}");
+    assert!(table.contains(refused.as_str().expect("an id")), "{table}");
 }

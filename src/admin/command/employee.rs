@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{CommandOutput, EmployeeRef, LinkCommand, PlaintextSecret};
 use crate::admin::{Actor, Admin, AdminError};
+use crate::directory::{LoginOutcome, LoginQuery};
+use crate::domain::clock::Timestamp;
 use crate::domain::employee::Standing;
 
 /// A command about employees, their devices or the logs.
@@ -85,6 +87,12 @@ pub enum EmployeeCommand {
     Logins {
         /// Only this employee's entries.
         employee_id: Option<String>,
+        /// Only entries of then or later.
+        #[serde(default)]
+        since: Option<Timestamp>,
+        /// Only successes, or only refusals.
+        #[serde(default)]
+        outcome: Option<LoginOutcome>,
         /// The most entries to return.
         limit: usize,
     },
@@ -100,8 +108,9 @@ impl Admin {
             EmployeeCommand::List { text } => {
                 return Ok(CommandOutput::Employees(self.employees.list(text.as_deref()).await?));
             }
-            EmployeeCommand::Logins { employee_id, limit } => {
-                return Ok(CommandOutput::Logins(self.employees.logins(employee_id.as_deref(), limit).await?));
+            EmployeeCommand::Logins { employee_id, since, outcome, limit } => {
+                let query = LoginQuery { employee_id, since, outcome };
+                return Ok(CommandOutput::Logins(self.employees.logins(&query, limit).await?));
             }
             EmployeeCommand::Events { employee_id, limit } => {
                 return Ok(CommandOutput::AuditEntries(self.employees.audit_log(employee_id.as_deref(), limit).await?));

@@ -39,9 +39,16 @@ pub(super) const SQLITE: Files = files!(
     "0015_log_order",
     "0016_signing_keys",
     "0017_copy_target",
+    "0018_login_request_id",
 );
 
-pub(super) const POSTGRES: Files = files!("postgres": "0001_directory", "0002_signing_keys", "0003_copy_target");
+pub(super) const POSTGRES: Files = files!(
+    "postgres":
+    "0001_directory",
+    "0002_signing_keys",
+    "0003_copy_target",
+    "0004_login_request_id",
+);
 
 /// Runs these migrations.
 pub(super) fn migrator(files: Files) -> Migrator {
