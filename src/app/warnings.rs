@@ -98,16 +98,17 @@ fn unsafe_settings(config: &Config) -> Vec<String> {
     settings.into_iter().filter(|(is_set, _)| *is_set).map(|(_, why)| why.to_owned()).collect()
 }
 
-/// Secret files that every user of the machine can read. A missing file is an error elsewhere.
+/// Files with secrets and keys that others than their owner can read. A missing file is an error elsewhere.
 fn readable_secrets(config: &Config) -> Vec<String> {
-    let old = config.server.old_secret_files.iter().map(|file| ("server.old_secret_files", file.as_path()));
-    let files = config.server.secret_file().map(|file| ("server.secret_file", file)).into_iter().chain(old);
-    let readable = files.filter_map(|(key, file)| {
+    let readable = config.secret_files().into_iter().filter_map(|(key, file)| {
         let mode = std::fs::metadata(file).ok()?.permissions().mode() & 0o777;
-        (mode & 0o007 != 0).then(|| {
-            let file = file.display();
-            format!("{key}: every user of this machine can use {file} (mode {mode:04o}); run `chmod o= {file}`")
-        })
+        let (whom, others) = match mode {
+            _ if mode & 0o007 != 0 => ("every user of this machine", "go"),
+            _ if mode & 0o070 != 0 => ("the file's group", "g"),
+            _ => return None,
+        };
+        let file = file.display();
+        Some(format!("{key}: {whom} can use {file} (mode {mode:04o}); run `chmod {others}= {file}`"))
     });
     readable.collect()
 }

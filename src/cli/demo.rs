@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::Args;
 
 use super::serve::Signals;
-use super::{Failed, log, print_error, print_faults, runtime};
+use super::{Failed, log, print_error, print_faults, print_warning, runtime};
 use crate::app::{App, Inherited, RuleSource, ServiceManager, Sources, StartKind};
 use crate::config::{self, Config, Override, PathCase, UpstreamConfig};
 use crate::demo::{Workspace, helpdesk};
@@ -26,10 +26,15 @@ pub(super) struct DemoArgs {
 pub(super) fn run(args: &DemoArgs) -> Result<(), Failed> {
     let workspace =
         Workspace::create().map_err(|error| print_error(format!("cannot create a directory for the demo: {error}")))?;
-    let settings = workspace.settings(free_address(args.listen));
+    let address = free_address(args.listen);
+    let settings = workspace.settings(address);
     let config = config::load_text("demo", &settings, &args.overrides).map_err(|faults| print_faults(&faults))?;
     let _log = log::start(&config.log).map_err(print_error)?;
-    runtime(config.server.threads)?.block_on(serve_demo(config, &workspace))
+    runtime(config.server.threads)?.block_on(serve_demo(
+        config,
+        &workspace,
+        (address != args.listen).then_some(args.listen),
+    ))
 }
 
 /// Returns the address, with port 0 if its port is taken.
@@ -40,7 +45,8 @@ fn free_address(wanted: SocketAddr) -> SocketAddr {
     }
 }
 
-async fn serve_demo(mut config: Config, workspace: &Workspace) -> Result<(), Failed> {
+/// `taken` is the address that was wanted and is not free.
+async fn serve_demo(mut config: Config, workspace: &Workspace, taken: Option<SocketAddr>) -> Result<(), Failed> {
     let signals = Signals::listen()?;
     let free_port = SocketAddr::from(([127, 0, 0, 1], 0));
     let helpdesk = helpdesk::start(free_port)
@@ -60,6 +66,10 @@ async fn serve_demo(mut config: Config, workspace: &Workspace) -> Result<(), Fai
     workspace
         .write_config(helpdesk, &rule_files)
         .map_err(|error| print_error(format!("{}: {error}", file.display())))?;
+    if let Some(taken) = taken {
+        // Before the welcome, whose addresses already name the port in use.
+        print_warning(format!("{taken} is in use or not available; the demo listens on {} instead", app.listen_list()));
+    }
     print_welcome(&app, &file);
     signals.run(app, &ServiceManager::from_environment(StartKind::Normal)).await
 }

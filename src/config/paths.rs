@@ -44,6 +44,33 @@ impl Config {
         paths
     }
 
+    /// The files that hold secrets and private keys, with their keys in the configuration.
+    pub fn secret_files(&self) -> Vec<(Cow<'static, str>, &Path)> {
+        let Self { server, platform, otp, store, directory, upstreams, .. } = self;
+        let mut files = vec![
+            ("server.secret_file", &server.secret_file),
+            ("platform.secret_file", &platform.secret_file),
+            ("otp.key_file", &otp.key_file),
+            ("store.password_file", &store.password_file),
+            ("directory.password_file", &directory.password_file),
+        ];
+        files.extend(server.old_secret_files.iter().map(|file| ("server.old_secret_files", file)));
+        files.extend(otp.old_key_files.iter().map(|file| ("otp.old_key_files", file)));
+        files.extend(server.tls.iter().map(|certificate| ("server.tls.key_file", &certificate.key_file)));
+        files.extend(server.certificates.iter().map(|certificate| ("server.certificates", &certificate.key_file)));
+        let mut files: Vec<_> = files.into_iter().map(|(key, file)| (Cow::Borrowed(key), file.as_path())).collect();
+        for (name, upstream) in upstreams {
+            files.extend(
+                upstream
+                    .tls
+                    .iter()
+                    .map(|tls| (format!("upstreams.{name}.tls.key_file").into(), tls.key_file.as_path())),
+            );
+        }
+        files.retain(|(_, file)| !file.as_os_str().is_empty());
+        files
+    }
+
     /// Lets relative paths start at a folder, but for those of keys that `--set` gave.
     pub(super) fn resolve_paths(&mut self, folder: &Path, is_overridden: impl Fn(&str) -> bool) {
         for (key, path) in self.paths_mut() {
