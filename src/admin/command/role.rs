@@ -74,7 +74,11 @@ impl Admin {
             return Ok(CommandOutput::Unchanged);
         }
         let note = (!SHIPPED_ROLES.contains(&role.as_str())).then(|| {
-            format!("`{role}` is not one of {}; only your own rules can refer to it", SHIPPED_ROLES.join(", "))
+            format!(
+                "`{role}` is not one of {}; only rules of your own can refer to it, in files that declare it with \
+                 `[matrix.{role}]`",
+                SHIPPED_ROLES.join(", ")
+            )
         });
         Ok(CommandOutput::Changed { sessions: effect.sessions, note })
     }

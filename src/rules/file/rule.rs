@@ -196,7 +196,8 @@ impl Loader<'_> {
     fn roles(&mut self, file: &str, found: &ReadTable<RuleTable>) -> Vec<RoleName> {
         for role in &found.value.roles {
             if !self.matrix.knows(role) {
-                let why = format!("roles: `{role}` is not one of {}", self.matrix.known());
+                let why =
+                    format!("roles: `{role}` is not one of {}; `[matrix.{role}]` declares it", self.matrix.known());
                 self.fault(file, found.at("roles"), why);
             }
         }
