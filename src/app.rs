@@ -56,6 +56,8 @@ mod control;
 
 mod control_client;
 
+mod gateway_control;
+
 mod service_manager;
 
 mod admin_listener;
@@ -87,19 +89,24 @@ mod copy;
 use announce::Announcer;
 pub use backup::{BackupError, back_up};
 pub use check::{FileCheck, check_files};
-pub use control_client::{ControlError, send_command};
+pub use control_client::{ControlError, FollowStream, send_command, send_gateway_command};
 pub use copy::{CopyRefusal, copy_state};
 use descriptors::Descriptors;
 use drain::{Drain, DrainCause, DrainTimes};
 pub use error::StartError;
+pub use gateway_control::{
+    BackendReport, GatewayAnswer, GatewayCommand, GatewayReport, PlatformReport, ReloadRequest, ReloadSummary,
+    UpstreamReport,
+};
+use gateway_control::{GatewayControl, ReportSources};
 use handover::HandOver;
 pub use handover::{HandOverStep, Predecessor, Successor};
 pub use inherited::Inherited;
 use listen::Listeners;
 pub use lock::DataLock;
 use memory_watch::MemoryLimit;
-pub use reload::{ReloadReport, ReloadScope, RuleSource, Sources};
-use reload::{Reloader, RuleFiles};
+use reload::{LastReload, Reloader, RuleFiles};
+pub use reload::{ReloadReport, ReloadResult, ReloadScope, RuleSource, Sources};
 pub use service_manager::{ServiceManager, StartKind, activated_sockets};
 pub use simulator::Simulator;
 pub use tasks::TaskFailure;
@@ -107,6 +114,9 @@ use tasks::TaskSet;
 use tls::Certificates;
 use wire::Databases;
 pub use wire::{Offline, open_offline};
+
+/// How many commands may wait for a reload.
+const MOST_WAITING_RELOADS: usize = 4;
 
 /// A running gateway.
 pub struct App {
@@ -125,6 +135,7 @@ pub struct App {
     pub platform: Option<Simulator>,
     hand_over: HandOver,
     successors: Mutex<mpsc::Receiver<Successor>>,
+    reload_requests: Mutex<mpsc::Receiver<ReloadRequest>>,
 }
 
 impl App {
@@ -169,15 +180,36 @@ impl App {
         let tasks = TaskSet::default();
         background::start(&tasks, &services);
         let (hand_over, successors) = HandOver::new(&config, listeners.take_sockets(), lock);
-        tasks.spawn("control socket", control::serve(control, services.admin, hand_over.clone()));
-        let memory = MemoryLimit::new(config.limits.memory);
+        let config = Arc::new(ArcSwap::from_pointee(config));
+        let last_reload = Arc::<LastReload>::default();
+        let (reloads, reload_requests) = mpsc::channel(MOST_WAITING_RELOADS);
+        let gateway_control = GatewayControl {
+            journal: services.gate.journal.clone(),
+            report: ReportSources {
+                config: config.clone(),
+                listeners: listen.iter().map(ToString::to_string).collect(),
+                admin_listener: admin.to_string(),
+                started_at: services.gate.clock.now(),
+                started: services.gate.clock.uptime(),
+                gate: services.gate.clone(),
+                metrics: services.metrics.clone(),
+                registry: services.registry.clone(),
+                store: services.databases.store.clone(),
+                signin: services.signin.clone(),
+                readiness: readiness.clone(),
+                upstreams: services.upstreams.clone(),
+                last_reload: last_reload.clone(),
+            },
+            reloads,
+        };
+        tasks.spawn("control socket", control::serve(control, services.admin, gateway_control, hand_over.clone()));
+        let memory = MemoryLimit::new(config.load().limits.memory);
         tasks.spawn("memory watch", memory_watch::run(memory.clone(), acceptor.app.concurrency.clone()));
-        listeners.start(&tasks, &acceptor, &certificates, &wire::trusted_proxies(&config.server), pages);
+        listeners.start(&tasks, &acceptor, &certificates, &wire::trusted_proxies(&config.load().server), pages);
         if !certificates.is_empty() {
             tasks.spawn("certificate watcher", certificates.clone().watch());
         }
         let store = services.databases.store.clone();
-        let config = Arc::new(ArcSwap::from_pointee(config));
         let announcer = Announcer::new(
             config.clone(),
             listen::first(&listen),
@@ -202,6 +234,7 @@ impl App {
                 acceptor,
                 descriptors,
                 memory,
+                last_reload,
             },
             readiness,
             tasks,
@@ -215,6 +248,7 @@ impl App {
             platform: services.simulator,
             hand_over,
             successors: Mutex::new(successors),
+            reload_requests: Mutex::new(reload_requests),
         })
     }
 
@@ -246,6 +280,15 @@ impl App {
     /// Resolves when a watched rule file has changed; never, unless `rules.watch` is set.
     pub async fn rules_changed(&self) {
         self.reloader.rules_changed().await;
+    }
+
+    /// Resolves when a command asks for a reload, and waits for its result.
+    pub async fn reload_requested(&self) -> ReloadRequest {
+        match self.reload_requests.lock().await.recv().await {
+            Some(request) => request,
+            // The control socket, whose task holds the other end, never ends by itself.
+            None => std::future::pending().await,
+        }
     }
 
     /// Resolves when a background task has died. The process must then [`App::abort`].

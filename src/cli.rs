@@ -21,6 +21,8 @@ mod client;
 
 mod completions;
 
+mod config;
+
 #[cfg(feature = "demo")]
 mod demo;
 
@@ -43,6 +45,8 @@ mod man;
 
 mod output;
 
+mod reload;
+
 mod role;
 
 mod secret;
@@ -51,15 +55,22 @@ mod serve;
 
 mod session;
 
+mod status;
+
 mod store;
+
+mod tail;
 
 mod terminal_qr;
 
 mod upstream;
 
+/// The version and the commit that the program was built from.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("DESKGATE_COMMIT"), ")");
+
 /// Reverse-proxy authentication gateway for an IT help desk.
 #[derive(Parser)]
-#[command(name = "deskgate", version, about, after_help = EXIT_CODES)]
+#[command(name = "deskgate", version = VERSION, about, after_help = EXIT_CODES)]
 struct Cli {
     #[command(subcommand)]
     command: CliCommand,
@@ -70,8 +81,11 @@ enum CliCommand {
     /// Run the gateway.
     Serve(serve::ServeArgs),
     /// Check the configuration, key files, certificate and rules; report all faults and exit 1 if there are any.
-    Check(ConfigArgs),
-    /// Explain how a request would be answered.
+    Check(check::CheckArgs),
+    /// Explain how a request would be answered, or why one was refused.
+    ///
+    /// Shows every check of every rule whose path matches. With --request-id: explains why the running gateway has refused a request. It
+    /// keeps its last 4,096 refusals in memory; the exit code is 3 if the request is not among them.
     Explain(Box<explain::ExplainArgs>),
     /// Run the gateway, a simulated platform and a demo help desk in one process, and print what to open.
     #[cfg(feature = "demo")]
@@ -93,6 +107,22 @@ enum CliCommand {
     Session(session::SessionArgs),
     /// List the running gateways, and what distinguishes them.
     Fleet(fleet::FleetArgs),
+    /// Show the state of the running gateway.
+    ///
+    /// Version, readiness, listeners, the last reload, load, store, directory, messaging platform and upstreams. The exit code is 0 if the
+    /// gateway is ready, and 1 if it is not or if none is running.
+    Status(status::StatusArgs),
+    /// Reload the running gateway's configuration, rules, keys and certificates; say what has changed.
+    ///
+    /// Does what SIGHUP does and waits for the result. If a file is faulty, nothing changes: the faults are printed and the exit code is 1.
+    Reload(reload::ReloadArgs),
+    /// Show the effective configuration.
+    Config(config::ConfigCommandArgs),
+    /// Follow requests as they end: what each was answered and why.
+    ///
+    /// One line per request, whatever the log is set to. A reader that is too slow loses lines and is told how many; requests never wait for
+    /// it. Ends with Ctrl-C, or when the gateway stops.
+    Tail(tail::TailArgs),
     /// Show the state of the upstreams' addresses.
     Upstream(upstream::UpstreamArgs),
     /// Copy the data directory to a new folder while the gateway runs.
@@ -163,6 +193,10 @@ pub fn run() -> ExitCode {
         CliCommand::Role(args) => role::run(&args),
         CliCommand::Agent(args) => agent::run(&args),
         CliCommand::Fleet(args) => fleet::run(&args),
+        CliCommand::Status(args) => status::run(&args),
+        CliCommand::Reload(args) => reload::run(&args),
+        CliCommand::Config(args) => config::run(&args),
+        CliCommand::Tail(args) => tail::run(args),
         CliCommand::Upstream(args) => upstream::run(&args),
         CliCommand::Key(args) => key::run(&args),
         CliCommand::Secret(args) => secret::run(&args),

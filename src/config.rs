@@ -37,6 +37,8 @@ mod rules;
 
 mod rates;
 
+mod show;
+
 mod log;
 
 mod upstream;
@@ -61,6 +63,7 @@ pub use platform::{PlatformConfig, PlatformKind};
 pub use rates::RatesConfig;
 pub use rules::RulesConfig;
 pub use server::{ClientAddress, Development, ForwardedHeaders, ServerConfig};
+pub use show::{ShownSection, ShownSetting, inline_toml};
 pub use sign_in::{
     AgentsConfig, BindApproval, BindConfig, BindProof, Concealment, FlowCookie, Oauth2Config, OtpConfig, QrConfig,
     QrConfirm, TicketConfig, TokenAlgorithm, TokenConfig,

@@ -12,6 +12,8 @@ pub mod duration;
 
 pub mod employee;
 
+pub mod finished_request;
+
 pub mod gateway_status;
 
 pub mod hop_by_hop;

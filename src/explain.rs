@@ -20,7 +20,7 @@ use crate::pipeline::client_address::TrustedProxies;
 use crate::pipeline::cors::{CorsPolicy, PreflightAnswer};
 use crate::pipeline::head::{Fields, HeaderLines, HttpVersion, RequestHead, Transport};
 use crate::pipeline::route::Target;
-use crate::pipeline::{self, Permit, Policy, arrive, authorize, verify};
+use crate::pipeline::{self, CheckedCaller, Permit, Phase, Policy, arrive, authorize, verify};
 use crate::rules::RuleSet;
 use crate::rules::case::SampleRequest;
 
@@ -155,21 +155,22 @@ impl<'a> Explainer<'a> {
         };
         let fields = Fields::of(head.lines);
         let arrival = arrive::describe(&TrustedProxies::NONE, Language::English, &self.cors, &head, &fields);
-        let (request, target) = match pipeline::locate(&policy, self.rules, &head, &fields) {
+        let (request, target) = match pipeline::locate(&policy, self.rules, &head, &fields, &mut Phase::default()) {
             Ok(located) => located,
             Err(error) => return (None, Err(error)),
         };
         // A sample session replaces `credentials::read` and `verify::caller`.
         let caller = verify::caller_of_session(&target, sample.session());
-        let now = clock.now();
+        let caller = CheckedCaller { caller, arrival: &arrival, now: clock.now() };
+        let mut phase = Phase::default();
         for _ in 0..before {
-            let earlier = pipeline::admit(&policy, target.clone(), caller.clone(), &request, &arrival, now, &mut ());
+            let earlier = pipeline::admit(&policy, target.clone(), caller.clone(), &request, &mut phase, &mut ());
             // All requests come at the same instant: after the first refusal every further one is refused as well.
             if earlier.is_err() {
                 break;
             }
         }
-        let verdict = pipeline::admit(&policy, target.clone(), caller, &request, &arrival, now, steps);
+        let verdict = pipeline::admit(&policy, target.clone(), caller, &request, &mut phase, steps);
         (Some(target), verdict.map(|(permit, _)| permit))
     }
 

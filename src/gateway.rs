@@ -111,10 +111,11 @@ impl Gateway {
     /// Decides about a request and answers it if it is for one of the gateway's own endpoints; otherwise leaves the
     /// permit in the context.
     async fn receive(&self, exchange: &mut Exchange, context: &mut RequestContext) -> Result<Option<Reply>, Error> {
-        let Decision { arrival, handler, caller, verdict } = self.decide(exchange).await;
+        let Decision { arrival, handler, caller, phase, verdict } = self.decide(exchange).await;
         context.arrival = Some(arrival.clone());
         context.handler = handler;
         context.caller = caller;
+        context.phase = phase;
         if let Some(error) = connection::body_error(exchange) {
             return Err(error);
         }
@@ -386,6 +387,7 @@ impl ProxyHttp for Gateway {
                 host: &|| host(header),
                 handler: &context.handler,
                 caller: &context.caller,
+                phase: context.phase,
                 status: exchange.response_written().map_or(0, |response| response.status.as_u16()),
                 error: context.error.as_ref(),
                 incomplete: context.incomplete.as_ref(),

@@ -68,11 +68,15 @@ pub mod forward;
 
 pub mod record;
 
+// What operators see of single requests.
+pub mod journal;
+
 use arrive::CheckedRequest;
 use assertion::Assertion;
 use client_address::TrustedProxies;
 use cors::{CorsPolicy, CrossOrigin, PreflightAnswer};
 use head::{Fields, RequestHead, Transport, UnwantedHeaders};
+use journal::RequestJournal;
 use observe::DecisionObserver;
 use record::Recorder;
 use redirect::RedirectTarget;
@@ -121,6 +125,8 @@ pub struct Gate {
     pub hsts: Option<HeaderValue>,
     /// Where requests on listeners that redirect to HTTPS are sent.
     pub redirects: RedirectTarget,
+    /// The followers of requests and the last refusals.
+    pub journal: Arc<RequestJournal>,
 }
 
 impl Gate {
@@ -208,6 +214,47 @@ pub enum Handler {
     None,
 }
 
+/// Where a request is in its lifecycle.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// The connection: no head has been examined.
+    #[default]
+    Connection,
+    /// Phase 1: reads the head.
+    Arrive,
+    /// Phase 2: finds what answers.
+    Route,
+    /// Phase 3: finds the token.
+    Credentials,
+    /// Phase 4: finds the session.
+    Verify,
+    /// Phase 5: evaluates the rule.
+    Authorize,
+    /// Phase 6: charges the rates.
+    Limit,
+    /// One of the gateway's own endpoints answers.
+    Endpoint,
+    /// The upstream answers.
+    Upstream,
+}
+
+impl Phase {
+    /// The phase by the name of its file, where it has one.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Phase::Connection => "connection",
+            Phase::Arrive => "arrive",
+            Phase::Route => "route",
+            Phase::Credentials => "credentials",
+            Phase::Verify => "verify",
+            Phase::Authorize => "authorize",
+            Phase::Limit => "limit",
+            Phase::Endpoint => "endpoint",
+            Phase::Upstream => "upstream",
+        }
+    }
+}
+
 /// Proof that a request was authorized. Only `authorize` can create one, so nothing is forwarded and no endpoint is
 /// called without it.
 #[derive(Debug)]
@@ -287,6 +334,8 @@ pub struct Decision {
     pub handler: Handler,
     /// The caller; anonymous if the request was refused before its token was verified.
     pub caller: Caller,
+    /// The phase that refused the request, or that comes next.
+    pub phase: Phase,
     /// The permit, or the refusal.
     pub verdict: Result<Permit, Error>,
 }
@@ -299,8 +348,13 @@ pub async fn decide(gate: &Gate, head: &RequestHead<'_>) -> Decision {
         arrival.hsts.clone_from(&gate.hsts);
     }
     // Denied until every phase has passed.
-    let mut decision =
-        Decision { arrival, handler: Handler::None, caller: Caller::Anonymous, verdict: Err(Error::NotFound) };
+    let mut decision = Decision {
+        arrival,
+        handler: Handler::None,
+        caller: Caller::Anonymous,
+        phase: Phase::Arrive,
+        verdict: Err(Error::NotFound),
+    };
     decision.verdict = run_phases(gate, head, &fields, &mut decision).await;
     decision
 }
@@ -319,19 +373,25 @@ async fn run_phases<'a>(
     {
         return Ok(Permit::Redirect(location));
     }
-    let (request, target) = locate(&policy, &gate.rules.load(), head, fields)?;
+    let (request, target) = locate(&policy, &gate.rules.load(), head, fields, &mut decision.phase)?;
     decision.handler = target.handler();
+    decision.phase = Phase::Credentials;
     let credential = credentials::read(gate, &request)?;
+    decision.phase = Phase::Verify;
     let now = gate.clock.now();
     decision.caller = verify::caller(gate, &target, credential, decision.arrival.client, now).await?;
     let mut recorder = Recorder::new(&gate.metrics, &decision.arrival);
-    let caller = decision.caller.clone();
-    let (mut permit, unasked) = admit(&policy, target, caller, &request, &decision.arrival, now, &mut recorder)?;
+    let caller = CheckedCaller { caller: decision.caller.clone(), arrival: &decision.arrival, now };
+    let (mut permit, unasked) = admit(&policy, target, caller, &request, &mut decision.phase, &mut recorder)?;
     if !unasked.is_empty() {
         // Boxed: few requests wait for the store.
         Box::pin(limit::ask(&policy, &permit, unasked, &decision.arrival, &mut recorder)).await?;
     }
     assertion::sign(gate, &mut permit, &request, now);
+    decision.phase = match &permit {
+        Permit::Upstream(_) => Phase::Upstream,
+        Permit::Own(_) | Permit::Preflight(_) | Permit::Redirect(_) => Phase::Endpoint,
+    };
     Ok(permit)
 }
 
@@ -341,10 +401,20 @@ pub(crate) fn locate<'a>(
     rules: &RuleSet,
     head: &'a RequestHead<'a>,
     fields: &'a Fields<'a>,
+    phase: &mut Phase,
 ) -> Result<(CheckedRequest<'a>, Target), Error> {
     let request = arrive::check(&policy.limits.load(), policy.hosts, head, fields)?;
+    *phase = Phase::Route;
     let target = route::find(policy, rules, &request)?;
     Ok((request, target))
+}
+
+/// Who sends a request that is to be authorized, from where and when.
+#[derive(Clone)]
+pub(crate) struct CheckedCaller<'a> {
+    pub caller: Caller,
+    pub arrival: &'a Arrival,
+    pub now: Timestamp,
 }
 
 /// The phases after the caller is known: authorizes the request and charges its rates. Returns the rates that the store must
@@ -352,13 +422,15 @@ pub(crate) fn locate<'a>(
 pub(crate) fn admit(
     policy: &Policy<'_>,
     target: Target,
-    caller: Caller,
+    caller: CheckedCaller<'_>,
     request: &CheckedRequest<'_>,
-    arrival: &Arrival,
-    now: Timestamp,
+    phase: &mut Phase,
     observer: &mut impl DecisionObserver,
 ) -> Result<(Permit, UnaskedRates), Error> {
+    let CheckedCaller { caller, arrival, now } = caller;
+    *phase = Phase::Authorize;
     let permit = authorize::check(policy, target, caller, request, arrival, now, observer)?;
+    *phase = Phase::Limit;
     let unasked = limit::charge(policy, &permit, arrival, observer)?;
     Ok((permit, unasked))
 }

@@ -367,6 +367,11 @@ impl SignInServices {
         self.agents.measure();
     }
 
+    /// The remaining time for which the circuit to the messaging platform is open, if it is.
+    pub fn circuit_open_for(&self) -> Option<Duration> {
+        self.provider.circuit_open_for()
+    }
+
     /// Applies a change from the change feed: wakes the polls of a ticket.
     pub fn apply_change(&self, change: &Change) {
         self.tickets.apply_change(change);

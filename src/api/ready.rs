@@ -77,6 +77,11 @@ impl Readiness {
         state
     }
 
+    /// Whether load balancers are told to send no new requests.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
+    }
+
     /// Reports 503 from now on, so that load balancers send no new requests.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Release);
@@ -86,7 +91,7 @@ impl Readiness {
 /// The state of each part; 503 if one of them is unavailable.
 pub async fn ready(readiness: &Readiness, backends: &Backends, arrival: &Arrival) -> Reply {
     let BackendState { store, directory } = readiness.backends(backends).await;
-    let draining = readiness.draining.load(Ordering::Acquire);
+    let draining = readiness.is_draining();
     let word = |ok: bool| if ok { "ok" } else { "unavailable" };
     let report = ReadyReport {
         store: word(store),

@@ -12,6 +12,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
 use super::control_client::SOCKET_FILE;
+use super::gateway_control::{GatewayCommand, GatewayControl};
 use super::handover::{self, HandOver};
 use crate::admin::{Actor, Admin, AdminCommand, CommandError, CommandOutput};
 use crate::token::key_file::create_private_folder;
@@ -41,15 +42,15 @@ pub(super) fn bind(data: &Path) -> io::Result<UnixListener> {
 }
 
 /// Executes commands, and answers a process that is to replace this one, until the task is cancelled.
-pub(super) async fn serve(listener: UnixListener, admin: Arc<Admin>, hand_over: HandOver) {
+pub(super) async fn serve(listener: UnixListener, admin: Arc<Admin>, gateway: GatewayControl, hand_over: HandOver) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    let (admin, hand_over) = (admin.clone(), hand_over.clone());
+                    let (admin, gateway, hand_over) = (admin.clone(), gateway.clone(), hand_over.clone());
                     connections.spawn(async move {
-                        if let Err(error) = answer(stream, &admin, &hand_over).await {
+                        if let Err(error) = answer(stream, &admin, &gateway, &hand_over).await {
                             tracing::warn!(%error, "could not answer a command");
                         }
                     });
@@ -68,12 +69,20 @@ pub(super) async fn serve(listener: UnixListener, admin: Arc<Admin>, hand_over: 
     }
 }
 
-async fn answer(mut stream: UnixStream, admin: &Admin, hand_over: &HandOver) -> io::Result<()> {
+async fn answer(
+    mut stream: UnixStream,
+    admin: &Admin,
+    gateway: &GatewayControl,
+    hand_over: &HandOver,
+) -> io::Result<()> {
     let uid = stream.peer_cred()?.uid();
     let mut line = String::new();
     BufReader::new((&mut stream).take(MAX_COMMAND_BYTES)).read_line(&mut line).await?;
     if line.trim_end() == handover::REQUEST {
         return hand_over.offer(stream).await;
+    }
+    if let Ok(command) = serde_json::from_str::<GatewayCommand>(&line) {
+        return gateway.answer(command, stream).await;
     }
     let result: Result<CommandOutput, CommandError> = match serde_json::from_str::<AdminCommand>(&line) {
         Ok(command) => admin.execute(Actor::Operator { uid }, command).await,

@@ -4,10 +4,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
+use super::gateway_control::{GatewayAnswer, GatewayCommand};
 use crate::admin::{AdminCommand, CommandError, CommandOutput};
+use crate::domain::finished_request::{FollowEvent, FollowFilter};
 
 /// The control socket in the data directory.
 pub(super) const SOCKET_FILE: &str = "control.sock";
@@ -52,20 +57,61 @@ pub async fn send_command(
     send_within(COMMAND_TIMEOUT, data, command).await
 }
 
-async fn send_within(
+/// Sends a command about the process itself, and returns its answer.
+pub async fn send_gateway_command(
+    data: &Path,
+    command: &GatewayCommand,
+) -> Result<Result<GatewayAnswer, CommandError>, ControlError> {
+    send_within(COMMAND_TIMEOUT, data, command).await
+}
+
+async fn send_within<Answer: DeserializeOwned>(
     timeout: Duration,
     data: &Path,
-    command: &AdminCommand,
-) -> Result<Result<CommandOutput, CommandError>, ControlError> {
+    command: &impl Serialize,
+) -> Result<Result<Answer, CommandError>, ControlError> {
+    let (mut reader, _writer) = send(data, command).await?;
+    tokio::time::timeout(timeout, read_answer(&mut reader)).await.map_err(|_| ControlError::Timeout)?
+}
+
+/// Sends a line. The writer keeps the connection open in that direction.
+async fn send(
+    data: &Path,
+    command: &impl Serialize,
+) -> Result<(BufReader<OwnedReadHalf>, OwnedWriteHalf), ControlError> {
     let stream = connect(data).await?.ok_or(ControlError::NotRunning)?;
     let (reader, mut writer) = stream.into_split();
     let mut request = serde_json::to_vec(command)?;
     request.push(b'\n');
     writer.write_all(&request).await?;
+    Ok((BufReader::new(reader), writer))
+}
+
+async fn read_answer<Answer: DeserializeOwned>(
+    reader: &mut BufReader<OwnedReadHalf>,
+) -> Result<Result<Answer, CommandError>, ControlError> {
     let mut line = String::new();
-    let mut reader = BufReader::new(reader);
-    tokio::time::timeout(timeout, reader.read_line(&mut line)).await.map_err(|_| ControlError::Timeout)??;
+    reader.read_line(&mut line).await?;
     if line.ends_with('\n') { Ok(serde_json::from_str(&line)?) } else { Err(ControlError::Stopped) }
+}
+
+/// Reads finished requests from the running gateway.
+pub struct FollowStream {
+    reader: BufReader<OwnedReadHalf>,
+    _writer: OwnedWriteHalf,
+}
+
+impl FollowStream {
+    /// Begins to follow.
+    pub async fn open(data: &Path, filter: FollowFilter) -> Result<Self, ControlError> {
+        let (reader, writer) = send(data, &GatewayCommand::Follow(filter)).await?;
+        Ok(Self { reader, _writer: writer })
+    }
+
+    /// Waits for the next event; [`ControlError::Stopped`] once the gateway has ended.
+    pub async fn next(&mut self) -> Result<Result<FollowEvent, CommandError>, ControlError> {
+        read_answer(&mut self.reader).await
+    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
+use serde::{Deserialize, Serialize};
 
 use super::descriptors::Descriptors;
 use super::file_watcher::{self, Fingerprint};
@@ -14,7 +15,7 @@ use super::tls::Certificates;
 use super::{StartError, listen, proxy, warnings};
 use crate::admin::keys::KeyRotation;
 use crate::config::{Config, ConfigChanges, ConfigSource, LimitsConfig, NamedUpstream};
-use crate::domain::clock::Clock;
+use crate::domain::clock::{Clock, Timestamp};
 use crate::explain;
 use crate::gateway::accept::Acceptor;
 use crate::metrics::Metrics;
@@ -118,10 +119,12 @@ pub enum ReloadScope {
 }
 
 /// What a reload has done.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct ReloadReport {
     /// The number of rules.
     pub rules: usize,
+    /// Whether the rules differ from those before.
+    pub rules_changed: bool,
     /// The keys of the configuration that have changed.
     pub changes: ConfigChanges,
 }
@@ -141,6 +144,36 @@ pub(super) struct Reloader {
     pub(super) acceptor: Arc<Acceptor>,
     pub(super) descriptors: Descriptors,
     pub(super) memory: Arc<MemoryLimit>,
+    pub(super) last_reload: Arc<LastReload>,
+}
+
+/// The result of the last reload.
+#[derive(Debug, Default)]
+pub(super) struct LastReload(Mutex<Option<ReloadResult>>);
+
+impl LastReload {
+    /// The result; `None` if there was no reload.
+    pub(super) fn get(&self) -> Option<ReloadResult> {
+        self.lock().clone()
+    }
+
+    fn set(&self, at: Timestamp, reloaded: &Result<ReloadReport, StartError>) {
+        let error = reloaded.as_ref().err().map(ToString::to_string);
+        *self.lock() = Some(ReloadResult { at, error });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<ReloadResult>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The result of a reload.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReloadResult {
+    /// When it ended.
+    pub at: Timestamp,
+    /// Why it was refused; `None` if it was applied.
+    pub error: Option<String>,
 }
 
 impl Reloader {
@@ -150,6 +183,7 @@ impl Reloader {
         let _exclusive = self.keys.lock().await;
         let reloaded = self.replace(scope);
         self.gate.metrics.config_reload_success.set(i64::from(reloaded.is_ok()));
+        self.last_reload.set(self.gate.clock.now(), &reloaded);
         if reloaded.is_ok() {
             // A handshake or exchange that is not registered yet checks the new rules itself once it is.
             self.registry.apply_rules(&self.gate.rules.load());
@@ -172,11 +206,15 @@ impl Reloader {
             self.keys.install(keys);
         }
         let rules = Arc::new(rules);
-        self.gate.rules.store(rules.clone());
+        let replaced = self.gate.rules.swap(rules.clone());
         self.apply_limits(&config.limits);
         record_load(&self.gate.metrics, &self.gate.clock, &config, &rules);
         self.config.store(Arc::new(config));
-        Ok(ReloadReport { rules: rules.count(), changes })
+        Ok(ReloadReport {
+            rules: rules.count(),
+            rules_changed: replaced.digest().as_str() != rules.digest().as_str(),
+            changes,
+        })
     }
 
     /// The configuration in force with what a reload can change, and all changes in the file.

@@ -23,6 +23,7 @@ use crate::metrics::Metrics;
 use crate::pipeline::Gate;
 use crate::pipeline::client_address::TrustedProxies;
 use crate::pipeline::cors::CorsPolicy;
+use crate::pipeline::journal::RequestJournal;
 use crate::pipeline::redirect::RedirectTarget;
 use crate::platform::Platform;
 use crate::platform::wecom::{WecomPlatform, WecomSettings};
@@ -348,6 +349,7 @@ fn gate(
         scheme: HeaderValue::from_static(if server.public_url.scheme() == "https" { "https" } else { "http" }),
         hsts: server.hsts().and_then(|lifetime| format!("max-age={}", lifetime.as_secs()).parse().ok()),
         redirects: RedirectTarget::new(&server.public_url, &server.hosts),
+        journal: Arc::new(RequestJournal::new(core.clock.now())),
     }
 }
 

@@ -1,26 +1,54 @@
 //! `deskgate check`: reports the faults of the configuration, the key files, the certificate, the rules and their cases,
 //! all at once. Starts nothing and writes nothing.
 
-use super::{ConfigArgs, Failed, print, print_faults, print_warning};
-use crate::app;
+use clap::Args;
+
+use super::{ConfigArgs, Exit, Failed, print, print_faults, print_warning};
+use crate::app::{self, FileCheck};
 use crate::config::{self, ConfigFault};
 
-pub(super) fn run(args: &ConfigArgs) -> Result<(), Failed> {
-    let read = config::read(args.config.as_deref(), &args.overrides);
+#[derive(Args)]
+pub(super) struct CheckArgs {
+    /// Print JSON on standard output: ok, faults, warnings, and the number of upstreams, rules and cases.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    config: ConfigArgs,
+}
+
+pub(super) fn run(args: &CheckArgs) -> Result<(), Failed> {
+    let read = config::read(args.config.config.as_deref(), &args.config.overrides);
     let Some(config) = read.config else {
-        return Err(print_faults(&read.faults));
+        let faults: Vec<String> = read.faults.iter().map(ConfigFault::to_string).collect();
+        return report(args, &faults, &FileCheck::default(), 0);
     };
     let files = app::check_files(&config, |key| read.faults.iter().any(|fault| fault.affects(key)));
     let of_files = files.faults.iter().map(|fault| read.places.locate(fault));
     let faults: Vec<String> = read.faults.iter().map(ConfigFault::to_string).chain(of_files).collect();
-    if !faults.is_empty() {
-        return Err(print_faults(&faults));
+    report(args, &faults, &files, config.upstreams.len())
+}
+
+fn report(args: &CheckArgs, faults: &[String], files: &FileCheck, upstreams: usize) -> Result<(), Failed> {
+    let FileCheck { warnings, rules, cases, .. } = files;
+    if args.json {
+        print(serde_json::json!({
+            "ok": faults.is_empty(),
+            "faults": faults,
+            "warnings": warnings,
+            "upstreams": upstreams,
+            "rules": rules,
+            "cases": cases,
+        }))?;
+        return if faults.is_empty() { Ok(()) } else { Err(Failed(Exit::Failure)) };
     }
-    for warning in files.warnings {
+    if !faults.is_empty() {
+        return Err(print_faults(faults));
+    }
+    for warning in warnings {
         print_warning(warning);
     }
-    let upstreams = count(config.upstreams.len(), "upstream");
-    print(format_args!("ok: {upstreams}, {}, {}", count(files.rules, "rule"), count(files.cases, "case")))
+    let upstreams = count(upstreams, "upstream");
+    print(format_args!("ok: {upstreams}, {}, {}", count(*rules, "rule"), count(*cases, "case")))
 }
 
 /// A number with its noun, in the plural unless it is one.

@@ -11,7 +11,8 @@ use super::output::{self, OutputFormat};
 use super::{ConfigArgs, Exit, Failed, log, print_error, print_faults, runtime};
 use crate::admin::command::EmployeeRef;
 use crate::admin::{Actor, AdminCommand, CommandError, CommandOutput};
-use crate::app::{self, ControlError, StartError};
+use crate::app::{self, ControlError, GatewayAnswer, GatewayCommand, StartError};
+use crate::config::Config;
 
 /// How long to wait while another process uses the data directory.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -82,14 +83,14 @@ impl ClientArgs {
         output::print_output(&self.execute(command)?, self.format())
     }
 
+    /// Loads the configuration, which names the data directory and with it the gateway.
+    pub(super) fn load(&self) -> Result<Config, Failed> {
+        load_config(&self.config)
+    }
+
     /// Executes a command.
     pub(super) fn execute(&self, command: AdminCommand) -> Result<CommandOutput, Failed> {
-        let config = self.config.load().map_err(|faults| {
-            if self.config.config.is_none() {
-                print_error("no configuration: pass --config or set DESKGATE_CONFIG. The defaults do not work here:");
-            }
-            print_faults(&faults)
-        })?;
+        let config = self.load()?;
         runtime(1)?.block_on(async {
             let begun = Instant::now();
             loop {
@@ -118,7 +119,26 @@ impl ClientArgs {
     }
 }
 
-fn command_failed(error: CommandError) -> Failed {
+/// Loads the configuration of a command for a running gateway or its data.
+pub(super) fn load_config(args: &ConfigArgs) -> Result<Config, Failed> {
+    args.load().map_err(|faults| {
+        if args.config.is_none() {
+            print_error("no configuration: pass --config or set DESKGATE_CONFIG. The defaults do not work here:");
+        }
+        print_faults(&faults)
+    })
+}
+
+/// Sends a command about the process itself to the running gateway.
+pub(super) fn ask_gateway(args: &ConfigArgs, command: &GatewayCommand) -> Result<GatewayAnswer, Failed> {
+    let config = load_config(args)?;
+    runtime(1)?.block_on(async {
+        let answered = app::send_gateway_command(&config.server.data_dir, command).await;
+        answered.map_err(print_error)?.map_err(command_failed)
+    })
+}
+
+pub(super) fn command_failed(error: CommandError) -> Failed {
     let exit = match &error {
         CommandError::NotFound(_) => Exit::NotFound,
         CommandError::Refused(_) => Exit::Refused,

@@ -7,21 +7,30 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use url::Url;
 
+use super::client::ask_gateway;
+use super::output::with_iso_time;
 use super::{ConfigArgs, Exit, Failed, load_rules, print, print_error, print_faults};
-use crate::app::RuleSource;
+use crate::app::{GatewayAnswer, GatewayCommand, RuleSource};
 use crate::config::Config;
+use crate::domain::finished_request::RefusedRequest;
 use crate::domain::session::{LoginMethod, LoginSource};
 use crate::explain::{ColorChoice, Explainer};
 use crate::rules::RuleSet;
 use crate::rules::case::SampleRequest;
 
-/// Explain how a request would be answered: every check of every rule whose path matches
+mod refused;
+
 #[derive(Args)]
 pub(super) struct ExplainArgs {
     /// Method, such as GET
-    method: String,
+    #[arg(required_unless_present = "request_id")]
+    method: Option<String>,
     /// Path, without the query
-    path: String,
+    #[arg(required_unless_present = "request_id")]
+    path: Option<String>,
+    /// Explain the refusal of this request by the running gateway; its response and its log line have the ID
+    #[arg(long, value_name = "ID", conflicts_with_all = ["method", "path"])]
+    request_id: Option<String>,
     /// Active role [default: not signed in]
     #[arg(long)]
     role: Option<String>,
@@ -110,9 +119,32 @@ impl ExplainArgs {
     }
 }
 
+/// Asks the running gateway why it has refused a request.
+fn explain_refusal(args: &ExplainArgs, request_id: &str) -> Result<(), Failed> {
+    let command = GatewayCommand::Refusals { request_id: request_id.to_owned() };
+    let GatewayAnswer::Refusals(refusals) = ask_gateway(&args.config, &command)? else {
+        return Err(print_error("the running gateway is of another version"));
+    };
+    let config = args.config.config.as_deref();
+    if args.json {
+        let with_command = |refused: &RefusedRequest| {
+            let mut entry = with_iso_time(refused, refused.request.at);
+            entry["repeat"] = serde_json::json!(refused::repeat_command(refused, config));
+            entry
+        };
+        return print(refusals.iter().map(with_command).collect::<serde_json::Value>());
+    }
+    let texts: Vec<String> = refusals.iter().map(|refused| refused::text(refused, config)).collect();
+    print(texts.join("\n\n"))
+}
+
 pub(super) fn run(args: ExplainArgs) -> Result<(), Failed> {
-    if let Some(announced) = args.preflight.as_ref().filter(|_| args.method != "OPTIONS") {
-        let (method, path) = (&args.method, &args.path);
+    if let Some(request_id) = &args.request_id {
+        return explain_refusal(&args, request_id);
+    }
+    // The argument parser has made sure of both.
+    let (method, path) = (args.method.clone().unwrap_or_default(), args.path.clone().unwrap_or_default());
+    if let Some(announced) = args.preflight.as_ref().filter(|_| method != "OPTIONS") {
         let why = format!(
             "a preflight is an OPTIONS request, not {method}: write `explain OPTIONS {path} --origin … --preflight {announced}`"
         );
@@ -121,9 +153,9 @@ pub(super) fn run(args: ExplainArgs) -> Result<(), Failed> {
     }
     let (config, rules) = args.load()?;
     let sample = SampleRequest {
-        method: args.method,
+        method,
         // Decisions do not depend on the query.
-        path: args.path.split(['?', '#']).next().unwrap_or_default().to_owned(),
+        path: path.split(['?', '#']).next().unwrap_or_default().to_owned(),
         role: args.role,
         roles: args.roles,
         address: args.address,

@@ -124,14 +124,15 @@ impl Signals {
         })
     }
 
-    /// Runs the gateway: reloads on SIGHUP and when watched rules change, drains and stops on SIGTERM or SIGINT, or for a process
+    /// Runs the gateway: reloads on SIGHUP, by command and when watched rules change, drains and stops on SIGTERM or SIGINT, or for a process
     /// that replaces this one. Exits with code 1, without draining, when a background task dies, so that a supervisor restarts
     /// the process.
     pub(super) async fn run(mut self, mut app: App, service: &ServiceManager) -> Result<(), Failed> {
         loop {
             tokio::select! {
-                _ = self.hangup.recv() => reload(&app, ReloadScope::All, service).await,
-                () = app.rules_changed() => reload(&app, ReloadScope::WithoutConfig, service).await,
+                _ = self.hangup.recv() => drop(reload(&app, ReloadScope::All, service).await),
+                request = app.reload_requested() => request.answer(&reload(&app, ReloadScope::All, service).await),
+                () = app.rules_changed() => drop(reload(&app, ReloadScope::WithoutConfig, service).await),
                 _ = self.terminate.recv() => break,
                 _ = self.interrupt.recv() => break,
                 successor = app.successor() => match self.hand_over(app, successor).await? {
@@ -177,10 +178,12 @@ impl Signals {
     }
 }
 
-async fn reload(app: &App, scope: ReloadScope, service: &ServiceManager) {
+/// Reloads and logs what came of it.
+async fn reload(app: &App, scope: ReloadScope, service: &ServiceManager) -> Result<ReloadReport, StartError> {
     service.reloading();
-    match app.reload(scope).await {
-        Ok(ReloadReport { rules, changes }) => {
+    let reloaded = app.reload(scope).await;
+    match &reloaded {
+        Ok(ReloadReport { rules, changes, .. }) => {
             tracing::info!(rules, changed = changes.applied.join(", "), "reloaded");
             if !changes.pending.is_empty() {
                 tracing::warn!("changed settings that take effect after a restart: {}", changes.pending.join(", "));
@@ -189,4 +192,5 @@ async fn reload(app: &App, scope: ReloadScope, service: &ServiceManager) {
         Err(error) => tracing::error!("reload refused, nothing changed: {error}"),
     }
     service.ready();
+    reloaded
 }

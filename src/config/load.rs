@@ -100,7 +100,7 @@ pub fn read(file: Option<&Path>, overrides: &[Override]) -> ReadConfig {
 }
 
 /// `folder` is where relative paths in the text start.
-fn read_text(origin: &str, folder: &Path, text: &str, overrides: &[Override]) -> ReadConfig {
+pub(super) fn read_text(origin: &str, folder: &Path, text: &str, overrides: &[Override]) -> ReadConfig {
     let mut reader = ConfigReader { faults: Faults::new(origin), overridden: HashMap::new() };
     let (root, errors) = DeTable::parse_recoverable(text);
     for error in errors {

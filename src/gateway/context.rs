@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::metrics::Metrics;
 use crate::pipeline::cors::CrossOrigin;
 use crate::pipeline::request_id::RequestId;
-use crate::pipeline::{Arrival, Caller, Handler, UpstreamPermit};
+use crate::pipeline::{Arrival, Caller, Handler, Phase, UpstreamPermit};
 
 /// The address of a peer that has none, such as the peer of a Unix socket.
 pub(super) const NO_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
@@ -23,6 +23,8 @@ pub(crate) struct RequestContext {
     pub(super) arrival: Option<Arrival>,
     pub(super) handler: Handler,
     pub(super) caller: Caller,
+    /// Where the request is in its lifecycle.
+    pub(super) phase: Phase,
     pub(super) permit: Option<UpstreamPermit>,
     pub(super) error: Option<Error>,
     /// Why a response that had begun did not end.
@@ -42,6 +44,7 @@ impl RequestContext {
             arrival: None,
             handler: Handler::None,
             caller: Caller::Anonymous,
+            phase: Phase::default(),
             permit: None,
             error: None,
             incomplete: None,

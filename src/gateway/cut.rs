@@ -22,7 +22,7 @@ use super::deadline::Deadline;
 use super::request_head::host;
 use crate::domain::session::Session;
 use crate::pipeline::record::{self, AccessLogEntry, NoRuleMetrics};
-use crate::pipeline::{Caller, Gate, Handler};
+use crate::pipeline::{Caller, Gate, Handler, Phase};
 use crate::rules::Rule;
 use crate::sockets::CloseReason;
 use crate::sockets::handle::{OpenKind, Opener};
@@ -125,6 +125,7 @@ impl ExchangeCutter {
                 host: &|| Some(details.host.as_bytes()),
                 handler: &Handler::Rule(watched.rule.clone()),
                 caller: &watched.caller,
+                phase: Phase::Upstream,
                 status: watched.status,
                 error: None,
                 incomplete: None,

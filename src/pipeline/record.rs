@@ -1,11 +1,15 @@
 //! Metrics and log lines: those of each decision, and one access-log line, which `gateway` writes at the end of each
 //! request.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::journal::FollowedRequest;
 use super::observe::DecisionObserver;
-use super::{Arrival, Caller, Gate, Handler, Permit};
+use super::{Arrival, Caller, Gate, Handler, Permit, Phase};
 use crate::config::RequestLines;
+use crate::domain::clock::Timestamp;
+use crate::domain::finished_request::FinishedRequest;
 use crate::domain::host::RequestHost;
 use crate::domain::rate::Charged;
 use crate::error::Error;
@@ -13,6 +17,8 @@ use crate::metrics::{MethodLabel, Metrics, RateMetrics, RuleMetrics};
 use crate::rules::evaluate::{Admitted, Check, Observer};
 use crate::rules::rate::Rate;
 use crate::rules::{Mode, Rule};
+
+mod refusal;
 
 /// Metrics of requests without a rule: those to the gateway's own endpoints and those refused before routing.
 pub struct NoRuleMetrics {
@@ -112,6 +118,8 @@ pub struct AccessLogEntry<'a> {
     pub handler: &'a Handler,
     /// The caller.
     pub caller: &'a Caller,
+    /// The phase that the request reached.
+    pub phase: Phase,
     /// The response's status; 0 if none was sent.
     pub status: u16,
     /// Why the request was refused or failed.
@@ -159,6 +167,10 @@ pub fn request(gate: &Gate, no_rule: &NoRuleMetrics, entry: &AccessLogEntry<'_>)
     } else {
         tracing::enabled!(target: "deskgate::request", tracing::Level::INFO)
     };
+    let is_refused = entry.error.is_some() || entry.incomplete.is_some() || entry.cut.is_some();
+    if is_refused || gate.journal.followers.is_any() {
+        write_journal(gate, entry, unusual);
+    }
     // The line is formatted only if a subscriber wants it.
     if wanted && enabled {
         write_line(name, entry, failed);
@@ -175,6 +187,74 @@ pub fn shadow(arrival: &Arrival, name: &str, error: &Error) {
     );
 }
 
+/// Shows a request to its followers, and keeps it if it was refused.
+#[cold]
+fn write_journal(gate: &Gate, entry: &AccessLogEntry<'_>, is_unusual: bool) {
+    let session = entry.caller.session();
+    let selected_by = FollowedRequest {
+        is_unusual,
+        rule: handler_name(entry.handler),
+        employee_id: session.map(|session| session.employee_id.as_str()),
+    };
+    let now = gate.clock.now();
+    if gate.journal.followers.is_any() {
+        gate.journal.publish(selected_by, || Arc::new(finished(entry, now)));
+    }
+    if let Some(refused) = refusal::describe(entry, now) {
+        gate.journal.remember(refused);
+    }
+}
+
+/// The rule, or the path of the gateway's own endpoint.
+fn handler_name(handler: &Handler) -> Option<&str> {
+    match handler {
+        Handler::Rule(rule) => Some(&rule.name),
+        Handler::Own(route) => Some(route.path),
+        Handler::None => None,
+    }
+}
+
+/// The request as operators see it.
+fn finished(entry: &AccessLogEntry<'_>, now: Timestamp) -> FinishedRequest {
+    let (code, reason) = outcome(entry);
+    let session = entry.caller.session();
+    FinishedRequest {
+        at: now,
+        request_id: entry.arrival.request_id.as_str().to_owned(),
+        client_address: entry.arrival.client,
+        method: shown(entry.method, 16).into_owned(),
+        path: shown(entry.path, 512).into_owned(),
+        status: entry.status,
+        code,
+        reason,
+        rule: handler_name(entry.handler).map(str::to_owned),
+        employee_id: session.map(|session| session.employee_id.to_string()),
+        corp_id: session.map(|session| session.corp_id.to_string()),
+        upstream: entry.upstream.as_ref().map(|reached| reached.name.to_owned()),
+        duration_ms: entry.took.as_secs_f64() * 1000.0,
+    }
+}
+
+/// The host that the request names. A host that is not valid may be anything, and the refusal says so.
+fn shown_host<'a>(entry: &AccessLogEntry<'a>) -> Option<std::borrow::Cow<'a, str>> {
+    (entry.host)().and_then(RequestHost::parse).map(|host| shown(host.as_str(), 255).into_owned().into())
+}
+
+/// The error code and what happened, in words.
+fn outcome(entry: &AccessLogEntry<'_>) -> (u16, String) {
+    let describe = |outcome: &str, error: &Error| {
+        let code = error.code().number();
+        (code, format!("{outcome} {code}: {}", shown(&crate::error::chain(error), 512)))
+    };
+    match (entry.error, entry.incomplete, entry.cut) {
+        (Some(error), _, _) => describe("refused with", error),
+        (None, Some(error), _) => describe("response ended early with", error),
+        (None, None, Some(reason)) => (0, format!("cut: {reason}")),
+        (None, None, None) if entry.status == 0 => (0, "the client disconnected before the response".to_owned()),
+        (None, None, None) => (0, "answered".to_owned()),
+    }
+}
+
 fn write_line(name: &str, entry: &AccessLogEntry<'_>, failed: bool) {
     let employee = match entry.caller {
         Caller::SignedIn(known) => known.session.employee_id.as_str(),
@@ -183,20 +263,9 @@ fn write_line(name: &str, entry: &AccessLogEntry<'_>, failed: bool) {
     let duration_ms = entry.took.as_secs_f64() * 1000.0;
     let request_id = entry.arrival.request_id.as_str();
     let (method, path, status) = (shown(entry.method, 16), shown(entry.path, 512), entry.status);
-    // A host that is not valid may be anything, and the refusal says so.
-    let host = (entry.host)().and_then(RequestHost::parse).map_or("-".into(), |host| shown(host.as_str(), 255));
+    let host = shown_host(entry).unwrap_or("-".into());
     let upstream = entry.upstream.as_ref();
-    let describe = |outcome: &str, error: &Error| {
-        let code = error.code().number();
-        (code, format!("{outcome} {code}: {}", shown(&crate::error::chain(error), 512)))
-    };
-    let (code, line) = match (entry.error, entry.incomplete, entry.cut) {
-        (Some(error), _, _) => describe("refused with", error),
-        (None, Some(error), _) => describe("response ended early with", error),
-        (None, None, Some(reason)) => (0, format!("cut: {reason}")),
-        (None, None, None) if status == 0 => (0, "the client disconnected before the response".to_owned()),
-        (None, None, None) => (0, "answered".to_owned()),
-    };
+    let (code, line) = outcome(entry);
     // Dotted field names need `{ … }` around the fields.
     macro_rules! line {
         ($level:expr) => {

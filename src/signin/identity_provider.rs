@@ -1,6 +1,7 @@
 //! Identifies users at the messaging platform: turns a code into a member and a member into an employee of the directory.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::attempt::Attempt;
 use super::codes::{AuthorizationCodes, CodeUse};
@@ -135,6 +136,11 @@ impl IdentityProvider {
         call: impl Future<Output = Result<T, PlatformError>>,
     ) -> Result<T, Error> {
         measured(&self.metrics, name, call).await.map_err(client_error)
+    }
+
+    /// The remaining time for which the circuit is open, if it is.
+    pub(super) fn circuit_open_for(&self) -> Option<Duration> {
+        self.platform.circuit_open_for()
     }
 
     /// Updates the metric of the platform access token's age.

@@ -97,6 +97,17 @@ async fn demo_starts_only_on_loopback() {
     }
 }
 
+#[tokio::test]
+async fn demo_says_when_its_port_is_in_use() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
+    let desk = Gateway::try_demo(&["--listen", &address]).await.unwrap_or_else(|refused| panic!("{}", refused.stderr));
+    let warning =
+        format!("warning: {address} is in use or not available; the demo listens on {} instead", desk.address());
+    assert!(desk.logs().contains(&warning), "{}", desk.logs());
+    assert_ne!(desk.address().to_string(), address);
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn demo_data_directory_is_new_and_private() {

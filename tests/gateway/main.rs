@@ -29,6 +29,12 @@ mod sessions;
 mod otp;
 mod overload;
 
+mod tail;
+
+mod status;
+
+mod further_roles;
+
 mod descriptors;
 
 mod service_manager;

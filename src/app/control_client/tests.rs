@@ -10,22 +10,22 @@ fn unresponsive_gateway() -> (tempfile::TempDir, UnixListener) {
     (data, listener)
 }
 
-async fn send(timeout: Duration, data: &Path) -> ControlError {
+async fn send_role_list(timeout: Duration, data: &Path) -> ControlError {
     let command = AdminCommand::Role(RoleCommand::List { role: None, employee_id: None });
-    send_within(timeout, data, &command).await.expect_err("no result")
+    send_within::<CommandOutput>(timeout, data, &command).await.expect_err("no result")
 }
 
 #[tokio::test]
 async fn a_gateway_that_does_not_respond_times_out() {
     let (data, _listener) = unresponsive_gateway();
-    assert!(matches!(send(Duration::from_millis(20), data.path()).await, ControlError::Timeout));
+    assert!(matches!(send_role_list(Duration::from_millis(20), data.path()).await, ControlError::Timeout));
 }
 
 #[tokio::test]
 async fn a_stopped_gateway_is_not_mistaken_for_one_of_another_version() {
     for (answer, has_stopped) in [("", true), ("{\"Ok\":", true), ("{\"Ok\":{}}\n", false)] {
         let (data, listener) = unresponsive_gateway();
-        let sent = send(COMMAND_TIMEOUT, data.path());
+        let sent = send_role_list(COMMAND_TIMEOUT, data.path());
         let gateway = async {
             let (mut stream, _) = listener.accept().await.expect("a command");
             let mut line = String::new();
@@ -41,5 +41,5 @@ async fn a_stopped_gateway_is_not_mistaken_for_one_of_another_version() {
 async fn a_socket_without_a_listener_means_that_no_gateway_is_running() {
     let (data, listener) = unresponsive_gateway();
     drop(listener);
-    assert!(matches!(send(COMMAND_TIMEOUT, data.path()).await, ControlError::NotRunning));
+    assert!(matches!(send_role_list(COMMAND_TIMEOUT, data.path()).await, ControlError::NotRunning));
 }

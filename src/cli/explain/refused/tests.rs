@@ -1,0 +1,80 @@
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+
+use super::*;
+use crate::domain::clock::Timestamp;
+use crate::domain::finished_request::{FinishedRequest, RefusedCaller};
+
+fn refused() -> RefusedRequest {
+    RefusedRequest {
+        request: FinishedRequest {
+            at: Timestamp::from_seconds(0),
+            request_id: "0123456789abcdef".to_owned(),
+            client_address: IpAddr::V4(Ipv4Addr::new(10, 1, 2, 3)),
+            method: "GET".to_owned(),
+            path: "/api/agent-desk/x".to_owned(),
+            status: 403,
+            code: 1003,
+            reason: "refused with 1003: forbidden".to_owned(),
+            rule: Some("agent desk".to_owned()),
+            employee_id: Some("u1001".to_owned()),
+            corp_id: Some("wwdemo".to_owned()),
+            upstream: None,
+            duration_ms: 1.25,
+        },
+        phase: "authorize".into(),
+        check: Some("roles".into()),
+        wants: Some("agent, supervisor".to_owned()),
+        rule_place: Some("desk.toml:3".to_owned()),
+        peer_address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        host: None,
+        caller: Some(RefusedCaller {
+            current_role: "user".to_owned(),
+            roles: vec!["user".to_owned(), "agent".to_owned()],
+            name: "Li O'Neil".to_owned(),
+            department: String::new(),
+            login_method: "oauth2".into(),
+            login_source: "h5".into(),
+            stepped_up: true,
+        }),
+        rate_limit: None,
+        is_repeatable: true,
+        next_step: "Switch.".into(),
+    }
+}
+
+#[test]
+fn rule_condition_code_and_proxy_are_named() {
+    let text = text(&refused(), None);
+    for part in [
+        "`agent desk` (desk.toml:3)",
+        "roles: agent, supervisor",
+        "code 1003",
+        "10.1.2.3 (through 127.0.0.1)",
+        "u1001 as `user` (has: user, agent)",
+        "next step   Switch.",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn the_command_that_repeats_a_decision_is_quoted_for_the_shell() {
+    let command = repeat_command(&refused(), Some(Path::new("/etc/my gate.toml"))).expect("a command");
+    assert_eq!(
+        command,
+        r"deskgate explain GET /api/agent-desk/x --employee-id u1001 --role user --holds user --holds agent --login-method oauth2 --login-source h5 --corp-id wwdemo --name 'Li O'\''Neil' --address 10.1.2.3 --config '/etc/my gate.toml' --stepped-up"
+    );
+    assert_eq!(quoted("$(reboot)"), "'$(reboot)'");
+}
+
+#[test]
+fn what_explain_cannot_repeat_has_no_command() {
+    assert_eq!(repeat_command(&RefusedRequest { is_repeatable: false, ..refused() }, None), None);
+}
+
+#[test]
+fn an_exceeded_rate_is_repeated_after_as_many_requests_as_it_admits() {
+    let limited = RefusedRequest { rate_limit: Some(30), caller: None, ..refused() };
+    assert!(repeat_command(&limited, None).is_some_and(|command| command.contains("--after 30")));
+}

@@ -1,0 +1,46 @@
+use std::net::{IpAddr, Ipv4Addr};
+
+use super::*;
+use crate::domain::clock::Timestamp;
+
+fn request() -> FinishedRequest {
+    FinishedRequest {
+        at: Timestamp::from_millis(1_500),
+        request_id: "0123456789abcdef".to_owned(),
+        client_address: IpAddr::V4(Ipv4Addr::new(10, 1, 2, 3)),
+        method: "GET".to_owned(),
+        path: "/api/agent-desk/x".to_owned(),
+        status: 403,
+        code: 1003,
+        reason: "refused with 1003: forbidden".to_owned(),
+        rule: Some("agent desk".to_owned()),
+        employee_id: Some("u1001".to_owned()),
+        corp_id: Some("wwdemo".to_owned()),
+        upstream: None,
+        duration_ms: 1.25,
+    }
+}
+
+#[test]
+fn a_refusal_is_one_line_with_its_reason_last() {
+    let line = request_line(&request());
+    assert_eq!(
+        line,
+        "1970-01-01T00:00:01.500Z 403 GET /api/agent-desk/x code=1003 rule=\"agent desk\" employee=u1001 client=10.1.2.3 \
+         took=1.2ms id=0123456789abcdef: refused with 1003: forbidden"
+    );
+}
+
+#[test]
+fn a_request_without_response_rule_or_caller_has_dashes() {
+    let cut = FinishedRequest { status: 0, code: 0, rule: None, employee_id: None, ..request() };
+    let line = request_line(&cut);
+    assert!(line.contains(" --- GET ") && line.contains(" rule=\"-\" employee=- "), "{line}");
+    assert!(!line.contains("code="), "{line}");
+}
+
+#[test]
+fn lost_requests_are_counted_in_both_formats() {
+    assert!(text(&FollowEvent::Lost(7)).contains("7 requests are not shown"));
+    assert_eq!(json(&FollowEvent::Lost(7)), r#"{"lost":7}"#);
+}

@@ -1,0 +1,227 @@
+//! `deskgate tail` and `deskgate explain --request-id`: what operators see of single requests.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command};
+
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::sync::mpsc;
+
+use crate::support::*;
+
+/// A running `deskgate tail`, and the lines that it prints.
+struct Tail {
+    child: Child,
+    lines: mpsc::UnboundedReceiver<String>,
+}
+
+impl Tail {
+    /// Starts to follow and waits until it does.
+    async fn start(desk: &Gateway, args: &[&str]) -> Tail {
+        let mut child = desk.spawn_command(&[&["tail"], args].concat());
+        let (sender, lines) = mpsc::unbounded_channel();
+        let stdout = BufReader::new(child.stdout.take().expect("an output"));
+        std::thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                let _ = sender.send(line);
+            }
+        });
+        let mut stderr = BufReader::new(child.stderr.take().expect("an error output"));
+        let (child, started) = tokio::task::spawn_blocking(move || {
+            let mut line = String::new();
+            stderr.read_line(&mut line).expect("a line");
+            child.stderr = Some(stderr.into_inner());
+            (child, line)
+        })
+        .await
+        .expect("a thread");
+        assert!(started.starts_with("following requests"), "{started}");
+        Tail { child, lines }
+    }
+
+    async fn line(&mut self) -> String {
+        within(TEST_TIMEOUT, "a line of tail", self.lines.recv()).await.expect("a line")
+    }
+
+    async fn json(&mut self) -> Value {
+        let line = self.line().await;
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"))
+    }
+}
+
+impl Drop for Tail {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn request_id(response: &Response) -> String {
+    response.header("x-request-id").expect("a request id").to_owned()
+}
+
+#[tokio::test]
+async fn tail_shows_a_refusal_as_it_happens_without_token_and_query() {
+    let desk = Gateway::start().await;
+    let xiaoming = desk.sign_in("u1001").await;
+    let mut tail = Tail::start(&desk, &["--refused", "--json"]).await;
+    xiaoming.get("/api/desk/x").await.expect_status(200);
+    let refused = xiaoming.get("/api/agent-desk/x?token=secret-query").await.expect_code(1003);
+    let line = tail.json().await;
+    let expected = json!({
+        "method": "GET", "path": "/api/agent-desk/x", "status": 403, "code": 1003, "rule": "agents",
+        "employee_id": "u1001", "client_address": "127.0.0.1", "request_id": request_id(&refused),
+    });
+    for (field, value) in expected.as_object().expect("an object") {
+        assert_eq!(&line[field], value, "{field}: {line}");
+    }
+    assert!(line["reason"].as_str().is_some_and(|reason| reason.contains("the active role is `user`")), "{line}");
+    let text = line.to_string();
+    assert!(!text.contains("secret-query") && !text.contains(xiaoming.token()), "{text}");
+}
+
+#[tokio::test]
+async fn tail_shows_answered_requests_also_if_only_refusals_are_logged() {
+    let desk = Gateway::with("[log]\nrequests = \"refused\"").await;
+    let mut tail = Tail::start(&desk, &[]).await;
+    let answered = desk.anonymous().get("/public/page").await.expect_status(200);
+    let line = tail.line().await;
+    let id = format!("id={}: answered", request_id(&answered));
+    assert!(line.contains(" 200 GET /public/page rule=\"anyone\" employee=- client=127.0.0.1 "), "{line}");
+    assert!(line.ends_with(&id), "{line}");
+}
+
+#[tokio::test]
+async fn tail_shows_the_requests_of_one_employee_or_rule() {
+    let desk = Gateway::start().await;
+    let (xiaoming, alice) = (desk.sign_in("u1001").await, desk.sign_in("a2001").await);
+    let mut of_alice = Tail::start(&desk, &["--employee", "a2001", "--json"]).await;
+    let mut of_rule = Tail::start(&desk, &["--rule", "agents", "--json"]).await;
+    let mut of_endpoint = Tail::start(&desk, &["--rule", "/api/auth/me", "--json"]).await;
+    xiaoming.get("/api/desk/1").await.expect_status(200);
+    xiaoming.get("/api/agent-desk/2").await.expect_code(1003);
+    alice.get("/api/auth/me").await.expect_code(0);
+    alice.get("/api/agent-desk/3").await.expect_status(200);
+    assert_eq!(of_alice.json().await["path"], "/api/auth/me");
+    assert_eq!(of_alice.json().await["path"], "/api/agent-desk/3");
+    assert_eq!(of_rule.json().await["path"], "/api/agent-desk/2");
+    assert_eq!(of_rule.json().await["path"], "/api/agent-desk/3");
+    assert_eq!(of_endpoint.json().await["employee_id"], "a2001");
+}
+
+#[tokio::test]
+async fn tail_ends_with_the_gateway() {
+    let mut desk = Gateway::start().await;
+    let mut tail = Tail::start(&desk, &[]).await;
+    desk.terminate().await;
+    let status = tokio::task::spawn_blocking(move || tail.child.wait()).await.expect("a thread").expect("an end");
+    assert_eq!(status.code(), Some(1));
+    let output = desk.command(&["tail"]).await;
+    assert_eq!(output.status.code(), Some(1));
+    assert!(output.output_text().contains("no gateway is running"), "{}", output.output_text());
+}
+
+#[tokio::test]
+async fn follower_that_does_not_read_delays_no_request_and_is_told_what_it_lost() {
+    let desk = Gateway::start().await;
+    let mut control = UnixStream::connect(desk.data_dir().join("control.sock")).await.expect("a control socket");
+    control.write_all(b"{\"follow\":{\"outcomes\":\"all\",\"employee_id\":null,\"rule\":null}}\n").await.expect("sent");
+    let mut lines = tokio::io::BufReader::new(control).lines();
+    let first = within(TEST_TIMEOUT, "the first line", lines.next_line()).await.expect("a line");
+    assert_eq!(first.as_deref(), Some(r#"{"Ok":"started"}"#));
+    let path = format!("/public/{}", "x".repeat(500));
+    let requests = 2000;
+    for _ in 0..requests {
+        desk.anonymous().get(&path).await.expect_status(200);
+    }
+    let (mut shown, mut lost) = (0, 0);
+    while shown + lost < requests {
+        let line = within(TEST_TIMEOUT, "a line", lines.next_line()).await.expect("a line").expect("no end");
+        let line: Value = serde_json::from_str(&line).expect("JSON");
+        match line["Ok"]["lost"].as_u64() {
+            Some(count) => lost += count,
+            None => shown += 1,
+        }
+    }
+    assert!(lost > 0 && shown >= 1024, "{shown} shown, {lost} lost");
+    assert_eq!(shown + lost, requests);
+}
+
+/// Runs a command line of the shell, with `deskgate` in its path.
+async fn shell(command: &str) -> String {
+    let folder = Path::new(env!("CARGO_BIN_EXE_deskgate")).parent().expect("a folder").to_owned();
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", command]).env("PATH", folder);
+    let output = tokio::task::spawn_blocking(move || shell.output()).await.expect("a thread").expect("a shell");
+    output.expect_success()
+}
+
+#[tokio::test]
+async fn explain_says_why_a_request_was_refused_and_how_to_repeat_the_decision() {
+    let desk = Gateway::start().await;
+    let xiaoming = desk.sign_in("u1001").await;
+    let refused = xiaoming.get("/api/agent-desk/x?token=secret-query").await.expect_code(1003);
+    let id = request_id(&refused);
+    let text = desk.command(&["explain", "--request-id", &id]).await.expect_success();
+    for part in ["1003", "`agents` (", "roles: agent", "u1001 as `user`", "authorize", "deskgate role grant ID ROLE"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains("secret-query") && !text.contains(xiaoming.token()), "{text}");
+
+    let json = desk.command(&["explain", "--request-id", &id, "--json"]).await.expect_success();
+    let json: Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(
+        (&json[0]["code"], &json[0]["check"], &json[0]["phase"]),
+        (&json!(1003), &json!("roles"), &json!("authorize"))
+    );
+    let repeat = json[0]["repeat"].as_str().expect("a command");
+    let explained: Value = serde_json::from_str(&shell(&format!("{repeat} --json")).await).expect("JSON");
+    let answer = &explained["answer"];
+    assert_eq!((&answer["code"], &answer["rule"], &answer["by"]), (&json!(1003), &json!("agents"), &json!("roles")));
+}
+
+#[tokio::test]
+async fn explain_knows_refusals_of_every_phase() {
+    let desk = Gateway::start().await;
+    desk.upstream.set_behaviour(Behaviour::CloseWithoutResponse);
+    let (anonymous, xiaoming) = (desk.anonymous(), desk.sign_in("u1001").await);
+    let table = [
+        ("a path in another form", anonymous.get("/public//x").await, "arrive", 1400),
+        ("no rule", anonymous.get("/nothing").await, "route", 1404),
+        ("no token", anonymous.get("/api/desk/x").await, "verify", 1001),
+        ("a forged token", anonymous.with_token("a.b.c").get("/api/desk/x").await, "verify", 1001),
+        ("the rule", xiaoming.get("/api/admin-desk/x").await, "authorize", 1003),
+        (
+            "an endpoint",
+            xiaoming.post_json("/api/auth/switch-role", &json!({ "role": "admin" })).await,
+            "endpoint",
+            1003,
+        ),
+        ("the upstream", xiaoming.post("/api/desk/x").await, "upstream", 1502),
+    ];
+    for (case, response, phase, code) in table {
+        let id = request_id(&response);
+        let json = desk.command(&["explain", "--request-id", &id, "--json"]).await.expect_success();
+        let json: Value = serde_json::from_str(&json).expect("JSON");
+        assert_eq!((&json[0]["phase"], &json[0]["code"]), (&json!(phase), &json!(code)), "{case}: {json}");
+        assert!(json[0]["next_step"].as_str().is_some_and(|step| !step.is_empty()), "{case}: {json}");
+    }
+}
+
+#[tokio::test]
+async fn explain_of_a_request_that_was_not_refused_exits_with_3() {
+    let mut desk = Gateway::start().await;
+    let answered = desk.anonymous().get("/public/page").await.expect_status(200);
+    for id in [request_id(&answered), "unknown-request-id".to_owned()] {
+        let output = desk.command(&["explain", "--request-id", &id]).await;
+        assert_eq!(output.status.code(), Some(3), "{}", output.output_text());
+        assert!(output.output_text().contains("has refused no request with the ID"), "{}", output.output_text());
+    }
+    let both = desk.command(&["explain", "GET", "/x", "--request-id", "12345678"]).await;
+    assert_eq!(both.status.code(), Some(2), "{}", both.output_text());
+    desk.terminate().await;
+    let output = desk.command(&["explain", "--request-id", "12345678"]).await;
+    assert_eq!(output.status.code(), Some(1));
+    assert!(output.output_text().contains("no gateway is running"), "{}", output.output_text());
+}
