@@ -234,6 +234,8 @@ ROWS = {
         number("Panics", "short", f"sum by (instance) (increase({of('deskgate_panics_total')}[$__range]))", "In the chosen time. Each is a bug.", GOOD_IS_ZERO),
         number("Log lines dropped", "short", f"sum by (instance) (increase({of('deskgate_log_lines_dropped_total')}[$__range]))",
                "In the chosen time. The log is written more slowly than it grows.", GOOD_IS_ZERO),
+        number("Audit lines dropped", "short", f"sum by (instance) (increase({of('deskgate_audit_lines_dropped_total')}[$__range]))",
+               "In the chosen time, by an audit stream of its own. The directory's audit log has the records.", GOOD_IS_ZERO),
         number("Clock jumps", "short", f"sum by (instance) (increase({of('deskgate_clock_jumps_total')}[$__range]))",
                "In the chosen time. The clock was set, or the machine stood still.", GOOD_IS_ZERO),
         table("Versions", of("deskgate_build_info"), "All gateways should have the same version.", ["job"]),
@@ -242,8 +244,10 @@ ROWS = {
         graph("Memory", "bytes", [(total("process_resident_memory_bytes"), "{{instance}} resident")], "Memory that the process holds."),
         graph("Virtual memory", "bytes", [(total("process_virtual_memory_bytes"), "{{instance}}")], "Address space that the process has reserved."),
         graph("File descriptors", "short", [(total("process_open_fds"), "{{instance}} open"), (total("process_max_fds"), "{{instance}} limit")],
-              "Open files and sockets, and how many there may be.", width=12),
-        graph("Threads", "short", [(total("process_threads"), "{{instance}}")], "Threads of the process.", width=12),
+              "Open files and sockets, and how many there may be."),
+        graph("Threads", "short", [(total("process_threads"), "{{instance}}")], "Threads of the process."),
+        graph("Spans of traces", "cps", [(rate("trace_spans_total", "result"), "{{result}}")],
+              "Spans of sampled requests, by what became of them. exported: the collector has taken them."),
     ],
 }
 
