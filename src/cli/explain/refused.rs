@@ -2,6 +2,9 @@
 
 use crate::domain::finished_request::RefusedRequest;
 
+/// The phases before the token is read.
+const BEFORE_THE_TOKEN: [&str; 4] = ["connection", "arrive", "route", "credentials"];
+
 /// The explanation of one refusal as text.
 pub(super) fn text(refused: &RefusedRequest, config: Option<&std::path::Path>) -> String {
     let request = &refused.request;
@@ -15,9 +18,8 @@ pub(super) fn text(refused: &RefusedRequest, config: Option<&std::path::Path>) -
     match (&request.rule, &refused.rule_place) {
         (Some(rule), Some(place)) => add("rule", format!("`{rule}` ({place})")),
         (Some(endpoint), None) => add("endpoint", format!("the gateway's own {endpoint}")),
-        (None, _) => {
-            add("rule", "none: the request was refused before it was routed, or no rule has its path".to_owned())
-        }
+        (None, _) if refused.phase == "route" => add("rule", "none has this path and method".to_owned()),
+        (None, _) => add("rule", "none: the request was refused before it was routed".to_owned()),
     }
     if let Some(check) = &refused.check {
         let wants = refused.wants.as_deref().filter(|wants| !wants.is_empty());
@@ -41,6 +43,9 @@ pub(super) fn text(refused: &RefusedRequest, config: Option<&std::path::Path>) -
             if !caller.department.is_empty() {
                 add("department", caller.department.clone());
             }
+        }
+        _ if BEFORE_THE_TOKEN.contains(&&*refused.phase) => {
+            add("caller", "not known: the request was refused before its token was read".to_owned());
         }
         _ => add("caller", "not signed in".to_owned()),
     }

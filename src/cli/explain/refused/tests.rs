@@ -78,3 +78,12 @@ fn an_exceeded_rate_is_repeated_after_as_many_requests_as_it_admits() {
     let limited = RefusedRequest { rate_limit: Some(30), caller: None, ..refused() };
     assert!(repeat_command(&limited, None).is_some_and(|command| command.contains("--after 30")));
 }
+
+#[test]
+fn a_caller_whose_token_was_not_read_is_not_called_anonymous() {
+    for (phase, expected) in [("route", "refused before its token was read"), ("verify", "not signed in")] {
+        let anonymous = RefusedRequest { phase: phase.into(), caller: None, ..refused() };
+        let anonymous = text(&anonymous, None);
+        assert!(anonymous.contains(expected), "{phase}: {anonymous}");
+    }
+}
