@@ -2,7 +2,7 @@
 //! printed by `deskgate check`.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use ipnet::IpNet;
 
@@ -101,16 +101,25 @@ fn unsafe_settings(config: &Config) -> Vec<String> {
 /// Files with secrets and keys that others than their owner can read. A missing file is an error elsewhere.
 fn readable_secrets(config: &Config) -> Vec<String> {
     let readable = config.secret_files().into_iter().filter_map(|(key, file)| {
-        let mode = std::fs::metadata(file).ok()?.permissions().mode() & 0o777;
+        let metadata = std::fs::metadata(file).ok()?;
+        let mode = metadata.permissions().mode() & 0o777;
+        let user = nix::unistd::geteuid().as_raw();
         let (whom, others) = match mode {
-            _ if mode & 0o007 != 0 => ("every user of this machine", "go"),
-            _ if mode & 0o070 != 0 => ("the file's group", "g"),
+            _ if mode & 0o007 != 0 => ("every user of this machine", "o"),
+            _ if mode & 0o070 != 0 && !is_group_meant(metadata.uid(), metadata.gid(), user) => {
+                ("the file's group", "g")
+            }
             _ => return None,
         };
         let file = file.display();
         Some(format!("{key}: {whom} can use {file} (mode {mode:04o}); run `chmod {others}= {file}`"))
     });
     readable.collect()
+}
+
+/// Whether the group is how the gateway gets at a file: it belongs to another user, or root has given it to a service's group.
+fn is_group_meant(owner: u32, group: u32, user: u32) -> bool {
+    owner != user || (owner == 0 && group != 0)
 }
 
 /// A directory server on another machine that need not prove who it is.
@@ -240,5 +249,23 @@ fn named<'a>(rules: impl Iterator<Item = &'a Rule>) -> Option<String> {
         1 => Some(format!("rule {listed}")),
         count if count <= MOST_NAMES => Some(format!("rules {listed}")),
         count => Some(format!("rules {listed} and {} more", count - MOST_NAMES)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_group_meant;
+
+    #[test]
+    fn the_group_of_a_secret_file_is_remarked_on_unless_the_gateway_needs_it() {
+        let table = [
+            ("our own file", 1000, 1000, 1000, false),
+            ("root's own file, checked by root", 0, 0, 0, false),
+            ("root:deskgate, checked by root", 0, 999, 0, true),
+            ("root:deskgate, read by deskgate", 0, 999, 998, true),
+        ];
+        for (case, owner, group, user, is_meant) in table {
+            assert_eq!(is_group_meant(owner, group, user), is_meant, "{case}");
+        }
     }
 }
