@@ -56,7 +56,7 @@ DIST := $(TARGET)/dist
 # Relative relocations in a tenth of the space: glibc 2.36 (Debian 12) or later.
 SMALL := -C link-arg=-Wl,-z,pack-relative-relocs
 
-# The program that is shipped, and its symbols beside it. Without the demo; at most 25 MB; it must start.
+# The program that is shipped, and its symbols beside it. Without the demo; a warning above 25 MB; it must start.
 release: tools
 	@.ci/need python3 python3 objcopy binutils
 	cargo rustc --release --locked --no-default-features --bin deskgate -- $(SMALL)
