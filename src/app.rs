@@ -50,6 +50,10 @@ mod recheck;
 
 mod shared_rates;
 
+mod audit_stream;
+
+mod log_watch;
+
 mod memory_watch;
 
 mod control;
@@ -87,6 +91,7 @@ mod backup;
 mod copy;
 
 use announce::Announcer;
+pub use audit_stream::{AuditStream, AuditWriter, Rotation};
 pub use backup::{BackupError, back_up};
 pub use check::{FileCheck, check_files};
 pub use control_client::{ControlError, FollowStream, send_command, send_gateway_command};
@@ -104,6 +109,7 @@ pub use handover::{HandOverStep, Predecessor, Successor};
 pub use inherited::Inherited;
 use listen::Listeners;
 pub use lock::DataLock;
+pub use log_watch::{AuditQueue, LogStreams};
 use memory_watch::MemoryLimit;
 use reload::{LastReload, Reloader, RuleFiles};
 pub use reload::{ReloadReport, ReloadResult, ReloadScope, RuleSource, Sources};
@@ -133,6 +139,7 @@ pub struct App {
     pub admin: SocketAddr,
     /// The simulated platform in development.
     pub platform: Option<Simulator>,
+    log: LogStreams,
     hand_over: HandOver,
     successors: Mutex<mpsc::Receiver<Successor>>,
     reload_requests: Mutex<mpsc::Receiver<ReloadRequest>>,
@@ -171,13 +178,15 @@ impl App {
         let drain = Arc::<DrainSignal>::default();
         let gateway = proxy::gateway(&config, &services, &readiness, &drain, descriptors);
         let acceptor = Arc::new(proxy::acceptor(&config, gateway, descriptors));
+        let tasks = TaskSet::default();
+        tasks.spawn("log watch", sources.log.clone().watch(metrics.clone()));
         let pages = admin_listener::AdminPages {
             metrics,
+            store: services.databases.store.clone(),
             signin: services.signin.clone(),
             readiness: readiness.clone(),
             upstreams: services.upstreams.clone(),
         };
-        let tasks = TaskSet::default();
         background::start(&tasks, &services);
         let (hand_over, successors) = HandOver::new(&config, listeners.take_sockets(), lock);
         let config = Arc::new(ArcSwap::from_pointee(config));
@@ -246,6 +255,7 @@ impl App {
             listen,
             admin,
             platform: services.simulator,
+            log: sources.log,
             hand_over,
             successors: Mutex::new(successors),
             reload_requests: Mutex::new(reload_requests),
@@ -272,8 +282,11 @@ impl App {
         self.reloader.config.load_full()
     }
 
-    /// Reloads configuration, rules, keys and certificates. On an error nothing changes.
+    /// Reloads configuration, rules, keys and certificates, and opens the audit file again. On an error nothing else changes.
     pub async fn reload(&self, scope: ReloadScope) -> Result<ReloadReport, StartError> {
+        if scope == ReloadScope::All {
+            self.log.reopen();
+        }
         self.reloader.reload(scope).await
     }
 
@@ -318,7 +331,8 @@ impl App {
         let limit = self.upgrade_drain().get();
         let config = Config::clone(&self.config());
         let Reloader { config_source, rule_files, .. } = &self.reloader;
-        let sources = Sources { config: config_source.clone(), rules: rule_files.source().clone() };
+        let sources =
+            Sources { config: config_source.clone(), rules: rule_files.source().clone(), log: self.log.clone() };
         let kept = self.hand_over.close().map_err(|error| StartError::HandOver(error.to_string()))?;
         self.shut_down(DrainCause::HandOver, DrainTimes { delay: Duration::ZERO, limit, spread: limit / 2 }).await;
         Ok(Released { config, sources, kept })

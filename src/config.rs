@@ -37,6 +37,8 @@ mod rules;
 
 mod rates;
 
+mod audit;
+
 mod show;
 
 mod log;
@@ -49,6 +51,7 @@ use crate::domain::client::Client;
 pub use crate::domain::duration::HumanDuration;
 use crate::domain::host::{AllowedHosts, LoopbackHosts};
 use crate::domain::secret::Digest;
+pub use audit::{AUDIT_FILE, AuditConfig, AuditOutput};
 pub use changes::ConfigChanges;
 pub use clients::ClientsConfig;
 pub use cors::CorsConfig;
@@ -114,6 +117,8 @@ pub struct Config {
     pub rates: RatesConfig,
     /// `[log]`
     pub log: LogConfig,
+    /// `[audit]`
+    pub audit: AuditConfig,
     /// `[upstreams.NAME]`
     pub upstreams: BTreeMap<String, UpstreamConfig>,
 }
@@ -167,7 +172,13 @@ impl Config {
             tls: None,
             ..self.server.clone()
         };
-        let mut common = Config { server, rules: RulesConfig::default(), log: LogConfig::default(), ..self.clone() };
+        let mut common = Config {
+            server,
+            rules: RulesConfig::default(),
+            log: LogConfig::default(),
+            audit: AuditConfig::default(),
+            ..self.clone()
+        };
         for (_, path) in common.paths_mut() {
             path.clear();
         }
@@ -178,7 +189,7 @@ impl Config {
     /// Adds faults that single values do not show: values out of range and settings that contradict each other. Skips
     /// a section whose keys have faults, because it holds defaults that the operator did not choose.
     fn check(&self, faults: &mut Faults) {
-        let sections: [SectionCheck<'_>; 12] = [
+        let sections: [SectionCheck<'_>; 13] = [
             ("server", &|faults| self.server.check(faults)),
             ("limits", &|faults| self.limits.check(faults)),
             ("platform", &|faults| self.platform.check(self.server.development, faults)),
@@ -191,6 +202,7 @@ impl Config {
             ("store", &|faults| self.store.check(faults)),
             ("directory", &|faults| self.directory.check(faults)),
             ("log", &|faults| self.log.check(faults)),
+            ("audit", &|faults| self.audit.check(faults)),
         ];
         // Read before the sections are checked: what the platform needs depends on this key.
         let mode_is_known = !faults.any_in("server.development");

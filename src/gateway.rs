@@ -151,6 +151,7 @@ impl Gateway {
     ) -> pingora_core::Result<()> {
         let arrival = context.arrival.get_or_insert_with(unknown_arrival);
         self.close_if_draining(exchange);
+        context.shown_code = reply.error_code();
         reply.write(exchange, arrival).await
     }
 
@@ -390,11 +391,12 @@ impl ProxyHttp for Gateway {
                 phase: context.phase,
                 status: exchange.response_written().map_or(0, |response| response.status.as_u16()),
                 error: context.error.as_ref(),
+                shown_code: context.shown_code,
                 incomplete: context.incomplete.as_ref(),
                 cut: None,
                 took: context.started.elapsed(),
                 upstream: context.attempts.reached(),
-                upstream_took: context.upstream_took,
+                overhead: context.overhead,
             },
         );
         current_exchange::end();

@@ -1,8 +1,11 @@
 //! Declares every metric once, with its help text; the callers count. Label values come from enums, rule names,
 //! upstream names and their addresses only, so clients cannot add series.
+//!
+//! Series appear when they are first used. At 0 from the start are only those of small closed sets that alerts watch, so
+//! that `increase()` sees the first failure.
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use prometheus::{
     Encoder, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
@@ -11,22 +14,32 @@ use prometheus::{
 
 mod lease;
 
+mod refusal;
+
 mod rule;
+
+mod series;
 
 mod upstream;
 
 pub use lease::{LeaseMetrics, LeaseResult};
+pub use refusal::RefusalMetrics;
 pub use rule::{MethodLabel, RateMetrics, RuleMetrics};
+pub use series::{CounterSeries, GaugeSeries, HistogramSeries};
 use upstream::UpstreamMetricFamilies;
 pub use upstream::{AddressMetrics, UpstreamMetrics};
 
-/// Buckets from 100 microseconds to a minute.
-const SECONDS: &[f64] =
-    &[0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0];
+/// Buckets from 100 microseconds to five minutes: requests, and what they wait for.
+const SECONDS: &[f64] = &[
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
+    300.0,
+];
 
-/// Buckets from 10 microseconds to a second, for the latency that the gateway itself adds.
-const SHORT_SECONDS: &[f64] =
-    &[0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 1.0];
+/// Buckets from 5 microseconds to half a minute: what the gateway itself adds, and how fast changes take effect.
+const SHORT_SECONDS: &[f64] = &[
+    0.000005, 0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
+    1.0, 5.0, 30.0,
+];
 
 /// All metrics of this process. Each is an atomic once its labels are resolved.
 pub struct Metrics {
@@ -40,6 +53,7 @@ pub struct Metrics {
     rate_lease: IntCounterVec,
     websockets_open: IntGaugeVec,
     exchanges_open: IntGaugeVec,
+    refusals: Arc<RefusalMetrics>,
     pub(crate) overhead_seconds: Histogram,
     pub(crate) requests_in_flight: IntGauge,
     pub(crate) connections_open: IntGauge,
@@ -53,6 +67,7 @@ pub struct Metrics {
     pub(crate) tickets: IntCounterVec,
     pub(crate) sessions_issued: IntCounterVec,
     pub(crate) sessions_ended: IntCounterVec,
+    pub(crate) sessions_live: IntGauge,
     pub(crate) revocation_seconds: Histogram,
     pub(crate) revocation_feed_up: IntGauge,
     pub(crate) feed_lag_seconds: Gauge,
@@ -70,12 +85,15 @@ pub struct Metrics {
     config_hash: IntGaugeVec,
     pub(crate) platform_errors: IntCounterVec,
     pub(crate) platform_token_age: Gauge,
+    pub(crate) platform_circuit_open: IntGauge,
     pub(crate) platform_rechecks: IntCounterVec,
     pub(crate) platform_recheck_overdue: Gauge,
     password_checks: IntGaugeVec,
     pub(crate) password_checks_most: IntGauge,
     upstreams: UpstreamMetricFamilies,
     pub(crate) panics: IntCounter,
+    log_lines_dropped: IntCounter,
+    audit_lines_dropped: IntCounter,
     pub(crate) rules_loaded: IntGauge,
     pub(crate) config_reload_success: IntGauge,
     pub(crate) config_reload_timestamp: Gauge,
@@ -181,9 +199,15 @@ impl Metrics {
                 "Questions to the shared store about shared rate limits, by result.",
                 &["result"],
             )?,
+            refusals: Arc::new(RefusalMetrics::new(counters(
+                "refusals_total",
+                "Requests that the gateway refused, its own endpoints included, by error code.",
+                &["code"],
+            )?)),
             overhead_seconds: histogram(
                 "overhead_seconds",
-                "Time spent in the gateway, excluding the upstream, in seconds.",
+                "Time that the gateway adds to requests of rules until the response header, without the upstream's, in \
+                 seconds.",
             )?,
             requests_in_flight: gauge("requests_in_flight", "Requests in flight.")?,
             connections_open: gauge("connections_open", "Open client connections, WebSockets included.")?,
@@ -216,6 +240,10 @@ impl Metrics {
             tickets: counters("tickets_total", "QR code tickets, by state reached.", &["state"])?,
             sessions_issued: counters("sessions_issued_total", "Sessions issued, by sign-in method.", &["method"])?,
             sessions_ended: counters("sessions_ended_total", "Sessions ended, by cause.", &["cause"])?,
+            sessions_live: gauge(
+                "sessions_live",
+                "Sessions in the store; on Redis those of all gateways, expired ones until they are swept.",
+            )?,
             revocation_seconds: histogram(
                 "revocation_seconds",
                 "Delay from a published session change to its effect on this gateway, in seconds.",
@@ -267,6 +295,10 @@ impl Metrics {
                 "platform_token_age_seconds",
                 "Age of the messaging platform access token in seconds; 0 without a token.",
             )?,
+            platform_circuit_open: gauge(
+                "platform_circuit_open",
+                "1 while the circuit to the messaging platform is open and sign-ins are refused.",
+            )?,
             platform_rechecks: counters(
                 "platform_rechecks_total",
                 "Employees whose membership was rechecked at the messaging platform, by result.",
@@ -283,6 +315,14 @@ impl Metrics {
             )?,
             upstreams: UpstreamMetricFamilies::new(&registry)?,
             panics: counter("panics_total", "Handler panics, each answered with error 1005.")?,
+            log_lines_dropped: counter(
+                "log_lines_dropped_total",
+                "Log lines dropped because standard error was not read fast enough.",
+            )?,
+            audit_lines_dropped: counter(
+                "audit_lines_dropped_total",
+                "Audit lines that a stream of their own did not take; the directory's audit log has them.",
+            )?,
             rules_loaded: gauge("rules_loaded", "Rules loaded.")?,
             config_reload_success: gauge("config_reload_success", "1 if the last configuration load succeeded.")?,
             config_reload_timestamp: seconds(
@@ -302,9 +342,14 @@ impl Metrics {
         })
     }
 
-    /// Resolves the labels of one rule, so that requests only increment atomics.
+    /// The metrics of one rule.
     pub(crate) fn of_rule(&self, rule: &str) -> RuleMetrics {
-        RuleMetrics::resolve(self, rule)
+        RuleMetrics::new(self, rule)
+    }
+
+    /// The metrics of refused requests.
+    pub(crate) fn refusals(&self) -> &Arc<RefusalMetrics> {
+        &self.refusals
     }
 
     /// Resolves the labels of one upstream.
@@ -329,7 +374,7 @@ impl Metrics {
 
     /// The rate limit metrics of the gateway's own endpoints.
     pub(crate) fn own_rate(&self) -> &RateMetrics {
-        self.own_rate.get_or_init(|| RateMetrics::resolve(self, "(own endpoint)"))
+        self.own_rate.get_or_init(|| RateMetrics::new(self, "(own endpoint)"))
     }
 
     /// The metrics of leases of shared rate limits.
@@ -373,6 +418,16 @@ impl Metrics {
         for (certificate, expiry) in expiries {
             self.certificate_expiries.with_label_values(&[certificate]).set(*expiry);
         }
+    }
+
+    /// Sets how many log lines were dropped since the start.
+    pub(crate) fn set_log_lines_dropped(&self, total: u64) {
+        self.log_lines_dropped.inc_by(total.saturating_sub(self.log_lines_dropped.get()));
+    }
+
+    /// Sets how many audit lines were lost since the start.
+    pub(crate) fn set_audit_lines_dropped(&self, total: u64) {
+        self.audit_lines_dropped.inc_by(total.saturating_sub(self.audit_lines_dropped.get()));
     }
 
     /// Counts a removed header that the client must not choose.

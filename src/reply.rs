@@ -76,6 +76,8 @@ pub struct Reply {
     status: StatusCode,
     headers: Vec<(HeaderName, HeaderValue)>,
     body: Bytes,
+    /// The code of the error that it tells the client about.
+    error_code: Option<Code>,
 }
 
 impl Reply {
@@ -85,7 +87,7 @@ impl Reply {
             (CACHE_CONTROL, HeaderValue::from_static("no-store")),
             (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
         ];
-        Self { status, headers, body: body.into() }
+        Self { status, headers, body: body.into(), error_code: None }
     }
 
     /// A success with its data.
@@ -161,8 +163,9 @@ impl Reply {
         reply
     }
 
-    /// Adds `WWW-Authenticate` and `Retry-After` where the error has them.
+    /// Adds `WWW-Authenticate` and `Retry-After` where the error has them, and is counted as a refusal.
     pub(crate) fn with_error_headers(mut self, error: &Error) -> Self {
+        self.error_code = Some(error.code());
         self.headers.extend(error.challenge().map(|challenge| (WWW_AUTHENTICATE, challenge)));
         let wait = error.retry_after().map(|wait| (RETRY_AFTER, HeaderValue::from(retry_after_seconds(wait))));
         self.headers.extend(wait);
@@ -190,6 +193,16 @@ impl Reply {
         reply
     }
 
+    /// A redirect whose URL tells the client's page about an error. Counted as a refusal.
+    pub(crate) fn redirect_with_error(to: &str, error: &Error) -> Self {
+        Self { error_code: Some(error.code()), ..Self::redirect(to) }
+    }
+
+    /// The code of the error that it tells the client about.
+    pub(crate) fn error_code(&self) -> Option<Code> {
+        self.error_code
+    }
+
     /// A redirect of every method to the same path under our own URL.
     pub(crate) fn moved_permanently(to: &str) -> Self {
         let reply = Self::redirect(to);
@@ -209,7 +222,12 @@ impl Reply {
             listed(ACCESS_CONTROL_ALLOW_HEADERS, &answer.headers),
             Some((ACCESS_CONTROL_MAX_AGE, answer.max_age.clone())),
         ];
-        Self { status: StatusCode::NO_CONTENT, headers: headers.into_iter().flatten().collect(), body: Bytes::new() }
+        Self {
+            status: StatusCode::NO_CONTENT,
+            headers: headers.into_iter().flatten().collect(),
+            body: Bytes::new(),
+            error_code: None,
+        }
     }
 
     /// Adds a cookie.

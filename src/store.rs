@@ -230,6 +230,10 @@ pub trait SessionStore: Send + Sync {
     /// Records when sessions were last used. Called in batches, so that a request costs no write.
     async fn note_seen(&self, seen: &[(SessionId, Timestamp)]) -> Result<(), StoreError>;
 
+    /// How many sessions there are, those of all gateways on the store; expired ones count until they are swept. Cheap
+    /// enough to be asked for every few seconds.
+    async fn count(&self) -> Result<u64, StoreError>;
+
     /// At most `limit` live sessions, newest first.
     async fn newest(&self, limit: usize) -> Result<Vec<Session>, StoreError>;
 

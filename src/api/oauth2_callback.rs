@@ -47,7 +47,7 @@ pub async fn complete(oauth2: &Oauth2Flow, request: &ApiRequest, arrival: &Arriv
             (Reply::redirect(BIND_PAGE), Some(cookies::bind_proof(proof.reveal(), lifetime)))
         }
         CallbackResult::Failed { to: Some(to), word, error } => {
-            (Reply::redirect(&with_error(&to, word, &error, arrival)), None)
+            (Reply::redirect_with_error(&with_error(&to, word, &error, arrival), &error), None)
         }
         CallbackResult::Failed { to: None, error, .. } => (error_page(arrival, &error), None),
     }

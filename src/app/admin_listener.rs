@@ -20,14 +20,19 @@ use crate::api::ready::{Readiness, ready};
 use crate::gateway::unknown_arrival;
 use crate::metrics::Metrics;
 use crate::signin::SignInServices;
+use crate::store::Store;
 use crate::upstreams::Upstreams;
 
 /// Pause after a failed accept, such as without free file descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
+/// How long the page waits for the number of sessions.
+const COUNT_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// The Prometheus page and the state of the gateway.
 pub(super) struct AdminPages {
     pub(super) metrics: Arc<Metrics>,
+    pub(super) store: Arc<dyn Store>,
     pub(super) signin: Arc<SignInServices>,
     pub(super) readiness: Arc<Readiness>,
     pub(super) upstreams: Arc<Upstreams>,
@@ -41,6 +46,9 @@ impl AdminPages {
         let backends = self.readiness.backends(&self.signin.backends).await;
         self.metrics.store_up.set(backends.store.into());
         self.metrics.directory_up.set(backends.directory.into());
+        if backends.store {
+            self.count_sessions().await;
+        }
         let page = self.metrics.render();
         let length = HeaderValue::from(page.len());
         let mut response = Response::new(page);
@@ -48,6 +56,13 @@ impl AdminPages {
         // Without a length Pingora would end the body by closing the connection.
         response.headers_mut().insert(CONTENT_LENGTH, length);
         response
+    }
+
+    /// Counts the sessions in the store. While they cannot be counted, the page has the last number.
+    async fn count_sessions(&self) {
+        if let Ok(Ok(count)) = tokio::time::timeout(COUNT_TIMEOUT, self.store.count()).await {
+            self.metrics.sessions_live.set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
     }
 
     async fn ready(&self) -> Response<Vec<u8>> {

@@ -11,12 +11,14 @@ use std::time::{Duration, Instant};
 
 use super::StartError;
 use super::backends::STORE_FILE;
+use crate::config::AUDIT_FILE;
 use crate::token::key_file::create_private_folder;
 
 const LOCK_FILE: &str = "lock";
 
-/// Entries that may exist before the first start: keys that an operator installed, and what the root of a volume holds.
-const EXPECTED_ENTRIES: [&str; 2] = ["keys", "lost+found"];
+/// Entries that may exist before the first start: keys that an operator installed, what the root of a volume holds, and the
+/// audit file, which is opened first.
+const EXPECTED_ENTRIES: [&str; 3] = ["keys", "lost+found", AUDIT_FILE];
 
 /// How long a start waits for a command that holds the lock; longer than any command takes.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);

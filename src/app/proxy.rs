@@ -95,6 +95,7 @@ pub(super) fn acceptor(config: &Config, gateway: Gateway, descriptors: Descripto
             cutter,
             concurrency: Arc::new(ConcurrencyLimit::new(Handle::current().metrics().num_workers())),
             saturated: metrics.limit_counter("saturated"),
+            refusals: metrics.refusals().clone(),
         }),
         connection_slots: ConnectionSlots::new(descriptors.connections, &metrics),
         metrics,
@@ -112,6 +113,7 @@ pub(super) fn client_limits(limits: &LimitsConfig, metrics: &Metrics) -> ClientL
         },
         body: BodyLimits::new(limits, metrics),
         frame_floods: metrics.limit_counter("http2_frames"),
+        refusals: metrics.refusals().clone(),
     }
 }
 

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::descriptors::Descriptors;
 use super::file_watcher::{self, Fingerprint};
+use super::log_watch::LogStreams;
 use super::memory_watch::MemoryLimit;
 use super::recheck::OpenRecheck;
 use super::tls::Certificates;
@@ -100,13 +101,15 @@ impl RuleFiles {
     }
 }
 
-/// Where the configuration and the rules come from, so that they can be read again.
+/// Where the configuration and the rules come from, so that they can be read again, and where records are written.
 #[derive(Debug, Clone)]
 pub struct Sources {
     /// `None` for a configuration that was not read from a file.
     pub config: Option<ConfigSource>,
     /// The rules.
     pub rules: RuleSource,
+    /// The log.
+    pub log: LogStreams,
 }
 
 /// What a reload reads.

@@ -102,7 +102,7 @@ impl ClientArgs {
                 match app::open_offline(&config).await {
                     Ok(offline) => {
                         // No gateway runs that would write the audit lines to its log.
-                        let (audit, _guard) = log::audit(&config.log).map_err(print_error)?;
+                        let (audit, _guard) = log::audit(&config).map_err(print_error)?;
                         let actor = Actor::Operator { uid: nix::unistd::getuid().as_raw() };
                         let executed = offline.admin.execute(actor, command).with_subscriber(audit).await;
                         offline.close().await;

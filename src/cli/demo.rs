@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::serve::Signals;
 use super::{Failed, log, print_error, print_faults, print_warning, runtime};
-use crate::app::{App, Inherited, RuleSource, ServiceManager, Sources, StartKind};
+use crate::app::{App, Inherited, LogStreams, RuleSource, ServiceManager, Sources, StartKind};
 use crate::config::{self, Config, Override, PathCase, UpstreamConfig};
 use crate::demo::{Workspace, helpdesk};
 use crate::rules::SHIPPED;
@@ -29,12 +29,9 @@ pub(super) fn run(args: &DemoArgs) -> Result<(), Failed> {
     let address = free_address(args.listen);
     let settings = workspace.settings(address);
     let config = config::load_text("demo", &settings, &args.overrides).map_err(|faults| print_faults(&faults))?;
-    let _log = log::start(&config.log).map_err(print_error)?;
-    runtime(config.server.threads)?.block_on(serve_demo(
-        config,
-        &workspace,
-        (address != args.listen).then_some(args.listen),
-    ))
+    let (log, _guard) = log::start(&config).map_err(print_error)?;
+    let taken = (address != args.listen).then_some(args.listen);
+    runtime(config.server.threads)?.block_on(serve_demo(config, &workspace, log, taken))
 }
 
 /// Returns the address, with port 0 if its port is taken.
@@ -46,7 +43,12 @@ fn free_address(wanted: SocketAddr) -> SocketAddr {
 }
 
 /// `taken` is the address that was wanted and is not free.
-async fn serve_demo(mut config: Config, workspace: &Workspace, taken: Option<SocketAddr>) -> Result<(), Failed> {
+async fn serve_demo(
+    mut config: Config,
+    workspace: &Workspace,
+    log: LogStreams,
+    taken: Option<SocketAddr>,
+) -> Result<(), Failed> {
     let signals = Signals::listen()?;
     let free_port = SocketAddr::from(([127, 0, 0, 1], 0));
     let helpdesk = helpdesk::start(free_port)
@@ -58,9 +60,8 @@ async fn serve_demo(mut config: Config, workspace: &Workspace, taken: Option<Soc
         ..UpstreamConfig::default()
     };
     config.upstreams.insert("helpdesk".to_owned(), upstream);
-    let app = App::start(config, Sources { config: None, rules: RuleSource::Shipped }, Inherited::default())
-        .await
-        .map_err(print_error)?;
+    let sources = Sources { config: None, rules: RuleSource::Shipped, log };
+    let app = App::start(config, sources, Inherited::default()).await.map_err(print_error)?;
     let file = workspace.config_file();
     let rule_files: Vec<(&str, &str)> = SHIPPED.iter().map(|(name, text)| (*name, *text)).collect();
     workspace

@@ -1,51 +1,96 @@
 //! Sets the log up: text or JSON lines on standard error, written by a thread of their own so that a slow reader never
 //! blocks a request. Pingora's own lines are included, without query strings.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 
-use tracing::Dispatch;
-use tracing_appender::non_blocking::WorkerGuard;
+use tracing::level_filters::LevelFilter;
+use tracing::{Dispatch, Subscriber};
+use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
 
-use crate::config::{LogConfig, LogFormat};
+use crate::app::{AuditQueue, AuditStream, AuditWriter, LogStreams, Rotation};
+use crate::config::{Config, LogConfig, LogFormat};
 
-/// Starts the log of the process. Dropping the guard writes the remaining lines and ends it.
-pub(super) fn start(config: &LogConfig) -> Result<WorkerGuard, String> {
-    let (subscriber, guard) = subscriber(config)?;
+/// How many lines wait for a slow reader; more are dropped and counted. Bounds the memory that they take to some 16 MiB.
+const QUEUED_LINES: usize = 32 * 1024;
+
+/// The target of audit records.
+const AUDIT: &str = "deskgate::audit";
+
+/// Keeps the log going. Dropping it writes the remaining lines.
+pub(super) struct LogGuard {
+    _writers: Vec<WorkerGuard>,
+}
+
+/// Starts the log of the process.
+pub(super) fn start(config: &Config) -> Result<(LogStreams, LogGuard), String> {
+    let (subscriber, streams, guard) = subscriber(config, &config.log, Rotation::BySize)?;
     tracing::dispatcher::set_global_default(subscriber).map_err(|error| error.to_string())?;
     log::set_max_level(log::LevelFilter::Warn);
     log::set_logger(&PingoraLog).map_err(|error| error.to_string())?;
-    Ok(guard)
+    Ok((streams, guard))
 }
 
 /// Starts a log of audit records only, for a command that runs without a gateway. Not global: a CLI call may execute
 /// several commands, each with its own.
-pub(super) fn audit(config: &LogConfig) -> Result<(Dispatch, WorkerGuard), String> {
-    subscriber(&LogConfig { level: "off".to_owned(), ..config.clone() })
+pub(super) fn audit(config: &Config) -> Result<(Dispatch, LogGuard), String> {
+    let log = LogConfig { level: "off".to_owned(), ..config.log.clone() };
+    let (subscriber, _, guard) = subscriber(config, &log, Rotation::Never)?;
+    Ok((subscriber, guard))
 }
 
-fn subscriber(config: &LogConfig) -> Result<(Dispatch, WorkerGuard), String> {
-    let invalid = |error: &dyn std::fmt::Display| format!("log.level: {:?} is not a log filter: {error}", config.level);
-    let filter = EnvFilter::try_new(&config.level).map_err(|error| invalid(&error))?;
-    // Audit records are written at every log level.
-    let filter = filter.add_directive("deskgate::audit=info".parse().map_err(|error| invalid(&error))?);
-    // When the pipe is blocked, the writer drops lines and counts them.
-    let (writer, guard) = tracing_appender::non_blocking(std::io::stderr());
-    let json = match config.format {
-        LogFormat::Json => true,
-        LogFormat::Human => false,
-        LogFormat::Auto => !std::io::stderr().is_terminal(),
+fn subscriber(
+    config: &Config,
+    log: &LogConfig,
+    rotation: Rotation,
+) -> Result<(Dispatch, LogStreams, LogGuard), String> {
+    let audit = AuditStream::open(&config.audit, &config.server.data_dir, rotation)?;
+    let invalid = |error: &dyn std::fmt::Display| format!("log.level: {:?} is not a log filter: {error}", log.level);
+    let filter = EnvFilter::try_new(&log.level).map_err(|error| invalid(&error))?;
+    // Audit records are written at every log level, and once.
+    let level = if audit.is_some() { LevelFilter::OFF } else { LevelFilter::INFO };
+    let filter = filter.add_directive(format!("{AUDIT}={level}").parse().map_err(|error| invalid(&error))?);
+    let (writer, guard) = queue(std::io::stderr());
+    let lines = Some(writer.error_counter());
+    let Some(stream) = audit else {
+        let subscriber = tracing_subscriber::registry().with(filter).with(line_layer(log, writer));
+        let guard = LogGuard { _writers: vec![guard] };
+        return Ok((Dispatch::new(subscriber), LogStreams { lines, audit: None }, guard));
     };
-    let registry = tracing_subscriber::registry().with(filter);
-    let layer = tracing_subscriber::fmt::layer().with_writer(writer);
-    let subscriber = if json {
-        let layer = layer.json().flatten_event(true).with_current_span(false).with_span_list(false);
-        Dispatch::new(registry.with(layer))
-    } else {
-        Dispatch::new(registry.with(layer.with_ansi(std::io::stderr().is_terminal())))
-    };
-    Ok((subscriber, guard))
+    let (audit_writer, audit_guard) = queue(AuditWriter(stream.clone()));
+    let audit = Some(AuditQueue { stream, queue: audit_writer.error_counter() });
+    let records = json_layer(audit_writer).with_filter(Targets::new().with_target(AUDIT, LevelFilter::INFO));
+    let subscriber = tracing_subscriber::registry().with(line_layer(log, writer).with_filter(filter)).with(records);
+    let guard = LogGuard { _writers: vec![guard, audit_guard] };
+    Ok((Dispatch::new(subscriber), LogStreams { lines, audit }, guard))
+}
+
+/// A thread of its own that writes lines, so that a slow reader never blocks a request.
+fn queue(writer: impl Write + Send + 'static) -> (NonBlocking, WorkerGuard) {
+    NonBlockingBuilder::default().buffered_lines_limit(QUEUED_LINES).lossy(true).finish(writer)
+}
+
+fn line_layer<S>(config: &LogConfig, writer: NonBlocking) -> Box<dyn Layer<S> + Send + Sync>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    let is_terminal = std::io::stderr().is_terminal();
+    match config.format {
+        LogFormat::Auto if is_terminal => tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(true).boxed(),
+        LogFormat::Human => tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(is_terminal).boxed(),
+        LogFormat::Auto | LogFormat::Json => json_layer(writer),
+    }
+}
+
+fn json_layer<S>(writer: NonBlocking) -> Box<dyn Layer<S> + Send + Sync>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    let layer = tracing_subscriber::fmt::layer().with_writer(writer).json();
+    layer.flatten_event(true).with_current_span(false).with_span_list(false).boxed()
 }
 
 /// Forwards Pingora's log lines with secrets removed.

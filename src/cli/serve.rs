@@ -9,8 +9,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{ConfigArgs, Exit, Failed, log, print_error, print_faults, runtime};
 use crate::app::{
-    self, App, HandOverStep, Inherited, Predecessor, ReloadReport, ReloadScope, RuleSource, ServiceManager, Sources,
-    StartError, StartKind, Successor, activated_sockets,
+    self, App, HandOverStep, Inherited, LogStreams, Predecessor, ReloadReport, ReloadScope, RuleSource, ServiceManager,
+    Sources, StartError, StartKind, Successor, activated_sockets,
 };
 use crate::config::{Config, ConfigSource};
 
@@ -27,7 +27,7 @@ pub(super) struct ServeArgs {
 pub(super) fn run(args: &ServeArgs) -> Result<(), Failed> {
     let source = args.config.source();
     let config = source.load().map_err(|faults| print_faults(&faults))?;
-    let _log = log::start(&config.log).map_err(print_error)?;
+    let (log, _guard) = log::start(&config).map_err(print_error)?;
     let start = if args.upgrade { StartKind::Upgrade } else { StartKind::Normal };
     runtime(config.server.threads)?.block_on(async {
         let signals = Signals::listen()?;
@@ -35,10 +35,10 @@ pub(super) fn run(args: &ServeArgs) -> Result<(), Failed> {
         let inherited = activated_sockets().map_err(|error| print_error(format!("LISTEN_FDS: {error}")))?;
         let app = match start {
             StartKind::Normal => {
-                let started = start_normally(config, &source, inherited).await;
+                let started = start_normally(config, &source, inherited, log).await;
                 started.map_err(|error| print_start_error(&source, &error))?
             }
-            StartKind::Upgrade => upgrade(config, &source, inherited, &service).await?,
+            StartKind::Upgrade => upgrade(config, &source, inherited, log, &service).await?,
         };
         announce_ready(&app);
         service.ready();
@@ -51,8 +51,13 @@ pub(super) fn run(args: &ServeArgs) -> Result<(), Failed> {
     })
 }
 
-async fn start_normally(config: Config, source: &ConfigSource, inherited: Inherited) -> Result<App, StartError> {
-    let sources = Sources { config: Some(source.clone()), rules: RuleSource::Folder(config.rules.dir.clone()) };
+async fn start_normally(
+    config: Config,
+    source: &ConfigSource,
+    inherited: Inherited,
+    log: LogStreams,
+) -> Result<App, StartError> {
+    let sources = Sources { config: Some(source.clone()), rules: RuleSource::Folder(config.rules.dir.clone()), log };
     App::start(config, sources, inherited).await
 }
 
@@ -66,6 +71,7 @@ async fn upgrade(
     config: Config,
     source: &ConfigSource,
     mut inherited: Inherited,
+    log: LogStreams,
     service: &ServiceManager,
 ) -> Result<App, Failed> {
     let check = app::check_files(&config, |_| false);
@@ -74,13 +80,13 @@ async fn upgrade(
     }
     let Some(predecessor) = Predecessor::find(&config, &mut inherited).await.map_err(print_error)? else {
         tracing::info!("no gateway is running on {}: nothing to take over", config.server.data_dir.display());
-        let started = start_normally(config, source, inherited).await;
+        let started = start_normally(config, source, inherited, log).await;
         return started.map_err(|error| print_start_error(source, &error));
     };
     let start = async {
         app::prepare_upgrade(&config, &mut inherited)?;
         predecessor.release(&config, &mut inherited).await?;
-        start_normally(config, source, inherited).await
+        start_normally(config, source, inherited, log).await
     };
     match start.await {
         Ok(app) => {

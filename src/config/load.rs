@@ -150,6 +150,7 @@ impl<'a> ConfigReader<'a> {
             rules: self.section(&mut root, "rules"),
             rates: self.section(&mut root, "rates"),
             log: self.section(&mut root, "log"),
+            audit: self.section(&mut root, "audit"),
             upstreams: self.named_sections(&mut root, "upstreams"),
         };
         for key in root.keys() {

@@ -12,7 +12,7 @@ const CERTIFICATE_KEYS_OF_TLS: [&str; 3] = ["server.tls.cert_file", "server.tls.
 impl Config {
     /// Every path with its key. An empty one stands for none.
     pub(super) fn paths_mut(&mut self) -> Vec<(Cow<'static, str>, &mut PathBuf)> {
-        let Self { server, platform, otp, store, directory, rules, upstreams, .. } = self;
+        let Self { server, platform, otp, store, directory, rules, audit, upstreams, .. } = self;
         let mut paths = vec![
             ("server.data_dir", &mut server.data_dir),
             ("server.secret_file", &mut server.secret_file),
@@ -23,6 +23,8 @@ impl Config {
             ("directory.password_file", &mut directory.password_file),
             ("directory.ca_file", &mut directory.ca_file),
             ("rules.dir", &mut rules.dir),
+            ("audit.file", &mut audit.file),
+            ("audit.syslog_socket", &mut audit.syslog_socket),
         ];
         paths.extend(server.old_secret_files.iter_mut().map(|file| ("server.old_secret_files", file)));
         paths.extend(otp.old_key_files.iter_mut().map(|file| ("otp.old_key_files", file)));

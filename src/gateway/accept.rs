@@ -31,7 +31,7 @@ use super::linger;
 use super::proxy_app::ProxyApp;
 use super::proxy_protocol::{self, ProxiedClient};
 use crate::error::BadRequest;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, RefusalMetrics};
 use crate::pipeline::client_address::TrustedProxies;
 use crate::pipeline::head::Transport;
 use crate::upstreams::tcp_keepalive;
@@ -288,7 +288,7 @@ impl Acceptor {
             transport.try_peek(&mut first).await.map_err(|_| ConnectionRefusal::TlsHandshake)?;
             // A TLS record begins with its type, a small number; a request begins with its method.
             if first[0].is_ascii_alphabetic() {
-                refuse_plain_http(transport, address.ip()).await;
+                refuse_plain_http(transport, address.ip(), self.metrics.refusals()).await;
                 return Err(ConnectionRefusal::PlainHttp);
             }
             tls.tls_handshake(transport).await.map_err(|_| ConnectionRefusal::TlsHandshake)
@@ -357,9 +357,9 @@ fn transport(stream: TcpStream) -> TcpTransport {
 }
 
 /// Tells a client that speaks plain HTTP that this port expects TLS.
-async fn refuse_plain_http(transport: TcpTransport, client: IpAddr) {
+async fn refuse_plain_http(transport: TcpTransport, client: IpAddr, refusals: &RefusalMetrics) {
     let mut stream: Stream = Box::new(transport);
-    let refusal = early_refusal::encode(client, &BadRequest::PlainHttp.into());
+    let refusal = early_refusal::encode(client, &BadRequest::PlainHttp.into(), refusals);
     if stream.write_all(&refusal).await.is_ok() && stream.flush().await.is_ok() {
         linger::close(stream).await;
     }

@@ -28,6 +28,7 @@ use super::drain_signal::DrainSignal;
 use super::early_refusal::{self, SATURATED};
 use super::linger;
 use crate::error::{BadRequest, Error};
+use crate::metrics::RefusalMetrics;
 use crate::pipeline::head::Transport;
 
 mod exchange;
@@ -70,6 +71,8 @@ pub(crate) struct ClientLimits {
     pub(crate) body: Option<Arc<BodyLimits>>,
     /// Counts HTTP/2 connections that were closed for a flood of frames.
     pub(crate) frame_floods: IntCounter,
+    /// Counts requests that are refused before they are examined.
+    pub(crate) refusals: Arc<RefusalMetrics>,
 }
 
 /// A client's connection.
@@ -96,6 +99,7 @@ pub(super) struct Connection {
     /// How its requests arrive.
     transport: Transport,
     drain: Arc<DrainSignal>,
+    refusals: Arc<RefusalMetrics>,
 }
 
 /// What is left of the body of the current request.
@@ -170,6 +174,7 @@ impl Connection {
             slot: Some(slot),
             transport,
             drain,
+            refusals: limits.refusals.clone(),
         }
     }
 
@@ -182,7 +187,7 @@ impl Connection {
         if self.refusal.is_none() {
             let digest = self.inner.as_ref().and_then(|inner| inner.get_socket_digest());
             let client = digest.and_then(|digest| digest.peer_addr().and_then(|address| Some(address.as_inet()?.ip())));
-            self.write_buffer = early_refusal::encode(client.unwrap_or(NO_ADDRESS), error);
+            self.write_buffer = early_refusal::encode(client.unwrap_or(NO_ADDRESS), error, &self.refusals);
             self.written = 0;
             self.refusal = Some(EarlyRefusal::Writing);
         }

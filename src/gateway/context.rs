@@ -8,7 +8,7 @@ use prometheus::IntGauge;
 use super::connect::UpstreamAttempts;
 use super::connection_limits::CountedStream;
 use crate::domain::language::Language;
-use crate::error::Error;
+use crate::error::{Code, Error};
 use crate::metrics::Metrics;
 use crate::pipeline::cors::CrossOrigin;
 use crate::pipeline::request_id::RequestId;
@@ -27,10 +27,13 @@ pub(crate) struct RequestContext {
     pub(super) phase: Phase,
     pub(super) permit: Option<UpstreamPermit>,
     pub(super) error: Option<Error>,
+    /// The code of a page or redirect of the gateway that tells a browser about an error.
+    pub(super) shown_code: Option<Code>,
     /// Why a response that had begun did not end.
     pub(super) incomplete: Option<Error>,
     pub(super) attempts: UpstreamAttempts,
-    pub(super) upstream_took: Option<Duration>,
+    /// The time until the upstream's response header that was not spent waiting for the upstream.
+    pub(super) overhead: Option<Duration>,
     /// The request in the counts of its client; None on HTTP/1.1.
     pub(super) stream: Option<CountedStream>,
     _in_flight: InFlight,
@@ -47,9 +50,10 @@ impl RequestContext {
             phase: Phase::default(),
             permit: None,
             error: None,
+            shown_code: None,
             incomplete: None,
             attempts: UpstreamAttempts::default(),
-            upstream_took: None,
+            overhead: None,
             stream: None,
             _in_flight: InFlight(metrics.requests_in_flight.clone()),
         }

@@ -53,7 +53,7 @@ pub(super) struct WatchedExchange {
     /// The status that was sent to the client; 0 before.
     pub(super) status: u16,
     pub(super) upstream: Option<Arc<Upstream>>,
-    pub(super) upstream_took: Option<Duration>,
+    pub(super) overhead: Option<Duration>,
 }
 
 impl CurrentExchange {
@@ -112,11 +112,11 @@ pub(super) fn note_attempt(attempts: u64, address: Option<usize>) {
 }
 
 /// Notes the response header, for the log line of an exchange that is cut later.
-pub(super) fn note_response(status: StatusCode, upstream_took: Option<Duration>) {
+pub(super) fn note_response(status: StatusCode, overhead: Option<Duration>) {
     let _ = CURRENT.try_with(|current| {
         if let Some(watched) = &mut current.details().watched {
             watched.status = status.as_u16();
-            watched.upstream_took = upstream_took;
+            watched.overhead = overhead;
         }
     });
 }

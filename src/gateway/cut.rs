@@ -51,7 +51,7 @@ pub(super) fn begin(exchange: &Exchange, context: &RequestContext) {
             started: context.started,
             status: 0,
             upstream: context.attempts.upstream().cloned(),
-            upstream_took: None,
+            overhead: None,
         };
         current.begin(target, host(header).unwrap_or_default(), watched);
     });
@@ -128,11 +128,12 @@ impl ExchangeCutter {
                 phase: Phase::Upstream,
                 status: watched.status,
                 error: None,
+                shown_code: None,
                 incomplete: None,
                 cut: Some(reason.explanation()),
                 took: watched.started.elapsed(),
                 upstream: current.reached(watched),
-                upstream_took: watched.upstream_took,
+                overhead: watched.overhead,
             },
         );
     }

@@ -9,14 +9,16 @@ use pingora_http::ResponseHeader;
 
 use super::context::{NO_ADDRESS, unknown_arrival};
 use crate::error::Error;
+use crate::metrics::RefusalMetrics;
 use crate::pipeline::Arrival;
 use crate::reply::Reply;
 
 /// The refusal when the gateway cannot serve a request in time. By then others may have ended.
 pub(super) const SATURATED: Error = Error::Saturated { retry_after: Duration::from_secs(2) };
 
-/// Builds the refusal of a request, and logs it.
-fn build(client: IpAddr, error: &Error) -> (Reply, Arrival) {
+/// Builds the refusal of a request, counts it and logs it.
+fn build(client: IpAddr, error: &Error, refusals: &RefusalMetrics) -> (Reply, Arrival) {
+    refusals.count(error.code());
     let arrival = Arrival { client, ..unknown_arrival() };
     tracing::info!(
         target: "deskgate::request",
@@ -27,15 +29,19 @@ fn build(client: IpAddr, error: &Error) -> (Reply, Arrival) {
 }
 
 /// The refusal in HTTP/1.1, for a connection without a parsed request.
-pub(super) fn encode(client: IpAddr, error: &Error) -> Vec<u8> {
-    let (reply, arrival) = build(client, error);
+pub(super) fn encode(client: IpAddr, error: &Error, refusals: &RefusalMetrics) -> Vec<u8> {
+    let (reply, arrival) = build(client, error, refusals);
     reply.to_bytes(&arrival)
 }
 
 /// Refuses a request whose head has been parsed, as on HTTP/2.
-pub(super) async fn write(exchange: &mut ServerSession, error: &Error) -> pingora_core::Result<()> {
+pub(super) async fn write(
+    exchange: &mut ServerSession,
+    error: &Error,
+    refusals: &RefusalMetrics,
+) -> pingora_core::Result<()> {
     let client = exchange.client_addr().and_then(|address| Some(address.as_inet()?.ip()));
-    let (reply, arrival) = build(client.unwrap_or(NO_ADDRESS), error);
+    let (reply, arrival) = build(client.unwrap_or(NO_ADDRESS), error, refusals);
     let (parts, body) = reply.into_response(&arrival).into_parts();
     exchange.write_response_header(Box::new(ResponseHeader::from(parts))).await?;
     if exchange.req_header().method != Method::HEAD {

@@ -15,6 +15,7 @@ use super::Gateway;
 use super::concurrency::{ConcurrencyLimit, Urgency};
 use super::cut::ExchangeCutter;
 use super::early_refusal::{self, SATURATED};
+use crate::metrics::RefusalMetrics;
 
 /// Pingora's proxy, and what cuts its exchanges.
 pub(crate) struct ProxyApp {
@@ -23,6 +24,7 @@ pub(crate) struct ProxyApp {
     pub(crate) concurrency: Arc<ConcurrencyLimit>,
     /// Counts HTTP/2 requests that were refused because the gateway was saturated.
     pub(crate) saturated: IntCounter,
+    pub(crate) refusals: Arc<RefusalMetrics>,
 }
 
 impl HttpServerApp for ProxyApp {
@@ -45,7 +47,7 @@ impl HttpServerApp for ProxyApp {
             let Ok(_slot) = self.concurrency.begin(urgency).await else {
                 self.saturated.inc();
                 // Fails only if the client has gone.
-                let _ = early_refusal::write(&mut exchange, &SATURATED).await;
+                let _ = early_refusal::write(&mut exchange, &SATURATED, &self.refusals).await;
                 return None;
             };
             self.cutter.run(self.proxy.process_new_http(exchange, shutdown)).await.flatten()

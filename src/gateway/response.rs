@@ -25,10 +25,10 @@ impl Gateway {
             return pingora_core::Error::e_explain(ErrorType::InvalidHTTPHeader, "unrequested 101");
         }
         if let Some(elapsed) = context.attempts.succeed() {
-            context.upstream_took = Some(elapsed);
+            context.overhead = Some(context.started.elapsed().saturating_sub(elapsed));
         }
         if !response.status.is_informational() {
-            current_exchange::note_response(response.status, context.upstream_took);
+            current_exchange::note_response(response.status, context.overhead);
         }
         let (Some(permit), Some(arrival)) = (&context.permit, &context.arrival) else {
             return pingora_core::Error::e_explain(ErrorType::InternalError, "no permit");

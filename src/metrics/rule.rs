@@ -1,8 +1,11 @@
-//! The metrics of one rule, with labels resolved when the rule is loaded. Requests only increment them.
+//! The metrics of one rule. Its series appear when a request uses them; the requests that follow only increment them.
 
-use prometheus::{Histogram, IntCounter, IntGauge};
+use std::sync::OnceLock;
+
+use prometheus::{IntCounter, IntCounterVec};
 
 use super::Metrics;
+use super::series::{CounterSeries, GaugeSeries, HistogramSeries};
 
 /// The `method` label. Unknown methods share `other`, so that clients cannot create series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,73 +52,92 @@ const CLASSES: [&str; 6] = ["other", "1xx", "2xx", "3xx", "4xx", "5xx"];
 /// The metrics of one rule.
 #[derive(Debug)]
 pub struct RuleMetrics {
-    requests: Vec<[IntCounter; CLASSES.len()]>,
-    seconds: Histogram,
+    requests: RequestCounters,
+    seconds: HistogramSeries,
     /// Requests that the rule allowed.
-    pub allowed: IntCounter,
+    pub allowed: CounterSeries,
     /// Requests that the rule denied.
-    pub denied: IntCounter,
+    pub denied: CounterSeries,
     /// Requests that the rule would have allowed in shadow mode.
-    pub shadow_allowed: IntCounter,
+    pub shadow_allowed: CounterSeries,
     /// Requests that the rule or one of its rate limits would have denied in shadow mode.
-    pub shadow_denied: IntCounter,
+    pub shadow_denied: CounterSeries,
     /// Its rate limits.
     pub rate: RateMetrics,
     /// Its open WebSockets.
-    pub websockets_open: IntGauge,
+    pub websockets_open: GaugeSeries,
     /// Its exchanges that have run longer than a second.
-    pub exchanges_open: IntGauge,
+    pub exchanges_open: GaugeSeries,
 }
 
 /// Rate limit metrics of a rule, or of the gateway's own endpoints.
 #[derive(Debug)]
 pub struct RateMetrics {
     /// Charges within the limit.
-    pub allowed: IntCounter,
+    pub allowed: CounterSeries,
     /// Requests refused.
-    pub denied: IntCounter,
+    pub denied: CounterSeries,
     /// Requests that a rate limit in shadow mode would have refused.
-    pub shadow_denied: IntCounter,
+    pub shadow_denied: CounterSeries,
 }
 
 impl RateMetrics {
-    pub(super) fn resolve(metrics: &Metrics, rule: &str) -> Self {
+    pub(super) fn new(metrics: &Metrics, rule: &str) -> Self {
         Self {
-            allowed: metrics.rate.with_label_values(&[rule, "allow"]),
-            denied: metrics.rate.with_label_values(&[rule, "deny"]),
-            shadow_denied: metrics.shadow.with_label_values(&[rule, "deny"]),
+            allowed: CounterSeries::new(&metrics.rate, &[rule, "allow"]),
+            denied: CounterSeries::new(&metrics.rate, &[rule, "deny"]),
+            shadow_denied: CounterSeries::new(&metrics.shadow, &[rule, "deny"]),
         }
     }
 }
 
 impl RuleMetrics {
-    pub(super) fn resolve(metrics: &Metrics, rule: &str) -> Self {
-        let requests = MethodLabel::NAMES
-            .iter()
-            .map(|method| CLASSES.map(|class| metrics.requests.with_label_values(&[rule, method, class])))
-            .collect();
+    pub(super) fn new(metrics: &Metrics, rule: &str) -> Self {
         Self {
-            requests,
-            seconds: metrics.request_seconds.with_label_values(&[rule]),
-            allowed: metrics.authz.with_label_values(&[rule, "allow"]),
-            denied: metrics.authz.with_label_values(&[rule, "deny"]),
-            shadow_allowed: metrics.shadow.with_label_values(&[rule, "allow"]),
-            shadow_denied: metrics.shadow.with_label_values(&[rule, "deny"]),
-            rate: RateMetrics::resolve(metrics, rule),
-            websockets_open: metrics.websockets_open.with_label_values(&[rule]),
-            exchanges_open: metrics.exchanges_open.with_label_values(&[rule]),
+            requests: RequestCounters::new(&metrics.requests, rule),
+            seconds: HistogramSeries::new(&metrics.request_seconds, &[rule]),
+            allowed: CounterSeries::new(&metrics.authz, &[rule, "allow"]),
+            denied: CounterSeries::new(&metrics.authz, &[rule, "deny"]),
+            shadow_allowed: CounterSeries::new(&metrics.shadow, &[rule, "allow"]),
+            shadow_denied: CounterSeries::new(&metrics.shadow, &[rule, "deny"]),
+            rate: RateMetrics::new(metrics, rule),
+            websockets_open: GaugeSeries::new(&metrics.websockets_open, &[rule]),
+            exchanges_open: GaugeSeries::new(&metrics.exchanges_open, &[rule]),
         }
     }
 
     /// Counts an answered request and its duration.
     pub fn count_request(&self, method: MethodLabel, status: u16, seconds: f64) {
+        self.requests.of(method, status).inc();
+        self.seconds.observe(seconds);
+    }
+}
+
+/// The counters of a rule's requests, by method and status class.
+#[derive(Debug)]
+struct RequestCounters {
+    family: IntCounterVec,
+    rule: Box<str>,
+    counters: [[OnceLock<IntCounter>; CLASSES.len()]; MethodLabel::NAMES.len()],
+}
+
+impl RequestCounters {
+    fn new(family: &IntCounterVec, rule: &str) -> Self {
+        let none = [const { [const { OnceLock::new() }; CLASSES.len()] }; MethodLabel::NAMES.len()];
+        Self { family: family.clone(), rule: rule.into(), counters: none }
+    }
+
+    fn of(&self, method: MethodLabel, status: u16) -> &IntCounter {
         let class = match status / 100 {
             class @ 1..=5 => usize::from(class),
             _ => 0,
         };
-        if let Some(classes) = self.requests.get(method as usize) {
-            classes[class].inc();
-        }
-        self.seconds.observe(seconds);
+        let method = method as usize;
+        // Both arrays have an element for each label.
+        self.counters[method][class]
+            .get_or_init(|| self.family.with_label_values(&[&*self.rule, MethodLabel::NAMES[method], CLASSES[class]]))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,9 @@
 //! The metrics of upstreams.
 
-use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry};
+use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry};
 
 use super::SECONDS;
+use super::series::HistogramSeries;
 
 /// The metrics of all upstreams, by upstream, some also by address.
 pub(super) struct UpstreamMetricFamilies {
@@ -54,7 +55,7 @@ impl UpstreamMetricFamilies {
 
     pub(super) fn resolve(&self, name: &str) -> UpstreamMetrics {
         UpstreamMetrics {
-            seconds: self.seconds.with_label_values(&[name]),
+            seconds: HistogramSeries::new(&self.seconds, &[name]),
             retries: self.retries.with_label_values(&[name]),
         }
     }
@@ -78,9 +79,9 @@ impl UpstreamMetricFamilies {
     }
 }
 
-/// The metrics of one upstream, with their labels resolved.
+/// The metrics of one upstream. The counter of retries begins at 0, so that an alert sees the first one.
 pub struct UpstreamMetrics {
-    pub(crate) seconds: Histogram,
+    pub(crate) seconds: HistogramSeries,
     pub(crate) retries: IntCounter,
 }
 

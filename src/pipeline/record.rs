@@ -12,7 +12,7 @@ use crate::domain::clock::Timestamp;
 use crate::domain::finished_request::FinishedRequest;
 use crate::domain::host::RequestHost;
 use crate::domain::rate::Charged;
-use crate::error::Error;
+use crate::error::{Code, Error};
 use crate::metrics::{MethodLabel, Metrics, RateMetrics, RuleMetrics};
 use crate::rules::evaluate::{Admitted, Check, Observer};
 use crate::rules::rate::Rate;
@@ -28,7 +28,7 @@ pub struct NoRuleMetrics {
 }
 
 impl NoRuleMetrics {
-    /// Resolves the labels.
+    /// The metrics, and which requests get a log line.
     pub fn new(metrics: &Metrics, lines: RequestLines) -> Self {
         Self { own: metrics.of_rule("(own endpoint)"), none: metrics.of_rule("(no rule)"), lines }
     }
@@ -124,14 +124,16 @@ pub struct AccessLogEntry<'a> {
     pub status: u16,
     /// Why the request was refused or failed.
     pub error: Option<&'a Error>,
+    /// The code of a page or redirect that tells a browser about an error.
+    pub shown_code: Option<Code>,
     /// Why a response that had begun did not end.
     pub incomplete: Option<&'a Error>,
     /// Why the exchange was cut.
     pub cut: Option<&'static str>,
     /// The time from the head to the end of the response.
     pub took: Duration,
-    /// The part of it spent waiting for the upstream.
-    pub upstream_took: Option<Duration>,
+    /// The part of it until the upstream's response header that was not spent waiting for the upstream.
+    pub overhead: Option<Duration>,
     /// The upstream, if the request was sent there or was to be.
     pub upstream: Option<ReachedUpstream<'a>>,
 }
@@ -155,8 +157,12 @@ pub fn request(gate: &Gate, no_rule: &NoRuleMetrics, entry: &AccessLogEntry<'_>)
         Handler::None => ("-", &no_rule.none),
     };
     metrics.count_request(MethodLabel::of(entry.method), entry.status, entry.took.as_secs_f64());
-    let overhead = entry.took.saturating_sub(entry.upstream_took.unwrap_or_default());
-    gate.metrics.overhead_seconds.observe(overhead.as_secs_f64());
+    if let Some(overhead) = overhead(entry) {
+        gate.metrics.overhead_seconds.observe(overhead.as_secs_f64());
+    }
+    if let Some(code) = entry.error.map(Error::code).or(entry.shown_code) {
+        gate.metrics.refusals().count(code);
+    }
 
     let failed = entry.status >= 500;
     let is_unanswered = entry.status == 0;
@@ -174,6 +180,16 @@ pub fn request(gate: &Gate, no_rule: &NoRuleMetrics, entry: &AccessLogEntry<'_>)
     // The line is formatted only if a subscriber wants it.
     if wanted && enabled {
         write_line(name, entry, failed);
+    }
+}
+
+/// The time that the gateway itself took. None for its own endpoints, some of which wait on purpose, and for requests whose
+/// upstream sent no response header.
+fn overhead(entry: &AccessLogEntry<'_>) -> Option<Duration> {
+    match entry.handler {
+        Handler::Own(_) => None,
+        Handler::Rule(_) | Handler::None if entry.upstream.is_none() => Some(entry.took),
+        Handler::Rule(_) | Handler::None => entry.overhead,
     }
 }
 
@@ -251,7 +267,7 @@ fn outcome(entry: &AccessLogEntry<'_>) -> (u16, String) {
         (None, Some(error), _) => describe("response ended early with", error),
         (None, None, Some(reason)) => (0, format!("cut: {reason}")),
         (None, None, None) if entry.status == 0 => (0, "the client disconnected before the response".to_owned()),
-        (None, None, None) => (0, "answered".to_owned()),
+        (None, None, None) => (entry.shown_code.map_or(0, Code::number), "answered".to_owned()),
     }
 }
 

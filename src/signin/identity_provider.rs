@@ -143,8 +143,9 @@ impl IdentityProvider {
         self.platform.circuit_open_for()
     }
 
-    /// Updates the metric of the platform access token's age.
+    /// Updates the metrics of the platform's access token and circuit.
     pub(super) fn measure(&self) {
+        self.metrics.platform_circuit_open.set(self.circuit_open_for().is_some().into());
         let age = self.platform.credential_age().unwrap_or_default();
         self.metrics.platform_token_age.set(age.as_secs_f64());
     }

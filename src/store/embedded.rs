@@ -216,6 +216,15 @@ impl SessionStore for EmbeddedStore {
         Ok(())
     }
 
+    async fn count(&self) -> Result<u64, StoreError> {
+        // Without a condition SQLite counts the cells of an index page by page: some 30 ms for a million.
+        let count: i64 = sqlx::query_scalar("SELECT count(*) FROM sessions")
+            .fetch_one(self.file.readers())
+            .await
+            .map_err(unavailable)?;
+        Ok(u64::try_from(count).unwrap_or(0))
+    }
+
     async fn newest(&self, limit: usize) -> Result<Vec<Session>, StoreError> {
         let rows = sqlx::query("SELECT body FROM sessions WHERE expires_at > $1 ORDER BY issued_at DESC LIMIT $2")
             .bind(self.clock.now().millis())

@@ -237,6 +237,21 @@ async fn sweep_removes_only_expired_records(Subject { store, clock, .. }: &Subje
     store.create(&session("old", clock)).await.expect("the sweep removed the old record");
 }
 
+async fn sessions_are_counted_until_they_end_or_are_swept(Subject { store, clock, .. }: &Subject) {
+    let account = PlatformAccount { corp_id: CorpId::new("wwpartner"), user_id: PlatformUserId::new("p7001") };
+    let linked = Session { platform_account: Some(account), ..session("linked", clock) };
+    let old = soon_over("old", clock);
+    for session in [&old, &session("plain", clock), &linked] {
+        store.create(session).await.expect("create");
+    }
+    assert_eq!(store.count().await.expect("count"), 3);
+    store.revoke(&linked.id, LIFETIME, EndCause::Logout).await.expect("revoke");
+    assert_eq!(store.count().await.expect("count"), 2);
+    until_over(&old, clock).await;
+    store.sweep().await.expect("sweep");
+    assert_eq!(store.count().await.expect("count"), 1);
+}
+
 async fn sweep_of_many_records_lets_other_writes_through(Subject { store, clock, .. }: &Subject) {
     const RECORDS: usize = 5000;
     let old: Vec<Session> = (0..RECORDS).map(|number| soon_over(&format!("old{number}"), clock)).collect();
@@ -548,6 +563,7 @@ macro_rules! whole_suite {
     changes_are_published_in_order,
     of_employee_lists_only_that_employees_sessions,
     sweep_removes_only_expired_records,
+    sessions_are_counted_until_they_end_or_are_swept,
     sweep_of_many_records_lets_other_writes_through,
     pages_hold_every_live_session_once,
     last_use_only_moves_forward_and_ends_with_the_session,

@@ -19,6 +19,7 @@ mod verify;
 mod logout;
 
 mod me;
+mod metrics;
 
 mod switch_role;
 
@@ -58,6 +59,7 @@ mod links;
 mod login_log;
 
 mod audit_log;
+mod audit_stream;
 
 mod platform_faults;
 

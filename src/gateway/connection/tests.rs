@@ -16,8 +16,9 @@ const HEAD: HeadLimits = HeadLimits {
 fn connect() -> (DuplexStream, Connection) {
     let (client, server) = duplex(64 * 1024);
     let floods = IntCounter::new("floods", "floods").expect("a counter");
-    let limits = ClientLimits { head: HEAD, body: None, frame_floods: floods };
-    let slots = ConnectionSlots::new(1, &Metrics::new().expect("metrics"));
+    let metrics = Metrics::new().expect("metrics");
+    let limits = ClientLimits { head: HEAD, body: None, frame_floods: floods, refusals: metrics.refusals().clone() };
+    let slots = ConnectionSlots::new(1, &metrics);
     let occupied = slots.occupy(slots.try_acquire().expect("a slot"));
     let counted = Arc::new(ConnectionLimits::new(0, Vec::new(), 1)).open([127, 0, 0, 1].into()).expect("no limit");
     let slot = ConnectionSlot::new(occupied, counted);

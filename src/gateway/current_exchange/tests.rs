@@ -17,7 +17,7 @@ fn watched() -> WatchedExchange {
         started: Instant::now(),
         status: 0,
         upstream: None,
-        upstream_took: None,
+        overhead: None,
     }
 }
 

@@ -163,6 +163,17 @@ impl SessionStore for RedisStore {
         Ok(())
     }
 
+    async fn count(&self) -> Result<u64, StoreError> {
+        // Every session has one member by employee in the index of its partition.
+        let count = |partition| {
+            let index = self.servers.keys().index(partition);
+            RedisCall::command(partition, "ZLEXCOUNT").arg(index).arg("[e\0").arg("(e\x01")
+        };
+        let calls: Vec<RedisCall> = Partition::all().map(count).collect();
+        let counts: Vec<u64> = self.servers.run_all("count", &calls).await?;
+        Ok(counts.into_iter().sum())
+    }
+
     async fn newest(&self, limit: usize) -> Result<Vec<Session>, StoreError> {
         let list = |partition| {
             let last = i64::try_from(limit.min(NEWEST)).unwrap_or(0) - 1;

@@ -34,10 +34,11 @@ fn describe_error(phase: Phase, error: &Error) -> RefusedRequest {
         phase,
         status: error.code().status().as_u16(),
         error: Some(error),
+        shown_code: None,
         incomplete: None,
         cut: None,
         took: Duration::from_millis(1),
-        upstream_took: None,
+        overhead: None,
         upstream: None,
     };
     describe(&entry, NOW).expect("a refusal")
