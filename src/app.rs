@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::{Mutex, mpsc};
+use tokio::time::timeout;
 use url::Url;
 
 use crate::api::ready::Readiness;
@@ -15,6 +16,7 @@ use crate::gateway::drain_signal::DrainSignal;
 use crate::metrics::Metrics;
 use crate::signin::SignInServices;
 use crate::store::rate_leases::LeasedRates;
+use crate::traces::{SpanExporter, TraceTarget, Tracer};
 
 // Start, in this order.
 mod inherited;
@@ -118,11 +120,14 @@ pub use simulator::Simulator;
 pub use tasks::TaskFailure;
 use tasks::TaskSet;
 use tls::Certificates;
-use wire::Databases;
+use wire::{Databases, Services};
 pub use wire::{Offline, open_offline};
 
 /// How many commands may wait for a reload.
 const MOST_WAITING_RELOADS: usize = 4;
+
+/// How long the end of a drain waits for the collector of traces.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A running gateway.
 pub struct App {
@@ -140,6 +145,7 @@ pub struct App {
     /// The simulated platform in development.
     pub platform: Option<Simulator>,
     log: LogStreams,
+    tracer: Option<Arc<Tracer>>,
     hand_over: HandOver,
     successors: Mutex<mpsc::Receiver<Successor>>,
     reload_requests: Mutex<mpsc::Receiver<ReloadRequest>>,
@@ -176,7 +182,8 @@ impl App {
 
         let readiness = Arc::new(Readiness::new(config.server.development_mode(), services.gate.clock.clone()));
         let drain = Arc::<DrainSignal>::default();
-        let gateway = proxy::gateway(&config, &services, &readiness, &drain, descriptors);
+        let (tracer, exporter) = traces(&config, &services)?.unzip();
+        let gateway = proxy::gateway(&config, &services, &readiness, &drain, tracer.clone(), descriptors);
         let acceptor = Arc::new(proxy::acceptor(&config, gateway, descriptors));
         let tasks = TaskSet::default();
         tasks.spawn("log watch", sources.log.clone().watch(metrics.clone()));
@@ -187,6 +194,9 @@ impl App {
             readiness: readiness.clone(),
             upstreams: services.upstreams.clone(),
         };
+        if let Some(exporter) = exporter {
+            tasks.spawn("trace exporter", exporter.run());
+        }
         background::start(&tasks, &services);
         let (hand_over, successors) = HandOver::new(&config, listeners.take_sockets(), lock);
         let config = Arc::new(ArcSwap::from_pointee(config));
@@ -256,6 +266,7 @@ impl App {
             admin,
             platform: services.simulator,
             log: sources.log,
+            tracer,
             hand_over,
             successors: Mutex::new(successors),
             reload_requests: Mutex::new(reload_requests),
@@ -373,6 +384,11 @@ impl App {
             metrics: &gate.metrics,
         };
         drain.run(times).await;
+        if let Some(tracer) = &self.tracer
+            && timeout(FLUSH_TIMEOUT, tracer.flush()).await.is_err()
+        {
+            tracing::warn!("the collector of traces does not answer: the last spans are lost");
+        }
         self.tasks.stop().await;
         self.announcer.withdraw().await;
         if let Some(rates) = &self.shared_rates {
@@ -416,4 +432,14 @@ pub fn prepare_upgrade(config: &Config, inherited: &mut Inherited) -> Result<(),
 fn count_unsafe_settings(config: &Config, metrics: &Metrics) {
     metrics.development_mode.set(i64::from(config.server.development));
     metrics.bind_without_proof.set(i64::from(config.bind.proof == BindProof::None));
+}
+
+/// The tracer and its exporter; None without `traces.endpoint`.
+fn traces(config: &Config, services: &Services) -> Result<Option<(Arc<Tracer>, SpanExporter)>, StartError> {
+    let Some(url) = config.traces.spans_url() else { return Ok(None) };
+    let instance = crate::domain::secret::random_name(16);
+    let target = TraceTarget::new(url, &config.traces.service, &instance)
+        .map_err(|error| StartError::Traces(error.to_string()))?;
+    let (clock, metrics) = (services.gate.clock.clone(), services.metrics.traces());
+    Ok(Some(Tracer::new(config.traces.sample, clock, metrics, target)))
 }

@@ -43,6 +43,8 @@ mod show;
 
 mod log;
 
+mod traces;
+
 mod upstream;
 
 mod websocket;
@@ -72,6 +74,7 @@ pub use sign_in::{
     QrConfirm, TicketConfig, TokenAlgorithm, TokenConfig,
 };
 pub use store::{RedisAddress, RedisHost, RedisLayout, RedisTls, StoreConfig, StoreConfirm, StoreTarget, StoreUrl};
+pub use traces::TracesConfig;
 pub use upstream::{
     Balance, EjectionConfig, HealthConfig, NamedUpstream, PathCase, UpstreamAddress, UpstreamConfig, UpstreamProtocol,
     UpstreamTlsConfig, WeightedAddress,
@@ -119,6 +122,8 @@ pub struct Config {
     pub log: LogConfig,
     /// `[audit]`
     pub audit: AuditConfig,
+    /// `[traces]`
+    pub traces: TracesConfig,
     /// `[upstreams.NAME]`
     pub upstreams: BTreeMap<String, UpstreamConfig>,
 }
@@ -177,6 +182,7 @@ impl Config {
             rules: RulesConfig::default(),
             log: LogConfig::default(),
             audit: AuditConfig::default(),
+            traces: TracesConfig::default(),
             ..self.clone()
         };
         for (_, path) in common.paths_mut() {
@@ -189,7 +195,7 @@ impl Config {
     /// Adds faults that single values do not show: values out of range and settings that contradict each other. Skips
     /// a section whose keys have faults, because it holds defaults that the operator did not choose.
     fn check(&self, faults: &mut Faults) {
-        let sections: [SectionCheck<'_>; 13] = [
+        let sections: [SectionCheck<'_>; 14] = [
             ("server", &|faults| self.server.check(faults)),
             ("limits", &|faults| self.limits.check(faults)),
             ("platform", &|faults| self.platform.check(self.server.development, faults)),
@@ -203,6 +209,7 @@ impl Config {
             ("directory", &|faults| self.directory.check(faults)),
             ("log", &|faults| self.log.check(faults)),
             ("audit", &|faults| self.audit.check(faults)),
+            ("traces", &|faults| self.traces.check(faults)),
         ];
         // Read before the sections are checked: what the platform needs depends on this key.
         let mode_is_known = !faults.any_in("server.development");

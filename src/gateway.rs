@@ -19,6 +19,7 @@ use crate::pipeline::forward;
 use crate::pipeline::record::{self, AccessLogEntry, NoRuleMetrics};
 use crate::pipeline::{self, Decision, Gate, Permit, UpstreamPermit};
 use crate::reply::Reply;
+use crate::traces::Tracer;
 use crate::upstreams::Upstreams;
 
 // Client connections.
@@ -48,6 +49,8 @@ mod proxy_protocol;
 mod request_head;
 
 mod context;
+
+mod request_trace;
 
 // Lanes beside Pingora's own.
 mod fast_path;
@@ -100,6 +103,8 @@ pub(crate) struct Gateway {
     pub(crate) drain: Arc<DrainSignal>,
     /// Metrics of requests that no rule matched.
     pub(crate) no_rule_metrics: Arc<NoRuleMetrics>,
+    /// None if requests are not traced.
+    pub(crate) tracer: Option<Arc<Tracer>>,
 }
 
 impl Gateway {
@@ -111,11 +116,14 @@ impl Gateway {
     /// Decides about a request and answers it if it is for one of the gateway's own endpoints; otherwise leaves the
     /// permit in the context.
     async fn receive(&self, exchange: &mut Exchange, context: &mut RequestContext) -> Result<Option<Reply>, Error> {
-        let Decision { arrival, handler, caller, phase, verdict } = self.decide(exchange).await;
+        let Decision { arrival, handler, caller, phase, mut verdict } = self.decide(exchange).await;
         context.arrival = Some(arrival.clone());
         context.handler = handler;
         context.caller = caller;
         context.phase = phase;
+        if let Some(tracer) = &self.tracer {
+            self.begin_trace(tracer, exchange, context, &arrival, &mut verdict);
+        }
         if let Some(error) = connection::body_error(exchange) {
             return Err(error);
         }
@@ -127,7 +135,9 @@ impl Gateway {
             }
             Permit::Upstream(permit) => {
                 context.stream = self.begin_stream(exchange)?;
-                context.attempts = self.begin_attempts(&permit, &arrival, context.started).await?;
+                let attempts = self.begin_attempts(&permit, &arrival, context.started).await?;
+                let trace = std::mem::replace(&mut context.attempts, attempts).trace;
+                context.attempts.trace = trace;
                 context.permit = Some(permit);
                 Ok(None)
             }
@@ -292,7 +302,8 @@ impl ProxyHttp for Gateway {
         forward::rewrite_request(&self.gate, permit, arrival, request).map_err(|error| {
             context.error = Some(error);
             pingora_core::Error::explain(ErrorType::InternalError, "the head cannot be forwarded")
-        })
+        })?;
+        context.attempts.write_traceparent(request)
     }
 
     async fn response_filter(
@@ -376,6 +387,8 @@ impl ProxyHttp for Gateway {
         error: Option<&pingora_core::Error>,
         context: &mut Box<RequestContext>,
     ) {
+        let status = exchange.response_written().map_or(0, |response| response.status.as_u16());
+        let trace_id = request_trace::end_trace(context, status);
         let arrival = context.arrival.get_or_insert_with(unknown_arrival);
         let header = exchange.req_header();
         record::request(
@@ -389,7 +402,8 @@ impl ProxyHttp for Gateway {
                 handler: &context.handler,
                 caller: &context.caller,
                 phase: context.phase,
-                status: exchange.response_written().map_or(0, |response| response.status.as_u16()),
+                status,
+                trace_id,
                 error: context.error.as_ref(),
                 shown_code: context.shown_code,
                 incomplete: context.incomplete.as_ref(),

@@ -64,6 +64,9 @@ pub mod pages;
 // Maps every error to its code, status and message.
 pub mod error;
 
+// Records sampled requests and exports their spans.
+pub mod traces;
+
 // Declares the Prometheus metrics.
 pub mod metrics;
 

@@ -12,7 +12,11 @@ use prometheus::{
     Registry, TextEncoder,
 };
 
+mod exemplar;
+
 mod lease;
+
+mod openmetrics;
 
 mod refusal;
 
@@ -20,12 +24,18 @@ mod rule;
 
 mod series;
 
+mod trace;
+
 mod upstream;
 
+pub use exemplar::Exemplar;
+use exemplar::Exemplars;
 pub use lease::{LeaseMetrics, LeaseResult};
+pub(crate) use openmetrics::OPENMETRICS;
 pub use refusal::RefusalMetrics;
 pub use rule::{MethodLabel, RateMetrics, RuleMetrics};
 pub use series::{CounterSeries, GaugeSeries, HistogramSeries};
+pub use trace::TraceMetrics;
 use upstream::UpstreamMetricFamilies;
 pub use upstream::{AddressMetrics, UpstreamMetrics};
 
@@ -46,6 +56,7 @@ pub struct Metrics {
     registry: Registry,
     requests: IntCounterVec,
     request_seconds: HistogramVec,
+    exemplars: Arc<Exemplars>,
     authz: IntCounterVec,
     shadow: IntCounterVec,
     rate: IntCounterVec,
@@ -94,6 +105,7 @@ pub struct Metrics {
     pub(crate) panics: IntCounter,
     log_lines_dropped: IntCounter,
     audit_lines_dropped: IntCounter,
+    trace_spans: IntCounterVec,
     pub(crate) rules_loaded: IntGauge,
     pub(crate) config_reload_success: IntGauge,
     pub(crate) config_reload_timestamp: Gauge,
@@ -186,6 +198,7 @@ impl Metrics {
                 "Time from the request head to the end of the response, in seconds.",
                 &["rule"],
             )?,
+            exemplars: Arc::default(),
             authz: counters("authz_total", "Authorization decisions, by rule and verdict.", &["rule", "verdict"])?,
             shadow: counters(
                 "shadow_total",
@@ -323,6 +336,11 @@ impl Metrics {
                 "audit_lines_dropped_total",
                 "Audit lines that a stream of their own did not take; the directory's audit log has them.",
             )?,
+            trace_spans: counters(
+                "trace_spans_total",
+                "Spans of sampled requests, by what became of them.",
+                &["result"],
+            )?,
             rules_loaded: gauge("rules_loaded", "Rules loaded.")?,
             config_reload_success: gauge("config_reload_success", "1 if the last configuration load succeeded.")?,
             config_reload_timestamp: seconds(
@@ -425,6 +443,11 @@ impl Metrics {
         self.log_lines_dropped.inc_by(total.saturating_sub(self.log_lines_dropped.get()));
     }
 
+    /// The metrics of traces.
+    pub(crate) fn traces(&self) -> TraceMetrics {
+        TraceMetrics::resolve(&self.trace_spans)
+    }
+
     /// Sets how many audit lines were lost since the start.
     pub(crate) fn set_audit_lines_dropped(&self, total: u64) {
         self.audit_lines_dropped.inc_by(total.saturating_sub(self.audit_lines_dropped.get()));
@@ -455,6 +478,12 @@ impl Metrics {
     /// What [`Self::count_limit_reached`] increments.
     pub(crate) fn limit_counter(&self, limit: &str) -> IntCounter {
         self.limit_reached.with_label_values(&[limit])
+    }
+
+    /// Renders all metrics in the OpenMetrics format, with the exemplars of sampled requests.
+    pub(crate) fn render_openmetrics(&self) -> Vec<u8> {
+        let exemplars = self.exemplars.by_series("deskgate_request_seconds");
+        openmetrics::rewrite(&String::from_utf8_lossy(&self.render()), &exemplars).into_bytes()
     }
 
     /// Renders all metrics in the Prometheus text format.

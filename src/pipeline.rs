@@ -82,7 +82,7 @@ use record::Recorder;
 use redirect::RedirectTarget;
 use request_id::RequestId;
 use route::Target;
-use trace::TraceId;
+use trace::TraceParent;
 use upgrade::Handshake;
 
 /// Settings and services that decisions need, built once at start.
@@ -318,7 +318,7 @@ pub struct UpstreamPermit {
     /// requests are.
     pub is_bodyless_get: bool,
     /// The trace that the client's `traceparent` continues.
-    pub trace: Option<TraceId>,
+    pub trace: Option<TraceParent>,
     /// The WebSocket handshake, if it is one.
     pub handshake: Option<Handshake>,
     /// The method that a preflight announces, if it is one.

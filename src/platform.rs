@@ -13,7 +13,7 @@ use crate::domain::employee::{CorpId, EmployeeId, InactiveReason};
 
 mod breaker;
 
-mod http;
+pub(crate) mod http;
 
 pub mod wecom;
 

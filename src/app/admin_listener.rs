@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE};
-use http::{HeaderValue, Method, Response, StatusCode};
+use http::header::{ACCEPT, ALLOW, CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use pingora_core::apps::ServerApp;
 use pingora_core::apps::http_app::ServeHttp;
 use pingora_core::protocols::Stream;
@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 
 use crate::api::ready::{Readiness, ready};
 use crate::gateway::unknown_arrival;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, OPENMETRICS};
 use crate::signin::SignInServices;
 use crate::store::Store;
 use crate::upstreams::Upstreams;
@@ -40,7 +40,7 @@ pub(super) struct AdminPages {
 
 impl AdminPages {
     /// The metrics of now. What only a question can tell is asked here, at most once a second.
-    async fn metrics(&self) -> Response<Vec<u8>> {
+    async fn metrics(&self, format: PageFormat) -> Response<Vec<u8>> {
         self.signin.measure();
         self.upstreams.measure();
         let backends = self.readiness.backends(&self.signin.backends).await;
@@ -49,10 +49,13 @@ impl AdminPages {
         if backends.store {
             self.count_sessions().await;
         }
-        let page = self.metrics.render();
+        let (page, content_type) = match format {
+            PageFormat::Text => (self.metrics.render(), "text/plain; version=0.0.4"),
+            PageFormat::OpenMetrics => (self.metrics.render_openmetrics(), OPENMETRICS),
+        };
         let length = HeaderValue::from(page.len());
         let mut response = Response::new(page);
-        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; version=0.0.4"));
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         // Without a length Pingora would end the body by closing the connection.
         response.headers_mut().insert(CONTENT_LENGTH, length);
         response
@@ -76,7 +79,7 @@ impl ServeHttp for AdminPages {
     async fn response(&self, exchange: &mut ServerSession) -> Response<Vec<u8>> {
         let head = exchange.req_header();
         let response = match (head.uri.path(), &head.method) {
-            ("/metrics", &Method::GET | &Method::HEAD) => self.metrics().await,
+            ("/metrics", &Method::GET | &Method::HEAD) => self.metrics(PageFormat::of(&head.headers)).await,
             ("/api/ready", &Method::GET | &Method::HEAD) => self.ready().await,
             ("/metrics" | "/api/ready", _) => {
                 return empty(StatusCode::METHOD_NOT_ALLOWED, Some(HeaderValue::from_static("GET, HEAD")));
@@ -84,6 +87,24 @@ impl ServeHttp for AdminPages {
             _ => return empty(StatusCode::NOT_FOUND, None),
         };
         if head.method == Method::HEAD { response.map(|_| Vec::new()) } else { response }
+    }
+}
+
+/// How the metrics are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PageFormat {
+    Text,
+    /// With exemplars.
+    OpenMetrics,
+}
+
+impl PageFormat {
+    /// OpenMetrics if the scraper accepts it: those that do prefer it.
+    fn of(headers: &HeaderMap) -> Self {
+        let accepted = headers.get_all(ACCEPT).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+        let mut names = accepted.map(|entry| entry.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii());
+        let is_accepted = names.any(|name| name.eq_ignore_ascii_case(b"application/openmetrics-text"));
+        if is_accepted { Self::OpenMetrics } else { Self::Text }
     }
 }
 

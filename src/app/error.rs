@@ -96,6 +96,8 @@ pub enum StartError {
     Rules(Vec<RuleFault>),
     #[error("{}", lines(.0))]
     Config(Vec<ConfigFault>),
+    #[error("traces.endpoint: {0}")]
+    Traces(String),
     #[error(transparent)]
     Metrics(#[from] prometheus::Error),
 }

@@ -31,6 +31,7 @@ use crate::gateway::proxy_app::ProxyApp;
 use crate::gateway::{Gateway, SocketSettings};
 use crate::metrics::Metrics;
 use crate::pipeline::record::NoRuleMetrics;
+use crate::traces::Tracer;
 
 /// Lower bound of the HTTP/2 header list: each field counts 32 bytes more than it has, and many short ones must fit.
 const MIN_HEADER_LIST_BYTES: u32 = 64 * 1024;
@@ -40,6 +41,7 @@ pub(super) fn gateway(
     services: &Services,
     readiness: &Arc<Readiness>,
     drain: &Arc<DrainSignal>,
+    tracer: Option<Arc<Tracer>>,
     descriptors: Descriptors,
 ) -> Gateway {
     Gateway {
@@ -69,6 +71,7 @@ pub(super) fn gateway(
         },
         drain: drain.clone(),
         no_rule_metrics: Arc::new(NoRuleMetrics::new(&services.metrics, config.log.requests)),
+        tracer,
     }
 }
 

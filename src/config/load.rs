@@ -151,6 +151,7 @@ impl<'a> ConfigReader<'a> {
             rates: self.section(&mut root, "rates"),
             log: self.section(&mut root, "log"),
             audit: self.section(&mut root, "audit"),
+            traces: self.section(&mut root, "traces"),
             upstreams: self.named_sections(&mut root, "upstreams"),
         };
         for key in root.keys() {

@@ -106,6 +106,10 @@ pub(super) fn url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Url, D::
     deserializer.deserialize_str(SingleValue(std::marker::PhantomData))
 }
 
+pub(super) fn some_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Url>, D::Error> {
+    url(deserializer).map(Some)
+}
+
 pub(super) fn urls<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Url>, D::Error> {
     deserializer.deserialize_seq(ValueList(std::marker::PhantomData))
 }

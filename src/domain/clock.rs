@@ -119,6 +119,14 @@ impl Clock {
         Timestamp(millis.saturating_add(self.offsets.wall.load(Ordering::Relaxed)))
     }
 
+    /// The current time in nanoseconds since 1970, for spans, whose order within a millisecond matters.
+    pub fn unix_nanos(&self) -> u64 {
+        let machine = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let nanos = i64::try_from(machine.as_nanos()).unwrap_or(i64::MAX);
+        let offset = self.offsets.wall.load(Ordering::Relaxed).saturating_mul(1_000_000);
+        u64::try_from(nanos.saturating_add(offset)).unwrap_or(0)
+    }
+
     /// Monotonic time since the first call in this process. It stands still while the machine is suspended.
     pub fn running(&self) -> Duration {
         static STARTED: LazyLock<Instant> = LazyLock::new(Instant::now);

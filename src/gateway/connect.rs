@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use pingora_core::protocols::Stream;
 use pingora_core::upstreams::peer::HttpPeer;
 use pingora_core::{Error as PingoraError, ErrorType, RetryType};
+use pingora_http::RequestHeader;
 use pingora_proxy::Session as Exchange;
 
 use super::Gateway;
@@ -19,9 +20,12 @@ use super::connector::{ConnectionSource, UpstreamTransport};
 use super::current_exchange;
 use crate::config::UpstreamProtocol;
 use crate::error::Error;
+use crate::pipeline::forward::TRACEPARENT;
 use crate::pipeline::record::ReachedUpstream;
 use crate::pipeline::request_id::RequestId;
+use crate::pipeline::trace::TraceParent;
 use crate::pipeline::{Arrival, UpstreamPermit};
+use crate::traces::{AttemptFailure, RequestTrace};
 use crate::upstreams::{
     Address, Affinity, ChosenAddress, Culprit, FailureReason, RequestSlot, TOTAL_TIMEOUT, TriedAddresses, Upstream,
     Upstreams,
@@ -44,6 +48,8 @@ pub(super) struct UpstreamAttempts {
     /// When the current attempt chose its address.
     started: Option<Instant>,
     _slot: Option<RequestSlot>,
+    /// The trace of the request, if it is sampled.
+    pub(super) trace: Option<Box<RequestTrace>>,
 }
 
 /// What all attempts of a request have in common.
@@ -147,6 +153,9 @@ impl UpstreamAttempts {
             self.current = target.upstream.choose(target.affinity, &mut self.tried, now);
         }
         current_exchange::note_attempt(self.count, self.tried.last());
+        if let (Some(trace), Some(chosen)) = (&mut self.trace, &self.current) {
+            trace.begin_attempt(self.count, &target.upstream.name, chosen.address().name());
+        }
         match &self.current {
             Some(chosen) => Ok(chosen.address()),
             None => Err(PingoraError::explain(ErrorType::ConnectNoRoute, "the upstream has no address").into_up()),
@@ -179,6 +188,7 @@ impl UpstreamAttempts {
             // The upstream most likely closed the connection while it was idle, or is about to close it: no failure.
             self.source = ConnectionSource::New;
             self.next = NextAddress::Same;
+            self.fail_attempt("stale_connection");
             return RetryDecision::Retry;
         }
         self.fail(upstreams, error, progress);
@@ -202,6 +212,9 @@ impl UpstreamAttempts {
     pub(super) fn fail(&mut self, upstreams: &Upstreams, error: &PingoraError, progress: Progress) {
         let (Some(target), Some(chosen)) = (&self.target, self.current.take()) else { return };
         self.last = Some(chosen.address().clone());
+        if let Some(trace) = &mut self.trace {
+            trace.fail_attempt(FailureReason::of(error).as_str());
+        }
         let is_timeout = FailureReason::of(error) == FailureReason::Timeout;
         let culprit = match Culprit::of(error) {
             // The client has disconnected, and the request's own log line says so.
@@ -223,6 +236,26 @@ impl UpstreamAttempts {
               fault = culprit.as_str(), bytes_sent = progress.sent, bytes_received = progress.received },
             "attempt to reach the upstream failed: {}", error.etype().as_str()
         );
+    }
+
+    fn fail_attempt(&mut self, failure: AttemptFailure) {
+        if let Some(trace) = &mut self.trace {
+            trace.fail_attempt(failure);
+        }
+    }
+
+    /// Tells the upstream which span its own belong to, if the request is sampled. Every attempt is a span of its own, so
+    /// this comes after the attempt has begun.
+    pub(super) fn write_traceparent(&self, request: &mut RequestHeader) -> pingora_core::Result<()> {
+        match self.traceparent() {
+            Some(parent) => request.insert_header(TRACEPARENT, &parent.text()[..]),
+            None => Ok(()),
+        }
+    }
+
+    /// The span of the current attempt, if the request is sampled.
+    pub(super) fn traceparent(&self) -> Option<TraceParent> {
+        self.trace.as_ref().map(|trace| TraceParent::sampled(trace.trace_id(), trace.current_span()))
     }
 
     /// Records the first response header; returns the time since the attempt chose its address.

@@ -131,6 +131,7 @@ impl ExchangeCutter {
                 shown_code: None,
                 incomplete: None,
                 cut: Some(reason.explanation()),
+                trace_id: None,
                 took: watched.started.elapsed(),
                 upstream: current.reached(watched),
                 overhead: watched.overhead,

@@ -25,6 +25,7 @@ use super::response::copy_response_header;
 use super::short_reads::{PIECE, ShortReads};
 use crate::config::UpstreamProtocol;
 use crate::pipeline::forward;
+use crate::pipeline::trace::replace_traceparent;
 use crate::upstreams::Address;
 
 impl Gateway {
@@ -34,8 +35,8 @@ impl Gateway {
         exchange: &mut Exchange,
         context: &mut RequestContext,
     ) -> pingora_core::Result<()> {
-        let head = self.encode_head(exchange, context)?;
-        let (mut upstream, address) = self.send_with_retry(exchange, context, &head).await?;
+        let mut head = self.encode_head(exchange, context)?;
+        let (mut upstream, address) = self.send_with_retry(exchange, context, &mut head).await?;
         let response = loop {
             let header = upstream.resp_header().map(copy_response_header);
             let mut header = header.ok_or_else(|| internal_error("a response without a header"))?;
@@ -70,11 +71,14 @@ impl Gateway {
         &self,
         exchange: &mut Exchange,
         context: &mut RequestContext,
-        head: &[u8],
+        head: &mut [u8],
     ) -> pingora_core::Result<(Box<UpstreamExchange>, Arc<Address>)> {
         loop {
             let connected = self.connect(&mut context.attempts, UpstreamProtocol::Http1).await?;
             let UpstreamConnection { transport, address, source } = connected;
+            if let Some(parent) = context.attempts.traceparent() {
+                replace_traceparent(head, &parent);
+            }
             let stream = transport.into_stream()?;
             let stream = if exchange.is_http2() { ShortReads::wrap(stream) } else { stream };
             let response = async {

@@ -101,6 +101,9 @@ impl Gateway {
         let Some(response) = upstream.resp_header().cloned() else {
             return Err(Error::UpstreamFailed(None));
         };
+        if let Some(trace) = &mut attempts.trace {
+            trace.note_status(response.status.as_u16());
+        }
         if response.status != StatusCode::SWITCHING_PROTOCOLS {
             let declined = relay_decline(exchange, &mut upstream, response, permit.rule.cors, arrival);
             tokio::time::timeout(self.sockets.handshake, declined).await.map_err(|_| Error::UpstreamTimeout)??;
@@ -173,9 +176,10 @@ impl Gateway {
     async fn exchange_handshake(
         &self,
         attempts: &mut UpstreamAttempts,
-        request: RequestHeader,
+        mut request: RequestHeader,
     ) -> pingora_core::Result<UpstreamExchange> {
         let connected = self.connect(attempts, UpstreamProtocol::Http1).await?;
+        attempts.write_traceparent(&mut request)?;
         let mut upstream = UpstreamExchange::new(connected.transport.into_stream()?);
         upstream.write_request_header(Box::new(request)).await.map_err(PingoraError::into_up)?;
         loop {

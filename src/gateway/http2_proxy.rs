@@ -51,7 +51,7 @@ impl Gateway {
         exchange: &mut Exchange,
         context: &mut RequestContext,
     ) -> pingora_core::Result<()> {
-        let request = self.rewrite_http2_request(exchange, context)?;
+        let mut request = self.rewrite_http2_request(exchange, context)?;
         if !exchange.is_http2() {
             tell_to_continue(exchange).await?;
         }
@@ -59,7 +59,7 @@ impl Gateway {
         if request.method.is_idempotent() || request.version == Version::HTTP_2 {
             exchange.as_mut().enable_retry_buffering();
         }
-        let (mut upstream, mut part) = self.send_http2_request(exchange, context, &request).await?;
+        let (mut upstream, mut part) = self.send_http2_request(exchange, context, &mut request).await?;
         let (mut response, is_done) = loop {
             let HttpTask::Header(mut header, is_done) = part else {
                 return Err(internal_error("a response without a header"));
@@ -154,12 +154,13 @@ impl Gateway {
         &self,
         exchange: &mut Exchange,
         context: &mut RequestContext,
-        request: &RequestHeader,
+        request: &mut RequestHeader,
     ) -> pingora_core::Result<(UpstreamSide, HttpTask)> {
         let Some(permit) = &context.permit else { return Err(internal_error("no permit")) };
         loop {
             let connected = self.connect(&mut context.attempts, permit.rule.upstream.protocol).await?;
             let mut upstream = UpstreamSide::new(connected);
+            context.attempts.write_traceparent(request)?;
             match upstream.begin(exchange, request).await {
                 Ok(part) => return Ok((upstream, part)),
                 Err(error) => {

@@ -27,6 +27,9 @@ impl Gateway {
         if let Some(elapsed) = context.attempts.succeed() {
             context.overhead = Some(context.started.elapsed().saturating_sub(elapsed));
         }
+        if let Some(trace) = &mut context.attempts.trace {
+            trace.note_status(response.status.as_u16());
+        }
         if !response.status.is_informational() {
             current_exchange::note_response(response.status, context.overhead);
         }

@@ -1,10 +1,11 @@
 //! The metrics of one rule. Its series appear when a request uses them; the requests that follow only increment them.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use prometheus::{IntCounter, IntCounterVec};
 
 use super::Metrics;
+use super::exemplar::{Exemplar, Exemplars};
 use super::series::{CounterSeries, GaugeSeries, HistogramSeries};
 
 /// The `method` label. Unknown methods share `other`, so that clients cannot create series.
@@ -54,6 +55,7 @@ const CLASSES: [&str; 6] = ["other", "1xx", "2xx", "3xx", "4xx", "5xx"];
 pub struct RuleMetrics {
     requests: RequestCounters,
     seconds: HistogramSeries,
+    exemplars: Arc<Exemplars>,
     /// Requests that the rule allowed.
     pub allowed: CounterSeries,
     /// Requests that the rule denied.
@@ -96,6 +98,7 @@ impl RuleMetrics {
         Self {
             requests: RequestCounters::new(&metrics.requests, rule),
             seconds: HistogramSeries::new(&metrics.request_seconds, &[rule]),
+            exemplars: metrics.exemplars.clone(),
             allowed: CounterSeries::new(&metrics.authz, &[rule, "allow"]),
             denied: CounterSeries::new(&metrics.authz, &[rule, "deny"]),
             shadow_allowed: CounterSeries::new(&metrics.shadow, &[rule, "allow"]),
@@ -106,8 +109,11 @@ impl RuleMetrics {
         }
     }
 
-    /// Counts an answered request and its duration.
-    pub fn count_request(&self, method: MethodLabel, status: u16, seconds: f64) {
+    /// Counts an answered request and its duration; a sampled one is the new exemplar of its bucket.
+    pub fn count_request(&self, method: MethodLabel, status: u16, seconds: f64, exemplar: Option<Exemplar>) {
+        if let Some(exemplar) = exemplar {
+            self.exemplars.observe(&self.requests.rule, seconds, exemplar);
+        }
         self.requests.of(method, status).inc();
         self.seconds.observe(seconds);
     }

@@ -10,7 +10,7 @@ use super::credentials;
 use super::head::{HttpVersion, UnwantedHeaders};
 use super::observe::DecisionObserver;
 use super::route::Target;
-use super::trace::TraceId;
+use super::trace::TraceParent;
 use super::{Arrival, Caller, OwnCall, Permit, Policy, UpstreamPermit, subprotocol};
 use crate::config::Development;
 use crate::domain::clock::Timestamp;
@@ -155,7 +155,7 @@ fn upstream_permit(
             ..request.fields.unwanted
         },
         is_bodyless_get: is_bodyless_get(request),
-        trace: request.fields.traceparent.and_then(TraceId::parse),
+        trace: request.fields.traceparent.and_then(TraceParent::parse),
         handshake,
         announced_method: None,
         rule,

@@ -26,7 +26,9 @@ pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+/// `traceparent`.
+pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// The head for the upstream: bytes for the fast path, otherwise a header map.
 trait HeaderSink {
@@ -223,6 +225,8 @@ fn is_stripped(name: &str, permit: &UpstreamPermit, metrics: &Metrics) -> bool {
         "sec-websocket-protocol" => permit.unwanted.subprotocol,
         // The gateway writes the first two itself; `Connection` is hop-by-hop.
         "x-request-id" | "traceparent" | "connection" => true,
+        // It belongs to a trace that is not continued.
+        "tracestate" => permit.trace.is_none(),
         name => permit.unwanted.spoofable && is_spoofable(name, metrics),
     }
 }
@@ -243,6 +247,10 @@ fn strip(headers: &mut HeaderMap, permit: &UpstreamPermit, metrics: &Metrics) {
     }
     if permit.unwanted.subprotocol {
         headers.remove(SEC_WEBSOCKET_PROTOCOL);
+    }
+    if permit.trace.is_none() {
+        // It belongs to a trace that is not continued.
+        headers.remove(TRACESTATE);
     }
     if permit.unwanted.spoofable {
         for name in names(headers, |name| is_spoofable(name, metrics)) {

@@ -13,7 +13,7 @@ use crate::domain::finished_request::FinishedRequest;
 use crate::domain::host::RequestHost;
 use crate::domain::rate::Charged;
 use crate::error::{Code, Error};
-use crate::metrics::{MethodLabel, Metrics, RateMetrics, RuleMetrics};
+use crate::metrics::{Exemplar, MethodLabel, Metrics, RateMetrics, RuleMetrics};
 use crate::rules::evaluate::{Admitted, Check, Observer};
 use crate::rules::rate::Rate;
 use crate::rules::{Mode, Rule};
@@ -130,6 +130,8 @@ pub struct AccessLogEntry<'a> {
     pub incomplete: Option<&'a Error>,
     /// Why the exchange was cut.
     pub cut: Option<&'static str>,
+    /// The trace, if the request is sampled.
+    pub trace_id: Option<u128>,
     /// The time from the head to the end of the response.
     pub took: Duration,
     /// The part of it until the upstream's response header that was not spent waiting for the upstream.
@@ -156,7 +158,8 @@ pub fn request(gate: &Gate, no_rule: &NoRuleMetrics, entry: &AccessLogEntry<'_>)
         Handler::Own(route) => (route.path, &no_rule.own),
         Handler::None => ("-", &no_rule.none),
     };
-    metrics.count_request(MethodLabel::of(entry.method), entry.status, entry.took.as_secs_f64());
+    let exemplar = entry.trace_id.map(|trace_id| Exemplar { trace_id, at: gate.clock.now().millis() as f64 / 1000.0 });
+    metrics.count_request(MethodLabel::of(entry.method), entry.status, entry.took.as_secs_f64(), exemplar);
     if let Some(overhead) = overhead(entry) {
         gate.metrics.overhead_seconds.observe(overhead.as_secs_f64());
     }

@@ -2,24 +2,69 @@
 
 use super::request_id::RequestId;
 
-/// The trace id and flags of an incoming `traceparent`.
+/// A `traceparent`: a trace, a span in it, and flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TraceId {
-    id: [u8; 32],
+pub struct TraceParent {
+    trace: [u8; 32],
+    span: [u8; 16],
     flags: [u8; 2],
 }
 
-impl TraceId {
-    /// Parses a `traceparent` of version 00; `None` if it is malformed.
+impl TraceParent {
+    /// The length of a value.
+    pub const LENGTH: usize = 55;
+
+    /// Where the span begins in a value.
+    const SPAN: usize = 36;
+
+    /// A sampled span.
+    pub fn sampled(trace: u128, span: u64) -> Self {
+        let (mut trace_text, mut span_text) = ([0; 32], [0; 16]);
+        write_hex(&mut trace_text, trace);
+        write_hex(&mut span_text, span.into());
+        Self { trace: trace_text, span: span_text, flags: *b"01" }
+    }
+
+    /// Parses a value of version 00; `None` if it is malformed.
     pub fn parse(value: &[u8]) -> Option<Self> {
-        let parts: Vec<&[u8]> = value.split(|byte| *byte == b'-').collect();
-        let [b"00", id, parent, flags] = parts[..] else { return None };
-        let is_hex = is_lower_hex(id) && is_lower_hex(parent) && is_lower_hex(flags);
-        let is_set = id.iter().any(|byte| *byte != b'0') && parent.iter().any(|byte| *byte != b'0');
-        if !is_hex || !is_set || parent.len() != 16 {
+        let mut parts = value.split(|byte| *byte == b'-');
+        let [version, trace, span, flags] = [parts.next()?, parts.next()?, parts.next()?, parts.next()?];
+        let is_hex = is_lower_hex(trace) && is_lower_hex(span) && is_lower_hex(flags);
+        let is_set = trace.iter().any(|byte| *byte != b'0') && span.iter().any(|byte| *byte != b'0');
+        if version != b"00" || parts.next().is_some() || !is_hex || !is_set {
             return None;
         }
-        Some(Self { id: id.try_into().ok()?, flags: flags.try_into().ok()? })
+        Some(Self { trace: trace.try_into().ok()?, span: span.try_into().ok()?, flags: flags.try_into().ok()? })
+    }
+
+    /// The same span, which is not sampled.
+    pub fn unsampled(self) -> Self {
+        Self { flags: *b"00", ..self }
+    }
+
+    /// Whether the caller samples the trace.
+    pub fn is_sampled(&self) -> bool {
+        // The last bit of the flags.
+        parse_hex(&self.flags).is_some_and(|flags| flags & 1 == 1)
+    }
+
+    /// The trace.
+    pub fn trace_id(&self) -> u128 {
+        parse_hex(&self.trace).unwrap_or(0)
+    }
+
+    /// The caller's span.
+    pub fn span_id(&self) -> u64 {
+        parse_hex(&self.span).and_then(|span| u64::try_from(span).ok()).unwrap_or(0)
+    }
+
+    /// The value.
+    pub fn text(&self) -> [u8; Self::LENGTH] {
+        let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
+        text[3..35].copy_from_slice(&self.trace);
+        text[Self::SPAN..52].copy_from_slice(&self.span);
+        text[53..].copy_from_slice(&self.flags);
+        text
     }
 }
 
@@ -27,22 +72,55 @@ fn is_lower_hex(text: &[u8]) -> bool {
     text.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Writes the `traceparent` for the upstream. The span id comes from the request id, which is unique.
-pub fn traceparent(id: &RequestId, trace: Option<TraceId>) -> [u8; 55] {
+fn parse_hex(text: &[u8]) -> Option<u128> {
+    u128::from_str_radix(std::str::from_utf8(text).ok()?, 16).ok()
+}
+
+/// Writes the last digits of a number.
+fn write_hex(text: &mut [u8], number: u128) {
+    let mut rest = number;
+    for digit in text.iter_mut().rev() {
+        // Below 16.
+        *digit = b"0123456789abcdef"[(rest & 15) as usize];
+        rest >>= 4;
+    }
+}
+
+/// The trace of a request that continues none: its request id, if that has the form of a trace id.
+pub fn own_trace(id: &RequestId) -> Option<u128> {
+    let text = id.as_bytes();
+    let is_trace_id = text.len() == 32 && is_lower_hex(text);
+    parse_hex(text).filter(|trace| is_trace_id && *trace != 0)
+}
+
+/// The `traceparent` for the upstream of a request that is not sampled here. The span id comes from the request id, which is
+/// unique.
+pub fn traceparent(id: &RequestId, trace: Option<TraceParent>) -> [u8; TraceParent::LENGTH] {
     // A trusted proxy's request id may have any form; trace and span ids are hexadecimal.
     let is_trace_id = id.as_bytes().len() == 32 && is_lower_hex(id.as_bytes());
     let own = if is_trace_id { *id } else { RequestId::fresh() };
     let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
     match trace {
-        Some(TraceId { id, flags }) => {
-            text[3..35].copy_from_slice(&id);
+        Some(TraceParent { trace, flags, .. }) => {
+            text[3..35].copy_from_slice(&trace);
             text[53..].copy_from_slice(&flags);
         }
         // `own` has 32 digits, see above.
         None => text[3..35].copy_from_slice(own.as_bytes()),
     }
-    text[36..52].copy_from_slice(&own.as_bytes()[16..]);
+    text[TraceParent::SPAN..52].copy_from_slice(&own.as_bytes()[16..]);
     text
+}
+
+/// Replaces the `traceparent` in a head for the upstream.
+pub fn replace_traceparent(head: &mut [u8], parent: &TraceParent) {
+    // No header value has a line break, so this is the beginning of the gateway's own line.
+    const LINE: &[u8] = b"\r\ntraceparent: ";
+    if let Some(value) = memchr::memmem::find(head, LINE).map(|at| at + LINE.len())
+        && let Some(value) = head.get_mut(value..value + TraceParent::LENGTH)
+    {
+        value.copy_from_slice(&parent.text());
+    }
 }
 
 #[cfg(test)]

@@ -79,9 +79,25 @@ impl HttpClient {
         read_body(self.inner.get(url).send().await?).await
     }
 
+    /// Posts a body of this content type and returns the body of a 200 response.
+    pub async fn post_bytes(&self, url: Url, content_type: &'static str, body: Bytes) -> Result<Bytes, HttpError> {
+        read_body(self.inner.post(url).header(http::header::CONTENT_TYPE, content_type).body(body).send().await?).await
+    }
+
     /// Posts JSON and returns the body of a 200 response.
     pub async fn post(&self, url: Url, body: &Value) -> Result<Bytes, HttpError> {
         read_body(self.inner.post(url).json(body).send().await?).await
+    }
+}
+
+impl HttpError {
+    /// Whether the same request may succeed a moment later.
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            HttpError::Timeout | HttpError::Connection(_) => true,
+            HttpError::Status(status) => matches!(status.as_u16(), 429 | 502 | 503 | 504),
+            HttpError::Setup(_) | HttpError::BodyTooLarge => false,
+        }
     }
 }
 

@@ -40,6 +40,7 @@ mod descriptors;
 
 mod service_manager;
 
+mod traces;
 mod upgrade;
 
 mod shared_rates;

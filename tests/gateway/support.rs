@@ -5,6 +5,7 @@
 mod browser;
 mod buffered_stream;
 mod client;
+mod collector;
 mod command;
 mod connection;
 mod database;
@@ -39,6 +40,7 @@ mod websocket_frame;
 pub use browser::{Browser, BrowserProfile, DESKTOP, FormFactor, PHONE, decode_qr_code};
 pub use buffered_stream::{BufferedStream, byte_pattern};
 pub use client::{Client, CookieJar};
+pub use collector::{CollectedSpan, Collector};
 pub use command::CommandOutput;
 pub use connection::{BodyFraming, Connection, raw_request};
 pub use database::skipped_on_postgres;

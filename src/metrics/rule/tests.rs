@@ -11,9 +11,9 @@ fn series_of_a_rule_appear_when_they_are_used() {
     let metrics = Metrics::new().expect("metrics");
     let rule = metrics.of_rule("desk");
     assert_eq!(samples(&metrics), Vec::<String>::new());
-    rule.count_request(MethodLabel::Get, 204, 0.5);
-    rule.count_request(MethodLabel::Get, 200, 0.5);
-    rule.count_request(MethodLabel::Other, 0, 1.0);
+    rule.count_request(MethodLabel::Get, 204, 0.5, None);
+    rule.count_request(MethodLabel::Get, 200, 0.5, None);
+    rule.count_request(MethodLabel::Other, 0, 1.0, None);
     rule.allowed.inc();
     rule.websockets_open.inc();
     rule.websockets_open.dec();

@@ -37,6 +37,7 @@ fn describe_error(phase: Phase, error: &Error) -> RefusedRequest {
         shown_code: None,
         incomplete: None,
         cut: None,
+        trace_id: None,
         took: Duration::from_millis(1),
         overhead: None,
         upstream: None,
