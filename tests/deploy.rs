@@ -163,6 +163,28 @@ fn every_metric_is_on_the_dashboard() {
 }
 
 #[test]
+fn every_metric_of_a_panel_alert_or_rule_exists() {
+    let mut known = all_metrics();
+    let recorded = rules("deploy/prometheus/recording.yaml", "record");
+    known.extend(recorded.iter().map(|rule| text(&rule["record"], "a name").to_owned()));
+    let expression = |rule: &Value, key: &str| {
+        (text(&rule[key], "a name").to_owned(), text(&rule["expr"], "an expression").to_owned())
+    };
+    let mut all = expressions(&dashboard());
+    all.extend(alerts().iter().map(|rule| expression(rule, "alert")));
+    all.extend(recorded.iter().map(|rule| expression(rule, "record")));
+    for (place, expression) in all {
+        let unknown: Vec<String> = metrics_in(&expression, &known).difference(&known).cloned().collect();
+        assert!(unknown.is_empty(), "{place}: {unknown:?}");
+    }
+    let pages = ["docs/runbook.md", "docs/zh-CN/runbook.md"].map(|page| (page, metrics_in(&read(page), &known)));
+    for (page, names) in pages {
+        let unknown: Vec<&String> = names.difference(&known).collect();
+        assert!(unknown.is_empty(), "{page}: {unknown:?}");
+    }
+}
+
+#[test]
 fn names_of_metrics_are_found_in_expressions() {
     let known = BTreeSet::from(["deskgate_a_seconds".to_owned(), "deskgate_b_total".to_owned()]);
     let found =
