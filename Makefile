@@ -68,7 +68,7 @@ deb: release
 	python3 deploy/debian/build.py --program $(TARGET)/release/deskgate --output $(DIST)
 
 deb-trial: release
-	@.ci/need dpkg-deb dpkg dpkg-shlibdeps dpkg-dev openssl openssl curl curl man man-db
+	@.ci/need dpkg-deb dpkg dpkg-shlibdeps dpkg-dev openssl openssl curl curl man man-db logrotate logrotate
 	python3 deploy/debian/trial.py --program $(TARGET)/release/deskgate
 
 sbom:

@@ -13,6 +13,7 @@ import os
 import pathlib
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,7 @@ import build  # noqa: E402
 
 CONFIG = "/etc/deskgate/deskgate.toml"
 DATA = "/var/lib/deskgate"
+AUDIT = "/var/log/deskgate/audit.log"
 INSIDE = "DESKGATE_TRIAL_INSIDE"
 
 
@@ -47,6 +49,18 @@ def must(condition, what):
     print(f"    {what}")
 
 
+def wait_for(condition, what):
+    end = time.monotonic() + 10
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.05)
+    must(condition(), what)
+
+
+def opened_files(process):
+    """The files that a process has open. A renamed file has its new name here."""
+    return [os.readlink(link) for link in pathlib.Path(f"/proc/{process}/fd").iterdir() if link.is_symlink()]
+
+
 def owner_and_mode(path):
     return run("stat", "--format=%U:%G %a", path).strip()
 
@@ -63,7 +77,8 @@ def write_configuration():
     run("chown", "root:deskgate", "/etc/deskgate/tls.key", "/etc/deskgate/wecom.secret")
     run("chmod", "0640", "/etc/deskgate/tls.key", "/etc/deskgate/wecom.secret")
     config = pathlib.Path(CONFIG)
-    config.write_text(config.read_text().replace('"0.0.0.0:8443"', '"127.0.0.1:0"').replace("[server]", '[server]\nadmin_listen = "127.0.0.1:0"'))
+    text = config.read_text().replace('"0.0.0.0:8443"', '"127.0.0.1:0"').replace("[server]", '[server]\nadmin_listen = "127.0.0.1:0"')
+    config.write_text(text + f'\n[audit]\noutput = "file"\nfile = "{AUDIT}"\nrotate_bytes = 0\n')
 
 
 class Gateway:
@@ -92,7 +107,7 @@ class Gateway:
         return json.loads(run("curl", "--silent", "--show-error", *resolve, f"https://desk.example.com:{port}/version"))
 
     def stop(self):
-        os.kill(self.id, 15)
+        os.kill(self.id, signal.SIGTERM)
         must(self.process.wait(timeout=60) == 0, "the gateway ends with 0 on SIGTERM")
 
 
@@ -116,6 +131,16 @@ def trial(old, new, symbols):
     run("runuser", "-u", "deskgate", "--", "deskgate", "employee", "add", "e1", "--name", "Test", "--config", CONFIG)
     files = run("find", DATA, "!", "-user", "deskgate", "-o", "-perm", "/077", "!", "-type", "l").strip()
     must(not files, "everything in the data directory belongs to deskgate and is closed to others")
+
+    print("rotate the audit log")
+    records = pathlib.Path(AUDIT).read_text()
+    must("e1" in records and owner_and_mode(AUDIT) == "deskgate:deskgate 600", "the audit log is a file that deskgate alone can read")
+    run("logrotate", "--force", "/etc/logrotate.d/deskgate")
+    must(pathlib.Path(f"{AUDIT}.1").read_text() == records, "logrotate has renamed it")
+    os.kill(gateway.id, signal.SIGHUP)
+    wait_for(lambda: str(pathlib.Path(AUDIT)) in opened_files(gateway.id), "the gateway opens the new one after SIGHUP")
+    run("runuser", "-u", "deskgate", "--", "deskgate", "employee", "disable", "e1", "--config", CONFIG)
+    must("e1" in pathlib.Path(AUDIT).read_text() and pathlib.Path(f"{AUDIT}.1").read_text() == records, "records go to the new one")
 
     print("upgrade")
     text = dpkg("--install", new)
