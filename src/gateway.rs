@@ -39,7 +39,7 @@ mod deadline;
 
 pub(crate) mod drain_signal;
 
-mod early_refusal;
+pub(crate) mod early_refusal;
 
 mod linger;
 

@@ -27,9 +27,10 @@ use crate::gateway::connection_slots::ConnectionSlots;
 use crate::gateway::connector::UpstreamConnector;
 use crate::gateway::cut::ExchangeCutter;
 use crate::gateway::drain_signal::DrainSignal;
+use crate::gateway::early_refusal::EarlyRefusals;
 use crate::gateway::proxy_app::ProxyApp;
 use crate::gateway::{Gateway, SocketSettings};
-use crate::metrics::Metrics;
+use crate::pipeline::Gate;
 use crate::pipeline::record::NoRuleMetrics;
 use crate::traces::Tracer;
 
@@ -86,26 +87,32 @@ pub(super) fn acceptor(config: &Config, gateway: Gateway, descriptors: Descripto
         registry: gateway.sockets.registry.clone(),
         no_rule_metrics: gateway.no_rule_metrics.clone(),
     });
-    let metrics = gateway.gate.metrics.clone();
+    let gate = gateway.gate.clone();
+    let metrics = gate.metrics.clone();
     accept::create_metrics(&metrics);
     let (per_address, proxies) = (config.limits.connections_per_address, config.server.trusted_proxies.clone());
     Acceptor {
         connection_limits: Arc::new(ConnectionLimits::new(per_address, proxies, descriptors.streams)),
         drain: gateway.drain.clone(),
-        limits: ArcSwap::from_pointee(client_limits(&config.limits, &metrics)),
+        limits: ArcSwap::from_pointee(client_limits(&config.limits, &gate)),
         app: Arc::new(ProxyApp {
             proxy: Arc::new(proxy(gateway, config, descriptors)),
             cutter,
             concurrency: Arc::new(ConcurrencyLimit::new(Handle::current().metrics().num_workers())),
             saturated: metrics.limit_counter("saturated"),
-            refusals: metrics.refusals().clone(),
+            refusals: early_refusals(&gate),
         }),
         connection_slots: ConnectionSlots::new(descriptors.connections, &metrics),
         metrics,
     }
 }
 
-pub(super) fn client_limits(limits: &LimitsConfig, metrics: &Metrics) -> ClientLimits {
+/// Where requests that are refused before they are examined are counted and kept.
+fn early_refusals(gate: &Gate) -> EarlyRefusals {
+    EarlyRefusals { metrics: gate.metrics.refusals().clone(), journal: gate.journal.clone() }
+}
+
+pub(super) fn client_limits(limits: &LimitsConfig, gate: &Gate) -> ClientLimits {
     ClientLimits {
         head: HeadLimits {
             deadline: limits.head_deadline.get(),
@@ -114,9 +121,9 @@ pub(super) fn client_limits(limits: &LimitsConfig, metrics: &Metrics) -> ClientL
             target: limits.target_bytes,
             lines: limits.headers,
         },
-        body: BodyLimits::new(limits, metrics),
-        frame_floods: metrics.limit_counter("http2_frames"),
-        refusals: metrics.refusals().clone(),
+        body: BodyLimits::new(limits, &gate.metrics),
+        frame_floods: gate.metrics.limit_counter("http2_frames"),
+        refusals: early_refusals(gate),
     }
 }
 

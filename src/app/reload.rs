@@ -239,7 +239,7 @@ impl Reloader {
         let descriptors = self.descriptors.for_connections(limits.connections);
         connection_slots.resize(descriptors.connections);
         connection_limits.set(limits.connections_per_address, descriptors.streams);
-        client_limits.store(Arc::new(proxy::client_limits(limits, &self.gate.metrics)));
+        client_limits.store(Arc::new(proxy::client_limits(limits, &self.gate)));
         self.memory.set(limits.memory);
         self.gate.limits.store(Arc::new(limits.clone()));
     }

@@ -349,7 +349,7 @@ fn gate(
         scheme: HeaderValue::from_static(if server.public_url.scheme() == "https" { "https" } else { "http" }),
         hsts: server.hsts().and_then(|lifetime| format!("max-age={}", lifetime.as_secs()).parse().ok()),
         redirects: RedirectTarget::new(&server.public_url, &server.hosts),
-        journal: Arc::new(RequestJournal::new(core.clock.now())),
+        journal: Arc::new(RequestJournal::new(core.clock.clone())),
     }
 }
 

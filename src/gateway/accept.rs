@@ -26,12 +26,12 @@ use super::connection::{ClientLimits, Connection};
 use super::connection_limits::{ConnectionLimits, ConnectionSlot};
 use super::connection_slots::{ConnectionSlots, OccupiedSlot};
 use super::drain_signal::DrainSignal;
-use super::early_refusal;
+use super::early_refusal::{self, EarlyRefusals};
 use super::linger;
 use super::proxy_app::ProxyApp;
 use super::proxy_protocol::{self, ProxiedClient};
 use crate::error::BadRequest;
-use crate::metrics::{Metrics, RefusalMetrics};
+use crate::metrics::Metrics;
 use crate::pipeline::client_address::TrustedProxies;
 use crate::pipeline::head::Transport;
 use crate::upstreams::tcp_keepalive;
@@ -288,7 +288,7 @@ impl Acceptor {
             transport.try_peek(&mut first).await.map_err(|_| ConnectionRefusal::TlsHandshake)?;
             // A TLS record begins with its type, a small number; a request begins with its method.
             if first[0].is_ascii_alphabetic() {
-                refuse_plain_http(transport, address.ip(), self.metrics.refusals()).await;
+                refuse_plain_http(transport, address.ip(), &self.app.refusals).await;
                 return Err(ConnectionRefusal::PlainHttp);
             }
             tls.tls_handshake(transport).await.map_err(|_| ConnectionRefusal::TlsHandshake)
@@ -357,7 +357,7 @@ fn transport(stream: TcpStream) -> TcpTransport {
 }
 
 /// Tells a client that speaks plain HTTP that this port expects TLS.
-async fn refuse_plain_http(transport: TcpTransport, client: IpAddr, refusals: &RefusalMetrics) {
+async fn refuse_plain_http(transport: TcpTransport, client: IpAddr, refusals: &EarlyRefusals) {
     let mut stream: Stream = Box::new(transport);
     let refusal = early_refusal::encode(client, &BadRequest::PlainHttp.into(), refusals);
     if stream.write_all(&refusal).await.is_ok() && stream.flush().await.is_ok() {

@@ -25,10 +25,9 @@ use super::connection_limits::ConnectionSlot;
 use super::context::NO_ADDRESS;
 use super::deadline::Deadline;
 use super::drain_signal::DrainSignal;
-use super::early_refusal::{self, SATURATED};
+use super::early_refusal::{self, EarlyRefusals, SATURATED};
 use super::linger;
 use crate::error::{BadRequest, Error};
-use crate::metrics::RefusalMetrics;
 use crate::pipeline::head::Transport;
 
 mod exchange;
@@ -72,7 +71,7 @@ pub(crate) struct ClientLimits {
     /// Counts HTTP/2 connections that were closed for a flood of frames.
     pub(crate) frame_floods: IntCounter,
     /// Counts requests that are refused before they are examined.
-    pub(crate) refusals: Arc<RefusalMetrics>,
+    pub(crate) refusals: EarlyRefusals,
 }
 
 /// A client's connection.
@@ -99,7 +98,7 @@ pub(super) struct Connection {
     /// How its requests arrive.
     transport: Transport,
     drain: Arc<DrainSignal>,
-    refusals: Arc<RefusalMetrics>,
+    refusals: EarlyRefusals,
 }
 
 /// What is left of the body of the current request.

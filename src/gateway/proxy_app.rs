@@ -14,8 +14,7 @@ use prometheus::IntCounter;
 use super::Gateway;
 use super::concurrency::{ConcurrencyLimit, Urgency};
 use super::cut::ExchangeCutter;
-use super::early_refusal::{self, SATURATED};
-use crate::metrics::RefusalMetrics;
+use super::early_refusal::{self, EarlyRefusals, SATURATED};
 
 /// Pingora's proxy, and what cuts its exchanges.
 pub(crate) struct ProxyApp {
@@ -24,7 +23,7 @@ pub(crate) struct ProxyApp {
     pub(crate) concurrency: Arc<ConcurrencyLimit>,
     /// Counts HTTP/2 requests that were refused because the gateway was saturated.
     pub(crate) saturated: IntCounter,
-    pub(crate) refusals: Arc<RefusalMetrics>,
+    pub(crate) refusals: EarlyRefusals,
 }
 
 impl HttpServerApp for ProxyApp {

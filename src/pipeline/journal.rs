@@ -1,9 +1,10 @@
 //! What operators see of single requests: followers get each one as it ends, and the last refusals are kept in memory. No
 //! request waits for either, and an accepted request that nobody follows pays one relaxed load.
 
+use std::fmt;
 use std::sync::Arc;
 
-use crate::domain::clock::Timestamp;
+use crate::domain::clock::{Clock, Timestamp};
 use crate::domain::finished_request::{FinishedRequest, RefusedRequest};
 
 mod followers;
@@ -19,7 +20,15 @@ pub struct RequestJournal {
     /// Who follows requests.
     pub followers: Arc<Followers>,
     refusals: Refusals,
+    clock: Clock,
     started_at: Timestamp,
+}
+
+/// Without the requests, which may be many.
+impl fmt::Debug for RequestJournal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestJournal").field("started_at", &self.started_at).finish_non_exhaustive()
+    }
 }
 
 /// What followers select requests by.
@@ -35,8 +44,14 @@ pub struct FollowedRequest<'a> {
 
 impl RequestJournal {
     /// An empty journal that begins now.
-    pub fn new(now: Timestamp) -> Self {
-        Self { followers: Arc::default(), refusals: Refusals::default(), started_at: now }
+    pub fn new(clock: Clock) -> Self {
+        let started_at = clock.now();
+        Self { followers: Arc::default(), refusals: Refusals::default(), clock, started_at }
+    }
+
+    /// The time of a request that ends now.
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
     }
 
     /// Shows a request to the followers that want it.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::journal::FollowedRequest;
+use super::journal::{FollowedRequest, RequestJournal};
 use super::observe::DecisionObserver;
 use super::{Arrival, Caller, Gate, Handler, Permit, Phase};
 use crate::config::RequestLines;
@@ -176,9 +176,9 @@ pub fn request(gate: &Gate, no_rule: &NoRuleMetrics, entry: &AccessLogEntry<'_>)
     } else {
         tracing::enabled!(target: "deskgate::request", tracing::Level::INFO)
     };
-    let is_refused = entry.error.is_some() || entry.incomplete.is_some() || entry.cut.is_some();
+    let is_refused = entry.error.or(entry.incomplete).is_some() || entry.cut.is_some() || entry.shown_code.is_some();
     if is_refused || gate.journal.followers.is_any() {
-        write_journal(gate, entry, unusual);
+        write_journal(&gate.journal, entry, unusual);
     }
     // The line is formatted only if a subscriber wants it.
     if wanted && enabled {
@@ -208,20 +208,43 @@ pub fn shadow(arrival: &Arrival, name: &str, error: &Error) {
 
 /// Shows a request to its followers, and keeps it if it was refused.
 #[cold]
-fn write_journal(gate: &Gate, entry: &AccessLogEntry<'_>, is_unusual: bool) {
+fn write_journal(journal: &RequestJournal, entry: &AccessLogEntry<'_>, is_unusual: bool) {
     let session = entry.caller.session();
     let selected_by = FollowedRequest {
         is_unusual,
         rule: handler_name(entry.handler),
         employee_id: session.map(|session| session.employee_id.as_str()),
     };
-    let now = gate.clock.now();
-    if gate.journal.followers.is_any() {
-        gate.journal.publish(selected_by, || Arc::new(finished(entry, now)));
+    let now = journal.now();
+    if journal.followers.is_any() {
+        journal.publish(selected_by, || Arc::new(finished(entry, now)));
     }
     if let Some(refused) = refusal::describe(entry, now) {
-        gate.journal.remember(refused);
+        journal.remember(refused);
     }
+}
+
+/// Keeps a request that was refused before it was examined, and shows it to followers. Method and path are `-` if no head was parsed.
+pub fn refused_early(journal: &RequestJournal, arrival: &Arrival, method: &str, path: &str, error: &Error) {
+    let entry = AccessLogEntry {
+        arrival,
+        method,
+        path,
+        host: &|| None,
+        handler: &Handler::None,
+        caller: &Caller::Anonymous,
+        phase: Phase::Connection,
+        status: error.code().status().as_u16(),
+        error: Some(error),
+        shown_code: None,
+        incomplete: None,
+        cut: None,
+        trace_id: None,
+        took: Duration::ZERO,
+        overhead: None,
+        upstream: None,
+    };
+    write_journal(journal, &entry, true);
 }
 
 /// The rule, or the path of the gateway's own endpoint.
@@ -235,7 +258,12 @@ fn handler_name(handler: &Handler) -> Option<&str> {
 
 /// The request as operators see it.
 fn finished(entry: &AccessLogEntry<'_>, now: Timestamp) -> FinishedRequest {
-    let (code, reason) = outcome(entry);
+    let (code, reason) = match (outcome(entry), entry.shown_code) {
+        ((code, _), Some(_)) if entry.error.is_none() => {
+            (code, format!("answered with a page or redirect about {code}"))
+        }
+        (outcome, _) => outcome,
+    };
     let session = entry.caller.session();
     FinishedRequest {
         at: now,

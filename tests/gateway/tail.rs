@@ -225,3 +225,25 @@ async fn explain_of_a_request_that_was_not_refused_exits_with_3() {
     assert_eq!(output.status.code(), Some(1));
     assert!(output.output_text().contains("no gateway is running"), "{}", output.output_text());
 }
+
+#[tokio::test]
+async fn explain_knows_requests_that_were_refused_before_they_were_examined() {
+    let desk = Gateway::start().await;
+    let mut tail = Tail::start(&desk, &["--refused", "--json"]).await;
+    let response =
+        desk.send_raw(b"GET / HTTP/1.1\r\nHost localhost\r\n\r\n").await.expect("a response").expect_code(1400);
+    let id = request_id(&response);
+    let json = desk.command(&["explain", "--request-id", &id, "--json"]).await.expect_success();
+    let json: Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!((&json[0]["phase"], &json[0]["code"]), (&json!("connection"), &json!(1400)), "{json}");
+    assert_eq!(tail.json().await["request_id"], id);
+}
+
+#[tokio::test]
+async fn explain_knows_sign_ins_that_a_redirect_refused() {
+    let desk = Gateway::start().await;
+    let refused = desk.phone("x8001").oauth2(&desk.client_url("h5")).await.expect_status(302);
+    let id = request_id(&refused);
+    let text = desk.command(&["explain", "--request-id", &id]).await.expect_success();
+    assert!(text.contains("code 1003") && text.contains("deskgate employee logins"), "{text}");
+}

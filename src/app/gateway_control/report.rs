@@ -7,7 +7,6 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use serde::{Deserialize, Serialize};
 
-use crate::admin::MAX_ROWS;
 use crate::api::ready::Readiness;
 use crate::app::reload::{LastReload, ReloadResult};
 use crate::config::{Config, PlatformKind};
@@ -130,7 +129,7 @@ impl ReportSources {
         let config = self.config.load_full();
         let (backends, sessions) = tokio::join!(
             self.signin.backends.status(BACKEND_TIMEOUT),
-            tokio::time::timeout(BACKEND_TIMEOUT, self.store.newest(MAX_ROWS)),
+            tokio::time::timeout(BACKEND_TIMEOUT, self.store.count()),
         );
         let no_answer = || format!("no answer within {} s", BACKEND_TIMEOUT.as_secs());
         let store_error = backends.store.map_or_else(|| Some(no_answer()), |ready| ready.err().map(|why| chain(&why)));
@@ -160,7 +159,7 @@ impl ReportSources {
             rules_digest: rules.digest().as_str().to_owned(),
             rules: rules.count(),
             last_reload: self.last_reload.get(),
-            sessions: sessions.ok().and_then(Result::ok).map(|sessions| sessions.len() as u64),
+            sessions: sessions.ok().and_then(Result::ok),
             websockets: self.registry.count_sockets(),
             connections: self.metrics.connections_open.get(),
             connections_limit: self.metrics.connections_limit.get(),

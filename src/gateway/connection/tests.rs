@@ -3,7 +3,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use super::super::connection_limits::ConnectionLimits;
 use super::super::connection_slots::ConnectionSlots;
 use super::*;
+use crate::domain::clock::Clock;
 use crate::metrics::Metrics;
+use crate::pipeline::journal::RequestJournal;
 
 const HEAD: HeadLimits = HeadLimits {
     deadline: Duration::from_secs(10),
@@ -17,7 +19,15 @@ fn connect() -> (DuplexStream, Connection) {
     let (client, server) = duplex(64 * 1024);
     let floods = IntCounter::new("floods", "floods").expect("a counter");
     let metrics = Metrics::new().expect("metrics");
-    let limits = ClientLimits { head: HEAD, body: None, frame_floods: floods, refusals: metrics.refusals().clone() };
+    let limits = ClientLimits {
+        head: HEAD,
+        body: None,
+        frame_floods: floods,
+        refusals: EarlyRefusals {
+            metrics: metrics.refusals().clone(),
+            journal: Arc::new(RequestJournal::new(Clock::system())),
+        },
+    };
     let slots = ConnectionSlots::new(1, &metrics);
     let occupied = slots.occupy(slots.try_acquire().expect("a slot"));
     let counted = Arc::new(ConnectionLimits::new(0, Vec::new(), 1)).open([127, 0, 0, 1].into()).expect("no limit");

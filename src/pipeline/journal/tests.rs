@@ -43,7 +43,7 @@ fn refused(request_id: &str, at: i64, reason: usize) -> RefusedRequest {
 }
 
 fn journal() -> RequestJournal {
-    RequestJournal::new(Timestamp::from_seconds(7))
+    RequestJournal::new(Clock::system())
 }
 
 const PLAIN: FollowedRequest<'_> =
@@ -136,7 +136,7 @@ fn refusals_are_found_by_their_id_the_newest_first() {
     let found: Vec<i64> = journal.refusals_of("repeated").iter().map(|refused| refused.request.at.seconds()).collect();
     assert_eq!(found, [12, 10]);
     assert_eq!(journal.refusals_of("unknown"), []);
-    assert_eq!(journal.kept(), (3, Timestamp::from_seconds(7)), "nothing was forgotten since the start");
+    assert_eq!(journal.kept(), (3, journal.started_at), "nothing was forgotten since the start");
 }
 
 #[test]

@@ -15,6 +15,11 @@ pub(super) fn describe(entry: &AccessLogEntry<'_>, now: Timestamp) -> Option<Ref
     let (check, next_step, rate_limit) = match (entry.error.or(entry.incomplete), entry.cut) {
         (Some(error), _) => (failed_check(error), next_step(error), rate_limit(error)),
         (None, Some(_)) => (None, "The request was permitted and was ended later. The reason says why.", None),
+        (None, None) if entry.shown_code.is_some() => (
+            None,
+            "The browser got a page or a redirect about the error; `deskgate employee logins` has the reason.",
+            None,
+        ),
         (None, None) => return None,
     };
     let rule = match entry.handler {
