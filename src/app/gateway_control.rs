@@ -42,7 +42,7 @@ pub enum GatewayCommand {
 #[serde(rename_all = "snake_case")]
 pub enum GatewayAnswer {
     /// Refusals with one request id, the newest first.
-    Refusals(Vec<RefusedRequest>),
+    Refusals(Vec<RefusedRequest<'static>>),
     /// The state of the gateway.
     Status(Box<GatewayReport>),
     /// What a reload has changed.

@@ -10,55 +10,55 @@ use super::clock::Timestamp;
 
 /// A request whose response has ended, or that was refused or cut.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct FinishedRequest {
+pub struct FinishedRequest<'a> {
     /// When it ended.
     pub at: Timestamp,
     /// The request id.
-    pub request_id: String,
+    pub request_id: Cow<'a, str>,
     /// The client's address.
     pub client_address: IpAddr,
     /// The method.
-    pub method: String,
+    pub method: Cow<'a, str>,
     /// The path without the query.
-    pub path: String,
+    pub path: Cow<'a, str>,
     /// The response's status; 0 if none was sent.
     pub status: u16,
     /// The error code; 0 if the request was not refused.
     pub code: u16,
     /// What happened, in the words of the log.
-    pub reason: String,
+    pub reason: Cow<'a, str>,
     /// The rule, or the path of the gateway's own endpoint; `None` if the request was refused before it was routed.
-    pub rule: Option<String>,
+    pub rule: Option<Cow<'a, str>>,
     /// The employee; `None` without a valid token.
-    pub employee_id: Option<String>,
+    pub employee_id: Option<Cow<'a, str>>,
     /// The employee's corporation.
-    pub corp_id: Option<String>,
+    pub corp_id: Option<Cow<'a, str>>,
     /// The upstream, if the request was sent there or was to be.
-    pub upstream: Option<String>,
+    pub upstream: Option<Cow<'a, str>>,
     /// The time from the head to the end of the response.
     pub duration_ms: f64,
 }
 
 /// A request that was refused, failed or was cut, with what the decision looked at.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RefusedRequest {
+pub struct RefusedRequest<'a> {
     /// The request.
     #[serde(flatten)]
-    pub request: FinishedRequest,
+    pub request: FinishedRequest<'a>,
     /// The phase of the request lifecycle that refused it.
     pub phase: Cow<'static, str>,
     /// The check that failed, by its key in rule files where it has one.
     pub check: Option<Cow<'static, str>>,
     /// What the check requires.
-    pub wants: Option<String>,
+    pub wants: Option<Cow<'a, str>>,
     /// File and line of the rule.
-    pub rule_place: Option<String>,
+    pub rule_place: Option<Cow<'a, str>>,
     /// The address of the connection's other end.
     pub peer_address: IpAddr,
     /// The host that the request named.
-    pub host: Option<String>,
+    pub host: Option<Cow<'a, str>>,
     /// The caller; `None` without a valid token.
-    pub caller: Option<RefusedCaller>,
+    pub caller: Option<RefusedCaller<'a>>,
     /// For an exceeded rate limit: how many requests it admits.
     pub rate_limit: Option<u32>,
     /// Whether `deskgate explain METHOD PATH` can repeat the decision.
@@ -69,15 +69,15 @@ pub struct RefusedRequest {
 
 /// What a decision knows of a caller, besides the employee.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RefusedCaller {
+pub struct RefusedCaller<'a> {
     /// The active role.
-    pub current_role: String,
+    pub current_role: Cow<'a, str>,
     /// The held roles.
-    pub roles: Vec<String>,
+    pub roles: Vec<Cow<'a, str>>,
     /// The display name; empty unless the rule has a condition.
-    pub name: String,
+    pub name: Cow<'a, str>,
     /// The department; empty unless the rule has a condition.
-    pub department: String,
+    pub department: Cow<'a, str>,
     /// The sign-in method.
     pub login_method: Cow<'static, str>,
     /// Where the employee signed in.
@@ -86,24 +86,25 @@ pub struct RefusedCaller {
     pub stepped_up: bool,
 }
 
-impl FinishedRequest {
-    /// The memory of the texts.
-    fn text_bytes(&self) -> usize {
-        let optional = [&self.rule, &self.employee_id, &self.corp_id, &self.upstream];
-        let texts = [&self.request_id, &self.method, &self.path, &self.reason].into_iter();
-        texts.chain(optional.into_iter().flatten()).map(String::len).sum()
-    }
-}
-
-impl RefusedRequest {
-    /// The memory that the record takes, without what the allocator adds.
-    pub fn memory_bytes(&self) -> usize {
-        let optional = [&self.wants, &self.rule_place, &self.host].into_iter().flatten().map(String::len);
-        let of_caller = self.caller.as_ref().map_or(0, |caller| {
-            let texts = [&caller.current_role, &caller.name, &caller.department].into_iter().map(String::len);
-            texts.chain(caller.roles.iter().map(|role| role.len() + size_of::<String>())).sum()
-        });
-        size_of::<Self>() + self.request.text_bytes() + optional.sum::<usize>() + of_caller
+impl FinishedRequest<'_> {
+    /// With its own copies of the texts.
+    pub fn into_owned(self) -> FinishedRequest<'static> {
+        let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        FinishedRequest {
+            at: self.at,
+            request_id: owned(self.request_id),
+            client_address: self.client_address,
+            method: owned(self.method),
+            path: owned(self.path),
+            status: self.status,
+            code: self.code,
+            reason: owned(self.reason),
+            rule: self.rule.map(owned),
+            employee_id: self.employee_id.map(owned),
+            corp_id: self.corp_id.map(owned),
+            upstream: self.upstream.map(owned),
+            duration_ms: self.duration_ms,
+        }
     }
 }
 
@@ -136,7 +137,7 @@ pub enum FollowEvent {
     /// The gateway publishes requests from now on.
     Started,
     /// A request has ended.
-    Request(Box<FinishedRequest>),
+    Request(Box<FinishedRequest<'static>>),
     /// The follower was too slow for this many requests, which are not shown.
     Lost(u64),
 }

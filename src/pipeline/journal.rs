@@ -9,6 +9,8 @@ use crate::domain::finished_request::{FinishedRequest, RefusedRequest};
 
 mod followers;
 
+mod kept_refusal;
+
 mod refusals;
 
 pub use followers::{Followers, RequestFollower, TooManyFollowers};
@@ -55,17 +57,17 @@ impl RequestJournal {
     }
 
     /// Shows a request to the followers that want it.
-    pub fn publish(&self, selected_by: FollowedRequest<'_>, request: impl FnOnce() -> Arc<FinishedRequest>) {
+    pub fn publish(&self, selected_by: FollowedRequest<'_>, request: impl FnOnce() -> Arc<FinishedRequest<'static>>) {
         self.followers.publish(selected_by, request);
     }
 
     /// Keeps a refusal and forgets the oldest ones beyond the limits.
-    pub fn remember(&self, refused: RefusedRequest) {
+    pub fn remember(&self, refused: &RefusedRequest<'_>) {
         self.refusals.push(refused);
     }
 
     /// The refusals with this request id, the newest first. A client that repeats a request may repeat its id.
-    pub fn refusals_of(&self, request_id: &str) -> Vec<RefusedRequest> {
+    pub fn refusals_of(&self, request_id: &str) -> Vec<RefusedRequest<'static>> {
         self.refusals.find(request_id)
     }
 

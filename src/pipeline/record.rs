@@ -1,6 +1,7 @@
 //! Metrics and log lines: those of each decision, and one access-log line, which `gateway` writes at the end of each
 //! request.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -177,12 +178,17 @@ pub fn request(gate: &Gate, no_rule: &NoRuleMetrics, entry: &AccessLogEntry<'_>)
         tracing::enabled!(target: "deskgate::request", tracing::Level::INFO)
     };
     let is_refused = entry.error.or(entry.incomplete).is_some() || entry.cut.is_some() || entry.shown_code.is_some();
-    if is_refused || gate.journal.followers.is_any() {
-        write_journal(&gate.journal, entry, unusual);
-    }
+    let is_for_journal = is_refused || gate.journal.followers.is_any();
     // The line is formatted only if a subscriber wants it.
-    if wanted && enabled {
-        write_line(name, entry, failed);
+    let is_for_log = wanted && enabled;
+    if is_for_journal || is_for_log {
+        let outcome = Outcome::of(entry);
+        if is_for_journal {
+            write_journal(&gate.journal, entry, &outcome, unusual);
+        }
+        if is_for_log {
+            write_line(name, entry, &outcome, failed);
+        }
     }
 }
 
@@ -208,7 +214,7 @@ pub fn shadow(arrival: &Arrival, name: &str, error: &Error) {
 
 /// Shows a request to its followers, and keeps it if it was refused.
 #[cold]
-fn write_journal(journal: &RequestJournal, entry: &AccessLogEntry<'_>, is_unusual: bool) {
+fn write_journal(journal: &RequestJournal, entry: &AccessLogEntry<'_>, outcome: &Outcome, is_unusual: bool) {
     let session = entry.caller.session();
     let selected_by = FollowedRequest {
         is_unusual,
@@ -217,10 +223,10 @@ fn write_journal(journal: &RequestJournal, entry: &AccessLogEntry<'_>, is_unusua
     };
     let now = journal.now();
     if journal.followers.is_any() {
-        journal.publish(selected_by, || Arc::new(finished(entry, now)));
+        journal.publish(selected_by, || Arc::new(finished(entry, outcome, now).into_owned()));
     }
-    if let Some(refused) = refusal::describe(entry, now) {
-        journal.remember(refused);
+    if let Some(refused) = refusal::describe(entry, outcome, now) {
+        journal.remember(&refused);
     }
 }
 
@@ -244,7 +250,7 @@ pub fn refused_early(journal: &RequestJournal, arrival: &Arrival, method: &str, 
         overhead: None,
         upstream: None,
     };
-    write_journal(journal, &entry, true);
+    write_journal(journal, &entry, &Outcome::of(&entry), true);
 }
 
 /// The rule, or the path of the gateway's own endpoint.
@@ -257,52 +263,59 @@ fn handler_name(handler: &Handler) -> Option<&str> {
 }
 
 /// The request as operators see it.
-fn finished(entry: &AccessLogEntry<'_>, now: Timestamp) -> FinishedRequest {
-    let (code, reason) = match (outcome(entry), entry.shown_code) {
-        ((code, _), Some(_)) if entry.error.is_none() => {
-            (code, format!("answered with a page or redirect about {code}"))
-        }
-        (outcome, _) => outcome,
-    };
+fn finished<'a, 'e: 'a>(entry: &AccessLogEntry<'e>, outcome: &'a Outcome, now: Timestamp) -> FinishedRequest<'a> {
     let session = entry.caller.session();
     FinishedRequest {
         at: now,
-        request_id: entry.arrival.request_id.as_str().to_owned(),
+        request_id: entry.arrival.request_id.as_str().into(),
         client_address: entry.arrival.client,
-        method: shown(entry.method, 16).into_owned(),
-        path: shown(entry.path, 512).into_owned(),
+        method: shown(entry.method, 16),
+        path: shown(entry.path, 512),
         status: entry.status,
-        code,
-        reason,
-        rule: handler_name(entry.handler).map(str::to_owned),
-        employee_id: session.map(|session| session.employee_id.to_string()),
-        corp_id: session.map(|session| session.corp_id.to_string()),
-        upstream: entry.upstream.as_ref().map(|reached| reached.name.to_owned()),
+        code: outcome.code,
+        reason: (&*outcome.reason).into(),
+        rule: handler_name(entry.handler).map(Into::into),
+        employee_id: session.map(|session| session.employee_id.as_str().into()),
+        corp_id: session.map(|session| session.corp_id.as_str().into()),
+        upstream: entry.upstream.as_ref().map(|reached| reached.name.into()),
         duration_ms: entry.took.as_secs_f64() * 1000.0,
     }
 }
 
 /// The host that the request names. A host that is not valid may be anything, and the refusal says so.
-fn shown_host<'a>(entry: &AccessLogEntry<'a>) -> Option<std::borrow::Cow<'a, str>> {
+fn shown_host<'a>(entry: &AccessLogEntry<'a>) -> Option<Cow<'a, str>> {
     (entry.host)().and_then(RequestHost::parse).map(|host| shown(host.as_str(), 255).into_owned().into())
 }
 
-/// The error code and what happened, in words.
-fn outcome(entry: &AccessLogEntry<'_>) -> (u16, String) {
-    let describe = |outcome: &str, error: &Error| {
-        let code = error.code().number();
-        (code, format!("{outcome} {code}: {}", shown(&crate::error::chain(error), 512)))
-    };
-    match (entry.error, entry.incomplete, entry.cut) {
-        (Some(error), _, _) => describe("refused with", error),
-        (None, Some(error), _) => describe("response ended early with", error),
-        (None, None, Some(reason)) => (0, format!("cut: {reason}")),
-        (None, None, None) if entry.status == 0 => (0, "the client disconnected before the response".to_owned()),
-        (None, None, None) => (entry.shown_code.map_or(0, Code::number), "answered".to_owned()),
+/// How a request ended.
+struct Outcome {
+    /// The error code; 0 if the request was not refused.
+    code: u16,
+    /// What happened, in words.
+    reason: Cow<'static, str>,
+}
+
+impl Outcome {
+    fn of(entry: &AccessLogEntry<'_>) -> Self {
+        let describe = |outcome: &str, error: &Error| {
+            let code = error.code().number();
+            (code, format!("{outcome} {code}: {}", shown(&crate::error::chain(error), 512)).into())
+        };
+        let (code, reason) = match (entry.error, entry.incomplete, entry.cut) {
+            (Some(error), _, _) => describe("refused with", error),
+            (None, Some(error), _) => describe("response ended early with", error),
+            (None, None, Some(reason)) => (0, format!("cut: {reason}").into()),
+            (None, None, None) if entry.status == 0 => (0, "the client disconnected before the response".into()),
+            (None, None, None) => match entry.shown_code.map(Code::number) {
+                Some(code) => (code, format!("answered with a page or redirect about {code}").into()),
+                None => (0, "answered".into()),
+            },
+        };
+        Self { code, reason }
     }
 }
 
-fn write_line(name: &str, entry: &AccessLogEntry<'_>, failed: bool) {
+fn write_line(name: &str, entry: &AccessLogEntry<'_>, outcome: &Outcome, failed: bool) {
     let employee = match entry.caller {
         Caller::SignedIn(known) => known.session.employee_id.as_str(),
         Caller::Anonymous => "-",
@@ -312,7 +325,7 @@ fn write_line(name: &str, entry: &AccessLogEntry<'_>, failed: bool) {
     let (method, path, status) = (shown(entry.method, 16), shown(entry.path, 512), entry.status);
     let host = shown_host(entry).unwrap_or("-".into());
     let upstream = entry.upstream.as_ref();
-    let (code, line) = outcome(entry);
+    let Outcome { code, reason } = outcome;
     // Dotted field names need `{ … }` around the fields.
     macro_rules! line {
         ($level:expr) => {
@@ -334,7 +347,7 @@ fn write_line(name: &str, entry: &AccessLogEntry<'_>, failed: bool) {
                     code = code,
                     duration_ms = duration_ms
                 },
-                "{line}"
+                "{reason}"
             )
         };
     }
@@ -342,7 +355,7 @@ fn write_line(name: &str, entry: &AccessLogEntry<'_>, failed: bool) {
 }
 
 /// Prepares untrusted text for a log line: truncates it and replaces control characters, which could forge a line.
-pub fn shown(text: &str, longest: usize) -> std::borrow::Cow<'_, str> {
+pub fn shown(text: &str, longest: usize) -> Cow<'_, str> {
     let is_safe = text.len() <= longest && text.bytes().all(|byte| (0x20..0x7f).contains(&byte));
     if is_safe {
         return text.into();

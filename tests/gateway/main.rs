@@ -28,6 +28,7 @@ mod bind;
 mod sessions;
 
 mod otp;
+
 mod overload;
 
 mod tail;

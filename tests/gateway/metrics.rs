@@ -47,7 +47,8 @@ async fn what_alerts_watch_is_there_before_it_happens() {
 async fn refusals_are_counted_by_code_wherever_they_are_made() {
     let desk = Gateway::setup().tls().toml("[upstreams.helpdesk]\nretries = 0").start().await;
     let (anonymous, xiaoming) = (desk.anonymous(), desk.sign_in("u1001").await);
-    let refused = async |code: u16| desk.metric("deskgate_refusals_total", &[&format!("code=\"{code}\"")]).await;
+    let refused =
+        async |code: u16| desk.settled_metric("deskgate_refusals_total", &[&format!("code=\"{code}\"")]).await;
 
     anonymous.get("/nowhere").await.expect_code(1404);
     assert_eq!(refused(1404).await, 1.0, "no rule");
@@ -76,7 +77,11 @@ async fn sign_ins_that_fail_at_the_platform_are_refusals_and_open_the_circuit() 
     for _ in 0..5 {
         desk.phone("u1001").oauth2(&desk.client_url("h5")).await.expect_status(302);
     }
-    assert_eq!(desk.metric("deskgate_refusals_total", &["code=\"1005\""]).await, 5.0, "the redirect has the error");
+    assert_eq!(
+        desk.settled_metric("deskgate_refusals_total", &["code=\"1005\""]).await,
+        5.0,
+        "the redirect has the error"
+    );
     assert_eq!(desk.metric("deskgate_platform_circuit_open", &[]).await, 1.0);
 }
 
@@ -94,7 +99,7 @@ async fn live_sessions_are_counted() {
 #[tokio::test]
 async fn overhead_is_the_time_of_the_gateway_alone() {
     let desk = Gateway::start().await;
-    let observed = async || desk.metric("deskgate_overhead_seconds_count", &[]).await;
+    let observed = async || desk.settled_metric("deskgate_overhead_seconds_count", &[]).await;
     desk.anonymous().get("/nowhere").await.expect_code(1404);
     assert_eq!(observed().await, 1.0, "a refusal");
     desk.anonymous().get("/public/x").await.expect_status(200);

@@ -11,7 +11,7 @@ pub(super) fn text(refused: &RefusedRequest, config: Option<&std::path::Path>) -
     let mut lines = vec![format!("{} {}: {}", request.method, request.path, request.reason)];
     let mut add = |name: &str, value: String| lines.push(format!("  {name:<11} {value}"));
     add("when", request.at.iso8601());
-    add("request ID", request.request_id.clone());
+    add("request ID", request.request_id.to_string());
     let status = if request.status == 0 { "no response".to_owned() } else { format!("status {}", request.status) };
     add("answer", if request.code == 0 { status } else { format!("{status}, code {}", request.code) });
     add("phase", refused.phase.to_string());
@@ -32,7 +32,7 @@ pub(super) fn text(refused: &RefusedRequest, config: Option<&std::path::Path>) -
     };
     add("client", format!("{}{via}", request.client_address));
     if let Some(host) = &refused.host {
-        add("host", host.clone());
+        add("host", host.to_string());
     }
     match (&request.employee_id, &refused.caller) {
         (Some(employee), Some(caller)) => {
@@ -41,7 +41,7 @@ pub(super) fn text(refused: &RefusedRequest, config: Option<&std::path::Path>) -
             add("caller", format!("{employee} as `{role}` (has: {roles}), {step_up} a recent one-time password"));
             add("signed in", format!("by {} in {}", caller.login_method, caller.login_source));
             if !caller.department.is_empty() {
-                add("department", caller.department.clone());
+                add("department", caller.department.to_string());
             }
         }
         _ if BEFORE_THE_TOKEN.contains(&&*refused.phase) => {
@@ -50,7 +50,7 @@ pub(super) fn text(refused: &RefusedRequest, config: Option<&std::path::Path>) -
         _ => add("caller", "not signed in".to_owned()),
     }
     if let Some(upstream) = &request.upstream {
-        add("upstream", upstream.clone());
+        add("upstream", upstream.to_string());
     }
     add("next step", refused.next_step.to_string());
     if let Some(command) = repeat_command(refused, config) {
@@ -65,7 +65,8 @@ pub(super) fn repeat_command(refused: &RefusedRequest, config: Option<&std::path
         return None;
     }
     let request = &refused.request;
-    let mut words = vec!["deskgate".to_owned(), "explain".to_owned(), request.method.clone(), request.path.clone()];
+    let mut words =
+        vec!["deskgate".to_owned(), "explain".to_owned(), request.method.to_string(), request.path.to_string()];
     let mut add = |name: &str, value: &str| words.extend([name.to_owned(), value.to_owned()]);
     if let (Some(employee), Some(caller)) = (&request.employee_id, &refused.caller) {
         add("--employee-id", employee);

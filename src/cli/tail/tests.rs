@@ -3,19 +3,19 @@ use std::net::{IpAddr, Ipv4Addr};
 use super::*;
 use crate::domain::clock::Timestamp;
 
-fn request() -> FinishedRequest {
+fn request() -> FinishedRequest<'static> {
     FinishedRequest {
         at: Timestamp::from_millis(1_500),
-        request_id: "0123456789abcdef".to_owned(),
+        request_id: "0123456789abcdef".into(),
         client_address: IpAddr::V4(Ipv4Addr::new(10, 1, 2, 3)),
-        method: "GET".to_owned(),
-        path: "/api/agent-desk/x".to_owned(),
+        method: "GET".into(),
+        path: "/api/agent-desk/x".into(),
         status: 403,
         code: 1003,
-        reason: "refused with 1003: forbidden".to_owned(),
-        rule: Some("agent desk".to_owned()),
-        employee_id: Some("u1001".to_owned()),
-        corp_id: Some("wwdemo".to_owned()),
+        reason: "refused with 1003: forbidden".into(),
+        rule: Some("agent desk".into()),
+        employee_id: Some("u1001".into()),
+        corp_id: Some("wwdemo".into()),
         upstream: None,
         duration_ms: 1.25,
     }

@@ -32,7 +32,7 @@ pub struct Followers {
 
 struct FollowerQueue {
     filter: FollowFilter,
-    sender: Sender<Arc<FinishedRequest>>,
+    sender: Sender<Arc<FinishedRequest<'static>>>,
     lost: AtomicU64,
 }
 
@@ -46,7 +46,7 @@ impl FollowerQueue {
     }
 
     /// Never waits: what does not fit is counted.
-    fn send(&self, request: Arc<FinishedRequest>) {
+    fn send(&self, request: Arc<FinishedRequest<'static>>) {
         if self.sender.try_send(request).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
@@ -87,7 +87,11 @@ impl Followers {
 
     /// Builds the record of a request only if a follower wants it.
     #[cold]
-    pub(super) fn publish(&self, selected_by: FollowedRequest<'_>, request: impl FnOnce() -> Arc<FinishedRequest>) {
+    pub(super) fn publish(
+        &self,
+        selected_by: FollowedRequest<'_>,
+        request: impl FnOnce() -> Arc<FinishedRequest<'static>>,
+    ) {
         let queues = self.queues.load();
         let mut wanting = queues.iter().filter(|queue| queue.wants(selected_by));
         let Some(first) = wanting.next() else { return };
@@ -103,7 +107,7 @@ impl Followers {
 pub struct RequestFollower {
     followers: Arc<Followers>,
     queue: Arc<FollowerQueue>,
-    receiver: Receiver<Arc<FinishedRequest>>,
+    receiver: Receiver<Arc<FinishedRequest<'static>>>,
 }
 
 impl RequestFollower {

@@ -1,8 +1,9 @@
-//! The last refusals, bounded in number and in bytes. Only refused requests lock it, for as long as it takes to move one record.
+//! The last refusals, bounded in number and in bytes. Only refused requests lock it, for as long as it takes to copy one.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::kept_refusal::KeptRefusal;
 use crate::domain::clock::Timestamp;
 use crate::domain::finished_request::RefusedRequest;
 
@@ -18,39 +19,37 @@ pub(super) struct Refusals(Mutex<KeptRefusals>);
 
 #[derive(Default)]
 struct KeptRefusals {
-    kept: VecDeque<RefusedRequest>,
+    kept: VecDeque<KeptRefusal>,
     bytes: usize,
     /// When the last of those that were forgotten had ended.
     forgotten_at: Option<Timestamp>,
 }
 
 impl KeptRefusals {
-    fn pop(&mut self) -> Option<RefusedRequest> {
+    /// Forgets the oldest one and returns its texts' memory.
+    fn forget(&mut self) -> Option<Vec<u8>> {
         let oldest = self.kept.pop_front()?;
         self.bytes = self.bytes.saturating_sub(oldest.memory_bytes());
-        self.forgotten_at = Some(oldest.request.at);
-        Some(oldest)
+        self.forgotten_at = Some(oldest.at());
+        Some(oldest.into_memory())
     }
 }
 
 impl Refusals {
-    pub(super) fn push(&self, refused: RefusedRequest) {
-        let bytes = refused.memory_bytes();
-        let mut forgotten = Vec::new();
+    pub(super) fn push(&self, refused: &RefusedRequest<'_>) {
         let mut refusals = self.lock();
-        refusals.bytes += bytes;
-        refusals.kept.push_back(refused);
-        while refusals.kept.len() > MOST_REFUSALS || refusals.bytes > MOST_BYTES {
-            let Some(oldest) = refusals.pop() else { break };
-            forgotten.push(oldest);
-        }
-        // Their memory is freed after the lock.
-        drop(refusals);
+        let is_full = refusals.kept.len() >= MOST_REFUSALS;
+        // Once as many are kept as may be, each new one uses the memory of the oldest: an attack costs no allocations.
+        let memory = if is_full { refusals.forget() } else { None };
+        let kept = KeptRefusal::new(refused, memory.unwrap_or_default());
+        refusals.bytes += kept.memory_bytes();
+        refusals.kept.push_back(kept);
+        while refusals.bytes > MOST_BYTES && refusals.forget().is_some() {}
     }
 
-    pub(super) fn find(&self, request_id: &str) -> Vec<RefusedRequest> {
+    pub(super) fn find(&self, request_id: &str) -> Vec<RefusedRequest<'static>> {
         let refusals = self.lock();
-        refusals.kept.iter().rev().filter(|refused| refused.request.request_id == request_id).cloned().collect()
+        refusals.kept.iter().rev().filter(|kept| kept.request_id() == request_id).map(KeptRefusal::refusal).collect()
     }
 
     /// How many are kept, and when the last forgotten one had ended.

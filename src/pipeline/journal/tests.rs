@@ -4,29 +4,29 @@ use super::refusals::{MOST_BYTES, MOST_REFUSALS};
 use super::*;
 use crate::domain::finished_request::{FollowEvent, FollowFilter, FollowedOutcomes};
 
-fn finished(request_id: &str) -> FinishedRequest {
+fn finished(request_id: &str) -> FinishedRequest<'_> {
     FinishedRequest {
         at: Timestamp::from_seconds(1),
-        request_id: request_id.to_owned(),
+        request_id: request_id.into(),
         client_address: IpAddr::V4(Ipv4Addr::LOCALHOST),
-        method: "GET".to_owned(),
-        path: "/x".to_owned(),
+        method: "GET".into(),
+        path: "/x".into(),
         status: 200,
         code: 0,
-        reason: "answered".to_owned(),
-        rule: Some("desk".to_owned()),
-        employee_id: Some("u1001".to_owned()),
-        corp_id: Some("wwdemo".to_owned()),
+        reason: "answered".into(),
+        rule: Some("desk".into()),
+        employee_id: Some("u1001".into()),
+        corp_id: Some("wwdemo".into()),
         upstream: None,
         duration_ms: 1.0,
     }
 }
 
-fn refused(request_id: &str, at: i64, reason: usize) -> RefusedRequest {
+pub(super) fn refused(request_id: &str, at: i64, reason: usize) -> RefusedRequest<'_> {
     RefusedRequest {
         request: FinishedRequest {
             at: Timestamp::from_seconds(at),
-            reason: "x".repeat(reason),
+            reason: "x".repeat(reason).into(),
             ..finished(request_id)
         },
         phase: "route".into(),
@@ -50,7 +50,7 @@ const PLAIN: FollowedRequest<'_> =
     FollowedRequest { is_unusual: false, rule: Some("desk"), employee_id: Some("u1001") };
 
 fn publish(journal: &RequestJournal, selected_by: FollowedRequest<'_>, request_id: &str) {
-    journal.publish(selected_by, || Arc::new(finished(request_id)));
+    journal.publish(selected_by, || Arc::new(finished(request_id).into_owned()));
 }
 
 #[tokio::test]
@@ -112,7 +112,7 @@ fn a_record_is_built_only_for_a_follower_that_wants_it() {
     let filter = FollowFilter { outcomes: FollowedOutcomes::Refused, ..FollowFilter::default() };
     let follower = journal.followers.add(filter).expect("a follower");
     assert!(journal.followers.is_any());
-    journal.publish(PLAIN, || panic!("nobody wants it"));
+    journal.publish(PLAIN, || panic!("no follower wants it"));
     drop(follower);
     assert!(!journal.followers.is_any(), "a follower that has gone is forgotten");
 }
@@ -131,7 +131,7 @@ fn followers_are_limited() {
 fn refusals_are_found_by_their_id_the_newest_first() {
     let journal = journal();
     for (id, at) in [("repeated", 10), ("other", 11), ("repeated", 12)] {
-        journal.remember(refused(id, at, 1));
+        journal.remember(&refused(id, at, 1));
     }
     let found: Vec<i64> = journal.refusals_of("repeated").iter().map(|refused| refused.request.at.seconds()).collect();
     assert_eq!(found, [12, 10]);
@@ -143,14 +143,14 @@ fn refusals_are_found_by_their_id_the_newest_first() {
 fn the_oldest_refusals_are_forgotten_by_number_and_by_bytes() {
     let by_number = journal();
     for number in 0..=MOST_REFUSALS {
-        by_number.remember(refused(&number.to_string(), 100 + i64::try_from(number).expect("a small number"), 1));
+        by_number.remember(&refused(&number.to_string(), 100 + i64::try_from(number).expect("a small number"), 1));
     }
     assert_eq!(by_number.kept(), (MOST_REFUSALS, Timestamp::from_seconds(100)));
     assert!(by_number.refusals_of("0").is_empty() && !by_number.refusals_of("1").is_empty());
 
     let by_bytes = journal();
     for number in 0..10 {
-        by_bytes.remember(refused(&number.to_string(), number, MOST_BYTES / 4));
+        by_bytes.remember(&refused(&number.to_string(), number, MOST_BYTES / 4));
     }
     let (count, since) = by_bytes.kept();
     assert!((1..4).contains(&count), "{count}");

@@ -1,7 +1,9 @@
 //! Describes a refused request for `deskgate explain --request-id`: which check refused it, what that check looked at, and what
 //! to do about it.
 
-use super::{AccessLogEntry, finished, shown_host};
+use std::borrow::Cow;
+
+use super::{AccessLogEntry, Outcome, finished, shown_host};
 use crate::domain::clock::Timestamp;
 use crate::domain::finished_request::{RefusedCaller, RefusedRequest};
 use crate::domain::role::RoleName;
@@ -11,7 +13,11 @@ use crate::pipeline::{Handler, Phase};
 use crate::rules::{Access, Rule};
 
 /// Describes a request that was refused, failed or was cut; `None` for any other.
-pub(super) fn describe(entry: &AccessLogEntry<'_>, now: Timestamp) -> Option<RefusedRequest> {
+pub(super) fn describe<'a, 'e: 'a>(
+    entry: &AccessLogEntry<'e>,
+    outcome: &'a Outcome,
+    now: Timestamp,
+) -> Option<RefusedRequest<'a>> {
     let (check, next_step, rate_limit) = match (entry.error.or(entry.incomplete), entry.cut) {
         (Some(error), _) => (failed_check(error), next_step(error), rate_limit(error)),
         (None, Some(_)) => (None, "The request was permitted and was ended later. The reason says why.", None),
@@ -29,13 +35,13 @@ pub(super) fn describe(entry: &AccessLogEntry<'_>, now: Timestamp) -> Option<Ref
     let has_path_fault = matches!(entry.error, Some(Error::BadRequest(BadRequest::Path(_))));
     let is_cross_origin = matches!(check, Some("origin"));
     Some(RefusedRequest {
-        request: finished(entry, now),
+        request: finished(entry, outcome, now),
         phase: entry.phase.as_str().into(),
         check: check.map(Into::into),
-        wants: check.and_then(|check| wanted(check, rule?)),
-        rule_place: rule.map(|rule| rule.place.clone()),
+        wants: check.and_then(|check| wanted(check, rule?)).map(Into::into),
+        rule_place: rule.map(|rule| rule.place.as_str().into()),
         peer_address: entry.arrival.peer,
-        host: shown_host(entry).map(Into::into),
+        host: shown_host(entry),
         caller: entry.caller.session().map(|session| caller(session, rule, now)),
         rate_limit,
         is_repeatable: entry.error.is_some()
@@ -45,13 +51,13 @@ pub(super) fn describe(entry: &AccessLogEntry<'_>, now: Timestamp) -> Option<Ref
     })
 }
 
-fn caller(session: &Session, rule: Option<&Rule>, now: Timestamp) -> RefusedCaller {
+fn caller<'a>(session: &'a Session, rule: Option<&Rule>, now: Timestamp) -> RefusedCaller<'a> {
     // Personal data that only a condition can look at.
     let is_read = rule.is_some_and(|rule| rule.when.is_some());
-    let read = |text: &str| if is_read { text.to_owned() } else { String::new() };
+    let read = |text: &'a str| Cow::Borrowed(if is_read { text } else { "" });
     RefusedCaller {
-        current_role: session.current_role.to_string(),
-        roles: session.roles.iter().map(ToString::to_string).collect(),
+        current_role: session.current_role.as_str().into(),
+        roles: session.roles.iter().map(|role| role.as_str().into()).collect(),
         name: read(&session.name),
         department: read(&session.department),
         login_method: session.login_method.as_str().into(),

@@ -26,6 +26,12 @@ impl Gateway {
         .await;
     }
 
+    /// A metric after all requests so far: each is counted when its response has been sent.
+    pub async fn settled_metric(&self, name: &str, labels: &[&str]) -> f64 {
+        self.wait_for_requests_in_flight(0.0).await;
+        self.metric(name, labels).await
+    }
+
     /// The process's stderr so far.
     pub fn logs(&self) -> String {
         self.process.stderr.text()

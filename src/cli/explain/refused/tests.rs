@@ -5,34 +5,34 @@ use super::*;
 use crate::domain::clock::Timestamp;
 use crate::domain::finished_request::{FinishedRequest, RefusedCaller};
 
-fn refused() -> RefusedRequest {
+fn refused() -> RefusedRequest<'static> {
     RefusedRequest {
         request: FinishedRequest {
             at: Timestamp::from_seconds(0),
-            request_id: "0123456789abcdef".to_owned(),
+            request_id: "0123456789abcdef".into(),
             client_address: IpAddr::V4(Ipv4Addr::new(10, 1, 2, 3)),
-            method: "GET".to_owned(),
-            path: "/api/agent-desk/x".to_owned(),
+            method: "GET".into(),
+            path: "/api/agent-desk/x".into(),
             status: 403,
             code: 1003,
-            reason: "refused with 1003: forbidden".to_owned(),
-            rule: Some("agent desk".to_owned()),
-            employee_id: Some("u1001".to_owned()),
-            corp_id: Some("wwdemo".to_owned()),
+            reason: "refused with 1003: forbidden".into(),
+            rule: Some("agent desk".into()),
+            employee_id: Some("u1001".into()),
+            corp_id: Some("wwdemo".into()),
             upstream: None,
             duration_ms: 1.25,
         },
         phase: "authorize".into(),
         check: Some("roles".into()),
-        wants: Some("agent, supervisor".to_owned()),
-        rule_place: Some("desk.toml:3".to_owned()),
+        wants: Some("agent, supervisor".into()),
+        rule_place: Some("desk.toml:3".into()),
         peer_address: IpAddr::V4(Ipv4Addr::LOCALHOST),
         host: None,
         caller: Some(RefusedCaller {
-            current_role: "user".to_owned(),
-            roles: vec!["user".to_owned(), "agent".to_owned()],
-            name: "Li O'Neil".to_owned(),
-            department: String::new(),
+            current_role: "user".into(),
+            roles: vec!["user".into(), "agent".into()],
+            name: "Li O'Neil".into(),
+            department: "".into(),
             login_method: "oauth2".into(),
             login_source: "h5".into(),
             stepped_up: true,
