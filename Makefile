@@ -68,8 +68,9 @@ deb: release
 	python3 deploy/debian/build.py --program $(TARGET)/release/deskgate --output $(DIST)
 
 deb-trial: release
-	@.ci/need dpkg-deb dpkg dpkg-shlibdeps dpkg-dev openssl openssl curl curl man man-db logrotate logrotate
+	@.ci/need dpkg-deb dpkg dpkg-shlibdeps dpkg-dev openssl openssl curl curl man man-db logrotate logrotate systemctl systemd ip iproute2
 	python3 deploy/debian/trial.py --program $(TARGET)/release/deskgate
+	python3 deploy/debian/systemd_trial.py --program $(TARGET)/release/deskgate
 
 sbom:
 	@.ci/need python3 python3

@@ -69,15 +69,17 @@ def dpkg(*arguments):
     return run("dpkg", *arguments, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
 
 
-def write_configuration():
-    """Turns the example into a configuration for this machine: secret, certificate, and addresses that are free."""
+def write_configuration(listen="127.0.0.1:0"):
+    """Turns the example into a configuration for this machine: secret, certificate, and these addresses unless it keeps its own."""
     key = ["-newkey", "rsa:2048", "-nodes", "-keyout", "/etc/deskgate/tls.key", "-out", "/etc/deskgate/tls.crt"]
     run("openssl", "req", "-x509", "-days", "30", "-subj", "/CN=desk.example.com", "-addext", "subjectAltName=DNS:desk.example.com", *key)
     pathlib.Path("/etc/deskgate/wecom.secret").write_text("not a secret\n")
     run("chown", "root:deskgate", "/etc/deskgate/tls.key", "/etc/deskgate/wecom.secret")
     run("chmod", "0640", "/etc/deskgate/tls.key", "/etc/deskgate/wecom.secret")
     config = pathlib.Path(CONFIG)
-    text = config.read_text().replace('"0.0.0.0:8443"', '"127.0.0.1:0"').replace("[server]", '[server]\nadmin_listen = "127.0.0.1:0"')
+    text = config.read_text()
+    if listen:
+        text = text.replace('"0.0.0.0:8443"', f'"{listen}"').replace("[server]", f'[server]\nadmin_listen = "{listen}"')
     config.write_text(text + f'\n[audit]\noutput = "file"\nfile = "{AUDIT}"\nrotate_bytes = 0\n')
 
 
