@@ -29,7 +29,7 @@ pub async fn poll(
         cookie: cookies::browser_value(request),
         wait: Duration::from_secs(wait),
         seen: query.optional("seen")?,
-        address: &request.device.address,
+        device: &request.device,
     };
     tickets.poll(poll, disconnected).await
 }

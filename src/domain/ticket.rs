@@ -110,6 +110,9 @@ pub enum TicketState {
     Confirmed {
         /// The employee who confirmed.
         by: Scanner,
+        /// The id of the phone's request that confirmed, for the login log.
+        #[serde(default)]
+        request_id: String,
     },
     /// The token was delivered, and is delivered again until `until`.
     Delivered {

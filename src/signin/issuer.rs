@@ -153,8 +153,8 @@ impl SessionIssuer {
         self.metrics.sessions_issued.with_label_values(&[method.as_str()]).inc();
         tracing::info!(
             target: "deskgate::audit",
-            { employee.id = session.employee_id.as_str(), corp.id = session.corp_id.as_str(), session.id = session.id.as_str(),
-              login.method = method.as_str(), login.source = source.as_str(), client.address = &*device.address,
+            { request.id = &*device.request_id, employee.id = session.employee_id.as_str(), corp.id = session.corp_id.as_str(),
+              session.id = session.id.as_str(), login.method = method.as_str(), login.source = source.as_str(), client.address = &*device.address,
               platform.account = session.platform_account.as_ref().map(tracing::field::display) },
             "signed in"
         );

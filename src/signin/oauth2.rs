@@ -296,7 +296,7 @@ impl Oauth2Flow {
         let Employee { corp_id, employee_id, name, .. } = employee;
         let address = attempt.device.address.clone();
         let by = Scanner { corp_id, employee_id, name, address, platform_account: attempt.platform_account.clone() };
-        Ok(CallbackResult::Scanned(self.tickets.scan(scan_id, by).await?))
+        Ok(CallbackResult::Scanned(self.tickets.scan(scan_id, by, attempt.device).await?))
     }
 
     /// Tells the waiting browser that the scan was refused. The phone's answer does not depend on it: without it the

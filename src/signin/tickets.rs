@@ -61,8 +61,8 @@ pub struct TicketPoll<'a> {
     pub wait: Duration,
     /// The status that the client has seen.
     pub seen: Option<&'a str>,
-    /// The client's address.
-    pub address: &'a str,
+    /// The device that polls.
+    pub device: &'a ClientDevice,
 }
 
 /// A new ticket, as the requesting browser gets it.
@@ -114,6 +114,14 @@ impl TicketStatus {
     fn ended(reason: EndReason) -> Self {
         Self { reason: Some(reason), ..Self::new("expired", None, None) }
     }
+}
+
+/// The ids of the two requests that can decide a confirmed sign-in: the phone's, if it succeeds, and the browser's poll, if
+/// the employee may no longer sign in by then.
+#[derive(Debug, Clone, Copy)]
+struct DecidingRequests<'a> {
+    confirmed: &'a str,
+    polled: &'a str,
 }
 
 /// QR-code sign-in.
@@ -180,10 +188,10 @@ impl Tickets {
         poll: TicketPoll<'_>,
         disconnected: impl Future<Output = ()>,
     ) -> Result<TicketStatus, Error> {
-        let TicketPoll { ticket, cookie, wait, seen, address } = poll;
+        let TicketPoll { ticket, cookie, wait, seen, device } = poll;
         let id = &TicketId::new(ticket).digest();
         let asks = if wait.is_zero() { Patience::AtOnce } else { Patience::Wait };
-        let guard = self.long_polls.join(id, Network::of_text(address), asks);
+        let guard = self.long_polls.join(id, Network::of_text(&device.address), asks);
         let longest_wait = match guard.patience {
             Patience::Wait => wait.min(self.config.longest_wait.get()),
             Patience::AtOnce => Duration::ZERO,
@@ -200,7 +208,7 @@ impl Tickets {
             // Subscribes before it reads the ticket, so that no change falls between the two.
             let mut changed = pin!(waiters.changed.notified());
             changed.as_mut().enable();
-            let (status, end) = self.status(id, cookie, waiters).await?;
+            let (status, end) = self.status(id, cookie, waiters, device).await?;
             let pending = matches!(status.status, "waiting" | "scanned");
             let baseline = seen.get_or_insert_with(|| status.status.to_owned());
             let may_wait = tokio::time::Instant::now() < deadline && !self.long_polls.has_ended();
@@ -222,6 +230,7 @@ impl Tickets {
         id: &TicketDigest,
         cookie: Option<&str>,
         waiters: &Waiters,
+        device: &ClientDevice,
     ) -> Result<(TicketStatus, Timestamp), Error> {
         let now = self.clock.now();
         let ended = |reason| Ok((TicketStatus::ended(reason), now));
@@ -235,7 +244,7 @@ impl Tickets {
             TicketState::Refused => ended(EndReason::Refused),
             TicketState::Confirmed { .. } | TicketState::Delivered { .. } => {
                 let _delivery = waiters.delivery.lock().await;
-                match self.deliver(id).await {
+                match self.deliver(id, device).await {
                     Ok(Some((by, session))) => {
                         let token = self.issuer.mint(&session);
                         Ok((TicketStatus::new("confirmed", Some(&by), Some(token)), end))
@@ -249,22 +258,23 @@ impl Tickets {
     }
 
     /// The session of a confirmed ticket: created by the first poll, and the same one for the rest of the delivery
-    /// window.
-    async fn deliver(&self, id: &TicketDigest) -> Result<Option<(Scanner, Session)>, Error> {
+    /// window. `device` is the one that polls.
+    async fn deliver(&self, id: &TicketDigest, device: &ClientDevice) -> Result<Option<(Scanner, Session)>, Error> {
         loop {
             let now = self.clock.now();
             let Some(ticket) = self.store.ticket(id).await?.filter(|ticket| !ticket.has_ended(now)) else {
                 return Ok(None);
             };
-            let by = match &ticket.state {
+            let (by, confirmed_by) = match &ticket.state {
                 TicketState::Delivered { by, session, .. } => {
                     let cached = self.sessions.session(session, now).await?;
                     return Ok(cached.map(|cached| (by.clone(), cached.session.clone())));
                 }
-                TicketState::Confirmed { by } => by.clone(),
+                TicketState::Confirmed { by, request_id } => (by.clone(), request_id),
                 _ => return Ok(None),
             };
-            let session = match self.create_session(&ticket, &by).await {
+            let requests = DecidingRequests { confirmed: confirmed_by, polled: &device.request_id };
+            let session = match self.create_session(&ticket, &by, requests).await {
                 Err(refusal @ Error::Forbidden(_)) => {
                     self.advance(&ticket, TicketState::Refused).await?;
                     return Err(refusal);
@@ -281,13 +291,19 @@ impl Tickets {
         }
     }
 
-    async fn create_session(&self, ticket: &Ticket, by: &Scanner) -> Result<Session, Error> {
-        let device = ClientDevice {
+    async fn create_session(
+        &self,
+        ticket: &Ticket,
+        by: &Scanner,
+        requests: DecidingRequests<'_>,
+    ) -> Result<Session, Error> {
+        let device = |request_id: &str| ClientDevice {
             address: ticket.address.clone(),
             user_agent: ticket.user_agent.clone(),
-            request_id: String::new(),
+            request_id: request_id.to_owned(),
         };
-        let mut attempt = attempt_for(ticket, &device);
+        let (confirmed, polled) = (device(requests.confirmed), device(requests.polled));
+        let mut attempt = attempt_for(ticket, &confirmed);
         attempt.set_proved(&by.corp_id, &by.employee_id);
         attempt.platform_account.clone_from(&by.platform_account);
         let created = async {
@@ -300,11 +316,14 @@ impl Tickets {
         match &created {
             Ok(session) => tracing::info!(
                 target: "deskgate::audit",
-                { employee.id = by.employee_id.as_str(), session.id = session.id.as_str(),
+                { request.id = requests.confirmed, employee.id = by.employee_id.as_str(), session.id = session.id.as_str(),
                   client.address = &*ticket.address, phone.address = &*by.address },
                 "signed in by QR code"
             ),
-            Err(error) => self.login_log.record_refusal(&attempt, error).await,
+            Err(error) => {
+                attempt.device = &polled;
+                self.login_log.record_refusal(&attempt, error).await;
+            }
         }
         created
     }

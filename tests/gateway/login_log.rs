@@ -100,6 +100,64 @@ async fn login_log_records_qrcode_sign_ins() {
 }
 
 #[tokio::test]
+async fn qrcode_sign_in_has_the_id_of_the_request_that_decided_it() {
+    let id = |response: &Response| response.header("x-request-id").expect("a request id").to_owned();
+    let desk = Gateway::start().await;
+    let new_ticket = async |desk: &Gateway| {
+        let browser = desk.anonymous();
+        let data = browser.get("/api/auth/qrcode").await.expect_code(0).data();
+        let poll = format!("/api/auth/scan/status?ticket={}", data["ticket"].as_str().expect("a ticket"));
+        (browser, poll, data["qrcode_url"].as_str().expect("a URL").to_owned())
+    };
+
+    let (browser, poll, url) = new_ticket(&desk).await;
+    let confirmed = id(&desk.phone("m5001").scan_and_confirm(&url).await);
+    assert_eq!(browser.get(&poll).await.expect_code(0).data()["status"], "confirmed");
+    let entry = newest_entry(&desk).await;
+    assert_eq!(
+        (entry.request_id.as_str(), entry.result.as_str()),
+        (&*confirmed, "success"),
+        "the phone's confirmation"
+    );
+    for message in ["\"signed in\"", "signed in by QR code"] {
+        desk.wait_for_log(&["deskgate::audit", message, &confirmed]).await;
+    }
+    let table = desk.command(&["employee", "logins", "m5001"]).await.expect_success();
+    assert!(table.contains(&confirmed), "{table}");
+
+    let (_, _, url) = new_ticket(&desk).await;
+    let phone = desk.phone("m5001");
+    let page = phone.scan_to_page(&url).await;
+    let cancelled = id(&phone.tap(&page, "cancel").await);
+    let entry = newest_entry(&desk).await;
+    assert_eq!((entry.request_id.as_str(), entry.reason.as_str()), (&*cancelled, "declined"), "the phone's refusal");
+
+    let (_, _, url) = new_ticket(&desk).await;
+    let scanned = id(&desk.phone("x8001").scan(&url).await);
+    let entry = newest_entry(&desk).await;
+    assert_eq!((entry.request_id.as_str(), entry.reason.as_str()), (&*scanned, "disabled"), "the refused scan");
+    let explained = desk.command(&["explain", "--request-id", &scanned]).await.expect_success();
+    assert!(explained.contains("/api/auth/oauth2/callback"), "{explained}");
+
+    // The employee loses every role between the confirmation and the poll, which then refuses the sign-in.
+    let (browser, poll, url) = new_ticket(&desk).await;
+    desk.phone("u1001").scan_and_confirm(&url).await;
+    desk.command(&["role", "take", "u1001", "user"]).await.expect_success();
+    let polled = browser.get(&poll).await.expect_code(0);
+    assert_eq!(polled.data()["reason"], "refused");
+    let entry = newest_entry(&desk).await;
+    assert_eq!((entry.request_id.as_str(), entry.reason.as_str()), (&*id(&polled), "no_role"), "the poll that refused");
+
+    // Without a confirmation page, the scan decides.
+    let desk = Gateway::with("[qr]\nconfirm = \"auto\"").await;
+    let (browser, poll, url) = new_ticket(&desk).await;
+    let scanned = id(&desk.phone("m5001").scan(&url).await);
+    assert_eq!(browser.get(&poll).await.expect_code(0).data()["status"], "confirmed");
+    let entry = newest_entry(&desk).await;
+    assert_eq!((entry.request_id.as_str(), entry.result.as_str()), (&*scanned, "success"), "the scan");
+}
+
+#[tokio::test]
 async fn login_log_records_bindings() {
     let desk = Gateway::with("[bind]\napproval = \"none\"").await;
     let origin = ["bind", "h5", "h5"];

@@ -58,7 +58,12 @@ pub enum ConfirmChoice {
 
 impl Tickets {
     /// Marks a ticket as scanned, after the phone has returned from the platform.
-    pub(in crate::signin) async fn scan(&self, scan_id: &ScanId, by: Scanner) -> Result<ScanResult, Error> {
+    pub(in crate::signin) async fn scan(
+        &self,
+        scan_id: &ScanId,
+        by: Scanner,
+        device: &ClientDevice,
+    ) -> Result<ScanResult, Error> {
         let ticket = self.open_ticket(scan_id).await?;
         if ticket.state != TicketState::Waiting {
             return Err(BadRequest::TicketEnded.into());
@@ -73,7 +78,9 @@ impl Tickets {
                     lifetime: self.config.lifetime.get(),
                 },
             ),
-            QrConfirm::Auto => (TicketState::Confirmed { by }, ScanResult::Confirmed),
+            QrConfirm::Auto => {
+                (TicketState::Confirmed { by, request_id: device.request_id.clone() }, ScanResult::Confirmed)
+            }
         };
         match self.advance(&ticket, state).await? {
             WriteOutcome::Applied => Ok(result),
@@ -128,7 +135,7 @@ impl Tickets {
         let ticket = self.open_ticket(scan_id).await?;
         let by = scanner(&ticket, confirm)?;
         let state = match choice {
-            ConfirmChoice::Confirm => TicketState::Confirmed { by: by.clone() },
+            ConfirmChoice::Confirm => TicketState::Confirmed { by: by.clone(), request_id: device.request_id.clone() },
             ConfirmChoice::Cancel => TicketState::Cancelled,
         };
         match self.advance(&ticket, state).await? {
