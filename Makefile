@@ -53,14 +53,16 @@ faults: tools
 # Where cargo builds, and what is shipped lies below it.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 DIST := $(TARGET)/dist
-# Relative relocations in a tenth of the space: glibc 2.36 (Debian 12) or later.
-SMALL := -C link-arg=-Wl,-z,pack-relative-relocs
+# Relative relocations in a tenth of the space: glibc 2.36 (Debian 12) or later. Less inlining of functions that do not ask for it.
+SMALL := -C link-arg=-Wl,-z,pack-relative-relocs -C llvm-args=-inline-threshold=100
+# FEATURES=demo adds the simulated platform and the demo help desk.
+FEATURES :=
 
-# The program that is shipped, and its symbols beside it. Without the demo; a warning above 25 MB; it must start.
+# The program that is shipped, and its symbols beside it. It must start, and be smaller than 25 MiB unless it has further features.
 release: tools
 	@.ci/need python3 python3 objcopy binutils
-	cargo rustc --release --locked --no-default-features --bin deskgate -- $(SMALL)
-	python3 deploy/symbols.py $(TARGET)/release/deskgate $(DIST) --limit 25
+	cargo rustc --release --locked --no-default-features --features "$(FEATURES)" --bin deskgate -- $(SMALL)
+	python3 deploy/symbols.py $(TARGET)/release/deskgate $(DIST) $(if $(FEATURES),,--limit 25)
 	$(DIST)/deskgate --version
 
 deb: release

@@ -1,6 +1,6 @@
 """Splits a release binary into the program that is shipped and its symbols.
 
-    symbols.py PROGRAM FOLDER [--limit MEGABYTES]
+    symbols.py PROGRAM FOLDER [--limit MEBIBYTES]
 
 Writes FOLDER/NAME without symbols and FOLDER/NAME.debug with them. Debuggers, profilers and the program's own backtraces find the
 second by the build id, below /usr/lib/debug/.build-id, or beside the first by its name. Fails if the program is larger than the limit.
@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 
-MEGABYTE = 1_000_000
+MEGABYTE, MEBIBYTE = 1_000_000, 1 << 20
 
 
 def build_id(program):
@@ -40,13 +40,14 @@ def main():
     parser = argparse.ArgumentParser(description="Splits a release binary into the program that is shipped and its symbols.")
     parser.add_argument("program", type=pathlib.Path)
     parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("--limit", type=float, help="largest size of the program in megabytes")
+    parser.add_argument("--limit", type=float, help="largest size of the program in mebibytes")
     args = parser.parse_args()
     shipped, symbols = split(args.program, args.folder)
     for file in (args.program, shipped, symbols):
-        print(f"{file.stat().st_size / MEGABYTE:7.1f} MB  {file}")
-    if args.limit is not None and shipped.stat().st_size > args.limit * MEGABYTE:
-        print(f"warning: {shipped} is larger than {args.limit:g} MB", file=sys.stderr)
+        size = file.stat().st_size
+        print(f"{size / MEGABYTE:7.1f} MB {size / MEBIBYTE:7.2f} MiB  {file}")
+    if args.limit is not None and shipped.stat().st_size > args.limit * MEBIBYTE:
+        sys.exit(f"{shipped} is larger than {args.limit:g} MiB")
 
 
 if __name__ == "__main__":

@@ -480,8 +480,13 @@ fn user_of_the_pods_is_that_of_the_image() {
     for key in ["runAsUser", "runAsGroup", "fsGroup"] {
         assert_eq!(pod[key].as_u64().map(|id| id.to_string()).as_deref(), Some(user), "{key}");
     }
-    assert!(container_file.contains(r#"ARG FEATURES="""#) && container_file.contains("--no-default-features"));
-    assert!(container_file.contains("cargo build --locked --release"));
+    assert!(
+        container_file.contains(r#"ARG FEATURES="""#)
+            && container_file.contains(r#"make release FEATURES="$FEATURES""#)
+    );
+    assert!(
+        read("Makefile").contains(r#"cargo rustc --release --locked --no-default-features --features "$(FEATURES)""#)
+    );
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::app::{AuditQueue, AuditStream, AuditWriter, LogStreams, Rotation};
 use crate::config::{Config, LogConfig, LogFormat};
 
 /// How many lines wait for a slow reader; more are dropped and counted. Bounds the memory that they take to some 16 MiB.
-const QUEUED_LINES: usize = 32 * 1024;
+const QUEUED_LINES: usize = 8 * 1024;
 
 /// The target of audit records.
 const AUDIT: &str = "deskgate::audit";
