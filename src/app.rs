@@ -62,6 +62,8 @@ mod control;
 
 mod control_client;
 
+mod follower;
+
 mod gateway_control;
 
 mod service_manager;
@@ -96,11 +98,12 @@ use announce::Announcer;
 pub use audit_stream::{AuditStream, AuditWriter, Rotation};
 pub use backup::{BackupError, back_up};
 pub use check::{FileCheck, check_files};
-pub use control_client::{ControlError, FollowStream, send_command, send_gateway_command};
+pub use control_client::{ControlError, send_command, send_gateway_command};
 pub use copy::{CopyRefusal, copy_state};
 use descriptors::Descriptors;
 use drain::{Drain, DrainCause, DrainTimes};
 pub use error::StartError;
+pub use follower::{FollowError, FollowUpdate, GatewayFollower};
 pub use gateway_control::{
     BackendReport, GatewayAnswer, GatewayCommand, GatewayReport, PlatformReport, ReloadRequest, ReloadSummary,
     UpstreamReport,

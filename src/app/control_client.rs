@@ -38,6 +38,20 @@ pub enum ControlError {
     Version(#[from] serde_json::Error),
 }
 
+impl ControlError {
+    /// Whether there is no gateway, or none any more.
+    pub(super) fn is_end(&self) -> bool {
+        use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected};
+        match self {
+            ControlError::NotRunning | ControlError::Stopped => true,
+            ControlError::Io(error) => {
+                matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | NotConnected)
+            }
+            ControlError::NotAllowed(_) | ControlError::Timeout | ControlError::Version(_) => false,
+        }
+    }
+}
+
 /// Connects to the gateway that runs on this data directory; `None` if none does.
 pub(super) async fn connect(data: &Path) -> Result<Option<UnixStream>, ControlError> {
     let path = data.join(SOCKET_FILE);
@@ -71,7 +85,8 @@ async fn send_within<Answer: DeserializeOwned>(
     command: &impl Serialize,
 ) -> Result<Result<Answer, CommandError>, ControlError> {
     let (mut reader, _writer) = send(data, command).await?;
-    tokio::time::timeout(timeout, read_answer(&mut reader)).await.map_err(|_| ControlError::Timeout)?
+    let mut line = Vec::new();
+    tokio::time::timeout(timeout, read_answer(&mut reader, &mut line)).await.map_err(|_| ControlError::Timeout)?
 }
 
 /// Sends a line. The writer keeps the connection open in that direction.
@@ -87,30 +102,34 @@ async fn send(
     Ok((BufReader::new(reader), writer))
 }
 
+/// Reads a line. If this is cancelled, `line` has what was read of it, for the next call.
 async fn read_answer<Answer: DeserializeOwned>(
     reader: &mut BufReader<OwnedReadHalf>,
+    line: &mut Vec<u8>,
 ) -> Result<Result<Answer, CommandError>, ControlError> {
-    let mut line = String::new();
-    reader.read_line(&mut line).await?;
-    if line.ends_with('\n') { Ok(serde_json::from_str(&line)?) } else { Err(ControlError::Stopped) }
+    reader.read_until(b'\n', line).await?;
+    let line = std::mem::take(line);
+    if line.ends_with(b"\n") { Ok(serde_json::from_slice(&line)?) } else { Err(ControlError::Stopped) }
 }
 
-/// Reads finished requests from the running gateway.
-pub struct FollowStream {
+/// Reads finished requests from one process.
+pub(super) struct FollowStream {
     reader: BufReader<OwnedReadHalf>,
+    /// What has been read of the next event.
+    line: Vec<u8>,
     _writer: OwnedWriteHalf,
 }
 
 impl FollowStream {
     /// Begins to follow.
-    pub async fn open(data: &Path, filter: FollowFilter) -> Result<Self, ControlError> {
+    pub(super) async fn open(data: &Path, filter: FollowFilter) -> Result<Self, ControlError> {
         let (reader, writer) = send(data, &GatewayCommand::Follow(filter)).await?;
-        Ok(Self { reader, _writer: writer })
+        Ok(Self { reader, line: Vec::new(), _writer: writer })
     }
 
-    /// Waits for the next event; [`ControlError::Stopped`] once the gateway has ended.
-    pub async fn next(&mut self) -> Result<Result<FollowEvent, CommandError>, ControlError> {
-        read_answer(&mut self.reader).await
+    /// Waits for the next event; [`ControlError::Stopped`] once the gateway has ended. If this is cancelled, no event is lost.
+    pub(super) async fn next(&mut self) -> Result<Result<FollowEvent, CommandError>, ControlError> {
+        read_answer(&mut self.reader, &mut self.line).await
     }
 }
 

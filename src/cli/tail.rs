@@ -7,7 +7,8 @@ use clap::Args;
 use super::client::{ClientArgs, command_failed};
 use super::output::{OutputFormat, with_iso_time};
 use super::{Failed, print_error, runtime};
-use crate::app::FollowStream;
+use crate::app::{FollowError, FollowUpdate, GatewayFollower};
+use crate::domain::duration::HumanDuration;
 use crate::domain::finished_request::{FinishedRequest, FollowEvent, FollowFilter, FollowedOutcomes};
 
 #[derive(Args)]
@@ -21,8 +22,15 @@ pub(super) struct TailArgs {
     /// Show only requests that this rule decides, or those to the gateway's own endpoint with this path.
     #[arg(long, value_name = "NAME")]
     rule: Option<String>,
+    /// How long to wait for a gateway that has ended, as in a restart; 0s: do not wait.
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_wait)]
+    wait: HumanDuration,
     #[command(flatten)]
     client: ClientArgs,
+}
+
+fn parse_wait(text: &str) -> Result<HumanDuration, String> {
+    HumanDuration::parse(text).ok_or_else(|| "not a duration such as 60s or 10m".to_owned())
 }
 
 pub(super) fn run(args: TailArgs) -> Result<(), Failed> {
@@ -30,14 +38,18 @@ pub(super) fn run(args: TailArgs) -> Result<(), Failed> {
     let filter = FollowFilter { outcomes, employee_id: args.employee, rule: args.rule };
     let config = args.client.load()?;
     runtime(1)?.block_on(async {
-        let mut stream = FollowStream::open(&config.server.data_dir, filter).await.map_err(print_error)?;
+        let start = GatewayFollower::start(&config.server.data_dir, filter, args.wait.get());
+        let mut follower = start.await.map_err(follow_failed)?;
+        // On standard error, as all notices: standard output has requests only.
+        eprintln!("following requests; press Ctrl-C to stop");
         loop {
-            let event = stream.next().await.map_err(print_error)?.map_err(command_failed)?;
-            if let FollowEvent::Started = event {
-                // On standard error: standard output has requests only.
-                eprintln!("following requests; press Ctrl-C to stop");
-                continue;
-            }
+            let event = match follower.next().await.map_err(follow_failed)? {
+                FollowUpdate::Event(event) => event,
+                notice => {
+                    eprintln!("{}", notice_line(&notice, args.wait));
+                    continue;
+                }
+            };
             let line = match args.client.format() {
                 OutputFormat::Json => json(&event),
                 OutputFormat::Table => text(&event),
@@ -51,6 +63,27 @@ pub(super) fn run(args: TailArgs) -> Result<(), Failed> {
             }
         }
     })
+}
+
+fn follow_failed(error: FollowError) -> Failed {
+    match error {
+        FollowError::Command(refusal) => command_failed(refusal),
+        other => print_error(other),
+    }
+}
+
+/// What is said when the gateway ends or is replaced.
+fn notice_line(notice: &FollowUpdate, wait: HumanDuration) -> String {
+    match notice {
+        FollowUpdate::Event(_) => String::new(),
+        FollowUpdate::Gone => format!("the gateway has ended; waiting up to {wait} for it to run again"),
+        FollowUpdate::Back { after } => {
+            format!("following requests again; those of the last {:.1} s are not shown", after.as_secs_f64())
+        }
+        FollowUpdate::TakenOver => {
+            "another process has taken over; following its requests, too, but its first ones are not shown".to_owned()
+        }
+    }
 }
 
 fn json(event: &FollowEvent) -> String {

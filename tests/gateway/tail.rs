@@ -1,6 +1,6 @@
 //! `deskgate tail` and `deskgate explain --request-id`: what operators see of single requests.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command};
 
@@ -14,30 +14,43 @@ use crate::support::*;
 struct Tail {
     child: Child,
     lines: mpsc::UnboundedReceiver<String>,
+    notices: mpsc::UnboundedReceiver<String>,
+}
+
+/// The lines of an output as they come.
+fn lines_of(output: impl Read + Send + 'static) -> mpsc::UnboundedReceiver<String> {
+    let (sender, lines) = mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            let _ = sender.send(line);
+        }
+    });
+    lines
 }
 
 impl Tail {
     /// Starts to follow and waits until it does.
     async fn start(desk: &Gateway, args: &[&str]) -> Tail {
         let mut child = desk.spawn_command(&[&["tail"], args].concat());
-        let (sender, lines) = mpsc::unbounded_channel();
-        let stdout = BufReader::new(child.stdout.take().expect("an output"));
-        std::thread::spawn(move || {
-            for line in stdout.lines().map_while(Result::ok) {
-                let _ = sender.send(line);
-            }
-        });
-        let mut stderr = BufReader::new(child.stderr.take().expect("an error output"));
-        let (child, started) = tokio::task::spawn_blocking(move || {
-            let mut line = String::new();
-            stderr.read_line(&mut line).expect("a line");
-            child.stderr = Some(stderr.into_inner());
-            (child, line)
-        })
-        .await
-        .expect("a thread");
-        assert!(started.starts_with("following requests"), "{started}");
-        Tail { child, lines }
+        let lines = lines_of(child.stdout.take().expect("an output"));
+        let notices = lines_of(child.stderr.take().expect("an error output"));
+        let mut tail = Tail { child, lines, notices };
+        tail.expect_notice("following requests; press Ctrl-C to stop").await;
+        tail
+    }
+
+    /// The next line on standard error.
+    async fn notice(&mut self) -> String {
+        within(TEST_TIMEOUT, "a notice of tail", self.notices.recv()).await.expect("a line")
+    }
+
+    async fn expect_notice(&mut self, beginning: &str) {
+        let notice = self.notice().await;
+        assert!(notice.starts_with(beginning), "{notice}");
+    }
+
+    async fn exit_code(mut self) -> Option<i32> {
+        tokio::task::spawn_blocking(move || self.child.wait()).await.expect("a thread").expect("an end").code()
     }
 
     async fn line(&mut self) -> String {
@@ -111,15 +124,92 @@ async fn tail_shows_the_requests_of_one_employee_or_rule() {
 }
 
 #[tokio::test]
-async fn tail_ends_with_the_gateway() {
+async fn tail_follows_again_after_a_restart() {
     let mut desk = Gateway::start().await;
-    let mut tail = Tail::start(&desk, &[]).await;
+    let mut tail = Tail::start(&desk, &["--json"]).await;
+    for round in 0..2 {
+        desk.restart().await;
+        tail.expect_notice("the gateway has ended; waiting up to 1m for it to run again").await;
+        tail.expect_notice("following requests again; those of the last ").await;
+        let path = format!("/public/{round}");
+        desk.anonymous().get(&path).await.expect_status(200);
+        assert_eq!(tail.json().await["path"], path);
+    }
+}
+
+#[tokio::test]
+async fn tail_follows_again_after_a_crash() {
+    let mut desk = Gateway::start().await;
+    let mut tail = Tail::start(&desk, &["--json"]).await;
+    desk.sigkill();
+    tail.expect_notice("the gateway has ended").await;
+    desk.restart().await;
+    tail.expect_notice("following requests again").await;
+    desk.anonymous().get("/public/x").await.expect_status(200);
+    assert_eq!(tail.json().await["path"], "/public/x");
+}
+
+#[tokio::test]
+async fn tail_goes_on_in_an_upgrade_in_place() {
+    let mut desk = Gateway::start().await;
+    let mut tail = Tail::start(&desk, &["--json"]).await;
+    desk.anonymous().get("/public/old").await.expect_status(200);
+    assert_eq!(desk.upgrade().await.code(), Some(0));
+    tail.expect_notice("the gateway has ended").await;
+    tail.expect_notice("following requests again").await;
+    desk.anonymous().get("/public/new").await.expect_status(200);
+    assert_eq!(tail.json().await["path"], "/public/old");
+    assert_eq!(tail.json().await["path"], "/public/new");
+}
+
+#[tokio::test]
+async fn tail_shows_the_requests_of_both_processes_while_one_takes_over_in_a_fleet() {
+    let mut fleet = Fleet::with("[server]\ndrain = \"10s\"\n").await;
+    let desk = &mut fleet.two;
+    let mut tail = Tail::start(desk, &["--json"]).await;
+    let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
+    let mut held = desk.connect().await;
+    held.send(&raw_request(desk, "GET /public/held", "", b"")).await;
+    let mut upstream = upstream_connections.next().await;
+    let (server, refused) = (desk.server_address(), raw_request(desk, "GET /nothing", "", b""));
+    let proceed = async {
+        tail.expect_notice("another process has taken over; following its requests, too").await;
+        // The old process still has a request, so it runs; it accepts no new connection.
+        eventually("a request of the new process", || async {
+            let mut connection = Connection::open(server.clone()).await;
+            connection.send(&refused).await;
+            connection.response().await.filter(|answer| answer.status == 404)
+        })
+        .await;
+        while tail.json().await["path"] != "/nothing" {}
+        upstream.stream.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone").await;
+        assert_eq!(held.response().await.expect("a response").text(), "done");
+        while tail.json().await["path"] != "/public/held" {}
+        tail
+    };
+    let (status, mut tail) = tokio::join!(desk.upgrade(), proceed);
+    assert_eq!(status.code(), Some(0));
+    desk.anonymous().get("/nothing/more").await.expect_code(1404);
+    while tail.json().await["path"] != "/nothing/more" {}
+    assert!(tail.notices.try_recv().is_err(), "the end of the old process is no event");
+}
+
+#[tokio::test]
+async fn tail_ends_if_the_gateway_does_not_come_back() {
+    let mut desk = Gateway::start().await;
+    let mut waiting = Tail::start(&desk, &["--wait", "300ms"]).await;
+    let mut impatient = Tail::start(&desk, &["--wait", "0s"]).await;
     desk.terminate().await;
-    let status = tokio::task::spawn_blocking(move || tail.child.wait()).await.expect("a thread").expect("an end");
-    assert_eq!(status.code(), Some(1));
+    waiting.expect_notice("the gateway has ended; waiting up to 300ms for it to run again").await;
+    waiting.expect_notice("the gateway has ended and was not back within 300ms").await;
+    assert_eq!(waiting.exit_code().await, Some(1));
+    impatient.expect_notice("the gateway has ended").await;
+    assert_eq!(impatient.exit_code().await, Some(1));
     let output = desk.command(&["tail"]).await;
     assert_eq!(output.status.code(), Some(1));
     assert!(output.output_text().contains("no gateway is running"), "{}", output.output_text());
+    let output = desk.command(&["tail", "--wait", "long"]).await;
+    assert_eq!(output.status.code(), Some(2), "{}", output.output_text());
 }
 
 #[tokio::test]
