@@ -130,7 +130,11 @@ impl Gateway {
         match verdict? {
             Permit::Own(call) => {
                 // Boxed, as the other rare lanes are, so that the future of every request stays small.
-                let answer = Box::pin(api::answer(&self.api, &call, exchange, &arrival)).await;
+                let answer = Box::pin(api::answer(&self.api, &call, exchange, &arrival));
+                let answer = match &mut context.attempts.trace {
+                    None => answer.await,
+                    Some(trace) => Box::pin(trace.watch_calls(answer)).await,
+                };
                 answer.map(Some).map_err(|error| connection::body_error(exchange).unwrap_or(error))
             }
             Permit::Upstream(permit) => {

@@ -13,6 +13,8 @@ use crate::domain::employee::{CorpId, EmployeeId, InactiveReason};
 
 mod breaker;
 
+pub mod call_log;
+
 pub(crate) mod http;
 
 pub mod wecom;

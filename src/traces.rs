@@ -1,5 +1,5 @@
-//! Traces: a span for each sampled request and one for each attempt to reach an upstream, exported by OTLP. Which requests
-//! are sampled is decided here; the trace context of the wire is left to `pipeline::trace`.
+//! Traces: a span for each sampled request, and one for each attempt to reach an upstream and each call of the platform that
+//! it makes, exported by OTLP. Which requests are sampled is decided here; the trace context of the wire is left to `pipeline::trace`.
 //!
 //! Nothing of this runs without `traces.endpoint`. A request never waits for the collector: its record goes into a bounded
 //! queue, and what does not fit is dropped and counted.

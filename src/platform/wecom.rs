@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::breaker::{CallOutcome, CircuitBreaker};
+use super::call_log::{CallFailure, RunningCall};
 use super::http::{HttpClient, HttpError};
 use super::{AuthorizeRequest, Consent, MemberStatus, Parameter, Person, Platform, PlatformError, Profile};
 use crate::domain::clock::Clock;
@@ -43,6 +44,9 @@ const MAX_CODE_LENGTH: usize = 512;
 
 /// Fetches the profile of a connected corporation's member.
 const LINKED_USER: &str = "cgi-bin/linkedcorp/user/get";
+
+/// Fetches a department.
+const DEPARTMENT: &str = "cgi-bin/department/get";
 
 /// Retries of a call that failed because WeCom was busy; its documentation asks for three.
 const BUSY_RETRIES: u32 = 3;
@@ -141,7 +145,7 @@ impl WecomPlatform {
     /// Makes a call with the access token, and retries it once with a new one if the token is stale.
     async fn call<T: DeserializeOwned>(
         &self,
-        path: &str,
+        path: &'static str,
         payload: Payload<'_>,
         when_busy: WhenBusy,
     ) -> Result<WecomResult<T>, PlatformError> {
@@ -159,7 +163,7 @@ impl WecomPlatform {
     async fn call_with<T: DeserializeOwned>(
         &self,
         token: &AppToken,
-        path: &str,
+        path: &'static str,
         payload: Payload<'_>,
         when_busy: WhenBusy,
     ) -> Result<WecomResult<T>, PlatformError> {
@@ -173,8 +177,8 @@ impl WecomPlatform {
             Payload::Json(body) => Some(body),
         };
         match when_busy {
-            WhenBusy::Retry => self.send_with_retry(&url, body).await,
-            WhenBusy::Fail => self.send(&url, body).await,
+            WhenBusy::Retry => self.send_with_retry(path, &url, body).await,
+            WhenBusy::Fail => self.send(path, &url, body).await,
         }
     }
 
@@ -184,7 +188,7 @@ impl WecomPlatform {
             url.query_pairs_mut()
                 .append_pair("corpid", self.settings.corp_id.as_str())
                 .append_pair("corpsecret", self.settings.secret.reveal());
-            let TokenResponse { access_token, expires_in } = self.send_with_retry(&url, None).await??;
+            let TokenResponse { access_token, expires_in } = self.send_with_retry(TOKEN, &url, None).await??;
             if access_token.is_empty() {
                 return Err(PlatformError::Unavailable("empty access token".to_owned()));
             }
@@ -196,31 +200,43 @@ impl WecomPlatform {
     /// Sends a request, and retries it with backoff while WeCom reports that it is busy.
     async fn send_with_retry<T: DeserializeOwned>(
         &self,
+        path: &'static str,
         url: &Url,
         body: Option<&Value>,
     ) -> Result<WecomResult<T>, PlatformError> {
         for retry in 0..BUSY_RETRIES {
-            match self.send(url, body).await? {
+            match self.send(path, url, body).await? {
                 Err(Errcode::BUSY) => tokio::time::sleep(BUSY_BACKOFF * 2_u32.pow(retry)).await,
                 result => return Ok(result),
             }
         }
-        self.send(url, body).await
+        self.send(path, url, body).await
     }
 
     /// Sends one request, unless the circuit is open.
     async fn send<T: DeserializeOwned>(
         &self,
+        path: &'static str,
         url: &Url,
         body: Option<&Value>,
     ) -> Result<WecomResult<T>, PlatformError> {
         let breaker = self.breakers.of(url);
         breaker.admit()?;
+        let call = RunningCall::begin(path, if body.is_none() { "GET" } else { "POST" }, url);
         let sent = match body {
             None => self.http.get(url.clone()).await,
             Some(body) => self.http.post(url.clone(), body).await,
         };
+        let (status, failure) = http_result(&sent);
         let result = sent.map_err(PlatformError::from).and_then(|bytes| response::parse(&bytes));
+        call.end(
+            status,
+            match &result {
+                Ok(Ok(_)) => None,
+                Ok(Err(Errcode(number))) => Some(CallFailure::Errcode(*number)),
+                Err(_) => Some(failure.unwrap_or(CallFailure::InvalidResponse)),
+            },
+        );
         breaker.record(match &result {
             Ok(Ok(_)) => CallOutcome::Success,
             Ok(Err(errcode)) => errcode.outcome(),
@@ -256,7 +272,7 @@ impl WecomPlatform {
     async fn fetch_department(&self, id: i64) -> Result<String, PlatformError> {
         let id_text = id.to_string();
         let query = [("id", id_text.as_str())];
-        match self.call("cgi-bin/department/get", Payload::Query(&query), WhenBusy::Retry).await? {
+        match self.call(DEPARTMENT, Payload::Query(&query), WhenBusy::Retry).await? {
             Ok(DepartmentResponse { department }) => Ok(department.name),
             Err(Errcode::NO_PRIVILEGE | Errcode::NO_DEPARTMENT) => Ok(String::new()),
             Err(errcode) => Err(errcode.into()),
@@ -297,6 +313,18 @@ impl WecomPlatform {
             }
             Err(errcode) => Err(errcode.into()),
         }
+    }
+}
+
+/// The status of a response, and how the exchange failed.
+fn http_result(sent: &Result<bytes::Bytes, HttpError>) -> (Option<u16>, Option<CallFailure>) {
+    match sent {
+        // The only status that is no error.
+        Ok(_) => (Some(200), None),
+        Err(HttpError::Status(status)) => (Some(status.as_u16()), Some(CallFailure::Status(status.as_u16()))),
+        Err(HttpError::Timeout) => (None, Some(CallFailure::Timeout)),
+        Err(HttpError::Setup(_) | HttpError::Connection(_)) => (None, Some(CallFailure::Connection)),
+        Err(HttpError::BodyTooLarge) => (Some(200), Some(CallFailure::InvalidResponse)),
     }
 }
 

@@ -12,6 +12,7 @@ use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status};
 
 use super::record::{AttemptRecord, TraceRecord};
+use crate::platform::call_log::{CallFailure, PlatformCall};
 
 /// The flag of a sampled span.
 const SAMPLED: u32 = 1;
@@ -43,7 +44,8 @@ pub(super) fn message(resource: &Resource, records: &[Box<TraceRecord>]) -> Expo
     };
     let spans = records.iter().flat_map(|record| {
         let attempts = record.attempts.iter().map(|attempt| client_span(record, attempt));
-        std::iter::once(server_span(record)).chain(attempts)
+        let calls = record.calls.iter().enumerate().map(|(index, call)| platform_span(record, index, call));
+        std::iter::once(server_span(record)).chain(attempts).chain(calls)
     });
     ExportTraceServiceRequest {
         resource_spans: vec![ResourceSpans {
@@ -127,6 +129,41 @@ fn client_span(record: &TraceRecord, attempt: &AttemptRecord) -> Span {
         kind: SpanKind::Client.into(),
         start_time_unix_nano: after(record, attempt.began),
         end_time_unix_nano: after(record, attempt.ended.unwrap_or(record.took)),
+        attributes,
+        status: Some(status_of(error.is_some())),
+        ..Span::default()
+    }
+}
+
+/// A call of the messaging platform. Its query, which has the access token, and its body are left out.
+fn platform_span(record: &TraceRecord, index: usize, call: &PlatformCall) -> Span {
+    let template = format!("/{}", call.api);
+    let mut attributes = vec![
+        text("deskgate.platform", "wecom"),
+        text("http.request.method", call.method),
+        text("url.template", &template),
+        text("server.address", &call.host),
+    ];
+    attributes.extend(call.port.map(|port| number("server.port", port.into())));
+    attributes.extend(call.status.map(|status| number("http.response.status_code", status.into())));
+    let error = call.failure.map(|failure| match failure {
+        CallFailure::Timeout => "timeout".to_owned(),
+        CallFailure::Connection => "connection".to_owned(),
+        CallFailure::Status(status) => status.to_string(),
+        CallFailure::InvalidResponse => "invalid_response".to_owned(),
+        CallFailure::Errcode(number) => format!("errcode_{number}"),
+        CallFailure::Cancelled => "cancelled".to_owned(),
+    });
+    attributes.extend(error.as_deref().map(|error| text("error.type", error)));
+    Span {
+        trace_id: record.ids.trace.to_be_bytes().to_vec(),
+        span_id: record.call_span(index).to_be_bytes().to_vec(),
+        parent_span_id: record.ids.span.to_be_bytes().to_vec(),
+        flags: SAMPLED | LOCAL_PARENT,
+        name: format!("{} {template}", call.method),
+        kind: SpanKind::Client.into(),
+        start_time_unix_nano: after(record, record.since_start(call.began)),
+        end_time_unix_nano: after(record, record.since_start(call.ended)),
         attributes,
         status: Some(status_of(error.is_some())),
         ..Span::default()

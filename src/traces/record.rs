@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{GOLDEN, Tracer, mixed};
+use crate::platform::call_log::{CallLog, PlatformCall};
 
 /// The ids of a request's span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,16 +72,30 @@ pub(super) struct TraceRecord {
     /// None if the exchange was cut.
     pub(super) end: Option<TraceEnd>,
     pub(super) attempts: Vec<AttemptRecord>,
+    /// Set while one of the gateway's own endpoints answers the request.
+    call_log: Option<CallLog>,
+    /// The calls of the platform.
+    pub(super) calls: Vec<PlatformCall>,
 }
 
 impl TraceRecord {
     pub(super) fn new(ids: TraceIds, began: u64, started: Instant, subject: TraceSubject) -> Self {
-        Self { ids, began, started, took: Duration::ZERO, subject, end: None, attempts: Vec::new() }
+        Self {
+            ids,
+            began,
+            started,
+            took: Duration::ZERO,
+            subject,
+            end: None,
+            attempts: Vec::new(),
+            call_log: None,
+            calls: Vec::new(),
+        }
     }
 
     /// How many spans it becomes.
     pub(super) fn spans(&self) -> u64 {
-        1 + self.attempts.len() as u64
+        1 + self.attempts.len() as u64 + self.calls.len() as u64
     }
 
     /// The span id of an attempt.
@@ -89,7 +104,19 @@ impl TraceRecord {
         mixed(self.ids.span.wrapping_add(number.wrapping_mul(GOLDEN))).max(1)
     }
 
+    /// The span id of a call of the platform.
+    pub(super) fn call_span(&self, index: usize) -> u64 {
+        // Far from the numbers of attempts.
+        self.attempt_span(u64::MAX - index as u64)
+    }
+
+    /// The time from the beginning of the request.
+    pub(super) fn since_start(&self, time: Instant) -> Duration {
+        time.saturating_duration_since(self.started)
+    }
+
     fn close(&mut self) {
+        self.calls = self.call_log.take().map(|log| log.take()).unwrap_or_default();
         self.took = self.started.elapsed();
         for attempt in &mut self.attempts {
             attempt.ended.get_or_insert(self.took);
@@ -149,6 +176,17 @@ impl RequestTrace {
         if let Some(attempt) = record.attempts.last_mut().filter(|attempt| attempt.ended.is_none()) {
             attempt.ended = Some(now);
             attempt.failure = Some(failure);
+        }
+    }
+
+    /// Runs what answers the request, and records its calls of the platform.
+    pub async fn watch_calls<F: Future>(&mut self, answer: F) -> F::Output {
+        match &mut self.record {
+            Some(record) => {
+                let log = record.call_log.get_or_insert_default().clone();
+                log.watch(answer).await
+            }
+            None => answer.await,
         }
     }
 

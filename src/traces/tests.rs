@@ -60,6 +60,19 @@ fn every_attempt_has_a_span_of_its_own() {
 }
 
 #[test]
+fn calls_of_the_platform_have_spans_of_their_own() {
+    let (tracer, _exporter, _) = tracer(1.0);
+    let ids = TraceIds { trace: 7, span: tracer.random(), parent: None };
+    let record = TraceRecord::new(ids, 0, Instant::now(), TraceSubject::default());
+    let attempts = (1..=100).map(|number| record.attempt_span(number));
+    let mut spans: Vec<u64> = attempts.chain((0..100).map(|index| record.call_span(index))).collect();
+    spans.sort_unstable();
+    spans.dedup();
+    assert_eq!(spans.len(), 200);
+    assert!(!spans.contains(&ids.span) && !spans.contains(&0));
+}
+
+#[test]
 fn what_does_not_fit_into_the_queue_is_dropped_and_counted() {
     let (tracer, _exporter, metrics) = tracer(1.0);
     for _ in 0..QUEUE {

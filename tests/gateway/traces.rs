@@ -1,5 +1,12 @@
 //! `[traces]`: spans of sampled requests, exported by OTLP.
 
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use deskgate::demo::SECRET;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
 use crate::support::*;
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
@@ -116,6 +123,163 @@ async fn refusals_and_endpoints_of_the_gateway_have_spans() {
     let (failed, attempts) = collector.request("/api/desk/broken").await;
     assert_eq!((failed.text("error.type"), failed.is_error()), (Some("1502"), true), "{failed:?}");
     assert!(attempts.iter().all(CollectedSpan::is_error), "{attempts:?}");
+}
+
+/// A connection to the platform that everything is recorded of, in both directions.
+struct PlatformTap {
+    address: SocketAddr,
+    recorded: Arc<Mutex<Vec<u8>>>,
+}
+
+impl PlatformTap {
+    async fn start(platform: SocketAddr) -> PlatformTap {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let tap = PlatformTap { address: listener.local_addr().expect("an address"), recorded: Arc::default() };
+        let recorded = tap.recorded.clone();
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let server = TcpStream::connect(platform).await.expect("the platform");
+                let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
+                tokio::spawn(record(from_client, to_server, recorded.clone()));
+                tokio::spawn(record(from_server, to_client, recorded.clone()));
+            }
+        });
+        tap
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.recorded.lock().expect("bytes")).into_owned()
+    }
+
+    /// What follows each occurrence of a text, up to a character that no token or code has.
+    fn values_after(&self, name: &str) -> Vec<String> {
+        let is_part = |letter: char| letter.is_ascii_alphanumeric() || "-_.~%".contains(letter);
+        let text = self.text();
+        let values = text.split(name).skip(1).map(|rest| rest.chars().take_while(|letter| is_part(*letter)).collect());
+        values.collect()
+    }
+}
+
+async fn record(
+    mut from: impl tokio::io::AsyncRead + Unpin,
+    mut to: impl tokio::io::AsyncWrite + Unpin,
+    recorded: Arc<Mutex<Vec<u8>>>,
+) {
+    let mut buffer = vec![0; 4096];
+    while let Ok(count @ 1..) = from.read(&mut buffer).await {
+        recorded.lock().expect("bytes").extend_from_slice(&buffer[..count]);
+        if to.write_all(&buffer[..count]).await.is_err() {
+            break;
+        }
+    }
+}
+
+/// A gateway that reaches the platform of another one through a tap.
+async fn with_tapped_platform(settings: &str) -> (Gateway, Gateway, PlatformTap) {
+    let host = Gateway::start().await;
+    let platform = host.platform_address();
+    let tap = PlatformTap::start(platform).await;
+    // The platform sends browsers back to the other gateway's URLs only.
+    let public_url = host.public_url();
+    let settings = format!(
+        "[server]\npublic_url = \"{public_url}\"\n\
+         [clients]\nh5 = \"{public_url}/h5/\"\nitagent = \"{public_url}/itagent/\"\nitadmin = \"{public_url}/itadmin/\"\n\
+         [platform]\nkind = \"wecom\"\ncorp_id = \"wwdemo\"\nsecret = \"{SECRET}\"\ntimeout = \"500ms\"\n\
+         authorize_url = \"http://{platform}/connect/oauth2/authorize\"\napi_url = \"http://{}/\"\n{settings}",
+        tap.address
+    );
+    (Gateway::with(&settings).await, host, tap)
+}
+
+/// The span of the request that got this response, and those of its calls.
+async fn spans_of(response: &Response, collector: &Collector) -> (CollectedSpan, Vec<CollectedSpan>) {
+    let id = response.header("x-request-id").expect("a request id");
+    eventually("the spans of a callback", || async {
+        let spans = collector.spans();
+        let server = spans.iter().find(|span| span.text("deskgate.request_id") == Some(id))?.clone();
+        let calls = spans.into_iter().filter(|span| span.span.parent_span_id == server.span.span_id).collect();
+        Some((server, calls))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn every_call_of_the_platform_has_a_span_below_that_of_its_request() {
+    let collector = Collector::start().await;
+    let (desk, host, tap) = with_tapped_platform(&collector.settings("1.0")).await;
+    let sign_in = || async { desk.phone("m5001").oauth2(&host.client_url("h5")).await.expect_status(302) };
+    let (server, calls) = spans_of(&sign_in().await, &collector).await;
+    assert_eq!(server.text("http.route"), Some("/api/auth/oauth2/callback"));
+    let names: Vec<&str> = calls.iter().map(|call| call.span.name.as_str()).collect();
+    let apis = ["gettoken", "auth/getuserinfo", "user/get", "department/get"].map(|api| format!("GET /cgi-bin/{api}"));
+    assert_eq!(names, apis);
+    for call in &calls {
+        assert_eq!((call.kind(), call.trace_id(), call.is_error()), ("client", server.trace_id(), false), "{call:?}");
+        assert_eq!((call.text("deskgate.platform"), call.text("deskgate.upstream")), (Some("wecom"), None));
+        assert_eq!(call.text("http.request.method"), Some("GET"));
+        assert_eq!(call.text("url.template"), call.span.name.strip_prefix("GET "));
+        assert_eq!(call.text("server.address"), Some("127.0.0.1"));
+        assert_eq!(call.number("server.port"), Some(tap.address.port().into()));
+        assert_eq!(call.number("http.response.status_code"), Some(200));
+        let (outer, inner) = (&server.span, &call.span);
+        assert!(outer.start_time_unix_nano <= inner.start_time_unix_nano, "{outer:?} {inner:?}");
+        assert!(inner.start_time_unix_nano < inner.end_time_unix_nano, "{inner:?}");
+        assert!(inner.end_time_unix_nano <= outer.end_time_unix_nano, "{outer:?} {inner:?}");
+    }
+
+    // Failures: WeCom's own error, a status, and no response in time.
+    let callback = "/api/auth/oauth2/callback?code=forged-code&state=auth_login";
+    let phone = desk.phone("u1001");
+    phone.authorize_url(&host.client_url("h5")).await;
+    let (_, calls) = spans_of(&phone.client().get(callback).await, &collector).await;
+    let [forged] = &calls[..] else { panic!("{calls:?}") };
+    assert_eq!((forged.text("error.type"), forged.is_error()), (Some("errcode_40029"), true), "{forged:?}");
+    assert_eq!(forged.number("http.response.status_code"), Some(200));
+    for (switches, error, status) in [
+        (json!({ "bad_gateway": { "/cgi-bin/user/get": "all" } }), "502", Some(502)),
+        (json!({ "slow_milliseconds": { "/cgi-bin/user/get": 30_000 } }), "timeout", None),
+    ] {
+        host.set_platform_switches(switches).await;
+        let (_, calls) = spans_of(&sign_in().await, &collector).await;
+        let failed = calls.iter().find(|call| call.text("url.template") == Some("/cgi-bin/user/get")).expect("a call");
+        assert_eq!((failed.text("error.type"), failed.is_error()), (Some(error), true), "{failed:?}");
+        assert_eq!(failed.number("http.response.status_code"), status, "{failed:?}");
+    }
+
+    let (codes, tokens) = (tap.values_after("&code="), tap.values_after("access_token="));
+    assert!(codes.len() >= 3 && tokens.len() >= 3, "the tap records what is sent: {codes:?} {tokens:?}");
+    let raw = collector.raw();
+    let has = |text: &str| raw.windows(text.len()).any(|window| window == text.as_bytes());
+    assert!(has("/cgi-bin/user/get"), "the bytes are searched");
+    for secret in codes.iter().chain(&tokens).map(String::as_str).chain([SECRET, "access_token", "corpsecret", "m5001"])
+    {
+        assert!(!secret.is_empty() && !has(secret), "{secret} is in a span");
+    }
+}
+
+#[tokio::test]
+async fn the_platform_gets_no_trace_context() {
+    let collector = Collector::start().await;
+    let (desk, host, tap) = with_tapped_platform(&collector.settings("1.0")).await;
+    let phone =
+        Phone::new(desk.anonymous().with_header("traceparent", SAMPLED).with_header("tracestate", "a=1"), "m5001");
+    phone.oauth2(&host.client_url("h5")).await.expect_status(302);
+    let sent = tap.text().to_ascii_lowercase();
+    assert!(sent.contains("get /cgi-bin/auth/getuserinfo?"), "{sent}");
+    for header in ["traceparent", "tracestate", "x-request-id", TRACE] {
+        assert!(!sent.contains(header), "{header}: {sent}");
+    }
+}
+
+#[tokio::test]
+async fn calls_of_requests_that_are_not_sampled_have_no_span() {
+    let collector = Collector::start().await;
+    let mut desk = Gateway::with(&collector.settings("0.0")).await;
+    desk.sign_in_by_oauth2("m5001", "h5").await;
+    desk.anonymous().with_header("traceparent", SAMPLED).get("/public/x").await.expect_status(200);
+    desk.terminate().await;
+    let spans = collector.spans();
+    assert_eq!(spans.len(), 2, "those of the last request alone: {spans:?}");
 }
 
 #[tokio::test]
