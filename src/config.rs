@@ -29,6 +29,8 @@ mod sign_in;
 
 mod values;
 
+mod redact;
+
 mod store;
 
 mod directory;

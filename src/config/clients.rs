@@ -55,8 +55,8 @@ impl ClientsConfig {
                     format!("\"{url}\" must end with a slash, or redirects to \"{url}.evil.example\" would be allowed");
                 faults.add(&key, why);
             }
-            if url.query().is_some() || url.fragment().is_some() || !url.username().is_empty() {
-                faults.add(&key, format!("\"{url}\" must not have a query, a fragment or a user"));
+            if url.query().is_some() || url.fragment().is_some() || values::has_credentials(url) {
+                faults.add(&key, format!("\"{url}\" must not have a query, a fragment, a user name or a password"));
             }
         }
     }

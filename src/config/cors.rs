@@ -33,11 +33,9 @@ impl CorsConfig {
                 && url.path() == "/"
                 && url.query().is_none()
                 && url.fragment().is_none()
-                && url.username().is_empty()
-                && url.password().is_none();
+                && !values::has_credentials(url);
             if !is_origin {
-                let shown = values::without_credentials(url.as_str());
-                let why = format!("\"{shown}\" is not an origin, such as \"https://desk.example.com\"");
+                let why = format!("\"{url}\" is not an origin, such as \"https://desk.example.com\"");
                 faults.add("cors.origins", why);
             }
         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::values::without_credentials;
+use super::redact::redacted;
 use super::{Faults, HumanDuration};
 use crate::domain::employee::EmployeeSource;
 use crate::domain::postgres_url::PostgresUrl;
@@ -41,13 +41,13 @@ pub struct DatabaseUrl(String);
 
 impl fmt::Debug for DatabaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&without_credentials(&self.0), f)
+        fmt::Debug::fmt(&redacted(&self.0), f)
     }
 }
 
 impl Serialize for DatabaseUrl {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&without_credentials(&self.0))
+        serializer.serialize_str(&redacted(&self.0))
     }
 }
 

@@ -1,8 +1,10 @@
-//! Collects the faults of a configuration with the file and line of each. Finding them is left to `load` and to the
-//! sections.
+//! Collects the faults of a configuration with the file and line of each, and hides the secrets in the values that they quote,
+//! because faults go to the log. Finding them is left to `load` and to the sections.
 
 use std::collections::HashMap;
 use std::fmt;
+
+use super::redact::redacted_message;
 
 /// One fault of a configuration, with its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,7 +72,7 @@ impl KeyPlaces {
             Some(KeyPlace::Line(line)) => (self.origin.clone(), Some(line)),
             None => (self.origin.clone(), None),
         };
-        ConfigFault { origin, line, key: key.to_owned(), why: why.into() }
+        ConfigFault { origin, line, key: key.to_owned(), why: redacted_message(&why.into()) }
     }
 
     /// The place of a key, or of the section of a key that is missing.
@@ -117,7 +119,7 @@ impl Faults {
     /// Adds a fault of a line that has no key, such as a syntax error.
     pub(super) fn add_at_line(&mut self, line: usize, why: impl Into<String>) {
         let (origin, key) = (self.places.origin.clone(), String::new());
-        self.found.push(ConfigFault { origin, line: Some(line), key, why: why.into() });
+        self.found.push(ConfigFault { origin, line: Some(line), key, why: redacted_message(&why.into()) });
     }
 
     /// Whether a section, or a key inside it, has a fault so far.

@@ -32,7 +32,7 @@ pub struct PlatformConfig {
     /// The application's `agentid`; if empty, authorize URLs do not have one.
     pub agent_id: String,
     /// The application's secret. Prefer `secret_file`.
-    #[serde(skip_serializing)]
+    #[serde(skip_serializing, deserialize_with = "values::secret")]
     pub secret: Secret<String>,
     /// File with the application's secret.
     pub secret_file: PathBuf,
@@ -112,6 +112,9 @@ impl PlatformConfig {
                     if url.scheme() != "https" && !development {
                         faults.add(key, format!("\"{url}\" must use https outside development mode"));
                     }
+                }
+                if values::has_credentials(&self.authorize_url) {
+                    faults.add("platform.authorize_url", "must not have a user name or a password: browsers get it");
                 }
             }
         }

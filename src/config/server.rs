@@ -175,6 +175,8 @@ impl ServerConfig {
             faults.add("server.public_url", format!("\"{}\" is not an http or https URL", self.public_url));
         } else if self.public_url.path() != "/" || self.public_url.query().is_some() {
             faults.add("server.public_url", format!("\"{}\" must not have a path or a query", self.public_url));
+        } else if values::has_credentials(&self.public_url) {
+            faults.add("server.public_url", "must not have a user name or a password: browsers get it");
         }
         if !self.hsts.get().is_zero() && self.hsts.get().as_secs() == 0 {
             faults.add("server.hsts", format!("\"{}\" is too short; use at least \"1s\"", self.hsts));

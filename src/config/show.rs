@@ -4,10 +4,8 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
+use super::redact::{HIDDEN, redacted_value};
 use super::{Config, UpstreamConfig};
-
-/// What stands for a secret.
-const HIDDEN: &str = "***";
 
 /// A section of the effective configuration.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,7 +21,7 @@ pub struct ShownSection {
 pub struct ShownSetting {
     /// The key within its section.
     pub key: String,
-    /// Its value; `***` for a secret.
+    /// Its value, with `***` in place of secrets.
     pub value: Value,
     /// Its default, if the value differs from it; `Null` if there is none.
     pub default: Option<Value>,
@@ -77,7 +75,8 @@ fn section(name: String, keys: Map<String, Value>, defaults: &Map<String, Value>
         // What is not set has no value in TOML.
         let is_shown = !value.is_null() || !default.is_null();
         let differs = *default != value;
-        is_shown.then(|| ShownSetting { default: differs.then(|| default.clone()), key, value })
+        let default = differs.then(|| redacted_value(default.clone()));
+        is_shown.then(|| ShownSetting { default, key, value: redacted_value(value) })
     };
     ShownSection { name, settings: keys.into_iter().filter_map(shown).collect() }
 }

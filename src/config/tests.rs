@@ -50,6 +50,19 @@ fn zero_needs_no_unit() {
 }
 
 #[test]
+fn faults_do_not_quote_a_secret() {
+    for secret in ["8412345", "8412345.5", "[\"8412345\"]", "{ a = \"8412345\" }"] {
+        let found = faults(&format!("[platform]\ncorp_id = \"ww1\"\nsecret = {secret}\n"), &[]);
+        assert_eq!(found, ["c.toml:3: platform.secret: is not a string; put it in quotes"]);
+    }
+    assert_eq!(faults("[platform]\ncorp_id = \"ww1\"\n", &["platform.secret=8412345"]), Vec::<String>::new());
+    let authorize_url = "authorize_url = \"https://u:p@open.example.com/\"\n";
+    let found = faults(&format!("{VALID}{authorize_url}"), &[]);
+    let why = "must not have a user name or a password: browsers get it";
+    assert_eq!(found, [format!("c.toml:4: platform.authorize_url: {why}")]);
+}
+
+#[test]
 fn faults_quote_the_value() {
     let table: &[(&str, &str)] = &[
         ("[server]\nlisten = [\"foo\"]\n", "server.listen: \"foo\" is not an IP address"),
@@ -58,6 +71,15 @@ fn faults_quote_the_value() {
         ("[server]\npublic_url = \"desk\"\n", "server.public_url: \"desk\" is not a URL"),
         ("[server]\npublic_url = \"ftp://desk\"\n", "server.public_url: \"ftp://desk/\" is not an http or https URL"),
         ("[server]\ntrusted_proxies = [\"lan\"]\n", "server.trusted_proxies: \"lan\" is not a network"),
+        ("[server]\npublic_url = \"https://u:p@desk\"\n", "server.public_url: must not have a user name"),
+        ("[server]\npublic_url = \"https://:p@desk\"\n", "server.public_url: must not have a user name"),
+        (
+            "[server]\npublic_url = \"https://u:p@desk/x\"\n",
+            "server.public_url: \"https://***@desk/x\" must not have a path",
+        ),
+        ("[clients]\nh5 = \"https://:p@desk/\"\n", "clients.h5: \"https://***@desk/\" must not have a query"),
+        ("[store]\nurl = \"redis:/u:p@h\"\n", "store.url: \"***@h\" is not supported"),
+        ("[directory]\nurl = \"user=u password=p\"\n", "directory.url: \"user=u password=***\" is not supported"),
         ("[server]\nthreads = \"many\"\n", "server.threads: invalid type: string \"many\""),
         ("[server]\ndrain = 30\n", "server.drain: 30 has no unit; write \"30s\""),
         ("[server]\ndrain = \"0\"\n", "server.drain: \"0\" is not a duration"),
@@ -68,7 +90,7 @@ fn faults_quote_the_value() {
         ("[cors]\norigins = [\"*\"]\n", "cors.origins: \"*\" is not a URL"),
         ("[cors]\norigins = [\"null\"]\n", "cors.origins: \"null\" is not a URL"),
         ("[cors]\norigins = [\"https://a/b\"]\n", "cors.origins: \"https://a/b\" is not an origin"),
-        ("[cors]\norigins = [\"https://a?b\"]\n", "cors.origins: \"https://a/?b\" is not an origin"),
+        ("[cors]\norigins = [\"https://a?b\"]\n", "cors.origins: \"https://a/?***\" is not an origin"),
         ("[cors]\norigins = [\"https://u:p@a\"]\n", "cors.origins: \"https://***@a/\" is not an origin"),
         ("[cors]\norigins = [\"ftp://a\"]\n", "cors.origins: \"ftp://a/\" is not an origin"),
         ("[cors]\nexpose = [\"*\"]\n", "cors.expose: \"*\" is not a header name"),

@@ -35,7 +35,7 @@ impl TracesConfig {
         let Some(endpoint) = &self.endpoint else { return };
         if !matches!(endpoint.scheme(), "http" | "https") {
             faults.add("traces.endpoint", "must begin with http:// or https://; OTLP over gRPC is not supported");
-        } else if !endpoint.username().is_empty() || endpoint.password().is_some() || endpoint.query().is_some() {
+        } else if values::has_credentials(endpoint) || endpoint.query().is_some() {
             faults.add("traces.endpoint", "must not have a user name, a password or a query");
         }
     }

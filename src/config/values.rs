@@ -1,16 +1,17 @@
 //! Deserializers that quote a bad value and name the expected form, such as `"foo" is not a URL`. For use with
 //! `serde(deserialize_with)`.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
 use ipnet::IpNet;
+use serde::Deserialize;
 use serde::de::{Deserializer, Error, SeqAccess, Unexpected, Visitor};
 use url::Url;
 
 use crate::domain::host::HostEntry;
+use crate::domain::secret::Secret;
 
 /// A type of values that are written as strings.
 trait TextValue: FromStr {
@@ -35,16 +36,8 @@ impl TextValue for Url {
 }
 
 fn parse<T: TextValue, E: Error>(text: &str) -> Result<T, E> {
-    text.parse().map_err(|_| E::custom(format_args!("{:?} is not {}", without_credentials(text), T::FORM)))
-}
-
-/// A configured value for a fault: user name and password of a URL are replaced, because faults go to the log.
-pub(super) fn without_credentials(value: &str) -> Cow<'_, str> {
-    let start = value.find("://").map(|at| at + "://".len());
-    match (start, value.rfind('@')) {
-        (Some(start), Some(end)) if start < end => format!("{}***{}", &value[..start], &value[end..]).into(),
-        _ => value.into(),
-    }
+    // `Faults` hides what is secret in the value.
+    text.parse().map_err(|_| E::custom(format_args!("{text:?} is not {}", T::FORM)))
 }
 
 struct SingleValue<T>(std::marker::PhantomData<T>);
@@ -112,4 +105,17 @@ pub(super) fn some_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opt
 
 pub(super) fn urls<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Url>, D::Error> {
     deserializer.deserialize_seq(ValueList(std::marker::PhantomData))
+}
+
+/// Reads a secret. The fault of a value that is no string, such as a number without quotes, does not quote it.
+pub(super) fn secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Secret<String>, D::Error> {
+    match toml::Value::deserialize(deserializer)? {
+        toml::Value::String(text) => Ok(Secret::new(text)),
+        _ => Err(D::Error::custom("is not a string; put it in quotes")),
+    }
+}
+
+/// Whether a URL has a user name or a password.
+pub(super) fn has_credentials(url: &Url) -> bool {
+    !url.username().is_empty() || url.password().is_some()
 }

@@ -1,8 +1,9 @@
 //! `deskgate status`, `reload`, `config show`, `check --json` and `--version`: what operators ask a gateway and its configuration.
 
 use std::os::unix::fs::PermissionsExt;
-use std::process::Output;
+use std::process::{Command, Output};
 
+use crate::servers::{postgres, redis};
 use crate::support::*;
 
 const NEW_RULE: &str = "\n[[rule]]\nname = \"new\"\npath = \"/new/{*rest}\"\nupstream = \"helpdesk\"\npublic = true\n";
@@ -148,4 +149,117 @@ async fn version_has_the_commit() {
     assert!(text.starts_with(&pattern) && text.trim_end().ends_with(')'), "{text}");
     let commit = text.trim_end().trim_start_matches(&pattern).trim_end_matches(')');
     assert!(!commit.is_empty(), "{text}");
+}
+
+/// Everything that a command has printed.
+fn all_output(output: &Output) -> String {
+    format!("{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// Fails if one of the secrets is in a text.
+#[track_caller]
+fn assert_hides(secrets: &[&str], case: &str, text: &str) {
+    for secret in secrets {
+        assert!(!text.contains(secret), "{secret} is in the output of {case}:\n{text}");
+    }
+}
+
+#[tokio::test]
+async fn configured_secrets_are_in_no_output_and_no_log() {
+    let (_, _, socket) = redis::secured();
+    let (user, written) = (redis::USER.0, redis::USER.1.replace('@', "%40"));
+    let database = postgres::database().replacen('@', ":hidden-directory-password@", 1);
+    let folder = tempfile::tempdir().expect("a folder");
+    let secret = folder.path().join("secret");
+    let mut create = Command::new(env!("CARGO_BIN_EXE_deskgate"));
+    let created = create.args(["secret", "new"]).arg(&secret).output().expect("the program");
+    assert!(created.status.success(), "{}", all_output(&created));
+    let settings = format!(
+        "[server]\nsecret_file = \"{}\"\n[platform]\nsecret = \"hidden-platform-secret\"\n\
+         api_url = \"http://api:hidden-api-password@127.0.0.1:1/?key=hidden-api-key\"\n\
+         [store]\nurl = \"redis+unix://{user}:{written}@{}\"\nprefix = \"{}\"\ntimeout = \"2s\"\n\
+         [directory]\nurl = \"{database}\"\n\
+         [upstreams.helpdesk]\nhealth = {{ path = \"/health?key=hidden-health-key\" }}\n[log]\nlevel = \"debug\"\n",
+        secret.display(),
+        socket.display(),
+        redis::own_prefix(),
+    );
+    let mut desk = Gateway::with(&settings).await;
+    let fleet_secret = std::fs::read_to_string(&secret).expect("the secret");
+    let secrets = [
+        redis::USER.1,
+        &written,
+        "hidden-directory-password",
+        "hidden-platform-secret",
+        "hidden-api-password",
+        "hidden-api-key",
+        "hidden-health-key",
+        fleet_secret.trim(),
+    ];
+    desk.sign_in("u1001").await.get("/api/desk/x").await.expect_status(200);
+    for args in [
+        &["config", "show"][..],
+        &["config", "show", "--json"],
+        &["config", "show", "--changed"],
+        &["check"],
+        &["check", "--json"],
+        &["status"],
+        &["status", "--json"],
+        &["reload"],
+        &["upstream", "list", "--json"],
+        &["fleet", "--json"],
+        &["session", "list", "--json"],
+    ] {
+        let output = desk.command(args).await;
+        let text = all_output(&output);
+        assert!(output.status.success(), "{args:?}: {text}");
+        assert_hides(&secrets, &args.join(" "), &text);
+    }
+    let shown = desk.command(&["config", "show"]).await.expect_success();
+    for part in [
+        "redis+unix://***@/",
+        "postgres://***@127.0.0.1:",
+        "/health?key=***",
+        "api_url = \"http://***@127.0.0.1:1/?key=***\"",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+
+    // A reload of a file in which the URLs are mistyped.
+    let config = std::fs::read_to_string(desk.config_file()).expect("the configuration");
+    let mistyped = config.replace("redis+unix://", "redis+unix:/").replace("postgres://", "postgres:/");
+    std::fs::write(desk.config_file(), &mistyped).expect("a configuration");
+    for args in [&["reload"][..], &["check"], &["config", "show", "--json"]] {
+        let output = desk.command(args).await;
+        assert!(!output.status.success(), "{args:?}: {}", all_output(&output));
+        assert_hides(&secrets, &args.join(" "), &all_output(&output));
+    }
+    std::fs::write(desk.config_file(), &config).expect("a configuration");
+    desk.terminate().await;
+    assert_hides(&secrets, "serve", &desk.logs());
+
+    // Servers that cannot be reached, or refuse the password. At the same time: a start waits some seconds for Redis.
+    let host = database.split(['@', '/']).nth(3).expect("a host");
+    let changes = [
+        (socket.display().to_string(), folder.path().join("none").display().to_string()),
+        ("%40ss".to_owned(), "%40ss-hidden-other".to_owned()),
+        (host.to_owned(), "127.0.0.1:1".to_owned()),
+        (host.to_owned(), "host.invalid".to_owned()),
+    ];
+    let starts = changes.iter().enumerate().map(|(number, (from, to))| {
+        assert!(config.contains(from), "{from}: {config}");
+        let file = desk.config_file().with_file_name(format!("unreachable-{number}.toml"));
+        std::fs::write(&file, config.replace(from, to)).expect("a configuration");
+        let mut serve = Command::new(env!("CARGO_BIN_EXE_deskgate"));
+        let data = format!("server.data_dir={}", folder.path().join(number.to_string()).display());
+        serve.args(["serve", "--set", &data, "--config"]).arg(file);
+        tokio::task::spawn_blocking(move || serve.output())
+    });
+    for ((_, to), started) in changes.iter().zip(futures::future::join_all(starts).await) {
+        let output = started.expect("a thread").expect("the program");
+        let text = all_output(&output);
+        assert_eq!(output.status.code(), Some(1), "{to}: {text}");
+        assert_hides(&secrets, "serve", &text);
+        assert_hides(&["hidden-other"], "serve", &text);
+    }
 }

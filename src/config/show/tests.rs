@@ -111,3 +111,126 @@ fn values_are_written_in_toml() {
         assert_eq!(inline_toml(&value), expected);
     }
 }
+
+/// What no output may have.
+const BAIT: &str = "s3cr3t-b4it";
+
+/// A number that no output may have.
+const NUMERIC_BAIT: &str = "7312345";
+
+/// A key of the configuration, as TOML around its value.
+struct KnownKey {
+    name: String,
+    before: String,
+    after: String,
+}
+
+/// The keys that are expected in the place of one that no section has, as the reader says.
+fn expected_keys(text: &str) -> Vec<String> {
+    let read = crate::config::load::read_text("test", Path::new(""), text, &[]);
+    let mut faults = read.faults.iter().map(|fault| fault.why.as_str());
+    let message = faults.find_map(|why| why.split_once("unknown field `zzz`, expected"));
+    let names = message.map_or("", |(_, names)| names).split('`').skip(1).step_by(2);
+    names.map(str::to_owned).collect()
+}
+
+/// Adds every key that can stand between two pieces of TOML, and those of the tables and lists of tables in it.
+fn collect_keys(before: &str, after: &str, keys: &mut Vec<KnownKey>) {
+    for name in expected_keys(&format!("{before}zzz = 1{after}")) {
+        for (open, close) in [("{ ", " }"), ("[{ ", " }]")] {
+            collect_keys(&format!("{before}{name} = {open}"), &format!("{close}{after}"), keys);
+        }
+        keys.push(KnownKey { before: format!("{before}{name} = "), after: after.to_owned(), name });
+    }
+}
+
+/// Every key of every section, also those that are not shown by default.
+fn all_keys() -> Vec<KnownKey> {
+    let mut keys = Vec::new();
+    for section in object(&Config::default()).keys().filter(|section| *section != "upstreams") {
+        collect_keys(&format!("[{section}]\n"), "", &mut keys);
+    }
+    collect_keys("[upstreams.desk]\n", "", &mut keys);
+    keys
+}
+
+/// Whether a key has a secret as its value, by its name. The name of a file is none.
+fn is_secret(name: &str) -> bool {
+    const SECRETS: [&str; 10] = [
+        "secret",
+        "secrets",
+        "password",
+        "passphrase",
+        "token",
+        "credential",
+        "credentials",
+        "headers",
+        "cookie",
+        "cookies",
+    ];
+    let is_file = name.ends_with("_file") || name.ends_with("_files");
+    !is_file && name.split('_').any(|word| SECRETS.contains(&word))
+}
+
+/// Keys about tokens, cookies and headers that have a number or a word as their value.
+const NO_SECRETS: [&str; 3] =
+    ["[limits]\nheaders = ", "[websocket]\nquery_token = ", "[oauth2]\nrequire_flow_cookie = "];
+
+/// Everything that is printed of a configuration, valid or not: `config show` in both formats, and its faults.
+fn printed(text: &str) -> String {
+    let read = crate::config::load::read_text("test", Path::new(""), text, &[]);
+    let mut printed: Vec<String> = read.faults.iter().map(ToString::to_string).collect();
+    for section in read.config.iter().flat_map(|config| config.shown(Path::new(""))) {
+        let values = section.settings.iter().flat_map(|setting| [Some(&setting.value), setting.default.as_ref()]);
+        printed.extend(values.flatten().flat_map(|value| [inline_toml(value), value.to_string()]));
+    }
+    printed.join("\n")
+}
+
+#[test]
+fn no_key_prints_a_secret_whatever_its_value() {
+    let keys = all_keys();
+    for (before, name) in [
+        ("[platform]\n", "secret"),
+        ("[store]\n", "url"),
+        ("[upstreams.desk]\nhealth = { ", "path"),
+        ("[server]\nlisteners = [{ ", "address"),
+    ] {
+        let is_known = |key: &KnownKey| key.before == format!("{before}{name} = ");
+        assert!(keys.iter().any(is_known), "{before}{name} is not among the {} keys that were found", keys.len());
+    }
+    let urls = [
+        format!("\"https://user:{BAIT}@host.example/?k={BAIT}\""),
+        format!("\"https://:{BAIT}@host.example/\""),
+        format!("\"redis://user:{BAIT}@host.example:1/0?k={BAIT}\""),
+        format!("\"postgres://user:{BAIT}@host.example/db\""),
+        format!("\"postgres:/user:{BAIT}@host.example/db\""),
+        format!("\"user:{BAIT}@host.example\""),
+        format!("\"/path?k={BAIT}\""),
+        format!("\"user=desk password={BAIT}\""),
+    ];
+    let lists = urls.iter().map(|url| format!("[{url}]"));
+    let values: Vec<String> = urls.iter().cloned().chain(lists).collect();
+    let plain = [format!("\"{BAIT}\""), format!("[\"{BAIT}\"]"), NUMERIC_BAIT.to_owned(), format!("{NUMERIC_BAIT}.5")];
+    let mut count = 0;
+    for KnownKey { name, before, after } in &keys {
+        let of_secrets = plain.iter().filter(|_| is_secret(name) && !NO_SECRETS.contains(&before.as_str()));
+        for value in values.iter().chain(of_secrets) {
+            let text = format!("{before}{value}{after}\n");
+            let printed = printed(&text);
+            assert!(!printed.contains(BAIT) && !printed.contains(NUMERIC_BAIT), "{text}\n{printed}");
+            count += 1;
+        }
+    }
+    assert!(count > 2000, "only {count} values were tried");
+}
+
+#[test]
+fn the_test_of_all_keys_knows_a_secret_by_its_name() {
+    for name in ["secret", "password", "api_token", "basic_credentials", "otlp_headers", "signing_secret"] {
+        assert!(is_secret(name), "{name}");
+    }
+    for name in ["secret_file", "old_secret_files", "password_file", "url", "key_id", "invalid_tokens"] {
+        assert!(!is_secret(name), "{name}");
+    }
+}

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::config::values::without_credentials;
+use crate::config::redact::redacted;
 use crate::domain::secret::Secret;
 
 const FORMS: &str = "use \"embedded\", \"redis://HOST:PORT\", \"rediss://HOST:PORT\" (TLS), \"redis+unix:///PATH\", \
@@ -28,13 +28,13 @@ impl Default for StoreUrl {
 
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&without_credentials(&self.0))
+        f.write_str(&redacted(&self.0))
     }
 }
 
 impl fmt::Debug for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", without_credentials(&self.0))
+        write!(f, "{:?}", redacted(&self.0))
     }
 }
 

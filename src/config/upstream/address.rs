@@ -9,8 +9,6 @@ use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 
-use crate::config::values::without_credentials;
-
 /// What an address is and an example of each kind.
 const FORM: &str = "an address such as \"10.0.0.2:8000\", a name such as \"desk.internal:8000\" or a Unix socket such as \"unix:/run/desk.sock\"";
 
@@ -48,7 +46,7 @@ impl FromStr for UpstreamAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let malformed = || format!("{:?} is not {FORM}", without_credentials(text));
+        let malformed = || format!("{text:?} is not {FORM}");
         if let Some(path) = text.strip_prefix("unix:") {
             let is_valid = Path::new(path).is_absolute() && path.len() <= LONGEST_SOCKET_PATH && !path.contains('\0');
             return if is_valid { Ok(Self::Unix(path.into())) } else { Err(malformed()) };
