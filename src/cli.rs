@@ -45,6 +45,8 @@ mod man;
 
 mod output;
 
+mod override_parser;
+
 mod reload;
 
 mod role;
@@ -143,7 +145,7 @@ struct ConfigArgs {
     #[arg(long, value_name = "FILE", env = "DESKGATE_CONFIG")]
     config: Option<PathBuf>,
     /// Override one key of the file; can be repeated.
-    #[arg(long = "set", value_name = "SECTION.KEY=VALUE")]
+    #[arg(long = "set", value_name = "SECTION.KEY=VALUE", value_parser = override_parser::OverrideParser)]
     overrides: Vec<Override>,
 }
 

@@ -19,7 +19,7 @@ pub(super) struct DemoArgs {
     #[arg(long, default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
     /// Overrides one key of the demo's configuration; can be repeated.
-    #[arg(long = "set", value_name = "SECTION.KEY=VALUE")]
+    #[arg(long = "set", value_name = "SECTION.KEY=VALUE", value_parser = super::override_parser::OverrideParser)]
     overrides: Vec<Override>,
 }
 

@@ -21,7 +21,11 @@ impl std::str::FromStr for Override {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let malformed = || format!("{text:?} is not of the form section.key=value");
+        // Without the value, which may be a secret.
+        let malformed = || match text.find(['=', ':']) {
+            Some(end) => format!("{:?} is not of the form section.key=value", format!("{}…", &text[..=end])),
+            None => "the argument is not of the form section.key=value".to_owned(),
+        };
         let (key, value) = text.split_once('=').ok_or_else(malformed)?;
         let path: Vec<String> = key.trim().split('.').map(str::to_owned).collect();
         if path.len() < 2 || path.iter().any(String::is_empty) {

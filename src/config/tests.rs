@@ -295,7 +295,10 @@ fn a_bad_value_on_the_command_line_is_quoted() {
         assert!(found.len() == 1 && found[0].starts_with(expected), "{change}: {found:#?}");
     }
     let error = "server=1".parse::<Override>().expect_err("no key");
-    assert_eq!(error, "\"server=1\" is not of the form section.key=value");
+    assert_eq!(error, "\"server=…\" is not of the form section.key=value");
+    let error = |text: &str| text.parse::<Override>().expect_err("no override");
+    assert_eq!(error("platform.secret:hunter2"), "\"platform.secret:…\" is not of the form section.key=value");
+    assert_eq!(error("hunter2"), "the argument is not of the form section.key=value");
 }
 
 #[test]

@@ -238,6 +238,15 @@ async fn configured_secrets_are_in_no_output_and_no_log() {
     desk.terminate().await;
     assert_hides(&secrets, "serve", &desk.logs());
 
+    // Arguments that cannot be read.
+    for argument in ["platform.secret:hidden-argument", "platform=hidden-argument", "hidden-argument"] {
+        let output = desk.command(&["check", "--set", argument]).await;
+        let text = all_output(&output);
+        assert_eq!(output.status.code(), Some(2), "{argument}: {text}");
+        assert!(text.contains("--set") && text.contains("is not of the form section.key=value"), "{text}");
+        assert_hides(&["hidden-argument"], "check", &text);
+    }
+
     // Servers that cannot be reached, or refuse the password. At the same time: a start waits some seconds for Redis.
     let host = database.split(['@', '/']).nth(3).expect("a host");
     let changes = [
