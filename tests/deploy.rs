@@ -4,15 +4,19 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use base64::Engine;
+use demo::Demo;
 use deskgate::config::{Config, load_text};
 use serde_json::{Value, json};
+
+#[path = "servers/demo.rs"]
+mod demo;
 
 /// What `systemd-analyze security` may rate the unit at most, in tenths.
 const EXPOSURE: u32 = 15;
@@ -92,22 +96,11 @@ fn declared_metrics() -> BTreeSet<String> {
 /// The metrics that a running gateway shows.
 fn shown_metrics() -> BTreeSet<String> {
     let folder = tempfile::tempdir().expect("folder");
-    let mut gateway = Command::new(env!("CARGO_BIN_EXE_deskgate"))
-        .args(["demo", "--listen", "127.0.0.1:0"])
-        .env("TMPDIR", folder.path())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("start");
-    let lines = BufReader::new(gateway.stdout.take().expect("output")).lines().map_while(Result::ok);
-    let ready = lines.into_iter().find(|line| line.starts_with("ready ")).expect("ready");
-    let address = ready.split(' ').find_map(|part| part.strip_prefix("admin=")).expect("an address");
-    let mut connection = TcpStream::connect(address).expect("a connection");
+    let demo = Demo::start(folder.path());
+    let mut connection = TcpStream::connect(demo.printed("admin")).expect("a connection");
     connection.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").expect("a request");
     let mut page = String::new();
     connection.read_to_string(&mut page).expect("a page");
-    gateway.kill().expect("the end");
-    gateway.wait().expect("the end");
     let types = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
     types.map(str::to_owned).collect()
 }

@@ -4,12 +4,15 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
+use demo::Demo;
 use deskgate::config::{Config, UpstreamConfig, UpstreamTlsConfig, load, load_text};
 use deskgate::endpoints::TABLE;
+
+#[path = "servers/demo.rs"]
+mod demo;
 
 const REFERENCE: &str = include_str!("../conf/deskgate.toml");
 
@@ -474,61 +477,30 @@ fn matches(expected: &str, output: &str) -> bool {
     rest.is_empty()
 }
 
-/// `deskgate demo` on a free port, with its data in a folder of its own.
-struct Demo {
-    process: Child,
-    folder: tempfile::TempDir,
-    config: String,
-    listen: String,
-}
-
-impl Demo {
-    fn start() -> Self {
-        let folder = tempfile::tempdir().expect("folder");
-        let mut process = Command::new(env!("CARGO_BIN_EXE_deskgate"))
-            .args(["demo", "--listen", "127.0.0.1:0"])
-            .env("TMPDIR", folder.path())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("start");
-        let mut lines = BufReader::new(process.stdout.take().expect("output")).lines().map_while(Result::ok);
-        let config = lines.find_map(|line| Some(line.split_once("export DESKGATE_CONFIG=")?.1.to_owned()));
-        let ready = lines.find(|line| line.starts_with("ready ")).expect("ready");
-        let listen = ready.split(' ').find_map(|part| part.strip_prefix("listen=")).expect("address").to_owned();
-        Self { process, folder, config: config.expect("a configuration file"), listen }
-    }
-
-    /// Runs a script as a user would in a terminal beside the demo.
-    fn run(&self, script: &str) -> String {
-        let script = format!("exec 2>&1\n{}", script.replace(DEMO_ADDRESS, &self.listen));
-        let programs = Path::new(env!("CARGO_BIN_EXE_deskgate")).parent().expect("a folder");
-        let path = format!("{}:{}", programs.display(), std::env::var("PATH").expect("a path"));
-        let mut bash = Command::new("bash");
-        bash.args(["-c", &script]).current_dir(self.folder.path()).env("PATH", path).stdin(Stdio::null());
-        let output = bash.env("DESKGATE_CONFIG", &self.config).output().expect("bash");
-        String::from_utf8(output.stdout).expect("text").replace(&self.listen, DEMO_ADDRESS)
-    }
-}
-
-impl Drop for Demo {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+/// Runs a script as a user would in a terminal beside the demo.
+fn run(script: &str, folder: &Path, demo: &Demo) -> String {
+    let listen = demo.printed("listen");
+    let script = format!("exec 2>&1\n{}", script.replace(DEMO_ADDRESS, listen));
+    let programs = Path::new(env!("CARGO_BIN_EXE_deskgate")).parent().expect("a folder");
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").expect("a path"));
+    let mut bash = Command::new("bash");
+    bash.args(["-c", &script]).current_dir(folder).env("PATH", path).stdin(Stdio::null());
+    let output = bash.env("DESKGATE_CONFIG", demo.printed("DESKGATE_CONFIG")).output().expect("bash");
+    String::from_utf8(output.stdout).expect("text").replace(listen, DEMO_ADDRESS)
 }
 
 /// Runs a page's commands beside a new demo and describes every output that differs.
 fn run_page(page: &Page, steps: &[Step]) -> Vec<String> {
-    let demo = Demo::start();
+    let folder = tempfile::tempdir().expect("folder");
+    let demo = Demo::start(folder.path());
     for block in page.blocks() {
         if let Some(file) = block.attributes.get("file") {
-            let text = block.text.replace(DEMO_ADDRESS, &demo.listen);
-            std::fs::write(demo.folder.path().join(file), text).expect("a file");
+            let text = block.text.replace(DEMO_ADDRESS, demo.printed("listen"));
+            std::fs::write(folder.path().join(file), text).expect("a file");
         }
     }
     let script: String = steps.iter().map(|step| format!("{}\nprintf '\\n--step--\\n'\n", step.command)).collect();
-    let printed = demo.run(&script);
+    let printed = run(&script, folder.path(), &demo);
     let outputs: Vec<&str> = printed.split("\n--step--\n").collect();
     assert_eq!(outputs.len(), steps.len() + 1, "{}: every command runs; printed:\n{printed}", page.name);
     let differs = |(step, output): &(&Step, &str)| !matches(step.expected.trim_end(), output.trim_end());

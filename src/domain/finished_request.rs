@@ -87,6 +87,26 @@ pub struct RefusedCaller<'a> {
 }
 
 impl FinishedRequest<'_> {
+    /// A refused request of the employee `u1001` for tests, which change what they are about.
+    #[cfg(test)]
+    pub fn sample() -> FinishedRequest<'static> {
+        FinishedRequest {
+            at: Timestamp::from_millis(1_500),
+            request_id: "0123456789abcdef".into(),
+            client_address: IpAddr::V4(std::net::Ipv4Addr::new(10, 1, 2, 3)),
+            method: "GET".into(),
+            path: "/api/agent-desk/x".into(),
+            status: 403,
+            code: 1003,
+            reason: "refused with 1003: forbidden".into(),
+            rule: Some("agent desk".into()),
+            employee_id: Some("u1001".into()),
+            corp_id: Some("wwdemo".into()),
+            upstream: None,
+            duration_ms: 1.25,
+        }
+    }
+
     /// With its own copies of the texts.
     pub fn into_owned(self) -> FinishedRequest<'static> {
         let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());

@@ -60,10 +60,10 @@ class Gateway:
     """A running gateway with a data directory of its own."""
 
     def __init__(self, program, folder, upstream="127.0.0.1:9", environment=None, limits=None, settings=(),
-                 tls=False):
+                 tls=False, data=None):
         self.program, self.folder, self.limits = program, pathlib.Path(folder), limits or []
         self.environment = {**os.environ, **(environment or {})}
-        self.data = self.folder / "data"
+        self.data = data or self.folder / "data"
         self.settings, self.port, self.tls, self.contexts = list(settings), 0, tls, {}
         (self.folder / "rules").mkdir(parents=True, exist_ok=True)
         (self.folder / "rules" / "test.toml").write_text(RULES)

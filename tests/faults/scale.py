@@ -14,7 +14,6 @@ import base64
 import http.client
 import json
 import pathlib
-import signal
 import subprocess
 import sys
 import tempfile
@@ -23,32 +22,12 @@ import time
 
 import fill
 import gateway
+import upstream
 
 FOLDER = pathlib.Path(__file__).parent
 
 # What the trial holds a gateway to, in seconds and MiB.
 READY, ROTATED, REMOVED, RESIDENT = 2, 1, 10, 400
-CONFIG = """
-[server]
-listen = ["127.0.0.1:0"]
-admin_listen = "127.0.0.1:0"
-public_url = "http://127.0.0.1:0"
-development = true
-data_dir = "{data}"
-[platform]
-kind = "simulated"
-simulated_listen = "127.0.0.1:0"
-[clients]
-h5 = "http://127.0.0.1:0/h5/"
-itagent = "http://127.0.0.1:0/itagent/"
-itadmin = "http://127.0.0.1:0/itadmin/"
-[rules]
-dir = "{rules}"
-[upstreams.helpdesk]
-addresses = ["127.0.0.1:{upstream}"]
-[log]
-format = "json"
-"""
 
 
 async def many_sessions(options, folder):
@@ -83,80 +62,39 @@ def timed(desk, *command):
     return time.monotonic() - begun if done else float("inf")
 
 
-async def answer(reader, writer):
-    """Answers every request of a connection."""
-    try:
-        while True:
-            await reader.readuntil(b"\r\n\r\n")
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
-            await writer.drain()
-    except (asyncio.IncompleteReadError, ConnectionError):
-        writer.close()
-
-
 def start_upstream():
-    """Starts the upstream in a thread of its own. Returns its port."""
+    """Starts the upstream in a thread of its own. Returns its address."""
     loop = asyncio.new_event_loop()
-    server = loop.run_until_complete(asyncio.start_server(answer, "127.0.0.1", 0))
+    _, address = loop.run_until_complete(upstream.start())
     threading.Thread(target=loop.run_forever, daemon=True).start()
-    return server.sockets[0].getsockname()[1]
+    return address
 
 
-class Gateway:
-    def __init__(self, binary, config, log):
-        self.binary, self.config = binary, config
-        start = time.monotonic()
-        self.process = subprocess.Popen(
-            [binary, "serve", "--config", config], stdout=subprocess.PIPE, stderr=log, text=True
-        )
-        for line in self.process.stdout:
-            if line.startswith("ready "):
-                self.address = line.split("listen=")[1].split()[0]
-                break
-        self.seconds_to_ready = time.monotonic() - start
+def until_idle(desk, limit):
+    """Waits until the gateway has used next to no CPU for three seconds. Returns the seconds since the call and the
+    largest share of one core within a second."""
+    start, before, idle, share = time.monotonic(), desk.cpu_seconds(), 0, 0
+    while idle < 3 and time.monotonic() - start < limit:
+        time.sleep(1)
+        now = desk.cpu_seconds()
+        idle = idle + 1 if now - before < 0.03 else 0
+        share, before = max(share, now - before), now
+    return time.monotonic() - start - idle, share
 
-    def status(self, field):
-        text = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
-        return next(int(line.split()[1]) / 1024 for line in text.splitlines() if line.startswith(field))
 
-    def cpu_seconds(self):
-        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / 100
-
-    def command(self, *words):
-        start = time.monotonic()
-        subprocess.run([self.binary, *words, "--config", self.config], check=True, stdout=subprocess.DEVNULL)
-        return time.monotonic() - start
-
-    def until_idle(self, limit):
-        """Waits until the gateway has used next to no CPU for three seconds. Returns the seconds since the call and the
-        largest share of one core within a second."""
-        start, before, idle, share = time.monotonic(), self.cpu_seconds(), 0, 0
-        while idle < 3 and time.monotonic() - start < limit:
-            time.sleep(1)
-            now = self.cpu_seconds()
-            idle = idle + 1 if now - before < 0.03 else 0
-            share, before = max(share, now - before), now
-        return time.monotonic() - start - idle, share
-
-    def use(self, data, numbers):
-        """Sends a request with the token of each session. Returns the seconds that it took."""
-        tokens = list(tokens_of(data, f"http://{self.address}", numbers))
-        connection = http.client.HTTPConnection(self.address)
-        start = time.monotonic()
-        for token in tokens:
-            connection.request("GET", "/api/conversations", headers={"Authorization": f"Bearer {token}"})
-            response = connection.getresponse()
-            body = response.read()
-            if response.status != 200:
-                sys.exit(f"{response.status}: {body}")
-        return time.monotonic() - start
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        start = time.monotonic()
-        self.process.wait(60)
-        return time.monotonic() - start
+def use(desk, numbers):
+    """Sends a request with the token of each session. Returns the seconds that it took."""
+    address = f"127.0.0.1:{desk.port}"
+    tokens = list(tokens_of(desk.data, f"http://{address}", numbers))
+    connection = http.client.HTTPConnection(address)
+    start = time.monotonic()
+    for token in tokens:
+        connection.request("GET", "/api/desk/x", headers={"Authorization": f"Bearer {token}"})
+        response = connection.getresponse()
+        body = response.read()
+        if response.status != 200:
+            sys.exit(f"{response.status}: {body}")
+    return time.monotonic() - start
 
 
 def encode(data):
@@ -196,30 +134,31 @@ def main():
     options = arguments.parse_args()
     folder = pathlib.Path(tempfile.mkdtemp(prefix="deskgate-scale-"))
     data = options.data or folder / "data"
-    config, log = folder / "deskgate.toml", open(folder / "log", "w")
-    config.write_text(CONFIG.format(data=data, upstream=start_upstream(), rules=FOLDER.parents[1] / "lua-free-rules"))
-    if not (data / "state.db").exists():
-        Gateway(options.binary, config, log).stop()
-        fill = [sys.executable, FOLDER / "fill.py", data, "--sessions", str(options.sessions)]
-        subprocess.run(fill, check=True)
-    gateway = Gateway(options.binary, config, log)
+    is_new = not (data / "state.db").exists()
+    desk = gateway.Gateway(options.binary, folder, start_upstream(), data=data)
+    if is_new:
+        desk.stop()
+        subprocess.run([sys.executable, FOLDER / "fill.py", data, "--sessions", str(options.sessions)], check=True)
+        desk.start()
     try:
-        print(f"ready after              {gateway.seconds_to_ready:7.2f} s", flush=True)
-        first = gateway.use(data, range(1000)) if options.used else 0
+        print(f"ready after              {desk.started_in:7.2f} s", flush=True)
+        first = use(desk, range(1000)) if options.used else 0
         print(f"1000 sessions' first use {first:7.2f} s, while the sessions are compared", flush=True)
         if not options.no_wait:
-            seconds, share = gateway.until_idle(options.seconds)
+            seconds, share = until_idle(desk, options.seconds)
             print(f"idle after               {seconds:7.0f} s, {share * 100:.0f} % of a core at most")
-        print(f"CPU                      {gateway.cpu_seconds():7.1f} s")
-        print(f"largest resident size    {gateway.status('VmHWM:'):7.0f} MiB, now {gateway.status('VmRSS:'):.0f} MiB")
+        print(f"CPU                      {desk.cpu_seconds():7.1f} s")
+        print(f"largest resident size    {desk.memory_mib('VmHWM'):7.0f} MiB, now {desk.memory_mib():.0f} MiB")
         if options.used:
-            print(f"sessions used            {gateway.use(data, range(options.used)):7.0f} s")
-            print(f"resident size            {gateway.status('VmRSS:'):7.0f} MiB, {options.used} sessions cached", flush=True)
-        print(f"key rotate --now         {gateway.command('key', 'rotate', '--now'):7.2f} s")
-        print(f"largest resident size    {gateway.status('VmHWM:'):7.0f} MiB")
-        print(f"session list             {gateway.command('session', 'list', '--json'):7.2f} s", flush=True)
+            print(f"sessions used            {use(desk, range(options.used)):7.0f} s")
+            print(f"resident size            {desk.memory_mib():7.0f} MiB, {options.used} sessions cached", flush=True)
+        print(f"key rotate --now         {timed(desk, 'key', 'rotate', '--now'):7.2f} s")
+        print(f"largest resident size    {desk.memory_mib('VmHWM'):7.0f} MiB")
+        print(f"session list             {timed(desk, 'session', 'list', '--json'):7.2f} s", flush=True)
     finally:
-        print(f"stopped after            {gateway.stop():7.2f} s")
+        begun = time.monotonic()
+        desk.stop()
+        print(f"stopped after            {time.monotonic() - begun:7.2f} s")
 
 
 if __name__ == "__main__":

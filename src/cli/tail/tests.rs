@@ -1,29 +1,8 @@
-use std::net::{IpAddr, Ipv4Addr};
-
 use super::*;
-use crate::domain::clock::Timestamp;
-
-fn request() -> FinishedRequest<'static> {
-    FinishedRequest {
-        at: Timestamp::from_millis(1_500),
-        request_id: "0123456789abcdef".into(),
-        client_address: IpAddr::V4(Ipv4Addr::new(10, 1, 2, 3)),
-        method: "GET".into(),
-        path: "/api/agent-desk/x".into(),
-        status: 403,
-        code: 1003,
-        reason: "refused with 1003: forbidden".into(),
-        rule: Some("agent desk".into()),
-        employee_id: Some("u1001".into()),
-        corp_id: Some("wwdemo".into()),
-        upstream: None,
-        duration_ms: 1.25,
-    }
-}
 
 #[test]
 fn a_refusal_is_one_line_with_its_reason_last() {
-    let line = request_line(&request());
+    let line = request_line(&FinishedRequest::sample());
     assert_eq!(
         line,
         "1970-01-01T00:00:01.500Z 403 GET /api/agent-desk/x code=1003 rule=\"agent desk\" employee=u1001 client=10.1.2.3 \
@@ -33,7 +12,7 @@ fn a_refusal_is_one_line_with_its_reason_last() {
 
 #[test]
 fn a_request_without_response_rule_or_caller_has_dashes() {
-    let cut = FinishedRequest { status: 0, code: 0, rule: None, employee_id: None, ..request() };
+    let cut = FinishedRequest { status: 0, code: 0, rule: None, employee_id: None, ..FinishedRequest::sample() };
     let line = request_line(&cut);
     assert!(line.contains(" --- GET ") && line.contains(" rule=\"-\" employee=- "), "{line}");
     assert!(!line.contains("code="), "{line}");

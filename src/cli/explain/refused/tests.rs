@@ -2,26 +2,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
 use super::*;
-use crate::domain::clock::Timestamp;
 use crate::domain::finished_request::{FinishedRequest, RefusedCaller};
 
 fn refused() -> RefusedRequest<'static> {
     RefusedRequest {
-        request: FinishedRequest {
-            at: Timestamp::from_seconds(0),
-            request_id: "0123456789abcdef".into(),
-            client_address: IpAddr::V4(Ipv4Addr::new(10, 1, 2, 3)),
-            method: "GET".into(),
-            path: "/api/agent-desk/x".into(),
-            status: 403,
-            code: 1003,
-            reason: "refused with 1003: forbidden".into(),
-            rule: Some("agent desk".into()),
-            employee_id: Some("u1001".into()),
-            corp_id: Some("wwdemo".into()),
-            upstream: None,
-            duration_ms: 1.25,
-        },
+        request: FinishedRequest::sample(),
         phase: "authorize".into(),
         check: Some("roles".into()),
         wants: Some("agent, supervisor".into()),
