@@ -226,7 +226,8 @@ impl App {
         };
         tasks.spawn("control socket", control::serve(control, services.admin, gateway_control, hand_over.clone()));
         let memory = MemoryLimit::new(config.load().limits.memory);
-        tasks.spawn("memory watch", memory_watch::run(memory.clone(), acceptor.app.concurrency.clone()));
+        let concurrency = acceptor.app.concurrency.clone();
+        tasks.spawn("memory watch", memory_watch::run(memory.clone(), concurrency, services.metrics.clone()));
         listeners.start(&tasks, &acceptor, &certificates, &wire::trusted_proxies(&config.load().server), pages);
         if !certificates.is_empty() {
             tasks.spawn("certificate watcher", certificates.clone().watch());

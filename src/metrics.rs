@@ -103,6 +103,7 @@ pub struct Metrics {
     pub(crate) password_checks_most: IntGauge,
     upstreams: UpstreamMetricFamilies,
     pub(crate) panics: IntCounter,
+    pub(crate) memory_limit: IntGauge,
     log_lines_dropped: IntCounter,
     audit_lines_dropped: IntCounter,
     trace_spans: IntCounterVec,
@@ -306,7 +307,7 @@ impl Metrics {
             )?,
             platform_token_age: seconds(
                 "platform_token_age_seconds",
-                "Age of the messaging platform access token in seconds; 0 without a token.",
+                "Age of the messaging platform access token in seconds; 0 without a token, or if an expired one was not needed.",
             )?,
             platform_circuit_open: gauge(
                 "platform_circuit_open",
@@ -319,7 +320,7 @@ impl Metrics {
             )?,
             platform_recheck_overdue: seconds(
                 "platform_recheck_overdue_seconds",
-                "How far the membership recheck is behind platform.recheck, in seconds.",
+                "How far the membership recheck is behind platform.recheck, or how long it has had no answer, in seconds.",
             )?,
             password_checks,
             password_checks_most: gauge(
@@ -328,6 +329,10 @@ impl Metrics {
             )?,
             upstreams: UpstreamMetricFamilies::new(&registry)?,
             panics: counter("panics_total", "Handler panics, each answered with error 1005.")?,
+            memory_limit: gauge(
+                "memory_limit_bytes",
+                "Resident memory beyond which new requests are refused; 0 without a limit.",
+            )?,
             log_lines_dropped: counter(
                 "log_lines_dropped_total",
                 "Log lines dropped because standard error was not read fast enough.",

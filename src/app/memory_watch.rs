@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::gateway::concurrency::ConcurrencyLimit;
+use crate::metrics::Metrics;
 
 /// How often it is measured. At most this much time passes between an allocation and the first refusal.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -44,7 +45,7 @@ impl MemoryLimit {
 }
 
 /// Refuses requests while the process uses too much, for as long as the process runs.
-pub(super) async fn run(limit: Arc<MemoryLimit>, concurrency: Arc<ConcurrencyLimit>) {
+pub(super) async fn run(limit: Arc<MemoryLimit>, concurrency: Arc<ConcurrencyLimit>, metrics: Arc<Metrics>) {
     let mut tick = tokio::time::interval(INTERVAL);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut is_short = false;
@@ -53,7 +54,9 @@ pub(super) async fn run(limit: Arc<MemoryLimit>, concurrency: Arc<ConcurrencyLim
         let used = resident_bytes();
         let was_short = std::mem::replace(&mut is_short, used.is_some_and(|used| limit.is_exceeded_by(used)));
         concurrency.set_short_of_memory(is_short);
-        let (used, limit) = (used.unwrap_or_default() >> 20, limit.bytes.load(Ordering::Relaxed) >> 20);
+        let limit = limit.bytes.load(Ordering::Relaxed);
+        metrics.memory_limit.set(i64::try_from(limit).unwrap_or(i64::MAX));
+        let (used, limit) = (used.unwrap_or_default() >> 20, limit >> 20);
         match (was_short, is_short) {
             (false, true) => {
                 tracing::error!("{used} MiB of memory are in use, more than {limit}: refusing new requests")

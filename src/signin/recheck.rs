@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::membership::{Finding, Membership};
 use crate::directory::Directory;
 use crate::directory::membership::RecheckEntry;
-use crate::domain::clock::Clock;
+use crate::domain::clock::{Clock, Timestamp};
 use crate::domain::employee::{Employee, Standing};
 use crate::domain::session::EndCause;
 use crate::domain::write::WriteOutcome;
@@ -69,6 +69,29 @@ impl RecheckResult {
             RecheckResult::Failed => "failed",
         }
     }
+
+    /// Whether the platform has answered, and what it said was applied.
+    fn is_answer(self) -> bool {
+        match self {
+            Self::Active | Self::Inactive | Self::OutOfSight | Self::NotAMember => true,
+            Self::Unreachable | Self::Paused | Self::Failed => false,
+        }
+    }
+}
+
+/// Since when no recheck has had an answer. An employee about whom the platform did not answer is asked about later, so
+/// the queue alone does not tell how late the recheck is.
+#[derive(Debug, Default)]
+struct Silence(Option<Timestamp>);
+
+impl Silence {
+    fn note(&mut self, result: RecheckResult, now: Timestamp) {
+        self.0 = if result.is_answer() { None } else { self.0.or(Some(now)) };
+    }
+
+    fn lasted(&self, now: Timestamp) -> Duration {
+        self.0.map_or(Duration::ZERO, |since| since.until(now))
+    }
 }
 
 impl From<Finding> for RecheckResult {
@@ -105,11 +128,14 @@ impl Recheck {
         for result in RecheckResult::ALL {
             self.metrics.platform_rechecks.with_label_values(&[result.as_str()]);
         }
+        let mut silence = Silence::default();
         loop {
-            let queued = match self.step().await {
+            let queued = match self.step(&mut silence).await {
                 Ok(queued) => queued,
                 Err(error) => {
-                    self.count(RecheckResult::Failed);
+                    self.note(RecheckResult::Failed, &mut silence);
+                    let overdue = &self.metrics.platform_recheck_overdue;
+                    overdue.set(overdue.get().max(silence.lasted(self.clock.now()).as_secs_f64()));
                     tracing::warn!(error = %chain(&error), "could not recheck an employee at the platform; retrying");
                     0
                 }
@@ -129,22 +155,25 @@ impl Recheck {
 
     /// Asks about the head of the queue, if it is due and no other gateway does. Returns the length of the queue, as far
     /// as the pace depends on it.
-    async fn step(&self) -> Result<usize, Error> {
-        if self.leases.acquire(Work::Recheck, lease(self.interval)).await? == LeaseOutcome::HeldElsewhere {
-            self.metrics.platform_recheck_overdue.set(0.0);
-            return Ok(0);
-        }
-        let Some(entry) = self.directory.next_recheck(most_counted(self.interval)).await? else {
+    async fn step(&self, silence: &mut Silence) -> Result<usize, Error> {
+        let entry = match self.leases.acquire(Work::Recheck, lease(self.interval)).await? {
+            LeaseOutcome::HeldElsewhere => None,
+            LeaseOutcome::Granted => self.directory.next_recheck(most_counted(self.interval)).await?,
+        };
+        let Some(entry) = entry else {
+            *silence = Silence::default();
             self.metrics.platform_recheck_overdue.set(0.0);
             return Ok(0);
         };
         let (now, due) = (self.clock.now(), entry.checked_at.plus(self.interval));
-        self.metrics.platform_recheck_overdue.set(due.until(now).as_secs_f64());
+        self.metrics.platform_recheck_overdue.set(due.until(now).max(silence.lasted(now)).as_secs_f64());
         if now < due {
             return Ok(entry.queued);
         }
-        if let Some(employee) = self.employee_to_ask_about(&entry).await? {
-            self.ask_about(&employee, &entry).await?;
+        if let Some(employee) = self.employee_to_ask_about(&entry).await?
+            && let Some(result) = self.ask_about(&employee, &entry).await?
+        {
+            self.note(result, silence);
         }
         Ok(entry.queued)
     }
@@ -175,35 +204,33 @@ impl Recheck {
         Ok(!self.sessions.store().of_employee(&entry.corp_id, &entry.employee_id).await?.is_empty())
     }
 
-    /// Moves the entry to the end of the queue, so that no other gateway asks too, and asks.
-    async fn ask_about(&self, employee: &Employee, entry: &RecheckEntry) -> Result<(), Error> {
+    /// Moves the entry to the end of the queue, so that no other gateway asks too, and asks. `None` if another one does.
+    async fn ask_about(&self, employee: &Employee, entry: &RecheckEntry) -> Result<Option<RecheckResult>, Error> {
         let now = self.clock.now();
         if self.directory.move_recheck(entry, Some(now)).await? == WriteOutcome::Conflict {
-            return Ok(());
+            return Ok(None);
         }
         let moved = RecheckEntry { checked_at: now, ..entry.clone() };
         // Behind the others: an employee about whom the platform never answers must not hold them up.
         let retry = now.plus(self.interval / RETRY_PART).minus(self.interval);
-        let result = match self.membership.ask(employee).await {
+        match self.membership.ask(employee).await {
             Ok(status) => match self.apply(employee, status).await {
-                Ok(finding) => finding.into(),
+                Ok(finding) => Ok(Some(finding.into())),
                 Err(error) => {
                     // The employee may be disabled already, and the sessions not ended.
                     self.directory.move_recheck(&moved, Some(retry)).await?;
-                    return Err(error);
+                    Err(error)
                 }
             },
             Err(PlatformError::CircuitOpen { .. }) => {
                 self.directory.move_recheck(&moved, Some(entry.checked_at)).await?;
-                RecheckResult::Paused
+                Ok(Some(RecheckResult::Paused))
             }
             Err(_) => {
                 self.directory.move_recheck(&moved, Some(retry)).await?;
-                RecheckResult::Unreachable
+                Ok(Some(RecheckResult::Unreachable))
             }
-        };
-        self.count(result);
-        Ok(())
+        }
     }
 
     /// Applies what the platform says about an employee and then, unless that disabled them, about their links.
@@ -215,7 +242,8 @@ impl Recheck {
         }
     }
 
-    fn count(&self, result: RecheckResult) {
+    fn note(&self, result: RecheckResult, silence: &mut Silence) {
+        silence.note(result, self.clock.now());
         self.metrics.platform_rechecks.with_label_values(&[result.as_str()]).inc();
     }
 }

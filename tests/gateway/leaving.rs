@@ -524,6 +524,19 @@ async fn restart_starts_no_burst_of_rechecks() {
 }
 
 #[tokio::test]
+async fn recheck_is_overdue_while_the_platform_does_not_answer() {
+    let desk = Gateway::setup().toml(EVERY_SECOND).movable_clock().start().await;
+    desk.sign_in("u1001").await;
+    wait_for_rechecks(&desk, "active", 1.0).await;
+    desk.set_platform_switches(json!({ "bad_gateway": { "*": "all" } })).await;
+    wait_for_rechecks(&desk, "unreachable", 1.0).await;
+    desk.clock().set_offset(7200);
+    // After the first question at the new time the employee is no longer overdue in the queue.
+    wait_for_rechecks(&desk, "unreachable", 2.0).await;
+    assert!(desk.metric("deskgate_platform_recheck_overdue_seconds", &[]).await >= 7200.0);
+}
+
+#[tokio::test]
 async fn recheck_can_be_turned_off() {
     let desk = Gateway::with("[platform]\nrecheck = 0").await;
     desk.sign_in("u1001").await.get("/api/auth/me").await.expect_code(0);

@@ -47,6 +47,7 @@ async fn short_memory_refuses_requests_but_not_readiness_and_sign_in() {
     // Less than any process uses.
     let desk = Gateway::setup().tls().toml("[limits]\nmemory = 1048576\n").start().await;
     desk.wait_for_log(&["ERROR", "MiB of memory are in use, more than 1: refusing new requests"]).await;
+    assert_eq!(desk.metric("deskgate_memory_limit_bytes", &[]).await, 1_048_576.0);
     let streams = desk.anonymous().http2().await;
     let on_streams = streams.send("POST", "/public/x", &[], b"a body that nobody reads").await;
     for refused in [desk.anonymous().get("/public/x").await, streams.get("/public/x").await, on_streams] {

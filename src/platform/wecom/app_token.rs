@@ -132,9 +132,11 @@ impl AppTokens {
         }
     }
 
-    /// The age of the current token.
+    /// The age of the current token. `None` also for one that has expired while no call needed it: nothing is wrong then.
     pub fn age(&self) -> Option<Duration> {
-        self.state().held.as_ref().map(|held| self.clock.running().saturating_sub(held.fetched_at))
+        let (state, now) = (self.state(), self.clock.running());
+        let held = state.held.as_ref().filter(|held| now < held.expires_at || state.failure.is_some())?;
+        Some(now.saturating_sub(held.fetched_at))
     }
 
     fn status(&self) -> TokenStatus {

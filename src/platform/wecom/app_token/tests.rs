@@ -65,3 +65,23 @@ async fn a_token_is_kept_for_its_own_lifetime_whatever_the_wall_clock_does() {
     assert_eq!(name(&tokens.current(|| fresh("second", u64::MAX)).await.unwrap()), "second");
     assert_eq!(name(&tokens.current(unexpected_fetch).await.unwrap()), "second", "an endless lifetime");
 }
+
+#[tokio::test]
+async fn an_expired_token_has_an_age_only_if_it_could_not_be_replaced() {
+    let clock = Clock::system();
+    let tokens = AppTokens::new(clock.clone());
+    let minutes = || tokens.age().map(|age| age.as_secs() / 60);
+    assert_eq!(minutes(), None, "none yet");
+    tokens.current(|| fresh("first", 7200)).await.unwrap();
+    clock.advance(Duration::from_secs(7100));
+    assert_eq!(minutes(), Some(118));
+    tokens.current(failing).await.unwrap();
+    clock.advance(Duration::from_secs(1000));
+    assert_eq!(minutes(), None, "no call has needed it since it expired");
+    assert!(tokens.current(failing).await.is_err());
+    assert_eq!(minutes(), Some(135));
+    clock.advance(Duration::from_secs(600));
+    assert_eq!(minutes(), Some(145), "the age grows until a fetch succeeds");
+    tokens.current(|| fresh("second", 7200)).await.unwrap();
+    assert_eq!(minutes(), Some(0));
+}
