@@ -9,7 +9,6 @@ while the gateway still compares the sessions with the directory.
 """
 
 import argparse
-import asyncio
 import base64
 import http.client
 import json
@@ -17,7 +16,6 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 import fill
@@ -60,14 +58,6 @@ def timed(desk, *command):
     begun = time.monotonic()
     done = desk.command(*command).returncode == 0
     return time.monotonic() - begun if done else float("inf")
-
-
-def start_upstream():
-    """Starts the upstream in a thread of its own. Returns its address."""
-    loop = asyncio.new_event_loop()
-    _, address = loop.run_until_complete(upstream.start())
-    threading.Thread(target=loop.run_forever, daemon=True).start()
-    return address
 
 
 def until_idle(desk, limit):
@@ -135,7 +125,7 @@ def main():
     folder = pathlib.Path(tempfile.mkdtemp(prefix="deskgate-scale-"))
     data = options.data or folder / "data"
     is_new = not (data / "state.db").exists()
-    desk = gateway.Gateway(options.binary, folder, start_upstream(), data=data)
+    desk = gateway.Gateway(options.binary, folder, upstream.start_in_thread(), data=data)
     if is_new:
         desk.stop()
         subprocess.run([sys.executable, FOLDER / "fill.py", data, "--sessions", str(options.sessions)], check=True)

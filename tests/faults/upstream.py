@@ -4,12 +4,26 @@ import asyncio
 import base64
 import hashlib
 import re
+import threading
 
 
 async def start():
     """Returns the server and its address."""
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     return server, "127.0.0.1:%d" % server.sockets[0].getsockname()[1]
+
+
+def start_in_thread():
+    """Starts it in a thread of its own. Returns its address."""
+    loop = asyncio.new_event_loop()
+    server, address = loop.run_until_complete(start())
+
+    def run():
+        # The loop refers to the server only while it accepts.
+        loop.run_until_complete(server.serve_forever())
+
+    threading.Thread(target=run, daemon=True).start()
+    return address
 
 
 async def serve(reader, writer):
