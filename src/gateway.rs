@@ -1,6 +1,7 @@
 //! Carries requests: Pingora's callbacks, each a few lines that call the pipeline and then one of the lanes.
 //! Authorizes nothing: `pipeline` authorizes requests, `connect` chooses upstream peers and decides about retries.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -53,6 +54,8 @@ mod context;
 mod request_trace;
 
 // Lanes beside Pingora's own.
+pub(crate) mod fast_lane;
+
 mod fast_path;
 
 mod http2_proxy;
@@ -107,8 +110,44 @@ pub(crate) struct Gateway {
     pub(crate) tracer: Option<Arc<Tracer>>,
 }
 
+/// The gateway as Pingora's lane sees it. The fast lane has the same one.
+pub(crate) struct ProxyLane(pub(crate) Arc<Gateway>);
+
+impl Deref for ProxyLane {
+    type Target = Gateway;
+
+    fn deref(&self) -> &Gateway {
+        &self.0
+    }
+}
+
+/// Watches a permitted exchange until it is complete.
+fn begin_watch(exchange: &Exchange, context: &RequestContext) {
+    let header = exchange.req_header();
+    cut::begin(&header.method, header.raw_path(), host(header), context);
+}
+
+/// Whether what follows on the connection may be another request for the client than for us.
+fn is_ambiguous(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::BadRequest(
+            BadRequest::Head
+                | BadRequest::Framing
+                | BadRequest::Repeated(_)
+                | BadRequest::Header(_)
+                | BadRequest::ForwardedForEntry(_)
+                | BadRequest::ForwardedForLength(_)
+                | BadRequest::Upgrade
+        )
+    )
+}
+
 impl Gateway {
     async fn decide(&self, exchange: &Exchange) -> Decision {
+        if let Some(decision) = connection::take_decision(exchange) {
+            return decision;
+        }
         let lines = HeaderMapLines(&exchange.req_header().headers);
         pipeline::decide(&self.gate, &request_head(exchange, &lines)).await
     }
@@ -196,29 +235,16 @@ impl Gateway {
     ) -> pingora_core::Result<()> {
         let arrival = context.arrival.get_or_insert_with(unknown_arrival);
         let reply = Reply::refusal(arrival, &error);
-        let is_ambiguous = matches!(
-            error,
-            Error::BadRequest(
-                BadRequest::Head
-                    | BadRequest::Framing
-                    | BadRequest::Repeated(_)
-                    | BadRequest::Header(_)
-                    | BadRequest::ForwardedForEntry(_)
-                    | BadRequest::ForwardedForLength(_)
-                    | BadRequest::Upgrade
-            )
-        );
-        context.error = Some(error);
-        if is_ambiguous {
-            // What follows on this connection may be another request for the client than for us.
+        if is_ambiguous(&error) {
             exchange.set_keepalive(None);
         }
+        context.error = Some(error);
         self.write(exchange, context, reply).await
     }
 }
 
 #[async_trait]
-impl ProxyHttp for Gateway {
+impl ProxyHttp for ProxyLane {
     /// Boxed, because Pingora moves it from future to future.
     type CTX = Box<RequestContext>;
 
@@ -252,7 +278,7 @@ impl ProxyHttp for Gateway {
                 Some(UpstreamPermit { is_bodyless_get: true, rule, .. })
                     if rule.upstream.protocol == UpstreamProtocol::Http1 =>
                 {
-                    cut::begin(exchange, context);
+                    begin_watch(exchange, context);
                     let deadline = context.attempts.deadline();
                     self.run_lane(deadline, Box::pin(self.proxy_bodyless_get(exchange, context))).await?;
                 }
@@ -263,12 +289,12 @@ impl ProxyHttp for Gateway {
                     }
                 }
                 Some(permit) if exchange.is_http2() || permit.rule.upstream.protocol == UpstreamProtocol::Http2 => {
-                    cut::begin(exchange, context);
+                    begin_watch(exchange, context);
                     let deadline = context.attempts.deadline();
                     self.run_lane(deadline, Box::pin(self.proxy_http2(exchange, context))).await?;
                 }
                 _ => {
-                    cut::begin(exchange, context);
+                    begin_watch(exchange, context);
                     drop_header_case(exchange.req_header_mut());
                     return Ok(GO_ON);
                 }

@@ -10,6 +10,7 @@ use http::header::{
     VARY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use pingora_core::protocols::http::date::get_cached_date;
 use pingora_http::ResponseHeader;
 use pingora_proxy::Session as Exchange;
 use serde::Serialize;
@@ -20,7 +21,7 @@ use crate::domain::rate::{Exceeded, retry_after_seconds};
 use crate::error::{Code, Error};
 use crate::pipeline::Arrival;
 use crate::pipeline::cors::PreflightAnswer;
-use crate::pipeline::forward::REQUEST_ID;
+use crate::pipeline::forward::{REQUEST_ID, write_line};
 
 mod etag;
 
@@ -47,6 +48,27 @@ struct Envelope<'a, T> {
     message: &'a str,
     data: Option<T>,
     request_id: &'a str,
+}
+
+/// What a response of the fast lane says about the client's connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ClientConnection {
+    /// It stays open for the next request.
+    KeepAlive,
+    /// It is closed after the response.
+    Close,
+}
+
+impl ClientConnection {
+    /// Writes `Date` and `Connection`, which every final response has.
+    pub(crate) fn write(self, out: &mut Vec<u8>) {
+        write_line(out, "date", get_cached_date().as_bytes());
+        let value: &[u8] = match self {
+            Self::KeepAlive => b"keep-alive",
+            Self::Close => b"close",
+        };
+        write_line(out, "connection", value);
+    }
 }
 
 /// An `HttpOnly` cookie.
@@ -279,6 +301,45 @@ impl Reply {
         arrival.cross_origin.write(headers);
         arrival.write_hsts(headers);
         response
+    }
+
+    /// The status.
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The length of the body.
+    pub(crate) fn body_length(&self) -> usize {
+        self.body.len()
+    }
+
+    /// Encodes the response as HTTP/1.1, for the fast lane.
+    pub(crate) fn encode(&self, arrival: &Arrival, connection: ClientConnection, out: &mut Vec<u8>) {
+        let reason = self.status.canonical_reason().unwrap_or_default();
+        for piece in ["HTTP/1.1 ", self.status.as_str(), " ", reason, "\r\n"] {
+            out.extend_from_slice(piece.as_bytes());
+        }
+        let mut own = HeaderMap::new();
+        for (name, value) in &self.headers {
+            if *name == VARY {
+                own.append(name, value.clone());
+            } else {
+                write_line(out, name.as_str(), value.as_bytes());
+            }
+        }
+        arrival.cross_origin.write(&mut own);
+        arrival.write_hsts(&mut own);
+        for (name, value) in &own {
+            write_line(out, name.as_str(), value.as_bytes());
+        }
+        // In a 304 it would be the length of the response that the client has cached; a 204 must not have it.
+        if !matches!(self.status, StatusCode::NOT_MODIFIED | StatusCode::NO_CONTENT) {
+            write_line(out, CONTENT_LENGTH.as_str(), self.body.len().to_string().as_bytes());
+        }
+        write_line(out, REQUEST_ID.as_str(), arrival.request_id.as_bytes());
+        connection.write(out);
+        out.extend_from_slice(b"\r\n");
+        out.extend_from_slice(&self.body);
     }
 
     /// Encodes the response as HTTP/1.1, for a connection without a parsed request.

@@ -29,7 +29,7 @@ use crate::gateway::cut::ExchangeCutter;
 use crate::gateway::drain_signal::DrainSignal;
 use crate::gateway::early_refusal::EarlyRefusals;
 use crate::gateway::proxy_app::ProxyApp;
-use crate::gateway::{Gateway, SocketSettings};
+use crate::gateway::{Gateway, ProxyLane, SocketSettings};
 use crate::pipeline::Gate;
 use crate::pipeline::record::NoRuleMetrics;
 use crate::traces::Tracer;
@@ -82,6 +82,7 @@ fn pool_size(descriptors: Descriptors) -> usize {
 }
 
 pub(super) fn acceptor(config: &Config, gateway: Gateway, descriptors: Descriptors) -> Acceptor {
+    let gateway = Arc::new(gateway);
     let cutter = Arc::new(ExchangeCutter {
         gate: gateway.gate.clone(),
         registry: gateway.sockets.registry.clone(),
@@ -96,6 +97,7 @@ pub(super) fn acceptor(config: &Config, gateway: Gateway, descriptors: Descripto
         drain: gateway.drain.clone(),
         limits: ArcSwap::from_pointee(client_limits(&config.limits, &gate)),
         app: Arc::new(ProxyApp {
+            fast_lane: config.server.fast_lane.then(|| gateway.clone()),
             proxy: Arc::new(proxy(gateway, config, descriptors)),
             cutter,
             concurrency: Arc::new(ConcurrencyLimit::new(Handle::current().metrics().num_workers())),
@@ -127,7 +129,7 @@ pub(super) fn client_limits(limits: &LimitsConfig, gate: &Gate) -> ClientLimits 
     }
 }
 
-fn proxy(gateway: Gateway, config: &Config, descriptors: Descriptors) -> HttpProxy<Gateway> {
+fn proxy(gateway: Arc<Gateway>, config: &Config, descriptors: Descriptors) -> HttpProxy<ProxyLane> {
     let conf = ServerConf {
         upstream_keepalive_pool_size: pool_size(descriptors),
         // The gateway decides about each; these are the first attempt, all retries and one for a stale connection.
@@ -141,7 +143,7 @@ fn proxy(gateway: Gateway, config: &Config, descriptors: Descriptors) -> HttpPro
     // Our pipeline refuses CONNECT with our own error response.
     options.allow_connect_method_proxying = true;
     options.h2_idle_timeout = Some(config.limits.idle.get());
-    let mut proxy = HttpProxy::new(gateway, Arc::new(conf));
+    let mut proxy = HttpProxy::new(ProxyLane(gateway), Arc::new(conf));
     proxy.server_options = Some(options);
     proxy.h2_options = Some(http2_options(&config.limits));
     proxy.handle_init_modules();

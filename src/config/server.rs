@@ -52,6 +52,8 @@ pub struct ServerConfig {
     pub language: Language,
     /// Worker threads; 0 means one per core.
     pub threads: usize,
+    /// Whether HTTP/1.1 requests without a body take the fast lane. Otherwise Pingora's proxy carries all requests.
+    pub fast_lane: bool,
     /// Drain timeout: how long open requests may take to finish once the gateway has stopped accepting.
     pub drain: HumanDuration,
     /// How long after SIGTERM the gateway is not ready but still accepts, until load balancers have noticed.
@@ -125,6 +127,7 @@ impl Default for ServerConfig {
             old_secret_files: Vec::new(),
             language: Language::English,
             threads: 0,
+            fast_lane: true,
             drain: HumanDuration::seconds(30),
             drain_delay: HumanDuration::seconds(0),
             hsts: HumanDuration::seconds(0),

@@ -27,6 +27,7 @@ use super::connection_limits::{ConnectionLimits, ConnectionSlot};
 use super::connection_slots::{ConnectionSlots, OccupiedSlot};
 use super::drain_signal::DrainSignal;
 use super::early_refusal::{self, EarlyRefusals};
+use super::fast_lane::LaneEnd;
 use super::linger;
 use super::proxy_app::ProxyApp;
 use super::proxy_protocol::{self, ProxiedClient};
@@ -311,6 +312,19 @@ impl Acceptor {
             return;
         }
         while let Some(_slot) = self.next_request(&mut connection).await {
+            if let Some(gateway) = &self.app.fast_lane {
+                // Boxed, so that a connection that waits for its next request does not hold the memory of an exchange.
+                match Box::pin(gateway.serve_fast(&mut connection)).await {
+                    LaneEnd::KeepAlive => continue,
+                    LaneEnd::Close => {
+                        // Fails if the client has closed it already.
+                        let _ = connection.shutdown().await;
+                        return;
+                    }
+                    LaneEnd::Incomplete => return,
+                    LaneEnd::NotTaken => {}
+                }
+            }
             let mut exchange = ServerSession::new_http1(connection);
             exchange.set_keepalive((!*drain.borrow()).then_some(KEEPALIVE));
             let Some(reused) = self.app.process_new_http(exchange, drain).await else { return };

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use http::Method;
 use pingora_core::protocols::Stream;
 use pingora_core::upstreams::peer::HttpPeer;
 use pingora_core::{Error as PingoraError, ErrorType, RetryType};
@@ -95,6 +96,11 @@ impl Replay {
             false => Self::AfterRefusal,
         }
     }
+
+    /// Of a request without a body.
+    pub(super) fn of_method(method: &Method) -> Self {
+        if method.is_idempotent() { Self::Safe } else { Self::AfterRefusal }
+    }
 }
 
 fn has_begun_response(exchange: &Exchange) -> bool {
@@ -119,6 +125,11 @@ impl Progress {
             received: exchange.body_bytes_sent(),
             is_uploading: !exchange.is_body_done(),
         }
+    }
+
+    /// Of a request without a body.
+    pub(super) fn of_response(received: usize) -> Self {
+        Self { received, ..Self::default() }
     }
 }
 

@@ -22,7 +22,6 @@ use tokio::runtime::Handle;
 
 use super::chunks::{ChunkValidator, InvalidChunk};
 use super::connection_limits::ConnectionSlot;
-use super::context::NO_ADDRESS;
 use super::deadline::Deadline;
 use super::drain_signal::DrainSignal;
 use super::early_refusal::{self, EarlyRefusals, SATURATED};
@@ -31,6 +30,8 @@ use crate::error::{BadRequest, Error};
 use crate::pipeline::head::Transport;
 
 mod exchange;
+
+mod fast;
 
 mod head;
 
@@ -43,7 +44,7 @@ mod pingora_traits;
 mod rate;
 
 pub(super) use exchange::{
-    DetachedStream, begin_exchange, begin_stream, body_error, detach, end_exchange, raw_head, transport,
+    DetachedStream, begin_exchange, begin_stream, body_error, detach, end_exchange, raw_head, take_decision, transport,
 };
 use exchange::{ExchangeState, announced, body_fault, phase};
 use head::HeadBuffer;
@@ -184,9 +185,7 @@ impl Connection {
     /// Puts a refusal into the write buffer, once.
     fn refuse(&mut self, error: &Error) {
         if self.refusal.is_none() {
-            let digest = self.inner.as_ref().and_then(|inner| inner.get_socket_digest());
-            let client = digest.and_then(|digest| digest.peer_addr().and_then(|address| Some(address.as_inet()?.ip())));
-            self.write_buffer = early_refusal::encode(client.unwrap_or(NO_ADDRESS), error, &self.refusals);
+            self.write_buffer = early_refusal::encode(self.peer(), error, &self.refusals);
             self.written = 0;
             self.refusal = Some(EarlyRefusal::Writing);
         }

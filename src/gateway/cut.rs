@@ -14,12 +14,11 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use pingora_proxy::Session as Exchange;
+use http::Method;
 
 use super::context::RequestContext;
 use super::current_exchange::{CURRENT, CurrentExchange, WatchedExchange};
 use super::deadline::Deadline;
-use super::request_head::host;
 use crate::domain::session::Session;
 use crate::pipeline::record::{self, AccessLogEntry, NoRuleMetrics};
 use crate::pipeline::{Caller, Gate, Handler, Phase};
@@ -37,23 +36,22 @@ fn registered_at(current: &CurrentExchange) -> Option<Instant> {
 }
 
 /// Watches a permitted exchange until it is complete.
-pub(super) fn begin(exchange: &Exchange, context: &RequestContext) {
+pub(super) fn begin(method: &Method, target: &[u8], host: Option<&[u8]>, context: &RequestContext) {
     let (Some(permit), Some(arrival)) = (&context.permit, &context.arrival) else { return };
-    let header = exchange.req_header();
     let _ = CURRENT.try_with(|current| {
-        let target = permit.target.as_deref().map_or(header.raw_path(), str::as_bytes);
+        let target = permit.target.as_deref().map_or(target, str::as_bytes);
         let watched = WatchedExchange {
             arrival: arrival.clone(),
             caller: permit.caller.clone(),
             rule: permit.rule.clone(),
-            method: header.method.clone(),
+            method: method.clone(),
             announced_method: permit.announced_method.clone(),
             started: context.started,
             status: 0,
             upstream: context.attempts.upstream().cloned(),
             overhead: None,
         };
-        current.begin(target, host(header).unwrap_or_default(), watched);
+        current.begin(target, host.unwrap_or_default(), watched);
     });
 }
 

@@ -11,14 +11,16 @@ use pingora_core::server::ShutdownWatch;
 use pingora_proxy::HttpProxy;
 use prometheus::IntCounter;
 
-use super::Gateway;
 use super::concurrency::{ConcurrencyLimit, Urgency};
 use super::cut::ExchangeCutter;
 use super::early_refusal::{self, EarlyRefusals, SATURATED};
+use super::{Gateway, ProxyLane};
 
 /// Pingora's proxy, and what cuts its exchanges.
 pub(crate) struct ProxyApp {
-    pub(crate) proxy: Arc<HttpProxy<Gateway>>,
+    pub(crate) proxy: Arc<HttpProxy<ProxyLane>>,
+    /// Answers most requests of HTTP/1.1; None if `server.fast_lane` is off.
+    pub(crate) fast_lane: Option<Arc<Gateway>>,
     pub(crate) cutter: Arc<ExchangeCutter>,
     pub(crate) concurrency: Arc<ConcurrencyLimit>,
     /// Counts HTTP/2 requests that were refused because the gateway was saturated.

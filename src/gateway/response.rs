@@ -1,6 +1,7 @@
 //! Rewrites an upstream's response header for the client, in every lane to an upstream. Relaying the body is left to
 //! the lanes.
 
+use http::StatusCode;
 use pingora_core::ErrorType;
 use pingora_http::ResponseHeader;
 
@@ -19,7 +20,16 @@ impl Gateway {
         response: &mut ResponseHeader,
         context: &mut RequestContext,
     ) -> pingora_core::Result<()> {
-        if response.status == http::StatusCode::SWITCHING_PROTOCOLS {
+        self.note_response(response.status, context)?;
+        let (Some(permit), Some(arrival)) = (&context.permit, &context.arrival) else {
+            return pingora_core::Error::e_explain(ErrorType::InternalError, "no permit");
+        };
+        sanitize_response(response, permit.rule.cors, arrival)
+    }
+
+    /// Records the status of a response of the upstream, and the time until it. An upgrade that was not requested is a failure.
+    pub(super) fn note_response(&self, status: StatusCode, context: &mut RequestContext) -> pingora_core::Result<()> {
+        if status == StatusCode::SWITCHING_PROTOCOLS {
             // WebSocket handshakes take another lane, so this request did not ask for an upgrade.
             context.error = Some(Error::UpstreamFailed(Some("the upstream sent an unrequested 101".into())));
             return pingora_core::Error::e_explain(ErrorType::InvalidHTTPHeader, "unrequested 101");
@@ -28,15 +38,12 @@ impl Gateway {
             context.overhead = Some(context.started.elapsed().saturating_sub(elapsed));
         }
         if let Some(trace) = &mut context.attempts.trace {
-            trace.note_status(response.status.as_u16());
+            trace.note_status(status.as_u16());
         }
-        if !response.status.is_informational() {
-            current_exchange::note_response(response.status, context.overhead);
+        if !status.is_informational() {
+            current_exchange::note_response(status, context.overhead);
         }
-        let (Some(permit), Some(arrival)) = (&context.permit, &context.arrival) else {
-            return pingora_core::Error::e_explain(ErrorType::InternalError, "no permit");
-        };
-        sanitize_response(response, permit.rule.cors, arrival)
+        Ok(())
     }
 }
 

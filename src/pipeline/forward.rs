@@ -96,7 +96,8 @@ fn insert_all(headers: &mut HeaderMap, lines: impl Iterator<Item = (HeaderName, 
     }
 }
 
-fn write_line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
+/// Writes a header line of HTTP/1.1.
+pub fn write_line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     for piece in [name.as_bytes(), b": ", value, b"\r\n"] {
         out.extend_from_slice(piece);
     }

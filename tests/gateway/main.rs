@@ -27,6 +27,8 @@ mod bind;
 
 mod sessions;
 
+mod fast_lane;
+
 mod otp;
 
 mod overload;

@@ -14,6 +14,7 @@ use super::super::chunks::ChunkValidator;
 use super::super::connection_limits::{ConnectionSlot, CountedClient, CountedStream, StreamRefusal};
 use super::Connection;
 use crate::error::{BadRequest, Error, Part};
+use crate::pipeline::Decision;
 use crate::pipeline::head::Transport;
 
 /// The refusal when a client has as many requests on HTTP/2 connections as it may have connections. One may end at any
@@ -63,11 +64,17 @@ pub(super) struct ExchangeState {
     pub(super) body_fault: AtomicU8,
     /// The tunnel that waits for the transport.
     tunnel: Mutex<Option<oneshot::Sender<DetachedStream>>>,
+    /// The decision about the request, if the fast lane has left it.
+    decision: Mutex<Option<Box<Decision>>>,
 }
 
 impl ExchangeState {
     pub(super) fn is_detaching(&self) -> bool {
         self.tunnel.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    pub(super) fn leave_decision(&self, decision: Decision) {
+        *self.decision.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(decision));
     }
 
     pub(super) fn take_tunnel(&self) -> Option<oneshot::Sender<DetachedStream>> {
@@ -108,6 +115,12 @@ pub(in super::super) fn begin_exchange(exchange: &Exchange) {
     let fault = if is_invalid { body_fault::FRAMING } else { body_fault::NONE };
     connection.state.body_fault.store(fault, Ordering::Release);
     connection.state.phase.store(phase::EXCHANGE, Ordering::Release);
+}
+
+/// The decision that the fast lane has made about the request, if it has left it to Pingora's lane.
+pub(in super::super) fn take_decision(exchange: &Exchange) -> Option<Decision> {
+    let decision = connection(exchange)?.state.decision.lock().unwrap_or_else(PoisonError::into_inner).take();
+    decision.map(|decision| *decision)
 }
 
 /// The request head as the client sent it; None on HTTP/2.

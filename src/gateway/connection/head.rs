@@ -109,9 +109,25 @@ impl HeadBuffer {
         &self.bytes[self.end.unwrap_or(self.bytes.len())..]
     }
 
+    /// Removes and returns the head; what was read ahead stays.
+    pub(super) fn take_head(&mut self) -> Vec<u8> {
+        let read_ahead = self.bytes.split_off(self.end.unwrap_or(self.bytes.len()));
+        (self.end, self.given) = (None, 0);
+        std::mem::replace(&mut self.bytes, read_ahead)
+    }
+
+    /// Puts a head back before what was read ahead.
+    pub(super) fn return_head(&mut self, mut head: Vec<u8>) {
+        (self.end, self.given) = (Some(head.len()), 0);
+        head.append(&mut self.bytes);
+        self.bytes = head;
+    }
+
     /// Begins the next head with the bytes that were read ahead.
     pub(super) fn begin_next(&mut self) {
-        self.bytes = self.take_read_ahead();
+        if self.given > 0 {
+            self.bytes = self.take_read_ahead();
+        }
         self.given = 0;
         self.end = find_empty_line(&self.bytes);
     }

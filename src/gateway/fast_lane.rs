@@ -1,0 +1,261 @@
+//! The fast lane: carries HTTP/1.1 requests without a body in one task, from the client's bytes to the upstream's and back, without a header
+//! map. It takes only heads that it fully understands (see `request`). Every other request on the same connection is left to
+//! Pingora's lane, with the bytes that were read, and so is one that only that lane can answer.
+//!
+//! To follow a request: [`Gateway::serve_fast`] reads its head and lets the pipeline decide, `FastExchange::answer` refuses it or
+//! sends it on, `relay` carries it to the upstream and its response to the client, and `FastExchange::finish` records it.
+
+use std::time::Instant;
+
+use http::StatusCode;
+use pingora_core::{Error as PingoraError, ErrorSource, ErrorType};
+
+use super::connect::Progress;
+use super::connection::Connection;
+use super::context::{RequestContext, unknown_arrival};
+use super::failure::{client_error, internal_error, panic_to_error};
+use super::{Gateway, current_exchange, cut, is_ambiguous};
+use crate::config::UpstreamProtocol;
+use crate::error::Error;
+use crate::pipeline::head::{HttpVersion, RequestHead};
+use crate::pipeline::record::{self, AccessLogEntry};
+use crate::pipeline::{self, Decision, Permit, UpstreamPermit};
+use crate::reply::{ClientConnection, Reply};
+
+mod body;
+
+mod relay;
+
+mod request;
+
+mod response;
+
+use request::LaneRequest;
+
+/// What follows a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LaneEnd {
+    /// The next request of the connection.
+    KeepAlive,
+    /// The end of the connection.
+    Close,
+    /// The end of the connection, without the end of the response.
+    Incomplete,
+    /// Pingora's lane: the fast lane has not answered.
+    NotTaken,
+}
+
+impl Gateway {
+    /// Answers a request whose head has been read, if the fast lane takes it.
+    pub(super) async fn serve_fast(&self, connection: &mut Connection) -> LaneEnd {
+        let request = match LaneRequest::read(connection.take_head()) {
+            Ok(request) => request,
+            Err(head) => {
+                connection.return_head(head);
+                return LaneEnd::NotTaken;
+            }
+        };
+        let context = RequestContext::new(&self.gate.metrics);
+        let head = request_head(&request, connection);
+        let deciding = async { Ok(pipeline::decide(&self.gate, &head).await) };
+        let decision = match panic_to_error(&self.gate.metrics, deciding).await {
+            Ok(decision) if self.carries(&decision) => decision,
+            Ok(decision) => {
+                connection.return_head(request.into_bytes());
+                connection.leave_decision(decision);
+                return LaneEnd::NotTaken;
+            }
+            Err(error) => refused(error),
+        };
+        let client = if request.wants_close { ClientConnection::Close } else { ClientConnection::KeepAlive };
+        connection.begin_fast();
+        let exchange =
+            FastExchange { gateway: self, connection, request: &request, context, client, status: 0, body_bytes: 0 };
+        exchange.run(decision).await
+    }
+
+    /// Whether the fast lane can answer a request that has been decided about.
+    fn carries(&self, decision: &Decision) -> bool {
+        match &decision.verdict {
+            Ok(Permit::Upstream(permit)) => {
+                permit.handshake.is_none()
+                    && permit.rule.upstream.protocol == UpstreamProtocol::Http1
+                    && self.tracer.is_none()
+            }
+            Ok(Permit::Own(_)) => false,
+            Ok(Permit::Preflight(_) | Permit::Redirect(_)) | Err(_) => self.tracer.is_none(),
+        }
+    }
+}
+
+/// The decision about a request whose examination failed.
+fn refused(error: Error) -> Decision {
+    Decision {
+        arrival: unknown_arrival(),
+        handler: pipeline::Handler::None,
+        caller: pipeline::Caller::Anonymous,
+        phase: pipeline::Phase::Arrive,
+        verdict: Err(error),
+    }
+}
+
+fn request_head<'a>(request: &'a LaneRequest, connection: &Connection) -> RequestHead<'a> {
+    RequestHead {
+        method: request.method(),
+        target: request.target(),
+        version: HttpVersion::Http11,
+        authority: None,
+        lines: request,
+        raw: Some(request.raw()),
+        stream_goes_on: false,
+        peer: connection.peer(),
+        transport: connection.transport(),
+    }
+}
+
+/// A request in the fast lane, and how far its response has come.
+struct FastExchange<'a> {
+    gateway: &'a Gateway,
+    connection: &'a mut Connection,
+    request: &'a LaneRequest,
+    context: RequestContext,
+    /// What the client is told about its connection.
+    client: ClientConnection,
+    /// The status that was sent to the client; 0 before.
+    status: u16,
+    /// The bytes of the response's body that were sent to the client.
+    body_bytes: usize,
+}
+
+impl FastExchange<'_> {
+    async fn run(mut self, decision: Decision) -> LaneEnd {
+        let Decision { arrival, handler, caller, phase, verdict } = decision;
+        self.context.arrival = Some(arrival);
+        self.context.handler = handler;
+        self.context.caller = caller;
+        self.context.phase = phase;
+        let is_written = self.answer(verdict).await.is_ok();
+        self.finish();
+        match self.client {
+            _ if !is_written => LaneEnd::Incomplete,
+            ClientConnection::KeepAlive => LaneEnd::KeepAlive,
+            ClientConnection::Close => LaneEnd::Close,
+        }
+    }
+
+    /// Answers the request. Fails if the connection cannot be used any longer.
+    async fn answer(&mut self, verdict: Result<Permit, Error>) -> pingora_core::Result<()> {
+        match verdict {
+            Ok(Permit::Upstream(permit)) => match self.begin(permit).await {
+                Ok(()) => self.proxy().await,
+                Err(error) => self.refuse(error).await,
+            },
+            Ok(Permit::Preflight(answer)) => self.write_reply(Reply::preflight(&answer)).await,
+            Ok(Permit::Redirect(location)) => self.write_reply(Reply::moved_permanently(&location)).await,
+            Ok(Permit::Own(_)) => Err(internal_error("an endpoint of the gateway in the fast lane")),
+            Err(error) => self.refuse(error).await,
+        }
+    }
+
+    /// Begins the attempts at the upstream, and the watch for the end of the session.
+    async fn begin(&mut self, permit: UpstreamPermit) -> Result<(), Error> {
+        let context = &mut self.context;
+        let arrival = context.arrival.get_or_insert_with(unknown_arrival);
+        context.attempts = self.gateway.begin_attempts(&permit, arrival, context.started).await?;
+        context.permit = Some(permit);
+        cut::begin(&self.request.http_method(), self.request.target(), self.request.host(), context);
+        Ok(())
+    }
+
+    /// Sends the request to its upstream and relays the response.
+    async fn proxy(&mut self) -> pingora_core::Result<()> {
+        let (gateway, deadline) = (self.gateway, self.context.attempts.deadline());
+        match gateway.run_lane(deadline, self.relay()).await {
+            Ok(()) => Ok(()),
+            Err(error) => self.fail(error).await,
+        }
+    }
+
+    /// Answers a request whose exchange with the upstream failed.
+    async fn fail(&mut self, error: Box<PingoraError>) -> pingora_core::Result<()> {
+        if (error.esource(), error.etype()) == (&ErrorSource::Downstream, &ErrorType::WriteTimedout) {
+            self.gateway.gate.metrics.count_limit_reached("body_rate");
+        }
+        let progress = Progress::of_response(self.body_bytes);
+        self.context.attempts.fail(&self.gateway.upstreams, &error, progress);
+        self.client = ClientConnection::Close;
+        match self.context.error.take().or_else(|| client_error(&error)) {
+            None => Err(error),
+            Some(refusal) if self.status == 0 => self.refuse(refusal).await,
+            Some(refusal) => {
+                // The response has begun: only closing the connection tells the client that it is incomplete.
+                self.context.incomplete = Some(refusal);
+                Err(error)
+            }
+        }
+    }
+
+    async fn refuse(&mut self, error: Error) -> pingora_core::Result<()> {
+        if is_ambiguous(&error) {
+            self.client = ClientConnection::Close;
+        }
+        let reply = Reply::refusal(self.context.arrival.get_or_insert_with(unknown_arrival), &error);
+        self.context.error = Some(error);
+        self.write_reply(reply).await
+    }
+
+    /// Closes the connection after the response that is about to be written, if the gateway drains.
+    fn close_if_draining(&mut self) {
+        if self.gateway.drain.has_begun() {
+            self.client = ClientConnection::Close;
+        }
+    }
+
+    async fn write_reply(&mut self, reply: Reply) -> pingora_core::Result<()> {
+        self.close_if_draining();
+        let arrival = self.context.arrival.get_or_insert_with(unknown_arrival);
+        self.context.shown_code = reply.error_code();
+        let mut out = Vec::with_capacity(1024);
+        reply.encode(arrival, self.client, &mut out);
+        if self.request.is_head() {
+            out.truncate(out.len() - reply.body_length());
+        }
+        self.status = reply.status().as_u16();
+        self.write_client(&out).await
+    }
+
+    /// Notes the status of a response of the upstream. An upgrade that was not requested is a failure.
+    fn note_response(&mut self, status: StatusCode) -> pingora_core::Result<()> {
+        self.gateway.note_response(status, &mut self.context)
+    }
+
+    /// Writes the log line of the request and counts it.
+    fn finish(&mut self) {
+        let (request, context) = (self.request, &mut self.context);
+        let arrival = context.arrival.get_or_insert_with(unknown_arrival);
+        record::request(
+            &self.gateway.gate,
+            &self.gateway.no_rule_metrics,
+            &AccessLogEntry {
+                arrival,
+                method: request.method(),
+                path: request.path(),
+                host: &|| request.host(),
+                handler: &context.handler,
+                caller: &context.caller,
+                phase: context.phase,
+                status: self.status,
+                trace_id: None,
+                error: context.error.as_ref(),
+                shown_code: context.shown_code,
+                incomplete: context.incomplete.as_ref(),
+                cut: None,
+                took: Instant::now().saturating_duration_since(context.started),
+                upstream: context.attempts.reached(),
+                overhead: context.overhead,
+            },
+        );
+        current_exchange::end();
+        self.connection.end_fast();
+    }
+}

@@ -1,0 +1,184 @@
+//! A request head as the fast lane reads it: the client's own bytes, and where method, target and header lines are. Takes only
+//! heads that have one meaning; every other one is left to Pingora's lane, which refuses it or knows how to carry it.
+
+use std::ops::Range;
+
+use http::Method;
+
+use crate::domain::hop_by_hop::is_hop_by_hop;
+use crate::pipeline::head::HeaderLines;
+
+/// The most header lines of a head in the fast lane.
+const MOST_LINES: usize = 100;
+
+/// The methods that the fast lane knows.
+const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+
+/// A head that the fast lane takes.
+pub(super) struct LaneRequest {
+    bytes: Vec<u8>,
+    method: &'static str,
+    target: Range<usize>,
+    /// Where the header lines begin, behind the request line.
+    lines: usize,
+    /// What the client wants of its connection after the response.
+    pub(super) wants_close: bool,
+}
+
+impl LaneRequest {
+    /// Reads a head, from the request line to the empty line. Gives the bytes back if the fast lane does not take it.
+    pub(super) fn read(mut bytes: Vec<u8>) -> Result<Self, Vec<u8>> {
+        let Some(Shape { method, target, lines, wants_close }) = Shape::of(&bytes) else { return Err(bytes) };
+        lower_names(&mut bytes[lines..]);
+        Ok(Self { bytes, method, target, lines, wants_close })
+    }
+
+    pub(super) fn method(&self) -> &'static str {
+        self.method
+    }
+
+    /// The method as a type.
+    pub(super) fn http_method(&self) -> Method {
+        Method::from_bytes(self.method.as_bytes()).unwrap_or_default()
+    }
+
+    /// The target as the client sent it.
+    pub(super) fn target(&self) -> &[u8] {
+        &self.bytes[self.target.clone()]
+    }
+
+    /// The path of the target.
+    pub(super) fn path(&self) -> &str {
+        let target = self.target();
+        let end = memchr::memchr(b'?', target).unwrap_or(target.len());
+        // `Shape` takes ASCII only.
+        std::str::from_utf8(&target[..end]).unwrap_or_default()
+    }
+
+    /// The whole head.
+    pub(super) fn raw(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// `Host`
+    pub(super) fn host(&self) -> Option<&[u8]> {
+        let mut host = None;
+        self.each(&mut |name, value| {
+            if name.eq_ignore_ascii_case("host") {
+                host = Some(value);
+            }
+        });
+        host
+    }
+
+    pub(super) fn is_head(&self) -> bool {
+        self.method == "HEAD"
+    }
+
+    /// The client's bytes, for another lane.
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+impl HeaderLines for LaneRequest {
+    fn each<'a>(&'a self, visit: &mut dyn FnMut(&'a str, &'a [u8])) {
+        each_line(&self.bytes[self.lines..], visit);
+    }
+}
+
+/// Visits the header lines of a head that was parsed before, up to the empty line.
+pub(super) fn each_line<'a>(lines: &'a [u8], visit: &mut dyn FnMut(&'a str, &'a [u8])) {
+    let mut rest = lines;
+    while let Some(end) = memchr::memchr(b'\n', rest) {
+        let line = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]);
+        rest = &rest[end + 1..];
+        let Some(colon) = memchr::memchr(b':', line) else { continue };
+        // A name that was parsed is a token, which is ASCII.
+        visit(std::str::from_utf8(&line[..colon]).unwrap_or_default(), line[colon + 1..].trim_ascii());
+    }
+}
+
+/// Turns the names of header lines into lower case, in which the pipeline and the upstream get them.
+fn lower_names(lines: &mut [u8]) {
+    let mut start = 0;
+    while let Some(length) = memchr::memchr(b'\n', &lines[start..]) {
+        let line = &mut lines[start..start + length];
+        let colon = memchr::memchr(b':', line).unwrap_or(0);
+        line[..colon].make_ascii_lowercase();
+        start += length + 1;
+    }
+}
+
+/// What is known of a head that the fast lane takes.
+struct Shape {
+    method: &'static str,
+    target: Range<usize>,
+    lines: usize,
+    wants_close: bool,
+}
+
+impl Shape {
+    fn of(bytes: &[u8]) -> Option<Self> {
+        let mut headers = [const { std::mem::MaybeUninit::uninit() }; MOST_LINES];
+        let mut request = httparse::Request::new(&mut []);
+        let parsed = request.parse_with_uninit_headers(bytes, &mut headers);
+        if parsed != Ok(httparse::Status::Complete(bytes.len())) || request.version != Some(1) {
+            return None;
+        }
+        let method = request.method?;
+        let method = METHODS.into_iter().find(|known| *known == method)?;
+        let target = request.path?;
+        // Exactly one space on each side, and nothing before the method: `httparse` skips empty lines.
+        let start = method.len() + 1;
+        let line_end = start + target.len() + " HTTP/1.1\r\n".len();
+        let is_plain = target.starts_with('/')
+            && bytes.starts_with(method.as_bytes())
+            && bytes.get(start..start + target.len()) == Some(target.as_bytes())
+            && bytes.get(start + target.len()..line_end) == Some(b" HTTP/1.1\r\n")
+            && has_plain_line_ends(bytes);
+        if !is_plain {
+            return None;
+        }
+        let (mut hosts, mut connections, mut wants_close) = (0, 0, false);
+        for header in request.headers.iter() {
+            let name = header.name;
+            let is = |other: &str| name.eq_ignore_ascii_case(other);
+            match name.len() {
+                4 if is("host") => hosts += 1,
+                10 if is("connection") => {
+                    connections += 1;
+                    wants_close = header.value.eq_ignore_ascii_case(b"close");
+                    if !wants_close && !header.value.eq_ignore_ascii_case(b"keep-alive") {
+                        return None;
+                    }
+                }
+                6 if is("expect") => return None,
+                // Also what looks like framing to a lenient upstream.
+                14 | 17 if is_framing(name) => return None,
+                _ if is_hop_by_hop(name) => return None,
+                _ => {}
+            }
+        }
+        let range = start..start + target.len();
+        (hosts == 1 && connections <= 1).then_some(Self { method, target: range, lines: line_end, wants_close })
+    }
+}
+
+/// Whether every line ends with CR LF, and no CR is anywhere else.
+fn has_plain_line_ends(bytes: &[u8]) -> bool {
+    memchr::memchr2_iter(b'\r', b'\n', bytes).all(|at| match bytes[at] {
+        b'\r' => bytes.get(at + 1) == Some(&b'\n'),
+        _ => at > 0 && bytes[at - 1] == b'\r',
+    })
+}
+
+/// Whether a name is `Content-Length` or `Transfer-Encoding`, or is taken for one by servers that read `_` as `-`.
+fn is_framing(name: &str) -> bool {
+    let folded = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+    let is = |other: &str| name.len() == other.len() && name.bytes().map(folded).eq(other.bytes());
+    is("content-length") || is("transfer-encoding")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,61 @@
+use super::*;
+
+fn head(text: &str) -> Result<LaneRequest, Vec<u8>> {
+    LaneRequest::read(text.as_bytes().to_vec())
+}
+
+#[test]
+fn a_plain_head_is_taken() {
+    let Ok(request) = head("GET /api/x?a=1 HTTP/1.1\r\nHost: desk\r\nX-One:  two \r\n\r\n") else {
+        panic!("not taken")
+    };
+    assert_eq!((request.method(), request.target(), request.path()), ("GET", &b"/api/x?a=1"[..], "/api/x"));
+    assert_eq!(request.host(), Some(&b"desk"[..]));
+    let mut lines = Vec::new();
+    request.each(&mut |name, value| lines.push((name.to_owned(), value.to_vec())));
+    assert_eq!(lines, [("host".to_owned(), b"desk".to_vec()), ("x-one".to_owned(), b"two".to_vec())]);
+    assert!(!request.wants_close);
+}
+
+#[test]
+fn connection_says_what_follows() {
+    for (value, wants_close) in [("close", true), ("Close", true), ("keep-alive", false), ("Keep-Alive", false)] {
+        let text = format!("GET / HTTP/1.1\r\nHost: desk\r\nConnection: {value}\r\n\r\n");
+        assert_eq!(head(&text).ok().map(|request| request.wants_close), Some(wants_close), "{value}");
+    }
+}
+
+#[test]
+fn what_is_not_fully_understood_is_left_to_the_other_lane() {
+    let with = |lines: &str| format!("GET / HTTP/1.1\r\nHost: desk\r\n{lines}\r\n");
+    let table = [
+        ("HTTP/1.0", "GET / HTTP/1.0\r\nHost: desk\r\n\r\n".to_owned()),
+        ("no host", "GET / HTTP/1.1\r\n\r\n".to_owned()),
+        ("two hosts", with("Host: other\r\n")),
+        ("an unknown method", "BREW / HTTP/1.1\r\nHost: desk\r\n\r\n".to_owned()),
+        ("a method in lower case", "get / HTTP/1.1\r\nHost: desk\r\n\r\n".to_owned()),
+        ("an absolute target", "GET http://desk/ HTTP/1.1\r\nHost: desk\r\n\r\n".to_owned()),
+        ("OPTIONS *", "OPTIONS * HTTP/1.1\r\nHost: desk\r\n\r\n".to_owned()),
+        ("two spaces", "GET  / HTTP/1.1\r\nHost: desk\r\n\r\n".to_owned()),
+        ("an empty line first", "\r\nGET / HTTP/1.1\r\nHost: desk\r\n\r\n".to_owned()),
+        ("a bare line feed", "GET / HTTP/1.1\nHost: desk\r\n\r\n".to_owned()),
+        ("a bare line feed in the lines", with("X: y\n")),
+        ("a space before the colon", with("X : y\r\n")),
+        ("a folded line", with("X: y\r\n z\r\n")),
+        ("a body with a length", with("Content-Length: 1\r\n")),
+        ("a chunked body", with("Transfer-Encoding: chunked\r\n")),
+        ("a look-alike of the length", with("Content_Length: 1\r\n")),
+        ("a look-alike of the encoding", with("Transfer_Encoding: chunked\r\n")),
+        ("an upgrade", with("Connection: upgrade\r\nUpgrade: websocket\r\n")),
+        ("a nominated header", with("Connection: keep-alive, x-one\r\n")),
+        ("Connection twice", with("Connection: close\r\nConnection: close\r\n")),
+        ("Expect", with("Expect: 100-continue\r\n")),
+        ("TE", with("TE: trailers\r\n")),
+        ("a further head", with("").repeat(2)),
+        ("an incomplete head", "GET / HTTP/1.1\r\nHost: desk\r\n".to_owned()),
+    ];
+    for (case, text) in table {
+        let left = head(&text);
+        assert_eq!(left.err().as_deref(), Some(text.as_bytes()), "{case}: the bytes are as they were");
+    }
+}

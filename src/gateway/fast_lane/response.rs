@@ -1,0 +1,237 @@
+//! The head of an upstream's response: what it says about the body and the connection, and the head that the client gets instead.
+//! A head with two meanings is refused, never repaired.
+
+use http::{HeaderMap, HeaderValue, StatusCode, Version};
+
+use super::super::chunks::ChunkValidator;
+use super::body::ResponseBody;
+use super::request::each_line;
+use crate::domain::hop_by_hop::is_hop_by_hop;
+use crate::domain::identity::is_look_alike;
+use crate::pipeline::Arrival;
+use crate::pipeline::forward::write_line;
+use crate::pipeline::head::lists;
+use crate::reply::ClientConnection;
+use crate::rules::CorsHandling;
+
+/// The most header lines of a response.
+const MOST_LINES: usize = 256;
+
+/// The most bytes of a response's head.
+pub(super) const MOST_BYTES: usize = 256 * 1024;
+
+/// Why a response cannot be relayed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct InvalidResponse(pub(super) &'static str);
+
+/// The head of an upstream's response, as far as relaying it needs.
+#[derive(Debug)]
+pub(super) struct ResponseHead {
+    pub(super) status: StatusCode,
+    /// The length of the head; the body begins behind it.
+    pub(super) length: usize,
+    pub(super) body: ResponseBody,
+    /// Whether the upstream keeps its connection open after the response.
+    pub(super) keeps_open: bool,
+    /// Where the header lines begin.
+    lines: usize,
+    /// Where the reason phrase is.
+    reason: std::ops::Range<usize>,
+    /// Whether a header of the upstream is named by its `Connection`.
+    nominates: bool,
+}
+
+impl ResponseHead {
+    /// Reads a head; `None` if it has not arrived as a whole.
+    pub(super) fn read(bytes: &[u8], is_head_request: bool) -> Result<Option<Self>, InvalidResponse> {
+        let mut headers = [const { std::mem::MaybeUninit::uninit() }; MOST_LINES];
+        let mut response = httparse::Response::new(&mut []);
+        let parsed =
+            httparse::ParserConfig::default().parse_response_with_uninit_headers(&mut response, bytes, &mut headers);
+        let length = match parsed {
+            Ok(httparse::Status::Complete(length)) => length,
+            Ok(httparse::Status::Partial) => return Ok(None),
+            Err(_) => return Err(InvalidResponse("the head of the response is malformed")),
+        };
+        let code = response.code.unwrap_or_default();
+        let status = StatusCode::from_u16(code).map_err(|_| InvalidResponse("the status is invalid"))?;
+        let version = if response.version == Some(1) { Version::HTTP_11 } else { Version::HTTP_10 };
+        let framing = Framing::of(response.headers)?;
+        let has_no_body = is_head_request
+            || status.is_informational()
+            || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        let body = match framing {
+            _ if has_no_body => ResponseBody::COMPLETE,
+            Framing { is_chunked: true, .. } => ResponseBody::Chunked(ChunkValidator::new()),
+            Framing { length: Some(length), .. } => ResponseBody::Length(length),
+            _ => ResponseBody::UntilClose,
+        };
+        let line_end = memchr::memchr(b'\n', bytes).unwrap_or(0);
+        let reason = response.reason.unwrap_or_default();
+        // `httparse` borrows it from the head.
+        let reason_start =
+            if reason.is_empty() { line_end } else { reason.as_ptr() as usize - bytes.as_ptr() as usize };
+        let keeps_open = match version {
+            // RFC 9112, section 6.1: with Transfer-Encoding in HTTP/1.0 the framing is not to be trusted.
+            Version::HTTP_10 => framing.keep_alive && !framing.is_chunked,
+            _ => !framing.close,
+        };
+        Ok(Some(Self {
+            status,
+            length,
+            body,
+            keeps_open: keeps_open && body != ResponseBody::UntilClose,
+            lines: line_end + 1,
+            reason: reason_start..reason_start + reason.len(),
+            nominates: framing.nominates,
+        }))
+    }
+
+    /// Writes the client's head: without identity headers, hop-by-hop headers and foreign CORS headers, and with those of the gateway.
+    pub(super) fn write(
+        &self,
+        head: &[u8],
+        cors: CorsHandling,
+        arrival: &Arrival,
+        connection: ClientConnection,
+        out: &mut Vec<u8>,
+    ) {
+        out.extend_from_slice(b"HTTP/1.1 ");
+        out.extend_from_slice(self.status.as_str().as_bytes());
+        out.push(b' ');
+        let reason = &head[self.reason.clone()];
+        let standard = self.status.canonical_reason().unwrap_or_default();
+        out.extend_from_slice(if reason.is_empty() { standard.as_bytes() } else { reason });
+        out.extend_from_slice(b"\r\n");
+        let lines = &head[self.lines..self.length];
+        let has_framing = !self.status.is_informational()
+            && !matches!(self.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        let mut varies = false;
+        each_line(lines, &mut |name, value| {
+            let is = |other: &str| name.eq_ignore_ascii_case(other);
+            let is_dropped = match name.as_bytes().first().map_or(0, u8::to_ascii_lowercase) {
+                b'a' => cors == CorsHandling::Gateway && starts_with(name, "access-control-"),
+                b'c' if is("content-length") => !has_framing,
+                b'd' => is("date"),
+                b's' => arrival.hsts.is_some() && is("strict-transport-security"),
+                b'x' => is("x-request-id") || is_look_alike(name.as_bytes()),
+                b'v' if is("vary") => {
+                    varies |= lists(value, "origin") || lists(value, "*");
+                    false
+                }
+                b'c' | b'h' | b'k' | b'p' | b't' | b'u' => is_hop_by_hop(name),
+                _ => false,
+            };
+            let is_dropped = is_dropped || self.nominates && is_nominated(lines, name);
+            if !is_dropped {
+                write_lower(out, name, value);
+            }
+        });
+        match self.body {
+            ResponseBody::Chunked(_) | ResponseBody::UntilClose => {
+                out.extend_from_slice(b"transfer-encoding: chunked\r\n")
+            }
+            ResponseBody::Length(_) => {}
+        }
+        write_line(out, "x-request-id", arrival.request_id.as_bytes());
+        if cors == CorsHandling::Gateway {
+            write_cross_origin(arrival, varies, out);
+        }
+        if let Some(hsts) = &arrival.hsts {
+            write_line(out, "strict-transport-security", hsts.as_bytes());
+        }
+        if !self.status.is_informational() {
+            connection.write(out);
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+fn write_cross_origin(arrival: &Arrival, varies: bool, out: &mut Vec<u8>) {
+    let mut headers = HeaderMap::new();
+    if varies {
+        headers.insert(http::header::VARY, HeaderValue::from_static("Origin"));
+    }
+    arrival.cross_origin.write(&mut headers);
+    if varies {
+        headers.remove(http::header::VARY);
+    }
+    for (name, value) in &headers {
+        write_line(out, name.as_str(), value.as_bytes());
+    }
+}
+
+/// Writes a header line of the upstream, its name in lower case as in Pingora's lane.
+fn write_lower(out: &mut Vec<u8>, name: &str, value: &[u8]) {
+    let start = out.len();
+    write_line(out, name, value);
+    out[start..start + name.len()].make_ascii_lowercase();
+}
+
+/// What the headers say about the body and the connection.
+#[derive(Debug, Default)]
+struct Framing {
+    length: Option<u64>,
+    is_chunked: bool,
+    close: bool,
+    keep_alive: bool,
+    nominates: bool,
+}
+
+impl Framing {
+    fn of(headers: &[httparse::Header<'_>]) -> Result<Self, InvalidResponse> {
+        let mut framing = Self::default();
+        for header in headers {
+            let is = |other: &str| header.name.eq_ignore_ascii_case(other);
+            match header.name.len() {
+                14 if is("content-length") => {
+                    let length = decimal(header.value).ok_or(InvalidResponse("the Content-Length is invalid"))?;
+                    if framing.length.replace(length).is_some() {
+                        return Err(InvalidResponse("the response has two Content-Length headers"));
+                    }
+                }
+                17 if is("transfer-encoding") => {
+                    if framing.is_chunked || !header.value.eq_ignore_ascii_case(b"chunked") {
+                        return Err(InvalidResponse("the Transfer-Encoding is not exactly chunked"));
+                    }
+                    framing.is_chunked = true;
+                }
+                10 if is("connection") => {
+                    for option in header.value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+                        match option {
+                            close if close.eq_ignore_ascii_case(b"close") => framing.close = true,
+                            alive if alive.eq_ignore_ascii_case(b"keep-alive") => framing.keep_alive = true,
+                            b"" => {}
+                            _ => framing.nominates = true,
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        if framing.is_chunked && framing.length.is_some() {
+            return Err(InvalidResponse("the response has both Content-Length and Transfer-Encoding"));
+        }
+        Ok(framing)
+    }
+}
+
+/// A number of decimal digits and nothing else.
+fn decimal(digits: &[u8]) -> Option<u64> {
+    let is_number = !digits.is_empty() && digits.len() <= 18 && digits.iter().all(u8::is_ascii_digit);
+    is_number.then(|| digits.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
+}
+
+/// Whether `Connection` among these lines names a header.
+fn is_nominated(lines: &[u8], name: &str) -> bool {
+    let mut found = false;
+    each_line(lines, &mut |other, value| found |= other.eq_ignore_ascii_case("connection") && lists(value, name));
+    found
+}
+
+fn starts_with(name: &str, prefix: &str) -> bool {
+    name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+}
+
+#[cfg(test)]
+mod tests;
