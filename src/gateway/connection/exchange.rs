@@ -77,6 +77,10 @@ impl ExchangeState {
         *self.decision.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(decision));
     }
 
+    pub(super) fn take_decision(&self) -> Option<Box<Decision>> {
+        self.decision.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     pub(super) fn take_tunnel(&self) -> Option<oneshot::Sender<DetachedStream>> {
         self.tunnel.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -119,8 +123,7 @@ pub(in super::super) fn begin_exchange(exchange: &Exchange) {
 
 /// The decision that the fast lane has made about the request, if it has left it to Pingora's lane.
 pub(in super::super) fn take_decision(exchange: &Exchange) -> Option<Decision> {
-    let decision = connection(exchange)?.state.decision.lock().unwrap_or_else(PoisonError::into_inner).take();
-    decision.map(|decision| *decision)
+    connection(exchange)?.state.take_decision().map(|decision| *decision)
 }
 
 /// The request head as the client sent it; None on HTTP/2.

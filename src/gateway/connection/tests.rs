@@ -64,3 +64,46 @@ async fn head_is_not_read_again_before_its_response_is_complete() {
     connection.state.phase.store(phase::EXCHANGE, Ordering::Release);
     assert!(!connection.read_head().await);
 }
+
+fn refusal() -> crate::pipeline::Decision {
+    crate::pipeline::Decision {
+        arrival: super::super::unknown_arrival(),
+        handler: crate::pipeline::Handler::None,
+        caller: crate::pipeline::Caller::Anonymous,
+        phase: crate::pipeline::Phase::Arrive,
+        verdict: Err(Error::NotFound),
+    }
+}
+
+/// Otherwise one request could be answered by what was decided about the one before.
+#[tokio::test]
+async fn a_decision_that_nobody_has_taken_is_not_for_the_next_request() {
+    let (mut client, mut connection) = connect();
+    client.write_all(b"GET /1 HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("sent");
+    assert!(connection.read_head().await);
+    let head = connection.take_head();
+    connection.return_head(head);
+    connection.leave_decision(refusal());
+    connection.begin_fast();
+    connection.end_fast();
+    client.write_all(b"GET /2 HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("sent");
+    assert!(connection.read_head().await);
+    assert!(connection.take_head().starts_with(b"GET "));
+    assert!(connection.state.take_decision().is_none());
+}
+
+#[tokio::test]
+async fn a_head_that_is_taken_leaves_what_was_read_behind_it() {
+    let (mut client, mut connection) = connect();
+    client.write_all(b"GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("sent");
+    for path in ["/1", "/2"] {
+        assert!(connection.read_head().await, "{path}");
+        let head = connection.take_head();
+        assert_eq!(head, format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
+        connection.return_head(head);
+        assert!(connection.path().starts_with(path.as_bytes()), "a head that is returned is the same");
+        connection.take_head();
+        connection.begin_fast();
+        connection.end_fast();
+    }
+}

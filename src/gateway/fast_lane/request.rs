@@ -51,7 +51,7 @@ impl LaneRequest {
     pub(super) fn path(&self) -> &str {
         let target = self.target();
         let end = memchr::memchr(b'?', target).unwrap_or(target.len());
-        // `Shape` takes ASCII only.
+        // `httparse` has made sure that it is text.
         std::str::from_utf8(&target[..end]).unwrap_or_default()
     }
 

@@ -122,7 +122,8 @@ impl ResponseHead {
                 b'c' | b'h' | b'k' | b'p' | b't' | b'u' => is_hop_by_hop(name),
                 _ => false,
             };
-            let is_dropped = is_dropped || self.nominates && is_nominated(lines, name);
+            // Nothing takes the length away from the body.
+            let is_dropped = is_dropped || self.nominates && !is("content-length") && is_nominated(lines, name);
             if !is_dropped {
                 write_lower(out, name, value);
             }

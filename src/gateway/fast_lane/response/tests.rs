@@ -70,6 +70,12 @@ fn the_client_gets_no_identity_and_no_hop_by_hop_headers() {
 }
 
 #[test]
+fn the_length_cannot_be_nominated_away() {
+    let text = "HTTP/1.1 200 OK\r\nConnection: content-length\r\nContent-Length: 5\r\n\r\n";
+    assert!(written(text, CorsHandling::Gateway).contains("\r\ncontent-length: 5\r\n"));
+}
+
+#[test]
 fn a_body_that_ends_with_the_connection_is_sent_in_chunks() {
     assert!(written("HTTP/1.1 200 OK\r\n\r\n", CorsHandling::Gateway).contains("\r\ntransfer-encoding: chunked\r\n"));
 }
