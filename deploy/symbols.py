@@ -1,9 +1,10 @@
 """Splits a release binary into the program that is shipped and its symbols.
 
-    symbols.py PROGRAM FOLDER [--limit MEBIBYTES]
+    symbols.py PROGRAM FOLDER [--limit NUMBER]
 
 Writes FOLDER/NAME without symbols and FOLDER/NAME.debug with them. Debuggers, profilers and the program's own backtraces find the
-second by the build id, below /usr/lib/debug/.build-id, or beside the first by its name. Fails if the program is larger than the limit.
+second by the build id, below /usr/lib/debug/.build-id, or beside the first by its name. Warns if the program is larger than
+NUMBER megabytes, and fails if it is larger than NUMBER mebibytes.
 """
 
 import argparse
@@ -40,7 +41,7 @@ def main():
     parser = argparse.ArgumentParser(description="Splits a release binary into the program that is shipped and its symbols.")
     parser.add_argument("program", type=pathlib.Path)
     parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("--limit", type=float, help="largest size of the program in mebibytes")
+    parser.add_argument("--limit", type=float, help="a warning above so many megabytes, a failure above so many mebibytes")
     args = parser.parse_args()
     shipped, symbols = split(args.program, args.folder)
     for file in (args.program, shipped, symbols):
@@ -48,6 +49,8 @@ def main():
         print(f"{size / MEGABYTE:7.1f} MB {size / MEBIBYTE:7.2f} MiB  {file}")
     if args.limit is not None and shipped.stat().st_size > args.limit * MEBIBYTE:
         sys.exit(f"{shipped} is larger than {args.limit:g} MiB")
+    if args.limit is not None and shipped.stat().st_size > args.limit * MEGABYTE:
+        print(f"warning: {shipped} is larger than {args.limit:g} MB", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -127,7 +127,7 @@ fn begin_watch(exchange: &Exchange, context: &RequestContext) {
     cut::begin(&header.method, header.raw_path(), host(header), context);
 }
 
-/// Whether what follows on the connection may be another request for the client than for us.
+/// Whether client and gateway may disagree about where this request ends: the connection must not carry another one.
 fn is_ambiguous(error: &Error) -> bool {
     matches!(
         error,

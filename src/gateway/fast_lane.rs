@@ -5,8 +5,6 @@
 //! To follow a request: [`Gateway::serve_fast`] reads its head and lets the pipeline decide, `FastExchange::answer` refuses it or
 //! sends it on, `relay` carries it to the upstream and its response to the client, and `FastExchange::finish` records it.
 
-use std::time::Instant;
-
 use http::StatusCode;
 use pingora_core::{Error as PingoraError, ErrorSource, ErrorType};
 
@@ -250,7 +248,7 @@ impl FastExchange<'_> {
                 shown_code: context.shown_code,
                 incomplete: context.incomplete.as_ref(),
                 cut: None,
-                took: Instant::now().saturating_duration_since(context.started),
+                took: context.started.elapsed(),
                 upstream: context.attempts.reached(),
                 overhead: context.overhead,
             },

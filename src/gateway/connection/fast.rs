@@ -14,7 +14,7 @@ use crate::pipeline::head::Transport;
 impl Connection {
     /// Removes and returns the head that has been read.
     pub(in super::super) fn take_head(&mut self) -> Vec<u8> {
-        // A decision that nobody has taken is not for this request.
+        // A decision about an earlier request must not apply to this one.
         self.state.take_decision();
         self.head.take_head()
     }

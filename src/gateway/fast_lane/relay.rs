@@ -134,6 +134,7 @@ impl FastExchange<'_> {
         let mut is_clean = take_body(&mut body, &received[response.length..], &mut out)?;
         self.status = response.status.as_u16();
         self.write_client(&out).await?;
+        self.body_bytes += received.len() - response.length;
         while !body.is_complete() {
             received.clear();
             received.reserve(READ);

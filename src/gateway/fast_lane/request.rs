@@ -1,5 +1,5 @@
 //! A request head as the fast lane reads it: the client's own bytes, and where method, target and header lines are. Takes only
-//! heads that have one meaning; every other one is left to Pingora's lane, which refuses it or knows how to carry it.
+//! heads that can be read in one way; every other one is left to Pingora's lane, which refuses it or knows how to carry it.
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ pub(super) struct LaneRequest {
     target: Range<usize>,
     /// Where the header lines begin, behind the request line.
     lines: usize,
-    /// What the client wants of its connection after the response.
+    /// Whether the client asks to close the connection after the response.
     pub(super) wants_close: bool,
 }
 

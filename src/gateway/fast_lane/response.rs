@@ -1,5 +1,5 @@
 //! The head of an upstream's response: what it says about the body and the connection, and the head that the client gets instead.
-//! A head with two meanings is refused, never repaired.
+//! A head that can be read in two ways is refused, never repaired.
 
 use http::{HeaderMap, HeaderValue, StatusCode, Version};
 
@@ -122,7 +122,7 @@ impl ResponseHead {
                 b'c' | b'h' | b'k' | b'p' | b't' | b'u' => is_hop_by_hop(name),
                 _ => false,
             };
-            // Nothing takes the length away from the body.
+            // Without its length the client could not find the end of the body.
             let is_dropped = is_dropped || self.nominates && !is("content-length") && is_nominated(lines, name);
             if !is_dropped {
                 write_lower(out, name, value);
