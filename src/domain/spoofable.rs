@@ -13,6 +13,9 @@ const VARIABLE_PREFIX: &[u8] = b"http-";
 
 const REQUEST_ID: &[u8] = b"x-request-id";
 
+/// The headers that say where a body ends.
+const FRAMING: [&[u8]; 2] = [b"content-length", b"transfer-encoding"];
+
 /// Why a request header is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpoofableHeader {
@@ -26,6 +29,9 @@ pub enum SpoofableHeader {
     Proxy,
     /// `Forwarded`, `X-Forwarded-*` or an override of method or path.
     Forwarding,
+    /// Another spelling of `Content-Length` or `Transfer-Encoding`: a service that reads it as the header itself would find
+    /// another end of the body than the gateway (request smuggling).
+    Framing,
 }
 
 impl SpoofableHeader {
@@ -38,19 +44,20 @@ impl SpoofableHeader {
         match classify(name)? {
             Self::LookAlike if starts_with_ignoring_case(name, identity::PREFIX.as_bytes()) => Some(Self::Identity),
             Self::LookAlike if name.eq_ignore_ascii_case(REQUEST_ID) => None,
+            Self::Framing if FRAMING.iter().any(|exact| name.eq_ignore_ascii_case(exact)) => None,
             kind => Some(kind),
         }
     }
 
     /// The label in `identity_headers_removed_total`. Proxies send forwarding headers with every request; those are not
-    /// counted.
+    /// counted, and headers of the framing say nothing about identities.
     pub fn label(self) -> Option<&'static str> {
         match self {
             Self::Identity => Some("exact"),
             Self::LookAlike => Some("folded"),
             Self::Address => Some("address"),
             Self::Proxy => Some("proxy"),
-            Self::Forwarding => None,
+            Self::Forwarding | Self::Framing => None,
         }
     }
 }
@@ -65,6 +72,7 @@ fn classify(name: &[u8]) -> Option<SpoofableHeader> {
         b'x' if identity::is_look_alike(name) || is_folded(name, REQUEST_ID) => Some(SpoofableHeader::LookAlike),
         b'f' | b'x' if FORWARDING.iter().any(|start| starts_folded(name, start)) => Some(SpoofableHeader::Forwarding),
         b'p' if is_folded(name, b"proxy") => Some(SpoofableHeader::Proxy),
+        b'c' | b't' if FRAMING.iter().any(|header| is_folded(name, header)) => Some(SpoofableHeader::Framing),
         _ => None,
     }
 }

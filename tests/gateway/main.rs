@@ -149,6 +149,8 @@ mod paths;
 
 mod framing;
 
+mod odd_requests;
+
 mod pipelining;
 
 mod tls;

@@ -17,6 +17,10 @@ fn headers_are_classified_in_every_spelling() {
         (LookAlike, &["HTTP_X_DESKGATE_ROLES", "http_x-deskgate-roles", "HTTP_X_REQUEST_ID", "http-x-request-id"]),
         (Address, &["HTTP_X_REAL_IP", "http_true_client_ip", "HTTP_REMOTE_ADDR"]),
         (Forwarding, &["Forwarded", "X-Forwarded-For", "x_forwarded_host", "X-Original-URL", "X-HTTP-Method-Override"]),
+        (
+            Framing,
+            &["Transfer_Encoding", "Content_Length", "content.length", "HTTP_CONTENT_LENGTH", "http-content-length"],
+        ),
     ];
     for (kind, names) in table {
         for name in *names {
@@ -38,6 +42,9 @@ fn other_headers_are_forwarded() {
         "proxyx",
         "cookie",
         "content-type",
+        "Content-Length",
+        "content-lengths",
+        "transfer-encoding",
         "traceparent",
         "te",
         "x",
