@@ -54,11 +54,11 @@ faults: tools
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 DIST := $(TARGET)/dist
 # Relative relocations in a tenth of the space: glibc 2.36 (Debian 12) or later. Less inlining of functions that do not ask for it.
-SMALL := -C link-arg=-Wl,-z,pack-relative-relocs -C llvm-args=-inline-threshold=100
+SMALL := -C link-arg=-Wl,-z,pack-relative-relocs -C llvm-args=-inline-threshold=75
 # FEATURES=demo adds the simulated platform and the demo help desk.
 FEATURES :=
 
-# The program that is shipped, and its symbols beside it. It must start. A warning above 25 MB, a failure above 25 MiB, unless it has further features.
+# The program that is shipped, and its symbols beside it. It must start. A failure above 25 MB, unless it has further features.
 release: tools
 	@.ci/need python3 python3 objcopy binutils
 	cargo rustc --release --locked --no-default-features --features "$(FEATURES)" --bin deskgate -- $(SMALL)

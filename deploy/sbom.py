@@ -94,7 +94,9 @@ def document(target, features):
     root = packages[graph["resolve"]["root"]]
 
     def is_compiled(package):
-        return (package["name"], "v" + package["version"]) in kept
+        # A stub of this repository is part of the program, not a crate of that name.
+        is_own_stub = package["source"] is None and package["id"] != root["id"]
+        return (package["name"], "v" + package["version"]) in kept and not is_own_stub
 
     def is_built(dependency):
         return any(kind["kind"] != "dev" for kind in dependency["dep_kinds"]) and is_compiled(packages[dependency["pkg"]])

@@ -3,8 +3,8 @@
     symbols.py PROGRAM FOLDER [--limit NUMBER]
 
 Writes FOLDER/NAME without symbols and FOLDER/NAME.debug with them. Debuggers, profilers and the program's own backtraces find the
-second by the build id, below /usr/lib/debug/.build-id, or beside the first by its name. Warns if the program is larger than
-NUMBER megabytes, and fails if it is larger than NUMBER mebibytes.
+second by the build id, below /usr/lib/debug/.build-id, or beside the first by its name. Fails if the program is larger than
+NUMBER megabytes.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 
-MEGABYTE, MEBIBYTE = 1_000_000, 1 << 20
+MEGABYTE = 1_000_000
 
 
 def build_id(program):
@@ -41,16 +41,13 @@ def main():
     parser = argparse.ArgumentParser(description="Splits a release binary into the program that is shipped and its symbols.")
     parser.add_argument("program", type=pathlib.Path)
     parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("--limit", type=float, help="a warning above so many megabytes, a failure above so many mebibytes")
+    parser.add_argument("--limit", type=float, help="a failure above so many megabytes")
     args = parser.parse_args()
     shipped, symbols = split(args.program, args.folder)
     for file in (args.program, shipped, symbols):
-        size = file.stat().st_size
-        print(f"{size / MEGABYTE:7.1f} MB {size / MEBIBYTE:7.2f} MiB  {file}")
-    if args.limit is not None and shipped.stat().st_size > args.limit * MEBIBYTE:
-        sys.exit(f"{shipped} is larger than {args.limit:g} MiB")
+        print(f"{file.stat().st_size / MEGABYTE:7.1f} MB  {file}")
     if args.limit is not None and shipped.stat().st_size > args.limit * MEGABYTE:
-        print(f"warning: {shipped} is larger than {args.limit:g} MB", file=sys.stderr)
+        sys.exit(f"{shipped} is larger than {args.limit:g} MB")
 
 
 if __name__ == "__main__":
