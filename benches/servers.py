@@ -1,4 +1,4 @@
-"""The servers of the benchmark: configuration, start, resource usage and stop."""
+"""Server processes of the benchmark: start, resource usage and stop."""
 
 import json
 import os
@@ -11,7 +11,6 @@ import subprocess
 import time
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
-TICKS = os.sysconf("SC_CLK_TCK")
 
 # The measured proxy has its own core; client and upstream share the others.
 CORES = sorted(os.sched_getaffinity(0))
@@ -23,26 +22,19 @@ class Fault(Exception):
     """A condition that makes the measurement impossible or meaningless."""
 
 
-def build():
-    """Builds deskgate and the bare proxy with one command, so that both share profile and dependencies."""
-    command = ["cargo", "build", "--release", "--locked", "--bin", "deskgate", "--bench", "bare_proxy"]
-    command += ["--message-format", "json-render-diagnostics"]
-    built = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
-    if built.returncode != 0:
-        raise Fault("the build failed")
-    messages = [json.loads(line) for line in built.stdout.splitlines() if line.startswith("{")]
-    programs = {m["target"]["name"]: m["executable"] for m in messages if m.get("executable")}
-    return programs["deskgate"], programs["bare_proxy"]
-
-
 def target_folder():
     metadata = ["cargo", "metadata", "--locked", "--no-deps", "--format-version", "1"]
     output = subprocess.run(metadata, cwd=REPOSITORY, stdout=subprocess.PIPE, check=True)
     return pathlib.Path(json.loads(output.stdout)["target_directory"])
 
 
+def find_program(name):
+    """The path of an installed program, or None."""
+    return shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
+
+
 def program(name):
-    found = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
+    found = find_program(name)
     if found is None:
         raise Fault(f"{name} is not installed")
     return found
@@ -55,41 +47,57 @@ def free_port():
 
 
 class Server:
-    """A running server process and its children."""
+    """A running server process and its children. `log` gets what it writes, and `ready` is what it writes when it has started,
+    if it listens before."""
 
-    def __init__(self, name, command, port, cores, stop=signal.SIGTERM, stdout=subprocess.DEVNULL):
-        self.name, self.port, self.stop_signal = name, port, stop
-        # A new session, so that Ctrl-C reaches only the benchmark, which then stops its servers.
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=stdout,
-            start_new_session=True,
-            preexec_fn=lambda: os.sched_setaffinity(0, cores),
-        )
+    def __init__(self, name, command, port, log, cores=PROXY_CORES, tls_port=None, stop=signal.SIGTERM, ready=""):
+        self.name, self.port, self.tls_port, self.stop_signal, self.log, self.ready = name, port, tls_port, stop, log, ready
+        with open(log, "ab") as output:
+            # A new session, so that Ctrl-C reaches only the benchmark, which then stops its servers.
+            self.process = subprocess.Popen(
+                [str(word) for word in command],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                preexec_fn=lambda: os.sched_setaffinity(0, cores),
+            )
 
     @property
     def address(self):
         return f"127.0.0.1:{self.port}"
 
-    def wait_until_listening(self):
-        deadline = time.monotonic() + 20
-        while time.monotonic() < deadline:
-            if self.process.poll() is not None:
-                raise Fault(f"{self.name} ended with {self.process.returncode}")
-            try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
-                return self
-            except OSError:
+    def url(self, tls=False):
+        return f"https://127.0.0.1:{self.tls_port}" if tls else f"http://{self.address}"
+
+    def wait_until_listening(self, seconds=60):
+        deadline = time.monotonic() + seconds
+        for port in filter(None, [self.port, self.tls_port]):
+            while not self._is_listening(port):
+                if time.monotonic() > deadline:
+                    raise Fault(f"{self.name} does not listen: {self.last_words()}")
                 time.sleep(0.02)
-        raise Fault(f"{self.name} does not listen")
+        return self
+
+    def _is_listening(self, port):
+        if self.process.poll() is not None:
+            raise Fault(f"{self.name} ended with {self.process.returncode}: {self.last_words()}")
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            return False
+        return self.ready in self.log.read_text(errors="replace")
+
+    def last_words(self):
+        return self.log.read_text(errors="replace")[-1000:].strip()
 
     def _pids(self):
         own, pids = self.process.pid, [self.process.pid]
         for entry in pathlib.Path("/proc").iterdir():
             if entry.name.isdigit():
                 try:
-                    if _stat_fields(entry)[1] == str(own):
+                    # The fields after the name, which may contain spaces: state, parent, …
+                    if (entry / "stat").read_text().rpartition(")")[2].split()[1] == str(own):
                         pids.append(int(entry.name))
                 except OSError:
                     pass  # the process has exited
@@ -97,8 +105,8 @@ class Server:
 
     def cpu_seconds(self):
         """User and system CPU time of all threads and children so far."""
-        fields = [_stat_fields(pathlib.Path(f"/proc/{pid}")) for pid in self._pids()]
-        return sum(int(f[11]) + int(f[12]) for f in fields) / TICKS
+        # The clock that clock_getcpuclockid(3) gives: in nanoseconds, while /proc has hundredths of a second.
+        return sum(time.clock_gettime((~pid << 3) | 2) for pid in self._pids())
 
     def memory(self):
         """User-space memory in KiB: resident, proportional, and private to the process."""
@@ -119,109 +127,21 @@ class Server:
             except subprocess.TimeoutExpired:
                 os.killpg(self.process.pid, signal.SIGKILL)
                 self.process.wait()
-        if self.process.stdout:
-            self.process.stdout.close()
-
-
-def _stat_fields(folder):
-    # The fields after the name, which may contain spaces: state, parent, …, utime (11), stime (12).
-    return (folder / "stat").read_text().rpartition(")")[2].split()
 
 
 class Servers:
-    """The started servers; stops all of them on exit."""
+    """Started servers; stops all of them on exit."""
 
-    def __init__(self, folder, deskgate, bare_proxy):
-        self.folder, self.programs, self.running = folder, (deskgate, bare_proxy), []
+    def __init__(self):
+        self.running = []
 
     def __enter__(self):
-        self.folder.mkdir()
         return self
 
     def __exit__(self, *_):
         for server in reversed(self.running):
             server.stop()
 
-    def _start(self, *arguments, **settings):
-        server = Server(*arguments, **settings)
+    def add(self, server):
         self.running.append(server)
-        return server
-
-    def upstream(self):
-        """An nginx that returns 1 KiB. It is not measured and must not be the bottleneck."""
-        return self._nginx("upstream", LOAD_CORES, f'location / {{ return 200 "{"x" * 1024}"; }}')
-
-    def nginx(self, upstream):
-        """nginx as a plain proxy."""
-        forward = """
-            location / {
-                proxy_pass http://upstream; proxy_http_version 1.1; proxy_set_header Connection "";
-            }
-            location /ws/ {
-                proxy_pass http://upstream; proxy_http_version 1.1;
-                proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection "upgrade";
-            }"""
-        pool = f"upstream upstream {{ server {upstream}; keepalive 1024; keepalive_requests 100000000; }}"
-        return self._nginx("nginx", PROXY_CORES, forward, pool)
-
-    def _nginx(self, name, cores, locations, upstream=""):
-        folder, port = self.folder / f"{name}-{len(self.running)}", free_port()
-        folder.mkdir()
-        user = "user root;" if os.geteuid() == 0 else ""
-        paths = " ".join(f"{kind}_temp_path {folder}/{kind};" for kind in
-                         ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"])
-        (folder / "nginx.conf").write_text(f"""
-            {user} worker_processes 1; daemon off; pid {folder}/pid; error_log {folder}/error.log;
-            worker_rlimit_nofile 16384;
-            events {{ worker_connections 8192; }}
-            http {{
-                access_log off; {paths}
-                keepalive_timeout 600s; keepalive_requests 100000000;
-                {upstream}
-                server {{ listen 127.0.0.1:{port}; default_type text/plain; {locations} }}
-            }}""")
-        command = [program("nginx"), "-p", str(folder), "-c", str(folder / "nginx.conf"), "-e", f"{folder}/error.log"]
-        return self._start(name, command, port, cores).wait_until_listening()
-
-    def bare_proxy(self, upstream):
-        """Pingora's proxy with nothing added."""
-        port = free_port()
-        command = [self.programs[1], f"127.0.0.1:{port}", upstream]
-        # On SIGTERM, Pingora would wait minutes for open connections.
-        return self._start("bare proxy", command, port, PROXY_CORES, stop=signal.SIGINT).wait_until_listening()
-
-    def deskgate(self, upstream):
-        """deskgate with the rules of the repository, but without its access log and without the limits on sockets per
-        employee and on QR codes, polls and invalid tokens per address."""
-        folder = self.folder / f"deskgate-{len(self.running)}"
-        folder.mkdir()
-        (folder / "rules").mkdir()
-        for file in (REPOSITORY / "lua-free-rules").glob("*.toml"):
-            # The benchmark opens all sockets as one employee and all sign-in pages from one address.
-            rules = re.sub(r"(?m)^websocket = .*$", "", file.read_text())
-            rules = re.sub(r'(path = "/api/auth/(?:qrcode|scan/status)"\nrate = )\[(?:.|\n)*?\](?=\n\n)', r"\1[]", rules)
-            (folder / "rules" / file.name).write_text(rules)
-        (folder / "deskgate.toml").write_text(f"""
-            [server]
-            listen = ["127.0.0.1:0"]
-            admin_listen = "127.0.0.1:0"
-            public_url = "http://127.0.0.1:0"
-            development = true
-            data_dir = "{folder}/data"
-            [platform]
-            kind = "simulated"
-            [rules]
-            dir = "{folder}/rules"
-            [upstreams.helpdesk]
-            addresses = ["{upstream}"]
-            """)
-        command = [self.programs[0], "serve", "--config", str(folder / "deskgate.toml")]
-        for setting in ["server.threads=1", "log.level=error", "log.requests=refused", "limits.invalid_tokens=0"]:
-            command += ["--set", setting]
-        server = self._start("deskgate", command, 0, PROXY_CORES, stdout=subprocess.PIPE)
-        line = server.process.stdout.readline().decode()
-        found = re.match(r"ready listen=127\.0\.0\.1:(\d+) ", line)
-        if not found:
-            raise Fault(f"deskgate did not start: {line!r}")
-        server.port = int(found.group(1))
-        return server
+        return server.wait_until_listening()

@@ -47,7 +47,7 @@ class Socket(asyncio.Protocol):
         key = base64.b64encode(os.urandom(16)).decode()
         self.handshake = (f"GET {path} HTTP/1.1\r\nHost: {address}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
                           f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
-                          f"Sec-WebSocket-Protocol: bearer.{token}\r\n\r\n").encode()
+                          f"Authorization: Bearer {token}\r\n\r\n").encode()
         self.open = asyncio.get_running_loop().create_future()
         self.buffer, self.echoes, self.echoing, self.lost = b"", 0, False, False
 

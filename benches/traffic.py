@@ -1,92 +1,122 @@
-"""HTTP requests: sign-ins, and the load that wrk generates."""
+"""HTTP requests: the load that wrk and h2load generate, and one request with each of many tokens."""
 
-import asyncio
 import base64
 import json
 import os
 import pathlib
+import re
+import socket
 import subprocess
+from dataclasses import dataclass
 
 from servers import LOAD_CORES, Fault, program
 
+# Requests under way at once; over HTTP/2 on a quarter of the connections.
 CONNECTIONS = 64
-SCRIPT = pathlib.Path(__file__).with_name("tokens.lua")
+STREAMS = 4
+SCRIPT = pathlib.Path(__file__).with_name("requests.lua")
 
 
-async def send(reader, writer, head, body=b""):
-    """Sends one request on a keep-alive connection; returns status and body."""
-    writer.write(head.encode() + body)
-    answer = await reader.readuntil(b"\r\n\r\n")
-    length = 0
-    for line in answer.split(b"\r\n"):
-        name, _, value = line.partition(b":")
-        if name.lower() == b"content-length":
-            length = int(value)
-    return int(answer[9:12]), await reader.readexactly(length)
+@dataclass(frozen=True)
+class Load:
+    """What is sent. `body` is the size of a POST in bytes, 0 for a GET. With `unique`, every request has another signature."""
+
+    path: str
+    body: int = 0
+    tls: bool = False
+    http2: bool = False
+    unique: bool = False
 
 
-async def for_each(port, items, work, report=None):
-    """Runs `work(reader, writer, item)` for all items on concurrent connections; returns the results in order."""
-    results, left, done = [None] * len(items), iter(enumerate(items)), 0
-
-    async def one_connection():
-        nonlocal done
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        for index, item in left:
-            results[index] = await work(reader, writer, item)
-            done += 1
-            if report:
-                report(done)
-        writer.close()
-
-    await asyncio.gather(*(one_connection() for _ in range(min(CONNECTIONS, len(items)))))
-    return results
-
-
-async def sign_in(server, count, report=None):
-    """Signs the same agent in `count` times; returns the tokens of the sessions."""
-    body = b'{"employee_id":"a2001"}'
-    head = (f"POST /api/dev/login HTTP/1.1\r\nHost: {server.address}\r\nContent-Type: application/json\r\n"
-            f"Content-Length: {len(body)}\r\n\r\n")
-
-    async def one(reader, writer, _):
-        status, answer = await send(reader, writer, head, body)
-        if status != 200:
-            raise Fault(f"sign-in answered {status}: {answer[:200]!r}")
-        return json.loads(answer)["data"]["token"]
-
-    return await for_each(server.port, range(count), one, report)
-
-
-async def use_once(server, path, tokens):
-    """Sends one request with each token."""
-
-    async def one(reader, writer, token):
-        head = f"GET {path} HTTP/1.1\r\nHost: {server.address}\r\nAuthorization: Bearer {token}\r\n\r\n"
-        status, _ = await send(reader, writer, head)
-        if status != 200:
-            raise Fault(f"{path} answered {status}")
-
-    await for_each(server.port, tokens, one)
-
-
-def with_bad_signatures(token, count):
-    """Copies of a token with invalid signatures. Only the first half of a signature is changed, because a verifier can
-    reject an invalid second half without the full computation."""
+def with_bad_signature(token):
+    """A token with an invalid signature. Only the first half of it is changed, because a verifier can reject an invalid
+    second half without the full computation."""
     signed, _, signature = token.rpartition(".")
     raw = base64.urlsafe_b64decode(signature + "=" * (-len(signature) % 4))
-    half = len(raw) // 2
-    forged = [os.urandom(half) + raw[half:] for _ in range(count)]
-    return [f"{signed}.{base64.urlsafe_b64encode(bad).decode().rstrip('=')}" for bad in forged]
+    forged = raw[:4] + os.urandom(len(raw) // 2 - 4) + raw[len(raw) // 2:]
+    return f"{signed}.{base64.urlsafe_b64encode(forged).decode().rstrip('=')}"
 
 
-def load(server, path, tokens_file, seconds):
-    """Runs wrk for some seconds; returns its counts."""
+def generate(server, load, tokens_file, seconds):
+    """Generates load for some seconds. Returns counts: requests, refused, failed, and seconds."""
+    return with_h2load(server, load, tokens_file, seconds) if load.http2 else with_wrk(server, load, tokens_file, seconds)
+
+
+def run(command):
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+                          preexec_fn=lambda: os.sched_setaffinity(0, LOAD_CORES))
+
+
+def with_wrk(server, load, tokens_file, seconds):
     command = [program("wrk"), "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "--timeout", "10s", "-s", str(SCRIPT)]
-    command += [f"http://{server.address}{path}", str(tokens_file)]
-    output = subprocess.run(command, stdout=subprocess.PIPE, text=True, start_new_session=True,
-                         preexec_fn=lambda: os.sched_setaffinity(0, LOAD_CORES))
+    command += [server.url(load.tls) + load.path, str(tokens_file), str(load.body), "unique" if load.unique else "listed"]
+    output = run(command)
     lines = [line for line in output.stdout.splitlines() if line.startswith("{")]
     if output.returncode != 0 or not lines:
         raise Fault(f"wrk failed: {output.stdout}")
     return json.loads(lines[-1])
+
+
+def with_h2load(server, load, tokens_file, seconds):
+    """HTTP/2, with the first token of the file only."""
+    token = tokens_file.read_text().split()[0]
+    command = [program("h2load"), "-t1", f"-c{CONNECTIONS // STREAMS}", f"-m{STREAMS}", f"-D{seconds}"]
+    output = run([*command, "-H", f"Authorization: Bearer {token}", server.url(load.tls) + load.path])
+    return counts_of_h2load(output.stdout)
+
+
+def counts_of_h2load(text):
+    """The counts that h2load prints. Requests that are under way at the end count as started, not as done."""
+    done = re.search(r"(\d+) done, (\d+) succeeded, (\d+) failed, (\d+) errored, (\d+) timeout", text)
+    statuses = re.search(r"(\d+) 2xx, (\d+) 3xx, (\d+) 4xx, (\d+) 5xx", text)
+    seconds = re.search(r"finished in ([\d.]+)(ms|s),", text)
+    if not (done and statuses and seconds) or "Application protocol: h2" not in text:
+        raise Fault(f"h2load failed: {text}")
+    answered, _, _, errored, timed_out = map(int, done.groups())
+    _, *refused = map(int, statuses.groups())
+    took = float(seconds.group(1)) / (1000 if seconds.group(2) == "ms" else 1)
+    return {"requests": answered, "refused": sum(refused), "failed": errored + timed_out, "seconds": took}
+
+
+def use_once(server, path, tokens, report=lambda done: None):
+    """Sends one request with each token, on some connections in turn: a million of them in about a minute."""
+    opened = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(CONNECTIONS)]
+    batch, done = [], 0
+
+    def send_batch():
+        nonlocal done
+        for connection, token in zip(opened, batch):
+            request = f"GET {path} HTTP/1.1\r\nHost: {server.address}\r\nAuthorization: Bearer {token}\r\n\r\n"
+            connection.sendall(request.encode())
+        for connection, _ in zip(opened, batch):
+            read_answer(connection)
+        done += len(batch)
+        batch.clear()
+        report(done)
+
+    try:
+        for token in tokens:
+            batch.append(token)
+            if len(batch) == len(opened):
+                send_batch()
+        send_batch()
+    finally:
+        for connection in opened:
+            connection.close()
+
+
+def read_answer(connection):
+    """Reads a response with a Content-Length; raises a fault unless it is 200."""
+    data = connection.recv(65536)
+    while b"\r\n\r\n" not in data:
+        more = connection.recv(65536)
+        if not more:
+            raise Fault("the connection was closed before the response")
+        data += more
+    head, _, body = data.partition(b"\r\n\r\n")
+    if not head.startswith(b"HTTP/1.1 200"):
+        raise Fault(f"expected 200, got {head[:200]!r} {body[:200]!r}")
+    length = int(re.search(rb"(?i)\r\ncontent-length: *(\d+)", head).group(1))
+    left = length - len(body)
+    while left > 0:
+        left -= len(connection.recv(min(left, 65536)))

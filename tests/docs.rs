@@ -321,6 +321,14 @@ fn pages_name_only_make_targets_that_exist() {
 }
 
 #[test]
+fn the_benchmark_can_write_its_page() {
+    let mut tests = Command::new("python3");
+    tests.arg(root().join("benches/test_compare.py")).env("DESKGATE", env!("CARGO_BIN_EXE_deskgate"));
+    let output = tests.output().expect("python3");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
 fn rule_examples_pass_their_own_cases() {
     for name in ["docs/rules.md", "docs/zh-CN/rules.md"] {
         let page = Page::read(name);
