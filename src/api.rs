@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use pingora_proxy::Session as Exchange;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -23,6 +22,7 @@ use crate::pipeline::{Arrival, Caller, OwnCall};
 use crate::reply::{Cookie, Reply};
 use crate::sessions::CachedSession;
 use crate::signin::SignInServices;
+pub use downstream::Downstream;
 use read_body::read_body;
 use ready::Readiness;
 use request::ApiRequest;
@@ -78,6 +78,8 @@ mod body;
 
 mod cookies;
 
+mod downstream;
+
 mod error_page;
 
 mod read_body;
@@ -105,9 +107,9 @@ pub struct Api {
 }
 
 /// Answers a call of one of the gateway's own endpoints.
-pub async fn answer(api: &Api, call: &OwnCall, exchange: &mut Exchange, arrival: &Arrival) -> Result<Reply, Error> {
-    let request = ApiRequest::of(exchange.req_header().as_ref(), arrival, api.cookie_scope);
-    let mut exchange = ApiExchange { api, call, exchange, arrival };
+pub async fn answer(api: &Api, call: &OwnCall, client: &mut dyn Downstream, arrival: &Arrival) -> Result<Reply, Error> {
+    let request = ApiRequest::of(client.head(), arrival, api.cookie_scope);
+    let mut exchange = ApiExchange { api, call, client, arrival };
     dispatch(&mut exchange, &request).await.map_err(|error| error.with_operation(call.route.operation))
 }
 
@@ -121,7 +123,7 @@ async fn dispatch(call: &mut ApiExchange<'_>, request: &ApiRequest) -> Result<Re
             call.with_cookies(call.data(&ticket), cookie)
         }
         Endpoint::ScanStatus => {
-            let status = scan_status::poll(&signin.tickets, request, call.disconnected()).await?;
+            let status = scan_status::poll(&signin.tickets, request, call.client.disconnected()).await?;
             call.data(&status)
         }
         Endpoint::Oauth2Url => {
@@ -244,7 +246,7 @@ async fn dispatch(call: &mut ApiExchange<'_>, request: &ApiRequest) -> Result<Re
 struct ApiExchange<'a> {
     api: &'a Api,
     call: &'a OwnCall,
-    exchange: &'a mut Exchange,
+    client: &'a mut dyn Downstream,
     arrival: &'a Arrival,
 }
 
@@ -259,7 +261,7 @@ impl ApiExchange<'_> {
 
     /// The value of the route's `{…}` in the path.
     fn path_parameter(&self) -> String {
-        let path = self.exchange.req_header().uri.path();
+        let path = self.client.head().uri.path();
         self.call.route.parameter(path).unwrap_or_default().to_owned()
     }
 
@@ -268,13 +270,7 @@ impl ApiExchange<'_> {
             let limits = self.api.limits.load();
             (limits.body_bytes, limits.body_deadline.get())
         };
-        read_body(self.exchange, most, deadline).await
-    }
-
-    /// Resolves when the client has disconnected.
-    async fn disconnected(&mut self) {
-        // It reports the end of the connection or stream as an error. Pipelined requests do not come this far.
-        let _ = self.exchange.read_body_or_idle(true).await;
+        read_body(self.client, most, deadline).await
     }
 
     async fn json<T: DeserializeOwned>(&mut self, request: &ApiRequest) -> Result<T, Error> {

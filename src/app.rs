@@ -187,8 +187,10 @@ impl App {
         let drain = Arc::<DrainSignal>::default();
         let (tracer, exporter) = traces(&config, &services)?.unzip();
         let gateway = proxy::gateway(&config, &services, &readiness, &drain, tracer.clone(), descriptors);
+        let idle_connections = gateway.connector.sweep();
         let acceptor = Arc::new(proxy::acceptor(&config, gateway, descriptors));
         let tasks = TaskSet::default();
+        tasks.spawn("idle connections", idle_connections);
         tasks.spawn("log watch", sources.log.clone().watch(metrics.clone()));
         let pages = admin_listener::AdminPages {
             metrics,

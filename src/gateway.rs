@@ -53,6 +53,8 @@ mod context;
 
 mod request_trace;
 
+mod proxy_client;
+
 // Lanes beside Pingora's own.
 pub(crate) mod fast_lane;
 
@@ -78,6 +80,8 @@ mod connect;
 
 pub(crate) mod connector;
 
+mod idle_pool;
+
 mod response;
 
 mod failure;
@@ -90,6 +94,7 @@ use drain_signal::DrainSignal;
 use failure::{PANICKED, Panicked, catch_panic, client_error, internal_error, panic_to_error};
 pub(crate) use handshake::SocketSettings;
 use handshake::UpgradeResult;
+use proxy_client::{ProxyClient, write_reply};
 use request_head::{HeaderMapLines, drop_header_case, host, request_head};
 
 /// What Pingora's bare `bool` means in `request_filter`.
@@ -168,8 +173,9 @@ impl Gateway {
         }
         match verdict? {
             Permit::Own(call) => {
+                let mut client = ProxyClient::new(exchange);
                 // Boxed, as the other rare lanes are, so that the future of every request stays small.
-                let answer = Box::pin(api::answer(&self.api, &call, exchange, &arrival));
+                let answer = Box::pin(api::answer(&self.api, &call, &mut client, &arrival));
                 let answer = match &mut context.attempts.trace {
                     None => answer.await,
                     Some(trace) => Box::pin(trace.watch_calls(answer)).await,
@@ -205,7 +211,7 @@ impl Gateway {
         let arrival = context.arrival.get_or_insert_with(unknown_arrival);
         self.close_if_draining(exchange);
         context.shown_code = reply.error_code();
-        reply.write(exchange, arrival).await
+        write_reply(reply, exchange, arrival).await
     }
 
     /// Runs a lane until its deadline. After a panic `fail_to_proxy` answers 1005, or closes the connection if the response
@@ -283,8 +289,13 @@ impl ProxyHttp for ProxyLane {
                     self.run_lane(deadline, Box::pin(self.proxy_bodyless_get(exchange, context))).await?;
                 }
                 Some(UpstreamPermit { handshake: Some(_), .. }) => {
-                    match panic_to_error(&self.gate.metrics, Box::pin(self.open_socket(exchange, context))).await {
-                        Ok(UpgradeResult::Upgraded | UpgradeResult::Declined) => {}
+                    match panic_to_error(
+                        &self.gate.metrics,
+                        Box::pin(self.open_socket(&mut ProxyClient::new(exchange), context)),
+                    )
+                    .await
+                    {
+                        Ok(UpgradeResult::Upgraded | UpgradeResult::Declined(_)) => {}
                         Err(error) => self.refuse(exchange, context, error).await?,
                     }
                 }

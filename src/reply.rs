@@ -10,9 +10,6 @@ use http::header::{
     VARY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use pingora_core::protocols::http::date::get_cached_date;
-use pingora_http::ResponseHeader;
-use pingora_proxy::Session as Exchange;
 use serde::Serialize;
 
 use crate::domain::language::Language;
@@ -48,27 +45,6 @@ struct Envelope<'a, T> {
     message: &'a str,
     data: Option<T>,
     request_id: &'a str,
-}
-
-/// What a response of the fast lane says about the client's connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ClientConnection {
-    /// It stays open for the next request.
-    KeepAlive,
-    /// It is closed after the response.
-    Close,
-}
-
-impl ClientConnection {
-    /// Writes `Date` and `Connection`, which every final response has.
-    pub(crate) fn write(self, out: &mut Vec<u8>) {
-        write_line(out, "date", get_cached_date().as_bytes());
-        let value: &[u8] = match self {
-            Self::KeepAlive => b"keep-alive",
-            Self::Close => b"close",
-        };
-        write_line(out, "connection", value);
-    }
 }
 
 /// An `HttpOnly` cookie.
@@ -166,7 +142,7 @@ impl Reply {
     }
 
     /// Turns the response into a 304 if the client's `If-None-Match` has its entity tag.
-    fn revalidate(mut self, request: &HeaderMap) -> Self {
+    pub(crate) fn revalidated(mut self, request: &HeaderMap) -> Self {
         let matches = self.headers.iter().any(|(name, value)| *name == ETAG && etag::matches(value, request));
         if matches {
             self.status = StatusCode::NOT_MODIFIED;
@@ -232,7 +208,7 @@ impl Reply {
         Self { status, ..reply }
     }
 
-    /// The answer to a preflight. `write` adds the allowed origin, as to every response.
+    /// The answer to a preflight. The allowed origin is added as to every response.
     pub(crate) fn preflight(answer: &PreflightAnswer) -> Self {
         let listed = |name: HeaderName, list: &str| {
             let value = HeaderValue::from_str(list).ok().filter(|value| !value.is_empty());
@@ -269,20 +245,6 @@ impl Reply {
         self.headers.push((name, value));
     }
 
-    /// Writes the response; HEAD requests get the header only.
-    pub(crate) async fn write(self, exchange: &mut Exchange, arrival: &Arrival) -> pingora_core::Result<()> {
-        let head_only = exchange.req_header().method == http::Method::HEAD;
-        let reply = self.revalidate(&exchange.req_header().headers);
-        let (parts, body) = reply.into_response(arrival).into_parts();
-        let header = ResponseHeader::from(parts);
-        let bodyless = head_only || body.is_empty();
-        exchange.write_response_header(Box::new(header), bodyless).await?;
-        if !bodyless {
-            exchange.write_response_body(Some(body), true).await?;
-        }
-        Ok(())
-    }
-
     /// The complete response.
     pub(crate) fn into_response(self, arrival: &Arrival) -> http::Response<Bytes> {
         let length = self.body.len();
@@ -314,7 +276,8 @@ impl Reply {
     }
 
     /// Encodes the response as HTTP/1.1, for the fast lane.
-    pub(crate) fn encode(&self, arrival: &Arrival, connection: ClientConnection, out: &mut Vec<u8>) {
+    /// `write_last_lines` writes what the lane adds to every response.
+    pub(crate) fn encode(&self, arrival: &Arrival, out: &mut Vec<u8>, write_last_lines: impl FnOnce(&mut Vec<u8>)) {
         let reason = self.status.canonical_reason().unwrap_or_default();
         for piece in ["HTTP/1.1 ", self.status.as_str(), " ", reason, "\r\n"] {
             out.extend_from_slice(piece.as_bytes());
@@ -337,7 +300,7 @@ impl Reply {
             write_line(out, CONTENT_LENGTH.as_str(), self.body.len().to_string().as_bytes());
         }
         write_line(out, REQUEST_ID.as_str(), arrival.request_id.as_bytes());
-        connection.write(out);
+        write_last_lines(out);
         out.extend_from_slice(b"\r\n");
         out.extend_from_slice(&self.body);
     }

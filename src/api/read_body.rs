@@ -1,33 +1,28 @@
-//! Reads a whole request body, with a limit for its size and for its time. Pingora limits neither.
+//! Reads a whole request body, with a limit for its size and for its time.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use pingora_proxy::Session as Exchange;
+use http::header::CONTENT_LENGTH;
 
-use crate::error::{BadRequest, Error};
+use super::downstream::Downstream;
+use crate::error::Error;
 
 /// Reads a body of at most `max_bytes` within `deadline`.
-pub async fn read_body(exchange: &mut Exchange, max_bytes: usize, deadline: Duration) -> Result<Bytes, Error> {
-    let length = exchange.get_header("content-length").and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+pub async fn read_body(client: &mut dyn Downstream, max_bytes: usize, deadline: Duration) -> Result<Bytes, Error> {
+    let length = client.head().headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     if length.is_some_and(|length| length > max_bytes) {
         return Err(Error::BodyTooLarge);
-    }
-    let keepalive = exchange.get_keepalive();
-    if exchange.get_header("expect").is_some() {
-        exchange.write_continue_response().await.map_err(|_| BadRequest::Framing)?;
-        // Writing the 100 response switches keep-alive off.
-        exchange.set_keepalive(keepalive);
     }
     let deadline = tokio::time::Instant::now() + deadline;
     let mut body = Vec::new();
     loop {
-        match tokio::time::timeout_at(deadline, exchange.read_request_body()).await {
+        match tokio::time::timeout_at(deadline, client.read_body_part()).await {
             Err(_) => return Err(Error::RequestTimeout),
-            Ok(Err(_)) => return Err(BadRequest::Framing.into()),
+            Ok(Err(error)) => return Err(error),
             Ok(Ok(None)) => return Ok(body.into()),
-            Ok(Ok(Some(chunk))) if body.len() + chunk.len() > max_bytes => return Err(Error::BodyTooLarge),
-            Ok(Ok(Some(chunk))) => body.extend_from_slice(&chunk),
+            Ok(Ok(Some(part))) if body.len() + part.len() > max_bytes => return Err(Error::BodyTooLarge),
+            Ok(Ok(Some(part))) => body.extend_from_slice(&part),
         }
     }
 }

@@ -64,7 +64,7 @@ pub(super) fn gateway(
             },
         },
         upstreams: services.upstreams.clone(),
-        connector: UpstreamConnector::new(pool_size(descriptors)),
+        connector: UpstreamConnector::new(Handle::current().metrics().num_workers(), pool_size(descriptors)),
         sockets: SocketSettings {
             registry: services.registry.clone(),
             handshake: config.websocket.handshake.get(),

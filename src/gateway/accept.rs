@@ -321,7 +321,7 @@ impl Acceptor {
                         let _ = connection.shutdown().await;
                         return;
                     }
-                    LaneEnd::Incomplete => return,
+                    LaneEnd::Incomplete | LaneEnd::Detached => return,
                     LaneEnd::NotTaken => {}
                 }
             }

@@ -62,12 +62,20 @@ impl ChunkValidator {
 
     /// Validates the next bytes. Returns how many of them belong to the body.
     pub(super) fn validate(&mut self, bytes: &[u8]) -> Result<usize, InvalidChunk> {
+        self.decode(bytes, |_| {})
+    }
+
+    /// Validates the next bytes and hands over the data among them, without sizes, extensions and trailers. Returns how many of
+    /// them belong to the body.
+    pub(super) fn decode(&mut self, bytes: &[u8], mut data: impl FnMut(&[u8])) -> Result<usize, InvalidChunk> {
         let mut at = 0;
         while at < bytes.len() && self.state != ChunkState::Done {
             if let ChunkState::Data { left } = self.state {
                 let available = u64::try_from(bytes.len() - at).unwrap_or(u64::MAX);
                 let consumed = left.min(available);
-                at += usize::try_from(consumed).unwrap_or(bytes.len());
+                let end = at + usize::try_from(consumed).unwrap_or(bytes.len() - at);
+                data(&bytes[at..end]);
+                at = end;
                 self.state =
                     if consumed == left { ChunkState::DataCr } else { ChunkState::Data { left: left - consumed } };
             } else {

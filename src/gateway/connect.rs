@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use http::Method;
 use pingora_core::protocols::Stream;
-use pingora_core::upstreams::peer::HttpPeer;
 use pingora_core::{Error as PingoraError, ErrorType, RetryType};
 use pingora_http::RequestHeader;
 use pingora_proxy::Session as Exchange;
@@ -19,6 +18,7 @@ use pingora_proxy::Session as Exchange;
 use super::Gateway;
 use super::connector::{ConnectionSource, UpstreamTransport};
 use super::current_exchange;
+use super::idle_pool::PooledConnection;
 use crate::config::UpstreamProtocol;
 use crate::error::Error;
 use crate::pipeline::forward::TRACEPARENT;
@@ -97,7 +97,7 @@ impl Replay {
         }
     }
 
-    /// Of a request without a body.
+    /// Of a request of which everything is kept that was sent.
     pub(super) fn of_method(method: &Method) -> Self {
         if method.is_idempotent() { Self::Safe } else { Self::AfterRefusal }
     }
@@ -111,11 +111,11 @@ fn has_begun_response(exchange: &Exchange) -> bool {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Progress {
     /// Bytes of the request's body that were read for the upstream.
-    sent: usize,
+    pub(super) sent: usize,
     /// Bytes of the response's body that were relayed.
-    received: usize,
+    pub(super) received: usize,
     /// The client has yet to send the rest of its request.
-    is_uploading: bool,
+    pub(super) is_uploading: bool,
 }
 
 impl Progress {
@@ -125,11 +125,6 @@ impl Progress {
             received: exchange.body_bytes_sent(),
             is_uploading: !exchange.is_body_done(),
         }
-    }
-
-    /// Of a request without a body.
-    pub(super) fn of_response(received: usize) -> Self {
-        Self { received, ..Self::default() }
     }
 }
 
@@ -347,9 +342,9 @@ impl Gateway {
     }
 
     /// Keeps a connection for later requests to the same peer, if it can serve them.
-    pub(super) fn pool(&self, stream: Option<Stream>, peer: &HttpPeer) {
+    pub(super) fn pool(&self, stream: Option<Stream>, opened: Instant, address: &Address) {
         if let Some(stream) = stream {
-            self.connector.pool(stream, peer);
+            self.connector.pool(PooledConnection { stream, opened }, address);
         }
     }
 }

@@ -47,6 +47,7 @@ pub(super) use exchange::{
     DetachedStream, begin_exchange, begin_stream, body_error, detach, end_exchange, raw_head, take_decision, transport,
 };
 use exchange::{ExchangeState, announced, body_fault, phase};
+pub(super) use fast::AnnouncedBody;
 use head::HeadBuffer;
 pub(crate) use head::HeadLimits;
 use http2_transport::Http2Connection;
@@ -83,7 +84,8 @@ pub(super) struct Connection {
     limits: HeadLimits,
     head: HeadBuffer,
     body: RequestBody,
-    head_deadline: Deadline,
+    /// Of what it waits for: a head, the next request, or one end of an exchange.
+    deadline: Deadline,
     upload: RateGuard,
     download: RateGuard,
     write_buffer: Vec<u8>,
@@ -163,7 +165,7 @@ impl Connection {
             limits: limits.head,
             head: HeadBuffer::default(),
             body: RequestBody::COMPLETE,
-            head_deadline: Deadline::after(limits.head.deadline),
+            deadline: Deadline::after(limits.head.deadline),
             upload: RateGuard::of_uploads(limits.body.clone()),
             download: RateGuard::of_downloads(limits.body.clone()),
             write_buffer: Vec::new(),
@@ -204,9 +206,9 @@ impl Connection {
         self.write_buffer = Vec::new();
         self.download.restart();
         if self.head.is_empty() {
-            self.head_deadline.set(self.limits.idle);
+            self.deadline.set(self.limits.idle);
         } else {
-            self.head_deadline.clear();
+            self.deadline.clear();
         }
     }
 
@@ -249,7 +251,7 @@ impl Connection {
                 Poll::Ready(()) if buffer.filled().is_empty() => return Poll::Ready(Ok(HeadRead::Ended)),
                 Poll::Ready(()) => {
                     if self.head.is_empty() {
-                        self.head_deadline.clear();
+                        self.deadline.clear();
                     }
                     self.head.extend(buffer.filled());
                     if self.head.exceeds(&self.limits) {
@@ -343,9 +345,9 @@ impl Connection {
     /// time during a drain.
     fn poll_head_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.head.is_empty() && self.drain.has_begun() {
-            self.head_deadline.bring_forward(IDLE_WHILE_DRAINING);
+            self.deadline.bring_forward(IDLE_WHILE_DRAINING);
         }
-        self.head_deadline.poll(cx, self.limits.deadline)
+        self.deadline.poll(cx, self.limits.deadline)
     }
 
     /// Writes to the transport. Fails once the client has taken too little for too long.

@@ -1,5 +1,5 @@
-//! Opens connections to the addresses of upstreams, over TCP or TLS, for HTTP/1.1 and HTTP/2, and pools idle ones. Which address
-//! is tried, and how often, is left to [`connect`](super::connect).
+//! Opens connections to the addresses of upstreams, over TCP or TLS, for HTTP/1.1 and HTTP/2, and keeps idle ones. Which address
+//! is tried, and how often, is left to [`connect`](super::connect); which idle connection is used, to `idle_pool`.
 
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use pingora_core::{Error as PingoraError, ErrorType};
 use tokio::runtime::Handle;
 
 use super::failure::internal_error;
+use super::idle_pool::{self, IdlePool, PooledConnection};
 use crate::config::UpstreamProtocol;
 use crate::upstreams::Address;
 
@@ -29,16 +30,16 @@ pub(super) enum ConnectionSource {
 /// What a lane sends its request over.
 pub(super) enum UpstreamTransport {
     /// A connection for HTTP/1.1.
-    Http1(Stream),
+    Http1(PooledConnection),
     /// An exchange over HTTP/2.
     Http2(SharedStream),
 }
 
 impl UpstreamTransport {
     /// The connection for HTTP/1.1 of a lane that asked for one.
-    pub(super) fn into_stream(self) -> pingora_core::Result<Stream> {
+    pub(super) fn into_connection(self) -> pingora_core::Result<PooledConnection> {
         match self {
-            Self::Http1(stream) => Ok(stream),
+            Self::Http1(connection) => Ok(connection),
             Self::Http2(_) => Err(internal_error("an HTTP/2 exchange in a lane for HTTP/1.1")),
         }
     }
@@ -74,15 +75,17 @@ impl Drop for SharedStream {
 /// Connects all lanes but Pingora's proxy, which has its own connector, and pools idle connections.
 pub(crate) struct UpstreamConnector {
     streams: TransportConnector,
+    idle: Arc<IdlePool>,
     http2: Arc<Http2Connector>,
 }
 
 impl UpstreamConnector {
-    /// Keeps up to `pool_size` idle connections of each kind.
-    pub(crate) fn new(pool_size: usize) -> Self {
+    /// Keeps up to `pool_size` idle connections of each kind, on `threads` threads.
+    pub(crate) fn new(threads: usize, pool_size: usize) -> Self {
         let options = ConnectorOptions::new(pool_size);
         Self {
             streams: TransportConnector::new(Some(options.clone())),
+            idle: Arc::new(IdlePool::new(threads, pool_size)),
             http2: Arc::new(Http2Connector::new(Some(options))),
         }
     }
@@ -98,13 +101,16 @@ impl UpstreamConnector {
         let (transport, reused) = match (protocol, source) {
             (UpstreamProtocol::Http1, source) => {
                 let pooled = match source {
-                    ConnectionSource::Pool => self.streams.reused_stream(peer).await,
+                    ConnectionSource::Pool => self.idle.take(address.pool_key),
                     ConnectionSource::New => None,
                 };
                 match pooled {
-                    Some(stream) => (UpstreamTransport::Http1(stream), true),
-                    // Boxed, so that the future of a request that finds a pooled connection stays small.
-                    None => (UpstreamTransport::Http1(Box::pin(self.new_stream(peer)).await?), false),
+                    Some(connection) => (UpstreamTransport::Http1(connection), true),
+                    None => {
+                        // Boxed, so that the future of a request that finds a pooled connection stays small.
+                        let stream = Box::pin(self.new_stream(peer)).await?;
+                        (UpstreamTransport::Http1(PooledConnection::new(stream)), false)
+                    }
                 }
             }
             (UpstreamProtocol::Http2, source) => {
@@ -117,8 +123,19 @@ impl UpstreamConnector {
     }
 
     /// Keeps a connection for HTTP/1.1.
-    pub(super) fn pool(&self, stream: Stream, peer: &HttpPeer) {
-        self.streams.release_stream(stream, peer.reuse_hash(), peer.idle_timeout());
+    pub(super) fn pool(&self, connection: PooledConnection, address: &Address) {
+        self.idle.put(address.pool_key, connection, address.peer.idle_timeout());
+    }
+
+    /// Closes idle connections for HTTP/1.1 that cannot be used again, for as long as the process runs.
+    pub(crate) fn sweep(&self) -> impl Future<Output = ()> + Send + 'static {
+        let idle = self.idle.clone();
+        async move {
+            loop {
+                tokio::time::sleep(idle_pool::SWEEP_INTERVAL).await;
+                idle.sweep();
+            }
+        }
     }
 
     /// A new connection for HTTP/1.1, also to a peer that otherwise gets HTTP/2.

@@ -1,26 +1,33 @@
-//! The fast lane: carries HTTP/1.1 requests without a body in one task, from the client's bytes to the upstream's and back, without a header
+//! The fast lane: carries HTTP/1.1 requests in one task, from the client's bytes to the upstream's and back, without a header
 //! map. It takes only heads that it fully understands (see `request`). Every other request on the same connection is left to
 //! Pingora's lane, with the bytes that were read, and so is one that only that lane can answer.
 //!
 //! To follow a request: [`Gateway::serve_fast`] reads its head and lets the pipeline decide, `FastExchange::answer` refuses it or
-//! sends it on, `relay` carries it to the upstream and its response to the client, and `FastExchange::finish` records it.
+//! sends it on, `relay` carries it to the upstream and its response to the client, and `FastExchange::record` logs and counts it.
+
+use std::time::Duration;
 
 use http::StatusCode;
 use pingora_core::{Error as PingoraError, ErrorSource, ErrorType};
 
-use super::connect::Progress;
 use super::connection::Connection;
 use super::context::{RequestContext, unknown_arrival};
-use super::failure::{client_error, internal_error, panic_to_error};
+use super::failure::{client_error, panic_to_error};
 use super::{Gateway, current_exchange, cut, is_ambiguous};
 use crate::config::UpstreamProtocol;
 use crate::error::Error;
 use crate::pipeline::head::{HttpVersion, RequestHead};
 use crate::pipeline::record::{self, AccessLogEntry};
 use crate::pipeline::{self, Decision, Permit, UpstreamPermit};
-use crate::reply::{ClientConnection, Reply};
+use crate::reply::Reply;
 
 mod body;
+
+mod client;
+
+mod client_connection;
+
+mod parsed;
 
 mod relay;
 
@@ -28,6 +35,10 @@ mod request;
 
 mod response;
 
+mod upload;
+
+use client::LaneClient;
+use client_connection::ClientConnection;
 use request::LaneRequest;
 
 /// What follows a request.
@@ -39,6 +50,8 @@ pub(super) enum LaneEnd {
     Close,
     /// The end of the connection, without the end of the response.
     Incomplete,
+    /// A tunnel, which gets the transport once the connection is dropped.
+    Detached,
     /// Pingora's lane: the fast lane has not answered.
     NotTaken,
 }
@@ -57,7 +70,7 @@ impl Gateway {
         let head = request_head(&request, connection);
         let deciding = async { Ok(pipeline::decide(&self.gate, &head).await) };
         let decision = match panic_to_error(&self.gate.metrics, deciding).await {
-            Ok(decision) if self.carries(&decision) => decision,
+            Ok(decision) if self.carries(&decision, &request) => decision,
             Ok(decision) => {
                 connection.return_head(request.into_bytes());
                 connection.leave_decision(decision);
@@ -65,23 +78,28 @@ impl Gateway {
             }
             Err(error) => refused(error),
         };
-        let client = if request.wants_close { ClientConnection::Close } else { ClientConnection::KeepAlive };
-        connection.begin_fast();
-        let exchange =
-            FastExchange { gateway: self, connection, request: &request, context, client, status: 0, body_bytes: 0 };
+        let exchange = FastExchange {
+            gateway: self,
+            client: LaneClient::new(connection, request.body),
+            request: &request,
+            context,
+            follows: if request.wants_close { ClientConnection::Close } else { ClientConnection::KeepAlive },
+            stalled: self.gate.limits.load().stalled.get(),
+            status: 0,
+            body_bytes: 0,
+        };
         exchange.run(decision).await
     }
 
     /// Whether the fast lane can answer a request that has been decided about.
-    fn carries(&self, decision: &Decision) -> bool {
+    fn carries(&self, decision: &Decision, request: &LaneRequest) -> bool {
         match &decision.verdict {
             Ok(Permit::Upstream(permit)) => {
-                permit.handshake.is_none()
-                    && permit.rule.upstream.protocol == UpstreamProtocol::Http1
-                    && self.tracer.is_none()
+                // A handshake goes to its upstream over HTTP/1.1 in any case.
+                let is_http1 = permit.handshake.is_some() || permit.rule.upstream.protocol == UpstreamProtocol::Http1;
+                is_http1 && permit.handshake.is_some() == request.is_handshake && self.tracer.is_none()
             }
-            Ok(Permit::Own(_)) => false,
-            Ok(Permit::Preflight(_) | Permit::Redirect(_)) | Err(_) => self.tracer.is_none(),
+            Ok(Permit::Own(_) | Permit::Preflight(_) | Permit::Redirect(_)) | Err(_) => self.tracer.is_none(),
         }
     }
 }
@@ -111,14 +129,22 @@ fn request_head<'a>(request: &'a LaneRequest, connection: &Connection) -> Reques
     }
 }
 
+/// A number of decimal digits and nothing else.
+fn decimal(digits: &[u8]) -> Option<u64> {
+    let is_number = !digits.is_empty() && digits.len() <= 18 && digits.iter().all(u8::is_ascii_digit);
+    is_number.then(|| digits.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
+}
+
 /// A request in the fast lane, and how far its response has come.
 struct FastExchange<'a> {
     gateway: &'a Gateway,
-    connection: &'a mut Connection,
+    client: LaneClient<'a>,
     request: &'a LaneRequest,
     context: RequestContext,
     /// What the client is told about its connection.
-    client: ClientConnection,
+    follows: ClientConnection,
+    /// How long the client may take nothing of a response.
+    stalled: Duration,
     /// The status that was sent to the client; 0 before.
     status: u16,
     /// The bytes of the response's body that were sent to the client.
@@ -132,25 +158,31 @@ impl FastExchange<'_> {
         self.context.handler = handler;
         self.context.caller = caller;
         self.context.phase = phase;
+        let verdict = self.client.body_error().map_or(verdict, Err);
         let is_written = self.answer(verdict).await.is_ok();
-        self.finish();
-        match self.client {
+        self.record();
+        let end = match self.follows {
             _ if !is_written => LaneEnd::Incomplete,
-            ClientConnection::KeepAlive => LaneEnd::KeepAlive,
-            ClientConnection::Close => LaneEnd::Close,
-        }
+            _ if self.status == StatusCode::SWITCHING_PROTOCOLS.as_u16() => LaneEnd::Detached,
+            ClientConnection::KeepAlive if self.client.drain().await => LaneEnd::KeepAlive,
+            _ => LaneEnd::Close,
+        };
+        self.client.connection.end_fast();
+        end
     }
 
     /// Answers the request. Fails if the connection cannot be used any longer.
     async fn answer(&mut self, verdict: Result<Permit, Error>) -> pingora_core::Result<()> {
         match verdict {
             Ok(Permit::Upstream(permit)) => match self.begin(permit).await {
+                Ok(()) if self.request.is_handshake => Box::pin(self.open_socket()).await,
                 Ok(()) => self.proxy().await,
                 Err(error) => self.refuse(error).await,
             },
             Ok(Permit::Preflight(answer)) => self.write_reply(Reply::preflight(&answer)).await,
             Ok(Permit::Redirect(location)) => self.write_reply(Reply::moved_permanently(&location)).await,
-            Ok(Permit::Own(_)) => Err(internal_error("an endpoint of the gateway in the fast lane")),
+            // Boxed, because few requests need its memory.
+            Ok(Permit::Own(call)) => Box::pin(self.answer_own(&call)).await,
             Err(error) => self.refuse(error).await,
         }
     }
@@ -161,6 +193,10 @@ impl FastExchange<'_> {
         let arrival = context.arrival.get_or_insert_with(unknown_arrival);
         context.attempts = self.gateway.begin_attempts(&permit, arrival, context.started).await?;
         context.permit = Some(permit);
+        if self.request.is_handshake {
+            // The tunnel has a registration of its own.
+            return Ok(());
+        }
         cut::begin(&self.request.http_method(), self.request.target(), self.request.host(), context);
         Ok(())
     }
@@ -179,10 +215,11 @@ impl FastExchange<'_> {
         if (error.esource(), error.etype()) == (&ErrorSource::Downstream, &ErrorType::WriteTimedout) {
             self.gateway.gate.metrics.count_limit_reached("body_rate");
         }
-        let progress = Progress::of_response(self.body_bytes);
+        let progress = self.progress();
         self.context.attempts.fail(&self.gateway.upstreams, &error, progress);
-        self.client = ClientConnection::Close;
-        match self.context.error.take().or_else(|| client_error(&error)) {
+        self.follows = ClientConnection::Close;
+        let body_error = || self.client.body_error();
+        match self.context.error.take().or_else(body_error).or_else(|| client_error(&error)) {
             None => Err(error),
             Some(refusal) if self.status == 0 => self.refuse(refusal).await,
             Some(refusal) => {
@@ -194,8 +231,8 @@ impl FastExchange<'_> {
     }
 
     async fn refuse(&mut self, error: Error) -> pingora_core::Result<()> {
-        if is_ambiguous(&error) {
-            self.client = ClientConnection::Close;
+        if is_ambiguous(&error) || self.request.is_handshake {
+            self.follows = ClientConnection::Close;
         }
         let reply = Reply::refusal(self.context.arrival.get_or_insert_with(unknown_arrival), &error);
         self.context.error = Some(error);
@@ -205,21 +242,24 @@ impl FastExchange<'_> {
     /// Closes the connection after the response that is about to be written, if the gateway drains.
     fn close_if_draining(&mut self) {
         if self.gateway.drain.has_begun() {
-            self.client = ClientConnection::Close;
+            self.follows = ClientConnection::Close;
         }
     }
 
     async fn write_reply(&mut self, reply: Reply) -> pingora_core::Result<()> {
         self.close_if_draining();
+        if !self.client.is_worth_draining() {
+            self.follows = ClientConnection::Close;
+        }
         let arrival = self.context.arrival.get_or_insert_with(unknown_arrival);
         self.context.shown_code = reply.error_code();
         let mut out = Vec::with_capacity(1024);
-        reply.encode(arrival, self.client, &mut out);
+        reply.encode(arrival, &mut out, |out| self.follows.write(out));
         if self.request.is_head() {
             out.truncate(out.len() - reply.body_length());
         }
         self.status = reply.status().as_u16();
-        self.write_client(&out).await
+        self.client.write(&out, self.stalled, |_, _| Ok(())).await
     }
 
     /// Notes the status of a response of the upstream. An upgrade that was not requested is a failure.
@@ -228,7 +268,7 @@ impl FastExchange<'_> {
     }
 
     /// Writes the log line of the request and counts it.
-    fn finish(&mut self) {
+    fn record(&mut self) {
         let (request, context) = (self.request, &mut self.context);
         let arrival = context.arrival.get_or_insert_with(unknown_arrival);
         record::request(
@@ -254,6 +294,5 @@ impl FastExchange<'_> {
             },
         );
         current_exchange::end();
-        self.connection.end_fast();
     }
 }

@@ -4,6 +4,7 @@
 //! `fail_to_proxy`.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
@@ -20,6 +21,7 @@ use super::Gateway;
 use super::connect::{Progress, Replay, RetryDecision, UpstreamConnection};
 use super::context::RequestContext;
 use super::failure::internal_error;
+use super::idle_pool::PooledConnection;
 use super::request_head::{HeaderMapLines, request_head};
 use super::response::copy_response_header;
 use super::short_reads::{PIECE, ShortReads};
@@ -36,7 +38,7 @@ impl Gateway {
         context: &mut RequestContext,
     ) -> pingora_core::Result<()> {
         let mut head = self.encode_head(exchange, context)?;
-        let (mut upstream, address) = self.send_with_retry(exchange, context, &mut head).await?;
+        let (mut upstream, opened, address) = self.send_with_retry(exchange, context, &mut head).await?;
         let response = loop {
             let header = upstream.resp_header().map(copy_response_header);
             let mut header = header.ok_or_else(|| internal_error("a response without a header"))?;
@@ -51,7 +53,8 @@ impl Gateway {
         self.relay_response(exchange, &mut upstream, response).await?;
         upstream.respect_keepalive();
         let stream = upstream.reuse().await;
-        self.pool(if exchange.is_http2() { stream.and_then(ShortReads::unwrap) } else { stream }, &address.peer);
+        let stream = if exchange.is_http2() { stream.and_then(ShortReads::unwrap) } else { stream };
+        self.pool(stream, opened, &address);
         Ok(())
     }
 
@@ -72,14 +75,14 @@ impl Gateway {
         exchange: &mut Exchange,
         context: &mut RequestContext,
         head: &mut [u8],
-    ) -> pingora_core::Result<(Box<UpstreamExchange>, Arc<Address>)> {
+    ) -> pingora_core::Result<(Box<UpstreamExchange>, Instant, Arc<Address>)> {
         loop {
             let connected = self.connect(&mut context.attempts, UpstreamProtocol::Http1).await?;
             let UpstreamConnection { transport, address, source } = connected;
             if let Some(parent) = context.attempts.traceparent() {
                 replace_traceparent(head, &parent);
             }
-            let stream = transport.into_stream()?;
+            let PooledConnection { stream, opened } = transport.into_connection()?;
             let stream = if exchange.is_http2() { ShortReads::wrap(stream) } else { stream };
             let response = async {
                 let mut upstream = send(stream, head, &address.peer).await?;
@@ -87,7 +90,7 @@ impl Gateway {
                 Ok(upstream)
             };
             match while_client_connected(exchange, response).await {
-                Ok(upstream) => return Ok((upstream, address)),
+                Ok(upstream) => return Ok((upstream, opened, address)),
                 // A GET is idempotent and has no body, so it can be sent again.
                 Err(error) => {
                     let (attempts, progress) = (&mut context.attempts, Progress::default());

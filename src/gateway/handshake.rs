@@ -5,22 +5,25 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
+use bytes::Bytes;
 use futures::FutureExt;
 use http::StatusCode;
 use http::header::{CONNECTION, CONTENT_LENGTH, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
+use http::request::Parts;
 use pingora_core::protocols::http::v1::client::HttpSession as UpstreamExchange;
 use pingora_core::{Error as PingoraError, ErrorType};
 use pingora_http::{RequestHeader, ResponseHeader};
-use pingora_proxy::Session as Exchange;
 use tokio::sync::oneshot;
 
 use super::Gateway;
 use super::connect::{Progress, UpstreamAttempts};
-use super::connection::{self, DetachedStream};
+use super::connection::DetachedStream;
 use super::context::RequestContext;
 use super::failure::client_error;
 use super::request_head::remove_hop_by_hop;
 use super::response::sanitize_response;
+use crate::api::Downstream;
 use crate::config::UpstreamProtocol;
 use crate::domain::clock::Timestamp;
 use crate::domain::hop_by_hop::HOP_BY_HOP;
@@ -58,7 +61,20 @@ pub(super) enum UpgradeResult {
     /// A 101: the tunnel runs.
     Upgraded,
     /// Any other response, which has been relayed to the client.
-    Declined,
+    Declined(StatusCode),
+}
+
+/// The client of a handshake, in either lane.
+#[async_trait]
+pub(super) trait HandshakeClient: Downstream {
+    /// Writes a 101.
+    async fn write_switch(&mut self, response: ResponseHeader) -> pingora_core::Result<()>;
+
+    /// Writes the last response of the connection.
+    async fn write_last(&mut self, response: ResponseHeader, body: Bytes) -> pingora_core::Result<()>;
+
+    /// Requests the transport for a tunnel. It arrives when the connection is dropped, after the request has been recorded.
+    fn detach(&mut self) -> Option<oneshot::Receiver<DetachedStream>>;
 }
 
 impl Gateway {
@@ -66,7 +82,7 @@ impl Gateway {
     /// session.
     pub(super) async fn open_socket(
         &self,
-        exchange: &mut Exchange,
+        client: &mut dyn HandshakeClient,
         context: &mut RequestContext,
     ) -> Result<UpgradeResult, Error> {
         let RequestContext { permit: Some(permit), arrival: Some(arrival), attempts, .. } = context else {
@@ -95,7 +111,7 @@ impl Gateway {
             }
             (_, Capacity::Exhausted) => return Err(TOO_MANY_SOCKETS),
         };
-        let request = self.handshake_request(exchange, permit, offer, arrival)?;
+        let request = self.handshake_request(client.head(), permit, offer, arrival)?;
         attempts.use_new_connections();
         let mut upstream = self.send_handshake(attempts, request).await?;
         let Some(response) = upstream.resp_header().cloned() else {
@@ -105,17 +121,18 @@ impl Gateway {
             trace.note_status(response.status.as_u16());
         }
         if response.status != StatusCode::SWITCHING_PROTOCOLS {
-            let declined = relay_decline(exchange, &mut upstream, response, permit.rule.cors, arrival);
+            let status = response.status;
+            let declined = relay_decline(client, &mut upstream, response, permit.rule.cors, arrival);
             tokio::time::timeout(self.sockets.handshake, declined).await.map_err(|_| Error::UpstreamTimeout)??;
-            return Ok(UpgradeResult::Declined);
+            return Ok(UpgradeResult::Declined(status));
         }
         let response = switching_protocols(response, offer, permit.rule.cors, arrival)?;
         self.recheck(session_id.as_ref(), &registration).await?;
         let expires_at = session.map(|session| session.expires_at);
-        exchange.write_response_header(Box::new(response), false).await.map_err(client_gone)?;
+        client.write_switch(response).await.map_err(client_gone)?;
         // Takes the bytes that were read together with the head; later ones wait for the tunnel.
         let read_ahead = upstream.read_body_bytes().now_or_never().and_then(Result::ok).flatten().unwrap_or_default();
-        let client = connection::detach(exchange).ok_or_else(|| Error::unexpected(Part::Gateway, "no transport"))?;
+        let client = client.detach().ok_or_else(|| Error::unexpected(Part::Gateway, "no transport"))?;
         let upstream = UpstreamEnd { stream: upstream.into_inner(), read_ahead };
         self.spawn_tunnel(client, upstream, attempts.take_current(), registration, expires_at, arrival);
         Ok(UpgradeResult::Upgraded)
@@ -137,12 +154,12 @@ impl Gateway {
 
     fn handshake_request(
         &self,
-        exchange: &Exchange,
+        head: &Parts,
         permit: &UpstreamPermit,
         offer: &Handshake,
         arrival: &Arrival,
     ) -> Result<RequestHeader, Error> {
-        let mut parts = http::request::Parts::from(exchange.req_header().clone());
+        let mut parts = head.clone();
         remove_hop_by_hop(&mut parts.headers);
         let mut request = RequestHeader::from(parts);
         request.remove_header(&SEC_WEBSOCKET_PROTOCOL);
@@ -180,7 +197,7 @@ impl Gateway {
     ) -> pingora_core::Result<UpstreamExchange> {
         let connected = self.connect(attempts, UpstreamProtocol::Http1).await?;
         attempts.write_traceparent(&mut request)?;
-        let mut upstream = UpstreamExchange::new(connected.transport.into_stream()?);
+        let mut upstream = UpstreamExchange::new(connected.transport.into_connection()?.stream);
         upstream.write_request_header(Box::new(request)).await.map_err(PingoraError::into_up)?;
         loop {
             upstream.read_response().await.map_err(PingoraError::into_up)?;
@@ -193,7 +210,7 @@ impl Gateway {
         }
     }
 
-    /// Starts the tunnel; it runs as soon as Pingora has released the client's transport.
+    /// Starts the tunnel; it runs as soon as the lane has released the client's transport.
     fn spawn_tunnel(
         &self,
         client: oneshot::Receiver<DetachedStream>,
@@ -267,7 +284,7 @@ fn switching_protocols(
 
 /// Relays a response other than 101 and closes the connection: the client may already be sending frames.
 async fn relay_decline(
-    exchange: &mut Exchange,
+    client: &mut dyn HandshakeClient,
     upstream: &mut UpstreamExchange,
     mut response: ResponseHeader,
     cors: CorsHandling,
@@ -285,10 +302,5 @@ async fn relay_decline(
     }
     sanitize_response(&mut response, cors, arrival).map_err(client_gone)?;
     response.insert_header(CONTENT_LENGTH, body.len()).map_err(client_gone)?;
-    exchange.set_keepalive(None);
-    exchange.write_response_header(Box::new(response), body.is_empty()).await.map_err(client_gone)?;
-    if !body.is_empty() {
-        exchange.write_response_body(Some(body.into()), true).await.map_err(client_gone)?;
-    }
-    Ok(())
+    client.write_last(response, body.into()).await.map_err(client_gone)
 }

@@ -178,12 +178,12 @@ impl Gateway {
     async fn release(&self, upstream: UpstreamSide) {
         let UpstreamSide { session, address, upload, .. } = upstream;
         match session {
-            UpstreamSession::Http1(mut session) if upload == UploadState::Sent => {
+            UpstreamSession::Http1(mut session, opened) if upload == UploadState::Sent => {
                 session.respect_keepalive();
-                self.pool(session.reuse().await.and_then(ShortReads::unwrap), &address.peer);
+                self.pool(session.reuse().await.and_then(ShortReads::unwrap), opened, &address);
             }
             // A shared connection returns to its pool by itself.
-            UpstreamSession::Http1(_) | UpstreamSession::Http2(_) => {}
+            UpstreamSession::Http1(..) | UpstreamSession::Http2(_) => {}
         }
     }
 }
@@ -247,7 +247,7 @@ impl UpstreamSide {
     fn new(connected: UpstreamConnection) -> Self {
         let UpstreamConnection { transport, address, source } = connected;
         let session = match transport {
-            UpstreamTransport::Http1(stream) => UpstreamSession::over_http1(stream, &address.peer),
+            UpstreamTransport::Http1(connection) => UpstreamSession::over_http1(connection, &address.peer),
             UpstreamTransport::Http2(session) => UpstreamSession::over_http2(session, &address.peer),
         };
         Self { session, address, source, upload: UploadState::Sending }

@@ -1,8 +1,9 @@
 //! One exchange with an upstream, over HTTP/1.1 or HTTP/2, in the terms of both: a header, pieces of a body, trailers.
 //! Connecting is left to [`connect`](super::connect).
 
+use std::time::Instant;
+
 use bytes::Bytes;
-use pingora_core::protocols::Stream;
 use pingora_core::protocols::http::HttpTask;
 use pingora_core::protocols::http::v1::client::HttpSession as Http1Session;
 use pingora_core::protocols::http::v2::client::Http2Session;
@@ -10,6 +11,7 @@ use pingora_core::upstreams::peer::HttpPeer;
 use pingora_http::RequestHeader;
 
 use super::connector::SharedStream;
+use super::idle_pool::PooledConnection;
 use super::short_reads::ShortReads;
 
 /// Whether something follows a header or a piece of a body.
@@ -27,16 +29,18 @@ impl Remaining {
 
 /// An exchange with an upstream.
 pub(super) enum UpstreamSession {
-    Http1(Box<Http1Session>),
+    /// Over a connection of its own, and when that was opened.
+    Http1(Box<Http1Session>, Instant),
     Http2(SharedStream),
 }
 
 impl UpstreamSession {
-    pub(super) fn over_http1(stream: Stream, peer: &HttpPeer) -> Self {
+    pub(super) fn over_http1(connection: PooledConnection, peer: &HttpPeer) -> Self {
+        let PooledConnection { stream, opened } = connection;
         let mut session = Http1Session::new_with_options(ShortReads::wrap(stream), peer);
         session.read_timeout = peer.options.read_timeout;
         session.write_timeout = peer.options.write_timeout;
-        Self::Http1(Box::new(session))
+        Self::Http1(Box::new(session), opened)
     }
 
     pub(super) fn over_http2(mut stream: SharedStream, peer: &HttpPeer) -> Self {
@@ -50,7 +54,7 @@ impl UpstreamSession {
     /// Sends the header.
     pub(super) async fn write_header(&mut self, header: RequestHeader, body: Remaining) -> pingora_core::Result<()> {
         match self {
-            Self::Http1(session) => session.write_request_header(Box::new(header)).await.map(drop),
+            Self::Http1(session, _) => session.write_request_header(Box::new(header)).await.map(drop),
             Self::Http2(stream) => stream.session()?.write_request_header(Box::new(header), body == Remaining::Nothing),
         }
     }
@@ -61,7 +65,7 @@ impl UpstreamSession {
         let piece = piece.filter(|piece| !piece.is_empty());
         let is_last = remaining == Remaining::Nothing;
         match (self, piece) {
-            (Self::Http1(session), piece) => {
+            (Self::Http1(session, _), piece) => {
                 if let Some(piece) = piece {
                     session.write_body(&piece).await?;
                 }
@@ -79,7 +83,7 @@ impl UpstreamSession {
     /// Reads the next part of the response. Can be cancelled without a loss.
     pub(super) async fn read_part(&mut self) -> pingora_core::Result<HttpTask> {
         match self {
-            Self::Http1(session) => session.read_response_task().await,
+            Self::Http1(session, _) => session.read_response_task().await,
             Self::Http2(stream) => read_http2_part(stream.session()?).await,
         }
     }

@@ -16,6 +16,8 @@ const LEAST_SHARE: u64 = 10;
 /// An address as one snapshot of its upstream has it.
 pub(crate) struct Address {
     pub(crate) peer: HttpPeer,
+    /// The same for addresses that can share connections.
+    pub(crate) pool_key: u64,
     pub(super) weight: u32,
     pub(super) state: Arc<AddressState>,
     pub(super) metrics: AddressMetrics,

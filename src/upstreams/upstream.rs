@@ -4,6 +4,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use pingora_core::upstreams::peer::Peer;
+
 use super::address::{Address, AddressState, Availability, ChosenAddress};
 use super::balance::{Affinity, Balancer, TriedAddresses, Turns};
 use super::failure::FailureReason;
@@ -214,7 +216,8 @@ fn addresses(
             tls.secure(&mut peer, entry.address.host());
         }
         let metrics = metrics(&state.name);
-        Some(Arc::new(Address { peer, weight: entry.weight, state, metrics }))
+        let pool_key = peer.reuse_hash();
+        Some(Arc::new(Address { peer, pool_key, weight: entry.weight, state, metrics }))
     });
     built.collect()
 }

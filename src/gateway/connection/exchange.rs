@@ -69,6 +69,25 @@ pub(super) struct ExchangeState {
 }
 
 impl ExchangeState {
+    /// Marks that a request is being answered. All is set for every request: the previous one on this connection may have had
+    /// a body.
+    pub(super) fn begin(&self, announced: u64, expects_continue: bool, is_invalid: bool) {
+        self.expects_continue.store(expects_continue, Ordering::Release);
+        self.announced_body.store(announced, Ordering::Release);
+        let fault = if is_invalid { body_fault::FRAMING } else { body_fault::NONE };
+        self.body_fault.store(fault, Ordering::Release);
+        self.phase.store(phase::EXCHANGE, Ordering::Release);
+    }
+
+    /// Why the request body cannot be read, if it is the client's fault.
+    pub(super) fn body_error(&self) -> Option<Error> {
+        match self.body_fault.load(Ordering::Acquire) {
+            body_fault::FRAMING => Some(BadRequest::Framing.into()),
+            body_fault::TOO_SLOW => Some(Error::RequestTimeout),
+            _ => None,
+        }
+    }
+
     pub(super) fn is_detaching(&self) -> bool {
         self.tunnel.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
@@ -79,6 +98,13 @@ impl ExchangeState {
 
     pub(super) fn take_decision(&self) -> Option<Box<Decision>> {
         self.decision.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Requests the transport for a tunnel.
+    pub(super) fn detach(&self) -> oneshot::Receiver<DetachedStream> {
+        let (sender, receiver) = oneshot::channel();
+        *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender);
+        receiver
     }
 
     pub(super) fn take_tunnel(&self) -> Option<oneshot::Sender<DetachedStream>> {
@@ -113,12 +139,7 @@ pub(in super::super) fn begin_exchange(exchange: &Exchange) {
         }
         None => 0,
     };
-    // All are set for every request: the previous one on this connection may have had a body.
-    connection.state.expects_continue.store(headers.contains_key(EXPECT), Ordering::Release);
-    connection.state.announced_body.store(announced, Ordering::Release);
-    let fault = if is_invalid { body_fault::FRAMING } else { body_fault::NONE };
-    connection.state.body_fault.store(fault, Ordering::Release);
-    connection.state.phase.store(phase::EXCHANGE, Ordering::Release);
+    connection.state.begin(announced, headers.contains_key(EXPECT), is_invalid);
 }
 
 /// The decision that the fast lane has made about the request, if it has left it to Pingora's lane.
@@ -133,11 +154,7 @@ pub(in super::super) fn raw_head(exchange: &Exchange) -> Option<&[u8]> {
 
 /// Why the request body cannot be read, if it is the client's fault.
 pub(in super::super) fn body_error(exchange: &Exchange) -> Option<Error> {
-    match connection(exchange)?.state.body_fault.load(Ordering::Acquire) {
-        body_fault::FRAMING => Some(BadRequest::Framing.into()),
-        body_fault::TOO_SLOW => Some(Error::RequestTimeout),
-        _ => None,
-    }
+    connection(exchange)?.state.body_error()
 }
 
 /// What the streams of an HTTP/2 connection know about it.
@@ -179,8 +196,5 @@ pub(in super::super) fn end_exchange(exchange: &Exchange) {
 /// Requests the transport for a tunnel. It arrives when Pingora drops the connection, after the calling callback has
 /// returned.
 pub(in super::super) fn detach(exchange: &Exchange) -> Option<oneshot::Receiver<DetachedStream>> {
-    let connection = connection(exchange)?;
-    let (sender, receiver) = oneshot::channel();
-    *connection.state.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender);
-    Some(receiver)
+    Some(connection(exchange)?.state.detach())
 }

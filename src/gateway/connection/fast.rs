@@ -4,12 +4,29 @@
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
+use tokio::sync::oneshot;
+
+use super::super::chunks::ChunkValidator;
 use super::super::context::NO_ADDRESS;
 use super::exchange::{announced, phase};
-use super::{Connection, RequestBody};
+use super::{Connection, DetachedStream};
+use crate::error::Error;
 use crate::pipeline::Decision;
 use crate::pipeline::head::Transport;
+
+/// The body that a head announces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum AnnouncedBody {
+    /// So many bytes; 0 also without `Content-Length`.
+    Length(u64),
+    Chunked,
+}
+
+impl AnnouncedBody {
+    pub(in super::super) const NONE: Self = Self::Length(0);
+}
 
 impl Connection {
     /// Removes and returns the head that has been read.
@@ -29,16 +46,39 @@ impl Connection {
         self.state.leave_decision(decision);
     }
 
-    /// Marks that a request without a body is being answered.
-    pub(in super::super) fn begin_fast(&mut self) {
-        self.body = RequestBody::COMPLETE;
-        self.state.announced_body.store(announced::SEEN, Ordering::Release);
-        self.state.phase.store(phase::EXCHANGE, Ordering::Release);
+    /// Marks that a request is being answered. Its chunked body is validated from the first byte.
+    pub(in super::super) fn begin_fast(&mut self, body: AnnouncedBody) {
+        let (announced, is_invalid) = match body {
+            AnnouncedBody::Length(length) => (length, false),
+            AnnouncedBody::Chunked => {
+                (announced::CHUNKED, ChunkValidator::new().validate(self.head.read_ahead()).is_err())
+            }
+        };
+        self.state.begin(announced, false, is_invalid);
     }
 
     /// Marks the response as complete.
     pub(in super::super) fn end_fast(&mut self) {
         self.state.phase.store(phase::DONE, Ordering::Release);
+    }
+
+    /// Why the request body cannot be read, if it is the client's fault.
+    pub(in super::super) fn body_error(&self) -> Option<Error> {
+        self.state.body_error()
+    }
+
+    /// Ready once the exchange has waited for longer than `limit`. A wait that `begins` counts from now. No timer is armed for
+    /// it as long as the one of an earlier wait is due before.
+    pub(in super::super) fn poll_wait(&mut self, begins: bool, limit: Duration, cx: &mut Context<'_>) -> Poll<()> {
+        if begins {
+            self.deadline.set(limit);
+        }
+        self.deadline.poll(cx, limit)
+    }
+
+    /// Requests the transport for a tunnel. It arrives when the connection is dropped.
+    pub(in super::super) fn detach(&mut self) -> oneshot::Receiver<DetachedStream> {
+        self.state.detach()
     }
 
     /// The address of the connection's other end.

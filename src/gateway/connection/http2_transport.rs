@@ -70,7 +70,7 @@ impl Connection {
         if http2.frames.is_in_preface() {
             return self.poll_head_deadline(cx).map(Ok);
         }
-        self.head_deadline.drop_timer();
+        self.deadline.drop_timer();
         let slow = http2.frames.poll_slow_upload(cx);
         if let Poll::Ready(Err(error)) = self.poll_own_frames(cx) {
             return Poll::Ready(Err(error));

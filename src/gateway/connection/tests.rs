@@ -84,7 +84,7 @@ async fn a_decision_that_nobody_has_taken_is_not_for_the_next_request() {
     let head = connection.take_head();
     connection.return_head(head);
     connection.leave_decision(refusal());
-    connection.begin_fast();
+    connection.begin_fast(AnnouncedBody::NONE);
     connection.end_fast();
     client.write_all(b"GET /2 HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("sent");
     assert!(connection.read_head().await);
@@ -103,7 +103,7 @@ async fn a_head_that_is_taken_leaves_what_was_read_behind_it() {
         connection.return_head(head);
         assert!(connection.path().starts_with(path.as_bytes()), "a head that is returned is the same");
         connection.take_head();
-        connection.begin_fast();
+        connection.begin_fast(AnnouncedBody::NONE);
         connection.end_fast();
     }
 }

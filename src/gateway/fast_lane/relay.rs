@@ -2,24 +2,25 @@
 //! is repeated, is left to [`connect`](super::super::connect).
 
 use std::future::poll_fn;
-use std::io::Write;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use http::StatusCode;
-use pingora_core::protocols::Stream;
-use pingora_core::upstreams::peer::HttpPeer;
 use pingora_core::{Error as PingoraError, ErrorType, RetryType};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 
 use super::super::chunks::InvalidChunk;
 use super::super::connect::{Progress, Replay, RetryDecision, UpstreamConnection};
-use super::super::connection::Connection;
 use super::super::failure::internal_error;
+use super::super::idle_pool::PooledConnection;
 use super::FastExchange;
 use super::body::ResponseBody;
+use super::client::{LaneClient, read_error};
+use super::client_connection::ClientConnection;
 use super::response::{self, InvalidResponse, ResponseHead};
+use super::upload::{LAST_CHUNK, RequestUpload, write_chunk};
 use crate::config::UpstreamProtocol;
 use crate::pipeline::forward;
 use crate::upstreams::Address;
@@ -30,13 +31,20 @@ const FIRST_READ: usize = 4 * 1024;
 /// The size of a read of a longer body.
 const READ: usize = 32 * 1024;
 
+/// A connection to an upstream, and the request on its way there.
+struct LaneUpstream {
+    connection: PooledConnection,
+    address: Arc<Address>,
+    upload: RequestUpload,
+}
+
 impl FastExchange<'_> {
     /// Sends the request to its upstream and relays the response.
     pub(super) async fn relay(&mut self) -> pingora_core::Result<()> {
         let mut received = Vec::with_capacity(FIRST_READ);
-        let (mut upstream, address) = self.send(&mut received).await?;
+        let mut upstream = self.send(&mut received).await?;
         let response = loop {
-            let response = self.read_head(&mut upstream, &address.peer, &mut received).await?;
+            let response = self.read_head(&mut upstream, &mut received).await?;
             self.note_response(response.status)?;
             if !response.status.is_informational() {
                 break response;
@@ -44,39 +52,43 @@ impl FastExchange<'_> {
             // A 100 that the client has not asked for is not passed on.
             if response.status != StatusCode::CONTINUE {
                 let head = self.client_head(&response, &received)?;
-                self.write_client(&head).await?;
+                upstream.write_client(&mut self.client, &head, self.stalled).await?;
             }
             received.drain(..response.length);
         };
-        let is_reusable = self.relay_response(&mut upstream, &address.peer, &response, received).await?;
+        let is_reusable = self.relay_response(&mut upstream, &response, received).await?;
         if is_reusable {
-            self.gateway.pool(Some(upstream), &address.peer);
+            self.gateway.connector.pool(upstream.connection, &upstream.address);
         }
         Ok(())
     }
 
-    /// Sends the head to an address of the upstream, and waits for the beginning of the response.
-    async fn send(&mut self, received: &mut Vec<u8>) -> pingora_core::Result<(Stream, Arc<Address>)> {
-        let head = self.upstream_head()?;
+    /// Sends the request to an address of the upstream, until the beginning of the response comes.
+    async fn send(&mut self, received: &mut Vec<u8>) -> pingora_core::Result<LaneUpstream> {
+        let replay = Replay::of_method(&self.request.http_method());
+        let mut upload = RequestUpload::new(self.upstream_head()?, replay == Replay::Safe);
         loop {
             let connected = self.gateway.connect(&mut self.context.attempts, UpstreamProtocol::Http1).await?;
             let UpstreamConnection { transport, address, source } = connected;
-            let mut stream = transport.into_stream()?;
-            let first = async {
-                write_upstream(&mut stream, &head, &address.peer).await?;
-                read_upstream(&mut stream, &address.peer, received).await
-            };
-            let error = match while_connected(self.connection, first).await {
-                Ok(()) => return Ok((stream, address)),
+            let mut upstream = LaneUpstream { connection: transport.into_connection()?, address, upload };
+            let error = match upstream.read(&mut self.client, received).await {
+                Ok(()) => return Ok(upstream),
                 Err(error) => error,
             };
-            let (attempts, replay) = (&mut self.context.attempts, Replay::of_method(&self.request.http_method()));
-            let upstreams = &self.gateway.upstreams;
-            match attempts.after_failed_exchange(upstreams, &error, source, replay, Progress::default()) {
-                RetryDecision::Retry => {}
+            upload = upstream.upload;
+            let replay = if upload.is_whole { replay } else { Replay::Unsafe };
+            let progress = self.progress();
+            let attempts = &mut self.context.attempts;
+            match attempts.after_failed_exchange(&self.gateway.upstreams, &error, source, replay, progress) {
+                RetryDecision::Retry => upload.rewind(),
                 RetryDecision::GiveUp => return Err(error),
             }
         }
+    }
+
+    /// How far the exchange has come.
+    pub(super) fn progress(&self) -> Progress {
+        Progress { sent: self.client.received, received: self.body_bytes, is_uploading: !self.client.has_sent_all() }
     }
 
     /// The head of the request for the upstream.
@@ -84,7 +96,7 @@ impl FastExchange<'_> {
         let (Some(permit), Some(arrival)) = (&self.context.permit, &self.context.arrival) else {
             return Err(internal_error("no permit"));
         };
-        let head = super::request_head(self.request, self.connection);
+        let head = super::request_head(self.request, self.client.connection);
         forward::write_head(&self.gateway.gate, permit, arrival, &head).map_err(|error| {
             self.context.error = Some(error);
             internal_error("the head cannot be forwarded")
@@ -94,8 +106,7 @@ impl FastExchange<'_> {
     /// Reads on until the head of a response is complete.
     async fn read_head(
         &mut self,
-        upstream: &mut Stream,
-        peer: &HttpPeer,
+        upstream: &mut LaneUpstream,
         received: &mut Vec<u8>,
     ) -> pingora_core::Result<ResponseHead> {
         loop {
@@ -104,7 +115,7 @@ impl FastExchange<'_> {
                 Ok(None) if received.len() > response::MOST_BYTES => {
                     return Err(invalid(InvalidResponse("the head of the response is too large")));
                 }
-                Ok(None) => while_connected(self.connection, read_upstream(upstream, peer, received)).await?,
+                Ok(None) => upstream.read(&mut self.client, received).await?,
                 Err(fault) => return Err(invalid(fault)),
             }
         }
@@ -116,60 +127,126 @@ impl FastExchange<'_> {
             return Err(internal_error("no permit"));
         };
         let mut out = Vec::with_capacity(received.len() + 512);
-        response.write(received, permit.rule.cors, arrival, self.client, &mut out);
+        response.write(received, permit.rule.cors, arrival, self.follows, &mut out);
         Ok(out)
     }
 
     /// Relays the final response, its body as it comes. Returns whether the upstream's connection can be used again.
     async fn relay_response(
         &mut self,
-        upstream: &mut Stream,
-        peer: &HttpPeer,
+        upstream: &mut LaneUpstream,
         response: &ResponseHead,
         mut received: Vec<u8>,
     ) -> pingora_core::Result<bool> {
         let mut body = response.body;
         self.close_if_draining();
+        if !self.client.has_sent_all() {
+            // The upstream answers before it has the whole request: the rest may never be read.
+            self.follows = ClientConnection::Close;
+        }
         let mut out = self.client_head(response, &received)?;
         let mut is_clean = take_body(&mut body, &received[response.length..], &mut out)?;
         self.status = response.status.as_u16();
-        self.write_client(&out).await?;
+        upstream.write_client(&mut self.client, &out, self.stalled).await?;
         self.body_bytes += received.len() - response.length;
         while !body.is_complete() {
             received.clear();
             received.reserve(READ);
-            let has_ended = match while_connected(self.connection, read_upstream(upstream, peer, &mut received)).await {
+            let has_ended = match upstream.read(&mut self.client, &mut received).await {
                 Ok(()) => false,
                 Err(error) if body == ResponseBody::UntilClose && *error.etype() == ErrorType::ConnectionClosed => true,
                 Err(error) => return Err(error),
             };
             out.clear();
             if has_ended {
-                out.extend_from_slice(b"0\r\n\r\n");
-                self.write_client(&out).await?;
+                upstream.write_client(&mut self.client, LAST_CHUNK, self.stalled).await?;
                 return Ok(false);
             }
             is_clean &= take_body(&mut body, &received, &mut out)?;
-            self.write_client(&out).await?;
+            upstream.write_client(&mut self.client, &out, self.stalled).await?;
             self.body_bytes += received.len();
         }
-        Ok(is_clean && response.keeps_open)
+        Ok(is_clean && response.keeps_open && upstream.has_whole_request(&self.client))
+    }
+}
+
+impl LaneUpstream {
+    /// Reads something from the upstream, while the rest of the request is sent on. A connection that ends is an error. Gives
+    /// up when the client disconnects, so that the upstream stops working for it.
+    async fn read(&mut self, client: &mut LaneClient<'_>, received: &mut Vec<u8>) -> pingora_core::Result<()> {
+        let is_first = received.is_empty();
+        let mut has_waited = false;
+        poll_fn(|cx| {
+            let mut has_moved = false;
+            let sent = self.poll_send(client, &mut has_moved, cx)?;
+            match pin!(self.connection.stream.read_buf(received)).poll(cx) {
+                Poll::Ready(Ok(1..)) => return Poll::Ready(Ok(())),
+                Poll::Ready(Ok(0)) => {
+                    let closed =
+                        PingoraError::explain(ErrorType::ConnectionClosed, "the upstream closed its connection");
+                    return Poll::Ready(Err(self.read_failure(closed, is_first)));
+                }
+                Poll::Ready(Err(cause)) => {
+                    let failed = PingoraError::because(ErrorType::ReadError, "reading the response", cause);
+                    return Poll::Ready(Err(self.read_failure(failed, is_first)));
+                }
+                Poll::Pending => {}
+            }
+            if sent.is_ready() && client.connection.poll_disconnected(cx).is_ready() {
+                return Poll::Ready(Err(client_gone()));
+            }
+            let begins = has_moved || !std::mem::replace(&mut has_waited, true);
+            self.poll_timeout(client, begins, cx).map(Err)
+        })
+        .await
     }
 
-    /// Writes to the client and flushes: what has come is passed on, whatever comes next.
-    pub(super) async fn write_client(&mut self, bytes: &[u8]) -> pingora_core::Result<()> {
-        let stalled = self.gateway.gate.limits.load().stalled.get();
-        let connection = &mut *self.connection;
-        let writing = async {
-            connection.write_all(bytes).await?;
-            connection.flush().await
+    fn poll_send(
+        &mut self,
+        client: &mut LaneClient<'_>,
+        has_moved: &mut bool,
+        cx: &mut Context<'_>,
+    ) -> pingora_core::Result<Poll<()>> {
+        match self.upload.poll(client, &mut self.connection.stream, has_moved, cx) {
+            Poll::Ready(Ok(())) => Ok(Poll::Ready(())),
+            Poll::Ready(Err(cause)) => Err(read_error(cause)),
+            Poll::Pending => Ok(Poll::Pending),
+        }
+    }
+
+    /// The failure of a read. If the upstream had not taken the request before, that is the reason.
+    fn read_failure(&mut self, mut error: Box<PingoraError>, is_first: bool) -> Box<PingoraError> {
+        if is_first {
+            error.retry = RetryType::ReusedOnly;
+        }
+        self.upload.take_failure().unwrap_or_else(|| error.into_up())
+    }
+
+    /// Ready once the upstream has neither taken nor sent anything for too long.
+    fn poll_timeout(&self, client: &mut LaneClient<'_>, begins: bool, cx: &mut Context<'_>) -> Poll<Box<PingoraError>> {
+        let options = &self.address.peer.options;
+        let (limit, kind, action) = match self.upload.is_writing() {
+            true => (options.write_timeout, ErrorType::WriteTimedout, "writing the request"),
+            false => (options.read_timeout, ErrorType::ReadTimedout, "reading the response"),
         };
-        let written = pingora_timeout::timeout(stalled, writing).await;
-        let written = written
-            .map_err(|_| PingoraError::explain(ErrorType::WriteTimedout, "writing to the client").into_down())?;
-        // Not a timeout if the client was below the minimum rate: the connection has counted that.
-        written
-            .map_err(|cause| PingoraError::because(ErrorType::WriteError, "writing to the client", cause).into_down())
+        let Some(limit) = limit else { return Poll::Pending };
+        ready!(client.connection.poll_wait(begins, limit, cx));
+        Poll::Ready(PingoraError::explain(kind, action).into_up())
+    }
+
+    /// Writes to the client. The rest of its request is sent on meanwhile, because the client may read nothing before that.
+    async fn write_client(
+        &mut self,
+        client: &mut LaneClient<'_>,
+        bytes: &[u8],
+        stalled: Duration,
+    ) -> pingora_core::Result<()> {
+        client.write(bytes, stalled, |client, cx| self.poll_send(client, &mut false, cx).map(drop)).await
+    }
+
+    /// Whether the upstream has taken the request to its end.
+    fn has_whole_request(&self, client: &LaneClient<'_>) -> bool {
+        client.has_sent_all() && self.upload.has_ended(client) && !self.upload.has_failed()
     }
 }
 
@@ -179,11 +256,8 @@ fn take_body(body: &mut ResponseBody, bytes: &[u8], out: &mut Vec<u8>) -> pingor
         body.take(bytes).map_err(|InvalidChunk| invalid(InvalidResponse("a chunk of the response is malformed")))?;
     if *body != ResponseBody::UntilClose {
         out.extend_from_slice(&bytes[..count]);
-    } else if count > 0 {
-        // Writing into memory does not fail.
-        let _ = write!(out, "{count:x}\r\n");
-        out.extend_from_slice(&bytes[..count]);
-        out.extend_from_slice(b"\r\n");
+    } else {
+        write_chunk(out, &bytes[..count]);
     }
     Ok(count == bytes.len())
 }
@@ -193,56 +267,6 @@ fn invalid(fault: InvalidResponse) -> Box<PingoraError> {
     PingoraError::explain(ErrorType::InvalidHTTPHeader, fault.0).into_up()
 }
 
-async fn write_upstream(stream: &mut Stream, bytes: &[u8], peer: &HttpPeer) -> pingora_core::Result<()> {
-    let writing = async {
-        stream.write_all(bytes).await?;
-        stream.flush().await
-    };
-    let written = match peer.options.write_timeout {
-        Some(limit) => pingora_timeout::timeout(limit, writing)
-            .await
-            .map_err(|_| PingoraError::explain(ErrorType::WriteTimedout, "writing the request").into_up())?,
-        None => writing.await,
-    };
-    written.map_err(|cause| {
-        let mut error = PingoraError::because(ErrorType::WriteError, "writing the request", cause);
-        error.retry = RetryType::ReusedOnly;
-        error.into_up()
-    })
-}
-
-/// Reads something from an upstream. A connection that ends is an error.
-async fn read_upstream(stream: &mut Stream, peer: &HttpPeer, received: &mut Vec<u8>) -> pingora_core::Result<()> {
-    let is_first = received.is_empty();
-    let reading = stream.read_buf(received);
-    let read = match peer.options.read_timeout {
-        Some(limit) => pingora_timeout::timeout(limit, reading)
-            .await
-            .map_err(|_| PingoraError::explain(ErrorType::ReadTimedout, "reading the response").into_up())?,
-        None => reading.await,
-    };
-    let mut error = match read {
-        Ok(0) => PingoraError::explain(ErrorType::ConnectionClosed, "the upstream closed its connection"),
-        Ok(_) => return Ok(()),
-        Err(cause) => PingoraError::because(ErrorType::ReadError, "reading the response", cause),
-    };
-    if is_first {
-        error.retry = RetryType::ReusedOnly;
-    }
-    Err(error.into_up())
-}
-
-/// Runs upstream I/O and gives it up when the client disconnects, so that the upstream stops working for it.
-async fn while_connected<T>(
-    connection: &mut Connection,
-    upstream_io: impl Future<Output = pingora_core::Result<T>>,
-) -> pingora_core::Result<T> {
-    let mut upstream_io = pin!(upstream_io);
-    poll_fn(|cx| match upstream_io.as_mut().poll(cx) {
-        Poll::Ready(done) => Poll::Ready(done),
-        Poll::Pending => connection.poll_disconnected(cx).map(|()| {
-            Err(PingoraError::explain(ErrorType::ConnectionClosed, "the client closed its connection").into_down())
-        }),
-    })
-    .await
+fn client_gone() -> Box<PingoraError> {
+    PingoraError::explain(ErrorType::ConnectionClosed, "the client closed its connection").into_down()
 }

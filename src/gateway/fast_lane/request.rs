@@ -3,9 +3,13 @@
 
 use std::ops::Range;
 
-use http::Method;
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Method, Uri};
 
+use super::super::connection::AnnouncedBody;
+use super::decimal;
 use crate::domain::hop_by_hop::is_hop_by_hop;
+use crate::error::{BadRequest, Error};
 use crate::pipeline::head::HeaderLines;
 
 /// The most header lines of a head in the fast lane.
@@ -23,14 +27,18 @@ pub(super) struct LaneRequest {
     lines: usize,
     /// Whether the client asks to close the connection after the response.
     pub(super) wants_close: bool,
+    /// Whether it asks for a WebSocket.
+    pub(super) is_handshake: bool,
+    pub(super) body: AnnouncedBody,
 }
 
 impl LaneRequest {
     /// Reads a head, from the request line to the empty line. Gives the bytes back if the fast lane does not take it.
     pub(super) fn read(mut bytes: Vec<u8>) -> Result<Self, Vec<u8>> {
-        let Some(Shape { method, target, lines, wants_close }) = Shape::of(&bytes) else { return Err(bytes) };
+        let Some(shape) = Shape::of(&bytes) else { return Err(bytes) };
+        let Shape { method, target, lines, wants_close, is_handshake, body } = shape;
         lower_names(&mut bytes[lines..]);
-        Ok(Self { bytes, method, target, lines, wants_close })
+        Ok(Self { bytes, method, target, lines, wants_close, is_handshake, body })
     }
 
     pub(super) fn method(&self) -> &'static str {
@@ -69,6 +77,19 @@ impl LaneRequest {
             }
         });
         host
+    }
+
+    /// The head as the gateway's own endpoints read it.
+    pub(super) fn parts(&self) -> Result<Parts, Error> {
+        let mut request = http::Request::new(());
+        *request.method_mut() = self.http_method();
+        *request.uri_mut() = Uri::try_from(self.target()).map_err(|_| BadRequest::Head)?;
+        let mut is_valid = true;
+        self.each(&mut |name, value| match (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value)) {
+            (Ok(name), Ok(value)) => drop(request.headers_mut().append(name, value)),
+            _ => is_valid = false,
+        });
+        if is_valid { Ok(request.into_parts().0) } else { Err(BadRequest::Head.into()) }
     }
 
     pub(super) fn is_head(&self) -> bool {
@@ -116,6 +137,8 @@ struct Shape {
     target: Range<usize>,
     lines: usize,
     wants_close: bool,
+    is_handshake: bool,
+    body: AnnouncedBody,
 }
 
 impl Shape {
@@ -140,7 +163,9 @@ impl Shape {
         if !is_plain {
             return None;
         }
-        let (mut hosts, mut connections, mut wants_close) = (0, 0, false);
+        let (mut hosts, mut connections, mut upgrades) = (0, 0, 0);
+        let mut options = ConnectionOptions::default();
+        let mut announced = None;
         for header in request.headers.iter() {
             let name = header.name;
             let is = |other: &str| name.eq_ignore_ascii_case(other);
@@ -148,20 +173,61 @@ impl Shape {
                 4 if is("host") => hosts += 1,
                 10 if is("connection") => {
                     connections += 1;
-                    wants_close = header.value.eq_ignore_ascii_case(b"close");
-                    if !wants_close && !header.value.eq_ignore_ascii_case(b"keep-alive") {
+                    options = ConnectionOptions::of(header.value)?;
+                }
+                7 if is("upgrade") && header.value.eq_ignore_ascii_case(b"websocket") => upgrades += 1,
+                6 if is("expect") => return None,
+                14 | 17 if is_framing(name) => {
+                    let earlier = announced.replace(announced_body(name, header.value)?);
+                    // Two lengths, or a length and chunks, have two meanings.
+                    if earlier.is_some() {
                         return None;
                     }
                 }
-                6 if is("expect") => return None,
-                // Also what looks like framing to a lenient upstream.
-                14 | 17 if is_framing(name) => return None,
                 _ if is_hop_by_hop(name) => return None,
                 _ => {}
             }
         }
-        let range = start..start + target.len();
-        (hosts == 1 && connections <= 1).then_some(Self { method, target: range, lines: line_end, wants_close })
+        let body = announced.unwrap_or(AnnouncedBody::NONE);
+        let is_handshake = options.upgrade && upgrades == 1 && method == "GET" && announced.is_none();
+        // Either all of a handshake or nothing of it.
+        let is_clear = is_handshake || !options.upgrade && upgrades == 0;
+        let target = start..start + target.len();
+        let shape = Self { method, target, lines: line_end, wants_close: options.close, is_handshake, body };
+        (hosts == 1 && connections <= 1 && is_clear).then_some(shape)
+    }
+}
+
+/// What `Connection` says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct ConnectionOptions {
+    close: bool,
+    upgrade: bool,
+}
+
+impl ConnectionOptions {
+    /// `None` if it says anything else than what the fast lane knows: `keep-alive`, `close`, and the `Upgrade` of a handshake.
+    fn of(value: &[u8]) -> Option<Self> {
+        let mut options = Self::default();
+        for option in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+            match option {
+                close if close.eq_ignore_ascii_case(b"close") => options.close = true,
+                upgrade if upgrade.eq_ignore_ascii_case(b"upgrade") => options.upgrade = true,
+                alive if alive.eq_ignore_ascii_case(b"keep-alive") => {}
+                _ => return None,
+            }
+        }
+        Some(options)
+    }
+}
+
+/// What a framing header announces; `None` if it can be read in another way, or is only taken for one by some servers.
+fn announced_body(name: &str, value: &[u8]) -> Option<AnnouncedBody> {
+    if name.eq_ignore_ascii_case("content-length") {
+        decimal(value).map(AnnouncedBody::Length)
+    } else {
+        let is_chunked = name.eq_ignore_ascii_case("transfer-encoding") && value.eq_ignore_ascii_case(b"chunked");
+        is_chunked.then_some(AnnouncedBody::Chunked)
     }
 }
 

@@ -5,13 +5,14 @@ use http::{HeaderMap, HeaderValue, StatusCode, Version};
 
 use super::super::chunks::ChunkValidator;
 use super::body::ResponseBody;
+use super::client_connection::ClientConnection;
+use super::decimal;
 use super::request::each_line;
 use crate::domain::hop_by_hop::is_hop_by_hop;
 use crate::domain::identity::is_look_alike;
 use crate::pipeline::Arrival;
 use crate::pipeline::forward::write_line;
 use crate::pipeline::head::lists;
-use crate::reply::ClientConnection;
 use crate::rules::CorsHandling;
 
 /// The most header lines of a response.
@@ -215,12 +216,6 @@ impl Framing {
         }
         Ok(framing)
     }
-}
-
-/// A number of decimal digits and nothing else.
-fn decimal(digits: &[u8]) -> Option<u64> {
-    let is_number = !digits.is_empty() && digits.len() <= 18 && digits.iter().all(u8::is_ascii_digit);
-    is_number.then(|| digits.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
 }
 
 /// Whether `Connection` among these lines names a header.

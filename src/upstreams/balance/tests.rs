@@ -17,7 +17,7 @@ fn addresses(weights: &[u32]) -> Vec<Arc<Address>> {
         let peer = peer(&resolved, &UpstreamConfig::default()).expect("a peer");
         let state = Arc::new(AddressState::new(resolved.to_string()));
         let metrics = Metrics::new().expect("metrics").of_address("desk", &state.name, &[]);
-        Arc::new(Address { peer, weight: *weight, state, metrics })
+        Arc::new(Address { peer, pool_key: 0, weight: *weight, state, metrics })
     };
     weights.iter().enumerate().map(address).collect()
 }

@@ -18,6 +18,28 @@ fn a_plain_head_is_taken() {
 }
 
 #[test]
+fn a_body_is_announced_by_its_length_or_by_chunks() {
+    for (lines, body) in [
+        ("", AnnouncedBody::NONE),
+        ("Content-Length: 0\r\n", AnnouncedBody::NONE),
+        ("content-length: 12\r\n", AnnouncedBody::Length(12)),
+        ("Transfer-Encoding: Chunked\r\n", AnnouncedBody::Chunked),
+    ] {
+        let text = format!("POST / HTTP/1.1\r\nHost: desk\r\n{lines}\r\n");
+        assert_eq!(head(&text).ok().map(|request| request.body), Some(body), "{lines}");
+    }
+}
+
+#[test]
+fn a_handshake_is_recognized() {
+    for value in ["Upgrade", "keep-alive, Upgrade"] {
+        let text = format!("GET /ws HTTP/1.1\r\nHost: desk\r\nConnection: {value}\r\nUpgrade: websocket\r\n\r\n");
+        assert_eq!(head(&text).ok().map(|request| request.is_handshake), Some(true), "{value}");
+    }
+    assert_eq!(head("GET / HTTP/1.1\r\nHost: desk\r\n\r\n").ok().map(|request| request.is_handshake), Some(false));
+}
+
+#[test]
 fn connection_says_what_follows() {
     for (value, wants_close) in [("close", true), ("Close", true), ("keep-alive", false), ("Keep-Alive", false)] {
         let text = format!("GET / HTTP/1.1\r\nHost: desk\r\nConnection: {value}\r\n\r\n");
@@ -42,11 +64,19 @@ fn what_is_not_fully_understood_is_left_to_the_other_lane() {
         ("a bare line feed in the lines", with("X: y\n")),
         ("a space before the colon", with("X : y\r\n")),
         ("a folded line", with("X: y\r\n z\r\n")),
-        ("a body with a length", with("Content-Length: 1\r\n")),
-        ("a chunked body", with("Transfer-Encoding: chunked\r\n")),
+        ("two lengths", with("Content-Length: 1\r\nContent-Length: 1\r\n")),
+        ("a list of lengths", with("Content-Length: 1, 1\r\n")),
+        ("a length with a sign", with("Content-Length: +1\r\n")),
+        ("a length and chunks", with("Content-Length: 1\r\nTransfer-Encoding: chunked\r\n")),
+        ("another coding", with("Transfer-Encoding: gzip, chunked\r\n")),
+        ("two codings", with("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n")),
         ("a look-alike of the length", with("Content_Length: 1\r\n")),
         ("a look-alike of the encoding", with("Transfer_Encoding: chunked\r\n")),
-        ("an upgrade", with("Connection: upgrade\r\nUpgrade: websocket\r\n")),
+        ("another protocol", with("Connection: upgrade\r\nUpgrade: h2c\r\n")),
+        ("half of a handshake", with("Connection: upgrade\r\n")),
+        ("the other half", with("Upgrade: websocket\r\n")),
+        ("two upgrades", with("Connection: upgrade\r\nUpgrade: websocket\r\nUpgrade: websocket\r\n")),
+        ("a handshake with a body", with("Connection: upgrade\r\nUpgrade: websocket\r\nContent-Length: 0\r\n")),
         ("a nominated header", with("Connection: keep-alive, x-one\r\n")),
         ("Connection twice", with("Connection: close\r\nConnection: close\r\n")),
         ("Expect", with("Expect: 100-continue\r\n")),

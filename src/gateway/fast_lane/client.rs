@@ -1,0 +1,153 @@
+//! The client's side of an exchange: reads the body of its request and writes to it, with the connection's limits.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use pingora_core::{Error as PingoraError, ErrorType};
+use tokio::io::{AsyncReadExt, AsyncWrite};
+
+use super::super::chunks::{ChunkValidator, InvalidChunk};
+use super::super::connection::{AnnouncedBody, Connection};
+use crate::error::Error;
+
+/// The most bytes of a body that are read at once.
+const READ: usize = 16 * 1024;
+
+/// The most bytes of a body that are read only to use the connection again.
+const DRAINED: u64 = 64 * 1024;
+
+/// The client of a request.
+pub(super) struct LaneClient<'a> {
+    pub(super) connection: &'a mut Connection,
+    body: UnreadBody,
+    /// How many bytes of the body the client has sent.
+    pub(super) received: usize,
+}
+
+/// What is left of a request's body.
+enum UnreadBody {
+    Length(u64),
+    /// Chunks, and the bytes of the last read.
+    Chunked(ChunkValidator, Vec<u8>),
+}
+
+impl<'a> LaneClient<'a> {
+    pub(super) fn new(connection: &'a mut Connection, announced: AnnouncedBody) -> Self {
+        connection.begin_fast(announced);
+        let body = match announced {
+            AnnouncedBody::Length(length) => UnreadBody::Length(length),
+            AnnouncedBody::Chunked => UnreadBody::Chunked(ChunkValidator::new(), Vec::new()),
+        };
+        Self { connection, body, received: 0 }
+    }
+
+    /// Whether the body has been read to its end.
+    pub(super) fn has_sent_all(&self) -> bool {
+        match &self.body {
+            UnreadBody::Length(left) => *left == 0,
+            UnreadBody::Chunked(chunks, _) => chunks.is_done(),
+        }
+    }
+
+    pub(super) fn is_chunked(&self) -> bool {
+        matches!(self.body, UnreadBody::Chunked(..))
+    }
+
+    /// Why the body cannot be read, if it is the client's fault.
+    pub(super) fn body_error(&self) -> Option<Error> {
+        self.connection.body_error()
+    }
+
+    /// Reads on and adds the data of the body to `data`: without the sizes of chunks, their extensions, and trailers.
+    pub(super) fn poll_body(&mut self, data: &mut Vec<u8>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let count = match &mut self.body {
+            UnreadBody::Length(left) => {
+                // The connection gives no byte behind the body.
+                data.reserve(usize::try_from(*left).unwrap_or(READ).min(READ));
+                let count = ready!(pin!(self.connection.read_buf(data)).poll(cx))?;
+                *left = left.saturating_sub(count as u64);
+                count
+            }
+            UnreadBody::Chunked(chunks, raw) => {
+                raw.clear();
+                raw.reserve(READ);
+                let count = ready!(pin!(self.connection.read_buf(raw)).poll(cx))?;
+                let decoded = chunks.decode(raw, |bytes| data.extend_from_slice(bytes));
+                decoded.map_err(|InvalidChunk| io::Error::from(io::ErrorKind::InvalidData))?;
+                count
+            }
+        };
+        self.received += count;
+        Poll::Ready(if count == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) })
+    }
+
+    /// Whether the rest of the body is so short that reading it costs less than a new connection.
+    pub(super) fn is_worth_draining(&self) -> bool {
+        match &self.body {
+            UnreadBody::Length(left) => *left <= DRAINED,
+            UnreadBody::Chunked(..) => true,
+        }
+    }
+
+    /// Reads the rest of a body that nobody needs, so that the next request can be read. Returns whether it can.
+    pub(super) async fn drain(&mut self) -> bool {
+        let (mut unused, mut drained) = (Vec::new(), 0);
+        while !self.has_sent_all() {
+            unused.clear();
+            let before = self.received;
+            if poll_fn(|cx| self.poll_body(&mut unused, cx)).await.is_err() {
+                return false;
+            }
+            drained += (self.received - before) as u64;
+            if drained > DRAINED {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Writes to the client and flushes: what has come is passed on, whatever comes next. `meanwhile` runs while the client
+    /// takes nothing.
+    pub(super) async fn write(
+        &mut self,
+        bytes: &[u8],
+        stalled: Duration,
+        mut meanwhile: impl FnMut(&mut Self, &mut Context<'_>) -> pingora_core::Result<()>,
+    ) -> pingora_core::Result<()> {
+        let (mut rest, mut is_first) = (bytes, true);
+        poll_fn(|cx| {
+            match poll_write_all(self.connection, &mut rest, cx) {
+                // Not a timeout if the client was below the minimum rate: the connection has counted that.
+                Poll::Ready(written) => return Poll::Ready(written.map_err(write_error)),
+                Poll::Pending => meanwhile(self, cx)?,
+            }
+            ready!(self.connection.poll_wait(std::mem::take(&mut is_first), stalled, cx));
+            Poll::Ready(Err(PingoraError::explain(ErrorType::WriteTimedout, "writing to the client").into_down()))
+        })
+        .await
+    }
+}
+
+fn poll_write_all(connection: &mut Connection, rest: &mut &[u8], cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    while !rest.is_empty() {
+        match ready!(Pin::new(&mut *connection).poll_write(cx, rest))? {
+            0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+            count => *rest = &rest[count..],
+        }
+    }
+    Pin::new(connection).poll_flush(cx)
+}
+
+fn write_error(cause: io::Error) -> Box<PingoraError> {
+    PingoraError::because(ErrorType::WriteError, "writing to the client", cause).into_down()
+}
+
+/// The error of a body that the client does not send to its end.
+pub(super) fn read_error(cause: io::Error) -> Box<PingoraError> {
+    let kind =
+        if cause.kind() == io::ErrorKind::UnexpectedEof { ErrorType::ConnectionClosed } else { ErrorType::ReadError };
+    PingoraError::because(kind, "reading the request", cause).into_down()
+}

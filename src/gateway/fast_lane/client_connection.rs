@@ -1,0 +1,26 @@
+//! What a response of the fast lane says about the client's connection.
+
+use pingora_core::protocols::http::date::get_cached_date;
+
+use crate::pipeline::forward::write_line;
+
+/// What a response says about the client's connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ClientConnection {
+    /// It stays open for the next request.
+    KeepAlive,
+    /// It is closed after the response.
+    Close,
+}
+
+impl ClientConnection {
+    /// Writes `Date` and `Connection`, which every final response has.
+    pub(super) fn write(self, out: &mut Vec<u8>) {
+        write_line(out, "date", get_cached_date().as_bytes());
+        let value: &[u8] = match self {
+            Self::KeepAlive => b"keep-alive",
+            Self::Close => b"close",
+        };
+        write_line(out, "connection", value);
+    }
+}

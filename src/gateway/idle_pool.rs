@@ -1,0 +1,142 @@
+//! Idle HTTP/1.1 connections to upstreams, to be used again. Each thread has a shelf of its own, so that threads do not wait for
+//! each other; one whose shelf is empty takes from the others before it connects.
+//!
+//! Pingora's own pool watches every idle connection by a task, which a request would start and end. Here a connection is looked
+//! at when it is taken, and once a second by [`IdlePool::sweep`].
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+use futures::FutureExt;
+use pingora_core::protocols::Stream;
+use tokio::io::AsyncReadExt;
+
+/// How long a connection is used at most, so that an upstream behind a name or a balancer sees new ones from time to time.
+const LONGEST_USE: Duration = Duration::from_secs(3600);
+
+/// How often idle connections are looked at.
+pub(super) const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The idle connections of all threads.
+pub(super) struct IdlePool {
+    shelves: Box<[Mutex<Shelf>]>,
+    /// The most connections of a shelf.
+    most: usize,
+}
+
+/// The idle connections of one thread by their peer, each list with the last used one at its end.
+#[derive(Default)]
+struct Shelf {
+    connections: HashMap<u64, Vec<IdleEntry>>,
+    count: usize,
+}
+
+/// A connection that no request uses.
+struct IdleEntry {
+    connection: PooledConnection,
+    /// When the upstream would not expect a request on it any longer.
+    until: Option<Instant>,
+}
+
+/// A connection that came from the pool or may return to it.
+pub(super) struct PooledConnection {
+    pub(super) stream: Stream,
+    /// When it was opened.
+    pub(super) opened: Instant,
+}
+
+impl PooledConnection {
+    pub(super) fn new(stream: Stream) -> Self {
+        Self { stream, opened: Instant::now() }
+    }
+}
+
+impl IdleEntry {
+    /// Whether a request can be sent over it: its time has not come, and the upstream has neither closed it nor sent anything, which
+    /// would belong to no request.
+    fn is_usable(&mut self, now: Instant) -> bool {
+        let is_in_time = self.until.is_none_or(|until| now < until) && now < self.connection.opened + LONGEST_USE;
+        is_in_time && self.connection.stream.read(&mut [0]).now_or_never().is_none()
+    }
+}
+
+impl IdlePool {
+    /// A pool with a shelf for each of `threads`, and together room for `size` connections.
+    pub(super) fn new(threads: usize, size: usize) -> Self {
+        let threads = threads.max(1);
+        let shelves = std::iter::repeat_with(Mutex::default).take(threads).collect();
+        Self { shelves, most: size.div_ceil(threads) }
+    }
+
+    /// Takes the connection to a peer that was used last.
+    pub(super) fn take(&self, peer: u64) -> Option<PooledConnection> {
+        let own = self.own_shelf();
+        // Another thread's shelf is left alone while that thread uses it.
+        let other = |offset: usize| match self.shelves[(own + offset) % self.shelves.len()].try_lock() {
+            Ok(mut shelf) => shelf.pop(peer),
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().pop(peer),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        let pop = || lock(&self.shelves[own]).pop(peer).or_else(|| (1..self.shelves.len()).find_map(other));
+        let now = Instant::now();
+        loop {
+            let mut idle = pop()?;
+            if idle.is_usable(now) {
+                return Some(idle.connection);
+            }
+        }
+    }
+
+    /// Keeps a connection, for `idle` at most. Without room the one to the same peer goes that was not used for longest.
+    pub(super) fn put(&self, peer: u64, connection: PooledConnection, idle: Option<Duration>) {
+        let until = idle.map(|idle| Instant::now() + idle);
+        let mut shelf = lock(&self.shelves[self.own_shelf()]);
+        let is_full = shelf.count >= self.most;
+        let list = shelf.connections.entry(peer).or_default();
+        if !is_full {
+            list.push(IdleEntry { connection, until });
+            shelf.count += 1;
+        } else if !list.is_empty() {
+            list.remove(0);
+            list.push(IdleEntry { connection, until });
+        }
+    }
+
+    /// Closes the connections that cannot be used again.
+    pub(super) fn sweep(&self) {
+        let now = Instant::now();
+        for shelf in &self.shelves {
+            let mut shelf = lock(shelf);
+            shelf.connections.retain(|_, list| {
+                list.retain_mut(|idle| idle.is_usable(now));
+                !list.is_empty()
+            });
+            shelf.count = shelf.connections.values().map(Vec::len).sum();
+        }
+    }
+
+    fn own_shelf(&self) -> usize {
+        static THREADS: AtomicUsize = AtomicUsize::new(0);
+        thread_local! {
+            static NUMBER: usize = THREADS.fetch_add(1, Ordering::Relaxed);
+        }
+        NUMBER.with(|number| number % self.shelves.len())
+    }
+}
+
+impl Shelf {
+    fn pop(&mut self, peer: u64) -> Option<IdleEntry> {
+        let idle = self.connections.get_mut(&peer)?.pop()?;
+        self.count -= 1;
+        Some(idle)
+    }
+}
+
+fn lock(shelf: &Mutex<Shelf>) -> MutexGuard<'_, Shelf> {
+    shelf.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+use pingora_core::protocols::l4::stream::Stream as TcpTransport;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+
+use super::*;
+
+const PEER: u64 = 7;
+
+/// A connection and the upstream's end of it.
+async fn connect() -> (PooledConnection, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
+    let address = listener.local_addr().expect("an address");
+    let (near, far) = tokio::join!(TcpStream::connect(address), listener.accept());
+    let near: Stream = Box::new(TcpTransport::from(near.expect("connected")));
+    (PooledConnection::new(near), far.expect("accepted").0)
+}
+
+/// Waits until something has arrived at a connection.
+async fn arrived(connection: &mut PooledConnection) {
+    let mut first = [0];
+    connection.stream.try_peek(&mut first).await.expect("something to read");
+}
+
+#[tokio::test]
+async fn the_connection_that_was_used_last_is_taken_first() {
+    let pool = IdlePool::new(1, 8);
+    let (first, _far) = connect().await;
+    let (last, _far) = connect().await;
+    let id = last.stream.id();
+    pool.put(PEER, first, None);
+    pool.put(PEER, last, None);
+    assert!(pool.take(PEER + 1).is_none(), "another peer has none");
+    assert_eq!(pool.take(PEER).expect("a connection").stream.id(), id);
+    assert!(pool.take(PEER).is_some());
+    assert!(pool.take(PEER).is_none());
+}
+
+#[tokio::test]
+async fn a_connection_that_the_upstream_has_closed_is_not_taken() {
+    let pool = IdlePool::new(1, 8);
+    let (closed, far) = connect().await;
+    drop(far);
+    // The end of the connection arrives with the next turn of the reactor.
+    let mut closed = closed;
+    let _ = closed.stream.try_peek(&mut [0]).await;
+    pool.put(PEER, closed, None);
+    assert!(pool.take(PEER).is_none());
+}
+
+#[tokio::test]
+async fn a_connection_with_a_byte_too_many_is_not_taken() {
+    let pool = IdlePool::new(1, 8);
+    let (mut connection, mut far) = connect().await;
+    far.write_all(b"x").await.expect("sent");
+    arrived(&mut connection).await;
+    pool.put(PEER, connection, None);
+    assert!(pool.take(PEER).is_none());
+}
+
+#[tokio::test]
+async fn a_connection_that_was_idle_or_open_for_too_long_is_not_taken() {
+    let pool = IdlePool::new(1, 8);
+    let (connection, _far) = connect().await;
+    pool.put(PEER, connection, Some(Duration::ZERO));
+    assert!(pool.take(PEER).is_none());
+    let (mut connection, _far) = connect().await;
+    let Some(opened) = connection.opened.checked_sub(LONGEST_USE) else { return };
+    connection.opened = opened;
+    pool.put(PEER, connection, None);
+    assert!(pool.take(PEER).is_none());
+}
+
+#[tokio::test]
+async fn the_sweep_closes_what_cannot_be_used() {
+    let pool = IdlePool::new(1, 8);
+    let (connection, mut far) = connect().await;
+    let (kept, _kept_far) = connect().await;
+    pool.put(PEER, connection, Some(Duration::ZERO));
+    pool.put(PEER, kept, Some(Duration::from_secs(60)));
+    pool.sweep();
+    assert_eq!(far.read(&mut [0]).await.expect("the end"), 0);
+    assert_eq!(lock(&pool.shelves[0]).count, 1);
+    assert!(pool.take(PEER).is_some());
+}
+
+#[tokio::test]
+async fn a_full_shelf_keeps_the_connections_that_were_used_last() {
+    let pool = IdlePool::new(1, 2);
+    let mut ids = Vec::new();
+    let mut ends = Vec::new();
+    for _ in 0..3 {
+        let (connection, far) = connect().await;
+        ids.push(connection.stream.id());
+        ends.push(far);
+        pool.put(PEER, connection, None);
+    }
+    let taken: Vec<_> = std::iter::from_fn(|| pool.take(PEER)).map(|taken| taken.stream.id()).collect();
+    assert_eq!(taken, [ids[2], ids[1]]);
+}
+
+#[tokio::test]
+async fn a_thread_without_a_connection_takes_one_of_another_thread() {
+    let pool = std::sync::Arc::new(IdlePool::new(4, 8));
+    let (connection, _far) = connect().await;
+    let id = connection.stream.id();
+    let other = pool.clone();
+    std::thread::spawn(move || other.put(PEER, connection, None)).join().expect("put");
+    assert_eq!(pool.take(PEER).expect("a connection").stream.id(), id);
+}

@@ -1,0 +1,166 @@
+//! Request bodies, the gateway's own endpoints and handshakes in the fast lane: the same as in Pingora's lane.
+
+use std::sync::Arc;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::support::*;
+
+async fn on_lane(fast_lane: &str) -> Gateway {
+    Gateway::setup().set("server.fast_lane", fast_lane).start().await
+}
+
+/// A request body in chunks of these sizes.
+fn chunked(body: &[u8], size: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    for piece in body.chunks(size) {
+        out.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
+        out.extend_from_slice(piece);
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(b"0\r\n\r\n");
+    out
+}
+
+#[tokio::test]
+async fn both_lanes_send_the_same_bodies_and_give_the_same_answers() {
+    let (fast, proxy) = (on_lane("true").await, on_lane("false").await);
+    let long = vec![b'x'; 200_000];
+    let long_chunks = chunked(&long, 7000);
+    let length = format!("Content-Length: {}\r\n", long.len());
+    let chunks = "Transfer-Encoding: chunked\r\n";
+    let requests: [(&str, &str, &str, &[u8]); 13] = [
+        ("a short body", "POST /public/x", "Content-Length: 5\r\n", b"hello"),
+        ("no body", "POST /public/x", "Content-Length: 0\r\n", b""),
+        ("a long body", "PUT /public/x", &length, &long),
+        ("chunks", "POST /public/x", chunks, b"5\r\nhello\r\n1\r\n!\r\n0\r\n\r\n"),
+        ("many chunks", "PUT /public/x", chunks, &long_chunks),
+        ("extensions and trailers", "POST /public/x", chunks, b"5;a=b\r\nhello\r\n0\r\nX-Trailer: 1\r\n\r\n"),
+        ("a GET with a body", "GET /public/x", "Content-Length: 5\r\n", b"hello"),
+        ("a body without a token", "POST /api/desk/x", "Content-Length: 5\r\n", b"hello"),
+        ("a chunked body without a token", "POST /api/desk/x", chunks, b"5\r\nhello\r\n0\r\n\r\n"),
+        ("no rule", "POST /nowhere", "Content-Length: 5\r\n", b"hello"),
+        ("an invalid chunk", "POST /public/x", chunks, b"5x\r\nhello\r\n0\r\n\r\n"),
+        (
+            "a body of an endpoint",
+            "POST /api/auth/verify",
+            "Content-Type: application/json\r\nContent-Length: 2\r\n",
+            b"{}",
+        ),
+        (
+            "a body that is too large for an endpoint",
+            "POST /api/auth/verify",
+            "Content-Type: application/json\r\nContent-Length: 100000\r\n",
+            &long[..100_000],
+        ),
+    ];
+    for (case, line, headers, body) in requests {
+        let mut seen = Vec::new();
+        for desk in [&fast, &proxy] {
+            desk.upstream.clear_requests();
+            let mut connection = desk.connect().await;
+            connection.send(&raw_request(desk, line, headers, body)).await;
+            let response = connection.response().await.unwrap_or_else(|| panic!("{case}: no response"));
+            let code = if response.status == 200 { 0 } else { response.code() };
+            let sent: Vec<_> = desk.upstream.requests().into_iter().map(|sent| (sent.method, sent.body)).collect();
+            seen.push((response.status, code, sent));
+        }
+        assert_eq!(seen[0], seen[1], "{case}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_goes_on_after_a_body_that_nobody_needed() {
+    let desk = on_lane("true").await;
+    let mut connection = desk.connect().await;
+    for (headers, body) in
+        [("Content-Length: 5\r\n", &b"hello"[..]), ("Transfer-Encoding: chunked\r\n", b"5\r\nhello\r\n0\r\n\r\n")]
+    {
+        connection.send(&raw_request(&desk, "POST /api/desk/x", headers, body)).await;
+        connection.response().await.expect("a response").expect_code(1001);
+    }
+    connection.send(&raw_request(&desk, "GET /public/x", "", b"")).await;
+    connection.response().await.expect("a response on the same connection").expect_status(200);
+}
+
+/// The trailers of a chunked body come behind the gateway's headers, where an upstream might believe them.
+#[tokio::test]
+async fn trailers_and_extensions_of_a_request_do_not_reach_the_upstream() {
+    let desk = on_lane("true").await;
+    let body = b"2;X-Deskgate-Employee-Id=u9\r\nhi\r\n0\r\nX-Deskgate-Employee-Id: u9\r\n\r\n";
+    let mut connection = desk.connect().await;
+    connection.send(&raw_request(&desk, "POST /public/x", "Transfer-Encoding: chunked\r\n", body)).await;
+    connection.response().await.expect("a response").expect_status(200);
+    assert!(!String::from_utf8_lossy(&desk.upstream.all_bytes()).to_ascii_lowercase().contains("u9"));
+}
+
+/// An upstream that answers 413 and closes does not lose its answer, although the client is still sending.
+#[tokio::test]
+async fn a_response_that_comes_before_the_upload_ends_is_relayed() {
+    let desk = on_lane("true").await;
+    let answer = b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\nConnection: close\r\n\r\nbig";
+    desk.upstream.set_behaviour(Behaviour::Script(Arc::new(move |_, mut stream, _| {
+        Box::pin(async move { stream.write_all(answer).await.expect("answered") })
+    })));
+    let mut connection = desk.connect().await;
+    connection.send(&raw_request(&desk, "POST /public/x", "Content-Length: 1000000\r\n", &[b'x'; 1000])).await;
+    let response = connection.response().await.expect("a response");
+    assert_eq!((response.status, response.text().as_str()), (413, "big"));
+    assert_eq!(response.header("connection"), Some("close"));
+}
+
+/// Both directions at once: a client that reads nothing before it has sent everything, and an upstream that sends back what comes.
+#[tokio::test]
+async fn a_body_flows_both_ways_at_once() {
+    const SIZE: usize = 8 << 20;
+    let desk = on_lane("true").await;
+    desk.upstream.set_behaviour(Behaviour::Script(Arc::new(move |_, mut stream, first| {
+        Box::pin(async move {
+            stream
+                .write_all(format!("HTTP/1.1 200 OK\r\nContent-Length: {SIZE}\r\n\r\n").as_bytes())
+                .await
+                .expect("sent");
+            let (mut bytes, mut left) = (first, SIZE);
+            while left > 0 {
+                stream.write_all(&bytes).await.expect("sent back");
+                left -= bytes.len();
+                bytes.resize(64 * 1024, 0);
+                let count = if left > 0 { stream.read(&mut bytes).await.expect("read") } else { 0 };
+                bytes.truncate(count);
+            }
+        })
+    })));
+    let mut connection = desk.connect().await;
+    let body: Vec<u8> = (0..SIZE).map(|at| (at % 251) as u8).collect();
+    connection.send(&raw_request(&desk, "PUT /public/x", &format!("Content-Length: {SIZE}\r\n"), &body)).await;
+    let response = connection.response().await.expect("a response");
+    assert_eq!(response.status, 200);
+    assert!(response.body == body, "the body came back as it was");
+}
+
+/// What an upstream sends before a pause arrives before the pause ends.
+#[tokio::test]
+async fn the_first_bytes_of_a_response_do_not_wait_for_the_rest() {
+    let desk = on_lane("true").await;
+    let (release, released) = tokio::sync::oneshot::channel::<()>();
+    let released = Arc::new(tokio::sync::Mutex::new(Some(released)));
+    desk.upstream.set_behaviour(Behaviour::Script(Arc::new(move |_, mut stream, _| {
+        let released = released.clone();
+        Box::pin(async move {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nfirst").await.expect("sent");
+            let waiting = released.lock().await.take().expect("one request");
+            waiting.await.expect("released");
+            stream.write_all(b"later").await.expect("sent");
+        })
+    })));
+    let mut connection = desk.connect().await;
+    connection.send(&raw_request(&desk, "GET /public/x", "", b"")).await;
+    let (mut stream, mut received) = connection.into_parts();
+    while !received.ends_with(b"first") {
+        assert!(stream.read_buf(&mut received).await.expect("read") > 0, "the response ended early");
+    }
+    release.send(()).expect("the upstream waits");
+    while !received.ends_with(b"later") {
+        assert!(stream.read_buf(&mut received).await.expect("read") > 0, "the response ended early");
+    }
+}
