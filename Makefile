@@ -37,10 +37,10 @@ test-postgres: tools
 	@.ci/need curl curl python3 python3 chromium chromium chromedriver chromium-driver nginx nginx-light faketime faketime pg_ctlcluster postgresql redis-server redis-server
 	@if cargo nextest --version >/dev/null 2>&1; then DESKGATE_TEST_DIRECTORY=postgres cargo nextest run --locked --no-fail-fast -E 'binary(gateway)'; else DESKGATE_TEST_DIRECTORY=postgres cargo test --locked --test gateway; fi
 
-# BENCH has options, such as BENCH="--only one,nginx,deskgate" or BENCH=--help.
-bench: tools
+# Measures what is shipped, or PROGRAM. BENCH has options, such as BENCH="--only one,nginx,deskgate" or BENCH=--help.
+bench: $(if $(PROGRAM),tools,release)
 	@.ci/need nginx nginx-light /usr/lib/nginx/modules/ngx_http_lua_module.so libnginx-mod-http-lua /usr/share/lua/5.1/cjson lua-cjson haproxy haproxy wrk wrk h2load nghttp2-client openssl openssl python3 python3 pip3 python3-pip
-	python3 benches/compare.py $(BENCH)
+	RELEASE_FLAGS="$(SMALL)" python3 benches/compare.py --program $(or $(PROGRAM),$(DIST)/deskgate) $(BENCH)
 
 bench-fleet: tools
 	@.ci/need python3 python3 redis-server redis-server pg_ctlcluster postgresql nginx nginx-light

@@ -40,6 +40,8 @@ OTHERS = {
     "sockets": memory.measure_sockets, "echo": memory.measure_echo, "idle": memory.measure_idle,
     "sessions": growth.measure_sessions, "rules": growth.measure_rules, "signin": memory.measure_signin,
 }
+# Of a result that is published.
+FEWEST_ROUNDS = 9
 DESKGATE_ONLY = ("sessions", "rules", "signin")
 WORKLOADS = [*(workload.key for workload in workloads.REQUESTS), *OTHERS]
 
@@ -64,15 +66,20 @@ def arguments():
     names = ", ".join([*WORKLOADS, *(contestant.key for contestant in contestants.CONTESTANTS)])
     parser.add_argument("--only", action="append", default=[], metavar="NAME[,NAME…]",
                         help=f"only these workloads, only these contestants: {names}")
-    parser.add_argument("--rounds", type=int, default=9, help="rounds per workload (default: 9)")
+    parser.add_argument("--rounds", type=int, default=FEWEST_ROUNDS, help=f"rounds per workload (default: {FEWEST_ROUNDS})")
     parser.add_argument("--seconds", type=int, default=1, help="seconds per turn (default: 1)")
     parser.add_argument("--largest", type=int, default=1_000_000, help="most sessions, and most rules (default: 1,000,000)")
-    parser.add_argument("--program", help="a deskgate that was built already")
+    parser.add_argument("--program", help="a deskgate that was built already, else it is built as `make release` does")
     parser.add_argument("--bare-proxy", help="a bare_proxy that was built already")
     parser.add_argument("--earlier", help="an earlier deskgate to compare Pingora's lane with")
     parser.add_argument("--docs", action="store_true", help="write the results into docs/benchmarks.md")
     parser.add_argument("--results", type=pathlib.Path, metavar="FILE", help="measure nothing, show a bench.json")
     options = parser.parse_args()
+    if options.docs and not options.results and options.rounds < FEWEST_ROUNDS:
+        parser.error(f"--docs takes at least {FEWEST_ROUNDS} rounds")
+    for name in ("program", "bare_proxy", "earlier"):
+        if getattr(options, name):
+            setattr(options, name, os.path.abspath(getattr(options, name)))
     options.only = [name for names in options.only for name in names.split(",") if name]
     unknown = set(options.only) - set(WORKLOADS) - {contestant.key for contestant in contestants.CONTESTANTS}
     if unknown:
@@ -96,8 +103,6 @@ def available(named, place, notes):
         reasons["haproxy"] = "HAProxy is not installed"
     if place.earlier is None:
         reasons["deskgate-earlier"] = None
-    if place.bare_proxy is None:
-        reasons["bare"] = "there is no --bare-proxy"
     if any(contestant.key == "envoy" for contestant in named):
         place.envoy, reason = envoy.find(target_folder())
         if place.envoy is None:
@@ -138,11 +143,9 @@ def turns(wanted, taking_part, rounds, largest):
 
 def measure(options, wanted, named, notes):
     """Runs the workloads. Returns their results and the contestants that took part."""
-    needs_bare = options.bare_proxy is None and any(contestant.key == "bare" for contestant in named)
-    built = {}
-    if options.program is None or needs_bare:
-        built = build(bare_only=options.program is not None)
-    program, bare_proxy = options.program or built["deskgate"], options.bare_proxy or built.get("bare_proxy")
+    program, bare_proxy = options.program or build("--bin", "deskgate"), options.bare_proxy
+    if bare_proxy is None and any(contestant.key == "bare" for contestant in named):
+        bare_proxy = build("--example", "bare_proxy")
     os.sched_setaffinity(0, LOAD_CORES)
     with tempfile.TemporaryDirectory(prefix="deskgate-bench-") as name:
         place = Place(pathlib.Path(name), program, bare_proxy, earlier=options.earlier).prepare()

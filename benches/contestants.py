@@ -101,7 +101,7 @@ def upstream_server(place):
 
 def nginx_pool(upstream):
     return f"""upstream upstream {{ server {upstream}; keepalive 1024; keepalive_requests 100000000; keepalive_timeout 600s; }}
-        proxy_http_version 1.1; proxy_buffers 16 16k; proxy_busy_buffers_size 64k;"""
+        proxy_http_version 1.1; proxy_request_buffering off; proxy_buffers 16 16k; proxy_busy_buffers_size 64k;"""
 
 
 def nginx_locations(check="", headers=""):

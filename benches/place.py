@@ -14,15 +14,15 @@ from servers import REPOSITORY, Fault, Server, free_port
 SESSIONS = 10_000
 
 
-def build(bare_only=False):
-    """Builds deskgate and the bare proxy with one command, so that both share profile and dependencies. Returns their paths."""
-    names = ["--bench", "bare_proxy"] if bare_only else ["--bin", "deskgate", "--bench", "bare_proxy"]
-    command = ["cargo", "build", "--release", "--locked", *names, "--message-format", "json-render-diagnostics"]
+def build(target, name):
+    """Builds `--bin deskgate` or `--example bare_proxy` as `make release` does: the same profile, features and flags. Returns its path."""
+    command = ["cargo", "rustc", "--release", "--locked", "--no-default-features", target, name]
+    command += ["--message-format", "json-render-diagnostics", "--", *os.environ.get("RELEASE_FLAGS", "").split()]
     built = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
     if built.returncode != 0:
-        raise Fault("the build failed")
+        raise Fault(f"{name} cannot be built")
     messages = [json.loads(line) for line in built.stdout.splitlines() if line.startswith("{")]
-    return {message["target"]["name"]: message["executable"] for message in messages if message.get("executable")}
+    return next(one["executable"] for one in messages if one.get("executable") and one["target"]["name"] == name)
 
 
 class Place:

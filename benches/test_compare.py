@@ -136,8 +136,9 @@ class Options(unittest.TestCase):
             self.assertEqual((chosen, len(named)), expected, words)
         self.assertRaises(SystemExit, self.parse, "--only", "apache")
 
-    def test_nine_rounds_by_default(self):
-        self.assertEqual(self.parse().rounds, 9)
+    def test_published_figures_have_nine_rounds(self):
+        self.assertEqual(self.parse("--docs").rounds, 9)
+        self.assertRaises(SystemExit, self.parse, "--docs", "--rounds", "8")
 
 
 class Tokens(unittest.TestCase):
