@@ -7,6 +7,8 @@
 
 use std::time::Duration;
 
+use http::StatusCode;
+
 use crate::domain::duration::HumanDuration;
 use crate::domain::path::PathFault;
 use crate::domain::rate::Exceeded;
@@ -221,6 +223,16 @@ impl Error {
             Error::Saturated { .. } => Code::Unavailable,                           // 1503
             Error::UpstreamBusy { .. } => Code::Unavailable,                        // 1503
             Error::UpstreamTimeout => Code::UpstreamTimeout,                        // 1504
+        }
+    }
+
+    /// The status of the response: that of its code, except for requests that HTTP has a status of its own for and the
+    /// contract no code.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Error::BadRequest(BadRequest::Expectation) => StatusCode::EXPECTATION_FAILED,
+            Error::BadRequest(BadRequest::Version) => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
+            _ => self.code().status(),
         }
     }
 

@@ -248,7 +248,7 @@ fn refused(error: &Error, decides: Option<&Candidate>) -> ExplainedAnswer {
     };
     ExplainedAnswer {
         code: error.code().number(),
-        status: Some(error.code().status().as_u16()),
+        status: Some(error.status().as_u16()),
         rule: decides.map(|candidate| candidate.rule.clone()),
         upstream: None,
         scope: None,

@@ -263,7 +263,7 @@ pub enum Permit {
     Own(OwnCall),
     /// An upstream answers.
     Upstream(UpstreamPermit),
-    /// The gateway answers a preflight; no endpoint is called.
+    /// The gateway answers a preflight, or OPTIONS about the server as a whole; no endpoint is called.
     Preflight(PreflightAnswer),
     /// The gateway redirects to this URL of its own; no endpoint is called.
     Redirect(String),

@@ -103,7 +103,7 @@ impl Reply {
         let code = error.code();
         let message = error.message(arrival.language);
         let mut reply =
-            Self::enveloped(arrival, code.status(), code.number(), &message, data).with_error_headers(error);
+            Self::enveloped(arrival, error.status(), code.number(), &message, data).with_error_headers(error);
         if let Error::RateLimited { retry_after, exceeded } = error {
             reply.headers.extend(rate_fields(exceeded, *retry_after));
         }
@@ -216,6 +216,7 @@ impl Reply {
         };
         let headers = [
             Some((VARY, PREFLIGHT_VARY)),
+            listed(ALLOW, &answer.methods),
             listed(ACCESS_CONTROL_ALLOW_METHODS, &answer.methods),
             listed(ACCESS_CONTROL_ALLOW_HEADERS, &answer.headers),
             Some((ACCESS_CONTROL_MAX_AGE, answer.max_age.clone())),

@@ -9,6 +9,12 @@ pub enum BadRequest {
     /// The head is not valid HTTP.
     #[error("the request head is not valid HTTP")]
     Head,
+    /// The request line names a version of HTTP that the gateway does not speak (505).
+    #[error("the version of HTTP is not supported")]
+    Version,
+    /// `Expect` has another value than `100-continue` (417).
+    #[error("the expectation cannot be met")]
+    Expectation,
     /// Upstreams could interpret the request target in different ways.
     #[error("{0}")]
     Path(PathFault),
@@ -89,6 +95,8 @@ impl BadRequest {
             BadRequest::Parameter(parameter) => (Message::PARAMETER, Some(("parameter", parameter))),
             BadRequest::NewPassword(advice) => plain(*advice),
             BadRequest::Head => plain(Message::HEAD),
+            BadRequest::Version => plain(Message::HTTP_VERSION),
+            BadRequest::Expectation => plain(Message::EXPECTATION),
             BadRequest::Path(_) => plain(Message::PATH),
             BadRequest::Framing => plain(Message::FRAMING),
             BadRequest::ForwardedForEntry(header) => (Message::FORWARDED_FOR_ENTRY, Some(("header", header))),

@@ -28,6 +28,8 @@ fn contract() -> Vec<(Error, u16, u16)> {
         (Error::SignInTooOld { max_age: Duration::from_secs(300) }, 1021, 401),
         (Error::OtpWrong, 1022, 401),
         (Error::BadRequest(BadRequest::Path(PathFault::ParentSegment)), 1400, 400),
+        (Error::BadRequest(BadRequest::Expectation), 1400, 417),
+        (Error::BadRequest(BadRequest::Version), 1400, 505),
         (Error::NotFound, 1404, 404),
         (Error::NoSession, 1404, 404),
         (Error::MethodNotAllowed { allow: "GET".into() }, 1405, 405),
@@ -56,7 +58,7 @@ fn contract() -> Vec<(Error, u16, u16)> {
 fn codes_and_statuses_are_those_of_the_contract() {
     for (error, code, status) in contract() {
         assert_eq!(error.code().number(), code, "{error}");
-        assert_eq!(error.code().status().as_u16(), status, "{error}");
+        assert_eq!(error.status().as_u16(), status, "{error}");
     }
 }
 

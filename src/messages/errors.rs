@@ -160,6 +160,12 @@ messages! {
     HEAD
         "The request isn't valid HTTP. Check its request line and headers."
         "请求不是有效的 HTTP，请检查请求行和请求头。"
+    HTTP_VERSION
+        "This version of HTTP isn't supported. Use HTTP/1.1."
+        "不支持该 HTTP 版本，请使用 HTTP/1.1。"
+    EXPECTATION
+        "The gateway can't meet this expectation. Expect must be 100-continue."
+        "网关无法满足该要求，请求头 Expect 的值只能是 100-continue。"
     PATH
         "The path is ambiguous. Remove dot segments, double or encoded slashes, semicolons, blanks around segments, and invalid escapes."
         "路径有歧义，请去掉“.”或“..”路径段、重复或经过编码的斜杠、分号、路径段首尾的空白，以及无效的转义。"

@@ -57,6 +57,9 @@ pub struct CheckedRequest<'a> {
     pub(super) handshake: Option<Handshake>,
 }
 
+/// The target of an OPTIONS request about the server as a whole (RFC 9112, section 3.2.4). No path of a rule is equal to it.
+pub(super) const WHOLE_SERVER: &str = "*";
+
 /// Whether the upstream gets the target as the client sent it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TargetForm {
@@ -76,7 +79,8 @@ pub fn check<'a>(
     if head.target.len() > limits.target_bytes {
         return Err(Error::TargetTooLong);
     }
-    if fields.count > limits.headers || fields.bytes + head.target.len() > limits.head_bytes {
+    let bytes = head.method.len() + head.target.len() + fields.bytes;
+    if fields.count > limits.headers || bytes > limits.head_bytes {
         return Err(Error::HeadTooLarge);
     }
     if let Some(name) = fields.repeated {
@@ -85,7 +89,12 @@ pub fn check<'a>(
     check_lines(head)?;
     check_framing(head, fields)?;
     let host = read_host(head, fields)?;
-    let SplitTarget { path, query, form } = split_target(head.target, host.as_ref())?;
+    let SplitTarget { path, query, form } = match head.target {
+        b"*" if head.method == "OPTIONS" => {
+            SplitTarget { path: WHOLE_SERVER.into(), query: None, form: TargetForm::AsSent }
+        }
+        target => split_target(target, host.as_ref())?,
+    };
     if path.len() > path::LONGEST {
         return Err(Error::TargetTooLong);
     }
@@ -130,7 +139,7 @@ fn check_framing(head: &RequestHead<'_>, fields: &Fields<'_>) -> Result<(), Erro
         }
     }
     match fields.expect {
-        Some(expect) if !expect.eq_ignore_ascii_case(b"100-continue") => Err(BadRequest::Header("Expect").into()),
+        Some(expect) if !expect.eq_ignore_ascii_case(b"100-continue") => Err(BadRequest::Expectation.into()),
         _ => Ok(()),
     }
 }

@@ -140,7 +140,7 @@ fn is_let_through(name: &str) -> bool {
         && !is_hop_by_hop(name)
 }
 
-/// The gateway's answer to a preflight.
+/// The gateway's answer to a preflight, or to OPTIONS about the server as a whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PreflightAnswer {
     /// The methods of the path.
@@ -149,6 +149,14 @@ pub struct PreflightAnswer {
     pub headers: String,
     /// How long the browser may reuse the answer, in seconds.
     pub max_age: HeaderValue,
+}
+
+impl PreflightAnswer {
+    /// The methods that the gateway accepts for one path or another.
+    pub fn of_server(policy: &CorsPolicy) -> Self {
+        let methods = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS".to_owned();
+        Self { methods, headers: String::new(), max_age: policy.max_age.clone() }
+    }
 }
 
 #[cfg(test)]

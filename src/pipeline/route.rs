@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::arrive::CheckedRequest;
+use super::arrive::{CheckedRequest, WHOLE_SERVER};
 use super::cors::{PreflightAnswer, PreflightRequest};
 use super::{Handler, Policy};
 use crate::config::Development;
@@ -24,7 +24,7 @@ pub enum Target {
     },
     /// The upstream of a rule.
     Rule(Arc<Rule>),
-    /// A preflight, which the gateway answers.
+    /// A preflight, or OPTIONS about the server as a whole, which the gateway answers.
     Preflight {
         /// The answer.
         answer: PreflightAnswer,
@@ -48,6 +48,9 @@ impl Target {
 
 /// Finds the target of a request.
 pub(crate) fn find(policy: &Policy<'_>, rules: &RuleSet, request: &CheckedRequest<'_>) -> Result<Target, Error> {
+    if request.path == WHOLE_SERVER {
+        return Ok(Target::Preflight { answer: PreflightAnswer::of_server(policy.cors), handler: Handler::None });
+    }
     if let Some(preflight) = PreflightRequest::of(request.head, request.fields) {
         return find_preflight(policy, rules, &request.path, &preflight);
     }

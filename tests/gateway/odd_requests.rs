@@ -50,3 +50,89 @@ async fn look_alikes_of_framing_headers_do_not_reach_the_upstream_over_http2() {
         assert_eq!(seen.body, body, "{method}");
     }
 }
+
+#[tokio::test]
+async fn an_empty_line_before_a_request_is_ignored() {
+    for (lane, desk) in both_lanes().await {
+        let mut connection = desk.connect().await;
+        let post = raw_request(&desk, "POST /public/1", "Content-Length: 5\r\n", b"hello");
+        let get = raw_request(&desk, "GET /public/2", "", b"");
+        connection.send(&[b"\r\n", &post[..], b"\r\n", &get].concat()).await;
+        for target in ["/public/1", "/public/2"] {
+            let response = connection.response().await.unwrap_or_else(|| panic!("{lane}: no response"));
+            assert_eq!(response.expect_status(200).json()["target"], target, "{lane}");
+        }
+        // Also if it comes by itself.
+        connection.send(b"\r\n").await;
+        connection.send(&raw_request(&desk, "GET /public/3", "", b"")).await;
+        assert_eq!(connection.response().await.expect("a response").json()["target"], "/public/3", "{lane}");
+        connection.send(&[b"\r\n\r\n", &get[..]].concat()).await;
+        connection.response().await.expect("a response").expect_code(1400);
+    }
+}
+
+#[tokio::test]
+async fn options_about_the_whole_server_are_answered_by_the_gateway() {
+    for (lane, desk) in both_lanes().await {
+        let mut connection = desk.connect().await;
+        for _ in 0..2 {
+            connection.send(&raw_request(&desk, "OPTIONS *", "", b"")).await;
+            let response = connection.response().await.expect("a response").expect_status(204);
+            let allow = response.header("allow").unwrap_or_default();
+            assert!(["GET", "POST", "OPTIONS"].iter().all(|method| allow.contains(method)), "{lane}: {allow}");
+        }
+        connection.send(&raw_request(&desk, "GET *", "", b"")).await;
+        connection.response().await.expect("a response").expect_code(1400);
+        let foreign = b"OPTIONS * HTTP/1.1\r\nHost: a b\r\n\r\n";
+        desk.send_raw(foreign).await.expect("a response").expect_code(1400);
+        assert!(desk.upstream.requests().is_empty(), "{lane}");
+    }
+}
+
+/// The contract has no code for 417 and 505.
+fn expect_1400_with_status(response: Option<Response>, status: u16, case: &str) {
+    let response = response.unwrap_or_else(|| panic!("{case}: no response"));
+    assert_eq!((response.status, response.code()), (status, 1400), "{case}: {}", response.describe());
+}
+
+#[tokio::test]
+async fn an_expectation_other_than_100_continue_is_417() {
+    for (lane, desk) in both_lanes().await {
+        for value in ["nonsense", "100-continue, nonsense", "200-ok", ""] {
+            for (line, framing) in [("GET /public/x", ""), ("POST /public/x", "Content-Length: 5\r\n")] {
+                let mut connection = desk.connect().await;
+                connection.send(&raw_request(&desk, line, &format!("Expect: {value}\r\n{framing}"), b"")).await;
+                expect_1400_with_status(connection.response().await, 417, &format!("{lane}, {line}, {value}"));
+            }
+        }
+        assert!(desk.upstream.requests().is_empty(), "{lane}");
+    }
+}
+
+#[tokio::test]
+async fn another_version_of_http_is_505() {
+    for (lane, desk) in both_lanes().await {
+        for version in ["HTTP/1.2", "HTTP/1.9", "HTTP/2.0", "HTTP/3.0", "HTTP/0.9"] {
+            let head = format!("GET /public/x {version}\r\nHost: {}\r\n\r\n", desk.address());
+            let case = format!("{lane}, {version}");
+            let mut connection = desk.connect().await;
+            connection.send(head.as_bytes()).await;
+            expect_1400_with_status(connection.response().await, 505, &case);
+            assert!(connection.closes_within(TEST_TIMEOUT).await, "{case}");
+        }
+        assert!(desk.upstream.requests().is_empty(), "{lane}");
+    }
+}
+
+#[tokio::test]
+async fn a_long_method_is_1431() {
+    for (lane, desk) in both_lanes().await {
+        for length in [33_000, 60_000, 100_000, 500_000] {
+            let head =
+                format!("{} /public/x HTTP/1.1\r\nHost: {}\r\n\r\n", "A".repeat(length), desk.address()).into_bytes();
+            let response = desk.send_raw(&head).await.unwrap_or_else(|| panic!("{lane}: no response to {length}"));
+            response.expect_code(1431);
+        }
+        assert!(desk.upstream.requests().is_empty(), "{lane}");
+    }
+}

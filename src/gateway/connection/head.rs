@@ -34,6 +34,9 @@ pub(super) struct HeadBuffer {
     end: Option<usize>,
     /// How many bytes Pingora has been given.
     given: usize,
+    /// Whether an empty line before the request line was removed. Only one is: looking for the end of any number of them would
+    /// take quadratic time, and would let a client keep its connection without a request.
+    has_skipped_line: bool,
 }
 
 fn find_empty_line(bytes: &[u8]) -> Option<usize> {
@@ -49,10 +52,32 @@ impl HeadBuffer {
     /// Adds the bytes of a read: of the head, and of what follows it.
     pub(super) fn extend(&mut self, bytes: &[u8]) {
         // The empty line may have begun at the end of the previous read.
-        let from = self.bytes.len().saturating_sub(3);
+        let mut from = self.bytes.len().saturating_sub(3);
         self.bytes.extend_from_slice(bytes);
+        if self.skip_empty_line() {
+            from = 0;
+        }
         if self.end.is_none() {
-            self.end = find_empty_line(&self.bytes[from..]).map(|offset| from + offset);
+            self.end = self.find_end(from);
+        }
+    }
+
+    /// Removes an empty line before the request line, once (RFC 9112, section 2.2: clients send one behind a body).
+    fn skip_empty_line(&mut self) -> bool {
+        if self.has_skipped_line || self.end.is_some() || !self.bytes.starts_with(b"\r\n") {
+            return false;
+        }
+        self.has_skipped_line = true;
+        self.bytes.drain(..2);
+        true
+    }
+
+    /// Looks for the end of the head, behind `from`. A second empty line before the request line is a head by itself, which
+    /// Pingora cannot parse.
+    fn find_end(&self, from: usize) -> Option<usize> {
+        match self.bytes.starts_with(b"\r\n") {
+            true => Some(2),
+            false => find_empty_line(&self.bytes[from..]).map(|offset| from + offset),
         }
     }
 
@@ -128,23 +153,35 @@ impl HeadBuffer {
         if self.given > 0 {
             self.bytes = self.take_read_ahead();
         }
-        self.given = 0;
-        self.end = find_empty_line(&self.bytes);
+        (self.given, self.end, self.has_skipped_line) = (0, None, false);
+        self.skip_empty_line();
+        self.end = self.find_end(0);
     }
 
-    /// Why Pingora cannot parse the head: target too long, head too large, or not HTTP.
+    /// Why Pingora cannot parse the head: target too long, head too large, another version of HTTP, or not HTTP.
     pub(super) fn error(&self, limits: &HeadLimits) -> Error {
         let head = self.head();
         let lines = memchr::memchr_iter(b'\n', head).count();
-        let first_line = memchr::memchr(b'\n', head).unwrap_or(head.len());
-        if first_line > limits.target + METHOD_AND_VERSION {
+        let first_line = &head[..memchr::memchr(b'\n', head).unwrap_or(head.len())];
+        let method = memchr::memchr(b' ', first_line).unwrap_or(first_line.len());
+        if first_line.len() > limits.target + METHOD_AND_VERSION && method <= METHOD_AND_VERSION {
             Error::TargetTooLong
         } else if lines > limits.lines || head.len() > limits.bytes {
             Error::HeadTooLarge
+        } else if names_other_version(first_line) {
+            BadRequest::Version.into()
         } else {
             BadRequest::Head.into()
         }
     }
+}
+
+/// Whether a request line ends with a version of HTTP other than 1.0 and 1.1.
+fn names_other_version(line: &[u8]) -> bool {
+    let version =
+        line.trim_ascii_end().rsplit(|byte| *byte == b' ').next().and_then(|word| word.strip_prefix(b"HTTP/"));
+    matches!(version, Some([major, b'.', minor])
+        if major.is_ascii_digit() && minor.is_ascii_digit() && !matches!((major, minor), (b'1', b'0' | b'1')))
 }
 
 #[cfg(test)]

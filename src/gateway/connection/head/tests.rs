@@ -50,14 +50,34 @@ fn a_pipelined_head_is_given_after_the_one_before() {
 fn a_head_of_empty_lines_is_given_once() {
     let mut buffer = HeadBuffer::default();
     assert!(!buffer.is_given());
-    buffer.extend(b"\r\n\r\nGET / HTTP/1.1\r\n\r\nrest");
-    assert_eq!(given(&mut buffer, 100), b"\r\n\r\n");
+    buffer.extend(b"\r\n\r\n\r\nGET / HTTP/1.1\r\n\r\nrest");
+    assert_eq!(given(&mut buffer, 100), b"\r\n");
     assert!(buffer.is_given());
+}
+
+#[test]
+fn one_empty_line_before_a_request_is_ignored_however_the_reads_are_cut() {
+    let (request, next) = (b"GET /1 HTTP/1.1\r\n\r\n", b"GET /2 HTTP/1.1\r\n\r\n");
+    let bytes = [b"\r\n", &request[..], b"\r\n", next].concat();
+    for cut in 1..bytes.len() {
+        let mut buffer = HeadBuffer::default();
+        for read in bytes.chunks(cut) {
+            buffer.extend(read);
+        }
+        assert_eq!(given(&mut buffer, 100), request, "{cut}");
+        buffer.begin_next();
+        assert_eq!(given(&mut buffer, 100), next, "{cut}");
+    }
+    let mut buffer = HeadBuffer::default();
+    buffer.extend(&[b"\r\n\r\n", &request[..]].concat());
+    assert_eq!(buffer.head(), b"\r\n", "a second empty line is refused");
 }
 
 #[test]
 fn an_unparsable_head_is_refused_with_its_reason() {
     let table = [
+        ("long method", format!("{} / HTTP/1.1\r\n\r\n", "A".repeat(500)), 1431),
+        ("long method without an end", "A".repeat(900), 1431),
         ("no HTTP", "hello\r\n\r\n".to_owned(), 1400),
         ("long target", format!("GET /{} HTTP/1.1\r\n\r\n", "a".repeat(200)), 1414),
         ("many lines", format!("GET / HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(6)), 1431),
@@ -67,6 +87,24 @@ fn an_unparsable_head_is_refused_with_its_reason() {
         let mut buffer = HeadBuffer::default();
         buffer.extend(head.as_bytes());
         assert_eq!(buffer.error(&LIMITS).code().number(), code, "{case}");
+    }
+}
+
+#[test]
+fn another_version_of_http_has_its_own_status() {
+    for (version, status) in [
+        ("HTTP/1.2", 505),
+        ("HTTP/2.0", 505),
+        ("HTTP/0.9", 505),
+        ("HTTP/1.1", 400),
+        ("HTTP/3", 400),
+        ("HTTP/1.10", 400),
+        ("http/1.2", 400),
+        ("ICY/1.2", 400),
+    ] {
+        let mut buffer = HeadBuffer::default();
+        buffer.extend(format!("GET / {version}\r\n\r\n").as_bytes());
+        assert_eq!(buffer.error(&LIMITS).status().as_u16(), status, "{version}");
     }
 }
 
