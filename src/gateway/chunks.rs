@@ -17,10 +17,7 @@ enum ChunkState {
     Size {
         digits: u8,
     },
-    Extension {
-        /// Whether the extension has a name.
-        named: bool,
-    },
+    Extension(ExtensionPart),
     /// After the CR of a size line.
     SizeEnd,
     Data {
@@ -41,6 +38,51 @@ enum ChunkState {
     /// After the CR of the final empty line.
     LastLf,
     Done,
+}
+
+/// The position within a chunk extension. Blanks may follow `;` and surround `=`; those before `;` or the end of the line are
+/// refused, as other servers take them for a part of the size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ExtensionPart {
+    /// Before the name.
+    Start,
+    Name,
+    /// Behind the name and blanks.
+    NameEnd,
+    /// Before the value.
+    ValueStart,
+    Value,
+    Quoted,
+    /// Behind a backslash within quotes.
+    Escaped,
+    /// Behind the closing quote.
+    QuoteEnd,
+}
+
+impl ExtensionPart {
+    fn next(self, byte: u8) -> Result<Self, InvalidChunk> {
+        let is_blank = matches!(byte, b' ' | b'\t');
+        let is_text = byte == b'\t' || (0x20..0x7f).contains(&byte);
+        match (self, byte) {
+            (Self::Start, _) if is_blank => Ok(Self::Start),
+            (Self::Start | Self::Name, byte) if is_token(byte) => Ok(Self::Name),
+            (Self::Name | Self::NameEnd, _) if is_blank => Ok(Self::NameEnd),
+            (Self::Name | Self::NameEnd, b'=') => Ok(Self::ValueStart),
+            (Self::ValueStart, _) if is_blank => Ok(Self::ValueStart),
+            (Self::ValueStart, b'"') => Ok(Self::Quoted),
+            (Self::ValueStart | Self::Value, byte) if is_token(byte) => Ok(Self::Value),
+            (Self::Quoted, b'"') => Ok(Self::QuoteEnd),
+            (Self::Quoted, b'\\') => Ok(Self::Escaped),
+            (Self::Quoted | Self::Escaped, _) if is_text => Ok(Self::Quoted),
+            (Self::Name | Self::Value | Self::QuoteEnd, b';') => Ok(Self::Start),
+            _ => Err(InvalidChunk),
+        }
+    }
+
+    /// Whether the line may end here.
+    fn is_complete(self) -> bool {
+        matches!(self, Self::Name | Self::Value | Self::QuoteEnd)
+    }
 }
 
 /// Validates one chunked body, however its bytes are cut.
@@ -93,15 +135,12 @@ impl ChunkValidator {
                 self.size = self.size << 4 | digit;
                 Ok(ChunkState::Size { digits: digits + 1 })
             }
-            (ChunkState::Size { digits: 1.. }, b';') => Ok(ChunkState::Extension { named: false }),
-            (ChunkState::Size { digits: 1.. } | ChunkState::Extension { named: true }, b'\r') => {
-                Ok(ChunkState::SizeEnd)
-            }
-            (ChunkState::Extension { .. }, byte) if byte == b'\t' || (0x20..0x7f).contains(&byte) => {
+            (ChunkState::Size { digits: 1.. }, b';') => Ok(ChunkState::Extension(ExtensionPart::Start)),
+            (ChunkState::Size { digits: 1.. }, b'\r') => Ok(ChunkState::SizeEnd),
+            (ChunkState::Extension(part), b'\r') if part.is_complete() => Ok(ChunkState::SizeEnd),
+            (ChunkState::Extension(part), byte) => {
                 self.count_extra()?;
-                // Semicolons and blanks alone are no name.
-                let named = !matches!(byte, b';' | b' ' | b'\t');
-                Ok(ChunkState::Extension { named })
+                part.next(byte).map(ChunkState::Extension)
             }
             (ChunkState::SizeEnd, b'\n') if self.size == 0 => Ok(ChunkState::TrailerStart),
             (ChunkState::SizeEnd, b'\n') => {

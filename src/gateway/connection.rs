@@ -271,8 +271,8 @@ impl Connection {
         Poll::Ready(Ok(HeadRead::Complete))
     }
 
-    /// Gives Pingora the head, which has been read. If it reads on, the head was nothing but empty lines; none may
-    /// precede the request line, and looking for the next one would take quadratic time.
+    /// Gives Pingora the head, which has been read. If it reads on, the head was nothing but empty lines; one may precede the
+    /// request line, and is not given.
     fn poll_head(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.head.is_given() {
             self.refuse(&BadRequest::Head.into());

@@ -136,3 +136,37 @@ async fn a_long_method_is_1431() {
         assert!(desk.upstream.requests().is_empty(), "{lane}");
     }
 }
+
+#[tokio::test]
+async fn a_malformed_chunk_extension_is_1400() {
+    for (lane, desk) in both_lanes().await {
+        let head = raw_request(&desk, "POST /public/x", "Transfer-Encoding: chunked\r\n", b"");
+        for extension in [";", ";=b", ";a=", ";a b", ";a=\"b", ";a=\"b\"c", ";a;", " ;a"] {
+            for at_once in [true, false] {
+                let case = format!("{lane}, `{extension}`, with the head: {at_once}");
+                let chunks = format!("5{extension}\r\nhello\r\n0\r\n\r\n");
+                let mut connection = desk.connect().await;
+                if at_once {
+                    connection.send(&[&head[..], chunks.as_bytes()].concat()).await;
+                } else {
+                    let before = desk.upstream.connections();
+                    connection.send(&head).await;
+                    // The gateway has begun to forward the request when it reads the chunk.
+                    eventually("a connection to the upstream", || async {
+                        (desk.upstream.connections() > before || before > 0).then_some(())
+                    })
+                    .await;
+                    connection.send(chunks.as_bytes()).await;
+                }
+                let response = connection.response().await.unwrap_or_else(|| panic!("{case}: no response"));
+                response.expect_code(1400);
+                assert!(connection.closes_within(TEST_TIMEOUT).await, "{case}");
+            }
+        }
+        assert!(desk.upstream.requests().iter().all(|seen| seen.body.is_empty()), "{lane}");
+        // One that is well-formed is accepted.
+        let chunks = "5;a=b;c=\"d e\"\r\nhello\r\n0\r\n\r\n";
+        let response = desk.send_raw(&[&head[..], chunks.as_bytes()].concat()).await.expect("a response");
+        assert_eq!(response.expect_status(200).json()["body"], "hello", "{lane}");
+    }
+}
