@@ -166,7 +166,8 @@ impl Gateway {
         context.caller = caller;
         context.phase = phase;
         if let Some(tracer) = &self.tracer {
-            self.begin_trace(tracer, exchange, context, &arrival, &mut verdict);
+            let lines = HeaderMapLines(&exchange.req_header().headers);
+            self.begin_trace(tracer, &request_head(exchange, &lines), context, &arrival, &mut verdict);
         }
         if let Some(error) = connection::body_error(exchange) {
             return Err(error);

@@ -13,7 +13,7 @@ use pingora_core::{Error as PingoraError, ErrorSource, ErrorType};
 use super::connection::Connection;
 use super::context::{RequestContext, unknown_arrival};
 use super::failure::{client_error, panic_to_error};
-use super::{Gateway, current_exchange, cut, is_ambiguous};
+use super::{Gateway, current_exchange, cut, is_ambiguous, request_trace};
 use crate::config::UpstreamProtocol;
 use crate::error::Error;
 use crate::pipeline::head::{HttpVersion, RequestHead};
@@ -97,9 +97,9 @@ impl Gateway {
             Ok(Permit::Upstream(permit)) => {
                 // A handshake goes to its upstream over HTTP/1.1 in any case.
                 let is_http1 = permit.handshake.is_some() || permit.rule.upstream.protocol == UpstreamProtocol::Http1;
-                is_http1 && permit.handshake.is_some() == request.is_handshake && self.tracer.is_none()
+                is_http1 && permit.handshake.is_some() == request.is_handshake
             }
-            Ok(Permit::Own(_) | Permit::Preflight(_) | Permit::Redirect(_)) | Err(_) => self.tracer.is_none(),
+            Ok(Permit::Own(_) | Permit::Preflight(_) | Permit::Redirect(_)) | Err(_) => true,
         }
     }
 }
@@ -153,11 +153,15 @@ struct FastExchange<'a> {
 
 impl FastExchange<'_> {
     async fn run(mut self, decision: Decision) -> LaneEnd {
-        let Decision { arrival, handler, caller, phase, verdict } = decision;
-        self.context.arrival = Some(arrival);
+        let Decision { arrival, handler, caller, phase, mut verdict } = decision;
         self.context.handler = handler;
         self.context.caller = caller;
         self.context.phase = phase;
+        if let Some(tracer) = &self.gateway.tracer {
+            let head = request_head(self.request, self.client.connection);
+            self.gateway.begin_trace(tracer, &head, &mut self.context, &arrival, &mut verdict);
+        }
+        self.context.arrival = Some(arrival);
         let verdict = self.client.body_error().map_or(verdict, Err);
         let is_written = self.answer(verdict).await.is_ok();
         self.record();
@@ -191,7 +195,9 @@ impl FastExchange<'_> {
     async fn begin(&mut self, permit: UpstreamPermit) -> Result<(), Error> {
         let context = &mut self.context;
         let arrival = context.arrival.get_or_insert_with(unknown_arrival);
-        context.attempts = self.gateway.begin_attempts(&permit, arrival, context.started).await?;
+        let attempts = self.gateway.begin_attempts(&permit, arrival, context.started).await?;
+        let trace = std::mem::replace(&mut context.attempts, attempts).trace;
+        context.attempts.trace = trace;
         context.permit = Some(permit);
         if self.request.is_handshake {
             // The tunnel has a registration of its own.
@@ -270,6 +276,7 @@ impl FastExchange<'_> {
     /// Writes the log line of the request and counts it.
     fn record(&mut self) {
         let (request, context) = (self.request, &mut self.context);
+        let trace_id = request_trace::end_trace(context, self.status);
         let arrival = context.arrival.get_or_insert_with(unknown_arrival);
         record::request(
             &self.gateway.gate,
@@ -283,7 +290,7 @@ impl FastExchange<'_> {
                 caller: &context.caller,
                 phase: context.phase,
                 status: self.status,
-                trace_id: None,
+                trace_id,
                 error: context.error.as_ref(),
                 shown_code: context.shown_code,
                 incomplete: context.incomplete.as_ref(),

@@ -1,16 +1,13 @@
 //! Begins and ends the traces of requests. Without `traces.endpoint` this costs a request one branch.
 
+use std::borrow::Cow;
 use std::sync::Arc;
-
-use http::Version;
-use pingora_proxy::Session as Exchange;
 
 use super::Gateway;
 use super::context::RequestContext;
-use super::request_head::host;
 use crate::domain::host::RequestHost;
 use crate::error::Error;
-use crate::pipeline::forward::TRACEPARENT;
+use crate::pipeline::head::{HttpVersion, RequestHead};
 use crate::pipeline::trace::{TraceParent, own_trace};
 use crate::pipeline::{Arrival, Handler, Permit, record};
 use crate::traces::{ParentSpan, RequestTrace, Sampling, TraceEnd, TraceSubject, Tracer};
@@ -24,16 +21,22 @@ impl Gateway {
     pub(super) fn begin_trace(
         &self,
         tracer: &Arc<Tracer>,
-        exchange: &Exchange,
+        head: &RequestHead<'_>,
         context: &mut RequestContext,
         arrival: &Arrival,
         verdict: &mut Result<Permit, Error>,
     ) {
-        let header = exchange.req_header();
-        let mut parents = header.headers.get_all(TRACEPARENT).iter();
+        let (mut parents, mut parent, mut host) = (0, None, head.authority);
+        head.lines.each(&mut |name, value| match name {
+            "traceparent" => {
+                parents += 1;
+                parent = TraceParent::parse(value);
+            }
+            "host" => host = Some(value),
+            _ => {}
+        });
         // Two of them continue no trace.
-        let parent = parents.next().filter(|_| parents.next().is_none());
-        let parent = parent.and_then(|value| TraceParent::parse(value.as_bytes()));
+        let parent = parent.filter(|_| parents == 1);
         let parent = parent.map(|parent| ParentSpan {
             trace: parent.trace_id(),
             span: parent.span_id(),
@@ -43,11 +46,11 @@ impl Gateway {
             }),
         });
         let subject = || TraceSubject {
-            method: record::shown(header.method.as_str(), 16).into_owned(),
-            path: record::shown(header.uri.path(), LONGEST_PATH).into_owned(),
+            method: record::shown(head.method, 16).into_owned(),
+            path: record::shown(&path(head.target), LONGEST_PATH).into_owned(),
             scheme: self.gate.scheme.to_str().unwrap_or_default().to_owned(),
-            host: host(header).and_then(RequestHost::parse).map(|host| host.as_str().to_owned()),
-            protocol: if header.version == Version::HTTP_2 { "2" } else { "1.1" },
+            host: host.and_then(RequestHost::parse).map(|host| host.as_str().to_owned()),
+            protocol: if head.version == HttpVersion::Http2 { "2" } else { "1.1" },
             request_id: arrival.request_id.as_str().to_owned(),
             rule: match &context.handler {
                 Handler::Rule(rule) => Some(rule.name.clone()),
@@ -65,6 +68,12 @@ impl Gateway {
         }
         context.attempts.trace = trace;
     }
+}
+
+/// The path of a target.
+fn path(target: &[u8]) -> Cow<'_, str> {
+    let end = memchr::memchr(b'?', target).unwrap_or(target.len());
+    String::from_utf8_lossy(&target[..end])
 }
 
 /// Ends the trace of a request, if it has one. Returns its id, for the exemplar of its duration.

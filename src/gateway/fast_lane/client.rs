@@ -19,6 +19,9 @@ const READ: usize = 16 * 1024;
 /// The most bytes of a body that are read only to use the connection again.
 const DRAINED: u64 = 64 * 1024;
 
+/// How long that may take. A client that takes longer can still read the response while its connection is closed.
+const LONGEST_DRAIN: Duration = Duration::from_secs(5);
+
 /// The client of a request.
 pub(super) struct LaneClient<'a> {
     pub(super) connection: &'a mut Connection,
@@ -94,6 +97,10 @@ impl<'a> LaneClient<'a> {
 
     /// Reads the rest of a body that nobody needs, so that the next request can be read. Returns whether it can.
     pub(super) async fn drain(&mut self) -> bool {
+        self.has_sent_all() || tokio::time::timeout(LONGEST_DRAIN, self.drain_body()).await.unwrap_or(false)
+    }
+
+    async fn drain_body(&mut self) -> bool {
         let (mut unused, mut drained) = (Vec::new(), 0);
         while !self.has_sent_all() {
             unused.clear();

@@ -107,7 +107,12 @@ impl FastExchange<'_> {
         let arrival = self.context.arrival.get_or_insert_with(unknown_arrival);
         let mut client = ParsedClient { client: &mut self.client, head: &head, stalled: self.stalled };
         let answering = api::answer(&self.gateway.api, call, &mut client, arrival);
-        match panic_to_error(&self.gateway.gate.metrics, answering).await {
+        let answering = panic_to_error(&self.gateway.gate.metrics, answering);
+        let answer = match &mut self.context.attempts.trace {
+            None => answering.await,
+            Some(trace) => Box::pin(trace.watch_calls(answering)).await,
+        };
+        match answer {
             Ok(reply) => self.write_reply(reply.revalidated(&head.headers)).await,
             Err(error) => {
                 let error = self.client.body_error().unwrap_or(error);

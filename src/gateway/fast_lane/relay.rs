@@ -23,6 +23,7 @@ use super::response::{self, InvalidResponse, ResponseHead};
 use super::upload::{LAST_CHUNK, RequestUpload, write_chunk};
 use crate::config::UpstreamProtocol;
 use crate::pipeline::forward;
+use crate::pipeline::trace::replace_traceparent;
 use crate::upstreams::Address;
 
 /// The size of the first read from an upstream: a head and a small body.
@@ -70,6 +71,9 @@ impl FastExchange<'_> {
         loop {
             let connected = self.gateway.connect(&mut self.context.attempts, UpstreamProtocol::Http1).await?;
             let UpstreamConnection { transport, address, source } = connected;
+            if let Some(parent) = self.context.attempts.traceparent() {
+                replace_traceparent(upload.head(), &parent);
+            }
             let mut upstream = LaneUpstream { connection: transport.into_connection()?, address, upload };
             let error = match upstream.read(&mut self.client, received).await {
                 Ok(()) => return Ok(upstream),

@@ -38,6 +38,11 @@ impl RequestUpload {
         Self { out: head, written: 0, is_flushed: false, chunk: Vec::new(), kept, is_whole: true, failure: None }
     }
 
+    /// The head of a request of which nothing has been sent.
+    pub(super) fn head(&mut self) -> &mut [u8] {
+        &mut self.out
+    }
+
     /// Begins again, for another attempt.
     pub(super) fn rewind(&mut self) {
         (self.written, self.is_flushed, self.failure) = (0, false, None);
