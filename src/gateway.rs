@@ -3,20 +3,17 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use pingora_core::modules::http::HttpModules;
 use pingora_core::upstreams::peer::HttpPeer;
 use pingora_core::{ErrorSource, ErrorType};
-use pingora_http::{RequestHeader, ResponseHeader};
 use pingora_proxy::{FailToProxy, ProxyHttp, Session as Exchange};
 
 use crate::api::{self, Api};
 use crate::config::UpstreamProtocol;
 use crate::error::{BadRequest, Error};
-use crate::pipeline::forward;
 use crate::pipeline::record::{self, AccessLogEntry, NoRuleMetrics};
 use crate::pipeline::{self, Decision, Gate, Permit, UpstreamPermit};
 use crate::reply::Reply;
@@ -60,11 +57,11 @@ pub(crate) mod fast_lane;
 
 mod fast_path;
 
-mod http2_proxy;
+mod proxy;
 
 mod upstream_session;
 
-mod short_reads;
+mod http1_exchange;
 
 mod handshake;
 
@@ -86,9 +83,9 @@ mod response;
 
 mod failure;
 
-use connect::{Progress, Replay, RetryDecision, total_timeout, within_total_timeout};
+use connect::{Progress, within_total_timeout};
 use connection_limits::CountedStream;
-use connector::{ConnectionSource, UpstreamConnector};
+use connector::UpstreamConnector;
 pub(crate) use context::{RequestContext, unknown_arrival};
 use drain_signal::DrainSignal;
 use failure::{PANICKED, Panicked, catch_panic, client_error, internal_error, panic_to_error};
@@ -99,7 +96,6 @@ use request_head::{HeaderMapLines, drop_header_case, host, request_head};
 
 /// What Pingora's bare `bool` means in `request_filter`.
 const ANSWERED: bool = true;
-const GO_ON: bool = false;
 
 /// The gateway as Pingora's proxy runs it: the pipeline, the gateway's own endpoints and the upstreams.
 pub(crate) struct Gateway {
@@ -248,6 +244,20 @@ impl Gateway {
         context.error = Some(error);
         self.write(exchange, context, reply).await
     }
+
+    /// Refuses a request whose lane has failed. Pingora then drops an HTTP/2 stream, which resets it unless it has ended.
+    async fn refuse_at_last(
+        &self,
+        exchange: &mut Exchange,
+        context: &mut RequestContext,
+        error: Error,
+    ) -> pingora_core::Result<()> {
+        self.refuse(exchange, context, error).await?;
+        if exchange.is_http2() && exchange.req_header().method == http::Method::HEAD {
+            exchange.write_response_body(None, true).await?;
+        }
+        Ok(())
+    }
 }
 
 #[async_trait]
@@ -300,15 +310,11 @@ impl ProxyHttp for ProxyLane {
                         Err(error) => self.refuse(exchange, context, error).await?,
                     }
                 }
-                Some(permit) if exchange.is_http2() || permit.rule.upstream.protocol == UpstreamProtocol::Http2 => {
-                    begin_watch(exchange, context);
-                    let deadline = context.attempts.deadline();
-                    self.run_lane(deadline, Box::pin(self.proxy_http2(exchange, context))).await?;
-                }
                 _ => {
                     begin_watch(exchange, context);
                     drop_header_case(exchange.req_header_mut());
-                    return Ok(GO_ON);
+                    let deadline = context.attempts.deadline();
+                    self.run_lane(deadline, Box::pin(self.proxy(exchange, context))).await?;
                 }
             },
             Err(error) => self.refuse(exchange, context, error).await?,
@@ -316,86 +322,13 @@ impl ProxyHttp for ProxyLane {
         Ok(ANSWERED)
     }
 
+    /// Never called: `request_filter` answers every request.
     async fn upstream_peer(
         &self,
         _: &mut Exchange,
-        context: &mut Box<RequestContext>,
+        _: &mut Box<RequestContext>,
     ) -> pingora_core::Result<Box<HttpPeer>> {
-        let deadline = context.attempts.deadline();
-        let mut peer = Box::new(context.attempts.next_address()?.peer.clone());
-        if let Some(deadline) = deadline {
-            // Pingora waits no longer for a read; what trickles in later meets the deadline in the body filter.
-            let left = deadline.saturating_duration_since(Instant::now());
-            let timeouts = [&mut peer.options.read_timeout, &mut peer.options.write_timeout];
-            timeouts.into_iter().for_each(|timeout| *timeout = timeout.map(|limit| limit.min(left)));
-        }
-        Ok(peer)
-    }
-
-    async fn upstream_request_filter(
-        &self,
-        _: &mut Exchange,
-        request: &mut RequestHeader,
-        context: &mut Box<RequestContext>,
-    ) -> pingora_core::Result<()> {
-        let (Some(permit), Some(arrival)) = (&context.permit, &context.arrival) else {
-            return pingora_core::Error::e_explain(ErrorType::InternalError, "no permit");
-        };
-        forward::rewrite_request(&self.gate, permit, arrival, request).map_err(|error| {
-            context.error = Some(error);
-            pingora_core::Error::explain(ErrorType::InternalError, "the head cannot be forwarded")
-        })?;
-        context.attempts.write_traceparent(request)
-    }
-
-    async fn response_filter(
-        &self,
-        exchange: &mut Exchange,
-        response: &mut ResponseHeader,
-        context: &mut Box<RequestContext>,
-    ) -> pingora_core::Result<()> {
-        self.close_if_draining(exchange);
-        self.rewrite_response(response, context)
-    }
-
-    fn response_body_filter(
-        &self,
-        _: &mut Exchange,
-        _: &mut Option<Bytes>,
-        _: bool,
-        context: &mut Box<RequestContext>,
-    ) -> pingora_core::Result<Option<Duration>> {
-        match context.attempts.deadline() {
-            Some(deadline) if Instant::now() >= deadline => Err(total_timeout()),
-            _ => Ok(None),
-        }
-    }
-
-    fn fail_to_connect(
-        &self,
-        _: &mut Exchange,
-        _: &HttpPeer,
-        context: &mut Box<RequestContext>,
-        mut error: Box<pingora_core::Error>,
-    ) -> Box<pingora_core::Error> {
-        let decision = context.attempts.after_failed_connect(&self.upstreams, &error);
-        error.set_retry(decision == RetryDecision::Retry);
-        error
-    }
-
-    fn error_while_proxy(
-        &self,
-        _: &HttpPeer,
-        exchange: &mut Exchange,
-        mut error: Box<pingora_core::Error>,
-        context: &mut Box<RequestContext>,
-        reused: bool,
-    ) -> Box<pingora_core::Error> {
-        let source = if reused { ConnectionSource::Pool } else { ConnectionSource::New };
-        let (replay, progress) = (Replay::of(exchange), Progress::of(exchange));
-        let decision = context.attempts.after_failed_exchange(&self.upstreams, &error, source, replay, progress);
-        error.set_retry(decision == RetryDecision::Retry);
-        error
+        Err(internal_error("a request without an answer"))
     }
 
     async fn fail_to_proxy(
@@ -416,7 +349,11 @@ impl ProxyHttp for ProxyLane {
             if exchange.response_written().is_some_and(|response| !response.status.is_informational()) {
                 // The response has begun: only closing the connection tells the client that it is incomplete.
                 context.incomplete = Some(refusal);
-            } else if let Err(error) = self.refuse(exchange, context, refusal).await {
+                // Otherwise an HTTP/1 client would get nothing of it, which looks like a connection that was not used.
+                if error.esource() != &ErrorSource::Downstream {
+                    let _ = response::flush(exchange).await;
+                }
+            } else if let Err(error) = self.refuse_at_last(exchange, context, refusal).await {
                 tracing::debug!(error = %error.etype().as_str(), "the refusal could not be written to the client");
             }
         }

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::Method;
-use pingora_core::protocols::Stream;
 use pingora_core::{Error as PingoraError, ErrorType, RetryType};
 use pingora_http::RequestHeader;
 use pingora_proxy::Session as Exchange;
@@ -18,7 +17,6 @@ use pingora_proxy::Session as Exchange;
 use super::Gateway;
 use super::connector::{ConnectionSource, UpstreamTransport};
 use super::current_exchange;
-use super::idle_pool::PooledConnection;
 use crate::config::UpstreamProtocol;
 use crate::error::Error;
 use crate::pipeline::forward::TRACEPARENT;
@@ -338,13 +336,6 @@ impl Gateway {
                     }
                 }
             }
-        }
-    }
-
-    /// Keeps a connection for later requests to the same peer, if it can serve them.
-    pub(super) fn pool(&self, stream: Option<Stream>, opened: Instant, address: &Address) {
-        if let Some(stream) = stream {
-            self.connector.pool(PooledConnection { stream, opened }, address);
         }
     }
 }

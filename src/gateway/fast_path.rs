@@ -1,30 +1,23 @@
 //! The fast path: sends a bodyless GET as bytes and relays the response in one task, without the tasks and channels that
 //! Pingora's proxy needs for bodies in both directions. On HTTP/2 it also bounds what a stream holds that is not read.
-//! Parsing and framing are left to Pingora's HTTP/1 sessions, retries to [`connect`](super::connect), failures to
-//! `fail_to_proxy`.
+//! Parsing is left to [`http1_exchange`](super::http1_exchange), retries to
+//! [`connect`](super::connect), failures to `fail_to_proxy`.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
-use http::{HeaderValue, Version};
-use pingora_core::protocols::Stream;
-use pingora_core::protocols::http::v1::client::HttpSession as UpstreamExchange;
-use pingora_core::upstreams::peer::HttpPeer;
-use pingora_core::{Error as PingoraError, ErrorType, RetryType};
-use pingora_http::ResponseHeader;
+use pingora_core::protocols::http::HttpTask;
+use pingora_core::{Error as PingoraError, ErrorType};
 use pingora_proxy::Session as Exchange;
-use tokio::io::AsyncWriteExt;
 
 use super::Gateway;
 use super::connect::{Progress, Replay, RetryDecision, UpstreamConnection};
 use super::context::RequestContext;
 use super::failure::internal_error;
-use super::idle_pool::PooledConnection;
+use super::http1_exchange::{Http1Exchange, PIECE};
 use super::request_head::{HeaderMapLines, request_head};
-use super::response::copy_response_header;
-use super::short_reads::{PIECE, ShortReads};
+use super::response::{flush, frame_response, write_informational};
+use super::upstream_session::Remaining;
 use crate::config::UpstreamProtocol;
 use crate::pipeline::forward;
 use crate::pipeline::trace::replace_traceparent;
@@ -38,24 +31,54 @@ impl Gateway {
         context: &mut RequestContext,
     ) -> pingora_core::Result<()> {
         let mut head = self.encode_head(exchange, context)?;
-        let (mut upstream, opened, address) = self.send_with_retry(exchange, context, &mut head).await?;
-        let response = loop {
-            let header = upstream.resp_header().map(copy_response_header);
-            let mut header = header.ok_or_else(|| internal_error("a response without a header"))?;
+        let (mut upstream, mut part, address) = self.send_with_retry(exchange, context, &mut head).await?;
+        let (mut response, is_done) = loop {
+            let HttpTask::Header(mut header, is_done) = part else {
+                return Err(internal_error("a response without a header"));
+            };
             self.rewrite_response(&mut header, context)?;
             if !header.status.is_informational() {
-                break header;
+                break (header, is_done);
             }
-            exchange.write_response_header(Box::new(header), false).await.map_err(PingoraError::into_down)?;
-            while_client_connected(exchange, upstream.read_response()).await?;
+            write_informational(exchange, header).await?;
+            part = while_client_connected(exchange, upstream.read_part()).await?;
         };
         self.close_if_draining(exchange);
-        self.relay_response(exchange, &mut upstream, response).await?;
-        upstream.respect_keepalive();
-        let stream = upstream.reuse().await;
-        let stream = if exchange.is_http2() { stream.and_then(ShortReads::unwrap) } else { stream };
-        self.pool(stream, opened, &address);
+        frame_response(exchange, &mut response, Remaining::after(is_done))?;
+        // What has come with the head is read before the head is written: if it is malformed, the client gets a 1502.
+        let ready = if is_done { None } else { upstream.next_read_part().map_err(PingoraError::into_up)? };
+        exchange.write_response_header(response, is_done).await.map_err(PingoraError::into_down)?;
+        if !is_done {
+            self.relay_response_body(exchange, &mut upstream, ready).await?;
+        }
+        if let Some(connection) = upstream.into_reusable() {
+            self.connector.pool(connection, &address);
+        }
         Ok(())
+    }
+
+    /// Relays the body, one read at a time; `ready` has been read already.
+    async fn relay_response_body(
+        &self,
+        exchange: &mut Exchange,
+        upstream: &mut Http1Exchange,
+        mut ready: Option<HttpTask>,
+    ) -> pingora_core::Result<()> {
+        let most = self.longest_write(exchange);
+        loop {
+            let part = match ready.take() {
+                Some(part) => part,
+                None => {
+                    flush(exchange).await?;
+                    while_client_connected(exchange, upstream.read_part()).await?
+                }
+            };
+            let HttpTask::Body(bytes, is_last) = part else { return Err(internal_error("a response without an end")) };
+            write_body(exchange, bytes, is_last, most).await?;
+            if is_last {
+                return Ok(());
+            }
+        }
     }
 
     fn encode_head(&self, exchange: &Exchange, context: &mut RequestContext) -> pingora_core::Result<Vec<u8>> {
@@ -75,22 +98,21 @@ impl Gateway {
         exchange: &mut Exchange,
         context: &mut RequestContext,
         head: &mut [u8],
-    ) -> pingora_core::Result<(Box<UpstreamExchange>, Instant, Arc<Address>)> {
+    ) -> pingora_core::Result<(Box<Http1Exchange>, HttpTask, Arc<Address>)> {
         loop {
             let connected = self.connect(&mut context.attempts, UpstreamProtocol::Http1).await?;
             let UpstreamConnection { transport, address, source } = connected;
             if let Some(parent) = context.attempts.traceparent() {
                 replace_traceparent(head, &parent);
             }
-            let PooledConnection { stream, opened } = transport.into_connection()?;
-            let stream = if exchange.is_http2() { ShortReads::wrap(stream) } else { stream };
+            // Boxed, because it is moved from future to future.
+            let mut upstream = Box::new(Http1Exchange::new(transport.into_connection()?, &address.peer));
             let response = async {
-                let mut upstream = send(stream, head, &address.peer).await?;
-                upstream.read_response().await?;
-                Ok(upstream)
+                upstream.write_head(head).await?;
+                upstream.read_part().await
             };
             match while_client_connected(exchange, response).await {
-                Ok(upstream) => return Ok((upstream, opened, address)),
+                Ok(part) => return Ok((upstream, part, address)),
                 // A GET is idempotent and has no body, so it can be sent again.
                 Err(error) => {
                     let (attempts, progress) = (&mut context.attempts, Progress::default());
@@ -101,30 +123,6 @@ impl Gateway {
                 }
             }
         }
-    }
-
-    /// Relays the response header and then the body, one read at a time.
-    async fn relay_response(
-        &self,
-        exchange: &mut Exchange,
-        upstream: &mut UpstreamExchange,
-        mut response: ResponseHeader,
-    ) -> pingora_core::Result<()> {
-        let done = upstream.is_body_done();
-        let is_framed =
-            response.headers.contains_key(CONTENT_LENGTH) || response.headers.contains_key(TRANSFER_ENCODING);
-        if !done && !is_framed {
-            // The upstream ends this body by closing its connection; chunks let the client keep its own open.
-            response.set_version(Version::HTTP_11);
-            response.insert_header(TRANSFER_ENCODING, HeaderValue::from_static("chunked"))?;
-        }
-        exchange.write_response_header(Box::new(response), done).await.map_err(PingoraError::into_down)?;
-        let most = self.longest_write(exchange);
-        while !upstream.is_body_done() {
-            let bytes = while_client_connected(exchange, upstream.read_body_bytes()).await?;
-            write_body(exchange, bytes, upstream.is_body_done(), most).await?;
-        }
-        Ok(())
     }
 
     /// How much is written at once. Pingora limits the time of each write; on HTTP/2 a stream must take as much in a grace
@@ -142,28 +140,6 @@ impl Gateway {
         let bytes = u128::from(rate) * grace.as_millis() / 1000;
         usize::try_from(bytes).unwrap_or(PIECE).clamp(1, PIECE)
     }
-}
-
-/// Writes the request head. The session is boxed, because it is moved from future to future.
-async fn send(mut stream: Stream, head: &[u8], peer: &HttpPeer) -> pingora_core::Result<Box<UpstreamExchange>> {
-    let writing = async {
-        stream.write_all(head).await?;
-        stream.flush().await
-    };
-    let written = match peer.options.write_timeout {
-        Some(limit) => pingora_timeout::timeout(limit, writing)
-            .await
-            .map_err(|_| PingoraError::explain(ErrorType::WriteTimedout, "writing the request head"))?,
-        None => writing.await,
-    };
-    written.map_err(|cause| {
-        let mut error = PingoraError::because(ErrorType::WriteError, "writing the request head", cause);
-        error.retry = RetryType::ReusedOnly;
-        error
-    })?;
-    let mut upstream = Box::new(UpstreamExchange::new_with_options(stream, peer));
-    upstream.read_timeout = peer.options.read_timeout;
-    Ok(upstream)
 }
 
 /// Writes what was read of a response, `most` bytes at once.

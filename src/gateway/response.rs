@@ -1,16 +1,22 @@
 //! Rewrites an upstream's response header for the client, in every lane to an upstream. Relaying the body is left to
 //! the lanes.
 
-use http::StatusCode;
-use pingora_core::ErrorType;
+use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING};
+use http::{HeaderName, HeaderValue, Method, StatusCode, Version};
+use pingora_core::protocols::http::{HttpTask, ServerSession};
+use pingora_core::{Error as PingoraError, ErrorType};
 use pingora_http::ResponseHeader;
+use pingora_proxy::Session as Exchange;
 
 use super::Gateway;
 use super::context::RequestContext;
 use super::current_exchange;
+use super::upstream_session::Remaining;
+use crate::domain::hop_by_hop::is_hop_by_hop;
 use crate::error::Error;
 use crate::pipeline::Arrival;
 use crate::pipeline::forward::{self, REQUEST_ID};
+use crate::pipeline::head::lists;
 use crate::rules::CorsHandling;
 
 impl Gateway {
@@ -24,6 +30,7 @@ impl Gateway {
         let (Some(permit), Some(arrival)) = (&context.permit, &context.arrival) else {
             return pingora_core::Error::e_explain(ErrorType::InternalError, "no permit");
         };
+        remove_connection_headers(response);
         sanitize_response(response, permit.rule.cors, arrival)
     }
 
@@ -44,6 +51,96 @@ impl Gateway {
             current_exchange::note_response(status, context.overhead);
         }
         Ok(())
+    }
+}
+
+/// The error of a task that only flushes.
+const FLUSHED: ErrorType = ErrorType::Custom("Flushed");
+
+fn has_no_body(status: StatusCode) -> bool {
+    status.is_informational() || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+}
+
+/// Removes what is meant for the gateway's connection to the upstream: the hop-by-hop headers and those that `Connection` names.
+/// A response that never has a body has no length either: in a 304 it is that of another response, and clients have waited for it.
+fn remove_connection_headers(response: &mut ResponseHeader) {
+    let headers = &response.headers;
+    let is_nominated = |name: &HeaderName| {
+        // Without its length the client could not find the end of the body.
+        *name != CONTENT_LENGTH
+            && headers.get_all(CONNECTION).iter().any(|value| lists(value.as_bytes(), name.as_str()))
+    };
+    let is_length = |name: &HeaderName| *name == CONTENT_LENGTH && has_no_body(response.status);
+    let is_removed = |name: &&HeaderName| is_hop_by_hop(name.as_str()) || is_nominated(name) || is_length(name);
+    let removed: Vec<HeaderName> = headers.keys().filter(is_removed).cloned().collect();
+    for name in removed {
+        response.remove_header(&name);
+    }
+}
+
+/// Says in the head where an HTTP/1 client finds the end of the body. HTTP/1.0 has no chunks, so there the end of the connection is
+/// the end of the body.
+pub(super) fn frame_response(
+    exchange: &mut Exchange,
+    response: &mut ResponseHeader,
+    body: Remaining,
+) -> pingora_core::Result<()> {
+    if exchange.is_http2() {
+        return Ok(());
+    }
+    response.set_version(Version::HTTP_11);
+    if has_no_body(response.status) || response.headers.contains_key(CONTENT_LENGTH) {
+        return Ok(());
+    }
+    let request = exchange.req_header();
+    match body {
+        Remaining::Nothing if request.method == Method::HEAD => Ok(()),
+        // Otherwise the client would wait for the end of the connection, or take the next response for the body.
+        Remaining::Nothing => response.insert_header(CONTENT_LENGTH, HeaderValue::from_static("0")),
+        Remaining::Something if request.version == Version::HTTP_10 => {
+            exchange.set_keepalive(None);
+            Ok(())
+        }
+        Remaining::Something => response.insert_header(TRANSFER_ENCODING, HeaderValue::from_static("chunked")),
+    }
+}
+
+/// Relays an informational response to a client that can make something of it: HTTP/1.0 has none, and a 100 is for clients that
+/// wait for one.
+pub(super) async fn write_informational(
+    exchange: &mut Exchange,
+    response: Box<ResponseHeader>,
+) -> pingora_core::Result<()> {
+    let request = exchange.req_header();
+    let is_unexpected = response.status == StatusCode::CONTINUE && !request.headers.contains_key(EXPECT);
+    if request.version == Version::HTTP_10 || is_unexpected {
+        return Ok(());
+    }
+    let keepalive = exchange.get_keepalive();
+    exchange.write_response_header(response, false).await.map_err(PingoraError::into_down)?;
+    // Writing an informational response switches keep-alive off.
+    exchange.set_keepalive(keepalive);
+    Ok(())
+}
+
+/// Sends an HTTP/1 client what has been written so far. Pingora does so by itself only at the end of a body with a length, and where
+/// a task of a response fails.
+pub(super) async fn flush(exchange: &mut Exchange) -> pingora_core::Result<()> {
+    let ServerSession::H1(session) = exchange.as_mut() else { return Ok(()) };
+    let limit = session.get_write_timeout();
+    let flushing = session.response_duplex_vec(vec![
+        HttpTask::Body(None, false),
+        HttpTask::Failed(PingoraError::explain(FLUSHED, "nothing has failed")),
+    ]);
+    let flushed = match limit {
+        Some(limit) => pingora_timeout::timeout(limit, flushing)
+            .await
+            .map_err(|_| PingoraError::explain(ErrorType::WriteTimedout, "flushing the response").into_down())?,
+        None => flushing.await,
+    };
+    match flushed {
+        Err(error) if *error.etype() != FLUSHED => Err(error.into_down()),
+        _ => Ok(()),
     }
 }
 
@@ -70,21 +167,6 @@ pub(super) fn sanitize_response(
         response.set_reason_phrase(reason.as_deref())?;
     }
     Ok(())
-}
-
-/// Copies a response header without its map of original header names.
-pub(super) fn copy_response_header(response: &ResponseHeader) -> ResponseHeader {
-    let mut parts = http::Response::new(()).into_parts().0;
-    parts.status = response.status;
-    parts.version = response.version;
-    parts.headers = response.headers.clone();
-    let mut copy = ResponseHeader::from(parts);
-    let reason = custom_reason(response);
-    if reason.is_some() {
-        // The phrase was parsed as one, so it is valid.
-        let _ = copy.set_reason_phrase(reason);
-    }
-    copy
 }
 
 /// The reason phrase, unless it is the standard one of its status.

@@ -1,18 +1,14 @@
 //! One exchange with an upstream, over HTTP/1.1 or HTTP/2, in the terms of both: a header, pieces of a body, trailers.
 //! Connecting is left to [`connect`](super::connect).
 
-use std::time::Instant;
-
 use bytes::Bytes;
 use pingora_core::protocols::http::HttpTask;
-use pingora_core::protocols::http::v1::client::HttpSession as Http1Session;
 use pingora_core::protocols::http::v2::client::Http2Session;
 use pingora_core::upstreams::peer::HttpPeer;
 use pingora_http::RequestHeader;
 
 use super::connector::SharedStream;
-use super::idle_pool::PooledConnection;
-use super::short_reads::ShortReads;
+use super::http1_exchange::Http1Exchange;
 
 /// Whether something follows a header or a piece of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,20 +25,11 @@ impl Remaining {
 
 /// An exchange with an upstream.
 pub(super) enum UpstreamSession {
-    /// Over a connection of its own, and when that was opened.
-    Http1(Box<Http1Session>, Instant),
+    Http1(Box<Http1Exchange>),
     Http2(SharedStream),
 }
 
 impl UpstreamSession {
-    pub(super) fn over_http1(connection: PooledConnection, peer: &HttpPeer) -> Self {
-        let PooledConnection { stream, opened } = connection;
-        let mut session = Http1Session::new_with_options(ShortReads::wrap(stream), peer);
-        session.read_timeout = peer.options.read_timeout;
-        session.write_timeout = peer.options.write_timeout;
-        Self::Http1(Box::new(session), opened)
-    }
-
     pub(super) fn over_http2(mut stream: SharedStream, peer: &HttpPeer) -> Self {
         if let Ok(session) = stream.session() {
             session.read_timeout = peer.options.read_timeout;
@@ -54,7 +41,7 @@ impl UpstreamSession {
     /// Sends the header.
     pub(super) async fn write_header(&mut self, header: RequestHeader, body: Remaining) -> pingora_core::Result<()> {
         match self {
-            Self::Http1(session, _) => session.write_request_header(Box::new(header)).await.map(drop),
+            Self::Http1(session) => session.write_header(&header).await,
             Self::Http2(stream) => stream.session()?.write_request_header(Box::new(header), body == Remaining::Nothing),
         }
     }
@@ -65,7 +52,7 @@ impl UpstreamSession {
         let piece = piece.filter(|piece| !piece.is_empty());
         let is_last = remaining == Remaining::Nothing;
         match (self, piece) {
-            (Self::Http1(session, _), piece) => {
+            (Self::Http1(session), piece) => {
                 if let Some(piece) = piece {
                     session.write_body(&piece).await?;
                 }
@@ -83,8 +70,16 @@ impl UpstreamSession {
     /// Reads the next part of the response. Can be cancelled without a loss.
     pub(super) async fn read_part(&mut self) -> pingora_core::Result<HttpTask> {
         match self {
-            Self::Http1(session, _) => session.read_response_task().await,
+            Self::Http1(session) => session.read_part().await,
             Self::Http2(stream) => read_http2_part(stream.session()?).await,
+        }
+    }
+
+    /// The next part of the response, if it has been read already.
+    pub(super) fn next_read_part(&mut self) -> pingora_core::Result<Option<HttpTask>> {
+        match self {
+            Self::Http1(session) => session.next_read_part(),
+            Self::Http2(_) => Ok(None),
         }
     }
 }

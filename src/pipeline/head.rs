@@ -226,7 +226,10 @@ impl<'a> Fields<'a> {
                 once(&mut self.transfer_encoding, value, "Transfer-Encoding", &mut self.repeated);
             }
             b't' if is("traceparent") => self.traceparent = Some(value),
-            b'u' if is("upgrade") => once(&mut self.upgrade, value, "Upgrade", &mut self.repeated),
+            b'u' if is("upgrade") => {
+                self.hop_by_hop = true;
+                once(&mut self.upgrade, value, "Upgrade", &mut self.repeated);
+            }
             b'u' if is("user-agent") => self.user_agent = Some(value),
             b'x' => self.take_extension(name, value),
             b'h' | b'k' | b'p' | b't' if is_hop_by_hop(name) => self.hop_by_hop = true,

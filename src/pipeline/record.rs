@@ -160,7 +160,9 @@ pub fn request(gate: &Gate, no_rule: &NoRuleMetrics, entry: &AccessLogEntry<'_>)
         Handler::None => ("-", &no_rule.none),
     };
     let exemplar = entry.trace_id.map(|trace_id| Exemplar { trace_id, at: gate.clock.now().millis() as f64 / 1000.0 });
-    metrics.count_request(MethodLabel::of(entry.method), entry.status, entry.took.as_secs_f64(), exemplar);
+    // A response that did not end is no success, whatever its head said.
+    let counted = entry.incomplete.map_or(entry.status, |error| error.status().as_u16());
+    metrics.count_request(MethodLabel::of(entry.method), counted, entry.took.as_secs_f64(), exemplar);
     if let Some(overhead) = overhead(entry) {
         gate.metrics.overhead_seconds.observe(overhead.as_secs_f64());
     }
@@ -168,7 +170,7 @@ pub fn request(gate: &Gate, no_rule: &NoRuleMetrics, entry: &AccessLogEntry<'_>)
         gate.metrics.refusals().count(code);
     }
 
-    let failed = entry.status >= 500;
+    let failed = counted >= 500;
     let is_unanswered = entry.status == 0;
     let unusual = entry.error.is_some() || entry.incomplete.is_some() || entry.cut.is_some() || is_unanswered;
     let wanted = unusual || no_rule.lines == RequestLines::All;

@@ -19,9 +19,11 @@ pub struct Handshake {
     bearer: Option<String>,
 }
 
-/// Validates the handshake of a request; `None` without `Upgrade`. Other upgrades are refused.
+/// Validates the handshake of a request; `None` without `Upgrade`, and with `h2c`, which a server may ignore (RFC 9110, section 7.8)
+/// and RFC 9113 has made obsolete. Other upgrades are refused.
 pub fn handshake(head: &RequestHead<'_>, fields: &Fields<'_>) -> Result<Option<Handshake>, Error> {
-    let Some(upgrade) = fields.upgrade else { return Ok(None) };
+    let upgrade = fields.upgrade.filter(|upgrade| !upgrade.eq_ignore_ascii_case(b"h2c"));
+    let Some(upgrade) = upgrade else { return Ok(None) };
     let is_websocket = upgrade.eq_ignore_ascii_case(b"websocket")
         && fields.connection_upgrade
         && head.version == HttpVersion::Http11

@@ -153,6 +153,8 @@ mod framing;
 
 mod odd_requests;
 
+mod upstream_responses;
+
 mod pipelining;
 
 mod tls;

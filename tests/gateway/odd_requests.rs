@@ -170,3 +170,32 @@ async fn a_malformed_chunk_extension_is_1400() {
         assert_eq!(response.expect_status(200).json()["body"], "hello", "{lane}");
     }
 }
+
+#[tokio::test]
+async fn an_upgrade_to_h2c_is_ignored() {
+    let settings = "HTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA\r\n";
+    for (lane, desk) in both_lanes().await {
+        for (line, headers, body) in [
+            ("GET /public/x", "Connection: Upgrade\r\nUpgrade: h2c\r\n".to_owned(), ""),
+            ("GET /public/x", format!("Connection: Upgrade, HTTP2-Settings\r\nUpgrade: H2C\r\n{settings}"), ""),
+            ("GET /public/x", format!("Upgrade: h2c\r\n{settings}"), ""),
+            (
+                "POST /public/x",
+                format!("Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n{settings}Content-Length: 5\r\n"),
+                "hello",
+            ),
+        ] {
+            desk.upstream.clear_requests();
+            let mut connection = desk.connect().await;
+            for _ in 0..2 {
+                connection.send(&raw_request(&desk, line, &headers, body.as_bytes())).await;
+                let response = connection.response().await.expect("a response").expect_status(200);
+                assert_eq!(response.json()["body"], body, "{lane}, {headers}");
+            }
+            for seen in desk.upstream.requests() {
+                let head = String::from_utf8_lossy(&seen.head).to_ascii_lowercase();
+                assert!(!head.contains("upgrade") && !head.contains("http2-settings"), "{lane}:\n{head}");
+            }
+        }
+    }
+}

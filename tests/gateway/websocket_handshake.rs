@@ -79,7 +79,6 @@ async fn malformed_handshakes_are_refused() {
         ("no key", key, "", 1400),
         ("POST", "GET ", "POST ", 1400),
         ("HTTP/1.0", "HTTP/1.1", "HTTP/1.0", 1400),
-        ("h2c", "Upgrade: websocket", "Upgrade: h2c", 1400),
         ("another protocol", "Upgrade: websocket", "Upgrade: foo", 1400),
         ("a similar protocol", "Upgrade: websocket", "Upgrade: websockets", 1400),
         ("a list", "Upgrade: websocket", "Upgrade: h2c, websocket", 1400),

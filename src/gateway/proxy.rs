@@ -1,16 +1,17 @@
-//! Carries requests with HTTP/2 on either side, gRPC among them; bodyless GETs to HTTP/1.1 take the fast path. Relays the
-//! bodies of both directions in one task, one piece at a time: Pingora's proxy reads half a megabyte of a response ahead, and
-//! a client may have a hundred streams that it does not read. Framing is left to Pingora's sessions, retries to
-//! [`connect`](super::connect), failures to `fail_to_proxy`.
+//! Carries every request that no other lane takes, over HTTP/1 and HTTP/2 on either side, gRPC among them. Relays the bodies of
+//! both directions in one task, one piece at a time: Pingora's proxy reads half a megabyte of a response ahead, and a client may
+//! have a hundred streams that it does not read. It also repairs ambiguous responses, and this lane refuses them. Framing is left to
+//! the sessions, retries to [`connect`](super::connect), failures to `fail_to_proxy`.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::FutureExt;
 use http::header::{CONTENT_LENGTH, EXPECT, HOST, TE, TRANSFER_ENCODING};
-use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, Version, uri};
+use http::{HeaderMap, HeaderValue, Uri, Version, uri};
 use pingora_core::protocols::http::{HttpTask, ServerSession};
 use pingora_core::{Error as PingoraError, ErrorSource};
-use pingora_http::{RequestHeader, ResponseHeader};
+use pingora_http::RequestHeader;
 use pingora_proxy::Session as Exchange;
 
 use super::Gateway;
@@ -19,13 +20,17 @@ use super::connector::{ConnectionSource, UpstreamTransport};
 use super::context::RequestContext;
 use super::failure::internal_error;
 use super::fast_path::{while_client_connected, write_body};
+use super::http1_exchange::Http1Exchange;
 use super::request_head::remove_hop_by_hop;
-use super::short_reads::ShortReads;
+use super::response::{flush, frame_response, write_informational};
 use super::upstream_session::{Remaining, UpstreamSession};
 use crate::config::UpstreamProtocol;
 use crate::domain::identity::is_look_alike;
 use crate::pipeline::forward;
 use crate::upstreams::Address;
+
+/// How much of a request's body is discarded before its response. A client that sends more is disconnected.
+const MOST_DISCARDED: usize = 64 * 1024;
 
 /// The upstream's side of an exchange.
 struct UpstreamSide {
@@ -46,20 +51,20 @@ enum UploadState {
 
 impl Gateway {
     /// Sends a request to its upstream and relays the response.
-    pub(super) async fn proxy_http2(
+    pub(super) async fn proxy(
         &self,
         exchange: &mut Exchange,
         context: &mut RequestContext,
     ) -> pingora_core::Result<()> {
-        let mut request = self.rewrite_http2_request(exchange, context)?;
-        if !exchange.is_http2() {
+        let mut request = self.upstream_request(exchange, context)?;
+        if !exchange.is_http2() && request.version == Version::HTTP_2 {
             tell_to_continue(exchange).await?;
         }
         // An HTTP/2 upstream can refuse a request before it has begun to work on it, which makes every method repeatable.
         if request.method.is_idempotent() || request.version == Version::HTTP_2 {
             exchange.as_mut().enable_retry_buffering();
         }
-        let (mut upstream, mut part) = self.send_http2_request(exchange, context, &mut request).await?;
+        let (mut upstream, mut part) = self.send_request(exchange, context, &mut request).await?;
         let (mut response, is_done) = loop {
             let HttpTask::Header(mut header, is_done) = part else {
                 return Err(internal_error("a response without a header"));
@@ -68,13 +73,18 @@ impl Gateway {
             if !header.status.is_informational() {
                 break (header, is_done);
             }
-            exchange.write_response_header(header, false).await.map_err(PingoraError::into_down)?;
+            write_informational(exchange, header).await?;
             part = upstream.next_part(exchange).await?;
         };
-        if !exchange.is_http2() {
-            frame_for_http1(&mut response, &request.method, is_done)?;
-            self.close_if_draining(exchange);
+        if upstream.upload == UploadState::Abandoned && !exchange.is_http2() {
+            // Pingora closes the connection of a request whose body has not been read. If the rest has come already, the connection can
+            // carry the next request.
+            discard_body(exchange).now_or_never().transpose()?;
         }
+        self.close_if_draining(exchange);
+        frame_response(exchange, &mut response, Remaining::after(is_done))?;
+        // What has come with the head is read before the head is written: if it is malformed, the client gets a 1502.
+        let ready = if is_done { None } else { upstream.session.next_read_part().map_err(PingoraError::into_up)? };
         match exchange.as_mut() {
             // Otherwise Pingora would end the response with an empty piece of a body, which gRPC clients refuse.
             ServerSession::H2(stream) if is_done => stream.write_response_header(response, true),
@@ -82,17 +92,29 @@ impl Gateway {
         }
         .map_err(PingoraError::into_down)?;
         if !is_done {
-            self.relay_body(exchange, &mut upstream).await?;
+            self.relay_body(exchange, &mut upstream, ready).await?;
         }
         upstream.send_rest(exchange).await?;
-        self.release(upstream).await;
+        self.release(upstream);
         Ok(())
     }
 
-    async fn relay_body(&self, exchange: &mut Exchange, upstream: &mut UpstreamSide) -> pingora_core::Result<()> {
+    async fn relay_body(
+        &self,
+        exchange: &mut Exchange,
+        upstream: &mut UpstreamSide,
+        mut ready: Option<HttpTask>,
+    ) -> pingora_core::Result<()> {
         let most = self.longest_write(exchange);
         loop {
-            match upstream.next_part(exchange).await? {
+            let part = match ready.take() {
+                Some(part) => part,
+                None => {
+                    flush(exchange).await?;
+                    upstream.next_part(exchange).await?
+                }
+            };
+            match part {
                 HttpTask::Body(bytes, is_last) => {
                     write_body(exchange, bytes, is_last, most).await?;
                     if is_last {
@@ -110,7 +132,7 @@ impl Gateway {
     }
 
     /// The request as the upstream gets it, over the version of HTTP that it speaks.
-    fn rewrite_http2_request(
+    fn upstream_request(
         &self,
         exchange: &mut Exchange,
         context: &mut RequestContext,
@@ -121,6 +143,10 @@ impl Gateway {
         let mut parts = http::request::Parts::from(exchange.req_header().clone());
         let wants_trailers = parts.headers.get_all(TE).iter().any(|value| value == "trailers");
         remove_hop_by_hop(&mut parts.headers);
+        if parts.version == Version::HTTP_10 {
+            // RFC 9110, section 10.1.1: such a client does not wait for a 100.
+            parts.headers.remove(EXPECT);
+        }
         if let (None, Some(authority)) = (parts.headers.get(HOST), parts.uri.authority()) {
             let host = HeaderValue::from_str(authority.as_str());
             parts.headers.insert(HOST, host.map_err(|_| internal_error("an authority that is no host"))?);
@@ -150,7 +176,7 @@ impl Gateway {
     }
 
     /// Sends the request and waits for the response header.
-    async fn send_http2_request(
+    async fn send_request(
         &self,
         exchange: &mut Exchange,
         context: &mut RequestContext,
@@ -175,15 +201,16 @@ impl Gateway {
         }
     }
 
-    async fn release(&self, upstream: UpstreamSide) {
+    fn release(&self, upstream: UpstreamSide) {
         let UpstreamSide { session, address, upload, .. } = upstream;
         match session {
-            UpstreamSession::Http1(mut session, opened) if upload == UploadState::Sent => {
-                session.respect_keepalive();
-                self.pool(session.reuse().await.and_then(ShortReads::unwrap), opened, &address);
+            UpstreamSession::Http1(session) if upload == UploadState::Sent => {
+                if let Some(connection) = session.into_reusable() {
+                    self.connector.pool(connection, &address);
+                }
             }
             // A shared connection returns to its pool by itself.
-            UpstreamSession::Http1(..) | UpstreamSession::Http2(_) => {}
+            UpstreamSession::Http1(_) | UpstreamSession::Http2(_) => {}
         }
     }
 }
@@ -199,25 +226,20 @@ async fn tell_to_continue(exchange: &mut Exchange) -> pingora_core::Result<()> {
     Ok(())
 }
 
+/// Discards the rest of a request's body that its upstream does not take.
+async fn discard_body(exchange: &mut Exchange) -> pingora_core::Result<()> {
+    let mut discarded = 0;
+    while discarded < MOST_DISCARDED && !exchange.is_body_done() {
+        let piece = exchange.read_body_or_idle(false).await.map_err(PingoraError::into_down)?;
+        discarded += piece.map_or(0, |piece| piece.len());
+    }
+    Ok(())
+}
+
 /// Whether it can be noticed that the client disconnects. Pingora would take what an HTTP/1.1 client still sends of its body
 /// for bytes behind the body.
 fn can_watch_client(exchange: &mut Exchange) -> bool {
     exchange.is_http2() || exchange.is_body_done()
-}
-
-/// Frames a response for an HTTP/1.1 client. An HTTP/2 upstream ends a body without saying its length before.
-fn frame_for_http1(response: &mut ResponseHeader, method: &Method, is_done: bool) -> pingora_core::Result<()> {
-    response.set_version(Version::HTTP_11);
-    let has_no_body = matches!(response.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-    if has_no_body || response.headers.contains_key(CONTENT_LENGTH) {
-        return Ok(());
-    }
-    match is_done {
-        // Otherwise the client would wait for the end of the connection, or take the next response for the body.
-        true if method != Method::HEAD => response.insert_header(CONTENT_LENGTH, HeaderValue::from_static("0")),
-        true => Ok(()),
-        false => response.insert_header(TRANSFER_ENCODING, HeaderValue::from_static("chunked")),
-    }
 }
 
 /// Moves the `Host` into the URI, where HTTP/2 has it.
@@ -247,7 +269,9 @@ impl UpstreamSide {
     fn new(connected: UpstreamConnection) -> Self {
         let UpstreamConnection { transport, address, source } = connected;
         let session = match transport {
-            UpstreamTransport::Http1(connection) => UpstreamSession::over_http1(connection, &address.peer),
+            UpstreamTransport::Http1(connection) => {
+                UpstreamSession::Http1(Box::new(Http1Exchange::new(connection, &address.peer)))
+            }
             UpstreamTransport::Http2(session) => UpstreamSession::over_http2(session, &address.peer),
         };
         Self { session, address, source, upload: UploadState::Sending }
@@ -268,10 +292,12 @@ impl UpstreamSide {
     async fn next_part(&mut self, exchange: &mut Exchange) -> pingora_core::Result<HttpTask> {
         loop {
             let is_sending = self.upload == UploadState::Sending;
-            let can_read = is_sending || can_watch_client(exchange);
+            if !is_sending && can_watch_client(exchange) {
+                return while_client_connected(exchange, self.session.read_part()).await;
+            }
             tokio::select! {
                 part = self.session.read_part() => return part.map_err(PingoraError::into_up),
-                piece = exchange.read_body_or_idle(!is_sending), if can_read => {
+                piece = exchange.read_body_or_idle(false), if is_sending => {
                     let piece = piece.map_err(PingoraError::into_down)?;
                     let is_last = piece.is_none() || exchange.is_body_done();
                     self.send(exchange, piece, is_last).await?;

@@ -1,0 +1,367 @@
+//! One exchange with an upstream over HTTP/1.1, for the lanes of Pingora's proxy. A response that can be read in two ways is an
+//! error, never repaired: Pingora's own client session repairs contradictory lengths, relays unknown transfer codings until the end
+//! of the connection, and accepts folded lines and malformed chunks. Connecting is left to [`connect`](super::connect).
+
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use http::header::TRANSFER_ENCODING;
+use http::{HeaderName, HeaderValue, Method, StatusCode, Version};
+use pingora_core::protocols::http::HttpTask;
+use pingora_core::upstreams::peer::HttpPeer;
+use pingora_core::{Error as PingoraError, ErrorType, RetryType};
+use pingora_http::{RequestHeader, ResponseHeader};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::chunks::{ChunkValidator, InvalidChunk};
+use super::idle_pool::PooledConnection;
+use crate::pipeline::forward::write_line;
+
+/// The most bytes of one read of a body: the payload of one HTTP/2 frame. A client may hold a hundred HTTP/2 streams that it does
+/// not read, each with such a piece.
+pub(super) const PIECE: usize = 16 * 1024;
+
+/// The size of the first read: a head and a small body.
+const FIRST_READ: usize = 4 * 1024;
+
+/// The most header lines of a response.
+const MOST_LINES: usize = 256;
+
+/// The most bytes of a response's head.
+const MOST_BYTES: usize = 256 * 1024;
+
+/// What is left of a response's body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BodyRest {
+    Length(u64),
+    Chunked(ChunkValidator),
+    /// Everything until the upstream closes its connection.
+    UntilClose,
+}
+
+impl BodyRest {
+    const NOTHING: Self = Self::Length(0);
+
+    fn is_complete(&self) -> bool {
+        match self {
+            Self::Length(left) => *left == 0,
+            Self::Chunked(chunks) => chunks.is_done(),
+            Self::UntilClose => false,
+        }
+    }
+}
+
+/// How the request's body is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum UploadFraming {
+    /// As it is: the head has its length, or there is none.
+    Plain,
+    Chunked,
+}
+
+/// What the headers of a response say about its body and the connection.
+#[derive(Debug, Default)]
+struct ResponseFraming {
+    length: Option<u64>,
+    is_chunked: bool,
+    close: bool,
+    keep_alive: bool,
+}
+
+impl ResponseFraming {
+    fn of(headers: &[httparse::Header<'_>]) -> Result<Self, &'static str> {
+        let mut framing = Self::default();
+        for header in headers {
+            let is = |other: &str| header.name.eq_ignore_ascii_case(other);
+            match header.name.len() {
+                14 if is("content-length") => {
+                    let length = decimal(header.value).ok_or("the Content-Length is invalid")?;
+                    if framing.length.replace(length).is_some() {
+                        return Err("the response has two Content-Length headers");
+                    }
+                }
+                17 if is("transfer-encoding") => {
+                    if framing.is_chunked || !header.value.eq_ignore_ascii_case(b"chunked") {
+                        return Err("the Transfer-Encoding is not exactly chunked");
+                    }
+                    framing.is_chunked = true;
+                }
+                10 if is("connection") => {
+                    for option in header.value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+                        framing.close |= option.eq_ignore_ascii_case(b"close");
+                        framing.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+                    }
+                }
+                _ => {}
+            }
+        }
+        if framing.is_chunked && framing.length.is_some() {
+            return Err("the response has both Content-Length and Transfer-Encoding");
+        }
+        Ok(framing)
+    }
+
+    fn body(&self) -> BodyRest {
+        match self {
+            Self { is_chunked: true, .. } => BodyRest::Chunked(ChunkValidator::new()),
+            Self { length: Some(length), .. } => BodyRest::Length(*length),
+            _ => BodyRest::UntilClose,
+        }
+    }
+}
+
+/// A number of decimal digits and nothing else.
+fn decimal(digits: &[u8]) -> Option<u64> {
+    let is_number = !digits.is_empty() && digits.len() <= 18 && digits.iter().all(u8::is_ascii_digit);
+    is_number.then(|| digits.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
+}
+
+/// A head that was read.
+struct ReadHead {
+    header: ResponseHeader,
+    framing: ResponseFraming,
+    length: usize,
+}
+
+impl ReadHead {
+    /// Reads a head; `None` if it has not arrived as a whole.
+    fn read(bytes: &[u8]) -> Result<Option<Self>, &'static str> {
+        let mut headers = [const { std::mem::MaybeUninit::uninit() }; MOST_LINES];
+        let mut response = httparse::Response::new(&mut []);
+        let parsed =
+            httparse::ParserConfig::default().parse_response_with_uninit_headers(&mut response, bytes, &mut headers);
+        let length = match parsed {
+            Ok(httparse::Status::Complete(length)) => length,
+            Ok(httparse::Status::Partial) if bytes.len() > MOST_BYTES => {
+                return Err("the head of the response is too large");
+            }
+            Ok(httparse::Status::Partial) => return Ok(None),
+            Err(_) => return Err("the head of the response is malformed"),
+        };
+        let framing = ResponseFraming::of(response.headers)?;
+        let mut parts = http::Response::new(()).into_parts().0;
+        let code = response.code.unwrap_or_default();
+        parts.status = StatusCode::from_u16(code).map_err(|_| "the status is invalid")?;
+        parts.version = if response.version == Some(1) { Version::HTTP_11 } else { Version::HTTP_10 };
+        parts.headers.reserve(response.headers.len());
+        for line in response.headers.iter() {
+            let name = HeaderName::from_bytes(line.name.as_bytes()).map_err(|_| "a header name is invalid")?;
+            let value = HeaderValue::from_bytes(line.value).map_err(|_| "a header value is invalid")?;
+            parts.headers.append(name, value);
+        }
+        let reason =
+            response.reason.filter(|reason| !reason.is_empty() && Some(*reason) != parts.status.canonical_reason());
+        let mut header = ResponseHeader::from(parts);
+        if reason.is_some() {
+            header.set_reason_phrase(reason).map_err(|_| "the reason phrase is invalid")?;
+        }
+        Ok(Some(Self { header, framing, length }))
+    }
+}
+
+/// A response that cannot be relayed.
+fn invalid(reason: &'static str) -> Box<PingoraError> {
+    PingoraError::explain(ErrorType::InvalidHTTPHeader, reason)
+}
+
+/// An exchange with an upstream over HTTP/1.1.
+pub(super) struct Http1Exchange {
+    connection: PooledConnection,
+    /// What was read and has not been handed on.
+    received: BytesMut,
+    /// None until the final head.
+    rest: Option<BodyRest>,
+    /// Whether anything of a response has come.
+    has_begun: bool,
+    keeps_open: bool,
+    is_head_request: bool,
+    upload: UploadFraming,
+    read_timeout: Option<Duration>,
+    write_timeout: Option<Duration>,
+}
+
+impl Http1Exchange {
+    pub(super) fn new(connection: PooledConnection, peer: &HttpPeer) -> Self {
+        Self {
+            connection,
+            received: BytesMut::new(),
+            rest: None,
+            has_begun: false,
+            keeps_open: false,
+            is_head_request: false,
+            upload: UploadFraming::Plain,
+            read_timeout: peer.options.read_timeout,
+            write_timeout: peer.options.write_timeout,
+        }
+    }
+
+    /// Sends a head that is encoded already, of a request without a body.
+    pub(super) async fn write_head(&mut self, head: &[u8]) -> pingora_core::Result<()> {
+        self.write(&[head]).await.map_err(|mut error| {
+            if *error.etype() == ErrorType::WriteError {
+                error.retry = RetryType::ReusedOnly;
+            }
+            error
+        })
+    }
+
+    /// Sends a head. Its headers say how the body is framed.
+    pub(super) async fn write_header(&mut self, header: &RequestHeader) -> pingora_core::Result<()> {
+        self.is_head_request = header.method == Method::HEAD;
+        self.upload = match header.headers.contains_key(TRANSFER_ENCODING) {
+            true => UploadFraming::Chunked,
+            false => UploadFraming::Plain,
+        };
+        let mut head = Vec::with_capacity(2048);
+        for piece in [header.method.as_str().as_bytes(), b" ", header.raw_path(), b" HTTP/1.1\r\n"] {
+            head.extend_from_slice(piece);
+        }
+        for (name, value) in &header.headers {
+            write_line(&mut head, name.as_str(), value.as_bytes());
+        }
+        head.extend_from_slice(b"\r\n");
+        self.write_head(&head).await
+    }
+
+    /// Sends a piece of the body.
+    pub(super) async fn write_body(&mut self, piece: &[u8]) -> pingora_core::Result<()> {
+        match self.upload {
+            UploadFraming::Plain => self.write(&[piece]).await,
+            UploadFraming::Chunked => self.write(&[format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"]).await,
+        }
+    }
+
+    /// Ends the body.
+    pub(super) async fn finish_body(&mut self) -> pingora_core::Result<()> {
+        match self.upload {
+            UploadFraming::Plain => Ok(()),
+            UploadFraming::Chunked => self.write(&[b"0\r\n\r\n"]).await,
+        }
+    }
+
+    async fn write(&mut self, pieces: &[&[u8]]) -> pingora_core::Result<()> {
+        let stream = &mut self.connection.stream;
+        let writing = async {
+            for piece in pieces {
+                stream.write_all(piece).await?;
+            }
+            stream.flush().await
+        };
+        let written = match self.write_timeout {
+            Some(limit) => pingora_timeout::timeout(limit, writing)
+                .await
+                .map_err(|_| PingoraError::explain(ErrorType::WriteTimedout, "writing the request"))?,
+            None => writing.await,
+        };
+        written.map_err(|cause| PingoraError::because(ErrorType::WriteError, "writing the request", cause))
+    }
+
+    /// Whether the response has been read to its end.
+    pub(super) fn is_done(&self) -> bool {
+        self.rest.is_some_and(|rest| rest.is_complete())
+    }
+
+    /// Reads the next part of the response. Can be cancelled without a loss.
+    pub(super) async fn read_part(&mut self) -> pingora_core::Result<HttpTask> {
+        loop {
+            if let Some(part) = self.next_read_part()? {
+                return Ok(part);
+            }
+            match self.read().await {
+                Ok(()) => self.has_begun = true,
+                Err(error)
+                    if self.rest == Some(BodyRest::UntilClose) && *error.etype() == ErrorType::ConnectionClosed =>
+                {
+                    (self.rest, self.keeps_open) = (Some(BodyRest::NOTHING), false);
+                    return Ok(HttpTask::Body(None, true));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The next part of the response, if it has been read already.
+    pub(super) fn next_read_part(&mut self) -> pingora_core::Result<Option<HttpTask>> {
+        match self.rest {
+            None => self.take_head(),
+            Some(rest) if rest.is_complete() => Ok(Some(HttpTask::Done)),
+            Some(_) => self.take_body(),
+        }
+    }
+
+    fn take_head(&mut self) -> pingora_core::Result<Option<HttpTask>> {
+        if self.received.is_empty() {
+            return Ok(None);
+        }
+        let Some(ReadHead { header, framing, length }) = ReadHead::read(&self.received).map_err(invalid)? else {
+            return Ok(None);
+        };
+        self.received.advance(length);
+        if header.status.is_informational() {
+            return Ok(Some(HttpTask::Header(Box::new(header), false)));
+        }
+        let has_no_body = self.is_head_request || matches!(header.status.as_u16(), 204 | 304);
+        let rest = if has_no_body { BodyRest::NOTHING } else { framing.body() };
+        let keeps_open = match header.version {
+            // RFC 9112, section 6.1: with Transfer-Encoding in HTTP/1.0 the framing is not to be trusted.
+            Version::HTTP_10 => framing.keep_alive && !framing.is_chunked,
+            _ => !framing.close,
+        };
+        (self.rest, self.keeps_open) = (Some(rest), keeps_open);
+        Ok(Some(HttpTask::Header(Box::new(header), rest.is_complete())))
+    }
+
+    fn take_body(&mut self) -> pingora_core::Result<Option<HttpTask>> {
+        let Some(rest) = self.rest.as_mut().filter(|_| !self.received.is_empty()) else { return Ok(None) };
+        let piece: Bytes = match rest {
+            BodyRest::Length(left) => {
+                let count = usize::try_from(*left).unwrap_or(usize::MAX).min(self.received.len());
+                *left -= count as u64;
+                self.received.split_to(count).freeze()
+            }
+            BodyRest::Chunked(chunks) => {
+                let mut data = Vec::with_capacity(self.received.len());
+                let count = chunks.decode(&self.received, |piece| data.extend_from_slice(piece));
+                let count = count.map_err(|InvalidChunk| invalid("a chunk of the response is malformed"))?;
+                self.received.advance(count);
+                data.into()
+            }
+            BodyRest::UntilClose => self.received.split().freeze(),
+        };
+        let is_last = rest.is_complete();
+        // The bytes of a chunk's size alone are no part yet.
+        Ok((is_last || !piece.is_empty())
+            .then(|| HttpTask::Body(Some(piece).filter(|piece| !piece.is_empty()), is_last)))
+    }
+
+    /// Reads something. A connection that ends is an error.
+    async fn read(&mut self) -> pingora_core::Result<()> {
+        let most = if self.rest.is_none() { FIRST_READ } else { PIECE };
+        self.received.reserve(most);
+        let mut limited = (&mut self.connection.stream).take(most as u64);
+        let reading = limited.read_buf(&mut self.received);
+        let read = match self.read_timeout {
+            Some(limit) => pingora_timeout::timeout(limit, reading)
+                .await
+                .map_err(|_| PingoraError::explain(ErrorType::ReadTimedout, "reading the response"))?,
+            None => reading.await,
+        };
+        let mut error = match read {
+            Ok(0) => PingoraError::explain(ErrorType::ConnectionClosed, "the upstream closed its connection"),
+            Ok(_) => return Ok(()),
+            Err(cause) => PingoraError::because(ErrorType::ReadError, "reading the response", cause),
+        };
+        if !self.has_begun {
+            error.retry = RetryType::ReusedOnly;
+        }
+        Err(error)
+    }
+
+    /// The connection, if it can serve another request: the response is complete, and nothing came behind it.
+    pub(super) fn into_reusable(self) -> Option<PooledConnection> {
+        (self.is_done() && self.keeps_open && self.received.is_empty()).then_some(self.connection)
+    }
+}
+
+#[cfg(test)]
+mod tests;
