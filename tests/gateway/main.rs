@@ -29,6 +29,8 @@ mod sessions;
 
 mod fast_lane;
 
+mod fast_lane_responses;
+
 mod fast_lane_bodies;
 
 mod otp;
