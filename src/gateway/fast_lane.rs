@@ -168,8 +168,8 @@ impl FastExchange<'_> {
         let end = match self.follows {
             _ if !is_written => LaneEnd::Incomplete,
             _ if self.status == StatusCode::SWITCHING_PROTOCOLS.as_u16() => LaneEnd::Detached,
-            ClientConnection::KeepAlive if self.client.drain().await => LaneEnd::KeepAlive,
-            _ => LaneEnd::Close,
+            ClientConnection::KeepAlive => LaneEnd::KeepAlive,
+            ClientConnection::Close => LaneEnd::Close,
         };
         self.client.connection.end_fast();
         end
@@ -252,11 +252,16 @@ impl FastExchange<'_> {
         }
     }
 
-    async fn write_reply(&mut self, reply: Reply) -> pingora_core::Result<()> {
-        self.close_if_draining();
-        if !self.client.is_worth_draining() {
+    /// Closes the connection after the response that is about to be written, if the client has yet to send the rest of its request.
+    fn close_if_sending(&mut self) {
+        if !self.client.has_sent_all() {
             self.follows = ClientConnection::Close;
         }
+    }
+
+    async fn write_reply(&mut self, reply: Reply) -> pingora_core::Result<()> {
+        self.close_if_draining();
+        self.close_if_sending();
         let arrival = self.context.arrival.get_or_insert_with(unknown_arrival);
         self.context.shown_code = reply.error_code();
         let mut out = Vec::with_capacity(1024);

@@ -33,6 +33,8 @@ mod fast_lane_responses;
 
 mod fast_lane_bodies;
 
+mod fast_lane_generated;
+
 mod otp;
 
 mod overload;

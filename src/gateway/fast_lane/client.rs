@@ -16,12 +16,6 @@ use crate::error::Error;
 /// The most bytes of a body that are read at once.
 const READ: usize = 16 * 1024;
 
-/// The most bytes of a body that are read only to use the connection again.
-const DRAINED: u64 = 64 * 1024;
-
-/// How long that may take. A client that takes longer can still read the response while its connection is closed.
-const LONGEST_DRAIN: Duration = Duration::from_secs(5);
-
 /// The client of a request.
 pub(super) struct LaneClient<'a> {
     pub(super) connection: &'a mut Connection,
@@ -85,35 +79,6 @@ impl<'a> LaneClient<'a> {
         };
         self.received += count;
         Poll::Ready(if count == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) })
-    }
-
-    /// Whether the rest of the body is so short that reading it costs less than a new connection.
-    pub(super) fn is_worth_draining(&self) -> bool {
-        match &self.body {
-            UnreadBody::Length(left) => *left <= DRAINED,
-            UnreadBody::Chunked(..) => true,
-        }
-    }
-
-    /// Reads the rest of a body that nobody needs, so that the next request can be read. Returns whether it can.
-    pub(super) async fn drain(&mut self) -> bool {
-        self.has_sent_all() || tokio::time::timeout(LONGEST_DRAIN, self.drain_body()).await.unwrap_or(false)
-    }
-
-    async fn drain_body(&mut self) -> bool {
-        let (mut unused, mut drained) = (Vec::new(), 0);
-        while !self.has_sent_all() {
-            unused.clear();
-            let before = self.received;
-            if poll_fn(|cx| self.poll_body(&mut unused, cx)).await.is_err() {
-                return false;
-            }
-            drained += (self.received - before) as u64;
-            if drained > DRAINED {
-                return false;
-            }
-        }
-        true
     }
 
     /// Writes to the client and flushes: what has come is passed on, whatever comes next. `meanwhile` runs while the client

@@ -18,9 +18,8 @@ use super::super::idle_pool::PooledConnection;
 use super::FastExchange;
 use super::body::ResponseBody;
 use super::client::{LaneClient, read_error};
-use super::client_connection::ClientConnection;
 use super::response::{self, InvalidResponse, ResponseHead};
-use super::upload::{LAST_CHUNK, RequestUpload, write_chunk};
+use super::upload::{LAST_CHUNK, RequestUpload};
 use crate::config::UpstreamProtocol;
 use crate::pipeline::forward;
 use crate::pipeline::trace::replace_traceparent;
@@ -144,10 +143,7 @@ impl FastExchange<'_> {
     ) -> pingora_core::Result<bool> {
         let mut body = response.body;
         self.close_if_draining();
-        if !self.client.has_sent_all() {
-            // The upstream answers before it has the whole request: the rest may never be read.
-            self.follows = ClientConnection::Close;
-        }
+        self.close_if_sending();
         let mut out = self.client_head(response, &received)?;
         let mut is_clean = take_body(&mut body, &received[response.length..], &mut out)?;
         self.status = response.status.as_u16();
@@ -254,16 +250,8 @@ impl LaneUpstream {
     }
 }
 
-/// Adds what belongs to the body to what the client gets. Returns whether nothing else has come.
 fn take_body(body: &mut ResponseBody, bytes: &[u8], out: &mut Vec<u8>) -> pingora_core::Result<bool> {
-    let count =
-        body.take(bytes).map_err(|InvalidChunk| invalid(InvalidResponse("a chunk of the response is malformed")))?;
-    if *body != ResponseBody::UntilClose {
-        out.extend_from_slice(&bytes[..count]);
-    } else {
-        write_chunk(out, &bytes[..count]);
-    }
-    Ok(count == bytes.len())
+    body.take(bytes, out).map_err(|InvalidChunk| invalid(InvalidResponse("a chunk of the response is malformed")))
 }
 
 /// A response that cannot be relayed.

@@ -156,6 +156,7 @@ impl Shape {
         let start = method.len() + 1;
         let line_end = start + target.len() + " HTTP/1.1\r\n".len();
         let is_plain = target.starts_with('/')
+            && target.bytes().all(is_target_byte)
             && bytes.starts_with(method.as_bytes())
             && bytes.get(start..start + target.len()) == Some(target.as_bytes())
             && bytes.get(start + target.len()..line_end) == Some(b" HTTP/1.1\r\n")
@@ -229,6 +230,11 @@ fn announced_body(name: &str, value: &[u8]) -> Option<AnnouncedBody> {
         let is_chunked = name.eq_ignore_ascii_case("transfer-encoding") && value.eq_ignore_ascii_case(b"chunked");
         is_chunked.then_some(AnnouncedBody::Chunked)
     }
+}
+
+/// Whether a byte may be part of a path and a query (RFC 3986, section 3.3). Others are refused in Pingora's lane.
+fn is_target_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"/?%-._~!$&'()*+,;=:@".contains(&byte)
 }
 
 /// Whether every line ends with CR LF, and no CR is anywhere else.

@@ -58,6 +58,8 @@ fn what_is_not_fully_understood_is_left_to_the_other_lane() {
         ("a method in lower case", "get / HTTP/1.1\r\nHost: desk\r\n\r\n".to_owned()),
         ("an absolute target", "GET http://desk/ HTTP/1.1\r\nHost: desk\r\n\r\n".to_owned()),
         ("OPTIONS *", "OPTIONS * HTTP/1.1\r\nHost: desk\r\n\r\n".to_owned()),
+        ("a fragment", "GET /x#y HTTP/1.1\r\nHost: desk\r\n\r\n".to_owned()),
+        ("a character that must be encoded", "GET /x`y HTTP/1.1\r\nHost: desk\r\n\r\n".to_owned()),
         ("two spaces", "GET  / HTTP/1.1\r\nHost: desk\r\n\r\n".to_owned()),
         ("an empty line first", "\r\nGET / HTTP/1.1\r\nHost: desk\r\n\r\n".to_owned()),
         ("a bare line feed", "GET / HTTP/1.1\nHost: desk\r\n\r\n".to_owned()),
