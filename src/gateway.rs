@@ -81,6 +81,8 @@ mod idle_pool;
 
 mod response;
 
+mod response_framing;
+
 mod failure;
 
 use connect::{Progress, within_total_timeout};

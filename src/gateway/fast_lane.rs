@@ -21,8 +21,6 @@ use crate::pipeline::record::{self, AccessLogEntry};
 use crate::pipeline::{self, Decision, Permit, UpstreamPermit};
 use crate::reply::Reply;
 
-mod body;
-
 mod client;
 
 mod client_connection;
@@ -127,12 +125,6 @@ fn request_head<'a>(request: &'a LaneRequest, connection: &Connection) -> Reques
         peer: connection.peer(),
         transport: connection.transport(),
     }
-}
-
-/// A number of decimal digits and nothing else.
-fn decimal(digits: &[u8]) -> Option<u64> {
-    let is_number = !digits.is_empty() && digits.len() <= 18 && digits.iter().all(u8::is_ascii_digit);
-    is_number.then(|| digits.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
 }
 
 /// A request in the fast lane, and how far its response has come.

@@ -13,8 +13,9 @@ use pingora_core::{Error as PingoraError, ErrorType, RetryType};
 use pingora_http::{RequestHeader, ResponseHeader};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::chunks::{ChunkValidator, InvalidChunk};
+use super::chunks::InvalidChunk;
 use super::idle_pool::PooledConnection;
+use super::response_framing::{InvalidResponse, MOST_BYTES, MOST_LINES, ResponseBody, ResponseFraming};
 use crate::pipeline::forward::write_line;
 
 /// The most bytes of one read of a body: the payload of one HTTP/2 frame. A client may hold a hundred HTTP/2 streams that it does
@@ -24,96 +25,12 @@ pub(super) const PIECE: usize = 16 * 1024;
 /// The size of the first read: a head and a small body.
 const FIRST_READ: usize = 4 * 1024;
 
-/// The most header lines of a response.
-const MOST_LINES: usize = 256;
-
-/// The most bytes of a response's head.
-const MOST_BYTES: usize = 256 * 1024;
-
-/// What is left of a response's body.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum BodyRest {
-    Length(u64),
-    Chunked(ChunkValidator),
-    /// Everything until the upstream closes its connection.
-    UntilClose,
-}
-
-impl BodyRest {
-    const NOTHING: Self = Self::Length(0);
-
-    fn is_complete(&self) -> bool {
-        match self {
-            Self::Length(left) => *left == 0,
-            Self::Chunked(chunks) => chunks.is_done(),
-            Self::UntilClose => false,
-        }
-    }
-}
-
 /// How the request's body is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum UploadFraming {
     /// As it is: the head has its length, or there is none.
     Plain,
     Chunked,
-}
-
-/// What the headers of a response say about its body and the connection.
-#[derive(Debug, Default)]
-struct ResponseFraming {
-    length: Option<u64>,
-    is_chunked: bool,
-    close: bool,
-    keep_alive: bool,
-}
-
-impl ResponseFraming {
-    fn of(headers: &[httparse::Header<'_>]) -> Result<Self, &'static str> {
-        let mut framing = Self::default();
-        for header in headers {
-            let is = |other: &str| header.name.eq_ignore_ascii_case(other);
-            match header.name.len() {
-                14 if is("content-length") => {
-                    let length = decimal(header.value).ok_or("the Content-Length is invalid")?;
-                    if framing.length.replace(length).is_some() {
-                        return Err("the response has two Content-Length headers");
-                    }
-                }
-                17 if is("transfer-encoding") => {
-                    if framing.is_chunked || !header.value.eq_ignore_ascii_case(b"chunked") {
-                        return Err("the Transfer-Encoding is not exactly chunked");
-                    }
-                    framing.is_chunked = true;
-                }
-                10 if is("connection") => {
-                    for option in header.value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
-                        framing.close |= option.eq_ignore_ascii_case(b"close");
-                        framing.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
-                    }
-                }
-                _ => {}
-            }
-        }
-        if framing.is_chunked && framing.length.is_some() {
-            return Err("the response has both Content-Length and Transfer-Encoding");
-        }
-        Ok(framing)
-    }
-
-    fn body(&self) -> BodyRest {
-        match self {
-            Self { is_chunked: true, .. } => BodyRest::Chunked(ChunkValidator::new()),
-            Self { length: Some(length), .. } => BodyRest::Length(*length),
-            _ => BodyRest::UntilClose,
-        }
-    }
-}
-
-/// A number of decimal digits and nothing else.
-fn decimal(digits: &[u8]) -> Option<u64> {
-    let is_number = !digits.is_empty() && digits.len() <= 18 && digits.iter().all(u8::is_ascii_digit);
-    is_number.then(|| digits.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
 }
 
 /// A head that was read.
@@ -138,7 +55,7 @@ impl ReadHead {
             Ok(httparse::Status::Partial) => return Ok(None),
             Err(_) => return Err("the head of the response is malformed"),
         };
-        let framing = ResponseFraming::of(response.headers)?;
+        let framing = ResponseFraming::of(response.headers).map_err(|InvalidResponse(why)| why)?;
         let mut parts = http::Response::new(()).into_parts().0;
         let code = response.code.unwrap_or_default();
         parts.status = StatusCode::from_u16(code).map_err(|_| "the status is invalid")?;
@@ -170,7 +87,7 @@ pub(super) struct Http1Exchange {
     /// What was read and has not been handed on.
     received: BytesMut,
     /// None until the final head.
-    rest: Option<BodyRest>,
+    rest: Option<ResponseBody>,
     /// Whether anything of a response has come.
     has_begun: bool,
     keeps_open: bool,
@@ -270,9 +187,9 @@ impl Http1Exchange {
             match self.read().await {
                 Ok(()) => self.has_begun = true,
                 Err(error)
-                    if self.rest == Some(BodyRest::UntilClose) && *error.etype() == ErrorType::ConnectionClosed =>
+                    if self.rest == Some(ResponseBody::UntilClose) && *error.etype() == ErrorType::ConnectionClosed =>
                 {
-                    (self.rest, self.keeps_open) = (Some(BodyRest::NOTHING), false);
+                    (self.rest, self.keeps_open) = (Some(ResponseBody::COMPLETE), false);
                     return Ok(HttpTask::Body(None, true));
                 }
                 Err(error) => return Err(error),
@@ -301,12 +218,8 @@ impl Http1Exchange {
             return Ok(Some(HttpTask::Header(Box::new(header), false)));
         }
         let has_no_body = self.is_head_request || matches!(header.status.as_u16(), 204 | 304);
-        let rest = if has_no_body { BodyRest::NOTHING } else { framing.body() };
-        let keeps_open = match header.version {
-            // RFC 9112, section 6.1: with Transfer-Encoding in HTTP/1.0 the framing is not to be trusted.
-            Version::HTTP_10 => framing.keep_alive && !framing.is_chunked,
-            _ => !framing.close,
-        };
+        let rest = if has_no_body { ResponseBody::COMPLETE } else { framing.body() };
+        let keeps_open = framing.keeps_open(header.version);
         (self.rest, self.keeps_open) = (Some(rest), keeps_open);
         Ok(Some(HttpTask::Header(Box::new(header), rest.is_complete())))
     }
@@ -314,19 +227,19 @@ impl Http1Exchange {
     fn take_body(&mut self) -> pingora_core::Result<Option<HttpTask>> {
         let Some(rest) = self.rest.as_mut().filter(|_| !self.received.is_empty()) else { return Ok(None) };
         let piece: Bytes = match rest {
-            BodyRest::Length(left) => {
+            ResponseBody::Length(left) => {
                 let count = usize::try_from(*left).unwrap_or(usize::MAX).min(self.received.len());
                 *left -= count as u64;
                 self.received.split_to(count).freeze()
             }
-            BodyRest::Chunked(chunks) => {
+            ResponseBody::Chunked(chunks) => {
                 let mut data = Vec::with_capacity(self.received.len());
                 let count = chunks.decode(&self.received, |piece| data.extend_from_slice(piece));
                 let count = count.map_err(|InvalidChunk| invalid("a chunk of the response is malformed"))?;
                 self.received.advance(count);
                 data.into()
             }
-            BodyRest::UntilClose => self.received.split().freeze(),
+            ResponseBody::UntilClose => self.received.split().freeze(),
         };
         let is_last = rest.is_complete();
         // The bytes of a chunk's size alone are no part yet.

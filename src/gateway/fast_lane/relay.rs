@@ -15,11 +15,11 @@ use super::super::chunks::InvalidChunk;
 use super::super::connect::{Progress, Replay, RetryDecision, UpstreamConnection};
 use super::super::failure::internal_error;
 use super::super::idle_pool::PooledConnection;
+use super::super::response_framing::{InvalidResponse, MOST_BYTES, ResponseBody};
 use super::FastExchange;
-use super::body::ResponseBody;
 use super::client::{LaneClient, read_error};
-use super::response::{self, InvalidResponse, ResponseHead};
-use super::upload::{LAST_CHUNK, RequestUpload};
+use super::response::ResponseHead;
+use super::upload::{LAST_CHUNK, RequestUpload, write_chunk};
 use crate::config::UpstreamProtocol;
 use crate::pipeline::forward;
 use crate::pipeline::trace::replace_traceparent;
@@ -115,7 +115,7 @@ impl FastExchange<'_> {
         loop {
             match ResponseHead::read(received, self.request.is_head()) {
                 Ok(Some(response)) => return Ok(response),
-                Ok(None) if received.len() > response::MOST_BYTES => {
+                Ok(None) if received.len() > MOST_BYTES => {
                     return Err(invalid(InvalidResponse("the head of the response is too large")));
                 }
                 Ok(None) => upstream.read(&mut self.client, received).await?,
@@ -250,8 +250,34 @@ impl LaneUpstream {
     }
 }
 
+/// Takes bytes that the upstream sent, and adds what belongs to the body to what the client gets: of chunks only the data, encoded
+/// anew, because a trailer could be an identity header. Returns whether nothing else has come.
 fn take_body(body: &mut ResponseBody, bytes: &[u8], out: &mut Vec<u8>) -> pingora_core::Result<bool> {
-    body.take(bytes, out).map_err(|InvalidChunk| invalid(InvalidResponse("a chunk of the response is malformed")))
+    let count = match body {
+        ResponseBody::Length(left) => {
+            let count = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
+            *left -= count as u64;
+            out.extend_from_slice(&bytes[..count]);
+            count
+        }
+        ResponseBody::Chunked(chunks) => {
+            let mut data = Vec::with_capacity(bytes.len());
+            let count = chunks.decode(bytes, |piece| data.extend_from_slice(piece));
+            let count =
+                count.map_err(|InvalidChunk| invalid(InvalidResponse("a chunk of the response is malformed")))?;
+            write_chunk(out, &data);
+            if chunks.is_done() {
+                out.extend_from_slice(LAST_CHUNK);
+            }
+            count
+        }
+        // The client gets it in chunks, so that its connection can stay open.
+        ResponseBody::UntilClose => {
+            write_chunk(out, bytes);
+            bytes.len()
+        }
+    };
+    Ok(count == bytes.len())
 }
 
 /// A response that cannot be relayed.

@@ -7,7 +7,7 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Uri};
 
 use super::super::connection::AnnouncedBody;
-use super::decimal;
+use super::super::response_framing::decimal;
 use crate::domain::hop_by_hop::is_hop_by_hop;
 use crate::error::{BadRequest, Error};
 use crate::pipeline::head::HeaderLines;

@@ -3,10 +3,8 @@
 
 use http::{HeaderMap, HeaderValue, StatusCode, Version};
 
-use super::super::chunks::ChunkValidator;
-use super::body::ResponseBody;
+use super::super::response_framing::{InvalidResponse, MOST_LINES, ResponseBody, ResponseFraming};
 use super::client_connection::ClientConnection;
-use super::decimal;
 use super::request::each_line;
 use crate::domain::hop_by_hop::is_hop_by_hop;
 use crate::domain::identity::is_look_alike;
@@ -14,16 +12,6 @@ use crate::pipeline::Arrival;
 use crate::pipeline::forward::write_line;
 use crate::pipeline::head::lists;
 use crate::rules::CorsHandling;
-
-/// The most header lines of a response.
-const MOST_LINES: usize = 256;
-
-/// The most bytes of a response's head.
-pub(super) const MOST_BYTES: usize = 256 * 1024;
-
-/// Why a response cannot be relayed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct InvalidResponse(pub(super) &'static str);
 
 /// The head of an upstream's response, as far as relaying it needs.
 #[derive(Debug)]
@@ -57,26 +45,17 @@ impl ResponseHead {
         let code = response.code.unwrap_or_default();
         let status = StatusCode::from_u16(code).map_err(|_| InvalidResponse("the status is invalid"))?;
         let version = if response.version == Some(1) { Version::HTTP_11 } else { Version::HTTP_10 };
-        let framing = Framing::of(response.headers)?;
+        let framing = ResponseFraming::of(response.headers)?;
         let has_no_body = is_head_request
             || status.is_informational()
             || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-        let body = match framing {
-            _ if has_no_body => ResponseBody::COMPLETE,
-            Framing { is_chunked: true, .. } => ResponseBody::Chunked(ChunkValidator::new()),
-            Framing { length: Some(length), .. } => ResponseBody::Length(length),
-            _ => ResponseBody::UntilClose,
-        };
+        let body = if has_no_body { ResponseBody::COMPLETE } else { framing.body() };
         let line_end = memchr::memchr(b'\n', bytes).unwrap_or(0);
         let reason = response.reason.unwrap_or_default();
         // `httparse` borrows it from the head.
         let reason_start =
             if reason.is_empty() { line_end } else { reason.as_ptr() as usize - bytes.as_ptr() as usize };
-        let keeps_open = match version {
-            // RFC 9112, section 6.1: with Transfer-Encoding in HTTP/1.0 the framing is not to be trusted.
-            Version::HTTP_10 => framing.keep_alive && !framing.is_chunked,
-            _ => !framing.close,
-        };
+        let keeps_open = framing.keeps_open(version);
         Ok(Some(Self {
             status,
             length,
@@ -168,54 +147,6 @@ fn write_lower(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     let start = out.len();
     write_line(out, name, value);
     out[start..start + name.len()].make_ascii_lowercase();
-}
-
-/// What the headers say about the body and the connection.
-#[derive(Debug, Default)]
-struct Framing {
-    length: Option<u64>,
-    is_chunked: bool,
-    close: bool,
-    keep_alive: bool,
-    nominates: bool,
-}
-
-impl Framing {
-    fn of(headers: &[httparse::Header<'_>]) -> Result<Self, InvalidResponse> {
-        let mut framing = Self::default();
-        for header in headers {
-            let is = |other: &str| header.name.eq_ignore_ascii_case(other);
-            match header.name.len() {
-                14 if is("content-length") => {
-                    let length = decimal(header.value).ok_or(InvalidResponse("the Content-Length is invalid"))?;
-                    if framing.length.replace(length).is_some() {
-                        return Err(InvalidResponse("the response has two Content-Length headers"));
-                    }
-                }
-                17 if is("transfer-encoding") => {
-                    if framing.is_chunked || !header.value.eq_ignore_ascii_case(b"chunked") {
-                        return Err(InvalidResponse("the Transfer-Encoding is not exactly chunked"));
-                    }
-                    framing.is_chunked = true;
-                }
-                10 if is("connection") => {
-                    for option in header.value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
-                        match option {
-                            close if close.eq_ignore_ascii_case(b"close") => framing.close = true,
-                            alive if alive.eq_ignore_ascii_case(b"keep-alive") => framing.keep_alive = true,
-                            b"" => {}
-                            _ => framing.nominates = true,
-                        }
-                    }
-                }
-                _ => {}
-            }
-        }
-        if framing.is_chunked && framing.length.is_some() {
-            return Err(InvalidResponse("the response has both Content-Length and Transfer-Encoding"));
-        }
-        Ok(framing)
-    }
 }
 
 /// Whether `Connection` among these lines names a header.

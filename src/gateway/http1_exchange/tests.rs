@@ -1,15 +1,15 @@
 use super::*;
 
-fn body_of(head: &str) -> Result<BodyRest, &'static str> {
+fn body_of(head: &str) -> Result<ResponseBody, &'static str> {
     ReadHead::read(head.as_bytes()).map(|head| head.expect("a whole head").framing.body())
 }
 
 #[test]
 fn a_response_that_can_be_read_in_two_ways_is_an_error() {
-    assert_eq!(body_of("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"), Ok(BodyRest::Length(5)));
-    assert_eq!(body_of("HTTP/1.0 200 OK\r\n\r\n"), Ok(BodyRest::UntilClose));
+    assert_eq!(body_of("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"), Ok(ResponseBody::Length(5)));
+    assert_eq!(body_of("HTTP/1.0 200 OK\r\n\r\n"), Ok(ResponseBody::UntilClose));
     let chunked = body_of("HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n");
-    assert!(matches!(chunked, Ok(BodyRest::Chunked(_))));
+    assert!(matches!(chunked, Ok(ResponseBody::Chunked(_))));
     for lines in [
         "Content-Length: 5\r\nContent-Length: 5\r\n",
         "Content-Length: 5\r\nContent-Length: 6\r\n",

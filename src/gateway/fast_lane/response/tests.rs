@@ -1,5 +1,6 @@
 use std::net::{IpAddr, Ipv4Addr};
 
+use super::super::super::chunks::ChunkValidator;
 use super::*;
 use crate::gateway::unknown_arrival;
 

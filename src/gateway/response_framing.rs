@@ -1,0 +1,111 @@
+//! What the head of an upstream's response says about its body and the connection, for every lane. A head that can be read in two ways
+//! is an error, never repaired.
+
+use http::Version;
+
+use super::chunks::ChunkValidator;
+
+/// The most header lines of a response.
+pub(super) const MOST_LINES: usize = 256;
+
+/// The most bytes of a response's head.
+pub(super) const MOST_BYTES: usize = 256 * 1024;
+
+/// Why a response cannot be relayed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct InvalidResponse(pub(super) &'static str);
+
+/// What is left of a response's body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ResponseBody {
+    /// So many bytes.
+    Length(u64),
+    Chunked(ChunkValidator),
+    /// Everything until the upstream closes its connection.
+    UntilClose,
+}
+
+impl ResponseBody {
+    pub(super) const COMPLETE: Self = Self::Length(0);
+
+    pub(super) fn is_complete(&self) -> bool {
+        match self {
+            Self::Length(left) => *left == 0,
+            Self::Chunked(chunks) => chunks.is_done(),
+            Self::UntilClose => false,
+        }
+    }
+}
+
+/// What the headers of a response say about its body and the connection.
+#[derive(Debug, Default)]
+pub(super) struct ResponseFraming {
+    length: Option<u64>,
+    is_chunked: bool,
+    close: bool,
+    keep_alive: bool,
+    /// Whether `Connection` names a header.
+    pub(super) nominates: bool,
+}
+
+impl ResponseFraming {
+    pub(super) fn of(headers: &[httparse::Header<'_>]) -> Result<Self, InvalidResponse> {
+        let mut framing = Self::default();
+        for header in headers {
+            let is = |other: &str| header.name.eq_ignore_ascii_case(other);
+            match header.name.len() {
+                14 if is("content-length") => {
+                    let length = decimal(header.value).ok_or(InvalidResponse("the Content-Length is invalid"))?;
+                    if framing.length.replace(length).is_some() {
+                        return Err(InvalidResponse("the response has two Content-Length headers"));
+                    }
+                }
+                17 if is("transfer-encoding") => {
+                    if framing.is_chunked || !header.value.eq_ignore_ascii_case(b"chunked") {
+                        return Err(InvalidResponse("the Transfer-Encoding is not exactly chunked"));
+                    }
+                    framing.is_chunked = true;
+                }
+                10 if is("connection") => {
+                    for option in header.value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+                        match option {
+                            close if close.eq_ignore_ascii_case(b"close") => framing.close = true,
+                            alive if alive.eq_ignore_ascii_case(b"keep-alive") => framing.keep_alive = true,
+                            b"" => {}
+                            _ => framing.nominates = true,
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        if framing.is_chunked && framing.length.is_some() {
+            return Err(InvalidResponse("the response has both Content-Length and Transfer-Encoding"));
+        }
+        Ok(framing)
+    }
+
+    /// The body that follows the head, unless the response is one that never has a body.
+    pub(super) fn body(&self) -> ResponseBody {
+        match self {
+            Self { is_chunked: true, .. } => ResponseBody::Chunked(ChunkValidator::new()),
+            Self { length: Some(length), .. } => ResponseBody::Length(*length),
+            _ => ResponseBody::UntilClose,
+        }
+    }
+
+    /// Whether the upstream keeps its connection open after the response.
+    pub(super) fn keeps_open(&self, version: Version) -> bool {
+        match version {
+            // RFC 9112, section 6.1: with Transfer-Encoding in HTTP/1.0 the framing is not to be trusted.
+            Version::HTTP_10 => self.keep_alive && !self.is_chunked,
+            _ => !self.close,
+        }
+    }
+}
+
+/// A number of decimal digits and nothing else.
+pub(super) fn decimal(digits: &[u8]) -> Option<u64> {
+    let is_number = !digits.is_empty() && digits.len() <= 18 && digits.iter().all(u8::is_ascii_digit);
+    is_number.then(|| digits.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
+}
