@@ -124,5 +124,5 @@ async fn handshake_that_races_a_logout_on_the_other_gateway_loses() {
             assert_eq!(code, Some(4401), "race {number}: the socket outlived its session");
         }
     });
-    races.buffer_unordered(32).collect::<Vec<()>>().await;
+    races.buffer_unordered(8).collect::<Vec<()>>().await;
 }
