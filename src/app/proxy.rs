@@ -17,7 +17,7 @@ use super::wire::{self, Services};
 use crate::api::Api;
 use crate::api::ready::Readiness;
 use crate::api::site::Site;
-use crate::config::{Config, LimitsConfig, UpstreamConfig};
+use crate::config::{Config, LimitsConfig};
 use crate::domain::own_cookie::CookieScope;
 use crate::gateway::accept::{self, Acceptor};
 use crate::gateway::concurrency::ConcurrencyLimit;
@@ -76,9 +76,9 @@ pub(super) fn gateway(
     }
 }
 
-/// Pingora's proxy has a pool of idle connections, and our own connector one for each version of HTTP.
+/// The connector has a pool of idle connections for each version of HTTP.
 fn pool_size(descriptors: Descriptors) -> usize {
-    (descriptors.pool / 3).max(1)
+    (descriptors.pool / 2).max(1)
 }
 
 pub(super) fn acceptor(config: &Config, gateway: Gateway, descriptors: Descriptors) -> Acceptor {
@@ -98,7 +98,7 @@ pub(super) fn acceptor(config: &Config, gateway: Gateway, descriptors: Descripto
         limits: ArcSwap::from_pointee(client_limits(&config.limits, &gate)),
         app: Arc::new(ProxyApp {
             fast_lane: config.server.fast_lane.then(|| gateway.clone()),
-            proxy: Arc::new(proxy(gateway, config, descriptors)),
+            proxy: Arc::new(proxy(gateway, config)),
             cutter,
             concurrency: Arc::new(ConcurrencyLimit::new(Handle::current().metrics().num_workers())),
             saturated: metrics.limit_counter("saturated"),
@@ -129,13 +129,9 @@ pub(super) fn client_limits(limits: &LimitsConfig, gate: &Gate) -> ClientLimits 
     }
 }
 
-fn proxy(gateway: Arc<Gateway>, config: &Config, descriptors: Descriptors) -> HttpProxy<ProxyLane> {
-    let conf = ServerConf {
-        upstream_keepalive_pool_size: pool_size(descriptors),
-        // The gateway decides about each; these are the first attempt, all retries and one for a stale connection.
-        max_retries: UpstreamConfig::MOST_RETRIES + 2,
-        ..ServerConf::default()
-    };
+fn proxy(gateway: Arc<Gateway>, config: &Config) -> HttpProxy<ProxyLane> {
+    // The gateway connects to upstreams itself, so Pingora's connector stays unused.
+    let conf = ServerConf { upstream_keepalive_pool_size: 1, ..ServerConf::default() };
     // Pingora keeps a timer until it fires, even when it was cancelled. Nearly all of ours are cancelled early, so
     // Tokio's timers cost less memory.
     set_fast_timeout_to_tokio_threshold(Some(Duration::ZERO));

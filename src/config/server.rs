@@ -52,7 +52,7 @@ pub struct ServerConfig {
     pub language: Language,
     /// Worker threads; 0 means one per core.
     pub threads: usize,
-    /// Whether HTTP/1.1 requests take the fast lane. Otherwise Pingora's proxy carries all requests.
+    /// Whether HTTP/1.1 requests take the fast lane. Otherwise Pingora's HTTP server reads all requests.
     pub fast_lane: bool,
     /// Drain timeout: how long open requests may take to finish once the gateway has stopped accepting.
     pub drain: HumanDuration,

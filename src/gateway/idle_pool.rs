@@ -1,5 +1,5 @@
-//! Idle HTTP/1.1 connections to upstreams, to be used again. Each thread has a shelf of its own, so that threads do not wait for
-//! each other; one whose shelf is empty takes from the others before it connects.
+//! Idle HTTP/1.1 connections to upstreams, to be used again. Each thread has a shard of its own, so that threads do not wait for
+//! each other; one whose shard is empty takes from the others before it connects.
 //!
 //! Pingora's own pool watches every idle connection by a task, which a request would start and end. Here a connection is looked
 //! at when it is taken, and once a second by [`IdlePool::sweep`].
@@ -21,14 +21,14 @@ pub(super) const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The idle connections of all threads.
 pub(super) struct IdlePool {
-    shelves: Box<[Mutex<Shelf>]>,
-    /// The most connections of a shelf.
+    shards: Box<[Mutex<Shard>]>,
+    /// The most connections of a shard.
     most: usize,
 }
 
 /// The idle connections of one thread by their peer, each list with the last used one at its end.
 #[derive(Default)]
-struct Shelf {
+struct Shard {
     connections: HashMap<u64, Vec<IdleEntry>>,
     count: usize,
 }
@@ -63,23 +63,23 @@ impl IdleEntry {
 }
 
 impl IdlePool {
-    /// A pool with a shelf for each of `threads`, and together room for `size` connections.
+    /// A pool with a shard for each of `threads`, and together room for `size` connections.
     pub(super) fn new(threads: usize, size: usize) -> Self {
         let threads = threads.max(1);
-        let shelves = std::iter::repeat_with(Mutex::default).take(threads).collect();
-        Self { shelves, most: size.div_ceil(threads) }
+        let shards = std::iter::repeat_with(Mutex::default).take(threads).collect();
+        Self { shards, most: size.div_ceil(threads) }
     }
 
     /// Takes the connection to a peer that was used last.
     pub(super) fn take(&self, peer: u64) -> Option<PooledConnection> {
-        let own = self.own_shelf();
-        // Another thread's shelf is left alone while that thread uses it.
-        let other = |offset: usize| match self.shelves[(own + offset) % self.shelves.len()].try_lock() {
-            Ok(mut shelf) => shelf.pop(peer),
+        let own = self.own_shard();
+        // A shard that another thread has locked is skipped: a new connection costs less than waiting for it.
+        let other = |offset: usize| match self.shards[(own + offset) % self.shards.len()].try_lock() {
+            Ok(mut shard) => shard.pop(peer),
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().pop(peer),
             Err(TryLockError::WouldBlock) => None,
         };
-        let pop = || lock(&self.shelves[own]).pop(peer).or_else(|| (1..self.shelves.len()).find_map(other));
+        let pop = || lock(&self.shards[own]).pop(peer).or_else(|| (1..self.shards.len()).find_map(other));
         let now = Instant::now();
         loop {
             let mut idle = pop()?;
@@ -92,12 +92,12 @@ impl IdlePool {
     /// Keeps a connection, for `idle` at most. Without room the one to the same peer goes that was not used for longest.
     pub(super) fn put(&self, peer: u64, connection: PooledConnection, idle: Option<Duration>) {
         let until = idle.map(|idle| Instant::now() + idle);
-        let mut shelf = lock(&self.shelves[self.own_shelf()]);
-        let is_full = shelf.count >= self.most;
-        let list = shelf.connections.entry(peer).or_default();
+        let mut shard = lock(&self.shards[self.own_shard()]);
+        let is_full = shard.count >= self.most;
+        let list = shard.connections.entry(peer).or_default();
         if !is_full {
             list.push(IdleEntry { connection, until });
-            shelf.count += 1;
+            shard.count += 1;
         } else if !list.is_empty() {
             list.remove(0);
             list.push(IdleEntry { connection, until });
@@ -107,26 +107,26 @@ impl IdlePool {
     /// Closes the connections that cannot be used again.
     pub(super) fn sweep(&self) {
         let now = Instant::now();
-        for shelf in &self.shelves {
-            let mut shelf = lock(shelf);
-            shelf.connections.retain(|_, list| {
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            shard.connections.retain(|_, list| {
                 list.retain_mut(|idle| idle.is_usable(now));
                 !list.is_empty()
             });
-            shelf.count = shelf.connections.values().map(Vec::len).sum();
+            shard.count = shard.connections.values().map(Vec::len).sum();
         }
     }
 
-    fn own_shelf(&self) -> usize {
+    fn own_shard(&self) -> usize {
         static THREADS: AtomicUsize = AtomicUsize::new(0);
         thread_local! {
             static NUMBER: usize = THREADS.fetch_add(1, Ordering::Relaxed);
         }
-        NUMBER.with(|number| number % self.shelves.len())
+        NUMBER.with(|number| number % self.shards.len())
     }
 }
 
-impl Shelf {
+impl Shard {
     fn pop(&mut self, peer: u64) -> Option<IdleEntry> {
         let idle = self.connections.get_mut(&peer)?.pop()?;
         self.count -= 1;
@@ -134,8 +134,8 @@ impl Shelf {
     }
 }
 
-fn lock(shelf: &Mutex<Shelf>) -> MutexGuard<'_, Shelf> {
-    shelf.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

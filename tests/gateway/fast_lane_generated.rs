@@ -2,9 +2,9 @@
 //!
 //! `DESKGATE_FUZZ_SECONDS=3600 cargo nextest run generated_requests` goes on for an hour. A difference names its seed and the bytes.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use crate::fast_lane::{Headers, comparable};
 use crate::support::*;
 
 /// How many requests are compared in every run.
@@ -170,31 +170,8 @@ fn request(seed: u64, desk: &Gateway, token: &str) -> (Vec<u8>, bool) {
     (bytes, method == "HEAD")
 }
 
-/// What differs between two requests in any case.
-const VARYING: [&str; 10] = [
-    "authorization",
-    "content-length",
-    "date",
-    "forwarded",
-    "host",
-    "traceparent",
-    "x-deskgate-assertion",
-    "x-deskgate-session-id",
-    "x-forwarded-host",
-    "x-request-id",
-];
-
-type Headers = BTreeMap<String, Vec<String>>;
-
-fn comparable(headers: &[(String, String)]) -> Headers {
-    let mut compared = Headers::new();
-    for (name, value) in headers {
-        let name = name.to_ascii_lowercase();
-        let value = if VARYING.contains(&&*name) { "…".to_owned() } else { value.clone() };
-        compared.entry(name).or_default().push(value);
-    }
-    compared
-}
+/// What differs between two generated requests beside what differs between any two.
+const VARYING: [&str; 1] = ["forwarded"];
 
 /// What the client got, and what the upstream saw.
 #[derive(Debug, PartialEq)]
@@ -220,9 +197,9 @@ async fn observe(desk: &Gateway, seed: u64, bytes: &[u8], is_head: bool) -> Obse
     Observed {
         answer: response.map(|response| {
             let is_ours = response.body.starts_with(b"{\"code\":");
-            (response.status, if is_ours { response.code() } else { 0 }, comparable(&response.headers))
+            (response.status, if is_ours { response.code() } else { 0 }, comparable(&response.headers, &VARYING))
         }),
-        sent: sent.map(|sent| (sent.method, sent.target, comparable(&sent.headers), sent.body)).collect(),
+        sent: sent.map(|sent| (sent.method, sent.target, comparable(&sent.headers, &VARYING), sent.body)).collect(),
     }
 }
 

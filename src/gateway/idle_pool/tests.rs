@@ -79,12 +79,12 @@ async fn the_sweep_closes_what_cannot_be_used() {
     pool.put(PEER, kept, Some(Duration::from_secs(60)));
     pool.sweep();
     assert_eq!(far.read(&mut [0]).await.expect("the end"), 0);
-    assert_eq!(lock(&pool.shelves[0]).count, 1);
+    assert_eq!(lock(&pool.shards[0]).count, 1);
     assert!(pool.take(PEER).is_some());
 }
 
 #[tokio::test]
-async fn a_full_shelf_keeps_the_connections_that_were_used_last() {
+async fn a_full_shard_keeps_the_connections_that_were_used_last() {
     let pool = IdlePool::new(1, 2);
     let mut ids = Vec::new();
     let mut ends = Vec::new();
