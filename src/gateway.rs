@@ -31,6 +31,8 @@ pub(crate) mod connection_limits;
 
 pub(crate) mod connection_slots;
 
+mod buffer;
+
 mod chunks;
 
 mod deadline;
@@ -52,7 +54,7 @@ mod request_trace;
 
 mod proxy_client;
 
-// Lanes beside Pingora's own.
+// The lanes to upstreams.
 pub(crate) mod fast_lane;
 
 mod fast_path;
@@ -113,7 +115,7 @@ pub(crate) struct Gateway {
     pub(crate) tracer: Option<Arc<Tracer>>,
 }
 
-/// The gateway as Pingora's lane sees it. The fast lane has the same one.
+/// The gateway behind Pingora's callbacks, which carry every request that the fast lane does not take. Both have the same gateway.
 pub(crate) struct ProxyLane(pub(crate) Arc<Gateway>);
 
 impl Deref for ProxyLane {

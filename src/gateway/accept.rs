@@ -181,14 +181,14 @@ impl Acceptor {
                 let Some(slot) = self.slot(occupied, address.ip()) else { return };
                 tokio::spawn(async move {
                     let accepted = AcceptedConnection { transport: transport(stream), address, slot };
-                    acceptor.serve(accepted, &listener, drain).await;
+                    let opened = Box::pin(acceptor.open(accepted, &listener)).await;
+                    acceptor.serve(opened, drain).await;
                 });
             }
             Some(proxies) if proxies.contains(address.ip().to_canonical()) => {
                 tokio::spawn(async move {
-                    if let Some(accepted) = acceptor.read_proxy_header(transport(stream), address, occupied).await {
-                        acceptor.serve(accepted, &listener, drain).await;
-                    }
+                    let opened = Box::pin(acceptor.open_proxied(transport(stream), address, occupied, &listener)).await;
+                    acceptor.serve(opened, drain).await;
                 });
             }
             Some(_) => self.count_refused(ConnectionRefusal::UntrustedProxy, address),
@@ -239,22 +239,39 @@ impl Acceptor {
         Some(AcceptedConnection { transport, address, slot })
     }
 
-    async fn serve(&self, accepted: AcceptedConnection, listener: &ListenerSettings, drain: ShutdownWatch) {
+    /// Reads which client a load balancer connects for, and opens the connection.
+    async fn open_proxied(
+        &self,
+        transport: TcpTransport,
+        proxy: SocketAddr,
+        occupied: OccupiedSlot,
+        listener: &ListenerSettings,
+    ) -> Option<Box<Connection>> {
+        let accepted = self.read_proxy_header(transport, proxy, occupied).await?;
+        self.open(accepted, listener).await
+    }
+
+    /// Completes the TLS handshake, if there is one. Its future is boxed: it takes nine kilobytes, which the task of a connection
+    /// would hold for as long as the connection lives.
+    async fn open(&self, accepted: AcceptedConnection, listener: &ListenerSettings) -> Option<Box<Connection>> {
         let AcceptedConnection { mut transport, address, slot } = accepted;
         let digest = SocketDigest::from_raw_fd(transport.as_raw_fd());
         let _ = digest.peer_addr.set(Some(PingoraAddress::Inet(address)));
         transport.set_socket_digest(digest);
-        let Some((stream, protocol)) = self.negotiate(transport, address, listener).await else { return };
+        let (stream, protocol) = self.negotiate(transport, address, listener).await?;
         let signal = self.drain.clone();
-        let connection = Connection::new(stream, protocol, listener.transport, &self.limits.load(), slot, signal);
-        let connection = Box::new(connection);
+        Some(Box::new(Connection::new(stream, protocol, listener.transport, &self.limits.load(), slot, signal)))
+    }
+
+    async fn serve(&self, opened: Option<Box<Connection>>, drain: ShutdownWatch) {
+        let Some(connection) = opened else { return };
         // One poll leaves the task's waker in the channel, so that an idle connection notices the drain. Polling it
         // with every request would take a lock each time.
         let mut waker = drain.clone();
         let mut drain_begins = pin!(waker.wait_for(|begun| *begun));
         let _ = futures::poll!(drain_begins.as_mut());
         // A connection whose exchange is cut closes here.
-        self.app.cutter.run(self.serve_requests(connection, &drain)).await;
+        self.app.cutter.run(pin!(self.serve_requests(connection, &drain))).await;
     }
 
     /// Finds the protocol of a connection: by its TLS handshake, or without TLS by its first bytes where HTTP/2 is accepted.

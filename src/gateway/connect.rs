@@ -262,9 +262,9 @@ impl UpstreamAttempts {
         self.trace.as_ref().map(|trace| TraceParent::sampled(trace.trace_id(), trace.current_span()))
     }
 
-    /// Records the first response header; returns the time since the attempt chose its address.
-    pub(super) fn succeed(&mut self) -> Option<Duration> {
-        let elapsed = self.started.take()?.elapsed();
+    /// Records the first response header, which came `now`; returns the time since the attempt chose its address.
+    pub(super) fn succeed(&mut self, now: Instant) -> Option<Duration> {
+        let elapsed = now.saturating_duration_since(self.started.take()?);
         if let (Some(target), Some(chosen)) = (&self.target, &self.current) {
             target.upstream.succeeded(chosen.address(), elapsed);
         }
@@ -300,7 +300,7 @@ impl Gateway {
         started: Instant,
     ) -> Result<UpstreamAttempts, Error> {
         let upstream = self.upstreams.at(permit.rule.upstream.index);
-        let upstream = upstream.ok_or(Error::UpstreamFailed(Some("the upstream is not configured".into())))?;
+        let upstream = upstream.ok_or_else(|| Error::UpstreamFailed(Some("the upstream is not configured".into())))?;
         let slot = match upstream.begin_request() {
             None => None,
             // Boxed, so that the future of a request without a limit stays small.

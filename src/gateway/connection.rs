@@ -9,6 +9,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::mem::MaybeUninit;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,6 +23,7 @@ use tokio::runtime::Handle;
 
 use super::chunks::{ChunkValidator, InvalidChunk};
 use super::connection_limits::ConnectionSlot;
+use super::context::NO_ADDRESS;
 use super::deadline::Deadline;
 use super::drain_signal::DrainSignal;
 use super::early_refusal::{self, EarlyRefusals, SATURATED};
@@ -98,6 +100,8 @@ pub(super) struct Connection {
     http2: Option<Box<Http2Connection>>,
     /// Counts against the limit on open connections.
     slot: Option<ConnectionSlot>,
+    /// The address of its other end.
+    peer: IpAddr,
     /// How its requests arrive.
     transport: Transport,
     drain: Arc<DrainSignal>,
@@ -159,6 +163,8 @@ impl Connection {
         slot: ConnectionSlot,
         drain: Arc<DrainSignal>,
     ) -> Self {
+        let digest = inner.get_socket_digest();
+        let peer = digest.and_then(|digest| Some(digest.peer_addr()?.as_inet()?.ip())).unwrap_or(NO_ADDRESS);
         Self {
             inner: Some(inner),
             state: Arc::default(),
@@ -174,6 +180,7 @@ impl Connection {
             is_too_slow: false,
             http2: (protocol == ALPN::H2).then(|| Box::new(Http2Connection::new(limits))),
             slot: Some(slot),
+            peer,
             transport,
             drain,
             refusals: limits.refusals.clone(),
@@ -475,7 +482,7 @@ impl Drop for Connection {
         let slot = self.slot.take();
         if let Some(tunnel) = self.state.take_tunnel() {
             // Fails only if the tunnel's task is gone; then the transport closes here.
-            let read_ahead = self.head.take_read_ahead();
+            let read_ahead = self.head.take_read_ahead().to_vec();
             let _ = tunnel.send(DetachedStream { stream, slot, read_ahead });
         } else if has_unread_input && let Ok(runtime) = Handle::try_current() {
             let drain = self.drain.subscribe();

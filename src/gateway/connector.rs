@@ -72,7 +72,7 @@ impl Drop for SharedStream {
     }
 }
 
-/// Connects all lanes but Pingora's proxy, which has its own connector, and pools idle connections.
+/// Connects every lane to its upstreams, and pools idle connections.
 pub(crate) struct UpstreamConnector {
     streams: TransportConnector,
     idle: Arc<IdlePool>,

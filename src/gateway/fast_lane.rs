@@ -5,6 +5,7 @@
 //! To follow a request: [`Gateway::serve_fast`] reads its head and lets the pipeline decide, `FastExchange::answer` refuses it or
 //! sends it on, `relay` carries it to the upstream and its response to the client, and `FastExchange::record` logs and counts it.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use http::StatusCode;
@@ -76,7 +77,7 @@ impl Gateway {
             }
             Err(error) => refused(error),
         };
-        let exchange = FastExchange {
+        let mut exchange = FastExchange {
             gateway: self,
             client: LaneClient::new(connection, request.body),
             request: &request,
@@ -86,7 +87,8 @@ impl Gateway {
             status: 0,
             body_bytes: 0,
         };
-        exchange.run(decision).await
+        let verdict = exchange.take(decision);
+        exchange.run(verdict).await
     }
 
     /// Whether the fast lane can answer a request that has been decided about.
@@ -120,7 +122,8 @@ fn request_head<'a>(request: &'a LaneRequest, connection: &Connection) -> Reques
         version: HttpVersion::Http11,
         authority: None,
         lines: request,
-        raw: Some(request.raw()),
+        // Their lines have been checked when the head was read.
+        raw: None,
         stream_goes_on: false,
         peer: connection.peer(),
         transport: connection.transport(),
@@ -144,7 +147,8 @@ struct FastExchange<'a> {
 }
 
 impl FastExchange<'_> {
-    async fn run(mut self, decision: Decision) -> LaneEnd {
+    /// Takes a decision over. Not part of [`FastExchange::run`], whose future would hold the decision twice.
+    fn take(&mut self, decision: Decision) -> Result<Permit, Error> {
         let Decision { arrival, handler, caller, phase, mut verdict } = decision;
         self.context.handler = handler;
         self.context.caller = caller;
@@ -154,7 +158,10 @@ impl FastExchange<'_> {
             self.gateway.begin_trace(tracer, &head, &mut self.context, &arrival, &mut verdict);
         }
         self.context.arrival = Some(arrival);
-        let verdict = self.client.body_error().map_or(verdict, Err);
+        self.client.body_error().map_or(verdict, Err)
+    }
+
+    async fn run(&mut self, verdict: Result<Permit, Error>) -> LaneEnd {
         let is_written = self.answer(verdict).await.is_ok();
         self.record();
         let end = match self.follows {
@@ -202,7 +209,12 @@ impl FastExchange<'_> {
     /// Sends the request to its upstream and relays the response.
     async fn proxy(&mut self) -> pingora_core::Result<()> {
         let (gateway, deadline) = (self.gateway, self.context.attempts.deadline());
-        match gateway.run_lane(deadline, self.relay()).await {
+        // Pinned here: each function that gets a future by value holds it twice.
+        let relayed = {
+            let relay = pin!(self.relay());
+            gateway.run_lane(deadline, relay).await
+        };
+        match relayed {
             Ok(()) => Ok(()),
             Err(error) => self.fail(error).await,
         }

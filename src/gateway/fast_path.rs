@@ -11,6 +11,7 @@ use pingora_core::{Error as PingoraError, ErrorType};
 use pingora_proxy::Session as Exchange;
 
 use super::Gateway;
+use super::buffer::Buffer;
 use super::connect::{Progress, Replay, RetryDecision, UpstreamConnection};
 use super::context::RequestContext;
 use super::failure::internal_error;
@@ -19,7 +20,6 @@ use super::request_head::{HeaderMapLines, request_head};
 use super::response::{flush, frame_response, write_informational};
 use super::upstream_session::Remaining;
 use crate::config::UpstreamProtocol;
-use crate::pipeline::forward;
 use crate::pipeline::trace::replace_traceparent;
 use crate::upstreams::Address;
 
@@ -81,15 +81,9 @@ impl Gateway {
         }
     }
 
-    fn encode_head(&self, exchange: &Exchange, context: &mut RequestContext) -> pingora_core::Result<Vec<u8>> {
-        let (Some(permit), Some(arrival)) = (&context.permit, &context.arrival) else {
-            return Err(internal_error("no permit"));
-        };
+    fn encode_head(&self, exchange: &Exchange, context: &mut RequestContext) -> pingora_core::Result<Buffer> {
         let lines = HeaderMapLines(&exchange.req_header().headers);
-        forward::write_head(&self.gate, permit, arrival, &request_head(exchange, &lines)).map_err(|error| {
-            context.error = Some(error);
-            internal_error("the head cannot be forwarded")
-        })
+        self.upstream_head(&request_head(exchange, &lines), context)
     }
 
     /// Sends the head and waits for the response header.

@@ -3,7 +3,7 @@
 //! [`connect`](super::connect).
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -183,7 +183,7 @@ impl Gateway {
         let result = tokio::time::timeout(self.sockets.handshake, exchange).await;
         let result = result.unwrap_or_else(|_| Err(PingoraError::new_up(ErrorType::ReadTimedout)));
         match &result {
-            Ok(_) => drop(attempts.succeed()),
+            Ok(_) => drop(attempts.succeed(Instant::now())),
             // A failed connect is recorded already.
             Err(error) => attempts.fail(&self.upstreams, error, Progress::default()),
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::header::TRANSFER_ENCODING;
-use http::{HeaderName, HeaderValue, Method, StatusCode, Version};
+use http::{HeaderName, HeaderValue, Method};
 use pingora_core::protocols::http::HttpTask;
 use pingora_core::upstreams::peer::HttpPeer;
 use pingora_core::{Error as PingoraError, ErrorType, RetryType};
@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::chunks::InvalidChunk;
 use super::idle_pool::PooledConnection;
-use super::response_framing::{InvalidResponse, MOST_BYTES, MOST_LINES, ResponseBody, ResponseFraming};
+use super::response_framing::{InvalidResponse, ResponseBody, ResponseFraming, parse_head};
 use crate::pipeline::forward::write_line;
 
 /// The most bytes of one read of a body: the payload of one HTTP/2 frame. A client may hold a hundred HTTP/2 streams that it does
@@ -42,42 +42,30 @@ struct ReadHead {
 
 impl ReadHead {
     /// Reads a head; `None` if it has not arrived as a whole.
-    fn read(bytes: &[u8]) -> Result<Option<Self>, &'static str> {
-        let mut headers = [const { std::mem::MaybeUninit::uninit() }; MOST_LINES];
-        let mut response = httparse::Response::new(&mut []);
-        let parsed =
-            httparse::ParserConfig::default().parse_response_with_uninit_headers(&mut response, bytes, &mut headers);
-        let length = match parsed {
-            Ok(httparse::Status::Complete(length)) => length,
-            Ok(httparse::Status::Partial) if bytes.len() > MOST_BYTES => {
-                return Err("the head of the response is too large");
+    fn read(bytes: &[u8]) -> Result<Option<Self>, InvalidResponse> {
+        parse_head(bytes, |head| {
+            let mut parts = http::Response::new(()).into_parts().0;
+            (parts.status, parts.version) = (head.status, head.version);
+            parts.headers.reserve(head.lines.len());
+            for line in head.lines {
+                let name = HeaderName::from_bytes(line.name.as_bytes());
+                let value =
+                    HeaderValue::from_bytes(line.value).map_err(|_| InvalidResponse("a header value is invalid"))?;
+                parts.headers.append(name.map_err(|_| InvalidResponse("a header name is invalid"))?, value);
             }
-            Ok(httparse::Status::Partial) => return Ok(None),
-            Err(_) => return Err("the head of the response is malformed"),
-        };
-        let framing = ResponseFraming::of(response.headers).map_err(|InvalidResponse(why)| why)?;
-        let mut parts = http::Response::new(()).into_parts().0;
-        let code = response.code.unwrap_or_default();
-        parts.status = StatusCode::from_u16(code).map_err(|_| "the status is invalid")?;
-        parts.version = if response.version == Some(1) { Version::HTTP_11 } else { Version::HTTP_10 };
-        parts.headers.reserve(response.headers.len());
-        for line in response.headers.iter() {
-            let name = HeaderName::from_bytes(line.name.as_bytes()).map_err(|_| "a header name is invalid")?;
-            let value = HeaderValue::from_bytes(line.value).map_err(|_| "a header value is invalid")?;
-            parts.headers.append(name, value);
-        }
-        let reason =
-            response.reason.filter(|reason| !reason.is_empty() && Some(*reason) != parts.status.canonical_reason());
-        let mut header = ResponseHeader::from(parts);
-        if reason.is_some() {
-            header.set_reason_phrase(reason).map_err(|_| "the reason phrase is invalid")?;
-        }
-        Ok(Some(Self { header, framing, length }))
+            let is_unusual = !head.reason.is_empty() && Some(head.reason) != head.status.canonical_reason();
+            let mut header = ResponseHeader::from(parts);
+            if is_unusual {
+                let invalid = |_| InvalidResponse("the reason phrase is invalid");
+                header.set_reason_phrase(Some(head.reason)).map_err(invalid)?;
+            }
+            Ok(Self { header, framing: head.framing, length: head.length })
+        })
     }
 }
 
 /// A response that cannot be relayed.
-fn invalid(reason: &'static str) -> Box<PingoraError> {
+fn invalid(InvalidResponse(reason): InvalidResponse) -> Box<PingoraError> {
     PingoraError::explain(ErrorType::InvalidHTTPHeader, reason)
 }
 
@@ -235,7 +223,8 @@ impl Http1Exchange {
             ResponseBody::Chunked(chunks) => {
                 let mut data = Vec::with_capacity(self.received.len());
                 let count = chunks.decode(&self.received, |piece| data.extend_from_slice(piece));
-                let count = count.map_err(|InvalidChunk| invalid("a chunk of the response is malformed"))?;
+                let count =
+                    count.map_err(|InvalidChunk| invalid(InvalidResponse("a chunk of the response is malformed")))?;
                 self.received.advance(count);
                 data.into()
             }

@@ -1,15 +1,40 @@
-//! Shows a request that Pingora has parsed to the pipeline, as a borrowed [`RequestHead`] without a copy. Checking it is
-//! left to the pipeline.
+//! Shows a request that Pingora has parsed to the pipeline, as a borrowed [`RequestHead`] without a copy, and encodes the head of a
+//! permitted one for its upstream. Checking and rewriting it is left to the pipeline.
 
 use http::header::{CONNECTION, CONTENT_LENGTH, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora_http::RequestHeader;
 use pingora_proxy::Session as Exchange;
 
+use super::Gateway;
+use super::buffer::Buffer;
 use super::connection;
-use super::context::NO_ADDRESS;
+use super::context::{NO_ADDRESS, RequestContext};
+use super::failure::internal_error;
 use crate::domain::hop_by_hop::HOP_BY_HOP;
+use crate::pipeline::forward;
 use crate::pipeline::head::{HeaderLines, HttpVersion, RequestHead};
+
+impl Gateway {
+    /// The head of a permitted request for an upstream over HTTP/1.1.
+    pub(super) fn upstream_head(
+        &self,
+        head: &RequestHead<'_>,
+        context: &mut RequestContext,
+    ) -> pingora_core::Result<Buffer> {
+        let (Some(permit), Some(arrival)) = (&context.permit, &context.arrival) else {
+            return Err(internal_error("no permit"));
+        };
+        let mut out = Buffer::new();
+        match forward::write_head(&self.gate, permit, arrival, head, &mut out) {
+            Ok(()) => Ok(out),
+            Err(error) => {
+                context.error = Some(error);
+                Err(internal_error("the head cannot be forwarded"))
+            }
+        }
+    }
+}
 
 /// The header lines of a request as Pingora keeps them.
 pub(super) struct HeaderMapLines<'a>(pub(super) &'a HeaderMap);

@@ -1,6 +1,8 @@
 //! Rewrites an upstream's response header for the client, in every lane to an upstream. Relaying the body is left to
 //! the lanes.
 
+use std::time::Instant;
+
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING};
 use http::{HeaderName, HeaderValue, Method, StatusCode, Version};
 use pingora_core::protocols::http::{HttpTask, ServerSession};
@@ -41,8 +43,9 @@ impl Gateway {
             context.error = Some(Error::UpstreamFailed(Some("the upstream sent an unrequested 101".into())));
             return pingora_core::Error::e_explain(ErrorType::InvalidHTTPHeader, "unrequested 101");
         }
-        if let Some(elapsed) = context.attempts.succeed() {
-            context.overhead = Some(context.started.elapsed().saturating_sub(elapsed));
+        let now = Instant::now();
+        if let Some(elapsed) = context.attempts.succeed(now) {
+            context.overhead = Some(now.saturating_duration_since(context.started).saturating_sub(elapsed));
         }
         if let Some(trace) = &mut context.attempts.trace {
             trace.note_status(status.as_u16());

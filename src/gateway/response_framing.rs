@@ -1,12 +1,12 @@
 //! What the head of an upstream's response says about its body and the connection, for every lane. A head that can be read in two ways
 //! is an error, never repaired.
 
-use http::Version;
+use http::{StatusCode, Version};
 
 use super::chunks::ChunkValidator;
 
 /// The most header lines of a response.
-pub(super) const MOST_LINES: usize = 256;
+const MOST_LINES: usize = 256;
 
 /// The most bytes of a response's head.
 pub(super) const MOST_BYTES: usize = 256 * 1024;
@@ -37,6 +37,46 @@ impl ResponseBody {
     }
 }
 
+/// The head of a response, as it was received.
+pub(super) struct ReceivedHead<'a> {
+    pub(super) status: StatusCode,
+    pub(super) version: Version,
+    /// Empty if the upstream sent none.
+    pub(super) reason: &'a str,
+    pub(super) lines: &'a [httparse::Header<'a>],
+    pub(super) framing: ResponseFraming,
+    /// The length of the head; the body begins behind it.
+    pub(super) length: usize,
+}
+
+/// Parses the head of a response and passes it to `read`; `None` if it has not arrived as a whole.
+pub(super) fn parse_head<T>(
+    bytes: &[u8],
+    read: impl FnOnce(ReceivedHead<'_>) -> Result<T, InvalidResponse>,
+) -> Result<Option<T>, InvalidResponse> {
+    let mut lines = [const { std::mem::MaybeUninit::uninit() }; MOST_LINES];
+    let mut response = httparse::Response::new(&mut []);
+    let parsed = httparse::ParserConfig::default().parse_response_with_uninit_headers(&mut response, bytes, &mut lines);
+    let length = match parsed {
+        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Partial) if bytes.len() > MOST_BYTES => {
+            return Err(InvalidResponse("the head of the response is too large"));
+        }
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(_) => return Err(InvalidResponse("the head of the response is malformed")),
+    };
+    let code = response.code.unwrap_or_default();
+    read(ReceivedHead {
+        status: StatusCode::from_u16(code).map_err(|_| InvalidResponse("the status is invalid"))?,
+        version: if response.version == Some(1) { Version::HTTP_11 } else { Version::HTTP_10 },
+        reason: response.reason.unwrap_or_default(),
+        framing: ResponseFraming::of(response.headers)?,
+        lines: response.headers,
+        length,
+    })
+    .map(Some)
+}
+
 /// What the headers of a response say about its body and the connection.
 #[derive(Debug, Default)]
 pub(super) struct ResponseFraming {
@@ -49,7 +89,7 @@ pub(super) struct ResponseFraming {
 }
 
 impl ResponseFraming {
-    pub(super) fn of(headers: &[httparse::Header<'_>]) -> Result<Self, InvalidResponse> {
+    fn of(headers: &[httparse::Header<'_>]) -> Result<Self, InvalidResponse> {
         let mut framing = Self::default();
         for header in headers {
             let is = |other: &str| header.name.eq_ignore_ascii_case(other);

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use http::header::{ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use super::forward::write_line;
 use super::head::{Fields, RequestHead, lists};
 use crate::config::Config;
 use crate::domain::client::Client;
@@ -89,6 +90,21 @@ impl CrossOrigin {
         let varies = |line: &HeaderValue| lists(line.as_bytes(), "origin") || lists(line.as_bytes(), "*");
         if !headers.get_all(VARY).iter().any(varies) {
             headers.append(VARY, HeaderValue::from_static("Origin"));
+        }
+    }
+
+    /// Adds the same headers as lines of HTTP/1.1 to a response whose `Vary` names the origin already, or does not.
+    pub fn write_lines(&self, varies: bool, out: &mut Vec<u8>) {
+        match self {
+            CrossOrigin::Off => return,
+            CrossOrigin::Denied => {}
+            CrossOrigin::Allowed(origin) => {
+                write_line(out, ACCESS_CONTROL_ALLOW_ORIGIN.as_str(), origin.name.as_bytes());
+                write_line(out, ACCESS_CONTROL_EXPOSE_HEADERS.as_str(), origin.exposed.as_bytes());
+            }
+        }
+        if !varies {
+            write_line(out, VARY.as_str(), b"Origin");
         }
     }
 }

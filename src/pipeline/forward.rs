@@ -175,8 +175,8 @@ pub fn write_head(
     permit: &UpstreamPermit,
     arrival: &Arrival,
     head: &RequestHead<'_>,
-) -> Result<Vec<u8>, Error> {
-    let mut out = Vec::with_capacity(2048);
+    out: &mut Vec<u8>,
+) -> Result<(), Error> {
     let target = permit.target.as_deref().map_or(head.target, str::as_bytes);
     for piece in [head.method.as_bytes(), b" ", target, b" HTTP/1.1\r\n"] {
         out.extend_from_slice(piece);
@@ -189,21 +189,21 @@ pub fn write_head(
     head.lines.each(&mut |name, value| {
         if name == HOST.as_str() {
             host = Some(value);
-            write_line(&mut out, name, upstream_host.unwrap_or(value));
+            write_line(out, name, upstream_host.unwrap_or(value));
         } else if rewrites_cookies && name.eq_ignore_ascii_case("cookie") {
             cookies.push(value);
         } else if !(is_stripped(name, permit, &gate.metrics) || is_http2 && is_hop_by_hop(name)) {
-            write_line(&mut out, name, value);
+            write_line(out, name, value);
         }
     });
-    write_cookies(&mut out, permit, &cookies);
+    write_cookies(out, permit, &cookies);
     if let (None, Some(authority)) = (host, head.authority) {
-        write_line(&mut out, HOST.as_str(), upstream_host.unwrap_or(authority));
+        write_line(out, HOST.as_str(), upstream_host.unwrap_or(authority));
     }
     let host = host.or(head.authority).unwrap_or_default();
-    write_gateway_headers(&mut out, gate, permit, arrival, host)?;
+    write_gateway_headers(out, gate, permit, arrival, host)?;
     out.extend_from_slice(b"\r\n");
-    Ok(out)
+    Ok(())
 }
 
 /// Writes the `Cookie` lines of HTTP/2 as one, without the gateway's own cookies.

@@ -36,7 +36,7 @@ pub struct RequestHead<'a> {
     pub authority: Option<&'a [u8]>,
     /// The header lines.
     pub lines: &'a dyn HeaderLines,
-    /// The raw bytes of an HTTP/1 head.
+    /// The raw bytes of an HTTP/1 head whose lines have yet to be checked.
     pub raw: Option<&'a [u8]>,
     /// Whether the HTTP/2 stream goes on after the head. HTTP/1 announces a body in its headers instead.
     pub stream_goes_on: bool,

@@ -135,10 +135,10 @@ fn only_failures_of_the_upstream_count_against_its_address() {
 fn the_response_time_is_taken_once() {
     let upstreams = upstreams(2, UpstreamConfig::default());
     let mut attempts = attempts(&upstreams);
-    assert_eq!(attempts.succeed(), None);
+    assert_eq!(attempts.succeed(Instant::now()), None);
     attempts.next_address().expect("an address");
-    assert!(attempts.succeed().is_some());
-    assert_eq!(attempts.succeed(), None);
+    assert!(attempts.succeed(Instant::now()).is_some());
+    assert_eq!(attempts.succeed(Instant::now()), None);
 }
 
 #[test]

@@ -66,6 +66,8 @@ pub(super) struct ExchangeState {
     tunnel: Mutex<Option<oneshot::Sender<DetachedStream>>>,
     /// The decision about the request, if the fast lane has left it.
     decision: Mutex<Option<Box<Decision>>>,
+    /// Whether there is one, so that most requests need not take the lock.
+    has_decision: AtomicBool,
 }
 
 impl ExchangeState {
@@ -94,9 +96,14 @@ impl ExchangeState {
 
     pub(super) fn leave_decision(&self, decision: Decision) {
         *self.decision.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(decision));
+        self.has_decision.store(true, Ordering::Release);
     }
 
     pub(super) fn take_decision(&self) -> Option<Box<Decision>> {
+        if !self.has_decision.load(Ordering::Acquire) {
+            return None;
+        }
+        self.has_decision.store(false, Ordering::Release);
         self.decision.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 

@@ -1,15 +1,16 @@
 //! What the fast lane needs of a connection: the head of a request, and the end of the client. It reads and writes through the
 //! connection as Pingora does, with the same limits.
 
+use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::super::buffer::Buffer;
 use super::super::chunks::ChunkValidator;
-use super::super::context::NO_ADDRESS;
 use super::exchange::{announced, phase};
 use super::{Connection, DetachedStream};
 use crate::error::Error;
@@ -30,14 +31,14 @@ impl AnnouncedBody {
 
 impl Connection {
     /// Removes and returns the head that has been read.
-    pub(in super::super) fn take_head(&mut self) -> Vec<u8> {
+    pub(in super::super) fn take_head(&mut self) -> Buffer {
         // A decision about an earlier request must not apply to this one.
         self.state.take_decision();
         self.head.take_head()
     }
 
     /// Puts a head back, for Pingora to read.
-    pub(in super::super) fn return_head(&mut self, head: Vec<u8>) {
+    pub(in super::super) fn return_head(&mut self, head: Buffer) {
         self.head.return_head(head);
     }
 
@@ -76,6 +77,13 @@ impl Connection {
         self.deadline.poll(cx, limit)
     }
 
+    /// Writes bytes of a response, without collecting them as for Pingora, which writes a head and its body apart.
+    pub(in super::super) fn poll_send(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        self.upload.release();
+        ready!(self.poll_write_buffer(cx))?;
+        self.poll_transport_write(cx, bytes)
+    }
+
     /// Requests the transport for a tunnel. It arrives when the connection is dropped.
     pub(in super::super) fn detach(&mut self) -> oneshot::Receiver<DetachedStream> {
         self.state.detach()
@@ -83,9 +91,7 @@ impl Connection {
 
     /// The address of the connection's other end.
     pub(in super::super) fn peer(&self) -> IpAddr {
-        let digest = self.inner.as_ref().and_then(|inner| inner.get_socket_digest());
-        let address = digest.and_then(|digest| Some(digest.peer_addr()?.as_inet()?.ip()));
-        address.unwrap_or(NO_ADDRESS)
+        self.peer
     }
 
     /// How its requests arrive.

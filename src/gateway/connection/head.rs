@@ -7,6 +7,7 @@ use std::time::Duration;
 use memchr::memmem::Finder;
 use tokio::io::ReadBuf;
 
+use super::super::buffer::Buffer;
 use crate::error::{BadRequest, Error};
 
 /// Limits on request heads.
@@ -29,7 +30,7 @@ const METHOD_AND_VERSION: usize = 64;
 /// A head as the client sent it, and the bytes that were read ahead: the body's first ones, or the next request's.
 #[derive(Debug, Default)]
 pub(super) struct HeadBuffer {
-    bytes: Vec<u8>,
+    bytes: Buffer,
     /// The offset behind the empty line.
     end: Option<usize>,
     /// How many bytes Pingora has been given.
@@ -53,7 +54,7 @@ impl HeadBuffer {
     pub(super) fn extend(&mut self, bytes: &[u8]) {
         // The empty line may have begun at the end of the previous read.
         let mut from = self.bytes.len().saturating_sub(3);
-        self.bytes.extend_from_slice(bytes);
+        self.bytes.extend(bytes);
         if self.skip_empty_line() {
             from = 0;
         }
@@ -106,7 +107,7 @@ impl HeadBuffer {
 
     /// Keeps bytes that belong to the next request.
     pub(super) fn keep(&mut self, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
+        self.bytes.extend(bytes);
     }
 
     /// Marks bytes that were read ahead as given to Pingora.
@@ -115,7 +116,7 @@ impl HeadBuffer {
     }
 
     /// Removes and returns the bytes that were read ahead.
-    pub(super) fn take_read_ahead(&mut self) -> Vec<u8> {
+    pub(super) fn take_read_ahead(&mut self) -> Buffer {
         self.bytes.split_off(self.given)
     }
 
@@ -135,16 +136,16 @@ impl HeadBuffer {
     }
 
     /// Removes and returns the head; what was read ahead stays.
-    pub(super) fn take_head(&mut self) -> Vec<u8> {
+    pub(super) fn take_head(&mut self) -> Buffer {
         let read_ahead = self.bytes.split_off(self.end.unwrap_or(self.bytes.len()));
         (self.end, self.given) = (None, 0);
         std::mem::replace(&mut self.bytes, read_ahead)
     }
 
     /// Puts a head back before what was read ahead.
-    pub(super) fn return_head(&mut self, mut head: Vec<u8>) {
+    pub(super) fn return_head(&mut self, mut head: Buffer) {
         (self.end, self.given) = (Some(head.len()), 0);
-        head.append(&mut self.bytes);
+        head.extend(&self.bytes);
         self.bytes = head;
     }
 

@@ -99,7 +99,7 @@ async fn a_head_that_is_taken_leaves_what_was_read_behind_it() {
     for path in ["/1", "/2"] {
         assert!(connection.read_head().await, "{path}");
         let head = connection.take_head();
-        assert_eq!(head, format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
+        assert_eq!(*head, format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
         connection.return_head(head);
         assert!(connection.path().starts_with(path.as_bytes()), "a head that is returned is the same");
         connection.take_head();

@@ -105,7 +105,7 @@ impl<'a> LaneClient<'a> {
 
 fn poll_write_all(connection: &mut Connection, rest: &mut &[u8], cx: &mut Context<'_>) -> Poll<io::Result<()>> {
     while !rest.is_empty() {
-        match ready!(Pin::new(&mut *connection).poll_write(cx, rest))? {
+        match ready!(connection.poll_send(rest, cx))? {
             0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
             count => *rest = &rest[count..],
         }

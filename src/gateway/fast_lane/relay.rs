@@ -2,31 +2,31 @@
 //! is repeated, is left to [`connect`](super::super::connect).
 
 use std::future::poll_fn;
-use std::pin::pin;
+use std::io;
+use std::mem::MaybeUninit;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use http::StatusCode;
+use pingora_core::protocols::Stream;
 use pingora_core::{Error as PingoraError, ErrorType, RetryType};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
+use super::super::buffer::{Buffer, CAPACITY};
 use super::super::chunks::InvalidChunk;
 use super::super::connect::{Progress, Replay, RetryDecision, UpstreamConnection};
 use super::super::failure::internal_error;
 use super::super::idle_pool::PooledConnection;
-use super::super::response_framing::{InvalidResponse, MOST_BYTES, ResponseBody};
+use super::super::response_framing::{InvalidResponse, ResponseBody};
 use super::FastExchange;
 use super::client::{LaneClient, read_error};
 use super::response::ResponseHead;
 use super::upload::{LAST_CHUNK, RequestUpload, write_chunk};
 use crate::config::UpstreamProtocol;
-use crate::pipeline::forward;
 use crate::pipeline::trace::replace_traceparent;
 use crate::upstreams::Address;
-
-/// The size of the first read from an upstream: a head and a small body.
-const FIRST_READ: usize = 4 * 1024;
 
 /// The size of a read of a longer body.
 const READ: usize = 32 * 1024;
@@ -41,7 +41,7 @@ struct LaneUpstream {
 impl FastExchange<'_> {
     /// Sends the request to its upstream and relays the response.
     pub(super) async fn relay(&mut self) -> pingora_core::Result<()> {
-        let mut received = Vec::with_capacity(FIRST_READ);
+        let mut received = Buffer::default();
         let mut upstream = self.send(&mut received).await?;
         let response = loop {
             let response = self.read_head(&mut upstream, &mut received).await?;
@@ -64,9 +64,11 @@ impl FastExchange<'_> {
     }
 
     /// Sends the request to an address of the upstream, until the beginning of the response comes.
-    async fn send(&mut self, received: &mut Vec<u8>) -> pingora_core::Result<LaneUpstream> {
+    async fn send(&mut self, received: &mut Buffer) -> pingora_core::Result<LaneUpstream> {
         let replay = Replay::of_method(&self.request.http_method());
-        let mut upload = RequestUpload::new(self.upstream_head()?, replay == Replay::Safe);
+        let head = super::request_head(self.request, self.client.connection);
+        let head = self.gateway.upstream_head(&head, &mut self.context)?;
+        let mut upload = RequestUpload::new(head, replay == Replay::Safe);
         loop {
             let connected = self.gateway.connect(&mut self.context.attempts, UpstreamProtocol::Http1).await?;
             let UpstreamConnection { transport, address, source } = connected;
@@ -94,30 +96,15 @@ impl FastExchange<'_> {
         Progress { sent: self.client.received, received: self.body_bytes, is_uploading: !self.client.has_sent_all() }
     }
 
-    /// The head of the request for the upstream.
-    fn upstream_head(&mut self) -> pingora_core::Result<Vec<u8>> {
-        let (Some(permit), Some(arrival)) = (&self.context.permit, &self.context.arrival) else {
-            return Err(internal_error("no permit"));
-        };
-        let head = super::request_head(self.request, self.client.connection);
-        forward::write_head(&self.gateway.gate, permit, arrival, &head).map_err(|error| {
-            self.context.error = Some(error);
-            internal_error("the head cannot be forwarded")
-        })
-    }
-
     /// Reads on until the head of a response is complete.
     async fn read_head(
         &mut self,
         upstream: &mut LaneUpstream,
-        received: &mut Vec<u8>,
+        received: &mut Buffer,
     ) -> pingora_core::Result<ResponseHead> {
         loop {
             match ResponseHead::read(received, self.request.is_head()) {
                 Ok(Some(response)) => return Ok(response),
-                Ok(None) if received.len() > MOST_BYTES => {
-                    return Err(invalid(InvalidResponse("the head of the response is too large")));
-                }
                 Ok(None) => upstream.read(&mut self.client, received).await?,
                 Err(fault) => return Err(invalid(fault)),
             }
@@ -125,11 +112,11 @@ impl FastExchange<'_> {
     }
 
     /// The head of a response for the client.
-    fn client_head(&self, response: &ResponseHead, received: &[u8]) -> pingora_core::Result<Vec<u8>> {
+    fn client_head(&self, response: &ResponseHead, received: &[u8]) -> pingora_core::Result<Buffer> {
         let (Some(permit), Some(arrival)) = (&self.context.permit, &self.context.arrival) else {
             return Err(internal_error("no permit"));
         };
-        let mut out = Vec::with_capacity(received.len() + 512);
+        let mut out = Buffer::new();
         response.write(received, permit.rule.cors, arrival, self.follows, &mut out);
         Ok(out)
     }
@@ -139,7 +126,7 @@ impl FastExchange<'_> {
         &mut self,
         upstream: &mut LaneUpstream,
         response: &ResponseHead,
-        mut received: Vec<u8>,
+        mut received: Buffer,
     ) -> pingora_core::Result<bool> {
         let mut body = response.body;
         self.close_if_draining();
@@ -173,13 +160,13 @@ impl FastExchange<'_> {
 impl LaneUpstream {
     /// Reads something from the upstream, while the rest of the request is sent on. A connection that ends is an error. Gives
     /// up when the client disconnects, so that the upstream stops working for it.
-    async fn read(&mut self, client: &mut LaneClient<'_>, received: &mut Vec<u8>) -> pingora_core::Result<()> {
+    async fn read(&mut self, client: &mut LaneClient<'_>, received: &mut Buffer) -> pingora_core::Result<()> {
         let is_first = received.is_empty();
         let mut has_waited = false;
         poll_fn(|cx| {
             let mut has_moved = false;
             let sent = self.poll_send(client, &mut has_moved, cx)?;
-            match pin!(self.connection.stream.read_buf(received)).poll(cx) {
+            match poll_receive(&mut self.connection.stream, received, cx) {
                 Poll::Ready(Ok(1..)) => return Poll::Ready(Ok(())),
                 Poll::Ready(Ok(0)) => {
                     let closed =
@@ -250,8 +237,8 @@ impl LaneUpstream {
     }
 }
 
-/// Takes bytes that the upstream sent, and adds what belongs to the body to what the client gets: of chunks only the data, encoded
-/// anew, because a trailer could be an identity header. Returns whether nothing else has come.
+/// Takes bytes that the upstream sent, and adds what belongs to the body to what the client gets: of chunks only the data, in
+/// chunks of its own, because a trailer could be an identity header. Returns whether all of the bytes belong to the body.
 fn take_body(body: &mut ResponseBody, bytes: &[u8], out: &mut Vec<u8>) -> pingora_core::Result<bool> {
     let count = match body {
         ResponseBody::Length(left) => {
@@ -278,6 +265,18 @@ fn take_body(body: &mut ResponseBody, bytes: &[u8], out: &mut Vec<u8>) -> pingor
         }
     };
     Ok(count == bytes.len())
+}
+
+/// Reads from an upstream. The buffer has no memory before the first bytes come: many requests may wait for their response.
+fn poll_receive(stream: &mut Stream, received: &mut Buffer, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    if received.capacity() > 0 {
+        return pin!(stream.read_buf(&mut **received)).poll(cx);
+    }
+    let mut bytes = [const { MaybeUninit::uninit() }; CAPACITY];
+    let mut buffer = ReadBuf::uninit(&mut bytes);
+    ready!(Pin::new(stream).poll_read(cx, &mut buffer))?;
+    received.extend(buffer.filled());
+    Poll::Ready(Ok(buffer.filled().len()))
 }
 
 /// A response that cannot be relayed.

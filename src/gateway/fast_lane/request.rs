@@ -6,6 +6,7 @@ use std::ops::Range;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Uri};
 
+use super::super::buffer::Buffer;
 use super::super::connection::AnnouncedBody;
 use super::super::response_framing::decimal;
 use crate::domain::hop_by_hop::is_hop_by_hop;
@@ -20,7 +21,7 @@ const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OP
 
 /// A head that the fast lane takes.
 pub(super) struct LaneRequest {
-    bytes: Vec<u8>,
+    bytes: Buffer,
     method: &'static str,
     target: Range<usize>,
     /// Where the header lines begin, behind the request line.
@@ -34,7 +35,7 @@ pub(super) struct LaneRequest {
 
 impl LaneRequest {
     /// Reads a head, from the request line to the empty line. Gives the bytes back if the fast lane does not take it.
-    pub(super) fn read(mut bytes: Vec<u8>) -> Result<Self, Vec<u8>> {
+    pub(super) fn read(mut bytes: Buffer) -> Result<Self, Buffer> {
         let Some(shape) = Shape::of(&bytes) else { return Err(bytes) };
         let Shape { method, target, lines, wants_close, is_handshake, body } = shape;
         lower_names(&mut bytes[lines..]);
@@ -61,11 +62,6 @@ impl LaneRequest {
         let end = memchr::memchr(b'?', target).unwrap_or(target.len());
         // `httparse` has made sure that it is text.
         std::str::from_utf8(&target[..end]).unwrap_or_default()
-    }
-
-    /// The whole head.
-    pub(super) fn raw(&self) -> &[u8] {
-        &self.bytes
     }
 
     /// `Host`
@@ -97,7 +93,7 @@ impl LaneRequest {
     }
 
     /// The client's bytes, for another lane.
-    pub(super) fn into_bytes(self) -> Vec<u8> {
+    pub(super) fn into_bytes(self) -> Buffer {
         self.bytes
     }
 }

@@ -1,9 +1,9 @@
 //! The head of an upstream's response: what it says about the body and the connection, and the head that the client gets instead.
 //! A head that can be read in two ways is refused, never repaired.
 
-use http::{HeaderMap, HeaderValue, StatusCode, Version};
+use http::StatusCode;
 
-use super::super::response_framing::{InvalidResponse, MOST_LINES, ResponseBody, ResponseFraming};
+use super::super::response_framing::{InvalidResponse, ResponseBody, parse_head};
 use super::client_connection::ClientConnection;
 use super::request::each_line;
 use crate::domain::hop_by_hop::is_hop_by_hop;
@@ -33,38 +33,28 @@ pub(super) struct ResponseHead {
 impl ResponseHead {
     /// Reads a head; `None` if it has not arrived as a whole.
     pub(super) fn read(bytes: &[u8], is_head_request: bool) -> Result<Option<Self>, InvalidResponse> {
-        let mut headers = [const { std::mem::MaybeUninit::uninit() }; MOST_LINES];
-        let mut response = httparse::Response::new(&mut []);
-        let parsed =
-            httparse::ParserConfig::default().parse_response_with_uninit_headers(&mut response, bytes, &mut headers);
-        let length = match parsed {
-            Ok(httparse::Status::Complete(length)) => length,
-            Ok(httparse::Status::Partial) => return Ok(None),
-            Err(_) => return Err(InvalidResponse("the head of the response is malformed")),
-        };
-        let code = response.code.unwrap_or_default();
-        let status = StatusCode::from_u16(code).map_err(|_| InvalidResponse("the status is invalid"))?;
-        let version = if response.version == Some(1) { Version::HTTP_11 } else { Version::HTTP_10 };
-        let framing = ResponseFraming::of(response.headers)?;
-        let has_no_body = is_head_request
-            || status.is_informational()
-            || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-        let body = if has_no_body { ResponseBody::COMPLETE } else { framing.body() };
-        let line_end = memchr::memchr(b'\n', bytes).unwrap_or(0);
-        let reason = response.reason.unwrap_or_default();
-        // `httparse` borrows it from the head.
-        let reason_start =
-            if reason.is_empty() { line_end } else { reason.as_ptr() as usize - bytes.as_ptr() as usize };
-        let keeps_open = framing.keeps_open(version);
-        Ok(Some(Self {
-            status,
-            length,
-            body,
-            keeps_open: keeps_open && body != ResponseBody::UntilClose,
-            lines: line_end + 1,
-            reason: reason_start..reason_start + reason.len(),
-            nominates: framing.nominates,
-        }))
+        parse_head(bytes, |head| {
+            let status = head.status;
+            let has_no_body = is_head_request
+                || status.is_informational()
+                || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+            let body = if has_no_body { ResponseBody::COMPLETE } else { head.framing.body() };
+            let line_end = memchr::memchr(b'\n', bytes).unwrap_or(0);
+            // It is borrowed from the head.
+            let reason_start = match head.reason {
+                "" => line_end,
+                reason => reason.as_ptr() as usize - bytes.as_ptr() as usize,
+            };
+            Ok(Self {
+                status,
+                length: head.length,
+                body,
+                keeps_open: head.framing.keeps_open(head.version) && body != ResponseBody::UntilClose,
+                lines: line_end + 1,
+                reason: reason_start..reason_start + head.reason.len(),
+                nominates: head.framing.nominates,
+            })
+        })
     }
 
     /// Writes the client's head: without identity headers, hop-by-hop headers and foreign CORS headers, and with those of the gateway.
@@ -116,7 +106,7 @@ impl ResponseHead {
         }
         write_line(out, "x-request-id", arrival.request_id.as_bytes());
         if cors == CorsHandling::Gateway {
-            write_cross_origin(arrival, varies, out);
+            arrival.cross_origin.write_lines(varies, out);
         }
         if let Some(hsts) = &arrival.hsts {
             write_line(out, "strict-transport-security", hsts.as_bytes());
@@ -125,20 +115,6 @@ impl ResponseHead {
             connection.write(out);
         }
         out.extend_from_slice(b"\r\n");
-    }
-}
-
-fn write_cross_origin(arrival: &Arrival, varies: bool, out: &mut Vec<u8>) {
-    let mut headers = HeaderMap::new();
-    if varies {
-        headers.insert(http::header::VARY, HeaderValue::from_static("Origin"));
-    }
-    arrival.cross_origin.write(&mut headers);
-    if varies {
-        headers.remove(http::header::VARY);
-    }
-    for (name, value) in &headers {
-        write_line(out, name.as_str(), value.as_bytes());
     }
 }
 

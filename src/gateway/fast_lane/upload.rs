@@ -9,6 +9,7 @@ use pingora_core::protocols::Stream;
 use pingora_core::{Error as PingoraError, ErrorType, RetryType};
 use tokio::io::AsyncWrite;
 
+use super::super::buffer::Buffer;
 use super::client::LaneClient;
 
 /// The most bytes of a request that are kept, to be sent again after a failed attempt. As many as Pingora's lane keeps.
@@ -17,12 +18,12 @@ const KEPT: usize = 64 * 1024;
 /// A request on its way to the upstream.
 pub(super) struct RequestUpload {
     /// The head, and what has been read of the body, as the upstream gets them.
-    out: Vec<u8>,
+    out: Buffer,
     /// How much of it has been written.
     written: usize,
     is_flushed: bool,
     /// The data of a chunk before it is encoded.
-    chunk: Vec<u8>,
+    chunk: Buffer,
     /// The most bytes that `out` keeps although the upstream has them.
     kept: usize,
     /// Whether `out` still begins with the head, so that all of it can be sent again.
@@ -33,9 +34,9 @@ pub(super) struct RequestUpload {
 
 impl RequestUpload {
     /// Begins with a head. A request that `can_repeat` is kept as long as it is short.
-    pub(super) fn new(head: Vec<u8>, can_repeat: bool) -> Self {
+    pub(super) fn new(head: Buffer, can_repeat: bool) -> Self {
         let kept = if can_repeat { KEPT } else { 0 };
-        Self { out: head, written: 0, is_flushed: false, chunk: Vec::new(), kept, is_whole: true, failure: None }
+        Self { out: head, written: 0, is_flushed: false, chunk: Buffer::default(), kept, is_whole: true, failure: None }
     }
 
     /// The head of a request of which nothing has been sent.
@@ -98,7 +99,7 @@ impl RequestUpload {
         Poll::Ready(Ok(()))
     }
 
-    /// Reads from the client, and adds it as the upstream gets it. Chunks are encoded anew: how the client has cut its body, and
+    /// Reads from the client, and adds it as the upstream gets it. The gateway writes chunks of its own: how the client has divided its body, and
     /// what it has added to the chunks, is between the client and the gateway.
     fn poll_fill(&mut self, client: &mut LaneClient<'_>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.is_writing() && self.out.len() > self.kept {

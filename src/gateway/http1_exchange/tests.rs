@@ -1,6 +1,7 @@
+use super::super::response_framing::MOST_BYTES;
 use super::*;
 
-fn body_of(head: &str) -> Result<ResponseBody, &'static str> {
+fn body_of(head: &str) -> Result<ResponseBody, InvalidResponse> {
     ReadHead::read(head.as_bytes()).map(|head| head.expect("a whole head").framing.body())
 }
 

@@ -27,7 +27,7 @@ fn the_end_of_the_head_is_found_however_the_reads_are_cut() {
         assert_eq!(given(&mut buffer, 100), buffer.head(), "{cut}");
         assert_eq!(buffer.body(), b"body\r\n\r\n", "{cut}");
         assert_eq!(buffer.read_ahead(), b"body\r\n\r\n", "{cut}");
-        assert_eq!(buffer.take_read_ahead(), b"body\r\n\r\n", "{cut}");
+        assert_eq!(**buffer.take_read_ahead(), *b"body\r\n\r\n", "{cut}");
         assert!(buffer.body().is_empty(), "{cut}");
     }
 }
