@@ -212,6 +212,7 @@ def main():
     print(report.text(results))
     if not options.results:
         out = target_folder()
+        out.mkdir(parents=True, exist_ok=True)
         (out / "bench.json").write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
         (out / "bench.svg").write_text(chart.draw(report.compared(results)))
         print(f"{results['seconds']} s on {len(CORES)} cores, load average {results['machine']['load_before']:.1f} at the start (the"

@@ -97,14 +97,16 @@ struct Tunnel {
 /// Relays until one side closes or the handle closes the socket.
 ///
 /// `expiry` fires when the token expires; `grace` is the longest time for closing in order.
-pub(crate) async fn run(
+///
+/// Not an `async fn`, which would hold its arguments twice for as long as the socket is open.
+pub(crate) fn run(
     client: ClientEnd,
     upstream: UpstreamEnd,
     registration: Registration,
     expiry: Option<BoxFuture<'static, ()>>,
     grace: Duration,
     metrics: Arc<Metrics>,
-) -> TunnelClose {
+) -> impl Future<Output = TunnelClose> {
     let mut tunnel = Tunnel {
         client: client.stream,
         upstream: upstream.stream,
@@ -114,12 +116,15 @@ pub(crate) async fn run(
         expiry,
         closed_first: None,
     };
-    let end = poll_fn(|cx| tunnel.poll_relay(cx)).await;
-    // The timeout cuts sockets that cannot be closed in order: an unfinished frame, or a client that does not read.
-    let _ = tokio::time::timeout(grace, tunnel.finish(end, &metrics)).await;
-    let close = tunnel.describe_close(end);
-    metrics.websockets_closed.with_label_values(&[close.end.as_str()]).inc();
-    close
+    async move {
+        let end = poll_fn(|cx| tunnel.poll_relay(cx)).await;
+        // The timeout cuts sockets that cannot be closed in order: an unfinished frame, or a client that does not read. Boxed, so
+        // that an open socket does not hold the memory of its end.
+        let _ = Box::pin(tokio::time::timeout(grace, tunnel.finish(end, &metrics))).await;
+        let close = tunnel.describe_close(end);
+        metrics.websockets_closed.with_label_values(&[close.end.as_str()]).inc();
+        close
+    }
 }
 
 impl Tunnel {

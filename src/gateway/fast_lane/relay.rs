@@ -134,6 +134,7 @@ impl FastExchange<'_> {
         let mut out = self.client_head(response, &received)?;
         let mut is_clean = take_body(&mut body, &received[response.length..], &mut out)?;
         self.status = response.status.as_u16();
+        self.release_address(body, upstream);
         upstream.write_client(&mut self.client, &out, self.stalled).await?;
         self.body_bytes += received.len() - response.length;
         while !body.is_complete() {
@@ -150,10 +151,19 @@ impl FastExchange<'_> {
                 return Ok(false);
             }
             is_clean &= take_body(&mut body, &received, &mut out)?;
+            self.release_address(body, upstream);
             upstream.write_client(&mut self.client, &out, self.stalled).await?;
             self.body_bytes += received.len();
         }
         Ok(is_clean && response.keeps_open && upstream.has_whole_request(&self.client))
+    }
+
+    /// Counts the exchange no longer for its address once the upstream has done its part. A client that has the end of the response
+    /// may send its next request before this one is recorded.
+    fn release_address(&mut self, body: ResponseBody, upstream: &LaneUpstream) {
+        if body.is_complete() && upstream.has_whole_request(&self.client) {
+            drop(self.context.attempts.take_current());
+        }
     }
 }
 
