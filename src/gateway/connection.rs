@@ -456,7 +456,7 @@ impl AsyncWrite for Connection {
             return Poll::Ready(Ok(()));
         }
         if self.http2.is_some() {
-            ready!(self.poll_own_frames(cx))?;
+            ready!(self.poll_flush_http2(cx))?;
         } else {
             ready!(self.poll_write_buffer(cx))?;
         }

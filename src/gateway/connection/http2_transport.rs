@@ -9,12 +9,16 @@ use std::task::{Context, Poll, ready};
 use prometheus::IntCounter;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::super::buffer::Buffer;
 use super::http2::{self, FrameFlood, Http2Frames, SlowUpload};
 use super::{ClientLimits, Connection};
 
 /// The most bytes of a flood that are discarded.
 const DISCARD_LIMIT: usize = 1 << 20;
 const DISCARD_PIECE: usize = 4096;
+
+/// The most bytes that are collected before they are written: a large frame, and the heads of others.
+const MOST_OUT: usize = 32 * 1024;
 
 /// What an HTTP/2 connection has besides.
 pub(super) struct Http2Connection {
@@ -24,6 +28,12 @@ pub(super) struct Http2Connection {
     floods: IntCounter,
     /// A flood has ended the connection: nothing more is read or written.
     is_flooded: bool,
+    /// What h2 has written and the transport has not taken.
+    out: Buffer,
+    /// How much of that the transport has taken.
+    out_written: usize,
+    /// The rest has waited for the tasks that were ready.
+    has_yielded: bool,
 }
 
 impl Http2Connection {
@@ -33,6 +43,9 @@ impl Http2Connection {
             resets: Vec::new(),
             floods: limits.frame_floods.clone(),
             is_flooded: false,
+            out: Buffer::default(),
+            out_written: 0,
+            has_yielded: false,
         }
     }
 
@@ -98,6 +111,7 @@ impl Connection {
         if self.write_buffer.is_empty() || !is_between_frames {
             return Poll::Ready(Ok(()));
         }
+        ready!(self.poll_out(cx))?;
         ready!(self.poll_write_buffer(cx))?;
         self.inner()?.poll_flush(cx)
     }
@@ -129,18 +143,63 @@ impl Connection {
         }
     }
 
+    /// Takes what h2 writes. It leaves when h2 flushes, or when it is much: h2 writes the head of a frame and its payload apart, and
+    /// each write would have a TLS record and a system call of its own.
     pub(super) fn poll_write_http2(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         if self.is_flooded() {
             return Poll::Ready(Ok(bytes.len()));
         }
+        if self.http2.as_ref().is_some_and(|http2| http2.out.len() + bytes.len() > MOST_OUT) {
+            ready!(self.poll_out(cx))?;
+        }
+        let Some(http2) = &mut self.http2 else { return Poll::Ready(Err(io::ErrorKind::NotConnected.into())) };
+        let bytes = &bytes[..bytes.len().min(MOST_OUT)];
+        http2.out.extend(bytes);
+        http2.frames.send(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    /// Flushes what h2 has written, once the tasks have run that are ready. Tokio runs the task of a connection right after that of
+    /// a stream which has something to send; this way the responses of several streams leave together.
+    pub(super) fn poll_flush_http2(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(http2) = &mut self.http2 else { return Poll::Ready(Err(io::ErrorKind::NotConnected.into())) };
+        if !http2.out.is_empty() {
+            if !std::mem::replace(&mut http2.has_yielded, true) {
+                // A task that wakes itself is the last one in the queue.
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            ready!(self.poll_out(cx))?;
+        }
+        self.poll_own_frames(cx)
+    }
+
+    /// Gives the transport what h2 has written.
+    fn poll_out(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.written > 0 {
             // A frame of our own is incomplete.
             ready!(self.poll_write_buffer(cx))?;
         }
-        let count = ready!(self.poll_transport_write(cx, bytes))?;
+        // Taken out, because writing needs all of the connection.
+        let Some(http2) = &mut self.http2 else { return Poll::Ready(Err(io::ErrorKind::NotConnected.into())) };
+        let (out, mut written) = (std::mem::take(&mut http2.out), http2.out_written);
+        let result = loop {
+            if written == out.len() {
+                break Poll::Ready(Ok(()));
+            }
+            match self.poll_transport_write(cx, &out[written..]) {
+                Poll::Ready(Ok(0)) => break Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(count)) => written += count,
+                Poll::Ready(Err(error)) => break Poll::Ready(Err(error)),
+                Poll::Pending => break Poll::Pending,
+            }
+        };
         if let Some(http2) = &mut self.http2 {
-            http2.frames.send(&bytes[..count]);
+            match &result {
+                Poll::Ready(_) => (http2.out_written, http2.has_yielded) = (0, false),
+                Poll::Pending => (http2.out, http2.out_written) = (out, written),
+            }
         }
-        Poll::Ready(Ok(count))
+        result
     }
 }
