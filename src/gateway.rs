@@ -96,7 +96,7 @@ use failure::{PANICKED, Panicked, catch_panic, client_error, internal_error, pan
 pub(crate) use handshake::SocketSettings;
 use handshake::UpgradeResult;
 use proxy_client::{ProxyClient, write_reply};
-use request_head::{HeaderMapLines, drop_header_case, host, request_head};
+use request_head::{HeaderMapLines, asks_for_socket, drop_header_case, host, request_head};
 
 /// What Pingora's bare `bool` means in `request_filter`.
 const ANSWERED: bool = true;
@@ -242,7 +242,7 @@ impl Gateway {
     ) -> pingora_core::Result<()> {
         let arrival = context.arrival.get_or_insert_with(unknown_arrival);
         let reply = Reply::refusal(arrival, &error);
-        if is_ambiguous(&error) {
+        if is_ambiguous(&error) || asks_for_socket(exchange.req_header()) {
             exchange.set_keepalive(None);
         }
         context.error = Some(error);

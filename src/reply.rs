@@ -305,23 +305,4 @@ impl Reply {
         out.extend_from_slice(b"\r\n");
         out.extend_from_slice(&self.body);
     }
-
-    /// Encodes the response as HTTP/1.1, for a connection without a parsed request.
-    pub(crate) fn to_bytes(&self, arrival: &Arrival) -> Vec<u8> {
-        let mut bytes = format!("HTTP/1.1 {}\r\n", self.status).into_bytes();
-        for (name, value) in &self.headers {
-            bytes.extend_from_slice(name.as_str().as_bytes());
-            bytes.extend_from_slice(b": ");
-            bytes.extend_from_slice(value.as_bytes());
-            bytes.extend_from_slice(b"\r\n");
-        }
-        let rest = format!(
-            "content-length: {}\r\nx-request-id: {}\r\nconnection: close\r\n\r\n",
-            self.body.len(),
-            arrival.request_id.as_str()
-        );
-        bytes.extend_from_slice(rest.as_bytes());
-        bytes.extend_from_slice(&self.body);
-        bytes
-    }
 }

@@ -9,6 +9,7 @@ use pingora_core::protocols::http::ServerSession;
 use pingora_http::ResponseHeader;
 
 use super::context::{NO_ADDRESS, unknown_arrival};
+use super::fast_lane::client_connection::ClientConnection;
 use crate::error::Error;
 use crate::metrics::RefusalMetrics;
 use crate::pipeline::journal::RequestJournal;
@@ -44,7 +45,9 @@ fn build(client: IpAddr, (method, path): (&str, &str), error: &Error, refusals: 
 /// The refusal in HTTP/1.1, for a connection without a parsed request.
 pub(super) fn encode(client: IpAddr, error: &Error, refusals: &EarlyRefusals) -> Vec<u8> {
     let (reply, arrival) = build(client, (NOT_PARSED, NOT_PARSED), error, refusals);
-    reply.to_bytes(&arrival)
+    let mut out = Vec::new();
+    reply.encode(&arrival, &mut out, |out| ClientConnection::Close.write(out));
+    out
 }
 
 /// Refuses a request whose head has been parsed, as on HTTP/2.

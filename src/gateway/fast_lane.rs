@@ -24,7 +24,7 @@ use crate::reply::Reply;
 
 mod client;
 
-mod client_connection;
+pub(super) mod client_connection;
 
 mod parsed;
 
@@ -122,7 +122,7 @@ fn request_head<'a>(request: &'a LaneRequest, connection: &Connection) -> Reques
         version: HttpVersion::Http11,
         authority: None,
         lines: request,
-        // Their lines have been checked when the head was read.
+        // The lines were checked when the head was read.
         raw: None,
         stream_goes_on: false,
         peer: connection.peer(),

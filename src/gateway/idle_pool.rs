@@ -73,7 +73,7 @@ impl IdlePool {
     /// Takes the connection to a peer that was used last.
     pub(super) fn take(&self, peer: u64) -> Option<PooledConnection> {
         let own = self.own_shard();
-        // A shard that another thread has locked is skipped: a new connection costs less than waiting for it.
+        // A shard that another thread has locked is skipped, so that no thread waits for another.
         let other = |offset: usize| match self.shards[(own + offset) % self.shards.len()].try_lock() {
             Ok(mut shard) => shard.pop(peer),
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().pop(peer),

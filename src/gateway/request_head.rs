@@ -1,8 +1,8 @@
 //! Shows a request that Pingora has parsed to the pipeline, as a borrowed [`RequestHead`] without a copy, and encodes the head of a
 //! permitted one for its upstream. Checking and rewriting it is left to the pipeline.
 
-use http::header::{CONNECTION, CONTENT_LENGTH, HOST};
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING, UPGRADE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 use pingora_http::RequestHeader;
 use pingora_proxy::Session as Exchange;
 
@@ -13,7 +13,7 @@ use super::context::{NO_ADDRESS, RequestContext};
 use super::failure::internal_error;
 use crate::domain::hop_by_hop::HOP_BY_HOP;
 use crate::pipeline::forward;
-use crate::pipeline::head::{HeaderLines, HttpVersion, RequestHead};
+use crate::pipeline::head::{HeaderLines, HttpVersion, RequestHead, lists};
 
 impl Gateway {
     /// The head of a permitted request for an upstream over HTTP/1.1.
@@ -45,6 +45,17 @@ impl HeaderLines for HeaderMapLines<'_> {
             visit(name.as_str(), value.as_bytes());
         }
     }
+}
+
+/// Whether a request asks for a WebSocket. Its client expects no further response on the connection.
+pub(super) fn asks_for_socket(request: &RequestHeader) -> bool {
+    let headers = &request.headers;
+    request.version == Version::HTTP_11
+        && request.method == Method::GET
+        && headers.get_all(CONNECTION).iter().any(|value| lists(value.as_bytes(), "upgrade"))
+        && headers.get_all(UPGRADE).iter().any(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
+        && !headers.contains_key(CONTENT_LENGTH)
+        && !headers.contains_key(TRANSFER_ENCODING)
 }
 
 /// The head of the exchange's request; `lines` are its header lines.

@@ -199,3 +199,28 @@ async fn an_upgrade_to_h2c_is_ignored() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_refused_handshake_ends_its_connection() {
+    for (lane, desk) in both_lanes().await {
+        for line in ["GET /public/../x", "GET /api/desk/x"] {
+            let mut connection = desk.connect().await;
+            let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n";
+            connection.send(&raw_request(&desk, line, upgrade, b"")).await;
+            let response = connection.response().await.expect("a response");
+            assert!(response.status >= 400, "{lane}, {line}");
+            assert_eq!(response.header("connection"), Some("close"), "{lane}, {line}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_of_a_head_that_cannot_be_parsed_has_a_date() {
+    for (lane, desk) in both_lanes().await {
+        let mut connection = desk.connect().await;
+        connection.send(b"GET /public/x HTTP/1.1\r\nHost: 127.0.0.1@1\r\nNo colon\r\n\r\n").await;
+        let response = connection.response().await.expect("a response");
+        assert_eq!((response.status, response.code()), (400, 1400), "{lane}");
+        assert!(response.header("date").is_some(), "{lane}");
+    }
+}

@@ -1,4 +1,4 @@
-//! What a response of the fast lane says about the client's connection.
+//! What a response over HTTP/1.1 says about the client's connection: of the fast lane, and of a connection that refuses by itself.
 
 use pingora_core::protocols::http::date::get_cached_date;
 
@@ -6,7 +6,7 @@ use crate::pipeline::forward::write_line;
 
 /// What a response says about the client's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ClientConnection {
+pub(in super::super) enum ClientConnection {
     /// It stays open for the next request.
     KeepAlive,
     /// It is closed after the response.
@@ -15,7 +15,7 @@ pub(super) enum ClientConnection {
 
 impl ClientConnection {
     /// Writes `Date` and `Connection`, which every final response has.
-    pub(super) fn write(self, out: &mut Vec<u8>) {
+    pub(in super::super) fn write(self, out: &mut Vec<u8>) {
         write_line(out, "date", get_cached_date().as_bytes());
         let value: &[u8] = match self {
             Self::KeepAlive => b"keep-alive",

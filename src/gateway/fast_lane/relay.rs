@@ -248,7 +248,7 @@ impl LaneUpstream {
 }
 
 /// Takes bytes that the upstream sent, and adds what belongs to the body to what the client gets: of chunks only the data, in
-/// chunks of its own, because a trailer could be an identity header. Returns whether all of the bytes belong to the body.
+/// chunks that the gateway writes, because a trailer could be an identity header. Returns whether all of the bytes belong to the body.
 fn take_body(body: &mut ResponseBody, bytes: &[u8], out: &mut Vec<u8>) -> pingora_core::Result<bool> {
     let count = match body {
         ResponseBody::Length(left) => {
