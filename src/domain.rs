@@ -16,6 +16,8 @@ pub mod finished_request;
 
 pub mod gateway_status;
 
+pub mod header_line;
+
 pub mod hop_by_hop;
 
 pub mod host;

@@ -41,6 +41,8 @@ pub(crate) mod drain_signal;
 
 pub(crate) mod early_refusal;
 
+mod client_connection;
+
 mod linger;
 
 mod proxy_protocol;

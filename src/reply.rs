@@ -12,13 +12,14 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde::Serialize;
 
+use crate::domain::header_line::write_line;
 use crate::domain::language::Language;
 use crate::domain::own_cookie::{CookieScope, HOST_PREFIX};
 use crate::domain::rate::{Exceeded, retry_after_seconds};
 use crate::error::{Code, Error};
 use crate::pipeline::Arrival;
 use crate::pipeline::cors::PreflightAnswer;
-use crate::pipeline::forward::{REQUEST_ID, write_line};
+use crate::pipeline::forward::REQUEST_ID;
 
 mod etag;
 

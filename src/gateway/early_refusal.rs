@@ -8,8 +8,8 @@ use http::Method;
 use pingora_core::protocols::http::ServerSession;
 use pingora_http::ResponseHeader;
 
+use super::client_connection::ClientConnection;
 use super::context::{NO_ADDRESS, unknown_arrival};
-use super::fast_lane::client_connection::ClientConnection;
 use crate::error::Error;
 use crate::metrics::RefusalMetrics;
 use crate::pipeline::journal::RequestJournal;

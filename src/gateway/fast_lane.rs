@@ -11,6 +11,7 @@ use std::time::Duration;
 use http::StatusCode;
 use pingora_core::{Error as PingoraError, ErrorSource, ErrorType};
 
+use super::client_connection::ClientConnection;
 use super::connection::Connection;
 use super::context::{RequestContext, unknown_arrival};
 use super::failure::{client_error, panic_to_error};
@@ -24,8 +25,6 @@ use crate::reply::Reply;
 
 mod client;
 
-pub(super) mod client_connection;
-
 mod parsed;
 
 mod relay;
@@ -37,7 +36,6 @@ mod response;
 mod upload;
 
 use client::LaneClient;
-use client_connection::ClientConnection;
 use request::LaneRequest;
 
 /// What follows a request.

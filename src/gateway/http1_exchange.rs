@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::chunks::InvalidChunk;
 use super::idle_pool::PooledConnection;
 use super::response_framing::{InvalidResponse, ResponseBody, ResponseFraming, parse_head};
-use crate::pipeline::forward::write_line;
+use crate::domain::header_line::write_line;
 
 /// The most bytes of one read of a body: the payload of one HTTP/2 frame. A client may hold a hundred HTTP/2 streams that it does
 /// not read, each with such a piece.

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use http::header::{ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::forward::write_line;
 use super::head::{Fields, RequestHead, lists};
 use crate::config::Config;
 use crate::domain::client::Client;
+use crate::domain::header_line::write_line;
 use crate::domain::hop_by_hop::is_hop_by_hop;
 use crate::domain::spoofable::SpoofableHeader;
 use crate::error::{Error, Forbidden};

@@ -12,6 +12,7 @@ use super::head::{HttpVersion, RequestHead};
 use super::trace::traceparent;
 use super::{Arrival, Caller, Gate, UpstreamPermit, forwarded};
 use crate::config::ForwardedHeaders;
+use crate::domain::header_line::write_line;
 use crate::domain::hop_by_hop::is_hop_by_hop;
 use crate::domain::identity::{self, is_look_alike};
 use crate::domain::own_cookie;
@@ -93,13 +94,6 @@ impl HeaderSink for Vec<u8> {
 fn insert_all(headers: &mut HeaderMap, lines: impl Iterator<Item = (HeaderName, HeaderValue)>) {
     for (name, value) in lines {
         headers.insert(name, value);
-    }
-}
-
-/// Writes a header line of HTTP/1.1.
-pub fn write_line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
-    for piece in [name.as_bytes(), b": ", value, b"\r\n"] {
-        out.extend_from_slice(piece);
     }
 }
 

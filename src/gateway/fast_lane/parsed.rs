@@ -10,17 +10,17 @@ use http::request::Parts;
 use pingora_http::ResponseHeader;
 use tokio::sync::oneshot;
 
+use super::super::client_connection::ClientConnection;
 use super::super::connection::DetachedStream;
 use super::super::failure::panic_to_error;
 use super::super::handshake::{HandshakeClient, UpgradeResult};
 use super::super::unknown_arrival;
 use super::FastExchange;
 use super::client::LaneClient;
-use super::client_connection::ClientConnection;
 use crate::api::{self, Downstream};
+use crate::domain::header_line::write_line;
 use crate::error::{BadRequest, Error};
 use crate::pipeline::OwnCall;
-use crate::pipeline::forward::write_line;
 
 /// The client of a request whose head is parsed.
 struct ParsedClient<'a, 'b> {

@@ -3,13 +3,13 @@
 
 use http::StatusCode;
 
+use super::super::client_connection::ClientConnection;
 use super::super::response_framing::{InvalidResponse, ResponseBody, parse_head};
-use super::client_connection::ClientConnection;
 use super::request::each_line;
+use crate::domain::header_line::write_line;
 use crate::domain::hop_by_hop::is_hop_by_hop;
 use crate::domain::identity::is_look_alike;
 use crate::pipeline::Arrival;
-use crate::pipeline::forward::write_line;
 use crate::pipeline::head::lists;
 use crate::rules::CorsHandling;
 

@@ -2,11 +2,11 @@
 
 use pingora_core::protocols::http::date::get_cached_date;
 
-use crate::pipeline::forward::write_line;
+use crate::domain::header_line::write_line;
 
 /// What a response says about the client's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum ClientConnection {
+pub(super) enum ClientConnection {
     /// It stays open for the next request.
     KeepAlive,
     /// It is closed after the response.
@@ -15,7 +15,7 @@ pub(in super::super) enum ClientConnection {
 
 impl ClientConnection {
     /// Writes `Date` and `Connection`, which every final response has.
-    pub(in super::super) fn write(self, out: &mut Vec<u8>) {
+    pub(super) fn write(self, out: &mut Vec<u8>) {
         write_line(out, "date", get_cached_date().as_bytes());
         let value: &[u8] = match self {
             Self::KeepAlive => b"keep-alive",
