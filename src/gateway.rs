@@ -45,6 +45,8 @@ mod client_connection;
 
 mod linger;
 
+mod plain_stream;
+
 mod proxy_protocol;
 
 // The request as the pipeline and the callbacks see it.

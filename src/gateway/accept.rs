@@ -4,7 +4,6 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::AsRawFd;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,9 +13,8 @@ use futures::FutureExt;
 use pingora_core::apps::{HttpServerApp, ServerApp};
 use pingora_core::listeners::tls::Acceptor as TlsAcceptor;
 use pingora_core::protocols::http::ServerSession;
-use pingora_core::protocols::l4::socket::SocketAddr as PingoraAddress;
-use pingora_core::protocols::l4::stream::Stream as TcpTransport;
-use pingora_core::protocols::{ALPN, GetSocketDigest, Peek, SocketDigest, Stream};
+use pingora_core::protocols::l4::ext::set_tcp_keepalive;
+use pingora_core::protocols::{ALPN, Stream};
 use pingora_core::server::ShutdownWatch;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
@@ -29,6 +27,7 @@ use super::drain_signal::DrainSignal;
 use super::early_refusal::{self, EarlyRefusals};
 use super::fast_lane::LaneEnd;
 use super::linger;
+use super::plain_stream::PlainStream;
 use super::proxy_app::ProxyApp;
 use super::proxy_protocol::{self, ProxiedClient};
 use crate::error::BadRequest;
@@ -81,7 +80,7 @@ pub(crate) struct ListenerSettings {
 
 /// An accepted connection.
 struct AcceptedConnection {
-    transport: TcpTransport,
+    transport: PlainStream,
     /// The client's address, which a load balancer may have named.
     address: SocketAddr,
     slot: ConnectionSlot,
@@ -219,7 +218,7 @@ impl Acceptor {
     /// Reads which client a load balancer connects for. That client's connections are the ones that are counted.
     async fn read_proxy_header(
         &self,
-        mut transport: TcpTransport,
+        mut transport: PlainStream,
         proxy: SocketAddr,
         occupied: OccupiedSlot,
     ) -> Option<AcceptedConnection> {
@@ -242,7 +241,7 @@ impl Acceptor {
     /// Reads which client a load balancer connects for, and opens the connection.
     async fn open_proxied(
         &self,
-        transport: TcpTransport,
+        transport: PlainStream,
         proxy: SocketAddr,
         occupied: OccupiedSlot,
         listener: &ListenerSettings,
@@ -255,12 +254,11 @@ impl Acceptor {
     /// would hold for as long as the connection lives.
     async fn open(&self, accepted: AcceptedConnection, listener: &ListenerSettings) -> Option<Box<Connection>> {
         let AcceptedConnection { mut transport, address, slot } = accepted;
-        let digest = SocketDigest::from_raw_fd(transport.as_raw_fd());
-        let _ = digest.peer_addr.set(Some(PingoraAddress::Inet(address)));
-        transport.set_socket_digest(digest);
+        transport.set_client(address);
         let (stream, protocol) = self.negotiate(transport, address, listener).await?;
         let signal = self.drain.clone();
-        Some(Box::new(Connection::new(stream, protocol, listener.transport, &self.limits.load(), slot, signal)))
+        let peer = address.ip();
+        Some(Box::new(Connection::new(stream, protocol, peer, listener.transport, &self.limits.load(), slot, signal)))
     }
 
     async fn serve(&self, opened: Option<Box<Connection>>, drain: ShutdownWatch) {
@@ -278,7 +276,7 @@ impl Acceptor {
     /// None if the connection ends.
     async fn negotiate(
         &self,
-        mut transport: TcpTransport,
+        mut transport: PlainStream,
         address: SocketAddr,
         listener: &ListenerSettings,
     ) -> Option<(Stream, ALPN)> {
@@ -290,7 +288,7 @@ impl Acceptor {
         let mut protocol = ALPN::H1;
         if listener.accepts_h2c {
             let mut first = [0; HTTP2_PREFACE_START.len()];
-            let peeked = tokio::time::timeout(self.head_deadline(), transport.try_peek(&mut first)).await;
+            let peeked = tokio::time::timeout(self.head_deadline(), transport.peek(&mut first)).await;
             peeked.ok()?.ok()?;
             if first == *HTTP2_PREFACE_START {
                 protocol = ALPN::H2;
@@ -300,10 +298,10 @@ impl Acceptor {
     }
 
     /// Completes the TLS handshake. A client that speaks plain HTTP is told so.
-    async fn secure(&self, mut transport: TcpTransport, address: SocketAddr, tls: &TlsAcceptor) -> Option<Stream> {
+    async fn secure(&self, mut transport: PlainStream, address: SocketAddr, tls: &TlsAcceptor) -> Option<Stream> {
         let handshake = async {
             let mut first = [0];
-            transport.try_peek(&mut first).await.map_err(|_| ConnectionRefusal::TlsHandshake)?;
+            transport.peek(&mut first).await.map_err(|_| ConnectionRefusal::TlsHandshake)?;
             // A TLS record begins with its type, a small number; a request begins with its method.
             if first[0].is_ascii_alphabetic() {
                 refuse_plain_http(transport, address.ip(), &self.app.refusals).await;
@@ -374,21 +372,20 @@ impl Acceptor {
 }
 
 /// Prepares an accepted socket. The connection also works without these options.
-fn transport(stream: TcpStream) -> TcpTransport {
+fn transport(stream: TcpStream) -> PlainStream {
     // Small responses must not wait for Nagle's algorithm.
     let _ = stream.set_nodelay(true);
     #[cfg(target_os = "linux")]
     let _ = socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT);
-    let mut transport = TcpTransport::from(stream);
     // A WebSocket may be idle for hours; keep-alive finds the ones whose client has vanished.
-    if let Err(error) = transport.set_keepalive(&tcp_keepalive()) {
+    if let Err(error) = set_tcp_keepalive(&stream, &tcp_keepalive()) {
         tracing::debug!(%error, "TCP keep-alive not set");
     }
-    transport
+    PlainStream::new(stream)
 }
 
 /// Tells a client that speaks plain HTTP that this port expects TLS.
-async fn refuse_plain_http(transport: TcpTransport, client: IpAddr, refusals: &EarlyRefusals) {
+async fn refuse_plain_http(transport: PlainStream, client: IpAddr, refusals: &EarlyRefusals) {
     let mut stream: Stream = Box::new(transport);
     let refusal = early_refusal::encode(client, &BadRequest::PlainHttp.into(), refusals);
     if stream.write_all(&refusal).await.is_ok() && stream.flush().await.is_ok() {

@@ -23,7 +23,6 @@ use tokio::runtime::Handle;
 
 use super::chunks::{ChunkValidator, InvalidChunk};
 use super::connection_limits::ConnectionSlot;
-use super::context::NO_ADDRESS;
 use super::deadline::Deadline;
 use super::drain_signal::DrainSignal;
 use super::early_refusal::{self, EarlyRefusals, SATURATED};
@@ -158,13 +157,12 @@ impl Connection {
     pub(super) fn new(
         inner: Stream,
         protocol: ALPN,
+        peer: IpAddr,
         transport: Transport,
         limits: &ClientLimits,
         slot: ConnectionSlot,
         drain: Arc<DrainSignal>,
     ) -> Self {
-        let digest = inner.get_socket_digest();
-        let peer = digest.and_then(|digest| Some(digest.peer_addr()?.as_inet()?.ip())).unwrap_or(NO_ADDRESS);
         Self {
             inner: Some(inner),
             state: Arc::default(),

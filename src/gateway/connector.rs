@@ -1,6 +1,7 @@
 //! Opens connections to the addresses of upstreams, over TCP or TLS, for HTTP/1.1 and HTTP/2, and keeps idle ones. Which address
 //! is tried, and how often, is left to [`connect`](super::connect); which idle connection is used, to `idle_pool`.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use pingora_core::connectors::http::v2::Connector as Http2Connector;
@@ -8,12 +9,15 @@ use pingora_core::connectors::{ConnectorOptions, TransportConnector};
 use pingora_core::protocols::Stream;
 use pingora_core::protocols::http::client::HttpSession as AnySession;
 use pingora_core::protocols::http::v2::client::Http2Session;
+use pingora_core::protocols::l4::ext;
+use pingora_core::protocols::l4::socket::SocketAddr as PingoraAddress;
 use pingora_core::upstreams::peer::{ALPN, HttpPeer, Peer};
 use pingora_core::{Error as PingoraError, ErrorType};
 use tokio::runtime::Handle;
 
 use super::failure::internal_error;
 use super::idle_pool::{self, IdlePool, PooledConnection};
+use super::plain_stream::PlainStream;
 use crate::config::UpstreamProtocol;
 use crate::upstreams::Address;
 
@@ -140,6 +144,9 @@ impl UpstreamConnector {
 
     /// A new connection for HTTP/1.1, also to a peer that otherwise gets HTTP/2.
     async fn new_stream(&self, peer: &HttpPeer) -> pingora_core::Result<Stream> {
+        if let (PingoraAddress::Inet(address), false) = (peer.address(), peer.tls()) {
+            return Ok(Box::new(connect_plain(peer, address).await?));
+        }
         if peer.options.alpn == ALPN::H1 {
             return self.streams.new_stream(peer).await;
         }
@@ -165,4 +172,28 @@ impl UpstreamConnector {
             }
         }
     }
+}
+
+/// Connects to an address without TLS.
+async fn connect_plain(peer: &HttpPeer, address: &SocketAddr) -> pingora_core::Result<PlainStream> {
+    let connecting = ext::connect(address, None);
+    let connected = match peer.connection_timeout() {
+        Some(limit) => pingora_timeout::timeout(limit, connecting)
+            .await
+            .map_err(|_| PingoraError::explain(ErrorType::ConnectTimedout, "connecting to the upstream"))?,
+        None => connecting.await,
+    };
+    let tcp = connected.map_err(|mut error| {
+        // No fault of the upstream.
+        if matches!(error.etype(), ErrorType::SocketError | ErrorType::BindError) {
+            error.etype = ErrorType::InternalError;
+        }
+        error
+    })?;
+    // The connection also works without these options.
+    let _ = tcp.set_nodelay(true);
+    if let Some(keepalive) = peer.tcp_keepalive() {
+        let _ = ext::set_tcp_keepalive(&tcp, keepalive);
+    }
+    Ok(PlainStream::new(tcp))
 }

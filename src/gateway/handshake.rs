@@ -11,7 +11,7 @@ use futures::FutureExt;
 use http::StatusCode;
 use http::header::{CONNECTION, CONTENT_LENGTH, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
 use http::request::Parts;
-use pingora_core::protocols::http::v1::client::HttpSession as UpstreamExchange;
+use pingora_core::protocols::http::HttpTask;
 use pingora_core::{Error as PingoraError, ErrorType};
 use pingora_http::{RequestHeader, ResponseHeader};
 use tokio::sync::oneshot;
@@ -20,7 +20,8 @@ use super::Gateway;
 use super::connect::{Progress, UpstreamAttempts};
 use super::connection::DetachedStream;
 use super::context::RequestContext;
-use super::failure::client_error;
+use super::failure::{client_error, internal_error};
+use super::http1_exchange::Http1Exchange;
 use super::request_head::remove_hop_by_hop;
 use super::response::sanitize_response;
 use crate::api::Downstream;
@@ -113,10 +114,7 @@ impl Gateway {
         };
         let request = self.handshake_request(client.head(), permit, offer, arrival)?;
         attempts.use_new_connections();
-        let mut upstream = self.send_handshake(attempts, request).await?;
-        let Some(response) = upstream.resp_header().cloned() else {
-            return Err(Error::UpstreamFailed(None));
-        };
+        let (mut upstream, response) = self.send_handshake(attempts, request).await?;
         if let Some(trace) = &mut attempts.trace {
             trace.note_status(response.status.as_u16());
         }
@@ -130,10 +128,9 @@ impl Gateway {
         self.recheck(session_id.as_ref(), &registration).await?;
         let expires_at = session.map(|session| session.expires_at);
         client.write_switch(response).await.map_err(client_gone)?;
-        // Takes the bytes that were read together with the head; later ones wait for the tunnel.
-        let read_ahead = upstream.read_body_bytes().now_or_never().and_then(Result::ok).flatten().unwrap_or_default();
         let client = client.detach().ok_or_else(|| Error::unexpected(Part::Gateway, "no transport"))?;
-        let upstream = UpstreamEnd { stream: upstream.into_inner(), read_ahead };
+        let (stream, read_ahead) = upstream.into_upgraded();
+        let upstream = UpstreamEnd { stream, read_ahead };
         self.spawn_tunnel(client, upstream, attempts.take_current(), registration, expires_at, arrival);
         Ok(UpgradeResult::Upgraded)
     }
@@ -178,7 +175,7 @@ impl Gateway {
         &self,
         attempts: &mut UpstreamAttempts,
         request: RequestHeader,
-    ) -> Result<UpstreamExchange, Error> {
+    ) -> Result<(Http1Exchange, ResponseHeader), Error> {
         let exchange = self.exchange_handshake(attempts, request);
         let result = tokio::time::timeout(self.sockets.handshake, exchange).await;
         let result = result.unwrap_or_else(|_| Err(PingoraError::new_up(ErrorType::ReadTimedout)));
@@ -194,18 +191,17 @@ impl Gateway {
         &self,
         attempts: &mut UpstreamAttempts,
         mut request: RequestHeader,
-    ) -> pingora_core::Result<UpstreamExchange> {
+    ) -> pingora_core::Result<(Http1Exchange, ResponseHeader)> {
         let connected = self.connect(attempts, UpstreamProtocol::Http1).await?;
         attempts.write_traceparent(&mut request)?;
-        let mut upstream = UpstreamExchange::new(connected.transport.into_connection()?.stream);
-        upstream.write_request_header(Box::new(request)).await.map_err(PingoraError::into_up)?;
+        let mut upstream = Http1Exchange::without_timeouts(connected.transport.into_connection()?);
+        upstream.write_header(&request).await.map_err(PingoraError::into_up)?;
         loop {
-            upstream.read_response().await.map_err(PingoraError::into_up)?;
-            let is_interim = upstream
-                .get_status()
-                .is_some_and(|status| status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS);
-            if !is_interim {
-                return Ok(upstream);
+            let HttpTask::Header(response, _) = upstream.read_part().await.map_err(PingoraError::into_up)? else {
+                return Err(internal_error("a response without a header"));
+            };
+            if !response.status.is_informational() || response.status == StatusCode::SWITCHING_PROTOCOLS {
+                return Ok((upstream, *response));
             }
         }
     }
@@ -228,17 +224,20 @@ impl Gateway {
             let client = ClientEnd { stream, read_ahead: read_ahead.into() };
             let rule = registration.handle().rule();
             let (rule, upstream_name) = (rule.name.clone(), rule.upstream.name.clone());
-            let opened = std::time::Instant::now();
-            let close = tunnel::run(client, upstream, registration, expiry, grace, metrics).await;
-            let reached = address.as_ref().map(|chosen| chosen.address().clone());
-            drop((slot, address));
-            tracing::info!(
-                target: "deskgate::socket",
-                { request.id = request_id.as_str(), rule.name = &*rule, upstream.name = &*upstream_name,
-                  upstream.address = reached.as_ref().map(|address| address.name()), cause = close.end.as_str(),
-                  closed_by = close.closed_by(), close.code = close.code, duration_ms = opened.elapsed().as_secs_f64() * 1000.0 },
-                "socket closed{}", closing_words(close)
-            );
+            let opened = Instant::now();
+            let record = move |close: TunnelClose| {
+                let reached = address.as_ref().map(|chosen| chosen.address().clone());
+                drop((slot, address));
+                tracing::info!(
+                    target: "deskgate::socket",
+                    { request.id = request_id.as_str(), rule.name = &*rule, upstream.name = &*upstream_name,
+                      upstream.address = reached.as_ref().map(|address| address.name()), cause = close.end.as_str(),
+                      closed_by = close.closed_by(), close.code = close.code, duration_ms = opened.elapsed().as_secs_f64() * 1000.0 },
+                    "socket closed{}", closing_words(close)
+                );
+            };
+            // In a task of its own, so that an open socket does not hold what only its beginning needs.
+            tokio::spawn(tunnel::run(client, upstream, registration, expiry, grace, metrics, record));
         });
     }
 }
@@ -285,13 +284,14 @@ fn switching_protocols(
 /// Relays a response other than 101 and closes the connection: the client may already be sending frames.
 async fn relay_decline(
     client: &mut dyn HandshakeClient,
-    upstream: &mut UpstreamExchange,
+    upstream: &mut Http1Exchange,
     mut response: ResponseHeader,
     cors: CorsHandling,
     arrival: &Arrival,
 ) -> Result<(), Error> {
     let mut body = Vec::new();
-    while let Some(bytes) = upstream.read_body_bytes().await.map_err(|error| upstream_failed(&error))? {
+    while let HttpTask::Body(bytes, _) = upstream.read_part().await.map_err(|error| upstream_failed(&error))? {
+        let bytes = bytes.unwrap_or_default();
         if body.len() + bytes.len() > MAX_DECLINE_BODY {
             return Err(Error::UpstreamFailed(Some("the upstream's response to the handshake is too large".into())));
         }

@@ -1,4 +1,4 @@
-//! One exchange with an upstream over HTTP/1.1, for the lanes of Pingora's proxy. A response that can be read in two ways is an
+//! One exchange with an upstream over HTTP/1.1, for the lanes of Pingora's proxy and for handshakes. A response that can be read in two ways is an
 //! error, never repaired: Pingora's own client session repairs contradictory lengths, relays unknown transfer codings until the end
 //! of the connection, and accepts folded lines and malformed chunks. Connecting is left to [`connect`](super::connect).
 
@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use http::header::TRANSFER_ENCODING;
 use http::{HeaderName, HeaderValue, Method};
+use pingora_core::protocols::Stream;
 use pingora_core::protocols::http::HttpTask;
 use pingora_core::upstreams::peer::HttpPeer;
 use pingora_core::{Error as PingoraError, ErrorType, RetryType};
@@ -87,6 +88,12 @@ pub(super) struct Http1Exchange {
 
 impl Http1Exchange {
     pub(super) fn new(connection: PooledConnection, peer: &HttpPeer) -> Self {
+        let (read_timeout, write_timeout) = (peer.options.read_timeout, peer.options.write_timeout);
+        Self { read_timeout, write_timeout, ..Self::without_timeouts(connection) }
+    }
+
+    /// An exchange whose caller limits its time as a whole.
+    pub(super) fn without_timeouts(connection: PooledConnection) -> Self {
         Self {
             connection,
             received: BytesMut::new(),
@@ -95,8 +102,8 @@ impl Http1Exchange {
             keeps_open: false,
             is_head_request: false,
             upload: UploadFraming::Plain,
-            read_timeout: peer.options.read_timeout,
-            write_timeout: peer.options.write_timeout,
+            read_timeout: None,
+            write_timeout: None,
         }
     }
 
@@ -257,6 +264,11 @@ impl Http1Exchange {
             error.retry = RetryType::ReusedOnly;
         }
         Err(error)
+    }
+
+    /// The connection after a 101, and what came behind that.
+    pub(super) fn into_upgraded(self) -> (Stream, Bytes) {
+        (self.connection.stream, self.received.freeze())
     }
 
     /// The connection, if it can serve another request: the response is complete, and nothing came behind it.

@@ -13,6 +13,10 @@ pub(super) struct HandleList(Vec<Arc<CloseHandle>>);
 impl HandleList {
     pub(super) fn add(&mut self, handle: Arc<CloseHandle>) {
         handle.position.store(self.0.len(), Ordering::Relaxed);
+        if self.0.is_empty() {
+            // Most sessions have one WebSocket.
+            self.0.reserve_exact(1);
+        }
         self.0.push(handle);
     }
 

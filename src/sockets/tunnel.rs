@@ -96,9 +96,9 @@ struct Tunnel {
 
 /// Relays until one side closes or the handle closes the socket.
 ///
-/// `expiry` fires when the token expires; `grace` is the longest time for closing in order.
+/// `expiry` fires when the token expires; `grace` is the longest time for closing in order. `record` gets how the socket was closed.
 ///
-/// Not an `async fn`, which would hold its arguments twice for as long as the socket is open.
+/// Neither an `async fn` nor one whose result is awaited: either would hold all of this twice for as long as the socket is open.
 pub(crate) fn run(
     client: ClientEnd,
     upstream: UpstreamEnd,
@@ -106,7 +106,8 @@ pub(crate) fn run(
     expiry: Option<BoxFuture<'static, ()>>,
     grace: Duration,
     metrics: Arc<Metrics>,
-) -> impl Future<Output = TunnelClose> {
+    record: impl FnOnce(TunnelClose),
+) -> impl Future<Output = ()> {
     let mut tunnel = Tunnel {
         client: client.stream,
         upstream: upstream.stream,
@@ -123,7 +124,8 @@ pub(crate) fn run(
         let _ = Box::pin(tokio::time::timeout(grace, tunnel.finish(end, &metrics))).await;
         let close = tunnel.describe_close(end);
         metrics.websockets_closed.with_label_values(&[close.end.as_str()]).inc();
-        close
+        drop(tunnel);
+        record(close);
     }
 }
 

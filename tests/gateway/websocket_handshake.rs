@@ -281,6 +281,24 @@ async fn refused_upgrade_opens_no_tunnel() {
 }
 
 #[tokio::test]
+async fn ambiguous_response_to_a_handshake_is_1502() {
+    let desk = Gateway::start().await;
+    let xiaoming = desk.sign_in("u1001").await;
+    for response in [
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5x\r\nhello\r\n0\r\n\r\n",
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nContent-Length: +5\r\n\r\n",
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nX-Folded: a\r\n b\r\nConnection: Upgrade\r\n\r\n",
+    ] {
+        desk.upstream.set_behaviour(Behaviour::RespondAndClose(response.as_bytes().to_vec()));
+        let refusal = xiaoming.handshake("/ws/employee").expect_refused().await;
+        assert_eq!((refusal.status, refusal.code()), (502, 1502), "{response:?}: {}", refusal.describe());
+    }
+}
+
+#[tokio::test]
 async fn unanswered_handshake_is_1504() {
     let desk = Gateway::with("[websocket]\nhandshake = \"300ms\"").await;
     let xiaoming = desk.sign_in("u1001").await;

@@ -32,7 +32,8 @@ fn connect() -> (DuplexStream, Connection) {
     let occupied = slots.occupy(slots.try_acquire().expect("a slot"));
     let counted = Arc::new(ConnectionLimits::new(0, Vec::new(), 1)).open([127, 0, 0, 1].into()).expect("no limit");
     let slot = ConnectionSlot::new(occupied, counted);
-    (client, Connection::new(Box::new(server), ALPN::H1, Transport::Plain, &limits, slot, Arc::default()))
+    let peer = [127, 0, 0, 1].into();
+    (client, Connection::new(Box::new(server), ALPN::H1, peer, Transport::Plain, &limits, slot, Arc::default()))
 }
 
 #[tokio::test]

@@ -1,0 +1,149 @@
+//! A TCP connection, of a client or to an upstream. Pingora's own type for it adds buffers, digests and clocks that the gateway does not
+//! use: most of a kilobyte for each end of an open WebSocket, and two readings of the clock for each wait.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+
+use async_trait::async_trait;
+use pingora_core::protocols::l4::socket::SocketAddr as PingoraAddress;
+use pingora_core::protocols::raw_connect::ProxyDigest;
+use pingora_core::protocols::{
+    GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, TimingDigest, UniqueID,
+    UniqueIDType,
+};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+
+/// A TCP connection.
+pub(super) struct PlainStream {
+    tcp: TcpStream,
+    /// What was read and put back, to be read again first.
+    rewound: Vec<u8>,
+    /// The client at the other end, as Pingora wants to know it. An upstream's connection has none.
+    client: Option<SocketAddr>,
+    digest: OnceLock<Arc<SocketDigest>>,
+}
+
+impl PlainStream {
+    pub(super) fn new(tcp: TcpStream) -> Self {
+        Self { tcp, rewound: Vec::new(), client: None, digest: OnceLock::new() }
+    }
+
+    /// Names the client at the other end. A load balancer may have named another one than the socket does.
+    pub(super) fn set_client(&mut self, client: SocketAddr) {
+        self.client = Some(client);
+    }
+
+    /// Puts bytes back, to be read before all others.
+    pub(super) fn rewind(&mut self, bytes: &[u8]) {
+        self.rewound.splice(..0, bytes.iter().copied());
+    }
+
+    /// Waits for the first bytes and leaves them to be read.
+    pub(super) async fn peek(&mut self, first: &mut [u8]) -> io::Result<()> {
+        self.read_exact(first).await?;
+        self.rewind(first);
+        Ok(())
+    }
+}
+
+impl fmt::Debug for PlainStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PlainStream")
+    }
+}
+
+impl AsyncRead for PlainStream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.rewound.is_empty() {
+            return Pin::new(&mut this.tcp).poll_read(cx, buffer);
+        }
+        let count = this.rewound.len().min(buffer.remaining());
+        buffer.put_slice(&this.rewound[..count]);
+        this.rewound.drain(..count);
+        if this.rewound.is_empty() {
+            this.rewound = Vec::new();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for PlainStream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().tcp).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().tcp).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.tcp.is_write_vectored()
+    }
+
+    /// There is no buffer to flush.
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().tcp).poll_shutdown(cx)
+    }
+}
+
+#[async_trait]
+impl Shutdown for PlainStream {
+    async fn shutdown(&mut self) {
+        // Fails if the other end has closed the connection.
+        let _ = self.tcp.shutdown().await;
+    }
+}
+
+impl UniqueID for PlainStream {
+    fn id(&self) -> UniqueIDType {
+        self.tcp.as_raw_fd()
+    }
+}
+
+impl Ssl for PlainStream {}
+
+impl GetTimingDigest for PlainStream {
+    fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
+        Vec::new()
+    }
+}
+
+impl GetProxyDigest for PlainStream {
+    fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
+        None
+    }
+}
+
+/// Made when Pingora asks for it first: it takes more memory than the rest of the connection.
+impl GetSocketDigest for PlainStream {
+    fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
+        let client = self.client?;
+        let digest = self.digest.get_or_init(|| {
+            let digest = SocketDigest::from_raw_fd(self.tcp.as_raw_fd());
+            let _ = digest.peer_addr.set(Some(PingoraAddress::Inet(client)));
+            Arc::new(digest)
+        });
+        Some(digest.clone())
+    }
+}
+
+#[async_trait]
+impl Peek for PlainStream {}
+
+#[cfg(test)]
+mod tests;
