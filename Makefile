@@ -1,6 +1,6 @@
 # Each target installs the packages that it needs on Debian, and names them on other systems.
 
-.PHONY: run fleet fleet-drill test test-extra test-postgres bench bench-fleet faults release deb deb-trial sbom deny msrv deploy-check alert-drill tools
+.PHONY: run fleet fleet-drill test test-extra test-postgres test-pingora-lane bench bench-fleet faults release pgo deb deb-trial sbom deny msrv deploy-check alert-drill tools
 
 run: tools
 	cargo run --locked -- demo
@@ -37,6 +37,11 @@ test-postgres: tools
 	@.ci/need curl curl python3 python3 chromium chromium chromedriver chromium-driver nginx nginx-light faketime faketime pg_ctlcluster postgresql redis-server redis-server
 	@if cargo nextest --version >/dev/null 2>&1; then DESKGATE_TEST_DIRECTORY=postgres cargo nextest run --locked --no-fail-fast -E 'binary(gateway)'; else DESKGATE_TEST_DIRECTORY=postgres cargo test --locked --test gateway; fi
 
+# The tests of the gateway with the fast lane off.
+test-pingora-lane: tools
+	@.ci/need curl curl python3 python3 chromium chromium chromedriver chromium-driver nginx nginx-light faketime faketime pg_ctlcluster postgresql redis-server redis-server
+	@if cargo nextest --version >/dev/null 2>&1; then DESKGATE_TEST_FAST_LANE=false cargo nextest run --locked --no-fail-fast --test-threads $(TEST_THREADS) -E 'binary(gateway)'; else DESKGATE_TEST_FAST_LANE=false cargo test --locked --test gateway; fi
+
 # Measures what is shipped, or PROGRAM. BENCH has options, such as BENCH="--only one,nginx,deskgate" or BENCH=--help.
 bench: $(if $(PROGRAM),tools,release)
 	@.ci/need nginx nginx-light /usr/lib/nginx/modules/ngx_http_lua_module.so libnginx-mod-http-lua /usr/share/lua/5.1/cjson lua-cjson haproxy haproxy wrk wrk h2load nghttp2-client openssl openssl python3 python3 pip3 python3-pip
@@ -55,7 +60,8 @@ faults: tools
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 DIST := $(TARGET)/dist
 # Relative relocations in a tenth of the space: glibc 2.36 (Debian 12) or later. Less inlining of functions that do not ask for it.
-SMALL := -C link-arg=-Wl,-z,pack-relative-relocs -C llvm-args=-inline-threshold=75
+RELOCATIONS := -C link-arg=-Wl,-z,pack-relative-relocs
+SMALL := $(RELOCATIONS) -C llvm-args=-inline-threshold=75
 # FEATURES=demo adds the simulated platform and the demo help desk.
 FEATURES :=
 
@@ -65,6 +71,12 @@ release: tools
 	cargo rustc --release --locked --no-default-features --features "$(FEATURES)" --bin deskgate -- $(SMALL)
 	python3 deploy/symbols.py $(TARGET)/release/deskgate $(DIST) $(if $(FEATURES),,--limit 25)
 	$(DIST)/deskgate --version
+
+# The same, optimized for what a run of `make bench` uses most (profile-guided optimization): in $(DIST)/pgo. Nothing requires it.
+# There the compiler knows what to inline, and the program is small without a limit on that.
+pgo: tools
+	@.ci/need nginx nginx-light /usr/lib/nginx/modules/ngx_http_lua_module.so libnginx-mod-http-lua wrk wrk h2load nghttp2-client openssl openssl python3 python3 objcopy binutils
+	python3 deploy/pgo.py $(TARGET) $(RELOCATIONS)
 
 deb: release
 	@.ci/need dpkg-deb dpkg dpkg-shlibdeps dpkg-dev

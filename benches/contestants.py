@@ -242,16 +242,17 @@ def deskgate_command(place, folder, data, upstream, port, tls_port):
     return [place.program, "serve", "--config", folder / "deskgate.toml"]
 
 
-def start_deskgate(place, upstream, algorithm="ES256", settings=(), data=None, rules=RULES, only_these=False, earlier=False):
-    """deskgate with the sessions of the benchmark: on a copy of their data directory, or on `data` itself."""
+def start_deskgate(place, upstream, algorithm="ES256", settings=(), data=None, rules=RULES, only_these=False, program_file=None):
+    """deskgate with the sessions of the benchmark: on a copy of their data directory, or on `data` itself. `program_file` is another
+    program than the one that is measured."""
     folder, port, tls_port = place.new_folder("deskgate"), free_port(), free_port()
     write_rules(folder / "rules", rules, only_these)
     if data is None:
         data = folder / "data"
         shutil.copytree(place.data[algorithm], data, ignore=shutil.ignore_patterns("*.sock"))
     command = deskgate_command(place, folder, data, upstream, port, tls_port)
-    if earlier:
-        command[0] = place.earlier
+    if program_file:
+        command[0] = program_file
     for setting in (f"token.algorithm={algorithm}", *settings):
         command += ["--set", setting]
     return Server("deskgate", command, port, folder / "log", tls_port=tls_port, ready="ready listen=")
@@ -267,7 +268,7 @@ def start_earlier(place, upstream):
     sample.write_text("[server]\nfast_lane = false\n")
     tried = subprocess.run([place.earlier, "check", "--config", sample], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     settings = [] if b"unknown field" in tried.stdout else ["server.fast_lane=false"]
-    return start_deskgate(place, upstream, settings=settings, earlier=True)
+    return start_deskgate(place, upstream, settings=settings, program_file=place.earlier)
 
 
 CONTESTANTS = [
@@ -278,6 +279,8 @@ CONTESTANTS = [
     Contestant("envoy", "Envoy, jwt_authn with cache", "ES256", start_envoy),
     Contestant("bare", "bare Pingora", None, start_bare),
     Contestant("deskgate", "deskgate", "ES256", start_deskgate),
+    Contestant("deskgate-pgo", "deskgate, PGO", "ES256",
+               lambda place, upstream: start_deskgate(place, upstream, program_file=place.pgo)),
     Contestant("deskgate-eddsa", "deskgate, EdDSA", "EdDSA", lambda place, upstream: start_deskgate(place, upstream, "EdDSA")),
     Contestant("deskgate-pingora", "deskgate, Pingora's lane", "ES256", start_pingora_lane),
     Contestant("deskgate-earlier", "deskgate, an earlier program", "ES256", start_earlier),

@@ -28,8 +28,9 @@ def build(target, name):
 class Place:
     """A temporary folder with all that the contestants need."""
 
-    def __init__(self, folder, program, bare_proxy=None, envoy=None, earlier=None):
-        self.folder, self.program, self.bare_proxy, self.envoy, self.earlier = folder, program, bare_proxy, envoy, earlier
+    def __init__(self, folder, program, bare_proxy=None, envoy=None, earlier=None, pgo=None):
+        self.folder, self.program, self.bare_proxy, self.envoy = folder, program, bare_proxy, envoy
+        self.earlier, self.pgo = earlier, pgo
         self.certificate, self.certificate_key = folder / "tls.crt", folder / "tls.key"
         self.data, self.tokens = {}, {}
 

@@ -41,9 +41,9 @@ class Target:
     text: str
 
 
-CHECKING = ("lua", "haproxy", "envoy", "deskgate", "deskgate-pingora", "deskgate-earlier")
+CHECKING = ("lua", "haproxy", "envoy", "deskgate", "deskgate-pgo", "deskgate-pingora", "deskgate-earlier")
 PLAIN_TOO = ("nginx", *CHECKING)
-ALL = ("nginx", "lua", "haproxy", "envoy", "bare", "deskgate", "deskgate-pingora", "deskgate-earlier")
+ALL = ("nginx", "lua", "haproxy", "envoy", "bare", "deskgate", "deskgate-pgo", "deskgate-pingora", "deskgate-earlier")
 
 REQUESTS = [
     Requests("one", "One token", Load(SMALL_PATH), "one", (*ALL, "deskgate-eddsa")),

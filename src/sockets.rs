@@ -11,6 +11,8 @@ use crate::domain::session::EndCause;
 
 mod close_batch;
 
+pub(crate) mod expiry;
+
 pub mod frame;
 
 pub(crate) mod handle;

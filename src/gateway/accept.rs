@@ -253,12 +253,18 @@ impl Acceptor {
     /// Completes the TLS handshake, if there is one. Its future is boxed: it takes nine kilobytes, which the task of a connection
     /// would hold for as long as the connection lives.
     async fn open(&self, accepted: AcceptedConnection, listener: &ListenerSettings) -> Option<Box<Connection>> {
-        let AcceptedConnection { mut transport, address, slot } = accepted;
-        transport.set_client(address);
+        let AcceptedConnection { transport, address, slot } = accepted;
         let (stream, protocol) = self.negotiate(transport, address, listener).await?;
         let signal = self.drain.clone();
-        let peer = address.ip();
-        Some(Box::new(Connection::new(stream, protocol, peer, listener.transport, &self.limits.load(), slot, signal)))
+        Some(Box::new(Connection::new(
+            stream,
+            protocol,
+            address,
+            listener.transport,
+            &self.limits.load(),
+            slot,
+            signal,
+        )))
     }
 
     async fn serve(&self, opened: Option<Box<Connection>>, drain: ShutdownWatch) {

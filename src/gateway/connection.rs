@@ -9,14 +9,14 @@
 use std::future::poll_fn;
 use std::io;
 use std::mem::MaybeUninit;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use pingora_core::protocols::{ALPN, Stream};
+use pingora_core::protocols::{ALPN, SocketDigest, Stream};
 use prometheus::IntCounter;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::runtime::Handle;
@@ -99,8 +99,10 @@ pub(super) struct Connection {
     http2: Option<Box<Http2Connection>>,
     /// Counts against the limit on open connections.
     slot: Option<ConnectionSlot>,
-    /// The address of its other end.
-    peer: IpAddr,
+    /// Its client. A load balancer may have named another one than the socket does.
+    peer: SocketAddr,
+    /// What Pingora wants to know of the socket, made when it first asks.
+    digest: OnceLock<Arc<SocketDigest>>,
     /// How its requests arrive.
     transport: Transport,
     drain: Arc<DrainSignal>,
@@ -157,7 +159,7 @@ impl Connection {
     pub(super) fn new(
         inner: Stream,
         protocol: ALPN,
-        peer: IpAddr,
+        peer: SocketAddr,
         transport: Transport,
         limits: &ClientLimits,
         slot: ConnectionSlot,
@@ -179,6 +181,7 @@ impl Connection {
             http2: (protocol == ALPN::H2).then(|| Box::new(Http2Connection::new(limits))),
             slot: Some(slot),
             peer,
+            digest: OnceLock::new(),
             transport,
             drain,
             refusals: limits.refusals.clone(),

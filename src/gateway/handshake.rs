@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::FutureExt;
 use http::StatusCode;
 use http::header::{CONNECTION, CONTENT_LENGTH, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
 use http::request::Parts;
@@ -35,6 +34,7 @@ use crate::pipeline::{Arrival, UpstreamPermit};
 use crate::pipeline::{forward, record};
 use crate::rules::{CorsHandling, Mode};
 use crate::sockets::Capacity;
+use crate::sockets::expiry::Expiry;
 use crate::sockets::handle::{OpenKind, Opener};
 use crate::sockets::registry::{Registration, Registry};
 use crate::sockets::tunnel::{self, ClientEnd, TunnelClose, UpstreamEnd};
@@ -218,7 +218,7 @@ impl Gateway {
     ) {
         let (metrics, grace) = (self.gate.metrics.clone(), self.sockets.close_grace);
         let (request_id, clock) = (arrival.request_id, self.gate.clock.clone());
-        let expiry = expires_at.map(|end| async move { clock.sleep_until(end).await }.boxed());
+        let expiry = expires_at.map(|end| Expiry::at(end, clock));
         tokio::spawn(async move {
             let Ok(DetachedStream { stream, slot, read_ahead }) = client.await else { return };
             let client = ClientEnd { stream, read_ahead: read_ahead.into() };

@@ -3,14 +3,12 @@
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use async_trait::async_trait;
-use pingora_core::protocols::l4::socket::SocketAddr as PingoraAddress;
 use pingora_core::protocols::raw_connect::ProxyDigest;
 use pingora_core::protocols::{
     GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, TimingDigest, UniqueID,
@@ -24,19 +22,11 @@ pub(super) struct PlainStream {
     tcp: TcpStream,
     /// What was read and put back, to be read again first.
     rewound: Vec<u8>,
-    /// The client at the other end, as Pingora wants to know it. An upstream's connection has none.
-    client: Option<SocketAddr>,
-    digest: OnceLock<Arc<SocketDigest>>,
 }
 
 impl PlainStream {
     pub(super) fn new(tcp: TcpStream) -> Self {
-        Self { tcp, rewound: Vec::new(), client: None, digest: OnceLock::new() }
-    }
-
-    /// Names the client at the other end. A load balancer may have named another one than the socket does.
-    pub(super) fn set_client(&mut self, client: SocketAddr) {
-        self.client = Some(client);
+        Self { tcp, rewound: Vec::new() }
     }
 
     /// Puts bytes back, to be read before all others.
@@ -129,16 +119,10 @@ impl GetProxyDigest for PlainStream {
     }
 }
 
-/// Made when Pingora asks for it first: it takes more memory than the rest of the connection.
+/// The connection of a client has a digest, see `connection`.
 impl GetSocketDigest for PlainStream {
     fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
-        let client = self.client?;
-        let digest = self.digest.get_or_init(|| {
-            let digest = SocketDigest::from_raw_fd(self.tcp.as_raw_fd());
-            let _ = digest.peer_addr.set(Some(PingoraAddress::Inet(client)));
-            Arc::new(digest)
-        });
-        Some(digest.clone())
+        None
     }
 }
 

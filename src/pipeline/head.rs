@@ -162,7 +162,7 @@ pub struct Fields<'a> {
     pub user_agent: Option<&'a [u8]>,
     /// `Cookie`, line by line.
     pub cookies: Vec<&'a [u8]>,
-    /// A header that must not be repeated, and is.
+    /// A header that must not be repeated, and is. Of several the first by its name, because the lanes keep the lines in different orders.
     pub repeated: Option<&'static str>,
     /// The kinds of headers to remove before forwarding.
     pub unwanted: UnwantedHeaders,
@@ -251,7 +251,7 @@ impl<'a> Fields<'a> {
 
 fn once<'a>(slot: &mut Option<&'a [u8]>, value: &'a [u8], name: &'static str, repeated: &mut Option<&'static str>) {
     if slot.replace(value).is_some() {
-        *repeated = Some(name);
+        *repeated = Some(repeated.map_or(name, |other| other.min(name)));
     }
 }
 

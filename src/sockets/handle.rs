@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::net::IpAddr;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, OnceLock};
-use std::task::Poll;
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -74,8 +74,8 @@ impl Opener {
 /// Closes one WebSocket or exchange. The first reason wins; later ones are ignored.
 #[derive(Debug)]
 pub(crate) struct CloseHandle {
-    /// Set when it is to be closed.
-    closing: OnceLock<Closing>,
+    /// Set when it is to be closed. Boxed, so that what stays open does not hold its memory.
+    closing: OnceLock<Box<Closing>>,
     waker: AtomicWaker,
     /// Its position in the registry's list of its session; changed under the registry's lock.
     pub(super) position: AtomicUsize,
@@ -118,14 +118,19 @@ impl CloseHandle {
         }
         let batch = (self.opener.kind == OpenKind::WebSocket).then(|| batch.join());
         // If another reason came first, the member is dropped and so leaves the batch.
-        if self.closing.set(Closing { reason, since: Instant::now(), batch }).is_ok() {
+        let closing = Box::new(Closing { reason, since: Instant::now(), batch });
+        if self.closing.set(closing).is_ok() {
             self.waker.wake();
         }
     }
 
-    /// The close reason, if it is to be closed. Otherwise `waker` is woken when it is.
-    pub(super) fn poll_close(&self, waker: &std::task::Waker) -> Option<CloseReason> {
+    /// Wakes `waker` when it is to be closed, in place of the one before.
+    pub(super) fn watch(&self, waker: &Waker) {
         self.waker.register(waker);
+    }
+
+    /// The close reason, if it is to be closed.
+    pub(super) fn close_reason(&self) -> Option<CloseReason> {
         self.closing.get().map(|closing| closing.reason)
     }
 
@@ -136,7 +141,11 @@ impl CloseHandle {
 
     /// Waits until it is to be closed.
     pub(crate) async fn closed(&self) -> CloseReason {
-        poll_fn(|cx| self.poll_close(cx.waker()).map_or(Poll::Pending, Poll::Ready)).await
+        poll_fn(|cx| {
+            self.watch(cx.waker());
+            self.close_reason().map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
     }
 
     pub(super) fn closing_since(&self) -> Option<Instant> {

@@ -9,11 +9,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::FutureExt;
-use futures::future::BoxFuture;
 use pingora_core::protocols::Stream;
 use tokio::io::AsyncWrite;
 
+use super::expiry::Expiry;
 use super::frame::{close_frame, masked_close_frame};
 use super::handle::CloseHandle;
 use super::registry::Registration;
@@ -88,22 +87,23 @@ struct Tunnel {
     to_upstream: Direction,
     to_client: Direction,
     registration: Registration,
-    /// Fires when the token expires.
-    expiry: Option<BoxFuture<'static, ()>>,
+    expiry: Option<Expiry>,
+    /// Whether the handle knows whom to wake.
+    is_watched: bool,
     /// The side that sent a close frame first.
     closed_first: Option<TunnelEnd>,
 }
 
 /// Relays until one side closes or the handle closes the socket.
 ///
-/// `expiry` fires when the token expires; `grace` is the longest time for closing in order. `record` gets how the socket was closed.
+/// `grace` is the longest time for closing in order. `record` gets how the socket was closed.
 ///
 /// Neither an `async fn` nor one whose result is awaited: either would hold all of this twice for as long as the socket is open.
 pub(crate) fn run(
     client: ClientEnd,
     upstream: UpstreamEnd,
     registration: Registration,
-    expiry: Option<BoxFuture<'static, ()>>,
+    expiry: Option<Expiry>,
     grace: Duration,
     metrics: Arc<Metrics>,
     record: impl FnOnce(TunnelClose),
@@ -115,6 +115,7 @@ pub(crate) fn run(
         to_client: Direction::starting_with(upstream.read_ahead),
         registration,
         expiry,
+        is_watched: false,
         closed_first: None,
     };
     async move {
@@ -159,12 +160,16 @@ impl Tunnel {
     fn poll_ends(&mut self, cx: &mut Context<'_>) -> Poll<TunnelEnd> {
         let handle = self.registration.handle();
         if let Some(timer) = &mut self.expiry
-            && timer.poll_unpin(cx).is_ready()
+            && timer.poll(cx).is_ready()
         {
             self.expiry = None;
             handle.expire();
         }
-        if let Some(reason) = handle.poll_close(cx.waker()) {
+        // A tunnel has one task, so that the handle need be told once whom to wake, and not for each message.
+        if !std::mem::replace(&mut self.is_watched, true) {
+            handle.watch(cx.waker());
+        }
+        if let Some(reason) = handle.close_reason() {
             return Poll::Ready(TunnelEnd::Gateway(reason));
         }
         match self.to_upstream.poll_relay(cx, &mut self.client, &mut self.upstream) {

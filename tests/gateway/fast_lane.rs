@@ -54,6 +54,11 @@ async fn both_lanes_give_the_same_answers_and_send_the_same_requests() {
         ("no token in Chinese", "GET /api/desk/x", "Accept-Language: zh-CN\r\n"),
         ("an invalid token", "GET /api/desk/x", "Authorization: Bearer x.y.z\r\n"),
         ("no rule", "GET /nowhere", ""),
+        (
+            "two repeated headers",
+            "GET /public/x",
+            "Authorization: Bearer x\r\nOrigin: a\r\nOrigin: a\r\nAuthorization: Bearer x\r\n",
+        ),
         ("a parent segment", "GET /public/../x", ""),
         ("an endpoint of the gateway", "GET /api/auth/me", "Authorization: Bearer TOKEN\r\n"),
         ("a cacheable endpoint", "GET /api/auth/openapi.json", ""),

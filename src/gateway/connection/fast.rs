@@ -91,7 +91,7 @@ impl Connection {
 
     /// The address of the connection's other end.
     pub(in super::super) fn peer(&self) -> IpAddr {
-        self.peer
+        self.peer.ip()
     }
 
     /// How its requests arrive.

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use pingora_core::protocols::l4::socket::SocketAddr;
 use pingora_core::protocols::raw_connect::ProxyDigest;
 use pingora_core::protocols::tls::SslDigest;
 use pingora_core::protocols::{
@@ -75,7 +76,13 @@ impl GetProxyDigest for Connection {
 
 impl GetSocketDigest for Connection {
     fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
-        self.inner.as_ref().and_then(|inner| inner.get_socket_digest())
+        let digest = self.digest.get_or_init(|| {
+            let digest = SocketDigest::from_raw_fd(self.id());
+            // A new digest has no address yet.
+            let _ = digest.peer_addr.set(Some(SocketAddr::Inet(self.peer)));
+            Arc::new(digest)
+        });
+        Some(digest.clone())
     }
 }
 

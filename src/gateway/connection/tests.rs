@@ -32,7 +32,7 @@ fn connect() -> (DuplexStream, Connection) {
     let occupied = slots.occupy(slots.try_acquire().expect("a slot"));
     let counted = Arc::new(ConnectionLimits::new(0, Vec::new(), 1)).open([127, 0, 0, 1].into()).expect("no limit");
     let slot = ConnectionSlot::new(occupied, counted);
-    let peer = [127, 0, 0, 1].into();
+    let peer = ([127, 0, 0, 1], 4711).into();
     (client, Connection::new(Box::new(server), ALPN::H1, peer, Transport::Plain, &limits, slot, Arc::default()))
 }
 

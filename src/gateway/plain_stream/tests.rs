@@ -32,14 +32,3 @@ async fn peek_fails_if_the_connection_ends_before() {
     let failed = near.peek(&mut [0; 3]).await.expect_err("two bytes are not three");
     assert_eq!(failed.kind(), io::ErrorKind::UnexpectedEof);
 }
-
-#[tokio::test]
-async fn pingora_learns_the_client_that_was_named_and_nothing_of_an_upstream() {
-    let (mut near, _far) = connected().await;
-    assert!(near.get_socket_digest().is_none());
-    let client = SocketAddr::from(([192, 0, 2, 7], 4711));
-    near.set_client(client);
-    let digest = near.get_socket_digest().expect("a digest");
-    assert_eq!(digest.peer_addr().and_then(PingoraAddress::as_inet), Some(&client));
-    assert!(Arc::ptr_eq(&digest, &near.get_socket_digest().expect("a digest")), "it is made once");
-}

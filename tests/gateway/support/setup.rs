@@ -206,7 +206,11 @@ impl Setup {
         if is_on_postgres() && !names_directory {
             set("directory", "url", crate::servers::postgres::empty_database().into());
         }
-        // The test's own settings come last, so that they can override these paths.
+        // With DESKGATE_TEST_FAST_LANE=false, every gateway whose test does not set a lane has Pingora's.
+        if std::env::var("DESKGATE_TEST_FAST_LANE").is_ok_and(|value| value == "false") {
+            set("server", "fast_lane", false.into());
+        }
+        // The test's own settings come last, so that they can override these.
         merge(&mut config, self.settings);
         let config_file = folder.path().join("deskgate.toml");
         std::fs::write(&config_file, config.to_string()).expect("a configuration file");
