@@ -110,7 +110,12 @@ pub struct Api {
 pub async fn answer(api: &Api, call: &OwnCall, client: &mut dyn Downstream, arrival: &Arrival) -> Result<Reply, Error> {
     let request = ApiRequest::of(client.head(), arrival, api.cookie_scope);
     let mut exchange = ApiExchange { api, call, client, arrival };
-    dispatch(&mut exchange, &request).await.map_err(|error| error.with_operation(call.route.operation))
+    let answered = match call.route.endpoint {
+        // Thousands of sign-in pages wait for their scan at once: they must not hold the memory of the largest endpoint.
+        Endpoint::ScanStatus => exchange.scan_status(&request).await,
+        _ => Box::pin(dispatch(&mut exchange, &request)).await,
+    };
+    answered.map_err(|error| error.with_operation(call.route.operation))
 }
 
 /// Calls the function of an endpoint. No `_` arm: an endpoint without a function does not compile.
@@ -122,10 +127,7 @@ async fn dispatch(call: &mut ApiExchange<'_>, request: &ApiRequest) -> Result<Re
             let (ticket, cookie) = qrcode::issue(&signin.tickets, request).await?;
             call.with_cookies(call.data(&ticket), cookie)
         }
-        Endpoint::ScanStatus => {
-            let status = scan_status::poll(&signin.tickets, request, call.client.disconnected()).await?;
-            call.data(&status)
-        }
+        Endpoint::ScanStatus => call.scan_status(request).await?,
         Endpoint::Oauth2Url => {
             let (url, cookies) = oauth2_url::start(&signin.oauth2, request)?;
             call.with_cookies(call.data(&url), cookies)
@@ -251,6 +253,11 @@ struct ApiExchange<'a> {
 }
 
 impl ApiExchange<'_> {
+    async fn scan_status(&mut self, request: &ApiRequest) -> Result<Reply, Error> {
+        let status = scan_status::poll(&self.api.signin.tickets, request, self.client.disconnected()).await?;
+        Ok(self.data(&status))
+    }
+
     /// The caller of an endpoint that requires one; the pipeline has already checked that there is one.
     fn caller(&self) -> Result<&Arc<CachedSession>, Error> {
         match &self.call.caller {

@@ -208,7 +208,8 @@ impl Tickets {
             // Subscribes before it reads the ticket, so that no change falls between the two.
             let mut changed = pin!(waiters.changed.notified());
             changed.as_mut().enable();
-            let (status, end) = self.status(id, cookie, waiters, device).await?;
+            // Boxed, so that a poll that waits does not hold its memory.
+            let (status, end) = Box::pin(self.status(id, cookie, waiters, device)).await?;
             let pending = matches!(status.status, "waiting" | "scanned");
             let baseline = seen.get_or_insert_with(|| status.status.to_owned());
             let may_wait = tokio::time::Instant::now() < deadline && !self.long_polls.has_ended();
