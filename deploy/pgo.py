@@ -3,7 +3,7 @@
     pgo.py TARGET_FOLDER [FLAG…]
 
 Builds the program twice, for half an hour on two cores: first with counters, which then runs the workloads of the benchmark, and
-then with what was counted. FLAGs are those of the compiler for `make release`. Writes TARGET_FOLDER/dist/pgo/deskgate and its symbols.
+then with what was counted. FLAGs are further ones of the compiler for the program itself. Writes TARGET_FOLDER/dist/pgo/deskgate and its symbols.
 
 Needs `llvm-profdata` of the compiler's LLVM version: `rustup component add llvm-tools`, or Debian's package `llvm-VERSION`.
 """
@@ -44,7 +44,7 @@ def build(host, folder, rust_flags, link_flags):
     """Builds all crates with `rust_flags`. Returns the program. Naming the host keeps the flags from build scripts and macros."""
     command = ["cargo", "rustc", "--release", "--locked", "--no-default-features", "--bin", "deskgate", "--target", host,
                "--target-dir", folder, "--", *link_flags]
-    subprocess.run(command, cwd=REPOSITORY, check=True, env=os.environ | {"RUSTFLAGS": rust_flags})
+    subprocess.run(command, cwd=REPOSITORY, check=True, env=os.environ | {"CARGO_ENCODED_RUSTFLAGS": "\x1f".join(rust_flags)})
     return folder / host / "release" / "deskgate"
 
 
@@ -53,11 +53,11 @@ def main():
     folder, compiler = target / "pgo", output_of("rustc", "-vV")
     host, merge, counters, profile = host_of(compiler), profdata(compiler), folder / "counters", folder / "deskgate.profdata"
     shutil.rmtree(counters, ignore_errors=True)
-    program = build(host, folder / "counting", f"-C profile-generate={counters}", link_flags)
+    program = build(host, folder / "counting", ["-C", f"profile-generate={counters}"], link_flags)
     subprocess.run([sys.executable, REPOSITORY / "benches/compare.py", "--program", program, *TRAINING], check=True,
                    env=os.environ | {"CARGO_TARGET_DIR": str(folder)})
     subprocess.run([merge, "merge", "--output", profile, counters], check=True)
-    program = build(host, folder / "optimized", f"-C profile-use={profile}", link_flags)
+    program = build(host, folder / "optimized", ["-C", f"profile-use={profile}"], link_flags)
     for file in symbols.split(program, target / "dist" / "pgo"):
         print(f"{file.stat().st_size / symbols.MEGABYTE:7.1f} MB  {file}")
 

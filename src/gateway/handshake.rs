@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::StatusCode;
-use http::header::{CONNECTION, CONTENT_LENGTH, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
+use http::header::{CONNECTION, CONTENT_LENGTH, SEC_WEBSOCKET_PROTOCOL, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
 use pingora_core::protocols::http::HttpTask;
 use pingora_core::{Error as PingoraError, ErrorType};
@@ -22,11 +22,10 @@ use super::context::RequestContext;
 use super::failure::{client_error, internal_error};
 use super::http1_exchange::Http1Exchange;
 use super::request_head::remove_hop_by_hop;
-use super::response::sanitize_response;
+use super::response::{has_no_body, remove_connection_headers, sanitize_response};
 use crate::api::Downstream;
 use crate::config::UpstreamProtocol;
 use crate::domain::clock::Timestamp;
-use crate::domain::hop_by_hop::HOP_BY_HOP;
 use crate::domain::session::{Session, SessionId};
 use crate::error::{Error, Part, TokenFault};
 use crate::pipeline::upgrade::{Handshake, Negotiated};
@@ -277,6 +276,9 @@ fn switching_protocols(
         }
         Negotiated::NotOffered => return Err(not_offered()),
     }
+    // A 101 has no body (RFC 9110, section 15.2).
+    response.remove_header(&CONTENT_LENGTH);
+    response.remove_header(&TRANSFER_ENCODING);
     sanitize_response(&mut response, cors, arrival).map_err(invalid)?;
     Ok(response)
 }
@@ -297,10 +299,10 @@ async fn relay_decline(
         }
         body.extend_from_slice(&bytes);
     }
-    for name in HOP_BY_HOP {
-        response.remove_header(name);
-    }
+    remove_connection_headers(&mut response);
     sanitize_response(&mut response, cors, arrival).map_err(client_gone)?;
-    response.insert_header(CONTENT_LENGTH, body.len()).map_err(client_gone)?;
+    if !has_no_body(response.status) {
+        response.insert_header(CONTENT_LENGTH, body.len()).map_err(client_gone)?;
+    }
     client.write_last(response, body.into()).await.map_err(client_gone)
 }

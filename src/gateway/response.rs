@@ -60,13 +60,14 @@ impl Gateway {
 /// The error of a task that only flushes.
 const FLUSHED: ErrorType = ErrorType::Custom("Flushed");
 
-fn has_no_body(status: StatusCode) -> bool {
+/// Whether a response with this status never has a body.
+pub(super) fn has_no_body(status: StatusCode) -> bool {
     status.is_informational() || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
 }
 
 /// Removes what is meant for the gateway's connection to the upstream: the hop-by-hop headers and those that `Connection` names.
 /// A response that never has a body has no length either: in a 304 it is that of another response, and clients have waited for it.
-fn remove_connection_headers(response: &mut ResponseHeader) {
+pub(super) fn remove_connection_headers(response: &mut ResponseHeader) {
     let headers = &response.headers;
     let is_nominated = |name: &HeaderName| {
         // Without its length the client could not find the end of the body.

@@ -31,7 +31,8 @@ impl Expiry {
             return Poll::Pending;
         }
         loop {
-            self.is_watched = true;
+            // A task that has used up its budget is woken at once, but the timer does not learn about it.
+            self.is_watched = tokio::task::coop::has_budget_remaining();
             ready!(self.timer.as_mut().poll(cx));
             match self.clock.now().until(self.end) {
                 Duration::ZERO => return Poll::Ready(()),

@@ -1,11 +1,23 @@
 //! The fast lane of HTTP/1.1: what it answers and sends is what Pingora's lane answers and sends.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::support::*;
 
 async fn on_lane(fast_lane: &str) -> Gateway {
     Gateway::setup().set("server.fast_lane", fast_lane).start().await
+}
+
+/// The first of the generated requests and responses: `DESKGATE_FUZZ_SEED`, or 1.
+pub(crate) fn fuzz_seed() -> u64 {
+    std::env::var("DESKGATE_FUZZ_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
+}
+
+/// How long generated requests and responses are compared: `DESKGATE_FUZZ_SECONDS`, or as long as the fewest take.
+pub(crate) fn fuzz_time() -> Duration {
+    let seconds = std::env::var("DESKGATE_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(seconds.unwrap_or_default())
 }
 
 /// What differs between two requests in any case.

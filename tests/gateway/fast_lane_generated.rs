@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::fast_lane::{Headers, comparable};
+use crate::fast_lane::{Headers, comparable, fuzz_seed, fuzz_time};
 use crate::support::*;
 
 /// How many requests are compared in every run.
@@ -218,11 +218,10 @@ async fn on_lane(fast_lane: &str) -> (Gateway, String) {
 #[tokio::test]
 async fn generated_requests_get_the_same_on_both_lanes() {
     let ((fast, fast_token), (proxy, proxy_token)) = tokio::join!(on_lane("true"), on_lane("false"));
-    let seconds = std::env::var("DESKGATE_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
     let (started, mut differences) = (Instant::now(), Vec::new());
-    let first = std::env::var("DESKGATE_FUZZ_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+    let first = fuzz_seed();
     for seed in first.. {
-        if seed - first >= CASES && started.elapsed() >= Duration::from_secs(seconds) {
+        if seed - first >= CASES && started.elapsed() >= fuzz_time() {
             break;
         }
         let (bytes, is_head) = request(seed, &fast, &fast_token);

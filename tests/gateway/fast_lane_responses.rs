@@ -1,13 +1,18 @@
 //! Responses of upstreams through both lanes of HTTP/1.1: what the client gets is the same, also of responses that are malformed,
-//! ambiguous or cut.
+//! ambiguous or cut. `DESKGATE_FUZZ_SECONDS=3600 cargo nextest run generated_responses` goes on for an hour.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
-use proptest::test_runner::TestRunner;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
+use crate::fast_lane::{fuzz_seed, fuzz_time};
 use crate::support::*;
+
+/// How many generated responses are compared in every run.
+const CASES: usize = 150;
 
 /// One message that the client got.
 #[derive(Debug, PartialEq)]
@@ -219,9 +224,16 @@ fn responses() -> impl Strategy<Value = Vec<u8>> {
 #[tokio::test]
 async fn both_lanes_relay_the_same_generated_responses() {
     let lanes = Lanes::start().await;
-    let mut runner = TestRunner::deterministic();
+    let mut seed = [0; 32];
+    seed[..8].copy_from_slice(&fuzz_seed().to_le_bytes());
+    let numbers = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
+    let mut runner = TestRunner::new_with_rng(Config::default(), numbers);
     let strategy = responses();
-    for number in 0..150 {
+    let started = Instant::now();
+    for number in 0.. {
+        if number >= CASES && started.elapsed() >= fuzz_time() {
+            break;
+        }
         let bytes = strategy.new_tree(&mut runner).expect("a response").current();
         lanes.compare(&format!("generated response {number}"), &bytes).await;
     }

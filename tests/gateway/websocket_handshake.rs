@@ -257,7 +257,10 @@ async fn refused_upgrade_opens_no_tunnel() {
         (200, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-Own: kept\r\n\r\nhello"),
         (200, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-Own: kept\r\n\r\n5\r\nhello\r\n0\r\n\r\n"),
         (401, "HTTP/1.1 401 Unauthorized\r\nContent-Length: 5\r\nX-Own: kept\r\n\r\nhello"),
-        (404, "HTTP/1.1 404 Not Found\r\nContent-Length: 5\r\nX-Own: kept\r\n\r\nhello"),
+        (
+            404,
+            "HTTP/1.1 404 Not Found\r\nContent-Length: 5\r\nConnection: X-Hop\r\nX-Hop: 1\r\nX-Own: kept\r\n\r\nhello",
+        ),
         (503, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 5\r\nX-Own: kept\r\n\r\nhello"),
     ] {
         let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
@@ -271,6 +274,7 @@ async fn refused_upgrade_opens_no_tunnel() {
         let relayed = connection.response().await.expect("a response").expect_status(status);
         assert_eq!((relayed.text().as_str(), relayed.header("x-own")), ("hello", Some("kept")));
         assert!(relayed.header("x-request-id").is_some(), "{}", relayed.describe());
+        assert_eq!(relayed.header("x-hop"), None, "named by the upstream's Connection: {}", relayed.describe());
         let mut client = BufferedStream::from_connection(connection);
         client.try_send(b"GET /public/smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n").await.ok();
         assert_eq!(client.read_to_end_within(TEST_TIMEOUT).await, b"", "{status}: the connection is closed");
@@ -278,6 +282,31 @@ async fn refused_upgrade_opens_no_tunnel() {
         assert_eq!(seen, b"", "{status}: bytes were forwarded to the upstream");
     }
     assert!(desk.upstream.requests().iter().all(|seen| seen.target == "/ws/employee"));
+}
+
+#[tokio::test]
+async fn response_to_a_handshake_that_never_has_a_body_has_no_length() {
+    let desk = Gateway::start().await;
+    let xiaoming = desk.sign_in("u1001").await;
+    for (status, response) in [
+        (204, "HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n"),
+        (304, "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n"),
+        (
+            101,
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nContent-Length: 5\r\n\r\n",
+        ),
+        (
+            101,
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nTransfer-Encoding: chunked\r\n\r\n",
+        ),
+    ] {
+        desk.upstream.set_behaviour(Behaviour::RespondAndClose(response.as_bytes().to_vec()));
+        let mut connection = desk.connect().await;
+        connection.send(&xiaoming.handshake("/ws/employee").bytes()).await;
+        let relayed = connection.response().await.expect("a response").expect_status(status);
+        assert_eq!(relayed.header("content-length"), None, "{response:?}: {}", relayed.describe());
+        assert_eq!(relayed.header("transfer-encoding"), None, "{response:?}: {}", relayed.describe());
+    }
 }
 
 #[tokio::test]

@@ -76,8 +76,9 @@ impl GetProxyDigest for Connection {
 
 impl GetSocketDigest for Connection {
     fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
+        let inner = self.inner.as_ref()?;
         let digest = self.digest.get_or_init(|| {
-            let digest = SocketDigest::from_raw_fd(self.id());
+            let digest = SocketDigest::from_raw_fd(inner.id());
             // A new digest has no address yet.
             let _ = digest.peer_addr.set(Some(SocketAddr::Inet(self.peer)));
             Arc::new(digest)
