@@ -59,8 +59,9 @@ faults: tools
 # Where cargo builds, and what is shipped lies below it.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 DIST := $(TARGET)/dist
-# Relative relocations in a tenth of the space: glibc 2.36 (Debian 12) or later. Less inlining of functions that do not ask for it.
+# Relative relocations in a tenth of the space: glibc 2.36 (Debian 12) or later.
 RELOCATIONS := -C link-arg=-Wl,-z,pack-relative-relocs
+# Also less inlining of functions that do not ask for it.
 SMALL := $(RELOCATIONS) -C llvm-args=-inline-threshold=75
 # FEATURES=demo adds the simulated platform and the demo help desk.
 FEATURES :=
@@ -73,7 +74,7 @@ release: tools
 	$(DIST)/deskgate --version
 
 # The same, optimized for what a run of `make bench` uses most (profile-guided optimization): in $(DIST)/pgo. Nothing requires it.
-# There the compiler knows what to inline, and the program is small without a limit on that.
+# It has no limit on inlining: the profile tells the compiler what is worth it, and the program became smaller, not larger.
 pgo: tools
 	@.ci/need nginx nginx-light /usr/lib/nginx/modules/ngx_http_lua_module.so libnginx-mod-http-lua wrk wrk h2load nghttp2-client openssl openssl python3 python3 objcopy binutils
 	python3 deploy/pgo.py $(TARGET) $(RELOCATIONS)

@@ -5,7 +5,8 @@
 Builds the program twice, for half an hour on two cores: first with counters, which then runs the workloads of the benchmark, and
 then with what was counted. FLAGs are further ones of the compiler for the program itself. Writes TARGET_FOLDER/dist/pgo/deskgate and its symbols.
 
-Needs `llvm-profdata` of the compiler's LLVM version: `rustup component add llvm-tools`, or Debian's package `llvm-VERSION`.
+Needs `llvm-profdata` of the compiler's LLVM version: `rustup component add llvm-tools`, or Debian's package `llvm-VERSION`, which it
+installs.
 """
 
 import os
@@ -30,9 +31,12 @@ def profdata(compiler):
     """The path of `llvm-profdata` for a compiler, which `rustc -vV` describes. Another version could not read the counters."""
     version = re.search(r"^LLVM version: (\d+)", compiler, re.MULTILINE).group(1)
     of_rustup = f"{output_of('rustc', '--print', 'sysroot').strip()}/lib/rustlib/{host_of(compiler)}/bin/llvm-profdata"
-    for name in (of_rustup, f"llvm-profdata-{version}"):
-        if found := shutil.which(name):
-            return found
+    of_debian = f"llvm-profdata-{version}"
+    if found := shutil.which(of_rustup) or shutil.which(of_debian):
+        return found
+    subprocess.run([REPOSITORY / ".ci/need", of_debian, f"llvm-{version}"])
+    if found := shutil.which(of_debian):
+        return found
     sys.exit(f"llvm-profdata of LLVM {version} is missing: rustup component add llvm-tools, or apt-get install llvm-{version}")
 
 
