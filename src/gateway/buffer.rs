@@ -4,39 +4,65 @@
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 
-/// The capacity of a new buffer: a head and a small body.
+/// The capacity of a new buffer of bytes: a head and a small body.
 pub(super) const CAPACITY: usize = 4 * 1024;
 
-/// A buffer that has grown beyond this is freed.
-const LARGEST: usize = 16 * 1024;
+/// How many buffers of each kind a thread keeps: as many as the requests that it is likely to have under way need. Each needs two
+/// of bytes while its upstream works.
+const MOST: usize = 256;
 
-/// How many buffers a thread keeps: as many as the requests that it is likely to have under way need.
-const MOST: usize = 64;
+/// The buffers that a thread keeps.
+pub(super) type KeptBuffers<T> = RefCell<Vec<Vec<T>>>;
 
-thread_local! {
-    static FREE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+/// What buffers are made of.
+pub(super) trait BufferElement: Copy + 'static {
+    /// The capacity of a new buffer.
+    const CAPACITY: usize;
+    /// A buffer that has grown beyond this is freed.
+    const LARGEST: usize = 4 * Self::CAPACITY;
+
+    /// Calls `act` with the buffers that this thread keeps. `None` while the thread ends.
+    fn with_kept<R>(act: impl FnOnce(&KeptBuffers<Self>) -> R) -> Option<R>;
 }
 
-/// A buffer that belongs to its thread again once it is dropped. It holds memory only from its first byte on.
-#[derive(Debug, Default)]
-pub(super) struct Buffer(Vec<u8>);
+thread_local! {
+    static KEPT: KeptBuffers<u8> = const { RefCell::new(Vec::new()) };
+}
 
-impl Buffer {
-    /// An empty buffer with room for at least [`CAPACITY`] bytes.
+impl BufferElement for u8 {
+    const CAPACITY: usize = CAPACITY;
+
+    fn with_kept<R>(act: impl FnOnce(&KeptBuffers<Self>) -> R) -> Option<R> {
+        KEPT.try_with(act).ok()
+    }
+}
+
+/// A buffer that belongs to its thread again once it is dropped. It holds memory only from its first element on.
+#[derive(Debug)]
+pub(super) struct Buffer<T: BufferElement = u8>(Vec<T>);
+
+impl<T: BufferElement> Default for Buffer<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T: BufferElement> Buffer<T> {
+    /// An empty buffer with room for at least [`BufferElement::CAPACITY`].
     pub(super) fn new() -> Self {
-        let kept = FREE.try_with(|free| free.borrow_mut().pop()).ok().flatten();
-        Self(kept.unwrap_or_else(|| Vec::with_capacity(CAPACITY)))
+        let kept = T::with_kept(|kept| kept.borrow_mut().pop()).flatten();
+        Self(kept.unwrap_or_else(|| Vec::with_capacity(T::CAPACITY)))
     }
 
-    /// Adds bytes.
-    pub(super) fn extend(&mut self, bytes: &[u8]) {
-        if self.0.capacity() == 0 && !bytes.is_empty() {
+    /// Adds elements.
+    pub(super) fn extend(&mut self, elements: &[T]) {
+        if self.0.capacity() == 0 && !elements.is_empty() {
             *self = Self::new();
         }
-        self.0.extend_from_slice(bytes);
+        self.0.extend_from_slice(elements);
     }
 
-    /// Removes and returns the bytes from `at` on.
+    /// Removes and returns the elements from `at` on.
     pub(super) fn split_off(&mut self, at: usize) -> Self {
         let mut rest = Self::default();
         rest.extend(&self.0[at..]);
@@ -45,32 +71,31 @@ impl Buffer {
     }
 }
 
-impl Drop for Buffer {
+impl<T: BufferElement> Drop for Buffer<T> {
     fn drop(&mut self) {
-        let mut bytes = std::mem::take(&mut self.0);
-        if (CAPACITY..=LARGEST).contains(&bytes.capacity()) {
-            bytes.clear();
-            // Fails while the thread ends.
-            let _ = FREE.try_with(|free| {
-                let mut free = free.borrow_mut();
-                if free.len() < MOST {
-                    free.push(bytes);
+        let mut elements = std::mem::take(&mut self.0);
+        if (T::CAPACITY..=T::LARGEST).contains(&elements.capacity()) {
+            elements.clear();
+            T::with_kept(|kept| {
+                let mut kept = kept.borrow_mut();
+                if kept.len() < MOST {
+                    kept.push(elements);
                 }
             });
         }
     }
 }
 
-impl Deref for Buffer {
-    type Target = Vec<u8>;
+impl<T: BufferElement> Deref for Buffer<T> {
+    type Target = Vec<T>;
 
-    fn deref(&self) -> &Vec<u8> {
+    fn deref(&self) -> &Vec<T> {
         &self.0
     }
 }
 
-impl DerefMut for Buffer {
-    fn deref_mut(&mut self) -> &mut Vec<u8> {
+impl<T: BufferElement> DerefMut for Buffer<T> {
+    fn deref_mut(&mut self) -> &mut Vec<T> {
         &mut self.0
     }
 }

@@ -1,7 +1,7 @@
 //! The proxied exchange that a task carries, as far as registering and cutting it need. The callbacks tell about it, `cut`
 //! reads it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,15 +20,24 @@ tokio::task_local! {
     pub(super) static CURRENT: Arc<CurrentExchange>;
 }
 
-/// What the callbacks tell about the exchange that a task carries.
-#[derive(Default)]
+/// Stands for a time that is not known.
+const UNKNOWN: u64 = u64::MAX;
+
+/// What the callbacks tell about the exchange that a task carries. What changes while it lasts is not among the details, so that
+/// telling it takes no lock.
 pub(super) struct CurrentExchange {
     /// A number of its own for each watched exchange; 0 while there is none.
     number: AtomicU64,
-    /// The attempts at the upstream so far, and the index of the last one's address. Not among the details, so that an
-    /// attempt takes no lock.
+    /// When the connection was opened, and the nanoseconds from then to the start of the exchange.
+    opened: Instant,
+    started: AtomicU64,
+    /// The attempts at the upstream so far, and the index of the last one's address.
     attempts: AtomicU64,
     address: AtomicU64,
+    /// The status that was sent to the client; 0 before.
+    status: AtomicU16,
+    /// The overhead in nanoseconds, or [`UNKNOWN`].
+    overhead: AtomicU64,
     details: Mutex<ExchangeDetails>,
 }
 
@@ -50,13 +59,23 @@ pub(super) struct WatchedExchange {
     /// The method that a preflight announces.
     pub(super) announced_method: Option<Method>,
     pub(super) started: Instant,
-    /// The status that was sent to the client; 0 before.
-    pub(super) status: u16,
     pub(super) upstream: Option<Arc<Upstream>>,
-    pub(super) overhead: Option<Duration>,
 }
 
 impl CurrentExchange {
+    pub(super) fn new() -> Self {
+        Self {
+            number: AtomicU64::new(0),
+            opened: Instant::now(),
+            started: AtomicU64::new(0),
+            attempts: AtomicU64::new(0),
+            address: AtomicU64::new(0),
+            status: AtomicU16::new(0),
+            overhead: AtomicU64::new(UNKNOWN),
+            details: Mutex::default(),
+        }
+    }
+
     pub(super) fn details(&self) -> MutexGuard<'_, ExchangeDetails> {
         self.details.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -64,6 +83,20 @@ impl CurrentExchange {
     /// The number of the exchange; 0 while there is none.
     pub(super) fn number(&self) -> u64 {
         self.number.load(Ordering::Acquire)
+    }
+
+    /// When the exchange started.
+    pub(super) fn started(&self) -> Instant {
+        self.opened + Duration::from_nanos(self.started.load(Ordering::Acquire))
+    }
+
+    /// The status that was sent to the client; 0 before.
+    pub(super) fn status(&self) -> u16 {
+        self.status.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn overhead(&self) -> Option<Duration> {
+        Some(self.overhead.load(Ordering::Relaxed)).filter(|nanos| *nanos != UNKNOWN).map(Duration::from_nanos)
     }
 
     pub(super) fn begin(&self, target: &[u8], host: &[u8], watched: WatchedExchange) {
@@ -75,8 +108,11 @@ impl CurrentExchange {
         details.path.push_str(std::str::from_utf8(path).unwrap_or_default());
         details.host.clear();
         details.host.push_str(std::str::from_utf8(host).unwrap_or_default());
+        self.started.store(nanos(watched.started.saturating_duration_since(self.opened)), Ordering::Relaxed);
         details.watched = Some(watched);
         self.attempts.store(0, Ordering::Relaxed);
+        self.status.store(0, Ordering::Relaxed);
+        self.overhead.store(UNKNOWN, Ordering::Relaxed);
         self.number.store(details.last_number, Ordering::Release);
     }
 
@@ -102,6 +138,10 @@ impl CurrentExchange {
     }
 }
 
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(UNKNOWN)
+}
+
 /// Notes an attempt and the index of its address, for the log line of an exchange that is cut later.
 pub(super) fn note_attempt(attempts: u64, address: Option<usize>) {
     let _ = CURRENT.try_with(|current| {
@@ -114,10 +154,8 @@ pub(super) fn note_attempt(attempts: u64, address: Option<usize>) {
 /// Notes the response header, for the log line of an exchange that is cut later.
 pub(super) fn note_response(status: StatusCode, overhead: Option<Duration>) {
     let _ = CURRENT.try_with(|current| {
-        if let Some(watched) = &mut current.details().watched {
-            watched.status = status.as_u16();
-            watched.overhead = overhead;
-        }
+        current.status.store(status.as_u16(), Ordering::Relaxed);
+        current.overhead.store(overhead.map_or(UNKNOWN, nanos), Ordering::Relaxed);
     });
 }
 

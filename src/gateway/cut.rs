@@ -10,7 +10,7 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -30,11 +30,6 @@ use crate::sockets::registry::Registry;
 /// The age at which an exchange is registered. Nearly all end sooner, and those pay for no entry and no timer.
 pub(crate) const REGISTERED_AFTER: Duration = Duration::from_secs(1);
 
-/// When the exchange becomes old enough to be registered.
-fn registered_at(current: &CurrentExchange) -> Option<Instant> {
-    current.details().watched.as_ref().map(|watched| watched.started + REGISTERED_AFTER)
-}
-
 /// Watches a permitted exchange until it is complete.
 pub(super) fn begin(method: &Method, target: &[u8], host: Option<&[u8]>, context: &RequestContext) {
     let (Some(permit), Some(arrival)) = (&context.permit, &context.arrival) else { return };
@@ -47,9 +42,7 @@ pub(super) fn begin(method: &Method, target: &[u8], host: Option<&[u8]>, context
             method: method.clone(),
             announced_method: permit.announced_method.clone(),
             started: context.started,
-            status: 0,
             upstream: context.attempts.upstream().cloned(),
-            overhead: None,
         };
         current.begin(target, host.unwrap_or_default(), watched);
     });
@@ -65,7 +58,7 @@ pub(crate) struct ExchangeCutter {
 impl ExchangeCutter {
     /// Runs the exchanges of a connection or stream, one after the other. Returns None if one was cut.
     pub(super) async fn run<T>(self: &Arc<Self>, exchanges: impl Future<Output = T>) -> Option<T> {
-        let current = Arc::<CurrentExchange>::default();
+        let current = Arc::new(CurrentExchange::new());
         let mut exchanges = pin!(CURRENT.scope(current.clone(), exchanges));
         let mut observer =
             CutObserver { cutter: self, current: &current, number: 0, age: Deadline::none(), open: None };
@@ -124,7 +117,7 @@ impl ExchangeCutter {
                 handler: &Handler::Rule(watched.rule.clone()),
                 caller: &watched.caller,
                 phase: Phase::Upstream,
-                status: watched.status,
+                status: current.status(),
                 error: None,
                 shown_code: None,
                 incomplete: None,
@@ -132,7 +125,7 @@ impl ExchangeCutter {
                 trace_id: None,
                 took: watched.started.elapsed(),
                 upstream: current.reached(watched),
-                overhead: watched.overhead,
+                overhead: current.overhead(),
             },
         );
     }
@@ -155,9 +148,7 @@ impl CutObserver<'_> {
         if number != self.number {
             self.number = number;
             self.open = None;
-            if let Some(due) = registered_at(self.current) {
-                self.age.set_at(due);
-            }
+            self.age.set_at(self.current.started() + REGISTERED_AFTER);
         }
         if number == 0 {
             return Poll::Pending;

@@ -2,7 +2,7 @@
 //! most requests arrive in time and arming a timer costs more than a late wake-up.
 
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::time::{Instant, Sleep};
@@ -12,15 +12,17 @@ pub(super) struct Deadline {
     due: Option<Instant>,
     /// Fires at the deadline or before it.
     timer: Option<Pin<Box<Sleep>>>,
+    /// Whom the timer wakes. Registering the same one again with every poll would cost more than comparing them.
+    waker: Option<Waker>,
 }
 
 impl Deadline {
     pub(super) fn after(timeout: Duration) -> Self {
-        Self { due: Some(Instant::now() + timeout), timer: None }
+        Self { due: Some(Instant::now() + timeout), timer: None, waker: None }
     }
 
     pub(super) fn none() -> Self {
-        Self { due: None, timer: None }
+        Self { due: None, timer: None, waker: None }
     }
 
     pub(super) fn set_at(&mut self, due: std::time::Instant) {
@@ -44,7 +46,7 @@ impl Deadline {
 
     /// Frees the timer of a deadline that is not polled again.
     pub(super) fn drop_timer(&mut self) {
-        self.timer = None;
+        (self.timer, self.waker) = (None, None);
     }
 
     /// Ready once the deadline has passed. Without a deadline it starts one of `timeout`.
@@ -53,13 +55,23 @@ impl Deadline {
         let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
         if timer.deadline() > due {
             timer.as_mut().reset(due);
+            // One that had fired wakes nobody before it is polled again.
+            self.waker = None;
         }
-        loop {
-            ready!(timer.as_mut().poll(cx));
+        let is_registered = self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
+        if is_registered && !timer.is_elapsed() {
+            return Poll::Pending;
+        }
+        while timer.as_mut().poll(cx).is_ready() {
             if timer.deadline() >= due {
                 return Poll::Ready(());
             }
             timer.as_mut().reset(due);
         }
+        self.waker = Some(cx.waker().clone());
+        Poll::Pending
     }
 }
+
+#[cfg(test)]
+mod tests;

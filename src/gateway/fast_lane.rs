@@ -25,6 +25,8 @@ use crate::reply::Reply;
 
 mod client;
 
+mod line_places;
+
 mod parsed;
 
 mod relay;

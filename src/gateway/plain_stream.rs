@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use async_trait::async_trait;
 use pingora_core::protocols::raw_connect::ProxyDigest;
@@ -14,7 +14,8 @@ use pingora_core::protocols::{
     GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, TimingDigest, UniqueID,
     UniqueIDType,
 };
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use rustix::net::SendFlags;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
 /// A TCP connection.
@@ -66,7 +67,23 @@ impl AsyncRead for PlainStream {
 
 impl AsyncWrite for PlainStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().tcp).poll_write(cx, bytes)
+        let tcp = &self.get_mut().tcp;
+        loop {
+            ready!(tcp.poll_write_ready(cx))?;
+            let mut sent = None;
+            // Called without glibc, whose `send` costs two atomic instructions more in a process with threads: it could be the
+            // end of a cancelled thread. What was sent in part needs a wait, as if it would block.
+            let blocked = tcp.try_io(Interest::WRITABLE, || {
+                let count = rustix::net::send(tcp, bytes, SendFlags::NOSIGNAL)?;
+                sent = Some(count);
+                if count < bytes.len() { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+            });
+            match (sent, blocked) {
+                (Some(count), _) => return Poll::Ready(Ok(count)),
+                (None, Err(error)) if error.kind() != io::ErrorKind::WouldBlock => return Poll::Ready(Err(error)),
+                (None, _) => {}
+            }
+        }
     }
 
     fn poll_write_vectored(

@@ -2,11 +2,11 @@ use super::*;
 
 #[test]
 fn a_dropped_buffer_is_used_again_without_its_bytes() {
-    let mut first = Buffer::new();
+    let mut first = Buffer::<u8>::new();
     first.extend(b"secret");
     let address = first.as_ptr();
     drop(first);
-    let second = Buffer::new();
+    let second = Buffer::<u8>::new();
     assert_eq!((second.as_ptr(), second.len()), (address, 0));
 }
 
@@ -22,15 +22,15 @@ fn an_empty_buffer_holds_no_memory() {
 
 #[test]
 fn a_large_buffer_is_freed() {
-    FREE.with(|free| free.borrow_mut().clear());
+    KEPT.with(|kept| kept.borrow_mut().clear());
     let mut buffer = Buffer::new();
-    buffer.extend(&[0; LARGEST + 1]);
+    buffer.extend(&[0; u8::LARGEST + 1]);
     drop(buffer);
-    assert!(FREE.with(|free| free.borrow().is_empty()));
+    assert!(KEPT.with(|kept| kept.borrow().is_empty()));
 }
 
 #[test]
 fn a_thread_keeps_a_bounded_number_of_buffers() {
-    drop((0..2 * MOST).map(|_| Buffer::new()).collect::<Vec<_>>());
-    assert_eq!(FREE.with(|free| free.borrow().len()), MOST);
+    drop((0..2 * MOST).map(|_| Buffer::<u8>::new()).collect::<Vec<_>>());
+    assert_eq!(KEPT.with(|kept| kept.borrow().len()), MOST);
 }

@@ -15,15 +15,13 @@ fn watched() -> WatchedExchange {
         method: Method::GET,
         announced_method: None,
         started: Instant::now(),
-        status: 0,
         upstream: None,
-        overhead: None,
     }
 }
 
 #[test]
 fn idle_connection_does_not_keep_a_long_path() {
-    let current = CurrentExchange::default();
+    let current = CurrentExchange::new();
     for length in [16 * 1024, 10, 8 * 1024] {
         current.begin(&vec![b'x'; length], &vec![b'h'; length], watched());
         current.end();
@@ -35,7 +33,21 @@ fn idle_connection_does_not_keep_a_long_path() {
 
 #[test]
 fn query_is_not_copied() {
-    let current = CurrentExchange::default();
+    let current = CurrentExchange::new();
     current.begin(b"/a/b?token=secret?c", b"a.example", watched());
     assert_eq!(current.details().path, "/a/b");
+}
+
+#[test]
+fn exchange_begins_without_what_the_previous_one_told() {
+    let current = CurrentExchange::new();
+    current.begin(b"/a", b"a.example", watched());
+    current.status.store(200, Ordering::Relaxed);
+    current.overhead.store(nanos(Duration::from_millis(2)), Ordering::Relaxed);
+    assert_eq!((current.status(), current.overhead()), (200, Some(Duration::from_millis(2))));
+    current.end();
+    let next = watched();
+    let started = next.started;
+    current.begin(b"/b", b"a.example", next);
+    assert_eq!((current.status(), current.overhead(), current.started()), (0, None, started));
 }

@@ -9,6 +9,7 @@ use http::{HeaderName, HeaderValue, Method, Uri};
 use super::super::buffer::Buffer;
 use super::super::connection::AnnouncedBody;
 use super::super::response_framing::decimal;
+use super::line_places::LinePlaces;
 use crate::domain::hop_by_hop::is_hop_by_hop;
 use crate::error::{BadRequest, Error};
 use crate::pipeline::head::HeaderLines;
@@ -24,8 +25,7 @@ pub(super) struct LaneRequest {
     bytes: Buffer,
     method: &'static str,
     target: Range<usize>,
-    /// Where the header lines begin, behind the request line.
-    lines: usize,
+    lines: LinePlaces,
     /// Whether the client asks to close the connection after the response.
     pub(super) wants_close: bool,
     /// Whether it asks for a WebSocket.
@@ -38,7 +38,7 @@ impl LaneRequest {
     pub(super) fn read(mut bytes: Buffer) -> Result<Self, Buffer> {
         let Some(shape) = Shape::of(&bytes) else { return Err(bytes) };
         let Shape { method, target, lines, wants_close, is_handshake, body } = shape;
-        lower_names(&mut bytes[lines..]);
+        lines.lower_names(&mut bytes);
         Ok(Self { bytes, method, target, lines, wants_close, is_handshake, body })
     }
 
@@ -100,30 +100,7 @@ impl LaneRequest {
 
 impl HeaderLines for LaneRequest {
     fn each<'a>(&'a self, visit: &mut dyn FnMut(&'a str, &'a [u8])) {
-        each_line(&self.bytes[self.lines..], visit);
-    }
-}
-
-/// Visits the header lines of a head that was parsed before, up to the empty line.
-pub(super) fn each_line<'a>(lines: &'a [u8], visit: &mut dyn FnMut(&'a str, &'a [u8])) {
-    let mut rest = lines;
-    while let Some(end) = memchr::memchr(b'\n', rest) {
-        let line = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]);
-        rest = &rest[end + 1..];
-        let Some(colon) = memchr::memchr(b':', line) else { continue };
-        // A name that was parsed is a token, which is ASCII.
-        visit(std::str::from_utf8(&line[..colon]).unwrap_or_default(), line[colon + 1..].trim_ascii());
-    }
-}
-
-/// Turns the names of header lines into lower case, in which the pipeline and the upstream get them.
-fn lower_names(lines: &mut [u8]) {
-    let mut start = 0;
-    while let Some(length) = memchr::memchr(b'\n', &lines[start..]) {
-        let line = &mut lines[start..start + length];
-        let colon = memchr::memchr(b':', line).unwrap_or(0);
-        line[..colon].make_ascii_lowercase();
-        start += length + 1;
+        self.lines.each(&self.bytes, visit);
     }
 }
 
@@ -131,7 +108,7 @@ fn lower_names(lines: &mut [u8]) {
 struct Shape {
     method: &'static str,
     target: Range<usize>,
-    lines: usize,
+    lines: LinePlaces,
     wants_close: bool,
     is_handshake: bool,
     body: AnnouncedBody,
@@ -156,7 +133,7 @@ impl Shape {
             && bytes.starts_with(method.as_bytes())
             && bytes.get(start..start + target.len()) == Some(target.as_bytes())
             && bytes.get(start + target.len()..line_end) == Some(b" HTTP/1.1\r\n")
-            && has_plain_line_ends(bytes);
+            && has_plain_line_ends(bytes, request.headers);
         if !is_plain {
             return None;
         }
@@ -190,8 +167,9 @@ impl Shape {
         // Either all of a handshake or nothing of it.
         let is_clear = is_handshake || !options.upgrade && upgrades == 0;
         let target = start..start + target.len();
-        let shape = Self { method, target, lines: line_end, wants_close: options.close, is_handshake, body };
-        (hosts == 1 && connections <= 1 && is_clear).then_some(shape)
+        let lines = || LinePlaces::of(bytes, request.headers);
+        let shape = || Self { method, target, lines: lines(), wants_close: options.close, is_handshake, body };
+        (hosts == 1 && connections <= 1 && is_clear).then(shape)
     }
 }
 
@@ -233,12 +211,10 @@ fn is_target_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"/?%-._~!$&'()*+,;=:@".contains(&byte)
 }
 
-/// Whether every line ends with CR LF, and no CR is anywhere else.
-fn has_plain_line_ends(bytes: &[u8]) -> bool {
-    memchr::memchr2_iter(b'\r', b'\n', bytes).all(|at| match bytes[at] {
-        b'\r' => bytes.get(at + 1) == Some(&b'\n'),
-        _ => at > 0 && bytes[at - 1] == b'\r',
-    })
+/// Whether every line of a parsed head ends with CR LF. The parser takes a bare LF, too; it takes no CR anywhere else.
+fn has_plain_line_ends(bytes: &[u8], headers: &[httparse::Header<'_>]) -> bool {
+    let starts = headers.iter().map(|header| header.name.as_ptr() as usize - bytes.as_ptr() as usize);
+    starts.chain([bytes.len() - 2]).all(|start| bytes[..start].ends_with(b"\r\n")) && bytes.ends_with(b"\r\n")
 }
 
 /// Whether a name is `Content-Length` or `Transfer-Encoding`, or is taken for one by servers that read `_` as `-`.

@@ -5,7 +5,7 @@ use http::StatusCode;
 
 use super::super::client_connection::ClientConnection;
 use super::super::response_framing::{InvalidResponse, ResponseBody, parse_head};
-use super::request::each_line;
+use super::line_places::LinePlaces;
 use crate::domain::header_line::write_line;
 use crate::domain::hop_by_hop::is_hop_by_hop;
 use crate::domain::identity::is_look_alike;
@@ -22,8 +22,7 @@ pub(super) struct ResponseHead {
     pub(super) body: ResponseBody,
     /// Whether the upstream keeps its connection open after the response.
     pub(super) keeps_open: bool,
-    /// Where the header lines begin.
-    lines: usize,
+    lines: LinePlaces,
     /// Where the reason phrase is.
     reason: std::ops::Range<usize>,
     /// Whether a header of the upstream is named by its `Connection`.
@@ -39,10 +38,9 @@ impl ResponseHead {
                 || status.is_informational()
                 || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
             let body = if has_no_body { ResponseBody::COMPLETE } else { head.framing.body() };
-            let line_end = memchr::memchr(b'\n', bytes).unwrap_or(0);
             // It is borrowed from the head.
             let reason_start = match head.reason {
-                "" => line_end,
+                "" => 0,
                 reason => reason.as_ptr() as usize - bytes.as_ptr() as usize,
             };
             Ok(Self {
@@ -50,7 +48,7 @@ impl ResponseHead {
                 length: head.length,
                 body,
                 keeps_open: head.framing.keeps_open(head.version) && body != ResponseBody::UntilClose,
-                lines: line_end + 1,
+                lines: LinePlaces::of(bytes, head.lines),
                 reason: reason_start..reason_start + head.reason.len(),
                 nominates: head.framing.nominates,
             })
@@ -73,11 +71,10 @@ impl ResponseHead {
         let standard = self.status.canonical_reason().unwrap_or_default();
         out.extend_from_slice(if reason.is_empty() { standard.as_bytes() } else { reason });
         out.extend_from_slice(b"\r\n");
-        let lines = &head[self.lines..self.length];
         let has_framing = !self.status.is_informational()
             && !matches!(self.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
         let mut varies = false;
-        each_line(lines, &mut |name, value| {
+        self.lines.each(head, &mut |name, value| {
             let is = |other: &str| name.eq_ignore_ascii_case(other);
             let is_dropped = match name.as_bytes().first().map_or(0, u8::to_ascii_lowercase) {
                 b'a' => cors == CorsHandling::Gateway && starts_with(name, "access-control-"),
@@ -93,7 +90,7 @@ impl ResponseHead {
                 _ => false,
             };
             // Without its length the client could not find the end of the body.
-            let is_dropped = is_dropped || self.nominates && !is("content-length") && is_nominated(lines, name);
+            let is_dropped = is_dropped || self.nominates && !is("content-length") && self.is_nominated(head, name);
             if !is_dropped {
                 write_lower(out, name, value);
             }
@@ -116,6 +113,14 @@ impl ResponseHead {
         }
         out.extend_from_slice(b"\r\n");
     }
+
+    /// Whether `Connection` names a header.
+    fn is_nominated(&self, head: &[u8], name: &str) -> bool {
+        let mut found = false;
+        let mut visit = |other: &str, value| found |= other.eq_ignore_ascii_case("connection") && lists(value, name);
+        self.lines.each(head, &mut visit);
+        found
+    }
 }
 
 /// Writes a header line of the upstream, its name in lower case as in Pingora's lane.
@@ -123,13 +128,6 @@ fn write_lower(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     let start = out.len();
     write_line(out, name, value);
     out[start..start + name.len()].make_ascii_lowercase();
-}
-
-/// Whether `Connection` among these lines names a header.
-fn is_nominated(lines: &[u8], name: &str) -> bool {
-    let mut found = false;
-    each_line(lines, &mut |other, value| found |= other.eq_ignore_ascii_case("connection") && lists(value, name));
-    found
 }
 
 fn starts_with(name: &str, prefix: &str) -> bool {
