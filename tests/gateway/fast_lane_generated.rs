@@ -161,16 +161,19 @@ fn request(seed: u64, desk: &Gateway, token: &str) -> (Vec<u8>, bool) {
         _ => b"",
     };
     text.push_str("\r\n");
-    let port = desk.address().port().to_string();
-    let port = text.find(&format!(":{port}\r")).map(|start| start + 1..start + 1 + port.len());
-    let mut bytes = text.into_bytes();
-    bytes.extend_from_slice(body);
-    if numbers.one_in(10) {
-        let (at, byte) = (numbers.below(bytes.len()), u8::try_from(numbers.below(256)).expect("a byte"));
-        // Another digit makes a valid port of one gateway's and an invalid one of the other's.
-        if !port.is_some_and(|port| port.contains(&at)) {
-            bytes[at] = byte;
-        }
+    // What each gateway has of its own stays as it is: a changed byte could make it invalid for one of them and not for the other. So
+    // does the number of the case, by which its requests are found.
+    let own = [desk.address().port().to_string(), token.to_owned(), format!("X-Case: {seed}")];
+    let is_own = |at: usize| {
+        own.iter().any(|own| text.match_indices(own).any(|(start, _)| (start..start + own.len()).contains(&at)))
+    };
+    let change = numbers.one_in(10).then(|| {
+        let (at, byte) = (numbers.below(text.len() + body.len()), numbers.below(256));
+        (!is_own(at)).then(|| (at, u8::try_from(byte).expect("a byte")))
+    });
+    let mut bytes = [text.as_bytes(), body].concat();
+    if let Some((at, byte)) = change.flatten() {
+        bytes[at] = byte;
     }
     (bytes, method == "HEAD")
 }
@@ -197,7 +200,7 @@ async fn observe(desk: &Gateway, token: &str, seed: u64, bytes: &[u8], is_head: 
     };
     let response = tokio::time::timeout(LONGEST_ANSWER, answering).await.ok().flatten();
     // The upstream records a request that did not arrive in time only when its connection ends, during a later case.
-    let is_of_case = |sent: &RecordedRequest| sent.header("x-case").is_none_or(|case| case == seed.to_string());
+    let is_of_case = |sent: &RecordedRequest| sent.header("x-case").is_some_and(|case| case == seed.to_string());
     let sent = desk.upstream.requests().into_iter().filter(is_of_case);
     Observed {
         answer: response.map(|response| {
