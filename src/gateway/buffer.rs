@@ -7,8 +7,8 @@ use std::ops::{Deref, DerefMut};
 /// The capacity of a new buffer of bytes: a head and a small body.
 pub(super) const CAPACITY: usize = 4 * 1024;
 
-/// How many buffers of each kind a thread keeps: as many as the requests that it is likely to have under way need. Each needs two
-/// of bytes while its upstream works.
+/// How many buffers of each kind a thread keeps: enough for the requests that it is likely to have under way. Each request needs two
+/// buffers of bytes while its upstream works.
 const MOST: usize = 256;
 
 /// The buffers that a thread keeps.

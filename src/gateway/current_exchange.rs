@@ -23,13 +23,13 @@ tokio::task_local! {
 /// Stands for a time that is not known.
 const UNKNOWN: u64 = u64::MAX;
 
-/// What the callbacks tell about the exchange that a task carries. What changes while it lasts is not among the details, so that
-/// telling it takes no lock.
+/// What the callbacks tell about the exchange that a task carries. What changes during the exchange is kept outside the details, so
+/// that noting it takes no lock.
 pub(super) struct CurrentExchange {
     /// A number of its own for each watched exchange; 0 while there is none.
     number: AtomicU64,
-    /// When the connection was opened, and the nanoseconds from then to the start of the exchange.
-    opened: Instant,
+    /// When this was created, and the nanoseconds from then to the start of the exchange.
+    created: Instant,
     started: AtomicU64,
     /// The attempts at the upstream so far, and the index of the last one's address.
     attempts: AtomicU64,
@@ -66,7 +66,7 @@ impl CurrentExchange {
     pub(super) fn new() -> Self {
         Self {
             number: AtomicU64::new(0),
-            opened: Instant::now(),
+            created: Instant::now(),
             started: AtomicU64::new(0),
             attempts: AtomicU64::new(0),
             address: AtomicU64::new(0),
@@ -87,7 +87,7 @@ impl CurrentExchange {
 
     /// When the exchange started.
     pub(super) fn started(&self) -> Instant {
-        self.opened + Duration::from_nanos(self.started.load(Ordering::Acquire))
+        self.created + Duration::from_nanos(self.started.load(Ordering::Relaxed))
     }
 
     /// The status that was sent to the client; 0 before.
@@ -108,7 +108,7 @@ impl CurrentExchange {
         details.path.push_str(std::str::from_utf8(path).unwrap_or_default());
         details.host.clear();
         details.host.push_str(std::str::from_utf8(host).unwrap_or_default());
-        self.started.store(nanos(watched.started.saturating_duration_since(self.opened)), Ordering::Relaxed);
+        self.started.store(nanos(watched.started.saturating_duration_since(self.created)), Ordering::Relaxed);
         details.watched = Some(watched);
         self.attempts.store(0, Ordering::Relaxed);
         self.status.store(0, Ordering::Relaxed);

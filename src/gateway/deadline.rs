@@ -55,21 +55,25 @@ impl Deadline {
         let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
         if timer.deadline() > due {
             timer.as_mut().reset(due);
-            // One that had fired wakes nobody before it is polled again.
+            // A timer that has fired wakes nobody until it is polled again.
             self.waker = None;
         }
         let is_registered = self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
         if is_registered && !timer.is_elapsed() {
             return Poll::Pending;
         }
-        while timer.as_mut().poll(cx).is_ready() {
+        loop {
+            // A task that has used up its budget is woken at once, but the timer does not learn about it.
+            let registers = tokio::task::coop::has_budget_remaining();
+            if timer.as_mut().poll(cx).is_pending() {
+                self.waker = registers.then(|| cx.waker().clone());
+                return Poll::Pending;
+            }
             if timer.deadline() >= due {
                 return Poll::Ready(());
             }
             timer.as_mut().reset(due);
         }
-        self.waker = Some(cx.waker().clone());
-        Poll::Pending
     }
 }
 

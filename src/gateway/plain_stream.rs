@@ -71,8 +71,8 @@ impl AsyncWrite for PlainStream {
         loop {
             ready!(tcp.poll_write_ready(cx))?;
             let mut sent = None;
-            // Called without glibc, whose `send` costs two atomic instructions more in a process with threads: it could be the
-            // end of a cancelled thread. What was sent in part needs a wait, as if it would block.
+            // A direct system call: glibc's `send` is a cancellation point, which costs two more atomic instructions in a process with
+            // threads. After a partial send the socket's buffer is full, so the readiness is cleared as if the call had blocked.
             let blocked = tcp.try_io(Interest::WRITABLE, || {
                 let count = rustix::net::send(tcp, bytes, SendFlags::NOSIGNAL)?;
                 sent = Some(count);

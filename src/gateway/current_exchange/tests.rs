@@ -39,7 +39,7 @@ fn query_is_not_copied() {
 }
 
 #[test]
-fn exchange_begins_without_what_the_previous_one_told() {
+fn exchange_begins_without_values_of_the_previous_one() {
     let current = CurrentExchange::new();
     current.begin(b"/a", b"a.example", watched());
     current.status.store(200, Ordering::Relaxed);

@@ -81,7 +81,7 @@ async fn early_timer_is_armed_again_for_the_same_waker() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn timer_that_fired_and_is_set_back_wakes_again() {
+async fn deadline_that_was_set_back_into_the_past_is_due() {
     let waker = Arc::<CountingWaker>::default();
     let start = Instant::now();
     let mut deadline = Deadline::after(2 * SECOND);
@@ -89,4 +89,19 @@ async fn timer_that_fired_and_is_set_back_wakes_again() {
     tokio::time::sleep(2 * SECOND).await;
     deadline.set_at((start + SECOND).into_std());
     assert!(is_due(&mut deadline, &waker), "it is a second late");
+}
+
+#[tokio::test(start_paused = true)]
+async fn deadline_is_kept_after_a_poll_without_budget() {
+    let start = Instant::now();
+    let mut deadline = Deadline::after(SECOND);
+    let is_pending = poll_fn(|cx| {
+        while let Poll::Ready(progress) = tokio::task::coop::poll_proceed(cx) {
+            progress.made_progress();
+        }
+        Poll::Ready(deadline.poll(cx, SECOND).is_pending())
+    });
+    assert!(is_pending.await);
+    tokio::time::timeout(5 * SECOND, poll_fn(|cx| deadline.poll(cx, SECOND))).await.expect("the deadline");
+    assert_eq!(start.elapsed().as_secs(), 1);
 }

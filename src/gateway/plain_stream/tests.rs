@@ -32,3 +32,26 @@ async fn peek_fails_if_the_connection_ends_before() {
     let failed = near.peek(&mut [0; 3]).await.expect_err("two bytes are not three");
     assert_eq!(failed.kind(), io::ErrorKind::UnexpectedEof);
 }
+
+#[tokio::test]
+async fn what_a_full_socket_does_not_take_is_sent_once_the_far_end_reads() {
+    const LENGTH: usize = 16 * 1024 * 1024;
+    let (mut near, mut far) = connected().await;
+    let sent = vec![7; LENGTH];
+    let mut read = Vec::new();
+    let writing = async {
+        near.write_all(&sent).await.expect("sent");
+        Shutdown::shutdown(&mut near).await;
+    };
+    let (_, reading) = tokio::join!(writing, far.read_to_end(&mut read));
+    assert_eq!((reading.ok(), read == sent), (Some(LENGTH), true));
+}
+
+#[tokio::test]
+async fn write_to_a_connection_that_was_reset_fails() {
+    let (mut near, far) = connected().await;
+    far.set_zero_linger().expect("a reset instead of an end");
+    drop(far);
+    near.read_u8().await.expect_err("reset");
+    near.write_all(b"a").await.expect_err("no connection");
+}
