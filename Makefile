@@ -1,6 +1,6 @@
 # Each target installs the packages that it needs on Debian, and names them on other systems.
 
-.PHONY: run fleet fleet-drill test test-extra test-postgres test-pingora-lane bench bench-fleet faults release pgo deb deb-trial sbom deny msrv deploy-check alert-drill tools
+.PHONY: run fleet fleet-drill test test-extra test-postgres test-pingora-lane fuzz bench bench-fleet faults release pgo deb deb-trial sbom deny msrv deploy-check alert-drill tools
 
 run: tools
 	cargo run --locked -- demo
@@ -41,6 +41,18 @@ test-postgres: tools
 test-pingora-lane: tools
 	@.ci/need curl curl python3 python3 chromium chromium chromedriver chromium-driver nginx nginx-light faketime faketime pg_ctlcluster postgresql redis-server redis-server
 	@if cargo nextest --version >/dev/null 2>&1; then DESKGATE_TEST_FAST_LANE=false cargo nextest run --locked --no-fail-fast --test-threads $(TEST_THREADS) -E 'binary(gateway)'; else DESKGATE_TEST_FAST_LANE=false cargo test --locked --test gateway; fi
+
+# Fuzzes FUZZ for SECONDS, guided by which code the inputs reach: FUZZ is lanes, path, look_alike, subprotocol or frame. Needs no
+# nightly compiler. Naming the host keeps the flags from build scripts and macros.
+FUZZ := lanes
+SECONDS := 3600
+HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
+COVERAGE := --cfg fuzzing -C passes=sancov-module -C llvm-args=-sanitizer-coverage-level=4 -C llvm-args=-sanitizer-coverage-inline-8bit-counters -C llvm-args=-sanitizer-coverage-pc-table
+fuzz: tools
+	@.ci/need g++ g++
+	RUSTFLAGS="$(COVERAGE)" cargo build --locked --manifest-path fuzz/Cargo.toml --target $(HOST) --bin $(FUZZ)
+	mkdir -p fuzz/corpus/$(FUZZ) fuzz/artifacts
+	$(or $(CARGO_TARGET_DIR),fuzz/target)/$(HOST)/debug/$(FUZZ) -max_total_time=$(SECONDS) -artifact_prefix=fuzz/artifacts/$(FUZZ)- fuzz/corpus/$(FUZZ) $(wildcard fuzz/seeds/$(FUZZ))
 
 # Measures what is shipped, or PROGRAM. BENCH has options, such as BENCH="--only one,nginx,deskgate" or BENCH=--help.
 bench: $(if $(PROGRAM),tools,release)
