@@ -111,6 +111,30 @@ async fn both_directions_are_relayed_concurrently() {
     within(TEST_TIMEOUT, "3 MB both ways at once", all).await;
 }
 
+/// A tunnel holds neither buffers nor what its handshake needed. `make bench` measures the same with 5,000 sessions.
+#[tokio::test]
+async fn idle_websocket_takes_little_memory() {
+    const OPENED: usize = 400;
+    let desk = Gateway::start().await;
+    let xiaoming = desk.sign_in("u1001").await;
+    let open = async |count: usize| {
+        let mut sockets = Vec::new();
+        for _ in 0..count {
+            let mut socket = xiaoming.websocket("/ws/employee").await;
+            socket.echo("before it is idle").await;
+            sockets.push(socket);
+        }
+        sockets
+    };
+    // What the first ones take is in use from then on: code, pages of the heap, the session.
+    let first = open(100).await;
+    let before = desk.memory_kib("RssAnon");
+    let more = open(OPENED).await;
+    let bytes = desk.memory_kib("RssAnon").saturating_sub(before) * 1024 / OPENED;
+    assert!(bytes < 3 * 1024, "{bytes} bytes for each");
+    drop((first, more));
+}
+
 #[tokio::test]
 async fn client_that_does_not_read_is_backpressured() {
     let desk = Gateway::start().await;
