@@ -286,6 +286,9 @@ impl ProxyHttp for ProxyLane {
         _: &mut Box<RequestContext>,
     ) -> pingora_core::Result<()> {
         connection::begin_exchange(exchange);
+        if connection::wants_close(exchange) {
+            exchange.set_keepalive(None);
+        }
         // Pingora has no write timeout by default and would wait forever for a client that stops reading.
         exchange.set_write_timeout(Some(self.gate.limits.load().stalled.get()));
         Ok(())

@@ -9,7 +9,7 @@ pub(super) const CAPACITY: usize = 4 * 1024;
 
 /// How many buffers of each kind a thread keeps: enough for the requests that it is likely to have under way. Each request needs two
 /// buffers of bytes while its upstream works.
-const MOST: usize = 256;
+const MOST: usize = 128;
 
 /// The buffers that a thread keeps.
 pub(super) type KeptBuffers<T> = RefCell<Vec<Vec<T>>>;

@@ -46,6 +46,7 @@ mod rate;
 
 pub(super) use exchange::{
     DetachedStream, begin_exchange, begin_stream, body_error, detach, end_exchange, raw_head, take_decision, transport,
+    wants_close,
 };
 use exchange::{ExchangeState, announced, body_fault, phase};
 pub(super) use fast::AnnouncedBody;

@@ -102,6 +102,32 @@ async fn both_lanes_give_the_same_answers_and_send_the_same_requests() {
     }
 }
 
+/// Several `Connection` lines are one list (RFC 9110, section 5.3).
+#[tokio::test]
+async fn close_in_any_connection_line_ends_the_connection_on_both_lanes() {
+    for lane in ["true", "false"] {
+        let desk = on_lane(lane).await;
+        for lines in [
+            "Connection: close\r\n",
+            "Connection: X-Hop, Close\r\n",
+            "Connection: X-Hop\r\nConnection: close\r\n",
+            "Connection: keep-alive\r\nConnection: close\r\n",
+            "Connection: \u{e9}\r\nConnection: close\r\n",
+        ] {
+            for (method, body) in [("GET", &b""[..]), ("POST", b"hi")] {
+                let length = format!("Content-Length: {}\r\n", body.len());
+                let lines = if body.is_empty() { lines.to_owned() } else { format!("{length}{lines}") };
+                let mut connection = desk.connect().await;
+                connection.send(&raw_request(&desk, &format!("{method} /public/x"), &lines, body)).await;
+                let case = format!("{method}, fast_lane = {lane}, {lines:?}");
+                let response = connection.response().await.unwrap_or_else(|| panic!("no response: {case}"));
+                assert_eq!((response.status, response.header("connection")), (200, Some("close")), "{case}");
+                assert!(connection.closes_within(TEST_TIMEOUT).await, "{case}");
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn responses_of_every_framing_arrive_whole() {
     let desk = on_lane("true").await;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use http::header::{CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING};
+use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING};
 use pingora_core::protocols::Stream;
 use pingora_proxy::Session as Exchange;
 use tokio::sync::oneshot;
@@ -15,7 +15,7 @@ use super::super::connection_limits::{ConnectionSlot, CountedClient, CountedStre
 use super::Connection;
 use crate::error::{BadRequest, Error, Part};
 use crate::pipeline::Decision;
-use crate::pipeline::head::Transport;
+use crate::pipeline::head::{Transport, lists};
 
 /// The refusal when a client has as many requests on HTTP/2 connections as it may have connections. One may end at any
 /// moment, so the wait is short.
@@ -147,6 +147,12 @@ pub(in super::super) fn begin_exchange(exchange: &Exchange) {
         None => 0,
     };
     connection.state.begin(announced, headers.contains_key(EXPECT), is_invalid);
+}
+
+/// Whether the client asks to close the connection after the response. Pingora reads the first `Connection` line only.
+pub(in super::super) fn wants_close(exchange: &Exchange) -> bool {
+    let lines = exchange.req_header().headers.get_all(CONNECTION);
+    lines.iter().any(|value| lists(value.as_bytes(), "close"))
 }
 
 /// The decision that the fast lane has made about the request, if it has left it to Pingora's lane.
