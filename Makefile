@@ -15,7 +15,8 @@ fleet-drill: tools
 	cargo build --locked
 	python3 deploy/fleet/run.py --drill
 
-# clippy as the compiler lints and compiles in one build; `cargo clippy` would have everything compiled twice.
+# clippy as the compiler lints and compiles in one build; `cargo clippy` would have everything compiled twice, and so would a test target
+# without these flags.
 CLIPPY := $(shell clippy-driver --version 2>/dev/null)
 # Many tests wait for a server or a timer rather than for a core.
 TEST_THREADS := $(shell echo $$(($$(nproc) * 2)))
@@ -35,12 +36,12 @@ test-extra: tools
 
 test-postgres: tools
 	@.ci/need curl curl python3 python3 chromium chromium chromedriver chromium-driver nginx nginx-light faketime faketime pg_ctlcluster postgresql redis-server redis-server
-	@if cargo nextest --version >/dev/null 2>&1; then DESKGATE_TEST_DIRECTORY=postgres cargo nextest run --locked --no-fail-fast -E 'binary(gateway)'; else DESKGATE_TEST_DIRECTORY=postgres cargo test --locked --test gateway; fi
+	@if cargo nextest --version >/dev/null 2>&1; then $(LINTING) DESKGATE_TEST_DIRECTORY=postgres cargo nextest run --locked --no-fail-fast -E 'binary(gateway)'; else $(LINTING) DESKGATE_TEST_DIRECTORY=postgres cargo test --locked --test gateway; fi
 
 # The tests of the gateway with the fast lane off.
 test-pingora-lane: tools
 	@.ci/need curl curl python3 python3 chromium chromium chromedriver chromium-driver nginx nginx-light faketime faketime pg_ctlcluster postgresql redis-server redis-server
-	@if cargo nextest --version >/dev/null 2>&1; then DESKGATE_TEST_FAST_LANE=false cargo nextest run --locked --no-fail-fast --test-threads $(TEST_THREADS) -E 'binary(gateway)'; else DESKGATE_TEST_FAST_LANE=false cargo test --locked --test gateway; fi
+	@if cargo nextest --version >/dev/null 2>&1; then $(LINTING) DESKGATE_TEST_FAST_LANE=false cargo nextest run --locked --no-fail-fast --test-threads $(TEST_THREADS) -E 'binary(gateway)'; else $(LINTING) DESKGATE_TEST_FAST_LANE=false cargo test --locked --test gateway; fi
 
 # Fuzzes FUZZ for SECONDS, guided by which code the inputs reach: FUZZ is lanes, path, look_alike, subprotocol or frame. Needs no
 # nightly compiler. Naming the host keeps the flags from build scripts and macros.
