@@ -393,7 +393,7 @@ fn transport(stream: TcpStream) -> PlainStream {
 /// Tells a client that speaks plain HTTP that this port expects TLS.
 async fn refuse_plain_http(transport: PlainStream, client: IpAddr, refusals: &EarlyRefusals) {
     let mut stream: Stream = Box::new(transport);
-    let refusal = early_refusal::encode(client, &BadRequest::PlainHttp.into(), refusals);
+    let refusal = early_refusal::encode(client, b"", &BadRequest::PlainHttp.into(), refusals);
     if stream.write_all(&refusal).await.is_ok() && stream.flush().await.is_ok() {
         linger::close(stream).await;
     }

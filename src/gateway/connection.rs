@@ -196,7 +196,7 @@ impl Connection {
     /// Puts a refusal into the write buffer, once.
     fn refuse(&mut self, error: &Error) {
         if self.refusal.is_none() {
-            self.write_buffer = early_refusal::encode(self.peer(), error, &self.refusals);
+            self.write_buffer = early_refusal::encode(self.peer(), self.head.head(), error, &self.refusals);
             self.written = 0;
             self.refusal = Some(EarlyRefusal::Writing);
         }

@@ -58,7 +58,6 @@ pub(super) struct WatchedExchange {
     pub(super) method: Method,
     /// The method that a preflight announces.
     pub(super) announced_method: Option<Method>,
-    pub(super) started: Instant,
     pub(super) upstream: Option<Arc<Upstream>>,
 }
 
@@ -99,7 +98,7 @@ impl CurrentExchange {
         Some(self.overhead.load(Ordering::Relaxed)).filter(|nanos| *nanos != UNKNOWN).map(Duration::from_nanos)
     }
 
-    pub(super) fn begin(&self, target: &[u8], host: &[u8], watched: WatchedExchange) {
+    pub(super) fn begin(&self, started: Instant, target: &[u8], host: &[u8], watched: WatchedExchange) {
         let mut details = self.details();
         details.last_number += 1;
         details.path.clear();
@@ -108,7 +107,7 @@ impl CurrentExchange {
         details.path.push_str(std::str::from_utf8(path).unwrap_or_default());
         details.host.clear();
         details.host.push_str(std::str::from_utf8(host).unwrap_or_default());
-        self.started.store(nanos(watched.started.saturating_duration_since(self.created)), Ordering::Relaxed);
+        self.started.store(nanos(started.saturating_duration_since(self.created)), Ordering::Relaxed);
         details.watched = Some(watched);
         self.attempts.store(0, Ordering::Relaxed);
         self.status.store(0, Ordering::Relaxed);

@@ -41,10 +41,9 @@ pub(super) fn begin(method: &Method, target: &[u8], host: Option<&[u8]>, context
             rule: permit.rule.clone(),
             method: method.clone(),
             announced_method: permit.announced_method.clone(),
-            started: context.started,
             upstream: context.attempts.upstream().cloned(),
         };
-        current.begin(target, host.unwrap_or_default(), watched);
+        current.begin(context.started, target, host.unwrap_or_default(), watched);
     });
 }
 
@@ -123,7 +122,7 @@ impl ExchangeCutter {
                 incomplete: None,
                 cut: Some(reason.explanation()),
                 trace_id: None,
-                took: watched.started.elapsed(),
+                took: current.started().elapsed(),
                 upstream: current.reached(watched),
                 overhead: current.overhead(),
             },

@@ -12,7 +12,7 @@ pub(super) struct Deadline {
     due: Option<Instant>,
     /// Fires at the deadline or before it.
     timer: Option<Pin<Box<Sleep>>>,
-    /// Whom the timer wakes. Registering the same one again with every poll would cost more than comparing them.
+    /// The waker that the timer has. Comparing it costs less than registering it again with every poll.
     waker: Option<Waker>,
 }
 

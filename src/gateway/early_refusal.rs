@@ -42,11 +42,14 @@ fn build(client: IpAddr, (method, path): (&str, &str), error: &Error, refusals: 
     (Reply::refusal(&arrival, error), arrival)
 }
 
-/// The refusal in HTTP/1.1, for a connection without a parsed request.
-pub(super) fn encode(client: IpAddr, error: &Error, refusals: &EarlyRefusals) -> Vec<u8> {
+/// The refusal in HTTP/1.1, for a connection without a parsed request. `head` is what has been read of it.
+pub(super) fn encode(client: IpAddr, head: &[u8], error: &Error, refusals: &EarlyRefusals) -> Vec<u8> {
     let (reply, arrival) = build(client, (NOT_PARSED, NOT_PARSED), error, refusals);
     let mut out = Vec::new();
     reply.encode(&arrival, &mut out, |out| ClientConnection::Close.write(out));
+    if head.starts_with(b"HEAD ") {
+        out.truncate(out.len() - reply.body_length());
+    }
     out
 }
 

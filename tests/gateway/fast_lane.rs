@@ -128,6 +128,30 @@ async fn close_in_any_connection_line_ends_the_connection_on_both_lanes() {
     }
 }
 
+/// Also a refusal of a head that could not be parsed (RFC 9110, section 9.3.2).
+#[tokio::test]
+async fn refusal_of_a_head_request_has_no_body_on_both_lanes() {
+    for lane in ["true", "false"] {
+        let desk = on_lane(lane).await;
+        let many = "X-Long: 0123456789\r\n".repeat(2000);
+        for (status, lines) in [("400", "Host: user@desk.example\r\n"), ("431", &many), ("404", "")] {
+            let host = if status == "400" { String::new() } else { format!("Host: {}\r\n", desk.address()) };
+            let refused = async |method: &str| {
+                let mut connection = desk.connect().await;
+                let head = format!("{method} /nowhere HTTP/1.1\r\n{host}{lines}Connection: close\r\n\r\n");
+                connection.send(head.as_bytes()).await;
+                String::from_utf8_lossy(&connection.until_end().await).into_owned()
+            };
+            let [head, get] = [refused("HEAD").await, refused("GET").await];
+            let case = format!("fast_lane = {lane}, {status}: {head:?}, {get:?}");
+            assert!(head.starts_with(&format!("HTTP/1.1 {status} ")) && head.ends_with("\r\n\r\n"), "{case}");
+            assert_eq!(head.matches("\r\n\r\n").count(), 1, "{case}");
+            assert!(get.ends_with('}'), "{case}");
+            assert_eq!(status == "400", get.contains("missing or invalid: Host"), "{case}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn responses_of_every_framing_arrive_whole() {
     let desk = on_lane("true").await;

@@ -159,7 +159,7 @@ impl HeadBuffer {
         self.end = self.find_end(0);
     }
 
-    /// Why Pingora cannot parse the head: target too long, head too large, another version of HTTP, or not HTTP.
+    /// Why Pingora cannot parse the head: target too long, head too large, another version of HTTP, a user in `Host`, or not HTTP.
     pub(super) fn error(&self, limits: &HeadLimits) -> Error {
         let head = self.head();
         let lines = memchr::memchr_iter(b'\n', head).count();
@@ -171,11 +171,16 @@ impl HeadBuffer {
             Error::HeadTooLarge
         } else if names_other_version(first_line) {
             BadRequest::Version.into()
+        } else if names_user(head) {
+            BadRequest::Header("Host").into()
         } else {
             BadRequest::Head.into()
         }
     }
 }
+
+/// The beginning of a `Host` line.
+const HOST: &[u8] = b"host:";
 
 /// Whether a request line ends with a version of HTTP other than 1.0 and 1.1.
 fn names_other_version(line: &[u8]) -> bool {
@@ -183,6 +188,14 @@ fn names_other_version(line: &[u8]) -> bool {
         line.trim_ascii_end().rsplit(|byte| *byte == b' ').next().and_then(|word| word.strip_prefix(b"HTTP/"));
     matches!(version, Some([major, b'.', minor])
         if major.is_ascii_digit() && minor.is_ascii_digit() && !matches!((major, minor), (b'1', b'0' | b'1')))
+}
+
+/// Whether a `Host` line has a user before the host, as in `user@host`.
+fn names_user(head: &[u8]) -> bool {
+    head.split(|byte| *byte == b'\n').any(|line| {
+        let name = line.get(..HOST.len()).unwrap_or_default();
+        name.eq_ignore_ascii_case(HOST) && line.contains(&b'@')
+    })
 }
 
 #[cfg(test)]

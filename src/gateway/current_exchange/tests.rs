@@ -14,7 +14,6 @@ fn watched() -> WatchedExchange {
         rule: rule.clone(),
         method: Method::GET,
         announced_method: None,
-        started: Instant::now(),
         upstream: None,
     }
 }
@@ -23,7 +22,7 @@ fn watched() -> WatchedExchange {
 fn idle_connection_does_not_keep_a_long_path() {
     let current = CurrentExchange::new();
     for length in [16 * 1024, 10, 8 * 1024] {
-        current.begin(&vec![b'x'; length], &vec![b'h'; length], watched());
+        current.begin(Instant::now(), &vec![b'x'; length], &vec![b'h'; length], watched());
         current.end();
         let details = current.details();
         let kept = [details.path.capacity(), details.host.capacity()];
@@ -34,20 +33,19 @@ fn idle_connection_does_not_keep_a_long_path() {
 #[test]
 fn query_is_not_copied() {
     let current = CurrentExchange::new();
-    current.begin(b"/a/b?token=secret?c", b"a.example", watched());
+    current.begin(Instant::now(), b"/a/b?token=secret?c", b"a.example", watched());
     assert_eq!(current.details().path, "/a/b");
 }
 
 #[test]
 fn exchange_begins_without_values_of_the_previous_one() {
     let current = CurrentExchange::new();
-    current.begin(b"/a", b"a.example", watched());
+    current.begin(Instant::now(), b"/a", b"a.example", watched());
     current.status.store(200, Ordering::Relaxed);
     current.overhead.store(nanos(Duration::from_millis(2)), Ordering::Relaxed);
     assert_eq!((current.status(), current.overhead()), (200, Some(Duration::from_millis(2))));
     current.end();
-    let next = watched();
-    let started = next.started;
-    current.begin(b"/b", b"a.example", next);
+    let started = Instant::now();
+    current.begin(started, b"/b", b"a.example", watched());
     assert_eq!((current.status(), current.overhead(), current.started()), (0, None, started));
 }

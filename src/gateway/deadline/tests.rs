@@ -41,7 +41,7 @@ async fn deadline_that_was_brought_forward_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deadline_wakes_whoever_polled_last() {
+async fn deadline_wakes_the_task_that_polled_last() {
     let [first, second] = [(); 2].map(|()| Arc::<CountingWaker>::default());
     let mut deadline = Deadline::after(SECOND);
     assert!(!is_due(&mut deadline, &first));
