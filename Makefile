@@ -58,7 +58,7 @@ fuzz: tools
 # Measures what is shipped, or PROGRAM. BENCH has options, such as BENCH="--only one,nginx,deskgate" or BENCH=--help.
 bench: $(if $(PROGRAM),tools,release)
 	@.ci/need nginx nginx-light /usr/lib/nginx/modules/ngx_http_lua_module.so libnginx-mod-http-lua /usr/share/lua/5.1/cjson lua-cjson haproxy haproxy wrk wrk h2load nghttp2-client openssl openssl python3 python3 pip3 python3-pip
-	RELEASE_FLAGS="$(SMALL)" python3 benches/compare.py --program $(or $(PROGRAM),$(DIST)/deskgate) $(BENCH)
+	python3 benches/compare.py --program $(or $(PROGRAM),$(DIST)/deskgate) $(BENCH)
 
 bench-fleet: tools
 	@.ci/need python3 python3 redis-server redis-server pg_ctlcluster postgresql nginx nginx-light
@@ -72,34 +72,33 @@ faults: tools
 # Where cargo builds, and what is shipped lies below it.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 DIST := $(TARGET)/dist
-# Relative relocations in a tenth of the space: glibc 2.36 (Debian 12) or later.
-RELOCATIONS := -C link-arg=-Wl,-z,pack-relative-relocs
-# Also less inlining of functions that do not ask for it.
-SMALL := $(RELOCATIONS) -C llvm-args=-inline-threshold=75
+# What is shipped, with its symbols.
+BUILT := $(TARGET)/$(HOST)/release/deskgate
 # FEATURES=demo adds the simulated platform and the demo help desk.
 FEATURES :=
 
-# The program that is shipped, and its symbols beside it. It must start. A failure above 25 MB, unless it has further features.
+# The program that is shipped, and its symbols beside it, optimized for what requests run most. It must start. A failure above 25 MB,
+# unless it has further features.
 release: tools
 	@.ci/need python3 python3 objcopy binutils
-	cargo rustc --release --locked --no-default-features --features "$(FEATURES)" --bin deskgate -- $(SMALL)
-	python3 deploy/symbols.py $(TARGET)/release/deskgate $(DIST) $(if $(FEATURES),,--limit 25)
+	python3 deploy/release.py $(TARGET) --features "$(FEATURES)"
 	$(DIST)/deskgate --version
 
-# The same, optimized for what a run of `make bench` uses most (profile-guided optimization): in $(DIST)/pgo. Nothing requires it.
-# It has no limit on inlining: the profile tells the compiler what is worth it, and the program became smaller, not larger.
+# The same, after counting anew what requests run most, with a short run of `make bench` (profile-guided optimization). The counts are
+# kept in deploy/profiles, where `make release` finds them; nothing else requires this.
 pgo: tools
 	@.ci/need nginx nginx-light /usr/lib/nginx/modules/ngx_http_lua_module.so libnginx-mod-http-lua wrk wrk h2load nghttp2-client openssl openssl python3 python3 objcopy binutils
-	python3 deploy/pgo.py $(TARGET) $(RELOCATIONS)
+	python3 deploy/pgo.py $(TARGET)
+	$(MAKE) release
 
 deb: release
 	@.ci/need dpkg-deb dpkg dpkg-shlibdeps dpkg-dev
-	python3 deploy/debian/build.py --program $(TARGET)/release/deskgate --output $(DIST)
+	python3 deploy/debian/build.py --program $(BUILT) --output $(DIST)
 
 deb-trial: release
 	@.ci/need dpkg-deb dpkg dpkg-shlibdeps dpkg-dev openssl openssl curl curl man man-db logrotate logrotate systemctl systemd ip iproute2
-	python3 deploy/debian/trial.py --program $(TARGET)/release/deskgate
-	python3 deploy/debian/systemd_trial.py --program $(TARGET)/release/deskgate
+	python3 deploy/debian/trial.py --program $(BUILT)
+	python3 deploy/debian/systemd_trial.py --program $(BUILT)
 
 sbom:
 	@.ci/need python3 python3

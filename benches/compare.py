@@ -72,13 +72,12 @@ def arguments():
     parser.add_argument("--program", help="a deskgate that was built already, else it is built as `make release` does")
     parser.add_argument("--bare-proxy", help="a bare_proxy that was built already")
     parser.add_argument("--earlier", help="an earlier deskgate to compare Pingora's lane with")
-    parser.add_argument("--pgo", help="a deskgate of `make pgo`, to compare")
     parser.add_argument("--docs", action="store_true", help="write the results into docs/benchmarks.md")
     parser.add_argument("--results", type=pathlib.Path, metavar="FILE", help="measure nothing, show a bench.json")
     options = parser.parse_args()
     if options.docs and not options.results and options.rounds < FEWEST_ROUNDS:
         parser.error(f"--docs takes at least {FEWEST_ROUNDS} rounds")
-    for name in ("program", "bare_proxy", "earlier", "pgo"):
+    for name in ("program", "bare_proxy", "earlier"):
         if getattr(options, name):
             setattr(options, name, os.path.abspath(getattr(options, name)))
     options.only = [name for names in options.only for name in names.split(",") if name]
@@ -104,8 +103,6 @@ def available(named, place, notes):
         reasons["haproxy"] = "HAProxy is not installed"
     if place.earlier is None:
         reasons["deskgate-earlier"] = None
-    if place.pgo is None:
-        reasons["deskgate-pgo"] = None
     if any(contestant.key == "envoy" for contestant in named):
         place.envoy, reason = envoy.find(target_folder())
         if place.envoy is None:
@@ -151,7 +148,7 @@ def measure(options, wanted, named, notes):
         bare_proxy = build("--example", "bare_proxy")
     os.sched_setaffinity(0, LOAD_CORES)
     with tempfile.TemporaryDirectory(prefix="deskgate-bench-") as name:
-        place = Place(pathlib.Path(name), program, bare_proxy, earlier=options.earlier, pgo=options.pgo).prepare()
+        place = Place(pathlib.Path(name), program, bare_proxy, earlier=options.earlier).prepare()
         taking_part, wanted = available(named, place, notes), possible(wanted, notes)
         if not any(contestant.is_deskgate for contestant in taking_part):
             wanted = without_deskgate(wanted)

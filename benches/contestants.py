@@ -279,8 +279,6 @@ CONTESTANTS = [
     Contestant("envoy", "Envoy, jwt_authn with cache", "ES256", start_envoy),
     Contestant("bare", "bare Pingora", None, start_bare),
     Contestant("deskgate", "deskgate", "ES256", start_deskgate),
-    Contestant("deskgate-pgo", "deskgate, PGO", "ES256",
-               lambda place, upstream: start_deskgate(place, upstream, program_file=place.pgo)),
     Contestant("deskgate-eddsa", "deskgate, EdDSA", "EdDSA", lambda place, upstream: start_deskgate(place, upstream, "EdDSA")),
     Contestant("deskgate-pingora", "deskgate, Pingora's lane", "ES256", start_pingora_lane),
     Contestant("deskgate-earlier", "deskgate, an earlier program", "ES256", start_earlier),

@@ -1,36 +1,37 @@
 """Where the benchmark takes place: folders, programs, certificate, keys, sessions and tokens."""
 
-import json
 import os
 import secrets
 import subprocess
+import sys
 import tempfile
 
 import contestants
 import tokens
-from servers import REPOSITORY, Fault, Server, free_port
+from servers import REPOSITORY, Fault, Server, free_port, target_folder
+
+sys.path.append(str(REPOSITORY / "deploy"))
+
+import release  # noqa: E402
 
 # Sessions of every gateway, and how many of their tokens the workload with many tokens uses.
 SESSIONS = 10_000
 
 
-def build(target, name):
-    """Builds `--bin deskgate` or `--example bare_proxy` as `make release` does: the same profile, features and flags. Returns its path."""
-    command = ["cargo", "rustc", "--release", "--locked", "--no-default-features", target, name]
-    command += ["--message-format", "json-render-diagnostics", "--", *os.environ.get("RELEASE_FLAGS", "").split()]
-    built = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
-    if built.returncode != 0:
-        raise Fault(f"{name} cannot be built")
-    messages = [json.loads(line) for line in built.stdout.splitlines() if line.startswith("{")]
-    return next(one["executable"] for one in messages if one.get("executable") and one["target"]["name"] == name)
+def build(kind, name):
+    """Builds `--bin deskgate` or `--example bare_proxy` as `make release` does. Returns its path."""
+    try:
+        return str(release.build_for_release(target_folder(), kind, name))
+    except subprocess.CalledProcessError as error:
+        raise Fault(f"{name} cannot be built") from error
 
 
 class Place:
     """A temporary folder with all that the contestants need."""
 
-    def __init__(self, folder, program, bare_proxy=None, envoy=None, earlier=None, pgo=None):
+    def __init__(self, folder, program, bare_proxy=None, envoy=None, earlier=None):
         self.folder, self.program, self.bare_proxy, self.envoy = folder, program, bare_proxy, envoy
-        self.earlier, self.pgo = earlier, pgo
+        self.earlier = earlier
         self.certificate, self.certificate_key = folder / "tls.crt", folder / "tls.key"
         self.data, self.tokens = {}, {}
 

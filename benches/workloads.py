@@ -41,9 +41,9 @@ class Target:
     text: str
 
 
-CHECKING = ("lua", "haproxy", "envoy", "deskgate", "deskgate-pgo", "deskgate-pingora", "deskgate-earlier")
+CHECKING = ("lua", "haproxy", "envoy", "deskgate", "deskgate-pingora", "deskgate-earlier")
 PLAIN_TOO = ("nginx", *CHECKING)
-ALL = ("nginx", "lua", "haproxy", "envoy", "bare", "deskgate", "deskgate-pgo", "deskgate-pingora", "deskgate-earlier")
+ALL = ("nginx", "lua", "haproxy", "envoy", "bare", "deskgate", "deskgate-pingora", "deskgate-earlier")
 
 REQUESTS = [
     Requests("one", "One token", Load(SMALL_PATH), "one", (*ALL, "deskgate-eddsa")),
@@ -59,20 +59,16 @@ REQUESTS = [
 
 TARGETS = [
     Target("one", "deskgate", "nginx", 1.0, "× nginx", "one token"),
-    Target("one", "deskgate-pgo", "nginx", 1.0, "× nginx", "one token, PGO"),
     Target("one", "deskgate-eddsa", "nginx", 1.0, "× nginx", "one token, EdDSA"),
     Target("many", "deskgate", "lua", 0.7, "× nginx with Lua", "10,000 tokens"),
-    Target("many", "deskgate-pgo", "lua", 0.7, "× nginx with Lua", "10,000 tokens, PGO"),
     Target("post", "deskgate", "nginx", 1.1, "× nginx", "POST with 1 KiB"),
     Target("bad-same", "deskgate", "lua", 1.0, "× nginx with Lua", "the same bad token"),
     Target("bad-same", "deskgate", "lua-hs256", 1.0, "× nginx with Lua, HS256", "the same bad token"),
     Target("bad-different", "deskgate", "lua", 1.0, "× nginx with Lua", "bad tokens, all different"),
     Target("bad-different", "deskgate", "lua-hs256", 1.0, "× nginx with Lua, HS256", "bad tokens, all different"),
     Target("http2", "deskgate", "nginx", 1.3, "× nginx", "HTTP/2 with TLS"),
-    Target("http2", "deskgate-pgo", "nginx", 1.3, "× nginx", "HTTP/2 with TLS, PGO"),
     Target("sockets", "deskgate", None, 3.0, "KiB", "an idle WebSocket"),
     Target("echo", "deskgate", "nginx", 1.1, "× nginx", "an echo on a WebSocket"),
-    Target("echo", "deskgate-pgo", "nginx", 1.1, "× nginx", "an echo on a WebSocket, PGO"),
     Target("idle", "deskgate", None, 8.0, "KiB", "an idle keep-alive connection"),
     Target("sessions", "1000000", "1", 1.2, "× one session", "1,000,000 sessions"),
     Target("rules", "5000", "10", 1.05, "× 10 rules", "5,000 rules"),

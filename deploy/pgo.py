@@ -1,69 +1,78 @@
-"""Builds the program with profile-guided optimization: the compiler learns from a run of `make bench` which code is used most.
+"""Counts which code requests run most, for profile-guided optimization.
 
-    pgo.py TARGET_FOLDER [FLAG…]
+    pgo.py TARGET_FOLDER
 
-Builds the program twice, for half an hour on two cores: first with counters, which then runs the workloads of the benchmark, and
-then with what was counted. FLAGs are further ones of the compiler for the program itself. Writes TARGET_FOLDER/dist/pgo/deskgate and its symbols.
+Builds the program with counters, runs the workloads of the benchmark, and keeps the counts in `deploy/profiles` for `release.py`,
+in the place of earlier ones for this kind of machine. Takes a quarter of an hour on two cores.
 
 Needs `llvm-profdata` of the compiler's LLVM version: `rustup component add llvm-tools`, or Debian's package `llvm-VERSION`, which it
 installs.
 """
 
+import lzma
 import os
 import pathlib
-import re
 import shutil
 import subprocess
 import sys
 
-import symbols
+import release
 
-REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 # Both lanes; few sessions and rules, because their number does not change which code runs.
 TRAINING = ["--only", "deskgate,deskgate-pingora", "--rounds", "1", "--seconds", "2", "--largest", "1000"]
-
-
-def output_of(*command):
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+# The fewest counters of a large function; it has about one for each branch.
+LARGE = 8
 
 
 def profdata(compiler):
-    """The path of `llvm-profdata` for a compiler, which `rustc -vV` describes. Another version could not read the counters."""
-    version = re.search(r"^LLVM version: (\d+)", compiler, re.MULTILINE).group(1)
-    of_rustup = f"{output_of('rustc', '--print', 'sysroot').strip()}/lib/rustlib/{host_of(compiler)}/bin/llvm-profdata"
-    of_debian = f"llvm-profdata-{version}"
+    """The path of `llvm-profdata` for a compiler. Another version could not read the counters."""
+    version = compiler.llvm.partition(".")[0]
+    sysroot = subprocess.run(["rustc", "--print", "sysroot"], check=True, capture_output=True, text=True).stdout.strip()
+    of_rustup, of_debian = f"{sysroot}/lib/rustlib/{compiler.host}/bin/llvm-profdata", f"llvm-profdata-{version}"
     if found := shutil.which(of_rustup) or shutil.which(of_debian):
         return found
-    subprocess.run([REPOSITORY / ".ci/need", of_debian, f"llvm-{version}"])
+    subprocess.run([release.REPOSITORY / ".ci/need", of_debian, f"llvm-{version}"])
     if found := shutil.which(of_debian):
         return found
     sys.exit(f"llvm-profdata of LLVM {version} is missing: rustup component add llvm-tools, or apt-get install llvm-{version}")
 
 
-def host_of(compiler):
-    return re.search(r"^host: (.+)", compiler, re.MULTILINE).group(1)
+def without_small_unused(text):
+    """A profile as text, without the small functions that never ran. They are two thirds of all. Of the large ones the compiler must
+    know that they never ran, so that it makes them small."""
+    head, kind, functions = text.partition(":ir\n")
+    return head + kind + "\n\n".join(one for one in functions.strip().split("\n\n") if is_kept(one)) + "\n"
 
 
-def build(host, folder, rust_flags, link_flags):
-    """Builds all crates with `rust_flags`. Returns the program. Naming the host keeps the flags from build scripts and macros."""
-    command = ["cargo", "rustc", "--release", "--locked", "--no-default-features", "--bin", "deskgate", "--target", host,
-               "--target-dir", folder, "--", *link_flags]
-    subprocess.run(command, cwd=REPOSITORY, check=True, env=os.environ | {"CARGO_ENCODED_RUSTFLAGS": "\x1f".join(rust_flags)})
-    return folder / host / "release" / "deskgate"
+def is_kept(function):
+    """Whether the profile keeps a function: its name, hash, number of counters and their values, one on each line."""
+    lines = [line for line in function.splitlines() if not line.startswith("#")]
+    values = lines[3:3 + int(lines[2])] if len(lines) > 3 else []
+    return len(values) >= LARGE or any(value != "0" for value in values)
+
+
+def keep(profile, compiler):
+    """Packs a profile into the repository, and removes those of other compilers for the same kind of machine."""
+    file = compiler.profile_file()
+    file.parent.mkdir(exist_ok=True)
+    for earlier in file.parent.glob(f"*-{compiler.host}.profdata.xz"):
+        earlier.unlink()
+    file.write_bytes(lzma.compress(profile.read_bytes(), preset=9 | lzma.PRESET_EXTREME))
+    return file
 
 
 def main():
-    target, link_flags = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2:]
-    folder, compiler = target / "pgo", output_of("rustc", "-vV")
-    host, merge, counters, profile = host_of(compiler), profdata(compiler), folder / "counters", folder / "deskgate.profdata"
+    folder, compiler = pathlib.Path(sys.argv[1]).resolve() / "pgo", release.compiler()
+    merge, counters, text, profile = profdata(compiler), folder / "counters", folder / "counts.txt", folder / "deskgate.profdata"
     shutil.rmtree(counters, ignore_errors=True)
-    program = build(host, folder / "counting", ["-C", f"profile-generate={counters}"], link_flags)
-    subprocess.run([sys.executable, REPOSITORY / "benches/compare.py", "--program", program, *TRAINING], check=True,
+    program = release.build(folder / "counting", "--bin", "deskgate", ["-C", f"profile-generate={counters}"])
+    subprocess.run([sys.executable, release.REPOSITORY / "benches/compare.py", "--program", program, *TRAINING], check=True,
                    env=os.environ | {"CARGO_TARGET_DIR": str(folder)})
-    subprocess.run([merge, "merge", "--output", profile, counters], check=True)
-    program = build(host, folder / "optimized", ["-C", f"profile-use={profile}"], link_flags)
-    for file in symbols.split(program, target / "dist" / "pgo"):
-        print(f"{file.stat().st_size / symbols.MEGABYTE:7.1f} MB  {file}")
+    subprocess.run([merge, "merge", "--text", "--output", text, counters], check=True)
+    text.write_text(without_small_unused(text.read_text()))
+    subprocess.run([merge, "merge", "--output", profile, text], check=True)
+    kept = keep(profile, compiler)
+    print(f"{kept.stat().st_size / 1000:.0f} kB  {kept}")
 
 
 if __name__ == "__main__":

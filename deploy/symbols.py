@@ -1,17 +1,11 @@
 """Splits a release binary into the program that is shipped and its symbols.
 
-    symbols.py PROGRAM FOLDER [--limit NUMBER]
-
-Writes FOLDER/NAME without symbols and FOLDER/NAME.debug with them. Debuggers, profilers and the program's own backtraces find the
-second by the build id, below /usr/lib/debug/.build-id, or beside the first by its name. Fails if the program is larger than
-NUMBER megabytes.
+Debuggers, profilers and the program's own backtraces find the symbols by the build id, below /usr/lib/debug/.build-id, or beside the
+program by its name.
 """
 
-import argparse
-import pathlib
 import re
 import subprocess
-import sys
 
 MEGABYTE = 1_000_000
 
@@ -24,7 +18,7 @@ def build_id(program):
 
 
 def split(program, folder):
-    """Writes both files and returns their paths."""
+    """Writes FOLDER/NAME without symbols and FOLDER/NAME.debug with them, and returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     shipped, symbols = folder / program.name, folder / f"{program.name}.debug"
     for file in (shipped, symbols):
@@ -35,20 +29,3 @@ def split(program, folder):
     symbols.chmod(0o644)
     shipped.chmod(0o755)
     return shipped, symbols
-
-
-def main():
-    parser = argparse.ArgumentParser(description="Splits a release binary into the program that is shipped and its symbols.")
-    parser.add_argument("program", type=pathlib.Path)
-    parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("--limit", type=float, help="a failure above so many megabytes")
-    args = parser.parse_args()
-    shipped, symbols = split(args.program, args.folder)
-    for file in (args.program, shipped, symbols):
-        print(f"{file.stat().st_size / MEGABYTE:7.1f} MB  {file}")
-    if args.limit is not None and shipped.stat().st_size > args.limit * MEGABYTE:
-        sys.exit(f"{shipped} is larger than {args.limit:g} MB")
-
-
-if __name__ == "__main__":
-    main()

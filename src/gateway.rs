@@ -2,6 +2,7 @@
 //! Authorizes nothing: `pipeline` authorizes requests, `connect` chooses upstream peers and decides about retries.
 
 use std::ops::Deref;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -299,7 +300,11 @@ impl ProxyHttp for ProxyLane {
         exchange: &mut Exchange,
         context: &mut Box<RequestContext>,
     ) -> pingora_core::Result<bool> {
-        let received = panic_to_error(&self.gate.metrics, self.receive(exchange, context)).await;
+        let received = {
+            // Pinned here, because each function that gets a future by value moves it.
+            let receiving = pin!(self.receive(exchange, context));
+            panic_to_error(&self.gate.metrics, receiving).await
+        };
         match received {
             Ok(Some(reply)) => self.write(exchange, context, reply).await?,
             Ok(None) => match &context.permit {

@@ -1,6 +1,6 @@
 """Builds the Debian packages deskgate and deskgate-dbgsym with dpkg-deb.
 
-    build.py [--program FILE] [--version VERSION] [--output FOLDER] [--compression xz]
+    build.py --program FILE [--version VERSION] [--output FOLDER] [--compression xz]
 
 The program must have been built without the feature `demo`; its symbols go to the second package. Manual pages and completions
 come from the program itself. SOURCE_DATE_EPOCH, or else the time of the last commit, is the time of all files, so that the same
@@ -205,7 +205,7 @@ def build(program, version, folder, compression):
 def main():
     parser = argparse.ArgumentParser(description="Builds the Debian packages deskgate and deskgate-dbgsym.")
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target"))
-    parser.add_argument("--program", type=pathlib.Path, default=target / "release/deskgate")
+    parser.add_argument("--program", type=pathlib.Path, required=True)
     parser.add_argument("--version", help="default: that of Cargo.toml, with the revision 1")
     parser.add_argument("--output", type=pathlib.Path, default=target / "dist")
     parser.add_argument("--compression", default="xz", choices=["none", "gzip", "xz", "zstd"])

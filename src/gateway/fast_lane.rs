@@ -66,9 +66,13 @@ impl Gateway {
             }
         };
         let context = RequestContext::new(&self.gate.metrics);
-        let head = request_head(&request, connection);
-        let deciding = async { Ok(pipeline::decide(&self.gate, &head).await) };
-        let decision = match panic_to_error(&self.gate.metrics, deciding).await {
+        let decided = {
+            let head = request_head(&request, connection);
+            // Pinned here, because each function that gets a future by value moves it.
+            let deciding = pin!(async { Ok(pipeline::decide(&self.gate, &head).await) });
+            panic_to_error(&self.gate.metrics, deciding).await
+        };
+        let decision = match decided {
             Ok(decision) if self.carries(&decision, &request) => decision,
             Ok(decision) => {
                 connection.return_head(request.into_bytes());

@@ -5,6 +5,7 @@ mod build_script;
 mod cargo;
 mod package;
 mod policy;
+mod profile;
 mod sbom;
 mod toolchain;
 

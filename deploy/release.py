@@ -1,0 +1,121 @@
+"""Builds the program that is shipped, and splits it from its symbols.
+
+    release.py TARGET_FOLDER [--features NAMES]
+
+Writes TARGET_FOLDER/dist/deskgate and its symbols beside it. Fails if the program is larger than 25 MB, unless it has further
+features.
+
+The compiler knows from a profile which code requests run most, and optimizes for that. `make pgo` counts it and keeps it in
+`deploy/profiles`. Names of functions depend on the version of the compiler, so a profile is of use to that version only. Any other
+version builds without it: the program does the same, about a tenth slower.
+"""
+
+import argparse
+import hashlib
+import json
+import lzma
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import symbols
+
+REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
+PROFILES = REPOSITORY / "deploy/profiles"
+# Most megabytes of the program.
+LIMIT = 25
+FLAGS = [
+    # Relative relocations in a tenth of the space: glibc 2.36 (Debian 12) or later.
+    "-C", "link-arg=-Wl,-z,pack-relative-relocs",
+    # Less inlining of functions that neither ask for it nor are often called according to the profile.
+    "-C", "llvm-args=-inline-threshold=75",
+]
+
+# The compiler's warning of a function that is no longer as it was counted.
+CHANGED = "function control flow change detected"
+
+
+class Compiler:
+    """The compiler that `cargo` calls, as it describes itself."""
+
+    def __init__(self, description):
+        self.description = description
+        self.version, self.host, self.llvm = (self._value(name) for name in ("release", "host", "LLVM version"))
+
+    def _value(self, name):
+        return re.search(rf"^{name}: (.+)", self.description, re.MULTILINE).group(1)
+
+    def profile_file(self):
+        """Where the profile for this compiler is kept, if there is one."""
+        return PROFILES / f"rustc-{self.version}-{self.host}.profdata.xz"
+
+
+def compiler():
+    return Compiler(subprocess.run(["rustc", "-vV"], check=True, capture_output=True, text=True).stdout)
+
+
+def profile_flags(file, target_folder):
+    """The flags of the compiler for a profile, which is unpacked into the target folder; none if it does not exist."""
+    if not file.exists():
+        kept = ", ".join(sorted(one.name for one in PROFILES.glob("*.xz"))) or "none"
+        print(f"No profile for this compiler ({file.name}; there is {kept}): building without it.", file=sys.stderr)
+        return []
+    packed = file.read_bytes()
+    # Named after its content, because cargo builds anew only if the flags change.
+    unpacked = target_folder / "profiles" / f"{hashlib.sha256(packed).hexdigest()[:16]}.profdata"
+    if not unpacked.exists():
+        unpacked.parent.mkdir(parents=True, exist_ok=True)
+        partial = unpacked.with_suffix(".partial")
+        partial.write_bytes(lzma.decompress(packed))
+        partial.rename(unpacked)
+    return ["-C", f"profile-use={unpacked}"]
+
+
+def build(target_folder, kind, name, rust_flags, features=""):
+    """Builds `--bin deskgate` or `--example bare_proxy`, all crates with `rust_flags`. Returns the program. Naming the host keeps
+    these flags from build scripts and macros."""
+    command = ["cargo", "rustc", "--release", "--locked", "--no-default-features", "--features", features, kind, name,
+               "--target", compiler().host, "--target-dir", target_folder, "--message-format", "json", "--", *FLAGS]
+    flags = [*os.environ.get("RUSTFLAGS", "").split(), *rust_flags]
+    built = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True,
+                           env=os.environ | {"CARGO_ENCODED_RUSTFLAGS": "\x1f".join(flags)})
+    messages = [json.loads(line) for line in built.stdout.splitlines() if line.startswith("{")]
+    show_diagnostics([one["message"] for one in messages if one["reason"] == "compiler-message"])
+    built.check_returncode()
+    programs = [one["executable"] for one in messages if one.get("executable") and one["target"]["name"] == name]
+    return pathlib.Path(programs[0])
+
+
+def show_diagnostics(diagnostics):
+    """Shows what the compiler says; of functions that have changed since the profile was counted, only how many they are."""
+    changed = [one for one in diagnostics if CHANGED in one["message"]]
+    for one in diagnostics:
+        if one not in changed:
+            print(one["rendered"], end="", file=sys.stderr)
+    if changed:
+        print(f"{len(changed)} functions have changed since the profile was counted. `make pgo` counts anew.", file=sys.stderr)
+
+
+def build_for_release(target_folder, kind, name, features=""):
+    """Builds a program as it is shipped. Returns it, with its symbols."""
+    return build(target_folder, kind, name, profile_flags(compiler().profile_file(), target_folder), features)
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Builds the program that is shipped, and splits it from its symbols.")
+    parser.add_argument("target_folder", type=pathlib.Path)
+    parser.add_argument("--features", default="")
+    args = parser.parse_args()
+    target_folder = args.target_folder.resolve()
+    program = build_for_release(target_folder, "--bin", "deskgate", args.features)
+    shipped, shipped_symbols = symbols.split(program, target_folder / "dist")
+    for file in (program, shipped, shipped_symbols):
+        print(f"{file.stat().st_size / symbols.MEGABYTE:7.1f} MB  {file}")
+    if not args.features and shipped.stat().st_size > LIMIT * symbols.MEGABYTE:
+        sys.exit(f"{shipped} is larger than {LIMIT} MB")
+
+
+if __name__ == "__main__":
+    main()
