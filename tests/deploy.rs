@@ -475,9 +475,8 @@ fn user_of_the_pods_is_that_of_the_image() {
         container_file.contains(r#"ARG FEATURES="""#)
             && container_file.contains(r#"make release FEATURES="$FEATURES""#)
     );
-    assert!(
-        read("Makefile").contains(r#"cargo rustc --release --locked --no-default-features --features "$(FEATURES)""#)
-    );
+    assert!(read("Makefile").contains(r#"deploy/release.py $(TARGET) --features "$(FEATURES)""#));
+    assert!(read("deploy/release.py").contains(r#""--no-default-features", "--features", features"#));
 }
 
 #[test]
