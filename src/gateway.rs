@@ -13,7 +13,6 @@ use pingora_core::{ErrorSource, ErrorType};
 use pingora_proxy::{FailToProxy, ProxyHttp, Session as Exchange};
 
 use crate::api::{self, Api};
-use crate::config::UpstreamProtocol;
 use crate::error::{BadRequest, Error};
 use crate::pipeline::record::{self, AccessLogEntry, NoRuleMetrics};
 use crate::pipeline::{self, Decision, Gate, Permit, UpstreamPermit};
@@ -62,8 +61,6 @@ mod proxy_client;
 // The lanes to upstreams.
 pub(crate) mod fast_lane;
 
-mod fast_path;
-
 mod proxy;
 
 mod upstream_session;
@@ -101,7 +98,7 @@ use failure::{PANICKED, Panicked, catch_panic, client_error, internal_error, pan
 pub(crate) use handshake::SocketSettings;
 use handshake::UpgradeResult;
 use proxy_client::{ProxyClient, write_reply};
-use request_head::{HeaderMapLines, asks_for_socket, drop_header_case, host, request_head};
+use request_head::{HeaderMapLines, asks_for_socket, host, request_head};
 
 /// What Pingora's bare `bool` means in `request_filter`.
 const ANSWERED: bool = true;
@@ -308,13 +305,6 @@ impl ProxyHttp for ProxyLane {
         match received {
             Ok(Some(reply)) => self.write(exchange, context, reply).await?,
             Ok(None) => match &context.permit {
-                Some(UpstreamPermit { is_bodyless_get: true, rule, .. })
-                    if rule.upstream.protocol == UpstreamProtocol::Http1 =>
-                {
-                    begin_watch(exchange, context);
-                    let deadline = context.attempts.deadline();
-                    self.run_lane(deadline, Box::pin(self.proxy_bodyless_get(exchange, context))).await?;
-                }
                 Some(UpstreamPermit { handshake: Some(_), .. }) => {
                     match panic_to_error(
                         &self.gate.metrics,
@@ -328,7 +318,6 @@ impl ProxyHttp for ProxyLane {
                 }
                 _ => {
                     begin_watch(exchange, context);
-                    drop_header_case(exchange.req_header_mut());
                     let deadline = context.attempts.deadline();
                     self.run_lane(deadline, Box::pin(self.proxy(exchange, context))).await?;
                 }

@@ -314,8 +314,8 @@ pub struct UpstreamPermit {
     pub target: Option<String>,
     /// The kinds of headers to remove before forwarding.
     pub unwanted: UnwantedHeaders,
-    /// Whether it is a GET without a body, on HTTP/1.1 also without hop-by-hop headers, which takes the fast path. Most
-    /// requests are.
+    /// Whether it is a GET without a body, on HTTP/1.1 also without hop-by-hop headers. Pingora's lane sends its head without a header
+    /// map. Most requests are such.
     pub is_bodyless_get: bool,
     /// The trace that the client's `traceparent` continues.
     pub trace: Option<TraceParent>,

@@ -37,7 +37,7 @@ const NAMES: [HeaderName; COUNT] =
 
 /// Encoded identity headers.
 ///
-/// The values are slices of one block that is valid in an HTTP/1.1 head: the fast path writes
+/// The values are slices of one block that is valid in an HTTP/1.1 head: the fast lane writes
 /// [`IdentityLines::block`], and the proxy path puts the values into a header map. Neither copies bytes. Only the ends of
 /// the values are kept: a cache of 200,000 sessions may hold as many of these.
 #[derive(Debug, Clone)]

@@ -1,7 +1,8 @@
 //! Carries every request that no other lane takes, over HTTP/1 and HTTP/2 on either side, gRPC among them. Relays the bodies of
 //! both directions in one task, one piece at a time: Pingora's proxy reads half a megabyte of a response ahead, and a client may
-//! have a hundred streams that it does not read. It also repairs ambiguous responses, and this lane refuses them. Framing is left to
-//! the sessions, retries to [`connect`](super::connect), failures to `fail_to_proxy`.
+//! have a hundred streams that it does not read. It also repairs ambiguous responses, and this lane refuses them. Most requests are GETs
+//! without a body: their head is sent as bytes, without a header map. Framing is left to the sessions, retries to
+//! [`connect`](super::connect), failures to `fail_to_proxy`.
 
 use std::sync::Arc;
 
@@ -10,27 +11,50 @@ use futures::FutureExt;
 use http::header::{CONTENT_LENGTH, EXPECT, HOST, TE, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue, Uri, Version, uri};
 use pingora_core::protocols::http::{HttpTask, ServerSession};
-use pingora_core::{Error as PingoraError, ErrorSource};
+use pingora_core::{Error as PingoraError, ErrorSource, ErrorType};
 use pingora_http::RequestHeader;
 use pingora_proxy::Session as Exchange;
 
 use super::Gateway;
-use super::connect::{Progress, Replay, RetryDecision, UpstreamConnection};
+use super::buffer::Buffer;
+use super::connect::{Progress, Replay, RetryDecision, UpstreamAttempts, UpstreamConnection};
 use super::connector::{ConnectionSource, UpstreamTransport};
 use super::context::RequestContext;
 use super::failure::internal_error;
-use super::fast_path::{while_client_connected, write_body};
 use super::http1_exchange::Http1Exchange;
-use super::request_head::remove_hop_by_hop;
-use super::response::{flush, frame_response, write_informational};
+use super::request_head::{HeaderMapLines, drop_header_case, remove_hop_by_hop, request_head};
+use super::response::{flush, frame_response, write_body, write_informational};
 use super::upstream_session::{Remaining, UpstreamSession};
 use crate::config::UpstreamProtocol;
 use crate::domain::identity::is_look_alike;
 use crate::pipeline::forward;
+use crate::pipeline::trace::replace_traceparent;
 use crate::upstreams::Address;
 
 /// How much of a request's body is discarded before its response. A client that sends more is disconnected.
 const MOST_DISCARDED: usize = 64 * 1024;
+
+/// The head of a request, as its upstream gets it.
+enum UpstreamHead {
+    /// Of a GET without a body, encoded for HTTP/1.1.
+    Encoded(Buffer),
+    Map(Box<RequestHeader>),
+}
+
+impl UpstreamHead {
+    /// Names the span of the current attempt, if the request is sampled.
+    fn write_traceparent(&mut self, attempts: &UpstreamAttempts) -> pingora_core::Result<()> {
+        match self {
+            Self::Map(request) => attempts.write_traceparent(request),
+            Self::Encoded(head) => {
+                if let Some(parent) = attempts.traceparent() {
+                    replace_traceparent(head, &parent);
+                }
+                Ok(())
+            }
+        }
+    }
+}
 
 /// The upstream's side of an exchange.
 struct UpstreamSide {
@@ -56,15 +80,17 @@ impl Gateway {
         exchange: &mut Exchange,
         context: &mut RequestContext,
     ) -> pingora_core::Result<()> {
-        let mut request = self.upstream_request(exchange, context)?;
-        if !exchange.is_http2() && request.version == Version::HTTP_2 {
-            tell_to_continue(exchange).await?;
+        let mut head = self.head_for_upstream(exchange, context)?;
+        if let UpstreamHead::Map(request) = &head {
+            if !exchange.is_http2() && request.version == Version::HTTP_2 {
+                tell_to_continue(exchange).await?;
+            }
+            // An HTTP/2 upstream can refuse a request before it has begun to work on it, which makes every method repeatable.
+            if request.method.is_idempotent() || request.version == Version::HTTP_2 {
+                exchange.as_mut().enable_retry_buffering();
+            }
         }
-        // An HTTP/2 upstream can refuse a request before it has begun to work on it, which makes every method repeatable.
-        if request.method.is_idempotent() || request.version == Version::HTTP_2 {
-            exchange.as_mut().enable_retry_buffering();
-        }
-        let (mut upstream, mut part) = self.send_request(exchange, context, &mut request).await?;
+        let (mut upstream, mut part) = self.send_request(exchange, context, &mut head).await?;
         let (mut response, is_done) = loop {
             let HttpTask::Header(mut header, is_done) = part else {
                 return Err(internal_error("a response without a header"));
@@ -131,7 +157,22 @@ impl Gateway {
         }
     }
 
-    /// The request as the upstream gets it, over the version of HTTP that it speaks.
+    /// The head as the upstream gets it, over the version of HTTP that it speaks.
+    fn head_for_upstream(
+        &self,
+        exchange: &mut Exchange,
+        context: &mut RequestContext,
+    ) -> pingora_core::Result<UpstreamHead> {
+        let Some(permit) = &context.permit else { return Err(internal_error("no permit")) };
+        if permit.is_bodyless_get && permit.rule.upstream.protocol == UpstreamProtocol::Http1 {
+            let lines = HeaderMapLines(&exchange.req_header().headers);
+            return self.upstream_head(&request_head(exchange, &lines), context).map(UpstreamHead::Encoded);
+        }
+        drop_header_case(exchange.req_header_mut());
+        Ok(UpstreamHead::Map(Box::new(self.upstream_request(exchange, context)?)))
+    }
+
+    /// The request with a header map for its upstream.
     fn upstream_request(
         &self,
         exchange: &mut Exchange,
@@ -180,14 +221,14 @@ impl Gateway {
         &self,
         exchange: &mut Exchange,
         context: &mut RequestContext,
-        request: &mut RequestHeader,
+        head: &mut UpstreamHead,
     ) -> pingora_core::Result<(UpstreamSide, HttpTask)> {
         let Some(permit) = &context.permit else { return Err(internal_error("no permit")) };
         loop {
             let connected = self.connect(&mut context.attempts, permit.rule.upstream.protocol).await?;
             let mut upstream = UpstreamSide::new(connected);
-            context.attempts.write_traceparent(request)?;
-            match upstream.begin(exchange, request).await {
+            head.write_traceparent(&context.attempts)?;
+            match upstream.begin(exchange, head).await {
                 Ok(part) => return Ok((upstream, part)),
                 Err(error) => {
                     let (replay, progress) = (Replay::of(exchange), Progress::of(exchange));
@@ -212,6 +253,21 @@ impl Gateway {
             // A shared connection returns to its pool by itself.
             UpstreamSession::Http1(_) | UpstreamSession::Http2(_) => {}
         }
+    }
+}
+
+/// Runs upstream I/O and cancels it when the client disconnects, so that the upstream stops working for it.
+async fn while_client_connected<T>(
+    exchange: &mut Exchange,
+    upstream_io: impl Future<Output = pingora_core::Result<T>>,
+) -> pingora_core::Result<T> {
+    tokio::select! {
+        biased;
+        done = upstream_io => done.map_err(PingoraError::into_up),
+        disconnected = exchange.read_body_or_idle(true) => match disconnected {
+            Err(error) => Err(error.into_down()),
+            Ok(_) => Err(PingoraError::explain(ErrorType::InvalidHTTPHeader, "an unannounced request body").into_down()),
+        },
     }
 }
 
@@ -278,9 +334,16 @@ impl UpstreamSide {
     }
 
     /// Sends the request, with what an earlier attempt has read of its body, until the response begins.
-    async fn begin(&mut self, exchange: &mut Exchange, request: &RequestHeader) -> pingora_core::Result<HttpTask> {
+    async fn begin(&mut self, exchange: &mut Exchange, head: &UpstreamHead) -> pingora_core::Result<HttpTask> {
+        let request = match head {
+            UpstreamHead::Map(request) => request,
+            UpstreamHead::Encoded(head) => {
+                self.upload = UploadState::Sent;
+                return while_client_connected(exchange, self.session.exchange_head(head)).await;
+            }
+        };
         let body = Remaining::after(exchange.is_body_empty());
-        self.session.write_header(request.clone(), body).await.map_err(PingoraError::into_up)?;
+        self.session.write_header(RequestHeader::clone(request), body).await.map_err(PingoraError::into_up)?;
         let read_before = exchange.as_ref().get_retry_buffer();
         let is_last = exchange.is_body_done();
         self.send(exchange, read_before, is_last).await?;

@@ -1,8 +1,9 @@
-//! Rewrites an upstream's response header for the client, in every lane to an upstream. Relaying the body is left to
-//! the lanes.
+//! Rewrites an upstream's response header for the client, in every lane to an upstream, and writes responses to clients of Pingora's
+//! lane. Relaying the body is left to the lanes.
 
 use std::time::Instant;
 
+use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING};
 use http::{HeaderName, HeaderValue, Method, StatusCode, Version};
 use pingora_core::protocols::http::{HttpTask, ServerSession};
@@ -13,6 +14,7 @@ use pingora_proxy::Session as Exchange;
 use super::Gateway;
 use super::context::RequestContext;
 use super::current_exchange;
+use super::http1_exchange::PIECE;
 use super::upstream_session::Remaining;
 use crate::domain::hop_by_hop::is_hop_by_hop;
 use crate::error::Error;
@@ -54,6 +56,22 @@ impl Gateway {
             current_exchange::note_response(status, context.overhead);
         }
         Ok(())
+    }
+
+    /// How much is written at once. Pingora limits the time of each write; on HTTP/2 a stream must take as much in a grace
+    /// as the minimum rate demands.
+    pub(super) fn longest_write(&self, exchange: &mut Exchange) -> usize {
+        if !exchange.is_http2() {
+            return usize::MAX;
+        }
+        let limits = self.gate.limits.load();
+        let (rate, grace) = (limits.body_rate, limits.body_grace.get());
+        if rate == 0 {
+            return usize::MAX;
+        }
+        exchange.set_write_timeout(Some(grace));
+        let bytes = u128::from(rate) * grace.as_millis() / 1000;
+        usize::try_from(bytes).unwrap_or(PIECE).clamp(1, PIECE)
     }
 }
 
@@ -146,6 +164,20 @@ pub(super) async fn flush(exchange: &mut Exchange) -> pingora_core::Result<()> {
         Err(error) if *error.etype() != FLUSHED => Err(error.into_down()),
         _ => Ok(()),
     }
+}
+
+/// Writes what was read of a response, `most` bytes at once.
+pub(super) async fn write_body(
+    exchange: &mut Exchange,
+    mut bytes: Option<Bytes>,
+    is_last: bool,
+    most: usize,
+) -> pingora_core::Result<()> {
+    while let Some(rest) = bytes.as_mut().filter(|rest| rest.len() > most) {
+        let piece = rest.split_to(most);
+        exchange.write_response_body(Some(piece), false).await.map_err(PingoraError::into_down)?;
+    }
+    exchange.write_response_body(bytes, is_last).await.map_err(PingoraError::into_down)
 }
 
 /// Removes identity headers from an upstream's response and sets the request id, the CORS headers and HSTS.

@@ -8,6 +8,7 @@ use pingora_core::upstreams::peer::HttpPeer;
 use pingora_http::RequestHeader;
 
 use super::connector::SharedStream;
+use super::failure::internal_error;
 use super::http1_exchange::Http1Exchange;
 
 /// Whether something follows a header or a piece of a body.
@@ -44,6 +45,13 @@ impl UpstreamSession {
             Self::Http1(session) => session.write_header(&header).await,
             Self::Http2(stream) => stream.session()?.write_request_header(Box::new(header), body == Remaining::Nothing),
         }
+    }
+
+    /// Sends the head of a request without a body, encoded for HTTP/1.1, and reads the first part of the response.
+    pub(super) async fn exchange_head(&mut self, head: &[u8]) -> pingora_core::Result<HttpTask> {
+        let Self::Http1(session) = self else { return Err(internal_error("a head for HTTP/1.1 on HTTP/2")) };
+        session.write_head(head).await?;
+        session.read_part().await
     }
 
     /// Sends a piece of the body, and its end if nothing remains.

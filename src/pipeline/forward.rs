@@ -31,7 +31,7 @@ const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
-/// The head for the upstream: bytes for the fast path, otherwise a header map.
+/// The head for the upstream: bytes, or a header map for what is not a bodyless GET on Pingora's lane.
 trait HeaderSink {
     /// Sets one header.
     fn set(&mut self, name: HeaderName, value: &[u8]) -> Result<(), Error>;
@@ -136,7 +136,7 @@ fn write_x_forwarded(out: &mut impl HeaderSink, gate: &Gate, arrival: &Arrival, 
     out.set(FORWARDED_HOST, host)
 }
 
-/// Rewrites the client's head for the upstream, for requests outside the fast path.
+/// Rewrites the client's head for the upstream, in a header map.
 pub fn rewrite_request(
     gate: &Gate,
     permit: &UpstreamPermit,
@@ -163,7 +163,7 @@ pub fn rewrite_request(
     Ok(())
 }
 
-/// Encodes the head of a [bodyless GET](UpstreamPermit::is_bodyless_get) for the upstream as HTTP/1.1 bytes.
+/// Encodes the head of a request of the fast lane, or of a [bodyless GET](UpstreamPermit::is_bodyless_get), for the upstream as HTTP/1.1 bytes.
 pub fn write_head(
     gate: &Gate,
     permit: &UpstreamPermit,

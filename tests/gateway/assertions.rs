@@ -50,7 +50,7 @@ const HEADER: &str = "x-deskgate-assertion";
 /// The code paths of a request through the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RequestKind {
-    /// The fast path.
+    /// Its head is forwarded without a header map.
     BodylessGet,
     PostWithBody,
     Http2Post,

@@ -47,7 +47,7 @@ async fn unreadable_forwarded_for_of_a_trusted_proxy_is_1400_on_every_lane() {
             let case = format!("{client_address}, {lines:?}");
             let headers = forwarded(lines);
             for (lane, method, path) in [
-                ("fast path", "GET", "/local/x"),
+                ("encoded head", "GET", "/local/x"),
                 ("Pingora's proxy", "POST", "/local/x"),
                 ("own endpoint", "GET", "/api/auth/me"),
                 ("admin endpoint", "GET", "/api/admin/roles/user-roles"),

@@ -33,7 +33,7 @@ impl OpenExchange {
         OpenExchange { client, upstream }
     }
 
-    /// Begins an event stream over the fast path.
+    /// Begins an event stream with a GET.
     async fn events(desk: &Gateway, client: &Client, target: &str) -> OpenExchange {
         OpenExchange::begin(desk, &get(desk, client, target), EVENTS, "event 1\n\r\n").await
     }
@@ -108,7 +108,7 @@ async fn silent_event_stream_is_ended_and_not_logged_as_refused() {
     let desk = Gateway::setup().toml("[upstreams.helpdesk]\nanswer_timeout = \"200ms\"").start().await;
     let client = desk.anonymous();
     for (lane, request) in [
-        ("fast path", get(&desk, &client, "/public/x")),
+        ("encoded head", get(&desk, &client, "/public/x")),
         ("Pingora's proxy", post(&desk, &client, "/public/y", 0, b"")),
     ] {
         let mut stream = OpenExchange::begin(&desk, &request, EVENTS, "event 1\n\r\n").await;

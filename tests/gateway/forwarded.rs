@@ -9,7 +9,7 @@ fn setup(forwarded: &str) -> Setup {
 /// A request of each lane with these headers; returns what the upstream got.
 async fn on_every_lane(desk: &Gateway, headers: &[(&str, &str)]) -> Vec<(&'static str, RecordedRequest)> {
     let mut seen = Vec::new();
-    for (lane, method) in [("fast path", "GET"), ("Pingora's proxy", "POST")] {
+    for (lane, method) in [("encoded head", "GET"), ("header map", "POST")] {
         desk.anonymous().send(method, "/public/x", headers, b"").await.expect_status(200);
         seen.push((lane, desk.upstream.last_request()));
     }

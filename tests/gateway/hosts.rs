@@ -14,7 +14,7 @@ async fn foreign_hosts_are_1421_on_every_lane() {
     for host in ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "10.0.0.1", "[2001:db8::1]:80"] {
         let foreign = administrator.with_host(host);
         for (lane, method, path) in [
-            ("fast path", "GET", "/public/x"),
+            ("encoded head", "GET", "/public/x"),
             ("Pingora's proxy", "POST", "/public/x"),
             ("own endpoint", "GET", "/api/auth/me"),
             ("sign-in page", "GET", "/api/auth/signin"),

@@ -18,7 +18,7 @@ async fn upstream_connections_are_reused() {
 }
 
 #[tokio::test]
-async fn upstream_gets_the_head_of_the_fast_path() {
+async fn upstream_gets_the_head_of_a_bodyless_get() {
     let desk = start_with_tls().await;
     let xiaoming = desk.sign_in("u1001").await;
     let client = xiaoming.http2().await;

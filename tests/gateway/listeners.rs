@@ -196,7 +196,7 @@ async fn hsts_is_in_every_response_over_tls_and_in_no_other() {
     let plain = Client::new(desk.listener(1)).with_token(xiaoming.token());
     for (case, method, path) in [
         ("an own endpoint", "GET", "/api/auth/me"),
-        ("the fast path", "GET", "/api/desk/x"),
+        ("encoded head", "GET", "/api/desk/x"),
         ("Pingora's proxy", "POST", "/api/desk/x"),
         ("a refusal", "GET", "/nowhere"),
     ] {

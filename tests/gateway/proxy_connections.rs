@@ -24,7 +24,7 @@ async fn connections_are_reused_on_both_sides() {
 }
 
 #[tokio::test]
-async fn fast_path_connections_are_reused() {
+async fn connections_of_bodyless_gets_are_reused() {
     let desk = Gateway::start().await;
     let mut connection = desk.connect().await;
     for number in 0..10 {

@@ -175,7 +175,7 @@ async fn event_streams_are_relayed() {
     }
 }
 
-/// A bodyless GET takes the fast path, other requests go through Pingora. The upstream must see no difference.
+/// The head of a bodyless GET is forwarded as bytes, that of other requests from a header map. The upstream must see no difference.
 #[tokio::test]
 async fn both_paths_send_the_same_request_upstream() {
     let desk = Gateway::start().await;
@@ -189,7 +189,7 @@ async fn both_paths_send_the_same_request_upstream() {
     for (target, credentials) in [("/api/desk/x?a=b", bearer.as_str()), ("/public/%7Ex", ""), ("/public/x", &bearer)] {
         for headers in [String::new(), usual.to_owned(), forged.to_owned(), format!("{usual}{forged}")] {
             desk.upstream.clear_requests();
-            // `TE` is hop-by-hop and therefore removed; a request with it does not take the fast path.
+            // `TE` is hop-by-hop and therefore removed; a request with it takes Pingora's lane, with a header map.
             for other_lane in ["", "TE: trailers\r\n"] {
                 let lines = format!("{credentials}{headers}{other_lane}");
                 desk.send_raw(&raw_request(&desk, &format!("GET {target}"), &lines, b"")).await.expect("a response");

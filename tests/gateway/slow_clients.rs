@@ -259,7 +259,7 @@ async fn begin_get(desk: &Gateway) -> (Connection, BufferedStream) {
 async fn response_that_is_not_read_is_cut() {
     let body = byte_pattern(LARGE);
     for (transport, desk) in [("plain", start().await), ("TLS", start_with_tls().await)] {
-        for (case, method) in [("the fast path", "GET"), ("Pingora's proxy", "POST")] {
+        for (case, method) in [("encoded head", "GET"), ("header map", "POST")] {
             let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
             let mut connection = desk.connect().await;
             let length = if method == "POST" { "Content-Length: 0\r\n" } else { "" };
