@@ -15,7 +15,7 @@ use pingora_proxy::{FailToProxy, ProxyHttp, Session as Exchange};
 use crate::api::{self, Api};
 use crate::error::{BadRequest, Error};
 use crate::pipeline::record::{self, AccessLogEntry, NoRuleMetrics};
-use crate::pipeline::{self, Decision, Gate, Permit, UpstreamPermit};
+use crate::pipeline::{self, Decision, Gate, Permit, Phase, UpstreamPermit};
 use crate::reply::Reply;
 use crate::traces::Tracer;
 use crate::upstreams::Upstreams;
@@ -134,6 +134,18 @@ fn begin_watch(exchange: &Exchange, context: &RequestContext) {
     cut::begin(&header.method, header.raw_path(), host(header), context);
 }
 
+/// The verdict about a request. Its body is refused if it is malformed, unless its head is refused.
+fn refuse_malformed_body(
+    phase: Phase,
+    verdict: Result<Permit, Error>,
+    malformed: Option<Error>,
+) -> Result<Permit, Error> {
+    match malformed {
+        Some(error) if phase != Phase::Arrive || verdict.is_ok() => Err(error),
+        _ => verdict,
+    }
+}
+
 /// Whether client and gateway may disagree about where this request ends: the connection must not carry another one.
 fn is_ambiguous(error: &Error) -> bool {
     matches!(
@@ -171,10 +183,7 @@ impl Gateway {
             let lines = HeaderMapLines(&exchange.req_header().headers);
             self.begin_trace(tracer, &request_head(exchange, &lines), context, &arrival, &mut verdict);
         }
-        if let Some(error) = connection::body_error(exchange) {
-            return Err(error);
-        }
-        match verdict? {
+        match refuse_malformed_body(phase, verdict, connection::body_error(exchange))? {
             Permit::Own(call) => {
                 let mut client = ProxyClient::new(exchange);
                 // Boxed, as the other rare lanes are, so that the future of every request stays small.

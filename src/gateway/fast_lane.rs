@@ -15,7 +15,7 @@ use super::client_connection::ClientConnection;
 use super::connection::Connection;
 use super::context::{RequestContext, unknown_arrival};
 use super::failure::{client_error, panic_to_error};
-use super::{Gateway, current_exchange, cut, is_ambiguous, request_trace};
+use super::{Gateway, current_exchange, cut, is_ambiguous, refuse_malformed_body, request_trace};
 use crate::config::UpstreamProtocol;
 use crate::error::Error;
 use crate::pipeline::head::{HttpVersion, RequestHead};
@@ -162,7 +162,7 @@ impl FastExchange<'_> {
             self.gateway.begin_trace(tracer, &head, &mut self.context, &arrival, &mut verdict);
         }
         self.context.arrival = Some(arrival);
-        self.client.body_error().map_or(verdict, Err)
+        refuse_malformed_body(phase, verdict, self.client.body_error())
     }
 
     async fn run(&mut self, verdict: Result<Permit, Error>) -> LaneEnd {

@@ -153,6 +153,23 @@ async fn refusal_of_a_head_request_has_no_body_on_both_lanes() {
 }
 
 #[tokio::test]
+async fn refused_head_is_refused_whatever_its_body_on_both_lanes() {
+    for lane in ["true", "false"] {
+        let desk = on_lane(lane).await;
+        let host = desk.address().to_string();
+        for (host, named) in [("desk.example@", "Host"), ("a b", "Host"), (host.as_str(), "body")] {
+            let mut connection = desk.connect().await;
+            let head = format!("POST /public/x HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: chunked\r\n\r\n");
+            connection.send(format!("{head}0;a=b\r\nhello\r\n0\r\n\r\n").as_bytes()).await;
+            let refused = String::from_utf8_lossy(&connection.until_end().await).into_owned();
+            let case = format!("fast_lane = {lane}, {host}: {refused}");
+            assert!(refused.starts_with("HTTP/1.1 400 ") && refused.contains(named), "{case}");
+            assert_eq!(named == "Host", refused.contains("missing or invalid: Host"), "{case}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn responses_of_every_framing_arrive_whole() {
     let desk = on_lane("true").await;
     let table: [(&str, &[u8], Behaved); 5] = [
