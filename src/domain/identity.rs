@@ -37,8 +37,8 @@ const NAMES: [HeaderName; COUNT] =
 
 /// Encoded identity headers.
 ///
-/// The values are slices of one block that is valid in an HTTP/1.1 head: the fast lane writes
-/// [`IdentityLines::block`], and the proxy path puts the values into a header map. Neither copies bytes. Only the ends of
+/// The values are slices of one block that is valid in an HTTP/1.1 head: an encoded head gets
+/// [`IdentityLines::block`], and a header map gets the values. Neither copies bytes. Only the ends of
 /// the values are kept: a cache of 200,000 sessions may hold as many of these.
 #[derive(Debug, Clone)]
 pub struct IdentityLines {

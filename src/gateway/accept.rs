@@ -310,7 +310,7 @@ impl Acceptor {
             transport.peek(&mut first).await.map_err(|_| ConnectionRefusal::TlsHandshake)?;
             // A TLS record begins with its type, a small number; a request begins with its method.
             if first[0].is_ascii_alphabetic() {
-                refuse_plain_http(transport, address.ip(), &self.app.refusals).await;
+                refuse_plain_http(transport, address.ip(), first[0], &self.app.refusals).await;
                 return Err(ConnectionRefusal::PlainHttp);
             }
             tls.tls_handshake(transport).await.map_err(|_| ConnectionRefusal::TlsHandshake)
@@ -391,9 +391,11 @@ fn transport(stream: TcpStream) -> PlainStream {
 }
 
 /// Tells a client that speaks plain HTTP that this port expects TLS.
-async fn refuse_plain_http(transport: PlainStream, client: IpAddr, refusals: &EarlyRefusals) {
+async fn refuse_plain_http(transport: PlainStream, client: IpAddr, first: u8, refusals: &EarlyRefusals) {
+    // No other method begins so.
+    let method: &[u8] = if first == b'H' { b"HEAD " } else { b"" };
     let mut stream: Stream = Box::new(transport);
-    let refusal = early_refusal::encode(client, b"", &BadRequest::PlainHttp.into(), refusals);
+    let refusal = early_refusal::encode(client, method, &BadRequest::PlainHttp.into(), refusals);
     if stream.write_all(&refusal).await.is_ok() && stream.flush().await.is_ok() {
         linger::close(stream).await;
     }

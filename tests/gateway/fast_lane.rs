@@ -157,7 +157,8 @@ async fn refused_head_is_refused_whatever_its_body_on_both_lanes() {
     for lane in ["true", "false"] {
         let desk = on_lane(lane).await;
         let host = desk.address().to_string();
-        for (host, named) in [("desk.example@", "Host"), ("a b", "Host"), (host.as_str(), "body")] {
+        let repeated = "desk.example@\r\nAuthorization: a\r\nAuthorization: b";
+        for (host, named) in [("desk.example@", "Host"), (repeated, "Host"), ("a b", "Host"), (host.as_str(), "body")] {
             let mut connection = desk.connect().await;
             let head = format!("POST /public/x HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: chunked\r\n\r\n");
             connection.send(format!("{head}0;a=b\r\nhello\r\n0\r\n\r\n").as_bytes()).await;

@@ -60,11 +60,15 @@ async fn plain_http_on_a_tls_port_is_1400_and_says_so() {
         assert!(line.contains(r#""client.address":"127.0.0.1""#) && line.contains(r#""code":1400"#), "{case}: {line}");
         assert!(connection.until_end().await.is_empty(), "{case}: more than one response");
     }
+    let mut connection = Connection::open(desk.address()).await;
+    connection.send(&raw_request(&desk, "HEAD /public/x", "", b"")).await;
+    let refused = connection.until_end().await;
+    assert!(refused.starts_with(b"HTTP/1.1 400 ") && refused.ends_with(b"\r\n\r\n"), "a HEAD has no body");
     desk.anonymous().get("/public/good").await.expect_status(200);
     assert!(desk.upstream.requests().iter().all(|seen| seen.target == "/public/good"));
-    eventually("five refusals", || async {
+    eventually("six refusals", || async {
         let refused = desk.metric("deskgate_connections_refused_total", &["reason=\"plain_http\""]).await;
-        (refused == 5.0).then_some(())
+        (refused == 6.0).then_some(())
     })
     .await;
 }

@@ -144,6 +144,8 @@ impl Shape {
             let name = header.name;
             let is = |other: &str| name.eq_ignore_ascii_case(other);
             match name.len() {
+                // Pingora's parser refuses a user in it, before anything else is looked at.
+                4 if is("host") && memchr::memchr(b'@', header.value).is_some() => return None,
                 4 if is("host") => hosts += 1,
                 10 if is("connection") => {
                     connections += 1;
