@@ -1,5 +1,5 @@
 //! A minimal Pingora proxy that forwards every request to one upstream. `compare.py` measures deskgate
-//! against it, so it has the same build profile, the same allocator and one thread.
+//! against it, so it has the same build flags, the same allocator and one thread.
 //!
 //! `bare_proxy LISTEN UPSTREAM`, both `address:port`; stops on SIGINT.
 

@@ -32,7 +32,7 @@ import memory
 import report
 import summary
 import workloads
-from place import Place, build
+from place import Place, build_bare_proxy, build_deskgate
 from progress import Progress
 from servers import CORES, LOAD_CORES, REPOSITORY, Fault, find_program, target_folder
 
@@ -143,9 +143,9 @@ def turns(wanted, taking_part, rounds, largest):
 
 def measure(options, wanted, named, notes):
     """Runs the workloads. Returns their results and the contestants that took part."""
-    program, bare_proxy = options.program or build("--bin", "deskgate"), options.bare_proxy
+    program, bare_proxy = options.program or build_deskgate(), options.bare_proxy
     if bare_proxy is None and any(contestant.key == "bare" for contestant in named):
-        bare_proxy = build("--example", "bare_proxy")
+        bare_proxy = build_bare_proxy()
     os.sched_setaffinity(0, LOAD_CORES)
     with tempfile.TemporaryDirectory(prefix="deskgate-bench-") as name:
         place = Place(pathlib.Path(name), program, bare_proxy, earlier=options.earlier).prepare()

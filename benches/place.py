@@ -18,12 +18,20 @@ import release  # noqa: E402
 SESSIONS = 10_000
 
 
-def build(kind, name):
-    """Builds `--bin deskgate` or `--example bare_proxy` as `make release` does. Returns its path."""
+def build_deskgate():
+    """Builds deskgate as `make release` does. Returns its path."""
     try:
-        return str(release.build_for_release(target_folder(), kind, name))
+        return str(release.build_for_release(target_folder()))
     except subprocess.CalledProcessError as error:
-        raise Fault(f"{name} cannot be built") from error
+        raise Fault("deskgate cannot be built") from error
+
+
+def build_bare_proxy():
+    """Builds a bare Pingora proxy with the flags of deskgate. No profile was counted for it. Returns its path."""
+    try:
+        return str(release.build(target_folder(), "--example", "bare_proxy", []))
+    except subprocess.CalledProcessError as error:
+        raise Fault("bare_proxy cannot be built") from error
 
 
 class Place:

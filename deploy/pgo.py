@@ -55,7 +55,7 @@ def keep(profile, compiler):
     """Packs a profile into the repository, and removes those of other compilers for the same kind of machine."""
     file = compiler.profile_file()
     file.parent.mkdir(exist_ok=True)
-    for earlier in file.parent.glob(f"*-{compiler.host}.profdata.xz"):
+    for earlier in file.parent.glob(f"*-{compiler.host}-*.profdata.xz"):
         earlier.unlink()
     file.write_bytes(lzma.compress(profile.read_bytes(), preset=9 | lzma.PRESET_EXTREME))
     return file

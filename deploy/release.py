@@ -6,19 +6,20 @@ Writes TARGET_FOLDER/dist/deskgate and its symbols beside it. Fails if the progr
 features.
 
 The compiler knows from a profile which code requests run most, and optimizes for that. `make pgo` counts it and keeps it in
-`deploy/profiles`. Names of functions depend on the version of the compiler, so a profile is of use to that version only. Any other
-version builds without it: the program does the same, about a tenth slower.
+`deploy/profiles`. A profile is of use to one version of the compiler, and only while version, features, dependencies and release
+settings of the program stay as they are, because the names of functions depend on all of these. If it does not fit, this says so. The
+program then does the same, about a tenth slower.
 """
 
 import argparse
 import hashlib
 import json
-import lzma
 import os
 import pathlib
 import re
 import subprocess
 import sys
+import tomllib
 
 import symbols
 
@@ -42,25 +43,48 @@ class Compiler:
 
     def __init__(self, description):
         self.description = description
-        self.version, self.host, self.llvm = (self._value(name) for name in ("release", "host", "LLVM version"))
+        self.version, self.host, self.llvm, self.commit = map(self._value, ("release", "host", "LLVM version", "commit-hash"))
 
     def _value(self, name):
         return re.search(rf"^{name}: (.+)", self.description, re.MULTILINE).group(1)
 
-    def profile_file(self):
-        """Where the profile for this compiler is kept, if there is one."""
-        return PROFILES / f"rustc-{self.version}-{self.host}.profdata.xz"
+    def profiles(self):
+        """What all profiles of this version for this kind of machine are named."""
+        return f"rustc-{self.version}-{self.host}-*.profdata.xz"
+
+    def profile_file(self, features=""):
+        """Where a profile is kept that fits."""
+        manifest = tomllib.loads((REPOSITORY / "Cargo.toml").read_text())
+        settings = [manifest["dependencies"], manifest["features"], manifest["profile"]["release"]]
+        parts = [self.commit, (REPOSITORY / "Cargo.lock").read_text(), json.dumps(settings, sort_keys=True), features]
+        digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:8]
+        return PROFILES / self.profiles().replace("*", digest)
 
 
 def compiler():
-    return Compiler(subprocess.run(["rustc", "-vV"], check=True, capture_output=True, text=True).stdout)
+    command = [os.environ.get("RUSTC", "rustc"), "-vV"]
+    return Compiler(subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True, text=True).stdout)
+
+
+def find_profile(compiler, features=""):
+    """The profile for this compiler, or None. One that no longer fits is better than none: dependencies may still be as they were."""
+    fitting = compiler.profile_file(features)
+    if fitting.exists():
+        return fitting
+    others = sorted(PROFILES.glob(compiler.profiles()))
+    if others:
+        print(f"{others[0].name} was counted with other dependencies or settings, and hardly fits. `make pgo` counts anew.", file=sys.stderr)
+        return others[0]
+    print(f"No profile for rustc {compiler.version} on {compiler.host}: building without it. `make pgo` counts one.", file=sys.stderr)
+    return None
 
 
 def profile_flags(file, target_folder):
-    """The flags of the compiler for a profile, which is unpacked into the target folder; none if it does not exist."""
-    if not file.exists():
-        kept = ", ".join(sorted(one.name for one in PROFILES.glob("*.xz"))) or "none"
-        print(f"No profile for this compiler ({file.name}; there is {kept}): building without it.", file=sys.stderr)
+    """The flags of the compiler for a profile, which is unpacked into the target folder."""
+    try:
+        import lzma
+    except ImportError:
+        print("This Python cannot unpack the profile (it has no lzma): building without it.", file=sys.stderr)
         return []
     packed = file.read_bytes()
     # Named after its content, because cargo builds anew only if the flags change.
@@ -78,14 +102,21 @@ def build(target_folder, kind, name, rust_flags, features=""):
     these flags from build scripts and macros."""
     command = ["cargo", "rustc", "--release", "--locked", "--no-default-features", "--features", features, kind, name,
                "--target", compiler().host, "--target-dir", target_folder, "--message-format", "json", "--", *FLAGS]
-    flags = [*os.environ.get("RUSTFLAGS", "").split(), *rust_flags]
-    built = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True,
-                           env=os.environ | {"CARGO_ENCODED_RUSTFLAGS": "\x1f".join(flags)})
+    built = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, env=with_rust_flags(rust_flags))
     messages = [json.loads(line) for line in built.stdout.splitlines() if line.startswith("{")]
     show_diagnostics([one["message"] for one in messages if one["reason"] == "compiler-message"])
     built.check_returncode()
     programs = [one["executable"] for one in messages if one.get("executable") and one["target"]["name"] == name]
     return pathlib.Path(programs[0])
+
+
+def with_rust_flags(rust_flags):
+    """The environment with further flags of the compiler for all crates."""
+    if not rust_flags:
+        return os.environ
+    encoded = os.environ.get("CARGO_ENCODED_RUSTFLAGS")
+    given = encoded.split("\x1f") if encoded else os.environ.get("RUSTFLAGS", "").split()
+    return os.environ | {"CARGO_ENCODED_RUSTFLAGS": "\x1f".join([*given, *rust_flags])}
 
 
 def show_diagnostics(diagnostics):
@@ -98,9 +129,10 @@ def show_diagnostics(diagnostics):
         print(f"{len(changed)} functions have changed since the profile was counted. `make pgo` counts anew.", file=sys.stderr)
 
 
-def build_for_release(target_folder, kind, name, features=""):
-    """Builds a program as it is shipped. Returns it, with its symbols."""
-    return build(target_folder, kind, name, profile_flags(compiler().profile_file(), target_folder), features)
+def build_for_release(target_folder, features=""):
+    """Builds the program as it is shipped. Returns it, with its symbols."""
+    profile = find_profile(compiler(), features)
+    return build(target_folder, "--bin", "deskgate", profile_flags(profile, target_folder) if profile else [], features)
 
 
 def main():
@@ -109,7 +141,10 @@ def main():
     parser.add_argument("--features", default="")
     args = parser.parse_args()
     target_folder = args.target_folder.resolve()
-    program = build_for_release(target_folder, "--bin", "deskgate", args.features)
+    try:
+        program = build_for_release(target_folder, args.features)
+    except subprocess.CalledProcessError as error:
+        sys.exit(error.returncode)
     shipped, shipped_symbols = symbols.split(program, target_folder / "dist")
     for file in (program, shipped, shipped_symbols):
         print(f"{file.stat().st_size / symbols.MEGABYTE:7.1f} MB  {file}")

@@ -94,6 +94,7 @@ async fn start(fast_lane: bool) -> Lane {
         [limits]
         head_deadline = "300ms"
         upload_deadline = "300ms"
+        idle = "1s"
         invalid_tokens = 1000000
         [rules]
         dir = {rules:?}

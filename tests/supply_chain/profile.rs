@@ -14,6 +14,13 @@ fn release(script: &str) -> String {
     output(&mut python)
 }
 
+/// `rustc -vV` of some version, as Python.
+fn compiler(version: &str) -> String {
+    format!(
+        "release.Compiler('release: {version}\\nhost: x86_64-unknown-linux-gnu\\nLLVM version: 1.2.3\\ncommit-hash: 0a1b\\n')"
+    )
+}
+
 /// Else the image would be built without it, about a tenth slower.
 #[test]
 fn there_is_a_profile_for_the_compiler_of_the_image() {
@@ -22,15 +29,65 @@ fn there_is_a_profile_for_the_compiler_of_the_image() {
         container_file.split("FROM rust:").nth(1).and_then(|image| image.split('-').next()).expect("a version");
     let printed = release(&format!(
         "import lzma
-compiler = release.Compiler('release: {version}\\nhost: x86_64-unknown-linux-gnu\\nLLVM version: 1.2.3\\n')
-file = compiler.profile_file()
-print(file.name, lzma.decompress(file.read_bytes())[:8], file.stat().st_size < 1_000_000)
-print(*[one.name for one in release.PROFILES.iterdir()])"
+for file in release.PROFILES.glob({}.profiles()):
+    print(lzma.decompress(file.read_bytes())[:8], file.stat().st_size < 1_500_000)",
+        compiler(version)
     ));
-    let name = format!("rustc-{version}-x86_64-unknown-linux-gnu.profdata.xz");
-    // An indexed profile of LLVM begins so.
-    let expected = format!("{name} b'\\xfflprofi\\x81' True\n{name}\n");
-    assert_eq!(printed, expected);
+    // One, and an indexed profile of LLVM begins so.
+    assert_eq!(printed, "b'\\xfflprofi\\x81' True\n");
+}
+
+#[test]
+fn profile_that_does_not_fit_is_reported() {
+    let table = [
+        (
+            "1.2.3",
+            "'rustc-1.2.3-x86_64-unknown-linux-gnu-other.profdata.xz'",
+            " was counted with other dependencies or settings",
+        ),
+        ("9.9.9", "None", "No profile for rustc 9.9.9 on x86_64-unknown-linux-gnu: building without it."),
+    ];
+    for (version, found, said) in table {
+        let printed = release(&format!(
+            "import contextlib, io
+release.PROFILES = folder
+(folder / 'rustc-1.2.3-x86_64-unknown-linux-gnu-other.profdata.xz').touch()
+said = io.StringIO()
+with contextlib.redirect_stderr(said):
+    found = release.find_profile({})
+print(repr(found and found.name), {said:?} in said.getvalue())",
+            compiler(version)
+        ));
+        assert_eq!(printed, format!("{found} True\n"), "{version}");
+    }
+}
+
+#[test]
+fn profile_fits_one_compiler_with_one_set_of_features() {
+    let printed = release(&format!(
+        "import contextlib, io
+release.PROFILES, said = folder, io.StringIO()
+one = {compiler}
+other = release.Compiler(one.description.replace('0a1b', '2c3d'))
+one.profile_file().touch()
+with contextlib.redirect_stderr(said):
+    print(release.find_profile(one) == one.profile_file(), repr(said.getvalue()))
+print(len({{one.profile_file(), one.profile_file('demo'), other.profile_file()}}))",
+        compiler = compiler("1.2.3")
+    ));
+    assert_eq!(printed, "True ''\n3\n");
+}
+
+#[test]
+fn flags_of_the_environment_are_kept() {
+    let printed = release(
+        "import os
+for given in ({}, {'RUSTFLAGS': '-C a'}, {'RUSTFLAGS': '-C a', 'CARGO_ENCODED_RUSTFLAGS': '-C\x1fb c'}):
+    os.environ = given
+    print(release.with_rust_flags([]) == given, release.with_rust_flags(['-C', 'd'])['CARGO_ENCODED_RUSTFLAGS'].split('\x1f'))",
+    );
+    let flags = ["['-C', 'd']", "['-C', 'a', '-C', 'd']", "['-C', 'b c', '-C', 'd']"];
+    assert_eq!(printed, flags.map(|flags| format!("True {flags}\n")).concat());
 }
 
 #[test]
@@ -48,18 +105,6 @@ for content in (b'one', b'two', b'one'):
 print(len(list((folder / 'profiles').iterdir())))",
     );
     assert_eq!(printed, "-C True b'one'\n-C True b'two'\n-C True b'one'\n2\n");
-}
-
-#[test]
-fn compiler_without_a_profile_builds_without_it_and_says_so() {
-    let printed = release(
-        "import contextlib, io
-said = io.StringIO()
-with contextlib.redirect_stderr(said):
-    flags = release.profile_flags(release.PROFILES / 'rustc-9.9.9-host.profdata.xz', folder)
-print(flags, said.getvalue().startswith('No profile for this compiler (rustc-9.9.9-host.profdata.xz; there is rustc-'))",
-    );
-    assert_eq!(printed, "[] True\n");
 }
 
 #[test]
