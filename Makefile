@@ -77,15 +77,15 @@ BUILT := $(TARGET)/$(HOST)/release/deskgate
 # FEATURES=demo adds the simulated platform and the demo help desk.
 FEATURES :=
 
-# The program that is shipped, and its symbols beside it, optimized for what requests run most. It must start. A failure above 25 MB,
+# The program that is shipped, built with profile-guided optimization, and its symbols beside it. It must start. A failure above 25 MB,
 # unless it has further features.
 release: tools
 	@.ci/need python3 python3 objcopy binutils
 	python3 deploy/release.py $(TARGET) --features "$(FEATURES)"
 	$(DIST)/deskgate --version
 
-# The same, after counting anew what requests run most, with a short run of `make bench` (profile-guided optimization). The counts are
-# kept in deploy/profiles, where `make release` finds them; nothing else requires this.
+# Records a new profile for profile-guided optimization during a short run of `make bench`, then builds the release with it. The profile
+# is kept in deploy/profiles, where `make release` finds it, so a release does not require this target.
 pgo: tools
 	@.ci/need nginx nginx-light /usr/lib/nginx/modules/ngx_http_lua_module.so libnginx-mod-http-lua wrk wrk h2load nghttp2-client openssl openssl python3 python3 objcopy binutils
 	python3 deploy/pgo.py $(TARGET)

@@ -27,7 +27,7 @@ def build_deskgate():
 
 
 def build_bare_proxy():
-    """Builds a bare Pingora proxy with the flags of deskgate. No profile was counted for it. Returns its path."""
+    """Builds a bare Pingora proxy with the flags of deskgate. No profile was recorded for it. Returns its path."""
     try:
         return str(release.build(target_folder(), "--example", "bare_proxy", []))
     except subprocess.CalledProcessError as error:

@@ -1,9 +1,9 @@
-"""Counts which code requests run most, for profile-guided optimization.
+"""Records which code requests execute most often, for profile-guided optimization.
 
     pgo.py TARGET_FOLDER
 
 Builds the program with counters, runs the workloads of the benchmark, and keeps the counts in `deploy/profiles` for `release.py`,
-in the place of earlier ones for this kind of machine. Takes a quarter of an hour on two cores.
+in place of earlier ones for this target. Takes a quarter of an hour on two cores.
 
 Needs `llvm-profdata` of the compiler's LLVM version: `rustup component add llvm-tools`, or Debian's package `llvm-VERSION`, which it
 installs.
@@ -39,7 +39,7 @@ def profdata(compiler):
 
 def without_small_unused(text):
     """A profile as text, without the small functions that never ran. They are two thirds of all. Of the large ones the compiler must
-    know that they never ran, so that it makes them small."""
+    know that they never ran, so that it optimizes them for size."""
     head, kind, functions = text.partition(":ir\n")
     return head + kind + "\n\n".join(one for one in functions.strip().split("\n\n") if is_kept(one)) + "\n"
 
@@ -52,7 +52,7 @@ def is_kept(function):
 
 
 def keep(profile, compiler):
-    """Packs a profile into the repository, and removes those of other compilers for the same kind of machine."""
+    """Packs a profile into the repository, and removes those of other compilers for the same target."""
     file = compiler.profile_file()
     file.parent.mkdir(exist_ok=True)
     for earlier in file.parent.glob(f"*-{compiler.host}-*.profdata.xz"):

@@ -5,10 +5,10 @@
 Writes TARGET_FOLDER/dist/deskgate and its symbols beside it. Fails if the program is larger than 25 MB, unless it has further
 features.
 
-The compiler knows from a profile which code requests run most, and optimizes for that. `make pgo` counts it and keeps it in
-`deploy/profiles`. A profile is of use to one version of the compiler, and only while version, features, dependencies and release
-settings of the program stay as they are, because the names of functions depend on all of these. If it does not fit, this says so. The
-program then does the same, about a tenth slower.
+The build uses profile-guided optimization: a profile in `deploy/profiles`, which `make pgo` records, tells the compiler which code
+requests execute most often. Symbol names depend on the compiler version and on the program's version, features, dependencies and release
+settings, so the profile matches only while these stay the same. If it does not match, this script prints a warning; the program then
+behaves the same but is about a tenth slower.
 """
 
 import argparse
@@ -30,11 +30,11 @@ LIMIT = 25
 FLAGS = [
     # Relative relocations in a tenth of the space: glibc 2.36 (Debian 12) or later.
     "-C", "link-arg=-Wl,-z,pack-relative-relocs",
-    # Less inlining of functions that neither ask for it nor are often called according to the profile.
+    # Less inlining of functions that are neither marked for inlining nor called often according to the profile.
     "-C", "llvm-args=-inline-threshold=75",
 ]
 
-# The compiler's warning of a function that is no longer as it was counted.
+# The compiler's warning about a function whose code has changed since the profile was recorded.
 CHANGED = "function control flow change detected"
 
 
@@ -53,7 +53,7 @@ class Compiler:
         return f"rustc-{self.version}-{self.host}-*.profdata.xz"
 
     def profile_file(self, features=""):
-        """Where a profile is kept that fits."""
+        """Where the matching profile is kept."""
         manifest = tomllib.loads((REPOSITORY / "Cargo.toml").read_text())
         settings = [manifest["dependencies"], manifest["features"], manifest["profile"]["release"]]
         parts = [self.commit, (REPOSITORY / "Cargo.lock").read_text(), json.dumps(settings, sort_keys=True), features]
@@ -67,15 +67,17 @@ def compiler():
 
 
 def find_profile(compiler, features=""):
-    """The profile for this compiler, or None. One that no longer fits is better than none: dependencies may still be as they were."""
+    """The profile for this compiler, or None. A profile that no longer matches is better than none: parts of it may still apply."""
     fitting = compiler.profile_file(features)
     if fitting.exists():
         return fitting
     others = sorted(PROFILES.glob(compiler.profiles()))
     if others:
-        print(f"{others[0].name} was counted with other dependencies or settings, and hardly fits. `make pgo` counts anew.", file=sys.stderr)
+        print(f"{others[0].name} was recorded with other dependencies or settings and hardly matches. "
+              "Run `make pgo` to record a new profile.", file=sys.stderr)
         return others[0]
-    print(f"No profile for rustc {compiler.version} on {compiler.host}: building without it. `make pgo` counts one.", file=sys.stderr)
+    print(f"No profile for rustc {compiler.version} on {compiler.host}: building without it. "
+          "Run `make pgo` to record one.", file=sys.stderr)
     return None
 
 
@@ -120,13 +122,13 @@ def with_rust_flags(rust_flags):
 
 
 def show_diagnostics(diagnostics):
-    """Shows what the compiler says; of functions that have changed since the profile was counted, only how many they are."""
+    """Shows what the compiler says; of functions that have changed since the profile was recorded, only their number."""
     changed = [one for one in diagnostics if CHANGED in one["message"]]
     for one in diagnostics:
         if one not in changed:
             print(one["rendered"], end="", file=sys.stderr)
     if changed:
-        print(f"{len(changed)} functions have changed since the profile was counted. `make pgo` counts anew.", file=sys.stderr)
+        print(f"{len(changed)} functions have changed since the profile was recorded. Run `make pgo` to record a new one.", file=sys.stderr)
 
 
 def build_for_release(target_folder, features=""):

@@ -392,7 +392,7 @@ fn transport(stream: TcpStream) -> PlainStream {
 
 /// Tells a client that speaks plain HTTP that this port expects TLS.
 async fn refuse_plain_http(transport: PlainStream, client: IpAddr, first: u8, refusals: &EarlyRefusals) {
-    // No other method begins so.
+    // HEAD is the only method that begins with an H.
     let method: &[u8] = if first == b'H' { b"HEAD " } else { b"" };
     let mut stream: Stream = Box::new(transport);
     let refusal = early_refusal::encode(client, method, &BadRequest::PlainHttp.into(), refusals);

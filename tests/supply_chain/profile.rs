@@ -38,12 +38,12 @@ for file in release.PROFILES.glob({}.profiles()):
 }
 
 #[test]
-fn profile_that_does_not_fit_is_reported() {
+fn profile_that_does_not_match_is_reported() {
     let table = [
         (
             "1.2.3",
             "'rustc-1.2.3-x86_64-unknown-linux-gnu-other.profdata.xz'",
-            " was counted with other dependencies or settings",
+            " was recorded with other dependencies or settings",
         ),
         ("9.9.9", "None", "No profile for rustc 9.9.9 on x86_64-unknown-linux-gnu: building without it."),
     ];
@@ -63,7 +63,7 @@ print(repr(found and found.name), {said:?} in said.getvalue())",
 }
 
 #[test]
-fn profile_fits_one_compiler_with_one_set_of_features() {
+fn profile_matches_one_compiler_with_one_set_of_features() {
     let printed = release(&format!(
         "import contextlib, io
 release.PROFILES, said = folder, io.StringIO()
@@ -108,7 +108,7 @@ print(len(list((folder / 'profiles').iterdir())))",
 }
 
 #[test]
-fn functions_that_changed_since_the_profile_was_counted_are_shown_as_a_number() {
+fn functions_that_changed_since_the_profile_was_recorded_are_shown_as_a_number() {
     let printed = release(
         "import contextlib, io
 changed = {'message': 'a.rs: function control flow change detected (hash mismatch) some', 'rendered': 'not shown\\n'}
@@ -119,7 +119,7 @@ for diagnostics in ([changed, fault, changed], [fault], []):
         release.show_diagnostics(diagnostics)
     print(repr(said.getvalue()))",
     );
-    let number = "2 functions have changed since the profile was counted. `make pgo` counts anew.";
+    let number = "2 functions have changed since the profile was recorded. Run `make pgo` to record a new one.";
     assert_eq!(
         printed,
         format!(r"'error: mismatched types\n{number}\n'") + "\n" + r"'error: mismatched types\n'" + "\n''\n"
