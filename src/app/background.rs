@@ -48,6 +48,8 @@ pub(super) fn start(tasks: &TaskSet, services: &Services) {
         gate.metrics.sessions_ended.with_label_values(&[cause.as_str()]);
     }
     let changes = store.changes();
+    // Nothing is cached or open yet, so nothing needs an earlier change. Later ones are received.
+    store.feed().note_applied(gate.clock.uptime());
     let primary_changed = Arc::new(Notify::new());
     let applier = ChangeApplier {
         gate: gate.clone(),

@@ -40,13 +40,15 @@ impl FeedState {
         Self { limits: None, applied_at: AtomicU64::new(0), forgotten_at: AtomicU64::new(0) }
     }
 
-    /// A feed that is stale after `stale` without a read and lost after `lost`, and lost until the first read.
+    /// A feed that is stale after `stale` without a read and lost after `lost`, and lost until
+    /// [`note_applied`](Self::note_applied) is called for the first time.
     pub fn new(clock: Clock, stale: Duration, lost: Duration) -> Self {
         Self { limits: Some(FeedLimits { clock, stale, lost }), ..Self::within_process() }
     }
 
-    /// Records that every change that was made before `at`, by [`Clock::uptime`], was applied. Called by the task that applies
-    /// the changes, for each [`Change::CaughtUp`](super::Change::CaughtUp); a store does not call it.
+    /// Records that every change that was made before `at`, by [`Clock::uptime`], was applied. Called at the start, while nothing
+    /// is cached, and by the task that applies the changes, for each [`Change::CaughtUp`](super::Change::CaughtUp); a store
+    /// does not call it.
     pub fn note_applied(&self, at: Duration) {
         self.applied_at.fetch_max(nanos(at), Ordering::AcqRel);
     }

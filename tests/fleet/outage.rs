@@ -51,6 +51,22 @@ async fn known_sessions_go_on_for_the_outage_grace_and_everything_else_is_1503()
 }
 
 #[tokio::test]
+async fn known_sessions_go_on_for_the_outage_grace_also_right_after_the_start() {
+    let mut server = RedisServer::start(&[]);
+    // A read of the change feed waits for a quarter of it, so that none has ended when the server dies.
+    let fleet = Fleet::on(&server.url(), 1, "[store]\nfeed_stale = \"30s\"\noutage_grace = \"60s\"\n").await;
+    let alice = fleet.gateways[0].sign_in("a2001").await;
+    let mut socket = alice.websocket("/ws/agent").await;
+    alice.get("/api/agent-desk/x").await.expect_status(200);
+    fleet.gateways[0].wait_for_log(&["all sessions agree with the directory"]).await;
+    server.kill();
+    alice.post("/api/auth/logout").await.expect_code(1503);
+    alice.get("/api/agent-desk/x").await.expect_status(200);
+    assert_eq!(socket.close_code_within(Duration::from_secs(1)).await, None);
+    socket.echo("still open").await;
+}
+
+#[tokio::test]
 async fn redis_that_restarts_empty_lets_nobody_in() {
     let mut server = RedisServer::start(&[]);
     let fleet = Fleet::on(&server.url(), 2, "").await;
