@@ -104,7 +104,7 @@ async fn demo_says_when_its_port_is_in_use() {
     let desk = Gateway::try_demo(&["--listen", &address]).await.unwrap_or_else(|refused| panic!("{}", refused.stderr));
     let warning =
         format!("warning: {address} is in use or not available; the demo listens on {} instead", desk.address());
-    assert!(desk.logs().contains(&warning), "{}", desk.logs());
+    desk.wait_for_log(&[&warning]).await;
     assert_ne!(desk.address().to_string(), address);
 }
 

@@ -151,7 +151,7 @@ async fn replaced_database_file_is_not_written() {
     std::fs::rename(&copy, &file).expect("another file");
     assert_eq!(try_sign_in(&desk).await.code(), 1503);
     until_ready_is(&desk, 503).await;
-    assert!(desk.logs().contains("was deleted or replaced"), "{}", desk.logs());
+    desk.wait_for_log(&["was deleted or replaced"]).await;
 }
 
 /// Copies only the database files and the keys to the data directory of a gateway that does not run.

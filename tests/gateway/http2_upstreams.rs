@@ -142,8 +142,9 @@ async fn client_of_an_answered_stream_may_be_silent() {
 /// Cancels a request that has reached the upstream, and waits until the upstream's stream is reset.
 async fn cancel_a_request(upstream: &Http2Upstream, xiaoming: &Client) -> Http2Client {
     let client = xiaoming.http2().await;
+    let before = upstream.requests().len();
     let mut stream = client.begin("POST", "/api/desk/never", xiaoming.token()).await;
-    upstream.wait_for_requests(1).await;
+    upstream.wait_for_requests(before + 1).await;
     stream.cancel();
     upstream.wait_for_reset().await;
     client
@@ -169,11 +170,22 @@ async fn logout_cuts_an_open_stream() {
     assert!(!matches!(stream.next_piece().await, Ok(piece) if !piece.is_empty()));
 }
 
+/// Opens a stream to the upstream that stays open. Without one, a request may find the connection of the one before neither
+/// in use nor idle, because Pingora is just moving it, and open another.
+async fn hold_a_stream(xiaoming: &Client) -> Http2Stream {
+    let mut held = xiaoming.http2().await.begin("POST", "/api/desk/talk", xiaoming.token()).await;
+    held.send(b"one").await;
+    assert_eq!(held.next_piece().await.expect("a piece"), b"one");
+    held
+}
+
 #[tokio::test]
 async fn connections_are_shared() {
     let upstream = Http2Upstream::start().await;
     let desk = start_with(&upstream).await;
-    let client = desk.sign_in("u1001").await.http2().await;
+    let xiaoming = desk.sign_in("u1001").await;
+    let _held = hold_a_stream(&xiaoming).await;
+    let client = xiaoming.http2().await;
     for _ in 0..20 {
         client.send("POST", "/api/desk/x", &[], b"body").await.expect_status(200);
     }
@@ -194,7 +206,9 @@ async fn health_checks_connect_each_time() {
 async fn connection_of_a_cancelled_request_is_used_again() {
     let upstream = Http2Upstream::start().await;
     let desk = start_with(&upstream).await;
-    let client = cancel_a_request(&upstream, &desk.sign_in("u1001").await).await;
+    let xiaoming = desk.sign_in("u1001").await;
+    let _held = hold_a_stream(&xiaoming).await;
+    let client = cancel_a_request(&upstream, &xiaoming).await;
     for _ in 0..3 {
         client.send("POST", "/api/desk/x", &[], b"body").await.expect_status(200);
     }

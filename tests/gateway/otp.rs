@@ -47,7 +47,7 @@ async fn devices_survive_an_encryption_key_change() {
     // From the generated key to a configured one: after one start the old key is not needed.
     configure(&desk, &format!("key_file = \"{first}\""));
     desk.restart().await;
-    assert!(desk.logs().contains("remove keys/vault.key and otp.old_key_files"), "the log does not report it");
+    desk.wait_for_log(&["remove keys/vault.key and otp.old_key_files"]).await;
     std::fs::remove_file(desk.data_dir().join("keys").join("vault.key")).expect("an old key");
     desk.restart().await;
     verify(&xiaoming, &device.code(0)).await.expect_code(0);
@@ -62,7 +62,7 @@ async fn devices_survive_an_encryption_key_change() {
     // A lost key: its devices are unusable, and the gateway logs that at start.
     configure(&desk, &format!("key_file = \"{first}\""));
     desk.restart().await;
-    assert!(desk.logs().contains("cannot decrypt some one-time-password secrets"), "the log does not report it");
+    desk.wait_for_log(&["cannot decrypt some one-time-password secrets"]).await;
     verify(&xiaoming, &device.code(1)).await.expect_status(500);
     configure(&desk, &format!("key_file = \"{first}\"\nold_key_files = [\"nowhere.key\"]"));
     desk.terminate().await;

@@ -146,6 +146,7 @@ async fn unresolved_name_delays_the_start_only_shortly_and_is_1502() {
         (rows(&desk).await[0]["last_failure_at"].as_str() != Some(first.as_str())).then_some(())
     })
     .await;
+    desk.wait_for_log(&["name not resolved"]).await;
     let logs = desk.logs();
     assert_eq!(logs.matches("name not resolved").count(), 1, "{logs}");
 }
