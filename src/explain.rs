@@ -263,13 +263,13 @@ fn refused(error: &Error, decides: Option<&Candidate>) -> ExplainedAnswer {
 struct SampleLines<'s>(&'s SampleRequest);
 
 impl HeaderLines for SampleLines<'_> {
-    fn each<'a>(&'a self, visit: &mut dyn FnMut(&'a str, &'a [u8])) {
-        visit("host", b"localhost");
+    fn each<'a>(&'a self, visit: &mut dyn FnMut(&'a [u8], &'a [u8])) {
+        visit(b"host", b"localhost");
         if let Some(origin) = &self.0.origin {
-            visit("origin", origin.as_bytes());
+            visit(b"origin", origin.as_bytes());
         }
         if let Some(method) = &self.0.requested_method {
-            visit("access-control-request-method", method.as_bytes());
+            visit(b"access-control-request-method", method.as_bytes());
         }
     }
 }

@@ -92,6 +92,7 @@ mod failure;
 use connect::{Progress, within_total_timeout};
 use connection_limits::CountedStream;
 use connector::UpstreamConnector;
+use context::InFlight;
 pub(crate) use context::{RequestContext, unknown_arrival};
 use drain_signal::DrainSignal;
 use failure::{PANICKED, Panicked, catch_panic, client_error, internal_error, panic_to_error};
@@ -163,7 +164,7 @@ fn is_ambiguous(error: &Error) -> bool {
 }
 
 impl Gateway {
-    async fn decide(&self, exchange: &Exchange) -> Decision {
+    async fn decide(&self, exchange: &Exchange) -> Box<Decision> {
         if let Some(decision) = connection::take_decision(exchange) {
             return decision;
         }
@@ -174,7 +175,7 @@ impl Gateway {
     /// Decides about a request and answers it if it is for one of the gateway's own endpoints; otherwise leaves the
     /// permit in the context.
     async fn receive(&self, exchange: &mut Exchange, context: &mut RequestContext) -> Result<Option<Reply>, Error> {
-        let Decision { arrival, handler, caller, phase, mut verdict } = self.decide(exchange).await;
+        let Decision { arrival, handler, caller, phase, mut verdict } = *self.decide(exchange).await;
         context.arrival = Some(arrival.clone());
         context.handler = handler;
         context.caller = caller;
@@ -196,9 +197,7 @@ impl Gateway {
             }
             Permit::Upstream(permit) => {
                 context.stream = self.begin_stream(exchange)?;
-                let attempts = self.begin_attempts(&permit, &arrival, context.started).await?;
-                let trace = std::mem::replace(&mut context.attempts, attempts).trace;
-                context.attempts.trace = trace;
+                self.begin_attempts(&mut context.attempts, &permit, &arrival, context.started).await?;
                 context.permit = Some(permit);
                 Ok(None)
             }
@@ -281,7 +280,7 @@ impl ProxyHttp for ProxyLane {
     type CTX = Box<RequestContext>;
 
     fn new_ctx(&self) -> Box<RequestContext> {
-        Box::new(RequestContext::new(&self.gate.metrics))
+        Box::new(RequestContext::new(Instant::now(), InFlight::begin(&self.gate.metrics)))
     }
 
     /// Adds no module, so responses are not compressed here.
@@ -313,7 +312,7 @@ impl ProxyHttp for ProxyLane {
         };
         match received {
             Ok(Some(reply)) => self.write(exchange, context, reply).await?,
-            Ok(None) => match &context.permit {
+            Ok(None) => match context.permit.as_deref() {
                 Some(UpstreamPermit { handshake: Some(_), .. }) => {
                     match panic_to_error(
                         &self.gate.metrics,
@@ -390,7 +389,7 @@ impl ProxyHttp for ProxyLane {
             &AccessLogEntry {
                 arrival,
                 method: header.method.as_str(),
-                path: header.uri.path(),
+                path: header.uri.path().as_bytes(),
                 host: &|| host(header),
                 handler: &context.handler,
                 caller: &context.caller,

@@ -261,8 +261,8 @@ impl Phase {
 pub enum Permit {
     /// One of the gateway's own endpoints answers.
     Own(OwnCall),
-    /// An upstream answers.
-    Upstream(UpstreamPermit),
+    /// An upstream answers. Boxed, because every function that passes a permit on would move it.
+    Upstream(Box<UpstreamPermit>),
     /// The gateway answers a preflight, or OPTIONS about the server as a whole; no endpoint is called.
     Preflight(PreflightAnswer),
     /// The gateway redirects to this URL of its own; no endpoint is called.
@@ -341,20 +341,20 @@ pub struct Decision {
 }
 
 /// Decides about a request. Requests to the gateway's own endpoints go through the same phases.
-pub async fn decide(gate: &Gate, head: &RequestHead<'_>) -> Decision {
+pub async fn decide(gate: &Gate, head: &RequestHead<'_>) -> Box<Decision> {
     let fields = Fields::of(head.lines);
     let mut arrival = arrive::describe(&gate.proxies, gate.language, &gate.cors, head, &fields);
     if head.transport == Transport::Tls {
         arrival.hsts.clone_from(&gate.hsts);
     }
-    // Denied until every phase has passed.
-    let mut decision = Decision {
+    // Denied until every phase has passed. Boxed, because every function that passes a decision on would move it.
+    let mut decision = Box::new(Decision {
         arrival,
         handler: Handler::None,
         caller: Caller::Anonymous,
         phase: Phase::Arrive,
         verdict: Err(Error::NotFound),
-    };
+    });
     decision.verdict = run_phases(gate, head, &fields, &mut decision).await;
     decision
 }

@@ -99,7 +99,7 @@ impl SessionCache {
 
     /// The session of a token that was verified before, if the change feed is current. Takes no lock and
     /// does not query the store.
-    pub fn cached(&self, token: &str, now: Timestamp) -> Option<Arc<CachedSession>> {
+    pub fn cached(&self, token: impl AsRef<[u8]>, now: Timestamp) -> Option<Arc<CachedSession>> {
         if self.store.feed().trust() != FeedTrust::Current {
             return None;
         }

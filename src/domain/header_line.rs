@@ -1,8 +1,8 @@
 //! A header line of HTTP/1.1.
 
 /// Writes a header line.
-pub fn write_line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
-    for piece in [name.as_bytes(), b": ", value, b"\r\n"] {
+pub fn write_line(out: &mut Vec<u8>, name: impl AsRef<[u8]>, value: &[u8]) {
+    for piece in [name.as_ref(), b": ", value, b"\r\n"] {
         out.extend_from_slice(piece);
     }
 }

@@ -16,6 +16,6 @@ pub const HOP_BY_HOP: [&str; 10] = [
 ];
 
 /// Whether a header is hop-by-hop; the case of its name does not matter.
-pub fn is_hop_by_hop(name: &str) -> bool {
-    HOP_BY_HOP.iter().any(|listed| listed.eq_ignore_ascii_case(name))
+pub fn is_hop_by_hop(name: &[u8]) -> bool {
+    HOP_BY_HOP.iter().any(|listed| listed.as_bytes().eq_ignore_ascii_case(name))
 }

@@ -36,8 +36,7 @@ pub enum SpoofableHeader {
 
 impl SpoofableHeader {
     /// Classifies a header by its name; `_` and `.` count as `-`. `None` for headers that are forwarded.
-    pub fn of(name: &str) -> Option<Self> {
-        let name = name.as_bytes();
+    pub fn of(name: &[u8]) -> Option<Self> {
         if starts_folded(name, VARIABLE_PREFIX) {
             return classify(name.get(VARIABLE_PREFIX.len()..)?);
         }

@@ -332,10 +332,10 @@ impl Acceptor {
             self.app.process_new(connection, drain).await;
             return;
         }
-        while let Some(_slot) = self.next_request(&mut connection).await {
+        while let Some(slot) = self.next_request(&mut connection).await {
             if let Some(gateway) = &self.app.fast_lane {
                 // Boxed, so that a connection that waits for its next request does not hold the memory of an exchange.
-                match Box::pin(gateway.serve_fast(&mut connection)).await {
+                match Box::pin(gateway.serve_fast(&mut connection, slot.began)).await {
                     LaneEnd::KeepAlive => continue,
                     LaneEnd::Close => {
                         // Fails if the client has closed it already.

@@ -118,6 +118,8 @@ impl Period {
 /// A request in progress; dropping it lets the next one begin.
 #[derive(Debug)]
 pub(super) struct ConcurrencySlot {
+    /// When the request began.
+    pub(super) began: std::time::Instant,
     limit: Arc<ConcurrencyLimit>,
     period: u64,
     urgency: Urgency,
@@ -179,7 +181,8 @@ impl ConcurrencyLimit {
         self: &Arc<Self>,
         urgency: impl FnOnce() -> Urgency,
     ) -> Result<ConcurrencySlot, Saturated> {
-        let mut period = self.current_period();
+        let mut began = Instant::now();
+        let mut period = self.period_at(began);
         let young = self.young(period);
         let is_waiting = self.waiting.load(Ordering::Acquire) > 0;
         let mut begins_as = Urgency::Normal;
@@ -188,13 +191,14 @@ impl ConcurrencyLimit {
                 begins_as = Urgency::Urgent;
             } else {
                 self.wait().await?;
-                period = self.current_period();
+                began = Instant::now();
+                period = self.period_at(began);
             }
         } else if young >= self.least {
             self.needs_adjusting.notify_one();
         }
         self.period(period).begin(period);
-        Ok(ConcurrencySlot { limit: self.clone(), period, urgency: begins_as })
+        Ok(ConcurrencySlot { began: began.into_std(), limit: self.clone(), period, urgency: begins_as })
     }
 
     /// Begins a request that has not been read behind those that wait. None if none does, or not soon: then it must be read,
@@ -233,8 +237,12 @@ impl ConcurrencyLimit {
     }
 
     fn current_period(&self) -> u64 {
+        self.period_at(Instant::now())
+    }
+
+    fn period_at(&self, moment: Instant) -> u64 {
         // Shifted, so that the places of the periods before the first count as old.
-        (self.started.elapsed().as_millis() / PERIOD.as_millis()) as u64 + YOUNG_PERIODS
+        (moment.duration_since(self.started).as_millis() / PERIOD.as_millis()) as u64 + YOUNG_PERIODS
     }
 
     fn period(&self, number: u64) -> &Period {

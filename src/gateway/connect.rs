@@ -46,7 +46,8 @@ pub(super) struct UpstreamAttempts {
     next: NextAddress,
     /// When the current attempt chose its address.
     started: Option<Instant>,
-    _slot: Option<RequestSlot>,
+    /// The request among the concurrent ones of its upstream; None without a limit on them.
+    slot: Option<RequestSlot>,
     /// The trace of the request, if it is sampled.
     pub(super) trace: Option<Box<RequestTrace>>,
 }
@@ -137,6 +138,11 @@ impl UpstreamAttempts {
     /// Uses no pooled connection: a WebSocket keeps its connection to the end.
     pub(super) fn use_new_connections(&mut self) {
         self.source = ConnectionSource::New;
+    }
+
+    /// When the current attempt began; None once its response has.
+    pub(super) fn started(&self) -> Option<Instant> {
+        self.started
     }
 
     /// When the exchange must have ended.
@@ -292,16 +298,17 @@ impl UpstreamAttempts {
 }
 
 impl Gateway {
-    /// Begins a permitted request: finds its upstream, and waits for room among its concurrent requests.
+    /// Begins the attempts of a permitted request: finds its upstream, and waits for room among its concurrent requests.
     pub(super) async fn begin_attempts(
         &self,
+        attempts: &mut UpstreamAttempts,
         permit: &UpstreamPermit,
         arrival: &Arrival,
         started: Instant,
-    ) -> Result<UpstreamAttempts, Error> {
+    ) -> Result<(), Error> {
         let upstream = self.upstreams.at(permit.rule.upstream.index);
         let upstream = upstream.ok_or_else(|| Error::UpstreamFailed(Some("the upstream is not configured".into())))?;
-        let slot = match upstream.begin_request() {
+        attempts.slot = match upstream.begin_request() {
             None => None,
             // Boxed, so that the future of a request without a limit stays small.
             Some(waiting) => Some(Box::pin(waiting).await.map_err(|_| {
@@ -309,13 +316,13 @@ impl Gateway {
                 Error::UpstreamBusy { retry_after: upstream.retry_after() }
             })?),
         };
-        let target = AttemptTarget {
+        attempts.target = Some(AttemptTarget {
             affinity: if upstream.needs_affinity() { affinity(permit, arrival) } else { Affinity::default() },
             request_id: arrival.request_id,
             deadline: upstream.total_timeout().map(|timeout| started + timeout),
             upstream,
-        };
-        Ok(UpstreamAttempts { target: Some(target), _slot: slot, ..UpstreamAttempts::default() })
+        });
+        Ok(())
     }
 
     /// Connects to an address of the upstream, and to further ones as long as retries are left.
@@ -326,7 +333,8 @@ impl Gateway {
     ) -> pingora_core::Result<UpstreamConnection> {
         loop {
             let address = attempts.next_address()?.clone();
-            match self.connector.open(&address, attempts.source, protocol).await {
+            let began = attempts.started.unwrap_or_else(Instant::now);
+            match self.connector.open(&address, attempts.source, protocol, began).await {
                 Ok((transport, source)) => return Ok(UpstreamConnection { transport, address, source }),
                 Err(error) => {
                     let error = error.into_up();
@@ -346,7 +354,8 @@ pub(super) async fn within_total_timeout(
     lane: impl Future<Output = pingora_core::Result<()>>,
 ) -> pingora_core::Result<()> {
     let Some(deadline) = deadline else { return lane.await };
-    let done = tokio::time::timeout_at(deadline.into(), lane).await;
+    // Boxed, because a timer is large, and aligned so that the future of every request would take more memory and longer to allocate.
+    let done = Box::pin(tokio::time::timeout_at(deadline.into(), lane)).await;
     done.unwrap_or_else(|_| Err(total_timeout()))
 }
 

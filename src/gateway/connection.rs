@@ -14,7 +14,7 @@ use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pingora_core::protocols::{ALPN, SocketDigest, Stream};
 use prometheus::IntCounter;
@@ -88,6 +88,8 @@ pub(super) struct Connection {
     body: RequestBody,
     /// Of what it waits for: a head, the next request, or one end of an exchange.
     deadline: Deadline,
+    /// When the response before ended, as far as it is known.
+    idle_since: Option<Instant>,
     upload: RateGuard,
     download: RateGuard,
     write_buffer: Vec<u8>,
@@ -173,6 +175,7 @@ impl Connection {
             head: HeadBuffer::default(),
             body: RequestBody::COMPLETE,
             deadline: Deadline::after(limits.head.deadline),
+            idle_since: None,
             upload: RateGuard::of_uploads(limits.body.clone()),
             download: RateGuard::of_downloads(limits.body.clone()),
             write_buffer: Vec::new(),
@@ -214,8 +217,9 @@ impl Connection {
         // A connection that waits holds no buffers: allocating them again costs less than the cache misses of many.
         self.write_buffer = Vec::new();
         self.download.restart();
+        let idle_since = self.idle_since.take();
         if self.head.is_empty() {
-            self.deadline.set(self.limits.idle);
+            self.deadline.set_at(idle_since.unwrap_or_else(Instant::now) + self.limits.idle);
         } else {
             self.deadline.clear();
         }

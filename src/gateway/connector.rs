@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use pingora_core::connectors::http::v2::Connector as Http2Connector;
 use pingora_core::connectors::{ConnectorOptions, TransportConnector};
@@ -94,18 +95,20 @@ impl UpstreamConnector {
         }
     }
 
-    /// Connects to a peer, or takes a connection to it from the pool. Returns where the connection comes from.
+    /// Connects to a peer, or takes a connection to it from the pool, in an attempt that began `now`. Returns where the connection
+    /// comes from.
     pub(super) async fn open(
         &self,
         address: &Arc<Address>,
         source: ConnectionSource,
         protocol: UpstreamProtocol,
+        now: Instant,
     ) -> pingora_core::Result<(UpstreamTransport, ConnectionSource)> {
         let peer = &address.peer;
         let (transport, reused) = match (protocol, source) {
             (UpstreamProtocol::Http1, source) => {
                 let pooled = match source {
-                    ConnectionSource::Pool => self.idle.take(address.pool_key),
+                    ConnectionSource::Pool => self.idle.take(address.pool_key, now),
                     ConnectionSource::New => None,
                 };
                 match pooled {
@@ -126,9 +129,10 @@ impl UpstreamConnector {
         Ok((transport, if reused { ConnectionSource::Pool } else { ConnectionSource::New }))
     }
 
-    /// Keeps a connection for HTTP/1.1.
-    pub(super) fn pool(&self, connection: PooledConnection, address: &Address) {
-        self.idle.put(address.pool_key, connection, address.peer.idle_timeout());
+    /// Keeps a connection for HTTP/1.1, which is idle from `now` on.
+    pub(super) fn pool(&self, connection: PooledConnection, address: &Address, now: Instant) {
+        let until = address.peer.idle_timeout().map(|idle| now + idle);
+        self.idle.put(address.pool_key, connection, until);
     }
 
     /// Closes idle connections for HTTP/1.1 that cannot be used again, for as long as the process runs.

@@ -25,7 +25,7 @@ pub(crate) struct RequestContext {
     pub(super) caller: Caller,
     /// Where the request is in its lifecycle.
     pub(super) phase: Phase,
-    pub(super) permit: Option<UpstreamPermit>,
+    pub(super) permit: Option<Box<UpstreamPermit>>,
     pub(super) error: Option<Error>,
     /// The code of a page or redirect of the gateway that tells a browser about an error.
     pub(super) shown_code: Option<Code>,
@@ -40,10 +40,10 @@ pub(crate) struct RequestContext {
 }
 
 impl RequestContext {
-    pub(super) fn new(metrics: &Metrics) -> Self {
-        metrics.requests_in_flight.inc();
+    /// Of a request that has begun.
+    pub(super) fn new(started: Instant, in_flight: InFlight) -> Self {
         Self {
-            started: Instant::now(),
+            started,
             arrival: None,
             handler: Handler::None,
             caller: Caller::Anonymous,
@@ -55,13 +55,20 @@ impl RequestContext {
             attempts: UpstreamAttempts::default(),
             overhead: None,
             stream: None,
-            _in_flight: InFlight(metrics.requests_in_flight.clone()),
+            _in_flight: in_flight,
         }
     }
 }
 
-/// Decrements the gauge also when the request's future is dropped or panics.
-struct InFlight(IntGauge);
+/// A request in the gauge of those in flight, also until its future is dropped or panics.
+pub(super) struct InFlight(IntGauge);
+
+impl InFlight {
+    pub(super) fn begin(metrics: &Metrics) -> Self {
+        metrics.requests_in_flight.inc();
+        Self(metrics.requests_in_flight.clone())
+    }
+}
 
 impl Drop for InFlight {
     fn drop(&mut self) {

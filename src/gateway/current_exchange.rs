@@ -45,8 +45,8 @@ pub(super) struct CurrentExchange {
 pub(super) struct ExchangeDetails {
     last_number: u64,
     /// The canonical path. A short one outlives the exchange, so that the next one needs no allocation; so does the host.
-    pub(super) path: String,
-    pub(super) host: String,
+    pub(super) path: Vec<u8>,
+    pub(super) host: Vec<u8>,
     pub(super) watched: Option<WatchedExchange>,
 }
 
@@ -103,10 +103,9 @@ impl CurrentExchange {
         details.last_number += 1;
         details.path.clear();
         let path = memchr::memchr(b'?', target).map_or(target, |query| &target[..query]);
-        // The pipeline has validated target and host, so they are ASCII.
-        details.path.push_str(std::str::from_utf8(path).unwrap_or_default());
+        details.path.extend_from_slice(path);
         details.host.clear();
-        details.host.push_str(std::str::from_utf8(host).unwrap_or_default());
+        details.host.extend_from_slice(host);
         self.started.store(nanos(started.saturating_duration_since(self.created)), Ordering::Relaxed);
         details.watched = Some(watched);
         self.attempts.store(0, Ordering::Relaxed);

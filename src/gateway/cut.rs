@@ -112,7 +112,7 @@ impl ExchangeCutter {
                 arrival: &watched.arrival,
                 method: watched.method.as_str(),
                 path: &details.path,
-                host: &|| Some(details.host.as_bytes()),
+                host: &|| Some(&details.host),
                 handler: &Handler::Rule(watched.rule.clone()),
                 caller: &watched.caller,
                 phase: Phase::Upstream,
@@ -175,7 +175,8 @@ impl CutObserver<'_> {
             lifetime: watched.caller.session().map(Session::lifetime),
             employee: None,
             method: method.clone(),
-            path: details.path.as_str().into(),
+            // The pipeline has validated it, so it is ASCII.
+            path: std::str::from_utf8(&details.path).unwrap_or_default().into(),
             address: watched.arrival.client,
         };
         let cutter = self.cutter.clone();

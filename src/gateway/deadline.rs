@@ -29,10 +29,6 @@ impl Deadline {
         self.due = Some(due.into());
     }
 
-    pub(super) fn set(&mut self, timeout: Duration) {
-        self.due = Some(Instant::now() + timeout);
-    }
-
     /// Moves the deadline to `timeout` from now, unless it is sooner already.
     pub(super) fn bring_forward(&mut self, timeout: Duration) {
         let latest = Instant::now() + timeout;

@@ -6,15 +6,17 @@
 //! sends it on, `relay` carries it to the upstream and its response to the client, and `FastExchange::record` logs and counts it.
 
 use std::pin::pin;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use http::StatusCode;
 use pingora_core::{Error as PingoraError, ErrorSource, ErrorType};
 
 use super::client_connection::ClientConnection;
 use super::connection::Connection;
-use super::context::{RequestContext, unknown_arrival};
+use super::context::{InFlight, RequestContext, unknown_arrival};
 use super::failure::{client_error, panic_to_error};
+use super::idle_pool::PooledConnection;
 use super::{Gateway, current_exchange, cut, is_ambiguous, refuse_malformed_body, request_trace};
 use crate::config::UpstreamProtocol;
 use crate::error::Error;
@@ -22,6 +24,7 @@ use crate::pipeline::head::{HttpVersion, RequestHead};
 use crate::pipeline::record::{self, AccessLogEntry};
 use crate::pipeline::{self, Decision, Permit, UpstreamPermit};
 use crate::reply::Reply;
+use crate::upstreams::Address;
 
 mod client;
 
@@ -56,8 +59,8 @@ pub(super) enum LaneEnd {
 }
 
 impl Gateway {
-    /// Answers a request whose head has been read, if the fast lane takes it.
-    pub(super) async fn serve_fast(&self, connection: &mut Connection) -> LaneEnd {
+    /// Answers a request whose head has been read and which has `started`, if the fast lane takes it.
+    pub(super) async fn serve_fast(&self, connection: &mut Connection, started: Instant) -> LaneEnd {
         let request = match LaneRequest::read(connection.take_head()) {
             Ok(request) => request,
             Err(head) => {
@@ -65,7 +68,7 @@ impl Gateway {
                 return LaneEnd::NotTaken;
             }
         };
-        let context = RequestContext::new(&self.gate.metrics);
+        let in_flight = InFlight::begin(&self.gate.metrics);
         let decided = {
             let head = request_head(&request, connection);
             // Pinned here, because each function that gets a future by value moves it.
@@ -85,11 +88,12 @@ impl Gateway {
             gateway: self,
             client: LaneClient::new(connection, request.body),
             request: &request,
-            context,
+            context: RequestContext::new(started, in_flight),
             follows: if request.wants_close { ClientConnection::Close } else { ClientConnection::KeepAlive },
             stalled: self.gate.limits.load().stalled.get(),
             status: 0,
             body_bytes: 0,
+            unused: None,
         };
         let verdict = exchange.take(decision);
         exchange.run(verdict).await
@@ -109,14 +113,14 @@ impl Gateway {
 }
 
 /// The decision about a request whose examination failed.
-fn refused(error: Error) -> Decision {
-    Decision {
+fn refused(error: Error) -> Box<Decision> {
+    Box::new(Decision {
         arrival: unknown_arrival(),
         handler: pipeline::Handler::None,
         caller: pipeline::Caller::Anonymous,
         phase: pipeline::Phase::Arrive,
         verdict: Err(error),
-    }
+    })
 }
 
 fn request_head<'a>(request: &'a LaneRequest, connection: &Connection) -> RequestHead<'a> {
@@ -148,12 +152,14 @@ struct FastExchange<'a> {
     status: u16,
     /// The bytes of the response's body that were sent to the client.
     body_bytes: usize,
+    /// The connection to the upstream once it can be used again.
+    unused: Option<(PooledConnection, Arc<Address>)>,
 }
 
 impl FastExchange<'_> {
     /// Takes a decision over. Not part of [`FastExchange::run`], whose future would hold the decision twice.
-    fn take(&mut self, decision: Decision) -> Result<Permit, Error> {
-        let Decision { arrival, handler, caller, phase, mut verdict } = decision;
+    fn take(&mut self, decision: Box<Decision>) -> Result<Permit, Error> {
+        let Decision { arrival, handler, caller, phase, mut verdict } = *decision;
         self.context.handler = handler;
         self.context.caller = caller;
         self.context.phase = phase;
@@ -167,14 +173,18 @@ impl FastExchange<'_> {
 
     async fn run(&mut self, verdict: Result<Permit, Error>) -> LaneEnd {
         let is_written = self.answer(verdict).await.is_ok();
-        self.record();
+        let now = Instant::now();
+        if let Some((connection, address)) = self.unused.take() {
+            self.gateway.connector.pool(connection, &address, now);
+        }
+        self.record(now);
         let end = match self.follows {
             _ if !is_written => LaneEnd::Incomplete,
             _ if self.status == StatusCode::SWITCHING_PROTOCOLS.as_u16() => LaneEnd::Detached,
             ClientConnection::KeepAlive => LaneEnd::KeepAlive,
             ClientConnection::Close => LaneEnd::Close,
         };
-        self.client.connection.end_fast();
+        self.client.connection.end_fast(now);
         end
     }
 
@@ -195,12 +205,10 @@ impl FastExchange<'_> {
     }
 
     /// Begins the attempts at the upstream, and the watch for the end of the session.
-    async fn begin(&mut self, permit: UpstreamPermit) -> Result<(), Error> {
+    async fn begin(&mut self, permit: Box<UpstreamPermit>) -> Result<(), Error> {
         let context = &mut self.context;
         let arrival = context.arrival.get_or_insert_with(unknown_arrival);
-        let attempts = self.gateway.begin_attempts(&permit, arrival, context.started).await?;
-        let trace = std::mem::replace(&mut context.attempts, attempts).trace;
-        context.attempts.trace = trace;
+        self.gateway.begin_attempts(&mut context.attempts, &permit, arrival, context.started).await?;
         context.permit = Some(permit);
         if self.request.is_handshake {
             // The tunnel has a registration of its own.
@@ -286,8 +294,8 @@ impl FastExchange<'_> {
         self.gateway.note_response(status, &mut self.context)
     }
 
-    /// Writes the log line of the request and counts it.
-    fn record(&mut self) {
+    /// Writes the log line of the request, which has ended `now`, and counts it.
+    fn record(&mut self, now: Instant) {
         let (request, context) = (self.request, &mut self.context);
         let trace_id = request_trace::end_trace(context, self.status);
         let arrival = context.arrival.get_or_insert_with(unknown_arrival);
@@ -308,7 +316,7 @@ impl FastExchange<'_> {
                 shown_code: context.shown_code,
                 incomplete: context.incomplete.as_ref(),
                 cut: None,
-                took: context.started.elapsed(),
+                took: now.saturating_duration_since(context.started),
                 upstream: context.attempts.reached(),
                 overhead: context.overhead,
             },

@@ -70,8 +70,8 @@ impl IdlePool {
         Self { shards, most: size.div_ceil(threads) }
     }
 
-    /// Takes the connection to a peer that was used last.
-    pub(super) fn take(&self, peer: u64) -> Option<PooledConnection> {
+    /// Takes the connection to a peer that was used last and can be used `now`.
+    pub(super) fn take(&self, peer: u64, now: Instant) -> Option<PooledConnection> {
         let own = self.own_shard();
         // A shard that another thread has locked is skipped, so that no thread waits for another.
         let other = |offset: usize| match self.shards[(own + offset) % self.shards.len()].try_lock() {
@@ -80,7 +80,6 @@ impl IdlePool {
             Err(TryLockError::WouldBlock) => None,
         };
         let pop = || lock(&self.shards[own]).pop(peer).or_else(|| (1..self.shards.len()).find_map(other));
-        let now = Instant::now();
         loop {
             let mut idle = pop()?;
             if idle.is_usable(now) {
@@ -89,9 +88,8 @@ impl IdlePool {
         }
     }
 
-    /// Keeps a connection, for `idle` at most. Without room the one to the same peer goes that was not used for longest.
-    pub(super) fn put(&self, peer: u64, connection: PooledConnection, idle: Option<Duration>) {
-        let until = idle.map(|idle| Instant::now() + idle);
+    /// Keeps a connection, at most `until` then. Without room the one to the same peer goes that was not used for longest.
+    pub(super) fn put(&self, peer: u64, connection: PooledConnection, until: Option<Instant>) {
         let mut shard = lock(&self.shards[self.own_shard()]);
         let is_full = shard.count >= self.most;
         let list = shard.connections.entry(peer).or_default();

@@ -1,6 +1,7 @@
 //! A TCP connection, of a client or to an upstream. Pingora's own type for it adds buffers, digests and clocks that the gateway does not
 //! use: most of a kilobyte for each end of an open WebSocket, and two readings of the clock for each wait.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -14,9 +15,18 @@ use pingora_core::protocols::{
     GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, TimingDigest, UniqueID,
     UniqueIDType,
 };
-use rustix::net::SendFlags;
+use rustix::net::{RecvFlags, SendFlags};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::TcpStream;
+
+use super::buffer::CAPACITY;
+
+/// The most bytes of a small read: of a head, or of a response that came with its head.
+const SMALL_READ: usize = CAPACITY;
+
+thread_local! {
+    static SMALL: RefCell<[u8; SMALL_READ]> = const { RefCell::new([0; SMALL_READ]) };
+}
 
 /// A TCP connection.
 pub(super) struct PlainStream {
@@ -41,6 +51,50 @@ impl PlainStream {
         self.rewind(first);
         Ok(())
     }
+
+    /// Reads from the socket. A small read goes through memory of the thread, which need not be cleared each time.
+    fn poll_receive(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if buffer.remaining() > SMALL_READ {
+            return Pin::new(&mut self.tcp).poll_read(cx, buffer);
+        }
+        SMALL.with_borrow_mut(|memory| {
+            let memory = &mut memory[..buffer.remaining()];
+            let count = ready!(self.poll_system_call(cx, Interest::READABLE, memory.len(), |tcp| {
+                rustix::net::recv(tcp, &mut *memory, RecvFlags::empty()).map(|(_, count)| count)
+            }))?;
+            buffer.put_slice(&memory[..count]);
+            Poll::Ready(Ok(()))
+        })
+    }
+
+    /// Sends or receives by a direct system call: those of glibc are cancellation points, which cost two more atomic instructions in a
+    /// process with threads. A call that moves less than `most` has emptied or filled the socket's buffer, so the readiness is cleared
+    /// as if it had blocked; not at the end of the stream, which stays.
+    fn poll_system_call(
+        &self,
+        cx: &mut Context<'_>,
+        interest: Interest,
+        most: usize,
+        mut call: impl FnMut(&TcpStream) -> rustix::io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(match interest {
+                Interest::READABLE => self.tcp.poll_read_ready(cx),
+                _ => self.tcp.poll_write_ready(cx),
+            })?;
+            let mut moved = None;
+            let blocked = self.tcp.try_io(interest, || {
+                let count = call(&self.tcp)?;
+                moved = Some(count);
+                if (1..most).contains(&count) { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+            });
+            match (moved, blocked) {
+                (Some(count), _) => return Poll::Ready(Ok(count)),
+                (None, Err(error)) if error.kind() != io::ErrorKind::WouldBlock => return Poll::Ready(Err(error)),
+                (None, _) => {}
+            }
+        }
+    }
 }
 
 impl fmt::Debug for PlainStream {
@@ -53,7 +107,7 @@ impl AsyncRead for PlainStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if this.rewound.is_empty() {
-            return Pin::new(&mut this.tcp).poll_read(cx, buffer);
+            return this.poll_receive(cx, buffer);
         }
         let count = this.rewound.len().min(buffer.remaining());
         buffer.put_slice(&this.rewound[..count]);
@@ -67,23 +121,9 @@ impl AsyncRead for PlainStream {
 
 impl AsyncWrite for PlainStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let tcp = &self.get_mut().tcp;
-        loop {
-            ready!(tcp.poll_write_ready(cx))?;
-            let mut sent = None;
-            // A direct system call: glibc's `send` is a cancellation point, which costs two more atomic instructions in a process with
-            // threads. After a partial send the socket's buffer is full, so the readiness is cleared as if the call had blocked.
-            let blocked = tcp.try_io(Interest::WRITABLE, || {
-                let count = rustix::net::send(tcp, bytes, SendFlags::NOSIGNAL)?;
-                sent = Some(count);
-                if count < bytes.len() { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
-            });
-            match (sent, blocked) {
-                (Some(count), _) => return Poll::Ready(Ok(count)),
-                (None, Err(error)) if error.kind() != io::ErrorKind::WouldBlock => return Poll::Ready(Err(error)),
-                (None, _) => {}
-            }
-        }
+        self.poll_system_call(cx, Interest::WRITABLE, bytes.len(), |tcp| {
+            rustix::net::send(tcp, bytes, SendFlags::NOSIGNAL)
+        })
     }
 
     fn poll_write_vectored(

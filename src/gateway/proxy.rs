@@ -5,6 +5,7 @@
 //! [`connect`](super::connect), failures to `fail_to_proxy`.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures::FutureExt;
@@ -247,7 +248,7 @@ impl Gateway {
         match session {
             UpstreamSession::Http1(session) if upload == UploadState::Sent => {
                 if let Some(connection) = session.into_reusable() {
-                    self.connector.pool(connection, &address);
+                    self.connector.pool(connection, &address, Instant::now());
                 }
             }
             // A shared connection returns to its pool by itself.

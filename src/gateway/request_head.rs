@@ -40,9 +40,9 @@ impl Gateway {
 pub(super) struct HeaderMapLines<'a>(pub(super) &'a HeaderMap);
 
 impl HeaderLines for HeaderMapLines<'_> {
-    fn each<'a>(&'a self, visit: &mut dyn FnMut(&'a str, &'a [u8])) {
+    fn each<'a>(&'a self, visit: &mut dyn FnMut(&'a [u8], &'a [u8])) {
         for (name, value) in self.0 {
-            visit(name.as_str(), value.as_bytes());
+            visit(name.as_str().as_bytes(), value.as_bytes());
         }
     }
 }

@@ -28,11 +28,11 @@ impl Gateway {
     ) {
         let (mut parents, mut parent, mut host) = (0, None, head.authority);
         head.lines.each(&mut |name, value| match name {
-            "traceparent" => {
+            b"traceparent" => {
                 parents += 1;
                 parent = TraceParent::parse(value);
             }
-            "host" => host = Some(value),
+            b"host" => host = Some(value),
             _ => {}
         });
         // Two of them continue no trace.

@@ -93,7 +93,8 @@ pub(super) fn remove_connection_headers(response: &mut ResponseHeader) {
             && headers.get_all(CONNECTION).iter().any(|value| lists(value.as_bytes(), name.as_str()))
     };
     let is_length = |name: &HeaderName| *name == CONTENT_LENGTH && has_no_body(response.status);
-    let is_removed = |name: &&HeaderName| is_hop_by_hop(name.as_str()) || is_nominated(name) || is_length(name);
+    let is_removed =
+        |name: &&HeaderName| is_hop_by_hop(name.as_str().as_bytes()) || is_nominated(name) || is_length(name);
     let removed: Vec<HeaderName> = headers.keys().filter(is_removed).cloned().collect();
     for name in removed {
         response.remove_header(&name);

@@ -62,14 +62,14 @@ pub(crate) fn check(
                 (Err(_), Mode::Shadow) => None,
                 (Err(error), Mode::Enforce) => return Err(error),
             };
-            Ok(Permit::Upstream(upstream_permit(rule, caller, scope, request)))
+            Ok(Permit::Upstream(Box::new(upstream_permit(rule, caller, scope, request))))
         }
         Target::Preflight { answer, .. } => Ok(Permit::Preflight(answer)),
         Target::UpstreamPreflight(rule) => {
             evaluate(rule.preflight_checks(), &input, observer)?;
             let permit = upstream_permit(rule, Caller::Anonymous, None, request);
             let announced_method = request.fields.requested_method.and_then(|method| Method::from_bytes(method).ok());
-            Ok(Permit::Upstream(UpstreamPermit { announced_method, ..permit }))
+            Ok(Permit::Upstream(Box::new(UpstreamPermit { announced_method, ..permit })))
         }
     }
 }

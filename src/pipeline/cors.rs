@@ -152,8 +152,8 @@ fn is_let_through(name: &str) -> bool {
         // A header name by its syntax, and a wildcard in the answer.
         && name != "*"
         && !is_replaced
-        && SpoofableHeader::of(name).is_none()
-        && !is_hop_by_hop(name)
+        && SpoofableHeader::of(name.as_bytes()).is_none()
+        && !is_hop_by_hop(name.as_bytes())
 }
 
 /// The gateway's answer to a preflight, or to OPTIONS about the server as a whole.

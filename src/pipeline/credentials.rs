@@ -33,8 +33,8 @@ impl TokenSource {
 pub enum Credential<'a> {
     /// No token.
     None,
-    /// A string that may be a token.
-    Token(&'a str, TokenSource),
+    /// A string that may be a token, in ASCII. As bytes, because only a token that is not cached is read as text.
+    Token(&'a [u8], TokenSource),
     /// Characters that no token has.
     Malformed(TokenSource),
 }
@@ -130,11 +130,9 @@ pub fn query_token(pair: &str) -> Option<&str> {
 }
 
 fn parse_token(bytes: &[u8], source: TokenSource) -> Credential<'_> {
-    match std::str::from_utf8(bytes) {
-        Ok(token) if bytes.iter().fold(true, |valid, byte| valid & is_token_byte(*byte)) => {
-            Credential::Token(token, source)
-        }
-        _ => Credential::Malformed(source),
+    match bytes.iter().fold(true, |valid, byte| valid & is_token_byte(*byte)) {
+        true => Credential::Token(bytes, source),
+        false => Credential::Malformed(source),
     }
 }
 

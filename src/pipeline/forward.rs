@@ -181,10 +181,10 @@ pub fn write_head(
     let rewrites_cookies = permit.unwanted.own_cookies || permit.unwanted.cookie_crumbs;
     let is_http2 = head.version == HttpVersion::Http2;
     head.lines.each(&mut |name, value| {
-        if name == HOST.as_str() {
+        if name == HOST.as_str().as_bytes() {
             host = Some(value);
             write_line(out, name, upstream_host.unwrap_or(value));
-        } else if rewrites_cookies && name.eq_ignore_ascii_case("cookie") {
+        } else if rewrites_cookies && name.eq_ignore_ascii_case(b"cookie") {
             cookies.push(value);
         } else if !(is_stripped(name, permit, &gate.metrics) || is_http2 && is_hop_by_hop(name)) {
             write_line(out, name, value);
@@ -214,20 +214,20 @@ fn write_cookies(out: &mut Vec<u8>, permit: &UpstreamPermit, cookies: &[&[u8]]) 
 }
 
 /// Whether a header of a bodyless GET is dropped or replaced by the gateway's own.
-fn is_stripped(name: &str, permit: &UpstreamPermit, metrics: &Metrics) -> bool {
+fn is_stripped(name: &[u8], permit: &UpstreamPermit, metrics: &Metrics) -> bool {
     match name {
-        "authorization" => permit.rule.forward_token == ForwardToken::Never,
-        "sec-websocket-protocol" => permit.unwanted.subprotocol,
+        b"authorization" => permit.rule.forward_token == ForwardToken::Never,
+        b"sec-websocket-protocol" => permit.unwanted.subprotocol,
         // The gateway writes the first two itself; `Connection` is hop-by-hop.
-        "x-request-id" | "traceparent" | "connection" => true,
+        b"x-request-id" | b"traceparent" | b"connection" => true,
         // It belongs to a trace that is not continued.
-        "tracestate" => permit.trace.is_none(),
+        b"tracestate" => permit.trace.is_none(),
         name => permit.unwanted.spoofable && is_spoofable(name, metrics),
     }
 }
 
 /// Whether a client must not choose a header; counts it, because the caller removes it.
-fn is_spoofable(name: &str, metrics: &Metrics) -> bool {
+fn is_spoofable(name: &[u8], metrics: &Metrics) -> bool {
     let kind = SpoofableHeader::of(name);
     if let Some(label) = kind.and_then(SpoofableHeader::label) {
         metrics.count_removed_identity_header(label);
@@ -248,7 +248,7 @@ fn strip(headers: &mut HeaderMap, permit: &UpstreamPermit, metrics: &Metrics) {
         headers.remove(TRACESTATE);
     }
     if permit.unwanted.spoofable {
-        for name in names(headers, |name| is_spoofable(name, metrics)) {
+        for name in names(headers, |name| is_spoofable(name.as_bytes(), metrics)) {
             headers.remove(name);
         }
     }

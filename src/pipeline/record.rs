@@ -111,8 +111,8 @@ pub struct AccessLogEntry<'a> {
     pub arrival: &'a Arrival,
     /// The method.
     pub method: &'a str,
-    /// The path without the query, which may have a token.
-    pub path: &'a str,
+    /// The path without the query, which may have a token. As bytes, because most requests get no line.
+    pub path: &'a [u8],
     /// Reads the host that the request names. Called only for a line that is written.
     pub host: &'a dyn Fn() -> Option<&'a [u8]>,
     /// What answered.
@@ -237,7 +237,7 @@ pub fn refused_early(journal: &RequestJournal, arrival: &Arrival, method: &str, 
     let entry = AccessLogEntry {
         arrival,
         method,
-        path,
+        path: path.as_bytes(),
         host: &|| None,
         handler: &Handler::None,
         caller: &Caller::Anonymous,
@@ -272,7 +272,7 @@ fn finished<'a, 'e: 'a>(entry: &AccessLogEntry<'e>, outcome: &'a Outcome, now: T
         request_id: entry.arrival.request_id.as_str().into(),
         client_address: entry.arrival.client,
         method: shown(entry.method, 16),
-        path: shown(entry.path, 512),
+        path: shown_path(entry),
         status: entry.status,
         code: outcome.code,
         reason: (&*outcome.reason).into(),
@@ -281,6 +281,14 @@ fn finished<'a, 'e: 'a>(entry: &AccessLogEntry<'e>, outcome: &'a Outcome, now: T
         corp_id: session.map(|session| session.corp_id.as_str().into()),
         upstream: entry.upstream.as_ref().map(|reached| reached.name.into()),
         duration_ms: entry.took.as_secs_f64() * 1000.0,
+    }
+}
+
+/// The path of the request.
+fn shown_path<'a>(entry: &AccessLogEntry<'a>) -> Cow<'a, str> {
+    match String::from_utf8_lossy(entry.path) {
+        Cow::Borrowed(path) => shown(path, 512),
+        Cow::Owned(path) => shown(&path, 512).into_owned().into(),
     }
 }
 
@@ -324,7 +332,7 @@ fn write_line(name: &str, entry: &AccessLogEntry<'_>, outcome: &Outcome, failed:
     };
     let duration_ms = entry.took.as_secs_f64() * 1000.0;
     let request_id = entry.arrival.request_id.as_str();
-    let (method, path, status) = (shown(entry.method, 16), shown(entry.path, 512), entry.status);
+    let (method, path, status) = (shown(entry.method, 16), shown_path(entry), entry.status);
     let host = shown_host(entry).unwrap_or("-".into());
     let upstream = entry.upstream.as_ref();
     let Outcome { code, reason } = outcome;

@@ -78,6 +78,8 @@ pub async fn caller(
         gate.metrics.count_cached_token();
         return Ok(token_use.caller(cached));
     }
+    // It is ASCII.
+    let token = std::str::from_utf8(token).unwrap_or_default();
     let verified = match gate.tokens.verify(token, now) {
         // Boxed: few requests read the store, and the future of every request has room for what it awaits.
         Ok(claims) => Box::pin(gate.sessions.of_claims(&claims, token, now)).await,

@@ -347,13 +347,13 @@ async fn logout_invalidates_the_token_even_when_the_cache_is_full() {
         .collect();
     for session in &sessions {
         cache.end(&session.id, EndCause::Logout).await.expect("end");
-        assert!(cache.cached(&format!("token-{}", session.id), clock.now()).is_none(), "right after");
+        assert!(cache.cached(format!("token-{}", session.id), clock.now()).is_none(), "right after");
     }
     for reader in readers {
         reader.await.expect("reader");
     }
     for session in &sessions {
-        assert!(cache.cached(&format!("token-{}", session.id), clock.now()).is_none(), "{} afterwards", session.id);
+        assert!(cache.cached(format!("token-{}", session.id), clock.now()).is_none(), "{} afterwards", session.id);
     }
     assert!(cache.by_token.len() <= 2, "{} tokens", cache.by_token.len());
 }
@@ -460,7 +460,7 @@ async fn full_cache_evicts_the_session_that_was_cached_first_and_is_not_in_use()
     for (number, session) in sessions.iter().enumerate() {
         cache.create(session).await.expect("create");
         admit(&cache, &token(session), &session.id, start).await.expect("live");
-        assert!(cache.cached(&token(in_use), start).is_some(), "in use, after {number} others");
+        assert!(cache.cached(token(in_use), start).is_some(), "in use, after {number} others");
         assert_eq!(cache.by_id.len(), 20.min(number + 1), "after {number}");
         assert_eq!(cache.by_token.len(), cache.by_id.len(), "after {number}");
     }

@@ -28,9 +28,9 @@ impl Fingerprinter {
     }
 
     /// The fingerprint of a token; `None` if the cipher fails, and then the token counts as unknown.
-    pub fn fingerprint(&self, token: &str) -> Option<TokenFingerprint> {
+    pub fn fingerprint(&self, token: impl AsRef<[u8]>) -> Option<TokenFingerprint> {
         let nonce = Nonce::assume_unique_for_key([0; NONCE_LEN]);
-        let tag = self.key.seal_in_place_separate_tag(nonce, Aad::from(token.as_bytes()), &mut []).ok()?;
+        let tag = self.key.seal_in_place_separate_tag(nonce, Aad::from(token.as_ref()), &mut []).ok()?;
         tag.as_ref().try_into().ok().map(TokenFingerprint)
     }
 }
@@ -58,7 +58,7 @@ mod tests {
             assert_ne!(fingerprinter.fingerprint(&other), Some(own), "byte {position}");
         }
         assert_ne!(fingerprinter.fingerprint(&token[1..]), Some(own));
-        assert_ne!(fingerprinter.fingerprint(&format!("{token}\0")), Some(own), "longer");
+        assert_ne!(fingerprinter.fingerprint(format!("{token}\0")), Some(own), "longer");
         assert_ne!(Fingerprinter::new().fingerprint(&token), Some(own), "another process");
     }
 }

@@ -94,8 +94,8 @@ impl ExchangeState {
         self.tunnel.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    pub(super) fn leave_decision(&self, decision: Decision) {
-        *self.decision.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(decision));
+    pub(super) fn leave_decision(&self, decision: Box<Decision>) {
+        *self.decision.lock().unwrap_or_else(PoisonError::into_inner) = Some(decision);
         self.has_decision.store(true, Ordering::Release);
     }
 
@@ -156,8 +156,8 @@ pub(in super::super) fn wants_close(exchange: &Exchange) -> bool {
 }
 
 /// The decision that the fast lane has made about the request, if it has left it to Pingora's lane.
-pub(in super::super) fn take_decision(exchange: &Exchange) -> Option<Decision> {
-    connection(exchange)?.state.take_decision().map(|decision| *decision)
+pub(in super::super) fn take_decision(exchange: &Exchange) -> Option<Box<Decision>> {
+    connection(exchange)?.state.take_decision()
 }
 
 /// The request head as the client sent it; None on HTTP/2.

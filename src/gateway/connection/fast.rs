@@ -5,7 +5,7 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
@@ -43,7 +43,7 @@ impl Connection {
     }
 
     /// Leaves the decision about a request to the callbacks, so that it is not made twice.
-    pub(in super::super) fn leave_decision(&mut self, decision: Decision) {
+    pub(in super::super) fn leave_decision(&mut self, decision: Box<Decision>) {
         self.state.leave_decision(decision);
     }
 
@@ -58,8 +58,9 @@ impl Connection {
         self.state.begin(announced, false, is_invalid);
     }
 
-    /// Marks the response as complete.
-    pub(in super::super) fn end_fast(&mut self) {
+    /// Marks the response as complete since `now`.
+    pub(in super::super) fn end_fast(&mut self, now: Instant) {
+        self.idle_since = Some(now);
         self.state.phase.store(phase::DONE, Ordering::Release);
     }
 
@@ -68,11 +69,16 @@ impl Connection {
         self.state.body_error()
     }
 
-    /// Ready once the exchange has waited for longer than `limit`. A wait that `begins` counts from now. No timer is armed for
+    /// Ready once the exchange has waited for longer than `limit`, since it `begins` if it does with this call. No timer is armed for
     /// it as long as the one of an earlier wait is due before.
-    pub(in super::super) fn poll_wait(&mut self, begins: bool, limit: Duration, cx: &mut Context<'_>) -> Poll<()> {
-        if begins {
-            self.deadline.set(limit);
+    pub(in super::super) fn poll_wait(
+        &mut self,
+        begins: Option<Instant>,
+        limit: Duration,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        if let Some(begins) = begins {
+            self.deadline.set_at(begins + limit);
         }
         self.deadline.poll(cx, limit)
     }

@@ -84,9 +84,9 @@ async fn a_decision_that_nobody_has_taken_is_not_for_the_next_request() {
     assert!(connection.read_head().await);
     let head = connection.take_head();
     connection.return_head(head);
-    connection.leave_decision(refusal());
+    connection.leave_decision(Box::new(refusal()));
     connection.begin_fast(AnnouncedBody::NONE);
-    connection.end_fast();
+    connection.end_fast(Instant::now());
     client.write_all(b"GET /2 HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("sent");
     assert!(connection.read_head().await);
     assert!(connection.take_head().starts_with(b"GET "));
@@ -105,6 +105,6 @@ async fn a_head_that_is_taken_leaves_what_was_read_behind_it() {
         assert!(connection.path().starts_with(path.as_bytes()), "a head that is returned is the same");
         connection.take_head();
         connection.begin_fast(AnnouncedBody::NONE);
-        connection.end_fast();
+        connection.end_fast(Instant::now());
     }
 }

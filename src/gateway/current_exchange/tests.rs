@@ -34,7 +34,7 @@ fn idle_connection_does_not_keep_a_long_path() {
 fn query_is_not_copied() {
     let current = CurrentExchange::new();
     current.begin(Instant::now(), b"/a/b?token=secret?c", b"a.example", watched());
-    assert_eq!(current.details().path, "/a/b");
+    assert_eq!(current.details().path, b"/a/b");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pingora_core::{Error as PingoraError, ErrorType};
 use tokio::io::{AsyncReadExt, AsyncWrite};
@@ -96,7 +96,8 @@ impl<'a> LaneClient<'a> {
                 Poll::Ready(written) => return Poll::Ready(written.map_err(write_error)),
                 Poll::Pending => meanwhile(self, cx)?,
             }
-            ready!(self.connection.poll_wait(std::mem::take(&mut is_first), stalled, cx));
+            let begins = std::mem::take(&mut is_first).then(Instant::now);
+            ready!(self.connection.poll_wait(begins, stalled, cx));
             Poll::Ready(Err(PingoraError::explain(ErrorType::WriteTimedout, "writing to the client").into_down()))
         })
         .await

@@ -46,12 +46,11 @@ impl LinePlaces {
     }
 
     /// Visits the lines, which are in `bytes`.
-    pub(super) fn each<'a>(&self, bytes: &'a [u8], visit: &mut dyn FnMut(&'a str, &'a [u8])) {
+    pub(super) fn each<'a>(&self, bytes: &'a [u8], visit: &mut dyn FnMut(&'a [u8], &'a [u8])) {
         for line in self.0.iter() {
             let [name, value] = [(line.name, line.name_length), (line.value, line.value_length)]
                 .map(|(start, length)| &bytes[start as usize..start as usize + length as usize]);
-            // A name that was parsed is a token, which is ASCII.
-            visit(std::str::from_utf8(name).unwrap_or_default(), value);
+            visit(name, value);
         }
     }
 

@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::StatusCode;
 use pingora_core::protocols::Stream;
@@ -17,6 +17,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use super::super::buffer::{Buffer, CAPACITY};
 use super::super::chunks::InvalidChunk;
 use super::super::connect::{Progress, Replay, RetryDecision, UpstreamConnection};
+use super::super::connector::ConnectionSource;
 use super::super::failure::internal_error;
 use super::super::idle_pool::PooledConnection;
 use super::super::response_framing::{InvalidResponse, ResponseBody};
@@ -36,6 +37,8 @@ struct LaneUpstream {
     connection: PooledConnection,
     address: Arc<Address>,
     upload: RequestUpload,
+    /// When the request began to be sent, until the wait for its response has begun.
+    began: Option<Instant>,
 }
 
 impl FastExchange<'_> {
@@ -58,7 +61,7 @@ impl FastExchange<'_> {
         };
         let is_reusable = self.relay_response(&mut upstream, &response, received).await?;
         if is_reusable {
-            self.gateway.connector.pool(upstream.connection, &upstream.address);
+            self.unused = Some((upstream.connection, upstream.address));
         }
         Ok(())
     }
@@ -75,7 +78,9 @@ impl FastExchange<'_> {
             if let Some(parent) = self.context.attempts.traceparent() {
                 replace_traceparent(upload.head(), &parent);
             }
-            let mut upstream = LaneUpstream { connection: transport.into_connection()?, address, upload };
+            // A connection from the pool took no time.
+            let began = self.context.attempts.started().filter(|_| source == ConnectionSource::Pool);
+            let mut upstream = LaneUpstream { connection: transport.into_connection()?, address, upload, began };
             let error = match upstream.read(&mut self.client, received).await {
                 Ok(()) => return Ok(upstream),
                 Err(error) => error,
@@ -220,13 +225,19 @@ impl LaneUpstream {
     }
 
     /// Ready once the upstream has neither taken nor sent anything for too long.
-    fn poll_timeout(&self, client: &mut LaneClient<'_>, begins: bool, cx: &mut Context<'_>) -> Poll<Box<PingoraError>> {
+    fn poll_timeout(
+        &mut self,
+        client: &mut LaneClient<'_>,
+        begins: bool,
+        cx: &mut Context<'_>,
+    ) -> Poll<Box<PingoraError>> {
         let options = &self.address.peer.options;
         let (limit, kind, action) = match self.upload.is_writing() {
             true => (options.write_timeout, ErrorType::WriteTimedout, "writing the request"),
             false => (options.read_timeout, ErrorType::ReadTimedout, "reading the response"),
         };
         let Some(limit) = limit else { return Poll::Pending };
+        let begins = begins.then(|| self.began.take().unwrap_or_else(Instant::now));
         ready!(client.connection.poll_wait(begins, limit, cx));
         Poll::Ready(PingoraError::explain(kind, action).into_up())
     }

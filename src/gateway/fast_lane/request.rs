@@ -57,18 +57,17 @@ impl LaneRequest {
     }
 
     /// The path of the target.
-    pub(super) fn path(&self) -> &str {
+    pub(super) fn path(&self) -> &[u8] {
         let target = self.target();
         let end = memchr::memchr(b'?', target).unwrap_or(target.len());
-        // `httparse` has made sure that it is text.
-        std::str::from_utf8(&target[..end]).unwrap_or_default()
+        &target[..end]
     }
 
     /// `Host`
     pub(super) fn host(&self) -> Option<&[u8]> {
         let mut host = None;
         self.each(&mut |name, value| {
-            if name.eq_ignore_ascii_case("host") {
+            if name.eq_ignore_ascii_case(b"host") {
                 host = Some(value);
             }
         });
@@ -81,7 +80,7 @@ impl LaneRequest {
         *request.method_mut() = self.http_method();
         *request.uri_mut() = Uri::try_from(self.target()).map_err(|_| BadRequest::Head)?;
         let mut is_valid = true;
-        self.each(&mut |name, value| match (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value)) {
+        self.each(&mut |name, value| match (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
             (Ok(name), Ok(value)) => drop(request.headers_mut().append(name, value)),
             _ => is_valid = false,
         });
@@ -99,7 +98,7 @@ impl LaneRequest {
 }
 
 impl HeaderLines for LaneRequest {
-    fn each<'a>(&'a self, visit: &mut dyn FnMut(&'a str, &'a [u8])) {
+    fn each<'a>(&'a self, visit: &mut dyn FnMut(&'a [u8], &'a [u8])) {
         self.lines.each(&self.bytes, visit);
     }
 }
@@ -160,7 +159,7 @@ impl Shape {
                         return None;
                     }
                 }
-                _ if is_hop_by_hop(name) => return None,
+                _ if is_hop_by_hop(name.as_bytes()) => return None,
                 _ => {}
             }
         }

@@ -75,13 +75,13 @@ impl ResponseHead {
             && !matches!(self.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
         let mut varies = false;
         self.lines.each(head, &mut |name, value| {
-            let is = |other: &str| name.eq_ignore_ascii_case(other);
-            let is_dropped = match name.as_bytes().first().map_or(0, u8::to_ascii_lowercase) {
+            let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
+            let is_dropped = match name.first().map_or(0, u8::to_ascii_lowercase) {
                 b'a' => cors == CorsHandling::Gateway && starts_with(name, "access-control-"),
                 b'c' if is("content-length") => !has_framing,
                 b'd' => is("date"),
                 b's' => arrival.hsts.is_some() && is("strict-transport-security"),
-                b'x' => is("x-request-id") || is_look_alike(name.as_bytes()),
+                b'x' => is("x-request-id") || is_look_alike(name),
                 b'v' if is("vary") => {
                     varies |= lists(value, "origin") || lists(value, "*");
                     false
@@ -115,23 +115,23 @@ impl ResponseHead {
     }
 
     /// Whether `Connection` names a header.
-    fn is_nominated(&self, head: &[u8], name: &str) -> bool {
+    fn is_nominated(&self, head: &[u8], name: &[u8]) -> bool {
         let mut found = false;
-        let mut visit = |other: &str, value| found |= other.eq_ignore_ascii_case("connection") && lists(value, name);
+        let mut visit = |other: &[u8], value| found |= other.eq_ignore_ascii_case(b"connection") && lists(value, name);
         self.lines.each(head, &mut visit);
         found
     }
 }
 
 /// Writes a header line of the upstream, its name in lower case as in Pingora's lane.
-fn write_lower(out: &mut Vec<u8>, name: &str, value: &[u8]) {
+fn write_lower(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     let start = out.len();
     write_line(out, name, value);
     out[start..start + name.len()].make_ascii_lowercase();
 }
 
-fn starts_with(name: &str, prefix: &str) -> bool {
-    name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+fn starts_with(name: &[u8], prefix: &str) -> bool {
+    name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix.as_bytes()))
 }
 
 #[cfg(test)]

@@ -29,10 +29,10 @@ async fn the_connection_that_was_used_last_is_taken_first() {
     let id = last.stream.id();
     pool.put(PEER, first, None);
     pool.put(PEER, last, None);
-    assert!(pool.take(PEER + 1).is_none(), "another peer has none");
-    assert_eq!(pool.take(PEER).expect("a connection").stream.id(), id);
-    assert!(pool.take(PEER).is_some());
-    assert!(pool.take(PEER).is_none());
+    assert!(pool.take(PEER + 1, Instant::now()).is_none(), "another peer has none");
+    assert_eq!(pool.take(PEER, Instant::now()).expect("a connection").stream.id(), id);
+    assert!(pool.take(PEER, Instant::now()).is_some());
+    assert!(pool.take(PEER, Instant::now()).is_none());
 }
 
 #[tokio::test]
@@ -44,7 +44,7 @@ async fn a_connection_that_the_upstream_has_closed_is_not_taken() {
     let mut closed = closed;
     let _ = closed.stream.try_peek(&mut [0]).await;
     pool.put(PEER, closed, None);
-    assert!(pool.take(PEER).is_none());
+    assert!(pool.take(PEER, Instant::now()).is_none());
 }
 
 #[tokio::test]
@@ -54,20 +54,20 @@ async fn a_connection_with_a_byte_too_many_is_not_taken() {
     far.write_all(b"x").await.expect("sent");
     arrived(&mut connection).await;
     pool.put(PEER, connection, None);
-    assert!(pool.take(PEER).is_none());
+    assert!(pool.take(PEER, Instant::now()).is_none());
 }
 
 #[tokio::test]
 async fn a_connection_that_was_idle_or_open_for_too_long_is_not_taken() {
     let pool = IdlePool::new(1, 8);
     let (connection, _far) = connect().await;
-    pool.put(PEER, connection, Some(Duration::ZERO));
-    assert!(pool.take(PEER).is_none());
+    pool.put(PEER, connection, Some(Instant::now()));
+    assert!(pool.take(PEER, Instant::now()).is_none());
     let (mut connection, _far) = connect().await;
     let Some(opened) = connection.opened.checked_sub(LONGEST_USE) else { return };
     connection.opened = opened;
     pool.put(PEER, connection, None);
-    assert!(pool.take(PEER).is_none());
+    assert!(pool.take(PEER, Instant::now()).is_none());
 }
 
 #[tokio::test]
@@ -75,12 +75,12 @@ async fn the_sweep_closes_what_cannot_be_used() {
     let pool = IdlePool::new(1, 8);
     let (connection, mut far) = connect().await;
     let (kept, _kept_far) = connect().await;
-    pool.put(PEER, connection, Some(Duration::ZERO));
-    pool.put(PEER, kept, Some(Duration::from_secs(60)));
+    pool.put(PEER, connection, Some(Instant::now()));
+    pool.put(PEER, kept, Some(Instant::now() + Duration::from_secs(60)));
     pool.sweep();
     assert_eq!(far.read(&mut [0]).await.expect("the end"), 0);
     assert_eq!(lock(&pool.shards[0]).count, 1);
-    assert!(pool.take(PEER).is_some());
+    assert!(pool.take(PEER, Instant::now()).is_some());
 }
 
 #[tokio::test]
@@ -94,7 +94,7 @@ async fn a_full_shard_keeps_the_connections_that_were_used_last() {
         ends.push(far);
         pool.put(PEER, connection, None);
     }
-    let taken: Vec<_> = std::iter::from_fn(|| pool.take(PEER)).map(|taken| taken.stream.id()).collect();
+    let taken: Vec<_> = std::iter::from_fn(|| pool.take(PEER, Instant::now())).map(|taken| taken.stream.id()).collect();
     assert_eq!(taken, [ids[2], ids[1]]);
 }
 
@@ -105,5 +105,5 @@ async fn a_thread_without_a_connection_takes_one_of_another_thread() {
     let id = connection.stream.id();
     let other = pool.clone();
     std::thread::spawn(move || other.put(PEER, connection, None)).join().expect("put");
-    assert_eq!(pool.take(PEER).expect("a connection").stream.id(), id);
+    assert_eq!(pool.take(PEER, Instant::now()).expect("a connection").stream.id(), id);
 }

@@ -55,3 +55,38 @@ async fn write_to_a_connection_that_was_reset_fails() {
     near.read_u8().await.expect_err("reset");
     near.write_all(b"a").await.expect_err("no connection");
 }
+
+#[tokio::test]
+async fn reads_of_every_size_give_what_was_sent_and_then_the_end() {
+    const LENGTH: usize = 200_000;
+    let sent: Vec<u8> = (0..LENGTH).map(|number| (number % 251) as u8).collect();
+    for size in [1, 100, SMALL_READ - 1, SMALL_READ, SMALL_READ + 1, LENGTH] {
+        let (mut near, mut far) = connected().await;
+        let mut read = Vec::new();
+        let reading = async {
+            let mut buffer = vec![0; size];
+            loop {
+                match near.read(&mut buffer).await.expect("a read") {
+                    0 => break,
+                    count => read.extend_from_slice(&buffer[..count]),
+                }
+            }
+            near.read(&mut buffer).await.expect("the end stays")
+        };
+        let writing = async {
+            far.write_all(&sent).await.expect("sent");
+            far.shutdown().await.expect("closed");
+        };
+        let (after_the_end, ()) = tokio::join!(reading, writing);
+        assert_eq!((after_the_end, read == sent), (0, true), "reads of {size} bytes");
+    }
+}
+
+#[tokio::test]
+async fn read_of_a_connection_that_was_reset_fails() {
+    let (mut near, far) = connected().await;
+    far.set_zero_linger().expect("a reset instead of an end");
+    drop(far);
+    let failed = near.read(&mut [0; 10]).await.expect_err("reset");
+    assert_eq!(failed.kind(), io::ErrorKind::ConnectionReset);
+}

@@ -5,9 +5,9 @@ use crate::pipeline::head::{Fields, HeaderLines};
 struct Lines<'a>(&'a [&'a str]);
 
 impl HeaderLines for Lines<'_> {
-    fn each<'a>(&'a self, visit: &mut dyn FnMut(&'a str, &'a [u8])) {
+    fn each<'a>(&'a self, visit: &mut dyn FnMut(&'a [u8], &'a [u8])) {
         for value in self.0 {
-            visit("x-forwarded-for", value.as_bytes());
+            visit(b"x-forwarded-for", value.as_bytes());
         }
     }
 }
@@ -117,9 +117,9 @@ fn the_list_of_an_untrusted_peer_is_ignored() {
 struct BothHeaders<'a>(&'a str, &'a str);
 
 impl HeaderLines for BothHeaders<'_> {
-    fn each<'a>(&'a self, visit: &mut dyn FnMut(&'a str, &'a [u8])) {
-        visit("x-forwarded-for", self.0.as_bytes());
-        visit("forwarded", self.1.as_bytes());
+    fn each<'a>(&'a self, visit: &mut dyn FnMut(&'a [u8], &'a [u8])) {
+        visit(b"x-forwarded-for", self.0.as_bytes());
+        visit(b"forwarded", self.1.as_bytes());
     }
 }
 

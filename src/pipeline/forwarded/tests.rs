@@ -7,9 +7,9 @@ use crate::pipeline::head::{Fields, HeaderLines};
 struct ForwardedLines<'a>(&'a [&'a str]);
 
 impl HeaderLines for ForwardedLines<'_> {
-    fn each<'a>(&'a self, visit: &mut dyn FnMut(&'a str, &'a [u8])) {
+    fn each<'a>(&'a self, visit: &mut dyn FnMut(&'a [u8], &'a [u8])) {
         for value in self.0 {
-            visit("Forwarded", value.as_bytes());
+            visit(b"Forwarded", value.as_bytes());
         }
     }
 }

@@ -29,7 +29,7 @@ fn describe_error(phase: Phase, error: &Error) -> RefusedRequest<'static> {
     let entry = AccessLogEntry {
         arrival: &arrival,
         method: "GET",
-        path: "/api/x",
+        path: b"/api/x",
         host: &|| Some(b"desk.example.com"),
         handler: &Handler::None,
         caller: &Caller::SignedIn(Arc::new(CachedSession::new(Session::sample()))),
