@@ -42,6 +42,8 @@ pub mod postgres_url;
 
 pub mod rate;
 
+pub mod ready_hash;
+
 pub mod role;
 
 pub mod scope;

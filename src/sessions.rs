@@ -21,6 +21,7 @@ use self::shared_names::SharedNames;
 use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, EmployeeId};
 use crate::domain::partition::Partition;
+use crate::domain::ready_hash::BuildReadyHash;
 use crate::domain::session::{Session, SessionId};
 use crate::error::{Error, Part, TokenFault};
 use crate::store::feed_state::FeedTrust;
@@ -58,7 +59,7 @@ enum CacheLookup {
 pub struct SessionCache {
     store: Arc<dyn Store>,
     by_id: HashMap<SessionId, Arc<CacheEntry>>,
-    by_token: HashMap<TokenFingerprint, Arc<CacheEntry>>,
+    by_token: HashMap<TokenFingerprint, Arc<CacheEntry>, BuildReadyHash>,
     fingerprinter: Fingerprinter,
     names: SharedNames,
     capacity: usize,
@@ -80,7 +81,7 @@ impl SessionCache {
         Self {
             store,
             by_id: HashMap::new(),
-            by_token: HashMap::new(),
+            by_token: HashMap::with_hasher(BuildReadyHash::default()),
             fingerprinter: Fingerprinter::new(),
             names: SharedNames::default(),
             capacity,

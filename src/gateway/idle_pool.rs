@@ -13,6 +13,8 @@ use futures::FutureExt;
 use pingora_core::protocols::Stream;
 use tokio::io::AsyncReadExt;
 
+use crate::domain::ready_hash::BuildReadyHash;
+
 /// How long a connection is used at most, so that an upstream behind a name or a balancer sees new ones from time to time.
 const LONGEST_USE: Duration = Duration::from_secs(3600);
 
@@ -29,7 +31,7 @@ pub(super) struct IdlePool {
 /// The idle connections of one thread by their peer, each list with the last used one at its end.
 #[derive(Default)]
 struct Shard {
-    connections: HashMap<u64, Vec<IdleEntry>>,
+    connections: HashMap<u64, Vec<IdleEntry>, BuildReadyHash>,
     count: usize,
 }
 

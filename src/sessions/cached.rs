@@ -10,31 +10,38 @@ use http::{HeaderName, HeaderValue};
 use crate::domain::clock::Timestamp;
 use crate::domain::identity::IdentityLines;
 use crate::domain::scope::Scope;
-use crate::domain::session::Session;
+use crate::domain::session::{Session, SessionLifetime};
 use crate::token::assertion::FRESH;
 
 /// A session at one version, with the headers that its requests need. They are encoded at the first request and freed
 /// when the session is no longer in use.
+///
+/// In this order: with many sessions the cost is in cache misses, and what every request reads is side by side.
 #[derive(Debug)]
+#[repr(C)]
 pub struct CachedSession {
-    /// The session record, without the address and user agent of the sign-in, which lists read from the store.
-    pub session: Session,
-    /// The identity headers, for requests that carry no session assertion.
-    lines: ArcSwapOption<IdentityLines>,
+    /// When its token is valid; a copy.
+    lifetime: SessionLifetime,
     /// The newest assertion, linked to those for other upstreams and scopes.
     assertions: ArcSwapOption<CachedAssertion>,
+    /// The identity headers, for requests that carry no session assertion.
+    lines: ArcSwapOption<IdentityLines>,
+    /// The session record, without the address and user agent of the sign-in, which lists read from the store.
+    pub session: Session,
 }
 
-/// A signed session assertion for one upstream and scope with the identity headers, reused while it is fresh.
+/// A signed session assertion for one upstream and scope with the identity headers, reused while it is fresh. In this order for the same
+/// reason as [`CachedSession`].
 #[derive(Debug, Clone)]
+#[repr(C)]
 pub struct CachedAssertion {
+    upstream: Arc<str>,
+    signed_at: Timestamp,
+    scope: Option<Scope>,
+    /// The identity headers and this assertion in one block.
+    lines: IdentityLines,
     /// The header value.
     pub value: HeaderValue,
-    /// The identity headers and this assertion in one block: with many sessions the cost is in cache misses.
-    lines: IdentityLines,
-    upstream: Arc<str>,
-    scope: Option<Scope>,
-    signed_at: Timestamp,
     next: Option<Arc<CachedAssertion>>,
 }
 
@@ -66,10 +73,16 @@ impl CachedAssertion {
 impl CachedSession {
     pub(crate) fn new(session: Session) -> Self {
         Self {
+            lifetime: session.lifetime(),
             session: Session { address: Box::default(), user_agent: Box::default(), ..session },
             lines: ArcSwapOption::empty(),
             assertions: ArcSwapOption::empty(),
         }
+    }
+
+    /// When its token is valid.
+    pub(super) fn lifetime(&self) -> SessionLifetime {
+        self.lifetime
     }
 
     /// The identity headers without an assertion.

@@ -11,14 +11,15 @@ use crate::domain::clock::Timestamp;
 use crate::domain::session::SessionId;
 use crate::token::fingerprint::TokenFingerprint;
 
-/// A cached session, pending until the store has answered.
+/// A cached session, pending until the store has answered. What every request reads comes first, side by side.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(super) struct CacheEntry {
     /// Empty while pending and after the entry is retired.
     session: ArcSwapOption<CachedSession>,
-    retired: AtomicBool,
     /// When the session was last used on this gateway, in milliseconds; 0 if never.
     last_seen: AtomicI64,
+    retired: AtomicBool,
     /// The `last_seen` that was last written to the store.
     saved_last_seen: AtomicI64,
     tokens: Mutex<Vec<TokenFingerprint>>,
@@ -40,7 +41,7 @@ impl CacheEntry {
     /// The session, unless it is pending, revoked, expired or from the future.
     pub(super) fn live_session(&self, now: Timestamp, leeway: Duration) -> Option<Arc<CachedSession>> {
         let cached = self.session.load_full()?;
-        if self.is_retired() || !cached.session.lifetime().contains(now, leeway) { None } else { Some(cached) }
+        if self.is_retired() || !cached.lifetime().contains(now, leeway) { None } else { Some(cached) }
     }
 
     /// Whether the store has answered and the entry is not retired.
