@@ -1,3 +1,4 @@
+use futures::FutureExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 use super::super::connection_limits::ConnectionLimits;
@@ -107,4 +108,24 @@ async fn a_head_that_is_taken_leaves_what_was_read_behind_it() {
         connection.begin_fast(AnnouncedBody::NONE);
         connection.end_fast(Instant::now());
     }
+}
+
+#[tokio::test]
+async fn idle_time_begins_with_the_last_response() {
+    let (mut client, mut connection) = connect();
+    client.write_all(b"GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("sent");
+    assert!(connection.read_head().await);
+    connection.take_head();
+    connection.begin_fast(AnnouncedBody::NONE);
+    let long_ago = Instant::now() - 2 * HEAD.idle;
+    connection.end_fast(long_ago);
+    assert!(connection.read_head().await, "the second request has been read already");
+    connection.take_head();
+    connection.begin_fast(AnnouncedBody::NONE);
+    // As after a response of Pingora's lane.
+    connection.state.phase.store(phase::DONE, Ordering::Release);
+    assert!(connection.read_head().now_or_never().is_none(), "it waits for a third");
+    connection.state.phase.store(phase::DONE, Ordering::Release);
+    connection.end_fast(long_ago);
+    assert_eq!(connection.read_head().now_or_never(), Some(false), "the idle time is over");
 }
