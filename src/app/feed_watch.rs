@@ -37,7 +37,7 @@ pub(super) async fn run(store: Arc<dyn Store>, metrics: Arc<Metrics>, registry: 
 
 fn show(feed: &FeedState, trust: FeedTrust, metrics: &Metrics) {
     metrics.revocation_feed_up.set(i64::from(trust == FeedTrust::Current));
-    // Not a number before the first read: neither 0 nor any age would be true.
+    // Not a number before anything was applied: neither 0 nor any age would be true.
     metrics.feed_lag_seconds.set(feed.age().map_or(f64::NAN, |age| age.as_secs_f64()));
 }
 

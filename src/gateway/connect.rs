@@ -354,7 +354,7 @@ pub(super) async fn within_total_timeout(
     lane: impl Future<Output = pingora_core::Result<()>>,
 ) -> pingora_core::Result<()> {
     let Some(deadline) = deadline else { return lane.await };
-    // Boxed, because a timer is large, and aligned so that the future of every request would take more memory and longer to allocate.
+    // Boxed, because a timer is large, and its alignment would make the future of every request larger and slower to allocate.
     let done = Box::pin(tokio::time::timeout_at(deadline.into(), lane)).await;
     done.unwrap_or_else(|_| Err(total_timeout()))
 }

@@ -95,7 +95,7 @@ impl UpstreamConnector {
         }
     }
 
-    /// Connects to a peer, or takes a connection to it from the pool, in an attempt that began `now`. Returns where the connection
+    /// Connects to a peer, or takes a connection to it from the pool, in an attempt that began at `now`. Returns where the connection
     /// comes from.
     pub(super) async fn open(
         &self,
@@ -129,7 +129,7 @@ impl UpstreamConnector {
         Ok((transport, if reused { ConnectionSource::Pool } else { ConnectionSource::New }))
     }
 
-    /// Keeps a connection for HTTP/1.1, which is idle from `now` on.
+    /// Keeps a connection for HTTP/1.1, which is idle since `now`.
     pub(super) fn pool(&self, connection: PooledConnection, address: &Address, now: Instant) {
         let until = address.peer.idle_timeout().map(|idle| now + idle);
         self.idle.put(address.pool_key, connection, until);

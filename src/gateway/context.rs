@@ -60,7 +60,7 @@ impl RequestContext {
     }
 }
 
-/// A request in the gauge of those in flight, also until its future is dropped or panics.
+/// Counts a request as in flight until it is dropped, also by a panic.
 pub(super) struct InFlight(IntGauge);
 
 impl InFlight {

@@ -59,7 +59,7 @@ pub(super) enum LaneEnd {
 }
 
 impl Gateway {
-    /// Answers a request whose head has been read and which has `started`, if the fast lane takes it.
+    /// Answers a request whose head has been read and which began at `started`, if the fast lane takes it.
     pub(super) async fn serve_fast(&self, connection: &mut Connection, started: Instant) -> LaneEnd {
         let request = match LaneRequest::read(connection.take_head()) {
             Ok(request) => request,
@@ -294,7 +294,7 @@ impl FastExchange<'_> {
         self.gateway.note_response(status, &mut self.context)
     }
 
-    /// Writes the log line of the request, which has ended `now`, and counts it.
+    /// Writes the log line of the request, which ended at `now`, and counts it.
     fn record(&mut self, now: Instant) {
         let (request, context) = (self.request, &mut self.context);
         let trace_id = request_trace::end_trace(context, self.status);

@@ -90,7 +90,7 @@ impl IdlePool {
         }
     }
 
-    /// Keeps a connection, at most `until` then. Without room the one to the same peer goes that was not used for longest.
+    /// Keeps a connection, until `until` at the latest. Without room the one to the same peer goes that was not used for longest.
     pub(super) fn put(&self, peer: u64, connection: PooledConnection, until: Option<Instant>) {
         let mut shard = lock(&self.shards[self.own_shard()]);
         let is_full = shard.count >= self.most;

@@ -21,7 +21,7 @@ use tokio::net::TcpStream;
 
 use super::buffer::CAPACITY;
 
-/// The most bytes of a small read: of a head, or of a response that came with its head.
+/// The most bytes of a small read: of a request head, or of a short response.
 const SMALL_READ: usize = CAPACITY;
 
 thread_local! {
@@ -69,7 +69,7 @@ impl PlainStream {
 
     /// Sends or receives by a direct system call: those of glibc are cancellation points, which cost two more atomic instructions in a
     /// process with threads. A call that moves less than `most` has emptied or filled the socket's buffer, so the readiness is cleared
-    /// as if it had blocked; not at the end of the stream, which stays.
+    /// as if it had blocked. At the end of the stream it stays, because every further read ends there as well.
     fn poll_system_call(
         &self,
         cx: &mut Context<'_>,

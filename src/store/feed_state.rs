@@ -21,7 +21,7 @@ pub enum FeedTrust {
 #[derive(Debug)]
 pub struct FeedState {
     limits: Option<FeedLimits>,
-    /// [`Clock::uptime`] in nanoseconds; 0 before the first read.
+    /// [`Clock::uptime`] in nanoseconds; 0 before the first [`note_applied`](FeedState::note_applied).
     applied_at: AtomicU64,
     /// Reads that began before do not count. In nanoseconds like `applied_at`.
     forgotten_at: AtomicU64,
@@ -77,7 +77,7 @@ impl FeedState {
         }
     }
 
-    /// How long ago the feed was last read: zero within this process, `None` before the first read.
+    /// Up to how long ago every change was applied: zero within this process, `None` before the first [`note_applied`](Self::note_applied).
     pub fn age(&self) -> Option<Duration> {
         let Some(limits) = &self.limits else { return Some(Duration::ZERO) };
         let applied_at = self.applied_at.load(Ordering::Acquire);

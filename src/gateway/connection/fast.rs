@@ -69,8 +69,8 @@ impl Connection {
         self.state.body_error()
     }
 
-    /// Ready once the exchange has waited for longer than `limit`, since it `begins` if it does with this call. No timer is armed for
-    /// it as long as the one of an earlier wait is due before.
+    /// Ready once the exchange has waited for longer than `limit`. `begins` is when the wait began, if it begins with this call. No
+    /// timer is armed for it as long as the one of an earlier wait is due before.
     pub(in super::super) fn poll_wait(
         &mut self,
         begins: Option<Instant>,

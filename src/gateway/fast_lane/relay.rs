@@ -37,7 +37,7 @@ struct LaneUpstream {
     connection: PooledConnection,
     address: Arc<Address>,
     upload: RequestUpload,
-    /// When the request began to be sent, until the wait for its response has begun.
+    /// When the attempt began, if its connection took no time: the first wait for the response counts from then. None after that.
     began: Option<Instant>,
 }
 
@@ -78,7 +78,6 @@ impl FastExchange<'_> {
             if let Some(parent) = self.context.attempts.traceparent() {
                 replace_traceparent(upload.head(), &parent);
             }
-            // A connection from the pool took no time.
             let began = self.context.attempts.started().filter(|_| source == ConnectionSource::Pool);
             let mut upstream = LaneUpstream { connection: transport.into_connection()?, address, upload, began };
             let error = match upstream.read(&mut self.client, received).await {
@@ -177,7 +176,7 @@ impl LaneUpstream {
     /// up when the client disconnects, so that the upstream stops working for it.
     async fn read(&mut self, client: &mut LaneClient<'_>, received: &mut Buffer) -> pingora_core::Result<()> {
         let is_first = received.is_empty();
-        let mut has_waited = false;
+        let (mut began, mut has_waited) = (self.began.take(), false);
         poll_fn(|cx| {
             let mut has_moved = false;
             let sent = self.poll_send(client, &mut has_moved, cx)?;
@@ -198,6 +197,7 @@ impl LaneUpstream {
                 return Poll::Ready(Err(client_gone()));
             }
             let begins = has_moved || !std::mem::replace(&mut has_waited, true);
+            let begins = begins.then(|| began.take().unwrap_or_else(Instant::now));
             self.poll_timeout(client, begins, cx).map(Err)
         })
         .await
@@ -226,9 +226,9 @@ impl LaneUpstream {
 
     /// Ready once the upstream has neither taken nor sent anything for too long.
     fn poll_timeout(
-        &mut self,
+        &self,
         client: &mut LaneClient<'_>,
-        begins: bool,
+        begins: Option<Instant>,
         cx: &mut Context<'_>,
     ) -> Poll<Box<PingoraError>> {
         let options = &self.address.peer.options;
@@ -237,7 +237,6 @@ impl LaneUpstream {
             false => (options.read_timeout, ErrorType::ReadTimedout, "reading the response"),
         };
         let Some(limit) = limit else { return Poll::Pending };
-        let begins = begins.then(|| self.began.take().unwrap_or_else(Instant::now));
         ready!(client.connection.poll_wait(begins, limit, cx));
         Poll::Ready(PingoraError::explain(kind, action).into_up())
     }
