@@ -394,7 +394,8 @@ def verify(fleet, record, report):
     admitted = most_in_a_window(record.admitted)
     if admitted > LIMIT:
         record.fault(f"a shared rate of {LIMIT} admitted {admitted} requests within a window")
-    if admitted < LIMIT * 0.9:
+    # What a killed gateway has leased and not used is lost for one window: about its third of the limit at most.
+    if admitted < LIMIT * 2 / 3:
         record.fault(f"a shared rate of {LIMIT} admitted only {admitted} requests")
     counts = ", ".join(f"{number} {what}" for what, number in record.counts.items())
     report(f"{counts}; {len(kept)} issued tokens are valid and {len(ended)} ended ones refused on every gateway")
