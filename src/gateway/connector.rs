@@ -129,7 +129,7 @@ impl UpstreamConnector {
         Ok((transport, if reused { ConnectionSource::Pool } else { ConnectionSource::New }))
     }
 
-    /// Keeps a connection for HTTP/1.1, which is idle since `now`.
+    /// Keeps a connection for HTTP/1.1, which has been idle since `now`.
     pub(super) fn pool(&self, connection: PooledConnection, address: &Address, now: Instant) {
         let until = address.peer.idle_timeout().map(|idle| now + idle);
         self.idle.put(address.pool_key, connection, until);

@@ -93,7 +93,7 @@ impl Gateway {
             stalled: self.gate.limits.load().stalled.get(),
             status: 0,
             body_bytes: 0,
-            unused: None,
+            reusable: None,
         };
         let verdict = exchange.take(decision);
         exchange.run(verdict).await
@@ -152,8 +152,8 @@ struct FastExchange<'a> {
     status: u16,
     /// The bytes of the response's body that were sent to the client.
     body_bytes: usize,
-    /// The connection to the upstream once it can be used again.
-    unused: Option<(PooledConnection, Arc<Address>)>,
+    /// The connection to the upstream, once another request can use it.
+    reusable: Option<(PooledConnection, Arc<Address>)>,
 }
 
 impl FastExchange<'_> {
@@ -174,7 +174,7 @@ impl FastExchange<'_> {
     async fn run(&mut self, verdict: Result<Permit, Error>) -> LaneEnd {
         let is_written = self.answer(verdict).await.is_ok();
         let now = Instant::now();
-        if let Some((connection, address)) = self.unused.take() {
+        if let Some((connection, address)) = self.reusable.take() {
             self.gateway.connector.pool(connection, &address, now);
         }
         self.record(now);

@@ -72,7 +72,7 @@ impl IdlePool {
         Self { shards, most: size.div_ceil(threads) }
     }
 
-    /// Takes the connection to a peer that was used last and can be used `now`.
+    /// Takes the connection to a peer that was used last and can be used at `now`.
     pub(super) fn take(&self, peer: u64, now: Instant) -> Option<PooledConnection> {
         let own = self.own_shard();
         // A shard that another thread has locked is skipped, so that no thread waits for another.

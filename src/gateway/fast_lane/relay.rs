@@ -61,7 +61,7 @@ impl FastExchange<'_> {
         };
         let is_reusable = self.relay_response(&mut upstream, &response, received).await?;
         if is_reusable {
-            self.unused = Some((upstream.connection, upstream.address));
+            self.reusable = Some((upstream.connection, upstream.address));
         }
         Ok(())
     }
