@@ -217,6 +217,9 @@ pub fn is_reserved(path: &str) -> bool {
         || matches!(path, "/api/auth" | "/api/dev" | "/metrics")
 }
 
+/// How reserved paths begin: `auth`, `admin` and `agents` have the same letter.
+const STARTS_OF_RESERVED: [&str; 6] = ["/api/a", "/api/dev", "/api/ready", "/.well-known/", "/version", "/metrics"];
+
 /// Whether the endpoints of a path answer in development mode only.
 pub fn is_for_development(path: &str) -> bool {
     path.starts_with("/api/dev/")
@@ -230,9 +233,7 @@ pub fn answers_any_host(path: &str) -> bool {
 /// Finds the endpoint of a method and path.
 pub fn find(method: &str, path: &str) -> EndpointMatch {
     // Most requests are for upstreams; a few comparisons rule them out.
-    let may_be_reserved =
-        path.starts_with("/api/") || path.starts_with("/.well-known/") || path == "/version" || path == "/metrics";
-    if !may_be_reserved || !is_reserved(path) {
+    if !STARTS_OF_RESERVED.iter().any(|start| path.starts_with(start)) || !is_reserved(path) {
         return EndpointMatch::NotReserved;
     }
     let here = || rows_of(path);
@@ -266,4 +267,21 @@ pub fn allow<'m>(methods: impl IntoIterator<Item = &'m str>) -> String {
         }
     }
     all.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reserved_path_is_found() {
+        for path in
+            TABLE.iter().map(|row| row.path).chain(["/api/auth", "/api/auth/x", "/api/dev", "/api/dev/x", "/metrics"])
+        {
+            assert!(!matches!(find("GET", path), EndpointMatch::NotReserved), "{path}");
+        }
+        for path in ["/", "/api", "/api/a", "/api/tickets", "/api/authx", "/api/readyx", "/versions", "/metrics/x"] {
+            assert!(matches!(find("GET", path), EndpointMatch::NotReserved), "{path}");
+        }
+    }
 }

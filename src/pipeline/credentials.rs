@@ -33,7 +33,7 @@ impl TokenSource {
 pub enum Credential<'a> {
     /// No token.
     None,
-    /// A string that may be a token, in ASCII. As bytes, because only a token that is not cached is read as text.
+    /// What may be a token. Its characters are [checked](Credential::checked) only if it is not cached: a cached token is valid.
     Token(&'a [u8], TokenSource),
     /// Characters that no token has.
     Malformed(TokenSource),
@@ -77,14 +77,13 @@ pub fn from_header(value: &[u8]) -> Result<Credential<'_>, BadRequest> {
         let blank = rest.first().is_some_and(u8::is_ascii_whitespace);
         return Ok(if blank { Credential::Malformed(TokenSource::Header) } else { Credential::None });
     };
-    let found = parse_token(token, TokenSource::Header);
     // A valid token has no comma, so only a malformed one can hide a second token.
-    let second = matches!(found, Credential::Malformed(_))
+    let has_second = memchr::memchr(b',', token).is_some()
         && token.split(|byte| *byte == b',').skip(1).any(|part| {
             let part = part.trim_ascii_start();
             part.len() > SCHEME.len() && part[..SCHEME.len()].eq_ignore_ascii_case(SCHEME)
         });
-    if second { Err(BadRequest::TwoTokens) } else { Ok(found) }
+    if has_second { Err(BadRequest::TwoTokens) } else { Ok(Credential::Token(token, TokenSource::Header)) }
 }
 
 /// Finds the `bearer.` entry of the offered subprotocols.
@@ -100,7 +99,7 @@ pub fn from_subprotocols<'a>(lines: &[&'a [u8]]) -> Result<Credential<'a>, BadRe
     }
     Ok(match found {
         None | Some(b"") => Credential::None,
-        Some(token) => parse_token(token, TokenSource::Subprotocol),
+        Some(token) => Credential::Token(token, TokenSource::Subprotocol),
     })
 }
 
@@ -117,7 +116,7 @@ pub fn from_query(query: Option<&str>) -> Result<Credential<'_>, BadRequest> {
     }
     Ok(match found {
         None | Some("") => Credential::None,
-        Some(token) => parse_token(token.as_bytes(), TokenSource::Query),
+        Some(token) => Credential::Token(token.as_bytes(), TokenSource::Query),
     })
 }
 
@@ -129,23 +128,22 @@ pub fn query_token(pair: &str) -> Option<&str> {
     (name == "token" || (name.contains('%') && decodes_to_token())).then_some(value)
 }
 
-fn parse_token(bytes: &[u8], source: TokenSource) -> Credential<'_> {
-    match bytes.iter().fold(true, |valid, byte| valid & is_token_byte(*byte)) {
-        true => Credential::Token(bytes, source),
-        false => Credential::Malformed(source),
-    }
-}
-
-/// Letters, digits and `-_.~+/=`. Branch-free, here and in the caller, so that the compiler vectorizes the loop: nearly
-/// every request has a token.
+/// Letters, digits and `-_.~+/=`.
 fn is_token_byte(byte: u8) -> bool {
-    let letter = (byte | 0x20).wrapping_sub(b'a') < 26;
-    // `-`, `.`, `/` and the digits are consecutive in ASCII.
-    let row = byte.wrapping_sub(b'-') <= b'9' - b'-';
-    letter | row | (byte == b'_') | (byte == b'~') | (byte == b'+') | (byte == b'=')
+    byte.is_ascii_alphanumeric() || b"-_.~+/=".contains(&byte)
 }
 
 impl Credential<'_> {
+    /// The same credential, or that it is malformed if it has characters that no token has.
+    pub fn checked(self) -> Self {
+        match self {
+            Credential::Token(token, source) if !token.iter().copied().all(is_token_byte) => {
+                Credential::Malformed(source)
+            }
+            Credential::None | Credential::Token(..) | Credential::Malformed(_) => self,
+        }
+    }
+
     /// The refusal of a request whose token is required and missing or malformed.
     pub fn missing(self) -> Error {
         match self {

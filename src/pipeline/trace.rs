@@ -68,8 +68,9 @@ impl TraceParent {
     }
 }
 
+/// Without an early end, so that the compiler vectorizes the loop: every request has a request id.
 fn is_lower_hex(text: &[u8]) -> bool {
-    text.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    text.iter().fold(true, |is_hex, byte| is_hex & matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 fn parse_hex(text: &[u8]) -> Option<u128> {

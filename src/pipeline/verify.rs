@@ -67,6 +67,13 @@ pub async fn caller(
     if token_use == TokenUse::Ignored {
         return Ok(Caller::Anonymous);
     }
+    if let Credential::Token(token, _) = credential
+        && let Some(cached) = gate.sessions.cached(token, now)
+    {
+        gate.metrics.count_cached_token();
+        return Ok(token_use.caller(cached));
+    }
+    let credential = credential.checked();
     let Credential::Token(token, source) = credential else {
         if token_use == TokenUse::Optional {
             return Ok(Caller::Anonymous);
@@ -74,11 +81,7 @@ pub async fn caller(
         gate.metrics.count_missing_token("refused");
         return Err(credential.missing());
     };
-    if let Some(cached) = gate.sessions.cached(token, now) {
-        gate.metrics.count_cached_token();
-        return Ok(token_use.caller(cached));
-    }
-    // It is ASCII.
+    // Its characters are ASCII.
     let token = std::str::from_utf8(token).unwrap_or_default();
     let verified = match gate.tokens.verify(token, now) {
         // Boxed: few requests read the store, and the future of every request has room for what it awaits.
