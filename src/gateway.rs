@@ -280,7 +280,10 @@ impl ProxyHttp for ProxyLane {
     type CTX = Box<RequestContext>;
 
     fn new_ctx(&self) -> Box<RequestContext> {
-        Box::new(RequestContext::new(Instant::now(), InFlight::begin(&self.gate.metrics)))
+        Box::new(RequestContext::new(
+            Instant::now(),
+            Some(InFlight::begin(self.gate.metrics.requests_in_flight.clone())),
+        ))
     }
 
     /// Adds no module, so responses are not compressed here.

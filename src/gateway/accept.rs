@@ -358,7 +358,7 @@ impl Acceptor {
     ///
     /// While others wait, nothing is read before the turn: the memory of a connection that has waited is no longer in the
     /// core's cache, and so it is fetched once instead of twice.
-    async fn next_request(&self, connection: &mut Connection) -> Option<ConcurrencySlot> {
+    async fn next_request(&self, connection: &mut Connection) -> Option<ConcurrencySlot<'_>> {
         let concurrency = &self.app.concurrency;
         if let Some(slot) = concurrency.begin_if_others_wait().await
             && let Some(has_head) = connection.read_head().now_or_never()

@@ -117,15 +117,15 @@ impl Period {
 
 /// A request in progress; dropping it lets the next one begin.
 #[derive(Debug)]
-pub(super) struct ConcurrencySlot {
+pub(super) struct ConcurrencySlot<'a> {
     /// When the request began.
     pub(super) began: std::time::Instant,
-    limit: Arc<ConcurrencyLimit>,
+    limit: &'a ConcurrencyLimit,
     period: u64,
     urgency: Urgency,
 }
 
-impl Drop for ConcurrencySlot {
+impl Drop for ConcurrencySlot<'_> {
     fn drop(&mut self) {
         self.limit.period(self.period).end(self.period);
         if self.urgency == Urgency::Urgent {
@@ -177,10 +177,7 @@ impl ConcurrencyLimit {
 
     /// Begins a request as soon as there is room for it, in the order of the calls. Two calls at the same moment may
     /// exceed the limit by one. `urgency` is only asked for if the request would have to wait.
-    pub(super) async fn begin(
-        self: &Arc<Self>,
-        urgency: impl FnOnce() -> Urgency,
-    ) -> Result<ConcurrencySlot, Saturated> {
+    pub(super) async fn begin(&self, urgency: impl FnOnce() -> Urgency) -> Result<ConcurrencySlot<'_>, Saturated> {
         let mut began = Instant::now();
         let mut period = self.period_at(began);
         let young = self.young(period);
@@ -198,12 +195,12 @@ impl ConcurrencyLimit {
             self.needs_adjusting.notify_one();
         }
         self.period(period).begin(period);
-        Ok(ConcurrencySlot { began: began.into_std(), limit: self.clone(), period, urgency: begins_as })
+        Ok(ConcurrencySlot { began: began.into_std(), limit: self, period, urgency: begins_as })
     }
 
     /// Begins a request that has not been read behind those that wait. None if none does, or not soon: then it must be read,
     /// because it may be urgent.
-    pub(super) async fn begin_if_others_wait(self: &Arc<Self>) -> Option<ConcurrencySlot> {
+    pub(super) async fn begin_if_others_wait(&self) -> Option<ConcurrencySlot<'_>> {
         if self.waiting.load(Ordering::Acquire) == 0 {
             return None;
         }

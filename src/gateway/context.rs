@@ -1,5 +1,6 @@
 //! The state of one request while Pingora carries it through the callbacks. It decides nothing.
 
+use std::borrow::Borrow;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,6 @@ use super::connect::UpstreamAttempts;
 use super::connection_limits::CountedStream;
 use crate::domain::language::Language;
 use crate::error::{Code, Error};
-use crate::metrics::Metrics;
 use crate::pipeline::cors::CrossOrigin;
 use crate::pipeline::request_id::RequestId;
 use crate::pipeline::{Arrival, Caller, Handler, Phase, UpstreamPermit};
@@ -36,12 +36,13 @@ pub(crate) struct RequestContext {
     pub(super) overhead: Option<Duration>,
     /// The request in the counts of its client; None on HTTP/1.1.
     pub(super) stream: Option<CountedStream>,
-    _in_flight: InFlight,
+    /// In the fast lane the request is counted apart, see [`InFlight`].
+    _in_flight: Option<InFlight>,
 }
 
 impl RequestContext {
     /// Of a request that has begun.
-    pub(super) fn new(started: Instant, in_flight: InFlight) -> Self {
+    pub(super) fn new(started: Instant, in_flight: Option<InFlight>) -> Self {
         Self {
             started,
             arrival: None,
@@ -61,18 +62,19 @@ impl RequestContext {
 }
 
 /// Counts a request as in flight until it is dropped, also by a panic.
-pub(super) struct InFlight(IntGauge);
+/// The fast lane borrows the gauge; Pingora's context cannot.
+pub(super) struct InFlight<G: Borrow<IntGauge> = IntGauge>(G);
 
-impl InFlight {
-    pub(super) fn begin(metrics: &Metrics) -> Self {
-        metrics.requests_in_flight.inc();
-        Self(metrics.requests_in_flight.clone())
+impl<G: Borrow<IntGauge>> InFlight<G> {
+    pub(super) fn begin(gauge: G) -> Self {
+        gauge.borrow().inc();
+        Self(gauge)
     }
 }
 
-impl Drop for InFlight {
+impl<G: Borrow<IntGauge>> Drop for InFlight<G> {
     fn drop(&mut self) {
-        self.0.dec();
+        self.0.borrow().dec();
     }
 }
 

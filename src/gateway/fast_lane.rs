@@ -68,7 +68,7 @@ impl Gateway {
                 return LaneEnd::NotTaken;
             }
         };
-        let in_flight = InFlight::begin(&self.gate.metrics);
+        let _in_flight = InFlight::begin(&self.gate.metrics.requests_in_flight);
         let decided = {
             let head = request_head(&request, connection);
             // Pinned here, because each function that gets a future by value moves it.
@@ -88,7 +88,7 @@ impl Gateway {
             gateway: self,
             client: LaneClient::new(connection, request.body),
             request: &request,
-            context: RequestContext::new(started, in_flight),
+            context: RequestContext::new(started, None),
             follows: if request.wants_close { ClientConnection::Close } else { ClientConnection::KeepAlive },
             stalled: self.gate.limits.load().stalled.get(),
             status: 0,

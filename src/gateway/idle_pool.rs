@@ -13,6 +13,7 @@ use futures::FutureExt;
 use pingora_core::protocols::Stream;
 use tokio::io::AsyncReadExt;
 
+use super::plain_stream::PlainStream;
 use crate::domain::ready_hash::BuildReadyHash;
 
 /// How long a connection is used at most, so that an upstream behind a name or a balancer sees new ones from time to time.
@@ -60,7 +61,13 @@ impl IdleEntry {
     /// would belong to no request.
     fn is_usable(&mut self, now: Instant) -> bool {
         let is_in_time = self.until.is_none_or(|until| now < until) && now < self.connection.opened + LONGEST_USE;
-        is_in_time && self.connection.stream.read(&mut [0]).now_or_never().is_none()
+        let stream = &mut self.connection.stream;
+        is_in_time
+            && match (**stream).as_any().downcast_ref::<PlainStream>() {
+                Some(plain) => plain.has_nothing_to_read(),
+                // With TLS: what has come may be no data.
+                None => stream.read(&mut [0]).now_or_never().is_none(),
+            }
     }
 }
 

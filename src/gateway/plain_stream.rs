@@ -45,6 +45,13 @@ impl PlainStream {
         self.rewound.splice(..0, bytes.iter().copied());
     }
 
+    /// Whether the other end has neither sent anything nor closed the connection. What it has sent may be lost, so the connection
+    /// cannot be used otherwise.
+    pub(super) fn has_nothing_to_read(&self) -> bool {
+        let is_blocked = |error: io::Error| error.kind() == io::ErrorKind::WouldBlock;
+        self.rewound.is_empty() && self.tcp.try_read(&mut [0]).is_err_and(is_blocked)
+    }
+
     /// Waits for the first bytes and leaves them to be read.
     pub(super) async fn peek(&mut self, first: &mut [u8]) -> io::Result<()> {
         self.read_exact(first).await?;

@@ -102,7 +102,8 @@ impl CachedSession {
         now: Timestamp,
         sign: impl FnOnce() -> String,
     ) -> Option<Arc<CachedAssertion>> {
-        let newest = self.assertions.load_full();
+        // Borrowed, because only the one that is found is kept.
+        let newest = self.assertions.load();
         let all = || std::iter::successors(newest.as_ref(), |one| one.next.as_ref());
         if let Some(found) = all().find(|one| one.is_for(upstream, scope) && one.is_fresh(now)) {
             return Some(found.clone());

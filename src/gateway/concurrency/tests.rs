@@ -2,12 +2,12 @@ use futures::FutureExt;
 
 use super::*;
 
-fn limit() -> Arc<ConcurrencyLimit> {
-    Arc::new(ConcurrencyLimit::new(1))
+fn limit() -> ConcurrencyLimit {
+    ConcurrencyLimit::new(1)
 }
 
 /// Begins as many requests as one thread always carries.
-async fn fill(limit: &Arc<ConcurrencyLimit>) -> Vec<ConcurrencySlot> {
+async fn fill(limit: &ConcurrencyLimit) -> Vec<ConcurrencySlot<'_>> {
     let mut slots = Vec::new();
     for _ in 0..PER_THREAD {
         slots.push(limit.begin(|| Urgency::Normal).await.expect("room"));
