@@ -217,7 +217,7 @@ pub fn is_reserved(path: &str) -> bool {
         || matches!(path, "/api/auth" | "/api/dev" | "/metrics")
 }
 
-/// How reserved paths begin: `auth`, `admin` and `agents` have the same letter.
+/// The beginnings of all reserved paths. `/api/a` stands for those below `auth`, `admin` and `agents`.
 const STARTS_OF_RESERVED: [&str; 6] = ["/api/a", "/api/dev", "/api/ready", "/.well-known/", "/version", "/metrics"];
 
 /// Whether the endpoints of a path answer in development mode only.

@@ -36,7 +36,7 @@ pub(crate) struct RequestContext {
     pub(super) overhead: Option<Duration>,
     /// The request in the counts of its client; None on HTTP/1.1.
     pub(super) stream: Option<CountedStream>,
-    /// In the fast lane the request is counted apart, see [`InFlight`].
+    /// None in the fast lane, which holds the guard itself.
     _in_flight: Option<InFlight>,
 }
 
@@ -61,8 +61,8 @@ impl RequestContext {
     }
 }
 
-/// Counts a request as in flight until it is dropped, also by a panic.
-/// The fast lane borrows the gauge; Pingora's context cannot.
+/// Counts a request as in flight until it is dropped, also by a panic. The fast lane borrows the gauge, which saves two atomic operations;
+/// Pingora's context cannot borrow.
 pub(super) struct InFlight<G: Borrow<IntGauge> = IntGauge>(G);
 
 impl<G: Borrow<IntGauge>> InFlight<G> {

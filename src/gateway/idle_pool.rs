@@ -65,7 +65,7 @@ impl IdleEntry {
         is_in_time
             && match (**stream).as_any().downcast_ref::<PlainStream>() {
                 Some(plain) => plain.has_nothing_to_read(),
-                // With TLS: what has come may be no data.
+                // Over TLS, bytes that have arrived need not be application data, so only a read can tell.
                 None => stream.read(&mut [0]).now_or_never().is_none(),
             }
     }

@@ -45,8 +45,8 @@ impl PlainStream {
         self.rewound.splice(..0, bytes.iter().copied());
     }
 
-    /// Whether the other end has neither sent anything nor closed the connection. What it has sent may be lost, so the connection
-    /// cannot be used otherwise.
+    /// Whether the other end has neither sent anything nor closed the connection. If not, a byte may have been read and dropped, so the
+    /// connection must be closed.
     pub(super) fn has_nothing_to_read(&self) -> bool {
         let is_blocked = |error: io::Error| error.kind() == io::ErrorKind::WouldBlock;
         self.rewound.is_empty() && self.tcp.try_read(&mut [0]).is_err_and(is_blocked)

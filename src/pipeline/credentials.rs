@@ -134,7 +134,7 @@ fn is_token_byte(byte: u8) -> bool {
 }
 
 impl Credential<'_> {
-    /// The same credential, or that it is malformed if it has characters that no token has.
+    /// Checks the characters: what has one that no token has is malformed.
     pub fn checked(self) -> Self {
         match self {
             Credential::Token(token, source) if !token.iter().copied().all(is_token_byte) => {

@@ -58,8 +58,8 @@ impl RequestId {
     }
 }
 
-/// The digits of a number, without branches and tables, so that the compiler vectorizes the loop.
-fn hexadecimal(number: u64) -> [u8; 16] {
+/// The hexadecimal digits of a number. Has neither branches nor a table, so that the compiler vectorizes the loop.
+pub(super) fn hexadecimal(number: u64) -> [u8; 16] {
     let mut digits = [0; 16];
     for (pair, byte) in digits.chunks_exact_mut(2).zip(number.to_be_bytes()) {
         pair.copy_from_slice(&[byte >> 4, byte & 15]);

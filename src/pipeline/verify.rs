@@ -81,7 +81,7 @@ pub async fn caller(
         gate.metrics.count_missing_token("refused");
         return Err(credential.missing());
     };
-    // Its characters are ASCII.
+    // It is ASCII, because its characters were checked.
     let token = std::str::from_utf8(token).unwrap_or_default();
     let verified = match gate.tokens.verify(token, now) {
         // Boxed: few requests read the store, and the future of every request has room for what it awaits.

@@ -25,3 +25,11 @@ fn only_well_formed_request_ids_are_taken_over() {
 fn fresh_request_ids_differ() {
     assert_ne!(RequestId::fresh(), RequestId::fresh());
 }
+
+#[test]
+fn fresh_request_ids_have_32_lower_hexadecimal_digits() {
+    let id = RequestId::fresh();
+    assert_eq!(id.as_str().len(), 32);
+    assert!(id.as_str().bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')), "{id:?}");
+    assert_eq!(&hexadecimal(0x0123_4567_89ab_cdef), b"0123456789abcdef");
+}
