@@ -14,7 +14,7 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use papaya::HashMap;
 
-use self::entry::CacheEntry;
+use self::entry::{CacheEntry, KnownToken};
 use self::eviction::EvictionQueue;
 use self::outage::RecentOutage;
 use self::shared_names::SharedNames;
@@ -116,8 +116,31 @@ impl SessionCache {
         if let Some(cached) = self.cached(token, now) {
             return Ok(cached);
         }
-        let claims = tokens.verify(token, now).map_err(|fault| tokens.refusal(fault))?;
+        let claims = self.verify(tokens, token, now).map_err(|fault| tokens.refusal(fault))?;
         self.of_claims(&claims, token, now).await
+    }
+
+    /// Verifies a token that is not cached. If a cached one has the same header and payload, and there can be only one
+    /// signature of them, any other is refused unchecked: whoever has a token could make up any number of others, and to check a
+    /// signature takes several times as long as the rest of a refusal.
+    pub fn verify(&self, tokens: &Tokens, token: &str, now: Timestamp) -> Result<Claims, TokenFault> {
+        let unverified = tokens.read(token, now)?;
+        if unverified.signed_once().is_some_and(|signed| self.differs_in_signature(unverified.session_id(), signed, token)) {
+            return Err(unverified.reject());
+        }
+        unverified.verify()
+    }
+
+    /// Whether a token of this session is cached with the same header and payload, and another signature.
+    fn differs_in_signature(&self, id: &SessionId, signed: &str, token: &str) -> bool {
+        let by_id = self.by_id.pin();
+        let Some(entry) = by_id.get(id) else { return false };
+        self.known_token(token, signed).is_some_and(|token| entry.has_other_signature(token))
+    }
+
+    fn known_token(&self, token: &str, signed: &str) -> Option<KnownToken> {
+        let fingerprint = |text: &str| self.fingerprinter.fingerprint(text);
+        Some(KnownToken { whole: fingerprint(token)?, signed: fingerprint(signed)? })
     }
 
     /// The session that the claims of a verified token name.
@@ -144,9 +167,10 @@ impl SessionCache {
 
     /// Indexes the entry by a token whose signature was verified.
     fn index_token(&self, token: &str, entry: &Arc<CacheEntry>) {
-        let Some(token) = self.fingerprinter.fingerprint(token) else { return };
+        let signed = token.rsplit_once('.').map_or(token, |(signed, _)| signed);
+        let Some(token) = self.known_token(token, signed) else { return };
         entry.attach_token(token, || {
-            self.by_token.pin().insert(token, entry.clone());
+            self.by_token.pin().insert(token.whole, entry.clone());
         });
         // If the entry was retired meanwhile, the retiring task may not have seen the new token.
         if entry.is_retired() {
@@ -350,7 +374,7 @@ impl SessionCache {
         let by_token = self.by_token.pin();
         for token in entry.take_tokens() {
             // The token may lead to a newer entry already.
-            let _ = by_token.remove_if(&token, |_, present| Arc::ptr_eq(present, entry));
+            let _ = by_token.remove_if(&token.whole, |_, present| Arc::ptr_eq(present, entry));
         }
     }
 }

@@ -7,7 +7,7 @@
 //! - The time comes from the injected clock; the crate would read the system's.
 //! - The claims are strict: exactly ours, each once and of its type. The crate ignores members that it does not know.
 //! - The order of the checks and the caches: the signature comes last, and a token that failed before is refused
-//!   without a second signature check.
+//!   without a second signature check. So is a known token with another signature, by `sessions`.
 
 pub mod assertion;
 
@@ -43,7 +43,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tokio::sync::Notify;
 
 use crate::domain::clock::Timestamp;
-use crate::domain::session::{KeyId, Session};
+use crate::domain::session::{KeyId, Session, SessionId};
 use crate::error::{Error, Part, TokenFault};
 use claims::Claims;
 use keys::{Purpose, SigningKey};
@@ -145,8 +145,9 @@ impl Tokens {
         own.unwrap_or_else(|| keys.active(now)).sign(Purpose::Access, &Claims::of(session, &self.issuer))
     }
 
-    /// Verifies a token, cheapest check first and the signature last. Does not look at the session behind it.
-    pub fn verify(&self, token: &str, now: Timestamp) -> Result<Claims, TokenFault> {
+    /// Reads a token and makes all checks but that of the signature, the cheapest first. Does not look at the session
+    /// behind it.
+    pub fn read<'a>(&'a self, token: &'a str, now: Timestamp) -> Result<UnverifiedToken<'a>, TokenFault> {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(TokenFault::Malformed);
         }
@@ -168,12 +169,44 @@ impl Tokens {
         let payload = URL_SAFE_NO_PAD.decode(payload).map_err(|_| TokenFault::Malformed)?;
         let claims = Claims::parse(&payload, &self.issuer)?;
         claims.check_time(now, self.leeway)?;
-        key.verify(signed, signature).inspect_err(|fault| {
-            if *fault == TokenFault::Signature {
-                self.rejected.remember(token);
-            }
-        })?;
-        Ok(claims.signed_by(key.id()))
+        Ok(UnverifiedToken { token, signed, signature, claims, key: key.clone(), rejected: &self.rejected })
+    }
+}
+
+/// A token whose signature is yet to be checked, so that nothing in it can be trusted: it is verified or refused.
+pub struct UnverifiedToken<'a> {
+    token: &'a str,
+    signed: &'a str,
+    signature: &'a str,
+    claims: Claims,
+    key: Arc<SigningKey>,
+    rejected: &'a RejectedTokens,
+}
+
+impl UnverifiedToken<'_> {
+    /// The id of the session that it claims to belong to.
+    pub fn session_id(&self) -> &SessionId {
+        self.claims.session_id()
+    }
+
+    /// The header and payload, if the key makes the same signature of them each time.
+    pub fn signed_once(&self) -> Option<&str> {
+        self.key.is_deterministic().then_some(self.signed)
+    }
+
+    /// Checks the signature.
+    pub fn verify(self) -> Result<Claims, TokenFault> {
+        match self.key.verify(self.signed, self.signature) {
+            Ok(()) => Ok(self.claims.signed_by(self.key.id())),
+            Err(TokenFault::Signature) => Err(self.reject()),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// Refuses the token for a wrong signature, and at once if it comes again.
+    pub fn reject(self) -> TokenFault {
+        self.rejected.remember(self.token);
+        TokenFault::Signature
     }
 }
 

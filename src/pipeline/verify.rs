@@ -83,7 +83,7 @@ pub async fn caller(
     };
     // It is ASCII, because its characters were checked.
     let token = std::str::from_utf8(token).unwrap_or_default();
-    let verified = match gate.tokens.verify(token, now) {
+    let verified = match gate.sessions.verify(&gate.tokens, token, now) {
         // Boxed: few requests read the store, and the future of every request has room for what it awaits.
         Ok(claims) => Box::pin(gate.sessions.of_claims(&claims, token, now)).await,
         Err(fault) => Err(gate.tokens.refusal(fault)),

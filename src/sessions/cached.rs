@@ -24,10 +24,10 @@ pub struct CachedSession {
     lifetime: SessionLifetime,
     /// The newest assertion, linked to those for other upstreams and scopes.
     assertions: ArcSwapOption<CachedAssertion>,
-    /// The identity headers, for requests that carry no session assertion.
-    lines: ArcSwapOption<IdentityLines>,
     /// The session record, without the address and user agent of the sign-in, which lists read from the store.
     pub session: Session,
+    /// The identity headers, for requests that carry no session assertion.
+    lines: ArcSwapOption<IdentityLines>,
 }
 
 /// A signed session assertion for one upstream and scope with the identity headers, reused while it is fresh. In this order for the same

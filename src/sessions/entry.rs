@@ -1,7 +1,7 @@
 //! One cache entry: a session and the tokens that lead to it.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -22,7 +22,16 @@ pub(super) struct CacheEntry {
     retired: AtomicBool,
     /// The `last_seen` that was last written to the store.
     saved_last_seen: AtomicI64,
-    tokens: Mutex<Vec<TokenFingerprint>>,
+    tokens: Mutex<Vec<KnownToken>>,
+}
+
+/// A token that was verified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct KnownToken {
+    /// Of the whole token.
+    pub(super) whole: TokenFingerprint,
+    /// Of its header and payload.
+    pub(super) signed: TokenFingerprint,
 }
 
 /// Most token strings per session. A session has one token, but ES256 gives a new string each time it is issued.
@@ -120,8 +129,8 @@ impl CacheEntry {
     }
 
     /// Attaches a token that is not attached yet. `insert` runs before another task can take the tokens.
-    pub(super) fn attach_token(&self, token: TokenFingerprint, insert: impl FnOnce()) {
-        let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn attach_token(&self, token: KnownToken, insert: impl FnOnce()) {
+        let mut tokens = self.tokens();
         if tokens.len() < TOKENS_PER_SESSION && !tokens.contains(&token) {
             // Hardly any session has a second one.
             tokens.reserve_exact(1);
@@ -131,7 +140,16 @@ impl CacheEntry {
     }
 
     /// Detaches and returns the tokens.
-    pub(super) fn take_tokens(&self) -> Vec<TokenFingerprint> {
-        std::mem::take(&mut *self.tokens.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(super) fn take_tokens(&self) -> Vec<KnownToken> {
+        std::mem::take(&mut *self.tokens())
+    }
+
+    /// Whether an attached token has the same header and payload as this one, and another signature.
+    pub(super) fn has_other_signature(&self, token: KnownToken) -> bool {
+        self.tokens().iter().any(|known| known.signed == token.signed && known.whole != token.whole)
+    }
+
+    fn tokens(&self) -> MutexGuard<'_, Vec<KnownToken>> {
+        self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

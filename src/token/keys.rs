@@ -108,6 +108,14 @@ impl SigningKey {
         self.algorithm
     }
 
+    /// Whether it makes the same signature of the same message each time. EdDSA does (RFC 8032); ECDSA draws a random number.
+    pub(super) fn is_deterministic(&self) -> bool {
+        match self.algorithm {
+            TokenAlgorithm::EdDSA => true,
+            TokenAlgorithm::ES256 => false,
+        }
+    }
+
     /// The encoded JWT header, byte for byte as this key writes it.
     pub(super) fn header(&self, purpose: Purpose) -> &str {
         match purpose {

@@ -179,8 +179,8 @@ impl KeyRing {
     }
 
     /// The key that writes exactly this encoded header, if its tokens are valid now.
-    pub fn find(&self, purpose: Purpose, header: &str, now: Timestamp) -> Option<&SigningKey> {
-        let key = self.keys.iter().find(|key| key.header(purpose) == header).map(|key| &**key);
+    pub fn find(&self, purpose: Purpose, header: &str, now: Timestamp) -> Option<&Arc<SigningKey>> {
+        let key = self.keys.iter().find(|key| key.header(purpose) == header);
         key.filter(|key| self.can_verify(key, now))
     }
 

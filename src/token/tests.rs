@@ -33,6 +33,11 @@ fn tokens(algorithm: TokenAlgorithm) -> (Tokens, tempfile::TempDir) {
     (Tokens::new(keys, ISSUER.to_owned(), Duration::from_secs(30)), folder)
 }
 
+/// Verifies a token as the session cache does for one that it does not have.
+fn verify(tokens: &Tokens, token: &str, now: Timestamp) -> Result<Claims, TokenFault> {
+    tokens.read(token, now)?.verify()
+}
+
 /// Verifies a token with a JOSE library that the gateway does not use and the published key, and nothing else.
 fn verify_independently<A>(algorithm: A, tokens: &Tokens, token: &str) -> (Option<String>, serde_json::Value)
 where
@@ -77,7 +82,7 @@ fn an_independent_library_verifies_tokens_and_assertions() {
 #[test]
 fn an_issued_token_verifies_and_matches_only_its_own_session() {
     let (tokens, _folder) = tokens(TokenAlgorithm::EdDSA);
-    let claims = tokens.verify(&tokens.mint(&session(), NOW), NOW).expect("good");
+    let claims = verify(&tokens, &tokens.mint(&session(), NOW), NOW).expect("good");
     assert!(claims.matches(&session()));
     let other = Session { employee_id: EmployeeId::new("u1002"), ..session() };
     assert!(!claims.matches(&other));
@@ -87,7 +92,7 @@ fn an_issued_token_verifies_and_matches_only_its_own_session() {
 fn an_assertion_is_refused_as_access_token() {
     let (tokens, _folder) = tokens(TokenAlgorithm::EdDSA);
     let assertion = tokens.assert_identity(&session(), "deskgate", None, NOW);
-    assert_eq!(tokens.verify(&assertion, NOW).err(), Some(TokenFault::Header));
+    assert_eq!(verify(&tokens, &assertion, NOW).err(), Some(TokenFault::Header));
 }
 
 /// Signs changed claims with the gateway's own key, so that only the claims can be at fault.
@@ -124,13 +129,13 @@ fn claims_of_a_wrong_form_are_refused_despite_a_valid_signature() {
     ];
     for (case, member, value, expected) in table {
         let token = sign_changed(&tokens, |claims| claims[*member] = value.clone());
-        assert_eq!(tokens.verify(&token, NOW).err(), Some(*expected), "{case}");
+        assert_eq!(verify(&tokens, &token, NOW).err(), Some(*expected), "{case}");
     }
     for member in ["exp", "iss", "aud", "sub", "jti", "stage", "iat", "nbf"] {
         let token = sign_changed(&tokens, |claims| {
             claims.as_object_mut().expect("object").remove(member);
         });
-        assert_eq!(tokens.verify(&token, NOW).err(), Some(TokenFault::Claims), "{member} missing");
+        assert_eq!(verify(&tokens, &token, NOW).err(), Some(TokenFault::Claims), "{member} missing");
     }
 }
 
@@ -155,9 +160,9 @@ fn a_token_with_a_changed_segment_is_refused() {
         ("dots", "..".to_owned()),
     ];
     for (case, token) in table {
-        assert!(tokens.verify(&token, NOW).is_err(), "{case}");
+        assert!(verify(&tokens, &token, NOW).is_err(), "{case}");
     }
-    assert!(tokens.verify(&good, NOW).is_ok());
+    assert!(verify(&tokens, &good, NOW).is_ok());
 }
 
 fn encode_for_another_employee(payload: &str) -> String {
@@ -173,8 +178,8 @@ fn non_canonical_base64_of_the_signature_is_refused() {
     let mut accepted = 0;
     for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_".chars() {
         let other = format!("{}{letter}", &good[..good.len() - 1]);
-        accepted += usize::from(tokens.verify(&other, NOW).is_ok());
-        assert_eq!(tokens.verify(&other, NOW).is_ok(), letter == last);
+        accepted += usize::from(verify(&tokens, &other, NOW).is_ok());
+        assert_eq!(verify(&tokens, &other, NOW).is_ok(), letter == last);
     }
     assert_eq!(accepted, 1);
 }
@@ -200,7 +205,7 @@ fn headers_other_than_the_issued_one_are_refused() {
     ];
     for (case, header, expected) in table {
         let token = format!("{}.{rest}", URL_SAFE_NO_PAD.encode(header));
-        assert_eq!(tokens.verify(&token, NOW).err(), Some(expected), "{case}");
+        assert_eq!(verify(&tokens, &token, NOW).err(), Some(expected), "{case}");
     }
 }
 
@@ -212,10 +217,10 @@ fn tokens_stay_valid_over_a_restart_and_a_change_of_algorithm() {
         Tokens::new(keys, ISSUER.to_owned(), Duration::from_secs(30))
     };
     let before = open(TokenAlgorithm::EdDSA).mint(&session(), NOW);
-    assert!(open(TokenAlgorithm::EdDSA).verify(&before, NOW).is_ok());
+    assert!(verify(&open(TokenAlgorithm::EdDSA), &before, NOW).is_ok());
     let both = open(TokenAlgorithm::ES256);
-    assert!(both.verify(&before, NOW).is_ok());
-    assert!(both.verify(&both.mint(&session(), NOW), NOW).is_ok());
+    assert!(verify(&both, &before, NOW).is_ok());
+    assert!(verify(&both, &both.mint(&session(), NOW), NOW).is_ok());
     assert_eq!(both.keys().jwks(NOW).len(), 2);
 }
 
