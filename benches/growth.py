@@ -28,6 +28,8 @@ def compare(run, key, title, unit_of_row, started, files, path, note):
     for round_number in range(run.rounds + 1):
         for number in in_turn(list(started), round_number):
             run.progress.show(f"{title}: {number:,}")
+            # Signs the assertions, see `Requests.prepare_turn`.
+            traffic.use_once(started[number], path, files[number].read_text().split())
             took = turn(started[number], workload, files[number], run.seconds)
             if round_number > 0:
                 values[str(number)].append(took)
@@ -86,9 +88,6 @@ def measure_sessions(run):
         run.progress.show("Sessions: the gateways compare them with the directory")
         for server in started.values():
             until_idle(server)
-        for count, server in started.items():
-            # Signs the assertions, which the first uses did not.
-            traffic.use_once(server, SMALL_PATH, files[count].read_text().split())
         started = dict(sorted(started.items()))
         note = (f"EdDSA. Every session was used once, so that all of them are in the gateway's cache; the requests have the tokens of at "
                 f"most {USED:,} of them, chosen at random.")

@@ -1,5 +1,5 @@
 -- The wrk script: sends requests with the tokens of a file in rotation and prints one line of JSON at the end.
--- Arguments: the file, the size of the request body (0: GET), and "unique" if each request shall have a signature of its own.
+-- Arguments: the file, the size of the request body (0: GET), and of how many letters each signature shall be another (0: of none).
 
 local requests, turn = {}, 0
 local head, tail, length
@@ -19,15 +19,16 @@ end
 
 -- The signature is replaced by letters at random, except for the last one, not all of whose bits count. They differ from their
 -- beginning to their end, as real ones do: LuaJIT looks at few bytes of a long string, and strings that are alike elsewhere
--- would slow down nginx with Lua. Not for EdDSA, whose second half must be in a range, else the token is refused at once.
-local function prepare_unique(request)
+-- would slow down nginx with Lua. Of EdDSA only the first half, because the second one must be in a range, else the token is
+-- refused at once.
+local function prepare_unique(request, most)
 	math.randomseed(os.time())
 	for number = 1, PIECES do
 		pieces[number] = random_letters(PIECE)
 	end
 	local start, stop = request:match("Bearer [%w_-]+%.[%w_-]+%.()[%w_-]+()")
-	length = stop - start - 1
-	head, tail = request:sub(1, start - 1), request:sub(stop - 1)
+	length = math.min(stop - start - 1, most)
+	head, tail = request:sub(1, start - 1), request:sub(start + length)
 end
 
 function init(arguments)
@@ -39,8 +40,8 @@ function init(arguments)
 	for token in io.lines(arguments[1]) do
 		requests[#requests + 1] = wrk.format(method, nil, { ["Authorization"] = "Bearer " .. token }, body)
 	end
-	if arguments[3] == "unique" then
-		prepare_unique(requests[1])
+	if tonumber(arguments[3]) > 0 then
+		prepare_unique(requests[1], tonumber(arguments[3]))
 	end
 end
 

@@ -14,6 +14,8 @@ from servers import LOAD_CORES, Fault, program
 # Requests under way at once; over HTTP/2 on a quarter of the connections.
 CONNECTIONS = 64
 STREAMS = 4
+# In base64url, of 64 bytes.
+LETTERS_OF_A_SIGNATURE, LETTERS_OF_HALF_A_SIGNATURE = 86, 42
 SCRIPT = pathlib.Path(__file__).with_name("requests.lua")
 
 
@@ -49,7 +51,9 @@ def run(command):
 
 def with_wrk(server, load, tokens_file, seconds):
     command = [program("wrk"), "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "--timeout", "10s", "-s", str(SCRIPT)]
-    command += [server.url(load.tls) + load.path, str(tokens_file), str(load.body), "unique" if load.unique else "listed"]
+    other_letters = LETTERS_OF_HALF_A_SIGNATURE if server.contestant.tokens == "EdDSA" else LETTERS_OF_A_SIGNATURE
+    other_letters = other_letters if load.unique else 0
+    command += [server.url(load.tls) + load.path, str(tokens_file), str(load.body), str(other_letters)]
     output = run(command)
     lines = [line for line in output.stdout.splitlines() if line.startswith("{")]
     if output.returncode != 0 or not lines:
