@@ -47,6 +47,8 @@ mod linger;
 
 mod plain_stream;
 
+mod receive;
+
 mod proxy_protocol;
 
 // The request as the pipeline and the callbacks see it.

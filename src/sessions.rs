@@ -125,7 +125,10 @@ impl SessionCache {
     /// signature takes several times as long as the rest of a refusal.
     pub fn verify(&self, tokens: &Tokens, token: &str, now: Timestamp) -> Result<Claims, TokenFault> {
         let unverified = tokens.read(token, now)?;
-        if unverified.signed_once().is_some_and(|signed| self.differs_in_signature(unverified.session_id(), signed, token)) {
+        if unverified
+            .signed_once()
+            .is_some_and(|signed| self.differs_in_signature(unverified.session_id(), signed, token))
+        {
             return Err(unverified.reject());
         }
         unverified.verify()

@@ -334,8 +334,7 @@ impl Acceptor {
         }
         while let Some(slot) = self.next_request(&mut connection).await {
             if let Some(gateway) = &self.app.fast_lane {
-                // Boxed, so that a connection that waits for its next request does not hold the memory of an exchange.
-                match Box::pin(gateway.serve_fast(&mut connection, slot.began)).await {
+                match gateway.serve_fast(&mut connection, slot.began).await {
                     LaneEnd::KeepAlive => continue,
                     LaneEnd::Close => {
                         // Fails if the client has closed it already.

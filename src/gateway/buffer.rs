@@ -62,6 +62,15 @@ impl<T: BufferElement> Buffer<T> {
         self.0.extend_from_slice(elements);
     }
 
+    /// Makes room for at least one more element.
+    pub(super) fn make_room(&mut self) {
+        if self.0.capacity() == 0 {
+            *self = Self::new();
+        } else if self.0.len() == self.0.capacity() {
+            self.0.reserve(T::CAPACITY);
+        }
+    }
+
     /// Removes and returns the elements from `at` on.
     pub(super) fn split_off(&mut self, at: usize) -> Self {
         let mut rest = Self::default();

@@ -59,7 +59,7 @@ use rate::RateGuard;
 /// The size of the write buffer: a small response leaves in one write together with its header.
 const WRITE_BUFFER: usize = 4096;
 
-/// The most bytes of one read of a head.
+/// The most bytes of one read of what follows a request.
 const LONGEST_READ: usize = 2048;
 
 /// How long a connection without a request stays open when the gateway drains. A client that sends one request after the
@@ -258,15 +258,14 @@ impl Connection {
                 ready!(self.poll_write_buffer(cx))?;
                 return Poll::Ready(Ok(HeadRead::Ended));
             }
-            let mut bytes = [const { MaybeUninit::uninit() }; LONGEST_READ];
-            let mut buffer = ReadBuf::uninit(&mut bytes);
-            match self.inner()?.poll_read(cx, &mut buffer)? {
-                Poll::Ready(()) if buffer.filled().is_empty() => return Poll::Ready(Ok(HeadRead::Ended)),
-                Poll::Ready(()) => {
-                    if self.head.is_empty() {
+            let is_first = self.head.is_empty();
+            let inner = self.inner.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+            match self.head.poll_read(inner, cx)? {
+                Poll::Ready(0) => return Poll::Ready(Ok(HeadRead::Ended)),
+                Poll::Ready(_) => {
+                    if is_first {
                         self.deadline.clear();
                     }
-                    self.head.extend(buffer.filled());
                     if self.head.exceeds(&self.limits) {
                         self.refuse(&self.head.error(&self.limits));
                     }

@@ -15,11 +15,12 @@ use pingora_core::protocols::{
     GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, TimingDigest, UniqueID,
     UniqueIDType,
 };
+use rustix::buffer::spare_capacity;
 use rustix::net::{RecvFlags, SendFlags};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::buffer::CAPACITY;
+use super::buffer::{Buffer, CAPACITY};
 
 /// The most bytes of a small read: of a request head, or of a short response.
 const SMALL_READ: usize = CAPACITY;
@@ -33,6 +34,12 @@ pub(super) struct PlainStream {
     tcp: TcpStream,
     /// What was read and put back, to be read again first.
     rewound: Vec<u8>,
+}
+
+/// How many bytes a system call has moved, and how many it could have moved.
+struct Moved {
+    count: usize,
+    most: usize,
 }
 
 impl PlainStream {
@@ -59,6 +66,26 @@ impl PlainStream {
         Ok(())
     }
 
+    /// Whether bytes that were put back are to be read first.
+    pub(super) fn has_rewound(&self) -> bool {
+        !self.rewound.is_empty()
+    }
+
+    /// Reads from the socket to the end of a buffer, in which it leaves no memory if nothing has come and there was none.
+    pub(super) fn poll_extend(&self, buffer: &mut Buffer, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let had_memory = buffer.capacity() > 0;
+        let received = self.poll_system_call(cx, Interest::READABLE, |tcp| {
+            buffer.make_room();
+            let room = buffer.capacity() - buffer.len();
+            let (_, count) = rustix::net::recv(tcp, spare_capacity(buffer), RecvFlags::empty())?;
+            Ok(Moved { count, most: room })
+        });
+        if received.is_pending() && !had_memory {
+            *buffer = Buffer::default();
+        }
+        received
+    }
+
     /// Reads from the socket. A small read goes through memory of the thread, which need not be cleared each time.
     fn poll_receive(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if buffer.remaining() > SMALL_READ {
@@ -66,8 +93,9 @@ impl PlainStream {
         }
         SMALL.with_borrow_mut(|memory| {
             let memory = &mut memory[..buffer.remaining()];
-            let count = ready!(self.poll_system_call(cx, Interest::READABLE, memory.len(), |tcp| {
-                rustix::net::recv(tcp, &mut *memory, RecvFlags::empty()).map(|(_, count)| count)
+            let count = ready!(self.poll_system_call(cx, Interest::READABLE, |tcp| {
+                let (_, count) = rustix::net::recv(tcp, &mut *memory, RecvFlags::empty())?;
+                Ok(Moved { count, most: memory.len() })
             }))?;
             buffer.put_slice(&memory[..count]);
             Poll::Ready(Ok(()))
@@ -75,14 +103,13 @@ impl PlainStream {
     }
 
     /// Sends or receives by a direct system call: those of glibc are cancellation points, which cost two more atomic instructions in a
-    /// process with threads. A call that moves less than `most` has emptied or filled the socket's buffer, so the readiness is cleared
+    /// process with threads. A call that moves less than it could has emptied or filled the socket's buffer, so the readiness is cleared
     /// as if it had blocked. At the end of the stream it stays, because every further read ends there as well.
     fn poll_system_call(
         &self,
         cx: &mut Context<'_>,
         interest: Interest,
-        most: usize,
-        mut call: impl FnMut(&TcpStream) -> rustix::io::Result<usize>,
+        mut call: impl FnMut(&TcpStream) -> rustix::io::Result<Moved>,
     ) -> Poll<io::Result<usize>> {
         loop {
             ready!(match interest {
@@ -91,7 +118,7 @@ impl PlainStream {
             })?;
             let mut moved = None;
             let blocked = self.tcp.try_io(interest, || {
-                let count = call(&self.tcp)?;
+                let Moved { count, most } = call(&self.tcp)?;
                 moved = Some(count);
                 if (1..most).contains(&count) { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
             });
@@ -128,8 +155,9 @@ impl AsyncRead for PlainStream {
 
 impl AsyncWrite for PlainStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.poll_system_call(cx, Interest::WRITABLE, bytes.len(), |tcp| {
-            rustix::net::send(tcp, bytes, SendFlags::NOSIGNAL)
+        self.poll_system_call(cx, Interest::WRITABLE, |tcp| {
+            let count = rustix::net::send(tcp, bytes, SendFlags::NOSIGNAL)?;
+            Ok(Moved { count, most: bytes.len() })
         })
     }
 

@@ -1,13 +1,17 @@
 //! The raw bytes of a request head and what was read behind it: where the head ends, what Pingora has been given, and how
 //! a head that Pingora cannot parse is refused. Judging a parsed head is left to the pipeline.
 
+use std::io;
 use std::sync::LazyLock;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use memchr::memmem::Finder;
+use pingora_core::protocols::Stream;
 use tokio::io::ReadBuf;
 
 use super::super::buffer::Buffer;
+use super::super::receive::poll_receive;
 use crate::error::{BadRequest, Error};
 
 /// Limits on request heads.
@@ -50,14 +54,18 @@ impl HeadBuffer {
         self.bytes.is_empty()
     }
 
-    /// Adds the bytes of a read: of the head, and of what follows it.
-    pub(super) fn extend(&mut self, bytes: &[u8]) {
+    /// Reads more of the head, and of what follows it. Returns how much; nothing is the end of the stream.
+    pub(super) fn poll_read(&mut self, stream: &mut Stream, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let before = self.bytes.len();
+        let count = ready!(poll_receive(stream, &mut self.bytes, cx))?;
+        self.note_read(before);
+        Poll::Ready(Ok(count))
+    }
+
+    /// Looks for the end of the head in what was read, of which `before` bytes were there before.
+    fn note_read(&mut self, before: usize) {
         // The empty line may have begun at the end of the previous read.
-        let mut from = self.bytes.len().saturating_sub(3);
-        self.bytes.extend(bytes);
-        if self.skip_empty_line() {
-            from = 0;
-        }
+        let from = if self.skip_empty_line() { 0 } else { before.saturating_sub(3) };
         if self.end.is_none() {
             self.end = self.find_end(from);
         }

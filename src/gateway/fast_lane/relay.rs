@@ -2,24 +2,20 @@
 //! is repeated, is left to [`connect`](super::super::connect).
 
 use std::future::poll_fn;
-use std::io;
-use std::mem::MaybeUninit;
-use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
-use pingora_core::protocols::Stream;
 use pingora_core::{Error as PingoraError, ErrorType, RetryType};
-use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
-use super::super::buffer::{Buffer, CAPACITY};
+use super::super::buffer::Buffer;
 use super::super::chunks::InvalidChunk;
 use super::super::connect::{Progress, Replay, RetryDecision, UpstreamConnection};
 use super::super::connector::ConnectionSource;
 use super::super::failure::internal_error;
 use super::super::idle_pool::PooledConnection;
+use super::super::receive::poll_receive;
 use super::super::response_framing::{InvalidResponse, ResponseBody};
 use super::FastExchange;
 use super::client::{LaneClient, read_error};
@@ -285,18 +281,6 @@ fn take_body(body: &mut ResponseBody, bytes: &[u8], out: &mut Vec<u8>) -> pingor
         }
     };
     Ok(count == bytes.len())
-}
-
-/// Reads from an upstream. The buffer has no memory before the first bytes come: many requests may wait for their response.
-fn poll_receive(stream: &mut Stream, received: &mut Buffer, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-    if received.capacity() > 0 {
-        return pin!(stream.read_buf(&mut **received)).poll(cx);
-    }
-    let mut bytes = [const { MaybeUninit::uninit() }; CAPACITY];
-    let mut buffer = ReadBuf::uninit(&mut bytes);
-    ready!(Pin::new(stream).poll_read(cx, &mut buffer))?;
-    received.extend(buffer.filled());
-    Poll::Ready(Ok(buffer.filled().len()))
 }
 
 /// A response that cannot be relayed.

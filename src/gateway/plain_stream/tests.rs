@@ -1,3 +1,5 @@
+use std::future::poll_fn;
+
 use tokio::net::TcpListener;
 
 use super::*;
@@ -89,4 +91,30 @@ async fn read_of_a_connection_that_was_reset_fails() {
     drop(far);
     let failed = near.read(&mut [0; 10]).await.expect_err("reset");
     assert_eq!(failed.kind(), io::ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn a_buffer_has_memory_only_once_something_has_come() {
+    let (near, mut far) = connected().await;
+    let mut buffer = Buffer::default();
+    assert!(poll_fn(|cx| Poll::Ready(near.poll_extend(&mut buffer, cx))).await.is_pending());
+    assert_eq!(buffer.capacity(), 0);
+    far.write_all(b"abc").await.expect("sent");
+    assert_eq!(poll_fn(|cx| near.poll_extend(&mut buffer, cx)).await.ok(), Some(3));
+    assert!(poll_fn(|cx| Poll::Ready(near.poll_extend(&mut buffer, cx))).await.is_pending());
+    assert_eq!(**buffer, *b"abc");
+    drop(far);
+    assert_eq!(poll_fn(|cx| near.poll_extend(&mut buffer, cx)).await.ok(), Some(0), "the end");
+    assert_eq!(**buffer, *b"abc");
+}
+
+#[tokio::test]
+async fn a_full_buffer_grows() {
+    let (near, mut far) = connected().await;
+    let sent: Vec<u8> = (0..3 * CAPACITY).map(|number| (number % 251) as u8).collect();
+    far.write_all(&sent).await.expect("sent");
+    drop(far);
+    let mut buffer = Buffer::default();
+    while poll_fn(|cx| near.poll_extend(&mut buffer, cx)).await.expect("read") > 0 {}
+    assert!(**buffer == sent);
 }

@@ -1,5 +1,14 @@
 use super::*;
 
+impl HeadBuffer {
+    /// Adds bytes as a read does.
+    fn extend(&mut self, bytes: &[u8]) {
+        let before = self.bytes.len();
+        self.bytes.extend(bytes);
+        self.note_read(before);
+    }
+}
+
 const LIMITS: HeadLimits =
     HeadLimits { deadline: Duration::from_secs(1), idle: Duration::from_secs(1), bytes: 400, target: 100, lines: 5 };
 

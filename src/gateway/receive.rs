@@ -1,0 +1,35 @@
+//! Reads from a connection to the end of a buffer.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+
+use pingora_core::protocols::Stream;
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
+
+use super::buffer::{Buffer, CAPACITY};
+use super::plain_stream::PlainStream;
+
+/// Reads what has come and returns how much it was; nothing is the end of the stream. A buffer without memory gets it only if something
+/// has come: many connections may wait for a request or a response.
+pub(super) fn poll_receive(
+    stream: &mut Stream,
+    received: &mut Buffer,
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<usize>> {
+    // Copies nothing.
+    if let Some(plain) = (**stream).as_any().downcast_ref::<PlainStream>()
+        && !plain.has_rewound()
+    {
+        return plain.poll_extend(received, cx);
+    }
+    if received.capacity() > 0 {
+        return pin!(stream.read_buf(&mut **received)).poll(cx);
+    }
+    let mut bytes = [const { MaybeUninit::uninit() }; CAPACITY];
+    let mut buffer = ReadBuf::uninit(&mut bytes);
+    ready!(Pin::new(stream).poll_read(cx, &mut buffer))?;
+    received.extend(buffer.filled());
+    Poll::Ready(Ok(buffer.filled().len()))
+}
