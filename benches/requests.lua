@@ -1,5 +1,5 @@
 -- The wrk script: sends requests with the tokens of a file in rotation and prints one line of JSON at the end.
--- Arguments: the file, the size of the request body (0: GET), and of how many letters each signature shall be another (0: of none).
+-- Arguments: the file, the size of the request body (0: GET), and how many letters of the signature are random in each request.
 
 local requests, turn = {}, 0
 local head, tail, length

@@ -51,9 +51,9 @@ def run(command):
 
 def with_wrk(server, load, tokens_file, seconds):
     command = [program("wrk"), "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "--timeout", "10s", "-s", str(SCRIPT)]
-    other_letters = LETTERS_OF_HALF_A_SIGNATURE if server.contestant.tokens == "EdDSA" else LETTERS_OF_A_SIGNATURE
-    other_letters = other_letters if load.unique else 0
-    command += [server.url(load.tls) + load.path, str(tokens_file), str(load.body), str(other_letters)]
+    random_letters = LETTERS_OF_HALF_A_SIGNATURE if server.contestant.tokens == "EdDSA" else LETTERS_OF_A_SIGNATURE
+    random_letters = random_letters if load.unique else 0
+    command += [server.url(load.tls) + load.path, str(tokens_file), str(load.body), str(random_letters)]
     output = run(command)
     lines = [line for line in output.stdout.splitlines() if line.startswith("{")]
     if output.returncode != 0 or not lines:

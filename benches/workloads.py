@@ -35,7 +35,7 @@ class Requests:
             # hundred, but with pauses between the turns of a contestant it would be up to one in four.
             traffic.use_once(server, self.load.path, self.tokens_for(server.contestant, place))
         elif self.tokens == "bad":
-            # The session is in use: who has its token can alter it.
+            # The session is in use, as that of an altered token usually is.
             traffic.use_once(server, self.load.path, place.tokens[server.contestant.tokens][:1])
 
 

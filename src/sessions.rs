@@ -120,9 +120,9 @@ impl SessionCache {
         self.of_claims(&claims, token, now).await
     }
 
-    /// Verifies a token that is not cached. If a cached one has the same header and payload, and there can be only one
-    /// signature of them, any other is refused unchecked: whoever has a token could make up any number of others, and to check a
-    /// signature takes several times as long as the rest of a refusal.
+    /// Verifies a token that is not cached. If a cached token has the same header and payload, and its key makes only one
+    /// signature of them, any other signature is refused unchecked. A client can alter the signature of its own token in any
+    /// number of ways, and checking one takes several times as long as the rest of a refusal.
     pub fn verify(&self, tokens: &Tokens, token: &str, now: Timestamp) -> Result<Claims, TokenFault> {
         let unverified = tokens.read(token, now)?;
         if unverified

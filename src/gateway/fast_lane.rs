@@ -61,7 +61,7 @@ pub(super) enum LaneEnd {
 impl Gateway {
     /// Answers a request whose head has been read and which began at `started`, if the fast lane takes it. In memory of its own, so that a
     /// connection that waits for its next request does not hold that of an exchange. It is boxed in this function because where it is
-    /// awaited the compiler would make it on the stack first, and copy several kilobytes.
+    /// awaited the compiler would build it on the stack first and copy several kilobytes.
     pub(super) fn serve_fast<'a>(
         &'a self,
         connection: &'a mut Connection,

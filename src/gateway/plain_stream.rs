@@ -71,7 +71,7 @@ impl PlainStream {
         !self.rewound.is_empty()
     }
 
-    /// Reads from the socket to the end of a buffer, in which it leaves no memory if nothing has come and there was none.
+    /// Reads from the socket and appends to a buffer. A buffer without memory stays without if no bytes have arrived.
     pub(super) fn poll_extend(&self, buffer: &mut Buffer, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let had_memory = buffer.capacity() > 0;
         let received = self.poll_system_call(cx, Interest::READABLE, |tcp| {

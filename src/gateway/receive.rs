@@ -11,14 +11,14 @@ use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use super::buffer::{Buffer, CAPACITY};
 use super::plain_stream::PlainStream;
 
-/// Reads what has come and returns how much it was; nothing is the end of the stream. A buffer without memory gets it only if something
-/// has come: many connections may wait for a request or a response.
+/// Reads the bytes that have arrived and returns their number; 0 is the end of the stream. A buffer without memory gets some only if
+/// bytes have arrived, because many connections may be waiting for a request or a response.
 pub(super) fn poll_receive(
     stream: &mut Stream,
     received: &mut Buffer,
     cx: &mut Context<'_>,
 ) -> Poll<io::Result<usize>> {
-    // Copies nothing.
+    // The usual case, without a copy.
     if let Some(plain) = (**stream).as_any().downcast_ref::<PlainStream>()
         && !plain.has_rewound()
     {

@@ -46,7 +46,7 @@ async fn admit(cache: &SessionCache, token: &str, id: &SessionId, now: Timestamp
     Some(known)
 }
 
-/// A token of the session with another letter in its signature, which is none.
+/// The token with another first letter in its signature, which makes the signature invalid.
 fn with_other_signature(token: &str) -> String {
     let (signed, signature) = token.rsplit_once('.').expect("a JWT");
     let first = if signature.starts_with('A') { 'B' } else { 'A' };
@@ -506,8 +506,8 @@ async fn retired_entry_does_not_take_its_token_from_a_newer_one() {
     assert!(cache.by_token.pin().get(&token).is_none());
 }
 
-/// A cache that has the token of a session, made by a key of this algorithm, and that session's id.
-async fn cache_with_token(algorithm: TokenAlgorithm) -> (Arc<SessionCache>, Tokens, Session, Clock, tempfile::TempDir) {
+/// A cache, keys of this algorithm, and a session that is in the store.
+async fn cache_and_keys(algorithm: TokenAlgorithm) -> (Arc<SessionCache>, Tokens, Session, Clock, tempfile::TempDir) {
     let (cache, clock, folder) = cache(100).await;
     let keys = KeyFolder::new(folder.path().join("keys")).open_ring(algorithm, Duration::from_secs(60), clock.now());
     let tokens = Tokens::new(keys.expect("keys"), "https://desk.example".to_owned(), LEEWAY);
@@ -518,7 +518,7 @@ async fn cache_with_token(algorithm: TokenAlgorithm) -> (Arc<SessionCache>, Toke
 
 #[tokio::test]
 async fn a_cached_token_with_another_signature_is_refused_unchecked() {
-    let (cache, tokens, session, clock, _folder) = cache_with_token(TokenAlgorithm::EdDSA).await;
+    let (cache, tokens, session, clock, _folder) = cache_and_keys(TokenAlgorithm::EdDSA).await;
     let (token, now) = (tokens.mint(&session, clock.now()), clock.now());
     let forged = with_other_signature(&token);
     let is_known = |token: &str| {
@@ -540,7 +540,7 @@ async fn a_cached_token_with_another_signature_is_refused_unchecked() {
 
 #[tokio::test]
 async fn a_session_that_was_changed_has_a_second_token() {
-    let (cache, tokens, session, clock, _folder) = cache_with_token(TokenAlgorithm::EdDSA).await;
+    let (cache, tokens, session, clock, _folder) = cache_and_keys(TokenAlgorithm::EdDSA).await;
     let changed = Session { name: "Alice Wang".to_owned(), ..session.clone() };
     for session in [&session, &changed] {
         let token = tokens.mint(session, clock.now());
@@ -553,7 +553,7 @@ async fn a_session_that_was_changed_has_a_second_token() {
 
 #[tokio::test]
 async fn every_signature_of_an_es256_key_is_checked() {
-    let (cache, tokens, session, clock, _folder) = cache_with_token(TokenAlgorithm::ES256).await;
+    let (cache, tokens, session, clock, _folder) = cache_and_keys(TokenAlgorithm::ES256).await;
     let issue = || tokens.mint(&session, clock.now());
     let (first, second) = (issue(), issue());
     assert_ne!(first, second, "ECDSA signs at random");

@@ -54,7 +54,7 @@ impl HeadBuffer {
         self.bytes.is_empty()
     }
 
-    /// Reads more of the head, and of what follows it. Returns how much; nothing is the end of the stream.
+    /// Reads more of the head, and of what follows it. Returns the number of bytes; 0 is the end of the stream.
     pub(super) fn poll_read(&mut self, stream: &mut Stream, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let before = self.bytes.len();
         let count = ready!(poll_receive(stream, &mut self.bytes, cx))?;
@@ -62,7 +62,7 @@ impl HeadBuffer {
         Poll::Ready(Ok(count))
     }
 
-    /// Looks for the end of the head in what was read, of which `before` bytes were there before.
+    /// Looks for the end of the head behind the first `before` bytes, which were there before the last read.
     fn note_read(&mut self, before: usize) {
         // The empty line may have begun at the end of the previous read.
         let from = if self.skip_empty_line() { 0 } else { before.saturating_sub(3) };
