@@ -4,6 +4,7 @@ port, with its files in one folder. Nothing that runs already is touched."""
 import os
 import pathlib
 import pwd
+import random
 import re
 import secrets
 import shutil
@@ -22,20 +23,36 @@ POSTGRES_FOLDERS = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin"), rev
 class PartFault(Exception):
     """A part that could not be started."""
 
+    @classmethod
+    def of(cls, name, log):
+        """Names the log, and has its end."""
+        end = "".join(f"\n  {line}" for line in log.read_text(errors="replace").splitlines()[-5:])
+        return cls(f"{name} did not start, see {log}{end}")
+
+
+# Where the parts listen. Linux takes the ports of outgoing connections from 32,768 up, so that no connection can get the port of a part
+# before it is started, or while it is killed. A Redis server listens for the others of its cluster 10,000 above its own port.
+PORTS, BUS = range(10_000, 22_768), 10_000
+
+# Bound sockets by port. They are closed when the process that uses the port is started; until then no other process can take it.
+HELD = {}
+
 
 def free_ports(count):
-    """Ports that are free now, and whose cluster bus port (10,000 above) would be valid."""
-    sockets = []
-    while len(sockets) < count:
-        candidate = socket.socket()
-        candidate.bind(("127.0.0.1", 0))
-        if candidate.getsockname()[1] < 55_000:
-            sockets.append(candidate)
-        else:
-            candidate.close()
-    ports = [bound.getsockname()[1] for bound in sockets]
-    for bound in sockets:
-        bound.close()
+    """Free ports, whose ports of the cluster bus are free as well. They are held until their process is started."""
+    ports = []
+    while len(ports) < count:
+        port = random.choice(PORTS)
+        own, bus = socket.socket(), socket.socket()
+        try:
+            own.bind(("127.0.0.1", port))
+            bus.bind(("127.0.0.1", port + BUS))
+        except OSError:
+            own.close()
+            bus.close()
+            continue
+        HELD[port] = own, bus
+        ports.append(port)
     return ports
 
 
@@ -45,16 +62,19 @@ def write_private(file, text):
 
 
 class Process:
-    """A child process with its output in a file."""
+    """A child process with its output in a file. Its `ports` are no longer held once it is started."""
 
-    def __init__(self, name, command, folder, as_user=None, environment=None):
+    def __init__(self, name, command, folder, as_user=None, environment=None, ports=()):
         self.name, self.command, self.folder, self.as_user = name, [str(word) for word in command], folder, as_user
         self.environment = {**os.environ, **(environment or {})}
-        self.process = None
+        self.process, self.ports = None, ports
 
     def start(self, ready=None, seconds=20):
         """Starts the process; with `ready`, waits for a line that matches and returns the match."""
-        log = open(self.folder / f"{self.name}.log", "ab")
+        for port in self.ports:
+            for held in HELD.pop(port, ()):
+                held.close()
+        log = open(self.log, "ab")
         output = subprocess.PIPE if ready else log
         user = {"user": self.as_user, "group": self.as_user and pwd.getpwnam(self.as_user).pw_gid} if self.as_user else {}
         self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=output, stderr=log, cwd=self.folder,
@@ -71,7 +91,11 @@ class Process:
             if found:
                 return found
         self.kill()
-        raise PartFault(f"{self.name} did not start, see {self.folder}/{self.name}.log")
+        raise PartFault.of(self.name, self.log)
+
+    @property
+    def log(self):
+        return self.folder / f"{self.name}.log"
 
     @property
     def pid(self):
@@ -108,7 +132,7 @@ def wait_for_port(port, process, seconds=20):
             return
         except OSError:
             time.sleep(0.05)
-    raise PartFault(f"{process.name} did not start, see {process.folder}/{process.name}.log")
+    raise PartFault.of(process.name, process.log)
 
 
 class RedisCluster:
@@ -122,7 +146,7 @@ class RedisCluster:
             command = ["redis-server", "--port", port, "--bind", "127.0.0.1", "--dir", home, "--cluster-enabled", "yes",
                        "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "2000", "--repl-diskless-sync-delay", "0",
                        "--appendonly", "yes" if persistence else "no", "--save", "", "--maxmemory-policy", "noeviction"]
-            self.servers.append(Process(f"redis-{port}", command, folder))
+            self.servers.append(Process(f"redis-{port}", command, folder, ports=[port]))
 
     def start(self):
         for server, port in zip(self.servers, self.ports):
@@ -187,7 +211,7 @@ class Postgres:
                         "--no-locale", "-E", "UTF8"], check=True, capture_output=True, cwd=folder, user=self.user)
         command = [programs / "postgres", "-D", self.data, "-p", self.port, "-c", "listen_addresses=127.0.0.1",
                    "-c", f"unix_socket_directories={self.data}"]
-        self.server = Process("postgres", command, folder, as_user=self.user)
+        self.server = Process("postgres", command, folder, as_user=self.user, ports=[self.port])
         self.programs = programs
 
     def start(self):
@@ -197,7 +221,7 @@ class Postgres:
         create = [self.programs / "createdb", "-h", "127.0.0.1", "-p", str(self.port), "-U", "deskgate", "deskgate"]
         while subprocess.run(create, env=environment, capture_output=True).returncode:
             if time.monotonic() > end or not self.server.is_running():
-                raise PartFault(f"PostgreSQL did not start, see {self.folder}/postgres.log")
+                raise PartFault.of("PostgreSQL", self.server.log)
             time.sleep(0.1)
 
     @property
@@ -281,7 +305,7 @@ path_case = "sensitive"
                    "--set", f"server.data_dir={self.folder}/gateway-{number + 1}"]
         for setting in self.settings:
             command += ["--set", setting]
-        return Process(f"gateway-{number + 1}", command, self.folder)
+        return Process(f"gateway-{number + 1}", command, self.folder, ports=[self.ports[number], self.admin_ports[number]])
 
     def restart(self, number):
         self.gateways[number].kill()
@@ -345,7 +369,7 @@ http {{
 }}
 """)
         nginx = shutil.which("nginx") or "/usr/sbin/nginx"
-        self.process = Process("nginx", [nginx, "-p", home, "-c", home / "nginx.conf", "-e", "stderr"], folder)
+        self.process = Process("nginx", [nginx, "-p", home, "-c", home / "nginx.conf", "-e", "stderr"], folder, ports=[port])
 
     def start(self):
         self.process.start()

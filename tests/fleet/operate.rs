@@ -25,7 +25,7 @@ async fn make_fleet_survives_killed_and_paused_parts_under_load() {
         .env("PYTHONDONTWRITEBYTECODE", "1");
     // It ends by itself: each of its steps is bounded in time.
     let output = tokio::task::spawn_blocking(move || command.output()).await.expect("a thread").expect("python3");
-    let text = String::from_utf8_lossy(&output.stdout);
+    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     assert!(output.status.success() && text.contains("nothing was lost and nobody was admitted"), "{text}");
 }
 

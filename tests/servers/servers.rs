@@ -5,6 +5,7 @@
 #![allow(dead_code)]
 
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
@@ -66,9 +67,16 @@ pub fn detached(command: &mut Command) -> u32 {
     child.unwrap_or_else(|error| panic!("{command:?}: {error}")).id()
 }
 
-/// A TCP port that is free now.
+/// A TCP port that is free now. It is below the ports that Linux takes for outgoing connections, so that no connection can get it before
+/// its server is started, or while its server is stopped.
 pub fn free_port() -> u16 {
-    TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr()).expect("a free port").port()
+    loop {
+        // Each state hashes differently.
+        let port = 10_000 + (RandomState::new().hash_one(()) % 22_768) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// Waits until `is_done`. Panics after [`START`].
