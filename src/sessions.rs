@@ -39,7 +39,7 @@ mod outage;
 mod reconcile;
 mod shared_names;
 
-pub use cached::{CachedAssertion, CachedSession};
+pub use cached::{AssertionUse, CachedAssertion, CachedSession};
 pub use change::SessionUpdate;
 pub use reconcile::{Reconcile, StoreDistrust};
 

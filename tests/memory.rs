@@ -8,7 +8,7 @@ use deskgate::config::TokenAlgorithm;
 use deskgate::domain::clock::{Clock, Timestamp};
 use deskgate::domain::employee::{CorpId, EmployeeId};
 use deskgate::domain::session::{Session, SessionId};
-use deskgate::sessions::SessionCache;
+use deskgate::sessions::{AssertionUse, SessionCache};
 use deskgate::store::SessionStore;
 use deskgate::store::embedded::EmbeddedStore;
 use deskgate::token::Tokens;
@@ -73,7 +73,7 @@ async fn a_cached_session_takes_less_than_2_kb_and_less_than_1_kb_when_it_is_idl
     for token in &signed {
         let cached = cache.cached(token, now).expect("cached");
         let sign = || tokens.assert_identity(&cached.session, &upstream, None, now);
-        cached.assertion(&upstream, None, now, sign).expect("an assertion");
+        cached.assertion(&upstream, None, now, AssertionUse::Shared, sign).expect("an assertion");
     }
     let used = per_session(before);
     cache.sweep(now.plus(assertion::FRESH)).await;

@@ -11,12 +11,12 @@ use super::{Caller, Gate, Permit};
 use crate::domain::clock::Timestamp;
 use crate::domain::identity::IdentityLines;
 use crate::rules::AssertionKind;
-use crate::sessions::CachedAssertion;
+use crate::sessions::{AssertionUse, CachedAssertion};
 
 /// The encoded identity of the caller, signed unless the rule says otherwise.
 #[derive(Debug)]
 pub enum Assertion {
-    /// The session's assertion, which its requests share.
+    /// The session's assertion, which its requests share, or one like it for a handshake.
     Session(Arc<CachedAssertion>),
     /// An assertion of this request alone.
     Request(Arc<IdentityLines>, HeaderValue),
@@ -32,7 +32,8 @@ pub fn sign(gate: &Gate, permit: &mut Permit, request: &CheckedRequest<'_>, now:
     permit.assertion = match permit.rule.assertion {
         AssertionKind::Session => {
             let sign = || gate.tokens.assert_identity(session, upstream, scope, now);
-            known.assertion(upstream, scope, now, sign).map(Assertion::Session)
+            let usage = if permit.handshake.is_some() { AssertionUse::Single } else { AssertionUse::Shared };
+            known.assertion(upstream, scope, now, usage, sign).map(Assertion::Session)
         }
         AssertionKind::Request => {
             let method = request.head.method;

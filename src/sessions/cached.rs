@@ -30,6 +30,16 @@ pub struct CachedSession {
     lines: ArcSwapOption<IdentityLines>,
 }
 
+/// Which requests use an assertion that is signed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AssertionUse {
+    /// All of the session, while it is fresh.
+    Shared,
+    /// Only the one that it is signed for. A WebSocket handshake may be the only request of its session for hours, and its assertion would
+    /// take about a kilobyte for nothing.
+    Single,
+}
+
 /// A signed session assertion for one upstream and scope with the identity headers, reused while it is fresh. In this order for the same
 /// reason as [`CachedSession`].
 #[derive(Debug, Clone)]
@@ -100,6 +110,7 @@ impl CachedSession {
         upstream: &Arc<str>,
         scope: Option<Scope>,
         now: Timestamp,
+        usage: AssertionUse,
         sign: impl FnOnce() -> String,
     ) -> Option<Arc<CachedAssertion>> {
         // Borrowed, because only the one that is found is kept.
@@ -108,12 +119,18 @@ impl CachedSession {
         if let Some(found) = all().find(|one| one.is_for(upstream, scope) && one.is_fresh(now)) {
             return Some(found.clone());
         }
-        let next = all()
-            .filter(|one| !one.is_for(upstream, scope) && one.is_fresh(now))
-            .fold(None, |next, one| Some(one.linked_to(next)));
         let (lines, value) = IdentityLines::with_assertion(&self.session, &sign())?;
+        let next = match usage {
+            AssertionUse::Shared => all()
+                .filter(|one| !one.is_for(upstream, scope) && one.is_fresh(now))
+                .fold(None, |next, one| Some(one.linked_to(next))),
+            AssertionUse::Single => None,
+        };
         let latest = CachedAssertion { value, lines, upstream: upstream.clone(), scope, signed_at: now, next };
         let latest = Arc::new(latest);
+        if usage == AssertionUse::Single {
+            return Some(latest);
+        }
         // Two requests may both sign one; either is valid.
         self.assertions.store(Some(latest.clone()));
         Some(latest)

@@ -414,12 +414,28 @@ fn an_assertion_is_reused_while_it_is_fresh_and_never_sent_from_the_future() {
     ] {
         let (cached, upstream) = (CachedSession::new(Session::sample()), Arc::from("helpdesk"));
         let assertion = |now, text: &str| {
-            let signed = cached.assertion(&upstream, None, now, || text.to_owned()).expect("an assertion");
+            let signed =
+                cached.assertion(&upstream, None, now, AssertionUse::Shared, || text.to_owned()).expect("an assertion");
             signed.value.to_str().expect("text").to_owned()
         };
         assert_eq!(assertion(start, "first"), "first");
         assert_eq!(assertion(now, "second"), if reused { "first" } else { "second" }, "{case}");
     }
+}
+
+#[test]
+fn an_assertion_for_one_request_is_not_kept_and_a_kept_one_is_used_instead() {
+    let (upstream, now) = (Arc::from("helpdesk"), Timestamp::from_seconds(1_800_000_000));
+    let cached = CachedSession::new(Session::sample());
+    let assertion = |usage, text: &str| {
+        let signed = cached.assertion(&upstream, None, now, usage, || text.to_owned()).expect("an assertion");
+        (signed.value.to_str().expect("text").to_owned(), Arc::downgrade(&signed))
+    };
+    let (value, single) = assertion(AssertionUse::Single, "first");
+    assert_eq!(value, "first");
+    assert!(single.upgrade().is_none(), "it is freed with its request");
+    assert_eq!(assertion(AssertionUse::Shared, "second").0, "second");
+    assert_eq!(assertion(AssertionUse::Single, "third").0, "second");
 }
 
 #[tokio::test]
@@ -429,7 +445,7 @@ async fn sweep_frees_an_assertion_that_is_no_longer_fresh_and_keeps_the_others()
     let upstream = Arc::from("helpdesk");
     let assertion_of = async |session: &Session, now, text: &str| {
         let cached = admit(&cache, session.id.as_str(), &session.id, now).await.expect("live");
-        cached.assertion(&upstream, None, now, || text.to_owned()).expect("an assertion")
+        cached.assertion(&upstream, None, now, AssertionUse::Shared, || text.to_owned()).expect("an assertion")
     };
     for session in [&used, &idle] {
         cache.create(session).await.expect("create");
