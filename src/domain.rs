@@ -2,6 +2,8 @@
 //! other module of the crate. "The specification" is the unified authentication service specification that deskgate
 //! implements.
 
+pub mod byte_set;
+
 pub mod client;
 
 pub mod clock;
@@ -17,6 +19,8 @@ pub mod finished_request;
 pub mod gateway_status;
 
 pub mod header_line;
+
+pub mod header_name;
 
 pub mod hop_by_hop;
 

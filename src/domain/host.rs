@@ -7,15 +7,17 @@ use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
 
+use super::byte_set::ByteSet;
+
 /// The host and port of a `Host` header or an `:authority`. Borrowed, so that a comparison copies nothing.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestHost<'a> {
     text: &'a str,
     name: HostKind<'a>,
     port: Option<u16>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HostKind<'a> {
     /// A name without its final dot.
     Name(&'a str),
@@ -63,11 +65,13 @@ impl<'a> RequestHost<'a> {
     }
 }
 
+/// The bytes of a name or of an IPv4 address.
+static NAME_BYTES: ByteSet = ByteSet::alphanumeric_and(b".-_");
+
 impl<'a> HostKind<'a> {
     fn parse(name: &'a str) -> Option<Self> {
-        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
         let bare = name.strip_suffix('.').unwrap_or(name);
-        if bare.is_empty() || !bare.bytes().all(is_allowed) {
+        if bare.is_empty() || !NAME_BYTES.contains_all(bare) {
             return None;
         }
         Some(match bare.parse::<Ipv4Addr>() {
@@ -104,6 +108,21 @@ impl HostEntry {
             _ => false,
         };
         is_same && (self.port.is_none() || self.port == host.port)
+    }
+
+    /// A host that is written exactly like this entry, with any port if the entry has none.
+    fn same_text<'a>(&self, host: &'a [u8]) -> Option<RequestHost<'a>> {
+        let port = match host.strip_prefix(self.text.as_bytes())? {
+            [] => self.port,
+            [b':', digits @ ..] if self.port.is_none() => Some(parse_port(std::str::from_utf8(digits).ok()?)?),
+            _ => return None,
+        };
+        let text = std::str::from_utf8(host).ok()?;
+        let name = match &self.name {
+            EntryKind::Name(name) => HostKind::Name(&text[..name.len()]),
+            EntryKind::Address(address) => HostKind::Address(*address),
+        };
+        Some(RequestHost { text, name, port })
     }
 
     /// The name or address as it stands in a URL, without the port.
@@ -164,6 +183,11 @@ pub enum LoopbackHosts {
 impl AllowedHosts {
     /// Loopback alone.
     pub const LOOPBACK: Self = Self { entries: Vec::new(), loopback: LoopbackHosts::Allowed };
+
+    /// The same as [`RequestHost::parse`]. Nearly every request names a host as an entry has it, which then has been parsed already.
+    pub fn parse<'a>(&self, host: &'a [u8]) -> Option<RequestHost<'a>> {
+        self.entries.iter().find_map(|entry| entry.same_text(host)).or_else(|| RequestHost::parse(host))
+    }
 
     /// Whether a request may name this host. One that names none is refused.
     pub fn allows(&self, host: Option<&RequestHost<'_>>) -> bool {

@@ -3,6 +3,8 @@
 
 use std::borrow::Cow;
 
+use super::byte_set::ByteSet;
+
 /// The longest path, in bytes. Conditions of rules read the whole path, and this bounds their cost.
 pub const LONGEST: usize = 8_192;
 
@@ -84,7 +86,7 @@ pub fn canonical(path: &[u8]) -> Result<Cow<'_, str>, PathFault> {
                 has_escapes = true;
                 at += 2;
             }
-            byte if is_path_byte(byte) => {}
+            byte if PATH_BYTES.contains(byte) => {}
             byte => return Err(fault_of(byte)),
         }
         at += 1;
@@ -94,9 +96,7 @@ pub fn canonical(path: &[u8]) -> Result<Cow<'_, str>, PathFault> {
 }
 
 /// RFC 3986 `pchar` without `;`.
-fn is_path_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,=:@".contains(&byte)
-}
+static PATH_BYTES: ByteSet = ByteSet::alphanumeric_and(b"-._~!$&'()*+,=:@");
 
 /// The fault of a raw byte that a path may not have.
 fn fault_of(byte: u8) -> PathFault {
@@ -148,7 +148,7 @@ fn rewrite(path: &[u8]) -> Result<Cow<'_, str>, PathFault> {
             b'/' => return Err(PathFault::EncodedSlash),
             b'%' => return Err(PathFault::EncodedPercent),
             b'\\' | b';' | 0..=0x1f | 0x7f => return Err(fault_of(byte)),
-            byte if is_path_byte(byte) => out.push(byte),
+            byte if PATH_BYTES.contains(byte) => out.push(byte),
             byte => {
                 const HEX: &[u8; 16] = b"0123456789ABCDEF";
                 out.extend_from_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);

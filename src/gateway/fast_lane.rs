@@ -7,7 +7,7 @@
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use http::StatusCode;
 use pingora_core::{Error as PingoraError, ErrorSource, ErrorType};
@@ -96,11 +96,10 @@ impl Gateway {
         };
         let mut exchange = FastExchange {
             gateway: self,
-            client: LaneClient::new(connection, request.body),
+            client: LaneClient::new(connection, request.body, &self.gate.limits),
             request: &request,
             context: RequestContext::new(started, None),
             follows: if request.wants_close { ClientConnection::Close } else { ClientConnection::KeepAlive },
-            stalled: self.gate.limits.load().stalled.get(),
             status: 0,
             body_bytes: 0,
             reusable: None,
@@ -156,8 +155,6 @@ struct FastExchange<'a> {
     context: RequestContext,
     /// What the client is told about its connection.
     follows: ClientConnection,
-    /// How long the client may take nothing of a response.
-    stalled: Duration,
     /// The status that was sent to the client; 0 before.
     status: u16,
     /// The bytes of the response's body that were sent to the client.
@@ -291,17 +288,12 @@ impl FastExchange<'_> {
         let arrival = self.context.arrival.get_or_insert_with(unknown_arrival);
         self.context.shown_code = reply.error_code();
         let mut out = Vec::with_capacity(1024);
-        reply.encode(arrival, &mut out, |out| self.follows.write(out));
+        reply.encode(arrival, &mut out, |out| self.follows.write(Instant::now(), out));
         if self.request.is_head() {
             out.truncate(out.len() - reply.body_length());
         }
         self.status = reply.status().as_u16();
-        self.client.write(&out, self.stalled, |_, _| Ok(())).await
-    }
-
-    /// Notes the status of a response of the upstream. An upgrade that was not requested is a failure.
-    fn note_response(&mut self, status: StatusCode) -> pingora_core::Result<()> {
-        self.gateway.note_response(status, &mut self.context)
+        self.client.write(&out, |_, _| Ok(())).await
     }
 
     /// Writes the log line of the request, which ended at `now`, and counts it.

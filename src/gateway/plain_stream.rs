@@ -111,11 +111,15 @@ impl PlainStream {
         interest: Interest,
         mut call: impl FnMut(&TcpStream) -> rustix::io::Result<Moved>,
     ) -> Poll<io::Result<usize>> {
+        let mut has_blocked = false;
         loop {
-            ready!(match interest {
-                Interest::READABLE => self.tcp.poll_read_ready(cx),
-                _ => self.tcp.poll_write_ready(cx),
-            })?;
+            match interest {
+                Interest::READABLE => ready!(self.tcp.poll_read_ready(cx))?,
+                // A socket is nearly always ready to be written, so it is tried first. That does not count for the budget after which a task
+                // must yield; the read that the bytes come from does.
+                _ if has_blocked => ready!(self.tcp.poll_write_ready(cx))?,
+                _ => {}
+            }
             let mut moved = None;
             let blocked = self.tcp.try_io(interest, || {
                 let Moved { count, most } = call(&self.tcp)?;
@@ -125,7 +129,7 @@ impl PlainStream {
             match (moved, blocked) {
                 (Some(count), _) => return Poll::Ready(Ok(count)),
                 (None, Err(error)) if error.kind() != io::ErrorKind::WouldBlock => return Poll::Ready(Err(error)),
-                (None, _) => {}
+                (None, _) => has_blocked = true,
             }
         }
     }

@@ -30,7 +30,7 @@ impl Gateway {
         response: &mut ResponseHeader,
         context: &mut RequestContext,
     ) -> pingora_core::Result<()> {
-        self.note_response(response.status, context)?;
+        self.note_response(response.status, Instant::now(), context)?;
         let (Some(permit), Some(arrival)) = (&context.permit, &context.arrival) else {
             return pingora_core::Error::e_explain(ErrorType::InternalError, "no permit");
         };
@@ -38,14 +38,19 @@ impl Gateway {
         sanitize_response(response, permit.rule.cors, arrival)
     }
 
-    /// Records the status of a response of the upstream, and the time until it. An upgrade that was not requested is a failure.
-    pub(super) fn note_response(&self, status: StatusCode, context: &mut RequestContext) -> pingora_core::Result<()> {
+    /// Records the status of a response of the upstream that has arrived `now`, and how long it took. An upgrade that was not requested
+    /// is a failure.
+    pub(super) fn note_response(
+        &self,
+        status: StatusCode,
+        now: Instant,
+        context: &mut RequestContext,
+    ) -> pingora_core::Result<()> {
         if status == StatusCode::SWITCHING_PROTOCOLS {
             // WebSocket handshakes take another lane, so this request did not ask for an upgrade.
             context.error = Some(Error::UpstreamFailed(Some("the upstream sent an unrequested 101".into())));
             return pingora_core::Error::e_explain(ErrorType::InvalidHTTPHeader, "unrequested 101");
         }
-        let now = Instant::now();
         if let Some(elapsed) = context.attempts.succeed(now) {
             context.overhead = Some(now.saturating_duration_since(context.started).saturating_sub(elapsed));
         }

@@ -4,6 +4,7 @@
 use http::{StatusCode, Version};
 
 use super::chunks::ChunkValidator;
+use crate::domain::header_name::is;
 
 /// The most header lines of a response.
 const MOST_LINES: usize = 256;
@@ -92,25 +93,25 @@ impl ResponseFraming {
     fn of(headers: &[httparse::Header<'_>]) -> Result<Self, InvalidResponse> {
         let mut framing = Self::default();
         for header in headers {
-            let is = |other: &str| header.name.eq_ignore_ascii_case(other);
-            match header.name.len() {
-                14 if is("content-length") => {
+            let name = header.name.as_bytes();
+            match name.len() {
+                14 if is(name, b"content-length") => {
                     let length = decimal(header.value).ok_or(InvalidResponse("the Content-Length is invalid"))?;
                     if framing.length.replace(length).is_some() {
                         return Err(InvalidResponse("the response has two Content-Length headers"));
                     }
                 }
-                17 if is("transfer-encoding") => {
+                17 if is(name, b"transfer-encoding") => {
                     if framing.is_chunked || !header.value.eq_ignore_ascii_case(b"chunked") {
                         return Err(InvalidResponse("the Transfer-Encoding is not exactly chunked"));
                     }
                     framing.is_chunked = true;
                 }
-                10 if is("connection") => {
+                10 if is(name, b"connection") => {
                     for option in header.value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
                         match option {
-                            close if close.eq_ignore_ascii_case(b"close") => framing.close = true,
-                            alive if alive.eq_ignore_ascii_case(b"keep-alive") => framing.keep_alive = true,
+                            close if is(close, b"close") => framing.close = true,
+                            alive if is(alive, b"keep-alive") => framing.keep_alive = true,
                             b"" => {}
                             _ => framing.nominates = true,
                         }

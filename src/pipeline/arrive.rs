@@ -88,7 +88,7 @@ pub fn check<'a>(
     }
     check_lines(head)?;
     check_framing(head, fields)?;
-    let host = read_host(head, fields)?;
+    let host = read_host(hosts, head, fields)?;
     let SplitTarget { path, query, form } = match head.target {
         b"*" if head.method == "OPTIONS" => {
             SplitTarget { path: WHOLE_SERVER.into(), query: None, form: TargetForm::AsSent }
@@ -154,9 +154,13 @@ fn has_content_length(raw: &[u8]) -> bool {
 }
 
 /// Reads `Host`, or the `:authority` of HTTP/2. Only HTTP/1.0 may omit it.
-fn read_host<'a>(head: &RequestHead<'a>, fields: &Fields<'a>) -> Result<Option<RequestHost<'a>>, Error> {
+fn read_host<'a>(
+    hosts: &AllowedHosts,
+    head: &RequestHead<'a>,
+    fields: &Fields<'a>,
+) -> Result<Option<RequestHost<'a>>, Error> {
     match fields.host.or(head.authority) {
-        Some(host) => match RequestHost::parse(host) {
+        Some(host) => match hosts.parse(host) {
             Some(host) => Ok(Some(host)),
             None => Err(BadRequest::Header("Host").into()),
         },

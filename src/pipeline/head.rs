@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use crate::domain::header_name::is;
 use crate::domain::hop_by_hop::is_hop_by_hop;
 use crate::domain::own_cookie;
 use crate::domain::spoofable::SpoofableHeader;
@@ -188,50 +189,53 @@ impl<'a> Fields<'a> {
         self.bytes += name.len() + value.len() + 4;
         // Names come in lower case (HTTP/2) or as sent; the first letter rules out most of them.
         let first = name.first().map_or(0, u8::to_ascii_lowercase);
-        let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
         match first {
-            b'a' if is("authorization") => once(&mut self.authorization, value, "Authorization", &mut self.repeated),
-            b'a' if is("accept-language") => self.accept_language = Some(value),
-            b'a' if is("access-control-request-method") => {
+            b'a' if is(name, b"authorization") => {
+                once(&mut self.authorization, value, "Authorization", &mut self.repeated)
+            }
+            b'a' if is(name, b"accept-language") => self.accept_language = Some(value),
+            b'a' if is(name, b"access-control-request-method") => {
                 once(&mut self.requested_method, value, "Access-Control-Request-Method", &mut self.repeated);
             }
-            b'a' if is("access-control-request-headers") => self.requested_headers.push(value),
-            b'c' if is("connection") => {
+            b'a' if is(name, b"access-control-request-headers") => self.requested_headers.push(value),
+            b'c' if is(name, b"connection") => {
                 self.connection_upgrade |= lists(value, "upgrade");
-                self.hop_by_hop |= !value.eq_ignore_ascii_case(b"keep-alive") && !value.eq_ignore_ascii_case(b"close");
+                self.hop_by_hop |= !is(value, b"keep-alive") && !is(value, b"close");
             }
-            b'c' if is("content-length") => {
+            b'c' if is(name, b"content-length") => {
                 once(&mut self.content_length, value, "Content-Length", &mut self.repeated);
             }
-            b'c' if is("content-type") => once(&mut self.content_type, value, "Content-Type", &mut self.repeated),
-            b'c' if is("cookie") => {
+            b'c' if is(name, b"content-type") => {
+                once(&mut self.content_type, value, "Content-Type", &mut self.repeated)
+            }
+            b'c' if is(name, b"cookie") => {
                 self.unwanted.cookie_crumbs |= !self.cookies.is_empty();
                 self.unwanted.own_cookies |= own_cookie::is_in(value);
                 self.cookies.push(value);
             }
-            b'e' if is("expect") => once(&mut self.expect, value, "Expect", &mut self.repeated),
-            b'f' if is("forwarded") => {
+            b'e' if is(name, b"expect") => once(&mut self.expect, value, "Expect", &mut self.repeated),
+            b'f' if is(name, b"forwarded") => {
                 self.unwanted.spoofable = true;
                 self.forwarded.push(value);
             }
-            b'h' if is("host") => once(&mut self.host, value, "Host", &mut self.repeated),
-            b'o' if is("origin") => once(&mut self.origin, value, "Origin", &mut self.repeated),
-            b's' if is("sec-websocket-key") => {
+            b'h' if is(name, b"host") => once(&mut self.host, value, "Host", &mut self.repeated),
+            b'o' if is(name, b"origin") => once(&mut self.origin, value, "Origin", &mut self.repeated),
+            b's' if is(name, b"sec-websocket-key") => {
                 once(&mut self.websocket_key, value, "Sec-WebSocket-Key", &mut self.repeated);
             }
-            b's' if is("sec-websocket-version") => {
+            b's' if is(name, b"sec-websocket-version") => {
                 once(&mut self.websocket_version, value, "Sec-WebSocket-Version", &mut self.repeated);
             }
-            b's' if is("sec-websocket-protocol") => self.websocket_protocols.push(value),
-            b't' if is("transfer-encoding") => {
+            b's' if is(name, b"sec-websocket-protocol") => self.websocket_protocols.push(value),
+            b't' if is(name, b"transfer-encoding") => {
                 once(&mut self.transfer_encoding, value, "Transfer-Encoding", &mut self.repeated);
             }
-            b't' if is("traceparent") => self.traceparent = Some(value),
-            b'u' if is("upgrade") => {
+            b't' if is(name, b"traceparent") => self.traceparent = Some(value),
+            b'u' if is(name, b"upgrade") => {
                 self.hop_by_hop = true;
                 once(&mut self.upgrade, value, "Upgrade", &mut self.repeated);
             }
-            b'u' if is("user-agent") => self.user_agent = Some(value),
+            b'u' if is(name, b"user-agent") => self.user_agent = Some(value),
             b'x' => self.take_extension(name, value),
             b'h' | b'k' | b'p' | b't' if is_hop_by_hop(name) => self.hop_by_hop = true,
             _ => self.unwanted.spoofable |= SpoofableHeader::of(name).is_some(),
@@ -239,11 +243,11 @@ impl<'a> Fields<'a> {
     }
 
     fn take_extension(&mut self, name: &'a [u8], value: &'a [u8]) {
-        if name.eq_ignore_ascii_case(b"x-request-id") {
+        if is(name, b"x-request-id") {
             self.request_id = Some(value);
             return;
         }
-        if name.eq_ignore_ascii_case(b"x-forwarded-for") {
+        if is(name, b"x-forwarded-for") {
             self.forwarded_for.push(value);
         }
         self.unwanted.spoofable |= SpoofableHeader::of(name).is_some();

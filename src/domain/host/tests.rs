@@ -68,3 +68,36 @@ fn loopback_hosts_are_names_and_addresses_of_this_machine() {
         assert!(!AllowedHosts::LOOPBACK.allows(RequestHost::parse(host.as_bytes()).as_ref()), "{host}");
     }
 }
+
+#[test]
+fn hosts_are_parsed_the_same_with_and_without_entries() {
+    let names = [
+        "desk.example.com",
+        "desk.example.com.",
+        "127.0.0.1",
+        "[2001:db8::1]",
+        "[::ffff:127.0.0.1]",
+        "a_b",
+        "büro",
+        "[::1",
+        "",
+    ];
+    let ports =
+        ["", ":", ":80", ":8443", ":0", ":80a", ":8443.", ":+1", ":65536", ".", ".:80", "x", ".evil.example", "\u{e9}"];
+    let entry_of = |name: &str, port: &str| format!("{name}{port}").parse::<HostEntry>().ok();
+    let entries: Vec<HostEntry> =
+        names.iter().flat_map(|name| ["", ":8443"].iter().filter_map(|port| entry_of(name, port))).collect();
+    assert_eq!(entries.len(), 12);
+    for entry in entries {
+        let hosts = AllowedHosts { entries: vec![entry], loopback: LoopbackHosts::NotAllowed };
+        for host in names.iter().flat_map(|name| ports.iter().map(move |port| format!("{name}{port}"))) {
+            assert_eq!(
+                hosts.parse(host.as_bytes()),
+                RequestHost::parse(host.as_bytes()),
+                "{}: {host}",
+                hosts.entries[0]
+            );
+        }
+        assert_eq!(hosts.parse(b"desk.example.com:\xff"), None);
+    }
+}

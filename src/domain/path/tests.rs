@@ -60,7 +60,7 @@ fn spell(path: &str, choices: &[u8]) -> String {
     for (byte, choice) in path.bytes().zip(choices.iter().cycle()) {
         match (byte, choice) {
             (b'/', _) => out.push('/'),
-            (byte, 0 | 1) if is_path_byte(byte) => out.push(char::from(byte)),
+            (byte, 0 | 1) if PATH_BYTES.contains(byte) => out.push(char::from(byte)),
             (byte, 2) => out.push_str(&format!("%{byte:02x}")),
             (byte, _) => out.push_str(&format!("%{byte:02X}")),
         }

@@ -4,13 +4,15 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use arc_swap::ArcSwap;
 use pingora_core::{Error as PingoraError, ErrorType};
 use tokio::io::{AsyncReadExt, AsyncWrite};
 
 use super::super::chunks::{ChunkValidator, InvalidChunk};
 use super::super::connection::{AnnouncedBody, Connection};
+use crate::config::LimitsConfig;
 use crate::error::Error;
 
 /// The most bytes of a body that are read at once.
@@ -22,6 +24,8 @@ pub(super) struct LaneClient<'a> {
     body: UnreadBody,
     /// How many bytes of the body the client has sent.
     pub(super) received: usize,
+    /// Has the time for which the client may take nothing of a response. Looked up only if it takes nothing.
+    limits: &'a ArcSwap<LimitsConfig>,
 }
 
 /// What is left of a request's body.
@@ -32,13 +36,17 @@ enum UnreadBody {
 }
 
 impl<'a> LaneClient<'a> {
-    pub(super) fn new(connection: &'a mut Connection, announced: AnnouncedBody) -> Self {
+    pub(super) fn new(
+        connection: &'a mut Connection,
+        announced: AnnouncedBody,
+        limits: &'a ArcSwap<LimitsConfig>,
+    ) -> Self {
         connection.begin_fast(announced);
         let body = match announced {
             AnnouncedBody::Length(length) => UnreadBody::Length(length),
             AnnouncedBody::Chunked => UnreadBody::Chunked(ChunkValidator::new(), Vec::new()),
         };
-        Self { connection, body, received: 0 }
+        Self { connection, body, received: 0, limits }
     }
 
     /// Whether the body has been read to its end.
@@ -86,7 +94,6 @@ impl<'a> LaneClient<'a> {
     pub(super) async fn write(
         &mut self,
         bytes: &[u8],
-        stalled: Duration,
         mut meanwhile: impl FnMut(&mut Self, &mut Context<'_>) -> pingora_core::Result<()>,
     ) -> pingora_core::Result<()> {
         let (mut rest, mut is_first) = (bytes, true);
@@ -97,6 +104,7 @@ impl<'a> LaneClient<'a> {
                 Poll::Pending => meanwhile(self, cx)?,
             }
             let begins = std::mem::take(&mut is_first).then(Instant::now);
+            let stalled = self.limits.load().stalled.get();
             ready!(self.connection.poll_wait(begins, stalled, cx));
             Poll::Ready(Err(PingoraError::explain(ErrorType::WriteTimedout, "writing to the client").into_down()))
         })

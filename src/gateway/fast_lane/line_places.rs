@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 
 use super::super::buffer::{Buffer, BufferElement, KeptBuffers};
+use crate::domain::header_name::make_lower;
 
 /// The header lines of a head that was parsed, as places in its bytes.
 #[derive(Debug)]
@@ -57,7 +58,7 @@ impl LinePlaces {
     /// Turns the names into lower case, in which the pipeline and the upstream get them.
     pub(super) fn lower_names(&self, bytes: &mut [u8]) {
         for line in self.0.iter() {
-            bytes[line.name as usize..][..line.name_length as usize].make_ascii_lowercase();
+            make_lower(&mut bytes[line.name as usize..][..line.name_length as usize]);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Answers requests for the gateway's own endpoints and WebSocket handshakes in the fast lane, from a parsed head.
 
 use std::future::poll_fn;
-use std::time::Duration;
+use std::time::Instant;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -26,7 +26,6 @@ use crate::pipeline::OwnCall;
 struct ParsedClient<'a, 'b> {
     client: &'a mut LaneClient<'b>,
     head: &'a Parts,
-    stalled: Duration,
 }
 
 #[async_trait]
@@ -53,13 +52,13 @@ impl Downstream for ParsedClient<'_, '_> {
 impl HandshakeClient for ParsedClient<'_, '_> {
     async fn write_switch(&mut self, response: ResponseHeader) -> pingora_core::Result<()> {
         let head = encode_head(&response, |_| {});
-        self.client.write(&head, self.stalled, |_, _| Ok(())).await
+        self.client.write(&head, |_, _| Ok(())).await
     }
 
     async fn write_last(&mut self, response: ResponseHeader, body: Bytes) -> pingora_core::Result<()> {
-        let mut bytes = encode_head(&response, |out| ClientConnection::Close.write(out));
+        let mut bytes = encode_head(&response, |out| ClientConnection::Close.write(Instant::now(), out));
         bytes.extend_from_slice(&body);
-        self.client.write(&bytes, self.stalled, |_, _| Ok(())).await
+        self.client.write(&bytes, |_, _| Ok(())).await
     }
 
     fn detach(&mut self) -> Option<oneshot::Receiver<DetachedStream>> {
@@ -88,7 +87,7 @@ impl FastExchange<'_> {
             Err(error) => return self.refuse(error).await,
         };
         let gateway = self.gateway;
-        let mut client = ParsedClient { client: &mut self.client, head: &head, stalled: self.stalled };
+        let mut client = ParsedClient { client: &mut self.client, head: &head };
         let opening = gateway.open_socket(&mut client, &mut self.context);
         match panic_to_error(&gateway.gate.metrics, opening).await {
             Ok(UpgradeResult::Upgraded) => self.status = StatusCode::SWITCHING_PROTOCOLS.as_u16(),
@@ -105,7 +104,7 @@ impl FastExchange<'_> {
             Err(error) => return self.refuse(error).await,
         };
         let arrival = self.context.arrival.get_or_insert_with(unknown_arrival);
-        let mut client = ParsedClient { client: &mut self.client, head: &head, stalled: self.stalled };
+        let mut client = ParsedClient { client: &mut self.client, head: &head };
         let answering = api::answer(&self.gateway.api, call, &mut client, arrival);
         let answering = panic_to_error(&self.gateway.gate.metrics, answering);
         let answer = match &mut self.context.attempts.trace {

@@ -4,7 +4,7 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use http::StatusCode;
 use pingora_core::{Error as PingoraError, ErrorType, RetryType};
@@ -42,20 +42,21 @@ impl FastExchange<'_> {
     pub(super) async fn relay(&mut self) -> pingora_core::Result<()> {
         let mut received = Buffer::default();
         let mut upstream = self.send(&mut received).await?;
-        let response = loop {
+        let (response, now) = loop {
             let response = self.read_head(&mut upstream, &mut received).await?;
-            self.note_response(response.status)?;
+            let now = Instant::now();
+            self.gateway.note_response(response.status, now, &mut self.context)?;
             if !response.status.is_informational() {
-                break response;
+                break (response, now);
             }
             // A 100 that the client has not asked for is not passed on.
             if response.status != StatusCode::CONTINUE {
-                let head = self.client_head(&response, &received)?;
-                upstream.write_client(&mut self.client, &head, self.stalled).await?;
+                let head = self.client_head(&response, &received, now)?;
+                upstream.write_client(&mut self.client, &head).await?;
             }
             received.drain(..response.length);
         };
-        let is_reusable = self.relay_response(&mut upstream, &response, received).await?;
+        let is_reusable = self.relay_response(&mut upstream, &response, now, received).await?;
         if is_reusable {
             self.reusable = Some((upstream.connection, upstream.address));
         }
@@ -111,31 +112,33 @@ impl FastExchange<'_> {
         }
     }
 
-    /// The head of a response for the client.
-    fn client_head(&self, response: &ResponseHead, received: &[u8]) -> pingora_core::Result<Buffer> {
+    /// The head for the client of a response that has arrived `now`.
+    fn client_head(&self, response: &ResponseHead, received: &[u8], now: Instant) -> pingora_core::Result<Buffer> {
         let (Some(permit), Some(arrival)) = (&self.context.permit, &self.context.arrival) else {
             return Err(internal_error("no permit"));
         };
         let mut out = Buffer::new();
-        response.write(received, permit.rule.cors, arrival, self.follows, &mut out);
+        response.write(received, permit.rule.cors, arrival, self.follows, now, &mut out);
         Ok(out)
     }
 
-    /// Relays the final response, its body as it comes. Returns whether the upstream's connection can be used again.
+    /// Relays the final response: its head, which has arrived `now`, and its body as it arrives. Returns whether the upstream's connection can
+    /// be used again.
     async fn relay_response(
         &mut self,
         upstream: &mut LaneUpstream,
         response: &ResponseHead,
+        now: Instant,
         mut received: Buffer,
     ) -> pingora_core::Result<bool> {
         let mut body = response.body;
         self.close_if_draining();
         self.close_if_sending();
-        let mut out = self.client_head(response, &received)?;
+        let mut out = self.client_head(response, &received, now)?;
         let mut is_clean = take_body(&mut body, &received[response.length..], &mut out)?;
         self.status = response.status.as_u16();
         self.release_address(body, upstream);
-        upstream.write_client(&mut self.client, &out, self.stalled).await?;
+        upstream.write_client(&mut self.client, &out).await?;
         self.body_bytes += received.len() - response.length;
         while !body.is_complete() {
             received.clear();
@@ -147,12 +150,12 @@ impl FastExchange<'_> {
             };
             out.clear();
             if has_ended {
-                upstream.write_client(&mut self.client, LAST_CHUNK, self.stalled).await?;
+                upstream.write_client(&mut self.client, LAST_CHUNK).await?;
                 return Ok(false);
             }
             is_clean &= take_body(&mut body, &received, &mut out)?;
             self.release_address(body, upstream);
-            upstream.write_client(&mut self.client, &out, self.stalled).await?;
+            upstream.write_client(&mut self.client, &out).await?;
             self.body_bytes += received.len();
         }
         Ok(is_clean && response.keeps_open && upstream.has_whole_request(&self.client))
@@ -238,13 +241,8 @@ impl LaneUpstream {
     }
 
     /// Writes to the client. The rest of its request is sent on meanwhile, because the client may read nothing before that.
-    async fn write_client(
-        &mut self,
-        client: &mut LaneClient<'_>,
-        bytes: &[u8],
-        stalled: Duration,
-    ) -> pingora_core::Result<()> {
-        client.write(bytes, stalled, |client, cx| self.poll_send(client, &mut false, cx).map(drop)).await
+    async fn write_client(&mut self, client: &mut LaneClient<'_>, bytes: &[u8]) -> pingora_core::Result<()> {
+        client.write(bytes, |client, cx| self.poll_send(client, &mut false, cx).map(drop)).await
     }
 
     /// Whether the upstream has taken the request to its end.

@@ -10,6 +10,8 @@ use super::super::buffer::Buffer;
 use super::super::connection::AnnouncedBody;
 use super::super::response_framing::decimal;
 use super::line_places::LinePlaces;
+use crate::domain::byte_set::ByteSet;
+use crate::domain::header_name::is;
 use crate::domain::hop_by_hop::is_hop_by_hop;
 use crate::error::{BadRequest, Error};
 use crate::pipeline::head::HeaderLines;
@@ -67,7 +69,8 @@ impl LaneRequest {
     pub(super) fn host(&self) -> Option<&[u8]> {
         let mut host = None;
         self.each(&mut |name, value| {
-            if name.eq_ignore_ascii_case(b"host") {
+            // The names are in lower case since the head was read.
+            if name == b"host" {
                 host = Some(value);
             }
         });
@@ -128,7 +131,7 @@ impl Shape {
         let start = method.len() + 1;
         let line_end = start + target.len() + " HTTP/1.1\r\n".len();
         let is_plain = target.starts_with('/')
-            && target.bytes().all(is_target_byte)
+            && TARGET_BYTES.contains_all(target)
             && bytes.starts_with(method.as_bytes())
             && bytes.get(start..start + target.len()) == Some(target.as_bytes())
             && bytes.get(start + target.len()..line_end) == Some(b" HTTP/1.1\r\n")
@@ -140,18 +143,17 @@ impl Shape {
         let mut options = ConnectionOptions::default();
         let mut announced = None;
         for header in request.headers.iter() {
-            let name = header.name;
-            let is = |other: &str| name.eq_ignore_ascii_case(other);
+            let name = header.name.as_bytes();
             match name.len() {
                 // Pingora's parser refuses a user in it, before anything else is looked at.
-                4 if is("host") && memchr::memchr(b'@', header.value).is_some() => return None,
-                4 if is("host") => hosts += 1,
-                10 if is("connection") => {
+                4 if is(name, b"host") && memchr::memchr(b'@', header.value).is_some() => return None,
+                4 if is(name, b"host") => hosts += 1,
+                10 if is(name, b"connection") => {
                     connections += 1;
                     options = ConnectionOptions::of(header.value)?;
                 }
-                7 if is("upgrade") && header.value.eq_ignore_ascii_case(b"websocket") => upgrades += 1,
-                6 if is("expect") => return None,
+                7 if is(name, b"upgrade") && header.value.eq_ignore_ascii_case(b"websocket") => upgrades += 1,
+                6 if is(name, b"expect") => return None,
                 14 | 17 if is_framing(name) => {
                     let earlier = announced.replace(announced_body(name, header.value)?);
                     // Two lengths, or a length and chunks, have two meanings.
@@ -159,7 +161,7 @@ impl Shape {
                         return None;
                     }
                 }
-                _ if is_hop_by_hop(name.as_bytes()) => return None,
+                _ if is_hop_by_hop(name) => return None,
                 _ => {}
             }
         }
@@ -187,9 +189,9 @@ impl ConnectionOptions {
         let mut options = Self::default();
         for option in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
             match option {
-                close if close.eq_ignore_ascii_case(b"close") => options.close = true,
-                upgrade if upgrade.eq_ignore_ascii_case(b"upgrade") => options.upgrade = true,
-                alive if alive.eq_ignore_ascii_case(b"keep-alive") => {}
+                close if is(close, b"close") => options.close = true,
+                upgrade if is(upgrade, b"upgrade") => options.upgrade = true,
+                alive if is(alive, b"keep-alive") => {}
                 _ => return None,
             }
         }
@@ -198,19 +200,17 @@ impl ConnectionOptions {
 }
 
 /// What a framing header announces; `None` if it can be read in another way, or is only taken for one by some servers.
-fn announced_body(name: &str, value: &[u8]) -> Option<AnnouncedBody> {
-    if name.eq_ignore_ascii_case("content-length") {
+fn announced_body(name: &[u8], value: &[u8]) -> Option<AnnouncedBody> {
+    if is(name, b"content-length") {
         decimal(value).map(AnnouncedBody::Length)
     } else {
-        let is_chunked = name.eq_ignore_ascii_case("transfer-encoding") && value.eq_ignore_ascii_case(b"chunked");
+        let is_chunked = is(name, b"transfer-encoding") && value.eq_ignore_ascii_case(b"chunked");
         is_chunked.then_some(AnnouncedBody::Chunked)
     }
 }
 
-/// Whether a byte may be part of a path and a query (RFC 3986, section 3.3). Others are refused in Pingora's lane.
-fn is_target_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"/?%-._~!$&'()*+,;=:@".contains(&byte)
-}
+/// The bytes that may be part of a path and a query (RFC 3986, section 3.3). Others are refused in Pingora's lane.
+static TARGET_BYTES: ByteSet = ByteSet::alphanumeric_and(b"/?%-._~!$&'()*+,;=:@");
 
 /// Whether every line of a parsed head ends with CR LF. The parser takes a bare LF, too; it takes no CR anywhere else.
 fn has_plain_line_ends(bytes: &[u8], headers: &[httparse::Header<'_>]) -> bool {
@@ -219,10 +219,11 @@ fn has_plain_line_ends(bytes: &[u8], headers: &[httparse::Header<'_>]) -> bool {
 }
 
 /// Whether a name is `Content-Length` or `Transfer-Encoding`, or is taken for one by servers that read `_` as `-`.
-fn is_framing(name: &str) -> bool {
+fn is_framing(name: &[u8]) -> bool {
     let folded = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
-    let is = |other: &str| name.len() == other.len() && name.bytes().map(folded).eq(other.bytes());
-    is("content-length") || is("transfer-encoding")
+    let is_like =
+        |other: &[u8]| name.len() == other.len() && name.iter().map(|byte| folded(*byte)).eq(other.iter().copied());
+    is_like(b"content-length") || is_like(b"transfer-encoding")
 }
 
 #[cfg(test)]

@@ -1,12 +1,15 @@
 //! The head of an upstream's response: what it says about the body and the connection, and the head that the client gets instead.
 //! A head that can be read in two ways is refused, never repaired.
 
+use std::time::Instant;
+
 use http::StatusCode;
 
 use super::super::client_connection::ClientConnection;
 use super::super::response_framing::{InvalidResponse, ResponseBody, parse_head};
 use super::line_places::LinePlaces;
 use crate::domain::header_line::write_line;
+use crate::domain::header_name::{is, make_lower};
 use crate::domain::hop_by_hop::is_hop_by_hop;
 use crate::domain::identity::is_look_alike;
 use crate::pipeline::Arrival;
@@ -56,12 +59,14 @@ impl ResponseHead {
     }
 
     /// Writes the client's head: without identity headers, hop-by-hop headers and foreign CORS headers, and with those of the gateway.
+    /// `now` is the present time.
     pub(super) fn write(
         &self,
         head: &[u8],
         cors: CorsHandling,
         arrival: &Arrival,
         connection: ClientConnection,
+        now: Instant,
         out: &mut Vec<u8>,
     ) {
         out.extend_from_slice(b"HTTP/1.1 ");
@@ -75,14 +80,13 @@ impl ResponseHead {
             && !matches!(self.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
         let mut varies = false;
         self.lines.each(head, &mut |name, value| {
-            let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
             let is_dropped = match name.first().map_or(0, u8::to_ascii_lowercase) {
                 b'a' => cors == CorsHandling::Gateway && starts_with(name, "access-control-"),
-                b'c' if is("content-length") => !has_framing,
-                b'd' => is("date"),
-                b's' => arrival.hsts.is_some() && is("strict-transport-security"),
-                b'x' => is("x-request-id") || is_look_alike(name),
-                b'v' if is("vary") => {
+                b'c' if is(name, b"content-length") => !has_framing,
+                b'd' => is(name, b"date"),
+                b's' => arrival.hsts.is_some() && is(name, b"strict-transport-security"),
+                b'x' => is(name, b"x-request-id") || is_look_alike(name),
+                b'v' if is(name, b"vary") => {
                     varies |= lists(value, "origin") || lists(value, "*");
                     false
                 }
@@ -90,7 +94,8 @@ impl ResponseHead {
                 _ => false,
             };
             // Without its length the client could not find the end of the body.
-            let is_dropped = is_dropped || self.nominates && !is("content-length") && self.is_nominated(head, name);
+            let is_dropped =
+                is_dropped || self.nominates && !is(name, b"content-length") && self.is_nominated(head, name);
             if !is_dropped {
                 write_lower(out, name, value);
             }
@@ -109,7 +114,7 @@ impl ResponseHead {
             write_line(out, "strict-transport-security", hsts.as_bytes());
         }
         if !self.status.is_informational() {
-            connection.write(out);
+            connection.write(now, out);
         }
         out.extend_from_slice(b"\r\n");
     }
@@ -117,7 +122,7 @@ impl ResponseHead {
     /// Whether `Connection` names a header.
     fn is_nominated(&self, head: &[u8], name: &[u8]) -> bool {
         let mut found = false;
-        let mut visit = |other: &[u8], value| found |= other.eq_ignore_ascii_case(b"connection") && lists(value, name);
+        let mut visit = |other: &[u8], value| found |= is(other, b"connection") && lists(value, name);
         self.lines.each(head, &mut visit);
         found
     }
@@ -127,7 +132,7 @@ impl ResponseHead {
 fn write_lower(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     let start = out.len();
     write_line(out, name, value);
-    out[start..start + name.len()].make_ascii_lowercase();
+    make_lower(&mut out[start..start + name.len()]);
 }
 
 fn starts_with(name: &[u8], prefix: &str) -> bool {

@@ -11,7 +11,7 @@ fn read(text: &str) -> ResponseHead {
 fn written(text: &str, cors: CorsHandling) -> String {
     let arrival = Arrival { client: IpAddr::V4(Ipv4Addr::LOCALHOST), ..unknown_arrival() };
     let mut out = Vec::new();
-    read(text).write(text.as_bytes(), cors, &arrival, ClientConnection::KeepAlive, &mut out);
+    read(text).write(text.as_bytes(), cors, &arrival, ClientConnection::KeepAlive, Instant::now(), &mut out);
     String::from_utf8(out).expect("text")
 }
 
