@@ -31,7 +31,7 @@ FLAGS = [
     # Relative relocations in a tenth of the space: glibc 2.36 (Debian 12) or later.
     "-C", "link-arg=-Wl,-z,pack-relative-relocs",
     # Less inlining of functions that are neither marked for inlining nor called often according to the profile.
-    "-C", "llvm-args=-inline-threshold=75",
+    "-C", "llvm-args=-inline-threshold=60",
 ]
 
 # The compiler's warning about a function whose code has changed since the profile was recorded.
