@@ -3,9 +3,9 @@ sign in, work and log out on all gateways.
 
 Whatever was answered must hold. An issued token is valid everywhere until its logout is answered, and nowhere 100 ms later; a
 QR code issued by one gateway is scanned at the second and confirmed at the third; a shared rate admits no more than its limit.
-A fault may delay a request or have it refused with 503; it must not lose a session or admit anyone. The one exception is what
-`store.outage_grace` allows: a gateway that cannot reach a killed primary does not know of a logout in its last moment until the
-replica has taken over. Such requests are counted and printed.
+A fault may delay a request or have it refused with 503; it must not lose a session or admit anyone. There are two exceptions, which are
+counted and printed. `store.outage_grace` allows that a gateway that cannot reach a killed primary does not know of a logout in its last
+moment until the replica has taken over. And on a machine that is short of processor time, a gateway may learn of a logout later.
 """
 
 import base64
@@ -27,8 +27,8 @@ WORKERS = 6
 RATED_PATH, LIMIT, WINDOW = "/api/conversations/7/messages", 120, 60.0
 RATED_EMPLOYEE = "s3001"
 
-# How long after an answered logout a gateway may still admit the token. Where processes wait for a core, some gateway learns of some
-# logout later: of at most one logout in ten, which are counted and printed, and never after the second limit.
+# For how many seconds after an answered logout a gateway may still admit the token, and for how many it may if processes wait for a
+# core, which must remain the case of at most one logout in ten.
 REVOCATION, LATEST_REVOCATION = 0.1, 2.0
 MOST_LATE = 0.1
 
