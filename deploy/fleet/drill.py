@@ -243,7 +243,7 @@ class Worker(threading.Thread):
             return
         self.record.count(LATE)
         end = self.record.ended[token] + LATEST_REVOCATION
-        while is_admitted(client, token):
+        while is_admitted(client, token) and not self.record.fails_over:
             if time.monotonic() > end:
                 self.record.fault(f"a token was admitted {LATEST_REVOCATION:.0f} s after its logout")
                 return
