@@ -39,8 +39,10 @@ impl Fleet {
         std::fs::write(&secret, "a secret of a test that is long enough for a fleet of gateways").expect("a secret");
         std::fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("a private file");
         let prefix = redis::own_prefix();
+        // The tests share two cores with others: an answer that takes longer than the 200 ms of the default is not an outage.
         let shared = format!(
-            "[server]\nsecret_file = {:?}\n[store]\nurl = {store:?}\nprefix = {prefix:?}\n[directory]\nurl = {:?}\n",
+            "[server]\nsecret_file = {:?}\n[store]\nurl = {store:?}\nprefix = {prefix:?}\ntimeout = \"5s\"\n\
+             [directory]\nurl = {:?}\ntimeout = \"10s\"\n",
             secret.display(),
             postgres::empty_database()
         );

@@ -110,7 +110,7 @@ async fn redis_that_restarts_with_its_data_closes_no_websocket() {
 #[tokio::test]
 async fn redis_that_hangs_is_answered_by_1503_within_the_time_limit() {
     let server = RedisServer::start(&[]);
-    let fleet = Fleet::on(&server.url(), 2, "[store]\noutage_grace = \"0s\"\n").await;
+    let fleet = Fleet::on(&server.url(), 2, "[store]\noutage_grace = \"0s\"\ntimeout = \"1s\"\n").await;
     let alice = fleet.gateways[0].sign_in("a2001").await;
     alice.get("/api/agent-desk/x").await.expect_status(200);
     server.signal("STOP");
@@ -120,7 +120,7 @@ async fn redis_that_hangs_is_answered_by_1503_within_the_time_limit() {
     .await;
     let begun = Instant::now();
     alice.get("/api/agent-desk/x").await.expect_code(1503);
-    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
     server.signal("CONT");
     eventually("the session is valid again", || async {
         (alice.get("/api/agent-desk/x").await.status == 200).then_some(())

@@ -114,6 +114,5 @@ async fn handshake_that_races_a_logout_on_the_other_gateway_loses() {
             assert_eq!(code, Some(4401), "race {number}: the socket outlived its session");
         }
     });
-    // More at a time would keep Redis busy for longer than a request waits for it.
     races.buffer_unordered(8).collect::<Vec<()>>().await;
 }
