@@ -127,10 +127,9 @@ impl Progress {
     }
 }
 
-/// A connection to an address of an upstream.
+/// A connection to the address of the current attempt.
 pub(super) struct UpstreamConnection {
     pub(super) transport: UpstreamTransport,
-    pub(super) address: Arc<Address>,
     pub(super) source: ConnectionSource,
 }
 
@@ -166,6 +165,11 @@ impl UpstreamAttempts {
         if let (Some(trace), Some(chosen)) = (&mut self.trace, &self.current) {
             trace.begin_attempt(self.count, &target.upstream.name, chosen.address().name());
         }
+        self.address()
+    }
+
+    /// The address of the current attempt.
+    pub(super) fn address(&self) -> pingora_core::Result<&Arc<Address>> {
         match &self.current {
             Some(chosen) => Ok(chosen.address()),
             None => Err(PingoraError::explain(ErrorType::ConnectNoRoute, "the upstream has no address").into_up()),
@@ -218,9 +222,10 @@ impl UpstreamAttempts {
         RetryDecision::Retry
     }
 
-    /// Records that the current attempt failed, if that is not recorded yet.
+    /// Records that the current attempt failed, if that is not recorded yet and the upstream has not done its part.
     pub(super) fn fail(&mut self, upstreams: &Upstreams, error: &PingoraError, progress: Progress) {
-        let (Some(target), Some(chosen)) = (&self.target, self.current.take()) else { return };
+        let Some(chosen) = self.current.take_if(|chosen| chosen.is_counted()) else { return };
+        let Some(target) = &self.target else { return };
         self.last = Some(chosen.address().clone());
         if let Some(trace) = &mut self.trace {
             trace.fail_attempt(FailureReason::of(error).as_str());
@@ -275,6 +280,13 @@ impl UpstreamAttempts {
             target.upstream.succeeded(chosen.address(), elapsed);
         }
         Some(elapsed)
+    }
+
+    /// Counts the request no longer for its address: the upstream has done its part.
+    pub(super) fn release_address(&mut self) {
+        if let Some(chosen) = &mut self.current {
+            chosen.release();
+        }
     }
 
     /// The current address, for a socket that outlives its request.
@@ -332,10 +344,10 @@ impl Gateway {
         protocol: UpstreamProtocol,
     ) -> pingora_core::Result<UpstreamConnection> {
         loop {
-            let address = attempts.next_address()?.clone();
+            attempts.next_address()?;
             let began = attempts.started.unwrap_or_else(Instant::now);
-            match self.connector.open(&address, attempts.source, protocol, began).await {
-                Ok((transport, source)) => return Ok(UpstreamConnection { transport, address, source }),
+            match self.connector.open(attempts.address()?, attempts.source, protocol, began).await {
+                Ok((transport, source)) => return Ok(UpstreamConnection { transport, source }),
                 Err(error) => {
                     let error = error.into_up();
                     match attempts.after_failed_connect(&self.upstreams, &error) {

@@ -6,7 +6,6 @@
 //! sends it on, `relay` carries it to the upstream and its response to the client, and `FastExchange::record` logs and counts it.
 
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::time::Instant;
 
 use http::StatusCode;
@@ -24,7 +23,6 @@ use crate::pipeline::head::{HttpVersion, RequestHead};
 use crate::pipeline::record::{self, AccessLogEntry};
 use crate::pipeline::{self, Decision, Permit, UpstreamPermit};
 use crate::reply::Reply;
-use crate::upstreams::Address;
 
 mod client;
 
@@ -160,7 +158,7 @@ struct FastExchange<'a> {
     /// The bytes of the response's body that were sent to the client.
     body_bytes: usize,
     /// The connection to the upstream, once another request can use it.
-    reusable: Option<(PooledConnection, Arc<Address>)>,
+    reusable: Option<PooledConnection>,
 }
 
 impl FastExchange<'_> {
@@ -181,8 +179,8 @@ impl FastExchange<'_> {
     async fn run(&mut self, verdict: Result<Permit, Error>) -> LaneEnd {
         let is_written = self.answer(verdict).await.is_ok();
         let now = Instant::now();
-        if let Some((connection, address)) = self.reusable.take() {
-            self.gateway.connector.pool(connection, &address, now);
+        if let (Some(connection), Ok(address)) = (self.reusable.take(), self.context.attempts.address()) {
+            self.gateway.connector.pool(connection, address, now);
         }
         self.record(now);
         let end = match self.follows {

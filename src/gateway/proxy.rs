@@ -227,7 +227,7 @@ impl Gateway {
         let Some(permit) = &context.permit else { return Err(internal_error("no permit")) };
         loop {
             let connected = self.connect(&mut context.attempts, permit.rule.upstream.protocol).await?;
-            let mut upstream = UpstreamSide::new(connected);
+            let mut upstream = UpstreamSide::new(connected, context.attempts.address()?.clone());
             head.write_traceparent(&context.attempts)?;
             match upstream.begin(exchange, head).await {
                 Ok(part) => return Ok((upstream, part)),
@@ -323,8 +323,8 @@ fn sanitize_trailers(mut trailers: HeaderMap) -> HeaderMap {
 }
 
 impl UpstreamSide {
-    fn new(connected: UpstreamConnection) -> Self {
-        let UpstreamConnection { transport, address, source } = connected;
+    fn new(connected: UpstreamConnection, address: Arc<Address>) -> Self {
+        let UpstreamConnection { transport, source } = connected;
         let session = match transport {
             UpstreamTransport::Http1(connection) => {
                 UpstreamSession::Http1(Box::new(Http1Exchange::new(connection, &address.peer)))

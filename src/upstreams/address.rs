@@ -183,29 +183,44 @@ impl AddressState {
     }
 }
 
-/// The address that a request has chosen. The request counts as in flight until this is dropped.
-pub(crate) struct ChosenAddress(Arc<Address>);
+/// The address that a request has chosen. The request counts as in flight until this is released or dropped.
+pub(crate) struct ChosenAddress {
+    address: Arc<Address>,
+    is_counted: bool,
+}
 
 impl ChosenAddress {
     pub(super) fn new(address: Arc<Address>) -> Self {
         address.state.in_flight.fetch_add(1, Ordering::Relaxed);
-        Self(address)
+        Self { address, is_counted: true }
     }
 
     pub(crate) fn address(&self) -> &Arc<Address> {
-        &self.0
+        &self.address
+    }
+
+    /// Counts the request no longer.
+    pub(crate) fn release(&mut self) {
+        if std::mem::take(&mut self.is_counted) {
+            self.address.state.in_flight.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the request still counts.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.is_counted
     }
 }
 
 impl std::fmt::Debug for ChosenAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0.state.name)
+        f.write_str(&self.address.state.name)
     }
 }
 
 impl Drop for ChosenAddress {
     fn drop(&mut self) {
-        self.0.state.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.release();
     }
 }
 

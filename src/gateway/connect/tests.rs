@@ -147,3 +147,18 @@ fn a_request_without_any_address_fails() {
     let error = attempts(&upstreams).next_address().map(|_| ()).expect_err("no address");
     assert_eq!(error.etype(), &ErrorType::ConnectNoRoute);
 }
+
+#[test]
+fn an_upstream_that_has_done_its_part_has_no_request_and_cannot_fail() {
+    let upstreams = upstreams(1, UpstreamConfig::default());
+    let mut attempts = attempts(&upstreams);
+    attempts.next_address().expect("an address");
+    assert_eq!(upstreams.rows().remove(0).in_flight, 1);
+    attempts.release_address();
+    attempts.fail(&upstreams, &refused(), Progress::default());
+    let row = upstreams.rows().remove(0);
+    assert_eq!((row.failures, row.in_flight), (0, 0));
+    assert!(attempts.address().is_ok(), "its connection returns to the pool of the address");
+    drop(attempts);
+    assert_eq!(upstreams.rows().remove(0).in_flight, 0, "it is not released twice");
+}

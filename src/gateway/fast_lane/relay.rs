@@ -2,11 +2,11 @@
 //! is repeated, is left to [`connect`](super::super::connect).
 
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use http::StatusCode;
+use pingora_core::upstreams::peer::PeerOptions;
 use pingora_core::{Error as PingoraError, ErrorType, RetryType};
 
 use super::super::buffer::Buffer;
@@ -23,7 +23,6 @@ use super::response::ResponseHead;
 use super::upload::{LAST_CHUNK, RequestUpload, write_chunk};
 use crate::config::UpstreamProtocol;
 use crate::pipeline::trace::replace_traceparent;
-use crate::upstreams::Address;
 
 /// The size of a read of a longer body.
 const READ: usize = 32 * 1024;
@@ -31,8 +30,10 @@ const READ: usize = 32 * 1024;
 /// A connection to an upstream, and the request on its way there.
 struct LaneUpstream {
     connection: PooledConnection,
-    address: Arc<Address>,
     upload: RequestUpload,
+    /// How long it may take nothing, and how long it may send nothing.
+    write_timeout: Option<Duration>,
+    read_timeout: Option<Duration>,
     /// When the attempt began, if its connection took no time: the first wait for the response counts from then. None after that.
     began: Option<Instant>,
 }
@@ -58,7 +59,7 @@ impl FastExchange<'_> {
         };
         let is_reusable = self.relay_response(&mut upstream, &response, now, received).await?;
         if is_reusable {
-            self.reusable = Some((upstream.connection, upstream.address));
+            self.reusable = Some(upstream.connection);
         }
         Ok(())
     }
@@ -71,12 +72,14 @@ impl FastExchange<'_> {
         let mut upload = RequestUpload::new(head, replay == Replay::Safe);
         loop {
             let connected = self.gateway.connect(&mut self.context.attempts, UpstreamProtocol::Http1).await?;
-            let UpstreamConnection { transport, address, source } = connected;
+            let UpstreamConnection { transport, source } = connected;
             if let Some(parent) = self.context.attempts.traceparent() {
                 replace_traceparent(upload.head(), &parent);
             }
             let began = self.context.attempts.started().filter(|_| source == ConnectionSource::Pool);
-            let mut upstream = LaneUpstream { connection: transport.into_connection()?, address, upload, began };
+            let PeerOptions { write_timeout, read_timeout, .. } = self.context.attempts.address()?.peer.options;
+            let connection = transport.into_connection()?;
+            let mut upstream = LaneUpstream { connection, upload, write_timeout, read_timeout, began };
             let error = match upstream.read(&mut self.client, received).await {
                 Ok(()) => return Ok(upstream),
                 Err(error) => error,
@@ -165,7 +168,7 @@ impl FastExchange<'_> {
     /// may send its next request before this one is recorded.
     fn release_address(&mut self, body: ResponseBody, upstream: &LaneUpstream) {
         if body.is_complete() && upstream.has_whole_request(&self.client) {
-            drop(self.context.attempts.take_current());
+            self.context.attempts.release_address();
         }
     }
 }
@@ -230,10 +233,9 @@ impl LaneUpstream {
         begins: Option<Instant>,
         cx: &mut Context<'_>,
     ) -> Poll<Box<PingoraError>> {
-        let options = &self.address.peer.options;
         let (limit, kind, action) = match self.upload.is_writing() {
-            true => (options.write_timeout, ErrorType::WriteTimedout, "writing the request"),
-            false => (options.read_timeout, ErrorType::ReadTimedout, "reading the response"),
+            true => (self.write_timeout, ErrorType::WriteTimedout, "writing the request"),
+            false => (self.read_timeout, ErrorType::ReadTimedout, "reading the response"),
         };
         let Some(limit) = limit else { return Poll::Pending };
         ready!(client.connection.poll_wait(begins, limit, cx));
