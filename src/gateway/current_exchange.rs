@@ -1,8 +1,8 @@
 //! The proxied exchange that a task carries, as far as registering and cutting it need. The callbacks tell about it, `cut`
 //! reads it.
 
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::cell::RefCell;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::{Method, StatusCode};
@@ -16,42 +16,32 @@ use crate::upstreams::Upstream;
 const KEPT_TEXT: usize = 256;
 
 tokio::task_local! {
-    /// The exchange that this task carries. Pingora creates the request's context, so it cannot be passed in.
-    pub(super) static CURRENT: Arc<CurrentExchange>;
+    /// The exchange that this task carries. Pingora creates the request's context, so it cannot be passed in. Only the task itself reads
+    /// and writes it, so it needs no lock. Boxed, because each poll of the task moves it.
+    static CURRENT: Box<RefCell<CurrentExchange>>;
 }
 
-/// Stands for a time that is not known.
-const UNKNOWN: u64 = u64::MAX;
-
-/// What the callbacks tell about the exchange that a task carries. What changes during the exchange is kept outside the details, so
-/// that noting it takes no lock.
-pub(super) struct CurrentExchange {
-    /// A number of its own for each watched exchange; 0 while there is none.
-    number: AtomicU64,
-    /// When this was created, and the nanoseconds from then to the start of the exchange.
-    created: Instant,
-    started: AtomicU64,
-    /// The attempts at the upstream so far, and the index of the last one's address.
-    attempts: AtomicU64,
-    address: AtomicU64,
-    /// The status that was sent to the client; 0 before.
-    status: AtomicU16,
-    /// The overhead in nanoseconds, or [`UNKNOWN`].
-    overhead: AtomicU64,
-    details: Mutex<ExchangeDetails>,
-}
-
+/// What the callbacks tell about the exchange that a task carries.
 #[derive(Default)]
-pub(super) struct ExchangeDetails {
-    last_number: u64,
+pub(super) struct CurrentExchange {
+    /// How many exchanges have been watched; the number of the last one.
+    count: u64,
+    /// The attempts at the upstream so far, and the index of the last one's address.
+    attempts: u64,
+    address: Option<usize>,
+    /// The status that was sent to the client; 0 before.
+    pub(super) status: u16,
+    pub(super) overhead: Option<Duration>,
     /// The canonical path. A short one outlives the exchange, so that the next one needs no allocation; so does the host.
     pub(super) path: Vec<u8>,
     pub(super) host: Vec<u8>,
+    /// None while there is no exchange.
     pub(super) watched: Option<WatchedExchange>,
 }
 
 /// A permitted exchange, as far as registering and logging it need.
 pub(super) struct WatchedExchange {
+    pub(super) started: Instant,
     pub(super) arrival: Arrival,
     pub(super) caller: Caller,
     pub(super) rule: Arc<Rule>,
@@ -62,64 +52,25 @@ pub(super) struct WatchedExchange {
 }
 
 impl CurrentExchange {
-    pub(super) fn new() -> Self {
-        Self {
-            number: AtomicU64::new(0),
-            created: Instant::now(),
-            started: AtomicU64::new(0),
-            attempts: AtomicU64::new(0),
-            address: AtomicU64::new(0),
-            status: AtomicU16::new(0),
-            overhead: AtomicU64::new(UNKNOWN),
-            details: Mutex::default(),
-        }
+    /// The exchange, and a number that it has alone; None while there is none.
+    pub(super) fn watched(&self) -> Option<(u64, &WatchedExchange)> {
+        self.watched.as_ref().map(|watched| (self.count, watched))
     }
 
-    pub(super) fn details(&self) -> MutexGuard<'_, ExchangeDetails> {
-        self.details.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The number of the exchange; 0 while there is none.
-    pub(super) fn number(&self) -> u64 {
-        self.number.load(Ordering::Acquire)
-    }
-
-    /// When the exchange started.
-    pub(super) fn started(&self) -> Instant {
-        self.created + Duration::from_nanos(self.started.load(Ordering::Relaxed))
-    }
-
-    /// The status that was sent to the client; 0 before.
-    pub(super) fn status(&self) -> u16 {
-        self.status.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn overhead(&self) -> Option<Duration> {
-        Some(self.overhead.load(Ordering::Relaxed)).filter(|nanos| *nanos != UNKNOWN).map(Duration::from_nanos)
-    }
-
-    pub(super) fn begin(&self, started: Instant, target: &[u8], host: &[u8], watched: WatchedExchange) {
-        let mut details = self.details();
-        details.last_number += 1;
-        details.path.clear();
+    fn begin(&mut self, target: &[u8], host: &[u8], watched: WatchedExchange) {
+        self.count += 1;
         let path = memchr::memchr(b'?', target).map_or(target, |query| &target[..query]);
-        details.path.extend_from_slice(path);
-        details.host.clear();
-        details.host.extend_from_slice(host);
-        self.started.store(nanos(started.saturating_duration_since(self.created)), Ordering::Relaxed);
-        details.watched = Some(watched);
-        self.attempts.store(0, Ordering::Relaxed);
-        self.status.store(0, Ordering::Relaxed);
-        self.overhead.store(UNKNOWN, Ordering::Relaxed);
-        self.number.store(details.last_number, Ordering::Release);
+        for (kept, text) in [(&mut self.path, path), (&mut self.host, host)] {
+            kept.clear();
+            kept.extend_from_slice(text);
+        }
+        (self.attempts, self.address, self.status, self.overhead) = (0, None, 0, None);
+        self.watched = Some(watched);
     }
 
-    pub(super) fn end(&self) {
-        if self.number.swap(0, Ordering::AcqRel) != 0 {
-            let mut details = self.details();
-            details.watched = None;
-            let ExchangeDetails { path, host, .. } = &mut *details;
-            for text in [path, host] {
+    fn end(&mut self) {
+        if self.watched.take().is_some() {
+            for text in [&mut self.path, &mut self.host] {
                 text.clear();
                 text.shrink_to(KEPT_TEXT);
             }
@@ -128,38 +79,44 @@ impl CurrentExchange {
 
     /// Which address the exchange last tried; None before its first attempt.
     pub(super) fn reached<'a>(&self, watched: &'a WatchedExchange) -> Option<ReachedUpstream<'a>> {
-        let attempts = self.attempts.load(Ordering::Relaxed);
-        let upstream = watched.upstream.as_deref().filter(|_| attempts > 0)?;
-        let index = usize::try_from(self.address.load(Ordering::Relaxed)).ok();
-        let address = index.and_then(|index| upstream.address_name(index));
-        Some(ReachedUpstream { name: &upstream.name, address, attempts })
+        let upstream = watched.upstream.as_deref().filter(|_| self.attempts > 0)?;
+        let address = self.address.and_then(|index| upstream.address_name(index));
+        Some(ReachedUpstream { name: &upstream.name, address, attempts: self.attempts })
     }
 }
 
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(UNKNOWN)
+/// Runs a future that carries exchanges, one after the other.
+pub(super) async fn scope<T>(exchanges: impl Future<Output = T>) -> T {
+    CURRENT.scope(Box::default(), exchanges).await
+}
+
+/// Reads what the callbacks have told. None outside of [`scope`].
+pub(super) fn read<T>(read: impl FnOnce(&CurrentExchange) -> T) -> Option<T> {
+    CURRENT.try_with(|current| read(&current.borrow())).ok()
+}
+
+/// Begins the watch of an exchange; `describe` is called only within [`scope`].
+pub(super) fn begin(target: &[u8], host: &[u8], describe: impl FnOnce() -> WatchedExchange) {
+    change(|current| current.begin(target, host, describe()));
 }
 
 /// Notes an attempt and the index of its address, for the log line of an exchange that is cut later.
 pub(super) fn note_attempt(attempts: u64, address: Option<usize>) {
-    let _ = CURRENT.try_with(|current| {
-        let index = address.and_then(|index| u64::try_from(index).ok()).unwrap_or(u64::MAX);
-        current.address.store(index, Ordering::Relaxed);
-        current.attempts.store(attempts, Ordering::Relaxed);
-    });
+    change(|current| (current.attempts, current.address) = (attempts, address));
 }
 
 /// Notes the response header, for the log line of an exchange that is cut later.
 pub(super) fn note_response(status: StatusCode, overhead: Option<Duration>) {
-    let _ = CURRENT.try_with(|current| {
-        current.status.store(status.as_u16(), Ordering::Relaxed);
-        current.overhead.store(overhead.map_or(UNKNOWN, nanos), Ordering::Relaxed);
-    });
+    change(|current| (current.status, current.overhead) = (status.as_u16(), overhead));
 }
 
 /// Ends the watch: the exchange is complete and logged.
 pub(super) fn end() {
-    let _ = CURRENT.try_with(|current| current.end());
+    change(CurrentExchange::end);
+}
+
+fn change(change: impl FnOnce(&mut CurrentExchange)) {
+    let _ = CURRENT.try_with(|current| change(&mut current.borrow_mut()));
 }
 
 #[cfg(test)]

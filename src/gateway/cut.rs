@@ -17,7 +17,7 @@ use futures::future::BoxFuture;
 use http::Method;
 
 use super::context::RequestContext;
-use super::current_exchange::{CURRENT, CurrentExchange, WatchedExchange};
+use super::current_exchange::{self, CurrentExchange, WatchedExchange};
 use super::deadline::Deadline;
 use crate::domain::session::Session;
 use crate::pipeline::record::{self, AccessLogEntry, NoRuleMetrics};
@@ -33,17 +33,15 @@ pub(crate) const REGISTERED_AFTER: Duration = Duration::from_secs(1);
 /// Watches a permitted exchange until it is complete.
 pub(super) fn begin(method: &Method, target: &[u8], host: Option<&[u8]>, context: &RequestContext) {
     let (Some(permit), Some(arrival)) = (&context.permit, &context.arrival) else { return };
-    let _ = CURRENT.try_with(|current| {
-        let target = permit.target.as_deref().map_or(target, str::as_bytes);
-        let watched = WatchedExchange {
-            arrival: arrival.clone(),
-            caller: permit.caller.clone(),
-            rule: permit.rule.clone(),
-            method: method.clone(),
-            announced_method: permit.announced_method.clone(),
-            upstream: context.attempts.upstream().cloned(),
-        };
-        current.begin(context.started, target, host.unwrap_or_default(), watched);
+    let target = permit.target.as_deref().map_or(target, str::as_bytes);
+    current_exchange::begin(target, host.unwrap_or_default(), || WatchedExchange {
+        started: context.started,
+        arrival: arrival.clone(),
+        caller: permit.caller.clone(),
+        rule: permit.rule.clone(),
+        method: method.clone(),
+        announced_method: permit.announced_method.clone(),
+        upstream: context.attempts.upstream().cloned(),
     });
 }
 
@@ -57,18 +55,18 @@ pub(crate) struct ExchangeCutter {
 impl ExchangeCutter {
     /// Runs the exchanges of a connection or stream, one after the other. Returns None if one was cut.
     pub(super) async fn run<T>(self: &Arc<Self>, exchanges: impl Future<Output = T>) -> Option<T> {
-        let current = Arc::new(CurrentExchange::new());
-        let mut exchanges = pin!(CURRENT.scope(current.clone(), exchanges));
-        let mut observer =
-            CutObserver { cutter: self, current: &current, number: 0, age: Deadline::none(), open: None };
-        poll_fn(|cx| match exchanges.as_mut().poll(cx) {
+        let mut exchanges = pin!(exchanges);
+        let mut observer = CutObserver { cutter: self, number: 0, age: Deadline::none(), open: None };
+        current_exchange::scope(poll_fn(|cx| match exchanges.as_mut().poll(cx) {
             Poll::Ready(done) => Poll::Ready(Some(done)),
             // The callbacks ran in the poll above, so what they told is seen here without a wake-up.
-            Poll::Pending => observer.poll_cut(cx).map(|reason| {
-                self.record(&current, reason);
-                None
-            }),
-        })
+            Poll::Pending => {
+                let cut = current_exchange::read(|current| {
+                    observer.poll_cut(current, cx).map(|reason| self.record(current, reason))
+                });
+                cut.unwrap_or(Poll::Pending).map(|()| None)
+            }
+        }))
         .await
     }
 
@@ -103,28 +101,27 @@ impl ExchangeCutter {
 
     fn record(&self, current: &CurrentExchange, reason: CloseReason) {
         self.gate.metrics.exchanges_cut.with_label_values(&[reason.as_str()]).inc();
-        let details = current.details();
-        let Some(watched) = &details.watched else { return };
+        let Some(watched) = &current.watched else { return };
         record::request(
             &self.gate,
             &self.no_rule_metrics,
             &AccessLogEntry {
                 arrival: &watched.arrival,
                 method: watched.method.as_str(),
-                path: &details.path,
-                host: &|| Some(&details.host),
+                path: &current.path,
+                host: &|| Some(&current.host),
                 handler: &Handler::Rule(watched.rule.clone()),
                 caller: &watched.caller,
                 phase: Phase::Upstream,
-                status: current.status(),
+                status: current.status,
                 error: None,
                 shown_code: None,
                 incomplete: None,
                 cut: Some(reason.explanation()),
                 trace_id: None,
-                took: current.started().elapsed(),
+                took: watched.started.elapsed(),
                 upstream: current.reached(watched),
-                overhead: current.overhead(),
+                overhead: current.overhead,
             },
         );
     }
@@ -133,8 +130,7 @@ impl ExchangeCutter {
 /// Follows the exchanges of one task and reports when the current one must be cut.
 struct CutObserver<'a> {
     cutter: &'a Arc<ExchangeCutter>,
-    current: &'a CurrentExchange,
-    /// The number of the exchange that the other fields are about.
+    /// The number of the exchange that the other fields are about; 0 before the first.
     number: u64,
     age: Deadline,
     /// Set once the exchange is registered.
@@ -142,44 +138,38 @@ struct CutObserver<'a> {
 }
 
 impl CutObserver<'_> {
-    fn poll_cut(&mut self, cx: &mut Context<'_>) -> Poll<CloseReason> {
-        let number = self.current.number();
+    fn poll_cut(&mut self, current: &CurrentExchange, cx: &mut Context<'_>) -> Poll<CloseReason> {
+        let Some((number, watched)) = current.watched() else {
+            self.open = None;
+            return Poll::Pending;
+        };
         if number != self.number {
             self.number = number;
             self.open = None;
-            self.age.set_at(self.current.started() + REGISTERED_AFTER);
-        }
-        if number == 0 {
-            return Poll::Pending;
+            self.age.set_at(watched.started + REGISTERED_AFTER);
         }
         if self.open.is_none() {
             ready!(self.age.poll(cx, REGISTERED_AFTER));
-            self.open = self.register();
         }
-        match &mut self.open {
-            Some(open) => open.poll_unpin(cx),
-            None => Poll::Pending,
-        }
+        self.open.get_or_insert_with(|| register(self.cutter, watched, &current.path)).poll_unpin(cx)
     }
+}
 
-    fn register(&self) -> Option<BoxFuture<'static, CloseReason>> {
-        let details = self.current.details();
-        let watched = details.watched.as_ref()?;
-        let (kind, method) = match &watched.announced_method {
-            Some(announced) => (OpenKind::Preflight, announced),
-            None => (OpenKind::Exchange, &watched.method),
-        };
-        let opener = Opener {
-            kind,
-            session: watched.caller.session().map(|session| session.id.clone()),
-            lifetime: watched.caller.session().map(Session::lifetime),
-            employee: None,
-            method: method.clone(),
-            // The pipeline has validated it, so it is ASCII.
-            path: std::str::from_utf8(&details.path).unwrap_or_default().into(),
-            address: watched.arrival.client,
-        };
-        let cutter = self.cutter.clone();
-        Some(cutter.until_closed(opener, watched.caller.clone(), watched.rule.clone()).boxed())
-    }
+/// Registers an exchange; returns when it must be cut.
+fn register(cutter: &Arc<ExchangeCutter>, watched: &WatchedExchange, path: &[u8]) -> BoxFuture<'static, CloseReason> {
+    let (kind, method) = match &watched.announced_method {
+        Some(announced) => (OpenKind::Preflight, announced),
+        None => (OpenKind::Exchange, &watched.method),
+    };
+    let opener = Opener {
+        kind,
+        session: watched.caller.session().map(|session| session.id.clone()),
+        lifetime: watched.caller.session().map(Session::lifetime),
+        employee: None,
+        method: method.clone(),
+        // The pipeline has validated it, so it is ASCII.
+        path: std::str::from_utf8(path).unwrap_or_default().into(),
+        address: watched.arrival.client,
+    };
+    cutter.clone().until_closed(opener, watched.caller.clone(), watched.rule.clone()).boxed()
 }

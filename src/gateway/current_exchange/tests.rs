@@ -9,6 +9,7 @@ fn watched() -> WatchedExchange {
     let rules = load_texts(&texts, &["desk".into()], &Metrics::new().expect("metrics")).expect("valid rules");
     let RuleMatch::Rule(rule) = rules.find("GET", "/a") else { panic!("the rule") };
     WatchedExchange {
+        started: Instant::now(),
         arrival: unknown_arrival(),
         caller: Caller::Anonymous,
         rule: rule.clone(),
@@ -20,32 +21,34 @@ fn watched() -> WatchedExchange {
 
 #[test]
 fn idle_connection_does_not_keep_a_long_path() {
-    let current = CurrentExchange::new();
+    let mut current = CurrentExchange::default();
     for length in [16 * 1024, 10, 8 * 1024] {
-        current.begin(Instant::now(), &vec![b'x'; length], &vec![b'h'; length], watched());
+        current.begin(&vec![b'x'; length], &vec![b'h'; length], watched());
         current.end();
-        let details = current.details();
-        let kept = [details.path.capacity(), details.host.capacity()];
+        let kept = [current.path.capacity(), current.host.capacity()];
         assert!(kept.iter().all(|kept| *kept <= KEPT_TEXT), "{kept:?} bytes after a path and a host of {length}");
     }
 }
 
 #[test]
 fn query_is_not_copied() {
-    let current = CurrentExchange::new();
-    current.begin(Instant::now(), b"/a/b?token=secret?c", b"a.example", watched());
-    assert_eq!(current.details().path, b"/a/b");
+    let mut current = CurrentExchange::default();
+    current.begin(b"/a/b?token=secret?c", b"a.example", watched());
+    assert_eq!(current.path, b"/a/b");
 }
 
-#[test]
-fn exchange_begins_without_values_of_the_previous_one() {
-    let current = CurrentExchange::new();
-    current.begin(Instant::now(), b"/a", b"a.example", watched());
-    current.status.store(200, Ordering::Relaxed);
-    current.overhead.store(nanos(Duration::from_millis(2)), Ordering::Relaxed);
-    assert_eq!((current.status(), current.overhead()), (200, Some(Duration::from_millis(2))));
-    current.end();
-    let started = Instant::now();
-    current.begin(started, b"/b", b"a.example", watched());
-    assert_eq!((current.status(), current.overhead(), current.started()), (0, None, started));
+#[tokio::test]
+async fn exchange_begins_without_values_of_the_previous_one() {
+    let values = || read(|current| (current.watched().map(|(number, _)| number), current.status, current.overhead));
+    scope(async {
+        begin(b"/a", b"a.example", watched);
+        note_response(StatusCode::OK, Some(Duration::from_millis(2)));
+        assert_eq!(values(), Some((Some(1), 200, Some(Duration::from_millis(2)))));
+        end();
+        assert_eq!(read(|current| current.watched().is_none()), Some(true));
+        begin(b"/b", b"a.example", watched);
+        assert_eq!(values(), Some((Some(2), 0, None)));
+    })
+    .await;
+    assert_eq!(values(), None, "outside of the scope");
 }
