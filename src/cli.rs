@@ -250,9 +250,14 @@ fn load_rules(source: &RuleSource, upstreams: &[NamedUpstream<'_>]) -> Result<Ru
 
 /// Starts the async runtime; 0 threads means one per core.
 fn runtime(threads: usize) -> Result<tokio::runtime::Runtime, Failed> {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    if threads > 0 {
+    let threads = if threads > 0 { threads } else { std::thread::available_parallelism().map_or(1, usize::from) };
+    let mut builder = if threads == 1 {
+        // The scheduler of a single thread has no queues that others could steal from, and so costs less.
+        tokio::runtime::Builder::new_current_thread()
+    } else {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
         builder.worker_threads(threads);
-    }
+        builder
+    };
     builder.enable_all().build().map_err(|error| print_error(format!("cannot start the async runtime: {error}")))
 }
