@@ -1,16 +1,15 @@
-//! Carries requests: Pingora's callbacks, each a few lines that call the pipeline and then one of the lanes.
+//! Carries requests. Here is Pingora's lane: its sessions read every request that the fast lane does not take, over HTTP/1 and HTTP/2, and
+//! write the response; between the two, the pipeline decides and one of the lanes to upstreams carries it.
 //! Authorizes nothing: `pipeline` authorizes requests, `connect` chooses upstream peers and decides about retries.
 
-use std::ops::Deref;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use async_trait::async_trait;
-use pingora_core::modules::http::HttpModules;
-use pingora_core::upstreams::peer::HttpPeer;
-use pingora_core::{ErrorSource, ErrorType};
-use pingora_proxy::{FailToProxy, ProxyHttp, Session as Exchange};
+use bytes::Bytes;
+use pingora_core::protocols::http::ServerSession as Exchange;
+use pingora_core::server::ShutdownWatch;
+use pingora_core::{Error as PingoraError, ErrorSource, ErrorType};
 
 use crate::api::{self, Api};
 use crate::error::{BadRequest, Error};
@@ -51,7 +50,7 @@ mod receive;
 
 mod proxy_protocol;
 
-// The request as the pipeline and the callbacks see it.
+// The request as the pipeline and the lanes see it.
 mod request_head;
 
 mod context;
@@ -103,10 +102,16 @@ use handshake::UpgradeResult;
 use proxy_client::{ProxyClient, write_reply};
 use request_head::{HeaderMapLines, asks_for_socket, host, request_head};
 
-/// What Pingora's bare `bool` means in `request_filter`.
-const ANSWERED: bool = true;
+/// Whether the client has got everything that its request asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ExchangeEnd {
+    /// A complete response.
+    Complete,
+    /// No response, or only a part of one: the connection or stream must be closed.
+    Incomplete,
+}
 
-/// The gateway as Pingora's proxy runs it: the pipeline, the gateway's own endpoints and the upstreams.
+/// The gateway as both lanes run it: the pipeline, the gateway's own endpoints and the upstreams.
 pub(crate) struct Gateway {
     pub(crate) gate: Arc<Gate>,
     pub(crate) api: Api,
@@ -118,17 +123,6 @@ pub(crate) struct Gateway {
     pub(crate) no_rule_metrics: Arc<NoRuleMetrics>,
     /// None if requests are not traced.
     pub(crate) tracer: Option<Arc<Tracer>>,
-}
-
-/// The gateway behind Pingora's callbacks, which carry every request that the fast lane does not take. Both have the same gateway.
-pub(crate) struct ProxyLane(pub(crate) Arc<Gateway>);
-
-impl Deref for ProxyLane {
-    type Target = Gateway;
-
-    fn deref(&self) -> &Gateway {
-        &self.0
-    }
 }
 
 /// Watches a permitted exchange until it is complete.
@@ -227,8 +221,7 @@ impl Gateway {
         write_reply(reply, exchange, arrival).await
     }
 
-    /// Runs a lane until its deadline. After a panic `fail_to_proxy` answers 1005, or closes the connection if the response
-    /// has begun.
+    /// Runs a lane until its deadline. After a panic the lane's end answers 1005, or closes the connection if the response has begun.
     async fn run_lane(
         &self,
         deadline: Option<Instant>,
@@ -261,7 +254,7 @@ impl Gateway {
         self.write(exchange, context, reply).await
     }
 
-    /// Refuses a request whose lane has failed. Pingora then drops an HTTP/2 stream, which resets it unless it has ended.
+    /// Refuses a request whose lane has failed. An HTTP/2 stream is dropped then, which resets it unless it has ended.
     async fn refuse_at_last(
         &self,
         exchange: &mut Exchange,
@@ -270,120 +263,109 @@ impl Gateway {
     ) -> pingora_core::Result<()> {
         self.refuse(exchange, context, error).await?;
         if exchange.is_http2() && exchange.req_header().method == http::Method::HEAD {
-            exchange.write_response_body(None, true).await?;
+            exchange.write_response_body(Bytes::new(), true).await?;
         }
         Ok(())
     }
-}
 
-#[async_trait]
-impl ProxyHttp for ProxyLane {
-    /// Boxed, because Pingora moves it from future to future.
-    type CTX = Box<RequestContext>;
-
-    fn new_ctx(&self) -> Box<RequestContext> {
-        Box::new(RequestContext::new(
-            Instant::now(),
-            Some(InFlight::begin(self.gate.metrics.requests_in_flight.clone())),
-        ))
+    /// Answers a request that Pingora reads.
+    pub(crate) async fn serve_session(&self, exchange: &mut Exchange, shutdown: &ShutdownWatch) -> ExchangeEnd {
+        match exchange.read_request().await {
+            Ok(true) => {}
+            Ok(false) => return ExchangeEnd::Incomplete,
+            Err(error) => {
+                if error.etype() == &ErrorType::InvalidHTTPHeader {
+                    // Fails only if the client has gone.
+                    let _ = exchange.respond_error(http::StatusCode::BAD_REQUEST.as_u16()).await;
+                }
+                exchange.shutdown().await;
+                return ExchangeEnd::Incomplete;
+            }
+        }
+        if *shutdown.borrow() {
+            exchange.set_keepalive(None);
+        }
+        let _in_flight = InFlight::begin(&self.gate.metrics.requests_in_flight);
+        // Boxed, because the future that holds it is moved once.
+        let mut context = Box::new(RequestContext::new(Instant::now()));
+        self.begin_exchange(exchange);
+        let answered = self.answer(exchange, &mut context).await;
+        if let Err(error) = &answered {
+            Box::pin(self.fail(exchange, error, &mut context)).await;
+        }
+        self.record(exchange, &mut context);
+        if answered.is_err() {
+            return ExchangeEnd::Incomplete;
+        }
+        if context.incomplete.is_none() && exchange.is_http2() && !exchange.is_body_done() {
+            Box::pin(linger::end_stream(exchange)).await;
+        }
+        ExchangeEnd::Complete
     }
 
-    /// Adds no module, so responses are not compressed here.
-    fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
-
-    async fn early_request_filter(
-        &self,
-        exchange: &mut Exchange,
-        _: &mut Box<RequestContext>,
-    ) -> pingora_core::Result<()> {
+    fn begin_exchange(&self, exchange: &mut Exchange) {
         connection::begin_exchange(exchange);
         if connection::wants_close(exchange) {
             exchange.set_keepalive(None);
         }
         // Pingora has no write timeout by default and would wait forever for a client that stops reading.
         exchange.set_write_timeout(Some(self.gate.limits.load().stalled.get()));
-        Ok(())
     }
 
-    async fn request_filter(
-        &self,
-        exchange: &mut Exchange,
-        context: &mut Box<RequestContext>,
-    ) -> pingora_core::Result<bool> {
+    async fn answer(&self, exchange: &mut Exchange, context: &mut RequestContext) -> pingora_core::Result<()> {
         let received = {
             // Pinned here, because each function that gets a future by value moves it.
             let receiving = pin!(self.receive(exchange, context));
             panic_to_error(&self.gate.metrics, receiving).await
         };
         match received {
-            Ok(Some(reply)) => self.write(exchange, context, reply).await?,
+            Ok(Some(reply)) => self.write(exchange, context, reply).await,
             Ok(None) => match context.permit.as_deref() {
                 Some(UpstreamPermit { handshake: Some(_), .. }) => {
-                    match panic_to_error(
-                        &self.gate.metrics,
-                        Box::pin(self.open_socket(&mut ProxyClient::new(exchange), context)),
-                    )
-                    .await
-                    {
-                        Ok(UpgradeResult::Upgraded | UpgradeResult::Declined(_)) => {}
-                        Err(error) => self.refuse(exchange, context, error).await?,
+                    let opened = {
+                        let mut client = ProxyClient::new(exchange);
+                        let opening = Box::pin(self.open_socket(&mut client, context));
+                        panic_to_error(&self.gate.metrics, opening).await
+                    };
+                    match opened {
+                        Ok(UpgradeResult::Upgraded | UpgradeResult::Declined(_)) => Ok(()),
+                        Err(error) => self.refuse(exchange, context, error).await,
                     }
                 }
                 _ => {
                     begin_watch(exchange, context);
                     let deadline = context.attempts.deadline();
-                    self.run_lane(deadline, Box::pin(self.proxy(exchange, context))).await?;
+                    let relayed = pin!(self.proxy(exchange, context));
+                    self.run_lane(deadline, relayed).await
                 }
             },
-            Err(error) => self.refuse(exchange, context, error).await?,
+            Err(error) => self.refuse(exchange, context, error).await,
         }
-        Ok(ANSWERED)
     }
 
-    /// Never called: `request_filter` answers every request.
-    async fn upstream_peer(
-        &self,
-        _: &mut Exchange,
-        _: &mut Box<RequestContext>,
-    ) -> pingora_core::Result<Box<HttpPeer>> {
-        Err(internal_error("a request without an answer"))
-    }
-
-    async fn fail_to_proxy(
-        &self,
-        exchange: &mut Exchange,
-        error: &pingora_core::Error,
-        context: &mut Box<RequestContext>,
-    ) -> FailToProxy {
+    /// Answers a request whose lane has failed, if its response has not begun.
+    async fn fail(&self, exchange: &mut Exchange, error: &PingoraError, context: &mut RequestContext) {
         if (error.esource(), error.etype()) == (&ErrorSource::Downstream, &ErrorType::WriteTimedout) {
             self.gate.metrics.count_limit_reached("body_rate");
         }
         context.attempts.fail(&self.upstreams, error, Progress::of(exchange));
         let body_error = || connection::body_error(exchange);
-        let refusal = context.error.take().or_else(body_error).or_else(|| client_error(error));
-        let error_code = refusal.as_ref().map_or(0, |error| error.code().status().as_u16());
-        if let Some(refusal) = refusal {
-            exchange.set_keepalive(None);
-            if exchange.response_written().is_some_and(|response| !response.status.is_informational()) {
-                // The response has begun: only closing the connection tells the client that it is incomplete.
-                context.incomplete = Some(refusal);
-                // Otherwise an HTTP/1 client would get nothing of it, which looks like a connection that was not used.
-                if error.esource() != &ErrorSource::Downstream {
-                    let _ = response::flush(exchange).await;
-                }
-            } else if let Err(error) = self.refuse_at_last(exchange, context, refusal).await {
-                tracing::debug!(error = %error.etype().as_str(), "the refusal could not be written to the client");
+        let Some(refusal) = context.error.take().or_else(body_error).or_else(|| client_error(error)) else { return };
+        exchange.set_keepalive(None);
+        if exchange.response_written().is_some_and(|response| !response.status.is_informational()) {
+            // The response has begun: only closing the connection tells the client that it is incomplete.
+            context.incomplete = Some(refusal);
+            // Otherwise an HTTP/1 client would get nothing of it, which looks like a connection that was not used.
+            if error.esource() != &ErrorSource::Downstream {
+                let _ = response::flush(exchange).await;
             }
+        } else if let Err(error) = self.refuse_at_last(exchange, context, refusal).await {
+            tracing::debug!(error = %error.etype().as_str(), "the refusal could not be written to the client");
         }
-        FailToProxy { error_code, can_reuse_downstream: false }
     }
 
-    async fn logging(
-        &self,
-        exchange: &mut Exchange,
-        error: Option<&pingora_core::Error>,
-        context: &mut Box<RequestContext>,
-    ) {
+    /// Writes the log line of a request and counts it.
+    fn record(&self, exchange: &mut Exchange, context: &mut RequestContext) {
         let status = exchange.response_written().map_or(0, |response| response.status.as_u16());
         let trace_id = request_trace::end_trace(context, status);
         let arrival = context.arrival.get_or_insert_with(unknown_arrival);
@@ -412,19 +394,5 @@ impl ProxyHttp for ProxyLane {
         );
         current_exchange::end();
         connection::end_exchange(exchange);
-        let is_answered = error.is_none() && context.incomplete.is_none();
-        if is_answered && exchange.is_http2() && !exchange.is_body_done() {
-            Box::pin(linger::end_stream(exchange)).await;
-        }
-    }
-
-    /// The access log has the error, without the query: Pingora's own line would print it, and it may hold a token.
-    fn suppress_error_log(&self, _: &Exchange, _: &Box<RequestContext>, _: &pingora_core::Error) -> bool {
-        true
-    }
-
-    fn request_summary(&self, exchange: &Exchange, _: &Box<RequestContext>) -> String {
-        let header = exchange.req_header();
-        format!("{} {}", header.method, record::shown(header.uri.path(), 512))
     }
 }

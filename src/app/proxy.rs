@@ -1,4 +1,4 @@
-//! Sets Pingora up: its proxy around our gateway, its HTTP/2 options and the acceptor that feeds it. What happens to a
+//! Sets Pingora up: the gateway behind its sessions, its HTTP/2 options and the acceptor that feeds it. What happens to a
 //! request is left to `gateway`.
 
 use std::sync::Arc;
@@ -7,8 +7,6 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use pingora_core::apps::HttpServerOptions;
 use pingora_core::protocols::http::v2::server::{H2Options, default_h2_options};
-use pingora_core::server::configuration::ServerConf;
-use pingora_proxy::HttpProxy;
 use pingora_timeout::fast_timeout::set_fast_timeout_to_tokio_threshold;
 use tokio::runtime::Handle;
 
@@ -29,7 +27,7 @@ use crate::gateway::cut::ExchangeCutter;
 use crate::gateway::drain_signal::DrainSignal;
 use crate::gateway::early_refusal::EarlyRefusals;
 use crate::gateway::proxy_app::ProxyApp;
-use crate::gateway::{Gateway, ProxyLane, SocketSettings};
+use crate::gateway::{Gateway, SocketSettings};
 use crate::pipeline::Gate;
 use crate::pipeline::record::NoRuleMetrics;
 use crate::traces::Tracer;
@@ -82,6 +80,9 @@ fn pool_size(descriptors: Descriptors) -> usize {
 }
 
 pub(super) fn acceptor(config: &Config, gateway: Gateway, descriptors: Descriptors) -> Acceptor {
+    // Pingora keeps a timer until it fires, even when it was cancelled. Nearly all of ours are cancelled early, so
+    // Tokio's timers cost less memory.
+    set_fast_timeout_to_tokio_threshold(Some(Duration::ZERO));
     let gateway = Arc::new(gateway);
     let cutter = Arc::new(ExchangeCutter {
         gate: gateway.gate.clone(),
@@ -98,11 +99,13 @@ pub(super) fn acceptor(config: &Config, gateway: Gateway, descriptors: Descripto
         limits: ArcSwap::from_pointee(client_limits(&config.limits, &gate)),
         app: Arc::new(ProxyApp {
             fast_lane: config.server.fast_lane.then(|| gateway.clone()),
-            proxy: Arc::new(proxy(gateway, config)),
+            gateway,
             cutter,
             concurrency: Arc::new(ConcurrencyLimit::new(Handle::current().metrics().num_workers())),
             saturated: metrics.limit_counter("saturated"),
             refusals: early_refusals(&gate),
+            server_options: server_options(&config.limits),
+            h2_options: http2_options(&config.limits),
         }),
         connection_slots: ConnectionSlots::new(descriptors.connections, &metrics),
         metrics,
@@ -129,21 +132,10 @@ pub(super) fn client_limits(limits: &LimitsConfig, gate: &Gate) -> ClientLimits 
     }
 }
 
-fn proxy(gateway: Arc<Gateway>, config: &Config) -> HttpProxy<ProxyLane> {
-    // The gateway connects to upstreams itself, so Pingora's connector stays unused.
-    let conf = ServerConf { upstream_keepalive_pool_size: 1, ..ServerConf::default() };
-    // Pingora keeps a timer until it fires, even when it was cancelled. Nearly all of ours are cancelled early, so
-    // Tokio's timers cost less memory.
-    set_fast_timeout_to_tokio_threshold(Some(Duration::ZERO));
+fn server_options(limits: &LimitsConfig) -> HttpServerOptions {
     let mut options = HttpServerOptions::default();
-    // Our pipeline refuses CONNECT with our own error response.
-    options.allow_connect_method_proxying = true;
-    options.h2_idle_timeout = Some(config.limits.idle.get());
-    let mut proxy = HttpProxy::new(ProxyLane(gateway), Arc::new(conf));
-    proxy.server_options = Some(options);
-    proxy.h2_options = Some(http2_options(&config.limits));
-    proxy.handle_init_modules();
-    proxy
+    options.h2_idle_timeout = Some(limits.idle.get());
+    options
 }
 
 /// The most bytes of a response that h2 keeps for each stream until the client takes them.

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::Method;
+use pingora_core::protocols::http::ServerSession as Exchange;
 use pingora_core::{Error as PingoraError, ErrorType, RetryType};
 use pingora_http::RequestHeader;
-use pingora_proxy::Session as Exchange;
 
 use super::Gateway;
 use super::connector::{ConnectionSource, UpstreamTransport};
@@ -88,7 +88,7 @@ pub(super) enum Replay {
 
 impl Replay {
     pub(super) fn of(exchange: &Exchange) -> Self {
-        let is_buffered = !exchange.as_ref().retry_buffer_truncated();
+        let is_buffered = !exchange.retry_buffer_truncated();
         match exchange.req_header().method.is_idempotent() {
             _ if !is_buffered || has_begun_response(exchange) => Self::Unsafe,
             true => Self::Safe,

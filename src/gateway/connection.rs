@@ -149,7 +149,7 @@ enum HeadRead {
     Ended,
 }
 
-/// A refusal that the connection writes by itself, before a request reaches the callbacks.
+/// A refusal that the connection writes by itself, before a request reaches a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EarlyRefusal {
     /// The refusal is in the write buffer.
@@ -440,7 +440,7 @@ impl AsyncWrite for Connection {
             return me.poll_write_http2(cx, bytes);
         }
         if me.state.phase.load(Ordering::Acquire) == phase::HEAD || me.refusal.is_some() {
-            // No request has reached the callbacks, so this is Pingora's response to a head that it cannot parse.
+            // No request has reached the lane, so this is Pingora's response to a head that it cannot parse.
             me.refuse(&me.head.error(&me.limits));
             return Poll::Ready(Ok(bytes.len()));
         }

@@ -1,6 +1,5 @@
-//! The state of one request while Pingora carries it through the callbacks. It decides nothing.
+//! The state of one request while a lane carries it. It decides nothing.
 
-use std::borrow::Borrow;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
@@ -36,13 +35,11 @@ pub(crate) struct RequestContext {
     pub(super) overhead: Option<Duration>,
     /// The request in the counts of its client; None on HTTP/1.1.
     pub(super) stream: Option<CountedStream>,
-    /// None in the fast lane, which holds the guard itself.
-    _in_flight: Option<InFlight>,
 }
 
 impl RequestContext {
     /// Of a request that has begun.
-    pub(super) fn new(started: Instant, in_flight: Option<InFlight>) -> Self {
+    pub(super) fn new(started: Instant) -> Self {
         Self {
             started,
             arrival: None,
@@ -56,25 +53,23 @@ impl RequestContext {
             attempts: UpstreamAttempts::default(),
             overhead: None,
             stream: None,
-            _in_flight: in_flight,
         }
     }
 }
 
-/// Counts a request as in flight until it is dropped, also by a panic. The fast lane borrows the gauge, which saves two atomic operations;
-/// Pingora's context cannot borrow.
-pub(super) struct InFlight<G: Borrow<IntGauge> = IntGauge>(G);
+/// Counts a request as in flight until it is dropped, also by a panic.
+pub(super) struct InFlight<'a>(&'a IntGauge);
 
-impl<G: Borrow<IntGauge>> InFlight<G> {
-    pub(super) fn begin(gauge: G) -> Self {
-        gauge.borrow().inc();
+impl<'a> InFlight<'a> {
+    pub(super) fn begin(gauge: &'a IntGauge) -> Self {
+        gauge.inc();
         Self(gauge)
     }
 }
 
-impl<G: Borrow<IntGauge>> Drop for InFlight<G> {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        self.0.borrow().dec();
+        self.0.dec();
     }
 }
 

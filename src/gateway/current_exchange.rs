@@ -1,4 +1,4 @@
-//! The proxied exchange that a task carries, as far as registering and cutting it need. The callbacks tell about it, `cut`
+//! The proxied exchange that a task carries, as far as registering and cutting it need. The lanes tell about it, `cut`
 //! reads it.
 
 use std::cell::RefCell;
@@ -16,12 +16,12 @@ use crate::upstreams::Upstream;
 const KEPT_TEXT: usize = 256;
 
 tokio::task_local! {
-    /// The exchange that this task carries. Pingora creates the request's context, so it cannot be passed in. Only the task itself reads
-    /// and writes it, so it needs no lock. Boxed, because each poll of the task moves it.
+    /// The exchange that this task carries. Only the task itself reads and writes it, so it needs no lock. Boxed, because each poll of the
+    /// task moves it.
     static CURRENT: Box<RefCell<CurrentExchange>>;
 }
 
-/// What the callbacks tell about the exchange that a task carries.
+/// What the lanes tell about the exchange that a task carries.
 #[derive(Default)]
 pub(super) struct CurrentExchange {
     /// How many exchanges have been watched; the number of the last one.
@@ -90,7 +90,7 @@ pub(super) async fn scope<T>(exchanges: impl Future<Output = T>) -> T {
     CURRENT.scope(Box::default(), exchanges).await
 }
 
-/// Reads what the callbacks have told. None outside of [`scope`].
+/// Reads what the lanes have told. None outside of [`scope`].
 pub(super) fn read<T>(read: impl FnOnce(&CurrentExchange) -> T) -> Option<T> {
     CURRENT.try_with(|current| read(&current.borrow())).ok()
 }

@@ -1,7 +1,7 @@
 //! Cuts proxied exchanges whose session ends, whose rule no longer admits them or that outlast a drain, in every lane and HTTP version. An
 //! exchange that runs longer than a second is entered in the registry of `sockets`, which decides when it is closed.
 //!
-//! Pingora's proxy cannot be told to give up an exchange: while a body stalls it calls none of our callbacks. So the
+//! A lane cannot be told to give up an exchange: it may be anywhere in the code that waits for the client or the upstream. So the
 //! future around it is dropped: that of the connection on HTTP/1.1, that of the stream on HTTP/2. Both connections go
 //! with it: the client's ends without the final chunk or its stream is reset, and the upstream's never returns to the
 //! pool.
@@ -59,7 +59,7 @@ impl ExchangeCutter {
         let mut observer = CutObserver { cutter: self, number: 0, age: Deadline::none(), open: None };
         current_exchange::scope(poll_fn(|cx| match exchanges.as_mut().poll(cx) {
             Poll::Ready(done) => Poll::Ready(Some(done)),
-            // The callbacks ran in the poll above, so what they told is seen here without a wake-up.
+            // The lane ran in the poll above, so what it told is seen here without a wake-up.
             Poll::Pending => {
                 let cut = current_exchange::read(|current| {
                     observer.poll_cut(current, cx).map(|reason| self.record(current, reason))

@@ -1,4 +1,4 @@
-//! Refusals of requests before they are examined: neither the pipeline nor the callbacks see them, so they are logged here.
+//! Refusals of requests before they are examined: neither the pipeline nor the lanes see them, so they are logged here.
 
 use std::net::IpAddr;
 use std::sync::Arc;

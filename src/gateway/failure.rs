@@ -1,4 +1,4 @@
-//! Turns Pingora's errors and panics into the gateway's own errors. Writing the refusal is left to the callbacks.
+//! Turns Pingora's errors and panics into the gateway's own errors. Writing the refusal is left to the lanes.
 
 use std::panic::AssertUnwindSafe;
 

@@ -96,7 +96,7 @@ impl Gateway {
             gateway: self,
             client: LaneClient::new(connection, request.body, &self.gate.limits),
             request: &request,
-            context: RequestContext::new(started, None),
+            context: RequestContext::new(started),
             follows: if request.wants_close { ClientConnection::Close } else { ClientConnection::KeepAlive },
             status: 0,
             body_bytes: 0,

@@ -1,4 +1,4 @@
-//! One exchange with an upstream over HTTP/1.1, for the lanes of Pingora's proxy and for handshakes. A response that can be read in two ways is an
+//! One exchange with an upstream over HTTP/1.1, for Pingora's lane and for handshakes. A response that can be read in two ways is an
 //! error, never repaired: Pingora's own client session repairs contradictory lengths, relays unknown transfer codings until the end
 //! of the connection, and accepts folded lines and malformed chunks. Connecting is left to [`connect`](super::connect).
 

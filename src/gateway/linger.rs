@@ -9,7 +9,7 @@ use std::task::{Poll, ready};
 use std::time::Duration;
 
 use pingora_core::protocols::Stream;
-use pingora_proxy::Session as Exchange;
+use pingora_core::protocols::http::ServerSession as Exchange;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::time::timeout;
 

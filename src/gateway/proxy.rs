@@ -1,8 +1,8 @@
 //! Carries every request that no other lane takes, over HTTP/1 and HTTP/2 on either side, gRPC among them. Relays the bodies of
-//! both directions in one task, one piece at a time: Pingora's proxy reads half a megabyte of a response ahead, and a client may
+//! both directions in one task, one piece at a time: pingora-proxy reads half a megabyte of a response ahead, and a client may
 //! have a hundred streams that it does not read. It also repairs ambiguous responses, and this lane refuses them. Most requests are GETs
 //! without a body: their head is sent as bytes, without a header map. Framing is left to the sessions, retries to
-//! [`connect`](super::connect), failures to `fail_to_proxy`.
+//! [`connect`](super::connect), failures to [`Gateway::serve_session`](super::Gateway::serve_session).
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,10 +11,9 @@ use bytes::Bytes;
 use futures::FutureExt;
 use http::header::{CONTENT_LENGTH, EXPECT, HOST, TE, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue, Uri, Version, uri};
-use pingora_core::protocols::http::{HttpTask, ServerSession};
+use pingora_core::protocols::http::{HttpTask, ServerSession as Exchange};
 use pingora_core::{Error as PingoraError, ErrorSource, ErrorType};
 use pingora_http::RequestHeader;
-use pingora_proxy::Session as Exchange;
 
 use super::Gateway;
 use super::buffer::Buffer;
@@ -88,7 +87,7 @@ impl Gateway {
             }
             // An HTTP/2 upstream can refuse a request before it has begun to work on it, which makes every method repeatable.
             if request.method.is_idempotent() || request.version == Version::HTTP_2 {
-                exchange.as_mut().enable_retry_buffering();
+                exchange.enable_retry_buffering();
             }
         }
         let (mut upstream, mut part) = self.send_request(exchange, context, &mut head).await?;
@@ -112,10 +111,10 @@ impl Gateway {
         frame_response(exchange, &mut response, Remaining::after(is_done))?;
         // What has come with the head is read before the head is written: if it is malformed, the client gets a 1502.
         let ready = if is_done { None } else { upstream.session.next_read_part().map_err(PingoraError::into_up)? };
-        match exchange.as_mut() {
+        match exchange {
             // Otherwise Pingora would end the response with an empty piece of a body, which gRPC clients refuse.
-            ServerSession::H2(stream) if is_done => stream.write_response_header(response, true),
-            _ => exchange.write_response_header(response, is_done).await,
+            Exchange::H2(stream) if is_done => stream.write_response_header(response, true),
+            _ => exchange.write_response_header(response).await,
         }
         .map_err(PingoraError::into_down)?;
         if !is_done {
@@ -345,7 +344,7 @@ impl UpstreamSide {
         };
         let body = Remaining::after(exchange.is_body_empty());
         self.session.write_header(RequestHeader::clone(request), body).await.map_err(PingoraError::into_up)?;
-        let read_before = exchange.as_ref().get_retry_buffer();
+        let read_before = exchange.get_retry_buffer();
         let is_last = exchange.is_body_done();
         self.send(exchange, read_before, is_last).await?;
         self.next_part(exchange).await

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use http::Method;
 use http::header::EXPECT;
 use http::request::Parts;
+use pingora_core::protocols::http::ServerSession as Exchange;
 use pingora_http::ResponseHeader;
-use pingora_proxy::Session as Exchange;
 use tokio::sync::oneshot;
 
 use super::connection::{self, DetachedStream};
@@ -56,14 +56,14 @@ impl Downstream for ProxyClient<'_> {
 #[async_trait]
 impl HandshakeClient for ProxyClient<'_> {
     async fn write_switch(&mut self, response: ResponseHeader) -> pingora_core::Result<()> {
-        self.exchange.write_response_header(Box::new(response), false).await
+        self.exchange.write_response_header(Box::new(response)).await
     }
 
     async fn write_last(&mut self, response: ResponseHeader, body: Bytes) -> pingora_core::Result<()> {
         self.exchange.set_keepalive(None);
-        self.exchange.write_response_header(Box::new(response), body.is_empty()).await?;
+        self.exchange.write_response_header(Box::new(response)).await?;
         if !body.is_empty() {
-            self.exchange.write_response_body(Some(body), true).await?;
+            self.exchange.write_response_body(body, true).await?;
         }
         Ok(())
     }
@@ -79,9 +79,9 @@ pub(super) async fn write_reply(reply: Reply, exchange: &mut Exchange, arrival: 
     let reply = reply.revalidated(&exchange.req_header().headers);
     let (parts, body) = reply.into_response(arrival).into_parts();
     let bodyless = head_only || body.is_empty();
-    exchange.write_response_header(Box::new(ResponseHeader::from(parts)), bodyless).await?;
+    exchange.write_response_header(Box::new(ResponseHeader::from(parts))).await?;
     if !bodyless {
-        exchange.write_response_body(Some(body), true).await?;
+        exchange.write_response_body(body, true).await?;
     }
     Ok(())
 }

@@ -3,8 +3,8 @@
 
 use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
+use pingora_core::protocols::http::ServerSession as Exchange;
 use pingora_http::RequestHeader;
-use pingora_proxy::Session as Exchange;
 
 use super::Gateway;
 use super::buffer::Buffer;

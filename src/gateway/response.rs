@@ -6,10 +6,9 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING};
 use http::{HeaderName, HeaderValue, Method, StatusCode, Version};
-use pingora_core::protocols::http::{HttpTask, ServerSession};
+use pingora_core::protocols::http::{HttpTask, ServerSession as Exchange};
 use pingora_core::{Error as PingoraError, ErrorType};
 use pingora_http::ResponseHeader;
-use pingora_proxy::Session as Exchange;
 
 use super::Gateway;
 use super::context::RequestContext;
@@ -145,7 +144,7 @@ pub(super) async fn write_informational(
         return Ok(());
     }
     let keepalive = exchange.get_keepalive();
-    exchange.write_response_header(response, false).await.map_err(PingoraError::into_down)?;
+    exchange.write_response_header(response).await.map_err(PingoraError::into_down)?;
     // Writing an informational response switches keep-alive off.
     exchange.set_keepalive(keepalive);
     Ok(())
@@ -154,7 +153,7 @@ pub(super) async fn write_informational(
 /// Sends an HTTP/1 client what has been written so far. Pingora does so by itself only at the end of a body with a length, and where
 /// a task of a response fails.
 pub(super) async fn flush(exchange: &mut Exchange) -> pingora_core::Result<()> {
-    let ServerSession::H1(session) = exchange.as_mut() else { return Ok(()) };
+    let Exchange::H1(session) = exchange else { return Ok(()) };
     let limit = session.get_write_timeout();
     let flushing = session.response_duplex_vec(vec![
         HttpTask::Body(None, false),
@@ -181,9 +180,9 @@ pub(super) async fn write_body(
 ) -> pingora_core::Result<()> {
     while let Some(rest) = bytes.as_mut().filter(|rest| rest.len() > most) {
         let piece = rest.split_to(most);
-        exchange.write_response_body(Some(piece), false).await.map_err(PingoraError::into_down)?;
+        exchange.write_response_body(piece, false).await.map_err(PingoraError::into_down)?;
     }
-    exchange.write_response_body(bytes, is_last).await.map_err(PingoraError::into_down)
+    exchange.write_response_body(bytes.unwrap_or_default(), is_last).await.map_err(PingoraError::into_down)
 }
 
 /// Removes identity headers from an upstream's response and sets the request id, the CORS headers and HSTS.

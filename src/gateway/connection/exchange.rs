@@ -1,5 +1,5 @@
-//! What Pingora's callbacks tell a connection and ask it about the current exchange. Reading and writing are left to
-//! the [`Connection`] itself, which shares an [`ExchangeState`] with the callbacks.
+//! What the lanes tell a connection and ask it about the current exchange. Reading and writing are left to
+//! the [`Connection`] itself, which shares an [`ExchangeState`] with the lanes.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING};
 use pingora_core::protocols::Stream;
-use pingora_proxy::Session as Exchange;
+use pingora_core::protocols::http::ServerSession as Exchange;
 use tokio::sync::oneshot;
 
 use super::super::chunks::ChunkValidator;
@@ -24,7 +24,7 @@ const TOO_MANY_STREAMS: Error = Error::TooManyStreams { retry_after: Duration::f
 /// The refusal when no descriptor may be left for a connection to an upstream.
 const NO_DESCRIPTOR: Error = Error::Saturated { retry_after: Duration::from_secs(1) };
 
-/// The phases of a connection. The callbacks write the phase, the transport reads it.
+/// The phases of a connection. The lanes write the phase, the transport reads it.
 pub(super) mod phase {
     /// A head is expected or incomplete.
     pub(in super::super) const HEAD: u8 = 0;
@@ -52,7 +52,7 @@ pub(super) mod body_fault {
     pub(in super::super) const TOO_SLOW: u8 = 2;
 }
 
-/// The state that the callbacks and the transport share.
+/// The state that the lanes and the transport share.
 #[derive(Default)]
 pub(super) struct ExchangeState {
     pub(super) phase: AtomicU8,
@@ -132,7 +132,7 @@ fn connection(exchange: &Exchange) -> Option<&Connection> {
     exchange.stream().and_then(|stream| stream.as_any().downcast_ref::<Connection>())
 }
 
-/// Marks that a request has reached the callbacks. Its chunked body is validated from the first byte.
+/// Marks that a request has reached Pingora's lane. Its chunked body is validated from the first byte.
 pub(in super::super) fn begin_exchange(exchange: &Exchange) {
     let Some(connection) = connection(exchange) else { return };
     let headers = &exchange.req_header().headers;
@@ -206,7 +206,7 @@ pub(in super::super) fn end_exchange(exchange: &Exchange) {
     }
 }
 
-/// Requests the transport for a tunnel. It arrives when Pingora drops the connection, after the calling callback has
+/// Requests the transport for a tunnel. It arrives when the connection is dropped, after the calling lane has
 /// returned.
 pub(in super::super) fn detach(exchange: &Exchange) -> Option<oneshot::Receiver<DetachedStream>> {
     Some(connection(exchange)?.state.detach())

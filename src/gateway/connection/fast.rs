@@ -42,7 +42,7 @@ impl Connection {
         self.head.return_head(head);
     }
 
-    /// Leaves the decision about a request to the callbacks, so that it is not made twice.
+    /// Leaves the decision about a request to Pingora's lane, so that it is not made twice.
     pub(in super::super) fn leave_decision(&mut self, decision: Box<Decision>) {
         self.state.leave_decision(decision);
     }
