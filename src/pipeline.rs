@@ -379,7 +379,11 @@ async fn run_phases<'a>(
     let credential = credentials::read(gate, &request)?;
     decision.phase = Phase::Verify;
     let now = gate.clock.now();
-    decision.caller = verify::caller(gate, &target, credential, decision.arrival.client, now).await?;
+    decision.caller = match verify::known_caller(gate, &target, &credential, now) {
+        Some(caller) => caller,
+        // Boxed: few requests read the store, and the future of every request has room for what it awaits.
+        None => Box::pin(verify::caller(gate, &target, credential, decision.arrival.client, now)).await?,
+    };
     let mut recorder = Recorder::new(&gate.metrics, &decision.arrival);
     let caller = CheckedCaller { caller: decision.caller.clone(), arrival: &decision.arrival, now };
     let (mut permit, unasked) = admit(&policy, target, caller, &request, &mut decision.phase, &mut recorder)?;

@@ -77,13 +77,7 @@ impl Gateway {
             }
         };
         let _in_flight = InFlight::begin(&self.gate.metrics.requests_in_flight);
-        let decided = {
-            let head = request_head(&request, connection);
-            // Pinned here, because each function that gets a future by value moves it.
-            let deciding = pin!(async { Ok(pipeline::decide(&self.gate, &head).await) });
-            panic_to_error(&self.gate.metrics, deciding).await
-        };
-        let decision = match decided {
+        let decision = match self.decide_fast(&request, connection).await {
             Ok(decision) if self.carries(&decision, &request) => decision,
             Ok(decision) => {
                 connection.return_head(request.into_bytes());
@@ -104,6 +98,14 @@ impl Gateway {
         };
         let verdict = exchange.take(decision);
         exchange.run(verdict).await
+    }
+
+    /// Decides about a request. A function of its own, so that its future and what follows share their memory.
+    async fn decide_fast(&self, request: &LaneRequest, connection: &Connection) -> Result<Box<Decision>, Error> {
+        let head = request_head(request, connection);
+        // Pinned here, because each function that gets a future by value moves it.
+        let deciding = pin!(async { Ok(pipeline::decide(&self.gate, &head).await) });
+        panic_to_error(&self.gate.metrics, deciding).await
     }
 
     /// Whether the fast lane can answer a request that has been decided about.

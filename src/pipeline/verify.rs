@@ -55,7 +55,19 @@ pub(crate) fn caller_of_session(target: &Target, session: Option<Session>) -> Ca
     known.map_or(Caller::Anonymous, |known| TokenUse::of(target).caller(known))
 }
 
-/// Verifies the credential of a request and returns its caller.
+/// The caller of a request, if no token is needed or the token was verified before. Most requests end here.
+pub fn known_caller(gate: &Gate, target: &Target, credential: &Credential<'_>, now: Timestamp) -> Option<Caller> {
+    let token_use = TokenUse::of(target);
+    if token_use == TokenUse::Ignored {
+        return Some(Caller::Anonymous);
+    }
+    let Credential::Token(token, _) = credential else { return None };
+    let cached = gate.sessions.cached(token, now)?;
+    gate.metrics.count_cached_token();
+    Some(token_use.caller(cached))
+}
+
+/// Verifies the credential of a request whose caller is not known, and returns the caller.
 pub async fn caller(
     gate: &Gate,
     target: &Target,
@@ -64,15 +76,6 @@ pub async fn caller(
     now: Timestamp,
 ) -> Result<Caller, Error> {
     let token_use = TokenUse::of(target);
-    if token_use == TokenUse::Ignored {
-        return Ok(Caller::Anonymous);
-    }
-    if let Credential::Token(token, _) = credential
-        && let Some(cached) = gate.sessions.cached(token, now)
-    {
-        gate.metrics.count_cached_token();
-        return Ok(token_use.caller(cached));
-    }
     let credential = credential.checked();
     let Credential::Token(token, source) = credential else {
         if token_use == TokenUse::Optional {
@@ -84,8 +87,7 @@ pub async fn caller(
     // It is ASCII, because its characters were checked.
     let token = std::str::from_utf8(token).unwrap_or_default();
     let verified = match gate.sessions.verify(&gate.tokens, token, now) {
-        // Boxed: few requests read the store, and the future of every request has room for what it awaits.
-        Ok(claims) => Box::pin(gate.sessions.of_claims(&claims, token, now)).await,
+        Ok(claims) => gate.sessions.of_claims(&claims, token, now).await,
         Err(fault) => Err(gate.tokens.refusal(fault)),
     };
     let (result, reason) = match &verified {
