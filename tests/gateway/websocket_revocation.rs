@@ -38,6 +38,33 @@ async fn logout_closes_an_idle_websocket_with_4401() {
     .await;
 }
 
+/// One thread has another scheduler than several.
+#[tokio::test]
+async fn logout_closes_websockets_while_requests_are_answered_on_one_thread_and_on_two() {
+    for threads in [1, 2] {
+        let desk = Gateway::with(&format!("[server]\nthreads = {threads}\n")).await;
+        let bystander = desk.sign_in("u1001").await;
+        let mut times = Vec::new();
+        for _ in 0..10 {
+            let xiaoming = desk.sign_in("u1001").await;
+            let mut socket = xiaoming.websocket("/ws/employee").await;
+            socket.echo("hello").await;
+            let requests = (0..20).map(|_| bystander.get("/api/desk/x"));
+            let (logged_out, responses) =
+                tokio::join!(xiaoming.post("/api/auth/logout"), futures::future::join_all(requests));
+            logged_out.expect_code(0);
+            let answered = Instant::now();
+            assert_eq!(socket.close_code_within(Duration::from_secs(1)).await, Some(4401), "{threads}");
+            times.push(answered.elapsed());
+            for response in responses {
+                response.expect_status(200);
+            }
+            xiaoming.get("/api/desk/x").await.expect_invalid_token();
+        }
+        assert_within_revocation_bound(times);
+    }
+}
+
 #[tokio::test]
 async fn logout_closes_twenty_websockets_with_4401() {
     let desk = Gateway::start().await;
