@@ -248,16 +248,33 @@ fn load_rules(source: &RuleSource, upstreams: &[NamedUpstream<'_>]) -> Result<Ru
     source.load(upstreams, &metrics).map_err(|faults| print_faults(&faults))
 }
 
+/// Runs a server: its tasks on `threads` of their own, of which 0 means one per core, and `main` on this thread. So a reload, which takes
+/// long with many rules or slow files, delays no request.
+fn serve_on<T>(threads: usize, main: impl Future<Output = T>) -> Result<T, Failed> {
+    let threads = if threads > 0 { threads } else { std::thread::available_parallelism().map_or(1, usize::from) };
+    if threads > 1 {
+        return Ok(runtime(threads)?.block_on(main));
+    }
+    // The scheduler of a single thread has no queues that others could steal from, and so costs less.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| print_error(format!("cannot start the async runtime: {error}")))?;
+    let (handle, (finish, finished)) = (runtime.handle().clone(), tokio::sync::oneshot::channel::<()>());
+    std::thread::scope(|scope| {
+        // Ends once `finish` is dropped, also by a panic.
+        let work = move || drop(runtime.block_on(finished));
+        let worker = std::thread::Builder::new().name("tokio-rt-worker".to_owned()).spawn_scoped(scope, work);
+        worker.map_err(|error| print_error(format!("cannot start a thread: {error}")))?;
+        let result = handle.block_on(main);
+        drop(finish);
+        Ok(result)
+    })
+}
+
 /// Starts the async runtime; 0 threads means one per core.
 fn runtime(threads: usize) -> Result<tokio::runtime::Runtime, Failed> {
-    let threads = if threads > 0 { threads } else { std::thread::available_parallelism().map_or(1, usize::from) };
-    let mut builder = if threads == 1 {
-        // The scheduler of a single thread has no queues that others could steal from, and so costs less.
-        tokio::runtime::Builder::new_current_thread()
-    } else {
-        let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    if threads > 0 {
         builder.worker_threads(threads);
-        builder
-    };
+    }
     builder.enable_all().build().map_err(|error| print_error(format!("cannot start the async runtime: {error}")))
 }

@@ -274,6 +274,7 @@ impl Gateway {
             Ok(true) => {}
             Ok(false) => return ExchangeEnd::Incomplete,
             Err(error) => {
+                tracing::debug!(error = %error.etype().as_str(), "the request could not be read");
                 if error.etype() == &ErrorType::InvalidHTTPHeader {
                     // Fails only if the client has gone.
                     let _ = exchange.respond_error(http::StatusCode::BAD_REQUEST.as_u16()).await;

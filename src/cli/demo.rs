@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::Args;
 
 use super::serve::Signals;
-use super::{Failed, log, print_error, print_faults, print_warning, runtime};
+use super::{Failed, log, print_error, print_faults, print_warning, serve_on};
 use crate::app::{App, Inherited, LogStreams, RuleSource, ServiceManager, Sources, StartKind};
 use crate::config::{self, Config, Override, PathCase, UpstreamConfig};
 use crate::demo::{Workspace, helpdesk};
@@ -31,7 +31,7 @@ pub(super) fn run(args: &DemoArgs) -> Result<(), Failed> {
     let config = config::load_text("demo", &settings, &args.overrides).map_err(|faults| print_faults(&faults))?;
     let (log, _guard) = log::start(&config).map_err(print_error)?;
     let taken = (address != args.listen).then_some(args.listen);
-    runtime(config.server.threads)?.block_on(serve_demo(config, &workspace, log, taken))
+    serve_on(config.server.threads, serve_demo(config, &workspace, log, taken))?
 }
 
 /// Returns the address, with port 0 if its port is taken.

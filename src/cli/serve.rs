@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::{ConfigArgs, Exit, Failed, log, print_error, print_faults, runtime};
+use super::{ConfigArgs, Exit, Failed, log, print_error, print_faults, serve_on};
 use crate::app::{
     self, App, HandOverStep, Inherited, LogStreams, Predecessor, ReloadReport, ReloadScope, RuleSource, ServiceManager,
     Sources, StartError, StartKind, Successor, activated_sockets,
@@ -29,7 +29,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<(), Failed> {
     let config = source.load().map_err(|faults| print_faults(&faults))?;
     let (log, _guard) = log::start(&config).map_err(print_error)?;
     let start = if args.upgrade { StartKind::Upgrade } else { StartKind::Normal };
-    runtime(config.server.threads)?.block_on(async {
+    serve_on(config.server.threads, async {
         let signals = Signals::listen()?;
         let service = Arc::new(ServiceManager::from_environment(start));
         let inherited = activated_sockets().map_err(|error| print_error(format!("LISTEN_FDS: {error}")))?;
@@ -48,7 +48,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<(), Failed> {
             async move { service.feed_watchdog().await }
         });
         signals.run(app, &service).await
-    })
+    })?
 }
 
 async fn start_normally(

@@ -1,6 +1,5 @@
 //! Upstream connections and retries for every lane to an upstream: which address is tried, how often, whether a request may
-//! be sent again, and what is recorded about an address. What is sent over a connection is left to the lanes; Pingora's
-//! proxy connects by itself and asks here, and never gets an upstream that speaks HTTP/2.
+//! be sent again, and what is recorded about an address. What is sent over a connection is left to the lanes.
 //!
 //! A retry goes to another address while one is available. After a failed connect nothing was sent, so any request is
 //! retried. After that only a request that can be repeated is, if its connection was reset before a response: the upstream

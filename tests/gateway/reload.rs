@@ -1,6 +1,13 @@
 //! SIGHUP: reloads configuration, rules and keys; an invalid file keeps the current ones.
 
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use nix::fcntl::OFlag;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 
 use crate::support::*;
 
@@ -40,6 +47,27 @@ async fn reload_adds_a_rule() {
     assert_eq!(desk.metric("deskgate_rules_loaded", &[]).await, before + 1.0);
     assert_eq!(desk.metric("deskgate_config_reload_success", &[]).await, 1.0);
     desk.anonymous().get("/public/x").await.expect_status(200);
+}
+
+#[tokio::test]
+async fn reload_that_waits_for_a_file_delays_no_request() {
+    for threads in [1, 2] {
+        let desk = Gateway::with(&format!("[server]\nthreads = {threads}\n")).await;
+        let file = desk.config_file();
+        let text = std::fs::read_to_string(&file).expect("the configuration");
+        std::fs::remove_file(&file).expect("no configuration");
+        mkfifo(&file, Mode::S_IRUSR | Mode::S_IWUSR).expect("a pipe");
+        desk.signal("HUP");
+        let open = || OpenOptions::new().write(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(&file).ok();
+        let mut pipe = eventually("the gateway reads its configuration", || async { open() }).await;
+        for _ in 0..10 {
+            desk.anonymous().get("/public/x").await.expect_status(200);
+        }
+        assert!(!desk.logs().contains("reloaded"), "the reload has waited:\n{}", desk.logs());
+        pipe.write_all(text.as_bytes()).expect("the gateway goes on");
+        drop(pipe);
+        desk.wait_for_log(&["reloaded"]).await;
+    }
 }
 
 /// Replaces a text in the configuration file and sends SIGHUP.
