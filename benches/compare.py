@@ -72,6 +72,8 @@ def arguments():
     parser.add_argument("--program", help="a deskgate that was built already, else it is built as `make release` does")
     parser.add_argument("--bare-proxy", help="a bare_proxy that was built already")
     parser.add_argument("--earlier", help="an earlier deskgate to compare Pingora's lane with")
+    parser.add_argument("--threads", type=int, default=1,
+                        help="deskgate's worker threads (default: 1, as all contestants have)")
     parser.add_argument("--docs", action="store_true", help="write the results into docs/benchmarks.md")
     parser.add_argument("--results", type=pathlib.Path, metavar="FILE", help="measure nothing, show a bench.json")
     options = parser.parse_args()
@@ -148,7 +150,7 @@ def measure(options, wanted, named, notes):
         bare_proxy = build_bare_proxy()
     os.sched_setaffinity(0, LOAD_CORES)
     with tempfile.TemporaryDirectory(prefix="deskgate-bench-") as name:
-        place = Place(pathlib.Path(name), program, bare_proxy, earlier=options.earlier).prepare()
+        place = Place(pathlib.Path(name), program, bare_proxy, earlier=options.earlier, threads=options.threads).prepare()
         taking_part, wanted = available(named, place, notes), possible(wanted, notes)
         if not any(contestant.is_deskgate for contestant in taking_part):
             wanted = without_deskgate(wanted)

@@ -215,7 +215,7 @@ def deskgate_command(place, folder, data, upstream, port, tls_port):
         public_url = "{ISSUER}"
         hosts = ["127.0.0.1"]
         data_dir = "{data}"
-        threads = 1
+        threads = {place.threads}
         [[server.listeners]]
         address = "127.0.0.1:{tls_port}"
         tls = true

@@ -35,11 +35,11 @@ def build_bare_proxy():
 
 
 class Place:
-    """A temporary folder with all that the contestants need."""
+    """A temporary folder with all that the contestants need. `threads` are deskgate's."""
 
-    def __init__(self, folder, program, bare_proxy=None, envoy=None, earlier=None):
+    def __init__(self, folder, program, bare_proxy=None, envoy=None, earlier=None, threads=1):
         self.folder, self.program, self.bare_proxy, self.envoy = folder, program, bare_proxy, envoy
-        self.earlier = earlier
+        self.earlier, self.threads = earlier, threads
         self.certificate, self.certificate_key = folder / "tls.crt", folder / "tls.key"
         self.data, self.tokens = {}, {}
 

@@ -3,7 +3,7 @@
     pgo.py TARGET_FOLDER
 
 Builds the program with counters, runs the workloads of the benchmark, and keeps the counts in `deploy/profiles` for `release.py`,
-in place of earlier ones for this target. Takes a quarter of an hour on two cores.
+in place of earlier ones for this target. Takes 20 minutes on two cores.
 
 Needs `llvm-profdata` of the compiler's LLVM version: `rustup component add llvm-tools`, or Debian's package `llvm-VERSION`, which it
 installs.
@@ -20,6 +20,8 @@ import release
 
 # Both lanes; few sessions and rules, because their number does not change which code runs.
 TRAINING = ["--only", "deskgate,deskgate-pingora", "--rounds", "1", "--seconds", "2", "--largest", "1000"]
+# One thread has another scheduler than several.
+THREADS = [1, 2]
 # The fewest counters of a large function; it has about one for each branch.
 LARGE = 8
 
@@ -66,8 +68,9 @@ def main():
     merge, counters, text, profile = profdata(compiler), folder / "counters", folder / "counts.txt", folder / "deskgate.profdata"
     shutil.rmtree(counters, ignore_errors=True)
     program = release.build(folder / "counting", "--bin", "deskgate", ["-C", f"profile-generate={counters}"])
-    subprocess.run([sys.executable, release.REPOSITORY / "benches/compare.py", "--program", program, *TRAINING], check=True,
-                   env=os.environ | {"CARGO_TARGET_DIR": str(folder)})
+    for threads in THREADS:
+        subprocess.run([sys.executable, release.REPOSITORY / "benches/compare.py", "--program", program, "--threads", str(threads),
+                        *TRAINING], check=True, env=os.environ | {"CARGO_TARGET_DIR": str(folder)})
     subprocess.run([merge, "merge", "--text", "--output", text, counters], check=True)
     text.write_text(without_small_unused(text.read_text()))
     subprocess.run([merge, "merge", "--output", profile, text], check=True)
