@@ -43,7 +43,9 @@ async fn known_sessions_go_on_for_the_outage_grace_and_everything_else_is_1503()
         (alice.get("/api/agent-desk/x").await.status == 200).then_some(())
     })
     .await;
-    alice.post("/api/auth/logout").await.expect_code(0);
+    // Refused while the gateway drops the connections to the server from before. It may have been done all the same, and is 401 then.
+    eventually("a logout", || async { matches!(alice.post("/api/auth/logout").await.status, 200 | 401).then_some(()) })
+        .await;
     eventually("the logout has reached the other gateway", || async {
         (unseen.get("/api/auth/me").await.status == 401).then_some(())
     })
