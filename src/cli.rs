@@ -256,8 +256,7 @@ fn serve_on<T>(threads: usize, main: impl Future<Output = T>) -> Result<T, Faile
         return Ok(runtime(threads)?.block_on(main));
     }
     // The scheduler of a single thread has no queues that others could steal from, and so costs less.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| print_error(format!("cannot start the async runtime: {error}")))?;
+    let runtime = build(&mut tokio::runtime::Builder::new_current_thread())?;
     let (handle, (finish, finished)) = (runtime.handle().clone(), tokio::sync::oneshot::channel::<()>());
     std::thread::scope(|scope| {
         // Ends once `finish` is dropped, also by a panic.
@@ -276,5 +275,9 @@ fn runtime(threads: usize) -> Result<tokio::runtime::Runtime, Failed> {
     if threads > 0 {
         builder.worker_threads(threads);
     }
-    builder.enable_all().build().map_err(|error| print_error(format!("cannot start the async runtime: {error}")))
+    build(&mut builder)
+}
+
+fn build(runtime: &mut tokio::runtime::Builder) -> Result<tokio::runtime::Runtime, Failed> {
+    runtime.enable_all().build().map_err(|error| print_error(format!("cannot start the async runtime: {error}")))
 }

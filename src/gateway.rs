@@ -221,7 +221,7 @@ impl Gateway {
         write_reply(reply, exchange, arrival).await
     }
 
-    /// Runs a lane until its deadline. After a panic the lane's end answers 1005, or closes the connection if the response has begun.
+    /// Runs a lane until its deadline. After a panic its caller answers 1005, or closes the connection if the response has begun.
     async fn run_lane(
         &self,
         deadline: Option<Instant>,
@@ -287,7 +287,7 @@ impl Gateway {
             exchange.set_keepalive(None);
         }
         let _in_flight = InFlight::begin(&self.gate.metrics.requests_in_flight);
-        // Boxed, because the future that holds it is moved once.
+        // Boxed, so that the future that holds it is small: it is moved once.
         let mut context = Box::new(RequestContext::new(Instant::now()));
         self.begin_exchange(exchange);
         let answered = self.answer(exchange, &mut context).await;

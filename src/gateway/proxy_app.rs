@@ -15,8 +15,8 @@ use super::cut::ExchangeCutter;
 use super::early_refusal::{self, EarlyRefusals, SATURATED};
 use super::{ExchangeEnd, Gateway};
 
-/// What Pingora's sessions are given to, and what cuts their exchanges. pingora-proxy would do the same in a future of 13 KB, which is
-/// moved once for every request: a twelfth of the time of a request over HTTP/2.
+/// Answers the requests that Pingora's sessions read, and cuts their exchanges. pingora-proxy is not used for it: its future takes 13 KB,
+/// and moving that for every request took a twelfth of the time of a request over HTTP/2.
 pub(crate) struct ProxyApp {
     pub(crate) gateway: Arc<Gateway>,
     /// Answers most requests of HTTP/1.1; None if `server.fast_lane` is off.
