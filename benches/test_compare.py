@@ -85,6 +85,18 @@ class Summary(unittest.TestCase):
     def test_every_contestant_begins_a_round_in_turn(self):
         self.assertEqual([workloads.in_turn([1, 2, 3], number) for number in range(3)], [[1, 2, 3], [2, 3, 1], [3, 1, 2]])
 
+    def test_a_turn_without_requests_is_repeated(self):
+        none, some = {"requests": 0, "refused": 0, "failed": 0}, {"requests": 4, "refused": 0, "failed": 0}
+        for counts, clock, took in [([some], [1.0, 3.0], 5e5), ([none, none, some], [0.0, 1.0, 1.0, 2.0, 3.0, 7.0], 1e6)]:
+            server = mock.Mock(**{"cpu_seconds.side_effect": clock})
+            with mock.patch.object(traffic, "generate", side_effect=counts):
+                self.assertEqual(workloads.turn(server, workloads.REQUESTS[0], None, 1), took)
+        for counts, tries in [([none] * 4, 3), ([{**none, "failed": 1}] * 4, 1)]:
+            server = mock.Mock(**{"cpu_seconds.return_value": 0.0})
+            with mock.patch.object(traffic, "generate", side_effect=counts) as generate:
+                self.assertRaises(Fault, workloads.turn, server, workloads.REQUESTS[0], None, 1)
+            self.assertEqual(generate.call_count, tries)
+
     def test_an_unexpected_response_ends_the_run(self):
         counts = {"requests": 5, "refused": 0, "failed": 0}
         workloads.check("", counts, is_bad=False)
