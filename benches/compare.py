@@ -34,6 +34,7 @@ import summary
 import workloads
 from place import Place, build_bare_proxy, build_deskgate
 from progress import Progress
+from quiet import Host
 from servers import CORES, LOAD_CORES, REPOSITORY, Fault, find_program, target_folder
 
 OTHERS = {
@@ -56,6 +57,7 @@ class Run:
     seconds: int
     largest: int
     progress: Progress
+    host: Host = dataclasses.field(default_factory=Host)
 
     def sizes(self, numbers):
         return [number for number in numbers if number <= self.largest]
@@ -160,6 +162,7 @@ def measure(options, wanted, named, notes):
         results = workloads.measure_requests(run, requests) if requests else []
         results += [measure_other(run) for key, measure_other in OTHERS.items() if key in wanted]
         progress.end()
+        notes += run.host.notes()
         return [result for result in results if result["rows"]], taking_part, versions(program, place)
 
 

@@ -30,7 +30,7 @@ def compare(run, key, title, unit_of_row, started, files, path, note):
             run.progress.show(f"{title}: {number:,}")
             # Signs the assertions, see `Requests.prepare_turn`.
             traffic.use_once(started[number], path, files[number].read_text().split())
-            took = turn(started[number], workload, files[number], run.seconds)
+            took = turn(run, started[number], workload, files[number])
             if round_number > 0:
                 values[str(number)].append(took)
             run.progress.step()

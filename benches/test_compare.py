@@ -21,6 +21,7 @@ import contestants
 import envoy
 import growth
 import progress
+import quiet
 import report
 import summary
 import tokens
@@ -85,17 +86,27 @@ class Summary(unittest.TestCase):
     def test_every_contestant_begins_a_round_in_turn(self):
         self.assertEqual([workloads.in_turn([1, 2, 3], number) for number in range(3)], [[1, 2, 3], [2, 3, 1], [3, 1, 2]])
 
-    def test_a_turn_without_requests_is_repeated(self):
-        none, some = {"requests": 0, "refused": 0, "failed": 0}, {"requests": 4, "refused": 0, "failed": 0}
-        for counts, clock, took in [([some], [1.0, 3.0], 5e5), ([none, none, some], [0.0, 1.0, 1.0, 2.0, 3.0, 7.0], 1e6)]:
-            server = mock.Mock(**{"cpu_seconds.side_effect": clock})
-            with mock.patch.object(traffic, "generate", side_effect=counts):
-                self.assertEqual(workloads.turn(server, workloads.REQUESTS[0], None, 1), took)
-        for counts, tries in [([none] * 4, 3), ([{**none, "failed": 1}] * 4, 1)]:
-            server = mock.Mock(**{"cpu_seconds.return_value": 0.0})
-            with mock.patch.object(traffic, "generate", side_effect=counts) as generate:
-                self.assertRaises(Fault, workloads.turn, server, workloads.REQUESTS[0], None, 1)
-            self.assertEqual(generate.call_count, tries)
+    def test_a_turn_that_the_host_disturbs_is_repeated(self):
+        cores = len(quiet.CORES)
+        # Processor time that was stolen and seconds that have passed, before and after each try.
+        for patience, stolen, clock, tries, repeated, disturbed in [
+            (9, [0, 0.05 * cores], [0, 1], 1, 0, 0),
+            (9, [0, 0.06 * cores, cores, cores], [0, 1, 1, 2], 2, 1, 0),
+            (0.5, [0, cores, cores, 2 * cores], [0, 1, 1, 2], 2, 1, 1),
+        ]:
+            host = quiet.Host(patience)
+            with mock.patch.object(quiet, "stolen_seconds", side_effect=stolen), \
+                    mock.patch.object(quiet.time, "monotonic", side_effect=clock):
+                self.assertEqual(len(list(host.tries())), tries, stolen)
+            self.assertEqual((host.repeated, host.disturbed, len(host.notes())), (repeated, disturbed, repeated + disturbed))
+        self.assertGreaterEqual(quiet.stolen_seconds(), 0)
+
+    def test_the_last_try_of_a_turn_counts(self):
+        run = mock.Mock(**{"host.tries.return_value": [None, None]})
+        server = mock.Mock(**{"cpu_seconds.side_effect": [0.0, 1.0, 1.0, 3.0]})
+        counts = [{"requests": 0, "refused": 0, "failed": 0}, {"requests": 4, "refused": 0, "failed": 0}]
+        with mock.patch.object(traffic, "generate", side_effect=counts):
+            self.assertEqual(workloads.turn(run, server, workloads.REQUESTS[0], None), 5e5)
 
     def test_an_unexpected_response_ends_the_run(self):
         counts = {"requests": 5, "refused": 0, "failed": 0}

@@ -10,8 +10,6 @@ from servers import Fault, Servers
 from traffic import Load
 
 REQUEST_UNIT = "CPU µs per request"
-# Of a turn.
-MOST_TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -123,7 +121,7 @@ def measure_one(run, workload, started):
         for server in in_turn(taking_part, number):
             run.progress.show(f"{workload.title}: {server.contestant.title}")
             workload.prepare_turn(server, run.place)
-            took = turn(server, workload, files[server.contestant.key], run.seconds)
+            took = turn(run, server, workload, files[server.contestant.key])
             if number > 0:
                 values[server.contestant.key].append(took)
             run.progress.step()
@@ -137,15 +135,12 @@ def in_turn(items, number):
     return items[start:] + items[:start]
 
 
-def turn(server, workload, tokens_file, seconds):
-    """CPU microseconds per request of one turn. A turn without any request is repeated, because a shared machine can stop for as
-    long as a turn takes."""
-    for _ in range(MOST_TRIES):
+def turn(run, server, workload, tokens_file):
+    """CPU microseconds per request of one turn."""
+    for _ in run.host.tries():
         before = server.cpu_seconds()
-        counted = traffic.generate(server, workload.load, tokens_file, seconds)
+        counted = traffic.generate(server, workload.load, tokens_file, run.seconds)
         used = server.cpu_seconds() - before
-        if counted["requests"] or counted["failed"]:
-            break
     check(f"{workload.title}, {server.contestant.title}", counted, workload.tokens == "bad")
     return used * 1e6 / counted["requests"]
 
