@@ -1,6 +1,10 @@
-//! Carries requests. Here is Pingora's lane: its sessions read every request that the fast lane does not take, over HTTP/1 and HTTP/2, and
-//! write the response; between the two, the pipeline decides and one of the lanes to upstreams carries it.
-//! Authorizes nothing: `pipeline` authorizes requests, `connect` chooses upstream peers and decides about retries.
+//! Carries requests. `accept` takes a connection, `connection` reads the head of a request, and the `fast_lane` answers it; if that does
+//! not take it, Pingora's lane does, which is in this file and in `proxy`. Pingora's sessions read the requests of this lane, over HTTP/1 and
+//! HTTP/2, and write the responses.
+//!
+//! What both lanes use: `request_head` (the request as the pipeline and the upstream get it), `connect`, `connector` and `idle_pool` (which
+//! address gets the request, over which connection, and whether it gets it again), `response`, `handshake` (WebSockets) and `cut` (the
+//! end of the session). Authorizes nothing: `pipeline` does.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -330,6 +334,7 @@ impl Gateway {
                     };
                     match opened {
                         Ok(UpgradeResult::Upgraded | UpgradeResult::Declined(_)) => Ok(()),
+                        Ok(UpgradeResult::Unsent(_, error)) => Err(error),
                         Err(error) => self.refuse(exchange, context, error).await,
                     }
                 }

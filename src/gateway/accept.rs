@@ -1,6 +1,6 @@
-//! Accepts client connections, learns their clients from load balancers, completes the TLS handshake, each where the listener
-//! has it, and passes them to Pingora: on HTTP/1.1 for each request, on HTTP/2 for good. Reading heads is left to [`connection`](super::connection), their turn to
-//! [`concurrency`](super::concurrency).
+//! Accepts client connections, reads the PROXY header and completes the TLS handshake where the listener has them. On HTTP/1.1 each
+//! request goes to the fast lane, or to Pingora's if the fast lane does not take it; an HTTP/2 connection goes to Pingora as a whole.
+//! Reading heads is left to [`connection`](super::connection), their turn to [`concurrency`](super::concurrency).
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -38,6 +38,9 @@ use crate::upstreams::tcp_keepalive;
 
 /// A slower client would hold a connection slot without sending a request.
 const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Longest time for telling a client over TLS that its connection ends.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The beginning of HTTP/2's preface. No method of HTTP/1 begins like it.
 const HTTP2_PREFACE_START: &[u8; 3] = b"PRI";
@@ -325,8 +328,8 @@ impl Acceptor {
         }
     }
 
-    /// Serves the requests of a connection. On HTTP/1.1, Pingora gets it only once a whole head has arrived: a connection
-    /// that waits for a request then holds neither Pingora's buffers nor its futures.
+    /// Serves the requests of a connection. On HTTP/1.1 the fast lane is tried first. Pingora gets the connection only once a whole head
+    /// has arrived: one that waits for a request then holds neither Pingora's buffers nor its futures.
     async fn serve_requests(&self, mut connection: Box<Connection>, drain: &ShutdownWatch) {
         if connection.is_http2() {
             self.app.process_new(connection, drain).await;
@@ -337,8 +340,8 @@ impl Acceptor {
                 match gateway.serve_fast(&mut connection, slot.began).await {
                     LaneEnd::KeepAlive => continue,
                     LaneEnd::Close => {
-                        // Fails if the client has closed it already.
-                        let _ = connection.shutdown().await;
+                        // Fails if the client has closed it already. Over TLS, a client that stops reading could delay it.
+                        let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, connection.shutdown()).await;
                         return;
                     }
                     LaneEnd::Incomplete | LaneEnd::Detached => return,

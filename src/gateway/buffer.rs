@@ -1,4 +1,4 @@
-//! Buffers of the fast lane. A buffer that is dropped is kept by its thread for the next request: one of a few kilobytes costs the
+//! Buffers of connections and of the fast lane. A buffer that is dropped is kept by its thread for the next request: one of a few kilobytes costs the
 //! allocator several times as much as a small object.
 
 use std::cell::RefCell;

@@ -1,5 +1,5 @@
-//! Validates the framing of chunked request bodies (RFC 9112, section 7.1) on the client's own bytes. Pingora decodes
-//! the body but accepts spaces before an extension, bare semicolons and bare line feeds, which enable request smuggling.
+//! Validates and decodes chunked bodies (RFC 9112, section 7.1) as they were sent: of clients in both lanes, and of upstreams. Pingora
+//! accepts spaces before an extension, bare semicolons and bare line feeds, which enable request smuggling.
 
 /// The body violates the chunked framing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! A client's connection: wraps the accepted transport that Pingora reads from and writes to.
+//! A client's connection: wraps the accepted transport that both lanes read from and write to.
 //!
 //! Pingora limits single reads only, answers heads that it cannot parse with an empty 400, repairs request lines and
 //! accepts malformed chunks. This wrapper puts a deadline and a size limit on whole heads, replaces Pingora's early
@@ -88,7 +88,7 @@ pub(super) struct Connection {
     body: RequestBody,
     /// Of what it waits for: a head, the next request, or one end of an exchange.
     deadline: Deadline,
-    /// When the response before ended, as far as it is known.
+    /// When the fast lane completed the last response. None if it did not, then the clock is read.
     idle_since: Option<Instant>,
     upload: RateGuard,
     download: RateGuard,
@@ -339,7 +339,8 @@ impl Connection {
     }
 
     /// Reads the next request while this one is answered, up to the size of a head: only a read shows that the client has
-    /// disconnected, which an empty read tells Pingora. A client that sends more is read again after the answer.
+    /// disconnected, which an empty read tells Pingora. A client that sends more is read again after the answer: until then
+    /// this is pending without a waker, and the exchange, which has others, does not notice that the client disconnects.
     fn poll_read_ahead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.head.read_ahead().len() < self.limits.bytes {
             let mut bytes = [const { MaybeUninit::uninit() }; LONGEST_READ];

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::StatusCode;
-use http::header::{CONNECTION, CONTENT_LENGTH, SEC_WEBSOCKET_PROTOCOL, TRANSFER_ENCODING, UPGRADE};
+use http::header::{CONNECTION, CONTENT_LENGTH, DATE, SEC_WEBSOCKET_PROTOCOL, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
 use pingora_core::protocols::http::HttpTask;
 use pingora_core::{Error as PingoraError, ErrorType};
@@ -55,13 +55,15 @@ pub(crate) struct SocketSettings {
     pub(crate) close_grace: Duration,
 }
 
-/// The upstream's response to a handshake.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What has become of a handshake that the upstream has answered.
+#[derive(Debug)]
 pub(super) enum UpgradeResult {
     /// A 101: the tunnel runs.
     Upgraded,
     /// Any other response, which has been relayed to the client.
     Declined(StatusCode),
+    /// The client has not taken the whole of the response. A part may have been sent, so no other response can follow.
+    Unsent(StatusCode, Box<PingoraError>),
 }
 
 /// The client of a handshake, in either lane.
@@ -119,14 +121,20 @@ impl Gateway {
         }
         if response.status != StatusCode::SWITCHING_PROTOCOLS {
             let status = response.status;
-            let declined = relay_decline(client, &mut upstream, response, permit.rule.cors, arrival);
-            tokio::time::timeout(self.sockets.handshake, declined).await.map_err(|_| Error::UpstreamTimeout)??;
-            return Ok(UpgradeResult::Declined(status));
+            let reading = read_decline(&mut upstream, response, permit.rule.cors, arrival);
+            let reading = tokio::time::timeout(self.sockets.handshake, reading).await;
+            let (response, body) = reading.map_err(|_| Error::UpstreamTimeout)??;
+            return Ok(match client.write_last(response, body).await {
+                Ok(()) => UpgradeResult::Declined(status),
+                Err(error) => UpgradeResult::Unsent(status, error),
+            });
         }
         let response = switching_protocols(response, offer, permit.rule.cors, arrival)?;
         self.recheck(session_id.as_ref(), &registration).await?;
         let expires_at = session.map(|session| session.expires_at);
-        client.write_switch(response).await.map_err(client_gone)?;
+        if let Err(error) = client.write_switch(response).await {
+            return Ok(UpgradeResult::Unsent(StatusCode::SWITCHING_PROTOCOLS, error));
+        }
         let client = client.detach().ok_or_else(|| Error::unexpected(Part::Gateway, "no transport"))?;
         let (stream, read_ahead) = upstream.into_upgraded();
         let upstream = UpstreamEnd { stream, read_ahead };
@@ -250,10 +258,6 @@ fn closing_words(close: TunnelClose) -> String {
     }
 }
 
-fn client_gone(_: Box<pingora_core::Error>) -> Error {
-    Error::UpstreamFailed(Some("the client closed its connection".into()))
-}
-
 fn upstream_failed(error: &PingoraError) -> Error {
     client_error(error).unwrap_or_else(|| Error::UpstreamFailed(Some(error.etype().as_str().to_owned().into())))
 }
@@ -283,14 +287,14 @@ fn switching_protocols(
     Ok(response)
 }
 
-/// Relays a response other than 101 and closes the connection: the client may already be sending frames.
-async fn relay_decline(
-    client: &mut dyn HandshakeClient,
+/// Reads the rest of a response other than 101. Returns what the client gets as the last response of its connection: it may already be
+/// sending frames.
+async fn read_decline(
     upstream: &mut Http1Exchange,
     mut response: ResponseHeader,
     cors: CorsHandling,
     arrival: &Arrival,
-) -> Result<(), Error> {
+) -> Result<(ResponseHeader, Bytes), Error> {
     let mut body = Vec::new();
     while let HttpTask::Body(bytes, _) = upstream.read_part().await.map_err(|error| upstream_failed(&error))? {
         let bytes = bytes.unwrap_or_default();
@@ -299,10 +303,13 @@ async fn relay_decline(
         }
         body.extend_from_slice(&bytes);
     }
+    let invalid = |_| Error::unexpected(Part::Gateway, "the response to the handshake cannot be forwarded");
     remove_connection_headers(&mut response);
-    sanitize_response(&mut response, cors, arrival).map_err(client_gone)?;
+    // Both lanes write their own.
+    response.remove_header(&DATE);
+    sanitize_response(&mut response, cors, arrival).map_err(invalid)?;
     if !has_no_body(response.status) {
-        response.insert_header(CONTENT_LENGTH, body.len()).map_err(client_gone)?;
+        response.insert_header(CONTENT_LENGTH, body.len()).map_err(invalid)?;
     }
-    client.write_last(response, body.into()).await.map_err(client_gone)
+    Ok((response, body.into()))
 }

@@ -2,6 +2,7 @@
 //! error, never repaired: Pingora's own client session repairs contradictory lengths, relays unknown transfer codings until the end
 //! of the connection, and accepts folded lines and malformed chunks. Connecting is left to [`connect`](super::connect).
 
+use std::io;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -79,6 +80,8 @@ pub(super) struct Http1Exchange {
     rest: Option<ResponseBody>,
     /// Whether anything of a response has come.
     has_begun: bool,
+    /// Whether a write has met a reset. The socket reports it only once, so a later read finds the end of the stream instead.
+    was_reset: bool,
     keeps_open: bool,
     is_head_request: bool,
     upload: UploadFraming,
@@ -99,6 +102,7 @@ impl Http1Exchange {
             received: BytesMut::new(),
             rest: None,
             has_begun: false,
+            was_reset: false,
             keeps_open: false,
             is_head_request: false,
             upload: UploadFraming::Plain,
@@ -165,7 +169,10 @@ impl Http1Exchange {
                 .map_err(|_| PingoraError::explain(ErrorType::WriteTimedout, "writing the request"))?,
             None => writing.await,
         };
-        written.map_err(|cause| PingoraError::because(ErrorType::WriteError, "writing the request", cause))
+        written.map_err(|cause| {
+            self.was_reset = cause.kind() == io::ErrorKind::ConnectionReset;
+            PingoraError::because(ErrorType::WriteError, "writing the request", cause)
+        })
     }
 
     /// Whether the response has been read to its end.
@@ -256,6 +263,7 @@ impl Http1Exchange {
             None => reading.await,
         };
         let mut error = match read {
+            Ok(0) if self.was_reset => PingoraError::explain(ErrorType::ReadError, "the upstream reset its connection"),
             Ok(0) => PingoraError::explain(ErrorType::ConnectionClosed, "the upstream closed its connection"),
             Ok(_) => return Ok(()),
             Err(cause) => PingoraError::because(ErrorType::ReadError, "reading the response", cause),

@@ -57,8 +57,9 @@ impl PooledConnection {
 }
 
 impl IdleEntry {
-    /// Whether a request can be sent over it: its time has not come, and the upstream has neither closed it nor sent anything, which
-    /// would belong to no request.
+    /// Whether a request can be sent over it: its time has not come, and the upstream is not known to have closed it or to have sent
+    /// anything, which would belong to no request. If it closes the connection at this moment, the exchange fails as on
+    /// any stale connection, and is repeated if it can be.
     fn is_usable(&mut self, now: Instant) -> bool {
         let is_in_time = self.until.is_none_or(|until| now < until) && now < self.connection.opened + LONGEST_USE;
         let stream = &mut self.connection.stream;
@@ -82,7 +83,7 @@ impl IdlePool {
     /// Takes the connection to a peer that was used last and can be used at `now`.
     pub(super) fn take(&self, peer: u64, now: Instant) -> Option<PooledConnection> {
         let own = self.own_shard();
-        // A shard that another thread has locked is skipped, so that no thread waits for another.
+        // Only the own shard is waited for, which others lock for a moment. One that another thread has locked is skipped.
         let other = |offset: usize| match self.shards[(own + offset) % self.shards.len()].try_lock() {
             Ok(mut shard) => shard.pop(peer),
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().pop(peer),

@@ -26,6 +26,7 @@ use super::buffer::{Buffer, CAPACITY};
 const SMALL_READ: usize = CAPACITY;
 
 thread_local! {
+    /// Memory for one read; its content does not outlive the poll.
     static SMALL: RefCell<[u8; SMALL_READ]> = const { RefCell::new([0; SMALL_READ]) };
 }
 
@@ -52,8 +53,9 @@ impl PlainStream {
         self.rewound.splice(..0, bytes.iter().copied());
     }
 
-    /// Whether the other end has neither sent anything nor closed the connection. If not, a byte may have been read and dropped, so the
-    /// connection must be closed.
+    /// Whether the other end has neither sent anything nor closed the connection, as far as tokio has been told by the kernel: without a
+    /// system call if nothing was reported, so what came a moment ago may be missed. If not, a byte may have been read and dropped, so
+    /// the connection must be closed.
     pub(super) fn has_nothing_to_read(&self) -> bool {
         let is_blocked = |error: io::Error| error.kind() == io::ErrorKind::WouldBlock;
         self.rewound.is_empty() && self.tcp.try_read(&mut [0]).is_err_and(is_blocked)

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::Method;
 use http::header::EXPECT;
 use http::request::Parts;
+use pingora_core::Error as PingoraError;
 use pingora_core::protocols::http::ServerSession as Exchange;
 use pingora_http::ResponseHeader;
 use tokio::sync::oneshot;
@@ -56,14 +57,14 @@ impl Downstream for ProxyClient<'_> {
 #[async_trait]
 impl HandshakeClient for ProxyClient<'_> {
     async fn write_switch(&mut self, response: ResponseHeader) -> pingora_core::Result<()> {
-        self.exchange.write_response_header(Box::new(response)).await
+        self.exchange.write_response_header(Box::new(response)).await.map_err(PingoraError::into_down)
     }
 
     async fn write_last(&mut self, response: ResponseHeader, body: Bytes) -> pingora_core::Result<()> {
         self.exchange.set_keepalive(None);
-        self.exchange.write_response_header(Box::new(response)).await?;
+        self.exchange.write_response_header(Box::new(response)).await.map_err(PingoraError::into_down)?;
         if !body.is_empty() {
-            self.exchange.write_response_body(body, true).await?;
+            self.exchange.write_response_body(body, true).await.map_err(PingoraError::into_down)?;
         }
         Ok(())
     }

@@ -31,7 +31,7 @@ const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
-/// The head for the upstream: bytes, or a header map for what is not a bodyless GET on Pingora's lane.
+/// The head for the upstream: bytes for the fast lane and for bodyless GETs of Pingora's lane, else a header map.
 trait HeaderSink {
     /// Sets one header.
     fn set(&mut self, name: HeaderName, value: &[u8]) -> Result<(), Error>;
@@ -164,6 +164,8 @@ pub fn rewrite_request(
 }
 
 /// Encodes the head of a request of the fast lane, or of a [bodyless GET](UpstreamPermit::is_bodyless_get), for the upstream as HTTP/1.1 bytes.
+/// The names of its lines are in lower case. On HTTP/1.1 its only hop-by-hop headers are `Connection`, which is dropped, and
+/// `Transfer-Encoding: chunked`, which the upstream needs.
 pub fn write_head(
     gate: &Gate,
     permit: &UpstreamPermit,
@@ -213,7 +215,7 @@ fn write_cookies(out: &mut Vec<u8>, permit: &UpstreamPermit, cookies: &[&[u8]]) 
     }
 }
 
-/// Whether a header of a bodyless GET is dropped or replaced by the gateway's own.
+/// Whether a header is not copied from the request: it is dropped or replaced by the gateway's own. `name` is in lower case.
 fn is_stripped(name: &[u8], permit: &UpstreamPermit, metrics: &Metrics) -> bool {
     match name {
         b"authorization" => permit.rule.forward_token == ForwardToken::Never,

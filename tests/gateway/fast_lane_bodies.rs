@@ -123,6 +123,68 @@ async fn a_response_that_comes_before_the_upload_ends_is_relayed() {
     assert_eq!(response.header("connection"), Some("close"));
 }
 
+/// A large upload whose response, without a length, has begun; the upload is blocked, because the upstream reads nothing of it.
+async fn blocked_upload(desk: &Gateway) -> (BufferedStream, BufferedStream) {
+    const MOST: usize = 64 << 20;
+    let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
+    let mut client = BufferedStream::from_connection(desk.connect().await);
+    client.send(&raw_request(desk, "POST /public/x", &format!("Content-Length: {MOST}\r\n"), b"")).await;
+    let mut upstream = upstream_connections.next().await.stream;
+    upstream.send(b"HTTP/1.1 413 Content Too Large\r\nConnection: close\r\n\r\ntoo ").await;
+    client.read_until(b"too ").await;
+    client.send_until_blocked(&[b'x'; 64 * 1024], MOST).await;
+    (client, upstream)
+}
+
+/// A response without a length ends with its connection, whether the upstream has read the request or not.
+#[tokio::test]
+async fn a_response_without_a_length_is_complete_although_the_upload_fails() {
+    for lane in ["true", "false"] {
+        let desk = on_lane(lane).await;
+        // Whether the failure of the upload or the end of the response is seen first is a matter of luck.
+        for _ in 0..5 {
+            let (mut client, mut upstream) = blocked_upload(&desk).await;
+            upstream.send(b"large").await;
+            let (mut stream, _) = upstream.into_parts();
+            stream.shutdown().await.expect("the end of the response");
+            // With unread bytes: resets the connection.
+            drop(stream);
+            let rest = String::from_utf8_lossy(&client.read_to_end_within(TEST_TIMEOUT).await).into_owned();
+            assert!(rest.contains("large") && rest.ends_with("\r\n0\r\n\r\n"), "fast lane {lane}: {rest}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_response_without_a_length_whose_upstream_resets_the_connection_is_not_complete() {
+    for lane in ["true", "false"] {
+        let desk = on_lane(lane).await;
+        for _ in 0..5 {
+            let (mut client, upstream) = blocked_upload(&desk).await;
+            upstream.reset();
+            let rest = String::from_utf8_lossy(&client.read_to_end_within(TEST_TIMEOUT).await).into_owned();
+            assert!(!rest.ends_with("0\r\n\r\n"), "fast lane {lane}: {rest}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_response_without_a_length_is_not_complete_because_the_client_half_closes() {
+    let desk = on_lane("true").await;
+    for (line, headers) in [("GET /public/x", ""), ("POST /public/x", "Content-Length: 10\r\n")] {
+        let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
+        let mut client = BufferedStream::from_connection(desk.connect().await);
+        client.send(&raw_request(&desk, line, headers, b"")).await;
+        let mut upstream = upstream_connections.next().await.stream;
+        upstream.send(b"HTTP/1.1 200 OK\r\n\r\nhello").await;
+        client.read_until(b"hello").await;
+        let (mut stream, unread) = client.into_parts();
+        stream.shutdown().await.expect("half-closed");
+        let rest = BufferedStream::new(stream, unread).read_to_end_within(TEST_TIMEOUT).await;
+        assert!(!rest.ends_with(b"0\r\n\r\n"), "{line}: {}", String::from_utf8_lossy(&rest));
+    }
+}
+
 /// Both directions at once: a client that reads nothing before it has sent everything, and an upstream that sends back what comes.
 #[tokio::test]
 async fn a_body_flows_both_ways_at_once() {

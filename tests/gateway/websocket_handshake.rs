@@ -362,6 +362,36 @@ async fn stalled_refusal_of_a_handshake_is_1504() {
     .await;
 }
 
+/// The time for handshakes is the upstream's. A client that reads slowly gets the response as it is.
+#[tokio::test]
+async fn refusal_of_a_handshake_that_the_client_reads_slowly_is_complete() {
+    const LENGTH: usize = 1_000_000;
+    const HANDSHAKE: Duration = Duration::from_millis(300);
+    let desk = Gateway::with("[websocket]\nhandshake = \"300ms\"").await;
+    let xiaoming = desk.sign_in("u1001").await;
+    let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
+    let mut connection = desk.connect().await;
+    connection.send(&xiaoming.handshake("/ws/employee").bytes()).await;
+    let mut upstream = upstream_connections.next().await.stream;
+    upstream.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {LENGTH}\r\n\r\n").as_bytes()).await;
+    upstream.send(&vec![b'x'; LENGTH]).await;
+    upstream.is_silent_for(3 * HANDSHAKE).await;
+    let response = connection.response().await.expect("a response").expect_status(200);
+    assert!(response.text() == "x".repeat(LENGTH), "the body is the upstream's");
+    assert!(connection.until_end().await.is_empty());
+}
+
+#[tokio::test]
+async fn refusal_of_a_handshake_has_one_date() {
+    let desk = Gateway::start().await;
+    let xiaoming = desk.sign_in("u1001").await;
+    let response = b"HTTP/1.1 403 Forbidden\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\nContent-Length: 0\r\n\r\n";
+    desk.upstream.set_behaviour(Behaviour::RespondAndClose(response.to_vec()));
+    let refusal = xiaoming.handshake("/ws/employee").expect_refused().await;
+    let dates = refusal.header_all("date");
+    assert!(dates.len() == 1 && !dates[0].contains("1970"), "{}", refusal.describe());
+}
+
 /// The number of consecutive handshakes; `DESKGATE_HANDSHAKES` overrides it.
 fn handshakes() -> usize {
     std::env::var("DESKGATE_HANDSHAKES").ok().and_then(|count| count.parse().ok()).unwrap_or(300)

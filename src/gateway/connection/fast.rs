@@ -1,4 +1,4 @@
-//! What the fast lane needs of a connection: the head of a request, and the end of the client. It reads and writes through the
+//! What the fast lane needs of a connection: the head of a request, and the client's disconnection. It reads and writes through the
 //! connection as Pingora does, with the same limits.
 
 use std::io;

@@ -24,7 +24,7 @@ pub(super) struct LaneClient<'a> {
     body: UnreadBody,
     /// How many bytes of the body the client has sent.
     pub(super) received: usize,
-    /// Has the time for which the client may take nothing of a response. Looked up only if it takes nothing.
+    /// Has the time for one write to the client (`stalled`). Looked up only if a write has to wait.
     limits: &'a ArcSwap<LimitsConfig>,
 }
 

@@ -92,6 +92,10 @@ impl FastExchange<'_> {
         match panic_to_error(&gateway.gate.metrics, opening).await {
             Ok(UpgradeResult::Upgraded) => self.status = StatusCode::SWITCHING_PROTOCOLS.as_u16(),
             Ok(UpgradeResult::Declined(status)) => self.status = status.as_u16(),
+            Ok(UpgradeResult::Unsent(status, error)) => {
+                self.status = status.as_u16();
+                return self.fail(error).await;
+            }
             Err(error) => return self.refuse(error).await,
         }
         Ok(())

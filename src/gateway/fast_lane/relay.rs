@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use http::StatusCode;
 use pingora_core::upstreams::peer::PeerOptions;
-use pingora_core::{Error as PingoraError, ErrorType, RetryType};
+use pingora_core::{Error as PingoraError, ErrorSource, ErrorType, RetryType};
 
 use super::super::buffer::Buffer;
 use super::super::chunks::InvalidChunk;
@@ -34,8 +34,11 @@ struct LaneUpstream {
     /// How long it may take nothing, and how long it may send nothing.
     write_timeout: Option<Duration>,
     read_timeout: Option<Duration>,
-    /// When the attempt began, if its connection took no time: the first wait for the response counts from then. None after that.
+    /// When the attempt began, if its connection came from the pool: the first wait for the response counts from then, which saves
+    /// reading the clock. None after that wait.
     began: Option<Instant>,
+    /// Whether anything of a response has come.
+    has_begun: bool,
 }
 
 impl FastExchange<'_> {
@@ -79,7 +82,8 @@ impl FastExchange<'_> {
             let began = self.context.attempts.started().filter(|_| source == ConnectionSource::Pool);
             let PeerOptions { write_timeout, read_timeout, .. } = self.context.attempts.address()?.peer.options;
             let connection = transport.into_connection()?;
-            let mut upstream = LaneUpstream { connection, upload, write_timeout, read_timeout, began };
+            let mut upstream =
+                LaneUpstream { connection, upload, write_timeout, read_timeout, began, has_begun: false };
             let error = match upstream.read(&mut self.client, received).await {
                 Ok(()) => return Ok(upstream),
                 Err(error) => error,
@@ -148,7 +152,14 @@ impl FastExchange<'_> {
             received.reserve(READ);
             let has_ended = match upstream.read(&mut self.client, &mut received).await {
                 Ok(()) => false,
-                Err(error) if body == ResponseBody::UntilClose && *error.etype() == ErrorType::ConnectionClosed => true,
+                // The client may have closed its connection, too.
+                Err(error)
+                    if body == ResponseBody::UntilClose
+                        && (error.esource(), error.etype())
+                            == (&ErrorSource::Upstream, &ErrorType::ConnectionClosed) =>
+                {
+                    true
+                }
                 Err(error) => return Err(error),
             };
             out.clear();
@@ -177,21 +188,23 @@ impl LaneUpstream {
     /// Reads something from the upstream, while the rest of the request is sent on. A connection that ends is an error. Gives
     /// up when the client disconnects, so that the upstream stops working for it.
     async fn read(&mut self, client: &mut LaneClient<'_>, received: &mut Buffer) -> pingora_core::Result<()> {
-        let is_first = received.is_empty();
         let (mut began, mut has_waited) = (self.began.take(), false);
         poll_fn(|cx| {
             let mut has_moved = false;
             let sent = self.poll_send(client, &mut has_moved, cx)?;
             match poll_receive(&mut self.connection.stream, received, cx) {
-                Poll::Ready(Ok(1..)) => return Poll::Ready(Ok(())),
+                Poll::Ready(Ok(1..)) => {
+                    self.has_begun = true;
+                    return Poll::Ready(Ok(()));
+                }
                 Poll::Ready(Ok(0)) => {
                     let closed =
                         PingoraError::explain(ErrorType::ConnectionClosed, "the upstream closed its connection");
-                    return Poll::Ready(Err(self.read_failure(closed, is_first)));
+                    return Poll::Ready(Err(self.read_failure(closed)));
                 }
                 Poll::Ready(Err(cause)) => {
                     let failed = PingoraError::because(ErrorType::ReadError, "reading the response", cause);
-                    return Poll::Ready(Err(self.read_failure(failed, is_first)));
+                    return Poll::Ready(Err(self.read_failure(failed)));
                 }
                 Poll::Pending => {}
             }
@@ -218,15 +231,19 @@ impl LaneUpstream {
         }
     }
 
-    /// The failure of a read. If the upstream had not taken the request before, that is the reason.
-    fn read_failure(&mut self, mut error: Box<PingoraError>, is_first: bool) -> Box<PingoraError> {
-        if is_first {
+    /// The failure of a read. If the upstream had not taken the request before, that is the reason. Once its response has begun, it may
+    /// refuse the rest of the request and still end the response in order, but not after it has reset the connection.
+    fn read_failure(&mut self, mut error: Box<PingoraError>) -> Box<PingoraError> {
+        if self.has_begun && !self.upload.was_reset {
+            return error.into_up();
+        }
+        if !self.has_begun {
             error.retry = RetryType::ReusedOnly;
         }
         self.upload.take_failure().unwrap_or_else(|| error.into_up())
     }
 
-    /// Ready once the upstream has neither taken nor sent anything for too long.
+    /// Ready once the upstream has sent nothing, and taken no piece of the request to its end, for too long.
     fn poll_timeout(
         &self,
         client: &mut LaneClient<'_>,

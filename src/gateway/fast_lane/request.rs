@@ -121,6 +121,7 @@ impl Shape {
         let mut headers = [const { std::mem::MaybeUninit::uninit() }; MOST_LINES];
         let mut request = httparse::Request::new(&mut []);
         let parsed = request.parse_with_uninit_headers(bytes, &mut headers);
+        // HTTP/1.0 has no chunks, and its connections do not stay open by themselves: Pingora's lane knows that.
         if parsed != Ok(httparse::Status::Complete(bytes.len())) || request.version != Some(1) {
             return None;
         }

@@ -30,13 +30,24 @@ pub(super) struct RequestUpload {
     pub(super) is_whole: bool,
     /// Why the upstream takes no more. It may have answered before.
     failure: Option<Box<PingoraError>>,
+    /// Whether that is a reset. The socket reports it only once, so a later read finds the end of the stream instead.
+    pub(super) was_reset: bool,
 }
 
 impl RequestUpload {
     /// Begins with a head. A request that `can_repeat` is kept as long as it is short.
     pub(super) fn new(head: Buffer, can_repeat: bool) -> Self {
         let kept = if can_repeat { KEPT } else { 0 };
-        Self { out: head, written: 0, is_flushed: false, chunk: Buffer::default(), kept, is_whole: true, failure: None }
+        Self {
+            out: head,
+            written: 0,
+            is_flushed: false,
+            chunk: Buffer::default(),
+            kept,
+            is_whole: true,
+            failure: None,
+            was_reset: false,
+        }
     }
 
     /// The head of a request of which nothing has been sent.
@@ -46,7 +57,7 @@ impl RequestUpload {
 
     /// Begins again, for another attempt.
     pub(super) fn rewind(&mut self) {
-        (self.written, self.is_flushed, self.failure) = (0, false, None);
+        (self.written, self.is_flushed, self.failure, self.was_reset) = (0, false, None, false);
     }
 
     /// Whether the upstream has yet to take something.
@@ -69,7 +80,7 @@ impl RequestUpload {
         self.failure.take()
     }
 
-    /// Sends on what can be sent, and sets `progress` if a byte has moved. Ready once nothing is left to send. Fails if the client
+    /// Sends on what can be sent, and sets `progress` once a piece was read or written to its end. Ready once nothing is left to send. Fails if the client
     /// does; an upstream that takes no more only ends the upload, because its response may tell why.
     pub(super) fn poll(
         &mut self,
@@ -90,6 +101,7 @@ impl RequestUpload {
             match ready!(self.poll_write(upstream, cx)) {
                 Ok(()) => *progress = true,
                 Err(cause) => {
+                    self.was_reset = cause.kind() == io::ErrorKind::ConnectionReset;
                     let mut error = PingoraError::because(ErrorType::WriteError, "writing the request", cause);
                     error.retry = RetryType::ReusedOnly;
                     self.failure = Some(error.into_up());
@@ -101,6 +113,9 @@ impl RequestUpload {
 
     /// Reads from the client, and adds it as the upstream gets it. The gateway writes chunks of its own: how the client has divided its body, and
     /// what it has added to the chunks, is between the client and the gateway.
+    ///
+    /// Until something has been written, all that the client sends is collected. That is little, because the first write to a connection
+    /// takes something at once.
     fn poll_fill(&mut self, client: &mut LaneClient<'_>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.is_writing() && self.out.len() > self.kept {
             self.out.clear();
