@@ -111,6 +111,9 @@ impl Gateway {
         frame_response(exchange, &mut response, Remaining::after(is_done))?;
         // What has come with the head is read before the head is written: if it is malformed, the client gets a 1502.
         let ready = if is_done { None } else { upstream.session.next_read_part().map_err(PingoraError::into_up)? };
+        if is_done {
+            upstream.release_address(&mut context.attempts);
+        }
         match exchange {
             // Otherwise Pingora would end the response with an empty piece of a body, which gRPC clients refuse.
             Exchange::H2(stream) if is_done => stream.write_response_header(response, true),
@@ -118,7 +121,7 @@ impl Gateway {
         }
         .map_err(PingoraError::into_down)?;
         if !is_done {
-            self.relay_body(exchange, &mut upstream, ready).await?;
+            self.relay_body(exchange, &mut upstream, &mut context.attempts, ready).await?;
         }
         upstream.send_rest(exchange).await?;
         self.release(upstream);
@@ -129,6 +132,7 @@ impl Gateway {
         &self,
         exchange: &mut Exchange,
         upstream: &mut UpstreamSide,
+        attempts: &mut UpstreamAttempts,
         mut ready: Option<HttpTask>,
     ) -> pingora_core::Result<()> {
         let most = self.longest_write(exchange);
@@ -140,6 +144,9 @@ impl Gateway {
                     upstream.next_part(exchange).await?
                 }
             };
+            if matches!(part, HttpTask::Body(_, true) | HttpTask::Trailer(_) | HttpTask::Done) {
+                upstream.release_address(attempts);
+            }
             match part {
                 HttpTask::Body(bytes, is_last) => {
                     write_body(exchange, bytes, is_last, most).await?;
@@ -331,6 +338,14 @@ impl UpstreamSide {
             UpstreamTransport::Http2(session) => UpstreamSession::over_http2(session, &address.peer),
         };
         Self { session, address, source, upload: UploadState::Sending }
+    }
+
+    /// Counts the request no longer for its address if the upstream has done its part. The client may send its next request as soon as it
+    /// has the end of the response.
+    fn release_address(&self, attempts: &mut UpstreamAttempts) {
+        if self.upload == UploadState::Sent {
+            attempts.release_address();
+        }
     }
 
     /// Sends the request, with what an earlier attempt has read of its body, until the response begins.
