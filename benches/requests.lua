@@ -37,11 +37,16 @@ function init(arguments)
 	if size > 0 then
 		method, body = "POST", string.rep("b", size)
 	end
+	wrk.method, wrk.body = method, body
 	for token in io.lines(arguments[1]) do
-		requests[#requests + 1] = wrk.format(method, nil, { ["Authorization"] = "Bearer " .. token }, body)
+		wrk.headers["Authorization"] = "Bearer " .. token
+		requests[#requests + 1] = wrk.format()
 	end
 	if tonumber(arguments[3]) > 0 then
 		prepare_unique(requests[1], tonumber(arguments[3]))
+	elseif #requests == 1 then
+		-- Without this function wrk makes the request itself, and only once: the load must not cost more than it has to.
+		request = nil
 	end
 end
 
