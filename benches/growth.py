@@ -1,5 +1,6 @@
 """How the cost of a request grows with the number of sessions and of rules. deskgate only."""
 
+import itertools
 import random
 import time
 
@@ -69,10 +70,10 @@ def start_with_sessions(run, servers, upstream, count):
 
     traffic.use_once(server, FIRST_USE, all_tokens(),
                      lambda done: done % 6400 or run.progress.show(f"Sessions: {done:,} of {count:,} are used"))
-    # In another order than that of the first uses.
+    # In another order than that of the first uses, and as many for each number of sessions, so that the load costs the same.
     random.Random(count).shuffle(kept)
     file = run.place.folder / f"tokens-of-{count}"
-    file.write_text("\n".join(kept) + "\n")
+    file.write_text("\n".join(itertools.islice(itertools.cycle(kept), USED)) + "\n")
     return server, file
 
 
