@@ -39,8 +39,10 @@ const NAMES: [HeaderName; COUNT] =
 ///
 /// The values are slices of one block that is valid in an HTTP/1.1 head: an encoded head gets
 /// [`IdentityLines::block`], and a header map gets the values. Neither copies bytes. Only the ends of
-/// the values are kept: a cache of 200,000 sessions may hold as many of these.
+/// the values are kept: a cache of 200,000 sessions may hold as many of these. The block comes first, because
+/// `sessions` keeps what every request reads in one cache line.
 #[derive(Debug, Clone)]
+#[repr(C)]
 pub struct IdentityLines {
     block: Bytes,
     /// Where each value ends in the block.
@@ -54,24 +56,23 @@ impl IdentityLines {
         Self { block: Bytes::copy_from_slice(&block), ends }
     }
 
-    /// Encodes the headers of a session with its assertion, whose value it also returns; `None` if that is not a valid
-    /// header value.
-    pub fn with_assertion(session: &Session, assertion: &str) -> Option<(Self, HeaderValue)> {
+    /// Encodes the headers of a session with its assertion; `None` if that is not a valid header value.
+    pub fn with_assertion(session: &Session, assertion: &str) -> Option<Self> {
+        HeaderValue::from_str(assertion).ok()?;
         let (mut block, ends) = encode(session);
         for piece in [ASSERTION.as_str(), ": ", assertion, "\r\n"] {
             block.extend_from_slice(piece.as_bytes());
         }
-        let block = Bytes::copy_from_slice(&block);
-        let end = block.len() - 2;
-        let value = HeaderValue::from_maybe_shared(block.slice(end - assertion.len()..end)).ok()?;
-        Some((Self { block, ends }, value))
+        Some(Self { block: Bytes::copy_from_slice(&block), ends })
     }
 
-    /// The headers as names and values, without the assertion.
+    /// The headers as names and values, with the assertion if there is one.
     pub fn lines(&self) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
         let mut line = 0;
-        NAMES.into_iter().zip(self.ends).filter_map(move |(name, end)| {
-            let (start, end) = (line + name.as_str().len() + 2, end as usize);
+        let ends = self.ends.iter().map(|end| *end as usize).chain([self.block.len().saturating_sub(2)]);
+        NAMES.into_iter().chain([ASSERTION]).zip(ends).filter_map(move |(name, end)| {
+            // Without an assertion, its line would begin behind the end of the block.
+            let start = line + name.as_str().len() + 2;
             line = end + 2;
             // Percent-encoding leaves printable ASCII only, which is always a valid header value.
             let value = HeaderValue::from_maybe_shared(self.block.slice_ref(self.block.get(start..end)?)).ok()?;

@@ -19,7 +19,7 @@ use crate::domain::scope::Scope;
 use crate::domain::session::Session;
 use crate::endpoints::{OwnAccess, OwnRoute};
 use crate::error::{Error, Forbidden};
-use crate::rules::evaluate::{Check, RuleInput, evaluate};
+use crate::rules::evaluate::{Check, RuleInput, StepUp, evaluate};
 use crate::rules::{ForwardToken, Mode, Rule};
 
 /// Private to this file, so that no other module can create a permit.
@@ -43,7 +43,7 @@ pub(crate) fn check(
         address: arrival.client,
         host: request.host,
         session,
-        step_up: RuleInput::step_up_of(session, now),
+        step_up: StepUp::At(now),
     };
     match target {
         Target::Own { route, rates } => {
@@ -110,7 +110,7 @@ pub fn check_own(access: OwnAccess, session: &Session, now: Timestamp) -> Result
         address: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         host: None,
         session: Some(session),
-        step_up: RuleInput::step_up_of(Some(session), now),
+        step_up: StepUp::At(now),
     };
     evaluate(access_checks(access), &input, &mut ())
 }

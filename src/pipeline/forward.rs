@@ -56,10 +56,7 @@ impl HeaderSink for HeaderMap {
 
     fn set_identity(&mut self, assertion: &Assertion) {
         match assertion {
-            Assertion::Session(assertion) => {
-                insert_all(self, assertion.lines());
-                self.set_value(identity::ASSERTION, &assertion.value);
-            }
+            Assertion::Session(assertion) => insert_all(self, assertion.lines()),
             Assertion::Request(lines, assertion) => {
                 insert_all(self, lines.lines());
                 self.set_value(identity::ASSERTION, assertion);

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use serde::Deserialize;
 
-use super::evaluate::RuleInput;
+use super::evaluate::{RuleInput, StepUp};
 use super::matrix::Matrix;
 use crate::domain::clock::Timestamp;
 use crate::domain::employee::{CorpId, EmployeeId};
@@ -108,7 +108,7 @@ impl SampleRequest {
 
     /// The input of rules. `session` is [`SampleRequest::session`].
     pub fn input<'a>(&'a self, session: Option<&'a Session>) -> RuleInput<'a> {
-        let step_up = RuleInput::step_up_of(session, Timestamp::from_millis(0));
+        let step_up = StepUp::At(Timestamp::from_millis(0));
         RuleInput { method: &self.method, path: &self.path, address: self.address, host: None, session, step_up }
     }
 }

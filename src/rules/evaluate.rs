@@ -27,28 +27,24 @@ pub struct RuleInput<'a> {
     pub host: Option<RequestHost<'a>>,
     /// The caller's session; `None` without a valid token.
     pub session: Option<&'a Session>,
-    /// Whether the caller has given a one-time password recently.
+    /// What a rule or endpoint that requires a recent one-time password goes by.
     pub step_up: StepUp,
 }
 
 impl<'a> RuleInput<'a> {
-    /// The step-up state of a session at `now`.
-    pub fn step_up_of(session: Option<&Session>, now: Timestamp) -> StepUp {
-        if session.is_some_and(|session| session.is_stepped_up(now)) { StepUp::Fresh } else { StepUp::Stale }
-    }
-
     fn require_session(&self) -> Result<&'a Session, Error> {
         self.session.ok_or(Error::NoCredentials)
     }
 }
 
-/// Whether a session has a one-time password that is recent enough.
+/// What decides whether a one-time password is recent enough. The session is read only for a check that requires one: with many
+/// sessions, each part of a session that a request reads is a cache miss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepUp {
-    /// It has.
-    Fresh,
-    /// It has none, or the last one is too old.
-    Stale,
+    /// Whether the session is stepped up at this time.
+    At(Timestamp),
+    /// It was when the request arrived, and it need not be any longer.
+    NotRequiredAgain,
 }
 
 /// One requirement of a rule or of one of the gateway's own endpoints.
@@ -177,10 +173,13 @@ impl Check<'_> {
                 }
             }
             Check::When(condition) => evaluate_condition(condition, input),
-            Check::StepUp => match input.step_up {
-                StepUp::Fresh => Ok(()),
-                StepUp::Stale => Err(Error::StepUpRequired),
-            },
+            Check::StepUp => {
+                let is_fresh = match input.step_up {
+                    StepUp::At(now) => input.session.is_some_and(|session| session.is_stepped_up(now)),
+                    StepUp::NotRequiredAgain => true,
+                };
+                if is_fresh { Ok(()) } else { Err(Error::StepUpRequired) }
+            }
         }
     }
 }

@@ -58,7 +58,7 @@ impl Opener {
             address: self.address,
             host: None,
             session,
-            step_up: StepUp::Fresh,
+            step_up: StepUp::NotRequiredAgain,
         }
     }
 
