@@ -26,8 +26,11 @@ def compare(run, key, title, unit_of_row, started, files, path, note):
     """Interleaved turns of gateways that differ in one number."""
     workload = Requests(key, title, traffic.Load(path), "many", ())
     values = {str(number): [] for number in started}
+    # The targets compare the largest with the smallest, so these two take their turns one after the other: the speed of the machine
+    # changes.
+    smallest, *larger = sorted(started)
     for round_number in range(run.rounds + 1):
-        for number in in_turn(list(started), round_number):
+        for number in in_turn([smallest, *reversed(larger)], round_number):
             run.progress.show(f"{title}: {number:,}")
             # Signs the assertions, see `Requests.prepare_turn`.
             traffic.use_once(started[number], path, files[number].read_text().split())

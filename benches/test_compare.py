@@ -176,6 +176,9 @@ class Tokens(unittest.TestCase):
         self.assertNotEqual(bad, good)
         self.assertEqual((len(bad), bad[:-43], bad[-20:]), (len(good), good[:-43], good[-20:]))
 
+    def test_tokens_are_sent_in_batches(self):
+        self.assertEqual(list(traffic.batches(iter("abcde"), 2)), [["a", "b"], ["c", "d"], ["e"]])
+
     def test_counts_of_h2load(self):
         for good, bad in [(25068, 0), (0, 25068)]:
             counted = traffic.counts_of_h2load(H2LOAD.format(good=good, bad=bad))

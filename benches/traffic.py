@@ -1,6 +1,7 @@
 """HTTP requests: the load that wrk and h2load generate, and one request with each of many tokens."""
 
 import base64
+import itertools
 import json
 import os
 import pathlib
@@ -83,30 +84,32 @@ def counts_of_h2load(text):
 
 
 def use_once(server, path, tokens, report=lambda done: None):
-    """Sends one request with each token, on some connections in turn: a million of them in about a minute."""
+    """Sends one request with each token, on some connections in turn: a million of them in a few minutes. While a batch is answered,
+    the next one is made, because some callers sign the tokens meanwhile."""
     opened = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(CONNECTIONS)]
-    batch, done = [], 0
-
-    def send_batch():
-        nonlocal done
-        for connection, token in zip(opened, batch):
-            request = f"GET {path} HTTP/1.1\r\nHost: {server.address}\r\nAuthorization: Bearer {token}\r\n\r\n"
-            connection.sendall(request.encode())
-        for connection, _ in zip(opened, batch):
-            read_answer(connection)
-        done += len(batch)
-        batch.clear()
-        report(done)
-
+    done, waiting = 0, 0
     try:
-        for token in tokens:
-            batch.append(token)
-            if len(batch) == len(opened):
-                send_batch()
-        send_batch()
+        for batch in batches(tokens, len(opened)):
+            for connection in opened[:waiting]:
+                read_answer(connection)
+            done += waiting
+            report(done)
+            for connection, token in zip(opened, batch):
+                request = f"GET {path} HTTP/1.1\r\nHost: {server.address}\r\nAuthorization: Bearer {token}\r\n\r\n"
+                connection.sendall(request.encode())
+            waiting = len(batch)
+        for connection in opened[:waiting]:
+            read_answer(connection)
     finally:
         for connection in opened:
             connection.close()
+
+
+def batches(items, size):
+    """The items in lists of `size`; the last one may be shorter."""
+    items = iter(items)
+    while batch := list(itertools.islice(items, size)):
+        yield batch
 
 
 def read_answer(connection):

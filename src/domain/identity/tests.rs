@@ -21,6 +21,19 @@ fn a_display_name_with_line_ends_stays_one_line() {
 }
 
 #[test]
+fn an_assertion_is_the_last_line_and_one_that_is_no_header_value_is_refused() {
+    let session = Session::sample();
+    let (alone, with) = (IdentityLines::of(&session), IdentityLines::with_assertion(&session, "a.b.c").expect("valid"));
+    assert_eq!(value(&alone, "x-deskgate-assertion"), "(absent)");
+    assert_eq!(alone.lines().count(), COUNT);
+    assert_eq!(value(&with, "x-deskgate-assertion"), "a.b.c");
+    assert_eq!(with.lines().count(), COUNT + 1);
+    let expected = [&alone.block()[..], b"x-deskgate-assertion: a.b.c\r\n"].concat();
+    assert_eq!(with.block(), &expected);
+    assert!(IdentityLines::with_assertion(&session, "a.b.c\r\nx-deskgate-roles: admin").is_none());
+}
+
+#[test]
 fn names_that_fold_onto_ours_are_recognised() {
     let table: &[(&str, bool)] = &[
         ("x-deskgate-roles", true),
