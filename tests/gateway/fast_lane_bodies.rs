@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixListener;
 
 use crate::support::*;
 
@@ -212,6 +213,32 @@ async fn a_body_flows_both_ways_at_once() {
     let response = connection.response().await.expect("a response");
     assert_eq!(response.status, 200);
     assert!(response.body == body, "the body came back as it was");
+}
+
+/// A Unix socket takes a piece as a whole or not at all. What is sent meanwhile must neither collect in memory nor count as progress.
+#[tokio::test]
+async fn an_upload_to_a_unix_socket_that_stops_reading_is_1504() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("desk.sock");
+    // Connections wait in its queue, and nothing is read from them.
+    let _listener = UnixListener::bind(&path).expect("a socket");
+    let chunk = chunked(&[b'x'; 4096], 4096).strip_suffix(b"0\r\n\r\n").expect("an end").to_vec();
+    for lane in ["true", "false"] {
+        let settings =
+            format!("[upstreams.helpdesk]\naddresses = [\"unix:{}\"]\nanswer_timeout = \"300ms\"", path.display());
+        let desk = Gateway::setup().set("server.fast_lane", lane).toml(&settings).start().await;
+        let mut connection = desk.connect().await;
+        connection.send(&raw_request(&desk, "POST /public/x", "Transfer-Encoding: chunked\r\n", b"")).await;
+        let (mut reader, mut writer) = tokio::io::split(connection.into_parts().0);
+        let chunk = chunk.clone();
+        let sending = tokio::spawn(async move { while writer.write_all(&chunk).await.is_ok() {} });
+        let mut answer = Vec::new();
+        // The gateway may reset the connection after its answer, because the client goes on sending.
+        let _ = within(TEST_TIMEOUT, "the end of the connection", reader.read_to_end(&mut answer)).await;
+        sending.abort();
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.starts_with("HTTP/1.1 504 "), "fast lane {lane}: {answer}");
+    }
 }
 
 /// What an upstream sends before a pause arrives before the pause ends.

@@ -21,6 +21,8 @@ pub(super) struct RequestUpload {
     out: Buffer,
     /// How much of it has been written.
     written: usize,
+    /// Whether the upstream has taken anything of the request, in this attempt.
+    has_begun: bool,
     is_flushed: bool,
     /// The data of a chunk before it is encoded.
     chunk: Buffer,
@@ -41,6 +43,7 @@ impl RequestUpload {
         Self {
             out: head,
             written: 0,
+            has_begun: false,
             is_flushed: false,
             chunk: Buffer::default(),
             kept,
@@ -57,7 +60,8 @@ impl RequestUpload {
 
     /// Begins again, for another attempt.
     pub(super) fn rewind(&mut self) {
-        (self.written, self.is_flushed, self.failure, self.was_reset) = (0, false, None, false);
+        (self.written, self.has_begun, self.is_flushed) = (0, false, false);
+        (self.failure, self.was_reset) = (None, false);
     }
 
     /// Whether the upstream has yet to take something.
@@ -91,7 +95,7 @@ impl RequestUpload {
     ) -> Poll<io::Result<()>> {
         while !self.has_ended(client) {
             // Also before the first write, so that the head and a small body leave together.
-            if !client.has_sent_all() && (self.written == 0 || !self.is_writing()) {
+            if !client.has_sent_all() && (!self.has_begun || !self.is_writing()) {
                 match self.poll_fill(client, cx)? {
                     Poll::Ready(()) => *progress = true,
                     Poll::Pending if !self.is_writing() => return Poll::Pending,
@@ -114,8 +118,8 @@ impl RequestUpload {
     /// Reads from the client, and adds it as the upstream gets it. The gateway writes chunks of its own: how the client has divided its body, and
     /// what it has added to the chunks, is between the client and the gateway.
     ///
-    /// Until something has been written, all that the client sends is collected. That is little, because the first write to a connection
-    /// takes something at once.
+    /// Until the upstream has taken something of the request, all that the client sends is collected. That is little, because the first
+    /// write of a request takes something at once.
     fn poll_fill(&mut self, client: &mut LaneClient<'_>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.is_writing() && self.out.len() > self.kept {
             self.out.clear();
@@ -139,7 +143,10 @@ impl RequestUpload {
         while self.written < self.out.len() {
             match ready!(Pin::new(&mut *upstream).poll_write(cx, &self.out[self.written..]))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                count => self.written += count,
+                count => {
+                    self.written += count;
+                    self.has_begun = true;
+                }
             }
         }
         ready!(Pin::new(upstream).poll_flush(cx))?;
