@@ -68,6 +68,8 @@ pub(crate) mod fast_lane;
 
 mod proxy;
 
+pub(crate) mod proxy_app;
+
 mod upstream_session;
 
 mod http1_exchange;
@@ -78,8 +80,6 @@ mod handshake;
 mod current_exchange;
 
 pub(crate) mod cut;
-
-pub(crate) mod proxy_app;
 
 // The upstream's side, and failures.
 mod connect;
@@ -259,7 +259,7 @@ impl Gateway {
     }
 
     /// Refuses a request whose lane has failed. An HTTP/2 stream is dropped then, which resets it unless it has ended.
-    async fn refuse_at_last(
+    async fn refuse_after_failure(
         &self,
         exchange: &mut Exchange,
         context: &mut RequestContext,
@@ -365,7 +365,7 @@ impl Gateway {
             if error.esource() != &ErrorSource::Downstream {
                 let _ = response::flush(exchange).await;
             }
-        } else if let Err(error) = self.refuse_at_last(exchange, context, refusal).await {
+        } else if let Err(error) = self.refuse_after_failure(exchange, context, refusal).await {
             tracing::debug!(error = %error.etype().as_str(), "the refusal could not be written to the client");
         }
     }

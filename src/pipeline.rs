@@ -255,8 +255,8 @@ impl Phase {
     }
 }
 
-/// Proof that a request was authorized. Only `authorize` can create one, so nothing is forwarded and no endpoint is
-/// called without it.
+/// Proof that a request was authorized. Only `authorize` can create one for an endpoint or an upstream, so nothing is forwarded and no
+/// endpoint is called without it.
 #[derive(Debug)]
 pub enum Permit {
     /// One of the gateway's own endpoints answers.

@@ -321,8 +321,7 @@ impl SessionCache {
         }
     }
 
-    /// Frees expired sessions, entries that a failing store left pending, and what sessions that are not in use have
-    /// encoded.
+    /// Frees expired sessions, entries that a failing store left pending, and encoded headers except for fresh assertions.
     pub async fn sweep(&self, now: Timestamp) {
         self.visit_entries(|id, entry| {
             if entry.is_removable(now) {

@@ -274,8 +274,8 @@ impl Acceptor {
         let Some(connection) = opened else { return };
         // One poll leaves the task's waker in the channel, so that an idle connection notices the drain. Polling it
         // with every request would take a lock each time.
-        let mut waker = drain.clone();
-        let mut drain_begins = pin!(waker.wait_for(|begun| *begun));
+        let mut drain_watch = drain.clone();
+        let mut drain_begins = pin!(drain_watch.wait_for(|begun| *begun));
         let _ = futures::poll!(drain_begins.as_mut());
         // A connection whose exchange is cut closes here.
         self.app.cutter.run(pin!(self.serve_requests(connection, &drain))).await;
@@ -332,6 +332,7 @@ impl Acceptor {
     /// has arrived: one that waits for a request then holds neither Pingora's buffers nor its futures.
     async fn serve_requests(&self, mut connection: Box<Connection>, drain: &ShutdownWatch) {
         if connection.is_http2() {
+            // Pingora calls `ProxyApp::process_new_http` for each stream.
             self.app.process_new(connection, drain).await;
             return;
         }

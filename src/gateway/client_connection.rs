@@ -41,8 +41,8 @@ pub(super) enum ClientConnection {
 }
 
 impl ClientConnection {
-    /// Writes `Date` and `Connection`, which every final response has. `now` is the present time.
-    pub(super) fn write(self, now: Instant, out: &mut Vec<u8>) {
+    /// Adds the header lines `Date` and `Connection`, which every final response has. `now` is the present time.
+    pub(super) fn write_lines(self, now: Instant, out: &mut Vec<u8>) {
         DATE.with_borrow_mut(|date| out.extend_from_slice(date.line(now)));
         let value: &[u8] = match self {
             Self::KeepAlive => b"keep-alive",

@@ -62,8 +62,9 @@ struct AttemptTarget {
 /// Which address the next attempt uses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum NextAddress {
+    /// One that the upstream chooses, for a first attempt or after a failure.
     #[default]
-    Chosen,
+    Another,
     /// The one of the attempt before, whose pooled connection was stale.
     Same,
 }
@@ -112,7 +113,7 @@ pub(super) struct Progress {
     pub(super) sent: usize,
     /// Bytes of the response's body that were relayed.
     pub(super) received: usize,
-    /// The client has yet to send the rest of its request.
+    /// The body of the request has not been read to its end.
     pub(super) is_uploading: bool,
 }
 

@@ -82,11 +82,11 @@ pub(crate) struct ClientLimits {
 pub(super) struct Connection {
     /// None once a tunnel has taken the transport.
     inner: Option<Stream>,
-    state: Arc<ExchangeState>,
+    state: ExchangeState,
     limits: HeadLimits,
     head: HeadBuffer,
     body: RequestBody,
-    /// Of what it waits for: a head, the next request, or one end of an exchange.
+    /// The deadline of the present wait: for a head, the next request, or one end of an exchange.
     deadline: Deadline,
     /// When the fast lane completed the last response. None if it did not, then the clock is read.
     idle_since: Option<Instant>,
@@ -170,7 +170,7 @@ impl Connection {
     ) -> Self {
         Self {
             inner: Some(inner),
-            state: Arc::default(),
+            state: ExchangeState::default(),
             limits: limits.head,
             head: HeadBuffer::default(),
             body: RequestBody::COMPLETE,

@@ -46,7 +46,7 @@ fn build(client: IpAddr, (method, path): (&str, &str), error: &Error, refusals: 
 pub(super) fn encode(client: IpAddr, head: &[u8], error: &Error, refusals: &EarlyRefusals) -> Vec<u8> {
     let (reply, arrival) = build(client, (NOT_PARSED, NOT_PARSED), error, refusals);
     let mut out = Vec::new();
-    reply.encode(&arrival, &mut out, |out| ClientConnection::Close.write(Instant::now(), out));
+    reply.encode(&arrival, &mut out, |out| ClientConnection::Close.write_lines(Instant::now(), out));
     if head.starts_with(b"HEAD ") {
         out.truncate(out.len() - reply.body_length());
     }

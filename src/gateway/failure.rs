@@ -40,7 +40,8 @@ pub(super) fn panic_to_error<T>(
     catch_panic(metrics, handler).map(move |outcome| outcome.unwrap_or_else(unexpected))
 }
 
-/// The error for the client after a failure of Pingora; None if the client has closed its connection.
+/// The error for the client after an exchange has failed; None if the client can be told nothing, because it has closed its connection or
+/// does not read.
 pub(super) fn client_error(error: &pingora_core::Error) -> Option<Error> {
     let cause = || Some(error.etype().as_str().to_owned().into());
     match (error.esource(), error.etype()) {

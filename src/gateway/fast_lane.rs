@@ -88,7 +88,7 @@ impl Gateway {
         };
         let mut exchange = FastExchange {
             gateway: self,
-            client: LaneClient::new(connection, request.body, &self.gate.limits),
+            client: LaneClient::begin(connection, request.body, &self.gate.limits),
             request: &request,
             context: RequestContext::new(started),
             follows: if request.wants_close { ClientConnection::Close } else { ClientConnection::KeepAlive },
@@ -114,6 +114,7 @@ impl Gateway {
             Ok(Permit::Upstream(permit)) => {
                 // A handshake goes to its upstream over HTTP/1.1 in any case.
                 let is_http1 = permit.handshake.is_some() || permit.rule.upstream.protocol == UpstreamProtocol::Http1;
+                // Both agree for every head that the fast lane reads. If not, Pingora's lane would go by the permit.
                 is_http1 && permit.handshake.is_some() == request.is_handshake
             }
             Ok(Permit::Own(_) | Permit::Preflight(_) | Permit::Redirect(_)) | Err(_) => true,
@@ -191,7 +192,7 @@ impl FastExchange<'_> {
             ClientConnection::KeepAlive => LaneEnd::KeepAlive,
             ClientConnection::Close => LaneEnd::Close,
         };
-        self.client.connection.end_fast(now);
+        self.client.connection.end_exchange(now);
         end
     }
 
@@ -242,6 +243,7 @@ impl FastExchange<'_> {
     /// Answers a request whose exchange with the upstream failed.
     async fn fail(&mut self, error: Box<PingoraError>) -> pingora_core::Result<()> {
         if (error.esource(), error.etype()) == (&ErrorSource::Downstream, &ErrorType::WriteTimedout) {
+            // A client that takes nothing at all (`stalled`) is the slowest of those below the minimum rate.
             self.gateway.gate.metrics.count_limit_reached("body_rate");
         }
         let progress = self.progress();
@@ -275,20 +277,21 @@ impl FastExchange<'_> {
         }
     }
 
-    /// Closes the connection after the response that is about to be written, if the client has yet to send the rest of its request.
-    fn close_if_sending(&mut self) {
-        if !self.client.has_sent_all() {
+    /// Closes the connection after the response that is about to be written, if the body of the request has not been read to its end: the
+    /// next request would begin behind it.
+    fn close_if_body_unread(&mut self) {
+        if !self.client.is_body_read() {
             self.follows = ClientConnection::Close;
         }
     }
 
     async fn write_reply(&mut self, reply: Reply) -> pingora_core::Result<()> {
         self.close_if_draining();
-        self.close_if_sending();
+        self.close_if_body_unread();
         let arrival = self.context.arrival.get_or_insert_with(unknown_arrival);
         self.context.shown_code = reply.error_code();
         let mut out = Vec::with_capacity(1024);
-        reply.encode(arrival, &mut out, |out| self.follows.write(Instant::now(), out));
+        reply.encode(arrival, &mut out, |out| self.follows.write_lines(Instant::now(), out));
         if self.request.is_head() {
             out.truncate(out.len() - reply.body_length());
         }

@@ -98,7 +98,8 @@ impl IdlePool {
         }
     }
 
-    /// Keeps a connection, until `until` at the latest. Without room the one to the same peer goes that was not used for longest.
+    /// Keeps a connection, until `until` at the latest. If the pool is full, it replaces the connection to the same peer that has been idle
+    /// the longest; if there is none, it is closed.
     pub(super) fn put(&self, peer: u64, connection: PooledConnection, until: Option<Instant>) {
         let mut shard = lock(&self.shards[self.own_shard()]);
         let is_full = shard.count >= self.most;

@@ -1,4 +1,4 @@
-//! Reads from a connection to the end of a buffer.
+//! Reads from a connection and appends to a buffer.
 
 use std::io;
 use std::mem::MaybeUninit;

@@ -1,4 +1,5 @@
-//! Phase 5: decides whether the caller may send the request. The only place that creates a [`Permit`].
+//! Phase 5: decides whether the caller may send the request. The only place that creates a [`Permit`] for an endpoint or an
+//! upstream.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, LazyLock};

@@ -13,8 +13,8 @@ use crate::domain::scope::Scope;
 use crate::domain::session::{Session, SessionLifetime};
 use crate::token::assertion::FRESH;
 
-/// A session at one version, with the headers that its requests need. They are encoded at the first request and freed
-/// when the session is no longer in use.
+/// A session at one version, with the headers that its requests need. They are encoded at the first request and freed by a sweep, except
+/// for assertions that are still fresh.
 ///
 /// In this order: with many sessions the cost is in cache misses, and what nearly every request reads is in the first cache line.
 #[derive(Debug)]

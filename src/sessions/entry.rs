@@ -115,7 +115,7 @@ impl CacheEntry {
         }
     }
 
-    /// Frees the encoded headers of a session that is not in use.
+    /// Frees the encoded headers, except for assertions that are still fresh.
     pub(super) fn drop_encoded(&self, now: Timestamp) {
         if let Some(cached) = &*self.session.load() {
             cached.drop_encoded(now);

@@ -24,7 +24,7 @@ const TOO_MANY_STREAMS: Error = Error::TooManyStreams { retry_after: Duration::f
 /// The refusal when no descriptor may be left for a connection to an upstream.
 const NO_DESCRIPTOR: Error = Error::Saturated { retry_after: Duration::from_secs(1) };
 
-/// The phases of a connection. The lanes write the phase, the transport reads it.
+/// The phases of a connection. The lanes begin and end an exchange; the connection itself begins to read the next head.
 pub(super) mod phase {
     /// A head is expected or incomplete.
     pub(in super::super) const HEAD: u8 = 0;
@@ -36,7 +36,7 @@ pub(super) mod phase {
 
 /// Marks in place of the length of a body.
 pub(super) mod announced {
-    /// The transport has seen what was announced.
+    /// The connection has seen what was announced.
     pub(in super::super) const SEEN: u64 = u64::MAX;
     pub(in super::super) const CHUNKED: u64 = u64::MAX - 1;
     /// A length that cannot be read, which the pipeline refuses.
@@ -52,7 +52,7 @@ pub(super) mod body_fault {
     pub(in super::super) const TOO_SLOW: u8 = 2;
 }
 
-/// The state that the lanes and the transport share.
+/// The state that the lanes and the connection share. Atomic, because Pingora's sessions lend a connection by shared reference only.
 #[derive(Default)]
 pub(super) struct ExchangeState {
     pub(super) phase: AtomicU8,
@@ -160,7 +160,7 @@ pub(in super::super) fn take_decision(exchange: &Exchange) -> Option<Box<Decisio
     connection(exchange)?.state.take_decision()
 }
 
-/// The request head as the client sent it; None on HTTP/2.
+/// The request head as the client sent it, except that the fast lane may have put the names of headers in lower case; None on HTTP/2.
 pub(in super::super) fn raw_head(exchange: &Exchange) -> Option<&[u8]> {
     connection(exchange).filter(|connection| connection.http2.is_none()).map(|connection| connection.head.head())
 }

@@ -58,8 +58,8 @@ impl Connection {
         self.state.begin(announced, false, is_invalid);
     }
 
-    /// Marks the response as complete since `now`.
-    pub(in super::super) fn end_fast(&mut self, now: Instant) {
+    /// Marks the exchange as ended `now`, completely or not.
+    pub(in super::super) fn end_exchange(&mut self, now: Instant) {
         self.idle_since = Some(now);
         self.state.phase.store(phase::DONE, Ordering::Release);
     }
@@ -105,7 +105,8 @@ impl Connection {
         self.transport
     }
 
-    /// Ready once the client has closed its connection. What it sends meanwhile is kept for the next request.
+    /// Ready once the client has closed its connection. What it sends meanwhile is kept: the next request, or the rest of a body that the
+    /// upstream no longer takes.
     pub(in super::super) fn poll_disconnected(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.poll_read_ahead(cx).map(|_| ())
     }

@@ -1,4 +1,4 @@
-//! The raw bytes of a request head and what was read behind it: where the head ends, what Pingora has been given, and how
+//! The raw bytes of a request head and what was read behind it: where the head ends, what the lane has been given, and how
 //! a head that Pingora cannot parse is refused. Judging a parsed head is left to the pipeline.
 
 use std::io;
@@ -37,7 +37,7 @@ pub(super) struct HeadBuffer {
     bytes: Buffer,
     /// The offset behind the empty line.
     end: Option<usize>,
-    /// How many bytes Pingora has been given.
+    /// How many bytes the lane has been given.
     given: usize,
     /// Whether an empty line before the request line was removed. Only one is: looking for the end of any number of them would
     /// take quadratic time, and would let a client keep its connection without a request.

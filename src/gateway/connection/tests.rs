@@ -87,7 +87,7 @@ async fn a_decision_that_nobody_has_taken_is_not_for_the_next_request() {
     connection.return_head(head);
     connection.leave_decision(Box::new(refusal()));
     connection.begin_fast(AnnouncedBody::NONE);
-    connection.end_fast(Instant::now());
+    connection.end_exchange(Instant::now());
     client.write_all(b"GET /2 HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("sent");
     assert!(connection.read_head().await);
     assert!(connection.take_head().starts_with(b"GET "));
@@ -106,7 +106,7 @@ async fn a_head_that_is_taken_leaves_what_was_read_behind_it() {
         assert!(connection.path().starts_with(path.as_bytes()), "a head that is returned is the same");
         connection.take_head();
         connection.begin_fast(AnnouncedBody::NONE);
-        connection.end_fast(Instant::now());
+        connection.end_exchange(Instant::now());
     }
 }
 
@@ -118,7 +118,7 @@ async fn idle_time_begins_with_the_last_response() {
     connection.take_head();
     connection.begin_fast(AnnouncedBody::NONE);
     let long_ago = Instant::now() - 2 * HEAD.idle;
-    connection.end_fast(long_ago);
+    connection.end_exchange(long_ago);
     assert!(connection.read_head().await, "the second request has been read already");
     connection.take_head();
     connection.begin_fast(AnnouncedBody::NONE);
@@ -126,6 +126,6 @@ async fn idle_time_begins_with_the_last_response() {
     connection.state.phase.store(phase::DONE, Ordering::Release);
     assert!(connection.read_head().now_or_never().is_none(), "it waits for a third");
     connection.state.phase.store(phase::DONE, Ordering::Release);
-    connection.end_fast(long_ago);
+    connection.end_exchange(long_ago);
     assert_eq!(connection.read_head().now_or_never(), Some(false), "the idle time is over");
 }

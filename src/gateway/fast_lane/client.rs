@@ -15,20 +15,21 @@ use super::super::connection::{AnnouncedBody, Connection};
 use crate::config::LimitsConfig;
 use crate::error::Error;
 
-/// The most bytes of a body that are read at once.
+/// The room for a read of a body, at least.
 const READ: usize = 16 * 1024;
 
 /// The client of a request.
 pub(super) struct LaneClient<'a> {
     pub(super) connection: &'a mut Connection,
     body: UnreadBody,
-    /// How many bytes of the body the client has sent.
+    /// How many bytes of the body have been read.
     pub(super) received: usize,
     /// Has the time for one write to the client (`stalled`). Looked up only if a write has to wait.
     limits: &'a ArcSwap<LimitsConfig>,
 }
 
-/// What is left of a request's body.
+/// What is left of a request's body. The connection tracks the body, too: it gives Pingora's lane the chunks as they are, and refuses
+/// what is malformed for both. Here they are decoded.
 enum UnreadBody {
     Length(u64),
     /// Chunks, and the bytes of the last read.
@@ -36,7 +37,8 @@ enum UnreadBody {
 }
 
 impl<'a> LaneClient<'a> {
-    pub(super) fn new(
+    /// Begins the exchange of a request whose head was read, so that the connection reads its body next.
+    pub(super) fn begin(
         connection: &'a mut Connection,
         announced: AnnouncedBody,
         limits: &'a ArcSwap<LimitsConfig>,
@@ -50,7 +52,7 @@ impl<'a> LaneClient<'a> {
     }
 
     /// Whether the body has been read to its end.
-    pub(super) fn has_sent_all(&self) -> bool {
+    pub(super) fn is_body_read(&self) -> bool {
         match &self.body {
             UnreadBody::Length(left) => *left == 0,
             UnreadBody::Chunked(chunks, _) => chunks.is_done(),
@@ -89,7 +91,7 @@ impl<'a> LaneClient<'a> {
         Poll::Ready(if count == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) })
     }
 
-    /// Writes to the client and flushes: what has come is passed on, whatever comes next. `meanwhile` runs while the client
+    /// Writes to the client and flushes, so that the beginning of a response does not wait for the rest. `meanwhile` runs while the client
     /// takes nothing.
     pub(super) async fn write(
         &mut self,
@@ -99,7 +101,7 @@ impl<'a> LaneClient<'a> {
         let (mut rest, mut is_first) = (bytes, true);
         poll_fn(|cx| {
             match poll_write_all(self.connection, &mut rest, cx) {
-                // Not a timeout if the client was below the minimum rate: the connection has counted that.
+                // Also of a client below the minimum rate. That is no timeout here, because the connection has counted it.
                 Poll::Ready(written) => return Poll::Ready(written.map_err(write_error)),
                 Poll::Pending => meanwhile(self, cx)?,
             }

@@ -36,8 +36,8 @@ impl Downstream for ParsedClient<'_, '_> {
 
     async fn read_body_part(&mut self) -> Result<Option<Bytes>, Error> {
         let mut part = Vec::new();
-        // The end of a chunk has no data of its own.
-        while part.is_empty() && !self.client.has_sent_all() {
+        // A read may bring nothing but the framing of chunks.
+        while part.is_empty() && !self.client.is_body_read() {
             poll_fn(|cx| self.client.poll_body(&mut part, cx)).await.map_err(|_| BadRequest::Framing)?;
         }
         Ok((!part.is_empty()).then(|| part.into()))
@@ -56,7 +56,7 @@ impl HandshakeClient for ParsedClient<'_, '_> {
     }
 
     async fn write_last(&mut self, response: ResponseHeader, body: Bytes) -> pingora_core::Result<()> {
-        let mut bytes = encode_head(&response, |out| ClientConnection::Close.write(Instant::now(), out));
+        let mut bytes = encode_head(&response, |out| ClientConnection::Close.write_lines(Instant::now(), out));
         bytes.extend_from_slice(&body);
         self.client.write(&bytes, |_, _| Ok(())).await
     }

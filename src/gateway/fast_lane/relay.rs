@@ -53,7 +53,7 @@ impl FastExchange<'_> {
             if !response.status.is_informational() {
                 break (response, now);
             }
-            // A 100 that the client has not asked for is not passed on.
+            // No client of this lane waits for a 100: a request with `Expect` is left to Pingora's lane.
             if response.status != StatusCode::CONTINUE {
                 let head = self.client_head(&response, &received, now)?;
                 upstream.write_client(&mut self.client, &head).await?;
@@ -101,7 +101,7 @@ impl FastExchange<'_> {
 
     /// How far the exchange has come.
     pub(super) fn progress(&self) -> Progress {
-        Progress { sent: self.client.received, received: self.body_bytes, is_uploading: !self.client.has_sent_all() }
+        Progress { sent: self.client.received, received: self.body_bytes, is_uploading: !self.client.is_body_read() }
     }
 
     /// Reads on until the head of a response is complete.
@@ -140,7 +140,7 @@ impl FastExchange<'_> {
     ) -> pingora_core::Result<bool> {
         let mut body = response.body;
         self.close_if_draining();
-        self.close_if_sending();
+        self.close_if_body_unread();
         let mut out = self.client_head(response, &received, now)?;
         let mut is_clean = take_body(&mut body, &received[response.length..], &mut out)?;
         self.status = response.status.as_u16();
@@ -266,7 +266,7 @@ impl LaneUpstream {
 
     /// Whether the upstream has taken the request to its end.
     fn has_whole_request(&self, client: &LaneClient<'_>) -> bool {
-        client.has_sent_all() && self.upload.has_ended(client) && !self.upload.has_failed()
+        client.is_body_read() && self.upload.has_ended(client) && !self.upload.has_failed()
     }
 }
 

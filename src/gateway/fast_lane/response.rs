@@ -83,6 +83,7 @@ impl ResponseHead {
             let is_dropped = match name.first().map_or(0, u8::to_ascii_lowercase) {
                 b'a' => cors == CorsHandling::Gateway && starts_with(name, "access-control-"),
                 b'c' if is(name, b"content-length") => !has_framing,
+                // The gateway's own follows, with `Connection`.
                 b'd' => is(name, b"date"),
                 b's' => arrival.hsts.is_some() && is(name, b"strict-transport-security"),
                 b'x' => is(name, b"x-request-id") || is_look_alike(name),
@@ -114,7 +115,7 @@ impl ResponseHead {
             write_line(out, "strict-transport-security", hsts.as_bytes());
         }
         if !self.status.is_informational() {
-            connection.write(now, out);
+            connection.write_lines(now, out);
         }
         out.extend_from_slice(b"\r\n");
     }

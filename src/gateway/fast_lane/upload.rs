@@ -71,7 +71,7 @@ impl RequestUpload {
 
     /// Whether the upstream has everything, or takes no more.
     pub(super) fn has_ended(&self, client: &LaneClient<'_>) -> bool {
-        self.failure.is_some() || client.has_sent_all() && !self.is_writing()
+        self.failure.is_some() || client.is_body_read() && !self.is_writing()
     }
 
     /// Whether the upstream takes no more.
@@ -95,7 +95,7 @@ impl RequestUpload {
     ) -> Poll<io::Result<()>> {
         while !self.has_ended(client) {
             // Also before the first write, so that the head and a small body leave together.
-            if !client.has_sent_all() && (!self.has_begun || !self.is_writing()) {
+            if !client.is_body_read() && (!self.has_begun || !self.is_writing()) {
                 match self.poll_fill(client, cx)? {
                     Poll::Ready(()) => *progress = true,
                     Poll::Pending if !self.is_writing() => return Poll::Pending,
@@ -129,7 +129,7 @@ impl RequestUpload {
             self.chunk.clear();
             ready!(client.poll_body(&mut self.chunk, cx))?;
             write_chunk(&mut self.out, &self.chunk);
-            if client.has_sent_all() {
+            if client.is_body_read() {
                 self.out.extend_from_slice(LAST_CHUNK);
             }
         } else {
