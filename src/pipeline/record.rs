@@ -133,7 +133,7 @@ pub struct AccessLogEntry<'a> {
     pub cut: Option<&'static str>,
     /// The trace, if the request is sampled.
     pub trace_id: Option<u128>,
-    /// The time from the head to the end of the response.
+    /// The time from the head, or from the request's turn if it had to wait for one, to the end of the response.
     pub took: Duration,
     /// The part of it until the upstream's response header that was not spent waiting for the upstream.
     pub overhead: Option<Duration>,
