@@ -1,5 +1,6 @@
-//! A request head as the fast lane reads it: the client's own bytes, with the names of headers in lower case, and where method, target and header lines are. Takes only
-//! heads that can be read in one way; every other one is left to Pingora's lane, which refuses it or knows how to carry it.
+//! A request head as the fast lane reads it: the client's own bytes, with the names of headers in lower case, and where method, target and
+//! header lines are. Takes only heads that can be read in one way; every other one is left to Pingora's lane, which refuses it or knows how
+//! to carry it.
 
 use std::ops::Range;
 
