@@ -10,7 +10,7 @@ pub mod app;
 // Explains how a request would be answered, with the pipeline's own phases.
 pub mod explain;
 
-// Accepts connections and carries requests to upstreams: HTTP/1.1 in the fast lane, all others through Pingora's sessions.
+// Accepts connections and carries requests to upstreams: most of HTTP/1.1 in the fast lane, all others through Pingora's sessions.
 pub mod gateway;
 
 // Chooses an address of an upstream, and knows which of them get requests.

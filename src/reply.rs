@@ -277,7 +277,7 @@ impl Reply {
         self.body.len()
     }
 
-    /// Encodes the response as HTTP/1.1, for the fast lane.
+    /// Encodes the response as HTTP/1.1, for the fast lane and for early refusals.
     /// `write_last_lines` writes what the lane adds to every response.
     pub(crate) fn encode(&self, arrival: &Arrival, out: &mut Vec<u8>, write_last_lines: impl FnOnce(&mut Vec<u8>)) {
         let reason = self.status.canonical_reason().unwrap_or_default();

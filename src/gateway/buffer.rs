@@ -37,7 +37,7 @@ impl BufferElement for u8 {
     }
 }
 
-/// A buffer that belongs to its thread again once it is dropped. It holds memory only from its first element on.
+/// A buffer that belongs to its thread again once it is dropped. One made by `default` holds no memory before its first element.
 #[derive(Debug)]
 pub(super) struct Buffer<T: BufferElement = u8>(Vec<T>);
 

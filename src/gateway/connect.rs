@@ -4,6 +4,9 @@
 //! A retry goes to another address while one is available. After a failed connect nothing was sent, so any request is
 //! retried. After that only a request that can be repeated is, if its connection was reset before a response: the upstream
 //! may have worked on it. A request that timed out is not: its client has waited long enough.
+//!
+//! A pooled connection that turns out to be stale is no failure: a request that can be repeated goes to the same address over a new
+//! connection, and no retry is used up.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -111,7 +114,7 @@ fn has_begun_response(exchange: &Exchange) -> bool {
 pub(super) struct Progress {
     /// Bytes of the request's body that were read for the upstream.
     pub(super) sent: usize,
-    /// Bytes of the response's body that were relayed.
+    /// Bytes behind the response's head that were relayed. The fast lane counts the framing of chunks as well.
     pub(super) received: usize,
     /// The body of the request has not been read to its end.
     pub(super) is_uploading: bool,

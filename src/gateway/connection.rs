@@ -80,13 +80,13 @@ pub(crate) struct ClientLimits {
 
 /// A client's connection.
 pub(super) struct Connection {
-    /// None once a tunnel has taken the transport.
+    /// None only while it is dropped.
     inner: Option<Stream>,
     state: ExchangeState,
     limits: HeadLimits,
     head: HeadBuffer,
     body: RequestBody,
-    /// The deadline of the present wait: for a head, the next request, or one end of an exchange.
+    /// The deadline of the present wait: for a head, the next request, or, in the fast lane, for the client or the upstream.
     deadline: Deadline,
     /// When the fast lane completed the last response. None if it did not, then the clock is read.
     idle_since: Option<Instant>,
@@ -242,7 +242,7 @@ impl Connection {
         match self.state.phase.swap(phase::HEAD, Ordering::AcqRel) {
             phase::HEAD => {}
             phase::DONE => self.reset(),
-            // The response is incomplete.
+            // The exchange has not ended.
             _ => return false,
         }
         let read = poll_fn(|cx| self.poll_read_head(cx)).await;
@@ -339,7 +339,7 @@ impl Connection {
     }
 
     /// Reads the next request while this one is answered, up to the size of a head: only a read shows that the client has
-    /// disconnected, which an empty read tells Pingora. A client that sends more is read again after the answer: until then
+    /// disconnected, which an empty read tells the lane. A client that sends more is read again after the answer: until then
     /// this is pending without a waker, and the exchange, which has others, does not notice that the client disconnects.
     fn poll_read_ahead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.head.read_ahead().len() < self.limits.bytes {
@@ -391,7 +391,7 @@ impl Connection {
     }
 
     /// Whether the client may be sending although everything has been answered: the rest of a body that was refused, a head that
-    /// was, or another request. Neither a client that was too slow nor one whose response is cut gets more time.
+    /// was, or another request. Neither a client that was too slow nor one whose exchange was cut (`cut`) gets more time.
     fn has_unread_input(&self) -> bool {
         let is_answered = self.state.phase.load(Ordering::Acquire) == phase::DONE || self.refusal.is_some();
         let has_body = match self.state.announced_body.load(Ordering::Acquire) {
@@ -410,7 +410,7 @@ impl Connection {
     }
 }
 
-/// Takes bytes of a body; Pingora gets a read error where the chunked framing is invalid.
+/// Takes bytes of a body; the lane gets a read error where the chunked framing is invalid.
 fn take_body(body: &mut RequestBody, state: &ExchangeState, bytes: &[u8]) -> io::Result<usize> {
     body.take(bytes).map_err(|InvalidChunk| {
         state.body_fault.store(body_fault::FRAMING, Ordering::Release);

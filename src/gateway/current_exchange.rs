@@ -29,7 +29,7 @@ pub(super) struct CurrentExchange {
     /// The attempts at the upstream so far, and the index of the last one's address.
     attempts: u64,
     address: Option<usize>,
-    /// The status that was sent to the client; 0 before.
+    /// The status of the response that was begun; 0 before.
     pub(super) status: u16,
     pub(super) overhead: Option<Duration>,
     /// The canonical path. A short one outlives the exchange, so that the next one needs no allocation; so does the host.

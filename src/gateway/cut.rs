@@ -27,7 +27,8 @@ use crate::sockets::CloseReason;
 use crate::sockets::handle::{OpenKind, Opener};
 use crate::sockets::registry::Registry;
 
-/// The age at which an exchange is registered. Nearly all end sooner, and those pay for no entry and no timer.
+/// The age at which an exchange is registered. Nearly all end sooner, and those pay for no entry. They share a timer of their
+/// connection, which is set again about once a second at most.
 pub(crate) const REGISTERED_AFTER: Duration = Duration::from_secs(1);
 
 /// Watches a permitted exchange until it is complete.

@@ -2,7 +2,7 @@
 //! map. It takes only heads that it fully understands (see `request`). Every other request on the same connection is left to
 //! Pingora's lane, with the bytes that were read, and so is one that only that lane can answer.
 //!
-//! To follow a request: [`Gateway::serve_fast`] reads its head and lets the pipeline decide, `FastExchange::answer` refuses it or
+//! To follow a request: [`Gateway::serve_fast`] parses its head and lets the pipeline decide, `FastExchange::answer` refuses it or
 //! sends it on, `relay` carries it to the upstream and its response to the client, and `FastExchange::record` logs and counts it.
 
 use std::pin::{Pin, pin};
@@ -122,7 +122,7 @@ impl Gateway {
     }
 }
 
-/// The decision about a request whose examination failed.
+/// The decision about a request whose check panicked.
 fn refused(error: Error) -> Box<Decision> {
     Box::new(Decision {
         arrival: unknown_arrival(),
@@ -156,9 +156,9 @@ struct FastExchange<'a> {
     context: RequestContext,
     /// What the client is told about its connection.
     follows: ClientConnection,
-    /// The status that was sent to the client; 0 before.
+    /// The status of the response that was begun; 0 before.
     status: u16,
-    /// The bytes of the response's body that were sent to the client.
+    /// The bytes behind the response's head that were sent to the client, with the framing of chunks.
     body_bytes: usize,
     /// The connection to the upstream, once another request can use it.
     reusable: Option<PooledConnection>,
@@ -243,7 +243,7 @@ impl FastExchange<'_> {
     /// Answers a request whose exchange with the upstream failed.
     async fn fail(&mut self, error: Box<PingoraError>) -> pingora_core::Result<()> {
         if (error.esource(), error.etype()) == (&ErrorSource::Downstream, &ErrorType::WriteTimedout) {
-            // A client that takes nothing at all (`stalled`) is the slowest of those below the minimum rate.
+            // A write that took longer than `stalled` counts like a client below the minimum rate.
             self.gateway.gate.metrics.count_limit_reached("body_rate");
         }
         let progress = self.progress();

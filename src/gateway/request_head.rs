@@ -1,5 +1,5 @@
 //! Shows a request that Pingora has parsed to the pipeline, as a borrowed [`RequestHead`] without a copy, and encodes the head of a
-//! permitted one for its upstream. Checking and rewriting it is left to the pipeline.
+//! permitted request of either lane for its upstream. Checking and rewriting it is left to the pipeline.
 
 use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};

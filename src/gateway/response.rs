@@ -1,5 +1,5 @@
-//! Rewrites an upstream's response header for the client, in every lane to an upstream, and writes responses to clients of Pingora's
-//! lane. Relaying the body is left to the lanes.
+//! Rewrites an upstream's response header for the client in Pingora's lane and for WebSockets, and writes responses to clients of
+//! Pingora's lane. `fast_lane/response` has the same rules for bytes: who changes one changes both. Relaying the body is left to the lanes.
 
 use std::time::Instant;
 

@@ -199,7 +199,7 @@ pub fn write_head(
     Ok(())
 }
 
-/// Writes the `Cookie` lines of HTTP/2 as one, without the gateway's own cookies.
+/// Writes the `Cookie` lines as one, without the gateway's own cookies.
 fn write_cookies(out: &mut Vec<u8>, permit: &UpstreamPermit, cookies: &[&[u8]]) {
     if cookies.is_empty() {
         return;
@@ -284,7 +284,7 @@ fn names(headers: &HeaderMap, unwanted: impl Fn(&str) -> bool) -> Vec<HeaderName
 }
 
 /// The headers of an upstream's response that the client must not see: identity headers, and CORS headers unless the rule
-/// leaves them to the upstream.
+/// leaves them to the upstream. The fast lane drops the same ones from bytes (`fast_lane::response`).
 pub fn removed_from_response(headers: &HeaderMap, cors: CorsHandling) -> Vec<HeaderName> {
     let is_foreign_cors = |name: &str| cors == CorsHandling::Gateway && name.starts_with("access-control-");
     names(headers, |name| is_look_alike(name.as_bytes()) || is_foreign_cors(name))

@@ -55,7 +55,7 @@ pub(crate) fn caller_of_session(target: &Target, session: Option<Session>) -> Ca
     known.map_or(Caller::Anonymous, |known| TokenUse::of(target).caller(known))
 }
 
-/// The caller of a request, if no token is needed or the token was verified before. Most requests end here.
+/// The caller of a request, if its target ignores tokens or its token was verified before. That is so for most requests.
 pub fn known_caller(gate: &Gate, target: &Target, credential: &Credential<'_>, now: Timestamp) -> Option<Caller> {
     let token_use = TokenUse::of(target);
     if token_use == TokenUse::Ignored {

@@ -30,7 +30,7 @@ pub(super) mod phase {
     pub(in super::super) const HEAD: u8 = 0;
     /// A request is being answered.
     pub(in super::super) const EXCHANGE: u8 = 1;
-    /// The response is complete; the next read begins the next head.
+    /// The exchange has ended, completely or not; the next read begins the next head.
     pub(in super::super) const DONE: u8 = 2;
 }
 
@@ -199,7 +199,7 @@ pub(in super::super) fn begin_stream(exchange: &Exchange) -> Result<Option<Count
     })
 }
 
-/// Marks the response as complete.
+/// Marks the exchange as ended, completely or not.
 pub(in super::super) fn end_exchange(exchange: &Exchange) {
     if let Some(connection) = connection(exchange) {
         connection.state.phase.store(phase::DONE, Ordering::Release);

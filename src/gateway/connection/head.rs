@@ -108,7 +108,7 @@ impl HeadBuffer {
         self.given += rest.len();
     }
 
-    /// The bytes that were read ahead and that Pingora has not been given.
+    /// The bytes that were read ahead and that the lane has not been given.
     pub(super) fn read_ahead(&self) -> &[u8] {
         &self.bytes[self.given..]
     }
@@ -118,7 +118,7 @@ impl HeadBuffer {
         self.bytes.extend(bytes);
     }
 
-    /// Marks bytes that were read ahead as given to Pingora.
+    /// Marks bytes that were read ahead as given to the lane.
     pub(super) fn mark_given(&mut self, count: usize) {
         self.given += count;
     }

@@ -101,7 +101,8 @@ impl<'a> LaneClient<'a> {
         let (mut rest, mut is_first) = (bytes, true);
         poll_fn(|cx| {
             match poll_write_all(self.connection, &mut rest, cx) {
-                // Also of a client below the minimum rate. That is no timeout here, because the connection has counted it.
+                // The error may be that of a client below the minimum rate. It is no timeout here, because the connection has counted
+                // it, and `FastExchange::fail` counts timeouts.
                 Poll::Ready(written) => return Poll::Ready(written.map_err(write_error)),
                 Poll::Pending => meanwhile(self, cx)?,
             }

@@ -231,8 +231,8 @@ impl LaneUpstream {
         }
     }
 
-    /// The failure of a read. If the upstream had not taken the request before, that is the reason. Once its response has begun, it may
-    /// refuse the rest of the request and still end the response in order, but not after it has reset the connection.
+    /// The failure of a read. If the upload failed before, that is the cause, and is returned instead. Once the response has begun it is
+    /// only if the upload met a reset: an upstream may take no more of a request and still end its response by closing.
     fn read_failure(&mut self, mut error: Box<PingoraError>) -> Box<PingoraError> {
         if self.has_begun && !self.upload.was_reset {
             return error.into_up();

@@ -59,7 +59,7 @@ impl ResponseHead {
     }
 
     /// Writes the client's head: without identity headers, hop-by-hop headers and foreign CORS headers, and with those of the gateway.
-    /// `now` is the present time.
+    /// The rules are those of `gateway::response` for header maps. `now` is the present time.
     pub(super) fn write(
         &self,
         head: &[u8],

@@ -1,5 +1,6 @@
-//! The request on its way to the upstream: its head, and its body as the client sends it. Reads from the client only once the
-//! upstream has taken what was read before, so that a slow upstream slows the client down.
+//! The request on its way to the upstream: its head, and its body as the client sends it. Once the
+//! upstream has taken the first bytes, it reads from the client only when the upstream has taken what was read before, so that a slow
+//! upstream slows the client down.
 
 use std::io::{self, Write};
 use std::pin::Pin;
@@ -12,7 +13,8 @@ use tokio::io::AsyncWrite;
 use super::super::buffer::Buffer;
 use super::client::LaneClient;
 
-/// The most bytes of a request that are kept, to be sent again after a failed attempt. As many as Pingora's lane keeps.
+/// A request is kept, to be sent again after a failed attempt, until more of it than this has been sent. Pingora's lane keeps bodies of
+/// up to this size.
 const KEPT: usize = 64 * 1024;
 
 /// A request on its way to the upstream.
@@ -26,7 +28,7 @@ pub(super) struct RequestUpload {
     is_flushed: bool,
     /// The data of a chunk before it is encoded.
     chunk: Buffer,
-    /// The most bytes that `out` keeps although the upstream has them.
+    /// `out` is emptied once it is longer than this and the upstream has all of it.
     kept: usize,
     /// Whether `out` still begins with the head, so that all of it can be sent again.
     pub(super) is_whole: bool,
@@ -53,7 +55,7 @@ impl RequestUpload {
         }
     }
 
-    /// The head of a request of which nothing has been sent.
+    /// What the next attempt sends, from the head on.
     pub(super) fn head(&mut self) -> &mut [u8] {
         &mut self.out
     }
