@@ -35,6 +35,7 @@ import workloads
 from place import Place, build_bare_proxy, build_deskgate
 from progress import Progress
 from quiet import Host
+from rounds import number_of_turns
 from servers import CORES, LOAD_CORES, REPOSITORY, Fault, find_program, target_folder
 
 OTHERS = {
@@ -136,12 +137,14 @@ def without_deskgate(wanted):
 def turns(wanted, taking_part, rounds, largest):
     """How many turns the workloads have, for the progress bar."""
     keys = [contestant.key for contestant in taking_part]
-    total = sum((rounds + 1) * sum(key in one.contestants for key in keys) for one in workloads.REQUESTS if one.key in wanted)
-    in_all = sum(key in workloads.ALL for key in keys)
-    total += sum(min(rounds, memory.MEMORY_ROUNDS) * in_all for key in ("sockets", "idle") if key in wanted)
-    total += (rounds + 1) * in_all if "echo" in wanted else 0
-    for key, sizes in (("sessions", growth.SESSIONS), ("rules", growth.RULES)):
-        total += (rounds + 1) * sum(size <= largest for size in sizes) if key in wanted else 0
+    total = sum(number_of_turns([key for key in keys if key in one.contestants], rounds, one.often)
+                for one in workloads.REQUESTS if one.key in wanted)
+    in_all = [key for key in keys if key in workloads.ALL]
+    total += sum(min(rounds, memory.MEMORY_ROUNDS) * len(in_all) for key in ("sockets", "idle") if key in wanted)
+    total += number_of_turns(in_all, rounds, memory.ECHO_OFTEN) if "echo" in wanted else 0
+    for key, all_sizes in (("sessions", growth.SESSIONS), ("rules", growth.RULES)):
+        sizes = [size for size in all_sizes if size <= largest]
+        total += number_of_turns(sizes, rounds, growth.often_of(sizes)) if key in wanted else 0
     return total + ("signin" in wanted)
 
 

@@ -9,8 +9,9 @@ import summary
 import tokens
 import traffic
 from contestants import SMALL_PATH
+from rounds import Rounds
 from servers import Fault, Servers
-from workloads import REQUEST_UNIT, Requests, in_turn, turn
+from workloads import REQUEST_UNIT, Requests, turn
 
 SESSIONS = [1, 1_000, 100_000, 1_000_000]
 RULES = [10, 100, 1_000, 5_000]
@@ -23,23 +24,23 @@ IDLE_LIMIT = 300
 
 
 def compare(run, key, title, unit_of_row, started, files, path, note):
-    """Interleaved turns of gateways that differ in one number."""
+    """Interleaved turns of gateways that differ in one number. The targets compare the largest with the smallest."""
     workload = Requests(key, title, traffic.Load(path), "many", ())
-    values = {str(number): [] for number in started}
-    # The targets compare the largest with the smallest, so these two take their turns one after the other: the speed of the machine
-    # changes.
-    smallest, *larger = sorted(started)
-    for round_number in range(run.rounds + 1):
-        for number in in_turn([smallest, *reversed(larger)], round_number):
-            run.progress.show(f"{title}: {number:,}")
-            # Signs the assertions, see `Requests.prepare_turn`.
-            traffic.use_once(started[number], path, files[number].read_text().split())
-            took = turn(run, started[number], workload, files[number])
-            if round_number > 0:
-                values[str(number)].append(took)
-            run.progress.step()
+    rounds = Rounds(started, run.rounds, often_of(started))
+    for number in rounds.turns():
+        run.progress.show(f"{title}: {number:,}")
+        # Signs the assertions, see `Requests.prepare_turn`.
+        traffic.use_once(started[number], path, files[number].read_text().split())
+        rounds.add(number, turn(run, started[number], workload, files[number]))
+        run.progress.step()
+    values = {str(number): measured for number, measured in rounds.values.items()}
     titles = {str(number): f"{number:,} {unit_of_row if number != 1 else unit_of_row.rstrip('s')}" for number in started}
     return summary.workload_of(key, title, REQUEST_UNIT, str(min(started)), titles, values, note)
+
+
+def often_of(sizes):
+    """The sizes that the targets compare."""
+    return (min(sizes), max(sizes)) if sizes else ()
 
 
 def until_idle(server):

@@ -10,11 +10,14 @@ import sockets
 import summary
 import traffic
 from contestants import SMALL_PATH, SOCKET_PATH
+from rounds import Rounds, in_turn
 from servers import Fault, Servers
-from workloads import ALL, chosen_for, in_turn
+from workloads import ALL, chosen_for
 
 OPEN = 5_000
 ECHO_SOCKETS = 64
+# Whose ratio is close to its target, see `rounds`.
+ECHO_OFTEN = ("nginx", "deskgate")
 # Memory hardly varies, but a process that had the connections once keeps some of it: each round starts new processes.
 MEMORY_ROUNDS = 3
 POLLS = 2_000
@@ -85,27 +88,25 @@ def measure_sockets(run):
 async def echoes(run, title):
     address, _alive = await sockets.serve()
     with Servers() as servers:
-        started = [run.place.start(servers, contestant, address) for contestant in chosen_for(ALL, run)]
+        started = {contestant.key: run.place.start(servers, contestant, address) for contestant in chosen_for(ALL, run)}
         opened = {}
-        for server in started:
+        for key, server in started.items():
             tokens = run.place.tokens[server.contestant.tokens or "ES256"][:ECHO_SOCKETS]
-            opened[server] = await sockets.open_all(server, SOCKET_PATH, tokens)
-        values = {server.contestant.key: [] for server in started}
-        for number in range(run.rounds + 1):
-            for server in in_turn(started, number):
-                run.progress.show(f"{title}: {server.contestant.title}")
-                for _ in run.host.tries():
-                    before = server.cpu_seconds()
-                    count = await sockets.echo(opened[server], run.seconds)
-                    used = server.cpu_seconds() - before
-                if number > 0:
-                    values[server.contestant.key].append(used * 1e6 / count)
-                run.progress.step()
-        for server in started:
-            await sockets.close_all(opened[server])
-    titles = {server.contestant.key: server.contestant.title for server in started}
+            opened[key] = await sockets.open_all(server, SOCKET_PATH, tokens)
+        rounds = Rounds(started, run.rounds, ECHO_OFTEN)
+        for key in rounds.turns():
+            run.progress.show(f"{title}: {started[key].contestant.title}")
+            for _ in run.host.tries():
+                before = started[key].cpu_seconds()
+                count = await sockets.echo(opened[key], run.seconds)
+                used = started[key].cpu_seconds() - before
+            rounds.add(key, used * 1e6 / count)
+            run.progress.step()
+        for sockets_of_one in opened.values():
+            await sockets.close_all(sockets_of_one)
+    titles = {key: server.contestant.title for key, server in started.items()}
     note = f"{len(sockets.PAYLOAD)} bytes there and back on {ECHO_SOCKETS} WebSockets at once."
-    return summary.workload_of("echo", title, "CPU µs per echo", "nginx", titles, values, note)
+    return summary.workload_of("echo", title, "CPU µs per echo", "nginx", titles, rounds.values, note)
 
 
 def measure_echo(run):

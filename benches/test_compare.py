@@ -23,6 +23,7 @@ import growth
 import progress
 import quiet
 import report
+import rounds
 import summary
 import tokens
 import traffic
@@ -84,7 +85,18 @@ class Summary(unittest.TestCase):
             self.assertLessEqual({target.row, target.over} - {None}, known | sizes, target.text)
 
     def test_every_contestant_begins_a_round_in_turn(self):
-        self.assertEqual([workloads.in_turn([1, 2, 3], number) for number in range(3)], [[1, 2, 3], [2, 3, 1], [3, 1, 2]])
+        self.assertEqual([rounds.in_turn([1, 2, 3], number) for number in range(3)], [[1, 2, 3], [2, 3, 1], [3, 1, 2]])
+
+    def test_turns_that_are_taken_often_count_once_in_a_round(self):
+        two = rounds.Rounds(["a", "b", "c"], 2, ("a", "c"))
+        # The third turn of `a` in each round is the slowest of all.
+        taken, numbers = [], {"a": [9, 1, 2, 99, 3, 4, 99], "b": [9, 5, 6], "c": [9, 7, 8, 9, 7, 8, 9]}
+        for key in two.turns():
+            two.add(key, numbers[key].pop(0))
+            taken.append(key)
+        self.assertEqual("".join(taken), "abc" + "bca" + "ca" * 2 + "cab" + "ac" * 2)
+        self.assertEqual(two.values, {"a": [2, 4], "b": [5, 6], "c": [8, 8]})
+        self.assertEqual(rounds.number_of_turns(two.keys, 2, two.often), len(taken))
 
     def test_a_turn_that_the_host_disturbs_is_repeated(self):
         cores = len(quiet.CORES)

@@ -6,6 +6,7 @@ import contestants
 import summary
 import traffic
 from contestants import LARGE, LARGE_PATH, SMALL, SMALL_PATH, UPLOAD_PATH
+from rounds import Rounds
 from servers import Fault, Servers
 from traffic import Load
 
@@ -14,7 +15,8 @@ REQUEST_UNIT = "CPU µs per request"
 
 @dataclass(frozen=True)
 class Requests:
-    """Requests of one kind. `tokens` says which: "one", "many", or "bad", which has to be refused."""
+    """Requests of one kind. `tokens` says which: "one", "many", or "bad", which has to be refused. `often` are those of the contestants whose
+    ratio is close to its target, see `rounds`."""
 
     key: str
     title: str
@@ -22,6 +24,7 @@ class Requests:
     tokens: str
     contestants: tuple
     base: str = "nginx"
+    often: tuple = ()
 
     def tokens_for(self, contestant, place):
         all_tokens = place.tokens[contestant.tokens or "ES256"]
@@ -57,8 +60,8 @@ BAD = ("lua-hs256", *CHECKING, "deskgate-eddsa")
 ALL = ("nginx", "lua", "haproxy", "envoy", "bare", "deskgate", "deskgate-pingora", "deskgate-earlier")
 
 REQUESTS = [
-    Requests("one", "One token", Load(SMALL_PATH), "one", (*ALL, "deskgate-eddsa")),
-    Requests("many", "10,000 tokens", Load(SMALL_PATH), "many", PLAIN_TOO),
+    Requests("one", "One token", Load(SMALL_PATH), "one", (*ALL, "deskgate-eddsa"), often=("nginx", "deskgate", "deskgate-eddsa")),
+    Requests("many", "10,000 tokens", Load(SMALL_PATH), "many", PLAIN_TOO, often=("lua", "deskgate")),
     Requests("bad-same", "The same bad token", Load(SMALL_PATH), "bad", BAD, "lua"),
     Requests("bad-different", "Bad tokens, all different", Load(SMALL_PATH, unique=True), "bad", BAD, "lua"),
     Requests("post", "POST with 1 KiB", Load(UPLOAD_PATH, body=SMALL), "one", ALL),
@@ -110,29 +113,19 @@ def measure_requests(run, workloads):
 
 def measure_one(run, workload, started):
     run.progress.begin(workload.title)
-    taking_part = [server for server in started if server.contestant.key in workload.contestants]
-    files = {}
-    for server in taking_part:
-        files[server.contestant.key] = run.place.folder / f"tokens-{server.contestant.key}"
-        files[server.contestant.key].write_text("\n".join(workload.tokens_for(server.contestant, run.place)) + "\n")
-    values = {server.contestant.key: [] for server in taking_part}
-    # The first turn of each is a warm-up.
-    for number in range(run.rounds + 1):
-        for server in in_turn(taking_part, number):
-            run.progress.show(f"{workload.title}: {server.contestant.title}")
-            workload.prepare_turn(server, run.place)
-            took = turn(run, server, workload, files[server.contestant.key])
-            if number > 0:
-                values[server.contestant.key].append(took)
-            run.progress.step()
-    titles = {server.contestant.key: server.contestant.title for server in taking_part}
-    return summary.workload_of(workload.key, workload.title, REQUEST_UNIT, workload.base, titles, values)
-
-
-def in_turn(items, number):
-    """The items, beginning with another one in each round."""
-    start = number % len(items) if items else 0
-    return items[start:] + items[:start]
+    taking_part = {server.contestant.key: server for server in started if server.contestant.key in workload.contestants}
+    files = {key: run.place.folder / f"tokens-{key}" for key in taking_part}
+    for key, server in taking_part.items():
+        files[key].write_text("\n".join(workload.tokens_for(server.contestant, run.place)) + "\n")
+    rounds = Rounds(taking_part, run.rounds, workload.often)
+    for key in rounds.turns():
+        server = taking_part[key]
+        run.progress.show(f"{workload.title}: {server.contestant.title}")
+        workload.prepare_turn(server, run.place)
+        rounds.add(key, turn(run, server, workload, files[key]))
+        run.progress.step()
+    titles = {key: server.contestant.title for key, server in taking_part.items()}
+    return summary.workload_of(workload.key, workload.title, REQUEST_UNIT, workload.base, titles, rounds.values)
 
 
 def turn(run, server, workload, tokens_file):
