@@ -31,8 +31,9 @@ use crate::pipeline::forward;
 use crate::pipeline::trace::replace_traceparent;
 use crate::upstreams::Address;
 
-/// How much of a request's body is discarded before its response. A client that sends more is disconnected.
-const MOST_DISCARDED: usize = 64 * 1024;
+/// How much of a request's body is read ahead of its upstream before the response begins. A client that has sent more is disconnected
+/// after the response.
+const MOST_READ_AHEAD: usize = 64 * 1024;
 
 /// The head of a request, as its upstream gets it.
 enum UpstreamHead {
@@ -62,6 +63,8 @@ struct UpstreamSide {
     address: Arc<Address>,
     source: ConnectionSource,
     upload: UploadState,
+    /// What was read of the request's body just before its response began, until it is sent.
+    read_ahead: Option<Bytes>,
 }
 
 /// How far the request's body has come to the upstream.
@@ -102,10 +105,8 @@ impl Gateway {
             write_informational(exchange, header).await?;
             part = upstream.next_part(exchange).await?;
         };
-        if upstream.upload == UploadState::Abandoned && !exchange.is_http2() {
-            // Pingora closes the connection of a request whose body has not been read. If the rest has come already, the connection can
-            // carry the next request.
-            discard_body(exchange).now_or_never().transpose()?;
+        if !exchange.is_http2() {
+            upstream.read_ahead(exchange)?;
         }
         self.close_if_draining(exchange);
         frame_response(exchange, &mut response, Remaining::after(is_done))?;
@@ -289,14 +290,17 @@ async fn tell_to_continue(exchange: &mut Exchange) -> pingora_core::Result<()> {
     Ok(())
 }
 
-/// Discards the rest of a request's body that its upstream does not take.
-async fn discard_body(exchange: &mut Exchange) -> pingora_core::Result<()> {
-    let mut discarded = 0;
-    while discarded < MOST_DISCARDED && !exchange.is_body_done() {
-        let piece = exchange.read_body_or_idle(false).await.map_err(PingoraError::into_down)?;
-        discarded += piece.map_or(0, |piece| piece.len());
-    }
-    Ok(())
+/// The next piece of the request's body: what was read ahead, or what the client sends next.
+async fn next_piece(
+    read_ahead: &mut Option<Bytes>,
+    exchange: &mut Exchange,
+) -> pingora_core::Result<(Option<Bytes>, Remaining)> {
+    let piece = match read_ahead.take() {
+        Some(piece) => Some(piece),
+        None => exchange.read_body_or_idle(false).await.map_err(PingoraError::into_down)?,
+    };
+    let is_last = piece.is_none() || exchange.is_body_done();
+    Ok((piece, Remaining::after(is_last)))
 }
 
 /// Whether it can be noticed that the client disconnects. Pingora would take what an HTTP/1.1 client still sends of its body
@@ -337,7 +341,7 @@ impl UpstreamSide {
             }
             UpstreamTransport::Http2(session) => UpstreamSession::over_http2(session, &address.peer),
         };
-        Self { session, address, source, upload: UploadState::Sending }
+        Self { session, address, source, upload: UploadState::Sending, read_ahead: None }
     }
 
     /// Counts the request no longer for its address if the upstream has done its part. The client may send its next request as soon as it
@@ -360,8 +364,8 @@ impl UpstreamSide {
         let body = Remaining::after(exchange.is_body_empty());
         self.session.write_header(RequestHeader::clone(request), body).await.map_err(PingoraError::into_up)?;
         let read_before = exchange.get_retry_buffer();
-        let is_last = exchange.is_body_done();
-        self.send(exchange, read_before, is_last).await?;
+        let remaining = Remaining::after(exchange.is_body_done());
+        self.send(exchange, read_before, remaining).await?;
         self.next_part(exchange).await
     }
 
@@ -375,34 +379,55 @@ impl UpstreamSide {
             }
             tokio::select! {
                 part = self.session.read_part() => return part.map_err(PingoraError::into_up),
-                piece = exchange.read_body_or_idle(false), if is_sending => {
-                    let piece = piece.map_err(PingoraError::into_down)?;
-                    let is_last = piece.is_none() || exchange.is_body_done();
-                    self.send(exchange, piece, is_last).await?;
+                next = next_piece(&mut self.read_ahead, exchange), if is_sending => {
+                    let (piece, remaining) = next?;
+                    self.send(exchange, piece, remaining).await?;
                 }
             }
         }
     }
 
+    /// Reads what has come of the request's body before the response begins, because Pingora closes the connection if it is unread by
+    /// then. It is sent during the response, if the upstream still takes it.
+    fn read_ahead(&mut self, exchange: &mut Exchange) -> pingora_core::Result<()> {
+        if self.upload == UploadState::Sent {
+            return Ok(());
+        }
+        let mut bytes = Vec::new();
+        while bytes.len() < MOST_READ_AHEAD && !exchange.is_body_done() {
+            let Some(read) = exchange.read_body_or_idle(false).now_or_never() else { break };
+            let Some(piece) = read.map_err(PingoraError::into_down)? else { break };
+            bytes.extend_from_slice(&piece);
+        }
+        if self.upload == UploadState::Sending {
+            self.read_ahead = Some(bytes.into());
+        }
+        Ok(())
+    }
+
     /// Sends what is left of the request's body after a complete response.
     async fn send_rest(&mut self, exchange: &mut Exchange) -> pingora_core::Result<()> {
         while self.upload == UploadState::Sending {
-            let piece = exchange.read_body_or_idle(false).await.map_err(PingoraError::into_down)?;
-            let is_last = piece.is_none() || exchange.is_body_done();
-            self.send(exchange, piece, is_last).await?;
+            let (piece, remaining) = next_piece(&mut self.read_ahead, exchange).await?;
+            self.send(exchange, piece, remaining).await?;
         }
         Ok(())
     }
 
     /// Sends a piece of the request's body, unless the client disconnects meanwhile.
-    async fn send(&mut self, exchange: &mut Exchange, piece: Option<Bytes>, is_last: bool) -> pingora_core::Result<()> {
-        let writing = self.session.write_body(piece, Remaining::after(is_last));
+    async fn send(
+        &mut self,
+        exchange: &mut Exchange,
+        piece: Option<Bytes>,
+        remaining: Remaining,
+    ) -> pingora_core::Result<()> {
+        let writing = self.session.write_body(piece, remaining);
         let written = match can_watch_client(exchange) {
             true => while_client_connected(exchange, writing).await,
             false => writing.await.map_err(PingoraError::into_up),
         };
         match written {
-            Ok(()) if is_last => self.upload = UploadState::Sent,
+            Ok(()) if remaining == Remaining::Nothing => self.upload = UploadState::Sent,
             Ok(()) => {}
             Err(error) if error.esource() == &ErrorSource::Upstream => {
                 tracing::debug!(error = %error.etype().as_str(), "the upstream takes no more of the request's body");

@@ -124,6 +124,37 @@ async fn a_response_that_comes_before_the_upload_ends_is_relayed() {
     assert_eq!(response.header("connection"), Some("close"));
 }
 
+/// What has come of a body is read before a response begins, because a request whose body is unread closes its connection.
+#[tokio::test]
+async fn a_connection_serves_on_after_a_response_that_comes_together_with_the_end_of_the_body() {
+    let bodies = [
+        ("Content-Length: 5\r\n", &b"hel"[..], &b"lo"[..]),
+        ("Transfer-Encoding: chunked\r\n", b"3\r\nhel\r\n", b"2\r\nlo\r\n0\r\n\r\n"),
+    ];
+    for lane in ["true", "false"] {
+        let desk = on_lane(lane).await;
+        // Which of the two the gateway sees first may be a matter of luck.
+        for (headers, begun, rest) in bodies.repeat(8) {
+            let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
+            let mut client = BufferedStream::from_connection(desk.connect().await);
+            client.send(&raw_request(&desk, "POST /public/x", headers, begun)).await;
+            let mut upstream = upstream_connections.next().await.stream;
+            upstream.read_until(b"hel").await;
+            desk.signal("STOP");
+            client.send(rest).await;
+            upstream.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK").await;
+            desk.signal("CONT");
+            let head = String::from_utf8_lossy(&client.read_until(b"\r\n\r\nOK").await).to_ascii_lowercase();
+            assert!(head.contains("\r\nconnection: keep-alive\r\n"), "fast lane {lane}, {headers}{head}");
+            upstream.read_until(b"lo").await;
+            drop(upstream);
+            desk.upstream.set_behaviour(Behaviour::Echo);
+            client.send(&raw_request(&desk, "GET /public/next", "", b"")).await;
+            client.read_until(b"/public/next").await;
+        }
+    }
+}
+
 /// A large upload whose response, without a length, has begun; the upload is blocked, because the upstream reads nothing of it.
 async fn blocked_upload(desk: &Gateway) -> (BufferedStream, BufferedStream) {
     const MOST: usize = 64 << 20;
