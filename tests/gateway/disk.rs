@@ -111,14 +111,14 @@ async fn sign_ins_at_the_same_time_share_a_sync() {
     }
     const SIGN_INS: usize = 150;
     let desk = Gateway::setup().faulty_disk().start().await;
-    desk.disk().set(&["file=.db", "sync_ms=20"]);
+    desk.disk().set(&["file=.db", "sync_ms=100"]);
     let started = Instant::now();
     let sign_ins = (0..SIGN_INS).map(|_| try_sign_in(&desk));
     for response in futures::future::join_all(sign_ins).await {
         response.expect_code(0);
     }
-    // One after the other, the syncs of the directory alone would take 150 × 20 ms.
-    assert!(started.elapsed() < Duration::from_millis(2500), "{:?}", started.elapsed());
+    // One after the other, the syncs of the directory alone would take 150 × 100 ms.
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
     assert_eq!(successful_logins(&desk).await, SIGN_INS);
 }
 
