@@ -31,9 +31,9 @@ use crate::pipeline::forward;
 use crate::pipeline::trace::replace_traceparent;
 use crate::upstreams::Address;
 
-/// How much of a request's body is read ahead of its upstream before the response begins. A client that has sent more is disconnected
-/// after the response.
-const MOST_READ_AHEAD: usize = 64 * 1024;
+/// When a response begins, what has come of the request's body is read until it is this much. If the body does not end there, the client's
+/// connection ends after the response.
+const ENOUGH_BODY: usize = 64 * 1024;
 
 /// The head of a request, as its upstream gets it.
 enum UpstreamHead {
@@ -63,8 +63,8 @@ struct UpstreamSide {
     address: Arc<Address>,
     source: ConnectionSource,
     upload: UploadState,
-    /// What was read of the request's body just before its response began, until it is sent.
-    read_ahead: Option<Bytes>,
+    /// What was read of the request's body when the response began, until it is sent. Empty if only the end of the body was read.
+    unsent: Option<Bytes>,
 }
 
 /// How far the request's body has come to the upstream.
@@ -106,7 +106,7 @@ impl Gateway {
             part = upstream.next_part(exchange).await?;
         };
         if !exchange.is_http2() {
-            upstream.read_ahead(exchange)?;
+            upstream.read_arrived_body(exchange)?;
         }
         self.close_if_draining(exchange);
         frame_response(exchange, &mut response, Remaining::after(is_done))?;
@@ -290,12 +290,12 @@ async fn tell_to_continue(exchange: &mut Exchange) -> pingora_core::Result<()> {
     Ok(())
 }
 
-/// The next piece of the request's body: what was read ahead, or what the client sends next.
+/// The next piece of the request's body: what has been read already, or what the client sends next.
 async fn next_piece(
-    read_ahead: &mut Option<Bytes>,
+    unsent: &mut Option<Bytes>,
     exchange: &mut Exchange,
 ) -> pingora_core::Result<(Option<Bytes>, Remaining)> {
-    let piece = match read_ahead.take() {
+    let piece = match unsent.take() {
         Some(piece) => Some(piece),
         None => exchange.read_body_or_idle(false).await.map_err(PingoraError::into_down)?,
     };
@@ -341,7 +341,7 @@ impl UpstreamSide {
             }
             UpstreamTransport::Http2(session) => UpstreamSession::over_http2(session, &address.peer),
         };
-        Self { session, address, source, upload: UploadState::Sending, read_ahead: None }
+        Self { session, address, source, upload: UploadState::Sending, unsent: None }
     }
 
     /// Counts the request no longer for its address if the upstream has done its part. The client may send its next request as soon as it
@@ -379,7 +379,7 @@ impl UpstreamSide {
             }
             tokio::select! {
                 part = self.session.read_part() => return part.map_err(PingoraError::into_up),
-                next = next_piece(&mut self.read_ahead, exchange), if is_sending => {
+                next = next_piece(&mut self.unsent, exchange), if is_sending => {
                     let (piece, remaining) = next?;
                     self.send(exchange, piece, remaining).await?;
                 }
@@ -387,31 +387,43 @@ impl UpstreamSide {
         }
     }
 
-    /// Reads what has come of the request's body before the response begins, because Pingora closes the connection if it is unread by
-    /// then. It is sent during the response, if the upstream still takes it.
-    fn read_ahead(&mut self, exchange: &mut Exchange) -> pingora_core::Result<()> {
+    /// Reads what has come of the request's body before the response begins, because Pingora closes the connection of a request whose body
+    /// is unread by then. It is sent during or after the response.
+    fn read_arrived_body(&mut self, exchange: &mut Exchange) -> pingora_core::Result<()> {
         if self.upload == UploadState::Sent {
             return Ok(());
         }
         let mut bytes = Vec::new();
-        while bytes.len() < MOST_READ_AHEAD && !exchange.is_body_done() {
+        while bytes.len() < ENOUGH_BODY && !exchange.is_body_done() {
             let Some(read) = exchange.read_body_or_idle(false).now_or_never() else { break };
             let Some(piece) = read.map_err(PingoraError::into_down)? else { break };
             bytes.extend_from_slice(&piece);
         }
         if self.upload == UploadState::Sending {
-            self.read_ahead = Some(bytes.into());
+            self.unsent = Some(bytes.into());
         }
         Ok(())
     }
 
     /// Sends what is left of the request's body after a complete response.
     async fn send_rest(&mut self, exchange: &mut Exchange) -> pingora_core::Result<()> {
+        if self.unsent.is_some() && exchange.is_body_done() {
+            // The client's next request does not wait for an upstream that has answered and takes no more of this one.
+            let sent = self.send_next(exchange).now_or_never().transpose()?;
+            if sent.is_none() {
+                self.upload = UploadState::Abandoned;
+            }
+        }
         while self.upload == UploadState::Sending {
-            let (piece, remaining) = next_piece(&mut self.read_ahead, exchange).await?;
-            self.send(exchange, piece, remaining).await?;
+            self.send_next(exchange).await?;
         }
         Ok(())
+    }
+
+    /// Sends the next piece of the request's body.
+    async fn send_next(&mut self, exchange: &mut Exchange) -> pingora_core::Result<()> {
+        let (piece, remaining) = next_piece(&mut self.unsent, exchange).await?;
+        self.send(exchange, piece, remaining).await
     }
 
     /// Sends a piece of the request's body, unless the client disconnects meanwhile.

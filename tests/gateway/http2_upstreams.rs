@@ -1,5 +1,7 @@
 //! Upstreams that speak HTTP/2: requests, trailers and streams of both directions, as gRPC needs them.
 
+use std::time::{Duration, Instant};
+
 use crate::support::*;
 
 async fn start_with(upstream: &Http2Upstream) -> Gateway {
@@ -64,6 +66,31 @@ async fn early_response_reaches_an_http1_client_that_still_sends() {
     let mut connection = desk.connect().await;
     connection.send(&raw_request(&desk, "POST /public/early", "Content-Length: 100000\r\n", &[b'x'; 1000])).await;
     connection.response().await.expect("a response").expect_status(413);
+}
+
+/// The rest of a body that has come is sent behind a complete response, but nothing waits for an upstream that does not take it.
+#[tokio::test]
+async fn next_request_does_not_wait_for_an_answered_upload() {
+    let upstream = Http2Upstream::start().await;
+    let desk = Gateway::setup().toml(&upstream.settings("answer_timeout = \"1s\"\n")).start().await;
+    let mut fastest = Duration::MAX;
+    // The gateway may see the rest of the body before the response, and then it waits for the upstream.
+    for _ in 0..12 {
+        let mut connection = desk.connect().await;
+        connection.send(&raw_request(&desk, "POST /public/stuck", "Content-Length: 100000\r\n", &[b'x'; 60_000])).await;
+        upstream.wait_for_stuck(60_000).await;
+        desk.signal("STOP");
+        connection.send(&[b'x'; 40_000]).await;
+        upstream.answer_stuck().await;
+        let began = Instant::now();
+        desk.signal("CONT");
+        let response = connection.response().await.expect("a response").expect_status(413);
+        assert_eq!(response.header("connection"), Some("keep-alive"));
+        connection.send(&raw_request(&desk, "GET /public/next", "", b"")).await;
+        connection.response().await.expect("a response").expect_status(200);
+        fastest = fastest.min(began.elapsed());
+    }
+    assert!(fastest < Duration::from_millis(800), "{fastest:?}");
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use h2::{RecvStream, SendStream};
 use http::{HeaderMap, HeaderValue, Request, Response, request};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
@@ -19,6 +20,7 @@ use super::eventually;
 /// - `/talk`: answers at once and sends each piece of the request's body back as it comes;
 /// - `/never`: does not answer;
 /// - `/early`: 413 at once, without the request's body;
+/// - `/stuck`: 413 once [`Http2Upstream::answer_stuck`] is called; takes no more of the request's body than the first window;
 /// - `/trailers-only`: a header that ends the response;
 /// - otherwise: the request's body, once it is complete.
 ///
@@ -35,6 +37,9 @@ struct Seen {
     connections: AtomicUsize,
     requests: Mutex<Vec<request::Parts>>,
     resets: AtomicUsize,
+    /// How many bytes of the bodies of `/stuck` have come.
+    stuck: AtomicUsize,
+    answer_stuck: Notify,
 }
 
 impl Http2Upstream {
@@ -86,6 +91,17 @@ impl Http2Upstream {
         eventually("a reset request", || async { (self.seen.resets.load(Ordering::SeqCst) > 0).then_some(()) }).await;
     }
 
+    /// Waits until so many bytes of a body have come that is not taken to its end.
+    pub async fn wait_for_stuck(&self, bytes: usize) {
+        eventually("a body", || async { (self.seen.stuck.load(Ordering::SeqCst) >= bytes).then_some(()) }).await;
+    }
+
+    /// Answers the request whose body is not taken to its end.
+    pub async fn answer_stuck(&self) {
+        self.seen.answer_stuck.notify_one();
+        eventually("the answer", || async { (self.seen.stuck.load(Ordering::SeqCst) == 0).then_some(()) }).await;
+    }
+
     /// Waits until so many requests have come.
     pub async fn wait_for_requests(&self, count: usize) {
         eventually("requests", || async { (self.requests().len() >= count).then_some(()) }).await;
@@ -124,12 +140,31 @@ async fn answer(request: Request<RecvStream>, mut response: SendResponse<Bytes>,
             let header = Response::builder().status(413).body(()).expect("a response");
             response.send_response(header, true).map(drop)
         }
+        Some("stuck") => stuck(&mut body, &mut response, &seen).await,
         Some("talk") => talk(&mut body, &mut response).await,
         _ => echo(&mut body, &mut response).await,
     };
     if answered.is_err() {
         seen.resets.fetch_add(1, Ordering::SeqCst);
     }
+}
+
+async fn stuck(body: &mut RecvStream, response: &mut SendResponse<Bytes>, seen: &Seen) -> Result<(), h2::Error> {
+    let answer = seen.answer_stuck.notified();
+    let reading = async {
+        while let Some(Ok(piece)) = body.data().await {
+            seen.stuck.fetch_add(piece.len(), Ordering::SeqCst);
+        }
+        std::future::pending().await
+    };
+    tokio::select! {
+        () = answer => {}
+        () = reading => {}
+    }
+    let mut sending = response.send_response(Response::builder().status(413).body(()).expect("a response"), true)?;
+    seen.stuck.store(0, Ordering::SeqCst);
+    // The end of this function resets the stream, so the gateway must have done so.
+    std::future::poll_fn(|context| sending.poll_reset(context)).await.map(drop)
 }
 
 async fn talk(body: &mut RecvStream, response: &mut SendResponse<Bytes>) -> Result<(), h2::Error> {
