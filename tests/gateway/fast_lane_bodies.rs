@@ -142,10 +142,11 @@ async fn a_connection_serves_on_after_a_response_that_comes_together_with_the_en
             client.send(&raw_request(&desk, "POST /public/x", headers, begun)).await;
             let mut upstream = upstream_connections.next().await.stream;
             upstream.read_until(b"hel").await;
-            desk.signal("STOP");
+            desk.pause().await;
             client.send(rest).await;
+            client.until_delivered().await;
             upstream.send(response.as_bytes()).await;
-            desk.signal("CONT");
+            desk.resume();
             let head = String::from_utf8_lossy(&client.read_until(b"\r\n\r\n").await).to_ascii_lowercase();
             assert!(head.contains("\r\nconnection: keep-alive\r\n"), "fast lane {lane}, {headers}{head}");
             upstream.read_until(rest).await;

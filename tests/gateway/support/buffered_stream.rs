@@ -42,6 +42,11 @@ impl BufferedStream {
         self.try_send(bytes).await.expect("an open stream");
     }
 
+    /// Waits until what was sent has been delivered to the peer's socket.
+    pub async fn until_delivered(&self) {
+        self.stream.until_delivered().await;
+    }
+
     /// Sends bytes to a peer that may have closed the stream.
     pub async fn try_send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         let sending = async {

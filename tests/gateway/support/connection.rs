@@ -36,6 +36,11 @@ impl Connection {
         Connection { stream: stream.into(), unread: Vec::new(), request_line: String::new() }
     }
 
+    /// Waits until what was sent has been delivered to the server's socket.
+    pub async fn until_delivered(&self) {
+        self.stream.until_delivered().await;
+    }
+
     /// Sends bytes. A closed connection is no error here: the missing response shows it.
     pub async fn send(&mut self, bytes: &[u8]) {
         let line = bytes.split(|byte| *byte == b'\r').next().unwrap_or_default();

@@ -183,6 +183,26 @@ impl Gateway {
         assert!(status.expect("the kill command").success(), "kill -{name}");
     }
 
+    /// Stops all threads of the process until [`Gateway::resume`].
+    pub async fn pause(&self) {
+        self.signal("STOP");
+        let threads = format!("/proc/{}/task", self.pid());
+        let is_stopped = |stat: &str| stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('T'));
+        eventually("stopped threads", || async {
+            let mut threads = std::fs::read_dir(&threads).expect("threads").map(|thread| {
+                let stat = std::fs::read_to_string(thread.expect("a thread").path().join("stat"));
+                is_stopped(&stat.unwrap_or_default())
+            });
+            threads.all(|stopped| stopped).then_some(())
+        })
+        .await;
+    }
+
+    /// Lets the threads of the process run on.
+    pub fn resume(&self) {
+        self.signal("CONT");
+    }
+
     /// Sends SIGTERM and waits for the exit.
     pub async fn terminate(&mut self) -> ExitStatus {
         self.signal("TERM");

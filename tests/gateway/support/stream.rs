@@ -8,6 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
+use super::eventually;
 use super::tls::ServerAddress;
 
 /// A connected stream.
@@ -33,6 +34,19 @@ impl Stream {
             Stream::Plain(stream) => stream,
             Stream::Tls(stream) => stream.get_ref().0,
         }
+    }
+
+    /// Waits until the kernel has delivered what was sent to the peer's socket, whether the peer reads it or not.
+    pub async fn until_delivered(&self) {
+        let port = format!(":{:04X}", self.socket().local_addr().expect("an address").port());
+        eventually("the delivery", || async {
+            let sockets = std::fs::read_to_string("/proc/net/tcp").expect("the sockets of IPv4");
+            let mut sockets = sockets.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+            let socket = sockets.find(|fields| fields.len() > 4 && fields[1].ends_with(&port)).expect("an open stream");
+            // The bytes that are not acknowledged, a colon, and those that are not read.
+            socket[4].starts_with("00000000:").then_some(())
+        })
+        .await;
     }
 
     /// The server's certificate.
