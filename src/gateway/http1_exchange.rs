@@ -2,7 +2,10 @@
 //! error, never repaired: Pingora's own client session repairs contradictory lengths, relays unknown transfer codings until the end
 //! of the connection, and accepts folded lines and malformed chunks. Connecting is left to [`connect`](super::connect).
 
-use std::io;
+use std::future::poll_fn;
+use std::io::{self, Write};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -13,11 +16,12 @@ use pingora_core::protocols::http::HttpTask;
 use pingora_core::upstreams::peer::HttpPeer;
 use pingora_core::{Error as PingoraError, ErrorType, RetryType};
 use pingora_http::{RequestHeader, ResponseHeader};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::chunks::InvalidChunk;
 use super::idle_pool::PooledConnection;
 use super::response_framing::{InvalidResponse, ResponseBody, ResponseFraming, parse_head};
+use super::upstream_session::{ExchangeStep, Remaining};
 use crate::domain::header_line::write_line;
 
 /// The most bytes of one read of a body: the payload of one HTTP/2 frame. A client may hold a hundred HTTP/2 streams that it does
@@ -66,6 +70,16 @@ impl ReadHead {
     }
 }
 
+/// What a poll has moved.
+enum Moved {
+    Written(io::Result<()>),
+    Read(io::Result<usize>),
+}
+
+fn write_timed_out() -> Box<PingoraError> {
+    PingoraError::explain(ErrorType::WriteTimedout, "writing the request")
+}
+
 /// A response that cannot be relayed.
 fn invalid(InvalidResponse(reason): InvalidResponse) -> Box<PingoraError> {
     PingoraError::explain(ErrorType::InvalidHTTPHeader, reason)
@@ -85,6 +99,10 @@ pub(super) struct Http1Exchange {
     keeps_open: bool,
     is_head_request: bool,
     upload: UploadFraming,
+    /// What is left to be written of the present piece of the request's body.
+    out: Bytes,
+    /// Whether that piece is on its way.
+    is_writing: bool,
     read_timeout: Option<Duration>,
     write_timeout: Option<Duration>,
 }
@@ -106,6 +124,8 @@ impl Http1Exchange {
             keeps_open: false,
             is_head_request: false,
             upload: UploadFraming::Plain,
+            out: Bytes::new(),
+            is_writing: false,
             read_timeout: None,
             write_timeout: None,
         }
@@ -139,20 +159,111 @@ impl Http1Exchange {
         self.write_head(&head).await
     }
 
-    /// Sends a piece of the body.
-    pub(super) async fn write_body(&mut self, piece: &[u8]) -> pingora_core::Result<()> {
-        match self.upload {
-            UploadFraming::Plain => self.write(&[piece]).await,
-            UploadFraming::Chunked => self.write(&[format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"]).await,
+    /// Begins to send a piece of the body, and its end if nothing remains.
+    pub(super) fn begin_piece(&mut self, piece: Bytes, remaining: Remaining) {
+        self.is_writing = true;
+        self.out = match self.upload {
+            UploadFraming::Plain => piece,
+            UploadFraming::Chunked => {
+                let mut out = Vec::with_capacity(piece.len() + 32);
+                // An empty chunk would end the body.
+                if !piece.is_empty() {
+                    // Writing into memory does not fail.
+                    let _ = write!(out, "{:x}\r\n", piece.len());
+                    out.extend_from_slice(&piece);
+                    out.extend_from_slice(b"\r\n");
+                }
+                if remaining == Remaining::Nothing {
+                    out.extend_from_slice(b"0\r\n\r\n");
+                }
+                out.into()
+            }
+        };
+    }
+
+    /// Whether a piece of the body is on its way.
+    pub(super) fn is_writing(&self) -> bool {
+        self.is_writing
+    }
+
+    /// Sends the piece that is on its way to its end. Can be cancelled without a loss.
+    pub(super) async fn finish_piece(&mut self) -> ExchangeStep {
+        match self.within_write_timeout(|me, cx| me.poll_write(cx)).await {
+            Ok(written) => self.piece_ended(written),
+            Err(error) => self.piece_refused(error),
         }
     }
 
-    /// Ends the body.
-    pub(super) async fn finish_body(&mut self) -> pingora_core::Result<()> {
-        match self.upload {
-            UploadFraming::Plain => Ok(()),
-            UploadFraming::Chunked => self.write(&[b"0\r\n\r\n"]).await,
+    fn piece_ended(&mut self, written: io::Result<()>) -> ExchangeStep {
+        match written {
+            Ok(()) => ExchangeStep::PieceSent,
+            Err(cause) => {
+                let error = self.write_failure(cause);
+                self.piece_refused(error)
+            }
         }
+    }
+
+    fn piece_refused(&mut self, error: Box<PingoraError>) -> ExchangeStep {
+        (self.out, self.is_writing) = (Bytes::new(), false);
+        ExchangeStep::PieceRefused(error)
+    }
+
+    /// Goes on with the piece that is on its way and reads the response meanwhile: an upstream may answer before it has taken the whole
+    /// request. Can be cancelled without a loss.
+    pub(super) async fn progress(&mut self) -> pingora_core::Result<ExchangeStep> {
+        loop {
+            if !self.is_writing {
+                return self.read_part().await.map(ExchangeStep::Response);
+            }
+            if let Some(part) = self.next_read_part()? {
+                return Ok(ExchangeStep::Response(part));
+            }
+            let moved = self.within_write_timeout(|me, cx| match me.poll_write(cx) {
+                Poll::Ready(written) => Poll::Ready(Moved::Written(written)),
+                Poll::Pending => me.poll_read(cx).map(Moved::Read),
+            });
+            match moved.await {
+                Ok(Moved::Written(written)) => return Ok(self.piece_ended(written)),
+                Ok(Moved::Read(read)) => {
+                    if let Some(part) = self.note_read(read)? {
+                        return Ok(ExchangeStep::Response(part));
+                    }
+                }
+                Err(error) => return Ok(self.piece_refused(error)),
+            }
+        }
+    }
+
+    async fn within_write_timeout<T>(
+        &mut self,
+        mut poll: impl FnMut(&mut Self, &mut Context<'_>) -> Poll<T>,
+    ) -> pingora_core::Result<T> {
+        let limit = self.write_timeout;
+        let writing = poll_fn(|cx| poll(self, cx));
+        match limit {
+            Some(limit) => pingora_timeout::timeout(limit, writing).await.map_err(|_| write_timed_out()),
+            None => Ok(writing.await),
+        }
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let stream = &mut self.connection.stream;
+        while !self.out.is_empty() {
+            match ready!(Pin::new(&mut *stream).poll_write(cx, &self.out))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                count => self.out.advance(count),
+            }
+        }
+        ready!(Pin::new(stream).poll_flush(cx))?;
+        self.is_writing = false;
+        Poll::Ready(Ok(()))
+    }
+
+    /// The failure of a write, after which no more of the request is written.
+    fn write_failure(&mut self, cause: io::Error) -> Box<PingoraError> {
+        self.was_reset = cause.kind() == io::ErrorKind::ConnectionReset;
+        PingoraError::because(ErrorType::WriteError, "writing the request", cause)
     }
 
     async fn write(&mut self, pieces: &[&[u8]]) -> pingora_core::Result<()> {
@@ -164,15 +275,10 @@ impl Http1Exchange {
             stream.flush().await
         };
         let written = match self.write_timeout {
-            Some(limit) => pingora_timeout::timeout(limit, writing)
-                .await
-                .map_err(|_| PingoraError::explain(ErrorType::WriteTimedout, "writing the request"))?,
+            Some(limit) => pingora_timeout::timeout(limit, writing).await.map_err(|_| write_timed_out())?,
             None => writing.await,
         };
-        written.map_err(|cause| {
-            self.was_reset = cause.kind() == io::ErrorKind::ConnectionReset;
-            PingoraError::because(ErrorType::WriteError, "writing the request", cause)
-        })
+        written.map_err(|cause| self.write_failure(cause))
     }
 
     /// Whether the response has been read to its end.
@@ -186,15 +292,16 @@ impl Http1Exchange {
             if let Some(part) = self.next_read_part()? {
                 return Ok(part);
             }
-            match self.read().await {
-                Ok(()) => self.has_begun = true,
-                Err(error)
-                    if self.rest == Some(ResponseBody::UntilClose) && *error.etype() == ErrorType::ConnectionClosed =>
-                {
-                    (self.rest, self.keeps_open) = (Some(ResponseBody::COMPLETE), false);
-                    return Ok(HttpTask::Body(None, true));
-                }
-                Err(error) => return Err(error),
+            let limit = self.read_timeout;
+            let reading = poll_fn(|cx| self.poll_read(cx));
+            let read = match limit {
+                Some(limit) => pingora_timeout::timeout(limit, reading)
+                    .await
+                    .map_err(|_| PingoraError::explain(ErrorType::ReadTimedout, "reading the response"))?,
+                None => reading.await,
+            };
+            if let Some(part) = self.note_read(read)? {
+                return Ok(part);
             }
         }
     }
@@ -250,22 +357,26 @@ impl Http1Exchange {
             .then(|| HttpTask::Body(Some(piece).filter(|piece| !piece.is_empty()), is_last)))
     }
 
-    /// Reads something. A connection that ends is an error.
-    async fn read(&mut self) -> pingora_core::Result<()> {
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let most = if self.rest.is_none() { FIRST_READ } else { PIECE };
         self.received.reserve(most);
         let mut limited = (&mut self.connection.stream).take(most as u64);
-        let reading = limited.read_buf(&mut self.received);
-        let read = match self.read_timeout {
-            Some(limit) => pingora_timeout::timeout(limit, reading)
-                .await
-                .map_err(|_| PingoraError::explain(ErrorType::ReadTimedout, "reading the response"))?,
-            None => reading.await,
-        };
+        pin!(limited.read_buf(&mut self.received)).poll(cx)
+    }
+
+    /// Takes note of a read. A connection that ends is an error, unless that is the end of the response, which is returned then.
+    fn note_read(&mut self, read: io::Result<usize>) -> pingora_core::Result<Option<HttpTask>> {
         let mut error = match read {
             Ok(0) if self.was_reset => PingoraError::explain(ErrorType::ReadError, "the upstream reset its connection"),
+            Ok(0) if self.rest == Some(ResponseBody::UntilClose) => {
+                (self.rest, self.keeps_open) = (Some(ResponseBody::COMPLETE), false);
+                return Ok(Some(HttpTask::Body(None, true)));
+            }
             Ok(0) => PingoraError::explain(ErrorType::ConnectionClosed, "the upstream closed its connection"),
-            Ok(_) => return Ok(()),
+            Ok(_) => {
+                self.has_begun = true;
+                return Ok(None);
+            }
             Err(cause) => PingoraError::because(ErrorType::ReadError, "reading the response", cause),
         };
         if !self.has_begun {

@@ -12,7 +12,7 @@ use futures::FutureExt;
 use http::header::{CONTENT_LENGTH, EXPECT, HOST, TE, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue, Uri, Version, uri};
 use pingora_core::protocols::http::{HttpTask, ServerSession as Exchange};
-use pingora_core::{Error as PingoraError, ErrorSource, ErrorType};
+use pingora_core::{Error as PingoraError, ErrorType};
 use pingora_http::RequestHeader;
 
 use super::Gateway;
@@ -24,7 +24,7 @@ use super::failure::internal_error;
 use super::http1_exchange::Http1Exchange;
 use super::request_head::{HeaderMapLines, drop_header_case, remove_hop_by_hop, request_head};
 use super::response::{flush, frame_response, write_body, write_informational};
-use super::upstream_session::{Remaining, UpstreamSession};
+use super::upstream_session::{ExchangeStep, Remaining, UpstreamSession};
 use crate::config::UpstreamProtocol;
 use crate::domain::identity::is_look_alike;
 use crate::pipeline::forward;
@@ -63,6 +63,8 @@ struct UpstreamSide {
     address: Arc<Address>,
     source: ConnectionSource,
     upload: UploadState,
+    /// Whether more of the body follows the piece that was begun last.
+    remaining: Remaining,
     /// What was read of the request's body when the response began, until it is sent. Empty if only the end of the body was read.
     unsent: Option<Bytes>,
 }
@@ -341,7 +343,7 @@ impl UpstreamSide {
             }
             UpstreamTransport::Http2(session) => UpstreamSession::over_http2(session, &address.peer),
         };
-        Self { session, address, source, upload: UploadState::Sending, unsent: None }
+        Self { session, address, source, upload: UploadState::Sending, remaining: Remaining::Something, unsent: None }
     }
 
     /// Counts the request no longer for its address if the upstream has done its part. The client may send its next request as soon as it
@@ -363,9 +365,12 @@ impl UpstreamSide {
         };
         let body = Remaining::after(exchange.is_body_empty());
         self.session.write_header(RequestHeader::clone(request), body).await.map_err(PingoraError::into_up)?;
-        let read_before = exchange.get_retry_buffer();
-        let remaining = Remaining::after(exchange.is_body_done());
-        self.send(exchange, read_before, remaining).await?;
+        if body == Remaining::Nothing {
+            self.upload = UploadState::Sent;
+        } else {
+            let read_before = exchange.get_retry_buffer().unwrap_or_default();
+            self.begin_piece(read_before, Remaining::after(exchange.is_body_done()));
+        }
         self.next_part(exchange).await
     }
 
@@ -373,16 +378,23 @@ impl UpstreamSide {
     /// the upstream stops working for it.
     async fn next_part(&mut self, exchange: &mut Exchange) -> pingora_core::Result<HttpTask> {
         loop {
-            let is_sending = self.upload == UploadState::Sending;
-            if !is_sending && can_watch_client(exchange) {
-                return while_client_connected(exchange, self.session.read_part()).await;
-            }
-            tokio::select! {
-                part = self.session.read_part() => return part.map_err(PingoraError::into_up),
-                next = next_piece(&mut self.unsent, exchange), if is_sending => {
-                    let (piece, remaining) = next?;
-                    self.send(exchange, piece, remaining).await?;
+            if self.upload == UploadState::Sending && !self.session.is_writing() {
+                tokio::select! {
+                    part = self.session.read_part() => return part.map_err(PingoraError::into_up),
+                    next = next_piece(&mut self.unsent, exchange) => {
+                        let (piece, remaining) = next?;
+                        self.begin_piece(piece.unwrap_or_default(), remaining);
+                    }
                 }
+                continue;
+            }
+            let progress = match can_watch_client(exchange) {
+                true => while_client_connected(exchange, self.session.progress()).await?,
+                false => self.session.progress().await.map_err(PingoraError::into_up)?,
+            };
+            match progress {
+                ExchangeStep::Response(part) => return Ok(part),
+                ended => self.note_piece(&ended),
             }
         }
     }
@@ -407,46 +419,43 @@ impl UpstreamSide {
 
     /// Sends what is left of the request's body after a complete response.
     async fn send_rest(&mut self, exchange: &mut Exchange) -> pingora_core::Result<()> {
-        if self.unsent.is_some() && exchange.is_body_done() {
-            // The client's next request does not wait for an upstream that has answered and takes no more of this one.
-            let sent = self.send_next(exchange).now_or_never().transpose()?;
-            if sent.is_none() {
-                self.upload = UploadState::Abandoned;
-            }
-        }
         while self.upload == UploadState::Sending {
-            self.send_next(exchange).await?;
+            if !self.session.is_writing() {
+                let (piece, remaining) = next_piece(&mut self.unsent, exchange).await?;
+                self.begin_piece(piece.unwrap_or_default(), remaining);
+            }
+            let sending = self.session.finish_piece();
+            let ended = match can_watch_client(exchange) {
+                // The client's next request does not wait for an upstream that has answered and takes no more of this one.
+                true if !exchange.is_http2() => sending.now_or_never(),
+                true => Some(while_client_connected(exchange, sending.map(Ok)).await?),
+                false => Some(sending.await),
+            };
+            match ended {
+                Some(ended) => self.note_piece(&ended),
+                None => self.upload = UploadState::Abandoned,
+            }
         }
         Ok(())
     }
 
-    /// Sends the next piece of the request's body.
-    async fn send_next(&mut self, exchange: &mut Exchange) -> pingora_core::Result<()> {
-        let (piece, remaining) = next_piece(&mut self.unsent, exchange).await?;
-        self.send(exchange, piece, remaining).await
+    /// Begins to send a piece of the request's body.
+    fn begin_piece(&mut self, piece: Bytes, remaining: Remaining) {
+        self.remaining = remaining;
+        if !piece.is_empty() || remaining == Remaining::Nothing {
+            self.session.begin_piece(piece, remaining);
+        }
     }
 
-    /// Sends a piece of the request's body, unless the client disconnects meanwhile.
-    async fn send(
-        &mut self,
-        exchange: &mut Exchange,
-        piece: Option<Bytes>,
-        remaining: Remaining,
-    ) -> pingora_core::Result<()> {
-        let writing = self.session.write_body(piece, remaining);
-        let written = match can_watch_client(exchange) {
-            true => while_client_connected(exchange, writing).await,
-            false => writing.await.map_err(PingoraError::into_up),
-        };
-        match written {
-            Ok(()) if remaining == Remaining::Nothing => self.upload = UploadState::Sent,
-            Ok(()) => {}
-            Err(error) if error.esource() == &ErrorSource::Upstream => {
+    /// Takes note of the end of a piece.
+    fn note_piece(&mut self, ended: &ExchangeStep) {
+        match ended {
+            ExchangeStep::PieceSent if self.remaining == Remaining::Nothing => self.upload = UploadState::Sent,
+            ExchangeStep::PieceSent | ExchangeStep::Response(_) => {}
+            ExchangeStep::PieceRefused(error) => {
                 tracing::debug!(error = %error.etype().as_str(), "the upstream takes no more of the request's body");
                 self.upload = UploadState::Abandoned;
             }
-            Err(error) => return Err(error),
         }
-        Ok(())
     }
 }

@@ -158,6 +158,23 @@ async fn a_connection_serves_on_after_a_response_that_comes_together_with_the_en
     }
 }
 
+/// An upstream that answers and reads no more of the request.
+#[tokio::test]
+async fn a_response_that_comes_while_the_upload_is_blocked_is_relayed() {
+    const MOST: usize = 64 << 20;
+    for lane in ["true", "false"] {
+        let desk = on_lane(lane).await;
+        let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
+        let mut client = BufferedStream::from_connection(desk.connect().await);
+        client.send(&raw_request(&desk, "POST /public/x", &format!("Content-Length: {MOST}\r\n"), b"")).await;
+        let mut upstream = upstream_connections.next().await.stream;
+        client.send_until_blocked(&[b'x'; 64 * 1024], MOST).await;
+        upstream.send(b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\n\r\nbig").await;
+        let response = String::from_utf8_lossy(&client.read_until(b"big").await).to_ascii_lowercase();
+        assert!(response.contains("\r\nconnection: close\r\n"), "fast lane {lane}: {response}");
+    }
+}
+
 /// A large upload whose response, without a length, has begun; the upload is blocked, because the upstream reads nothing of it.
 async fn blocked_upload(desk: &Gateway) -> (BufferedStream, BufferedStream) {
     const MOST: usize = 64 << 20;
