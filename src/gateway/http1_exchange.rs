@@ -70,8 +70,8 @@ impl ReadHead {
     }
 }
 
-/// What a poll has moved.
-enum Moved {
+/// What a poll has done.
+enum Activity {
     Written(io::Result<()>),
     Read(io::Result<usize>),
 }
@@ -220,12 +220,12 @@ impl Http1Exchange {
                 return Ok(ExchangeStep::Response(part));
             }
             let moved = self.within_write_timeout(|me, cx| match me.poll_write(cx) {
-                Poll::Ready(written) => Poll::Ready(Moved::Written(written)),
-                Poll::Pending => me.poll_read(cx).map(Moved::Read),
+                Poll::Ready(written) => Poll::Ready(Activity::Written(written)),
+                Poll::Pending => me.poll_read(cx).map(Activity::Read),
             });
             match moved.await {
-                Ok(Moved::Written(written)) => return Ok(self.piece_ended(written)),
-                Ok(Moved::Read(read)) => {
+                Ok(Activity::Written(written)) => return Ok(self.piece_ended(written)),
+                Ok(Activity::Read(read)) => {
                     if let Some(part) = self.note_read(read)? {
                         return Ok(ExchangeStep::Response(part));
                     }
