@@ -74,6 +74,10 @@ mod upstream_session;
 
 mod http1_exchange;
 
+mod http2_exchange;
+
+mod exchange_step;
+
 mod handshake;
 
 // The end of exchanges whose session ends.

@@ -19,9 +19,9 @@ use pingora_http::{RequestHeader, ResponseHeader};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::chunks::InvalidChunk;
+use super::exchange_step::{ExchangeStep, PieceEnd, Remaining};
 use super::idle_pool::PooledConnection;
 use super::response_framing::{InvalidResponse, ResponseBody, ResponseFraming, parse_head};
-use super::upstream_session::{ExchangeStep, Remaining};
 use crate::domain::header_line::write_line;
 
 /// The most bytes of one read of a body: the payload of one HTTP/2 frame. A client may hold a hundred HTTP/2 streams that it does
@@ -101,8 +101,8 @@ pub(super) struct Http1Exchange {
     upload: UploadFraming,
     /// What is left to be written of the present piece of the request's body.
     out: Bytes,
-    /// Whether that piece is on its way.
-    is_writing: bool,
+    /// What follows that piece; `None` if there is none on its way.
+    remaining: Option<Remaining>,
     read_timeout: Option<Duration>,
     write_timeout: Option<Duration>,
 }
@@ -125,7 +125,7 @@ impl Http1Exchange {
             is_head_request: false,
             upload: UploadFraming::Plain,
             out: Bytes::new(),
-            is_writing: false,
+            remaining: None,
             read_timeout: None,
             write_timeout: None,
         }
@@ -161,7 +161,7 @@ impl Http1Exchange {
 
     /// Begins to send a piece of the body, and its end if nothing remains.
     pub(super) fn begin_piece(&mut self, piece: Bytes, remaining: Remaining) {
-        self.is_writing = true;
+        self.remaining = Some(remaining);
         self.out = match self.upload {
             UploadFraming::Plain => piece,
             UploadFraming::Chunked => {
@@ -183,37 +183,33 @@ impl Http1Exchange {
 
     /// Whether a piece of the body is on its way.
     pub(super) fn is_writing(&self) -> bool {
-        self.is_writing
+        self.remaining.is_some()
     }
 
     /// Sends the piece that is on its way to its end. Can be cancelled without a loss.
-    pub(super) async fn finish_piece(&mut self) -> ExchangeStep {
+    pub(super) async fn finish_piece(&mut self) -> PieceEnd {
         match self.within_write_timeout(|me, cx| me.poll_write(cx)).await {
-            Ok(written) => self.piece_ended(written),
-            Err(error) => self.piece_refused(error),
+            Ok(written) => self.end_piece(written),
+            Err(error) => PieceEnd::Refused(error),
         }
     }
 
-    fn piece_ended(&mut self, written: io::Result<()>) -> ExchangeStep {
+    fn end_piece(&mut self, written: io::Result<()>) -> PieceEnd {
+        let remaining = self.remaining.take().unwrap_or(Remaining::Something);
         match written {
-            Ok(()) => ExchangeStep::PieceSent,
+            Ok(()) => PieceEnd::sent(remaining),
             Err(cause) => {
-                let error = self.write_failure(cause);
-                self.piece_refused(error)
+                self.out = Bytes::new();
+                PieceEnd::Refused(self.write_failure(cause))
             }
         }
-    }
-
-    fn piece_refused(&mut self, error: Box<PingoraError>) -> ExchangeStep {
-        (self.out, self.is_writing) = (Bytes::new(), false);
-        ExchangeStep::PieceRefused(error)
     }
 
     /// Goes on with the piece that is on its way and reads the response meanwhile: an upstream may answer before it has taken the whole
     /// request. Can be cancelled without a loss.
     pub(super) async fn progress(&mut self) -> pingora_core::Result<ExchangeStep> {
         loop {
-            if !self.is_writing {
+            if !self.is_writing() {
                 return self.read_part().await.map(ExchangeStep::Response);
             }
             if let Some(part) = self.next_read_part()? {
@@ -223,14 +219,13 @@ impl Http1Exchange {
                 Poll::Ready(written) => Poll::Ready(Activity::Written(written)),
                 Poll::Pending => me.poll_read(cx).map(Activity::Read),
             });
-            match moved.await {
-                Ok(Activity::Written(written)) => return Ok(self.piece_ended(written)),
-                Ok(Activity::Read(read)) => {
+            match moved.await? {
+                Activity::Written(written) => return Ok(ExchangeStep::Piece(self.end_piece(written))),
+                Activity::Read(read) => {
                     if let Some(part) = self.note_read(read)? {
                         return Ok(ExchangeStep::Response(part));
                     }
                 }
-                Err(error) => return Ok(self.piece_refused(error)),
             }
         }
     }
@@ -255,9 +250,7 @@ impl Http1Exchange {
                 count => self.out.advance(count),
             }
         }
-        ready!(Pin::new(stream).poll_flush(cx))?;
-        self.is_writing = false;
-        Poll::Ready(Ok(()))
+        Pin::new(stream).poll_flush(cx)
     }
 
     /// The failure of a write, after which no more of the request is written.

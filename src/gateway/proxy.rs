@@ -1,8 +1,9 @@
 //! Carries every request that no other lane takes, over HTTP/1 and HTTP/2 on either side, gRPC among them. Relays the bodies of
 //! both directions in one task, one piece at a time: pingora-proxy reads half a megabyte of a response ahead, and a client may
-//! have a hundred streams that it does not read. It also repairs ambiguous responses, and this lane refuses them. Most requests are GETs
-//! without a body: their head is sent as bytes, without a header map. Framing is left to the sessions, retries to
-//! [`connect`](super::connect), failures to [`Gateway::serve_session`](super::Gateway::serve_session).
+//! have a hundred streams that it does not read. It also repairs ambiguous responses, and this lane refuses them. While the client takes a
+//! piece of the response, the request's body waits; in the fast lane it does not. Most requests are GETs without a body: their head is sent
+//! as bytes, without a header map. Framing is left to the sessions, retries to [`connect`](super::connect), failures to
+//! [`Gateway::serve_session`](super::Gateway::serve_session).
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,17 +15,20 @@ use http::{HeaderMap, HeaderValue, Uri, Version, uri};
 use pingora_core::protocols::http::{HttpTask, ServerSession as Exchange};
 use pingora_core::{Error as PingoraError, ErrorType};
 use pingora_http::RequestHeader;
+use tokio::task::unconstrained;
 
 use super::Gateway;
 use super::buffer::Buffer;
 use super::connect::{Progress, Replay, RetryDecision, UpstreamAttempts, UpstreamConnection};
 use super::connector::{ConnectionSource, UpstreamTransport};
 use super::context::RequestContext;
+use super::exchange_step::{ExchangeStep, PieceEnd, Remaining};
 use super::failure::internal_error;
 use super::http1_exchange::Http1Exchange;
+use super::http2_exchange::Http2Exchange;
 use super::request_head::{HeaderMapLines, drop_header_case, remove_hop_by_hop, request_head};
 use super::response::{flush, frame_response, write_body, write_informational};
-use super::upstream_session::{ExchangeStep, Remaining, UpstreamSession};
+use super::upstream_session::UpstreamSession;
 use crate::config::UpstreamProtocol;
 use crate::domain::identity::is_look_alike;
 use crate::pipeline::forward;
@@ -39,14 +43,15 @@ const ENOUGH_BODY: usize = 64 * 1024;
 enum UpstreamHead {
     /// Of a GET without a body, encoded for HTTP/1.1.
     Encoded(Buffer),
-    Map(Box<RequestHeader>),
+    /// Of any other request. Whether a body follows is not asked again for a retry: an empty one may have been read to its end by then.
+    Map { request: Box<RequestHeader>, body: Remaining },
 }
 
 impl UpstreamHead {
     /// Names the span of the current attempt, if the request is sampled.
     fn write_traceparent(&mut self, attempts: &UpstreamAttempts) -> pingora_core::Result<()> {
         match self {
-            Self::Map(request) => attempts.write_traceparent(request),
+            Self::Map { request, .. } => attempts.write_traceparent(request),
             Self::Encoded(head) => {
                 if let Some(parent) = attempts.traceparent() {
                     replace_traceparent(head, &parent);
@@ -63,8 +68,6 @@ struct UpstreamSide {
     address: Arc<Address>,
     source: ConnectionSource,
     upload: UploadState,
-    /// Whether more of the body follows the piece that was begun last.
-    remaining: Remaining,
     /// What was read of the request's body when the response began, until it is sent. Empty if only the end of the body was read.
     unsent: Option<Bytes>,
 }
@@ -86,7 +89,7 @@ impl Gateway {
         context: &mut RequestContext,
     ) -> pingora_core::Result<()> {
         let mut head = self.head_for_upstream(exchange, context)?;
-        if let UpstreamHead::Map(request) = &head {
+        if let UpstreamHead::Map { request, .. } = &head {
             if !exchange.is_http2() && request.version == Version::HTTP_2 {
                 tell_to_continue(exchange).await?;
             }
@@ -179,7 +182,8 @@ impl Gateway {
             return self.upstream_head(&request_head(exchange, &lines), context).map(UpstreamHead::Encoded);
         }
         drop_header_case(exchange.req_header_mut());
-        Ok(UpstreamHead::Map(Box::new(self.upstream_request(exchange, context)?)))
+        let body = Remaining::after(exchange.is_body_empty());
+        Ok(UpstreamHead::Map { request: Box::new(self.upstream_request(exchange, context)?), body })
     }
 
     /// The request with a header map for its upstream.
@@ -293,16 +297,13 @@ async fn tell_to_continue(exchange: &mut Exchange) -> pingora_core::Result<()> {
 }
 
 /// The next piece of the request's body: what has been read already, or what the client sends next.
-async fn next_piece(
-    unsent: &mut Option<Bytes>,
-    exchange: &mut Exchange,
-) -> pingora_core::Result<(Option<Bytes>, Remaining)> {
+async fn next_piece(unsent: &mut Option<Bytes>, exchange: &mut Exchange) -> pingora_core::Result<(Bytes, Remaining)> {
     let piece = match unsent.take() {
         Some(piece) => Some(piece),
         None => exchange.read_body_or_idle(false).await.map_err(PingoraError::into_down)?,
     };
     let is_last = piece.is_none() || exchange.is_body_done();
-    Ok((piece, Remaining::after(is_last)))
+    Ok((piece.unwrap_or_default(), Remaining::after(is_last)))
 }
 
 /// Whether it can be noticed that the client disconnects. Pingora would take what an HTTP/1.1 client still sends of its body
@@ -341,9 +342,11 @@ impl UpstreamSide {
             UpstreamTransport::Http1(connection) => {
                 UpstreamSession::Http1(Box::new(Http1Exchange::new(connection, &address.peer)))
             }
-            UpstreamTransport::Http2(session) => UpstreamSession::over_http2(session, &address.peer),
+            UpstreamTransport::Http2(session) => {
+                UpstreamSession::Http2(Box::new(Http2Exchange::new(session, &address.peer)))
+            }
         };
-        Self { session, address, source, upload: UploadState::Sending, remaining: Remaining::Something, unsent: None }
+        Self { session, address, source, upload: UploadState::Sending, unsent: None }
     }
 
     /// Counts the request no longer for its address if the upstream has done its part. The client may send its next request as soon as it
@@ -356,20 +359,20 @@ impl UpstreamSide {
 
     /// Sends the request, with what an earlier attempt has read of its body, until the response begins.
     async fn begin(&mut self, exchange: &mut Exchange, head: &UpstreamHead) -> pingora_core::Result<HttpTask> {
-        let request = match head {
-            UpstreamHead::Map(request) => request,
+        let (request, body) = match head {
+            UpstreamHead::Map { request, body } => (request, *body),
             UpstreamHead::Encoded(head) => {
                 self.upload = UploadState::Sent;
                 return while_client_connected(exchange, self.session.exchange_head(head)).await;
             }
         };
-        let body = Remaining::after(exchange.is_body_empty());
         self.session.write_header(RequestHeader::clone(request), body).await.map_err(PingoraError::into_up)?;
         if body == Remaining::Nothing {
             self.upload = UploadState::Sent;
         } else {
+            // A body that was too long to be kept is not sent again.
             let read_before = exchange.get_retry_buffer().unwrap_or_default();
-            self.begin_piece(read_before, Remaining::after(exchange.is_body_done()));
+            self.session.begin_piece(read_before, Remaining::after(exchange.is_body_done()));
         }
         self.next_part(exchange).await
     }
@@ -383,7 +386,7 @@ impl UpstreamSide {
                     part = self.session.read_part() => return part.map_err(PingoraError::into_up),
                     next = next_piece(&mut self.unsent, exchange) => {
                         let (piece, remaining) = next?;
-                        self.begin_piece(piece.unwrap_or_default(), remaining);
+                        self.session.begin_piece(piece, remaining);
                     }
                 }
                 continue;
@@ -394,7 +397,7 @@ impl UpstreamSide {
             };
             match progress {
                 ExchangeStep::Response(part) => return Ok(part),
-                ended => self.note_piece(&ended),
+                ExchangeStep::Piece(end) => self.note_piece(&end),
             }
         }
     }
@@ -407,7 +410,7 @@ impl UpstreamSide {
         }
         let mut bytes = Vec::new();
         while bytes.len() < ENOUGH_BODY && !exchange.is_body_done() {
-            let Some(read) = exchange.read_body_or_idle(false).now_or_never() else { break };
+            let Some(read) = unconstrained(exchange.read_body_or_idle(false)).now_or_never() else { break };
             let Some(piece) = read.map_err(PingoraError::into_down)? else { break };
             bytes.extend_from_slice(&piece);
         }
@@ -422,37 +425,29 @@ impl UpstreamSide {
         while self.upload == UploadState::Sending {
             if !self.session.is_writing() {
                 let (piece, remaining) = next_piece(&mut self.unsent, exchange).await?;
-                self.begin_piece(piece.unwrap_or_default(), remaining);
+                self.session.begin_piece(piece, remaining);
             }
             let sending = self.session.finish_piece();
-            let ended = match can_watch_client(exchange) {
-                // The client's next request does not wait for an upstream that has answered and takes no more of this one.
-                true if !exchange.is_http2() => sending.now_or_never(),
+            let end = match can_watch_client(exchange) {
+                // The client's next request does not wait for an upstream that has answered and does not take the rest of this one at once.
+                true if !exchange.is_http2() => unconstrained(sending).now_or_never(),
                 true => Some(while_client_connected(exchange, sending.map(Ok)).await?),
                 false => Some(sending.await),
             };
-            match ended {
-                Some(ended) => self.note_piece(&ended),
+            match end {
+                Some(end) => self.note_piece(&end),
                 None => self.upload = UploadState::Abandoned,
             }
         }
         Ok(())
     }
 
-    /// Begins to send a piece of the request's body.
-    fn begin_piece(&mut self, piece: Bytes, remaining: Remaining) {
-        self.remaining = remaining;
-        if !piece.is_empty() || remaining == Remaining::Nothing {
-            self.session.begin_piece(piece, remaining);
-        }
-    }
-
     /// Takes note of the end of a piece.
-    fn note_piece(&mut self, ended: &ExchangeStep) {
-        match ended {
-            ExchangeStep::PieceSent if self.remaining == Remaining::Nothing => self.upload = UploadState::Sent,
-            ExchangeStep::PieceSent | ExchangeStep::Response(_) => {}
-            ExchangeStep::PieceRefused(error) => {
+    fn note_piece(&mut self, end: &PieceEnd) {
+        match end {
+            PieceEnd::Sent => {}
+            PieceEnd::BodySent => self.upload = UploadState::Sent,
+            PieceEnd::Refused(error) => {
                 tracing::debug!(error = %error.etype().as_str(), "the upstream takes no more of the request's body");
                 self.upload = UploadState::Abandoned;
             }

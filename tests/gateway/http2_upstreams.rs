@@ -72,12 +72,10 @@ async fn early_response_reaches_an_http1_client_that_still_sends() {
 #[tokio::test]
 async fn next_request_does_not_wait_for_an_answered_upload() {
     let upstream = Http2Upstream::start().await;
-    let settings = upstream.settings("answer_timeout = \"1s\"\n");
+    let settings = upstream.settings("answer_timeout = \"5s\"\n");
     // One thread, which sees the response and the rest of the body at once.
     let desk = Gateway::setup().set("server.threads", "1").toml(&settings).start().await;
-    let mut fastest = Duration::MAX;
-    // By chance, the gateway takes the rest of the body first, and then it waits for the upstream.
-    for _ in 0..12 {
+    for round in 0..12 {
         let mut connection = desk.connect().await;
         connection.send(&raw_request(&desk, "POST /public/stuck", "Content-Length: 100000\r\n", &[b'x'; 60_000])).await;
         upstream.wait_for_stuck(60_000).await;
@@ -91,9 +89,28 @@ async fn next_request_does_not_wait_for_an_answered_upload() {
         assert_eq!(response.header("connection"), Some("keep-alive"));
         connection.send(&raw_request(&desk, "GET /public/next", "", b"")).await;
         connection.response().await.expect("a response").expect_status(200);
-        fastest = fastest.min(began.elapsed());
+        assert!(began.elapsed() < Duration::from_secs(3), "{:?} in round {round}", began.elapsed());
     }
-    assert!(fastest < Duration::from_millis(800), "{fastest:?}");
+}
+
+/// Room on the connection to the upstream is left to the streams that can use it.
+#[tokio::test]
+async fn client_that_does_not_read_does_not_stop_the_uploads_of_others() {
+    let upstream = Http2Upstream::start().await;
+    let settings = upstream.settings("answer_timeout = \"60s\"\n");
+    let desk = Gateway::setup().set("limits.stalled", "60s").toml(&settings).start().await;
+    let mut idle = desk.connect().await;
+    idle.send(&raw_request(&desk, "POST /public/endless", "Content-Length: 200000\r\n", &[b'x'; 40_000])).await;
+    upstream.wait_for_stuck(40_000).await;
+    desk.pause().await;
+    idle.send(&[b'x'; 60_000]).await;
+    idle.until_delivered().await;
+    desk.resume();
+    upstream.wait_until_blocked().await;
+    upstream.make_room(30_000).await;
+    let response = desk.anonymous().send("POST", "/public/x", &[], &byte_pattern(60_000)).await.expect_status(200);
+    assert!(response.body == byte_pattern(60_000));
+    assert_eq!(upstream.connections(), 1);
 }
 
 #[tokio::test]

@@ -54,6 +54,57 @@ async fn request_on_a_closed_pooled_connection_is_retried() {
     assert_eq!(client.response().await.expect("a response").text(), "two");
 }
 
+/// A body is sent again as a whole, also an empty one, of which only the end is sent.
+#[tokio::test]
+async fn chunked_body_on_a_closed_pooled_connection_is_retried() {
+    for fast_lane in ["true", "false"] {
+        let desk = Gateway::setup().set("server.fast_lane", fast_lane).start().await;
+        let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
+        let mut client = desk.connect().await;
+        client.send(&raw_request(&desk, "GET /public/1", "", b"")).await;
+        let mut pooled = upstream_connections.next().await;
+        pooled.stream.send(&ok_response("", b"one")).await;
+        client.response().await.expect("a response").expect_status(200);
+        for body in ["0\r\n\r\n", "5\r\nhello\r\n0\r\n\r\n"] {
+            let request = raw_request(&desk, "PUT /public/2", "Transfer-Encoding: chunked\r\n", body.as_bytes());
+            client.send(&request).await;
+            pooled.stream.read_until(format!("\r\n\r\n{body}").as_bytes()).await;
+            drop(pooled);
+            let mut second = upstream_connections.next().await;
+            assert_eq!(second.request.target, "/public/2", "fast_lane={fast_lane}");
+            let sent = second.stream.read_until(b"0\r\n\r\n").await;
+            assert_eq!(String::from_utf8_lossy(&sent), body, "fast_lane={fast_lane}");
+            second.stream.send(&ok_response("", b"two")).await;
+            assert_eq!(client.response().await.expect("a response").text(), "two", "fast_lane={fast_lane}");
+            pooled = second;
+        }
+    }
+}
+
+/// A client that speaks HTTP/2 may end its body with an empty frame.
+#[tokio::test]
+async fn empty_body_of_an_http2_client_on_a_closed_pooled_connection_is_retried() {
+    // One thread pools the connection before it writes the response.
+    let desk = Gateway::setup().tls().set("server.threads", "1").start().await;
+    let xiaoming = desk.sign_in("u1001").await;
+    let client = xiaoming.http2().await;
+    let mut upstream_connections = UpstreamConnections::intercept(&desk.upstream);
+    let mut stream = client.begin("GET", "/api/desk/1", xiaoming.token()).await;
+    let mut pooled = upstream_connections.next().await;
+    pooled.stream.send(&ok_response("", b"one")).await;
+    assert_eq!(stream.next_piece().await.expect("a response"), b"one");
+    let mut stream = client.begin("PUT", "/api/desk/2", xiaoming.token()).await;
+    pooled.stream.read_until(b"PUT /api/desk/2 ").await;
+    pooled.stream.read_until(b"\r\n\r\n").await;
+    stream.end();
+    pooled.stream.read_until(b"0\r\n\r\n").await;
+    drop(pooled);
+    let mut second = upstream_connections.next().await;
+    assert_eq!(second.stream.read_until(b"0\r\n\r\n").await, b"0\r\n\r\n");
+    second.stream.send(&ok_response("", b"two")).await;
+    assert_eq!(stream.next_piece().await.expect("a response"), b"two");
+}
+
 #[tokio::test]
 async fn truncated_response_is_not_retried() {
     let desk = Gateway::start().await;

@@ -8,7 +8,7 @@ use super::connection::find_bytes;
 use super::{Connection, Frame, Gateway, Handshake, Response, Stream, TEST_TIMEOUT, within};
 
 /// A write without progress for this long counts as blocked: the peer does not read.
-const BLOCKED_AFTER: Duration = Duration::from_millis(700);
+pub(super) const BLOCKED_AFTER: Duration = Duration::from_millis(700);
 
 /// A stream and the bytes that were received but not read yet.
 pub struct BufferedStream {

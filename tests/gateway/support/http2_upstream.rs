@@ -14,13 +14,18 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
-use super::eventually;
+use super::buffered_stream::BLOCKED_AFTER;
+use super::{TEST_TIMEOUT, eventually, within};
+
+/// How much may be sent on a connection, and on each of its streams, before its receiver makes room (RFC 9113, section 6.9.2).
+const WINDOW: usize = 65_535;
 
 /// An upstream that answers by the end of the path:
 /// - `/talk`: answers at once and sends each piece of the request's body back as it comes;
 /// - `/never`: does not answer;
 /// - `/early`: 413 at once, without the request's body;
 /// - `/stuck`: 413 once [`Http2Upstream::answer_stuck`] is called; takes no more of the request's body than the first window;
+/// - `/endless`: answers without an end once the first window is full, and makes room only by [`Http2Upstream::make_room`];
 /// - `/trailers-only`: a header that ends the response;
 /// - otherwise: the request's body, once it is complete.
 ///
@@ -37,9 +42,14 @@ struct Seen {
     connections: AtomicUsize,
     requests: Mutex<Vec<request::Parts>>,
     resets: AtomicUsize,
-    /// How many bytes of the bodies of `/stuck` have come.
+    /// How many bytes of the bodies of `/stuck` and `/endless` have come.
     stuck: AtomicUsize,
     answer_stuck: Notify,
+    /// How many bytes the responses of `/endless` have.
+    endless: AtomicUsize,
+    /// How many bytes of the body of `/endless` are to be made room for.
+    room: AtomicUsize,
+    make_room: Notify,
 }
 
 impl Http2Upstream {
@@ -102,6 +112,29 @@ impl Http2Upstream {
         eventually("the answer", || async { (self.seen.stuck.load(Ordering::SeqCst) == 0).then_some(()) }).await;
     }
 
+    /// Waits until the gateway takes no more of the response without an end.
+    pub async fn wait_until_blocked(&self) {
+        let blocked = async {
+            let mut before = 0;
+            loop {
+                let sent = self.seen.endless.load(Ordering::SeqCst);
+                if sent > 0 && sent == before {
+                    return;
+                }
+                before = sent;
+                tokio::time::sleep(BLOCKED_AFTER).await;
+            }
+        };
+        within(TEST_TIMEOUT, "a blocked response", blocked).await;
+    }
+
+    /// Makes room for so many bytes of the body of `/endless`, and with that on the whole connection.
+    pub async fn make_room(&self, bytes: usize) {
+        self.seen.room.store(bytes, Ordering::SeqCst);
+        self.seen.make_room.notify_one();
+        eventually("room", || async { (self.seen.room.load(Ordering::SeqCst) == 0).then_some(()) }).await;
+    }
+
     /// Waits until so many requests have come.
     pub async fn wait_for_requests(&self, count: usize) {
         eventually("requests", || async { (self.requests().len() >= count).then_some(()) }).await;
@@ -141,6 +174,7 @@ async fn answer(request: Request<RecvStream>, mut response: SendResponse<Bytes>,
             response.send_response(header, true).map(drop)
         }
         Some("stuck") => stuck(&mut body, &mut response, &seen).await,
+        Some("endless") => endless(&mut body, &mut response, &seen).await,
         Some("talk") => talk(&mut body, &mut response).await,
         _ => echo(&mut body, &mut response).await,
     };
@@ -165,6 +199,42 @@ async fn stuck(body: &mut RecvStream, response: &mut SendResponse<Bytes>, seen: 
     seen.stuck.store(0, Ordering::SeqCst);
     // The end of this function resets the stream, so the gateway must have done so.
     std::future::poll_fn(|context| sending.poll_reset(context)).await.map(drop)
+}
+
+async fn endless(body: &mut RecvStream, response: &mut SendResponse<Bytes>, seen: &Seen) -> Result<(), h2::Error> {
+    while seen.stuck.load(Ordering::SeqCst) < WINDOW {
+        let Some(piece) = body.data().await else { return Ok(()) };
+        seen.stuck.fetch_add(piece?.len(), Ordering::SeqCst);
+    }
+    let mut sending = begin(response)?;
+    let mut window = body.flow_control().clone();
+    let reading = async {
+        while let Some(Ok(piece)) = body.data().await {
+            seen.stuck.fetch_add(piece.len(), Ordering::SeqCst);
+        }
+        std::future::pending().await
+    };
+    let writing = async {
+        loop {
+            sending.reserve_capacity(16 * 1024);
+            let Some(room) = std::future::poll_fn(|context| sending.poll_capacity(context)).await else {
+                return Ok(());
+            };
+            let piece = vec![b'x'; room?];
+            seen.endless.fetch_add(piece.len(), Ordering::SeqCst);
+            sending.send_data(piece.into(), false)?;
+        }
+    };
+    let making_room = async {
+        seen.make_room.notified().await;
+        window.release_capacity(seen.room.swap(0, Ordering::SeqCst))?;
+        std::future::pending().await
+    };
+    tokio::select! {
+        ended = writing => ended,
+        ended = making_room => ended,
+        ended = reading => ended,
+    }
 }
 
 async fn talk(body: &mut RecvStream, response: &mut SendResponse<Bytes>) -> Result<(), h2::Error> {
